@@ -1,0 +1,54 @@
+"""The exceptions that hjit raises; every one is an `HjitError`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """A place in the user's source."""
+
+    filename: str
+    line: int
+    function: str
+
+    def __str__(self) -> str:
+        return f"{self.filename}:{self.line} in {self.function}"
+
+
+class HjitError(Exception):
+    """Base of everything that hjit raises by itself."""
+
+
+class TraceError(HjitError):
+    """A statement of the decorated function cannot be traced.
+
+    Attributes:
+        operation: what was called, e.g. ``"numpy.fft.fft2"``.
+        reason: why it cannot be traced.
+        advice: what the user can do instead.
+        origin: the source line, or None where it is not known.
+    """
+
+    def __init__(self, operation: str, reason: str, advice: str = "", origin: Origin | None = None) -> None:
+        self.operation, self.reason, self.advice, self.origin = operation, reason, advice, origin
+        where = f"{origin}: " if origin else ""
+        hint = advice or 'rewrite the line, or pass on_unsupported="numpy" to run the function uncompiled'
+        super().__init__(f"{where}{operation}: {reason}. What to do: {hint}.")
+
+
+class ScheduleError(HjitError):
+    """A schedule is not well formed, or a directive names a loop that does not exist."""
+
+
+class CompileError(HjitError):
+    """The back end refused generated code: a fault of hjit, worth a report."""
+
+
+class OptionError(HjitError, ValueError):
+    """An option has a name or a value that hjit does not know."""
+
+
+class HjitWarning(UserWarning):
+    """hjit fell back to plain NumPy, or disagrees with it."""

@@ -1,0 +1,180 @@
+"""Writing LLVM IR as text: values, scopes, and the placement of instructions.
+
+Each loop opens a `Scope`. A pure instruction is placed in the outermost scope in which all its operands are
+known, and an instruction that is already there is used again: loop-invariant code motion and common-subexpression
+elimination happen while the text is written, so LLVM has little left to find.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+_TYPES = {"f2": "half", "f4": "float", "f8": "double", "b1": "i1"}
+BOOL, I64, I32, I8 = (np.dtype(t) for t in ("?", "i8", "i4", "u1"))
+
+
+def type_name(dtype: np.dtype[Any], lanes: int = 1) -> str:
+    """The LLVM type of a value: ``<16 x float>``; bool is i1."""
+    one = _TYPES.get(dtype.str[1:]) or f"i{8 * dtype.itemsize}"
+    return one if lanes == 1 else f"<{lanes} x {one}>"
+
+
+@dataclass(frozen=True, slots=True)
+class Val:
+    """An SSA value or a constant.
+
+    Attributes:
+        text: its name, or its literal.
+        dtype: of one lane; bool values are i1, pointers have dtype uint64 and `lanes` 1 and `pointer` True.
+        lanes: 1 for a scalar.
+        depth: of the scope that it is computed in; 0 is the function.
+    """
+
+    text: str
+    dtype: np.dtype[Any]
+    lanes: int = 1
+    depth: int = 0
+    pointer: bool = False
+
+    @property
+    def type(self) -> str:
+        return "ptr" if self.pointer else type_name(self.dtype, self.lanes)
+
+    def __str__(self) -> str:
+        return f"{self.type} {self.text}"
+
+
+@dataclass(slots=True)
+class Scope:
+    """The code of one loop body: lines, and nested lists of lines of the loops inside it."""
+
+    lines: list[Any] = field(default_factory=list)
+    here: list[Any] = field(default_factory=list)
+    memo: dict[str, Val] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.lines.append(self.here)
+
+    def split(self, inner: list[Any]) -> None:
+        """Put `inner` after what is there; what comes now for this scope goes before it, until `resume`."""
+        self.lines.append(inner)
+
+    def resume(self) -> None:
+        """Go on after the inner code."""
+        self.here = []
+        self.lines.append(self.here)
+
+
+class Code:
+    """One LLVM function being written, with the declarations that it needs."""
+
+    def __init__(self, width: int = 64, features: frozenset[str] = frozenset()) -> None:
+        self.scopes: list[Scope] = [Scope()]
+        self.declarations: dict[str, None] = {}
+        self.width, self.features = width, features
+        self._count = 0
+
+    # -- instructions
+    def fresh(self, prefix: str = "v") -> str:
+        self._count += 1
+        return f"{prefix}{self._count}"
+
+    def emit(self, rhs: str, dtype: Any, lanes: int, *operands: Val, pointer: bool = False) -> Val:
+        """A pure instruction. `rhs` is its text after the equals sign; `operands` decide where it is placed."""
+        depth = 0
+        for o in operands:
+            if o.depth > depth:
+                depth = o.depth
+        scope = self.scopes[depth]
+        found = scope.memo.get(rhs)
+        if found is None:
+            found = Val(f"%{self.fresh()}", np.dtype(dtype), lanes, depth, pointer)
+            scope.here.append(f"  {found.text} = {rhs}")
+            scope.memo[rhs] = found
+        return found
+
+    def effect(self, line: str) -> None:
+        """An instruction with an effect, in order, in the innermost scope."""
+        self.scopes[-1].here.append(f"  {line}")
+
+    def here(self, rhs: str, dtype: Any, lanes: int = 1, pointer: bool = False) -> Val:
+        """An instruction that depends on memory: in order, in the innermost scope, never shared."""
+        v = Val(f"%{self.fresh()}", np.dtype(dtype), lanes, len(self.scopes) - 1, pointer)
+        self.scopes[-1].here.append(f"  {v.text} = {rhs}")
+        return v
+
+    def declare(self, text: str) -> None:
+        """An external function, as LLVM's ``declare`` line."""
+        self.declarations[text] = None
+
+    def call(self, function: str, dtype: Any, lanes: int, *args: Val) -> Val:
+        """Call a pure external function or intrinsic, declaring it."""
+        result = type_name(np.dtype(dtype), lanes)
+        self.declare(f"declare {result} @{function}({', '.join(a.type for a in args)})")
+        return self.emit(f"call {result} @{function}({', '.join(map(str, args))})", dtype, lanes, *args)
+
+    # -- scopes
+    def open(self) -> Scope:
+        scope = Scope()
+        self.scopes[-1].split(scope.lines)
+        self.scopes.append(scope)
+        return scope
+
+    def close(self) -> None:
+        self.scopes.pop()
+        self.scopes[-1].resume()
+
+    def label(self, name: str) -> None:
+        self.scopes[-1].here.append(f"{name}:")
+
+    def text(self) -> str:
+        """The body of the function."""
+        out: list[str] = []
+
+        def walk(lines: list[Any]) -> None:
+            for line in lines:
+                if type(line) is list:
+                    walk(line)
+                else:
+                    out.append(line)
+
+        walk(self.scopes[0].lines)
+        return "\n".join(out)
+
+
+# -- values
+
+
+def const(value: Any, dtype: Any, lanes: int = 1) -> Val:
+    """A constant, the same in all lanes."""
+    dtype = np.dtype(dtype)
+    if dtype.kind == "f":
+        wide = np.float64(np.asarray(value, dtype))
+        bits = int(np.asarray(wide, np.float64).view(np.uint64))
+        if dtype == np.float16:
+            text = f"0xH{int(np.asarray(value, dtype).view(np.uint16)):04X}"
+        else:
+            text = f"0x{bits:016X}"
+    elif dtype.kind == "b":
+        text = "true" if value else "false"
+    else:
+        text = str(int(np.asarray(value).astype(dtype)) if not isinstance(value, int) else value)
+    if lanes > 1:
+        one = type_name(dtype)
+        text = "zeroinitializer" if text in ("0", "false", "0x0000000000000000") else f"splat ({one} {text})"
+    return Val(text, dtype, lanes)
+
+
+def splat(code: Code, x: Val, lanes: int) -> Val:
+    """A scalar in all lanes."""
+    if x.lanes == lanes:
+        return x
+    if not x.text.startswith("%"):
+        one = type_name(x.dtype)
+        return Val(f"splat ({one} {x.text})", x.dtype, lanes, x.depth)
+    wide = type_name(x.dtype, lanes)
+    first = code.emit(f"insertelement {wide} poison, {x}, i64 0", x.dtype, lanes, x)
+    return code.emit(f"shufflevector {wide} {first.text}, {wide} poison, <{lanes} x i32> zeroinitializer", x.dtype, lanes, first)

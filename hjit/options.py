@@ -1,0 +1,118 @@
+"""Options: decorator argument, then ``with hjit.options(...)``, then environment, then default.
+
+| option           | values                          | environment        | meaning                                            |
+|------------------|---------------------------------|--------------------|----------------------------------------------------|
+| `verify`         | "first", "off"                  | `HJIT_VERIFY`      | compare the first call of a pipeline with NumPy's  |
+| `on_unsupported` | "raise", "numpy"                | `HJIT_ON_UNSUPPORTED` | what to do with a function that cannot be traced |
+| `fast_math`      | False, True                     | `HJIT_FAST_MATH`   | allow contraction and reassociation of floats      |
+| `target`         | "cpu", or a CPU name of LLVM's  | `HJIT_TARGET`      | the machine to compile for                         |
+| `num_threads`    | 0 (all cores), 1, 2, ...        | `HJIT_NUM_THREADS` | threads of one call                                |
+| `cache`          | "rw", "ro", "off"               | `HJIT_CACHE`       | use of the disk cache                              |
+| `cache_dir`      | a folder, "" for the user's own | `HJIT_CACHE_DIR`   | where the disk cache is                            |
+| `disable`        | False, True                     | `HJIT_DISABLE`     | run the plain function                             |
+"""
+
+from __future__ import annotations
+
+import contextlib
+import contextvars
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+from hjit.errors import OptionError
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """A complete set of options; the table is in this module's docstring."""
+
+    verify: str = "first"
+    on_unsupported: str = "raise"
+    fast_math: bool = False
+    target: str = "cpu"
+    num_threads: int = 0
+    cache: str = "rw"
+    cache_dir: str = ""
+    disable: bool = False
+
+    def __post_init__(self) -> None:
+        for name, allowed in _CHOICES.items():
+            if getattr(self, name) not in allowed:
+                raise OptionError(f"{name}={getattr(self, name)!r}: choose one of {', '.join(map(repr, allowed))}")
+        if not isinstance(self.num_threads, int) or self.num_threads < 0:
+            raise OptionError(f"num_threads={self.num_threads!r}: a whole number from 0 (all cores)")
+
+
+_CHOICES: dict[str, tuple[Any, ...]] = {
+    "verify": ("first", "off"),
+    "on_unsupported": ("raise", "numpy"),
+    "cache": ("rw", "ro", "off"),
+    "fast_math": (False, True),
+    "disable": (False, True),
+}
+_NAMES = frozenset(f.name for f in fields(Options))
+_in_context: contextvars.ContextVar[tuple[tuple[str, Any], ...]] = contextvars.ContextVar("hjit_options", default=())
+
+
+def _flag(text: str) -> bool:
+    if text.strip().lower() in ("1", "true", "yes", "on"):
+        return True
+    if text.strip().lower() in ("0", "false", "no", "off", ""):
+        return False
+    raise OptionError(f"{text!r} is neither 0 nor 1")
+
+
+_FROM_TEXT: dict[str, Callable[[str], Any]] = {"fast_math": _flag, "disable": _flag, "num_threads": int}
+
+
+def from_environment() -> dict[str, Any]:
+    """The options that `HJIT_*` environment variables set."""
+    found: dict[str, Any] = {}
+    for name in _NAMES:
+        text = os.environ.get(f"HJIT_{name.upper()}")
+        if text is not None:
+            try:
+                found[name] = _FROM_TEXT.get(name, str)(text)
+            except ValueError as error:
+                raise OptionError(f"HJIT_{name.upper()}={text!r}: {error}") from None
+    return found
+
+
+def checked(given: dict[str, Any]) -> dict[str, Any]:
+    """The same options, after a check of names and values.
+
+    Raises:
+        OptionError: an unknown name or value.
+    """
+    unknown = sorted(set(given) - _NAMES)
+    if unknown:
+        raise OptionError(f"unknown option {', '.join(unknown)}; known are {', '.join(sorted(_NAMES))}")
+    Options(**given)
+    return given
+
+
+def resolve(given: dict[str, Any]) -> Options:
+    """The options in force, `given` being the decorator's arguments."""
+    return replace(Options(), **{**from_environment(), **dict(_in_context.get()), **given})
+
+
+def context_state() -> tuple[tuple[str, Any], ...]:
+    """What enclosing ``with hjit.options(...)`` blocks set: cheap to read and to compare."""
+    return _in_context.get()
+
+
+@contextlib.contextmanager
+def options(**given: Any) -> Iterator[None]:
+    """Set options for the calls made inside a ``with`` block, in this thread or task.
+
+    Raises:
+        OptionError: an unknown name or value.
+    """
+    checked(given)
+    token = _in_context.set(tuple(sorted({**dict(_in_context.get()), **given}.items())))
+    try:
+        yield
+    finally:
+        _in_context.reset(token)

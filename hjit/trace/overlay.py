@@ -1,0 +1,616 @@
+"""Running a function under observation: clones of Python functions whose globals hand out tracing versions.
+
+CPython looks globals up with ``__getitem__`` when they are a subclass of dict. A clone of the user's function with such
+globals sees a tracing ``numpy``, tracing SciPy functions, clones of the Python functions it calls, and tracers for
+the arrays it captures; nothing of the user's is changed, so tracing is thread-safe.
+"""
+
+from __future__ import annotations
+
+import builtins
+import functools
+import importlib
+import math
+import operator
+import sys
+import types
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from hjit.trace.host import HostScalar, is_host, record, unpin
+from hjit.trace.recorder import Recorder, current, supported_dtype
+from hjit.trace.size import Size
+from hjit.trace.tracer import Selected, Tracer, as_tracer, from_known, from_source, functions, has_tracer, is_tracer
+
+_PACKAGES = ("numpy", "scipy")
+_LIBRARY = frozenset({"hjit", "dataclasses", "typing", "collections", "enum", "functools", "inspect", "abc", "contextlib", "warnings", "logging", "os", "re"})
+
+
+class Overlay(dict[str, Any]):
+    """Globals of clones: the module's own, seen through `wrap`."""
+
+    __slots__ = ("under",)
+
+    def __init__(self, under: dict[str, Any]) -> None:
+        super().__init__(__builtins__=_BUILTINS, __name__=under.get("__name__"))
+        self.under = under
+
+    def __getitem__(self, name: str) -> Any:
+        if dict.__contains__(self, name):
+            return dict.__getitem__(self, name)
+        if name in _CALLED and name not in self.under:
+            return _called_or_class(name)
+        value = self.under[name]
+        return wrap(value, Path(self.under, name))
+
+    def __contains__(self, name: object) -> bool:
+        return dict.__contains__(self, name) or name in self.under
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        raise current().error(f"global {name}", "the function assigns to a global variable", "return the value instead")
+
+
+def _called_or_class(name: str) -> Any:
+    """``float(x)`` is traced, ``dtype=float`` is the class: the bytecode that asks tells which."""
+    frame = sys._getframe(2)
+    is_call = frame.f_code.co_code[frame.f_lasti + 1] & 1
+    return _CALLED[name] if is_call else getattr(builtins, name)
+
+
+class Path:
+    """Where a captured value is found at later calls: a dict entry, an attribute, a cell or an item."""
+
+    __slots__ = ("base", "kind", "name")
+
+    def __init__(self, base: Any, name: Any, kind: str = "item") -> None:
+        self.base, self.name, self.kind = base, name, kind
+
+    def get(self) -> Any:
+        base = self.base.get() if type(self.base) is Path else self.base
+        if self.kind == "item":
+            return base[self.name]
+        return base.cell_contents if self.kind == "cell" else getattr(base, self.name)
+
+    def key(self) -> tuple[Any, ...]:
+        return (self.base.key() if type(self.base) is Path else id(self.base), self.kind, self.name)
+
+    def __str__(self) -> str:
+        return str(self.name)
+
+
+# -- captured values
+
+_PLAIN = (bool, int, float, str, bytes, type(None), np.generic, np.dtype, range, slice, complex)
+
+
+def wrap(value: Any, path: Path) -> Any:
+    """What traced code sees in place of a value that it captures."""
+    if isinstance(value, types.ModuleType):
+        return module_proxy(value)
+    if type(value) in (Tracer, HostScalar, Selected):
+        return value
+    rec = current()
+    if isinstance(value, np.ndarray):
+        return _captured_array(rec, value, path)
+    if isinstance(value, (list, tuple, dict)) and type(value) in (list, tuple, dict):
+        return _captured_container(rec, value, path)
+    if isinstance(value, _PLAIN):
+        _guard(rec, path, value, by_value=True)
+        return value
+    traced = wrap_callable(value)
+    _guard(rec, path, value, by_value=False)
+    if traced is not value:
+        return traced
+    return captured_object(value, path)
+
+
+def _guard(rec: Recorder, path: Path, value: Any, by_value: bool) -> None:
+    key = path.key()
+    if key not in rec.captured:
+        rec.captured[key] = value
+        rec.captures.append((path, ("value" if by_value else "identity", value)))
+
+
+def _captured_array(rec: Recorder, value: np.ndarray[Any, Any], path: Path) -> Any:
+    key = path.key()
+    if key not in rec.captured:
+        for other, tracer in rec.captured.items():
+            if type(tracer) is Tracer and rec.inputs[tracer.buffer.argument].array is value and other[0] != "array":
+                rec.captured[key] = tracer
+                rec.captures.append((path, ("array", tracer.buffer.argument)))
+                return tracer
+        if type(value) is not np.ndarray or not supported_dtype(value.dtype):
+            _guard(rec, path, value, by_value=False)
+            return value
+        number = len(rec.captures)
+        tracer = from_source(value, str(path) if str(path).isidentifier() else "captured", ("captured", number))
+        rec.captures.append((path, ("array", tracer.buffer.argument)))
+        rec.captured[key] = tracer
+    return rec.captured[key]
+
+
+def _captured_container(rec: Recorder, value: Any, path: Path) -> Any:
+    if len(value) > 4096:
+        _guard(rec, path, value, by_value=False)
+        return value
+    names: Any = list(value) if isinstance(value, dict) else range(len(value))
+    shape = (type(value), tuple(names) if isinstance(value, dict) else len(value))
+    _guard_shape(rec, path, shape)
+    items = [wrap(value[n], Path(path, n)) for n in names]
+    return dict(zip(names, items, strict=True)) if isinstance(value, dict) else type(value)(items)
+
+
+def _guard_shape(rec: Recorder, path: Path, shape: Any) -> None:
+    key = ("shape", path.key())
+    if key not in rec.captured:
+        rec.captured[key] = shape
+        rec.captures.append((path, ("shape", shape)))
+
+
+def container_shape(value: Any) -> Any:
+    """What is guarded of a captured list, tuple or dict."""
+    if type(value) is dict:
+        return (dict, tuple(value))
+    return (type(value), len(value)) if type(value) in (list, tuple) else None
+
+
+class ObjectProxy:
+    """A captured object (`self`, a configuration): its arrays are inputs, its scalars guarded, its methods cloned."""
+
+    __slots__ = ("_hjit_object", "_hjit_path")
+
+    def __init__(self, value: Any, path: Path) -> None:
+        object.__setattr__(self, "_hjit_object", value)
+        object.__setattr__(self, "_hjit_path", path)
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:
+        return type(object.__getattribute__(self, "_hjit_object"))
+
+    def __getattribute__(self, name: str) -> Any:
+        value = object.__getattribute__(self, "_hjit_object")
+        if name in ("__class__", "__dict__"):
+            return getattr(value, name)
+        found = _class_attribute(type(value), name)
+        if isinstance(found, types.FunctionType) and name not in getattr(value, "__dict__", {}):
+            return types.MethodType(clone(found), self)
+        if isinstance(found, property) and found.fget is not None:
+            return clone(found.fget)(self)
+        if isinstance(found, classmethod):
+            return types.MethodType(clone(found.__func__), type(value))
+        path = object.__getattribute__(self, "_hjit_path")
+        return wrap(getattr(value, name), Path(path, name, "attr"))
+
+    def __setattr__(self, name: str, new: Any) -> None:
+        raise current().error(f"self.{name} = ...", "the function changes an object that outlives it", "return the value instead")
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        value = object.__getattribute__(self, "_hjit_object")
+        method = _class_attribute(type(value), "__call__")
+        if isinstance(method, types.FunctionType):
+            return clone(method)(self, *args, **kwargs)
+        return value(*args, **kwargs)
+
+    def __getitem__(self, key: Any) -> Any:
+        value = object.__getattribute__(self, "_hjit_object")
+        return wrap(value[unpin(key)], Path(object.__getattribute__(self, "_hjit_path"), unpin(key)))
+
+    def __len__(self) -> int:
+        return len(object.__getattribute__(self, "_hjit_object"))
+
+    def __iter__(self) -> Any:
+        return iter(object.__getattribute__(self, "_hjit_object"))
+
+
+def _class_attribute(cls: type, name: str) -> Any:
+    for base in cls.__mro__:
+        if name in base.__dict__:
+            return base.__dict__[name]
+    return None
+
+
+def captured_object(value: Any, path: Path) -> Any:
+    """A proxy for an instance of a class written in Python; any other value as it is."""
+    cls = type(value)
+    if isinstance(value, type) or not cls.__flags__ & (1 << 9) or cls.__module__.partition(".")[0] in _LIBRARY | {"numpy", "scipy"}:
+        return value
+    return ObjectProxy(value, path)
+
+
+# -- functions
+
+
+def clone(function: types.FunctionType) -> Callable[..., Any]:
+    """`function` over an overlay of its globals and of its closure."""
+    closure = function.__closure__
+    if closure:
+        cells = []
+        for name, cell in zip(function.__code__.co_freevars, closure, strict=True):
+            try:
+                cells.append(types.CellType(wrap(cell.cell_contents, Path(cell, name, "cell"))))
+            except ValueError:  # an empty cell: a name not yet bound
+                cells.append(cell)
+        closure = tuple(cells)
+    copy = types.FunctionType(function.__code__, overlay(function.__globals__), function.__name__, None, closure)
+    copy.__defaults__ = _defaults(function)
+    kwdefaults = function.__kwdefaults__
+    if kwdefaults:
+        copy.__kwdefaults__ = {k: wrap(v, Path(Path(function, "__kwdefaults__", "attr"), k)) for k, v in kwdefaults.items()}
+    copy.__dict__.update(function.__dict__)
+    copy.__qualname__ = function.__qualname__
+    return copy
+
+
+def _defaults(function: types.FunctionType) -> tuple[Any, ...] | None:
+    if not function.__defaults__:
+        return None
+    base = Path(function, "__defaults__", "attr")
+    return tuple(wrap(v, Path(base, k)) for k, v in enumerate(function.__defaults__))
+
+
+_overlays: dict[int, Overlay] = {}
+
+
+def overlay(under: dict[str, Any]) -> Overlay:
+    """The overlay of a module's globals; one per module."""
+    if type(under) is Overlay:
+        return under
+    found = _overlays.get(id(under))
+    if found is None:
+        found = _overlays.setdefault(id(under), Overlay(under))
+    return found
+
+
+def wrap_callable(value: Any) -> Any:
+    """The traced version of a function, method or class; `value` itself where there is nothing to take over."""
+    try:
+        special = _REPLACED.get(value) or (_taken_over(value) if value in functions() else None)
+    except TypeError:  # not hashable
+        special = None
+    if special is not None:
+        return special
+    if isinstance(value, types.FunctionType):
+        top = (value.__module__ or "").partition(".")[0]
+        if type(value.__globals__) is Overlay or top in _LIBRARY:
+            return value
+        return _numpy_function(value) if top in _PACKAGES else clone(value)
+    if isinstance(value, np.ufunc):
+        return value
+    if type(value).__name__ == "_ArrayFunctionDispatcher":
+        return _numpy_function(value)
+    if isinstance(value, types.MethodType) and isinstance(value.__func__, types.FunctionType):
+        owner = value.__self__
+        if isinstance(owner, (type, types.ModuleType)):
+            return types.MethodType(clone(value.__func__), owner)
+        return types.MethodType(clone(value.__func__), captured_object(owner, Path(value, "__self__", "attr")))
+    if isinstance(value, functools.partial):
+        return functools.partial(wrap_callable(value.func), *value.args, **value.keywords)
+    if hasattr(value, "py_func") and isinstance(getattr(value, "py_func", None), types.FunctionType):
+        return clone(value.py_func)
+    if hasattr(value, "__wrapped__") and isinstance(value.__wrapped__, types.FunctionType) and callable(value) and not isinstance(value, type):
+        return _cached_function(value)
+    if isinstance(value, types.BuiltinFunctionType) and value.__name__ and (value.__module__ or "").partition(".")[0] not in ("builtins", "_operator", "math", "time", ""):
+        return _opaque(value)
+    if isinstance(value, types.BuiltinFunctionType) and isinstance(getattr(value, "__self__", None), np.random.RandomState):
+        return _random(value)
+    return value
+
+
+def _cached_function(value: Any) -> Callable[..., Any]:
+    """functools.lru_cache and its like: the cache cannot hold tracers, so traced arguments pass it by."""
+
+    @functools.wraps(value.__wrapped__, updated=())
+    def method(*args: Any, **kwargs: Any) -> Any:
+        if has_tracer(args) or has_tracer(kwargs):
+            return clone(value.__wrapped__)(*args, **kwargs)
+        return value(*args, **kwargs)
+
+    return method
+
+
+@functools.lru_cache(maxsize=4096)
+def _taken_over(function: Any) -> Callable[..., Any]:
+    """A function of the table: traced where an argument is, or where it makes an array."""
+    traced = functions()[function]
+    makes = getattr(traced, "makes_arrays", False)
+
+    def method(*args: Any, **kwargs: Any) -> Any:
+        if makes or has_tracer(args) or has_tracer(kwargs):
+            return traced(*args, **kwargs)
+        return concrete(function, args, kwargs)
+
+    return functools.wraps(function, updated=())(method) if hasattr(function, "__name__") else method
+
+
+def concrete(function: Any, args: Any, kwargs: Any) -> Any:
+    """Call a real function with real arguments; an array that it returns is one of the trace's own."""
+    result = function(*args, **kwargs)
+    if type(result) is np.ndarray and supported_dtype(result.dtype):
+        return from_known(result)
+    return result
+
+
+@functools.lru_cache(maxsize=4096)
+def _numpy_function(function: Any) -> Callable[..., Any]:
+    """A NumPy or SciPy function that is not in the table: its own Python source is traced."""
+
+    def method(*args: Any, **kwargs: Any) -> Any:
+        if has_tracer(args) or has_tracer(kwargs):
+            return numpy_call(function, args, kwargs)
+        return concrete(function, args, kwargs)
+
+    return functools.wraps(function, updated=())(method)
+
+
+def numpy_call(function: Any, args: Any, kwargs: Any) -> Any:
+    """A NumPy or SciPy function on tracers: by the table, else by tracing its source, else opaquely.
+
+    Raises:
+        TraceError: none of these is possible.
+    """
+    traced = functions().get(function)
+    if traced is not None:
+        return traced(*args, **kwargs)
+    if isinstance(function, np.ufunc):
+        return function(*args, **kwargs)
+    module = getattr(function, "__module__", "") or ""
+    name = f"{module}.{getattr(function, '__name__', function)}".replace("numpy._core.fromnumeric", "numpy").replace("numpy.lib._", "numpy.lib._")
+    selected = next((a for a in args if type(a) is Selected), None)
+    if selected is not None:
+        return selected.__array_function__(function, (), args, kwargs)
+    if module.startswith(_OPAQUE):
+        return opaque_call(name, function, args, kwargs)
+    source = getattr(function, "_implementation", None) or getattr(function, "__wrapped__", function)
+    source = _undispatched(source)
+    if not isinstance(source, types.FunctionType):
+        raise current().error(name, "hjit does not know this function")
+    return clone(source)(*args, **kwargs)
+
+
+_OPAQUE = ("numpy.fft", "numpy.linalg", "scipy.fft", "scipy.linalg", "scipy.special", "scipy.interpolate", "scipy.spatial", "scipy.optimize")
+
+
+def _undispatched(function: Any) -> Any:
+    """The implementation behind NumPy's dispatcher for `__array_function__`."""
+    if type(function).__name__ == "_ArrayFunctionDispatcher":
+        return getattr(function, "_implementation", function)
+    return function
+
+
+def opaque_call(name: str, function: Any, args: Any, kwargs: Any, impure: bool = False) -> Any:
+    """An extern stage: at every call the inputs are realised and the original function is called."""
+    rec = current()
+    tracers: list[Tracer] = []
+
+    def lower(x: Any) -> Any:
+        if is_tracer(x):
+            whole = x if x.is_whole else x.copy()
+            tracers.append(whole)
+            return _Hole(len(tracers) - 1, tuple(map(int, x.shape)), x.is_scalar)
+        if is_host(x):
+            return x.pin()
+        if type(x) in (list, tuple):
+            return type(x)(map(lower, x))
+        return {k: lower(v) for k, v in x.items()} if type(x) is dict else int(x) if type(x) is Size else x
+
+    frozen_args, frozen_kwargs = lower(tuple(args)), lower(dict(kwargs))
+    single: list[bool] = []
+
+    def call(*arrays: np.ndarray[Any, Any]) -> tuple[Any, ...]:
+        result = function(*_fill(frozen_args, arrays), **_fill(frozen_kwargs, arrays))
+        single[:] = [not isinstance(result, tuple)]
+        return result if isinstance(result, tuple) else (result,)
+
+    needs = tuple(t.buffer.source() for t in tracers)
+    sources = rec.extern(name, call, needs, impure)
+    results = tuple(_extern_result(s.input.name) for s in sources)
+    return results[0] if single[0] else results
+
+
+def _extern_result(name: str) -> Tracer:
+    from hjit.trace.tracer import Buffer, _shown, identity
+
+    rec = current()
+    source = rec.inputs[name]
+    shape = tuple(_shown(rec, p) for p in source.input.shape)
+    t = Tracer(Buffer(shape, source.input.dtype, name), shape, identity(len(shape)))
+    return t.copy() if shape else t
+
+
+class _Hole:
+    """The place of an array in the arguments of an opaque call."""
+
+    __slots__ = ("number", "scalar", "shape")
+
+    def __init__(self, number: int, shape: tuple[int, ...], scalar: bool) -> None:
+        self.number, self.shape, self.scalar = number, shape, scalar
+
+
+def _fill(x: Any, arrays: tuple[Any, ...]) -> Any:
+    if type(x) is _Hole:
+        a = arrays[x.number].reshape(x.shape)
+        return a[()] if x.scalar else a
+    if type(x) in (list, tuple):
+        return type(x)(_fill(y, arrays) for y in x)
+    return {k: _fill(v, arrays) for k, v in x.items()} if type(x) is dict else x
+
+
+@functools.lru_cache(maxsize=1024)
+def _opaque(function: Any) -> Callable[..., Any]:
+    """A compiled function of another package: opaque where it is given a tracer."""
+    name = f"{function.__module__}.{function.__name__}"
+
+    def method(*args: Any, **kwargs: Any) -> Any:
+        if has_tracer(args) or has_tracer(kwargs):
+            traced = functions().get(function)
+            return traced(*args, **kwargs) if traced else opaque_call(name, function, args, kwargs)
+        return concrete(function, args, kwargs)
+
+    return method
+
+
+def _random(function: Any) -> Callable[..., Any]:
+    """A random-number function: called at every call, its result never frozen."""
+
+    def method(*args: Any, **kwargs: Any) -> Any:
+        result = opaque_call(f"numpy.random.{function.__name__}", function, args, kwargs, impure=True)
+        return result
+
+    return method
+
+
+# -- modules
+
+
+class ModuleProxy(types.ModuleType):
+    """A module whose attributes are seen through `wrap`."""
+
+    def __init__(self, module: types.ModuleType) -> None:
+        super().__init__(module.__name__)
+        object.__setattr__(self, "_hjit_module", module)
+
+    def __getattribute__(self, name: str) -> Any:
+        module = object.__getattribute__(self, "_hjit_module")
+        if name in ("__dict__", "__class__", "__name__", "__spec__", "__path__", "__file__"):
+            return getattr(module, name)
+        cache = object.__getattribute__(self, "__dict__")
+        if name in cache:
+            return cache[name]
+        value = getattr(module, name)
+        if isinstance(value, types.ModuleType):
+            seen: Any = module_proxy(value)
+        elif isinstance(value, (np.ufunc, type)) and not _replaced(value):
+            seen = value
+        elif (module.__name__.partition(".")[0] in _PACKAGES and callable(value)) or _replaced(value):
+            seen = wrap_callable(value)
+        else:
+            return wrap(value, Path(module, name, "attr"))
+        cache[name] = seen
+        return seen
+
+
+def _replaced(value: Any) -> bool:
+    try:
+        return value in _REPLACED or value in functions()
+    except TypeError:
+        return False
+
+
+_modules: dict[str, Any] = {}
+_SEEN_THROUGH = frozenset({"sys", "builtins", "os", "types", "warnings", "logging", "functools", "itertools", "typing", "collections", "operator"})
+
+
+def module_proxy(module: types.ModuleType) -> Any:
+    """The traced view of a module."""
+    name = module.__name__
+    if type(module) is ModuleProxy or name.partition(".")[0] in _SEEN_THROUGH | {"hjit"}:
+        return module
+    found = _modules.get(name)
+    if found is None or object.__getattribute__(found, "_hjit_module") is not module:
+        found = _modules[name] = ModuleProxy(module)
+    return found
+
+
+def _import(name: str, globals: Any = None, locals: Any = None, fromlist: Any = (), level: int = 0) -> Any:
+    under = globals.under if type(globals) is Overlay else globals
+    return module_proxy(builtins.__import__(name, under, locals, fromlist, level))
+
+
+# -- builtins
+
+
+def _float(x: Any = 0.0) -> Any:
+    if is_tracer(x) and x.size == 1 and x.known is None:
+        one = x.reshape(()).astype(np.float64)
+        return Tracer(one.buffer, (), one.index, is_scalar=True)
+    if is_host(x):
+        return record(float, x)
+    return float(x)
+
+
+def _int(x: Any = 0, *base: Any) -> Any:
+    if type(x) is Size:
+        return x
+    if is_host(x) and isinstance(x.value, int) and not isinstance(x.value, bool):
+        return x
+    return int(x, *base) if base else int(x)
+
+
+def _range(*args: Any) -> range:
+    return range(*(operator.index(unpin(a)) for a in args))
+
+
+def _isinstance(x: Any, cls: Any) -> bool:
+    if is_tracer(x) and x.is_scalar:
+        return issubclass(x.dtype.type, cls)
+    return isinstance(x, cls)
+
+
+def _type(*args: Any) -> Any:
+    if len(args) != 1:
+        return type(*args)
+    x = args[0]
+    if is_tracer(x):
+        return x.dtype.type if x.is_scalar else np.ndarray
+    if type(x) in (HostScalar, Selected, ObjectProxy):
+        return x.__class__
+    return int if type(x) is Size else type(x)
+
+
+def _math(function: Callable[..., Any]) -> Callable[..., Any]:
+    def method(*args: Any) -> Any:
+        if any(map(is_host, args)) and not any(map(is_tracer, args)):
+            return record(function, *args)
+        return function(*args)
+
+    return method
+
+
+def _isscalar(x: Any) -> bool:
+    return bool(x.is_scalar) if is_tracer(x) else True if is_host(x) else np.isscalar(x)
+
+
+def _print(*args: Any, **kwargs: Any) -> None:
+    raise current().error("print", "the function prints while it computes: it would print once, not at every call", "print outside the function")
+
+
+def _impure(name: str) -> Callable[..., Any]:
+    def method(*args: Any, **kwargs: Any) -> Any:
+        raise current().error(name, "its result changes from call to call", "pass it as an argument")
+
+    return method
+
+
+_REPLACED: dict[Any, Any] = {
+    range: _range, isinstance: _isinstance, np.isscalar: _isscalar, print: _print,
+    open: _impure("open"), input: _impure("input"),
+}
+for _name in ("sqrt", "exp", "log", "log2", "log10", "sin", "cos", "tan", "atan", "atan2", "hypot", "pow", "radians", "degrees", "tanh", "erf", "fabs"):
+    _REPLACED[getattr(math, _name)] = _math(getattr(math, _name))
+
+import time as _time  # noqa: E402
+
+for _name in ("time", "perf_counter", "monotonic", "process_time", "time_ns", "perf_counter_ns"):
+    _REPLACED[getattr(_time, _name)] = _impure(f"time.{_name}")
+
+_BUILTINS: dict[str, Any] = dict(vars(builtins))
+_BUILTINS.update(__import__=_import, range=_range, print=_print, open=_impure("open"), input=_impure("input"), isinstance=_isinstance)
+_CALLED: dict[str, Any] = {"float": _float, "int": _int, "type": _type}  # these names are classes where they are not called
+
+
+def load_table() -> None:
+    """Import the modules that fill the table of traced functions."""
+    for name in ("creation", "views", "reductions", "linear", "assembly", "neighbours", "ordering", "scattering", "ndimage"):
+        if importlib.util.find_spec(f"hjit.trace.{name}"):
+            importlib.import_module(f"hjit.trace.{name}")
+    importlib.import_module("hjit.trace.elementwise")
+    creation = importlib.import_module("hjit.trace.creation")
+    _REPLACED[np.mgrid], _REPLACED[np.ogrid] = creation.mgrid, creation.ogrid
+    importlib.import_module("hjit.trace.operators")
+
+
+import importlib.util  # noqa: E402
+
+__all__ = ["Overlay", "Path", "clone", "load_table", "numpy_call", "overlay", "sys", "wrap", "as_tracer"]

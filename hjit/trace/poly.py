@@ -1,0 +1,437 @@
+"""Integer polynomials: array sizes and array indices, exact and canonical.
+
+A `Poly` is a sum of products of atoms with whole coefficients. Atoms are loop dimensions, sizes known at
+run time only, and the few integer operations that are not polynomial (floor division, remainder, boundary
+handling, a value read from an array). Two polynomials are equal when they are the same function in this form.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Union
+
+SMALL = 16  # sizes up to here are constants of the kernel, so that they unroll
+
+
+class Atom:
+    """Base of what a polynomial is made of; immutable, hashed once."""
+
+    __slots__ = ("_hash", "_key")
+    fields: tuple[str, ...] = ()
+
+    def __init__(self, *values: Any) -> None:
+        for name, value in zip(self.fields, values, strict=True):
+            object.__setattr__(self, name, value)
+        object.__setattr__(self, "_key", values)
+        object.__setattr__(self, "_hash", hash((type(self).__name__, values)))
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"{type(self).__name__} is immutable")
+
+    def __hash__(self) -> int:
+        return self._hash  # type: ignore[attr-defined,no-any-return]
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (type(self) is type(other) and self._hash == other._hash and self._key == other._key)  # type: ignore[attr-defined]
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+class Dim(Atom):
+    """The k-th iteration dimension of a definition, counted from 0; reduction dimensions follow the pure ones."""
+
+    __slots__ = fields = ("k",)
+    k: int
+
+    def __str__(self) -> str:
+        return f"d{self.k}"
+
+
+class Sym(Atom):
+    """A size or offset that is a run-time parameter of the kernel."""
+
+    __slots__ = fields = ("name",)
+    name: str
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Var(Atom):
+    """A loop variable of the loop IR."""
+
+    __slots__ = fields = ("name",)
+    name: str
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class FloorDiv(Atom):
+    """``arg // by``, rounded towards minus infinity; `by` is positive."""
+
+    __slots__ = fields = ("arg", "by")
+    arg: Poly
+    by: Poly
+
+    def __str__(self) -> str:
+        return f"(({self.arg})//({self.by}))"
+
+
+class Mod(Atom):
+    """``arg % by``, in [0, by); `by` is positive."""
+
+    __slots__ = fields = ("arg", "by")
+    arg: Poly
+    by: Poly
+
+    def __str__(self) -> str:
+        return f"(({self.arg})%({self.by}))"
+
+
+class Extremum(Atom):
+    """The smaller (`which` = "min") or the larger ("max") of two."""
+
+    __slots__ = fields = ("which", "a", "b")
+    which: str
+    a: Poly
+    b: Poly
+
+    def __str__(self) -> str:
+        return f"{self.which}({self.a}, {self.b})"
+
+
+class Bound(Atom):
+    """An index brought into [0, extent) as a boundary mode says.
+
+    Modes: ``clamp`` (np.pad's edge), ``wrap``, ``reflect`` (the edge is not repeated), ``symmetric`` (it is).
+    """
+
+    __slots__ = fields = ("mode", "arg", "extent")
+    mode: str
+    arg: Poly
+    extent: Poly
+
+    def __str__(self) -> str:
+        return f"{self.mode}({self.arg}, {self.extent})"
+
+
+class Value(Atom):
+    """An integer that an expression of the Graph yields: the index of a gather.
+
+    `extent` is the size of the axis that it indexes: NumPy's bounds check and its negative indices apply.
+    None: the value is known to be in range.
+    """
+
+    __slots__ = fields = ("expr", "extent")
+    expr: Any
+    extent: Poly | None
+
+    def __str__(self) -> str:
+        return f"[{self.expr}]"
+
+
+Monomial = tuple[Atom, ...]
+IntLike = Union[int, "Poly", Atom]
+
+
+class Poly:
+    """sum of ``coefficient * product of atoms``, plus a constant."""
+
+    __slots__ = ("_hash", "const", "terms")
+    terms: dict[Monomial, int]
+    const: int
+
+    def __init__(self, terms: dict[Monomial, int], const: int) -> None:
+        self.terms, self.const = terms, const
+        self._hash = hash((const, frozenset(terms.items()))) if terms else hash(const)
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, Poly):
+            return self is other or (self._hash == other._hash and self.const == other.const and self.terms == other.terms)
+        return isinstance(other, int) and not self.terms and self.const == other
+
+    def __bool__(self) -> bool:
+        raise TypeError("a Poly has no truth value; compare it, or ask is_const")
+
+    # -- arithmetic
+    def __add__(self, other: IntLike) -> Poly:
+        if type(other) is int:
+            return Poly(self.terms, self.const + other) if other else self
+        o = poly(other)
+        if not o.terms:
+            return Poly(self.terms, self.const + o.const) if o.const else self
+        terms = dict(self.terms)
+        for m, c in o.terms.items():
+            s = terms.get(m, 0) + c
+            if s:
+                terms[m] = s
+            else:
+                del terms[m]
+        return Poly(terms, self.const + o.const)
+
+    __radd__ = __add__
+
+    def __neg__(self) -> Poly:
+        return Poly({m: -c for m, c in self.terms.items()}, -self.const)
+
+    def __sub__(self, other: IntLike) -> Poly:
+        return self + (-other if type(other) is int else -poly(other))
+
+    def __rsub__(self, other: IntLike) -> Poly:
+        return poly(other) + (-self)
+
+    def __mul__(self, other: IntLike) -> Poly:
+        o = poly(other)
+        if not o.terms:
+            c = o.const
+            return self if c == 1 else ZERO if c == 0 else Poly({m: k * c for m, k in self.terms.items()}, self.const * c)
+        if not self.terms:
+            return o * self.const
+        total = ZERO
+        for m, c in o.terms.items():
+            terms: dict[Monomial, int] = {}
+            for n, k in self.terms.items():
+                product = _ordered(m + n)
+                terms[product] = terms.get(product, 0) + k * c
+            if self.const:
+                terms[m] = terms.get(m, 0) + self.const * c
+            total = total + Poly({t: v for t, v in terms.items() if v}, 0)
+        return total + self * o.const
+
+    __rmul__ = __mul__
+
+    def __floordiv__(self, other: IntLike) -> Poly:
+        """Floor division by a positive number."""
+        by = poly(other)
+        if by == ONE:
+            return self
+        if not self.terms and not by.terms:
+            return Poly({}, self.const // by.const)
+        whole, rest = self._split(by)
+        if rest is ZERO or (not rest.terms and not by.terms):
+            return whole
+        return whole + Poly({(FloorDiv(rest, by),): 1}, 0)
+
+    def __mod__(self, other: IntLike) -> Poly:
+        """Remainder by a positive number."""
+        by = poly(other)
+        if by == ONE:
+            return ZERO
+        if not self.terms and not by.terms:
+            return Poly({}, self.const % by.const)
+        _, rest = self._split(by)
+        if rest is ZERO or (not rest.terms and not by.terms):
+            return rest
+        return Poly({(Mod(rest, by),): 1}, 0)
+
+    def _split(self, by: Poly) -> tuple[Poly, Poly]:
+        """self = whole * by + rest, with what `by` divides exactly moved into `whole`."""
+        if not by.terms:
+            d = by.const
+            whole = Poly({m: c // d for m, c in self.terms.items() if c % d == 0}, self.const // d)
+            rest = Poly({m: c for m, c in self.terms.items() if c % d}, self.const % d)
+            return whole, (ZERO if rest == ZERO else rest)
+        if len(by.terms) == 1 and by.const == 0:
+            (mono, k), = by.terms.items()
+            whole_terms: dict[Monomial, int] = {}
+            rest_terms: dict[Monomial, int] = {}
+            for m, c in self.terms.items():
+                left = _without(m, mono)
+                if left is None or c % k:
+                    rest_terms[m] = c
+                elif left:
+                    whole_terms[left] = c // k
+                else:
+                    whole_terms[()] = c // k
+            const = whole_terms.pop((), 0)
+            rest = Poly(rest_terms, self.const)
+            return Poly(whole_terms, const), (ZERO if rest == ZERO else rest)
+        return (ONE, ZERO) if self == by else (ZERO, self)
+
+    # -- questions
+    @property
+    def is_const(self) -> bool:
+        return not self.terms
+
+    def atoms(self) -> Iterator[Atom]:
+        """The atoms of this polynomial, not those inside them."""
+        for m in self.terms:
+            yield from m
+
+    def coefficient(self, atom: Atom) -> Poly | None:
+        """The factor of `atom` where the polynomial is linear in it; None where `atom` hides elsewhere."""
+        terms: dict[Monomial, int] = {}
+        for m, c in self.terms.items():
+            n = m.count(atom)
+            if n > 1 or any(a is not atom and a != atom and mentions(a, atom) for a in m):
+                return None
+            if n == 1:
+                left = _without(m, (atom,)) or ()
+                terms[left] = terms.get(left, 0) + c
+        const = terms.pop((), 0)
+        return Poly(terms, const)
+
+    def mentions(self, atom: Atom) -> bool:
+        return any(a == atom or mentions(a, atom) for m in self.terms for a in m)
+
+    def evaluate(self, values: Callable[[Atom], int]) -> int:
+        """The number that this polynomial is, `values` giving each atom's."""
+        total = self.const
+        for m, c in self.terms.items():
+            for a in m:
+                c *= atom_value(a, values)
+            total += c
+        return total
+
+    def substitute(self, change: Callable[[Atom], IntLike | None]) -> Poly:
+        """The polynomial with atoms replaced; `change` returns None for an atom that stays."""
+        if not self.terms:
+            return self
+        total = Poly({}, self.const)
+        changed = False
+        for m, c in self.terms.items():
+            product: Poly | None = None
+            for a in m:
+                new = change(a)
+                if new is None:
+                    new = rebuild(a, change)
+                if new is not a:
+                    changed = True
+                product = poly(new) if product is None else product * poly(new)
+            total = total + product * c  # type: ignore[operator]
+        return total if changed else self
+
+    def __str__(self) -> str:
+        if not self.terms:
+            return str(self.const)
+        parts = []
+        for m, c in sorted(((m, c) for m, c in self.terms.items()), key=lambda t: [str(a) for a in t[0]]):
+            body = "*".join(map(str, m))
+            parts.append(body if c == 1 else f"-{body}" if c == -1 else f"{c}*{body}")
+        text = " + ".join(parts) + (f" + {self.const}" if self.const else "")
+        return text.replace("+ -", "- ")
+
+    __repr__ = __str__
+
+
+ZERO, ONE = Poly({}, 0), Poly({}, 1)
+
+
+def poly(x: IntLike) -> Poly:
+    """Lift an int or an atom."""
+    if isinstance(x, Poly):
+        return x
+    if isinstance(x, Atom):
+        return Poly({(x,): 1}, 0)
+    return Poly({}, int(x))
+
+
+def _ordered(m: Monomial) -> Monomial:
+    return m if len(m) < 2 else tuple(sorted(m, key=str))
+
+
+def _without(m: Monomial, drop: Monomial) -> Monomial | None:
+    """m / drop, or None where `drop` does not divide m."""
+    left = list(m)
+    for a in drop:
+        if a not in left:
+            return None
+        left.remove(a)
+    return tuple(left)
+
+
+def parts(a: Atom) -> tuple[Any, ...]:
+    """The polynomials (and expressions) inside an atom."""
+    match a:
+        case FloorDiv() | Mod():
+            return a.arg, a.by
+        case Extremum():
+            return a.a, a.b
+        case Bound():
+            return a.arg, a.extent
+        case Value():
+            return (a.expr,) if a.extent is None else (a.expr, a.extent)
+    return ()
+
+
+def mentions(a: Atom, atom: Atom) -> bool:
+    """Is `atom` somewhere inside `a`?"""
+    return any(p.mentions(atom) for p in parts(a))
+
+
+def rebuild(a: Atom, change: Callable[[Atom], IntLike | None]) -> IntLike:
+    """`a` with the atoms inside it replaced; `a` itself where none was."""
+    match a:
+        case FloorDiv() | Mod():
+            arg, by = a.arg.substitute(change), a.by.substitute(change)
+            if arg is a.arg and by is a.by:
+                return a
+            return arg // by if isinstance(a, FloorDiv) else arg % by
+        case Extremum():
+            x, y = a.a.substitute(change), a.b.substitute(change)
+            return a if x is a.a and y is a.b else extremum(a.which, x, y)
+        case Bound():
+            arg, extent = a.arg.substitute(change), a.extent.substitute(change)
+            return a if arg is a.arg and extent is a.extent else bound(a.mode, arg, extent)
+        case Value():
+            expr = a.expr.substitute(change)
+            extent = None if a.extent is None else a.extent.substitute(change)
+            return a if expr is a.expr and extent is a.extent else Value(expr, extent)
+    return a
+
+
+def extremum(which: str, a: IntLike, b: IntLike) -> Poly:
+    """min or max of two, decided now where their difference is a constant."""
+    a, b = poly(a), poly(b)
+    d = a - b
+    if d.is_const:
+        return a if (d.const <= 0) == (which == "min") else b
+    return poly(Extremum(which, a, b))
+
+
+def bound(mode: str, arg: IntLike, extent: IntLike) -> Poly:
+    """`Bound`, or its value where index and extent are constants."""
+    arg, extent = poly(arg), poly(extent)
+    if arg.is_const and extent.is_const:
+        return poly(bound_value(mode, arg.const, extent.const))
+    return poly(Bound(mode, arg, extent))
+
+
+def bound_value(mode: str, i: int, n: int) -> int:
+    """The index in [0, n) that boundary `mode` puts in place of `i`."""
+    if mode == "clamp":
+        return min(max(i, 0), n - 1)
+    if mode == "wrap":
+        return i % n
+    if mode == "symmetric":
+        i %= 2 * n
+        return min(i, 2 * n - 1 - i)
+    if n == 1:
+        return 0
+    i %= 2 * n - 2
+    return min(i, 2 * n - 2 - i)
+
+
+def atom_value(a: Atom, values: Callable[[Atom], int]) -> int:
+    """The number that an atom is."""
+    match a:
+        case FloorDiv():
+            return a.arg.evaluate(values) // a.by.evaluate(values)
+        case Mod():
+            return a.arg.evaluate(values) % a.by.evaluate(values)
+        case Extremum():
+            pick = min if a.which == "min" else max
+            return pick(a.a.evaluate(values), a.b.evaluate(values))
+        case Bound():
+            return bound_value(a.mode, a.arg.evaluate(values), a.extent.evaluate(values))
+    return values(a)
+
+
+def sizes_value(p: Poly, sizes: Mapping[str, int]) -> int:
+    """The number that a polynomial over sizes is."""
+    return p.evaluate(lambda a: sizes[a.name]) if p.terms else p.const  # type: ignore[attr-defined]
