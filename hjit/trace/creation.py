@@ -126,7 +126,7 @@ def array(object: Any, dtype: Any = None, *, copy: Any = True, order: str = "K",
     x = asarray(object, dtype)
     while x.ndim < ndmin:
         x = x[None]
-    return copy_(x) if copy else x
+    return copy_(x) if copy in (True, np._CopyMode.ALWAYS) else x
 
 
 @implements(np.copy)

@@ -24,6 +24,7 @@ from hjit.trace.tracer import (
     from_known,
     from_stage,
     is_tracer,
+    same_values,
     set_version,
     trim,
     version_name,
@@ -36,7 +37,7 @@ def getitem(a: Tracer, key: Any) -> Any:
     parsed = _parse(a, key)
     view = _basic(a, parsed.basic)
     if parsed.mask is not None:
-        return Selected(view, parsed.mask)
+        return Selected(view.copy(), parsed.mask.copy())
     if not parsed.arrays:
         if not view.shape and all(isinstance(k, int) for k in parsed.basic):
             view.is_scalar = True
@@ -209,9 +210,9 @@ def _basic(a: Tracer, items: Sequence[Any]) -> Tracer:
         else:
             inner.append(rec.poly(_in_range(k, n, axis)))
         axis += 1
-    known = None if a._known is None else a._known[tuple(slice(*map(_int, (k.start, k.stop, k.step))) if isinstance(k, slice) else k for k in items)]
-    if known is not None and not isinstance(known, np.ndarray):
-        known = np.asarray(known)
+    known = None
+    if a._known is not None:  # the Ellipsis keeps a single element a view
+        known = a._known[(*(slice(*map(_int, (k.start, k.stop, k.step))) if isinstance(k, slice) else k for k in items), ...)]
     return Tracer(a.buffer, tuple(shape), compose(a.index, inner), known)
 
 
@@ -252,7 +253,7 @@ def _bound(x: Any, n: int, step: int, first: bool) -> int:
 def _write_masked(view: Tracer, mask: Tracer, value: Any) -> None:
     condition = _mask_load(mask, view.shape)
     if type(value) is Selected:
-        if value.mask.at(identity(mask.ndim)) != mask.at(identity(mask.ndim)):
+        if not same_values(value.mask, mask):
             raise current().error("assignment", "values read under another mask")
         write(view, value.full, condition)
         return

@@ -360,7 +360,7 @@ def numpy_call(function: Any, args: Any, kwargs: Any) -> Any:
     selected = next((a for a in args if type(a) is Selected), None)
     if selected is not None:
         return selected.__array_function__(function, (), args, kwargs)
-    if module.startswith(_OPAQUE):
+    if module.startswith(_OPAQUE) and not (isinstance(function, types.FunctionType) and function.__name__.startswith("_")):
         return opaque_call(name, function, args, kwargs)
     source = getattr(function, "_implementation", None) or getattr(function, "__wrapped__", function)
     source = _undispatched(source)
@@ -507,6 +507,8 @@ def module_proxy(module: types.ModuleType) -> Any:
     name = module.__name__
     if type(module) is ModuleProxy or name.partition(".")[0] in _SEEN_THROUGH | {"hjit"}:
         return module
+    if name.startswith("scipy."):
+        _load_scipy()
     found = _modules.get(name)
     if found is None or object.__getattribute__(found, "_hjit_module") is not module:
         found = _modules[name] = ModuleProxy(module)
@@ -602,13 +604,21 @@ _CALLED: dict[str, Any] = {"float": _float, "int": _int, "type": _type}  # these
 
 def load_table() -> None:
     """Import the modules that fill the table of traced functions."""
-    for name in ("creation", "views", "reductions", "linear", "assembly", "neighbours", "ordering", "scattering", "ndimage"):
+    for name in ("creation", "views", "reductions", "linear", "assembly", "neighbours", "ordering", "scattering"):
         if importlib.util.find_spec(f"hjit.trace.{name}"):
             importlib.import_module(f"hjit.trace.{name}")
+    _load_scipy()
     importlib.import_module("hjit.trace.elementwise")
     creation = importlib.import_module("hjit.trace.creation")
     _REPLACED[np.mgrid], _REPLACED[np.ogrid] = creation.mgrid, creation.ogrid
     importlib.import_module("hjit.trace.operators")
+
+
+def _load_scipy() -> None:
+    """Take over what the process has loaded of SciPy; a process that does not use SciPy does not load it."""
+    for name in ("ndimage", "signal"):
+        if f"scipy.{name}" in sys.modules:
+            importlib.import_module(f"hjit.trace.{name}")
 
 
 import importlib.util  # noqa: E402

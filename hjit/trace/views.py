@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -248,6 +250,15 @@ def broadcast_arrays(*args: Any, subok: bool = False) -> tuple[Tracer, ...]:
     arrays = [as_tracer(a) for a in args]
     shape = broadcast(*(a.shape for a in arrays))
     return tuple(broadcast_to(a, shape) for a in arrays)
+
+
+@implements(np.broadcast)
+def broadcast_object(*args: Any) -> Any:
+    """``np.broadcast`` for its shape; it cannot be iterated."""
+    from hjit.trace.elementwise import broadcast
+
+    shape = broadcast(*(as_tracer(a).shape for a in args))
+    return SimpleNamespace(shape=shape, ndim=len(shape), nd=len(shape), size=math.prod(shape))
 
 
 @implements(np.lib.stride_tricks.sliding_window_view)

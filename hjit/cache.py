@@ -1,0 +1,173 @@
+"""The disk cache: object code under a key that says everything that it depends on.
+
+One immutable file an entry: a line of JSON (the header), then the payload. A file is written beside its place and
+renamed over it. Whatever is wrong with a file, a folder or a disk, reading answers None and writing does nothing:
+a cache costs time, never an answer.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import logging
+import os
+import stat
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+log = logging.getLogger("hjit")
+
+FORMAT = "hjit-1"
+MAX_BYTES = 512 << 20
+TRIM_EVERY = 64  # stores between two looks at the size of the folder
+_stores = 0
+
+
+def digest(*parts: str) -> str:
+    """The name of an entry: a hash of everything that it depends on."""
+    h = hashlib.sha256()
+    for p in parts:
+        data = p.encode()
+        h.update(len(data).to_bytes(8, "little"))
+        h.update(data)
+    return h.hexdigest()
+
+
+def versions() -> str:
+    """The versions that code depends on."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    def of(name: str) -> str:
+        try:
+            return version(name)
+        except PackageNotFoundError:
+            return "none"
+
+    return " ".join(f"{name}={of(name)}" for name in ("hjit", "numpy", "numba", "llvmlite")) + f" source={_source_hash()}"
+
+
+_source: str | None = None
+
+
+def _source_hash() -> str:
+    """A hash of hjit's own files by size and time: a development checkout never loads code of an older one."""
+    global _source
+    if _source is None:
+        h = hashlib.sha256()
+        for path in sorted(Path(__file__).parent.rglob("*.py")):
+            with contextlib.suppress(OSError):
+                s = path.stat()
+                h.update(f"{path.name} {s.st_size} {s.st_mtime_ns}".encode())
+        _source = h.hexdigest()[:16]
+    return _source
+
+
+def folder(cache_dir: str) -> Path | None:
+    """The folder of the cache, made if need be and private to the user; None where there can be none."""
+    try:
+        if cache_dir:
+            path = Path(cache_dir).expanduser()
+        else:
+            from platformdirs import user_cache_path
+
+            path = user_cache_path("hjit", appauthor=False)
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        info = path.stat()
+        if hasattr(os, "getuid") and info.st_uid != os.getuid():
+            log.warning("the cache folder belongs to another user and is not used")
+            return None
+        if stat.S_IMODE(info.st_mode) & 0o022:
+            path.chmod(0o700)
+        return path
+    except (OSError, RuntimeError) as error:
+        log.debug("no cache folder: %s", error)
+        return None
+
+
+def load(name: str, cache_dir: str, mode: str) -> bytes | None:
+    """The payload of an entry, or None."""
+    if mode == "off":
+        return None
+    where = folder(cache_dir)
+    if where is None:
+        return None
+    path = where / f"{name}.code"
+    try:
+        if path.stat().st_uid != os.getuid() if hasattr(os, "getuid") else False:
+            return None
+        data = path.read_bytes()
+        line, _, payload = data.partition(b"\n")
+        header: Any = json.loads(line)
+        if header["format"] != FORMAT or header["name"] != name or header["sha256"] != hashlib.sha256(payload).hexdigest():
+            raise ValueError("header and payload do not agree")
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        log.debug("cache entry %s is not usable: %s", name, error)
+        return None
+    if mode == "rw":
+        with contextlib.suppress(OSError):
+            os.utime(path)
+    return payload
+
+
+def store(name: str, payload: bytes, about: dict[str, Any], cache_dir: str, mode: str) -> None:
+    """Write an entry; failure is silent."""
+    global _stores
+    if mode != "rw":
+        return
+    where = folder(cache_dir)
+    if where is None:
+        return
+    header = {"format": FORMAT, "name": name, "sha256": hashlib.sha256(payload).hexdigest(), **about}
+    data = json.dumps(header).encode() + b"\n" + payload
+    temporary = ""
+    try:
+        handle, temporary = tempfile.mkstemp(dir=where, suffix=".new")
+        with os.fdopen(handle, "wb") as f:
+            f.write(data)
+        os.replace(temporary, where / f"{name}.code")
+    except OSError as error:
+        log.debug("cache entry %s is not written: %s", name, error)
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)
+        return
+    _stores += 1
+    if _stores % TRIM_EVERY == 1:
+        trim(where)
+
+
+def trim(where: Path, limit: int = MAX_BYTES) -> None:
+    """Remove the entries that were used longest ago until the folder is below its limit, and forgotten new files."""
+    try:
+        entries = []
+        for path in where.iterdir():
+            with contextlib.suppress(OSError):
+                s = path.stat()
+                if path.suffix == ".new" and time.time() - s.st_mtime > 3600:
+                    path.unlink()
+                elif path.suffix == ".code":
+                    entries.append((s.st_mtime, s.st_size, path))
+        total = sum(size for _, size, _ in entries)
+        for _, size, path in sorted(entries, key=lambda e: e[0]):
+            if total <= limit:
+                break
+            with contextlib.suppress(OSError):
+                path.unlink()
+                total -= size
+    except OSError as error:
+        log.debug("cache folder not trimmed: %s", error)
+
+
+def clear(cache_dir: str = "") -> int:
+    """Remove all entries; how many there were."""
+    where = folder(cache_dir)
+    count = 0
+    for path in [] if where is None else list(where.glob("*.code")):
+        with contextlib.suppress(OSError):
+            path.unlink()
+            count += 1
+    return count

@@ -1,0 +1,160 @@
+"""The driver of a kernel: resolves parameters, then runs the nests in order, in parallel where the work pays for it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from hjit.kernels.loopir import Program
+from hjit.kernels.params import PARALLEL_FOR, SCRATCH, STATUS, THREADS, Params
+from hjit.trace.graph import Graph
+
+if TYPE_CHECKING:
+    from hjit.kernels.emit import Machine
+
+GRAIN = 40_000  # operations that a task should have
+TASKS_PER_THREAD = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Driver:
+    """Text of the driver and its tasks, and what they declare."""
+
+    text: str
+    declarations: dict[str, None]
+
+
+def data_offset() -> int:
+    """Bytes from a NumPy array object to its data pointer, found by looking.
+
+    The layout is part of NumPy's ABI; the position depends on the build of Python only.
+    """
+    import ctypes
+
+    import numpy as np
+
+    probe = np.empty(1)
+    for offset in (16, 32, 24, 40):
+        if ctypes.c_void_p.from_address(id(probe) + offset).value == probe.ctypes.data:
+            return offset
+    raise RuntimeError("the layout of NumPy arrays is not known")
+
+
+def driver_text(graph: Graph, program: Program, params: Params, name: str, machine: Machine) -> Driver:
+    """``i32 name(ptr params)``, and for every parallel nest the task that the threads run."""
+    from hjit.kernels.emit import NestEmitter
+
+    e = NestEmitter(graph, params, machine)
+    code = e.code
+    size = params.count
+    e.allocas += [f"  %ctx = alloca [{size} x i64], align 64", "  %data = alloca [3 x i64]", "  %args = alloca [1 x i64]"]
+    e.allocas += ["  %dims = alloca [1 x i64]", "  %steps = alloca [1 x i64]"]
+    e.allocas.append(f"  call void @llvm.memcpy.p0.p0.i64(ptr %ctx, ptr %params, i64 {8 * size}, i1 false)")
+    code.declare("declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)")
+    e.allocas += _resolve(params)
+    tasks: list[str] = []
+    for number, nest in enumerate(program.nests):
+        function = f"{name}.nest{number}"
+        if nest.parallel is None:
+            code.effect(f"call void @{function}(ptr %ctx, i64 0, i64 1)")
+        else:
+            count = e.int(nest.parallel.ranges[0][1])
+            work = e.int(nest.work * nest.parallel.ranges[0][1])
+            tasks.append(_task(name, number))
+            _launch(e, name, number, count.text, work.text)
+        label = code.fresh("ok")
+        code.effect(f"%{label}.at = getelementptr i64, ptr %ctx, i64 {STATUS}")
+        code.effect(f"%{label}.status = load i64, ptr %{label}.at")
+        code.effect(f"%{label}.good = icmp eq i64 %{label}.status, 0")
+        code.effect(f"br i1 %{label}.good, label %{label}, label %failed")
+        code.label(label)
+    code.effect("ret i32 0")
+    code.label("failed")
+    code.effect("ret i32 1")
+    entry = "\n".join(["entry:", *e.allocas])
+    main = f"define i32 @{name}(ptr %params) #0 {{\n{entry}\n{code.text()}\n}}"
+    return Driver("\n\n".join([*tasks, main]), code.declarations)
+
+
+def _resolve(params: Params) -> list[str]:
+    """Addresses in place of array objects and scratch offsets."""
+    lines = [f"  %status.at = getelementptr i64, ptr %ctx, i64 {STATUS}", "  store i64 0, ptr %status.at"]
+    offset = data_offset()
+    for slot in params.arrays.values():
+        lines += [
+            f"  %a{slot}.at = getelementptr i64, ptr %ctx, i64 {slot}",
+            f"  %a{slot}.object = load ptr, ptr %a{slot}.at",
+            f"  %a{slot}.field = getelementptr i8, ptr %a{slot}.object, i64 {offset}",
+            f"  %a{slot}.data = load ptr, ptr %a{slot}.field",
+            f"  store ptr %a{slot}.data, ptr %a{slot}.at",
+        ]
+    lines += [f"  %scratch.at = getelementptr i64, ptr %ctx, i64 {SCRATCH}", "  %scratch = load i64, ptr %scratch.at"]
+    for slot in params.scratch.values():
+        lines += [
+            f"  %s{slot}.at = getelementptr i64, ptr %ctx, i64 {slot}",
+            f"  %s{slot}.offset = load i64, ptr %s{slot}.at",
+            f"  %s{slot}.address = add i64 %s{slot}.offset, %scratch",
+            f"  store i64 %s{slot}.address, ptr %s{slot}.at",
+        ]
+    return lines
+
+
+def _task(name: str, number: int) -> str:
+    """What a thread runs: tasks [first, first + n) of a nest, each a part of its range."""
+    return f"""define internal void @{name}.task{number}(ptr %args, ptr %dims, ptr %steps, ptr %data) #0 {{
+  %first = load i64, ptr %args
+  %n = load i64, ptr %dims
+  %ctx = load ptr, ptr %data
+  %tasks.at = getelementptr i64, ptr %data, i64 1
+  %tasks = load i64, ptr %tasks.at
+  %count.at = getelementptr i64, ptr %data, i64 2
+  %count = load i64, ptr %count.at
+  %last = add i64 %first, %n
+  %b = mul i64 %first, %count
+  %begin = udiv i64 %b, %tasks
+  %e = mul i64 %last, %count
+  %end = udiv i64 %e, %tasks
+  call void @{name}.nest{number}(ptr %ctx, i64 %begin, i64 %end)
+  ret void
+}}"""
+
+
+def _launch(e, name: str, number: int, count: str, work: str) -> None:  # type: ignore[no-untyped-def]
+    """Run a nest: here, or as tasks on the threads where there is work for them."""
+    code = e.code
+    p = code.fresh("p")
+    for line in (
+        f"%{p}.for.at = getelementptr i64, ptr %ctx, i64 {PARALLEL_FOR}",
+        f"%{p}.for = load ptr, ptr %{p}.for.at",
+        f"%{p}.threads.at = getelementptr i64, ptr %ctx, i64 {THREADS}",
+        f"%{p}.threads = load i64, ptr %{p}.threads.at",
+        f"%{p}.grains = udiv i64 {work}, {GRAIN}",
+        f"%{p}.most = mul i64 %{p}.threads, {TASKS_PER_THREAD}",
+        f"%{p}.t1 = call i64 @llvm.umin.i64(i64 %{p}.grains, i64 %{p}.most)",
+        f"%{p}.tasks = call i64 @llvm.umin.i64(i64 %{p}.t1, i64 {count})",
+        f"%{p}.alone = icmp ule i64 %{p}.tasks, 1",
+        f"%{p}.single = icmp ule i64 %{p}.threads, 1",
+        f"%{p}.serial = or i1 %{p}.alone, %{p}.single",
+        f"br i1 %{p}.serial, label %{p}.here, label %{p}.spread",
+    ):
+        code.effect(line)
+    code.label(f"{p}.here")
+    code.effect(f"call void @{name}.nest{number}(ptr %ctx, i64 0, i64 {count})")
+    code.effect(f"br label %{p}.done")
+    code.label(f"{p}.spread")
+    for line in (
+        "store ptr %ctx, ptr %data",
+        f"%{p}.d1 = getelementptr i64, ptr %data, i64 1",
+        f"store i64 %{p}.tasks, ptr %{p}.d1",
+        f"%{p}.d2 = getelementptr i64, ptr %data, i64 2",
+        f"store i64 {count}, ptr %{p}.d2",
+        "store i64 0, ptr %args",
+        f"store i64 %{p}.tasks, ptr %dims",
+        "store i64 1, ptr %steps",
+        f"%{p}.threads32 = trunc i64 %{p}.threads to i32",
+        f"call void %{p}.for(ptr @{name}.task{number}, ptr %args, ptr %dims, ptr %steps, ptr %data, i64 0, i64 1, i32 %{p}.threads32)",
+        f"br label %{p}.done",
+    ):
+        code.effect(line)
+    code.label(f"{p}.done")
+    code.declare("declare i64 @llvm.umin.i64(i64, i64)")

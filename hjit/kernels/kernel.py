@@ -1,0 +1,187 @@
+"""Kernels: a canonical Graph with its schedule, compiled; and the same bound to the sizes of one call.
+
+A `Kernel` serves every Graph with its key. A `Bound` has the constant part of the parameter block for one set of
+sizes and strides; running it packs addresses and scalars, and enters the compiled code without the GIL.
+"""
+
+from __future__ import annotations
+
+import struct
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from hjit import cache
+from hjit.errors import CompileError
+from hjit.kernels import arena, backend, launch, vecmath
+from hjit.kernels.emit import Machine, emit_module
+from hjit.kernels.loopir import Program
+from hjit.kernels.lower import lower
+from hjit.kernels.params import FIRST, Params, params_of
+from hjit.options import Options
+from hjit.sched.default import Target, default_schedule
+from hjit.sched.tree import Root, check
+from hjit.trace.graph import Graph
+from hjit.trace.key import Key, graph_key
+from hjit.trace.poly import sizes_value
+
+_kernels: dict[str, Kernel] = {}
+_lock = threading.Lock()
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """Compiled code for all Graphs of one key.
+
+    Attributes:
+        name: the entry's symbol, and the name in the disk cache.
+        from_cache: was the object code found on disk?
+    """
+
+    name: str
+    compiled: backend.Compiled
+    from_cache: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Everything that leads from a Graph to its LLVM IR, for people to look at."""
+
+    graph: Graph
+    key: Key
+    schedule: Root
+    program: Program
+    params: Params
+    llvm: str
+    name: str
+
+
+def machine(options: Options) -> Machine:
+    """What to generate code for."""
+    features = vecmath.host_features()
+    return Machine(vecmath.native_width(features), features, options.fast_math)
+
+
+def kernel_name(key: Key, options: Options) -> str:
+    """The symbol and cache name of the kernel of a key."""
+    parts = (key.text, "default schedule", backend.machine_text(options.target), cache.versions(), str(options.fast_math))
+    return "hjit_" + cache.digest(*parts)[:40]
+
+
+def plan(graph: Graph, options: Options) -> Plan:
+    """Schedule, lower and emit a canonical Graph."""
+    key = graph_key(graph)
+    target = machine(options)
+    schedule = default_schedule(graph, Target(target.width))
+    check(schedule, graph)
+    program = lower(graph, schedule)
+    params = params_of(graph, key.symbols)
+    name = kernel_name(key, options)
+    return Plan(graph, key, schedule, program, params, emit_module(graph, program, params, name, target), name)
+
+
+def kernel_for(graph: Graph, key: Key, options: Options) -> Kernel:
+    """The compiled kernel of a canonical Graph: of this process, from the disk cache, or new."""
+    name = kernel_name(key, options)
+    found = _kernels.get(name)
+    if found is not None:
+        return found
+    with _lock:
+        found = _kernels.get(name)
+        if found is None:
+            found = _kernels[name] = _load(name, options) or _compile(graph, name, options)
+        return found
+
+
+def _load(name: str, options: Options) -> Kernel | None:
+    code = cache.load(name, options.cache_dir, options.cache)
+    if code is None:
+        return None
+    try:
+        return Kernel(name, backend.load_object(code, name, options.target), True)
+    except (CompileError, RuntimeError):
+        return None
+
+
+def _compile(graph: Graph, name: str, options: Options) -> Kernel:
+    made = plan(graph, options)
+    compiled = backend.compile_module(made.llvm, name, options.target)
+    cache.store(name, compiled.object_code, {"versions": cache.versions()}, options.cache_dir, options.cache)
+    return Kernel(name, compiled, False)
+
+
+def after_fork() -> None:
+    """Locks of the parent's other threads are open in a child."""
+    global _lock
+    _lock = threading.Lock()
+
+
+class Bound:
+    """A kernel with the sizes, strides and scratch layout of one call's arrays.
+
+    Attributes:
+        inputs: names of the arrays to pass, in order.
+        outputs: (name, shape, dtype) of the results, in order.
+        scratch_bytes: what a run borrows.
+    """
+
+    def __init__(self, graph: Graph, options: Options, sizes: Mapping[str, int], strides: Mapping[str, Sequence[int]]) -> None:
+        key = graph_key(graph)
+        self.graph, self.options = graph, options
+        self.kernel = kernel_for(graph, key, options)
+        params = params_of(graph, key.symbols)
+        stages = graph.by_name
+        self.inputs = tuple(i.name for i in graph.inputs if i.data is None)
+        self.outputs = tuple((n, tuple(sizes_value(p, sizes) for p in stages[n].shape), stages[n].dtype) for n in graph.outputs)
+        offset = 0
+        constants: list[int] = []
+        for name in params.scratch:
+            s = stages[name]
+            constants.append(offset)
+            count = 1
+            for p in s.shape:
+                count *= sizes_value(p, sizes)
+            offset += -(-count * s.dtype.itemsize // arena.ALIGN) * arena.ALIGN
+        self.scratch_bytes = offset
+        constants += [strides[name][axis] for name, axis in params.strides]
+        constants += [sizes[name] for name in params.symbols]
+        self._constants = struct.pack(f"={len(constants)}q", *constants)
+        self._head = struct.Struct(f"={FIRST + len(params.arrays)}q")
+        self.scalars = tuple((s.name, s.dtype) for s in graph.scalars)
+        self._threads = launch.threads(options.num_threads)
+        self._for = launch.parallel_for()[0]
+        self._entry = self.kernel.compiled.entry
+
+    def new_outputs(self) -> list[np.ndarray[Any, Any]]:
+        """Arrays for the results."""
+        return [np.empty(shape, dtype) for _, shape, dtype in self.outputs]
+
+    def run(self, arrays: Sequence[np.ndarray[Any, Any]], outputs: Sequence[np.ndarray[Any, Any]], scalars: Sequence[Any]) -> bool:
+        """Compute `outputs`, which are C-contiguous; False where an index was out of bounds."""
+        block = arena.borrow(self.scratch_bytes)
+        try:
+            data = self._head.pack(self._for, self._threads, block[1], 0, *map(id, arrays), *map(id, outputs)) + self._constants
+            if scalars:
+                data += b"".join(map(_bits, scalars, self.scalars))
+            return self._entry(data) == 0
+        finally:
+            if self.scratch_bytes:
+                arena.give_back(block)
+
+
+def _bits(value: Any, scalar: tuple[str, np.dtype[Any]]) -> bytes:
+    """A number as the 8 bytes of its slot.
+
+    Raises:
+        OverflowError: a Python int that the dtype cannot hold, as NumPy has it.
+    """
+    dtype = scalar[1]
+    if dtype.char == "d":
+        return struct.pack("=d", value)
+    if type(value) is int and dtype.kind in "iu":
+        return np.asarray(dtype.type(value)).tobytes().ljust(8, b"\0")
+    with np.errstate(all="ignore"):
+        return np.asarray(value).astype(dtype).tobytes().ljust(8, b"\0")

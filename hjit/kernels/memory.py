@@ -1,0 +1,277 @@
+"""Loads and stores of the LLVM emitter: contiguous, reversed, strided by shuffles, broadcast, gathered, interleaved."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hjit.kernels.code import BOOL, I8, I64, Code, Val, const, splat, type_name
+from hjit.kernels.loopir import Put
+from hjit.trace.graph import Load
+from hjit.trace.poly import ZERO, Poly
+
+if TYPE_CHECKING:
+    from hjit.kernels.emit import NestEmitter
+
+MAX_SHUFFLED = 4  # strides up to here are loaded as whole vectors and shuffled
+
+
+def memory_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """bool is a byte in memory."""
+    return I8 if dtype == BOOL else dtype
+
+
+def load(e: NestEmitter, x: Load) -> Val:
+    """The value of a load: a vector where its address differs between lanes."""
+    constant = _constant(e, x)
+    if constant is not None:
+        return constant
+    dtype = e.dtypes[x.source]
+    flat = e.flat(x.source, x.index)
+    if not e.varies(flat):
+        return _from_memory(e.code, _scalar_load(e, x.source, flat, dtype), dtype)
+    assert e.vector is not None
+    c = flat.coefficient(e.vector)
+    if c is not None and c.is_const and 0 < abs(c.const) <= MAX_SHUFFLED:
+        return _from_memory(e.code, _strided_load(e, x, flat, c.const, memory_dtype(dtype)), dtype)
+    return _from_memory(e.code, _gather(e, x.source, flat, dtype), dtype)
+
+
+def _constant(e: NestEmitter, x: Load) -> Val | None:
+    """An element of a constant array at a known index."""
+    i = e.inputs.get(x.source)
+    if i is None or i.data is None or not all(p.is_const for p in x.index):
+        return None
+    array = np.frombuffer(i.data, i.dtype).reshape([n.const for n in i.shape])
+    return const(array[tuple(p.const for p in x.index)], i.dtype)
+
+
+def _from_memory(code: Code, v: Val, dtype: np.dtype[Any]) -> Val:
+    if dtype != BOOL:
+        return v
+    return code.emit(f"icmp ne {v.type} {v.text}, {const(0, I8, v.lanes).text}", BOOL, v.lanes, v)
+
+
+def to_memory(code: Code, v: Val) -> Val:
+    """A value as it is stored."""
+    if v.dtype != BOOL:
+        return v
+    return code.emit(f"zext {v} to {type_name(I8, v.lanes)}", I8, v.lanes, v)
+
+
+def address(e: NestEmitter, source: str, flat: Poly) -> Val:
+    """The address of element `flat`; the constant part is added last, so that neighbours share the rest."""
+    code = e.code
+    t = type_name(memory_dtype(e.dtypes[source]))
+    base = e.base(source)
+    rest = flat - flat.const
+    if rest != ZERO:
+        offset = e.int(rest)
+        base = code.emit(f"getelementptr {t}, ptr {base.text}, i64 {offset.text}", I64, 1, base, offset, pointer=True)
+    if flat.const:
+        base = code.emit(f"getelementptr {t}, ptr {base.text}, i64 {flat.const}", I64, 1, base, pointer=True)
+    return base
+
+
+def offset_address(e: NestEmitter, at: Val, dtype: np.dtype[Any], elements: int) -> Val:
+    """The address some elements further."""
+    if elements == 0:
+        return at
+    return e.code.emit(f"getelementptr {type_name(dtype)}, ptr {at.text}, i64 {elements}", I64, 1, at, pointer=True)
+
+
+def _read(e: NestEmitter, source: str, at: Val, dtype: np.dtype[Any], lanes: int) -> Val:
+    rhs = f"load {type_name(dtype, lanes)}, ptr {at.text}, align {dtype.itemsize}"
+    if e.is_mutable(source):
+        return e.code.here(rhs, dtype, lanes)
+    return e.code.emit(rhs, dtype, lanes, at)
+
+
+def _scalar_load(e: NestEmitter, source: str, flat: Poly, dtype: np.dtype[Any]) -> Val:
+    return _read(e, source, address(e, source, flat), memory_dtype(dtype), 1)
+
+
+def _strided_load(e: NestEmitter, x: Load, flat: Poly, step: int, dtype: np.dtype[Any]) -> Val:
+    lanes = e.lanes
+    if step == 1:
+        return _read(e, x.source, address(e, x.source, flat), dtype, lanes)
+    if step == -1:
+        v = _read(e, x.source, address(e, x.source, flat - (lanes - 1)), dtype, lanes)
+        return shuffle(e.code, v, v, range(lanes - 1, -1, -1))
+    shift = _group_shift(e, x, flat, step) if step > 0 else 0
+    start = flat - shift if step > 0 else flat + step * (lanes - 1)
+    size = abs(step)
+    span = size * lanes if shift is not None and _grouped(e, x, size) else size * (lanes - 1) + 1
+    at = address(e, x.source, start)
+    pieces = [_read(e, x.source, offset_address(e, at, dtype, k), dtype, lanes) for k in _piece_offsets(size, lanes, span)]
+    offsets = _piece_offsets(size, lanes, span)
+    wanted = [shift + size * k for k in range(lanes)]
+    if step < 0:
+        wanted.reverse()
+    return pick(e.code, pieces, offsets, wanted)
+
+
+def _grouped(e: NestEmitter, x: Load, step: int) -> bool:
+    """Is the innermost axis a whole group of `step` contiguous elements, like the channels of a pixel?"""
+    i = e.inputs.get(x.source)
+    shape = e.shapes[x.source]
+    contiguous = i is None or i.data is not None or (bool(i.layout) and i.layout[-1] == 1)
+    return bool(shape) and contiguous and shape[-1] == step and x.index[-1].is_const
+
+
+def _group_shift(e: NestEmitter, x: Load, flat: Poly, step: int) -> int:
+    """Elements to step back to the first channel, so that all channels share their loads."""
+    return x.index[-1].const if _grouped(e, x, step) else 0
+
+
+def _piece_offsets(step: int, lanes: int, span: int) -> list[int]:
+    """Where whole vectors start that cover `span` elements, the last one ending exactly there."""
+    return [*range(0, lanes * (step - 1), lanes), span - lanes]
+
+
+def pick(code: Code, pieces: Sequence[Val], offsets: Sequence[int], wanted: Sequence[int]) -> Val:
+    """Lanes `wanted` of the elements that overlapping vectors at `offsets` hold."""
+    lanes = pieces[0].lanes
+
+    def home(k: int) -> tuple[int, int]:
+        for n, start in enumerate(offsets):
+            if start <= k < start + lanes:
+                return n, k - start
+        raise AssertionError((k, offsets))
+
+    homes = [home(k) for k in wanted]
+    used = sorted({n for n, _ in homes})
+    result: Val | None = None
+    for position in range(0, len(used), 2):
+        pair = used[position : position + 2]
+        a, b = pieces[pair[0]], pieces[pair[-1]]
+        mask = [(lane if n == pair[0] else lanes + lane) if n in pair else -1 for n, lane in homes]
+        part = shuffle(code, a, b, mask)
+        if result is None:
+            result = part
+        else:
+            result = shuffle(code, result, part, [lanes + k if n in pair else k for k, (n, _) in enumerate(homes)])
+    assert result is not None
+    return result
+
+
+def shuffle(code: Code, a: Val, b: Val, mask: Sequence[int]) -> Val:
+    """``shufflevector``; -1 leaves a lane open."""
+    text = ", ".join("i32 poison" if k < 0 else f"i32 {k}" for k in mask)
+    return code.emit(f"shufflevector {a}, {b}, <{len(mask)} x i32> <{text}>", a.dtype, len(mask), a, b)
+
+
+def _gather(e: NestEmitter, source: str, flat: Poly, dtype: np.dtype[Any]) -> Val:
+    """Lanes from anywhere."""
+    code, lanes, cell = e.code, e.lanes, memory_dtype(dtype)
+    index = e.int(flat, lanes)
+    base = e.base(source)
+    if cell.itemsize >= 4 and not e.is_mutable(source):
+        at = code.emit(f"getelementptr {type_name(cell)}, ptr {base.text}, {index}", I64, lanes, base, index, pointer=False)
+        t, suffix = type_name(cell, lanes), f"v{lanes}{ {'float': 'f32', 'double': 'f64'}.get(type_name(cell), type_name(cell))}.v{lanes}p0"
+        code.declare(f"declare {t} @llvm.masked.gather.{suffix}(<{lanes} x ptr>, i32, <{lanes} x i1>, {t})")
+        return code.emit(
+            f"call {t} @llvm.masked.gather.{suffix}(<{lanes} x ptr> {at.text}, i32 {cell.itemsize}, <{lanes} x i1> splat (i1 true), {t} poison)",
+            cell, lanes, at,
+        )
+    result: Val | None = None
+    for k in range(lanes):
+        i = code.emit(f"extractelement {index}, i64 {k}", I64, 1, index)
+        at = code.emit(f"getelementptr {type_name(cell)}, ptr {base.text}, i64 {i.text}", I64, 1, base, i, pointer=True)
+        v = _read(e, source, at, cell, 1)
+        into = "poison" if result is None else result.text
+        deps = (v,) if result is None else (v, result)
+        result = code.emit(f"insertelement {type_name(cell, lanes)} {into}, {v}, i64 {k}", cell, lanes, *deps)
+    assert result is not None
+    return result
+
+
+# -- stores
+
+
+def store_all(e: NestEmitter, puts: Sequence[Put]) -> None:
+    """Evaluate all values, then store them, neighbours together."""
+    if not puts:
+        return
+    values = [(p.buffer, e.flat(p.buffer, p.index), to_memory(e.code, e.value(p.value))) for p in puts]
+    position = 0
+    while position < len(values):
+        group = _interleaved(e, values, position)
+        if group > 1:
+            _store_interleaved(e, values[position : position + group])
+        else:
+            store(e, *values[position])
+        position += group
+
+
+def _interleaved(e: NestEmitter, values: list[tuple[str, Poly, Val]], start: int) -> int:
+    """How many stores from `start` on fill a contiguous run of lanes together."""
+    buffer, flat, _ = values[start]
+    if e.vector is None or not e.varies(flat):
+        return 1
+    c = flat.coefficient(e.vector)
+    if c is None or not c.is_const or not 2 <= c.const <= MAX_SHUFFLED or start + c.const > len(values):
+        return 1
+    for k in range(1, c.const):
+        other = values[start + k]
+        if other[0] != buffer or other[1] - flat != k:
+            return 1
+    return c.const
+
+
+def _store_interleaved(e: NestEmitter, group: list[tuple[str, Poly, Val]]) -> None:
+    code, lanes, n = e.code, e.lanes, len(group)
+    buffer, flat, _ = group[0]
+    values = [splat(code, v, lanes) for _, _, v in group]
+    at = address(e, buffer, flat)
+    dtype = values[0].dtype
+    for piece in range(n):
+        sources = [divmod(piece * lanes + k, n) for k in range(lanes)]  # (lane, which value)
+        result: Val | None = None
+        for w in range(0, n, 2):
+            a, b = values[w], values[min(w + 1, n - 1)]
+            mask = [lane if which == w else lanes + lane if which == w + 1 else -1 for lane, which in sources]
+            part = shuffle(code, a, b, mask)
+            if result is None:
+                result = part
+            else:
+                result = shuffle(code, result, part, [lanes + k if which in (w, w + 1) else k for k, (_, which) in enumerate(sources)])
+        assert result is not None
+        to = offset_address(e, at, dtype, piece * lanes)
+        code.effect(f"store {result}, ptr {to.text}, align {dtype.itemsize}")
+
+
+def store(e: NestEmitter, buffer: str, flat: Poly, v: Val) -> None:
+    """Store one value; `v` is already as memory holds it."""
+    code = e.code
+    if not e.varies(flat):
+        if v.lanes > 1:
+            v = code.emit(f"extractelement {v}, i64 {v.lanes - 1}", v.dtype, 1, v)
+        code.effect(f"store {v}, ptr {address(e, buffer, flat).text}, align {v.dtype.itemsize}")
+        return
+    assert e.vector is not None
+    lanes = e.lanes
+    v = splat(code, v, lanes)
+    c = flat.coefficient(e.vector)
+    if c == 1:
+        code.effect(f"store {v}, ptr {address(e, buffer, flat).text}, align {v.dtype.itemsize}")
+        return
+    if c == -1:
+        v = shuffle(code, v, v, range(lanes - 1, -1, -1))
+        code.effect(f"store {v}, ptr {address(e, buffer, flat - (lanes - 1)).text}, align {v.dtype.itemsize}")
+        return
+    linear = c is not None and c.is_const
+    at = address(e, buffer, flat) if linear else None
+    index = None if linear else e.int(flat, lanes)
+    for k in range(lanes):
+        one = code.emit(f"extractelement {v}, i64 {k}", v.dtype, 1, v)
+        if at is not None:
+            to = offset_address(e, at, v.dtype, c.const * k)  # type: ignore[union-attr]
+        else:
+            assert index is not None
+            i = code.emit(f"extractelement {index}, i64 {k}", I64, 1, index)
+            base = e.base(buffer)
+            to = code.emit(f"getelementptr {type_name(v.dtype)}, ptr {base.text}, i64 {i.text}", I64, 1, base, i, pointer=True)
+        code.effect(f"store {one}, ptr {to.text}, align {v.dtype.itemsize}")

@@ -1,0 +1,50 @@
+"""The parameter block of a kernel: which slot holds what.
+
+Every slot is 8 bytes. The driver of the kernel copies the block, turns array objects and scratch offsets into
+addresses, and hands the copy to the nests.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hjit.trace.graph import Graph
+
+PARALLEL_FOR, THREADS, SCRATCH, STATUS = range(4)
+FIRST = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Params:
+    """Slots of a kernel.
+
+    Attributes:
+        arrays: inputs and outputs, given as Python objects: name -> slot.
+        scratch: stages in scratch memory, given as offsets in bytes.
+        strides: (input, axis) -> slot, in elements.
+        symbols: run-time sizes.
+        scalars: scalar arguments, as the bits of their dtype.
+    """
+
+    arrays: dict[str, int]
+    scratch: dict[str, int]
+    strides: dict[tuple[str, int], int]
+    symbols: dict[str, int]
+    scalars: dict[str, int]
+    count: int
+
+
+def params_of(graph: Graph, symbols: tuple[str, ...]) -> Params:
+    """The slots of a canonical Graph: equal Graphs have equal slots, by position."""
+    slot = FIRST
+    groups: list[dict] = []  # type: ignore[type-arg]
+    arrays = [i.name for i in graph.inputs if i.data is None] + list(graph.outputs)
+    scratch = [s.name for s in graph.stages if s.name not in graph.outputs]
+    strides = [(i.name, k) for i in graph.inputs if i.data is None for k, step in enumerate(i.layout) if step is None]
+    for names in (arrays, scratch, strides, symbols, [s.name for s in graph.scalars]):
+        group = {}
+        for name in names:
+            group[name] = slot
+            slot += 1
+        groups.append(group)
+    return Params(*groups, count=slot)

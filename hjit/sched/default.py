@@ -1,0 +1,213 @@
+"""The default schedule: every stage at root, rows in parallel, the innermost dimension in explicit vectors.
+
+Point-wise chains are already fused in the canonical Graph. What is decided here is, for each definition, which
+dimension the vector lanes run along, which small dimensions are unrolled, and what runs in parallel.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hjit.sched.tree import Compute, Loop, Node, Root, Store
+from hjit.trace.graph import Definition, Graph, Input, Stage, identity, loads, walk
+from hjit.trace.poly import ONE, ZERO, Dim, Poly, Value, poly
+
+UNROLL_CODE = 600  # operations that unrolled code of one body may have
+UNROLL_REDUCTION = 64  # points of a constant reduction domain that are unrolled
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What a schedule must know of the machine.
+
+    Attributes:
+        vector_bytes: width of a native vector register.
+    """
+
+    vector_bytes: int = 64
+
+
+def default_schedule(graph: Graph, target: Target) -> Root:
+    """The default schedule of a canonical Graph."""
+    strides = Strides(graph)
+    roots: list[Node] = []
+    for s in graph.stages:
+        nests = [_nest(s, group, strides, target) for group in groups(s)]
+        roots.append(Store(s.name, "output" if s.name in graph.outputs else "heap", tuple(nests)))
+    return Root(tuple(roots))
+
+
+def groups(s: Stage) -> list[tuple[int, ...]]:
+    """Definitions that one nest computes together: pieces over the same box that write next to each other."""
+    found: list[list[int]] = []
+    definitions = s.definitions
+    for n, d in enumerate(definitions):
+        if n == 1 and s.initial is not None and starts_reduction(s):
+            found[-1].append(n)
+        elif found and _adjacent(definitions[found[-1][-1]], d, s.name):
+            found[-1].append(n)
+        else:
+            found.append([n])
+    return [tuple(g) for g in found]
+
+
+def starts_reduction(s: Stage) -> bool:
+    """Is the first update a reduction of every element, so that its accumulators can start from the initial value?"""
+    d = s.updates[0]
+    return d.order not in ("pure", "sequential") and d.dims == s.shape and d.target == identity(len(s.shape))
+
+
+def _adjacent(a: Definition, b: Definition, name: str) -> bool:
+    if a.order != "pure" or b.order != "pure" or a.dims != b.dims or not a.dims or len(a.target) != len(b.target):
+        return False
+    differ = [k for k, (p, q) in enumerate(zip(a.target, b.target, strict=True)) if p != q]
+    if len(differ) != 1 or b.target[differ[0]] - a.target[differ[0]] != ONE or not a.target[differ[0]].is_const:
+        return False
+    return not any(load.source == name for d in (a, b) for load in loads(*d.exprs()))
+
+
+class Strides:
+    """Strides in elements of inputs and stages, as polynomials; None where only the run knows them."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.of: dict[str, tuple[Poly | None, ...]] = {}
+        for i in graph.inputs:
+            self.of[i.name] = tuple(None if s is None else poly(s) for s in i.layout)
+        for s in graph.stages:
+            self.of[s.name] = c_strides(s.shape)
+
+    def along(self, source: str, index: tuple[Poly, ...], k: int) -> Poly | None:
+        """The stride of an access along dimension `k`; None where it is not a constant polynomial."""
+        total = ZERO
+        for p, stride in zip(index, self.of[source], strict=True):
+            c = p.coefficient(Dim(k))
+            if c is None or (stride is None and c != ZERO):
+                return None
+            if stride is not None:
+                total = total + c * stride
+        return total
+
+
+def c_strides(shape: tuple[Poly, ...]) -> tuple[Poly, ...]:
+    """Strides in elements of an array in C order."""
+    found: list[Poly] = []
+    step = ONE
+    for n in reversed(shape):
+        found.insert(0, step)
+        step = step * n
+    return tuple(found)
+
+
+def _nest(s: Stage, group: tuple[int, ...], strides: Strides, target: Target) -> Node:
+    d = s.definitions[group[-1]]
+    lanes_dim, unrolled = _choose(s, [s.definitions[n] for n in group if len(s.definitions[n].extents) == len(d.extents)], strides)
+    lanes = vector_lanes(s, d, target)
+    node: Node = Compute(s.name, group)
+    for k in reversed(unrolled):
+        node = Loop(s.name, k, "unroll", None, (node,))
+    order = _order(d, lanes_dim, unrolled)
+    for position, k in reversed(list(enumerate(order))):
+        if k == lanes_dim:
+            node = Loop(s.name, k, "vector", lanes, (node,))
+        node = Loop(s.name, k, _outer_kind(d, k, position), None, (node,))
+    return node
+
+
+def _outer_kind(d: Definition, k: int, position: int) -> str:  # type: ignore[return]
+    return "parallel" if position == 0 and k < len(d.dims) else "serial"  # type: ignore[return-value]
+
+
+def _order(d: Definition, lanes_dim: int | None, unrolled: list[int]) -> list[int]:
+    """Loops that stay, outermost first: pure dimensions, then reductions, the vector dimension where its accumulators stay in registers."""
+    pure = [k for k in range(len(d.dims)) if k not in unrolled and k != lanes_dim]
+    inner = [k for k in range(len(d.dims), len(d.extents)) if k not in unrolled and k != lanes_dim]
+    if lanes_dim is None:
+        return pure + inner
+    if lanes_dim >= len(d.dims):
+        return [*pure, *inner, lanes_dim]
+    if d.order in ("pure", "sequential"):
+        return [*pure, *inner, lanes_dim]
+    return [*pure, lanes_dim, *inner]
+
+
+def _choose(s: Stage, definitions: list[Definition], strides: Strides) -> tuple[int | None, list[int]]:
+    """The dimension of the vector lanes, and the small dimensions that are unrolled inside it."""
+    d = definitions[0]
+    associative = d.order not in ("pure", "sequential")
+    gathered = any(isinstance(a, Value) for p in d.target for a in p.atoms())
+    scores: dict[int, int] = {}
+    for k, n in enumerate(d.extents):
+        if n.is_const and n.const < 8:
+            continue
+        if k >= len(d.dims) and (not associative or gathered or not _direct(d)):
+            continue
+        if gathered or (d.order == "sequential" and k < len(d.dims) and strides.along(s.name, d.target, k) != ONE):
+            continue
+        scores[k] = sum(_score(s, x, k, strides) for x in definitions) * 2 + (not n.is_const)
+    best = max(scores, key=lambda k: (scores[k], k), default=None)
+    if best is not None and scores[best] < 0 and d.order != "pure":
+        best = None
+    return best, _unrolled(d, definitions, best)
+
+
+def _direct(d: Definition) -> bool:
+    """Does the target depend on the pure dimensions only?"""
+    return not any(p.mentions(Dim(k)) for p in d.target for k in range(len(d.dims), len(d.extents)))
+
+
+def _score(s: Stage, d: Definition, k: int, strides: Strides) -> int:
+    """How well lanes along `k` suit the memory: contiguous accesses count for, gathers against."""
+    total = 0
+    if k < len(d.dims) and not d.rdims:
+        total += 4 * _worth(strides.along(s.name, d.target, k), store=True)
+    for load in loads(*d.exprs()):
+        if load.source != s.name:
+            total += _worth(strides.along(load.source, load.index, k), store=False)
+    return total
+
+
+def _worth(stride: Poly | None, store: bool) -> int:
+    if stride is None:
+        return -2
+    if stride == ZERO:
+        return -2 if store else 0
+    if stride.is_const and abs(stride.const) <= 4:
+        return 3 if abs(stride.const) == 1 else 1
+    return -2
+
+
+def _unrolled(d: Definition, definitions: list[Definition], lanes_dim: int | None) -> list[int]:
+    code = sum(1 for x in definitions for _ in walk(x.value))
+    found: list[int] = []
+    for k in reversed(range(len(d.extents))):
+        n = d.extents[k]
+        reduction = k >= len(d.dims)
+        if k == lanes_dim or not n.is_const or n.const > UNROLL_REDUCTION:
+            continue
+        if not reduction and n.const > (16 if lanes_dim is None or k > lanes_dim else 4):
+            continue
+        if d.order == "sequential" and (reduction or lanes_dim is not None):
+            continue
+        if lanes_dim is not None and lanes_dim >= len(d.dims) and reduction:
+            continue  # the accumulator loop is innermost
+        if code * n.const > UNROLL_CODE:
+            continue
+        code *= max(n.const, 1)
+        found.insert(0, k)
+    return found
+
+
+def vector_lanes(s: Stage, d: Definition, target: Target) -> int:
+    """Lanes of a vector of the widest type at work, twice over where that type is narrow."""
+    widest = max((e.dtype.itemsize for e in walk(d.value) if e.dtype.kind != "b" and not _is_index(e)), default=1)
+    widest = max(widest, s.dtype.itemsize)
+    return max(target.vector_bytes // widest, 1)
+
+
+def _is_index(e: object) -> bool:
+    from hjit.trace.graph import Cast, Const, Index
+
+    return isinstance(e, (Index, Const)) or (isinstance(e, Cast) and isinstance(e.arg, Index))
+
+
+__all__ = ["Input", "Strides", "Target", "c_strides", "default_schedule", "groups"]

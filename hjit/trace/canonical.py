@@ -1,0 +1,351 @@
+"""The canonicaliser: one visible list of rewrites, Graph -> Graph, after which equal programs have equal keys.
+
+`fuse` merges point-wise chains: a stage becomes part of its consumers when that costs no or little extra
+arithmetic. What a stage costs, and when it is too much, are `COSTS` and the three limits below.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from hjit.trace.graph import Const, Definition, Expr, Graph, Index, Load, Op, Stage, cast, identity, loads, rewrite, substitute, walk
+from hjit.trace.poly import ONE, Atom, Dim, Poly, Sym, Value, poly
+from hjit.trace.reductions import start_value
+from hjit.trace.tracer import compose
+
+# Costs of operations, in additions; what is not named costs 1.
+COSTS = {
+    **dict.fromkeys("exp exp2 expm1 log log2 log10 log1p sin cos tan arcsin arccos arctan sinh cosh tanh cbrt".split(), 12),
+    **dict.fromkeys("power arctan2 hypot arcsinh arccosh arctanh logaddexp logaddexp2".split(), 20),
+    **dict.fromkeys("true_divide floor_divide remainder fmod sqrt".split(), 4),
+    "select": 1,
+}
+REPEAT_LIMIT = 6  # additions that fusing may repeat for each element
+ROW_LIMIT = 16  # additions repeated for each row, hoisted out of the inner loop
+ONCE_LIMIT = 64  # additions repeated for each task, hoisted out of all loops
+
+
+def drop_dead(graph: Graph) -> Graph:
+    """Stages and inputs that no output needs."""
+    stages = graph.by_name
+    alive: set[str] = set()
+    work = list(graph.outputs)
+    while work:
+        name = work.pop()
+        if name in alive:
+            continue
+        alive.add(name)
+        if name in stages:
+            work += [load.source for load in stages[name].reads()]
+    return replace(graph, inputs=tuple(i for i in graph.inputs if i.name in alive), stages=tuple(s for s in graph.stages if s.name in alive))
+
+
+def merge_versions(graph: Graph) -> Graph:
+    """A version of a buffer that nobody reads but the next version needs no memory of its own."""
+    uses: dict[str, int] = dict.fromkeys(graph.outputs, 1)
+    for s in graph.stages:
+        for name in {load.source for load in s.reads()} - {s.name}:
+            uses[name] = uses.get(name, 0) + 1
+    merged: dict[str, Stage] = {}
+    for s in graph.stages:
+        old = merged.get(s.initial.source) if isinstance(s.initial, Load) and s.initial.index == identity(len(s.shape)) else None
+        if old is not None and s.updates and uses[old.name] == 1 and old.shape == s.shape and old.dtype == s.dtype and _in_place(old.name, s):
+            del merged[old.name]
+            rename = _renamer(old.name, s.name)
+            updates = tuple(replace(d, value=rename(d.value)) for d in (*old.updates, *s.updates))
+            s = replace(s, initial=old.initial, updates=updates)
+        merged[s.name] = s
+    return replace(graph, stages=tuple(merged.values()))
+
+
+def _in_place(old: str, s: Stage) -> bool:
+    """Do the updates read the old version only where they write?"""
+    return all(load.index == d.target and not d.rdims for d in s.updates for load in loads(*d.exprs()) if load.source == old)
+
+
+def _renamer(old: str, new: str) -> Callable[[Expr], Expr]:
+    def change(e: Expr) -> Expr | None:
+        return Load(new, e.index, e.dtype) if isinstance(e, Load) and e.source == old else None
+
+    return lambda e: rewrite(e, change)
+
+
+def drop_covered(graph: Graph) -> Graph:
+    """An initial value that updates overwrite everywhere is not computed."""
+    return replace(graph, stages=tuple(replace(s, initial=None) if s.initial is not None and _pieces(s) is not None else s for s in graph.stages))
+
+
+def _pieces(s: Stage) -> tuple[int, dict[int, Definition]] | None:
+    """The axis and the definitions of a stage that is assembled from one whole slice for each index of a small axis."""
+    if not s.updates:
+        return None
+    for axis, extent in enumerate(s.shape):
+        if not extent.is_const:
+            continue
+        found: dict[int, Definition] = {}
+        rest = [k for k in range(len(s.shape)) if k != axis]
+        for d in s.updates:
+            at = d.target[axis]
+            whole = d.order == "pure" and at.is_const and d.dims == tuple(s.shape[k] for k in rest)
+            if not whole or any(d.target[k] != poly(Dim(j)) for j, k in enumerate(rest)) or any(x.source == s.name for x in loads(d.value)):
+                break
+            found[at.const] = d
+        else:
+            if len(found) == extent.const:
+                return axis, found
+    return None
+
+
+def forward_pieces(graph: Graph) -> Graph:
+    """A load at a known index of an assembled stage is the value of that piece."""
+    pieces: dict[str, tuple[int, dict[int, Definition]]] = {}
+    stages = []
+
+    def change(e: Expr) -> Expr | None:
+        if not isinstance(e, Load) or e.source not in pieces:
+            return None
+        axis, found = pieces[e.source]
+        if not e.index[axis].is_const:
+            return None
+        d = found[e.index[axis].const]
+        rest = tuple(p for k, p in enumerate(e.index) if k != axis)
+        return substitute(d.value, lambda a: rest[a.k] if isinstance(a, Dim) else None)
+
+    for s in graph.stages:
+        if pieces:
+            s = map_exprs(s, lambda e: rewrite(e, change))
+        found = _pieces(s)
+        if found is not None and all(cost(d.value) <= REPEAT_LIMIT for d in found[1].values()):
+            pieces[s.name] = found
+        stages.append(s)
+    return replace(graph, stages=tuple(stages))
+
+
+def share(graph: Graph) -> Graph:
+    """Stages with equal definitions are one stage."""
+    seen: dict[Any, str] = {}
+    renamed: dict[str, str] = {}
+    stages = []
+
+    def change(e: Expr) -> Expr | None:
+        return Load(renamed[e.source], e.index, e.dtype) if isinstance(e, Load) and e.source in renamed else None
+
+    for s in graph.stages:
+        if renamed:
+            s = map_exprs(s, lambda e: rewrite(e, change))
+        key = None if s.name in graph.outputs else _definition_key(s)
+        if key is not None and key in seen:
+            renamed[s.name] = seen[key]
+            continue
+        if key is not None:
+            seen[key] = s.name
+        stages.append(s)
+    return replace(graph, stages=tuple(stages))
+
+
+def _definition_key(s: Stage) -> Any:
+    """What a stage is, whatever its name."""
+    anonymous = _renamer(s.name, "")
+    updates = tuple(replace(d, value=anonymous(d.value)) for d in s.updates)
+    return (s.dtype.str, s.shape, s.initial, updates)
+
+
+def map_exprs(s: Stage, f: Callable[[Expr], Expr]) -> Stage:
+    """The stage with `f` applied to every expression, those in targets included."""
+
+    def target(p: Poly) -> Poly:
+        def change(a: Atom) -> Poly | None:
+            if isinstance(a, Value):
+                new = f(a.expr)
+                return None if new is a.expr else poly(Value(new, a.extent))
+            return None
+
+        return p.substitute(change)
+
+    initial = None if s.initial is None else f(s.initial)
+    updates = tuple(replace(d, value=f(d.value), target=tuple(map(target, d.target))) for d in s.updates)
+    return replace(s, initial=initial, updates=updates)
+
+
+# -- fusion of point-wise chains
+
+
+def cost(e: Expr) -> int:
+    """Arithmetic of one evaluation, in additions."""
+    return sum(_node_cost(x) for x in walk(e))
+
+
+def _node_cost(e: Expr) -> int:
+    if isinstance(e, Op):
+        return COSTS.get(e.name, 1)
+    return 1 if isinstance(e, Load) and any(isinstance(a, Value) for p in e.index for a in p.atoms()) else 0
+
+
+Use = tuple[str, int, tuple[Poly, ...]]  # the stage and definition that end up with the code, and the index in them
+
+
+def fuse(graph: Graph) -> Graph:
+    """Put the definition of cheap or once-used pure stages in place of their loads."""
+    uses: dict[str, dict[Use, None]] = {s.name: {} for s in graph.stages}
+    inlined: set[str] = set()
+    by_name = graph.by_name
+    for s in reversed(graph.stages):
+        if s.name not in graph.outputs and _may_inline(s, uses[s.name], by_name):
+            inlined.add(s.name)
+        for number, d in enumerate(s.definitions):
+            for load in loads(*d.exprs()):
+                found = uses.get(load.source)
+                if found is None or load.source == s.name:
+                    continue
+                if s.name in inlined:
+                    for root, n, index in uses[s.name]:
+                        found[(root, n, load.index if index == identity(len(index)) else compose(load.index, index))] = None
+                else:
+                    found[(s.name, number, load.index)] = None
+    return inline(graph, inlined)
+
+
+def _may_inline(s: Stage, uses: dict[Use, None], by_name: dict[str, Stage]) -> bool:
+    if s.updates or s.initial is None or not uses:
+        return False
+    price = cost(s.initial)
+    if price == 0 and len(uses) <= 64:
+        return True
+    if price * (len(uses) - 1) > REPEAT_LIMIT:
+        return False
+    for root, number, index in uses:
+        d = by_name[root].definitions[number]
+        mentioned = {a.k for p in index for a in _dims(p)}
+        missing = [k for k, n in enumerate(d.extents) if k not in mentioned and n != ONE]
+        if any(isinstance(a, Value) for p in index for a in p.atoms()) and price > REPEAT_LIMIT:
+            return False
+        if missing and price > (ONCE_LIMIT if not mentioned else ROW_LIMIT if _rowwise(mentioned, d) else REPEAT_LIMIT // 3):
+            return False
+    return True
+
+
+def _rowwise(mentioned: set[int], d: Definition) -> bool:
+    """Does an index vary in outer dimensions only, so that its value is hoisted out of the inner loop?"""
+    big = [k for k, n in enumerate(d.extents) if not n.is_const]
+    return not d.rdims and bool(big) and max(big) not in mentioned
+
+
+def _dims(p: Poly) -> set[Dim]:
+    from hjit.trace.poly import parts
+
+    found: set[Dim] = set()
+    for a in p.atoms():
+        if isinstance(a, Dim):
+            found.add(a)
+        for part in parts(a):
+            if isinstance(part, Poly):
+                found |= _dims(part)
+            else:
+                for e in walk(part):
+                    for q in getattr(e, "index", ()) if isinstance(e, Load) else ((e.poly,) if isinstance(e, Index) else ()):
+                        found |= _dims(q)
+    return found
+
+
+def inline(graph: Graph, names: set[str]) -> Graph:
+    """Replace every load of the named pure stages by their definition."""
+    values: dict[str, Expr] = {}
+    memo: dict[Expr, Expr] = {}
+    stages = []
+
+    def change(e: Expr) -> Expr | None:
+        if not isinstance(e, Load) or e.source not in values:
+            return None
+        value = values[e.source]
+        if e.index == identity(len(e.index)):
+            return value
+        return substitute(value, lambda a: e.index[a.k] if isinstance(a, Dim) else None)
+
+    for s in graph.stages:
+        s = map_exprs(s, lambda e: rewrite(e, change, memo))
+        if s.name in names:
+            assert s.initial is not None
+            values[s.name] = s.initial
+        else:
+            stages.append(s)
+    return replace(graph, stages=tuple(stages))
+
+
+# -- reductions
+
+
+def split_reductions(graph: Graph) -> Graph:
+    """A reduction of everything to little is done in two steps, rows then results, so that rows run in parallel."""
+    stages: list[Stage] = []
+    names = {s.name for s in graph.stages}
+    for s in graph.stages:
+        if len(s.updates) == 1 and s.updates[0].order not in ("pure", "sequential") and _wants_split(s.updates[0]):
+            partial, s = _split(s, names)
+            stages.append(partial)
+        stages.append(s)
+    return replace(graph, stages=tuple(stages))
+
+
+def _wants_split(d: Definition) -> bool:
+    """Nothing to run in parallel but the reduction itself, and a target that does not depend on it."""
+    big = [n for n in d.rdims if not n.is_const]
+    direct = all(p == poly(Dim(k)) for k, p in enumerate(d.target)) and len(d.target) == len(d.dims)
+    return direct and all(n.is_const for n in d.dims) and len(big) >= 2
+
+
+def _split(s: Stage, names: set[str]) -> tuple[Stage, Stage]:
+    d = s.updates[0]
+    assert isinstance(d.value, Op)
+    name = f"{s.name}_rows"
+    while name in names:
+        name += "_"
+    names.add(name)
+    outer = next(k for k, n in enumerate(d.rdims) if not n.is_const)
+    p = len(d.dims)
+    # partial[r, dims] over the other reduction dimensions
+    order = [p + outer, *range(p), *(p + k for k in range(len(d.rdims)) if k != outer)]
+    place = {old: poly(Dim(new)) for new, old in enumerate(order)}
+    element = substitute(d.value.args[1], lambda a: place[a.k] if isinstance(a, Dim) else None)
+    shape = (d.rdims[outer], *d.dims)
+    rest = tuple(n for k, n in enumerate(d.rdims) if k != outer)
+    dtype = d.value.dtype
+    # sums of floats keep their rows in double precision; the last cast rounds once
+    wide = np.dtype(np.float64) if d.order == "add" and dtype.kind == "f" else dtype
+    element = cast(element, wide)
+    target = identity(len(shape))
+    start = Const(start_value(d.order, wide), wide)
+    partial = Stage(
+        name, wide, shape, start,
+        (Definition(shape, rest, target, Op(d.order, (Load(name, target, wide), element), wide), d.order),), s.origin,
+    )
+    again = Load(name, (poly(Dim(p)), *identity(p)), wide)
+    update = Definition(d.dims, (d.rdims[outer],), d.target, Op(d.order, (d.value.args[0], cast(again, dtype)), dtype), d.order)
+    return partial, replace(s, updates=(update,))
+
+
+PASSES: tuple[Callable[[Graph], Graph], ...] = (
+    drop_dead,  # nothing that no output needs
+    merge_versions,  # one buffer for versions that only follow each other
+    drop_covered,  # no initial value where all is overwritten
+    forward_pieces,  # known slices of assembled arrays
+    share,  # equal stages once
+    fuse,  # point-wise chains
+    drop_dead,
+    split_reductions,  # rows in parallel, then the rest
+)
+
+
+def canonicalise(graph: Graph, show: Callable[[str, Graph], None] | None = None) -> Graph:
+    """The canonical form of a Graph; `show` is given each pass's name and result."""
+    for run in PASSES:
+        graph = run(graph)
+        if show is not None:
+            show(run.__name__, graph)
+    return graph
+
+
+__all__ = ["PASSES", "Sym", "canonicalise", "cost", "inline"]
