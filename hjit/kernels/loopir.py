@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from hjit.trace.graph import Expr
+from hjit.trace.graph import Expr, describe
 from hjit.trace.poly import Poly, Var
 
 Range = tuple[Poly, Poly]
@@ -109,9 +109,12 @@ def lines(s: Stmt, depth: int) -> Iterator[str]:
             for t in body:
                 yield from lines(t, depth + 1)
         case Put(buffer, index, value):
-            yield f"{pad}{buffer}[{', '.join(map(str, index))}] = {value}"
+            lets, text = describe(value)
+            yield from (f"{pad}{line}" for line in lets)
+            yield f"{pad}{buffer}[{', '.join(map(str, index))}] = {text}"
         case Reduce():
             loops = " ".join(f"{x.kind} {x.var}<{x.ranges[-1][1]}" for x in s.loops)
             how = "compensated " if s.compensated else ""
             yield f"{pad}{s.buffer}[{', '.join(map(str, s.index))}] = {how}{s.op} in {s.dtype} from {s.initial} for {loops}:"
-            yield f"{pad}  {s.value}"
+            lets, text = describe(s.value)
+            yield from (f"{pad}  {line}" for line in [*lets, text])

@@ -1,4 +1,4 @@
-"""exp, log, pow, sin and the other functions of the C library: vector variants of libmvec where they are good, else one call a lane."""
+"""log, sin and the other functions of the C library: libmvec's vector variants where it is there, else one call a lane."""
 
 from __future__ import annotations
 
@@ -7,7 +7,22 @@ import math
 from hjit.kernels import vecmath_poly as poly
 from hjit.kernels.code import Code, Val
 from hjit.kernels.vecmath_int import Emitter
-from hjit.kernels.vecmath_text import F32, F64, DType, cast, cmp, float_constant, in_pieces, intrinsic, library, like, op, per_lane, select
+from hjit.kernels.vecmath_text import (
+    F32,
+    F64,
+    DType,
+    cast,
+    cmp,
+    float_constant,
+    in_pieces,
+    intrinsic,
+    library,
+    like,
+    op,
+    per_lane,
+    register_lanes,
+    select,
+)
 
 _NAMES = {"arcsin": "asin", "arccos": "acos", "arctan": "atan", "arcsinh": "asinh", "arccosh": "acosh", "arctanh": "atanh",
           "arctan2": "atan2", "power": "pow"}
@@ -24,11 +39,8 @@ def call(code: Code, name: str, *args: Val) -> Val:
     function = name + ("f" if x.dtype == F32 else "")
     if x.lanes == 1 or "libmvec" not in code.features:
         return per_lane(code, lambda *one: library(code, function, x.dtype, 1, *one), *args)
-    size = x.dtype.itemsize
-    width = next((w for w in (16, 32, 64) if w >= x.lanes * size), 64)
-    width = min(width, code.width)
-    lanes = width // size
-    symbol = f"_ZGV{_CLASSES[width]}N{lanes}{'v' * len(args)}_{function}"
+    lanes = register_lanes(code, x)
+    symbol = f"_ZGV{_CLASSES[lanes * x.dtype.itemsize]}N{lanes}{'v' * len(args)}_{function}"
     return in_pieces(code, lanes, lambda *piece: library(code, symbol, x.dtype, lanes, *piece), *args)
 
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from hjit.kernels.code import Code, Val
-from hjit.kernels.vecmath_text import F32, F64, as_bits, cast, cmp, from_bits, in_pieces, intrinsic, is_nan, like, negate, op, select
+from hjit.kernels.vecmath_text import F32, F64, as_bits, cast, cmp, from_bits, in_pieces, intrinsic, is_nan, like, negate, op, register_lanes, select
 
 # (exp(r) - 1 - r) / r**2 for |r| <= ln(2) / 2
 _EXP32 = (0.5, 0.166665768946066, 0.0416665544984137, 0.008363194882419041, 0.0013926203361634337)
@@ -21,6 +21,9 @@ _EXP2 = (0.6931471880262288, 0.24022650760568126, 0.05550357114219078, 0.0096180
 """(2**r - 1) / r for |r| <= 1/2."""
 _LOG2 = (2.8853900817900136, 0.9617966734154973, 0.5770835733636933, 0.41167329914115813, 0.3407211149549295)
 """log2((1 + s) / (1 - s)) / s in s**2, for |s| <= 0.1716."""
+
+_LOG2_WIDE = (2.885390081777426, 0.9617966948248783, 0.577077755483458, 0.4122261966181781, 0.31928393284313594, 0.29084674065255217)
+"""The same for |s| <= 1/5."""
 
 
 def _fma(code: Code, a: Val, b: Val, c: Val) -> Val:
@@ -55,12 +58,21 @@ def _power_of_two(code: Code, n: Val) -> Val:
 
 
 def _scale(code: Code, x: Val, n: Val) -> Val:
-    """x * 2**n, rounded once, by the instruction that does just that."""
-    mask, kind, wide = "i16" if x.lanes == 16 else "i8", "ps" if x.dtype == F32 else "pd", x.lanes * x.dtype.itemsize == 64
-    name = f"llvm.x86.avx512.mask.scalef.{kind}.{8 * x.lanes * x.dtype.itemsize}"
-    code.declare(f"declare {x.type} @{name}({x.type}, {x.type}, {x.type}, {mask}{', i32' if wide else ''})")
-    rhs = f"call {x.type} @{name}({x}, {n}, {x.type} zeroinitializer, {mask} -1{', i32 4' if wide else ''})"
-    return code.emit(rhs, x.dtype, x.lanes, x, n)
+    """x * 2**n for an integral n, rounded once."""
+    return in_pieces(code, register_lanes(code, x), lambda v, m: _masked(code, "scalef", v, m), x, n)
+
+
+def _masked(code: Code, name: str, *args: Val, immediate: int | None = None) -> Val:
+    """An AVX-512 instruction on floats, with a mask of ones; the 512-bit ones also take a rounding mode."""
+    x = args[0]
+    size = 8 * x.lanes * x.dtype.itemsize
+    mask, rounding = f"i{max(8, x.lanes)}", size == 512
+    function = f"llvm.x86.avx512.mask.{name}.{'ps' if x.dtype == F32 else 'pd'}.{size}"
+    number = [] if immediate is None else ["i32"]
+    types = [*(a.type for a in args), *number, x.type, mask, *(["i32"] if rounding else [])]
+    code.declare(f"declare {x.type} @{function}({', '.join(types)})")
+    values = [*map(str, args), *(f"{t} {immediate}" for t in number), f"{x.type} zeroinitializer", f"{mask} -1", *(["i32 4"] if rounding else [])]
+    return code.emit(f"call {x.type} @{function}({', '.join(values)})", x.dtype, x.lanes, *args)
 
 
 def exp(code: Code, x: Val) -> Val:
@@ -75,8 +87,8 @@ def exp(code: Code, x: Val) -> Val:
     r = _fma(code, n, like(-low, x), r)
     q = _polynomial(code, r, _EXP32 if single else _EXP64)
     value = op(code, "fadd", _fma(code, q, op(code, "fmul", r, r), r), like(1, x))
-    if "avx512" in code.features and x.lanes > 1:
-        return in_pieces(code, min(code.width, max(16, x.lanes * x.dtype.itemsize)) // x.dtype.itemsize, lambda v, m: _scale(code, v, m), value, n)
+    if _has_instructions(code, x):
+        return _scale(code, value, n)
     # in two steps, the first of which is exact, so that a denormal is rounded once
     half = op(code, "ashr", whole, like(1, whole))
     value = op(code, "fmul", value, _power_of_two(code, half))
@@ -87,12 +99,8 @@ def power(code: Code, x: Val, y: Val) -> Val:
     """x**y of floats, computed in double: at most 1 ulp."""
     wide_x, wide_y = (cast(code, "fpext", v, F64) for v in (x, y))
     magnitude = intrinsic(code, "fabs", wide_x)
-    one, infinity = like(1, wide_x), like(np.inf, wide_x)
-    log = _log2(code, magnitude)
-    zero = cmp(code, "oeq", magnitude, like(0, wide_x))
-    regular = cmp(code, "olt", magnitude, infinity)
-    log = select(code, regular, log, magnitude)
-    log = select(code, zero, like(-np.inf, wide_x), log)
+    one = like(1, wide_x)
+    log = _log2_by_instructions(code, magnitude) if _has_instructions(code, x) else _log2(code, magnitude)
     result = cast(code, "fptrunc", _exp2(code, op(code, "fmul", log, wide_y)), F32)
     result = select(code, op(code, "and", cmp(code, "oeq", magnitude, one), negate(code, is_nan(code, wide_y))), like(1, x), result)
     # negative bases
@@ -109,8 +117,22 @@ def power(code: Code, x: Val, y: Val) -> Val:
     return select(code, certain, like(1, x), result)
 
 
+def _has_instructions(code: Code, x: Val) -> bool:
+    return "avx512" in code.features and x.lanes > 1
+
+
+def _log2_by_instructions(code: Code, x: Val) -> Val:
+    """log2 of what was a float, to 36 bits relative."""
+    lanes = register_lanes(code, x)
+    # from 3/4 to 3/2, so that near 1 there is no exponent to cancel with
+    mantissa = in_pieces(code, lanes, lambda v: _masked(code, "getmant", v, immediate=3), x)
+    exponent = in_pieces(code, lanes, lambda v: _masked(code, "getexp", v), op(code, "fmul", x, like(1.33333334, x)))
+    s = op(code, "fdiv", op(code, "fsub", mantissa, like(1, x)), op(code, "fadd", mantissa, like(1, x)))
+    return _fma(code, _polynomial(code, op(code, "fmul", s, s), _LOG2_WIDE), s, exponent)
+
+
 def _log2(code: Code, x: Val) -> Val:
-    """log2 of positive normal doubles, to 37 bits relative."""
+    """log2 of what was a float, to 37 bits relative."""
     word = as_bits(code, x)
     start = int(np.float64(math.sqrt(0.5)).view(np.int64)) & -(1 << 32)
     # counted from 2**-1024, so that it is not negative; then put in the fraction of 1.5 * 2**52
@@ -120,12 +142,18 @@ def _log2(code: Code, x: Val) -> Val:
     exponent = from_bits(code, op(code, "add", above, as_bits(code, like(shift, x))))
     exponent = op(code, "fsub", exponent, like(shift + 1024, x))
     s = op(code, "fdiv", op(code, "fsub", mantissa, like(1, x)), op(code, "fadd", mantissa, like(1, x)))
-    return _fma(code, _polynomial(code, op(code, "fmul", s, s), _LOG2), s, exponent)
+    log = _fma(code, _polynomial(code, op(code, "fmul", s, s), _LOG2), s, exponent)
+    log = select(code, cmp(code, "olt", x, like(np.inf, x)), log, x)
+    return select(code, cmp(code, "oeq", x, like(0, x)), like(-np.inf, x), log)
 
 
 def _exp2(code: Code, x: Val) -> Val:
     """2**x in double to 28 bits; what no float can hold is huge or tiny."""
     x = _clamp(code, x, -300.0, 300.0)
+    if _has_instructions(code, x):
+        n = intrinsic(code, "roundeven", x)
+        r = op(code, "fsub", x, n)
+        return _scale(code, _fma(code, _polynomial(code, r, _EXP2), r, like(1, x)), n)
     n, whole = _nearest(code, x, 1.5 * 2.0**52)
     r = op(code, "fsub", x, n)
     return op(code, "fmul", _fma(code, _polynomial(code, r, _EXP2), r, like(1, x)), _power_of_two(code, whole))

@@ -191,6 +191,12 @@ def in_pieces(code: Code, lanes: int, function: Callable[..., Val], *args: Val) 
     return join(code, parts, n)
 
 
+def register_lanes(code: Code, x: Val) -> int:
+    """How many lanes the smallest native vector has that `x` fits in, or the largest one."""
+    size = x.dtype.itemsize
+    return min(next((w for w in (16, 32, 64) if w >= x.lanes * size), 64), code.width) // size
+
+
 def per_lane(code: Code, function: Callable[..., Val], *args: Val) -> Val:
     """`function` on the scalars of each lane."""
     return from_lanes(code, [function(*(lane(code, a, i) for a in args)) for i in range(args[0].lanes)])

@@ -15,6 +15,7 @@ import numpy as np
 from hjit.trace.graph import Const, Definition, Expr, Graph, Index, Load, Op, Stage, cast, identity, loads, rewrite, substitute, walk
 from hjit.trace.poly import ONE, Atom, Dim, Poly, Sym, Value, poly
 from hjit.trace.reductions import start_value
+from hjit.trace.tabulate import tabulate
 from hjit.trace.tracer import compose
 
 # Costs of operations, in additions; what is not named costs 1.
@@ -335,6 +336,7 @@ PASSES: tuple[Callable[[Graph], Graph], ...] = (
     share,  # equal stages once
     fuse,  # point-wise chains
     drop_dead,
+    tabulate,  # long formulas of one byte
     split_reductions,  # rows in parallel, then the rest
 )
 

@@ -69,7 +69,7 @@ class Expr:
 
     def mentions(self, atom: Atom) -> bool:
         """Does any index in this expression depend on `atom`?"""
-        return any(p.mentions(atom) for p in polys(self))
+        return any(p.mentions(atom) for e in walk(self) for p in polys(e))
 
 
 class Const(Expr):
@@ -295,6 +295,33 @@ def loads(*roots: Expr) -> Iterator[Load]:
     return (e for e in walk(*roots) if isinstance(e, Load))
 
 
+def describe(root: Expr) -> tuple[list[str], str]:
+    """`root` as text, its shared sub-expressions written once: the lines that name them, and the rest."""
+    counts: dict[Expr, int] = {}
+    stack = [root]
+    while stack:
+        e = stack.pop()
+        counts[e] = counts.get(e, 0) + 1
+        if counts[e] == 1:
+            stack.extend(e.args)
+    text: dict[Expr, str] = {}
+    lines: list[str] = []
+
+    def go(e: Expr) -> str:
+        found = text.get(e)
+        if found is None:
+            inner = [go(a) for a in e.args]
+            name = e.name if isinstance(e, Op) else e.dtype.str[1:]
+            found = f"{name}({', '.join(inner)})" if e.args else str(e)
+            if e.args and counts[e] > 1 and e is not root:
+                lines.append(f"v{len(lines)} = {found}")
+                found = f"v{len(lines) - 1}"
+            text[e] = found
+        return found
+
+    return lines, go(root)
+
+
 # -- definitions, stages, graphs
 
 
@@ -329,7 +356,9 @@ class Definition:
         loops = [f"d{k} < {n}" for k, n in enumerate(self.dims)]
         loops += [f"d{k} <r {n}" for k, n in enumerate(self.rdims, len(self.dims))]
         order = "" if self.order == "pure" else f"  ({self.order})"
-        return f"[{', '.join(map(str, self.target))}] = {self.value}   for {', '.join(loops) or 'once'}{order}"
+        lets, value = describe(self.value)
+        where = "".join(f"\n      where {line}" for line in lets)
+        return f"[{', '.join(map(str, self.target))}] = {value}   for {', '.join(loops) or 'once'}{order}{where}"
 
 
 def pure(shape: tuple[Poly, ...], value: Expr) -> Definition:

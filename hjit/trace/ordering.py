@@ -298,7 +298,7 @@ def quantile(a: Any, q: Any, axis: Any = None, out: Any = None, overwrite_input:
     return _quantile(np.quantile, 1, a, q, axis, out, method, keepdims, weights)
 
 
-def _quantile(function: Callable[..., Any], scale: int, a: Any, q: Any, axis: Any, out: Any, method: str, keepdims: Any, weights: Any) -> Tracer:
+def _quantile(function: Callable[..., Any], scale: int, a: Any, q: Any, axis: Any, out: Any, method: str, keepdims: Any, weights: Any) -> Any:
     a, q = as_tracer(a), _fixed(q, function.__name__)
     name = f"numpy.{function.__name__}"
     if weights is not None:
