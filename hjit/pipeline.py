@@ -455,7 +455,7 @@ def _may_write(variant: Variant, leaves: list[Any], captured: dict[str, Any]) ->
     arrays = {n: leaves[k] for n, k in variant.arguments.items()} | captured
     for name in variant.written:
         a = arrays[name]
-        if not a.flags.writeable or any(b is not a and np.may_share_memory(a, b) for b in arrays.values()):
+        if not a.flags.writeable or any(n != name and np.may_share_memory(a, b) for n, b in arrays.items()):
             return False
     return True
 

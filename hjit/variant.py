@@ -18,7 +18,7 @@ from hjit.trace.canonical import canonicalise
 from hjit.trace.graph import Graph, Input
 from hjit.trace.host import same
 from hjit.trace.overlay import container_shape
-from hjit.trace.poly import ONE, SMALL, Poly, sizes_value
+from hjit.trace.poly import ONE, SMALL, Dim, Poly, sizes_value
 from hjit.trace.recorder import Event, Recorder, layout
 from hjit.trace.trace import Result, Trace, Tree
 
@@ -293,36 +293,19 @@ class Variant:
         """The NumPy view that an index map describes."""
         sizes = self.rec.sizes
         shape = tuple(sizes_value(p, sizes) for p in r.shape)
-        offset, steps = 0, [0] * len(shape)
-        for p, stride in zip(r.index, base.strides, strict=True):
-            offset += p.const * stride
-            for m, c in p.terms.items():
-                if len(m) == 1 and hasattr(m[0], "k"):
-                    steps[m[0].k] += c * stride
-                else:
-                    term = c
-                    for a in m:
-                        term *= sizes[a.name]  # type: ignore[attr-defined]
-                    offset += term * stride
         if base.size == 0 or 0 in shape:
             return np.empty(shape, base.dtype)
-        first = base.reshape(-1)[:1] if base.ndim == 0 else base[tuple(slice(0, 1) for _ in range(base.ndim))]
-        start = np.lib.stride_tricks.as_strided(first, (1,), (base.itemsize,))
-        return _offset_view(base, start, offset, shape, tuple(steps))
-
-
-def _offset_view(base: Array, first: Array, offset: int, shape: tuple[int, ...], strides: tuple[int, ...]) -> Array:
-    """`base` seen from `offset` bytes after its first element."""
-    index: list[Any] = []
-    rest = offset
-    for n, s in zip(base.shape, base.strides, strict=True):
-        k = min(abs(rest) // abs(s), n - 1) if s and rest * s > 0 else 0
-        index.append(k)
-        rest -= k * s
-    at = base[tuple(slice(k, k + 1) for k in index)] if base.ndim else first
-    view = np.lib.stride_tricks.as_strided(at, shape, strides)
-    view.flags.writeable = bool(base.flags.writeable)
-    return view
+        corner: list[slice] = []
+        steps = [0] * len(shape)
+        for p, stride in zip(r.index, base.strides, strict=True):
+            at = p.const
+            for m, c in p.terms.items():
+                if isinstance(m[0], Dim):
+                    steps[m[0].k] += c * stride
+                else:
+                    at += sizes_value(Poly({m: c}, 0), sizes)
+            corner.append(slice(at, at + 1))
+        return np.lib.stride_tricks.as_strided(base[(*corner, ...)], shape, tuple(steps))
 
 
 def _from_leaf(path: Any, leaves: Sequence[Any]) -> Any:

@@ -56,7 +56,7 @@ def driver_text(graph: Graph, program: Program, params: Params, name: str, machi
     for number, nest in enumerate(program.nests):
         function = f"{name}.nest{number}"
         if nest.parallel is None:
-            code.effect(f"call void @{function}(ptr %ctx, i64 0, i64 1)")
+            code.effect(f"call void @{function}(ptr %ctx, i64 0, i64 1, i64 0)")
         else:
             count = e.int(nest.parallel.ranges[0][1])
             work = e.int(nest.work * nest.parallel.ranges[0][1])
@@ -114,7 +114,7 @@ def _task(name: str, number: int) -> str:
   %begin = udiv i64 %b, %tasks
   %e = mul i64 %last, %count
   %end = udiv i64 %e, %tasks
-  call void @{name}.nest{number}(ptr %ctx, i64 %begin, i64 %end)
+  call void @{name}.nest{number}(ptr %ctx, i64 %begin, i64 %end, i64 %first)
   ret void
 }}"""
 
@@ -139,7 +139,7 @@ def _launch(e, name: str, number: int, count: str, work: str) -> None:  # type: 
     ):
         code.effect(line)
     code.label(f"{p}.here")
-    code.effect(f"call void @{name}.nest{number}(ptr %ctx, i64 0, i64 {count})")
+    code.effect(f"call void @{name}.nest{number}(ptr %ctx, i64 0, i64 {count}, i64 0)")
     code.effect(f"br label %{p}.done")
     code.label(f"{p}.spread")
     for line in (

@@ -17,7 +17,7 @@ from hjit.errors import CompileError
 from hjit.kernels import memory, reduce, vecmath
 from hjit.kernels.code import BOOL, I64, Code, Val, const, splat, type_name
 from hjit.kernels.driver import driver_text
-from hjit.kernels.loopir import For, Nest, Program, Put, Range, Reduce, Stmt
+from hjit.kernels.loopir import For, Nest, Program, Put, Range, Reduce, Slide, Stmt
 from hjit.kernels.params import STATUS, Params
 from hjit.sched.default import c_strides
 from hjit.trace.graph import Cast, Const, Expr, Graph, Index, Input, Load, Op, ScalarRef
@@ -88,11 +88,17 @@ class NestEmitter:
         self.memos: list[dict[Any, Val]] = [{}]
         self.allocas: list[str] = []
         self.block = "entry"
-        self.stage = ""
+        self.written: set[str] = set()
+        self.lines_of: dict[str, int] = {}
+        self.done: dict[str, str] = {}
 
     # -- functions and loops
     def function(self, nest: Nest, name: str) -> str:
-        self.stage = nest.stage
+        self.written = {nest.stage, *nest.lines}
+        self.lines_of = nest.lines
+        for stage in nest.lines:
+            self.done[stage] = self.alloca("i64")
+            self.allocas.append(f"  store i64 {-(1 << 62)}, ptr {self.done[stage]}")
         begin, end = Val("%begin", I64, 1, 0), Val("%end", I64, 1, 0)
         if nest.parallel is None:
             self.stmts(nest.body)
@@ -100,7 +106,7 @@ class NestEmitter:
             self.loop(nest.parallel.var, [(begin, end)], 1, lambda: self.stmts(nest.body))
         body = self.code.text()
         entry = "\n".join(["entry:", *self.allocas])
-        return f"define internal void @{name}(ptr noalias nocapture %ctx, i64 %begin, i64 %end) #0 {{\n{entry}\n{body}\n  ret void\n}}"
+        return f"define internal void @{name}(ptr noalias nocapture %ctx, i64 %begin, i64 %end, i64 %task) #0 {{\n{entry}\n{body}\n  ret void\n}}"
 
     def loop(self, var: Var, ranges: list[tuple[Val, Val]], step: int, body: Callable[[], None]) -> None:
         """``for var in ranges``; each range is [begin, end)."""
@@ -156,6 +162,8 @@ class NestEmitter:
             puts = []
             if isinstance(s, For):
                 self.for_(s)
+            elif isinstance(s, Slide):
+                self.slide(s)
             else:
                 reduce.emit(self, s)
         memory.store_all(self, puts)
@@ -168,6 +176,16 @@ class NestEmitter:
         self.vector, self.lanes = s.var, s.step
         self.loop(s.var, ranges, s.step, lambda: self.stmts(s.body))
         self.vector, self.lanes = None, 1
+
+    def slide(self, s: Slide) -> None:
+        """Rows that are new in this step; see `loopir.Slide`."""
+        low, high = self.int(s.low), self.int(s.high)
+        at = self.done[s.stage]
+        done = self.code.here(f"load i64, ptr {at}, align 8", I64)
+        first = self.minmax("max", low, done)
+        self.loop(s.var, [(first, high)], 1, lambda: self.stmts(s.body))
+        after = self.minmax("max", first, high)
+        self.code.effect(f"store i64 {after.text}, ptr {at}, align 8")
 
     def range(self, r: Range) -> tuple[Val, Val]:
         return self.int(r[0]), self.int(r[1])
@@ -249,6 +267,9 @@ class NestEmitter:
 
     def divide(self, a: Val, b: Val, quotient: bool) -> Val:
         """Floor division or remainder by a positive number."""
+        if b.lanes == 1 and b.text.isdigit() and int(b.text) & (int(b.text) - 1) == 0:
+            shift = int(b.text).bit_length() - 1
+            return self.arith("ashr", a, const(shift, I64)) if quotient else self.arith("and", a, const(int(b.text) - 1, I64))
         b = splat(self.code, b, a.lanes)
         q = self.arith("sdiv", a, b)
         r = self.arith("sub", a, self.arith("mul", q, b))
@@ -346,6 +367,9 @@ class NestEmitter:
         """The position of an element in elements from the start of its array."""
         total = ZERO
         i = self.inputs.get(source)
+        rows = self.lines_of.get(source)
+        if rows is not None:
+            index = (index[0] % rows, *index[1:])
         if i is None or i.data is not None:
             for p, stride in zip(index, c_strides(self.shapes[source]), strict=True):
                 total = total + p * stride
@@ -367,11 +391,14 @@ class NestEmitter:
             return Val(f"@{global_name(source)}", I64, 1, 0, pointer=True)
         slot = self.params.arrays.get(source, self.params.scratch.get(source, -1))
         at = self.slot(slot)
+        if source in self.params.tasks:
+            task = Val("%task", I64, 1, 0)
+            at = self.arith("add", at, self.arith("mul", task, self.slot(self.params.tasks[source])))
         return self.code.emit(f"inttoptr i64 {at.text} to ptr", I64, 1, at, pointer=True)
 
     def is_mutable(self, source: str) -> bool:
         """Does this nest write the array, so that its loads stay where they are?"""
-        return source == self.stage
+        return source in self.written
 
 
 __all__ = ["Machine", "NestEmitter", "Reduce", "emit_module"]

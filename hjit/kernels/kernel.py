@@ -6,6 +6,8 @@ sizes and strides; running it packs addresses and scalars, and enters the compil
 
 from __future__ import annotations
 
+import json
+import math
 import struct
 import threading
 from collections.abc import Mapping, Sequence
@@ -17,6 +19,7 @@ import numpy as np
 from hjit import cache
 from hjit.errors import CompileError
 from hjit.kernels import arena, backend, launch, vecmath
+from hjit.kernels.driver import TASKS_PER_THREAD
 from hjit.kernels.emit import Machine, emit_module
 from hjit.kernels.loopir import Program
 from hjit.kernels.lower import lower
@@ -38,11 +41,13 @@ class Kernel:
 
     Attributes:
         name: the entry's symbol, and the name in the disk cache.
+        lines: stages in line buffers, by position in the Graph, with the rows of their buffer.
         from_cache: was the object code found on disk?
     """
 
     name: str
     compiled: backend.Compiled
+    lines: tuple[tuple[int, int], ...]
     from_cache: bool
 
 
@@ -78,7 +83,7 @@ def plan(graph: Graph, options: Options) -> Plan:
     schedule = default_schedule(graph, Target(target.width))
     check(schedule, graph)
     program = lower(graph, schedule)
-    params = params_of(graph, key.symbols)
+    params = params_of(graph, key.symbols, [n for nest in program.nests for n in nest.lines])
     name = kernel_name(key, options)
     return Plan(graph, key, schedule, program, params, emit_module(graph, program, params, name, target), name)
 
@@ -101,16 +106,20 @@ def _load(name: str, options: Options) -> Kernel | None:
     if code is None:
         return None
     try:
-        return Kernel(name, backend.load_object(code, name, options.target), True)
-    except (CompileError, RuntimeError):
+        head, _, code = code.partition(b"\n")
+        lines = tuple((int(k), int(rows)) for k, rows in json.loads(head))
+        return Kernel(name, backend.load_object(code, name, options.target), lines, True)
+    except (CompileError, RuntimeError, ValueError, TypeError):
         return None
 
 
 def _compile(graph: Graph, name: str, options: Options) -> Kernel:
     made = plan(graph, options)
     compiled = backend.compile_module(made.llvm, name, options.target)
-    cache.store(name, compiled.object_code, {"versions": cache.versions()}, options.cache_dir, options.cache)
-    return Kernel(name, compiled, False)
+    position = {s.name: k for k, s in enumerate(graph.stages)}
+    lines = tuple((position[n], rows) for nest in made.program.nests for n, rows in nest.lines.items())
+    cache.store(name, json.dumps(lines).encode() + b"\n" + compiled.object_code, {"versions": cache.versions()}, options.cache_dir, options.cache)
+    return Kernel(name, compiled, lines, False)
 
 
 def after_fork() -> None:
@@ -132,26 +141,34 @@ class Bound:
         key = graph_key(graph)
         self.graph, self.options = graph, options
         self.kernel = kernel_for(graph, key, options)
-        params = params_of(graph, key.symbols)
+        lines = {graph.stages[k].name: rows for k, rows in self.kernel.lines}
+        params = params_of(graph, key.symbols, lines)
         stages = graph.by_name
         self.inputs = tuple(i.name for i in graph.inputs if i.data is None)
         self.outputs = tuple((n, tuple(sizes_value(p, sizes) for p in stages[n].shape), stages[n].dtype) for n in graph.outputs)
+        self._threads = launch.threads(options.num_threads)
+        tasks = 1 if self._threads == 1 else self._threads * TASKS_PER_THREAD
         offset = 0
         constants: list[int] = []
+        steps: list[int] = []
         for name in params.scratch:
             s = stages[name]
+            shape = [sizes_value(p, sizes) for p in s.shape]
+            if name in lines:
+                shape[0] = lines[name]
+            size = -(-math.prod(shape) * s.dtype.itemsize // arena.ALIGN) * arena.ALIGN
             constants.append(offset)
-            count = 1
-            for p in s.shape:
-                count *= sizes_value(p, sizes)
-            offset += -(-count * s.dtype.itemsize // arena.ALIGN) * arena.ALIGN
+            if name in lines:
+                steps.append(size)
+                size *= tasks
+            offset += size
         self.scratch_bytes = offset
+        constants += steps
         constants += [strides[name][axis] for name, axis in params.strides]
         constants += [sizes[name] for name in params.symbols]
         self._constants = struct.pack(f"={len(constants)}q", *constants)
         self._head = struct.Struct(f"={FIRST + len(params.arrays)}q")
         self.scalars = tuple((s.name, s.dtype) for s in graph.scalars)
-        self._threads = launch.threads(options.num_threads)
         self._for = launch.parallel_for()[0]
         self._entry = self.kernel.compiled.entry
 

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -65,7 +65,21 @@ class Reduce:
     dtype_out: np.dtype[Any]
 
 
-Stmt = For | Put | Reduce
+@dataclass(frozen=True, slots=True)
+class Slide:
+    """``for var in [max(low, done), high)``, where `done` is how far earlier steps of the task have come.
+
+    The stage's line buffer keeps the rows that earlier steps computed.
+    """
+
+    stage: str
+    var: Var
+    low: Poly
+    high: Poly
+    body: tuple[Stmt, ...]
+
+
+Stmt = For | Put | Reduce | Slide
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,12 +89,14 @@ class Nest:
     Attributes:
         parallel: the outermost loop, whose range the driver splits; None: the body runs once.
         work: estimated operations of one iteration of it.
+        lines: stages kept in line buffers -> their rows, a power of two.
     """
 
     stage: str
     body: tuple[Stmt, ...]
     parallel: For | None
     work: Poly
+    lines: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,9 +110,13 @@ class Program:
 
 
 def _nest_lines(nest: Nest) -> Iterator[str]:
-    yield f"nest {nest.stage}:"
+    kept = ", ".join(f"{rows} rows of {stage}" for stage, rows in nest.lines.items())
+    yield f"nest {nest.stage}:" + (f" keeps {kept}" if kept else "")
+    if nest.parallel is not None:
+        a, b = nest.parallel.ranges[0]
+        yield f"  parallel {nest.parallel.var} in [{a}, {b}):"
     for s in nest.body:
-        yield from lines(s, 1)
+        yield from lines(s, 1 if nest.parallel is None else 2)
 
 
 def lines(s: Stmt, depth: int) -> Iterator[str]:
@@ -106,6 +126,10 @@ def lines(s: Stmt, depth: int) -> Iterator[str]:
         case For(var, ranges, step, kind, body):
             where = ", ".join(f"[{a}, {b})" for a, b in ranges)
             yield f"{pad}{kind} {var} in {where}" + (f" step {step}" if step != 1 else "") + ":"
+            for t in body:
+                yield from lines(t, depth + 1)
+        case Slide(stage, var, low, high, body):
+            yield f"{pad}slide {stage} {var} in [{low}, {high}):"
             for t in body:
                 yield from lines(t, depth + 1)
         case Put(buffer, index, value):

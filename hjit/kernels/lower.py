@@ -13,7 +13,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from hjit.kernels.loopir import For, Nest, Program, Put, Range, Reduce, Stmt
+from hjit.kernels.loopir import For, Nest, Program, Put, Range, Reduce, Slide, Stmt
+from hjit.sched.slide import rows_needed
 from hjit.sched.tree import Compute, Loop, Node, Root, Store
 from hjit.trace.canonical import cost
 from hjit.trace.graph import Cast, Definition, Expr, Graph, Load, Op, Stage, polys, substitute, walk
@@ -34,11 +35,16 @@ class _Path:
 
 def lower(graph: Graph, schedule: Root) -> Program:
     """The loop nests of a Graph under a schedule."""
-    stages = graph.by_name
-    nests = []
-    for path in _paths(schedule, ()):
-        nests.append(_nest(stages[path.compute.stage], path))
-    return Program(tuple(nests))
+    return Program(tuple(_nest(graph, list(_paths(top, ()))) for top in _tops(schedule)))
+
+
+def _tops(node: Node) -> Iterator[Node]:
+    """The outermost loops (or computations) of the tree, each a nest of its own."""
+    if isinstance(node, (Root, Store)):
+        for c in node.children:
+            yield from _tops(c)
+    else:
+        yield node
 
 
 def _paths(node: Node, loops: tuple[Loop, ...]) -> Iterator[_Path]:
@@ -53,15 +59,44 @@ def _paths(node: Node, loops: tuple[Loop, ...]) -> Iterator[_Path]:
                 yield from _paths(c, loops)
 
 
-def _nest(stage: Stage, path: _Path) -> Nest:
+def _nest(graph: Graph, paths: list[_Path]) -> Nest:
+    """The nest of one outermost loop; stages before the last are computed inside it, row by row."""
+    head = paths[-1]
+    nest = _nest_of(graph.stage(head.compute.stage), head)
+    if len(paths) == 1:
+        return nest
+    assert nest.parallel is not None
+    row = poly(nest.parallel.var)
+    members = {p.compute.stage: _Path(tuple(x for x in p.loops if x.stage == p.compute.stage), p.compute) for p in paths[:-1]}
+    rows = rows_needed(graph, head.compute.stage, tuple(members), row)
+    assert rows is not None
+    lines = {name: 1 << (rows[name].length.const - 1).bit_length() for name in members}
+    slides: list[Stmt] = []
+    work = nest.work
+    for name, path in members.items():
+        stage = graph.stage(name)
+        builder = _Builder(stage, [stage.definitions[n] for n in path.compute.definitions], path)
+        var = Var(f"{name}.d0")
+        slides.append(Slide(name, var, rows[name].low, rows[name].high + 1, tuple(builder.body(1, {0: poly(var)}))))
+        work = work + _work(builder.definitions, skip=0)
+    return Nest(nest.stage, (*slides, *nest.body), nest.parallel, work, lines)
+
+
+def _work(definitions: list[Definition], skip: int | None) -> Poly:
+    """Estimated operations of a nest, the loop over dimension `skip` not counted."""
+    work = poly(max(sum(cost(x.value) + 1 for x in definitions), 1))
+    for k, n in enumerate(definitions[-1].extents):
+        if k != skip:
+            work = work * n
+    return work
+
+
+def _nest_of(stage: Stage, path: _Path) -> Nest:
     definitions = [stage.definitions[n] for n in path.compute.definitions]
     d = definitions[-1]
     builder = _Builder(stage, definitions, path)
     outer = path.loops[0] if path.loops and path.loops[0].kind == "parallel" else None
-    work = poly(max(sum(cost(x.value) + 1 for x in definitions), 1))
-    for k, n in enumerate(d.extents):
-        if outer is None or k != outer.dim:
-            work = work * n
+    work = _work(definitions, None if outer is None else outer.dim)
     if outer is None:
         return Nest(stage.name, tuple(builder.body(0, {})), None, work)
     if builder.lanes_dim == outer.dim:
@@ -206,7 +241,7 @@ def _stmt_polys(s: Stmt) -> Iterator[Poly]:
             yield from s.index
             for e in walk(s.initial, s.value):
                 yield from polys(e)
-        case For():
+        case For() | Slide():
             for t in s.body:
                 yield from _stmt_polys(t)
 
@@ -277,7 +312,7 @@ def _simplify(s: Stmt, vanish: set[Atom]) -> Stmt:
             return Put(s.buffer, index(s.index), substitute(s.value, change))
         case Reduce():
             return replace(s, index=index(s.index), initial=substitute(s.initial, change), value=substitute(s.value, change))
-        case For():
+        case For() | Slide():
             return replace(s, body=tuple(_simplify(t, vanish) for t in s.body))
 
 

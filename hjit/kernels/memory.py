@@ -100,10 +100,10 @@ def _strided_load(e: NestEmitter, x: Load, flat: Poly, step: int, dtype: np.dtyp
     if step == -1:
         v = _read(e, x.source, address(e, x.source, flat - (lanes - 1)), dtype, lanes)
         return shuffle(e.code, v, v, range(lanes - 1, -1, -1))
-    shift = _group_shift(e, x, flat, step) if step > 0 else 0
-    start = flat - shift if step > 0 else flat + step * (lanes - 1)
     size = abs(step)
-    span = size * lanes if shift is not None and _grouped(e, x, size) else size * (lanes - 1) + 1
+    shift = _group_shift(e, x, size)
+    start = (flat if step > 0 else flat + step * (lanes - 1)) - shift
+    span = size * lanes if _grouped(e, x, size) else size * (lanes - 1) + 1
     at = address(e, x.source, start)
     pieces = [_read(e, x.source, offset_address(e, at, dtype, k), dtype, lanes) for k in _piece_offsets(size, lanes, span)]
     offsets = _piece_offsets(size, lanes, span)
@@ -121,7 +121,7 @@ def _grouped(e: NestEmitter, x: Load, step: int) -> bool:
     return bool(shape) and contiguous and shape[-1] == step and x.index[-1].is_const
 
 
-def _group_shift(e: NestEmitter, x: Load, flat: Poly, step: int) -> int:
+def _group_shift(e: NestEmitter, x: Load, step: int) -> int:
     """Elements to step back to the first channel, so that all channels share their loads."""
     return x.index[-1].const if _grouped(e, x, step) else 0
 

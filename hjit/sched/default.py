@@ -6,8 +6,9 @@ dimension the vector lanes run along, which small dimensions are unrolled, and w
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from hjit.sched.slide import group_of
 from hjit.sched.tree import Compute, Loop, Node, Root, Store
 from hjit.trace.graph import Definition, Graph, Input, Stage, identity, loads, walk
 from hjit.trace.poly import ONE, ZERO, Dim, Poly, Value, poly
@@ -30,11 +31,57 @@ class Target:
 def default_schedule(graph: Graph, target: Target) -> Root:
     """The default schedule of a canonical Graph."""
     strides = Strides(graph)
+    nests = {s.name: [_nest(s, group, strides, target) for group in groups(s)] for s in graph.stages}
+    inside = _attached(graph, nests)
     roots: list[Node] = []
     for s in graph.stages:
-        nests = [_nest(s, group, strides, target) for group in groups(s)]
-        roots.append(Store(s.name, "output" if s.name in graph.outputs else "heap", tuple(nests)))
+        if any(s.name in members for members in inside.values()):
+            continue
+        memory = "output" if s.name in graph.outputs else "heap"
+        members = inside.get(s.name, ())
+        if members:
+            head = nests[s.name][0]
+            assert isinstance(head, Loop)
+            node: Node = replace(head, children=(*(_serial(nests[m][0]) for m in members), *head.children))
+            for m in reversed(members):
+                node = Store(m, "lines", (node,))
+            roots.append(Store(s.name, memory, (node,)))
+        else:
+            roots.append(Store(s.name, memory, tuple(nests[s.name])))
     return Root(tuple(roots))
+
+
+def _attached(graph: Graph, nests: dict[str, list[Node]]) -> dict[str, tuple[str, ...]]:
+    """Head stage -> the stages that are computed row by row inside its nest."""
+    eligible = {s.name: s for s in graph.stages if _has_rows(s, nests[s.name])}
+    inner = {n: s for n, s in eligible.items() if n not in graph.outputs}
+    consumers = graph.consumers()
+    taken: set[str] = set()
+    found: dict[str, tuple[str, ...]] = {}
+    for s in reversed(graph.stages):
+        if s.name in eligible and s.name not in taken:
+            members = group_of(graph, s, taken, inner, consumers)
+            if members:
+                found[s.name] = members
+                taken.update(members)
+    return found
+
+
+def _serial(node: Node) -> Node:
+    """The loop over rows that a task itself runs."""
+    assert isinstance(node, Loop)
+    return replace(node, kind="serial")
+
+
+def _has_rows(s: Stage, nests: list[Node]) -> bool:
+    """Is the stage one nest over many rows, each computed by itself?"""
+    if len(nests) != 1 or len(s.shape) < 2 or s.shape[0].is_const:
+        return False
+    node = nests[0]
+    if not isinstance(node, Loop) or node.dim != 0 or node.kind != "parallel":
+        return False
+    split = any(isinstance(c, Loop) and c.dim == 0 for c in node.children)
+    return not split and all(d.target[0] == poly(Dim(0)) for d in s.definitions) and all(d.dims == s.shape for d in s.definitions)
 
 
 def groups(s: Stage) -> list[tuple[int, ...]]:

@@ -46,7 +46,11 @@ class Loop:
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """The memory of a stage, alive for the children: "heap" (scratch of the call) or "output"."""
+    """The memory of a stage, alive for the children.
+
+    memory: "output", "heap" (scratch of the call), or "lines": around a parallel loop, a circular buffer of rows that
+    each task has for itself; the stage's own loops, inside the parallel loop, then compute only rows that are new.
+    """
 
     stage: str
     memory: str
@@ -136,7 +140,14 @@ def check(root: Root, graph: Graph) -> None:
     stages = graph.by_name
     computed: list[tuple[str, int]] = []
 
+    lines: set[str] = set()
+
     def visit(node: Node, loops: tuple[Loop, ...], stored: frozenset[str]) -> None:
+        match node:
+            case Loop(stage, _, _, _, _) if loops and stage != loops[0].stage and stage not in lines:
+                raise ScheduleError(f"loops of {stage} inside those of {loops[0].stage}: only a stage stored in lines is computed there")
+            case Store(stage, "lines", _):
+                lines.add(stage)
         match node:
             case Compute(stage, definitions):
                 if stage not in stages:

@@ -33,7 +33,7 @@ def shape_of(shape: Any) -> Shape:
     Raises:
         ValueError: a negative size.
     """
-    many = shape if isinstance(shape, (tuple, list)) else (shape,)
+    many = shape if isinstance(shape, (tuple, list)) else tuple(shape) if is_tracer(shape) and shape.ndim else (shape,)
     found = tuple(n if type(n) in (int, Size) else operator.index(unpin(n)) for n in many)
     if any(n < 0 for n in found):
         raise ValueError("negative dimensions are not allowed")

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from hjit.trace.graph import Const, Definition, Expr, Load, Op, cast, identity
+from hjit.trace.graph import Const, Definition, Expr, Load, Op, cast
 from hjit.trace.host import unpin
 from hjit.trace.poly import Value, poly
 from hjit.trace.recorder import current
@@ -82,8 +82,8 @@ def _uniform(a: Tracer, edges: np.ndarray[Any, Any], uniform: tuple[Any, Any, in
     from hjit.trace.scattering import lookup
 
     first, last, n = uniform
-    keep = (a >= first) & (a <= last)
-    values = a.astype(edges.dtype, copy=False)
+    keep: Any = np.logical_and(np.greater_equal(a, first), np.less_equal(a, last))
+    values: Any = a.astype(edges.dtype, copy=False)
     width = np.lib._histograms_impl._unsigned_subtract(last, first)  # type: ignore[attr-defined]
     scaled = np.subtract(values, first, dtype=np.result_type(edges.dtype, first)) / width * n
     index = call(np.where, keep, scaled.astype(np.intp), 0)
@@ -97,7 +97,7 @@ def _between(a: Tracer, edges: Tracer) -> tuple[Tracer, Tracer]:
     """The same for edges at any distances."""
     n = edges.shape[0] - 1
     index = call(np.searchsorted, edges[:-1], a, side="right") - 1
-    keep = (index >= 0) & (a <= edges[n])
+    keep = np.logical_and(index >= 0, np.less_equal(a, edges[n]))
     return call(np.clip, index, 0, n - 1), keep
 
 
@@ -129,5 +129,3 @@ def histogram_bin_edges(a: Any, bins: Any = 10, range: Any = None, weights: Any 
     a, _ = _data(a, weights)
     return from_known(_edges(a, bins, range)[0])
 
-
-__all__ = ["identity", "tally"]

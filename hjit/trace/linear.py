@@ -18,7 +18,6 @@ from hjit.trace.host import is_host, unpin
 from hjit.trace.overlay import clone
 from hjit.trace.poly import ZERO, Dim, Poly, poly
 from hjit.trace.recorder import current
-from hjit.trace.reductions import axes_of
 from hjit.trace.tracer import MAX_KNOWN, Shape, Tracer, as_tracer, call, from_known, from_stage, implements, is_tracer, write
 from hjit.trace.views import view
 
@@ -43,7 +42,7 @@ def contract(operands: Sequence[Tracer], labels: Sequence[Labels], out: Labels, 
         index = [ZERO if n == 1 and sizes[name] != 1 else dims[name] for name, n in zip(names, t.shape, strict=True)]
         return cast(t.at(index), dtype)
 
-    times, plus = ("logical_and", "logical_or") if dtype == bool else ("multiply", "add")
+    times, plus = ("logical_and", "logical_or") if dtype.kind == "b" else ("multiply", "add")
     product = functools.reduce(lambda a, b: Op(times, (a, b), dtype), map(element, operands, labels))
     shape = tuple(sizes[name] for name in out)
     if not summed:
@@ -148,7 +147,7 @@ def dot(a: Any, b: Any, out: Any = None) -> Any:
         return refuse(np.dot, a, b)
     first = [("a", k) for k in range(a.ndim - 1)]
     last = [("b", k) for k in range(b.ndim) if k != second]
-    labels = [[*first, "k"], ["k" if k == second else ("b", k) for k in range(b.ndim)]]
+    labels: list[list[Hashable]] = [[*first, "k"], ["k" if k == second else ("b", k) for k in range(b.ndim)]]
     return _result(contract((a, b), labels, [*first, *last], np.result_type(a.dtype, b.dtype)), out, "no")
 
 
@@ -308,4 +307,4 @@ def kron(a: Any, b: Any) -> Tracer:
     return np.multiply(left, right).reshape(shape)  # type: ignore[no-any-return]
 
 
-__all__ = ["axes_of", "contract", "refuse"]
+__all__ = ["contract", "refuse"]

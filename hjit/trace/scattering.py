@@ -7,7 +7,6 @@ order; sums of floats keep NumPy's.
 from __future__ import annotations
 
 import functools
-import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -15,8 +14,8 @@ import numpy as np
 
 from hjit.trace import histograms
 from hjit.trace.creation import makes, shape_of
-from hjit.trace.elementwise import UFUNCS, broadcast
 from hjit.trace.elementwise import _ALIASES as ALIASES
+from hjit.trace.elementwise import UFUNCS, broadcast
 from hjit.trace.elementwise import _loop as loop_of
 from hjit.trace.graph import Const, Definition, Expr, Index, Load, Op, cast, identity, select
 from hjit.trace.host import is_host, unpin
@@ -24,7 +23,21 @@ from hjit.trace.indexing import _Advanced, _basic, _parse, gather_index, getitem
 from hjit.trace.poly import ONE, Dim, Poly, Value, poly
 from hjit.trace.recorder import current
 from hjit.trace.reductions import axes_of, renumber
-from hjit.trace.tracer import Shape, Tracer, as_tracer, as_value, call, compose, from_known, from_stage, implements, is_tracer, set_version, trim, write
+from hjit.trace.tracer import (
+    Shape,
+    Tracer,
+    as_tracer,
+    call,
+    compose,
+    from_known,
+    from_stage,
+    implements,
+    is_tracer,
+    set_version,
+    trim,
+    version_name,
+    write,
+)
 
 ASSOCIATIVE = frozenset("add multiply maximum minimum bitwise_and bitwise_or bitwise_xor logical_and logical_or logical_xor".split())
 MAX_CHOICES = 32
@@ -51,19 +64,21 @@ def _depends(operation: str, advice: str = "") -> Any:
 # -- reading
 
 
-def _indices(operation: str, indices: Any) -> Tracer:
+def _indices(indices: Any) -> Tracer:
     t = as_tracer(indices)
-    if t.dtype.kind not in "iub" and t.size:
-        raise TypeError(f"Cannot cast array data from {t.dtype!r} to {np.dtype(np.intp)!r} according to the rule 'safe'")
+    if t.dtype.kind not in "iub":
+        if is_tracer(indices):
+            raise TypeError(f"Cannot cast array data from {t.dtype!r} to {np.dtype(np.intp)!r} according to the rule 'same_kind'")
+        return t.astype(np.intp)
     return t.astype(np.intp, copy=False) if t.dtype.kind not in "iu" else t
 
 
-def _within(t: Tracer, n: int, mode: str) -> Tracer:
+def _within(t: Tracer, n: int, mode: str) -> Any:
     """Indices brought into range as `mode` says; "raise" leaves that to the bounds check."""
     if mode == "wrap":
-        return np.remainder(t.astype(np.intp, copy=False), n)  # type: ignore[no-any-return]
+        return np.remainder(t.astype(np.intp, copy=False), n)
     if mode == "clip":
-        return call(np.clip, t.astype(np.intp, copy=False), 0, n - 1)  # type: ignore[no-any-return]
+        return call(np.clip, t.astype(np.intp, copy=False), 0, n - 1)
     if mode != "raise":
         raise ValueError(f"clipmode must be one of 'clip', 'raise', or 'wrap' (got '{mode}')")
     return t
@@ -71,7 +86,7 @@ def _within(t: Tracer, n: int, mode: str) -> Tracer:
 
 @implements(np.take)
 def take(a: Any, indices: Any, axis: Any = None, out: Any = None, mode: str = "raise") -> Any:
-    a, index = as_tracer(a), _indices("numpy.take", indices)
+    a, index = as_tracer(a), _indices(indices)
     if axis is None:
         a, axis = a.reshape(-1), 0
     axis = axes_of(axis, a.ndim)[0] if a.ndim else 0
@@ -116,12 +131,12 @@ def choose(a: Any, choices: Any, out: Any = None, mode: str = "raise") -> Any:
     if is_tracer(choices):
         choices = [choices[k] for k in range(choices.shape[0])]
     a, options = as_tracer(a), [as_tracer(c) for c in choices]
+    dtype = np.result_type(*(c if type(c) in (int, float, bool) else t.dtype for c, t in zip(choices, options, strict=True)))
     if len(options) > MAX_CHOICES:
         raise current().error("numpy.choose", f"more than {MAX_CHOICES} choices", "stack them and use np.take_along_axis")
-    if mode == "raise" and not (a.dtype == bool and len(options) > 1) and bool(call(np.any, (a < 0) | (a >= len(options)))):
+    if mode == "raise" and not (a.dtype == bool and len(options) > 1) and bool(call(np.any, np.less(a, 0) | np.greater_equal(a, len(options)))):
         raise ValueError("invalid entry in choice array")
     index = _within(a, len(options), mode)
-    dtype = np.result_type(*(c.dtype for c in options))
     shape = broadcast(index.shape, *(c.shape for c in options))
     value = cast(options[-1].load(shape), dtype)
     for k in reversed(range(len(options) - 1)):
@@ -166,7 +181,7 @@ def argwhere(a: Any) -> Tracer:
 
 
 @implements(np.flatnonzero)
-def flatnonzero(a: Any) -> Tracer:
+def flatnonzero(a: Any) -> Any:
     return nonzero(as_tracer(a).reshape(-1))[0]
 
 
@@ -203,7 +218,7 @@ def isin(element: Any, test_elements: Any, assume_unique: bool = False, invert: 
 @implements(np.unravel_index)
 def unravel_index(indices: Any, shape: Any, order: str = "C") -> tuple[Any, ...]:
     """The quotients and remainders; that the indices are in range is checked where they are known."""
-    index, sizes = _indices("numpy.unravel_index", indices), shape_of(shape)
+    index, sizes = _indices(indices), shape_of(shape)
     if index.known is not None:
         found = np.unravel_index(index.known, tuple(map(int, sizes)), order)  # type: ignore[call-overload]
         return tuple(from_known(k, is_scalar=index.is_scalar) for k in found)
@@ -217,15 +232,15 @@ def unravel_index(indices: Any, shape: Any, order: str = "C") -> tuple[Any, ...]
 
 @implements(np.ravel_multi_index)
 def ravel_multi_index(multi_index: Any, dims: Any, mode: Any = "raise", order: str = "C") -> Any:
-    parts, sizes = [_indices("numpy.ravel_multi_index", m) for m in multi_index], shape_of(dims)
+    parts, sizes = [_indices(m) for m in multi_index], shape_of(dims)
     if len(parts) != len(sizes):
         raise ValueError(f"parameter multi_index must be a sequence of length {len(sizes)}")
     modes = [mode] * len(sizes) if isinstance(mode, str) else list(mode)
     if all(p.known is not None for p in parts):
-        flat = np.ravel_multi_index(tuple(p.known for p in parts), tuple(map(int, sizes)), mode, order)  # type: ignore[arg-type,call-overload,misc]
+        flat = np.ravel_multi_index(tuple(p.known for p in parts), tuple(map(int, sizes)), mode, order)  # type: ignore[call-overload]
         return from_known(flat, is_scalar=not isinstance(flat, np.ndarray))
     for p, n, m in zip(parts, sizes, modes, strict=True):
-        if m == "raise" and bool(call(np.any, (p < 0) | (p >= n))):
+        if m == "raise" and bool(call(np.any, np.less(p, 0) | np.greater_equal(p, n))):
             raise ValueError("invalid entry in coordinates array")
     total: Any = 0
     steps = list(zip(parts, sizes, modes, strict=True))
@@ -329,7 +344,7 @@ def _write_at(view: Tracer, index: Sequence[Poly], pure: Sequence[int], inner: S
         raise ValueError("assignment destination is read-only")
     rec, buffer = current(), view.buffer
     old = buffer.source()
-    name = rec.unique(f"{old}_v" if "_v" not in old else old)
+    name = rec.unique(version_name(old))
     update = Definition(rec.polys(pure), rec.polys(inner), compose(view.index, index), cast(value, buffer.dtype), "sequential")
     rec.stage(Load(old, identity(len(buffer.shape)), buffer.dtype), buffer.shape, buffer.dtype, (update,), reserved=name)
     set_version(buffer, name)
@@ -355,7 +370,7 @@ def put(a: Any, ind: Any, v: Any, mode: str = "raise") -> None:
     """Values are repeated, or left over, as the indices need."""
     if not is_tracer(a):
         raise TypeError(f"argument 1 must be numpy.ndarray, not {type(a).__name__}")
-    index, values = _indices("numpy.put", ind).reshape(-1), as_tracer(v).reshape(-1)
+    index, values = _indices(ind).reshape(-1), as_tracer(v).reshape(-1)
     if not index.size or not values.size:
         return
     index = _within(index, a.size, mode)
@@ -392,8 +407,6 @@ def ufunc_at(ufunc: np.ufunc, a: Any, indices: Any, values: Any = None) -> None:
         values = as_tracer(values)
     operands = (a,) if values is None else (a, values)
     loop = loop_of(ufunc, operands, None, "same_kind")
-    if not np.can_cast(loop[-1], a.dtype, "same_kind"):
-        raise np._core._exceptions._UFuncOutputCastingError(ufunc, "same_kind", loop[-1], a.dtype, 0)  # type: ignore[attr-defined]
     element: Expr = Const(0, loop[0])
     if values is not None:
         given = values if is_tracer(values) else as_tracer(values, loop[1])
@@ -408,4 +421,4 @@ def ufunc_at(ufunc: np.ufunc, a: Any, indices: Any, values: Any = None) -> None:
     scatter(view, plan, element, name if free else "sequential", combine)
 
 
-__all__ = ["as_value", "histograms", "lookup", "operator", "ufunc_at"]
+__all__ = ["histograms", "lookup", "ufunc_at"]

@@ -90,14 +90,11 @@ def trace(function: types.FunctionType, structure: Any, leaves: list[Any], names
     load_table()
     rec = Recorder(evaluate, function.__name__)
     with rec:
-        seen: dict[int, Any] = {}
 
         def stand_in(leaf: int) -> Any:
             x = leaves[leaf]
             if isinstance(x, np.ndarray):
-                if id(x) not in seen:
-                    seen[id(x)] = from_source(x, names[leaf], ("arg", leaf))
-                return seen[id(x)]
+                return from_source(x, names[leaf], ("arg", leaf))
             if is_run_time(x):
                 return HostScalar.leaf(rec.tape, leaf, x)
             return captured_object(x, Path(leaves, leaf, "leaf"))

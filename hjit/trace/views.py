@@ -101,7 +101,7 @@ def reshape(a: Any, shape: Any, order: str = "C", *, copy: Any = None) -> Tracer
 
 
 def _target_shape(a: Tracer, shape: Any) -> list[int]:
-    many = shape if isinstance(shape, (tuple, list)) else (shape,)
+    many = shape if isinstance(shape, (tuple, list)) else tuple(shape) if getattr(shape, "ndim", 0) else (shape,)
     wanted = [k if type(k) in (int, Size) else operator.index(unpin(k)) for k in many]
     size = a.size
     if wanted.count(-1) > 1:

@@ -39,7 +39,8 @@ def test_take_and_put(shape: Any, dtype: str, mode: str, seed: int) -> None:
     check(lambda a, i: np.put(a[..., ::2], i // 2, [1, 2], mode=mode), a, flat)
     along = places(shape[axis], tuple(4 if k == axis else n for k, n in enumerate(shape)), seed)
     check(lambda a, i: np.take_along_axis(a, i, axis), a, along)
-    check(lambda a, i: np.take_along_axis(a, np.argsort(i, axis), axis), a, data(shape, "int64", seed))
+    check(lambda a: np.take(a, [0.5]), a)
+    check(lambda a, i: np.take_along_axis(a, np.argsort(i, axis), axis), a, data(shape, "float64", seed))
     check(lambda a, i, v: np.put_along_axis(a, i, v, axis), a, along, data(along.shape, dtype, 2))
     check(lambda a, i: np.put_along_axis(a, i, 3, axis), a, along)
 
@@ -48,6 +49,7 @@ def test_take_and_put(shape: Any, dtype: str, mode: str, seed: int) -> None:
 def test_choose_and_select(dtype: str) -> None:
     a, b, i = data((20, 3), dtype), data(3, dtype, 1), places(3, (20, 3), negative=False)
     check(lambda i, a, b: np.choose(i, [a, b, 7]), i, a, b)
+    check(lambda i, a: np.choose(i, [2, a, 7.5]), i, a)
     check(lambda i, a: np.choose(i - 5, [a, 1], mode="wrap"), i, a)
     check(lambda i, a: np.choose(i * 2, (a, 1), mode="clip"), i, a)
     check(lambda i, a: np.choose(a > 3, (a, 1)), i, a)
@@ -71,7 +73,7 @@ def test_indices() -> None:
 
 
 @quick
-@given(st.sampled_from([1, 2, 5, 8, 9, 17, 64, 100]), st.sampled_from(DTYPES), st.sampled_from(DTYPES), st.sampled_from(["left", "right"]), st.integers(0, 9))
+@given(st.sampled_from([1, 5, 8, 9, 64]), st.sampled_from(DTYPES), st.sampled_from(DTYPES), st.sampled_from(["left", "right"]), st.integers(0, 9))
 def test_searchsorted(n: int, first: str, second: str, side: Any, seed: int) -> None:
     table, v = np.sort(data(n, first, seed)), data((19, 2), second, seed + 1)
     v.flat[: min(n, 10)] = table[:10]
@@ -118,7 +120,8 @@ def test_ufunc_at_of_other_kinds() -> None:
         return out
 
     check(counted, i)
-    for f in (lambda a, i: np.add.at(a, i, 1.5), lambda a, i: np.add.at(a, i + 100, 1), lambda a, i: np.add.at(a, i, np.ones(3, int))):
+    check(lambda a, i: np.add.at(a, i, 1.5), data(20, "int64"), i)
+    for f in (lambda a, i: np.add.at(a, i + 100, 1), lambda a, i: np.add.at(a, i, np.ones(3, int))):
         with pytest.raises(Exception) as expected:
             f(data(20, "int64"), i)
         with pytest.raises(type(expected.value)):
@@ -140,7 +143,7 @@ def test_bincount(dtype: str) -> None:
 @pytest.mark.parametrize("n", [1, 7, 400])
 def test_histogram(dtype: str, n: int) -> None:
     a = data(n, dtype)
-    for kwargs in ({}, {"bins": 5}, {"bins": 16, "range": (0, 16)}, {"bins": 7, "range": (-0.3, 12.7)}, {"bins": 4, "density": True, "range": (0, 90)},
+    for kwargs in ({}, {"bins": 5}, {"bins": 16, "range": (0, 16)}, {"bins": 7, "range": (-0.3, 12.7)}, {"bins": 4, "density": True, "range": (0, 9)},
                    {"bins": [0, 1, 1.5, 8]}, {"bins": np.array([0, 2, 2, 5, 30])}, {"bins": 256, "range": (0, 256)}):
         check(lambda a, kwargs=kwargs: np.histogram(a, **kwargs), a)
     check(lambda a, w: np.histogram(a, 9, (0, 9), weights=w), a, data(n, "float64", 1))
@@ -164,7 +167,7 @@ def test_histogram2d() -> None:
 
 
 ERRORS: list[Callable[[Any], Any]] = [
-    lambda a: np.take(a, [9], axis=1), lambda a: np.take(a, [0.5]), lambda a: np.take(a, [1], axis=5), lambda a: np.take(a, 1, mode="no"),
+    lambda a: np.take(a, [9], axis=1), lambda a: np.take(a, a * 0.5), lambda a: np.take(a, [1], axis=5), lambda a: np.take(a, 1, mode="no"),
     lambda a: np.choose(a, [1, 2]), lambda a: np.bincount(a.ravel() - 50), lambda a: np.bincount(a), lambda a: np.bincount(a[0], a[0][:1]),
     lambda a: np.bincount(a[0], minlength=-1), lambda a: np.histogram(a, 0), lambda a: np.histogram(a, [2, 1]), lambda a: np.histogram(a, 3, (2, 1)),
     lambda a: np.digitize(a, [1, 3, 2]), lambda a: np.unravel_index([99], (3, 4)), lambda a: np.take_along_axis(a, a[0], 0),
@@ -181,7 +184,7 @@ def test_errors(k: int) -> None:
         interpreted(ERRORS[k], a)
 
 
-@pytest.mark.parametrize("f", [np.nonzero, np.argwhere, np.flatnonzero, np.unique, lambda a: np.compress(a > 0, a), lambda a: np.histogram(a, "auto")])
+@pytest.mark.parametrize("f", [np.nonzero, np.argwhere, np.flatnonzero, np.unique, lambda a: np.compress(a, a), lambda a: np.histogram(a, "auto")])
 def test_lengths_that_depend_on_values(f: Any) -> None:
     with pytest.raises(TraceError, match="depends on the image's values|by the image's values"):
         interpreted(lambda a: f(a), data(20))

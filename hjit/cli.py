@@ -1,0 +1,139 @@
+"""The command line: ``hjit demo``, ``hjit cache``, ``hjit info``."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import re
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import fields
+from importlib.metadata import PackageNotFoundError, version
+
+PACKAGES = ("numpy", "numba", "llvmlite", "tbb", "scipy", "jax", "cupy-cuda12x")
+
+
+def _size(text: str) -> tuple[int, int]:
+    """``3000x4000`` as a height and a width."""
+    found = re.fullmatch(r"(\d+)[xX](\d+)", text)
+    size = (int(found[1]), int(found[2])) if found else (0, 0)
+    if min(size) < 32 or max(size) > 20_000:
+        raise argparse.ArgumentTypeError(f"{text!r}: HEIGHTxWIDTH is needed, such as 3000x4000, each from 32 to 20000")
+    return size
+
+
+def parser() -> argparse.ArgumentParser:
+    """The arguments of the command."""
+    from hjit import __version__
+
+    top = argparse.ArgumentParser(prog="hjit", description="A JIT decorator for NumPy image code.")
+    top.add_argument("--version", action="version", version=f"hjit {__version__}")
+    commands = top.add_subparsers(dest="command", metavar="command", required=True)
+
+    demo = commands.add_parser("demo", help="run four image functions with and without hjit, print a table, write a picture")
+    demo.add_argument("photo", nargs="?", help="a JPEG or PNG; default: the coffee cup of scikit-image")
+    demo.add_argument("--out", default="demo.png", metavar="FILE", help="the picture to write (default: %(default)s)")
+    demo.add_argument("--size", type=_size, default=(3000, 4000), metavar="HxW", help="size that the photo is scaled to for the timing (default: 3000x4000)")
+    demo.set_defaults(run=_demo)
+
+    cache = commands.add_parser("cache", help="look at the disk cache, or empty it")
+    cache.add_argument("action", nargs="?", choices=("info", "clear", "path"), default="info", help="(default: %(default)s)")
+    cache.set_defaults(run=_cache)
+
+    info = commands.add_parser("info", help="versions, machine, threads and the options in force")
+    info.set_defaults(run=_info)
+    return top
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """The command; its exit status."""
+    given = parser().parse_args(argv)
+    run: Callable[[argparse.Namespace], int] = given.run
+    try:
+        return run(given)
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+
+
+def _failed(text: object) -> int:
+    print(f"hjit: {text}", file=sys.stderr)
+    return 1
+
+
+def _demo(given: argparse.Namespace) -> int:
+    from hjit import demo
+    from hjit.errors import OptionError
+
+    try:
+        demo.run(given.photo, given.out, given.size)
+    except (demo.PhotoError, OptionError) as error:
+        return _failed(error)
+    except MemoryError:
+        return _failed("not enough memory for images of this size; try --size 1500x2000")
+    return 0
+
+
+def _cache(given: argparse.Namespace) -> int:
+    from hjit import cache
+    from hjit.errors import OptionError
+    from hjit.options import resolve
+
+    try:
+        cache_dir = resolve({}).cache_dir
+    except OptionError as error:
+        return _failed(error)
+    where = cache.folder(cache_dir)
+    if where is None:
+        return _failed("there is no usable cache folder; set HJIT_CACHE_DIR")
+    if given.action == "path":
+        print(where)
+    elif given.action == "clear":
+        print(f"{cache.clear(cache_dir)} entries removed from {where}")
+    else:
+        sizes = [path.stat().st_size for path in where.glob("*.code")]
+        print(f"folder   {where}\nentries  {len(sizes)}\nsize     {sum(sizes) / 2**20:.2f} MiB of {cache.MAX_BYTES >> 20} MiB")
+    return 0
+
+
+def _info(given: argparse.Namespace) -> int:
+    from hjit import __version__
+    from hjit.errors import OptionError
+    from hjit.options import from_environment, resolve
+
+    try:
+        options = resolve({})
+    except OptionError as error:
+        return _failed(error)
+    from hjit.kernels import launch, vecmath
+
+    features = vecmath.host_features()
+    lines = [("hjit", __version__), ("Python", f"{platform.python_version()} on {platform.system()} {platform.machine()}")]
+    lines += [(name, installed_version(name)) for name in PACKAGES]
+    lines += [
+        ("cores", str(launch.cores())),
+        ("threads", launch.parallel_for()[1]),
+        ("vectors", f"{8 * vecmath.native_width(features)} bits ({', '.join(sorted(features)) or 'no known features'})"),
+    ]
+    print("\n".join(f"{name:<15} {text}" for name, text in lines))
+    print("\noptions")
+    from_outside = from_environment()
+    for field in fields(options):
+        origin = f"  (HJIT_{field.name.upper()})" if field.name in from_outside else ""
+        print(f"  {field.name:<15} {getattr(options, field.name)!r}{origin}")
+    return 0
+
+
+def installed_version(name: str) -> str:
+    """The version of a package, or a dash."""
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return "-"
+
+
+if __name__ == "__main__":
+    sys.exit(main())
