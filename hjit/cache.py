@@ -8,6 +8,7 @@ a cache costs time, never an answer.
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import json
 import logging
@@ -36,6 +37,7 @@ def digest(*parts: str) -> str:
     return h.hexdigest()
 
 
+@functools.lru_cache(maxsize=1)
 def versions() -> str:
     """The versions that code depends on."""
     from importlib.metadata import PackageNotFoundError, version
@@ -49,23 +51,22 @@ def versions() -> str:
     return " ".join(f"{name}={of(name)}" for name in ("hjit", "numpy", "numba", "llvmlite")) + f" source={_source_hash()}"
 
 
-_source: str | None = None
-
-
 def _source_hash() -> str:
     """A hash of hjit's own files by size and time: a development checkout never loads code of an older one."""
-    global _source
-    if _source is None:
-        h = hashlib.sha256()
-        for path in sorted(Path(__file__).parent.rglob("*.py")):
-            with contextlib.suppress(OSError):
-                s = path.stat()
-                h.update(f"{path.name} {s.st_size} {s.st_mtime_ns}".encode())
-        _source = h.hexdigest()[:16]
-    return _source
+    h = hashlib.sha256()
+    for path in sorted(Path(__file__).parent.rglob("*.py")):
+        with contextlib.suppress(OSError):
+            s = path.stat()
+            h.update(f"{path.name} {s.st_size} {s.st_mtime_ns}".encode())
+    return h.hexdigest()[:16]
 
 
-def folder(cache_dir: str) -> Path | None:
+def _own(info: os.stat_result) -> bool:
+    """Does a file or folder belong to this user?"""
+    return not hasattr(os, "getuid") or info.st_uid == os.getuid()
+
+
+def folder(cache_dir: str | os.PathLike[str]) -> Path | None:
     """The folder of the cache, made if need be and private to the user; None where there can be none."""
     try:
         if cache_dir:
@@ -76,7 +77,7 @@ def folder(cache_dir: str) -> Path | None:
             path = user_cache_path("hjit", appauthor=False)
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
         info = path.stat()
-        if hasattr(os, "getuid") and info.st_uid != os.getuid():
+        if not _own(info):
             log.warning("the cache folder belongs to another user and is not used")
             return None
         if stat.S_IMODE(info.st_mode) & 0o022:
@@ -87,7 +88,7 @@ def folder(cache_dir: str) -> Path | None:
         return None
 
 
-def load(name: str, cache_dir: str, mode: str) -> bytes | None:
+def load(name: str, cache_dir: str | os.PathLike[str], mode: str) -> bytes | None:
     """The payload of an entry, or None."""
     if mode == "off":
         return None
@@ -96,16 +97,16 @@ def load(name: str, cache_dir: str, mode: str) -> bytes | None:
         return None
     path = where / f"{name}.code"
     try:
-        if path.stat().st_uid != os.getuid() if hasattr(os, "getuid") else False:
-            return None
-        data = path.read_bytes()
-        line, _, payload = data.partition(b"\n")
+        info = path.stat()
+        if not stat.S_ISREG(info.st_mode) or not _own(info):
+            raise ValueError("not a file of this user")
+        line, _, payload = path.read_bytes().partition(b"\n")
         header: Any = json.loads(line)
         if header["format"] != FORMAT or header["name"] != name or header["sha256"] != hashlib.sha256(payload).hexdigest():
             raise ValueError("header and payload do not agree")
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         log.debug("cache entry %s is not usable: %s", name, error)
         return None
     if mode == "rw":
@@ -114,7 +115,7 @@ def load(name: str, cache_dir: str, mode: str) -> bytes | None:
     return payload
 
 
-def store(name: str, payload: bytes, about: dict[str, Any], cache_dir: str, mode: str) -> None:
+def store(name: str, payload: bytes, about: dict[str, Any], cache_dir: str | os.PathLike[str], mode: str) -> None:
     """Write an entry; failure is silent."""
     global _stores
     if mode != "rw":
@@ -162,7 +163,7 @@ def trim(where: Path, limit: int = MAX_BYTES) -> None:
         log.debug("cache folder not trimmed: %s", error)
 
 
-def clear(cache_dir: str = "") -> int:
+def clear(cache_dir: str | os.PathLike[str] = "") -> int:
     """Remove all entries; how many there were."""
     where = folder(cache_dir)
     count = 0

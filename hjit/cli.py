@@ -34,7 +34,7 @@ def parser() -> argparse.ArgumentParser:
     demo = commands.add_parser("demo", help="run four image functions with and without hjit, print a table, write a picture")
     demo.add_argument("photo", nargs="?", help="a JPEG or PNG; default: the coffee cup of scikit-image")
     demo.add_argument("--out", default="demo.png", metavar="FILE", help="the picture to write (default: %(default)s)")
-    demo.add_argument("--size", type=_size, default=(3000, 4000), metavar="HxW", help="size that the photo is scaled to for the timing (default: 3000x4000)")
+    demo.add_argument("--size", type=_size, default=(3000, 4000), metavar="HxW", help="size of the timed images (default: 3000x4000)")
     demo.set_defaults(run=_demo)
 
     cache = commands.add_parser("cache", help="look at the disk cache, or empty it")

@@ -49,11 +49,11 @@ def unsharp_mask(img: Array, amount: float = 1.5, threshold: float = 0.01) -> Ar
     return np.clip(img + amount * strong, 0, 1)
 
 
-def box_sum(a: Array, radius: int) -> Array:
+def box_sum(a: Array, radius: int) -> Any:
     """Sums over squares; the result is smaller by `radius` on each side."""
     n = 2 * radius + 1
-    rows = sum(a[k : a.shape[0] - n + 1 + k] for k in range(n))
-    return sum(rows[:, k : a.shape[1] - n + 1 + k] for k in range(n))  # type: ignore[index, return-value]
+    rows: Any = sum(a[k : a.shape[0] - n + 1 + k] for k in range(n))
+    return sum(rows[:, k : a.shape[1] - n + 1 + k] for k in range(n))
 
 
 def harris_corners(grey: Array, k: float = 0.05) -> Array:
@@ -64,7 +64,8 @@ def harris_corners(grey: Array, k: float = 0.05) -> Array:
     dy = (down - up)[:, :-2] + 2 * (down - up)[:, 1:-1] + (down - up)[:, 2:]
     sxx, syy, sxy = box_sum(dx * dx, 1), box_sum(dy * dy, 1), box_sum(dx * dy, 1)
     trace = sxx + syy
-    return sxx * syy - sxy * sxy - k * trace * trace
+    response: Array = sxx * syy - sxy * sxy - k * trace * trace
+    return response
 
 
 def local_contrast(grey: Array, target: float = 0.18, max_gain: float = 3.0) -> Array:
@@ -321,7 +322,8 @@ def run(photo_path: str | None = None, out: str = "demo.png", size: tuple[int, i
             panels.append((case.name, _to_bytes(image), case.show(after)))
     console.print(table(rows))
     console.print(f"geometric mean of the ratios: {geometric_mean(r.ratio for r in rows):.1f}x", highlight=False)
-    console.print("first call: tracing and compiling, empty cache; warm call: median, by turns with NumPy", highlight=False, soft_wrap=True, style="dim")
+    note = "first call: tracing and compiling, empty cache; warm call: median, by turns with NumPy"
+    console.print(note, highlight=False, soft_wrap=True, style="dim")
     try:
         picture(small, panels, out)
     except ImportError:

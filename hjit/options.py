@@ -10,6 +10,9 @@
 | `cache`          | "rw", "ro", "off"               | `HJIT_CACHE`       | use of the disk cache                              |
 | `cache_dir`      | a folder, "" for the user's own | `HJIT_CACHE_DIR`   | where the disk cache is                            |
 | `disable`        | False, True                     | `HJIT_DISABLE`     | run the plain function                             |
+
+The environment is read at the first call of a pipeline. One more variable belongs to the process: `HJIT_THREADING_LAYER`
+is "tbb", or "python" for threads without tbb.
 """
 
 from __future__ import annotations
@@ -34,15 +37,19 @@ class Options:
     target: str = "cpu"
     num_threads: int = 0
     cache: str = "rw"
-    cache_dir: str = ""
+    cache_dir: str | os.PathLike[str] = ""
     disable: bool = False
 
     def __post_init__(self) -> None:
         for name, allowed in _CHOICES.items():
-            if getattr(self, name) not in allowed:
+            if not any(type(getattr(self, name)) is type(x) and getattr(self, name) == x for x in allowed):
                 raise OptionError(f"{name}={getattr(self, name)!r}: choose one of {', '.join(map(repr, allowed))}")
-        if not isinstance(self.num_threads, int) or self.num_threads < 0:
+        if type(self.num_threads) is not int or self.num_threads < 0:
             raise OptionError(f"num_threads={self.num_threads!r}: a whole number from 0 (all cores)")
+        if not self.target or not isinstance(self.target, str):
+            raise OptionError(f"target={self.target!r}: 'cpu', or a CPU name of LLVM's")
+        if not isinstance(self.cache_dir, (str, os.PathLike)):
+            raise OptionError(f"cache_dir={self.cache_dir!r}: a folder")
 
 
 _CHOICES: dict[str, tuple[Any, ...]] = {

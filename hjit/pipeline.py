@@ -7,27 +7,32 @@ result with NumPy's own.
 
 from __future__ import annotations
 
+import enum
 import functools
+import importlib
 import inspect
 import logging
 import os
+import pickle
+import sys
 import threading
 import time
 import types
 import warnings
 import weakref
+from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-
-from hjit.errors import HjitWarning, TraceError
+from hjit.errors import CompileError, HjitWarning, TraceError
 from hjit.options import Options, checked, context_state, resolve
+from hjit.outcome import MISS, PLAIN
 
 if TYPE_CHECKING:
-    from hjit.variant import Variant
+    from hjit.variant import Held, Variant
 
 log = logging.getLogger("hjit")
 
@@ -59,6 +64,14 @@ class Stats:
 
 
 _NUMBERS = frozenset({int, float})
+_BY_VALUE = (str, bytes, type(None), bool, enum.Enum, np.dtype, type, types.FunctionType, range, frozenset)
+
+
+def _key(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+    """The options in force, and what of the arguments a kernel depends on."""
+    if kwargs:
+        return (context_state(), *map(_signature, args), None, *[(k, _signature(v)) for k, v in kwargs.items()])
+    return (context_state(), *map(_signature, args))
 
 
 def _signature(x: Any) -> Any:
@@ -70,19 +83,24 @@ def _signature(x: Any) -> Any:
         return t
     if t in (list, tuple):
         return (t, *map(_signature, x))
-    if t is dict:
-        return (dict, *((k, _signature(v)) for k, v in x.items()))
-    if isinstance(x, np.generic) and x.dtype.kind in "biuf":
-        return t
-    if t in (bool, str, bytes, type(None)):
-        return (t, x)
-    if isinstance(x, tuple):
+    if t in (dict, OrderedDict):
+        return (t, *((k, _signature(v)) for k, v in x.items()))
+    if isinstance(x, np.generic):
+        return t if x.dtype.kind in "biuf" and x.dtype.itemsize <= 8 else (t, repr(x))
+    if t is np.memmap:
+        return (t, x.dtype, x.shape, x.strides)
+    if t in (complex, slice):
+        return (t, repr(x)) if t is complex else (t, *map(_part, (x.start, x.stop, x.step)))
+    if isinstance(x, tuple) and hasattr(t, "_fields"):
         return (t, *map(_signature, x))
-    try:
-        hash(x)
-    except TypeError:
-        return (t, _Identity(x))
-    return (t, x) if isinstance(x, (np.dtype, type, types.FunctionType)) else (t, _Identity(x))
+    if isinstance(x, types.MethodType):
+        return (t, _Identity(x.__self__), x.__func__)
+    return (t, x) if isinstance(x, _BY_VALUE) and t.__hash__ is not None else (t, _Identity(x))
+
+
+def _part(x: Any) -> Any:
+    """A part of a slice: its value is part of the key."""
+    return (type(x), x) if x is None or type(x) is int else _Identity(x)
 
 
 class _Identity:
@@ -104,6 +122,26 @@ class _Identity:
         return isinstance(other, _Identity) and self.ref() is not None and self.ref() is other.ref()
 
 
+@dataclass(slots=True)
+class _Call:
+    """One call off the hot path.
+
+    Attributes:
+        leaves: the arguments, containers opened.
+        structure: how they were put together.
+        targets: arrays for the results, of `Pipeline.into`.
+        known: the variants that the key had when the call began.
+    """
+
+    key: Any
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    leaves: list[Any]
+    structure: Any
+    targets: list[Any]
+    known: tuple[Variant, ...]
+
+
 class Pipeline:
     """A NumPy function that runs compiled; call it as the function itself.
 
@@ -112,34 +150,34 @@ class Pipeline:
         stats: counters, for people and tests.
     """
 
+    __name__: str
+
     def __init__(self, function: Callable[..., Any], given: dict[str, Any]) -> None:
         if isinstance(function, Pipeline):
             function = function.py_func
+        functools.update_wrapper(self, function)
+        self.__name__ = getattr(function, "__name__", type(function).__name__)
         self.py_func: Any = function
         self.stats = Stats()
         self._given = given
-        self._variants: dict[Any, list[Variant]] = {}
-        self._plain: set[Any] = set()
+        self._variants: dict[Any, tuple[Variant, ...]] = {}
+        self._plain: dict[Any, None] = {}
         self._options: dict[Any, Options] = {}
         self._warned = False
         self._lock = threading.RLock()
-        functools.update_wrapper(self, function)
         _pipelines.add(self)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        stats = self.stats
-        stats.calls += 1
-        context = context_state()
-        key = (context, *map(_signature, args)) if not kwargs else (context, *map(_signature, args), None, *((k, _signature(v)) for k, v in kwargs.items()))
-        variants = self._variants.get(key)
-        if variants is not None:
-            first = variants[0]
-            if first.simple and not kwargs and first.flat:  # type: ignore[attr-defined]
-                try:
-                    return first.run_simple(args)
-                except _out_of_bounds():
-                    return self._numpy(args, kwargs)
-        return self._call(key, variants, args, kwargs)
+        self.stats.calls += 1
+        key = _key(args, kwargs)
+        known = self._variants.get(key)
+        if known is not None and known[0].flat:
+            result = known[0].run_flat((*args, *kwargs.values()) if kwargs else args)
+            if result is PLAIN:
+                return self._numpy(args, kwargs)
+            if result is not MISS:
+                return result
+        return self._call(key, args, kwargs)
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         return self if instance is None else types.MethodType(self, instance)
@@ -147,63 +185,71 @@ class Pipeline:
     def __repr__(self) -> str:
         return f"<hjit.pipeline {getattr(self.py_func, '__qualname__', self.py_func)}>"
 
+    def __copy__(self) -> Pipeline:
+        return self
+
+    def __deepcopy__(self, memo: Any) -> Pipeline:
+        return self
+
     def __reduce__(self) -> Any:
-        return _unpickle, (self.__module__, self.__qualname__)
+        """By name, as functions are pickled."""
+        module, name = self.__module__, getattr(self, "__qualname__", self.__name__)
+        try:
+            found = _named(module, name)
+        except (ImportError, AttributeError):
+            found = None
+        if getattr(found, "py_func", found) is not self.py_func:
+            raise pickle.PicklingError(f"{self!r} is not found as {module}.{name}")
+        return _unpickle, (module, name, self._given)
 
     # -- the way of a call
-    def _call(self, key: Any, variants: list[Variant] | None, args: Any, kwargs: Any, outputs: Any = None) -> Any:
+    def _call(self, key: Any, args: tuple[Any, ...], kwargs: dict[str, Any], targets: list[Any] | None = None) -> Any:
         from hjit.trace.trace import Tree, flatten
 
         if key in self._plain or self._resolved(key[0]).disable:
             return self._numpy(args, kwargs)
         leaves: list[Any] = []
         structure = Tree(tuple, (flatten(args, leaves), flatten(kwargs, leaves)))
-        if variants:
-            done, result = self._try(variants, leaves, args, kwargs, outputs)
-            if done:
-                return result
-        return self._first(key, structure, leaves, args, kwargs, outputs)
+        call = _Call(key, args, kwargs, leaves, structure, targets or [], self._variants.get(key, ()))
+        result = self._try(call)
+        if result is MISS:
+            result = self._first(call)
+        return self._numpy(args, kwargs) if result is PLAIN else result
 
-    def _try(self, variants: list[Variant], leaves: list[Any], args: Any, kwargs: Any, outputs: Any) -> tuple[bool, Any]:
-        """Run the variant whose guards and decisions hold; (False, None) where there is none."""
+    def _try(self, call: _Call) -> Any:
+        """Run the variant whose guards and decisions hold; MISS where there is none, PLAIN where NumPy is to run."""
         from hjit.variant import Mispredict, OutOfBounds
 
-        for number, v in enumerate(variants):
-            held = v.guards(leaves)
+        miss: Mispredict | None = None
+        missed: Variant | None = None
+        for v in call.known:
+            if miss is not None and missed is not None and not _parts_at(v, miss, missed):
+                continue
+            held = v.guards(call.leaves)
             if held is None:
                 continue
-            if v.written and not _may_write(v, leaves, held[1]):
-                return True, self._numpy(args, kwargs)
+            if not v.may_write(call.leaves, held[1]):
+                return PLAIN
             try:
-                result = v.run(leaves, *held, outputs)
+                result = v.run(call.leaves, held, call.targets)
             except OutOfBounds:
-                return True, self._numpy(args, kwargs)
-            except Mispredict as miss:
-                return self._follow(variants[number + 1 :], v, miss, leaves, outputs)
-            if number and not v.steps[0].event:
-                variants.insert(0, variants.pop(number))
-            return True, result
-        return False, None
+                return PLAIN
+            except Mispredict as error:
+                miss, missed = error, v
+                continue
+            self._promote(call, v)
+            return result
+        return MISS
 
-    def _follow(self, others: list[Variant], v: Variant, miss: Any, leaves: list[Any], outputs: Any) -> tuple[bool, Any]:
-        """Go on in the variant that took the other branch, from where the decisions part."""
-        from hjit.trace.host import same
-        from hjit.variant import Mispredict
-
-        for other in others:
-            events = other.rec.events
-            if len(events) <= miss.number or events[miss.number].call is not None or not same(events[miss.number].value, miss.value):
-                continue
-            if not all(same(a.value, b.value) for a, b in zip(events[: miss.number], v.rec.events[: miss.number], strict=True)):
-                continue
-            held = other.guards(leaves)
-            if held is None:
-                continue
-            try:
-                return True, other.run(leaves, *held, outputs)
-            except Mispredict as again:
-                miss = again
-        return False, None
+    def _promote(self, call: _Call, v: Variant) -> None:
+        """Look at this variant first from now on, where guards alone choose it; a decision costs a run to find out."""
+        if v is call.known[0] or v.steps[0].event is not None or not self._lock.acquire(blocking=False):
+            return
+        try:
+            if self._variants.get(call.key) is call.known:
+                self._variants[call.key] = (v, *(x for x in call.known if x is not v))
+        finally:
+            self._lock.release()
 
     def _resolved(self, context: Any) -> Options:
         found = self._options.get(context)
@@ -215,115 +261,136 @@ class Pipeline:
         self.stats.fallbacks += 1
         return self.py_func(*args, **kwargs)
 
-    def _first(self, key: Any, structure: Any, leaves: list[Any], args: Any, kwargs: Any, outputs: Any) -> Any:
-        """A key not seen before: trace, compile, verify."""
-        options = self._resolved(key[0])
-        with self._lock:
-            from hjit.report import progress
-
-            try:
-                with progress(f"hjit: compiling {self.__name__}"):  # type: ignore[attr-defined]
-                    variant, made = self._build(structure, leaves, options)
-            except TraceError as error:
-                if options.on_unsupported == "raise":
-                    raise
-                self._plain.add(key)
-                self._warn(f"{self.__name__} runs as plain NumPy: {error}")  # type: ignore[attr-defined]
-                return self._numpy(args, kwargs)
-            held = variant.guards(leaves)
-            if held is None or (variant.written and not _may_write(variant, leaves, held[1])):
-                return self._numpy(args, kwargs)
-            if options.verify == "first" and self.stats.verified is None and not variant.impure:
-                return self._verify(key, variant, leaves, held, args, kwargs)
-            self._install(key, variant)
+    def _first(self, call: _Call) -> Any:
+        """No variant for this call yet: trace, compile, verify."""
+        from hjit.report import progress
         from hjit.variant import OutOfBounds
 
+        options = self._resolved(call.key[0])
+        with self._lock:
+            known = self._variants.get(call.key, ())
+            if known is not call.known:  # another thread was here first
+                call.known = known
+                result = self._try(call)
+                if result is not MISS:
+                    return result
+            try:
+                with progress(f"hjit: compiling {self.__name__}"):
+                    variant, made = self._build(call.structure, call.leaves, options)
+            except (TraceError, CompileError) as error:
+                if options.on_unsupported == "raise":
+                    raise
+                self._give_up(call.key, f"{self.__name__} runs as plain NumPy: {error}")
+                return PLAIN
+            held = variant.guards(call.leaves)
+            if held is None or not variant.may_write(call.leaves, held[1]):
+                self._install(call.key, variant)
+                return PLAIN
+            if options.verify == "first" and self.stats.verified is None and not variant.impure:
+                return self._verify(call, variant, held)
+            self._install(call.key, variant)
         try:
-            return variant.run(leaves, *held, outputs, events=made)
+            return variant.run(call.leaves, held, call.targets, made)
         except OutOfBounds:
-            return self._numpy(args, kwargs)
+            return PLAIN
 
     def _install(self, key: Any, variant: Variant) -> None:
-        from hjit.trace.trace import Tree
+        self._variants[key] = (variant, *self._variants.get(key, ()))[:MAX_VARIANTS]
+        _limit(self._variants)
 
-        args = variant.structure.items[0]  # type: ignore[attr-defined]
-        variant.flat = not any(isinstance(x, Tree) for x in args.items)  # type: ignore[attr-defined]
-        known = self._variants.setdefault(key, [])
-        known.insert(0, variant)
-        del known[MAX_VARIANTS:]
-        while len(self._variants) > MAX_KEYS:
-            del self._variants[next(iter(self._variants))]
+    def _give_up(self, key: Any, why: str) -> None:
+        """NumPy runs all calls with this key."""
+        self._plain[key] = None
+        _limit(self._plain)
+        if not self._warned:
+            self._warned = True
+            warnings.warn(why, HjitWarning, stacklevel=_depth())
 
     def _build(self, structure: Any, leaves: list[Any], options: Options) -> tuple[Variant, dict[int, tuple[Any, ...]]]:
-        """Trace and bind; also the results of opaque calls that the trace made."""
-        from hjit.kernels import backend
+        """Trace and bind; also the results of opaque calls that the trace made.
+
+        Raises:
+            TraceError: the function cannot be traced.
+            CompileError: a fault of hjit.
+            Exception: what the function itself raises.
+        """
+        from hjit.kernels import kernel
         from hjit.trace.trace import trace
         from hjit.variant import Variant
 
-        start, compiled = time.perf_counter(), backend.compilations()
+        start, before = time.perf_counter(), kernel.made()
         function = self.py_func
         if not isinstance(function, types.FunctionType):
             raise TraceError(repr(function), "not a Python function", "decorate a function written in Python")
-        copies = [x.copy() if type(x) is np.ndarray and _unusual(x) else x for x in leaves]
         try:
-            traced = trace(function, structure, copies, leaf_names(function, structure, len(leaves)), lambda rec, names: evaluate(rec, names, copies, options))
-        except TraceError:
+            names = leaf_names(function, structure, len(leaves))
+            traced = trace(function, structure, leaves, names, lambda rec, names: evaluate(rec, names, leaves, options))
+        except (TraceError, CompileError, MemoryError):
             raise
-        except RecursionError as error:
-            raise TraceError(self.__name__, "the trace is nested too deeply", "") from error  # type: ignore[attr-defined]
         except Exception as error:
-            self._replay_error(error, structure, leaves)
-            raise AssertionError from None  # not reached: the line above raises
-        self.stats.traces += 1
-        made = {k: tuple(traced.recorder.inputs[n].array for n in e.gives) for k, e in enumerate(traced.recorder.events) if e.call is not None}
-        if any(e.impure for e in traced.recorder.events) and any(e.call is None for e in traced.recorder.events):
+            raise self._own_error(error, structure, leaves) from None
+        events = traced.recorder.events
+        if any(e.impure for e in events) and any(e.call is None for e in events):
+            traced.recorder.take_back()
             raise TraceError("numpy.random", "random numbers together with a decision on values", "draw the random numbers outside the function")
-        variant = Variant(traced, options)
-        variant.structure = structure  # type: ignore[attr-defined]
-        self.stats.compilations += backend.compilations() - compiled
-        self.stats.cache_hits += sum(b.kernel.from_cache for b in variant.bounds)
+        made = {k: tuple(traced.recorder.inputs[n].array for n in e.gives) for k, e in enumerate(events) if e.call is not None}
+        try:
+            variant = Variant(traced, structure, options)
+        except (TraceError, CompileError, MemoryError):
+            traced.recorder.take_back()
+            raise
+        except Exception as error:
+            traced.recorder.take_back()
+            raise CompileError(f"{self.__name__}: {type(error).__name__} while compiling: {error}. Please report this.") from error
+        compiled, loaded = (now - then for now, then in zip(kernel.made(), before, strict=True))
+        self.stats.traces += 1
+        self.stats.compilations += compiled
+        self.stats.cache_hits += loaded
         self.stats.scratch_bytes = max((b.scratch_bytes for b in variant.bounds), default=0)
-        log.debug("%s: built in %.4f s, %d kernels compiled", self.__name__, time.perf_counter() - start, backend.compilations() - compiled)  # type: ignore[attr-defined]
+        log.debug("%s: built in %.4f s, %d kernels compiled", self.__name__, time.perf_counter() - start, compiled)
         return variant, made
 
-    def _replay_error(self, error: Exception, structure: Any, leaves: list[Any]) -> None:
-        """Raise what NumPy raises for these arguments; where it raises nothing, the trace is at fault."""
-        copies = [x.copy() if isinstance(x, np.ndarray) else x for x in leaves]
-        args, kwargs = structure.build(lambda leaf: copies[leaf])
-        self.py_func(*args, **kwargs)
-        raise TraceError(self.__name__, f"tracing raised {type(error).__name__}: {error}", "") from error  # type: ignore[attr-defined]
+    def _own_error(self, error: Exception, structure: Any, leaves: list[Any]) -> Exception:
+        """What NumPy raises for these arguments; where it raises nothing, the trace is at fault."""
+        copies: dict[int, Any] = {}
+        args, kwargs = structure.build(lambda k: copies.setdefault(id(leaves[k]), _copy(leaves[k])))
+        try:
+            self.py_func(*args, **kwargs)
+        except Exception as own:
+            return own
+        return TraceError(self.__name__, f"tracing raised {type(error).__name__}: {error}")
 
     # -- verification
-    def _verify(self, key: Any, variant: Variant, leaves: list[Any], held: Any, args: Any, kwargs: Any) -> Any:
+    def _verify(self, call: _Call, variant: Variant, held: Held) -> Any:
         """NumPy's own result; the kernel is installed only if it computes the same."""
         from hjit.report import difference
         from hjit.variant import Mispredict, OutOfBounds
 
-        written = {variant.arguments[n] for n in variant.written if n in variant.arguments}
-        copies = [np.array(x, copy=True, order="K") if k in written else x for k, x in enumerate(leaves)]
+        names = sorted(variant.written)
+        arrays = held[1] | {n: call.leaves[k] for n, k in variant.arguments.items()}
+        copies = {n: _copy(arrays[n]) for n in names}
+        leaves = list(call.leaves)
+        for n in names:
+            if n in variant.arguments:
+                leaves[variant.arguments[n]] = copies[n]
         try:
-            ours = variant.run(copies, *held)
+            ours = variant.run(leaves, (held[0], {n: copies.get(n, a) for n, a in held[1].items()}))
         except OutOfBounds:
-            return self._numpy(args, kwargs)
+            return PLAIN
         except Mispredict:
             ours = None
-        expected = self.py_func(*args, **kwargs)
-        why = difference((ours, [copies[k] for k in sorted(written)]), (expected, [leaves[k] for k in sorted(written)]), variant.exact)
+        expected = self.py_func(*call.args, **call.kwargs)
+        why = difference((ours, [copies[n] for n in names]), (expected, [arrays[n] for n in names]), variant.exact)
         self.stats.verified = why is None
         if why is None:
-            self._install(key, variant)
+            self._install(call.key, variant)
         else:
-            self._plain.add(key)
-            self._warn(
-                f"{self.__name__}: the compiled result differs from NumPy's ({why}), so NumPy runs instead. "  # type: ignore[attr-defined]
-                "Please report this with the function and the dtypes and shapes of its arguments"
+            self._give_up(
+                call.key,
+                f"{self.__name__}: the compiled result differs from NumPy's ({why}), so NumPy runs instead. "
+                "Please report this with the function and the dtypes and shapes of its arguments",
             )
         return expected
-
-    def _warn(self, text: str) -> None:
-        if not self._warned:
-            self._warned = True
-            warnings.warn(text, HjitWarning, stacklevel=4)
 
     # -- into the caller's arrays
     def into(self, out: Any, *args: Any, **kwargs: Any) -> Any:
@@ -334,30 +401,20 @@ class Pipeline:
         Raises:
             ValueError: `out` has not the structure, or an array not the shape or dtype, of the result.
         """
+        self.stats.calls += 1
         targets = _leaves_of(out)
-        key = (context_state(), *map(_signature, args), None, *((k, _signature(v)) for k, v in kwargs.items()))
-        plain_key = key if kwargs else key[: len(args) + 1]
-        variants = self._variants.get(plain_key)
-        direct = {} if variants is None else self._direct(variants[0], targets, args)
-        result = self._call(plain_key, variants, args, kwargs, direct)
-        results = _leaves_of(result)
+        results = _leaves_of(self._call(_key(args, kwargs), args, kwargs, targets))
         if len(results) != len(targets):
             raise ValueError(f"out has {len(targets)} arrays, the function returns {len(results)}")
         for t, r in zip(targets, results, strict=True):
-            if not isinstance(t, np.ndarray) or t.shape != np.shape(r) or t.dtype != np.result_type(r):
-                raise ValueError(f"out: an array of shape {np.shape(r)} and dtype {np.result_type(r)} is needed, not {np.shape(t)} {getattr(t, 'dtype', type(t))}")
+            array = np.asarray(r)
+            if not isinstance(t, np.ndarray) or t.shape != array.shape or t.dtype != array.dtype:
+                given = f"{np.shape(t)} {getattr(t, 'dtype', type(t))}"
+                raise ValueError(f"out: an array of shape {array.shape} and dtype {array.dtype} is needed, not {given}")
+        for t, r in zip(targets, results, strict=True):
             if t is not r:
                 np.copyto(t, r)
         return out
-
-    def _direct(self, variant: Variant, targets: list[Any], args: Any) -> dict[str, Any]:
-        found: dict[str, Any] = {}
-        shapes = {n: (shape, dtype) for b in variant.bounds for n, shape, dtype in b.outputs}
-        for r, t in zip(variant.results, targets, strict=False):
-            fits = r.kind == "array" and not r.is_scalar and isinstance(t, np.ndarray) and shapes.get(r.name) == (t.shape, t.dtype)
-            if fits and t.flags.c_contiguous and t.flags.writeable and not any(isinstance(a, np.ndarray) and np.may_share_memory(a, t) for a in args):
-                found[r.name] = t
-        return found
 
     # -- inspection
     def _inspect(self, args: Any, kwargs: Any) -> list[Any]:
@@ -367,7 +424,11 @@ class Pipeline:
         leaves: list[Any] = []
         structure = Tree(tuple, (flatten(args, leaves), flatten(kwargs, leaves)))
         options = self._resolved(context_state())
-        variant, _ = self._build(structure, leaves, options)
+        known = self._variants.get(_key(args, kwargs), ())
+        variant = next((v for v in known if v.guards(leaves) is not None), None)
+        if variant is None:
+            with self._lock:
+                variant, _ = self._build(structure, leaves, options)
         return [plan(g, options) for g in variant.graphs if g.outputs]
 
     def graph(self, *args: Any, **kwargs: Any) -> Any:
@@ -404,13 +465,13 @@ def evaluate(rec: Any, names: tuple[str, ...], leaves: list[Any], options: Optio
     """Stages of an unfinished trace, computed by compiled kernels on the arrays at hand."""
     from hjit.kernels.kernel import Bound
     from hjit.trace.canonical import canonicalise
-    from hjit.variant import _element_strides
+    from hjit.variant import element_strides
 
     found = {n: rec.inputs[n].array for n in names if n in rec.inputs}
     wanted = tuple(dict.fromkeys(n for n in names if n not in found))
     if wanted:
         graph = canonicalise(rec.graph(wanted))
-        bound = Bound(graph, options, rec.sizes, {n: _element_strides(s.array) for n, s in rec.inputs.items()})
+        bound = Bound(graph, options, rec.sizes, {n: element_strides(s.array) for n, s in rec.inputs.items()})
         values = rec.tape.replay(leaves)
         slots = rec.scalar_slots()
         outputs = bound.new_outputs()
@@ -445,19 +506,35 @@ def leaf_names(function: types.FunctionType, structure: Any, count: int) -> list
     return names
 
 
-def _unusual(x: np.ndarray[Any, Any]) -> bool:
-    """Must this array be copied before a kernel can read it?"""
-    return not x.flags.aligned or any(s % x.itemsize for s in x.strides)
+def _copy(x: Any) -> Any:
+    """A copy of an array, in its own layout."""
+    return np.array(x, copy=True, order="K", subok=True) if isinstance(x, np.ndarray) else x
 
 
-def _may_write(variant: Variant, leaves: list[Any], captured: dict[str, Any]) -> bool:
-    """Are the arrays that the function changes writeable, and apart from all others?"""
-    arrays = {n: leaves[k] for n, k in variant.arguments.items()} | captured
-    for name in variant.written:
-        a = arrays[name]
-        if not a.flags.writeable or any(n != name and np.may_share_memory(a, b) for n, b in arrays.items()):
-            return False
-    return True
+def _parts_at(v: Variant, miss: Any, missed: Variant) -> bool:
+    """Did this variant make the same decisions as the missed one, and then the one that was missed?"""
+    from hjit.trace.host import same
+
+    at = miss.number
+    events, others = v.rec.events, missed.rec.events
+    if len(events) <= at or events[at].call is not None or not same(events[at].value, miss.value):
+        return False
+    return all(same(a.value, b.value) for a, b in zip(events[:at], others[:at], strict=True))
+
+
+def _limit(entries: dict[Any, Any]) -> None:
+    """Forget the oldest entries of too many."""
+    while len(entries) > MAX_KEYS:
+        del entries[next(iter(entries))]
+
+
+def _depth() -> int:
+    """The stack level of the first frame outside hjit, for `warnings.warn` in the caller."""
+    here, level = os.path.dirname(__file__), 1
+    frame = sys._getframe(1)
+    while frame.f_back is not None and os.path.dirname(frame.f_code.co_filename) == here:
+        frame, level = frame.f_back, level + 1
+    return level
 
 
 def _leaves_of(x: Any) -> list[Any]:
@@ -468,28 +545,25 @@ def _leaves_of(x: Any) -> list[Any]:
     return [x]
 
 
-def _out_of_bounds() -> type[Exception]:
-    from hjit.variant import OutOfBounds
-
-    return OutOfBounds
-
-
-def _unpickle(module: str, name: str) -> Any:
-    found: Any = __import__(module, fromlist=["_"])
+def _named(module: str, name: str) -> Any:
+    found: Any = importlib.import_module(module)
     for part in name.split("."):
         found = getattr(found, part)
     return found
+
+
+def _unpickle(module: str, name: str, given: dict[str, Any]) -> Any:
+    found = _named(module, name)
+    return found if isinstance(found, Pipeline) else Pipeline(found, given)
 
 
 _pipelines: weakref.WeakSet[Pipeline] = weakref.WeakSet()
 
 
 def _after_fork() -> None:
-    import sys
-
     for p in _pipelines:
         p._lock = threading.RLock()
-    for name in ("hjit.kernels.arena", "hjit.kernels.kernel", "hjit.kernels.backend"):
+    for name in ("hjit.kernels.arena", "hjit.kernels.kernel", "hjit.kernels.backend", "hjit.kernels.launch"):
         module = sys.modules.get(name)
         if module is not None:
             module.after_fork()
@@ -506,8 +580,13 @@ def pipeline(function: Callable[..., Any] | None = None, **given: Any) -> Any:
 
     Raises:
         OptionError: an unknown option.
+        TypeError: `function` cannot be called.
     """
     checked(given)
     if function is None:
-        return lambda f: Pipeline(f, given)
+        return lambda f: pipeline(f, **given)
+    if isinstance(function, (staticmethod, classmethod)):
+        return type(function)(Pipeline(function.__func__, given))
+    if not callable(function):
+        raise TypeError(f"pipeline decorates a function, not {function!r}")
     return Pipeline(function, given)

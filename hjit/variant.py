@@ -6,7 +6,7 @@ later segment needs of an earlier one is carried over in memory rather than comp
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,15 +14,17 @@ import numpy as np
 
 from hjit.kernels.kernel import Bound
 from hjit.options import Options
+from hjit.outcome import MISS, PLAIN
 from hjit.trace.canonical import canonicalise
 from hjit.trace.graph import Graph, Input
 from hjit.trace.host import same
 from hjit.trace.overlay import container_shape
 from hjit.trace.poly import ONE, SMALL, Dim, Poly, sizes_value
-from hjit.trace.recorder import Event, Recorder, layout
+from hjit.trace.recorder import Event, Recorder, packed
 from hjit.trace.trace import Result, Trace, Tree
 
 Array = np.ndarray[Any, Any]
+Held = tuple[list[Any], dict[str, Array]]  # values of the tape, captured arrays by input
 
 # Ufuncs whose compiled result may differ from NumPy's in the last bits
 INEXACT = frozenset(
@@ -34,8 +36,8 @@ INEXACT = frozenset(
 class Mispredict(Exception):
     """A decision came out otherwise than when this variant was traced."""
 
-    def __init__(self, number: int, value: Any, state: dict[str, Array]) -> None:
-        self.number, self.value, self.state = number, value, state
+    def __init__(self, number: int, value: Any) -> None:
+        self.number, self.value = number, value
 
 
 class OutOfBounds(Exception):
@@ -114,168 +116,202 @@ class Variant:
         written: names of the inputs that the function changes.
         impure: does it call something whose result is new at every call?
         exact: does every operation have NumPy's bits?
-        simple: one kernel, and no guards, scalars or captured values.
+        flat: may `run_flat` run it? One kernel, arrays and numbers as arguments, new arrays as results.
     """
 
-    def __init__(self, trace: Trace, options: Options) -> None:
+    def __init__(self, trace: Trace, structure: Any, options: Options) -> None:
         rec = trace.recorder
         self.trace, self.rec, self.options = trace, rec, options
         self.results = result_leaves(trace.result)
         self.writes = trace.writes
-        self.written = tuple(name for name, _ in trace.writes)
+        self.written = frozenset(name for name, _ in trace.writes)
         self.impure = any(e.impure for e in rec.events)
-        final = dict.fromkeys(stage for _, stage in trace.writes)
-        final.update(dict.fromkeys(r.name for r in self.results if r.kind in ("array", "view") and r.name in rec.stages))
-        goals = [e.needs for e in rec.events] + [tuple(final)]
-        self.graphs = segments(rec, goals)
-        strides = {n: _element_strides(s.array) for n, s in rec.inputs.items()}
-        for g in self.graphs:
-            for i in g.inputs:
-                if i.name not in strides:
-                    strides[i.name] = _c_strides([sizes_value(p, rec.sizes) for p in i.shape])
+        self.captures = rec.captures
+        self.slots = {name: slot.k for name, (slot, _) in rec.scalar_slots().items()}
+        self.constants = {n: s.array for n, s in rec.inputs.items() if s.where[0] == "constant"}
+        self.arguments: dict[str, int] = {n: s.where[1] for n, s in rec.inputs.items() if s.where[0] == "arg"}
+        self._packed = frozenset(n for n, s in rec.inputs.items() if s.packed)
+        self._overlapping = any(n in self._packed or _overlaps_itself(rec.inputs[n].array) for n in self.written)
+        self.graphs = segments(rec, self._goals())
+        strides = self._strides()
         events: list[Event | None] = [*rec.events, None]
         self.steps = [Step(Bound(g, options, rec.sizes, strides) if g.outputs else None, e) for g, e in zip(self.graphs, events, strict=True)]
         self.exact = all(_is_exact(g) for g in self.graphs)
-        self.slots = {name: slot.k for name, (slot, _) in rec.scalar_slots().items()}
-        self.constants = {n: s.array for n, s in rec.inputs.items() if s.where[0] == "constant"}
-        self.arguments = {n: s.where[1] for n, s in rec.inputs.items() if s.where[0] == "arg"}
-        self.captures = rec.captures
-        self.simple = len(self.steps) == 1 and not (self.captures or rec.tape.ops or self.writes) and self._plain_results()
-        if self.simple and self.steps[0].bound is not None:
-            bound = self.steps[0].bound
-            self._leaves = tuple(self.arguments.get(n, -1) for n in bound.inputs)
-            self._fixed = {k: self.constants[n] for k, n in enumerate(bound.inputs) if n in self.constants}
-            self._bound = bound
-        else:
-            self.simple = False
-        self._drop_trace_arrays()
+        self.flat = self._is_flat(structure)
+        if self.flat:
+            self._prepare_flat()
+        self._forget_call()
 
-    def _plain_results(self) -> bool:
-        return len(self.results) >= 1 and all(r.kind == "array" for r in self.results) and [r.name for r in self.results] == list(self.graphs[0].outputs)
+    def _goals(self) -> list[tuple[str, ...]]:
+        """The stages that each segment is to compute."""
+        final = dict.fromkeys(stage for _, stage in self.writes)
+        final.update(dict.fromkeys(r.name for r in self.results if r.kind in ("array", "view") and r.name in self.rec.stages))
+        return [e.needs for e in self.rec.events] + [tuple(final)]
 
-    def _drop_trace_arrays(self) -> None:
+    def _strides(self) -> dict[str, tuple[int, ...]]:
+        """Strides of all inputs of the segments, in elements."""
+        found = {n: element_strides(s.array) for n, s in self.rec.inputs.items()}
+        for g in self.graphs:
+            for i in g.inputs:
+                if i.name not in found:
+                    found[i.name] = _c_strides([sizes_value(p, self.rec.sizes) for p in i.shape])
+        return found
+
+    def _is_flat(self, structure: Any) -> bool:
+        args, kwargs = structure.items
+        if len(self.steps) > 1 or self.captures or self.writes or self._packed or any(isinstance(x, Tree) for x in (*args.items, *kwargs.items)):
+            return False
+        return bool(self.results) and [(r.kind, r.name) for r in self.results] == [("array", n) for n in self.graphs[0].outputs]
+
+    def _prepare_flat(self) -> None:
+        bound = self.steps[0].bound
+        assert bound is not None
+        self._bound = bound
+        self._leaves = tuple(self.arguments.get(n, -1) for n in bound.inputs)
+        self._fixed = {k: self.constants[n] for k, n in enumerate(bound.inputs) if n in self.constants}
+        self._shapes = tuple((shape, dtype) for _, shape, dtype in bound.outputs)
+        self._scalars = tuple(self.slots[n] for n, _ in bound.scalars)
+        self._tape = self.rec.tape if self.rec.tape.ops else None
+
+    def _forget_call(self) -> None:
         """A variant must not keep the arrays of the call that made it alive."""
-        for name, s in self.rec.inputs.items():
-            if s.where[0] in ("arg", "captured", "event"):
+        for s in self.rec.inputs.values():
+            if s.where[0] != "constant":
                 s.array = _like(s.array)
-                self.rec.inputs[name] = s
         self.rec.captured.clear()
+        self.rec.forget()
 
     @property
     def bounds(self) -> list[Bound]:
         """The kernels, in order."""
         return [s.bound for s in self.steps if s.bound is not None]
 
-    # -- running
-    def run_simple(self, leaves: Sequence[Any]) -> Any:
-        """The hot path: one kernel, no guards.
-
-        Raises:
-            OutOfBounds: an index was out of bounds.
-        """
-        bound = self._bound
-        fixed = self._fixed
-        arrays = [fixed[k] if n < 0 else leaves[n] for k, n in enumerate(self._leaves)] if fixed else [leaves[n] for n in self._leaves]
-        outputs = [np.empty(shape, dtype) for _, shape, dtype in bound.outputs]
-        if not bound.run(arrays, outputs, ()):
-            raise OutOfBounds
-        tree = self.trace.result
-        if type(tree) is Result:
-            out = outputs[0]
-            return out[()] if tree.is_scalar else out
-        parts = iter(outputs)
-        return tree.build(lambda r: next(parts)[()] if r.is_scalar else next(parts))
-
-    def guards(self, leaves: Sequence[Any]) -> tuple[list[Any], dict[str, Array]] | None:
+    # -- may it run?
+    def guards(self, leaves: Sequence[Any]) -> Held | None:
         """Values of the tape and the captured arrays, or None where a guard does not hold."""
-        values: list[Any] = []
-        if self.rec.tape.ops:
-            replayed = self.rec.tape.replay(leaves)
-            if replayed is None:
-                return None
-            values = replayed
+        values = self.rec.tape.replay(leaves) if self.rec.tape.ops else []
+        if values is None:
+            return None
         arrays: dict[str, Array] = {}
         for path, (kind, expected) in self.captures:
-            if path.kind == "leaf":
-                value = _from_leaf(path, leaves)
-            else:
-                try:
-                    value = path.get() if _root_kind(path) != "leaf" else _from_leaf(path, leaves)
-                except (KeyError, AttributeError, IndexError, TypeError):
-                    return None
+            try:
+                value = _look_up(path, leaves)
+            except Exception:  # it is gone, or a foreign descriptor does not give it
+                return None
             if kind == "array":
-                source = self.rec.inputs[expected]
-                if type(value) is not np.ndarray or not _alike(value, source.array):
+                if not self._accepts(expected, value) or arrays.setdefault(expected, value) is not value:
                     return None
-                if expected in arrays and arrays[expected] is not value:
-                    return None
-                arrays[expected] = value
-            elif kind == "shape":
-                if container_shape(value) != expected:
-                    return None
-            elif kind == "identity":
-                if value is not expected and not _same_method(value, expected):
-                    return None
-            elif not same(value, expected):
+            elif not _holds(kind, expected, value):
                 return None
         return values, arrays
 
-    def run(self, leaves: Sequence[Any], values: list[Any], captured: dict[str, Array], outputs: dict[str, Array] | None = None,
-            start: int = 0, state: dict[str, Array] | None = None, events: dict[int, tuple[Any, ...]] | None = None) -> Any:
-        """Run all steps from `start` on.
+    def _accepts(self, name: str, value: Any) -> bool:
+        """Is a captured array like the one that was traced?"""
+        if not isinstance(value, np.ndarray) or type(value) not in (np.ndarray, np.memmap):
+            return False
+        return _alike(packed(value) if name in self._packed else value, self.rec.inputs[name].array)
+
+    def may_write(self, leaves: Sequence[Any], captured: dict[str, Array]) -> bool:
+        """Are the arrays that the function changes writeable, and apart from all others?"""
+        if not self.written:
+            return True
+        if self._overlapping:
+            return False
+        arrays = {n: leaves[k] for n, k in self.arguments.items()} | captured
+        for name in self.written:
+            a = arrays[name]
+            if not a.flags.writeable or any(n != name and _overlap(a, b) for n, b in arrays.items()):
+                return False
+        return True
+
+    # -- running
+    def run_flat(self, leaves: Sequence[Any]) -> Any:
+        """The hot path of a `flat` variant; MISS where a guard of a value does not hold, PLAIN where an index is out of bounds."""
+        values: Sequence[Any] | None = ()
+        if self._tape is not None:
+            values = self._tape.replay(leaves)
+            if values is None:
+                return MISS
+        fixed = self._fixed
+        arrays = [fixed[k] if n < 0 else leaves[n] for k, n in enumerate(self._leaves)] if fixed else [leaves[n] for n in self._leaves]
+        outputs = [np.empty(shape, dtype) for shape, dtype in self._shapes]
+        if not self._bound.run(arrays, outputs, [values[k] for k in self._scalars] if values else ()):
+            return PLAIN
+        tree = self.trace.result
+        if type(tree) is Result:
+            return tree.given(outputs[0]) if tree.is_scalar else outputs[0]
+        parts = iter(outputs)
+        return tree.build(lambda r: r.given(next(parts)))
+
+    def run(self, leaves: Sequence[Any], held: Held, targets: Sequence[Any] = (), events: Mapping[int, tuple[Any, ...]] | None = None) -> Any:
+        """Run all steps.
 
         Args:
-            values: the tape.
-            captured: arrays that the function captures, by input.
-            outputs: arrays to compute stages into, by stage.
-            state: arrays of earlier steps.
+            held: what `guards` gave.
+            targets: arrays for the results, used where they fit.
             events: results of opaque calls that the trace itself made, used instead of calling again.
 
         Raises:
             Mispredict: a decision came out otherwise.
             OutOfBounds: an index was out of bounds; nothing was written.
         """
-        if state is None:
-            state = {**self.constants, **captured, **{n: leaves[k] for n, k in self.arguments.items()}}
-        for number in range(start, len(self.steps)):
-            step = self.steps[number]
+        values, captured = held
+        state = {**self.constants, **captured, **{n: leaves[k] for n, k in self.arguments.items()}}
+        places = self._places(targets, state) if targets else {}
+        for number, step in enumerate(self.steps):
             if step.bound is not None:
-                self._run_kernel(step.bound, state, values, outputs or {})
+                self._run_kernel(step.bound, state, values, places)
             event = step.event
             if event is None:
                 continue
             if event.call is None:
                 value = state[event.needs[0]].reshape(())[()]
                 if not same(value, event.value):
-                    raise Mispredict(number, value, state)
-                continue
-            given = None if events is None else events.get(number)
-            results = event.call(*(state[n] for n in event.needs)) if given is None else given
-            for name, r in zip(event.gives, results, strict=True):
-                r = np.asarray(r)
-                if not _alike(r, self.rec.inputs[name].array):
-                    raise Mispredict(number, (r.shape, r.dtype), state)
-                state[name] = r
-        return self._finish(leaves, values, state)
+                    raise Mispredict(number, value)
+            else:
+                given = None if events is None else events.get(number)
+                results = event.call(*(state[n] for n in event.needs)) if given is None else given
+                self._receive(number, event, results, state)
+        return self._finish(values, state)
 
-    def _run_kernel(self, bound: Bound, state: dict[str, Array], values: list[Any], outputs: dict[str, Array]) -> None:
-        made = [outputs.get(n) if n in outputs else np.empty(shape, dtype) for n, shape, dtype in bound.outputs]
-        scalars = [values[self.slots[n]] for n, _ in bound.scalars]
-        if not bound.run([state[n] for n in bound.inputs], made, scalars):  # type: ignore[arg-type]
+    def _receive(self, number: int, event: Event, results: Sequence[Any], state: dict[str, Array]) -> None:
+        """Keep the results of an opaque call."""
+        for name, r in zip(event.gives, results, strict=True):
+            array = np.asarray(r)
+            if not _alike(packed(array), self.rec.inputs[name].array):
+                raise Mispredict(number, (array.shape, array.dtype))
+            state[name] = array
+
+    def _places(self, targets: Sequence[Any], state: Mapping[str, Array]) -> dict[str, Array]:
+        """The results that can be computed straight into arrays of the caller."""
+        shapes = {n: (shape, dtype) for b in self.bounds for n, shape, dtype in b.outputs}
+        found: dict[str, Array] = {}
+        for r, t in zip(self.results, targets, strict=False):
+            if r.kind != "array" or r.is_scalar or type(t) is not np.ndarray or not t.flags.carray or shapes.get(r.name) != (t.shape, t.dtype):
+                continue
+            others = [x for x in targets if x is not t and isinstance(x, np.ndarray)]
+            if not any(_overlap(t, x) for x in (*state.values(), *others)):
+                found[r.name] = t
+        return found
+
+    def _run_kernel(self, bound: Bound, state: dict[str, Array], values: list[Any], places: Mapping[str, Array]) -> None:
+        made = [places[n] if n in places else np.empty(shape, dtype) for n, shape, dtype in bound.outputs]
+        inputs = [packed(state[n]) if n in self._packed else state[n] for n in bound.inputs]
+        if not bound.run(inputs, made, [values[self.slots[n]] for n, _ in bound.scalars]):
             raise OutOfBounds
         for (name, _, _), array in zip(bound.outputs, made, strict=True):
-            state[name] = array  # type: ignore[assignment]
+            state[name] = array
 
-    def _finish(self, leaves: Sequence[Any], values: list[Any], state: dict[str, Array]) -> Any:
+    def _finish(self, values: list[Any], state: dict[str, Array]) -> Any:
         for argument, stage in self.writes:
             np.copyto(state[argument], state[stage])
 
         def leaf(r: Result) -> Any:
             match r.kind:
                 case "array":
-                    array = state[r.name]
+                    return r.given(state[r.name])
                 case "constant":
-                    array = r.value.copy()
+                    return r.given(r.value.copy())
                 case "argument":
                     return state[r.name]
                 case "view":
@@ -284,7 +320,6 @@ class Variant:
                     return values[r.value]
                 case _:
                     return r.value
-            return array[()] if r.is_scalar else array
 
         tree = self.trace.result
         return tree.build(leaf) if isinstance(tree, Tree) else leaf(tree)
@@ -308,23 +343,48 @@ class Variant:
         return np.lib.stride_tricks.as_strided(base[(*corner, ...)], shape, tuple(steps))
 
 
-def _from_leaf(path: Any, leaves: Sequence[Any]) -> Any:
-    """A captured value that starts at an argument of this call."""
+def _look_up(path: Any, leaves: Sequence[Any]) -> Any:
+    """A captured value, now: from where it was found, or from an argument of this call."""
     if path.kind == "leaf":
         return leaves[path.name]
-    base = _from_leaf(path.base, leaves)
-    return base[path.name] if path.kind == "item" else getattr(base, path.name)
+    base = _look_up(path.base, leaves) if type(path.base) is type(path) else path.base
+    if path.kind == "item":
+        return base[path.name]
+    return base.cell_contents if path.kind == "cell" else getattr(base, path.name)
 
 
-def _root_kind(path: Any) -> str:
-    while type(path.base) is type(path):
-        path = path.base
-    return str(path.kind)
+def _holds(kind: str, expected: Any, value: Any) -> bool:
+    """Is a captured value what it was?"""
+    if kind == "shape":
+        return bool(container_shape(value) == expected)
+    if kind == "identity":
+        return value is expected or _same_method(value, expected)
+    return same(value, expected)
 
 
 def _same_method(a: Any, b: Any) -> bool:
     """Bound methods are made anew at each look-up."""
     return hasattr(a, "__func__") and hasattr(b, "__func__") and a.__func__ is b.__func__ and a.__self__ is b.__self__
+
+
+def _overlap(a: Array, b: Array) -> bool:
+    """Do two arrays share an element? Yes where it is hard to say."""
+    if not np.may_share_memory(a, b):
+        return False
+    try:
+        return bool(np.shares_memory(a, b, max_work=1000))
+    except np.exceptions.TooHardError:
+        return True
+
+
+def _overlaps_itself(a: Array) -> bool:
+    """May two elements of an array be the same memory?"""
+    reach = a.itemsize
+    for s, n in sorted((abs(s), n) for s, n in zip(a.strides, a.shape, strict=True) if n > 1):
+        if s < reach:
+            return True
+        reach += s * (n - 1)
+    return False
 
 
 def _alike(a: Array, b: Array) -> bool:
@@ -340,7 +400,8 @@ def _like(a: Array) -> Array:
     return shaped
 
 
-def _element_strides(a: Array) -> tuple[int, ...]:
+def element_strides(a: Array) -> tuple[int, ...]:
+    """Strides in elements."""
     return tuple(s // a.itemsize for s in a.strides)
 
 
@@ -367,6 +428,4 @@ def _is_exact(g: Graph) -> bool:
     return True
 
 
-Evaluate = Callable[[Recorder, tuple[str, ...]], list[Array]]
-
-__all__ = ["Mispredict", "OutOfBounds", "Variant", "layout", "result_leaves", "segments"]
+__all__ = ["Held", "Mispredict", "OutOfBounds", "Variant", "element_strides", "result_leaves", "segments"]

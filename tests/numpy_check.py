@@ -170,7 +170,7 @@ def layouts(a: Array) -> dict[str, Array]:
         wide[..., 1::2] = a
         found["step"] = wide[..., 1::2]
         found["reversed"] = np.ascontiguousarray(a[..., ::-1])[..., ::-1]
-        padded = np.zeros((a.shape[0] + 2, *a.shape[1:-1], a.shape[-1] + 3)[-a.ndim:] if a.ndim > 1 else (a.shape[0] + 3,), a.dtype)
+        padded = np.zeros([n + 3 for n in a.shape], a.dtype)
         inner = tuple(slice(1, 1 + n) for n in a.shape)
         padded[inner] = a
         found["inside"] = padded[inner]

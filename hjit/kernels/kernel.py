@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import struct
 import threading
 from collections.abc import Mapping, Sequence
@@ -15,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numba.core.compiler_lock import global_compiler_lock
 
 from hjit import cache
 from hjit.errors import CompileError
@@ -33,6 +35,12 @@ from hjit.trace.poly import sizes_value
 
 _kernels: dict[str, Kernel] = {}
 _lock = threading.Lock()
+_made = threading.local()
+
+
+def made() -> tuple[int, int]:
+    """How many kernels this thread has compiled, and loaded from disk."""
+    return getattr(_made, "compiled", 0), getattr(_made, "loaded", 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,16 +116,19 @@ def _load(name: str, options: Options) -> Kernel | None:
     try:
         head, _, code = code.partition(b"\n")
         lines = tuple((int(k), int(rows)) for k, rows in json.loads(head))
-        return Kernel(name, backend.load_object(code, name, options.target), lines, True)
+        found = Kernel(name, backend.load_object(code, name, options.target), lines, True)
     except (CompileError, RuntimeError, ValueError, TypeError):
         return None
+    _made.loaded = made()[1] + 1
+    return found
 
 
 def _compile(graph: Graph, name: str, options: Options) -> Kernel:
-    made = plan(graph, options)
-    compiled = backend.compile_module(made.llvm, name, options.target)
+    planned = plan(graph, options)
+    compiled = backend.compile_module(planned.llvm, name, options.target)
+    _made.compiled = made()[0] + 1
     position = {s.name: k for k, s in enumerate(graph.stages)}
-    lines = tuple((position[n], rows) for nest in made.program.nests for n, rows in nest.lines.items())
+    lines = tuple((position[n], rows) for nest in planned.program.nests for n, rows in nest.lines.items())
     cache.store(name, json.dumps(lines).encode() + b"\n" + compiled.object_code, {"versions": cache.versions()}, options.cache_dir, options.cache)
     return Kernel(name, compiled, lines, False)
 
@@ -126,6 +137,11 @@ def after_fork() -> None:
     """Locks of the parent's other threads are open in a child."""
     global _lock
     _lock = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):  # a child must not inherit LLVM in the middle of a compilation
+    _compiler = global_compiler_lock
+    os.register_at_fork(before=_compiler.acquire, after_in_parent=_compiler.release, after_in_child=_compiler.release)
 
 
 class Bound:
@@ -169,8 +185,9 @@ class Bound:
         self._constants = struct.pack(f"={len(constants)}q", *constants)
         self._head = struct.Struct(f"={FIRST + len(params.arrays)}q")
         self.scalars = tuple((s.name, s.dtype) for s in graph.scalars)
+        self._numbers = struct.Struct("=" + "".join(_format(dtype) for _, dtype in self.scalars))
         self._for = launch.parallel_for()[0]
-        self._entry = self.kernel.compiled.entry
+        self._entry = launch.entered(self.kernel.compiled.entry)
 
     def new_outputs(self) -> list[np.ndarray[Any, Any]]:
         """Arrays for the results."""
@@ -182,22 +199,34 @@ class Bound:
         try:
             data = self._head.pack(self._for, self._threads, block[1], 0, *map(id, arrays), *map(id, outputs)) + self._constants
             if scalars:
-                data += b"".join(map(_bits, scalars, self.scalars))
+                data += self._bits(scalars)
             return self._entry(data) == 0
         finally:
             if self.scratch_bytes:
                 arena.give_back(block)
 
+    def _bits(self, scalars: Sequence[Any]) -> bytes:
+        """The slots of the scalars."""
+        try:
+            return self._numbers.pack(*scalars)
+        except (struct.error, OverflowError, TypeError):  # a number that `struct` does not convert as NumPy does
+            return b"".join(map(_bits, scalars, (dtype for _, dtype in self.scalars)))
 
-def _bits(value: Any, scalar: tuple[str, np.dtype[Any]]) -> bytes:
+
+def _format(dtype: np.dtype[Any]) -> str:
+    """The format of a slot for `struct`: 8 bytes, the number first."""
+    if dtype.char == "e":
+        return "8s"  # `struct` raises where NumPy rounds to infinity, and rounds twice elsewhere: left to `_bits`
+    code = dtype.char if dtype.char in "?fd" else {"i": "bhiq", "u": "BHIQ"}[dtype.kind][dtype.itemsize.bit_length() - 1]
+    return f"{code}{8 - dtype.itemsize}x" if dtype.itemsize < 8 else code
+
+
+def _bits(value: Any, dtype: np.dtype[Any]) -> bytes:
     """A number as the 8 bytes of its slot.
 
     Raises:
         OverflowError: a Python int that the dtype cannot hold, as NumPy has it.
     """
-    dtype = scalar[1]
-    if dtype.char == "d":
-        return struct.pack("=d", value)
     if type(value) is int and dtype.kind in "iu":
         return np.asarray(dtype.type(value)).tobytes().ljust(8, b"\0")
     with np.errstate(all="ignore"):

@@ -1,23 +1,27 @@
 """Threads: one ``parallel_for`` that a kernel's driver calls through its address.
 
 numba's tbb layer where its library is found: cheap to enter, alive after ``os.fork()``, callable from many threads at
-once. Elsewhere a pool of Python threads that enter the compiled code without the GIL; it survives the same three.
+once. Elsewhere, or with ``HJIT_THREADING_LAYER=python``, a pool of Python threads that enter the compiled code without
+the GIL; it survives the same three.
 """
 
 from __future__ import annotations
 
 import ctypes
+import functools
 import importlib
+import itertools
 import logging
 import os
 import sys
 import sysconfig
 import threading
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from functools import lru_cache
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
+
+from hjit.errors import OptionError
 
 log = logging.getLogger("hjit")
 
@@ -28,7 +32,7 @@ _FOR = ctypes.CFUNCTYPE(
 )
 
 
-@lru_cache(maxsize=1)
+@functools.lru_cache(maxsize=1)
 def cores() -> int:
     """Cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -39,11 +43,18 @@ def threads(wanted: int) -> int:
     return cores() if wanted == 0 else min(wanted, cores())
 
 
-@lru_cache(maxsize=1)
+@functools.lru_cache(maxsize=1)
 def parallel_for() -> tuple[int, str]:
-    """The address of ``parallel_for`` and the layer that it belongs to, "tbb" or "python"."""
+    """The address of ``parallel_for`` and the layer that it belongs to, "tbb" or "python".
+
+    Raises:
+        OptionError: ``HJIT_THREADING_LAYER`` names another layer.
+    """
+    wanted = os.environ.get("HJIT_THREADING_LAYER", "tbb")
+    if wanted not in ("tbb", "python"):
+        raise OptionError(f"HJIT_THREADING_LAYER={wanted!r}: choose one of 'tbb', 'python'")
     with _start_lock:
-        address = _tbb() if os.environ.get("HJIT_THREADING_LAYER", "tbb") == "tbb" else 0
+        address = _tbb() if wanted == "tbb" else 0
         if address:
             return address, "tbb"
         log.debug("no tbb: using Python threads")
@@ -79,17 +90,52 @@ def _tbb_libraries() -> Iterator[str | Path]:
 
 # -- without tbb
 
-_pools: dict[tuple[int, int], ThreadPoolExecutor] = {}
-_inside = threading.local()
+_pools: dict[tuple[str, int], ThreadPoolExecutor] = {}
 
 
-def _pool(n: int) -> ThreadPoolExecutor:
-    """The pool of this process; after a fork the child makes its own."""
-    key = (os.getpid(), n)
-    found = _pools.get(key)
-    if found is None:
-        found = _pools.setdefault(key, ThreadPoolExecutor(n, thread_name_prefix="hjit"))
-    return found
+def after_fork() -> None:
+    """A child has none of its parent's threads, and may have a locked lock."""
+    global _start_lock
+    _start_lock = threading.Lock()
+    _pools.clear()
+
+
+def entered(entry: Callable[[Any], int]) -> Callable[[Any], int]:
+    """How Python calls compiled code: as it is with tbb, aside of the signals of the main thread without it."""
+    return entry if parallel_for()[1] == "tbb" else functools.partial(_unsignalled, entry)
+
+
+def _unsignalled(entry: Callable[[Any], int], data: Any) -> int:
+    """Run an entry that calls back into Python where no signal handler can raise: not in the main thread.
+
+    An exception inside `_python_for` would leave tasks undone, or running after the call has returned.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return entry(data)
+    call = _submit("calls", 1, entry, data)
+    interrupted: BaseException | None = None
+    while True:
+        try:
+            status = call.result()
+        except BaseException as signal:  # raised by a handler while waiting: the call goes on and must end first
+            interrupted = signal
+            continue
+        if interrupted is not None:
+            raise interrupted
+        return status
+
+
+def _submit(purpose: str, n: int, f: Callable[..., Any], *args: Any) -> Future[Any]:
+    """Run a function in a pool of `n` threads; here where the interpreter is shutting down."""
+    pool = _pools.get((purpose, n))
+    if pool is None:
+        pool = _pools.setdefault((purpose, n), ThreadPoolExecutor(n, thread_name_prefix=f"hjit-{purpose}"))
+    try:
+        return pool.submit(f, *args)
+    except RuntimeError:
+        done: Future[Any] = Future()
+        done.set_result(f(*args))
+        return done
 
 
 def _run(address: int, first: int, count: int, data: int) -> None:
@@ -100,19 +146,8 @@ def _run(address: int, first: int, count: int, data: int) -> None:
 @_FOR
 def _python_for(fn: Any, args: Any, dims: Any, steps: Any, data: Any, inner: int, arrays: int, n: int) -> None:
     total = dims[0]
-    if getattr(_inside, "task", False) or n <= 1:
-        _run(fn, 0, total, data)
-        return
-
-    def task(first: int, count: int) -> None:
-        _inside.task = True
-        try:
-            _run(fn, first, count, data)
-        finally:
-            _inside.task = False
-
     edges = [total * k // n for k in range(n + 1)]
-    pending = [_pool(n).submit(task, a, b - a) for a, b in zip(edges[1:], edges[2:], strict=False) if b > a]
-    task(0, edges[1])
+    pending = [_submit("tasks", n, _run, fn, a, b - a, data) for a, b in itertools.pairwise(edges[1:]) if b > a]
+    _run(fn, 0, edges[1], data)
     for p in pending:
         p.result()

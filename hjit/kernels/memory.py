@@ -83,7 +83,8 @@ def offset_address(e: NestEmitter, at: Val, dtype: np.dtype[Any], elements: int)
 
 
 def _read(e: NestEmitter, source: str, at: Val, dtype: np.dtype[Any], lanes: int) -> Val:
-    rhs = f"load {type_name(dtype, lanes)}, ptr {at.text}, align {dtype.itemsize}"
+    aligned = 1 if source in e.inputs else dtype.itemsize  # an argument may lie anywhere
+    rhs = f"load {type_name(dtype, lanes)}, ptr {at.text}, align {aligned}"
     if e.is_mutable(source):
         return e.code.here(rhs, dtype, lanes)
     return e.code.emit(rhs, dtype, lanes, at)
@@ -173,7 +174,7 @@ def _gather(e: NestEmitter, source: str, flat: Poly, dtype: np.dtype[Any]) -> Va
         t, suffix = type_name(cell, lanes), f"v{lanes}{ {'float': 'f32', 'double': 'f64'}.get(type_name(cell), type_name(cell))}.v{lanes}p0"
         code.declare(f"declare {t} @llvm.masked.gather.{suffix}(<{lanes} x ptr>, i32, <{lanes} x i1>, {t})")
         return code.emit(
-            f"call {t} @llvm.masked.gather.{suffix}(<{lanes} x ptr> {at.text}, i32 {cell.itemsize}, <{lanes} x i1> splat (i1 true), {t} poison)",
+            f"call {t} @llvm.masked.gather.{suffix}(<{lanes} x ptr> {at.text}, i32 {1 if source in e.inputs else cell.itemsize}, <{lanes} x i1> splat (i1 true), {t} poison)",
             cell, lanes, at,
         )
     result: Val | None = None

@@ -134,7 +134,7 @@ def nested(e: NestEmitter, loops: tuple[For, ...], body: Callable[[], None]) -> 
             e.memos.append({})
             nested(e, rest, body)
             e.memos.pop()
-        del e.vars[head.var]
+        e.vars.pop(head.var, None)
         return
     e.loop(head.var, [e.range((begin, end))], head.step, lambda: nested(e, rest, body))
 

@@ -235,6 +235,8 @@ def _unrolled(d: Definition, definitions: list[Definition], lanes_dim: int | Non
             continue
         if d.order == "sequential" and (reduction or lanes_dim is not None):
             continue
+        if reduction and not _direct(d):
+            continue  # two points may write the same element
         if lanes_dim is not None and lanes_dim >= len(d.dims) and reduction:
             continue  # the accumulator loop is innermost
         if code * n.const > UNROLL_CODE:

@@ -177,6 +177,12 @@ def check(root: Root, graph: Graph) -> None:
 
     visit(root, (), frozenset())
     wanted = [(s.name, n) for s in graph.stages for n in range(len(s.definitions))]
-    if computed != wanted:
-        missing = [f"{s}[{n}]" for s, n in wanted if (s, n) not in computed]
-        raise ScheduleError(f"definitions are missing or out of order: {', '.join(missing) or computed}")
+    place = {at: k for k, at in enumerate(computed)}
+    missing = [f"{s}[{n}]" for s, n in wanted if (s, n) not in place]
+    if missing or len(computed) != len(wanted):
+        raise ScheduleError(f"every definition is computed once: {', '.join(missing) or 'some are computed twice'}")
+    for s in graph.stages:
+        places = [place[s.name, n] for n in range(len(s.definitions))]
+        late = [x.source for x in s.reads() if x.source in stages and x.source != s.name and place[x.source, len(stages[x.source].definitions) - 1] > places[0]]
+        if late or places != sorted(places):
+            raise ScheduleError(f"compute {s.name}: it comes before {late[0] if late else 'an earlier definition of its own'}")

@@ -27,6 +27,7 @@ COSTS = {
 }
 REPEAT_LIMIT = 6  # additions that fusing may repeat for each element
 ROW_LIMIT = 16  # additions repeated for each row, hoisted out of the inner loop
+MAX_DEPTH = 200  # nested operations of one expression
 ONCE_LIMIT = 64  # additions repeated for each task, hoisted out of all loops
 
 
@@ -194,8 +195,9 @@ def fuse(graph: Graph) -> Graph:
     uses: dict[str, dict[Use, None]] = {s.name: {} for s in graph.stages}
     inlined: set[str] = set()
     by_name = graph.by_name
+    prices = _prices(graph)
     for s in reversed(graph.stages):
-        if s.name not in graph.outputs and _may_inline(s, uses[s.name], by_name):
+        if s.name not in graph.outputs and _may_inline(s, prices.get(s.name, 0), uses[s.name], by_name):
             inlined.add(s.name)
         for number, d in enumerate(s.definitions):
             for load in loads(*d.exprs()):
@@ -210,10 +212,24 @@ def fuse(graph: Graph) -> Graph:
     return inline(graph, inlined)
 
 
-def _may_inline(s: Stage, uses: dict[Use, None], by_name: dict[str, Stage]) -> bool:
+def _prices(graph: Graph) -> dict[str, int]:
+    """Arithmetic of each pure stage with the chain of stages that only it uses, which goes where it goes."""
+    uses: dict[str, set[tuple[str, tuple[Poly, ...]]]] = {}
+    for s in graph.stages:
+        for load in s.reads():
+            uses.setdefault(load.source, set()).add((s.name, load.index))
+    prices: dict[str, int] = {}
+    for s in graph.stages:
+        if s.initial is None or s.updates:
+            continue
+        chain = {load.source for load in loads(s.initial) if load.source in prices and len(uses[load.source]) == 1}
+        prices[s.name] = cost(s.initial) + sum(prices[p] for p in chain if p not in graph.outputs)
+    return prices
+
+
+def _may_inline(s: Stage, price: int, uses: dict[Use, None], by_name: dict[str, Stage]) -> bool:
     if s.updates or s.initial is None or not uses:
         return False
-    price = cost(s.initial)
     if price == 0 and len(uses) <= 64:
         return True
     if price * (len(uses) - 1) > REPEAT_LIMIT:
@@ -252,10 +268,19 @@ def _dims(p: Poly) -> set[Dim]:
     return found
 
 
+def depth(e: Expr, known: dict[Expr, int]) -> int:
+    """How deeply operations are nested."""
+    found = known.get(e)
+    if found is None:
+        found = known[e] = 1 + max((depth(a, known) for a in e.args), default=0)
+    return found
+
+
 def inline(graph: Graph, names: set[str]) -> Graph:
-    """Replace every load of the named pure stages by their definition."""
+    """Replace every load of the named pure stages by their definition, unless that is nested too deeply."""
     values: dict[str, Expr] = {}
     memo: dict[Expr, Expr] = {}
+    depths: dict[Expr, int] = {}
     stages = []
 
     def change(e: Expr) -> Expr | None:
@@ -268,8 +293,7 @@ def inline(graph: Graph, names: set[str]) -> Graph:
 
     for s in graph.stages:
         s = map_exprs(s, lambda e: rewrite(e, change, memo))
-        if s.name in names:
-            assert s.initial is not None
+        if s.name in names and s.initial is not None and depth(s.initial, depths) <= MAX_DEPTH:
             values[s.name] = s.initial
         else:
             stages.append(s)
@@ -336,6 +360,7 @@ PASSES: tuple[Callable[[Graph], Graph], ...] = (
     share,  # equal stages once
     fuse,  # point-wise chains
     drop_dead,
+    merge_versions,  # again: in-place updates read what they write only now that they are fused
     tabulate,  # long formulas of one byte
     split_reductions,  # rows in parallel, then the rest
 )

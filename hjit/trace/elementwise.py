@@ -141,7 +141,7 @@ def _known(ufunc: np.ufunc, operands: tuple[Any, ...], dtype: Any, casting: str)
 
 
 def _loop(ufunc: np.ufunc, operands: tuple[Any, ...], signature: Any, casting: str) -> tuple[np.dtype[Any], ...]:
-    kinds = tuple(x.dtype if is_tracer(x) else _weak(x.value if is_host(x) else x) for x in operands)
+    kinds = tuple((float if x.weak else x.dtype) if is_tracer(x) else _weak(x.value if is_host(x) else x) for x in operands)
     try:
         if all(isinstance(k, type) for k in kinds):
             kinds = tuple(np.dtype(k) for k in kinds)

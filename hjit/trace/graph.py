@@ -45,11 +45,17 @@ class Expr:
         return self._hash
 
     def __eq__(self, other: object) -> bool:
-        return self is other or (
-            type(self) is type(other)
-            and self._hash == other._hash  # type: ignore[attr-defined]
-            and self._key == other._key  # type: ignore[attr-defined]
-        )
+        if self is other:
+            return True
+        if type(self) is not type(other) or self._hash != other._hash:  # type: ignore[attr-defined]
+            return False
+        if self._key is other._key:  # type: ignore[attr-defined]
+            return True
+        if self._key != other._key:  # type: ignore[attr-defined]
+            return False
+        # equal ones share their key from now on: comparing two equal graphs of shared nodes stays linear
+        object.__setattr__(other, "_key", self._key)
+        return True
 
     def __repr__(self) -> str:
         return str(self)

@@ -25,13 +25,16 @@ class Tape:
     guards: list[tuple[int, Any]] = field(default_factory=list)
 
     def replay(self, leaves: Sequence[Any]) -> list[Any] | None:
-        """All values for these leaves of the arguments; None where a guard does not hold."""
+        """All values for these leaves of the arguments; None where a guard does not hold, or an operation is not possible."""
         values: list[Any] = []
-        for f, args in self.ops:
-            if f is _leaf:
-                values.append(leaves[args[0]])
-            else:
-                values.append(f(*(values[a.k] if type(a) is Slot else a for a in args)))
+        try:
+            for f, args in self.ops:
+                if f is _leaf:
+                    values.append(leaves[args[0]])
+                else:
+                    values.append(f(*[values[a.k] if type(a) is Slot else a for a in args]))
+        except Exception:  # after the guards that come before it, the function may not even get there
+            return None
         for k, expected in self.guards:
             if not same(values[k], expected):
                 return None
@@ -57,6 +60,8 @@ def same(a: Any, b: Any) -> bool:
         return (a == b and math.copysign(1, a) == math.copysign(1, b)) or (a != a and b != b)
     if isinstance(a, (tuple, list)):
         return len(a) == len(b) and all(map(same, a, b))
+    if isinstance(a, np.ndarray):
+        return a.dtype == b.dtype and bool(np.array_equal(a, b))
     try:
         return a is b or bool(a == b)
     except Exception:  # a foreign __eq__ may do anything

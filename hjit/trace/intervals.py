@@ -50,7 +50,7 @@ class Interval:
 
     def clipped(self, extent: Poly) -> Interval:
         """The exact bounds brought into an axis of length `extent`."""
-        low = extremum("max", self.low, ZERO)
+        low = extremum("min", extremum("max", self.low, ZERO), extent - 1)
         return Interval(low, extremum("max", low, extremum("min", self.high, extent - 1)), self.loose_low, self.loose_high)
 
 

@@ -29,6 +29,16 @@ METHODS = {
 }
 
 
+def _unary(f: Callable[..., Any]) -> Callable[..., Any]:
+    def method(self: Any) -> Any:
+        result = f(self)
+        if type(self) is Tracer and self.weak:
+            result.weak = True
+        return result
+
+    return method
+
+
 def _power(a: Any, b: Any) -> Any:
     """``a ** b``: NumPy's operator takes shortcuts for a few Python exponents; the results differ in the last bit."""
     if not is_host(b) and type(b) in (int, float) and isinstance(a, np.ndarray) and a.dtype.kind == "f":
@@ -42,12 +52,30 @@ def _power(a: Any, b: Any) -> Any:
 
 def _binary(f: Callable[..., Any]) -> tuple[Callable[..., Any], Callable[..., Any]]:
     def method(self: Any, other: Any) -> Any:
-        return f(self, other) if _takes(other) else NotImplemented
+        return _as_python(f, self, other) if _takes(other) else NotImplemented
 
     def swapped(self: Any, other: Any) -> Any:
-        return f(other, self) if _takes(other) else NotImplemented
+        return _as_python(f, other, self) if _takes(other) else NotImplemented
 
     return method, swapped
+
+
+def _as_python(f: Callable[..., Any], a: Any, b: Any) -> Any:
+    """``f(a, b)``, which is a Python float where both are Python numbers."""
+    if not (_is_python(a) and _is_python(b)):
+        return f(a, b)
+    if f in (np.true_divide, np.floor_divide, np.remainder) and b == 0:
+        raise ZeroDivisionError("division by zero")
+    result = f(a, b)
+    result.weak = True
+    return result
+
+
+def _is_python(x: Any) -> bool:
+    """Is this a Python number rather than one of NumPy's?"""
+    if type(x) is Tracer:
+        return x.weak
+    return type(x.value if is_host(x) else x) in (bool, int, float)
 
 
 def _takes(x: Any) -> bool:
@@ -132,7 +160,7 @@ def install() -> None:
         for name, ufunc in COMPARE.items():
             setattr(cls, f"__{name}__", _compare(name, ufunc))
         for name, ufunc in UNARY.items():
-            setattr(cls, f"__{name}__", lambda self, f=ufunc: f(self))
+            setattr(cls, f"__{name}__", _unary(ufunc))
         cls.conj = cls.conjugate = _conj  # type: ignore[union-attr]
     for name, function in METHODS.items():
         setattr(Tracer, name, _method(function))

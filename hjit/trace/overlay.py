@@ -7,7 +7,10 @@ the arrays it captures; nothing of the user's is changed, so tracing is thread-s
 
 from __future__ import annotations
 
+import array
 import builtins
+import collections
+import enum
 import functools
 import importlib
 import math
@@ -20,9 +23,10 @@ from typing import Any
 import numpy as np
 
 from hjit.trace.host import HostScalar, is_host, record, unpin
+from hjit.trace.impure import STREAMS, Stream, draw, is_stream_method, replaced
 from hjit.trace.recorder import Recorder, current, supported_dtype
 from hjit.trace.size import Size
-from hjit.trace.tracer import Selected, Tracer, as_tracer, from_known, from_source, functions, has_tracer, is_tracer
+from hjit.trace.tracer import Selected, Tracer, as_tracer, from_known, from_source, functions, has_tracer, is_tracer, python_float
 
 _PACKAGES = ("numpy", "scipy")
 _LIBRARY = frozenset({"hjit", "dataclasses", "typing", "collections", "enum", "functools", "inspect", "abc", "contextlib", "warnings", "logging", "os", "re"})
@@ -82,7 +86,9 @@ class Path:
 
 # -- captured values
 
-_PLAIN = (bool, int, float, str, bytes, type(None), np.generic, np.dtype, range, slice, complex)
+_PLAIN = (bool, int, float, str, bytes, type(None), np.generic, np.dtype, range, slice, complex, enum.Enum, frozenset, type(...))
+_MUTABLE = (set, bytearray, collections.deque, array.array, memoryview)
+_DICTS = (dict, collections.OrderedDict, collections.defaultdict)
 
 
 def wrap(value: Any, path: Path) -> Any:
@@ -94,7 +100,7 @@ def wrap(value: Any, path: Path) -> Any:
     rec = current()
     if isinstance(value, np.ndarray):
         return _captured_array(rec, value, path)
-    if isinstance(value, (list, tuple, dict)) and type(value) in (list, tuple, dict):
+    if type(value) in (list, tuple, *_DICTS):
         return _captured_container(rec, value, path)
     if isinstance(value, _PLAIN):
         _guard(rec, path, value, by_value=True)
@@ -121,14 +127,34 @@ def _captured_array(rec: Recorder, value: np.ndarray[Any, Any], path: Path) -> A
                 rec.captured[key] = tracer
                 rec.captures.append((path, ("array", tracer.buffer.argument)))
                 return tracer
-        if type(value) is not np.ndarray or not supported_dtype(value.dtype):
-            _guard(rec, path, value, by_value=False)
-            return value
+        plain = whole_array(value, str(path))
+        if not supported_dtype(plain.dtype):
+            return _guarded_contents(rec, path, plain)
         number = len(rec.captures)
         tracer = from_source(value, str(path) if str(path).isidentifier() else "captured", ("captured", number))
         rec.captures.append((path, ("array", tracer.buffer.argument)))
         rec.captured[key] = tracer
     return rec.captured[key]
+
+
+def _guarded_contents(rec: Recorder, path: Path, value: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """A small array of a dtype that kernels do not have: a value, compared at later calls."""
+    if value.nbytes > 4096:
+        raise rec.error(f"{path}: array of dtype {value.dtype}", "hjit handles bool, integers and floats up to 64 bits", "convert it first")
+    _guard(rec, path, value.copy(), by_value=True)
+    return value
+
+
+def whole_array(x: np.ndarray[Any, Any], name: str) -> np.ndarray[Any, Any]:
+    """`x` without its class.
+
+    Raises:
+        TraceError: a subclass that computes in its own way, such as a masked array or a matrix.
+    """
+    if type(x) not in (np.ndarray, np.memmap):
+        operation = f"{name}: {type(x).__module__}.{type(x).__name__}"
+        raise current().error(operation, "a subclass of ndarray may compute in its own way", "pass np.asarray(x)")
+    return x.view(np.ndarray) if type(x) is np.memmap else x
 
 
 def _captured_container(rec: Recorder, value: Any, path: Path) -> Any:
@@ -139,7 +165,9 @@ def _captured_container(rec: Recorder, value: Any, path: Path) -> Any:
     shape = (type(value), tuple(names) if isinstance(value, dict) else len(value))
     _guard_shape(rec, path, shape)
     items = [wrap(value[n], Path(path, n)) for n in names]
-    return dict(zip(names, items, strict=True)) if isinstance(value, dict) else type(value)(items)
+    seen = dict(zip(names, items, strict=True)) if isinstance(value, dict) else type(value)(items)
+    rec.watch(seen, str(path))
+    return seen
 
 
 def _guard_shape(rec: Recorder, path: Path, shape: Any) -> None:
@@ -151,8 +179,8 @@ def _guard_shape(rec: Recorder, path: Path, shape: Any) -> None:
 
 def container_shape(value: Any) -> Any:
     """What is guarded of a captured list, tuple or dict."""
-    if type(value) is dict:
-        return (dict, tuple(value))
+    if type(value) in _DICTS:
+        return (type(value), tuple(value))
     return (type(value), len(value)) if type(value) in (list, tuple) else None
 
 
@@ -214,7 +242,12 @@ def _class_attribute(cls: type, name: str) -> Any:
 def captured_object(value: Any, path: Path) -> Any:
     """A proxy for an instance of a class written in Python; any other value as it is."""
     cls = type(value)
-    if isinstance(value, type) or not cls.__flags__ & (1 << 9) or cls.__module__.partition(".")[0] in _LIBRARY | {"numpy", "scipy"}:
+    if isinstance(value, STREAMS):
+        return Stream(value)
+    if isinstance(value, _MUTABLE):
+        name = "argument" if path.kind == "leaf" else str(path)
+        raise current().error(f"{name}: {cls.__name__}", "hjit cannot see when its contents change", "use a list, tuple or dict")
+    if isinstance(value, (enum.Enum, type)) or not cls.__flags__ & (1 << 9) or cls.__module__.partition(".")[0] in _LIBRARY | {"numpy", "scipy"}:
         return value
     return ObjectProxy(value, path)
 
@@ -280,6 +313,8 @@ def wrap_callable(value: Any) -> Any:
         return value
     if type(value).__name__ == "_ArrayFunctionDispatcher":
         return _numpy_function(value)
+    if is_stream_method(value):
+        return draw(value, value.__self__)
     if isinstance(value, types.MethodType) and isinstance(value.__func__, types.FunctionType):
         owner = value.__self__
         if isinstance(owner, (type, types.ModuleType)):
@@ -293,8 +328,6 @@ def wrap_callable(value: Any) -> Any:
         return _cached_function(value)
     if isinstance(value, types.BuiltinFunctionType) and value.__name__ and (value.__module__ or "").partition(".")[0] not in ("builtins", "_operator", "math", "time", ""):
         return _opaque(value)
-    if isinstance(value, types.BuiltinFunctionType) and isinstance(getattr(value, "__self__", None), np.random.RandomState):
-        return _random(value)
     return value
 
 
@@ -397,15 +430,22 @@ def opaque_call(name: str, function: Any, args: Any, kwargs: Any, impure: bool =
 
     frozen_args, frozen_kwargs = lower(tuple(args)), lower(dict(kwargs))
     single: list[bool] = []
+    kind: type = object
 
     def call(*arrays: np.ndarray[Any, Any]) -> tuple[Any, ...]:
         result = function(*_fill(frozen_args, arrays), **_fill(frozen_kwargs, arrays))
+        nonlocal kind
+        kind = type(result)
         single[:] = [not isinstance(result, tuple)]
-        return result if isinstance(result, tuple) else (result,)
+        return () if result is None else result if isinstance(result, tuple) else (result,)
 
     needs = tuple(t.buffer.source() for t in tracers)
     sources = rec.extern(name, call, needs, impure)
     results = tuple(_extern_result(s.input.name) for s in sources)
+    if single[0] and kind is float:
+        return python_float(results[0])
+    if not results:
+        return None
     return results[0] if single[0] else results
 
 
@@ -447,16 +487,6 @@ def _opaque(function: Any) -> Callable[..., Any]:
             traced = functions().get(function)
             return traced(*args, **kwargs) if traced else opaque_call(name, function, args, kwargs)
         return concrete(function, args, kwargs)
-
-    return method
-
-
-def _random(function: Any) -> Callable[..., Any]:
-    """A random-number function: called at every call, its result never frozen."""
-
-    def method(*args: Any, **kwargs: Any) -> Any:
-        result = opaque_call(f"numpy.random.{function.__name__}", function, args, kwargs, impure=True)
-        return result
 
     return method
 
@@ -524,9 +554,8 @@ def _import(name: str, globals: Any = None, locals: Any = None, fromlist: Any = 
 
 
 def _float(x: Any = 0.0) -> Any:
-    if is_tracer(x) and x.size == 1 and x.known is None:
-        one = x.reshape(()).astype(np.float64)
-        return Tracer(one.buffer, (), one.index, is_scalar=True)
+    if is_tracer(x) and x.size == 1:
+        return python_float(x)
     if is_host(x):
         return record(float, x)
     return float(x)
@@ -555,7 +584,7 @@ def _type(*args: Any) -> Any:
         return type(*args)
     x = args[0]
     if is_tracer(x):
-        return x.dtype.type if x.is_scalar else np.ndarray
+        return float if x.weak else x.dtype.type if x.is_scalar else np.ndarray
     if type(x) in (HostScalar, Selected, ObjectProxy):
         return x.__class__
     return int if type(x) is Size else type(x)
@@ -574,31 +603,14 @@ def _isscalar(x: Any) -> bool:
     return bool(x.is_scalar) if is_tracer(x) else True if is_host(x) else np.isscalar(x)
 
 
-def _print(*args: Any, **kwargs: Any) -> None:
-    raise current().error("print", "the function prints while it computes: it would print once, not at every call", "print outside the function")
-
-
-def _impure(name: str) -> Callable[..., Any]:
-    def method(*args: Any, **kwargs: Any) -> Any:
-        raise current().error(name, "its result changes from call to call", "pass it as an argument")
-
-    return method
-
-
-_REPLACED: dict[Any, Any] = {
-    range: _range, isinstance: _isinstance, np.isscalar: _isscalar, print: _print,
-    open: _impure("open"), input: _impure("input"),
-}
+_REPLACED: dict[Any, Any] = {**replaced(), range: _range, isinstance: _isinstance, np.isscalar: _isscalar}
 for _name in ("sqrt", "exp", "log", "log2", "log10", "sin", "cos", "tan", "atan", "atan2", "hypot", "pow", "radians", "degrees", "tanh", "erf", "fabs"):
     _REPLACED[getattr(math, _name)] = _math(getattr(math, _name))
 
-import time as _time  # noqa: E402
-
-for _name in ("time", "perf_counter", "monotonic", "process_time", "time_ns", "perf_counter_ns"):
-    _REPLACED[getattr(_time, _name)] = _impure(f"time.{_name}")
-
 _BUILTINS: dict[str, Any] = dict(vars(builtins))
-_BUILTINS.update(__import__=_import, range=_range, print=_print, open=_impure("open"), input=_impure("input"), isinstance=_isinstance)
+_BUILTINS.update(__import__=_import)
+for _name in ("range", "isinstance", "print", "open", "input"):
+    _BUILTINS[_name] = _REPLACED[getattr(builtins, _name)]
 _CALLED: dict[str, Any] = {"float": _float, "int": _int, "type": _type}  # these names are classes where they are not called
 
 

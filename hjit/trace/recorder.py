@@ -55,12 +55,14 @@ def supported_dtype(dtype: np.dtype[Any]) -> bool:
 class Source:
     """An input array of the trace: the array itself, and where later calls find theirs.
 
-    `where` is ("arg", leaf), ("captured", path), ("constant",) or ("event", number, leaf).
+    `where` is ("arg", leaf), ("captured", path), ("constant",) or ("event", number, leaf). A `packed` array is read
+    through a copy in C order.
     """
 
     input: Input
     array: np.ndarray[Any, Any]
     where: tuple[Any, ...]
+    packed: bool = False
 
 
 @dataclass(slots=True)
@@ -85,10 +87,12 @@ class Recorder:
 
     Attributes:
         evaluate: computes a finished Graph on the arrays at hand, for decisions and opaque calls.
+        undo: what to do where the trace fails, so that it leaves nothing behind.
     """
 
     evaluate: Callable[[Recorder, tuple[str, ...]], list[np.ndarray[Any, Any]]]
     function: str = "function"
+    origin: Origin | None = None
     inputs: dict[str, Source] = field(default_factory=dict)
     stages: dict[str, Stage] = field(default_factory=dict)
     sizes: dict[str, int] = field(default_factory=dict)
@@ -98,6 +102,8 @@ class Recorder:
     captures: list[tuple[Any, Any]] = field(default_factory=list)
     captured: dict[Any, Any] = field(default_factory=dict)
     written: dict[str, str] = field(default_factory=dict)
+    undo: list[Callable[[], None]] = field(default_factory=list)
+    _watched: list[tuple[Any, Any, str]] = field(default_factory=list)
     _names: dict[str, int] = field(default_factory=dict)
 
     def __enter__(self) -> Recorder:
@@ -105,8 +111,34 @@ class Recorder:
         _state.recorder = self
         return self
 
-    def __exit__(self, *exc: object) -> None:
+    def __exit__(self, kind: object, *exc: object) -> None:
         _state.recorder = self._outer
+        if kind is not None:
+            self.take_back()
+
+    def take_back(self) -> None:
+        """Put random-number streams back to where they were before the trace."""
+        while self.undo:
+            self.undo.pop()()
+
+    def forget(self) -> None:
+        """Let go of what only the trace needs."""
+        self.evaluate = _finished
+        self.undo.clear()
+        self._watched.clear()
+
+    # -- containers that outlive the call
+    def watch(self, container: Any, name: str) -> None:
+        """Keep what a list or dict from outside the function holds, for `check_watched`."""
+        if isinstance(container, (list, dict)):
+            self._watched.append((container, _contents(container), name))
+
+    def check_watched(self) -> None:
+        """Raise where the function has changed a list or dict from outside: later calls would not."""
+        for container, before, name in self._watched:
+            now = _contents(container)
+            if len(now) != len(before) or any(x is not y for x, y in zip(now, before, strict=True)):
+                raise self.error(name, f"the function changes a {type(container).__name__} that outlives it", "return the value instead")
 
     # -- names
     def unique(self, name: str) -> str:
@@ -154,13 +186,14 @@ class Recorder:
             raise self.error(f"array of dtype {array.dtype}", "hjit handles bool, integers and floats up to 64 bits", "convert it first")
         name = self.unique(name)
         shape = [self.symbol(f"{name}.{k}", n) for k, n in enumerate(array.shape)]
-        source = Source(Input(name, array.dtype, self.polys(shape), layout(array)), array, where)
+        whole = packed(array)
+        source = Source(Input(name, array.dtype, self.polys(shape), layout(whole)), whole, where, whole is not array)
         self.inputs[name] = source
         return source
 
     def constant(self, array: np.ndarray[Any, Any]) -> Source:
         """Register an array whose contents the function itself made."""
-        array = np.ascontiguousarray(array)
+        array = np.asarray(array, order="C")
         if not supported_dtype(array.dtype):
             raise self.error(f"array of dtype {array.dtype}", "hjit handles bool, integers and floats up to 64 bits")
         data = array.tobytes() if array.size <= MAX_CONSTANT else None
@@ -221,7 +254,21 @@ class Recorder:
 
     def error(self, operation: str, reason: str, advice: str = "") -> TraceError:
         """A `TraceError` for the user's present line."""
-        return TraceError(operation, reason, advice, site()[0])
+        return TraceError(operation, reason, advice, site()[0] or self.origin)
+
+
+def _finished(rec: Recorder, names: tuple[str, ...]) -> list[np.ndarray[Any, Any]]:
+    raise AssertionError("the trace is finished")
+
+
+def _contents(container: Any) -> list[Any]:
+    """What makes a list or dict the same: its items by identity, its keys in order."""
+    return [*container, *container.values()] if isinstance(container, dict) else list(container)
+
+
+def packed(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """The array; a copy in C order where its strides are no whole elements, as in a field of a structured array."""
+    return array.copy() if any(s % array.itemsize for s in array.strides) else array
 
 
 def layout(array: np.ndarray[Any, Any]) -> tuple[int | None, ...]:

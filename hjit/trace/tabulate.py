@@ -54,9 +54,16 @@ class _Finder:
         self.stage, self.constants, self.names = stage, constants, names
         self.facts: dict[Expr, _Facts] = {}
         self.tables: list[Stage] = []
+        self.done: dict[Expr, Expr] = {}
 
     def replace(self, e: Expr) -> Expr:
         """`e` with its byte formulas looked up."""
+        found = self.done.get(e)
+        if found is None:
+            found = self.done[e] = self._replace(e)
+        return found
+
+    def _replace(self, e: Expr) -> Expr:
         facts = self.look(e)
         if facts.bytes is not None and len(facts.bytes) == 1 and facts.cost >= WORTH and self.rows(facts) <= MAX_ROWS:
             return self.table(e, next(iter(facts.bytes)), sorted(facts.dims))
@@ -95,7 +102,7 @@ class _Finder:
                 return _Facts(None, frozenset(), 0)
             case Op() | Cast():
                 parts = [self.look(a) for a in e.args]
-                price = sum(p.cost for p in parts) + (COSTS.get(e.name, 1) if isinstance(e, Op) else 0)
+                price = min(sum(p.cost for p in parts), WORTH) + (COSTS.get(e.name, 1) if isinstance(e, Op) else 0)
                 dims = frozenset().union(*(p.dims for p in parts))
                 if any(p.bytes is None for p in parts):
                     return _Facts(None, dims, price)

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import types
-from collections.abc import Callable
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from hjit.errors import Origin
 from hjit.trace.graph import identity
 from hjit.trace.host import HostScalar, is_host
-from hjit.trace.overlay import Path, captured_object, clone, load_table
+from hjit.trace.overlay import Path, captured_object, clone, load_table, whole_array
 from hjit.trace.poly import Poly
 from hjit.trace.recorder import Recorder
 from hjit.trace.size import Size
@@ -23,7 +25,7 @@ class Result:
     """One leaf of what the function returns.
 
     kind "array" (name: stage), "view" (name: stage or argument; shape, index), "argument" (name), "host" (value: entry of
-    the tape), "constant" (value: an array, copied at each call), "static" (value).
+    the tape), "constant" (value: an array, copied at each call), "static" (value). A `weak` scalar is a Python float.
     """
 
     kind: str
@@ -32,6 +34,11 @@ class Result:
     shape: tuple[Poly, ...] = ()
     index: tuple[Poly, ...] = ()
     is_scalar: bool = False
+    weak: bool = False
+
+    def given(self, array: np.ndarray[Any, Any]) -> Any:
+        """The computed array as what the function returns: itself, a NumPy scalar or a Python float."""
+        return array if not self.is_scalar else array.item() if self.weak else array[()]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +71,8 @@ def flatten(x: Any, leaves: list[Any]) -> Any:
     t = type(x)
     if t in (list, tuple) or (isinstance(x, tuple) and hasattr(t, "_fields")):
         return Tree(t, tuple(flatten(y, leaves) for y in x))
-    if t is dict:
-        return Tree(dict, tuple(flatten(y, leaves) for y in x.values()), tuple(x))
+    if t in (dict, OrderedDict):
+        return Tree(t, tuple(flatten(y, leaves) for y in x.values()), tuple(x))
     leaves.append(x)
     return len(leaves) - 1
 
@@ -88,23 +95,34 @@ def trace(function: types.FunctionType, structure: Any, leaves: list[Any], names
         Exception: what the function itself raises.
     """
     load_table()
-    rec = Recorder(evaluate, function.__name__)
+    code = function.__code__
+    rec = Recorder(evaluate, function.__name__, Origin(code.co_filename, code.co_firstlineno, code.co_name))
     with rec:
 
         def stand_in(leaf: int) -> Any:
             x = leaves[leaf]
             if isinstance(x, np.ndarray):
-                return from_source(x, names[leaf], ("arg", leaf))
+                return from_source(whole_array(x, names[leaf]), names[leaf], ("arg", leaf))
             if is_run_time(x):
                 return HostScalar.leaf(rec.tape, leaf, x)
-            return captured_object(x, Path(leaves, leaf, "leaf"))
+            return captured_object(x, Path(None, leaf, "leaf"))
 
         args, kwargs = structure.build(stand_in)
+        _watch(rec, (*args, *kwargs.values()))
         returned = clone(function)(*args, **kwargs)
+        rec.check_watched()
         shared = _shared_buffers(returned)
         result = _result(returned, rec, shared)
         writes = tuple(rec.written.items())
     return Trace(rec, result, writes)
+
+
+def _watch(rec: Recorder, values: Iterable[Any]) -> None:
+    """Look after the lists and dicts among the arguments, which the function may not change."""
+    for x in values:
+        rec.watch(x, "argument")
+        if isinstance(x, (list, tuple, dict)):
+            _watch(rec, x.values() if isinstance(x, dict) else x)
 
 
 def _shared_buffers(x: Any) -> dict[int, int]:
@@ -117,7 +135,7 @@ def _shared_buffers(x: Any) -> dict[int, int]:
         elif isinstance(x, (list, tuple)) and type(x) not in (Selected,):
             for y in x:
                 visit(y)
-        elif type(x) is dict:
+        elif type(x) in (dict, OrderedDict):
             for y in x.values():
                 visit(y)
 
@@ -135,8 +153,8 @@ def _result(x: Any, rec: Recorder, shared: dict[int, int]) -> Any:
         return Result("host", value=x.k)
     if t in (list, tuple) or (isinstance(x, tuple) and hasattr(t, "_fields")):
         return Tree(t, tuple(_result(y, rec, shared) for y in x))
-    if t is dict:
-        return Tree(dict, tuple(_result(y, rec, shared) for y in x.values()), tuple(x))
+    if t in (dict, OrderedDict):
+        return Tree(t, tuple(_result(y, rec, shared) for y in x.values()), tuple(x))
     if t is Size:
         x = int(x)
     elif t is np.ndarray:
@@ -160,9 +178,9 @@ def _array_result(x: Tracer, rec: Recorder, shared: dict[int, int]) -> Result:
             buffer.version = rec.stage(x.load(), buffer.shape, buffer.dtype).name if x.is_whole else _copied(rec, buffer)
         return Result("view", buffer.source(), shape=rec.polys(x.shape), index=x.index)
     if x.is_whole and buffer.source() in rec.stages:
-        return Result("array", buffer.source(), is_scalar=x.is_scalar)
+        return Result("array", buffer.source(), is_scalar=x.is_scalar, weak=x.weak)
     stage = rec.stage(x.at(identity(x.ndim)), x.shape, x.dtype)
-    return Result("array", stage.name, is_scalar=x.is_scalar)
+    return Result("array", stage.name, is_scalar=x.is_scalar, weak=x.weak)
 
 
 def _copied(rec: Recorder, buffer: Any) -> str:

@@ -59,13 +59,15 @@ class Tracer:
         index: per axis of the buffer an index over ``Dim(0..ndim - 1)``.
         known: the same view of the buffer's known contents, or None.
         is_scalar: a NumPy scalar rather than a 0-d array.
+        weak: a Python float rather than a NumPy scalar; its dtype gives way to that of arrays.
     """
 
-    __slots__ = ("_known", "buffer", "index", "is_scalar", "shape")
+    __slots__ = ("_known", "buffer", "index", "is_scalar", "shape", "weak")
     __array_priority__ = 1000.0
 
     def __init__(self, buffer: Buffer, shape: Shape, index: tuple[Poly, ...], known: np.ndarray[Any, Any] | None = None, is_scalar: bool = False) -> None:
         self.buffer, self.shape, self.index, self._known, self.is_scalar = buffer, shape, index, known, is_scalar
+        self.weak = False
 
     @property  # type: ignore[misc]
     def __class__(self) -> type:  # code asks isinstance(x, np.ndarray)
@@ -165,12 +167,12 @@ class Tracer:
         one = self[at] if at else self
         if one.size != 1:
             raise ValueError("can only convert an array of size 1 to a Python scalar")
-        return as_value(one)
+        return python_float(one) if one.dtype.kind == "f" else as_value(one).item()
 
     def tolist(self) -> Any:
         if self.known is not None:
             return self.known.tolist()
-        return as_value(self) if self.ndim == 0 else [row.tolist() for row in self]
+        return self.item() if self.ndim == 0 else [row.tolist() for row in self]
 
     # -- protocols of NumPy
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
@@ -353,6 +355,16 @@ def as_tracer(x: Any, dtype: Any = None) -> Tracer:
         stacked = call(np.stack, rows)
         return stacked if dtype is None else stacked.astype(dtype)
     return from_known(np.array(x, dtype))
+
+
+def python_float(t: Tracer) -> Any:
+    """``float(t)`` of a one-element array, without its value."""
+    if t.known is not None:
+        return float(t.known.reshape(())[()])
+    one = t.reshape(()).astype(np.float64)
+    result = Tracer(one.buffer, (), one.index, is_scalar=True)
+    result.weak = True
+    return result
 
 
 def as_value(t: Tracer) -> Any:

@@ -1,0 +1,42 @@
+# Needs Python 3.11 or newer with venv and pip, and make.
+#   make demo    the demo, on a photo that comes along     (make demo PHOTO=mine.jpg)
+#   make test    the tests                                 (make test PYTEST="-m slow")
+#   make lint    ruff and mypy
+#   make bench   the overhead benchmark
+#   make clean   remove what the others made
+
+PYTHON ?= python3
+VENV ?= .venv
+PHOTO ?=
+PYTEST ?=
+BIN := $(VENV)/bin
+
+.PHONY: demo test lint bench clean
+.DEFAULT_GOAL := demo
+
+demo: $(VENV)/.demo
+	$(BIN)/hjit demo $(PHOTO)
+
+test: $(VENV)/.test
+	$(BIN)/python -m pytest -n 2 -q $(PYTEST)
+
+lint: $(VENV)/.test
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+bench: $(VENV)/.bench
+	$(BIN)/python -m benchmarks overhead --json benchmarks/results/overhead.json
+
+# One file for each set of packages, newer than what it was installed from.
+$(VENV)/.demo $(VENV)/.test $(VENV)/.bench: $(VENV)/.%: $(VENV)/.made pyproject.toml
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[$*]"
+	touch $@
+
+$(VENV)/.made:
+	@$(PYTHON) -c 'import sys; sys.exit(None if sys.version_info >= (3, 11) else "hjit needs Python 3.11 or newer: make ... PYTHON=python3.12")'
+	$(PYTHON) -m venv $(VENV)
+	touch $@
+
+clean:
+	rm -rf .venv build dist demo.png .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find hjit tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +

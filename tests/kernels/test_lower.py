@@ -1,0 +1,56 @@
+"""Lowering: printed loop IR against golden files, and the shape of what is generated."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hjit.kernels.lower import lower
+from hjit.sched.default import Target, default_schedule
+from tests.trace.test_canonical import canonical
+
+GOLDEN = Path(__file__).parent.parent / "golden"
+IMAGE = np.ones((40, 50), np.float32)
+
+
+def padded_blur(img: Any) -> Any:
+    p = np.pad(img, 1, mode="edge")
+    down = p[:-2] + p[1:-1] + p[2:]
+    return (down[:, :-2] + down[:, 1:-1] + down[:, 2:]) / 9
+
+
+def row_sums(img: Any) -> Any:
+    return img.sum(axis=1), img.max(axis=0)
+
+
+def channels(img: Any) -> Any:
+    return np.stack([img, img * 2, img + 1], axis=-1)
+
+
+def running(img: Any) -> Any:
+    return np.cumsum(img.astype(np.int32), axis=1)
+
+
+def lines(img: Any) -> Any:
+    rows = np.sqrt(img[:-2] + img[2:]) + np.exp(img[1:-1])
+    return rows[:-4] + rows[2:-2] + rows[4:]
+
+
+@pytest.mark.parametrize("function", [padded_blur, row_sums, channels, running, lines])
+def test_loops_are_as_recorded(function: Any) -> None:
+    graph = canonical(function, IMAGE)
+    text = f"{graph}\n\n{lower(graph, default_schedule(graph, Target(64)))}\n"
+    text = "\n".join(line.split("   #")[0] for line in text.splitlines()) + "\n"
+    path = GOLDEN / f"{function.__name__}.txt"
+    if os.environ.get("HJIT_WRITE_GOLDEN"):
+        path.write_text(text)
+    assert text == path.read_text()
+
+
+def test_the_interior_has_no_boundary_handling_along_the_vector() -> None:
+    graph = canonical(padded_blur, IMAGE)
+    text = str(lower(graph, default_schedule(graph, Target(64))))
+    interior = text.split("vector")[-1].split("serial")[0]
+    assert "clamp(d1" not in interior and "d1 - 1" in interior

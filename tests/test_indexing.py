@@ -1,0 +1,164 @@
+"""Integer arrays and masks as indices, compiled: gathers, tables, masked and scattered writes, counts, bounds errors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import hjit
+from tests.numpy_check import assert_same, check, image
+
+INDEX_DTYPES = ("int8", "uint8", "int16", "uint16", "int32", "int64", "uint64")
+
+
+@pytest.mark.parametrize("index", INDEX_DTYPES)
+@pytest.mark.parametrize("dtype", ["uint8", "float32", "int64"])
+def test_tables(index: str, dtype: str) -> None:
+    table = image((100,), dtype)
+    at = (image((21, 67), "uint8") % 100).astype(index)
+    check(lambda table, at: (table[at] + 1, np.take(table, at), table[at[:, ::-1]], table[at[::2]].astype(np.float64) * 2, table.take(at, mode="clip")), table, at)
+
+
+@pytest.mark.parametrize("n", [1, 5, 16, 17, 256])
+def test_tables_of_any_size(n: int) -> None:
+    check(lambda t, a: t[a % n] * 2 + t[0], image((n,), "int32"), image((19, 40), "uint8"))
+
+
+def test_negative_indices() -> None:
+    at = np.random.default_rng(0).integers(-50, 50, (13, 40))
+    check(lambda t, a: (t[a], t[a, 0], t[a[:, 0]], t[-1], t[a - 0]), image((50, 3), "uint16"), at)
+
+
+def test_gathers() -> None:
+    a = image((40, 50, 3), "uint8")
+    rows, columns = np.arange(40)[::-1] // 2, np.random.default_rng(1).integers(0, 50, 33)
+    check(lambda a, r, c: (
+        a[r] + 1, a[:, c] + 1, a[r[:, None], c[None]] + 1, a[r[:33], c] + 1, a[..., [2, 1, 0]] + 1, a[3, c] + 1, a[r, 5] + 1, a[c % 40, :, 1] + 1,
+        a[:, c][:, ::2] * 2, a[r[:5], :, 2] + 1, a[[0, -1]] + 1, a[np.arange(40) % 7, 3:9] + 1, np.take(a, c, axis=1), np.take_along_axis(a, a % 40, 0),
+    ), a, rows, columns)
+
+
+def test_bilinear_remap() -> None:
+    def f(a: Any, y: Any, x: Any) -> Any:
+        y0, x0 = np.floor(y).astype(np.intp), np.floor(x).astype(np.intp)
+        fy, fx = y - y0, x - x0
+        h, w = a.shape
+        y1, x1 = np.minimum(y0 + 1, h - 1), np.minimum(x0 + 1, w - 1)
+        top = a[y0, x0] * (1 - fx) + a[y0, x1] * fx
+        return top * (1 - fy) + (a[y1, x0] * (1 - fx) + a[y1, x1] * fx) * fy
+
+    rng = np.random.default_rng(2)
+    check(f, image((30, 40), "float32"), rng.uniform(0, 29, (20, 33)), rng.uniform(0, 39, (20, 33)))
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int32", "float32", "float64", "bool"])
+def test_masks(dtype: str) -> None:
+    def f(a: Any, b: Any) -> Any:
+        c = a.copy()
+        m = a > b
+        c[m] = 1
+        c[~m] = b[~m]
+        d = a.astype(np.float32)
+        d[m] *= 2
+        d[m & (d > 3)] += 0.5
+        d[a == b] = d[a == b] + 1
+        a[m] = 0
+        return c, d, a[m].sum(), np.count_nonzero(m), b[m].any()
+
+    check(f, image((19, 47), dtype), image((19, 47), dtype, 1))
+
+
+def test_masks_over_leading_axes() -> None:
+    def f(a: Any, m: Any) -> Any:
+        b = a.copy()
+        b[m] = 7
+        b[~m] = [1, 2, 3]
+        c = a.astype(np.int64)
+        c[m, 1] = -1
+        return b, c
+
+    check(f, image((19, 40, 3), "uint8"), image((19, 40), "bool"))
+
+
+def test_scatter_with_duplicates() -> None:
+    def f(a: Any, at: Any, v: Any) -> Any:
+        a[at] = v
+        b = np.zeros((50, 40), np.float32)
+        b[at % 50, 3] = v
+        b[at % 50, at % 40] = 5
+        b[np.array([1, 1, 2])] = 9
+        return b
+
+    rng = np.random.default_rng(3)
+    check(f, image((60,), "float32"), rng.integers(-60, 60, 300), image((300,), "float32"))
+
+
+@pytest.mark.parametrize("dtype", ["int32", "uint8", "float64"])
+@pytest.mark.parametrize("n", [5, 300, 100_000])
+def test_at(dtype: str, n: int) -> None:
+    def f(a: Any, at: Any, v: Any) -> Any:
+        np.add.at(a, at, 1)
+        b = np.zeros(40, np.int64)
+        np.add.at(b, at % 40, v)
+        np.maximum.at(b, at % 7, 3)
+        np.subtract.at(a, at[:5], 2)
+        np.add.at(a, [0, 0, -1], 3)
+        return b
+
+    rng = np.random.default_rng(4)
+    check(f, image((64,), dtype), rng.integers(0, 64, n), rng.integers(0, 9, n))
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "uint16", "int64"])
+def test_counts(dtype: str) -> None:
+    a = image((70, 90), dtype) & 255
+    check(lambda a: (
+        np.bincount(a.ravel(), minlength=256), np.histogram(a, bins=16, range=(0, 256)), np.histogram(a, 256, (0, 256))[0],
+        np.bincount(a.ravel().astype(np.int64) // 16, minlength=20), np.histogram(a, bins=np.array([0, 10, 50, 300]))[0],
+    ), a)
+
+
+def test_equalisation() -> None:
+    def f(a: Any) -> Any:
+        h = np.bincount(a.ravel(), minlength=256)
+        c = np.cumsum(h)
+        table = (c * 255 // c[-1]).astype(np.uint8)
+        return table[a]
+
+    check(f, image((60, 70), "uint8"))
+
+
+@pytest.mark.parametrize("bad", [10, -11, 1000, 2**40])
+@pytest.mark.parametrize("at", [0, 7, 16, 63, 64, 99])
+def test_index_errors(bad: int, at: int) -> None:
+    """An index that is out of bounds raises what NumPy raises, and nothing is written."""
+    index = np.zeros(100, np.int64)
+    index[at] = bad
+    table = np.arange(10)
+
+    def gather(t: Any, i: Any) -> Any:
+        return t[i]
+
+    def scatter(t: Any, i: Any) -> Any:
+        t[i] = 5
+
+    for fn in (gather, scatter):
+        pipe = hjit.pipeline(fn, verify="off", cache="off")
+        assert_same(pipe(table.copy(), index * 0), fn(table.copy(), index * 0))
+        with pytest.raises(IndexError, match=f"index {bad} is out of bounds for axis 0 with size 10"):
+            pipe(table, index)
+        assert_same(table, np.arange(10))
+
+
+def test_static_index_errors() -> None:
+    for key in (40, -41, (0, 70), (0, 0, 0)):
+        check(lambda a, key=key: a[key], image((40, 50), "uint8"))
+    check(lambda a: a[[0, 40]], image((40, 50), "uint8"))
+
+
+def test_nonzero_choose_searchsorted() -> None:
+    a = image((20, 37), "uint8")
+    check(lambda a: (np.choose(a % 3, [a, a + 1, 7]), np.searchsorted(np.array([10, 50, 200]), a), np.digitize(a, np.array([10, 50, 200])),
+                     np.where(a > 100, a, 0)), a)

@@ -1,0 +1,147 @@
+"""The canonical Graph: what is fused, shared, dropped and split, and that its numbers stay the same."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hjit.trace import interpret
+from hjit.trace.canonical import PASSES, canonicalise
+from hjit.trace.graph import Graph
+from hjit.trace.key import graph_key
+from tests.trace.helpers import scalars_of, trace_of
+
+
+def graphs(function: Any, *args: Any) -> tuple[Graph, Any, list[Any]]:
+    traced, leaves = trace_of(function, *args)
+    results: list[Any] = []
+    tree = traced.result
+    tree.build(results.append) if hasattr(tree, "build") else results.append(tree)
+    return traced.recorder.graph(tuple(dict.fromkeys(r.name for r in results))), traced.recorder, leaves
+
+
+def canonical(function: Any, *args: Any) -> Graph:
+    return canonicalise(graphs(function, *args)[0])
+
+
+IMAGE = np.random.default_rng(0).random((20, 30), np.float32)
+
+
+def chain(a: Any) -> Any:
+    b = a * 2
+    c = b + 1
+    return np.sqrt(c) - b
+
+
+def stencil(a: Any) -> Any:
+    blurred = (a[:-2] + a[1:-1] * 2 + a[2:]) / 4 + np.exp(a[1:-1])
+    return blurred[:, :-2] + blurred[:, 2:]
+
+
+def assembled(a: Any) -> Any:
+    out = np.empty((*a.shape, 3), a.dtype)
+    out[..., 0] = a
+    out[..., 1] = a * 2
+    out[..., 2] = a + 1
+    return out[..., 0] + out[..., 2]
+
+
+def everything(a: Any) -> Any:
+    return a.sum(), a.max(axis=1), a.mean(axis=0)
+
+
+def updated(a: Any) -> Any:
+    out = a * 2
+    out[0] = 1
+    out[:, 3:5] += 2
+    return out
+
+
+def bytes_gamma(a: Any) -> Any:
+    u = a.astype(np.uint8)
+    v = u + np.uint8(1)
+    return (v.astype(np.float32) / 255) ** 0.4
+
+
+@pytest.mark.parametrize("function", [chain, stencil, assembled, everything, updated, bytes_gamma])
+def test_every_pass_keeps_the_numbers(function: Any) -> None:
+    graph, rec, leaves = graphs(function, IMAGE)
+    arrays = {n: s.array for n, s in rec.inputs.items()}
+    expected = interpret(graph, arrays, rec.sizes, scalars_of(rec, leaves))
+    for run in PASSES:
+        graph = run(graph)
+        got = interpret(graph, arrays, rec.sizes, scalars_of(rec, leaves))
+        for g, e in zip(got, expected, strict=True):
+            np.testing.assert_allclose(g, e, rtol=1e-5, err_msg=run.__name__)
+
+
+def test_pointwise_chains_become_one_stage() -> None:
+    assert len(canonical(chain, IMAGE).stages) == 1
+
+
+def test_what_is_costly_and_used_twice_stays_a_stage() -> None:
+    stages = canonical(stencil, IMAGE).stages
+    assert len(stages) == 2 and "exp" in str(stages[0]) and "exp" not in str(stages[1])
+
+
+def test_known_pieces_are_forwarded() -> None:
+    graph = canonical(assembled, IMAGE)
+    assert len(graph.stages) == 1 and not graph.stages[0].updates
+
+
+def test_full_reductions_are_done_by_rows() -> None:
+    names = [s.name for s in canonical(everything, IMAGE).stages]
+    assert any(n.endswith("_rows") for n in names)
+
+
+def test_versions_share_one_buffer() -> None:
+    graph = canonical(updated, IMAGE)
+    assert len(graph.stages) == 1 and len(graph.stages[0].updates) == 2
+
+
+def test_equal_programs_have_equal_keys_whatever_the_names_and_sizes() -> None:
+    def one(a: Any) -> Any:
+        left = a[:, :-1] * 3
+        return left + 1
+
+    def other(image: Any) -> Any:
+        x = image[:, :-1] * 3
+        y = x + 1
+        return y
+
+    keys = [graph_key(canonical(f, a)) for f in (one, other) for a in (IMAGE, np.ones((40, 55), np.float32))]
+    assert len({k.text for k in keys}) == 1
+
+
+def test_different_programs_have_different_keys() -> None:
+    def one(a: Any) -> Any:
+        add = a * 2
+        return add * a
+
+    def other(a: Any) -> Any:
+        multiply = a + a
+        return multiply * a
+
+    texts = {graph_key(canonical(f, IMAGE)).text for f in (one, other)}
+    texts |= {graph_key(canonical(one, IMAGE.astype(np.float64))).text, graph_key(canonical(one, IMAGE.T)).text}
+    assert len(texts) == 4
+
+
+def test_shared_expressions_do_not_blow_up_text_or_time() -> None:
+    def doubling(a: Any) -> Any:
+        for _ in range(60):
+            a = a + a
+        return a
+
+    graph = canonical(doubling, IMAGE)
+    assert len(graph.stages) == 1
+    assert len(graph_key(graph).text) < 10_000 and len(str(graph)) < 10_000
+
+
+def test_long_chains_are_cut_into_stages() -> None:
+    def long(a: Any) -> Any:
+        for k in range(900):
+            a = a * 0.5 + k
+        return a
+
+    assert 2 <= len(canonical(long, IMAGE).stages) <= 20

@@ -1,0 +1,79 @@
+"""Integer polynomials compute what Python's integers compute."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hjit.trace.poly import ONE, ZERO, Dim, Poly, Sym, bound, bound_value, extremum, poly
+
+NAMES = ("h", "w")
+VALUES = {"h": 37, "w": 18}
+
+
+def value(p: Poly, dims: tuple[int, ...] = (5, 3)) -> int:
+    return p.evaluate(lambda a: VALUES[a.name] if isinstance(a, Sym) else dims[a.k])
+
+
+@st.composite
+def polys(draw: st.DrawFn, depth: int = 3) -> Poly:
+    if depth == 0 or draw(st.booleans()):
+        return draw(st.sampled_from([poly(Sym("h")), poly(Sym("w")), poly(Dim(0)), poly(Dim(1)), poly(draw(st.integers(-9, 9)))]))
+    a, b = draw(polys(depth - 1)), draw(polys(depth - 1))
+    op = draw(st.sampled_from(["+", "-", "*", "//", "%"]))
+    divisor = draw(st.sampled_from([poly(2), poly(3), poly(Sym("w"))]))
+    return {"+": a + b, "-": a - b, "*": a * b, "//": a // divisor, "%": a % divisor}[op]
+
+
+@given(polys(), polys(), st.integers(1, 7))
+@settings(max_examples=200, deadline=None)
+def test_arithmetic_is_that_of_integers(a: Poly, b: Poly, n: int) -> None:
+    assert value(a + b) == value(a) + value(b)
+    assert value(a - b) == value(a) - value(b)
+    assert value(a * b) == value(a) * value(b)
+    assert value(a // n) == value(a) // n
+    assert value(a % n) == value(a) % n
+    assert value(extremum("min", a, b)) == min(value(a), value(b))
+    assert value(extremum("max", a, b)) == max(value(a), value(b))
+
+
+@given(polys(), polys())
+@settings(max_examples=100, deadline=None)
+def test_equal_sums_are_equal_objects(a: Poly, b: Poly) -> None:
+    assert a + b == b + a
+    assert hash(a + b) == hash(b + a)
+    assert a + b - b == a
+    assert a - a == ZERO
+
+
+@pytest.mark.parametrize("mode", ["clamp", "wrap", "reflect", "symmetric"])
+@pytest.mark.parametrize("n", [1, 2, 3, 7])
+def test_boundary_modes_are_those_of_pad(mode: str, n: int) -> None:
+    import numpy as np
+
+    name = {"clamp": "edge"}.get(mode, mode)
+    padded = np.pad(np.arange(n), 9, mode=name)
+    assert [bound_value(mode, k - 9, n) for k in range(n + 18)] == list(padded)
+
+
+def test_division_moves_what_divides_exactly() -> None:
+    x = poly(Dim(0))
+    assert (x * 6 + 3) // 3 == x * 2 + 1
+    assert (x * 6 + 5) % 3 == poly(2)
+    w = poly(Sym("w"))
+    assert (x * w) // w == x
+
+
+def test_substitution_reaches_into_boundaries() -> None:
+    p = bound("clamp", poly(Dim(0)) - 1, poly(Sym("h")))
+    q = p.substitute(lambda a: poly(Dim(0)) + 1 if a == Dim(0) else None)
+    assert q == bound("clamp", poly(Dim(0)), poly(Sym("h")))
+    assert p.substitute(lambda a: None) is p
+
+
+def test_coefficient_says_where_it_is_linear() -> None:
+    x, h = poly(Dim(0)), poly(Sym("h"))
+    assert (x * 3 + h).coefficient(Dim(0)) == poly(3)
+    assert (x * h).coefficient(Dim(0)) == h
+    assert (x // 2).coefficient(Dim(0)) is None
+    assert h.coefficient(Dim(0)) == ZERO
+    assert ONE.coefficient(Dim(0)) == ZERO
