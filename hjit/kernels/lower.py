@@ -146,29 +146,32 @@ class _Builder:
         var = Var(f"d{self.lanes_dim}")
         inner = self.body(position, {**at, self.lanes_dim: poly(var)})
         begin, end = whole
-        low, high, bounds = self.interior(var, inner, begin, end)
         if self.lanes == 1:
             return [For(var, (whole,), 1, "serial", tuple(inner))]
+        low, high, interior = self.interior(var, inner, begin, end)
         stop = low + (high - low) // self.lanes * self.lanes
-        interior = [_simplify(s, bounds) for s in inner]
         return [
             For(var, ((low, stop),), self.lanes, "vector", tuple(interior)),
             For(var, ((begin, low), (stop, end)) if low != begin else ((stop, end),), 1, "serial", tuple(inner)),
         ]
 
-    def interior(self, var: Var, body: list[Stmt], begin: Poly, end: Poly) -> tuple[Poly, Poly, set[Atom]]:
-        """The part of [begin, end) where boundary handling along `var` changes nothing, and the atoms that then vanish."""
+    def interior(self, var: Var, body: list[Stmt], begin: Poly, end: Poly) -> tuple[Poly, Poly, list[Stmt]]:
+        """The part of [begin, end) where boundary handling along `var` changes nothing, and the body without it.
+
+        Boundaries inside boundaries show themselves when the inner ones are gone, hence the loop.
+        """
         low, high = begin, end
-        vanish: set[Atom] = set()
-        for a in {a for s in body for a in _bounds(s)}:
-            limits = _limits(a, var, body)
-            if limits is not None:
-                low, high = extremum("max", low, limits[0]), extremum("min", high, limits[1])
-                vanish.add(a)
-        if not vanish:
-            return begin, end, vanish
+        while True:
+            limits = {a: x for a in {a for s in body for a in _bounds(s)} if (x := _limits(a, var, body)) is not None}
+            if not limits:
+                break
+            for first, last in limits.values():
+                low, high = extremum("max", low, first), extremum("min", high, last)
+            body = [_simplify(s, set(limits)) for s in body]
+        if low == begin and high == end:
+            return begin, end, body
         low = extremum("min", low, end)
-        return low, extremum("max", low, high), vanish
+        return low, extremum("max", low, high), body
 
     # -- leaves
     def leaves(self, at: dict[int, Poly]) -> list[Stmt]:

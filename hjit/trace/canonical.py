@@ -230,8 +230,8 @@ def _prices(graph: Graph) -> dict[str, int]:
 def _may_inline(s: Stage, price: int, uses: dict[Use, None], by_name: dict[str, Stage]) -> bool:
     if s.updates or s.initial is None or not uses:
         return False
-    if price == 0 and len(uses) <= 64:
-        return True
+    if len(uses) <= 64 and cost(s.initial) == 0:
+        return True  # a view or a cast: what it shows is decided on by itself
     if price * (len(uses) - 1) > REPEAT_LIMIT:
         return False
     for root, number, index in uses:
