@@ -18,7 +18,11 @@ INDEX_DTYPES = ("int8", "uint8", "int16", "uint16", "int32", "int64", "uint64")
 def test_tables(index: str, dtype: str) -> None:
     table = image((100,), dtype)
     at = (image((21, 67), "uint8") % 100).astype(index)
-    check(lambda table, at: (table[at] + 1, np.take(table, at), table[at[:, ::-1]], table[at[::2]].astype(np.float64) * 2, table.take(at, mode="clip")), table, at)
+    check(
+        lambda table, at: (table[at] + 1, np.take(table, at), table[at[:, ::-1]], table[at[::2]].astype(np.float64) * 2, table.take(at, mode="clip")),
+        table,
+        at,
+    )
 
 
 @pytest.mark.parametrize("n", [1, 5, 16, 17, 256])
@@ -34,10 +38,27 @@ def test_negative_indices() -> None:
 def test_gathers() -> None:
     a = image((40, 50, 3), "uint8")
     rows, columns = np.arange(40)[::-1] // 2, np.random.default_rng(1).integers(0, 50, 33)
-    check(lambda a, r, c: (
-        a[r] + 1, a[:, c] + 1, a[r[:, None], c[None]] + 1, a[r[:33], c] + 1, a[..., [2, 1, 0]] + 1, a[3, c] + 1, a[r, 5] + 1, a[c % 40, :, 1] + 1,
-        a[:, c][:, ::2] * 2, a[r[:5], :, 2] + 1, a[[0, -1]] + 1, a[np.arange(40) % 7, 3:9] + 1, np.take(a, c, axis=1), np.take_along_axis(a, a % 40, 0),
-    ), a, rows, columns)
+    check(
+        lambda a, r, c: (
+            a[r] + 1,
+            a[:, c] + 1,
+            a[r[:, None], c[None]] + 1,
+            a[r[:33], c] + 1,
+            a[..., [2, 1, 0]] + 1,
+            a[3, c] + 1,
+            a[r, 5] + 1,
+            a[c % 40, :, 1] + 1,
+            a[:, c][:, ::2] * 2,
+            a[r[:5], :, 2] + 1,
+            a[[0, -1]] + 1,
+            a[np.arange(40) % 7, 3:9] + 1,
+            np.take(a, c, axis=1),
+            np.take_along_axis(a, a % 40, 0),
+        ),
+        a,
+        rows,
+        columns,
+    )
 
 
 def test_bilinear_remap() -> None:
@@ -114,10 +135,16 @@ def test_at(dtype: str, n: int) -> None:
 @pytest.mark.parametrize("dtype", ["uint8", "uint16", "int64"])
 def test_counts(dtype: str) -> None:
     a = image((70, 90), dtype) & 255
-    check(lambda a: (
-        np.bincount(a.ravel(), minlength=256), np.histogram(a, bins=16, range=(0, 256)), np.histogram(a, 256, (0, 256))[0],
-        np.bincount(a.ravel().astype(np.int64) // 16, minlength=20), np.histogram(a, bins=np.array([0, 10, 50, 300]))[0],
-    ), a)
+    check(
+        lambda a: (
+            np.bincount(a.ravel(), minlength=256),
+            np.histogram(a, bins=16, range=(0, 256)),
+            np.histogram(a, 256, (0, 256))[0],
+            np.bincount(a.ravel().astype(np.int64) // 16, minlength=20),
+            np.histogram(a, bins=np.array([0, 10, 50, 300]))[0],
+        ),
+        a,
+    )
 
 
 def test_equalisation() -> None:
@@ -160,5 +187,12 @@ def test_static_index_errors() -> None:
 
 def test_nonzero_choose_searchsorted() -> None:
     a = image((20, 37), "uint8")
-    check(lambda a: (np.choose(a % 3, [a, a + 1, 7]), np.searchsorted(np.array([10, 50, 200]), a), np.digitize(a, np.array([10, 50, 200])),
-                     np.where(a > 100, a, 0)), a)
+    check(
+        lambda a: (
+            np.choose(a % 3, [a, a + 1, 7]),
+            np.searchsorted(np.array([10, 50, 200]), a),
+            np.digitize(a, np.array([10, 50, 200])),
+            np.where(a > 100, a, 0),
+        ),
+        a,
+    )

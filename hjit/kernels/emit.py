@@ -345,6 +345,10 @@ class NestEmitter:
                 return memory.load(self, e)
             case Cast():
                 return vecmath.convert(self.code, self.value(e.arg), e.dtype)
+            case Op(name="inside"):
+                i, n = map(self.value, e.args)
+                n = splat(self.code, n, i.lanes)
+                return self.code.emit(f"icmp ult {i.type} {i.text}, {n.text}", BOOL, i.lanes, i, n)
             case Op():
                 args = [self.value(a) for a in e.args]
                 lanes = max(a.lanes for a in args)

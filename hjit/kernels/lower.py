@@ -7,7 +7,6 @@ registers. `lower` at the end is the list of steps.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
@@ -16,9 +15,10 @@ import numpy as np
 from hjit.kernels.loopir import For, Nest, Program, Put, Range, Reduce, Slide, Stmt
 from hjit.sched.slide import rows_needed
 from hjit.sched.tree import Compute, Loop, Node, Root, Store
+from hjit.trace.borders import INSIDE
 from hjit.trace.canonical import cost
-from hjit.trace.graph import Cast, Definition, Expr, Graph, Load, Op, Stage, polys, substitute, walk
-from hjit.trace.poly import ONE, ZERO, Atom, Bound, Dim, IntLike, Poly, Sym, Value, Var, extremum, parts, poly
+from hjit.trace.graph import Cast, Const, Definition, Expr, Graph, Op, Stage, polys, rewrite, substitute, walk
+from hjit.trace.poly import ZERO, Atom, Bound, Dim, IntLike, Poly, Sym, Value, Var, extremum, parts, poly
 
 CHUNK = 4096  # elements of a task of a one-dimensional nest
 REDUCE_CHUNK = 512  # the same where each element is a reduction
@@ -162,7 +162,9 @@ class _Builder:
         """
         low, high = begin, end
         while True:
-            limits = {a: x for a in {a for s in body for a in _bounds(s)} if (x := _limits(a, var, body)) is not None}
+            tests = {a: (a.arg, a.extent) for s in body for a in _bounds(s)}
+            tests |= {e: (e.args[0].poly, e.args[1].poly) for s in body for e in _insides(s)}
+            limits = {a: x for a, (p, n) in tests.items() if (x := _limits(p, n, var, body)) is not None}
             if not limits:
                 break
             for first, last in limits.values():
@@ -262,19 +264,31 @@ def _bounds(s: Stmt) -> Iterator[Bound]:
         yield from deep(p)
 
 
-def _limits(a: Bound, var: Var, body: list[Stmt]) -> Range | None:
-    """The range of `var` in which the bounded index is in bounds by itself."""
-    c = a.arg.coefficient(var)
+def _insides(s: Stmt) -> Iterator[Op]:
+    """Tests whether an index is inside an axis."""
+    match s:
+        case Put(_, _, value):
+            yield from (e for e in walk(value) if isinstance(e, Op) and e.name == INSIDE)
+        case Reduce():
+            yield from (e for e in walk(s.initial, s.value) if isinstance(e, Op) and e.name == INSIDE)
+        case For() | Slide():
+            for t in s.body:
+                yield from _insides(t)
+
+
+def _limits(index: Poly, extent: Poly, var: Var, body: list[Stmt]) -> Range | None:
+    """The range of `var` in which an index is inside an axis by itself."""
+    c = index.coefficient(var)
     if c is None or not c.is_const or c.const not in (1, -1):
         return None
-    rest = a.arg - poly(var) * c.const
+    rest = index - poly(var) * c.const
     spread = _spread(rest, {x.var: x.ranges[0] for s in body for x in _loops(s)})
     if spread is None:
         return None
     least, most = spread
     if c.const == 1:  # 0 <= var + rest < extent
-        return -least, a.extent - most
-    return most - a.extent + 1, least + 1  # 0 <= rest - var < extent
+        return -least, extent - most
+    return most - extent + 1, least + 1  # 0 <= rest - var < extent
 
 
 def _loops(s: Stmt) -> tuple[For, ...]:
@@ -299,24 +313,27 @@ def _spread(p: Poly, loops: dict[Var, Range]) -> Range | None:
     return least, most
 
 
-def _simplify(s: Stmt, vanish: set[Atom]) -> Stmt:
-    """The statement with bounded indices replaced by the indices themselves."""
-    if not vanish:
-        return s
+def _simplify(s: Stmt, vanish: set[Bound | Op]) -> Stmt:
+    """The statement with bounded indices replaced by the indices themselves, and tests by their outcome."""
 
     def change(a: Atom) -> IntLike | None:
         return a.arg.substitute(change) if isinstance(a, Bound) and a in vanish else None
+
+    def decide(e: Expr) -> Expr | None:
+        if isinstance(e, Op) and e in vanish:
+            return Const(True, np.bool_)
+        return e.args[1] if isinstance(e, Op) and e.name == "select" and e.args[0] == Const(True, np.bool_) else None
+
+    def expr(e: Expr) -> Expr:
+        return substitute(rewrite(e, decide), change)
 
     def index(ps: tuple[Poly, ...]) -> tuple[Poly, ...]:
         return tuple(p.substitute(change) for p in ps)
 
     match s:
         case Put():
-            return Put(s.buffer, index(s.index), substitute(s.value, change))
+            return Put(s.buffer, index(s.index), expr(s.value))
         case Reduce():
-            return replace(s, index=index(s.index), initial=substitute(s.initial, change), value=substitute(s.value, change))
+            return replace(s, index=index(s.index), initial=expr(s.initial), value=expr(s.value))
         case For() | Slide():
             return replace(s, body=tuple(_simplify(t, vanish) for t in s.body))
-
-
-__all__ = ["ONE", "Expr", "Load", "itertools", "lower"]

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from hjit.trace.borders import borders
 from hjit.trace.graph import Const, Definition, Expr, Graph, Index, Load, Op, Stage, cast, identity, loads, rewrite, substitute, walk
 from hjit.trace.poly import ONE, Atom, Dim, Poly, Sym, Value, poly
 from hjit.trace.reductions import start_value
@@ -357,6 +358,7 @@ PASSES: tuple[Callable[[Graph], Graph], ...] = (
     merge_versions,  # one buffer for versions that only follow each other
     drop_covered,  # no initial value where all is overwritten
     forward_pieces,  # known slices of assembled arrays
+    borders,  # constant padding as a pure definition
     share,  # equal stages once
     fuse,  # point-wise chains
     drop_dead,

@@ -115,8 +115,6 @@ def _operand(x: Any) -> Any:
         return x
     if isinstance(x, Size):
         return int(x)
-    if isinstance(x, (bool, int, float)) and not isinstance(x, np.generic):
-        return x
     if isinstance(x, complex) or (isinstance(x, np.generic) and not supported_dtype(x.dtype)):
         raise current().error(f"{type(x).__name__} operand", "hjit handles bool, integers and floats up to 64 bits")
     return as_tracer(x)
@@ -272,8 +270,8 @@ def where(condition: Any, x: Any = None, y: Any = None) -> Any:
     condition = as_tracer(condition)
     x, y = _operand(x), _operand(y)
     # np.where promotes Python numbers as np.result_type does
-    kinds = [v.dtype if is_tracer(v) else (v.value if is_host(v) else v) for v in (x, y)]
-    dtype = np.result_type(*(k if isinstance(k, np.dtype) else k for k in kinds))
+    kinds = [(1.0 if v.weak else v.dtype) if is_tracer(v) else (v.value if is_host(v) else v) for v in (x, y)]
+    dtype = np.result_type(*kinds)
     shape = broadcast(*(v.shape for v in (condition, x, y) if is_tracer(v)))
     a, b = (cast(_load(v, shape, dtype), dtype) for v in (x, y))
     return from_stage(select(cast_bool(condition.load(shape)), a, b), shape, dtype)

@@ -83,6 +83,9 @@ class _Run:
             case Op(name="select"):
                 c, a, b = map(self.value, e.args)
                 return np.where(c, a, b).astype(e.dtype)
+            case Op(name="inside"):
+                i, n = map(self.value, e.args)
+                return (i >= 0) & (i < n)
             case Op():
                 args = [np.asarray(self.value(x)) for x in e.args]
                 return np.asarray(getattr(np, _ALIAS.get(e.name, e.name))(*args)).astype(e.dtype)

@@ -223,7 +223,7 @@ class Tracer:
         return operator.index(as_value(self))
 
     def __round__(self, n: int | None = None) -> Any:
-        return call(np.round, self, n or 0)
+        return round(float(as_value(self)), n) if self.weak else call(np.round, self, n or 0)
 
     def __contains__(self, x: Any) -> bool:
         return bool(call(np.any, self == x))

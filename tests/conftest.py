@@ -1,0 +1,17 @@
+"""All tests of a session share one disk cache of their own; the user's is never touched."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import pytest
+
+
+@pytest.fixture(scope="session", autouse=True)
+def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        for name in [n for n in os.environ if n.startswith("HJIT_")]:
+            patch.delenv(name)
+        patch.setenv("HJIT_CACHE_DIR", str(tmp_path_factory.mktemp("hjit-cache")))
+        yield
