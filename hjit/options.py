@@ -4,8 +4,8 @@
 |------------------|---------------------------------|--------------------|----------------------------------------------------|
 | `verify`         | "first", "off"                  | `HJIT_VERIFY`      | compare the first call of a pipeline with NumPy's  |
 | `on_unsupported` | "raise", "numpy"                | `HJIT_ON_UNSUPPORTED` | what to do with a function that cannot be traced |
-| `fast_math`      | False, True                     | `HJIT_FAST_MATH`   | allow contraction and reassociation of floats      |
-| `target`         | "cpu", or a CPU name of LLVM's  | `HJIT_TARGET`      | the machine to compile for                         |
+| `fast_math`      | False, True                     | `HJIT_FAST_MATH`   | let floats use fused multiply-add and reciprocals  |
+| `target`         | "cpu", "x86-64-v2", "-v3", "-v4" | `HJIT_TARGET`     | this machine's CPU, or a level of x86-64           |
 | `num_threads`    | 0 (all cores), 1, 2, ...        | `HJIT_NUM_THREADS` | threads of one call                                |
 | `cache`          | "rw", "ro", "off"               | `HJIT_CACHE`       | use of the disk cache                              |
 | `cache_dir`      | a folder, "" for the user's own | `HJIT_CACHE_DIR`   | where the disk cache is                            |
@@ -46,8 +46,6 @@ class Options:
                 raise OptionError(f"{name}={getattr(self, name)!r}: choose one of {', '.join(map(repr, allowed))}")
         if type(self.num_threads) is not int or self.num_threads < 0:
             raise OptionError(f"num_threads={self.num_threads!r}: a whole number from 0 (all cores)")
-        if not self.target or not isinstance(self.target, str):
-            raise OptionError(f"target={self.target!r}: 'cpu', or a CPU name of LLVM's")
         if not isinstance(self.cache_dir, (str, os.PathLike)):
             raise OptionError(f"cache_dir={self.cache_dir!r}: a folder")
 
@@ -58,6 +56,7 @@ _CHOICES: dict[str, tuple[Any, ...]] = {
     "cache": ("rw", "ro", "off"),
     "fast_math": (False, True),
     "disable": (False, True),
+    "target": ("cpu", "x86-64-v2", "x86-64-v3", "x86-64-v4"),
 }
 _NAMES = frozenset(f.name for f in fields(Options))
 _in_context: contextvars.ContextVar[tuple[tuple[str, Any], ...]] = contextvars.ContextVar("hjit_options", default=())

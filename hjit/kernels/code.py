@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+_CONTRACTED = ("fadd ", "fsub ", "fmul ", "fdiv ")  # what fast_math lets LLVM fuse
 _TYPES = {"f2": "half", "f4": "float", "f8": "double", "b1": "i1"}
 BOOL, I64, I32, I8 = (np.dtype(t) for t in ("?", "i8", "i4", "u1"))
 
@@ -71,10 +72,10 @@ class Scope:
 class Code:
     """One LLVM function being written, with the declarations that it needs."""
 
-    def __init__(self, width: int = 64, features: frozenset[str] = frozenset()) -> None:
+    def __init__(self, width: int = 64, features: frozenset[str] = frozenset(), fast: bool = False) -> None:
         self.scopes: list[Scope] = [Scope()]
         self.declarations: dict[str, None] = {}
-        self.width, self.features = width, features
+        self.width, self.features, self.fast = width, features, fast
         self._count = 0
 
     # -- instructions
@@ -84,6 +85,9 @@ class Code:
 
     def emit(self, rhs: str, dtype: Any, lanes: int, *operands: Val, pointer: bool = False) -> Val:
         """A pure instruction. `rhs` is its text after the equals sign; `operands` decide where it is placed."""
+        if self.fast and rhs.startswith(_CONTRACTED):
+            opcode, _, rest = rhs.partition(" ")
+            rhs = f"{opcode} contract nsz arcp {rest}"
         depth = 0
         for o in operands:
             if o.depth > depth:

@@ -78,7 +78,7 @@ class NestEmitter:
 
     def __init__(self, graph: Graph, params: Params, machine: Machine) -> None:
         self.graph, self.params, self.machine = graph, params, machine
-        self.code = Code(machine.width, machine.features)
+        self.code = Code(machine.width, machine.features, machine.fast_math)
         self.inputs = {i.name: i for i in graph.inputs}
         self.dtypes = {x.name: x.dtype for x in (*graph.inputs, *graph.stages)}
         self.shapes = {x.name: x.shape for x in (*graph.inputs, *graph.stages)}

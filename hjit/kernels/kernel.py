@@ -74,7 +74,7 @@ class Plan:
 
 def machine(options: Options) -> Machine:
     """What to generate code for."""
-    features = vecmath.host_features()
+    features = vecmath.target_features(options.target)
     return Machine(vecmath.native_width(features), features, options.fast_math)
 
 

@@ -10,7 +10,7 @@ from functools import lru_cache
 
 import llvmlite.binding as llvm
 
-from hjit.errors import CompileError
+from hjit.errors import CompileError, OptionError
 from hjit.kernels import vecmath_float, vecmath_int
 from hjit.kernels.code import Code, Val
 from hjit.kernels.vecmath_cast import convert
@@ -66,9 +66,30 @@ def host_features() -> frozenset[str]:
     return frozenset(found)
 
 
+# Levels of x86-64 that can be asked for in place of the machine at hand, as its psABI names them
+_V2 = frozenset({"x86", "sse4.1"})
+_V3 = _V2 | {"avx2", "f16c", "fma"}
+LEVELS = {"x86-64-v2": _V2, "x86-64-v3": _V3, "x86-64-v4": _V3 | {"avx512"}}
+
+
+def target_features(target: str) -> frozenset[str]:
+    """The features to generate code for.
+
+    Raises:
+        OptionError: this machine lacks some of them.
+    """
+    host = host_features()
+    if target == "cpu":
+        return host
+    missing = LEVELS[target] - host
+    if missing:
+        raise OptionError(f"target={target!r}: this machine has no {', '.join(sorted(missing))}")
+    return LEVELS[target] | (host & {"libmvec"})
+
+
 def native_width(features: frozenset[str]) -> int:
     """The bytes of the widest vector register."""
     return 64 if "avx512" in features else 32 if "avx2" in features else 16
 
 
-__all__ = ["apply", "convert", "host_features", "load_libraries", "native_width"]
+__all__ = ["LEVELS", "apply", "convert", "host_features", "load_libraries", "native_width", "target_features"]

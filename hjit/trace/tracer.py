@@ -15,7 +15,7 @@ import numpy as np
 
 from hjit.errors import TraceError
 from hjit.trace.graph import Const, Definition, Expr, Load, cast, identity, select
-from hjit.trace.host import is_host, unpin
+from hjit.trace.host import is_host
 from hjit.trace.poly import Atom, Dim, Poly, poly
 from hjit.trace.recorder import Recorder, current, supported_dtype
 from hjit.trace.size import Size
