@@ -176,7 +176,7 @@ def demo_rows(rounds: int = 5) -> list[demo.Row]:
 
 def about() -> dict[str, Any]:
     """The machine, the versions and the commit."""
-    from hjit.kernels import launch, vecmath
+    from hjit.kernels import features, launch
 
     names = ("numpy", "numba", "llvmlite", "tbb")
     found = {"python": platform.python_version(), "hjit": hjit.__version__}
@@ -190,7 +190,7 @@ def about() -> dict[str, Any]:
         "architecture": platform.machine(),
         "cpu": _cpu(),
         "cores": launch.cores(),
-        "vector_bits": 8 * vecmath.native_width(vecmath.host_features()),
+        "vector_bits": 8 * features.native_width(features.host_features()),
         "threading": launch.parallel_for()[1],
     }
     return {"machine": machine, "versions": found, "commit": _commit()}

@@ -40,15 +40,13 @@ def digest(*parts: str) -> str:
 @functools.lru_cache(maxsize=1)
 def versions() -> str:
     """The versions that code depends on."""
-    from importlib.metadata import PackageNotFoundError, version
+    from llvmlite import __version__ as llvmlite
+    from numba import __version__ as numba
+    from numpy import __version__ as numpy
 
-    def of(name: str) -> str:
-        try:
-            return version(name)
-        except PackageNotFoundError:
-            return "none"
+    from hjit import __version__ as hjit
 
-    return " ".join(f"{name}={of(name)}" for name in ("hjit", "numpy", "numba", "llvmlite")) + f" source={_source_hash()}"
+    return f"hjit={hjit} numpy={numpy} numba={numba} llvmlite={llvmlite} source={_source_hash()}"
 
 
 def _source_hash() -> str:

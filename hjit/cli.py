@@ -108,15 +108,15 @@ def _info(given: argparse.Namespace) -> int:
         options = resolve({})
     except OptionError as error:
         return _failed(error)
-    from hjit.kernels import launch, vecmath
+    from hjit.kernels import features, launch
 
-    features = vecmath.host_features()
+    found = features.host_features()
     lines = [("hjit", __version__), ("Python", f"{platform.python_version()} on {platform.system()} {platform.machine()}")]
     lines += [(name, installed_version(name)) for name in PACKAGES]
     lines += [
         ("cores", str(launch.cores())),
         ("threads", launch.parallel_for()[1]),
-        ("vectors", f"{8 * vecmath.native_width(features)} bits ({', '.join(sorted(features)) or 'no known features'})"),
+        ("vectors", f"{8 * features.native_width(found)} bits ({', '.join(sorted(found)) or 'no known features'})"),
     ]
     print("\n".join(f"{name:<15} {text}" for name, text in lines))
     print("\noptions")

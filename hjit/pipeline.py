@@ -418,7 +418,7 @@ class Pipeline:
 
     # -- inspection
     def _inspect(self, args: Any, kwargs: Any) -> list[Any]:
-        from hjit.kernels.kernel import plan
+        from hjit.kernels.plan import plan
         from hjit.trace.trace import Tree, flatten
 
         leaves: list[Any] = []
@@ -507,8 +507,18 @@ def leaf_names(function: types.FunctionType, structure: Any, count: int) -> list
 
 
 def _copy(x: Any) -> Any:
-    """A copy of an array, in its own layout."""
-    return np.array(x, copy=True, order="K", subok=True) if isinstance(x, np.ndarray) else x
+    """A copy of an array with its strides, as writeable as it is; anything else as it is."""
+    if not isinstance(x, np.ndarray):
+        return x
+    if type(x) is np.ndarray and x.size and not x.dtype.hasobject:
+        low, high = np.lib.array_utils.byte_bounds(x)
+        memory = np.empty(high - low, np.uint8)
+        copied: Any = np.ndarray(x.shape, x.dtype, memory, x.__array_interface__["data"][0] - low, x.strides)
+        np.copyto(copied, x)
+    else:
+        copied = x.copy()
+    copied.flags.writeable = x.flags.writeable
+    return copied
 
 
 def _parts_at(v: Variant, miss: Any, missed: Variant) -> bool:

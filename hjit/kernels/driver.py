@@ -6,14 +6,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from hjit.kernels.loopir import Program
-from hjit.kernels.params import PARALLEL_FOR, SCRATCH, STATUS, THREADS, Params
+from hjit.kernels.params import PARALLEL_FOR, SCRATCH, STATUS, TASKS_PER_THREAD, THREADS, Params
 from hjit.trace.graph import Graph
 
 if TYPE_CHECKING:
     from hjit.kernels.emit import Machine
 
 GRAIN = 40_000  # operations that a task should have
-TASKS_PER_THREAD = 4
 
 
 @dataclass(frozen=True, slots=True)

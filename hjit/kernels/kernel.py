@@ -20,15 +20,9 @@ from numba.core.compiler_lock import global_compiler_lock
 
 from hjit import cache
 from hjit.errors import CompileError
-from hjit.kernels import arena, backend, launch, vecmath
-from hjit.kernels.driver import TASKS_PER_THREAD
-from hjit.kernels.emit import Machine, emit_module
-from hjit.kernels.loopir import Program
-from hjit.kernels.lower import lower
-from hjit.kernels.params import FIRST, Params, params_of
+from hjit.kernels import arena, backend, launch
+from hjit.kernels.params import FIRST, TASKS_PER_THREAD, params_of
 from hjit.options import Options
-from hjit.sched.default import Target, default_schedule
-from hjit.sched.tree import Root, check
 from hjit.trace.graph import Graph
 from hjit.trace.key import Key, graph_key
 from hjit.trace.poly import sizes_value
@@ -59,41 +53,10 @@ class Kernel:
     from_cache: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """Everything that leads from a Graph to its LLVM IR, for people to look at."""
-
-    graph: Graph
-    key: Key
-    schedule: Root
-    program: Program
-    params: Params
-    llvm: str
-    name: str
-
-
-def machine(options: Options) -> Machine:
-    """What to generate code for."""
-    features = vecmath.target_features(options.target)
-    return Machine(vecmath.native_width(features), features, options.fast_math)
-
-
 def kernel_name(key: Key, options: Options) -> str:
     """The symbol and cache name of the kernel of a key."""
     parts = (key.text, "default schedule", backend.machine_text(options.target), cache.versions(), str(options.fast_math))
     return "hjit_" + cache.digest(*parts)[:40]
-
-
-def plan(graph: Graph, options: Options) -> Plan:
-    """Schedule, lower and emit a canonical Graph."""
-    key = graph_key(graph)
-    target = machine(options)
-    schedule = default_schedule(graph, Target(target.width))
-    check(schedule, graph)
-    program = lower(graph, schedule)
-    params = params_of(graph, key.symbols, [n for nest in program.nests for n in nest.lines])
-    name = kernel_name(key, options)
-    return Plan(graph, key, schedule, program, params, emit_module(graph, program, params, name, target), name)
 
 
 def kernel_for(graph: Graph, key: Key, options: Options) -> Kernel:
@@ -124,6 +87,8 @@ def _load(name: str, options: Options) -> Kernel | None:
 
 
 def _compile(graph: Graph, name: str, options: Options) -> Kernel:
+    from hjit.kernels.plan import plan  # a process that only looks kernels up never loads the compiler
+
     planned = plan(graph, options)
     compiled = backend.compile_module(planned.llvm, name, options.target)
     _made.compiled = made()[0] + 1

@@ -13,6 +13,7 @@ from hjit.trace.graph import Graph
 
 PARALLEL_FOR, THREADS, SCRATCH, STATUS = range(4)
 FIRST = 4
+TASKS_PER_THREAD = 4
 
 
 @dataclass(frozen=True, slots=True)

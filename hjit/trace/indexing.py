@@ -39,7 +39,8 @@ def getitem(a: Tracer, key: Any) -> Any:
     if parsed.mask is not None:
         return Selected(view.copy(), parsed.mask.copy())
     if not parsed.arrays:
-        if not view.shape and all(isinstance(k, int) for k in parsed.basic):
+        whole = any(k is ... for k in (key if isinstance(key, tuple) else (key,)))  # with an ellipsis NumPy gives a 0-d array
+        if not view.shape and not whole and all(isinstance(k, int) for k in parsed.basic):
             view.is_scalar = True
         return _settled(view) if view.is_scalar else view
     if view.known is not None and all(x.known is not None for x in parsed.arrays.values()):

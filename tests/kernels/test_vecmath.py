@@ -15,14 +15,14 @@ from numba.core.codegen import JITCPUCodegen
 from numba.core.compiler_lock import global_compiler_lock
 
 from hjit.errors import CompileError
-from hjit.kernels import vecmath
+from hjit.kernels import features, vecmath
 from hjit.kernels.code import Code, Val, const, splat, type_name
 from hjit.trace.elementwise import UFUNCS
 
 DType = np.dtype[Any]
 BOOL = np.dtype(bool)
-FEATURES = vecmath.host_features()
-WIDTH = vecmath.native_width(FEATURES)
+FEATURES = features.host_features()
+WIDTH = features.native_width(FEATURES)
 INTS = "bBhHiIqQ"
 ALL = tuple(map(np.dtype, "?" + INTS + "efd"))
 TRANSCENDENTAL = frozenset({
@@ -84,7 +84,7 @@ exit:
 
 def build(cases: list[Case]) -> list[Callable[..., np.ndarray]]:
     """The cases as functions of equally long arrays, whose length is a multiple of the lanes."""
-    vecmath.load_libraries()
+    features.load_libraries()
     parts, declarations = [], dict[str, None]()
     for k, case in enumerate(cases):
         text, needed = _function(f"case{k}", case)

@@ -1,0 +1,387 @@
+"""What a function reads besides its arguments: globals, closures, defaults, attributes, helpers, random numbers, the clock."""
+
+from __future__ import annotations
+
+import collections
+import datetime
+import random
+import sys
+import time
+import types
+from typing import Any
+
+import numpy as np
+import pytest
+
+import hjit
+from hjit import TraceError
+
+pytestmark = pytest.mark.filterwarnings("error::hjit.HjitWarning")
+
+IMAGE = np.linspace(0, 9, 40 * 50).reshape(40, 50)
+LUT = np.arange(10.0)
+GAIN = 2.0
+CONFIG: dict[str, Any] = {"gain": 2.0, "taps": [1.0, 2.0], "table": np.arange(4.0), "nested": {"on": True}}
+COMPLEX = np.array([1 + 2j, 3 - 1j])
+NAMES = np.array(["a", "b"])
+
+
+def helper(img: Any) -> Any:
+    return img + 1
+
+
+def checked(p: Any, *args: Any) -> None:
+    """Two calls agree with the plain function."""
+    for _ in range(2):
+        ours, expected = p(*args), p.py_func(*args)
+        assert type(ours) is type(expected)
+        np.testing.assert_array_equal(ours, expected)
+    assert p.stats.fallbacks == 0
+
+
+def test_a_global_array_is_read_at_every_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    p = hjit.pipeline(lambda img: img * LUT[3] + LUT[img.astype(int)])
+    checked(p, IMAGE)
+    monkeypatch.setitem(globals(), "LUT", LUT.copy())
+    checked(p, IMAGE)
+    LUT[...] = 5
+    checked(p, IMAGE)
+    LUT[3] = -1
+    checked(p, IMAGE)
+    assert p.stats.traces == 1
+    monkeypatch.setitem(globals(), "LUT", np.arange(12.0)[::-1])
+    checked(p, IMAGE)
+    monkeypatch.setitem(globals(), "LUT", np.arange(20, dtype=np.int16))
+    checked(p, IMAGE)
+    monkeypatch.setitem(globals(), "LUT", list(range(20)))
+    p = hjit.pipeline(lambda img: img * LUT[3])
+    checked(p, IMAGE)
+    LUT[3] = 7
+    checked(p, IMAGE)
+
+
+def test_a_global_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    p = hjit.pipeline(lambda img: img * GAIN)
+    for gain in (2.0, 3, np.float32(4), 2.0, True):
+        monkeypatch.setitem(globals(), "GAIN", gain)
+        checked(p, IMAGE)
+    assert p.stats.traces == 4
+    monkeypatch.delitem(globals(), "GAIN")
+    with pytest.raises(NameError, match="GAIN"):
+        p(IMAGE)
+
+
+def test_a_closure() -> None:
+    table, gain = np.arange(4.0), 2.0
+
+    def f(img: Any) -> Any:
+        return img * gain + table[1]
+
+    p = hjit.pipeline(f)
+    checked(p, IMAGE)
+    table[1] = 10
+    checked(p, IMAGE)
+    assert p.stats.traces == 1
+    gain = 3.0
+    checked(p, IMAGE)
+    table = np.arange(4.0) * 2
+    checked(p, IMAGE)
+    table = np.arange(6, dtype=np.float32)
+    checked(p, IMAGE)
+    assert p.stats.traces == 3
+
+
+def test_an_emptied_cell() -> None:
+    gain = 2.0
+
+    def f(img: Any) -> Any:
+        return img * gain
+
+    p = hjit.pipeline(f)
+    checked(p, IMAGE)
+    del gain
+    with pytest.raises(NameError):
+        p(IMAGE)
+    gain = 4.0
+    checked(p, IMAGE)
+
+
+def test_defaults() -> None:
+    def f(img: Any, table: Any = np.arange(4.0), *, gain: float = 2.0) -> Any:  # noqa: B008
+        return img * gain + table[2]
+
+    p = hjit.pipeline(f)
+    checked(p, IMAGE)
+    f.__defaults__[0][2] = 50  # type: ignore[index]
+    checked(p, IMAGE)
+    assert p.stats.traces == 1
+    checked(p, IMAGE, np.arange(4.0) * 7)
+    f.__kwdefaults__["gain"] = 5.0
+    checked(p, IMAGE)
+
+
+class Filter:
+    """Attributes that change between calls."""
+
+    def __init__(self) -> None:
+        self.table = np.arange(4.0)
+        self.gain = 2.0
+        self.on = True
+        self.offsets = [1.0, 2.0]
+
+    @property
+    def twice(self) -> float:
+        return self.gain * 2
+
+    def part(self, img: Any) -> Any:
+        return img * self.gain if self.on else img
+
+    def __call__(self, img: Any) -> Any:
+        return self.part(img) + self.table[1] + self.twice + self.offsets[1]
+
+
+def test_attributes_of_self() -> None:
+    f = Filter()
+    p = hjit.pipeline(lambda img, f: f(img))
+    q = hjit.pipeline(lambda img: f(img))
+
+    def both() -> None:
+        checked(p, IMAGE, f)
+        checked(q, IMAGE)
+
+    both()
+    f.table[1] = 10
+    both()
+    f.table = np.arange(4.0) * 3
+    both()
+    assert p.stats.traces == q.stats.traces == 1
+    f.gain = 3.0
+    both()
+    f.on = False
+    both()
+    f.offsets[1] = 9.0
+    both()
+    f.offsets.append(1.0)
+    both()
+    f.part = lambda img: img * 100  # type: ignore[method-assign]
+    both()
+    del f.table
+    for r in (p, q):
+        with pytest.raises(AttributeError, match="table"):
+            r(*(IMAGE, f)[: r.py_func.__code__.co_argcount])
+
+
+def test_an_object_cannot_be_changed() -> None:
+    class Counter:
+        count = 0
+
+        @hjit.pipeline
+        def f(self, img: Any) -> Any:
+            self.count += 1
+            return img
+
+    with pytest.raises(TraceError, match="outlives"):
+        Counter().f(IMAGE)
+
+
+def test_configurations(monkeypatch: pytest.MonkeyPatch) -> None:
+    def f(img: Any) -> Any:
+        out = img * CONFIG["gain"] + CONFIG["taps"][1] + CONFIG["table"][2]
+        return out * 2 if CONFIG["nested"]["on"] else out
+
+    for kind in (dict, collections.OrderedDict, lambda d: collections.defaultdict(float, d)):
+        config: Any = kind({**CONFIG, "taps": [1.0, 2.0], "table": np.arange(4.0), "nested": {"on": True}})  # type: ignore[operator]
+        monkeypatch.setitem(globals(), "CONFIG", config)
+        p = hjit.pipeline(f)
+        checked(p, IMAGE)
+        config["table"][2] = 30
+        checked(p, IMAGE)
+        assert p.stats.traces == 1
+        config["gain"] = 5.0
+        checked(p, IMAGE)
+        config["taps"][1] = 8.0
+        checked(p, IMAGE)
+        config["nested"]["on"] = False
+        checked(p, IMAGE)
+        config["new"] = 1
+        checked(p, IMAGE)
+        config["table"] = np.arange(4)
+        checked(p, IMAGE)
+
+
+def test_namespaces_and_modules() -> None:
+    space = types.SimpleNamespace(gain=2.0)
+    module = types.ModuleType("settings")
+    module.gain = 3.0  # type: ignore[attr-defined]
+    p = hjit.pipeline(lambda img: img * space.gain + module.gain)  # type: ignore[attr-defined]
+    checked(p, IMAGE)
+    space.gain = 5.0
+    checked(p, IMAGE)
+    module.gain = 7.0  # type: ignore[attr-defined]
+    checked(p, IMAGE)
+
+
+def test_arrays_that_kernels_do_not_have() -> None:
+    p = hjit.pipeline(lambda img: img * COMPLEX[1].real)
+    checked(p, IMAGE)
+    COMPLEX[1] = 8
+    checked(p, IMAGE)
+    p = hjit.pipeline(lambda img: img + 1 if NAMES[0] == "a" else img - 1)
+    checked(p, IMAGE)
+    NAMES[0] = "c"
+    checked(p, IMAGE)
+    big = np.zeros(10_000, complex)
+    with pytest.raises(TraceError, match="complex128"):
+        hjit.pipeline(lambda img: img * big[0].real)(IMAGE)
+    masked = np.ma.masked_array(IMAGE, IMAGE > 3)
+    with pytest.raises(TraceError, match="MaskedArray"):
+        hjit.pipeline(lambda img: img * masked)(IMAGE)
+    queue = collections.deque([IMAGE])
+    with pytest.raises(TraceError, match="deque"):
+        hjit.pipeline(lambda img: img * queue[0])(IMAGE)
+
+
+def test_unusual_captured_layouts() -> None:
+    structured = np.zeros((40, 50), [("flag", "u1"), ("value", "f8")])
+    table = structured["value"]
+    table[...] = IMAGE
+    p = hjit.pipeline(lambda img: img + table * 2)
+    checked(p, IMAGE)
+    table[3] = 7
+    checked(p, IMAGE)
+    assert p.stats.traces == 1
+
+
+# -- helpers
+
+
+def test_a_helper_is_redefined(monkeypatch: pytest.MonkeyPatch) -> None:
+    p = hjit.pipeline(lambda img: helper(img) * 2)
+    checked(p, IMAGE)
+    monkeypatch.setitem(globals(), "helper", lambda img: img - 1)
+    checked(p, IMAGE)
+    monkeypatch.setitem(globals(), "helper", np.sqrt)
+    checked(p, IMAGE)
+    monkeypatch.setitem(globals(), "helper", hjit.pipeline(lambda img: img * 3))
+    checked(p, IMAGE)
+    assert p.stats.traces == 4
+
+
+def test_a_helper_in_another_module() -> None:
+    module = types.ModuleType("hjit_test_helpers")
+    exec("SCALE = 2.0\ndef scaled(img):\n    return img * SCALE\n", module.__dict__)
+    sys.modules[module.__name__] = module
+
+    def f(img: Any) -> Any:
+        from hjit_test_helpers import scaled  # type: ignore[import-not-found]
+
+        return scaled(img) + 1
+
+    p = hjit.pipeline(f)
+    checked(p, IMAGE)
+    module.SCALE = 5.0  # type: ignore[attr-defined]
+    checked(p, IMAGE)
+    del sys.modules[module.__name__]
+
+
+# -- random numbers
+
+
+def seeded_alike(f: Any, reset: Any, after: Any) -> None:
+    """The same numbers as NumPy at every call, and the stream left where NumPy leaves it."""
+    for verify in ("first", "off"):
+        p = hjit.pipeline(f, verify=verify)
+        reset()
+        ours = [p(IMAGE), p(IMAGE), p(IMAGE), after()]
+        reset()
+        expected = [f(IMAGE), f(IMAGE), f(IMAGE), after()]
+        for a, b in zip(ours, expected, strict=True):
+            np.testing.assert_array_equal(a, b)
+            assert getattr(a, "dtype", None) == getattr(b, "dtype", None)
+        assert p.stats.traces == 1
+
+
+@pytest.mark.parametrize("f", [
+    lambda img: img + np.random.rand(*img.shape),
+    lambda img: img + np.random.normal(0, 1, img.shape),
+    lambda img: img * np.random.rand(),
+    lambda img: img.astype(np.float32) * np.random.rand(),
+    lambda img: img + np.random.randint(0, 5, size=3)[1] + np.random.standard_normal(),
+    lambda img: np.random.poisson(img) * 2.0,
+    lambda img: np.random.permutation(img) + 1,
+    lambda img: img + np.random.sample(50),
+])
+def test_numpy_random(f: Any) -> None:
+    seeded_alike(f, lambda: np.random.seed(3), np.random.rand)
+
+
+def test_a_seed_inside() -> None:
+    def f(img: Any) -> Any:
+        np.random.seed(5)
+        return img + np.random.rand(50)
+
+    seeded_alike(f, lambda: None, np.random.rand)
+
+
+def test_generators() -> None:
+    generator, state = np.random.default_rng(1), np.random.RandomState(1)
+    start, old = generator.bit_generator.state, state.get_state()
+
+    def reset() -> None:
+        generator.bit_generator.state = start
+        state.set_state(old)
+
+    seeded_alike(lambda img: img + generator.normal(size=img.shape), reset, generator.random)
+    seeded_alike(lambda img: img + state.normal(size=img.shape), reset, state.rand)
+    seeded_alike(lambda img: img + np.random.default_rng(4).random(50), reset, generator.random)
+    seeded_alike(lambda img: img + np.random.default_rng(generator).random(50), reset, generator.random)
+    p = hjit.pipeline(lambda img, rng: img + rng.random(50))
+    for seed in (1, 2, 1):
+        np.testing.assert_array_equal(p(IMAGE, np.random.default_rng(seed)), IMAGE + np.random.default_rng(seed).random(50))
+
+
+def test_a_trace_that_fails_draws_nothing() -> None:
+    def f(img: Any) -> Any:
+        noisy = img + np.random.rand(50)
+        return noisy + time.time() * 0
+
+    p = hjit.pipeline(f, on_unsupported="numpy")
+    np.random.seed(3)
+    with pytest.warns(hjit.HjitWarning, match=r"time\.time"):
+        ours = [p(IMAGE), p(IMAGE)]
+    np.random.seed(3)
+    for a in ours:
+        np.testing.assert_array_equal(a, f(IMAGE))
+
+    def shaped_wrongly(img: Any) -> Any:
+        return img + np.random.rand(49)
+
+    np.random.seed(3)
+    with pytest.raises(ValueError, match="broadcast"):
+        hjit.pipeline(shaped_wrongly)(IMAGE)
+    ours_after = np.random.rand()
+    np.random.seed(3)
+    with pytest.raises(ValueError, match="broadcast"):
+        shaped_wrongly(IMAGE)
+    assert ours_after == np.random.rand()
+
+
+# -- what changes from call to call
+
+
+@pytest.mark.parametrize("f", [
+    lambda img: img + time.time(), lambda img: img + time.perf_counter(), lambda img: img + time.monotonic_ns(), lambda img: img + datetime.datetime.now().second,
+    lambda img: img + datetime.date.today().day, lambda img: print("computing") or img, lambda img: img + random.random(), lambda img: img + random.uniform(0, 1),
+    lambda img: img + np.random.default_rng().random(), lambda img: img + float(input()), lambda img: img + len(open("x").read()), lambda img: np.random.shuffle(img),
+])
+def test_impure_calls_are_refused(f: Any) -> None:
+    with pytest.raises(TraceError) as caught:
+        hjit.pipeline(f)(IMAGE)
+    assert caught.value.origin is not None
+    assert caught.value.origin.filename == __file__
+    assert caught.value.origin.line == f.__code__.co_firstlineno
+
+
+def test_dates_are_still_dates() -> None:
+    day = datetime.date(2020, 1, 2)
+    checked(hjit.pipeline(lambda img: img + (datetime.datetime(2020, 1, 2).day if isinstance(day, datetime.date) else 0)), IMAGE)

@@ -1,0 +1,197 @@
+"""Python decisions on values of the image, and opaque calls, in the middle of a function."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import hjit
+
+pytestmark = pytest.mark.filterwarnings("error::hjit.HjitWarning")
+
+IMAGE = np.random.default_rng(0).random((40, 50))
+
+
+def checked(p: Any, *args: Any, exact: bool = True) -> None:
+    ours, expected = p(*args), p.py_func(*args)
+    assert type(ours) is type(expected)
+    if isinstance(expected, np.ndarray):
+        assert ours.dtype == expected.dtype
+    if exact:
+        np.testing.assert_array_equal(ours, expected)
+    else:
+        np.testing.assert_allclose(ours, expected, rtol=1e-5)
+    assert p.stats.fallbacks == 0
+
+
+def branch(img: Any) -> Any:
+    if img.max() > 1:
+        return img / 255
+    return img + 1
+
+
+def test_both_branches() -> None:
+    p = hjit.pipeline(branch)
+    for image in (IMAGE, IMAGE * 255, IMAGE, IMAGE * 3, IMAGE * 0.5, IMAGE * 255):
+        checked(p, image)
+    assert p.stats.traces == 2
+
+
+def test_decisions_in_a_row() -> None:
+    def f(img: Any) -> Any:
+        out = img * 2
+        if img.min() < 0:
+            out = out - img.min()
+        if out.max() > 10:
+            out = out / 10
+        elif out.max() > 5 and img[0, 0] > 0.5:
+            out = out / 5
+        return out
+
+    p = hjit.pipeline(f)
+    for _ in range(2):
+        for image in (IMAGE, IMAGE - 3, IMAGE * 9, IMAGE * 9 - 5, IMAGE * 3, IMAGE * 3 + 1):
+            checked(p, image)
+    assert p.stats.traces <= 6
+
+
+def test_many_outcomes() -> None:
+    p = hjit.pipeline(lambda img: img + int(img.max()))
+    for k in [*range(40), *range(40)]:
+        checked(p, IMAGE[:8, :8] + k)
+    assert len(next(iter(p._variants.values()))) <= 16
+
+
+def test_loops_on_values() -> None:
+    def f(img: Any) -> Any:
+        steps = 0
+        while img.max() > 1:
+            img = img / 2
+            steps += 1
+        return img + steps
+
+    p = hjit.pipeline(f)
+    for scale in (1, 4, 30, 1, 4, 100, 30):
+        checked(p, IMAGE * scale)
+    assert p.stats.traces == 4
+
+
+def converge(img: Any) -> Any:
+    for _ in range(20):
+        smooth = (img + np.roll(img, 1, 0)) / 2
+        if np.abs(smooth - img).max() < 0.05:
+            break
+        img = smooth
+    return img
+
+
+def test_until_converged() -> None:
+    p = hjit.pipeline(converge)
+    for _ in range(2):
+        for image in (IMAGE, IMAGE * 0.1, np.zeros((40, 50))):
+            checked(p, image)
+
+
+@pytest.mark.parametrize("f", [
+    lambda img: img / float(img.mean()),
+    lambda img: (img - float(img.min())) / (float(img.max()) - float(img.min())),
+    lambda img: img * (255.0 / float(img.max())),
+    lambda img: img - img.mean().item(),
+    lambda img: np.where(img > 0.5, img, float(img.max())),
+    lambda img: float(img.max()),
+    lambda img: (img - img.mean()) / img.std(),
+    lambda img: np.clip(img, 0, float(img.mean()) * 2),
+])
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+def test_numbers_of_the_image_do_not_retrace(f: Any, dtype: str) -> None:
+    p = hjit.pipeline(f)
+    for k in range(1, 6):
+        checked(p, (IMAGE * k).astype(dtype), exact=False)
+    assert p.stats.traces == 1
+
+
+def test_a_float_of_the_image_divides_as_python_does() -> None:
+    p = hjit.pipeline(lambda img: img * (1.0 / float(img.max())), verify="off")
+    checked(p, IMAGE)
+    with pytest.raises(ZeroDivisionError):
+        p(IMAGE * 0)
+    checked(p, IMAGE)
+
+
+def test_ints_of_the_image() -> None:
+    small = (IMAGE * 20).astype(np.uint8)
+    p = hjit.pipeline(lambda img: (img.astype(np.int64) * (img.max().item() + 250), img.max().item())[0])
+    for k in (0, 1, 2, 0, 1):
+        checked(p, small + np.uint8(k))
+    q = hjit.pipeline(lambda img: np.zeros(int(img.max()) + 1) + img.sum())
+    for k in (0, 1, 2, 0, 1):
+        checked(q, small + np.uint8(k))
+    assert q.stats.traces == 3
+
+
+def test_decisions_on_nan() -> None:
+    p = hjit.pipeline(branch)
+    for image in (np.full((4, 4), np.nan), IMAGE[:4, :4], np.full((4, 4), np.nan)):
+        checked(p, image)
+    q = hjit.pipeline(lambda img: img + int(img[0, 0] != img[0, 0]))
+    for image in (np.full((4, 4), np.nan), IMAGE[:4, :4], np.full((4, 4), np.nan)):
+        checked(q, image)
+
+
+def test_a_decision_after_a_write() -> None:
+    def f(img: Any) -> Any:
+        img += 1
+        if img.max() > 5:
+            img *= 2
+        return img.sum(axis=0)
+
+    p = hjit.pipeline(f)
+    for k in (1, 9, 1, 9):
+        ours, theirs = np.round(IMAGE * 8) * k, np.round(IMAGE * 8) * k
+        np.testing.assert_array_equal(p(ours), f(theirs))
+        np.testing.assert_array_equal(ours, theirs)
+    assert p.stats.fallbacks == 0
+
+
+def test_decisions_on_numbers_and_values_together() -> None:
+    def f(img: Any, threshold: float, steps: int) -> Any:
+        for _ in range(steps):
+            img = img + 1 if img.mean() < threshold else img - 1
+        return img
+
+    p = hjit.pipeline(f)
+    for threshold, steps in ((0.2, 1), (0.9, 1), (0.9, 3), (0.2, 3), (0.9, 1)):
+        checked(p, IMAGE, threshold, steps)
+
+
+# -- opaque calls
+
+
+def test_linear_algebra() -> None:
+    square = IMAGE[:20, :20] + np.eye(20)
+    for f in (lambda a: np.linalg.inv(a * 2) + 1, lambda a: a / np.linalg.norm(a), lambda a: np.linalg.svd(a)[1][0] * a, lambda a: np.linalg.det(a) * a):
+        p = hjit.pipeline(f)
+        for k in (1.0, 2.0, 3.0):
+            checked(p, square * k, exact=False)
+        assert p.stats.traces == 1
+    with pytest.raises(np.linalg.LinAlgError, match="Singular"):
+        hjit.pipeline(lambda a: np.linalg.inv(a) + 1)(square * 0)
+    p = hjit.pipeline(lambda a: np.linalg.inv(a) + 1)
+    checked(p, square, exact=False)
+    with pytest.raises(np.linalg.LinAlgError, match="Singular"):
+        p(square * 0)
+
+
+def test_an_opaque_call_with_its_array_later() -> None:
+    def f(a: Any) -> Any:
+        b = a * 2
+        c = np.linalg.inv(b)
+        return b + c, c @ b
+
+    p = hjit.pipeline(f, verify="off")
+    square = IMAGE[:20, :20] + np.eye(20)
+    for k in (1.0, 2.0):
+        for ours, expected in zip(p(square * k), f(square * k), strict=True):
+            np.testing.assert_allclose(ours, expected, atol=1e-12)
