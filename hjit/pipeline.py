@@ -30,11 +30,15 @@ import numpy as np
 from hjit.errors import CompileError, HjitWarning, TraceError
 from hjit.options import Options, checked, context_state, resolve
 from hjit.outcome import MISS, PLAIN
+from hjit.trace import canonical, key  # noqa: F401  (loaded here, not at the first call)
+from hjit.trace.overlay import load_table
+from hjit.trace.trace import Tree, flatten, trace
 
 if TYPE_CHECKING:
     from hjit.variant import Held, Variant
 
 log = logging.getLogger("hjit")
+load_table()
 
 MAX_KEYS = 512  # keys that a pipeline remembers; the oldest is forgotten
 MAX_VARIANTS = 16  # outcomes of decisions and guards that one key remembers
@@ -204,8 +208,6 @@ class Pipeline:
 
     # -- the way of a call
     def _call(self, key: Any, args: tuple[Any, ...], kwargs: dict[str, Any], targets: list[Any] | None = None) -> Any:
-        from hjit.trace.trace import Tree, flatten
-
         if key in self._plain or self._resolved(key[0]).disable:
             return self._numpy(args, kwargs)
         leaves: list[Any] = []
@@ -315,7 +317,6 @@ class Pipeline:
             Exception: what the function itself raises.
         """
         from hjit.kernels import kernel
-        from hjit.trace.trace import trace
         from hjit.variant import Variant
 
         start, before = time.perf_counter(), kernel.made()
@@ -419,8 +420,6 @@ class Pipeline:
     # -- inspection
     def _inspect(self, args: Any, kwargs: Any) -> list[Any]:
         from hjit.kernels.plan import plan
-        from hjit.trace.trace import Tree, flatten
-
         leaves: list[Any] = []
         structure = Tree(tuple, (flatten(args, leaves), flatten(kwargs, leaves)))
         options = self._resolved(context_state())
@@ -483,7 +482,7 @@ def evaluate(rec: Any, names: tuple[str, ...], leaves: list[Any], options: Optio
 
 def leaf_names(function: types.FunctionType, structure: Any, count: int) -> list[str]:
     """A name for each leaf of the arguments: its parameter's."""
-    from hjit.trace.trace import Tree
+
 
     names = ["arg"] * count
     try:

@@ -83,7 +83,7 @@ def _array_difference(ours: Any, expected: Any, exact: bool) -> str | None:
             if b.dtype.kind == "f":
                 finite = np.abs(b[np.isfinite(b)])
                 scale = float(finite.max()) if finite.size else 0.0
-                near = np.abs(a - b) <= 256 * np.finfo(b.dtype).eps * np.maximum(np.abs(b), scale)
+                near = np.isfinite(a) & np.isfinite(b) & (np.abs(a - b) <= 256 * np.finfo(b.dtype).eps * np.maximum(np.abs(b), scale))
             elif b.dtype.kind in "iu":
                 near = np.abs(a.astype(np.float64) - b.astype(np.float64)) <= 1
             else:

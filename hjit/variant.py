@@ -357,6 +357,8 @@ def _holds(kind: str, expected: Any, value: Any) -> bool:
     """Is a captured value what it was?"""
     if kind == "shape":
         return bool(container_shape(value) == expected)
+    if kind == "method":
+        return getattr(value, "__func__", None) is expected
     if kind == "identity":
         return value is expected or _same_method(value, expected)
     return same(value, expected)

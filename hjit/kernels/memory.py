@@ -174,7 +174,8 @@ def _gather(e: NestEmitter, source: str, flat: Poly, dtype: np.dtype[Any]) -> Va
         t, suffix = type_name(cell, lanes), f"v{lanes}{ {'float': 'f32', 'double': 'f64'}.get(type_name(cell), type_name(cell))}.v{lanes}p0"
         code.declare(f"declare {t} @llvm.masked.gather.{suffix}(<{lanes} x ptr>, i32, <{lanes} x i1>, {t})")
         return code.emit(
-            f"call {t} @llvm.masked.gather.{suffix}(<{lanes} x ptr> {at.text}, i32 {1 if source in e.inputs else cell.itemsize}, <{lanes} x i1> splat (i1 true), {t} poison)",
+            f"call {t} @llvm.masked.gather.{suffix}(<{lanes} x ptr> {at.text}, i32 {1 if source in e.inputs else cell.itemsize}, "
+            f"<{lanes} x i1> splat (i1 true), {t} poison)",
             cell, lanes, at,
         )
     result: Val | None = None

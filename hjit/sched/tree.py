@@ -183,6 +183,7 @@ def check(root: Root, graph: Graph) -> None:
         raise ScheduleError(f"every definition is computed once: {', '.join(missing) or 'some are computed twice'}")
     for s in graph.stages:
         places = [place[s.name, n] for n in range(len(s.definitions))]
-        late = [x.source for x in s.reads() if x.source in stages and x.source != s.name and place[x.source, len(stages[x.source].definitions) - 1] > places[0]]
+        used = {x.source for x in s.reads()} & set(stages) - {s.name}
+        late = sorted(name for name in used if place[name, len(stages[name].definitions) - 1] > places[0])
         if late or places != sorted(places):
             raise ScheduleError(f"compute {s.name}: it comes before {late[0] if late else 'an earlier definition of its own'}")

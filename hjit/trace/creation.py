@@ -165,7 +165,8 @@ def arange(start: Any, stop: Any = None, step: Any = None, dtype: Any = None, **
 
 @implements(np.linspace)
 @makes
-def linspace(start: Any, stop: Any, num: Any = 50, endpoint: bool = True, retstep: bool = False, dtype: Any = None, axis: int = 0, **kwargs: Any) -> Any:
+def linspace(start: Any, stop: Any, num: Any = 50, endpoint: bool = True, retstep: bool = False, dtype: Any = None, axis: int = 0,
+             **kwargs: Any) -> Any:
     """NumPy's formula: ``arange(num) * step + start``, the last element set to `stop`."""
     num = num if type(num) is Size else operator.index(unpin(num))
     if retstep or num < 2 or (not has_tracer((start, stop)) and num <= MAX_KNOWN and type(num) is not Size):

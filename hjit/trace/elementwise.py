@@ -71,7 +71,11 @@ def ufunc_call(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs: di
         return pair(*inputs, **kwargs)
     name = _ALIASES.get(ufunc.__name__, ufunc.__name__)
     if name not in UFUNCS or ufunc.nout != 1:
-        raise current().error(f"numpy.{ufunc.__name__}", "this ufunc is not compiled")
+        from hjit.trace.overlay import opaque_call
+
+        if kwargs.get("out") is not None:
+            raise current().error(f"{ufunc.__name__}(out=)", "this ufunc is not compiled", "assign its result")
+        return opaque_call(ufunc.__name__, ufunc, inputs, kwargs)
     return _elementwise(ufunc, name, inputs, **kwargs)
 
 
@@ -99,7 +103,8 @@ def _elementwise(ufunc: np.ufunc, name: str, inputs: tuple[Any, ...], out: Any =
         if not np.can_cast(loop[-1], out.dtype, casting):
             raise np._core._exceptions._UFuncOutputCastingError(ufunc, casting, loop[-1], out.dtype, 0)
         if broadcast(shape, out.shape) != out.shape:
-            raise ValueError(f"non-broadcastable output operand with shape {_plain(out.shape)} doesn't match the broadcast shape {_plain(broadcast(shape, out.shape))}")
+            wide = _plain(broadcast(shape, out.shape))
+            raise ValueError(f"non-broadcastable output operand with shape {_plain(out.shape)} doesn't match the broadcast shape {wide}")
         result = from_stage(value, shape, loop[-1])
         write(out, result, None if mask is None else mask.load(out.shape))
         return out

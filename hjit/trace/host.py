@@ -152,8 +152,8 @@ for _name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "lshift"
     setattr(HostScalar, f"__r{_dunder}__", _method(getattr(operator, _name), swap=True))
 for _name in ("lt", "le", "gt", "ge", "eq", "ne"):
     setattr(HostScalar, f"__{_name}__", _method(getattr(operator, _name)))
-for _name in ("neg", "pos", "abs", "invert"):
-    setattr(HostScalar, f"__{_name}__", lambda self, f=getattr(operator, _name): record(f, self))
+for _name, _f in (("neg", operator.neg), ("pos", operator.pos), ("abs", operator.abs), ("invert", operator.invert)):
+    setattr(HostScalar, f"__{_name}__", lambda self, f=_f: record(f, self))
 for _name, _f in (("bool", bool), ("int", int), ("float", float), ("index", operator.index), ("trunc", math.trunc),
                   ("floor", math.floor), ("ceil", math.ceil), ("complex", complex)):
     setattr(HostScalar, f"__{_name}__", lambda self, f=_f: f(self.pin()))

@@ -64,7 +64,8 @@ def setitem(a: Tracer, key: Any, value: Any) -> None:
         _write_masked(view, parsed.mask, value)
     elif not parsed.arrays:
         if type(value) is Selected:
-            raise current().error("assignment", "the length of a boolean-mask read depends on the image's values", "assign it under the mask it was read with")
+            reason = "the length of a boolean-mask read depends on the image's values"
+            raise current().error("assignment", reason, "assign it under the mask it was read with")
         write(view, value)
     else:
         _scatter(view, _Advanced.of(view, parsed), value)

@@ -63,7 +63,7 @@ class Extended:
     @classmethod
     def of(cls, image: Tracer, mode: str, cval: Any, before: Sequence[int], after: Sequence[int], dtype: Any = None) -> Extended:
         """`image` readable `before` elements ahead of each axis and `after` elements past it, the border in `dtype`."""
-        if mode != "constant" or not any(before) and not any(after):
+        if mode != "constant" or (not any(before) and not any(after)):
             return cls(image, "clamp" if mode == "constant" else mode, dtype=image.dtype)
         rec = current()
         if dtype is None:

@@ -164,7 +164,8 @@ def install() -> None:
         cls.conj = cls.conjugate = _conj  # type: ignore[union-attr]
     for name, function in METHODS.items():
         setattr(Tracer, name, _method(function))
-    for name, method in (("reshape", _reshape), ("transpose", _transpose), ("copy", _copy), ("flatten", _flatten), ("sort", _sort), ("resize", _resize)):
+    own = {"reshape": _reshape, "transpose": _transpose, "copy": _copy, "flatten": _flatten, "sort": _sort, "resize": _resize}
+    for name, method in own.items():
         setattr(Tracer, name, method)
 
 

@@ -28,8 +28,10 @@ from hjit.trace.recorder import Recorder, current, supported_dtype
 from hjit.trace.size import Size
 from hjit.trace.tracer import Selected, Tracer, as_tracer, from_known, from_source, functions, has_tracer, is_tracer, python_float
 
+_SAFE_BUILTINS = ("builtins", "_operator", "math", "time", "")  # they ask a tracer through Python's own protocols
 _PACKAGES = ("numpy", "scipy")
-_LIBRARY = frozenset({"hjit", "dataclasses", "typing", "collections", "enum", "functools", "inspect", "abc", "contextlib", "warnings", "logging", "os", "re"})
+_LIBRARY = frozenset("dataclasses typing collections enum functools inspect abc contextlib warnings logging os re".split())
+_OWN = ("hjit.trace", "hjit.kernels", "hjit.sched", "hjit.model", "hjit.pipeline", "hjit.variant", "hjit.options")
 
 
 class Overlay(dict[str, Any]):
@@ -52,8 +54,9 @@ class Overlay(dict[str, Any]):
     def __contains__(self, name: object) -> bool:
         return dict.__contains__(self, name) or name in self.under
 
-    def __setitem__(self, name: str, value: Any) -> None:
-        raise current().error(f"global {name}", "the function assigns to a global variable", "return the value instead")
+    def assigned(self) -> list[str]:
+        """Globals that the function has set: CPython stores them without asking `__setitem__`."""
+        return [name for name in self if name not in ("__builtins__", "__name__")]
 
 
 def _called_or_class(name: str) -> Any:
@@ -103,20 +106,21 @@ def wrap(value: Any, path: Path) -> Any:
     if type(value) in (list, tuple, *_DICTS):
         return _captured_container(rec, value, path)
     if isinstance(value, _PLAIN):
-        _guard(rec, path, value, by_value=True)
+        _guard(rec, path, value, "value")
         return value
     traced = wrap_callable(value)
-    _guard(rec, path, value, by_value=False)
+    _guard(rec, path, value, "identity")
     if traced is not value:
         return traced
     return captured_object(value, path)
 
 
-def _guard(rec: Recorder, path: Path, value: Any, by_value: bool) -> None:
+def _guard(rec: Recorder, path: Path, value: Any, kind: str) -> None:
+    """Later calls compare what is found there: its "value", its "identity", or the function of a bound "method"."""
     key = path.key()
     if key not in rec.captured:
         rec.captured[key] = value
-        rec.captures.append((path, ("value" if by_value else "identity", value)))
+        rec.captures.append((path, (kind, value)))
 
 
 def _captured_array(rec: Recorder, value: np.ndarray[Any, Any], path: Path) -> Any:
@@ -141,7 +145,7 @@ def _guarded_contents(rec: Recorder, path: Path, value: np.ndarray[Any, Any]) ->
     """A small array of a dtype that kernels do not have: a value, compared at later calls."""
     if value.nbytes > 4096:
         raise rec.error(f"{path}: array of dtype {value.dtype}", "hjit handles bool, integers and floats up to 64 bits", "convert it first")
-    _guard(rec, path, value.copy(), by_value=True)
+    _guard(rec, path, value.copy(), "value")
     return value
 
 
@@ -159,7 +163,7 @@ def whole_array(x: np.ndarray[Any, Any], name: str) -> np.ndarray[Any, Any]:
 
 def _captured_container(rec: Recorder, value: Any, path: Path) -> Any:
     if len(value) > 4096:
-        _guard(rec, path, value, by_value=False)
+        _guard(rec, path, value, "identity")
         return value
     names: Any = list(value) if isinstance(value, dict) else range(len(value))
     shape = (type(value), tuple(names) if isinstance(value, dict) else len(value))
@@ -201,14 +205,16 @@ class ObjectProxy:
         value = object.__getattribute__(self, "_hjit_object")
         if name in ("__class__", "__dict__"):
             return getattr(value, name)
+        path = object.__getattribute__(self, "_hjit_path")
         found = _class_attribute(type(value), name)
         if isinstance(found, types.FunctionType) and name not in getattr(value, "__dict__", {}):
+            _guard(current(), Path(path, name, "attr"), found, "method")
             return types.MethodType(clone(found), self)
         if isinstance(found, property) and found.fget is not None:
+            _guard(current(), Path(Path(path, "__class__", "attr"), name, "attr"), found, "identity")
             return clone(found.fget)(self)
         if isinstance(found, classmethod):
             return types.MethodType(clone(found.__func__), type(value))
-        path = object.__getattribute__(self, "_hjit_path")
         return wrap(getattr(value, name), Path(path, name, "attr"))
 
     def __setattr__(self, name: str, new: Any) -> None:
@@ -247,6 +253,8 @@ def captured_object(value: Any, path: Path) -> Any:
     if isinstance(value, _MUTABLE):
         name = "argument" if path.kind == "leaf" else str(path)
         raise current().error(f"{name}: {cls.__name__}", "hjit cannot see when its contents change", "use a list, tuple or dict")
+    if cls is types.SimpleNamespace:
+        return ObjectProxy(value, path)
     if isinstance(value, (enum.Enum, type)) or not cls.__flags__ & (1 << 9) or cls.__module__.partition(".")[0] in _LIBRARY | {"numpy", "scipy"}:
         return value
     return ObjectProxy(value, path)
@@ -283,16 +291,14 @@ def _defaults(function: types.FunctionType) -> tuple[Any, ...] | None:
     return tuple(wrap(v, Path(base, k)) for k, v in enumerate(function.__defaults__))
 
 
-_overlays: dict[int, Overlay] = {}
-
-
 def overlay(under: dict[str, Any]) -> Overlay:
-    """The overlay of a module's globals; one per module."""
+    """The overlay of a module's globals; one per module and trace."""
     if type(under) is Overlay:
         return under
-    found = _overlays.get(id(under))
-    if found is None:
-        found = _overlays.setdefault(id(under), Overlay(under))
+    overlays = current().overlays
+    if id(under) not in overlays:
+        overlays[id(under)] = Overlay(under)
+    found: Overlay = overlays[id(under)]
     return found
 
 
@@ -306,7 +312,7 @@ def wrap_callable(value: Any) -> Any:
         return special
     if isinstance(value, types.FunctionType):
         top = (value.__module__ or "").partition(".")[0]
-        if type(value.__globals__) is Overlay or top in _LIBRARY:
+        if type(value.__globals__) is Overlay or top in _LIBRARY or (value.__module__ or "").startswith(_OWN):
             return value
         return _numpy_function(value) if top in _PACKAGES else clone(value)
     if isinstance(value, np.ufunc):
@@ -326,7 +332,7 @@ def wrap_callable(value: Any) -> Any:
         return clone(value.py_func)
     if hasattr(value, "__wrapped__") and isinstance(value.__wrapped__, types.FunctionType) and callable(value) and not isinstance(value, type):
         return _cached_function(value)
-    if isinstance(value, types.BuiltinFunctionType) and value.__name__ and (value.__module__ or "").partition(".")[0] not in ("builtins", "_operator", "math", "time", ""):
+    if isinstance(value, types.BuiltinFunctionType) and (value.__module__ or "").partition(".")[0] not in _SAFE_BUILTINS:
         return _opaque(value)
     return value
 
@@ -604,7 +610,7 @@ def _isscalar(x: Any) -> bool:
 
 
 _REPLACED: dict[Any, Any] = {**replaced(), range: _range, isinstance: _isinstance, np.isscalar: _isscalar}
-for _name in ("sqrt", "exp", "log", "log2", "log10", "sin", "cos", "tan", "atan", "atan2", "hypot", "pow", "radians", "degrees", "tanh", "erf", "fabs"):
+for _name in "sqrt exp log log2 log10 sin cos tan atan atan2 hypot pow radians degrees tanh erf fabs".split():
     _REPLACED[getattr(math, _name)] = _math(getattr(math, _name))
 
 _BUILTINS: dict[str, Any] = dict(vars(builtins))
@@ -635,4 +641,4 @@ def _load_scipy() -> None:
 
 import importlib.util  # noqa: E402
 
-__all__ = ["Overlay", "Path", "clone", "load_table", "numpy_call", "overlay", "sys", "wrap", "as_tracer"]
+__all__ = ["Overlay", "Path", "as_tracer", "clone", "load_table", "numpy_call", "overlay", "sys", "wrap"]

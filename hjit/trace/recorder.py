@@ -102,6 +102,7 @@ class Recorder:
     captures: list[tuple[Any, Any]] = field(default_factory=list)
     captured: dict[Any, Any] = field(default_factory=dict)
     written: dict[str, str] = field(default_factory=dict)
+    overlays: dict[int, Any] = field(default_factory=dict)
     undo: list[Callable[[], None]] = field(default_factory=list)
     _watched: list[tuple[Any, Any, str]] = field(default_factory=list)
     _names: dict[str, int] = field(default_factory=dict)
@@ -126,6 +127,7 @@ class Recorder:
         self.evaluate = _finished
         self.undo.clear()
         self._watched.clear()
+        self.overlays.clear()
 
     # -- containers that outlive the call
     def watch(self, container: Any, name: str) -> None:
@@ -134,7 +136,9 @@ class Recorder:
             self._watched.append((container, _contents(container), name))
 
     def check_watched(self) -> None:
-        """Raise where the function has changed a list or dict from outside: later calls would not."""
+        """Raise where the function has changed a global, or a list or dict from outside: later calls would not."""
+        for name in [name for o in self.overlays.values() for name in o.assigned()]:
+            raise self.error(f"global {name}", "the function assigns to a global variable", "return the value instead")
         for container, before, name in self._watched:
             now = _contents(container)
             if len(now) != len(before) or any(x is not y for x, y in zip(now, before, strict=True)):
@@ -213,7 +217,8 @@ class Recorder:
         return ScalarRef(name, dtype)
 
     # -- stages
-    def stage(self, value: Expr | None, shape: Iterable[int | Poly], dtype: Any, updates: tuple[Definition, ...] = (), name: str = "", reserved: str = "") -> Stage:
+    def stage(self, value: Expr | None, shape: Iterable[int | Poly], dtype: Any, updates: tuple[Definition, ...] = (), name: str = "",
+              reserved: str = "") -> Stage:
         """Add a stage, named after the user's variable, or with a `reserved` name."""
         if len(self.stages) >= MAX_STAGES:
             raise self.error("loop", f"the trace has passed {MAX_STAGES} operations: a Python loop over pixels or rows", "vectorise the loop")

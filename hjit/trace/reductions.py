@@ -148,17 +148,20 @@ def ufunc_method(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs: 
     raise current().error(f"numpy.{ufunc.__name__}.{method}", "this method of a ufunc is not compiled")
 
 
-def _ufunc_reduce(name: str, a: Any, axis: Any = 0, dtype: Any = None, out: Any = None, keepdims: bool = False, initial: Any = _MISSING, where: Any = True) -> Any:
+def _ufunc_reduce(name: str, a: Any, axis: Any = 0, dtype: Any = None, out: Any = None, keepdims: bool = False,
+                  initial: Any = _MISSING, where: Any = True) -> Any:
     return _reduction(name, a, axis, dtype, out, keepdims, _MISSING if initial is None else initial, where)
 
 
 @implements(np.sum)
-def sum_(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = _MISSING, initial: Any = _MISSING, where: Any = _MISSING) -> Any:
+def sum_(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = _MISSING,
+         initial: Any = _MISSING, where: Any = _MISSING) -> Any:
     return _reduction("add", a, axis, dtype, out, keepdims, initial, where)
 
 
 @implements(np.prod)
-def prod(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = _MISSING, initial: Any = _MISSING, where: Any = _MISSING) -> Any:
+def prod(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = _MISSING,
+         initial: Any = _MISSING, where: Any = _MISSING) -> Any:
     return _reduction("multiply", a, axis, dtype, out, keepdims, initial, where)
 
 

@@ -65,7 +65,8 @@ class Tracer:
     __slots__ = ("_known", "buffer", "index", "is_scalar", "shape", "weak")
     __array_priority__ = 1000.0
 
-    def __init__(self, buffer: Buffer, shape: Shape, index: tuple[Poly, ...], known: np.ndarray[Any, Any] | None = None, is_scalar: bool = False) -> None:
+    def __init__(self, buffer: Buffer, shape: Shape, index: tuple[Poly, ...], known: np.ndarray[Any, Any] | None = None,
+                 is_scalar: bool = False) -> None:
         self.buffer, self.shape, self.index, self._known, self.is_scalar = buffer, shape, index, known, is_scalar
         self.weak = False
 
@@ -552,7 +553,8 @@ class Selected:
         return x
 
     def _error(self, operation: str) -> TraceError:
-        return current().error(operation, "the length of a boolean-mask read depends on the image's values", "use np.where, or write back under the same mask")
+        reason = "the length of a boolean-mask read depends on the image's values"
+        return current().error(operation, reason, "use np.where, or write back under the same mask")
 
     def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
         if func in _MASKED_REDUCTIONS and args[0] is self and len(args) == 1 and not kwargs and self.ndim == 1:

@@ -235,9 +235,8 @@ def broadcast_to(array: Any, shape: Any, subok: bool = False) -> Tracer:
     shape = tuple(shape) if isinstance(shape, (tuple, list)) else (shape,)
     shape = tuple(n if type(n) in (int, Size) else operator.index(unpin(n)) for n in shape)
     if a.ndim > len(shape) or broadcast(a.shape, shape) != shape:
-        raise ValueError(
-            f"operands could not be broadcast together with remapped shapes [original->remapped]: {tuple(map(int, a.shape))}  and requested shape {tuple(map(int, shape))}"
-        )
+        old, new = tuple(map(int, a.shape)), tuple(map(int, shape))
+        raise ValueError(f"operands could not be broadcast together with remapped shapes [original->remapped]: {old}  and requested shape {new}")
     lead = len(shape) - a.ndim
     inner = [ZERO if n == 1 else poly(Dim(k)) for k, n in enumerate(a.shape, lead)]
     return view(a, shape, inner, _known(a, lambda x: np.broadcast_to(x, shape)))
@@ -270,7 +269,10 @@ def sliding_window_view(x: Any, window_shape: Any, axis: Any = None, *, subok: b
         raise ValueError("`window_shape` cannot contain negative values")
     axes = tuple(range(x.ndim)) if axis is None else np.lib.array_utils.normalize_axis_tuple(axis, x.ndim, allow_duplicate=True)
     if len(axes) != len(window):
-        raise ValueError(f"Since axis is None, must provide window_shape for all dimensions of `x`; got {len(window)} window_shape elements and `x.ndim` is {x.ndim}.")
+        raise ValueError(
+            "Since axis is None, must provide window_shape for all dimensions of `x`; "
+            f"got {len(window)} window_shape elements and `x.ndim` is {x.ndim}."
+        )
     inner = [poly(Dim(k)) for k in range(x.ndim)]
     shape = list(x.shape)
     for k, (axis_, w) in enumerate(zip(axes, window, strict=True)):
