@@ -30,7 +30,7 @@ import numpy as np
 from hjit.errors import CompileError, HjitWarning, TraceError
 from hjit.options import Options, checked, context_state, resolve
 from hjit.outcome import MISS, PLAIN
-from hjit.trace import canonical, key  # noqa: F401  (loaded here, not at the first call)
+from hjit.trace.canonical import canonicalise
 from hjit.trace.overlay import load_table
 from hjit.trace.trace import Tree, flatten, trace
 
@@ -463,7 +463,6 @@ class Pipeline:
 def evaluate(rec: Any, names: tuple[str, ...], leaves: list[Any], options: Options) -> list[Any]:
     """Stages of an unfinished trace, computed by compiled kernels on the arrays at hand."""
     from hjit.kernels.kernel import Bound
-    from hjit.trace.canonical import canonicalise
     from hjit.variant import element_strides
 
     found = {n: rec.inputs[n].array for n in names if n in rec.inputs}
