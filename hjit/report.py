@@ -116,4 +116,15 @@ class Listing:
         return self.parts[k]
 
     def _repr_html_(self) -> str:
-        return "".join(f"<pre style='line-height:1.3'>{html.escape(str(p))}</pre>" for p in self.parts)
+        return "".join(map(_html, self.parts))
+
+
+def _html(part: Any) -> str:
+    from hjit.picture import graph_svg, schedule_html
+    from hjit.sched.tree import Root
+    from hjit.trace.graph import Graph
+
+    text = f"<pre style='line-height:1.3'>{html.escape(str(part))}</pre>"
+    if isinstance(part, Graph):
+        return f"{graph_svg(part)}<details><summary>as text</summary>{text}</details>"
+    return f"{schedule_html(part)}<details><summary>as text</summary>{text}</details>" if isinstance(part, Root) else text

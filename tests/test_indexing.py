@@ -196,3 +196,16 @@ def test_nonzero_choose_searchsorted() -> None:
         ),
         a,
     )
+
+
+def test_an_empty_selection_has_no_extreme() -> None:
+    def brightest(a: Any) -> Any:
+        return a[a > 0.5].max()
+
+    p = hjit.pipeline(brightest)
+    image = np.random.default_rng(0).random((30, 40))
+    assert p(image) == brightest(image) and p(image * 0.9) == brightest(image * 0.9)
+    for _ in range(2):
+        with pytest.raises(ValueError, match="zero-size array to reduction operation maximum"):
+            p(image * 0.1)
+    assert p(image) == brightest(image)

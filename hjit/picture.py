@@ -1,0 +1,70 @@
+"""Pictures of Graphs and schedules for notebooks: SVG and HTML without other packages."""
+
+from __future__ import annotations
+
+import html
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from hjit.sched.tree import Node
+    from hjit.trace.graph import Graph
+
+BOX_WIDTH, BOX_HEIGHT, GAP_X, GAP_Y, MARGIN = 190, 44, 24, 46, 12
+_COLOURS = {"input": "#dbeafe", "stage": "#f1f5f9", "output": "#dcfce7"}
+_LOOP_COLOURS = {"parallel": "#fde68a", "vector": "#bbf7d0", "unroll": "#e9d5ff", "serial": "#f1f5f9"}
+
+
+def graph_svg(graph: Graph) -> str:
+    """The stages of a Graph as boxes, in layers from inputs to outputs, with an arrow for each load."""
+    reads = {s.name: [n for n in dict.fromkeys(x.source for x in s.reads()) if n != s.name] for s in graph.stages}
+    layer: dict[str, int] = {i.name: 0 for i in graph.inputs}
+    for s in graph.stages:
+        layer[s.name] = 1 + max((layer[n] for n in reads[s.name]), default=0)
+    rows: dict[int, list[str]] = {}
+    for name, k in layer.items():
+        rows.setdefault(k, []).append(name)
+    place = {n: (MARGIN + j * (BOX_WIDTH + GAP_X), MARGIN + k * (BOX_HEIGHT + GAP_Y)) for k, names in rows.items() for j, n in enumerate(names)}
+    width = 2 * MARGIN + max((len(names) for names in rows.values()), default=1) * (BOX_WIDTH + GAP_X) - GAP_X
+    height = 2 * MARGIN + (max(rows, default=0) + 1) * (BOX_HEIGHT + GAP_Y) - GAP_Y
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" font-family="sans-serif" font-size="12">',
+        '<defs><marker id="a" viewBox="0 0 8 8" refX="8" refY="4" markerWidth="7" markerHeight="7" orient="auto">'
+        '<path d="M0,0 L8,4 L0,8 z" fill="#64748b"/></marker></defs>',
+    ]
+    for name, sources in reads.items():
+        x, y = place[name]
+        for n in sources:
+            a, b = place[n]
+            parts.append(
+                f'<line x1="{a + BOX_WIDTH // 2}" y1="{b + BOX_HEIGHT}" x2="{x + BOX_WIDTH // 2}" y2="{y}" stroke="#64748b" marker-end="url(#a)"/>'
+            )
+    shapes = {x.name: x for x in (*graph.inputs, *graph.stages)}
+    for name, (x, y) in place.items():
+        kind = "output" if name in graph.outputs else "stage" if name in reads else "input"
+        thing = shapes[name]
+        about = f"{thing.dtype}[{', '.join(map(str, thing.shape))}]"
+        parts.append(f'<rect x="{x}" y="{y}" width="{BOX_WIDTH}" height="{BOX_HEIGHT}" rx="5" fill="{_COLOURS[kind]}" stroke="#64748b"/>')
+        parts.append(f'<text x="{x + 8}" y="{y + 18}" font-weight="bold">{html.escape(name)}</text>')
+        parts.append(f'<text x="{x + 8}" y="{y + 35}" fill="#475569">{html.escape(about[:30])}</text>')
+    return "\n".join([*parts, "</svg>"])
+
+
+def schedule_html(node: Node) -> str:
+    """A schedule tree as nested boxes, coloured by the kind of loop."""
+    from hjit.sched.tree import Compute, Loop, Store
+
+    children = "" if isinstance(node, Compute) else "".join(map(schedule_html, node.children))
+    match node:
+        case Compute():
+            return f"<div style='margin:3px 0'><b>compute {html.escape(node.stage)}</b></div>"
+        case Loop():
+            size = "" if node.size is None else f" of {node.size}"
+            title, colour = f"{node.kind} {node.stage}.d{node.dim}{size}", _LOOP_COLOURS[node.kind]
+        case Store():
+            title, colour = f"store {node.stage} ({node.memory})", "#ffffff"
+        case _:
+            title, colour = "root", "#ffffff"
+    return (
+        f"<div style='border:1px solid #94a3b8;border-radius:4px;background:{colour};color:#0f172a;padding:3px 8px;margin:3px 0;font:12px sans-serif'>"
+        f"{html.escape(title)}<div style='padding-left:10px'>{children}</div></div>"
+    )

@@ -1,0 +1,318 @@
+"""Threads, forks, spawned processes and interrupts; with tbb, and with the fallback in Python."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import hjit
+from hjit.kernels import kernel
+from tests.scripts import run_script
+
+pytestmark = pytest.mark.filterwarnings("error::hjit.HjitWarning")
+
+IMAGE = np.linspace(0, 9, 600 * 500).reshape(600, 500)
+LAYERS = ("tbb", "python")
+START = """
+    import os
+    import sys
+    import threading
+    import numpy as np
+    import hjit
+    from hjit.kernels import launch
+
+    img = np.linspace(0, 9, 1500 * 1000).reshape(1500, 1000)
+
+    @hjit.pipeline(verify="off")
+    def f(img):
+        return np.sqrt(img[1:] + img[:-1]) * 2 + img.sum() * 0
+
+    expected = f.py_func(img)
+
+    def check():
+        assert np.array_equal(f(img), expected)
+
+    def wait(pid):
+        status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        assert status == 0, status
+"""
+
+
+def at_once(tasks: list[Any]) -> None:
+    """Run all tasks in threads that start together."""
+    barrier = threading.Barrier(len(tasks))
+
+    def run(task: Any) -> None:
+        barrier.wait()
+        task()
+
+    with ThreadPoolExecutor(len(tasks)) as pool:
+        for done in [pool.submit(run, t) for t in tasks]:
+            done.result()
+
+
+def script(tmp_path: Path, layer: str, text: str, **environment: str) -> str:
+    return run_script(tmp_path, START + text, HJIT_THREADING_LAYER=layer, **environment)
+
+
+# -- threads of this process
+
+
+def test_first_calls_race(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kernel, "_kernels", {})
+    for verify in ("first", "off"):
+        p = hjit.pipeline(lambda img: img * 3 + img[0], verify=verify, cache="off")
+        expected = IMAGE * 3 + IMAGE[0]
+        at_once([lambda p=p, e=expected: np.testing.assert_array_equal(p(IMAGE), e)] * 8)
+        assert p.stats.traces == 1
+        assert p.stats.compilations == (verify == "first")
+
+
+def test_one_pipeline_in_eight_threads() -> None:
+    p = hjit.pipeline(lambda img, s: np.maximum(img[1:], img[:-1]) * s, verify="off")
+    images = [IMAGE[: 600 - k] + k for k in range(8)]
+
+    def task(k: int) -> None:
+        for s in range(20):
+            np.testing.assert_array_equal(p(images[k], float(s)), np.maximum(images[k][1:], images[k][:-1]) * s)
+
+    at_once([lambda k=k: task(k) for k in range(8)])
+    assert p.stats.traces == 8
+
+
+def test_different_pipelines_in_eight_threads() -> None:
+    functions = [lambda img, k=k: np.roll(img, k, 0) * (k + 1) + img.max() for k in range(8)]
+
+    def task(f: Any) -> None:
+        p = hjit.pipeline(f)
+        for _ in range(5):
+            np.testing.assert_array_equal(p(IMAGE), f(IMAGE))
+
+    at_once([lambda f=f: task(f) for f in functions])
+
+
+def test_decisions_and_options_in_threads() -> None:
+    def f(img: Any) -> Any:
+        return img / 2 if img.max() > 5 else img + 1
+
+    p = hjit.pipeline(f, verify="off")
+
+    def task(k: int) -> None:
+        with hjit.options(num_threads=1 + k % 2):
+            for n in range(10):
+                image = IMAGE[:50] * ((n + k) % 2 + 0.01)
+                np.testing.assert_array_equal(p(image), f(image))
+
+    at_once([lambda k=k: task(k) for k in range(8)])
+    assert p.stats.traces <= 4
+
+
+def test_pipelines_that_call_each_other_under_verification() -> None:
+    inner = hjit.pipeline(lambda img: img + 1)
+    outer = hjit.pipeline(lambda img: inner(img) * 2)
+    at_once([lambda: inner(IMAGE), lambda: outer(IMAGE)] * 4)
+    np.testing.assert_array_equal(outer(IMAGE), (IMAGE + 1) * 2)
+
+
+def test_an_exception_in_one_thread_does_not_stop_others() -> None:
+    p = hjit.pipeline(lambda img, index: img[index] * 2)
+    good, bad = np.array([1, 2]), np.array([1, 5000])
+
+    def task(k: int) -> None:
+        for n in range(10):
+            if (n + k) % 2:
+                with pytest.raises(IndexError):
+                    p(IMAGE, bad)
+            else:
+                np.testing.assert_array_equal(p(IMAGE, good), IMAGE[good] * 2)
+
+    at_once([lambda k=k: task(k) for k in range(8)])
+
+
+def test_one_thread() -> None:
+    f = lambda img: np.sqrt(img) + img[::-1]  # noqa: E731
+    for n in (1, 2, 3, 64):
+        np.testing.assert_array_equal(hjit.pipeline(f, num_threads=n, verify="off")(IMAGE), f(IMAGE))
+
+
+def test_dask_threads() -> None:
+    delayed = pytest.importorskip("dask").delayed
+    threaded = pytest.importorskip("dask.threaded")
+    p = hjit.pipeline(lambda img: np.sqrt(img) * 2)
+    found = delayed(list)([delayed(p)(IMAGE + k) for k in range(8)]).compute(scheduler=threaded.get)
+    for k, image in enumerate(found):
+        np.testing.assert_array_equal(image, np.sqrt(IMAGE + k) * 2)
+
+
+# -- in processes of their own, for each threading layer
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+def test_the_layer(layer: str, tmp_path: Path) -> None:
+    out = script(tmp_path, layer, """
+    check()
+    check()
+    print(launch.parallel_for()[1])
+    def task():
+        for _ in range(10):
+            check()
+    threads = [threading.Thread(target=task) for _ in range(8)]
+    for t in threads: t.start()
+    check()
+    for t in threads: t.join()
+    """)
+    assert out.split() == [layer]
+
+
+def test_an_unknown_layer(tmp_path: Path) -> None:
+    out = script(tmp_path, "omp", """
+    try:
+        f(img)
+    except hjit.OptionError as error:
+        print(error)
+    """)
+    assert "HJIT_THREADING_LAYER='omp'" in out
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+def test_forks(layer: str, tmp_path: Path) -> None:
+    out = script(tmp_path, layer, """
+    def child():
+        pid = os.fork()
+        if pid == 0:
+            try:
+                check()
+                check()
+                threads = [threading.Thread(target=check) for _ in range(4)]
+                for t in threads: t.start()
+                for t in threads: t.join()
+                os._exit(0)
+            except BaseException as error:
+                print(repr(error), file=sys.stderr, flush=True)
+                os._exit(3)
+        wait(pid)
+
+    child()
+    check()
+    child()
+    child()
+    check()
+    print("done")
+    """)
+    assert out.split() == ["done"]
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+def test_forks_while_other_threads_compile_and_run(layer: str, tmp_path: Path) -> None:
+    out = script(tmp_path, layer, """
+    stop = threading.Event()
+    def busy(seed):
+        k = seed
+        while not stop.is_set():
+            k += 2
+            g = hjit.pipeline(lambda img: np.sqrt(img) * (1 + k), verify="off", cache="off")
+            g(img[:200])
+            check()
+    check()
+    threads = [threading.Thread(target=busy, args=(s,)) for s in range(2)]
+    for t in threads: t.start()
+    for _ in range(6):
+        pid = os.fork()
+        if pid == 0:
+            g = hjit.pipeline(lambda img: np.abs(img) * 5 + 3, verify="off", cache="off")
+            ok = np.array_equal(g(img), np.abs(img) * 5 + 3) and np.array_equal(f(img), expected)
+            os._exit(0 if ok else 3)
+        wait(pid)
+    stop.set()
+    for t in threads: t.join()
+    print("done")
+    """)
+    assert out.split() == ["done"]
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_multiprocessing(layer: str, method: str, tmp_path: Path) -> None:
+    out = script(tmp_path, layer, f"""
+    import multiprocessing
+    if __name__ == "__main__":
+        check()
+        with multiprocessing.get_context("{method}").Pool(2) as pool:
+            for k, found in enumerate(pool.map(f, [img[: 300 + k] for k in range(6)])):
+                assert np.array_equal(found, f.py_func(img[: 300 + k]))
+        check()
+        print("done")
+    """)
+    assert out.split() == ["done"]
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+def test_interrupts(layer: str, tmp_path: Path) -> None:
+    out = script(tmp_path, layer, """
+    import signal
+    import time
+    check()
+    interrupted = 0
+    for n in range(60):
+        threading.Timer(0.002 * (n % 7) + 0.001, os.kill, (os.getpid(), signal.SIGINT)).start()
+        try:
+            end = time.monotonic() + 5
+            while time.monotonic() < end:
+                if n % 3 == 0:
+                    hjit.pipeline(lambda img: img * n + 1, verify="off", cache="off")(img[:n + 1])
+                check()
+        except KeyboardInterrupt:
+            interrupted += 1
+    for _ in range(3):
+        check()
+    assert hjit.pipeline(lambda img: img - 17)(img)[0, 0] == -17
+    print(interrupted)
+    """)
+    assert out.split() == ["60"]
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+def test_at_exit_and_in_daemons(layer: str, tmp_path: Path) -> None:
+    out = script(tmp_path, layer, """
+    import atexit
+    check()
+    atexit.register(lambda: (check(), print("exit")))
+    def forever():
+        while True:
+            f(img)
+    threading.Thread(target=forever, daemon=True).start()
+    print("main", flush=True)
+    """)
+    assert out.split() == ["main", "exit"]
+
+
+def test_one_thread_from_the_environment(tmp_path: Path) -> None:
+    out = script(tmp_path, "tbb", """
+    check()
+    print(f._resolved(()).num_threads)
+    """, HJIT_NUM_THREADS="1")
+    assert out.split() == ["1"]
+
+
+def test_inside_numba(tmp_path: Path) -> None:
+    out = script(tmp_path, "tbb", """
+    import numba
+
+    @numba.njit(parallel=True)
+    def outer(img, out):
+        for k in numba.prange(4):
+            with numba.objmode():
+                out[k] = f(img)[0, 0]
+
+    out = np.zeros(4)
+    outer(img, out)
+    assert (out == expected[0, 0]).all()
+    check()
+    print("done")
+    """)
+    assert out.split() == ["done"]
