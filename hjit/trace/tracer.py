@@ -564,7 +564,8 @@ class Selected:
     def _reduce(self, func: Any) -> Any:
         if func in (np.min, np.max, np.amin, np.amax):
             if not call(np.any, self.mask):  # a decision: what NumPy refuses is refused at every call
-                raise ValueError(f"zero-size array to reduction operation {'maximum' if func in (np.max, np.amax) else 'minimum'} which has no identity")
+                name = "maximum" if func in (np.max, np.amax) else "minimum"
+                raise ValueError(f"zero-size array to reduction operation {name} which has no identity")
             worst = _worst(self.dtype, func in (np.max, np.amax))
             return call(func, call(np.where, self.mask, self.full, worst))
         return call(func, self.full, where=self.mask)
