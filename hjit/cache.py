@@ -81,7 +81,7 @@ def folder(cache_dir: str | os.PathLike[str]) -> Path | None:
         if stat.S_IMODE(info.st_mode) & 0o022:
             path.chmod(0o700)
         return path
-    except (OSError, RuntimeError) as error:
+    except (OSError, RuntimeError, ValueError) as error:
         log.debug("no cache folder: %s", error)
         return None
 

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hjit.errors import CompileError, HjitWarning, TraceError
+from hjit.errors import CompileError, HjitError, HjitWarning, TraceError
 from hjit.options import Options, checked, context_state, resolve
 from hjit.outcome import MISS, PLAIN
 from hjit.trace.canonical import canonicalise
@@ -326,7 +326,7 @@ class Pipeline:
         try:
             names = leaf_names(function, structure, len(leaves))
             traced = trace(function, structure, leaves, names, lambda rec, names: evaluate(rec, names, leaves, options))
-        except (TraceError, CompileError, MemoryError):
+        except (HjitError, MemoryError):
             raise
         except Exception as error:
             raise self._own_error(error, structure, leaves) from None
@@ -337,7 +337,7 @@ class Pipeline:
         made = {k: tuple(traced.recorder.inputs[n].array for n in e.gives) for k, e in enumerate(events) if e.call is not None}
         try:
             variant = Variant(traced, structure, options)
-        except (TraceError, CompileError, MemoryError):
+        except (HjitError, MemoryError):
             traced.recorder.take_back()
             raise
         except Exception as error:

@@ -259,8 +259,8 @@ def test_interrupts(layer: str, tmp_path: Path) -> None:
     check()
     interrupted = 0
     for n in range(60):
-        threading.Timer(0.002 * (n % 7) + 0.001, os.kill, (os.getpid(), signal.SIGINT)).start()
         try:
+            threading.Timer(0.002 * (n % 7) + 0.001, os.kill, (os.getpid(), signal.SIGINT)).start()
             end = time.monotonic() + 5
             while time.monotonic() < end:
                 if n % 3 == 0:

@@ -161,7 +161,7 @@ FAILING = [
 
 @pytest.mark.parametrize("f", FAILING, ids=range(len(FAILING)))
 def test_own_exceptions(f: Any) -> None:
-    with pytest.raises(Exception) as theirs:  # noqa: PT011
+    with pytest.raises(Exception) as theirs:
         f(IMAGE)
     p = hjit.pipeline(f)
     for _ in range(2):

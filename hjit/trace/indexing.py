@@ -39,14 +39,18 @@ def getitem(a: Tracer, key: Any) -> Any:
     if parsed.mask is not None:
         return Selected(view.copy(), parsed.mask.copy())
     if not parsed.arrays:
-        whole = any(k is ... for k in (key if isinstance(key, tuple) else (key,)))  # with an ellipsis NumPy gives a 0-d array
-        if not view.shape and not whole and all(isinstance(k, int) for k in parsed.basic):
+        if not view.shape and not _has_ellipsis(key) and all(isinstance(k, int) for k in parsed.basic):
             view.is_scalar = True
         return _settled(view) if view.is_scalar else view
     if view.known is not None and all(x.known is not None for x in parsed.arrays.values()):
         return from_known(view.known[tuple(parsed.arrays[k].known if k in parsed.arrays else slice(None) for k in range(view.ndim))])
     plan = _Advanced.of(view, parsed)
-    return from_stage(view.at(plan.index(identity(len(plan.shape)))), plan.shape, view.dtype)
+    return from_stage(view.at(plan.index(identity(len(plan.shape)))), plan.shape, view.dtype, is_scalar=not plan.shape and not _has_ellipsis(key))
+
+
+def _has_ellipsis(key: Any) -> bool:
+    """With an ellipsis NumPy gives a 0-d array where it would give a scalar."""
+    return any(k is ... for k in (key if isinstance(key, tuple) else (key,)))
 
 
 def _settled(scalar: Tracer) -> Tracer:

@@ -84,7 +84,7 @@ def _takes(x: Any) -> bool:
 
 def _in_place(ufunc: Callable[..., Any]) -> Callable[..., Any]:
     def method(self: Any, other: Any) -> Any:
-        if type(self) is Selected or (self.is_scalar and not self.shape):
+        if type(self) is Tracer and self.is_scalar and not self.shape:
             return ufunc(self, other)
         return ufunc(self, other, out=self)
 
@@ -92,6 +92,8 @@ def _in_place(ufunc: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _in_place_power(self: Any, other: Any) -> Any:
+    if type(self) is Tracer and self.is_scalar and not self.shape:
+        return self**other
     if type(other) in (int, float) and self.dtype.kind == "f":
         shortcut = {2: np.square, 0.5: np.sqrt, -1: np.reciprocal}.get(other)
         if shortcut is not None:

@@ -17,14 +17,15 @@ import math
 import operator
 import sys
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
+from hjit.errors import TraceError
 from hjit.trace.host import HostScalar, is_host, record, unpin
 from hjit.trace.impure import STREAMS, Stream, draw, is_stream_method, replaced
-from hjit.trace.recorder import Recorder, current, supported_dtype
+from hjit.trace.recorder import Recorder, current, site, supported_dtype
 from hjit.trace.size import Size
 from hjit.trace.tracer import Selected, Tracer, as_tracer, from_known, from_source, functions, has_tracer, is_tracer, python_float
 
@@ -108,6 +109,11 @@ def wrap(value: Any, path: Path) -> Any:
     if isinstance(value, _PLAIN):
         _guard(rec, path, value, "value")
         return value
+    if type(value) is set and path.kind != "leaf" and len(value) <= 4096 and all(isinstance(x, _PLAIN) for x in value):
+        seen = set(value)
+        _guard(rec, path, set(value), "value")
+        rec.watch(seen, str(path))
+        return seen
     traced = wrap_callable(value)
     _guard(rec, path, value, "identity")
     if traced is not value:
@@ -330,11 +336,21 @@ def wrap_callable(value: Any) -> Any:
         return functools.partial(wrap_callable(value.func), *value.args, **value.keywords)
     if hasattr(value, "py_func") and isinstance(getattr(value, "py_func", None), types.FunctionType):
         return clone(value.py_func)
-    if hasattr(value, "__wrapped__") and isinstance(value.__wrapped__, types.FunctionType) and callable(value) and not isinstance(value, type):
+    if type(value) is _CACHE or (type(value).__module__ == "hjit.pipeline" and isinstance(value.__wrapped__, types.FunctionType)):
         return _cached_function(value)
-    if isinstance(value, types.BuiltinFunctionType) and (value.__module__ or "").partition(".")[0] not in _SAFE_BUILTINS:
+    if type(value).__module__ == "uarray" or type(value).__module__.startswith("scipy._lib"):  # scipy.fft's, which choose a back end
+        return _numpy_function(value)
+    if _is_compiled(value) and (value.__module__ or "").partition(".")[0] not in _SAFE_BUILTINS:
         return _opaque(value)
     return value
+
+
+_CACHE = type(functools.lru_cache(_defaults))
+
+
+def _is_compiled(value: Any) -> bool:
+    """Is this a function of an extension module, Cython's included?"""
+    return isinstance(value, types.BuiltinFunctionType) or type(value).__name__ in ("cython_function_or_method", "fused_cython_function")
 
 
 def _cached_function(value: Any) -> Callable[..., Any]:
@@ -365,9 +381,17 @@ def _taken_over(function: Any) -> Callable[..., Any]:
 
 def concrete(function: Any, args: Any, kwargs: Any) -> Any:
     """Call a real function with real arguments; an array that it returns is one of the trace's own."""
-    result = function(*args, **kwargs)
+    return _owned(function(*args, **kwargs))
+
+
+def _owned(result: Any) -> Any:
+    """The arrays of a result as known arrays of the trace, where kernels have their dtype."""
     if type(result) is np.ndarray and supported_dtype(result.dtype):
         return from_known(result)
+    if type(result) in (list, tuple):
+        return type(result)(map(_owned, result))
+    if isinstance(result, tuple) and hasattr(type(result), "_fields"):
+        return type(result)(*map(_owned, result))
     return result
 
 
@@ -418,8 +442,11 @@ def _undispatched(function: Any) -> Any:
     return function
 
 
-def opaque_call(name: str, function: Any, args: Any, kwargs: Any, impure: bool = False) -> Any:
-    """An extern stage: at every call the inputs are realised and the original function is called."""
+def opaque_call(name: str, function: Any, args: Any, kwargs: Any, impure: bool = False, foreign: bool = False) -> Any:
+    """An extern stage: at every call the inputs are realised and the original function is called; now, where all is known.
+
+    A `foreign` function may write to its arguments, which is looked after.
+    """
     rec = current()
     tracers: list[Tracer] = []
 
@@ -437,9 +464,21 @@ def opaque_call(name: str, function: Any, args: Any, kwargs: Any, impure: bool =
     frozen_args, frozen_kwargs = lower(tuple(args)), lower(dict(kwargs))
     single: list[bool] = []
     kind: type = object
+    origin = site()[0]
+
+    def run(arrays: Sequence[np.ndarray[Any, Any]]) -> Any:
+        given = [a.copy() for a in arrays] if foreign else arrays
+        result = function(*_fill(frozen_args, given), **_fill(frozen_kwargs, given))
+        if foreign and any(a.tobytes() != b.tobytes() for a, b in zip(arrays, given, strict=True)):
+            raise TraceError(name, "it writes to an array that it is given", "call it outside the function", origin)
+        return result
+
+    contents = [t.known for t in tracers]
+    if not impure and all(k is not None for k in contents):
+        return _owned(run([k.copy() for k in contents if k is not None]))
 
     def call(*arrays: np.ndarray[Any, Any]) -> tuple[Any, ...]:
-        result = function(*_fill(frozen_args, arrays), **_fill(frozen_kwargs, arrays))
+        result = run(arrays)
         nonlocal kind
         kind = type(result)
         single[:] = [not isinstance(result, tuple)]
@@ -474,7 +513,7 @@ class _Hole:
         self.number, self.shape, self.scalar = number, shape, scalar
 
 
-def _fill(x: Any, arrays: tuple[Any, ...]) -> Any:
+def _fill(x: Any, arrays: Sequence[Any]) -> Any:
     if type(x) is _Hole:
         a = arrays[x.number].reshape(x.shape)
         return a[()] if x.scalar else a
@@ -491,7 +530,7 @@ def _opaque(function: Any) -> Callable[..., Any]:
     def method(*args: Any, **kwargs: Any) -> Any:
         if has_tracer(args) or has_tracer(kwargs):
             traced = functions().get(function)
-            return traced(*args, **kwargs) if traced else opaque_call(name, function, args, kwargs)
+            return traced(*args, **kwargs) if traced else opaque_call(name, function, args, kwargs, foreign=True)
         return concrete(function, args, kwargs)
 
     return method

@@ -131,8 +131,8 @@ class Recorder:
 
     # -- containers that outlive the call
     def watch(self, container: Any, name: str) -> None:
-        """Keep what a list or dict from outside the function holds, for `check_watched`."""
-        if isinstance(container, (list, dict)):
+        """Keep what a list, dict or set from outside the function holds, for `check_watched`."""
+        if isinstance(container, (list, dict, set)):
             self._watched.append((container, _contents(container), name))
 
     def check_watched(self) -> None:

@@ -539,9 +539,35 @@ class Selected:
         return self.shape[0]
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
-        if method != "__call__" or kwargs.get("out") is not None:
+        out = kwargs.pop("out", None)
+        out = out[0] if isinstance(out, tuple) and len(out) == 1 else out
+        if method != "__call__" or type(out) not in (Selected, type(None)):
             raise self._error(f"numpy.{ufunc.__name__}.{method}")
-        return Selected(ufunc(*map(self._full, inputs), **kwargs), self.mask)
+        values = [*map(self._full, inputs)]
+        if out is None:
+            return Selected(ufunc(*values, **kwargs), self.mask)
+        ufunc(*values, out=self._full(out), **kwargs)
+        return out
+
+    def __getitem__(self, key: Any) -> Any:
+        raise self._error("index")
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        raise self._error("assignment to a part")
+
+    def __iter__(self) -> Any:
+        raise self._error("loop")
+
+    def __bool__(self) -> bool:
+        raise self._error("decision")
+
+    def __float__(self) -> float:
+        raise self._error("conversion to a number")
+
+    __int__ = __index__ = __float__  # type: ignore[assignment]
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray[Any, Any]:
+        raise self._error("conversion to a real array")
 
     def _full(self, x: Any) -> Any:
         if type(x) is Selected:
@@ -574,7 +600,7 @@ class Selected:
         return Selected(self.full.astype(dtype), self.mask)
 
     def copy(self) -> Selected:
-        return self
+        return Selected(self.full.copy(), self.mask)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):

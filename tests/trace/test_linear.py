@@ -21,7 +21,7 @@ def data(shape: Any, dtype: Any = "float64", seed: int = 0) -> np.ndarray[Any, A
     return a.astype(dtype) if np.dtype(dtype).kind == "f" else (a * 20).astype(dtype)
 
 
-def same(f: Callable[..., Any], *args: Any) -> None:
+def same(f: Callable[..., Any], *args: Any, captured: Any = 0) -> None:
     """Integers exactly; floats within the rounding of their largest terms, which sums may cancel."""
     expected = np.asarray(f(*[a.copy() for a in args]))
     if expected.dtype.kind != "f":
@@ -29,7 +29,7 @@ def same(f: Callable[..., Any], *args: Any) -> None:
         return
     got = interpreted(f, *args)
     assert got.dtype == expected.dtype and got.shape == expected.shape
-    scale = 1 + max((float(np.abs(a.astype(float)).max(initial=0)) for a in args), default=0) ** 2
+    scale = 1 + max((float(np.abs(a.astype(float)).max(initial=0)) for a in (*args, np.asarray(captured))), default=0) ** 2
     np.testing.assert_allclose(got, expected, rtol=0, atol=64 * scale * np.finfo(expected.dtype).eps)
 
 
@@ -47,7 +47,7 @@ def test_products(shapes: Any, first: str, second: str) -> None:
     if a.ndim > 1 and b.ndim > 1:
         same(lambda a, b: np.inner(a, np.swapaxes(b, -1, -2)), a, b)
         same(lambda a, b: np.tensordot(a, b, (-1, -2)), a, b)
-    same(lambda a: a @ b, a)
+    same(lambda a: a @ b, a, captured=b)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
