@@ -126,3 +126,14 @@ def test_a_set_is_guarded_by_its_contents(monkeypatch: pytest.MonkeyPatch) -> No
     with pytest.raises(TraceError, match="outlives"):
         hjit.pipeline(changes)(IMAGE)
     assert {"edge", "wrap"} == MODES
+
+
+def test_writes_through_flat_reach_a_view() -> None:
+    def f(img: Any) -> Any:
+        rows, columns, turned = img.copy(), img.copy(), img.copy()
+        rows[2:5].flat[::7] = 1
+        columns[:, 2:5].flat[::7] = 1
+        turned.T.flat[::7] = 1
+        return rows, columns, turned, np.diag(img[0, :3]), np.diag(np.arange(3.0)) * img[0, 0]
+
+    agree(f)

@@ -152,7 +152,7 @@ class Bound:
         self.scalars = tuple((s.name, s.dtype) for s in graph.scalars)
         self._numbers = struct.Struct("=" + "".join(_format(dtype) for _, dtype in self.scalars))
         self._for = launch.parallel_for()[0]
-        self._entry = launch.entered(self.kernel.compiled.entry)
+        self._entry = launch.entered(self.kernel.compiled.entry, self._threads)
 
     def new_outputs(self) -> list[np.ndarray[Any, Any]]:
         """Arrays for the results."""

@@ -120,7 +120,9 @@ class Tracer:
 
     @property
     def flat(self) -> Tracer:
-        return self.reshape(-1)
+        from hjit.trace.views import flat
+
+        return flat(self)
 
     @property
     def base(self) -> Any:

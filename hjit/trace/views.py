@@ -86,18 +86,32 @@ def reshape(a: Any, shape: Any, order: str = "C", *, copy: Any = None) -> Tracer
         from hjit.trace.tracer import from_known
 
         return from_known(known)
-    groups = _groups(a.shape, target)
+    inner, merges = _regrouped(a, target)
+    if merges and not (a.is_whole and a.buffer.contiguous):
+        return from_stage(a.at(inner), tuple(target), a.dtype)
+    return view(a, tuple(target), inner, known)
+
+
+def flat(a: Tracer) -> Tracer:
+    """``a.flat``: all elements in C order; what is written there goes to `a`, however it lies."""
+    known = None if a.known is None else a.known.reshape(-1)
+    if known is not None and not np.shares_memory(known, a.known):
+        known = None
+    target = _target_shape(a, -1)
+    return view(a, tuple(target), _regrouped(a, target)[0], known)
+
+
+def _regrouped(a: Tracer, target: list[int]) -> tuple[list[Poly], bool]:
+    """The index into `a` at each element of the new shape, and whether axes merge."""
     inner = [ZERO] * a.ndim
     merges = False
-    for olds, news in groups:
+    for olds, news in _groups(a.shape, target):
         flat = ZERO
         for k in news:
             flat = flat * current().poly(target[k]) + (poly(Dim(k)) if target[k] != 1 else ZERO)
         merges |= len(olds) > 1
         _unravel(flat, [(k, current().poly(a.shape[k])) for k in olds], inner, news, target)
-    if merges and not (a.is_whole and a.buffer.contiguous):
-        return from_stage(a.at(inner), tuple(target), a.dtype)
-    return view(a, tuple(target), inner, known)
+    return inner, merges
 
 
 def _target_shape(a: Tracer, shape: Any) -> list[int]:
