@@ -131,7 +131,7 @@ class Bound:
         tasks = 1 if self._threads == 1 else self._threads * TASKS_PER_THREAD
         offset = 0
         constants: list[int] = []
-        steps: list[int] = []
+        steps: dict[str, int] = {}
         for name in params.scratch:
             s = stages[name]
             shape = [sizes_value(p, sizes) for p in s.shape]
@@ -140,11 +140,11 @@ class Bound:
             size = -(-math.prod(shape) * s.dtype.itemsize // arena.ALIGN) * arena.ALIGN
             constants.append(offset)
             if name in lines:
-                steps.append(size)
+                steps[name] = size
                 size *= tasks
             offset += size
         self.scratch_bytes = offset
-        constants += steps
+        constants += [steps[name] for name in params.tasks]
         constants += [strides[name][axis] for name, axis in params.strides]
         constants += [sizes[name] for name in params.symbols]
         self._constants = struct.pack(f"={len(constants)}q", *constants)

@@ -24,6 +24,7 @@ from hjit.trace.poly import SMALL, Poly, Sym, poly
 from hjit.trace.size import Size
 
 MAX_STAGES = 20_000
+MAX_DECISIONS = 24  # a loop until convergence would trace, and compile, every turn
 MAX_CONSTANT = 1024  # elements of an array that are part of the kernel's key; larger ones are passed
 
 _state = threading.local()
@@ -244,6 +245,8 @@ class Recorder:
 
     def decide(self, stage: str) -> Any:
         """The value of a one-element stage, now; later calls check that it is the same."""
+        if sum(e.call is None for e in self.events) >= MAX_DECISIONS:
+            raise self.error("loop", f"it has decided on computed values {MAX_DECISIONS} times", "iterate outside the decorated function")
         value = self.evaluate(self, (stage,))[0].reshape(())[()]
         self.events.append(Event((stage,), value=value, operation="decision"))
         return value

@@ -1,0 +1,71 @@
+"""Producers computed row by row inside their consumers, by several threads: the same numbers, whatever the sizes."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import hjit
+
+RNG = np.random.default_rng(5)
+
+
+def blur(a: Any, r: int) -> Any:
+    """Down, then across, with mirrored borders."""
+    p = np.pad(a, r, mode="reflect")
+    n = 2 * r + 1
+    rows = sum(p[k : k + a.shape[0]] * (k + 1.5) for k in range(n)) / n
+    return sum(rows[:, k : k + a.shape[1]] * (k + 0.5) for k in range(n)) / n
+
+
+def two_groups_of_different_width(a: Any) -> Any:
+    """Line buffers of two nests, in the order of the stages not that of the nests."""
+    narrow, wide = np.sqrt(a[:, ::3]) + 2, np.sqrt(a) * 3 + 1
+    down, small = wide[:-4] + wide[2:-2] + wide[4:], narrow[:-2] + narrow[1:-1] * narrow[2:]
+    return down[:, 1:] - down[:, :-1], small + 1
+
+
+def chain(a: Any) -> Any:
+    return blur(np.exp(blur(a, 2)) + a, 3)
+
+
+def shared(a: Any) -> Any:
+    edges = np.sqrt(np.abs(a[2:] - a[:-2]) + 1) * 2 + np.sin(a[1:-1])
+    return edges[:-2] * edges[2:], edges[1:-1].max(axis=1)
+
+
+def halves(a: Any) -> Any:
+    soft = np.sqrt(a[:-1] + a[1:]) + np.cos(a[1:])
+    return soft[: soft.shape[0] // 2 * 2 : 2] + soft[1::2] if soft.shape[0] % 2 == 0 else soft[:-1:2] + soft[1::2]
+
+
+FUNCTIONS = (two_groups_of_different_width, chain, shared, halves)
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+@pytest.mark.parametrize("shape", [(20, 17), (64, 33), (301, 517), (1000, 90)])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_they_compute_what_numpy_does(function: Any, shape: tuple[int, int], threads: int) -> None:
+    image = RNG.random(shape)
+    p = hjit.pipeline(function, verify="off", num_threads=threads)
+    expected = function(image)
+    for _ in range(5):
+        got = p(image)
+        for g, e in zip(got, expected, strict=True) if isinstance(expected, tuple) else [(got, expected)]:
+            np.testing.assert_allclose(g, e, rtol=1e-12, atol=1e-12)
+    assert p.stats.fallbacks == 0
+
+
+@pytest.mark.parametrize("function", FUNCTIONS[:2])
+def test_they_are_used(function: Any) -> None:
+    assert "lines" in str(hjit.pipeline(function).schedule(RNG.random((64, 48))))
+
+
+def test_a_loop_until_convergence_is_refused_in_time() -> None:
+    def relax(a: Any) -> Any:
+        while a.max() > 1e-6:
+            a = a * 0.99
+        return a
+
+    with pytest.raises(hjit.TraceError, match="decided on computed values"):
+        hjit.pipeline(relax)(RNG.random((20, 30)))
