@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hjit import forks
 from hjit.errors import CompileError, HjitError, HjitWarning, TraceError
 from hjit.options import Options, checked, context_state, resolve
 from hjit.outcome import MISS, PLAIN
@@ -210,6 +211,7 @@ class Pipeline:
     def _call(self, key: Any, args: tuple[Any, ...], kwargs: dict[str, Any], targets: list[Any] | None = None) -> Any:
         if key in self._plain or self._resolved(key[0]).disable:
             return self._numpy(args, kwargs)
+        _load_compiler()
         leaves: list[Any] = []
         structure = Tree(tuple, (flatten(args, leaves), flatten(kwargs, leaves)))
         call = _Call(key, args, kwargs, leaves, structure, targets or [], self._variants.get(key, ()))
@@ -269,7 +271,7 @@ class Pipeline:
         from hjit.variant import OutOfBounds
 
         options = self._resolved(call.key[0])
-        with self._lock:
+        with forks.builds, self._lock:
             known = self._variants.get(call.key, ())
             if known is not call.known:  # another thread was here first
                 call.known = known
@@ -420,13 +422,14 @@ class Pipeline:
     # -- inspection
     def _inspect(self, args: Any, kwargs: Any) -> list[Any]:
         from hjit.kernels.plan import plan
+
         leaves: list[Any] = []
         structure = Tree(tuple, (flatten(args, leaves), flatten(kwargs, leaves)))
         options = self._resolved(context_state())
         known = self._variants.get(_key(args, kwargs), ())
         variant = next((v for v in known if v.guards(leaves) is not None), None)
         if variant is None:
-            with self._lock:
+            with forks.builds, self._lock:
                 variant, _ = self._build(structure, leaves, options)
         return [plan(g, options) for g in variant.graphs if g.outputs]
 
@@ -530,6 +533,13 @@ def _parts_at(v: Variant, miss: Any, missed: Variant) -> bool:
     return all(same(a.value, b.value) for a, b in zip(events[:at], others[:at], strict=True))
 
 
+@functools.lru_cache(maxsize=1)
+def _load_compiler() -> None:
+    """Import what `import hjit` does not; a fork waits for that."""
+    with forks.builds:
+        importlib.import_module("hjit.variant")
+
+
 def _limit(entries: dict[Any, Any]) -> None:
     """Forget the oldest entries of too many."""
     while len(entries) > MAX_KEYS:
@@ -571,7 +581,7 @@ _pipelines: weakref.WeakSet[Pipeline] = weakref.WeakSet()
 def _after_fork() -> None:
     for p in _pipelines:
         p._lock = threading.RLock()
-    for name in ("hjit.kernels.arena", "hjit.kernels.kernel", "hjit.kernels.backend"):
+    for name in ("hjit.kernels.arena", "hjit.kernels.kernel", "hjit.kernels.backend", "hjit.kernels.launch"):
         module = sys.modules.get(name)
         if module is not None:
             module.after_fork()

@@ -9,7 +9,7 @@ import textwrap
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
-TIMEOUT = 300
+TIMEOUT = 120
 
 
 def run_script(folder: Path, text: str, *, code: int = 0, args: tuple[str, ...] = (), **environment: str) -> str:

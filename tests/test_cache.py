@@ -85,7 +85,6 @@ def test_what_is_part_of_the_key(tmp_path: Path) -> None:
 
 def test_the_folder_of_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HJIT_CACHE_DIR", str(tmp_path / "a" / "b"))
-    assert cache.folder(hjit.options_in_force().cache_dir if hasattr(hjit, "options_in_force") else os.environ["HJIT_CACHE_DIR"]) == tmp_path / "a" / "b"
     p = hjit.pipeline(lambda img: img * 5 + 8)
     p(IMAGE)
     assert len(list((tmp_path / "a" / "b").glob("*.code"))) == 1

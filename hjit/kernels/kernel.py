@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import struct
 import threading
 from collections.abc import Mapping, Sequence
@@ -16,7 +15,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numba.core.compiler_lock import global_compiler_lock
 
 from hjit import cache
 from hjit.errors import CompileError
@@ -102,11 +100,6 @@ def after_fork() -> None:
     """Locks of the parent's other threads are open in a child."""
     global _lock
     _lock = threading.Lock()
-
-
-if hasattr(os, "register_at_fork"):  # a child must not inherit LLVM in the middle of a compilation
-    _compiler = global_compiler_lock
-    os.register_at_fork(before=_compiler.acquire, after_in_parent=_compiler.release, after_in_child=_compiler.release)
 
 
 class Bound:

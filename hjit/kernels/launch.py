@@ -16,12 +16,12 @@ import os
 import sys
 import sysconfig
 import threading
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+from hjit import forks
 from hjit.errors import OptionError
 
 log = logging.getLogger("hjit")
@@ -93,56 +93,20 @@ def entered(entry: Callable[[Any], int], n: int) -> Callable[[Any], int]:
     """How Python calls compiled code that may use `n` threads."""
     if n == 1:
         return entry
-    return functools.partial(_between_forks if parallel_for()[1] == "tbb" else _unsignalled, entry)
+    return functools.partial(_gated if parallel_for()[1] == "tbb" else _unsignalled, entry)
 
 
-# -- forks: tbb ends its threads before a fork, which it cannot do, or does for ever, while another thread uses them
-
-_running: set[int] = set()  # threads inside compiled code
-_open = threading.Event()
-_open.set()
-_closed = False
-
-
-def _between_forks(entry: Callable[[Any], int], data: Any) -> int:
-    me = threading.get_ident()
-    try:
-        _running.add(me)
-        while _closed:
-            _running.discard(me)
-            _open.wait()
-            _running.add(me)
+def _gated(entry: Callable[[Any], int], data: Any) -> int:
+    """tbb's threads must be at rest in a fork."""
+    with forks.kernels:
         return entry(data)
-    finally:
-        _running.discard(me)
-
-
-def _before_fork() -> None:
-    """Let no thread into compiled code, and wait for those inside."""
-    global _closed
-    _open.clear()
-    _closed = True
-    while _running - {threading.get_ident()}:
-        time.sleep(1e-4)
-
-
-def _after_fork_in_parent() -> None:
-    global _closed
-    _closed = False
-    _open.set()
 
 
 def after_fork() -> None:
     """A child has none of its parent's threads, and may have a locked lock."""
-    global _start_lock, _open, _closed
-    _start_lock, _open, _closed = threading.Lock(), threading.Event(), False
-    _open.set()
-    _running.clear()
+    global _start_lock
+    _start_lock = threading.Lock()
     _pools.clear()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=after_fork)
 
 
 # -- without tbb

@@ -1,0 +1,96 @@
+"""Forks: a child must not inherit a kernel, a compilation or an import that another thread is in the middle of.
+
+Threads pass gates where they build or run kernels. A fork closes the gates, waits for those inside, and opens them again.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+log = logging.getLogger("hjit")
+
+PATIENCE = 10.0  # seconds that a fork waits for a thread, which may itself wait for the forking one
+
+
+class Gate:
+    """What threads pass; nothing but one look at a flag while there is no fork."""
+
+    def __init__(self) -> None:
+        self._inside: dict[int, int] = {}  # by thread, how often it has entered
+        self._closed: threading.Event | None = None
+
+    def close(self) -> None:
+        """Let no other thread in, and wait for those inside."""
+        me, deadline = threading.get_ident(), time.monotonic() + PATIENCE
+        self._closed = threading.Event()
+        while any(thread != me for thread in tuple(self._inside)):
+            if time.monotonic() > deadline:
+                log.debug("a fork did not wait for threads inside hjit")
+                break
+            time.sleep(1e-4)
+
+    def open(self) -> None:
+        """After the fork, in the parent."""
+        closed, self._closed = self._closed, None
+        if closed is not None:
+            closed.set()
+
+    def reset(self) -> None:
+        """After the fork, in the child: no other thread is there."""
+        self._inside.clear()
+        self._closed = None
+
+    def __enter__(self) -> None:
+        me, inside = threading.get_ident(), self._inside
+        depth = inside.get(me, 0)
+        inside[me] = depth + 1
+        while self._closed is not None and not depth:
+            closed = self._closed
+            inside.pop(me, None)
+            closed.wait()
+            inside[me] = 1
+
+    def __exit__(self, *exc: object) -> None:
+        me, inside = threading.get_ident(), self._inside
+        depth = inside.pop(me, 1)
+        if depth > 1:
+            inside[me] = depth - 1
+
+
+builds = Gate()
+kernels = Gate()
+
+
+def _compiler_lock() -> Any:
+    """numba's, where it is loaded."""
+    module = sys.modules.get("numba.core.compiler_lock")
+    return getattr(module, "global_compiler_lock", None)
+
+
+_held: list[Any] = []
+
+
+def _before() -> None:
+    for gate in (builds, kernels):
+        gate.close()
+    lock = _compiler_lock()
+    if lock is not None:
+        lock.acquire()
+        _held.append(lock)
+
+
+def _after(settle: Callable[[Gate], None]) -> None:
+    while _held:
+        _held.pop().release()
+    for gate in (kernels, builds):
+        settle(gate)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_before, after_in_parent=lambda: _after(Gate.open), after_in_child=lambda: _after(Gate.reset))
