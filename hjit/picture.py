@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from hjit.sched.tree import Node
-    from hjit.trace.graph import Graph
+    from hjit.trace.graph import Graph, Input, Stage
 
 BOX_WIDTH, BOX_HEIGHT, GAP_X, GAP_Y, MARGIN = 190, 44, 24, 46, 12
 _COLOURS = {"input": "#dbeafe", "stage": "#f1f5f9", "output": "#dcfce7"}
@@ -38,7 +38,8 @@ def graph_svg(graph: Graph) -> str:
             parts.append(
                 f'<line x1="{a + BOX_WIDTH // 2}" y1="{b + BOX_HEIGHT}" x2="{x + BOX_WIDTH // 2}" y2="{y}" stroke="#64748b" marker-end="url(#a)"/>'
             )
-    shapes = {x.name: x for x in (*graph.inputs, *graph.stages)}
+    shapes: dict[str, Input | Stage] = {i.name: i for i in graph.inputs}
+    shapes.update((s.name, s) for s in graph.stages)
     for name, (x, y) in place.items():
         kind = "output" if name in graph.outputs else "stage" if name in reads else "input"
         thing = shapes[name]
