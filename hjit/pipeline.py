@@ -581,7 +581,7 @@ _pipelines: weakref.WeakSet[Pipeline] = weakref.WeakSet()
 def _after_fork() -> None:
     for p in _pipelines:
         p._lock = threading.RLock()
-    for name in ("hjit.kernels.arena", "hjit.kernels.kernel", "hjit.kernels.backend", "hjit.kernels.launch"):
+    for name in ("hjit.kernels.arena", "hjit.kernels.kernel", "hjit.kernels.backend", "hjit.kernels.launch", "hjit.kernels.aside"):
         module = sys.modules.get(name)
         if module is not None:
             module.after_fork()

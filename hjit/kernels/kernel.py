@@ -19,6 +19,7 @@ import numpy as np
 from hjit import cache
 from hjit.errors import CompileError
 from hjit.kernels import arena, backend, launch
+from hjit.kernels.aside import undisturbed
 from hjit.kernels.params import FIRST, TASKS_PER_THREAD, params_of
 from hjit.options import Options
 from hjit.trace.graph import Graph
@@ -26,7 +27,7 @@ from hjit.trace.key import Key, graph_key
 from hjit.trace.poly import sizes_value
 
 _kernels: dict[str, Kernel] = {}
-_lock = threading.Lock()
+_lock = threading.RLock()
 _made = threading.local()
 
 
@@ -77,7 +78,7 @@ def _load(name: str, options: Options) -> Kernel | None:
     try:
         head, _, code = code.partition(b"\n")
         lines = tuple((int(k), int(rows)) for k, rows in json.loads(head))
-        found = Kernel(name, backend.load_object(code, name, options.target), lines, True)
+        found = Kernel(name, undisturbed(backend.load_object, code, name, options.target), lines, True)
     except (CompileError, RuntimeError, ValueError, TypeError):
         return None
     _made.loaded = made()[1] + 1
@@ -88,7 +89,7 @@ def _compile(graph: Graph, name: str, options: Options) -> Kernel:
     from hjit.kernels.plan import plan  # a process that only looks kernels up never loads the compiler
 
     planned = plan(graph, options)
-    compiled = backend.compile_module(planned.llvm, name, options.target)
+    compiled = undisturbed(backend.compile_module, planned.llvm, name, options.target)
     _made.compiled = made()[0] + 1
     position = {s.name: k for k, s in enumerate(graph.stages)}
     lines = tuple((position[n], rows) for nest in planned.program.nests for n, rows in nest.lines.items())
@@ -99,7 +100,7 @@ def _compile(graph: Graph, name: str, options: Options) -> Kernel:
 def after_fork() -> None:
     """Locks of the parent's other threads are open in a child."""
     global _lock
-    _lock = threading.Lock()
+    _lock = threading.RLock()
 
 
 class Bound:

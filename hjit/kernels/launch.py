@@ -17,12 +17,12 @@ import sys
 import sysconfig
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 from hjit import forks
 from hjit.errors import OptionError
+from hjit.kernels.aside import submit, undisturbed
 
 log = logging.getLogger("hjit")
 
@@ -93,7 +93,7 @@ def entered(entry: Callable[[Any], int], n: int) -> Callable[[Any], int]:
     """How Python calls compiled code that may use `n` threads."""
     if n == 1:
         return entry
-    return functools.partial(_gated if parallel_for()[1] == "tbb" else _unsignalled, entry)
+    return functools.partial(_gated if parallel_for()[1] == "tbb" else undisturbed, entry)
 
 
 def _gated(entry: Callable[[Any], int], data: Any) -> int:
@@ -103,48 +103,12 @@ def _gated(entry: Callable[[Any], int], data: Any) -> int:
 
 
 def after_fork() -> None:
-    """A child has none of its parent's threads, and may have a locked lock."""
+    """Locks of the parent's other threads are open in a child."""
     global _start_lock
     _start_lock = threading.Lock()
-    _pools.clear()
 
 
 # -- without tbb
-
-_pools: dict[tuple[str, int], ThreadPoolExecutor] = {}
-
-
-def _unsignalled(entry: Callable[[Any], int], data: Any) -> int:
-    """Run an entry that calls back into Python where no signal handler can raise: not in the main thread.
-
-    An exception inside `_python_for` would leave tasks undone, or running after the call has returned.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        return entry(data)
-    call = _submit("calls", 1, entry, data)
-    interrupted: BaseException | None = None
-    while True:
-        try:
-            status = call.result()
-        except BaseException as signal:  # raised by a handler while waiting: the call goes on and must end first
-            interrupted = signal
-            continue
-        if interrupted is not None:
-            raise interrupted
-        return status
-
-
-def _submit(purpose: str, n: int, f: Callable[..., Any], *args: Any) -> Future[Any]:
-    """Run a function in a pool of `n` threads; here where the interpreter is shutting down."""
-    pool = _pools.get((purpose, n))
-    if pool is None:
-        pool = _pools.setdefault((purpose, n), ThreadPoolExecutor(n, thread_name_prefix=f"hjit-{purpose}"))
-    try:
-        return pool.submit(f, *args)
-    except RuntimeError:
-        done: Future[Any] = Future()
-        done.set_result(f(*args))
-        return done
 
 
 def _run(address: int, first: int, count: int, data: int) -> None:
@@ -156,7 +120,7 @@ def _run(address: int, first: int, count: int, data: int) -> None:
 def _python_for(fn: Any, args: Any, dims: Any, steps: Any, data: Any, inner: int, arrays: int, n: int) -> None:
     total = dims[0]
     edges = [total * k // n for k in range(n + 1)]
-    pending = [_submit("tasks", n, _run, fn, a, b - a, data) for a, b in itertools.pairwise(edges[1:]) if b > a]
+    pending = [submit("tasks", n, _run, fn, a, b - a, data) for a, b in itertools.pairwise(edges[1:]) if b > a]
     _run(fn, 0, edges[1], data)
     for p in pending:
         p.result()
