@@ -7,6 +7,7 @@ the emitter already vectorises, unrolls, hoists and shares.
 from __future__ import annotations
 
 import ctypes
+import sysconfig
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -59,7 +60,8 @@ def _codegen(target: str) -> _Codegen:
 def machine_text(target: str) -> str:
     """Everything of the machine that object code depends on."""
     found = features.host_features()
-    return "|".join([llvm.get_process_triple(), llvm.get_host_cpu_name() if target == "cpu" else target,
+    build = str(sysconfig.get_config_var("SOABI"))  # where an array object keeps its data pointer
+    return "|".join([build, llvm.get_process_triple(), llvm.get_host_cpu_name() if target == "cpu" else target,
                      llvm.get_host_cpu_features().flatten(), " ".join(sorted(found)), str(llvm.llvm_version_info)])
 
 

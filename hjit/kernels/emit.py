@@ -17,7 +17,7 @@ from hjit.errors import CompileError
 from hjit.kernels import memory, reduce, vecmath
 from hjit.kernels.code import BOOL, I64, Code, Val, const, splat, type_name
 from hjit.kernels.driver import driver_text
-from hjit.kernels.loopir import For, Nest, Program, Put, Range, Reduce, Slide, Stmt
+from hjit.kernels.loopir import For, Nest, Program, Put, Range, Slide, Stmt
 from hjit.kernels.params import STATUS, Params
 from hjit.sched.default import c_strides
 from hjit.trace.graph import Cast, Const, Expr, Graph, Index, Input, Load, Op, ScalarRef
@@ -403,6 +403,3 @@ class NestEmitter:
     def is_mutable(self, source: str) -> bool:
         """Does this nest write the array, so that its loads stay where they are?"""
         return source in self.written
-
-
-__all__ = ["Machine", "NestEmitter", "Reduce", "emit_module"]

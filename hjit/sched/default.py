@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from hjit.sched.slide import group_of
 from hjit.sched.tree import Compute, Loop, Node, Root, Store
-from hjit.trace.graph import Definition, Graph, Input, Stage, identity, loads, walk
+from hjit.trace.graph import Definition, Graph, Stage, identity, loads, walk
 from hjit.trace.poly import ONE, ZERO, Dim, Poly, Value, poly
 
 UNROLL_CODE = 600  # operations that unrolled code of one body may have
@@ -257,6 +257,3 @@ def _is_index(e: object) -> bool:
     from hjit.trace.graph import Cast, Const, Index
 
     return isinstance(e, (Index, Const)) or (isinstance(e, Cast) and isinstance(e.arg, Index))
-
-
-__all__ = ["Input", "Strides", "Target", "c_strides", "default_schedule", "groups"]

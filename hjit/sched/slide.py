@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 from hjit.trace.graph import Graph, Stage, loads
 from hjit.trace.intervals import Interval, interval
-from hjit.trace.poly import ZERO, Dim, Poly, Var, poly
+from hjit.trace.poly import ZERO, Poly, Var, poly
 
 MAX_ROWS = 64  # rows of one line buffer
 MAX_GROUP_ROWS = 256  # rows of all line buffers of a group
@@ -74,6 +74,3 @@ def group_of(graph: Graph, head: Stage, taken: set[str], eligible: Mapping[str, 
         if rows is not None and sum(r.length.const for n, r in rows.items() if n != head.name) <= MAX_GROUP_ROWS:
             members = list(wanted)
     return tuple(members)
-
-
-__all__ = ["Dim", "group_of", "rows_needed"]

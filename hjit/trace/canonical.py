@@ -14,7 +14,7 @@ import numpy as np
 
 from hjit.trace.borders import borders
 from hjit.trace.graph import Const, Definition, Expr, Graph, Index, Load, Op, Stage, cast, identity, loads, rewrite, substitute, walk
-from hjit.trace.poly import ONE, Atom, Dim, Poly, Sym, Value, poly
+from hjit.trace.poly import ONE, Atom, Dim, Poly, Value, poly
 from hjit.trace.reductions import start_value
 from hjit.trace.tabulate import tabulate
 from hjit.trace.tracer import compose
@@ -375,6 +375,3 @@ def canonicalise(graph: Graph, show: Callable[[str, Graph], None] | None = None)
         if show is not None:
             show(run.__name__, graph)
     return graph
-
-
-__all__ = ["PASSES", "Sym", "canonicalise", "cost", "inline"]

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from hjit.trace.graph import Cast, Const, Expr, Op, cast, identity, select
+from hjit.trace.graph import Const, Expr, Op, cast, select
 from hjit.trace.host import is_host, record
 from hjit.trace.recorder import current, supported_dtype
 from hjit.trace.size import Size
@@ -417,6 +417,3 @@ def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period
     value = call(np.where, x >= xp[n - 1], call(np.where, x == xp[n - 1], fp[n - 1], fp[n - 1] if right is None else right), value)
     value = call(np.where, x < xp[0], fp[0] if left is None else left, value)
     return call(np.where, np.isnan(x), x, value)
-
-
-__all__ = ["Cast", "Op", "astype", "broadcast", "identity", "ufunc_call"]

@@ -468,12 +468,6 @@ class Graph:
                     found[name].append(s.name)
         return found
 
-    def symbols(self) -> tuple[str, ...]:
-        """Names of the run-time sizes, in order of first use."""
-        from hjit.trace.walk import graph_symbols
-
-        return graph_symbols(self)
-
     def __str__(self) -> str:
         rows = [f"input {i}" for i in self.inputs]
         rows += [f"scalar {s.name}: {s.dtype}" for s in self.scalars]

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from hjit.trace.graph import Definition, Expr, Load, cast, identity, poly_exprs, select
+from hjit.trace.graph import Definition, Expr, Load, cast, identity
 from hjit.trace.graph import substitute as substitute_expr
 from hjit.trace.host import is_host, unpin
-from hjit.trace.poly import ONE, ZERO, Atom, Dim, Poly, Value, poly
+from hjit.trace.poly import Atom, Dim, Poly, Value, poly
 from hjit.trace.recorder import current
 from hjit.trace.size import Size, size_poly
 from hjit.trace.tracer import (
@@ -387,6 +387,3 @@ def scatter(view: Tracer, plan: _Advanced, value: Expr, order: str, combine: Any
     update = Definition(tuple(sizes[k] for k in pure), tuple(sizes[k] for k in many), target, value, order)
     rec.stage(Load(old, identity(len(buffer.shape)), buffer.dtype), buffer.shape, buffer.dtype, (update,), reserved=name)
     set_version(buffer, name)
-
-
-__all__ = ["ONE", "ZERO", "getitem", "poly_exprs", "select", "setitem", "slice_range"]

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from hjit.trace.host import is_host, unpin
+from hjit.trace.host import is_host
 from hjit.trace.tracer import Selected, Tracer, call
 
 BINARY = {
@@ -172,4 +172,3 @@ def install() -> None:
 
 
 install()
-__all__ = ["install", "unpin"]

@@ -27,7 +27,7 @@ from hjit.trace.host import HostScalar, is_host, record, unpin
 from hjit.trace.impure import STREAMS, Stream, draw, is_stream_method, replaced
 from hjit.trace.recorder import Recorder, current, site, supported_dtype
 from hjit.trace.size import Size
-from hjit.trace.tracer import Selected, Tracer, as_tracer, from_known, from_source, functions, has_tracer, is_tracer, python_float
+from hjit.trace.tracer import Selected, Tracer, from_known, from_source, functions, has_tracer, is_tracer, python_float
 
 _SAFE_BUILTINS = ("builtins", "_operator", "math", "time", "")  # they ask a tracer through Python's own protocols
 _PACKAGES = ("numpy", "scipy")
@@ -679,5 +679,3 @@ def _load_scipy() -> None:
 
 
 import importlib.util  # noqa: E402
-
-__all__ = ["Overlay", "Path", "as_tracer", "clone", "load_table", "numpy_call", "overlay", "sys", "wrap"]

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from hjit.errors import Origin, TraceError
-from hjit.trace.graph import Const, Definition, Expr, Graph, Index, Input, Load, Scalar, ScalarRef, Stage, identity
+from hjit.trace.graph import Definition, Expr, Graph, Input, Scalar, ScalarRef, Stage
 from hjit.trace.host import HostScalar, Slot, Tape
 from hjit.trace.poly import SMALL, Poly, Sym, poly
 from hjit.trace.size import Size
@@ -318,8 +318,3 @@ def _assigned(code: CodeType) -> dict[int, str]:
             found[before] = name if name.isidentifier() else "t"
         before = step.offset
     return found
-
-
-__all__ = [
-    "Const", "Event", "Index", "Load", "Recorder", "Source", "current", "identity", "layout", "site", "supported_dtype", "tracing",
-]

@@ -12,7 +12,6 @@ import numpy as np
 
 from hjit.trace.graph import identity
 from hjit.trace.host import unpin
-from hjit.trace.indexing import slice_range
 from hjit.trace.poly import ONE, ZERO, Dim, Poly, poly
 from hjit.trace.recorder import current
 from hjit.trace.reductions import axes_of
@@ -395,6 +394,3 @@ def min_scalar_type(a: Any) -> np.dtype[Any]:
 @implements(np.shares_memory, np.may_share_memory)
 def shares_memory(a: Any, b: Any, max_work: Any = None) -> bool:
     return as_tracer(a).buffer is as_tracer(b).buffer
-
-
-__all__ = ["slice_range", "view"]
