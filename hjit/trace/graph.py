@@ -12,7 +12,7 @@ All nodes are immutable, hashed once, and print.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -294,6 +294,15 @@ def substitute(e: Expr, change: Change, memo: dict[Expr, Expr] | None = None) ->
         return done
 
     return go(e)
+
+
+def renumber(dims: Sequence[Poly]) -> Change:
+    """A change of atoms that puts ``dims[k]`` in place of dimension k."""
+
+    def change(a: Atom) -> IntLike | None:
+        return dims[a.k] if isinstance(a, Dim) else None
+
+    return change
 
 
 def loads(*roots: Expr) -> Iterator[Load]:

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from hjit.trace.graph import Definition, Expr, Load, cast, identity
+from hjit.trace.graph import Definition, Expr, Load, cast, identity, renumber
 from hjit.trace.graph import substitute as substitute_expr
 from hjit.trace.host import is_host, unpin
-from hjit.trace.poly import Atom, Dim, Poly, Value, poly
+from hjit.trace.poly import Dim, Poly, Value, poly
 from hjit.trace.recorder import current
 from hjit.trace.size import Size, size_poly
 from hjit.trace.tracer import (
@@ -341,7 +341,7 @@ def gather_index(t: Tracer, dims: Sequence[Poly], shape: Shape, n: int) -> Poly:
         IndexError: known contents are out of range.
     """
     expr = cast(t.load(shape), np.int64)
-    expr = substitute_expr(expr, lambda a: dims[a.k] if isinstance(a, Dim) else None)
+    expr = substitute_expr(expr, renumber(dims))
     if t.known is not None:
         low, high = (int(t.known.min()), int(t.known.max())) if t.known.size else (0, 0)
         if t.known.size and not (-n <= low and high < n):
@@ -373,10 +373,7 @@ def scatter(view: Tracer, plan: _Advanced, value: Expr, order: str, combine: Any
     position = {k: i for i, k in enumerate([*pure, *many])}
     dims = [poly(Dim(position[k])) for k in range(len(plan.shape))]
 
-    def renumber(a: Atom) -> Poly | None:
-        return dims[a.k] if isinstance(a, Dim) else None
-
-    value = substitute_expr(value, renumber)
+    value = substitute_expr(value, renumber(dims))
     target = compose(view.index, plan.index(dims))
     buffer = view.buffer
     old = buffer.source()

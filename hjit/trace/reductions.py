@@ -7,7 +7,6 @@ are two reductions: the extreme value, then the first index that has it. A scan 
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -16,7 +15,7 @@ from hjit.trace.elementwise import UFUNCS, broadcast
 from hjit.trace.graph import Const, Definition, Expr, Index, Load, Op, cast, identity, select
 from hjit.trace.graph import substitute as substitute_expr
 from hjit.trace.host import unpin
-from hjit.trace.poly import Atom, Dim, Poly, poly
+from hjit.trace.poly import Dim, Poly, poly
 from hjit.trace.recorder import current
 from hjit.trace.tracer import MAX_KNOWN, Tracer, as_tracer, call, from_known, from_stage, implements, is_tracer, write
 
@@ -319,12 +318,3 @@ def cumsum(a: Any, axis: Any = None, dtype: Any = None, out: Any = None) -> Any:
 @implements(np.cumprod)
 def cumprod(a: Any, axis: Any = None, dtype: Any = None, out: Any = None) -> Any:
     return _ufunc_accumulate("multiply", a, axis, dtype, out)
-
-
-def renumber(dims: Sequence[Poly]) -> Any:
-    """A change of atoms that puts ``dims[k]`` in place of dimension k."""
-
-    def change(a: Atom) -> Poly | None:
-        return dims[a.k] if isinstance(a, Dim) else None
-
-    return change

@@ -17,12 +17,12 @@ from hjit.trace.creation import makes, shape_of
 from hjit.trace.elementwise import _ALIASES as ALIASES
 from hjit.trace.elementwise import UFUNCS, broadcast
 from hjit.trace.elementwise import _loop as loop_of
-from hjit.trace.graph import Const, Definition, Expr, Index, Load, Op, cast, identity, select
+from hjit.trace.graph import Const, Definition, Expr, Index, Load, Op, cast, identity, renumber, select
 from hjit.trace.host import is_host, unpin
 from hjit.trace.indexing import _Advanced, _basic, _parse, gather_index, getitem, scatter
 from hjit.trace.poly import ONE, Dim, Poly, Value, poly
 from hjit.trace.recorder import current
-from hjit.trace.reductions import axes_of, renumber
+from hjit.trace.reductions import axes_of
 from hjit.trace.tracer import (
     Shape,
     Tracer,

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 from hjit.errors import TraceError
-from hjit.trace.graph import Const, Definition, Expr, Load, cast, identity, select
+from hjit.trace.graph import Const, Definition, Expr, Load, cast, identity, renumber, select
 from hjit.trace.host import is_host
-from hjit.trace.poly import Atom, Dim, Poly, poly
+from hjit.trace.poly import Dim, Poly, poly
 from hjit.trace.recorder import Recorder, current, supported_dtype
 from hjit.trace.size import Size
 
@@ -286,10 +286,7 @@ class _Flags:
 
 def compose(outer: Sequence[Poly], inner: Sequence[Poly]) -> tuple[Poly, ...]:
     """`outer` with its dimension k replaced by ``inner[k]``."""
-
-    def change(a: Atom) -> Poly | None:
-        return inner[a.k] if isinstance(a, Dim) else None
-
+    change = renumber(inner)
     return tuple(p.substitute(change) for p in outer)
 
 
