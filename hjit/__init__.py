@@ -9,9 +9,22 @@
 The decorated function gives NumPy's own results, compiled, vectorised and in parallel.
 """
 
+from typing import TYPE_CHECKING, Any
+
 from hjit.errors import CompileError, HjitError, HjitWarning, OptionError, ScheduleError, TraceError
 from hjit.options import options
 from hjit.pipeline import Pipeline, pipeline
 
+if TYPE_CHECKING:
+    from hjit.sched.schedule import Schedule
+
 __version__ = "0.1.0"
-__all__ = ["CompileError", "HjitError", "HjitWarning", "OptionError", "Pipeline", "ScheduleError", "TraceError", "options", "pipeline"]
+__all__ = ["CompileError", "HjitError", "HjitWarning", "OptionError", "Pipeline", "Schedule", "ScheduleError", "TraceError", "options", "pipeline"]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "Schedule":  # loaded when it is asked for: most programs never do
+        from hjit.sched.schedule import Schedule
+
+        return Schedule
+    raise AttributeError(f"module 'hjit' has no attribute {name!r}")

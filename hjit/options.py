@@ -22,9 +22,19 @@ import contextvars
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from typing import Any, Protocol
 
 from hjit.errors import OptionError
+
+
+class Scheduler(Protocol):
+    """What decides on the schedule of a Graph, in place of the default schedule."""
+
+    def inlining(self) -> Any:
+        """What it says of inlining, for the canonicaliser."""
+
+    def tree(self, graph: Any, target: Any) -> Any:
+        """The schedule tree of a canonical Graph."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +49,7 @@ class Options:
     cache: str = "rw"
     cache_dir: str | os.PathLike[str] = ""
     disable: bool = False
+    schedule: Scheduler | None = None
 
     def __post_init__(self) -> None:
         for name, allowed in _CHOICES.items():
@@ -58,7 +69,7 @@ _CHOICES: dict[str, tuple[Any, ...]] = {
     "disable": (False, True),
     "target": ("cpu", "x86-64-v2", "x86-64-v3", "x86-64-v4"),
 }
-_NAMES = frozenset(f.name for f in fields(Options))
+_NAMES = frozenset(f.name for f in fields(Options)) - {"schedule"}  # that one is given to a pipeline by `use`
 _in_context: contextvars.ContextVar[tuple[tuple[str, Any], ...]] = contextvars.ContextVar("hjit_options", default=())
 
 

@@ -62,7 +62,7 @@ def schedule_html(node: Node) -> str:
             size = "" if node.size is None else f" of {node.size}"
             title, colour = f"{node.kind} {node.stage}.d{node.dim}{size}", _LOOP_COLOURS[node.kind]
         case Store():
-            title, colour = f"store {node.stage} ({node.memory})", "#ffffff"
+            title, colour = f"store {node.stage}", "#ffffff"
         case _:
             title, colour = "root", "#ffffff"
     style = f"border:1px solid #94a3b8;border-radius:4px;background:{colour};color:#0f172a;padding:3px 8px;margin:3px 0;font:12px sans-serif"

@@ -22,7 +22,7 @@ import warnings
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -36,6 +36,7 @@ from hjit.trace.overlay import load_table
 from hjit.trace.trace import Tree, flatten, trace
 
 if TYPE_CHECKING:
+    from hjit.sched.schedule import Schedule
     from hjit.variant import Held, Variant
 
 log = logging.getLogger("hjit")
@@ -168,6 +169,7 @@ class Pipeline:
         self._variants: dict[Any, tuple[Variant, ...]] = {}
         self._plain: dict[Any, None] = {}
         self._options: dict[Any, Options] = {}
+        self._schedule: Schedule | None = None
         self._warned = False
         self._lock = threading.RLock()
         _pipelines.add(self)
@@ -258,7 +260,7 @@ class Pipeline:
     def _resolved(self, context: Any) -> Options:
         found = self._options.get(context)
         if found is None:
-            found = self._options[context] = resolve(self._given)
+            found = self._options[context] = replace(resolve(self._given), schedule=self._schedule)
         return found
 
     def _numpy(self, args: Any, kwargs: Any) -> Any:
@@ -421,17 +423,23 @@ class Pipeline:
 
     # -- inspection
     def _inspect(self, args: Any, kwargs: Any) -> list[Any]:
+        from hjit.kernels.kernel import scheduled
         from hjit.kernels.plan import plan
 
+        options = self._resolved(context_state())
+        variant = self._variant(args, kwargs, options)
+        return [plan(g, options, scheduled(g, options)) for g in variant.graphs if g.outputs]
+
+    def _variant(self, args: Any, kwargs: Any, options: Options) -> Variant:
+        """What a call with these arguments runs."""
         leaves: list[Any] = []
         structure = Tree(tuple, (flatten(args, leaves), flatten(kwargs, leaves)))
-        options = self._resolved(context_state())
         known = self._variants.get(_key(args, kwargs), ())
         variant = next((v for v in known if v.guards(leaves) is not None), None)
         if variant is None:
             with forks.builds, self._lock:
                 variant, _ = self._build(structure, leaves, options)
-        return [plan(g, options) for g in variant.graphs if g.outputs]
+        return variant
 
     def graph(self, *args: Any, **kwargs: Any) -> Any:
         """The canonical Graph that these arguments lead to; printable, and a picture in a notebook."""
@@ -439,11 +447,35 @@ class Pipeline:
 
         return Listing([p.graph for p in self._inspect(args, kwargs)])
 
-    def schedule(self, *args: Any, **kwargs: Any) -> Any:
-        """The schedule tree."""
-        from hjit.report import Listing
+    def schedule(self, *args: Any, **kwargs: Any) -> Schedule:
+        """The schedule that these arguments lead to: printable, a picture in a notebook, and to be edited for `use`."""
+        from hjit.kernels import features
+        from hjit.sched.default import Target
+        from hjit.sched.schedule import Schedule
+        from hjit.variant import segments
 
-        return Listing([p.schedule for p in self._inspect(args, kwargs)])
+        options = self._resolved(context_state())
+        variant = self._variant(args, kwargs, options)
+        goals = variant.goals
+
+        def graphs(said: Any) -> list[Any]:
+            return [g for g in segments(variant.rec, goals, said) if g.outputs]
+
+        directives = [] if options.schedule is None else options.schedule._directives  # type: ignore[attr-defined]
+        return Schedule(graphs, directives, Target(features.native_width(features.target_features(options.target))))
+
+    def use(self, schedule: Schedule | None) -> Pipeline:
+        """Run by a schedule from now on; None: by the default one. Returns the pipeline.
+
+        Raises:
+            ScheduleError: at the first call, where it is not legal for what the function computes.
+        """
+        with forks.builds, self._lock:
+            self._schedule = schedule
+            self._options = {}
+            self._variants = {}
+            self._plain = {}
+        return self
 
     def loops(self, *args: Any, **kwargs: Any) -> Any:
         """The loop IR after lowering."""
@@ -472,7 +504,7 @@ def evaluate(rec: Any, names: tuple[str, ...], leaves: list[Any], options: Optio
     wanted = tuple(dict.fromkeys(n for n in names if n not in found))
     if wanted:
         graph = canonicalise(rec.graph(wanted))
-        bound = Bound(graph, options, rec.sizes, {n: element_strides(s.array) for n, s in rec.inputs.items()})
+        bound = Bound(graph, replace(options, schedule=None), rec.sizes, {n: element_strides(s.array) for n, s in rec.inputs.items()})
         values = rec.tape.replay(leaves)
         slots = rec.scalar_slots()
         outputs = bound.new_outputs()

@@ -15,7 +15,7 @@ import numpy as np
 from hjit.kernels.kernel import Bound
 from hjit.options import Options
 from hjit.outcome import MISS, PLAIN
-from hjit.trace.canonical import canonicalise
+from hjit.trace.canonical import Inlining, canonicalise
 from hjit.trace.graph import Graph, Input
 from hjit.trace.host import same
 from hjit.trace.overlay import container_shape
@@ -62,7 +62,7 @@ def contiguous_layout(shape: tuple[Poly, ...]) -> tuple[int | None, ...]:
     return tuple(found)
 
 
-def segments(rec: Recorder, goals: Sequence[tuple[str, ...]]) -> list[Graph]:
+def segments(rec: Recorder, goals: Sequence[tuple[str, ...]], said: Inlining) -> list[Graph]:
     """One canonical Graph for each goal; stages that a later one needs are outputs of the first that computes them."""
     whole = rec.graph(())
     reads = {s.name: tuple({x.source for x in s.reads()} - {s.name}) for s in whole.stages}
@@ -71,12 +71,12 @@ def segments(rec: Recorder, goals: Sequence[tuple[str, ...]]) -> list[Graph]:
     for number, goal in enumerate(goals):
         wanted = tuple(n for n in goal if n in reads and n not in carried)
         graph = _without(whole, carried, wanted)
-        made = canonicalise(graph)
+        made = canonicalise(graph, said)
         if number + 1 < len(goals):
             later = _ancestors([n for g in goals[number + 1 :] for n in g], reads, carried)
             keep = tuple(s.name for s in made.stages if s.name in later and s.name not in wanted)
             if keep:
-                made = canonicalise(replace(graph, outputs=wanted + keep))
+                made = canonicalise(replace(graph, outputs=wanted + keep), said)
             for s in whole.stages:
                 if s.name in wanted + keep:
                     carried[s.name] = Input(s.name, s.dtype, s.shape, contiguous_layout(s.shape))
@@ -132,7 +132,8 @@ class Variant:
         self.arguments: dict[str, int] = {n: s.where[1] for n, s in rec.inputs.items() if s.where[0] == "arg"}
         self._packed = frozenset(n for n, s in rec.inputs.items() if s.packed)
         self._overlapping = any(n in self._packed or _overlaps_itself(rec.inputs[n].array) for n in self.written)
-        self.graphs = segments(rec, self._goals())
+        self.goals = self._goals()
+        self.graphs = segments(rec, self.goals, Inlining() if options.schedule is None else options.schedule.inlining())
         strides = self._strides()
         events: list[Event | None] = [*rec.events, None]
         self.steps = [Step(Bound(g, options, rec.sizes, strides) if g.outputs else None, e) for g, e in zip(self.graphs, events, strict=True)]

@@ -54,17 +54,18 @@ def place(x: Any, at_end: bool) -> Any:
     return copy.copy(x)
 
 
-def check(fn: Any, *args: Any, exact: bool = True, zeros: bool = True, ulps: float = 64, **options: Any) -> Any:
+def check(fn: Any, *args: Any, exact: bool = True, zeros: bool = True, ulps: float = 64, schedule: Any = None, **options: Any) -> Any:
     """Assert that the compiled function gives NumPy's result, at its first call and at the next.
 
     Args:
         exact: the same bits (any NaN equals any other); otherwise floats may differ by `ulps`, relative to the largest number.
         zeros: must the signs of zeros be the same?
+        schedule: what to run it by.
 
     Returns:
         The pipeline.
     """
-    pipe = hjit.pipeline(fn, **{"verify": "off", "cache": "off", **options})
+    pipe = hjit.pipeline(fn, **{"verify": "off", "cache": "off", **options}).use(schedule)
     for at_end in (True, False):
         theirs, ours = place(args, at_end), place(args, at_end)
         error: Exception | None = None

@@ -23,7 +23,9 @@ def test_listings(called: bool) -> None:
     if called:
         p(IMAGE)
     before = (p.stats.calls, p.stats.fallbacks)
-    for listing in (p.graph(IMAGE), p.schedule(IMAGE), p.loops(IMAGE)):
+    assert str(p.schedule(IMAGE)) == repr(p.schedule(IMAGE)) == str(p.schedule(IMAGE).trees()[0])
+    assert "parallel" in p.schedule(IMAGE)._repr_html_()
+    for listing in (p.graph(IMAGE), p.loops(IMAGE)):
         assert len(listing) == 1
         assert str(listing) == repr(listing) == str(listing[0])
         assert "<pre" in listing._repr_html_()

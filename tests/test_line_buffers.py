@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import hjit
+from tests.numpy_check import check
 
 RNG = np.random.default_rng(5)
 
@@ -58,7 +59,7 @@ def test_they_compute_what_numpy_does(function: Any, shape: tuple[int, int], thr
 
 @pytest.mark.parametrize("function", FUNCTIONS[:2])
 def test_they_are_used(function: Any) -> None:
-    assert "lines" in str(hjit.pipeline(function).schedule(RNG.random((64, 48))))
+    assert "circular" in str(hjit.pipeline(function).loops(RNG.random((64, 48))))
 
 
 def test_a_loop_until_convergence_is_refused_in_time() -> None:
@@ -69,3 +70,31 @@ def test_a_loop_until_convergence_is_refused_in_time() -> None:
 
     with pytest.raises(hjit.TraceError, match="decided on computed values"):
         hjit.pipeline(relax)(RNG.random((20, 30)))
+
+
+@pytest.mark.parametrize("mode", [None, "edge", "reflect", "symmetric"])
+@pytest.mark.parametrize("stages", [4, 9])
+def test_chains_of_weighted_rows(mode: str | None, stages: int) -> None:
+    """No turn of the loop may compute more rows than its part, at the first rows neither."""
+
+    def weighted(img: Any) -> Any:
+        for _ in range(stages):
+            p = img if mode is None else np.pad(img, ((2, 2), (0, 0)), mode=mode)
+            img = p[:-4] + 2 * p[1:-3] + 3 * p[2:-2] + 5 * p[3:-1] + 7 * p[4:]
+        return img
+
+    check(weighted, np.random.default_rng(0).integers(0, 1 << 16, (50, 37)).astype(np.uint16))
+
+
+@pytest.mark.parametrize("mode", ["edge", "reflect", "symmetric"])
+def test_windows_that_look_one_way_only(mode: str) -> None:
+    def upwards(img: Any) -> Any:
+        for _ in range(3):
+            p = np.pad(img, ((6, 0), (0, 0)), mode=mode)
+            img = p[:-6] * 3 + p[1:-5] + p[2:-4]
+        for _ in range(3):
+            p = np.pad(img, ((0, 5), (0, 0)), mode=mode)
+            img = p[5:] * 3 + p[4:-1]
+        return img
+
+    check(upwards, np.random.default_rng(0).integers(0, 1 << 16, (50, 37)).astype(np.uint16))

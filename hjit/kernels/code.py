@@ -127,6 +127,11 @@ class Code:
         self.scopes.append(scope)
         return scope
 
+    def sibling(self) -> None:
+        """Close the scope and open another that only one of the two runs: what they share goes before both."""
+        self.scopes.pop()
+        self.open()
+
     def close(self) -> None:
         self.scopes.pop()
         self.scopes[-1].resume()

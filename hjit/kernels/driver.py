@@ -54,11 +54,10 @@ def driver_text(graph: Graph, program: Program, params: Params, name: str, machi
     tasks: list[str] = []
     for number, nest in enumerate(program.nests):
         function = f"{name}.nest{number}"
-        if nest.parallel is None:
+        if nest.count is None:
             code.effect(f"call void @{function}(ptr %ctx, i64 0, i64 1, i64 0)")
         else:
-            count = e.int(nest.parallel.ranges[0][1])
-            work = e.int(nest.work * nest.parallel.ranges[0][1])
+            count, work = e.int(nest.count), e.int(nest.work)
             tasks.append(_task(name, number))
             _launch(e, name, number, count.text, work.text)
         label = code.fresh("ok")

@@ -1,6 +1,6 @@
 """The LLVM emitter: loop IR -> one module of LLVM IR as text.
 
-Every nest is a function ``nest(ctx, begin, end)`` over a part of its parallel loop. The driver runs the nests in
+Every nest is a function ``nest(ctx, begin, end, task)`` over a part of its parallel turns. The driver runs the nests in
 order and splits those that have enough work into tasks. `NestEmitter` writes one nest; memory access is in
 `hjit.kernels.memory`, reductions in `hjit.kernels.reduce`.
 """
@@ -17,9 +17,10 @@ from hjit.errors import CompileError
 from hjit.kernels import memory, reduce, vecmath
 from hjit.kernels.code import BOOL, I64, Code, Val, const, splat, type_name
 from hjit.kernels.driver import driver_text
-from hjit.kernels.loopir import For, Nest, Program, Put, Range, Slide, Stmt
+from hjit.kernels.interior import copies
+from hjit.kernels.loopir import BEGIN, END, Buffer, For, Lanes, Let, Nest, Program, Puts, Reduce, Reset, Slide, Stmt, When
 from hjit.kernels.params import STATUS, Params
-from hjit.sched.default import c_strides
+from hjit.sched.memory import rejoined, strides
 from hjit.trace.graph import Cast, Const, Expr, Graph, Index, Input, Load, Op, ScalarRef
 from hjit.trace.poly import ZERO, Atom, Bound, Extremum, FloorDiv, Mod, Poly, Sym, Value, Var, poly
 
@@ -42,7 +43,7 @@ def emit_module(graph: Graph, program: Program, params: Params, name: str, machi
         if i.data is not None:
             constants.append(constant_text(i))
     for number, nest in enumerate(program.nests):
-        emitter = NestEmitter(graph, params, machine)
+        emitter = NestEmitter(graph, params, machine, program.orders)
         bodies.append(emitter.function(nest, f"{name}.nest{number}"))
         declarations.update(emitter.code.declarations)
     driver = driver_text(graph, program, params, name, machine)
@@ -72,12 +73,15 @@ class NestEmitter:
 
     Attributes:
         vars: loop variables -> their values.
+        lets: names of indices -> what they stand for; evaluated where they are first used.
         vector: the variable whose lanes are computed together, or None.
         lanes: how many.
+        align: what the variable is a multiple of.
+        guard: loads stay as deep as this, as further out their index may be out of bounds.
     """
 
-    def __init__(self, graph: Graph, params: Params, machine: Machine) -> None:
-        self.graph, self.params, self.machine = graph, params, machine
+    def __init__(self, graph: Graph, params: Params, machine: Machine, orders: dict[str, tuple[int, ...]] | None = None) -> None:
+        self.graph, self.params, self.machine, self.orders = graph, params, machine, orders or {}
         self.code = Code(machine.width, machine.features, machine.fast_math)
         self.inputs = {i.name: i for i in graph.inputs}
         self.dtypes = {x.name: x.dtype for x in (*graph.inputs, *graph.stages)}
@@ -88,36 +92,26 @@ class NestEmitter:
         self.memos: list[dict[Any, Val]] = [{}]
         self.allocas: list[str] = []
         self.block = "entry"
+        self.align = 1
+        self.guard = Val("", I64, 1, 0)
+        self.lets: dict[Var, Poly] = {}
         self.written: set[str] = set()
-        self.lines_of: dict[str, int] = {}
+        self.buffers: dict[str, Buffer] = {}
         self.done: dict[str, str] = {}
 
     # -- functions and loops
     def function(self, nest: Nest, name: str) -> str:
-        self.written = {nest.stage, *nest.lines}
-        self.lines_of = nest.lines
-        for stage in nest.lines:
-            self.done[stage] = self.alloca("i64")
-            self.allocas.append(f"  store i64 {-(1 << 62)}, ptr {self.done[stage]}")
-        begin, end = Val("%begin", I64, 1, 0), Val("%end", I64, 1, 0)
-        if nest.parallel is None:
-            self.stmts(nest.body)
-        else:
-            self.loop(nest.parallel.var, [(begin, end)], 1, lambda: self.stmts(nest.body))
+        self.written = set(nest.writes)
+        self.buffers = nest.buffers
+        self.vars[BEGIN], self.vars[END] = Val("%begin", I64, 1, 0), Val("%end", I64, 1, 0)
+        self.stmts(nest.body)
         body = self.code.text()
         entry = "\n".join(["entry:", *self.allocas])
         return f"define internal void @{name}(ptr noalias nocapture %ctx, i64 %begin, i64 %end, i64 %task) #0 {{\n{entry}\n{body}\n  ret void\n}}"
 
-    def loop(self, var: Var, ranges: list[tuple[Val, Val]], step: int, body: Callable[[], None]) -> None:
-        """``for var in ranges``; each range is [begin, end)."""
+    def loop(self, var: Var, begin: Val, end: Val, step: int, body: Callable[[], None], limit: Val | None = None) -> None:
+        """``for var in range(begin, end, step)``; a turn that would pass `limit` starts at ``limit - step``."""
         code = self.code
-        if len(ranges) == 2:
-            (a, b), (c, d) = ranges
-            first = code.emit(f"sub i64 {b.text}, {a.text}", I64, 1, a, b)
-            second = code.emit(f"sub i64 {d.text}, {c.text}", I64, 1, c, d)
-            begin, end = const(0, I64), code.emit(f"add i64 {first.text}, {second.text}", I64, 1, first, second)
-        else:
-            begin, end = ranges[0]
         label = code.fresh("loop")
         before = self.block
         code.open()
@@ -133,17 +127,17 @@ class NestEmitter:
         code.label(f"{label}.body")
         self.block = f"{label}.body"
         x = i
-        if len(ranges) == 2:
-            low = code.here(f"icmp slt i64 {i.text}, {first.text}", BOOL)
-            near = code.here(f"add i64 {i.text}, {a.text}", I64)
-            shift = code.emit(f"sub i64 {c.text}, {first.text}", I64, 1, c, first)
-            far = code.here(f"add i64 {i.text}, {shift.text}", I64)
-            x = code.here(f"select i1 {low.text}, i64 {near.text}, i64 {far.text}", I64)
+        if limit is not None:
+            last = self.arith("sub", limit, const(step, I64))
+            x = self.minmax("min", i, last)
+        outer = self.vars.get(var)
         self.vars[var] = x
         self.memos.append({})
         body()
         self.memos.pop()
         del self.vars[var]
+        if outer is not None:
+            self.vars[var] = outer
         code.effect(f"br label %{latch_mark}")
         code.label(latch_mark)
         code.effect(f"{following} = add nsw i64 {i.text}, {step}")
@@ -152,43 +146,111 @@ class NestEmitter:
         self.block = f"{label}.exit"
         code.close()
 
-    def stmts(self, body: tuple[Stmt, ...]) -> None:
-        puts: list[Put] = []
-        for s in body:
-            if isinstance(s, Put):
-                puts.append(s)
+    def branch(self, condition: Val, body: Callable[[], None], otherwise: Callable[[], None] | None = None) -> None:
+        """`body` where the condition holds, else `otherwise`; each a scope of its own."""
+        code = self.code
+        label = code.fresh("when")
+        after = f"{label}.after"
+        no = after if otherwise is None else f"{label}.else"
+        code.open()
+        code.effect(f"br i1 {condition.text}, label %{label}, label %{no}")
+        guard = self.guard
+        for name, part in ((label, body), (f"{label}.else", otherwise)):
+            if part is None:
                 continue
-            memory.store_all(self, puts)
-            puts = []
-            if isinstance(s, For):
-                self.for_(s)
-            elif isinstance(s, Slide):
-                self.slide(s)
-            else:
-                reduce.emit(self, s)
-        memory.store_all(self, puts)
+            if part is otherwise:
+                code.sibling()
+            self.guard = Val("", I64, 1, len(code.scopes) - 1)
+            code.label(name)
+            self.block = name
+            self.memos.append({})
+            part()
+            self.memos.pop()
+            code.effect(f"br label %{after}")
+        self.guard = guard
+        code.close()
+        code.label(after)
+        self.block = after
 
-    def for_(self, s: For) -> None:
-        ranges = [self.range(r) for r in s.ranges]
-        if s.kind != "vector":
-            self.loop(s.var, ranges, s.step, lambda: self.stmts(s.body))
-            return
-        self.vector, self.lanes = s.var, s.step
-        self.loop(s.var, ranges, s.step, lambda: self.stmts(s.body))
-        self.vector, self.lanes = None, 1
+    def stmts(self, body: tuple[Stmt, ...]) -> None:
+        for s in body:
+            self.stmt(s)
+
+    def stmt(self, s: Stmt) -> None:
+        match s:
+            case Let():
+                self.lets[s.var] = s.value
+            case For():
+                limit = None if s.limit is None else self.int(s.limit)
+                self.loop(s.var, self.int(s.begin), self.int(s.end), s.step, lambda: self.stmts(s.body), limit)
+            case Lanes():
+                self.lanes_(s)
+            case When():
+                condition = self.code.emit(f"icmp sge i64 {self.int(s.value).text}, 0", BOOL, 1, self.int(s.value))
+                self.branch(condition, lambda: self.stmts(s.body), (lambda: self.stmts(s.otherwise)) if s.otherwise else None)
+            case Puts():
+                memory.store_all(self, s.puts)
+            case Reduce():
+                reduce.emit(self, s)
+            case Reset():
+                self.done[s.stage] = self.done.get(s.stage) or self.alloca("i64")
+                self.code.effect(f"store i64 {-(1 << 62)}, ptr {self.done[s.stage]}")
+            case Slide():
+                self.slide(s)
+
+    def lanes_(self, s: Lanes) -> None:
+        """Whole vectors over the interior, then what is left of the range one by one."""
+        low, high = self.int(s.low), self.int(s.high)
+        n = self.arith("sub", high, low)
+
+        def vectors(begin: Val, end: Val, count: int, limit: Val | None) -> None:
+            body = s.body if count == 1 else copies(s.body, s.var, tuple(range(0, count * s.lanes, s.lanes)))
+            self.vector, self.lanes, self.align = s.var, s.lanes, s.align
+            self.loop(s.var, begin, end, count * s.lanes, lambda: self.stmts(body), limit)
+            self.vector, self.lanes, self.align = None, 1, 1
+
+        def whole(step: int, begin: Val) -> Val:
+            """The end of the whole steps from `begin` on."""
+            left = self.arith("sub", high, begin)
+            return self.arith("add", begin, self.arith("sub", left, self.divide(left, const(step, I64), quotient=False)))
+
+        step = s.lanes * s.copies
+        if s.backward:  # all of the interior in vectors where it has at least one
+            fits = [c for c in dict.fromkeys((s.copies, 1)) if (c * s.lanes) % s.align == 0]
+            end = low
+            for k, count in enumerate(fits):
+                enough = self.code.emit(f"icmp sge i64 {n.text}, {count * s.lanes}", BOOL, 1, n)
+                if k:  # too few for the copies
+                    few = self.code.emit(f"icmp slt i64 {n.text}, {step}", BOOL, 1, n)
+                    enough = self.code.emit(f"and i1 {enough.text}, {few.text}", BOOL, 1, enough, few)
+                stop = self.choose(enough, high, low)
+                vectors(low, stop, count, high)
+                end = self.minmax("max", end, stop)
+        else:
+            end = whole(step, low)
+            vectors(low, end, s.copies, None)
+            if s.copies > 1 and s.lanes % s.align == 0:
+                last = whole(s.lanes, end)
+                vectors(end, last, 1, None)
+                end = last
+        begin = self.int(s.begin)
+        if s.low != s.begin:
+            self.loop(s.var, begin, low, 1, lambda: self.stmts(s.rest))
+        self.loop(s.var, end, self.int(s.end), 1, lambda: self.stmts(s.rest))
 
     def slide(self, s: Slide) -> None:
-        """Rows that are new in this step; see `loopir.Slide`."""
-        low, high = self.int(s.low), self.int(s.high)
+        """What is new in this turn; see `loopir.Slide`."""
         at = self.done[s.stage]
         done = self.code.here(f"load i64, ptr {at}, align 8", I64)
-        first = self.minmax("max", low, done)
-        self.loop(s.var, [(first, high)], 1, lambda: self.stmts(s.body))
-        after = self.minmax("max", first, high)
-        self.code.effect(f"store i64 {after.text}, ptr {at}, align 8")
-
-    def range(self, r: Range) -> tuple[Val, Val]:
-        return self.int(r[0]), self.int(r[1])
+        begin, end = self.minmax("max", self.int(s.first), done), self.int(s.end)
+        self.memos.append({})
+        self.vars[s.var] = begin
+        self.stmts(s.body)
+        del self.vars[s.var]
+        self.memos.pop()
+        if s.last:
+            after = self.minmax("max", begin, end)
+            self.code.effect(f"store i64 {after.text}, ptr {at}, align 8")
 
     def alloca(self, type_: str) -> str:
         name = f"%{self.code.fresh('acc')}"
@@ -242,6 +304,8 @@ class NestEmitter:
     def atom(self, a: Atom, lanes: int) -> Val:
         match a:
             case Var():
+                if a not in self.vars:
+                    return self.int(self.lets[a])
                 x = self.vars[a]
                 if lanes > 1 and a == self.vector:
                     steps = ", ".join(f"i64 {k}" for k in range(lanes))
@@ -371,22 +435,25 @@ class NestEmitter:
         """The position of an element in elements from the start of its array."""
         total = ZERO
         i = self.inputs.get(source)
-        rows = self.lines_of.get(source)
-        if rows is not None:
-            index = (index[0] % rows, *index[1:])
-        if i is None or i.data is not None:
-            for p, stride in zip(index, c_strides(self.shapes[source]), strict=True):
+        buffer = self.buffers.get(source)
+        if buffer is not None:
+            index = tuple(p % n if k == buffer.fold else p - o for k, (p, o, n) in enumerate(zip(index, buffer.origin, buffer.lengths, strict=True)))
+            for p, stride in zip(index, strides(buffer.lengths, buffer.order), strict=True):
                 total = total + p * stride
-            return total
-        for k, (p, step) in enumerate(zip(index, i.layout, strict=True)):
-            if step is None:
-                var = Var(f"{source}.stride{k}")
-                if var not in self.vars:
-                    self.vars[var] = self.slot(self.params.strides[(source, k)])
-                total = total + p * poly(var)
-            else:
-                total = total + p * step
-        return total
+        elif i is None or i.data is not None:
+            shape = self.shapes[source]
+            for p, stride in zip(index, strides(shape, self.orders.get(source, ())), strict=True):
+                total = total + p * stride
+        else:
+            for k, (p, step) in enumerate(zip(index, i.layout, strict=True)):
+                if step is None:
+                    var = Var(f"{source}.stride{k}")
+                    if var not in self.vars:
+                        self.vars[var] = self.slot(self.params.strides[(source, k)])
+                    total = total + p * poly(var)
+                else:
+                    total = total + p * step
+        return rejoined(total)
 
     def base(self, source: str) -> Val:
         """The address of an array."""
@@ -395,7 +462,7 @@ class NestEmitter:
             return Val(f"@{global_name(source)}", I64, 1, 0, pointer=True)
         slot = self.params.arrays.get(source, self.params.scratch.get(source, -1))
         at = self.slot(slot)
-        if source in self.params.tasks:
+        if source in self.buffers:
             task = Val("%task", I64, 1, 0)
             at = self.arith("add", at, self.arith("mul", task, self.slot(self.params.tasks[source])))
         return self.code.emit(f"inttoptr i64 {at.text} to ptr", I64, 1, at, pointer=True)

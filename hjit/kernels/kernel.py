@@ -12,19 +12,23 @@ import struct
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from hjit import cache
 from hjit.errors import CompileError
-from hjit.kernels import arena, backend, launch
+from hjit.kernels import arena, backend, features, launch
 from hjit.kernels.aside import undisturbed
 from hjit.kernels.params import FIRST, TASKS_PER_THREAD, params_of
+from hjit.kernels.sizes import encode, evaluate
 from hjit.options import Options
 from hjit.trace.graph import Graph
 from hjit.trace.key import Key, graph_key
 from hjit.trace.poly import sizes_value
+
+if TYPE_CHECKING:
+    from hjit.sched.tree import Root
 
 _kernels: dict[str, Kernel] = {}
 _lock = threading.RLock()
@@ -42,32 +46,57 @@ class Kernel:
 
     Attributes:
         name: the entry's symbol, and the name in the disk cache.
-        lines: stages in line buffers, by position in the Graph, with the rows of their buffer.
+        buffers: stages in buffers of tasks, by position in the Graph, with the lengths of their axes; see `sizes`.
         from_cache: was the object code found on disk?
     """
 
     name: str
     compiled: backend.Compiled
-    lines: tuple[tuple[int, int], ...]
+    buffers: tuple[tuple[int, Any], ...]
     from_cache: bool
 
 
-def kernel_name(key: Key, options: Options) -> str:
-    """The symbol and cache name of the kernel of a key."""
-    parts = (key.text, "default schedule", backend.machine_text(options.target), cache.versions(), str(options.fast_math))
+def kernel_name(graph: Graph, key: Key, options: Options, schedule: Root | None = None) -> str:
+    """The symbol and cache name of the kernel of a Graph and its schedule; None is the default schedule."""
+    parts = (key.text, _schedule_text(graph, schedule), backend.machine_text(options.target), cache.versions(), str(options.fast_math))
     return "hjit_" + cache.digest(*parts)[:40]
+
+
+def _schedule_text(graph: Graph, schedule: Root | None) -> str:
+    if schedule is None:
+        return "default schedule"
+    from hjit.sched.tree import renamed
+
+    return str(renamed(schedule, {s.name: f"s{k}" for k, s in enumerate(graph.stages)}).to_json())  # type: ignore[union-attr]
+
+
+def scheduled(graph: Graph, options: Options) -> Root | None:
+    """The tree that the schedule in `options` makes for a Graph; None is the default schedule.
+
+    Raises:
+        ScheduleError: it is not legal for this Graph.
+    """
+    if options.schedule is None:
+        return None
+    from hjit.sched.check import check
+    from hjit.sched.default import Target
+
+    tree: Root = options.schedule.tree(graph, Target(features.native_width(features.target_features(options.target))))
+    check(tree, graph)
+    return tree
 
 
 def kernel_for(graph: Graph, key: Key, options: Options) -> Kernel:
     """The compiled kernel of a canonical Graph: of this process, from the disk cache, or new."""
-    name = kernel_name(key, options)
+    schedule = scheduled(graph, options)
+    name = kernel_name(graph, key, options, schedule)
     found = _kernels.get(name)
     if found is not None:
         return found
     with _lock:
         found = _kernels.get(name)
         if found is None:
-            found = _kernels[name] = _load(name, options) or _compile(graph, name, options)
+            found = _kernels[name] = _load(name, options) or _compile(graph, name, options, schedule)
         return found
 
 
@@ -77,24 +106,25 @@ def _load(name: str, options: Options) -> Kernel | None:
         return None
     try:
         head, _, code = code.partition(b"\n")
-        lines = tuple((int(k), int(rows)) for k, rows in json.loads(head))
-        found = Kernel(name, undisturbed(backend.load_object, code, name, options.target), lines, True)
+        buffers = tuple((int(k), lengths) for k, lengths in json.loads(head))
+        found = Kernel(name, undisturbed(backend.load_object, code, name, options.target), buffers, True)
     except (CompileError, RuntimeError, ValueError, TypeError):
         return None
     _made.loaded = made()[1] + 1
     return found
 
 
-def _compile(graph: Graph, name: str, options: Options) -> Kernel:
+def _compile(graph: Graph, name: str, options: Options, schedule: Root | None) -> Kernel:
     from hjit.kernels.plan import plan  # a process that only looks kernels up never loads the compiler
 
-    planned = plan(graph, options)
+    planned = plan(graph, options, schedule)
     compiled = undisturbed(backend.compile_module, planned.llvm, name, options.target)
     _made.compiled = made()[0] + 1
     position = {s.name: k for k, s in enumerate(graph.stages)}
-    lines = tuple((position[n], rows) for nest in planned.program.nests for n, rows in nest.lines.items())
-    cache.store(name, json.dumps(lines).encode() + b"\n" + compiled.object_code, {"versions": cache.versions()}, options.cache_dir, options.cache)
-    return Kernel(name, compiled, lines, False)
+    symbols = planned.key.symbols
+    buffers = tuple((position[n], [encode(p, symbols) for p in b.lengths]) for n, b in planned.program.buffers.items())
+    cache.store(name, json.dumps(buffers).encode() + b"\n" + compiled.object_code, {"versions": cache.versions()}, options.cache_dir, options.cache)
+    return Kernel(name, compiled, buffers, False)
 
 
 def after_fork() -> None:
@@ -116,8 +146,9 @@ class Bound:
         key = graph_key(graph)
         self.graph, self.options = graph, options
         self.kernel = kernel_for(graph, key, options)
-        lines = {graph.stages[k].name: rows for k, rows in self.kernel.lines}
-        params = params_of(graph, key.symbols, lines)
+        numbers = [sizes[name] for name in key.symbols]
+        buffers = {graph.stages[k].name: [evaluate(n, numbers) for n in lengths] for k, lengths in self.kernel.buffers}
+        params = params_of(graph, key.symbols, buffers)
         stages = graph.by_name
         self.inputs = tuple(i.name for i in graph.inputs if i.data is None)
         self.outputs = tuple((n, tuple(sizes_value(p, sizes) for p in stages[n].shape), stages[n].dtype) for n in graph.outputs)
@@ -128,12 +159,10 @@ class Bound:
         steps: dict[str, int] = {}
         for name in params.scratch:
             s = stages[name]
-            shape = [sizes_value(p, sizes) for p in s.shape]
-            if name in lines:
-                shape[0] = lines[name]
+            shape = buffers.get(name) or [sizes_value(p, sizes) for p in s.shape]
             size = -(-math.prod(shape) * s.dtype.itemsize // arena.ALIGN) * arena.ALIGN
             constants.append(offset)
-            if name in lines:
+            if name in buffers:
                 steps[name] = size
                 size *= tasks
             offset += size

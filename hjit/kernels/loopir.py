@@ -1,6 +1,7 @@
 """The loop IR: what the back ends print. Indices are polynomials over loop variables (`Var`) and run-time sizes.
 
-    Stmt = For(var, ranges, step, kind, body) | Store(buffer, index, value) | Reduce(...) | Block
+    Stmt = Let(var, value) | For(var, begin, end, step) | Lanes(var, ...) | When(value, body, otherwise)
+         | Puts((buffer, index, value)*) | Reduce(buffer, items, ...) | Reset(stage) | Slide(stage, ...)
     Program = nests, one for each root of the schedule tree, run in order
 """
 
@@ -15,7 +16,15 @@ import numpy as np
 from hjit.trace.graph import Expr, describe
 from hjit.trace.poly import Poly, Var
 
-Range = tuple[Poly, Poly]
+BEGIN, END = Var("begin"), Var("end")  # the part of a parallel nest that a task runs
+
+
+@dataclass(frozen=True, slots=True)
+class Let:
+    """A name for an index that is used below."""
+
+    var: Var
+    value: Poly
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,58 +37,157 @@ class Put:
 
 
 @dataclass(frozen=True, slots=True)
-class For:
-    """``for var in range(begin, end, step)``, over one or two ranges after each other.
+class Puts:
+    """Evaluate all values, then store them; they share loads."""
 
-    kind "vector": the lanes are ``var .. var + step - 1``. "parallel": the driver splits the range into tasks.
+    puts: tuple[Put, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class For:
+    """``for var in range(begin, end, step)``.
+
+    Attributes:
+        limit: where a turn would pass it, the turn starts earlier instead, at ``limit - step``, and repeats what
+            the turn before it did; None: nothing like that.
     """
 
     var: Var
-    ranges: tuple[Range, ...]
+    begin: Poly
+    end: Poly
     step: int
-    kind: str
     body: tuple[Stmt, ...]
+    limit: Poly | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Lanes:
+    """A loop whose turns are lanes of vectors: the interior ``low .. high`` in vectors, the rest one by one.
+
+    Attributes:
+        begin, end: the whole range.
+        low, high: where no boundary handling along `var` is needed; `body` has none.
+        lanes: elements of a vector.
+        copies: vectors of one turn; they share loads.
+        align: `var` is a multiple of this at each turn.
+        backward: the last vector may start earlier, see `For`.
+        body: of one vector at `var`. rest: of one element.
+    """
+
+    var: Var
+    begin: Poly
+    end: Poly
+    low: Poly
+    high: Poly
+    lanes: int
+    copies: int
+    align: int
+    backward: bool
+    body: tuple[Stmt, ...]
+    rest: tuple[Stmt, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class When:
+    """`body` where ``value >= 0``, else `otherwise`."""
+
+    value: Poly
+    body: tuple[Stmt, ...]
+    otherwise: tuple[Stmt, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """Header of a reduction loop.
+
+    Attributes:
+        lanes: of its vectors, where the lanes run along it.
+        unroll: turns whose code is repeated.
+    """
+
+    var: Var
+    begin: Poly
+    end: Poly
+    step: int = 1
+    lanes: int = 1
+    unroll: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One accumulator of a reduction: ``buffer[index] = op over the loops of value, from initial``."""
+
+    index: tuple[Poly, ...]
+    initial: Expr
+    value: Expr
 
 
 @dataclass(frozen=True, slots=True)
 class Reduce:
-    """``buffer[index] = op over loops of value, starting from the initial value``, accumulated in registers.
+    """Reductions of several elements over the same loops, accumulated in registers.
 
     Attributes:
         op: the associative ufunc.
-        initial: what the target starts from: an expression, or a load of the target itself.
-        dtype: of the accumulator.
-        compensated: is the rounding error of each addition carried along (Neumaier's sum)?
-        loops: headers of the reduction loops, outermost first, their bodies empty; the innermost may be a vector loop.
-        dtype_out: dtype that op's result has; the accumulator is cast to it at the end.
+        loops: headers, outermost first; the innermost may have lanes.
+        dtype: of the accumulators.
+        dtype_out: of op's result; accumulators are cast to it at the end.
+        compensated: is the rounding error of each addition carried along (Knuth's two-sum)?
+        products: are the values products, of which a few at a time are summed by fused multiply-adds in the dtype of
+            the result, before they join the accumulator?
     """
 
     buffer: str
-    index: tuple[Poly, ...]
     op: str
-    initial: Expr
-    loops: tuple[For, ...]
-    value: Expr
+    items: tuple[Item, ...]
+    loops: tuple[Turn, ...]
     dtype: np.dtype[Any]
-    compensated: bool
     dtype_out: np.dtype[Any]
+    compensated: bool
+    products: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Reset:
+    """Nothing of a stage is in its circular buffer."""
+
+    stage: str
 
 
 @dataclass(frozen=True, slots=True)
 class Slide:
-    """``for var in [max(low, done), high)``, where `done` is how far earlier steps of the task have come.
+    """Compute what is new of a stage: ``var = max(first, how far earlier turns have come)``, up to `end`.
 
-    The stage's line buffer keeps the rows that earlier steps computed.
+    Attributes:
+        last: is this the last of the stage's definitions, after which the turn has come to `end`?
     """
 
     stage: str
     var: Var
-    low: Poly
-    high: Poly
+    first: Poly
+    end: Poly
     body: tuple[Stmt, ...]
+    last: bool = True
 
 
-Stmt = For | Put | Reduce | Slide
+Stmt = Let | For | Lanes | When | Puts | Reduce | Reset | Slide
+
+
+@dataclass(frozen=True, slots=True)
+class Buffer:
+    """Memory that a task has for itself.
+
+    Attributes:
+        origin: per axis, the index of its first element.
+        lengths: per axis, over run-time sizes only.
+        order: axes from the slowest to the fastest.
+        fold: the axis that is circular, its length a power of two, or None.
+    """
+
+    stage: str
+    origin: tuple[Poly, ...]
+    lengths: tuple[Poly, ...]
+    order: tuple[int, ...]
+    fold: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,58 +195,111 @@ class Nest:
     """One root of the schedule tree.
 
     Attributes:
-        parallel: the outermost loop, whose range the driver splits; None: the body runs once.
-        work: estimated operations of one iteration of it.
-        lines: stages kept in line buffers -> their rows, a power of two.
+        writes: the stages that it computes.
+        count: turns of its parallel loops, from which tasks take `BEGIN` .. `END`; None: the body runs once.
+        work: estimated operations of one of them.
+        buffers: of the stages computed inside.
+        warm: turns that a task runs before its first one to fill circular buffers.
     """
 
     stage: str
     body: tuple[Stmt, ...]
-    parallel: For | None
+    count: Poly | None
     work: Poly
-    lines: dict[str, int] = field(default_factory=dict)
+    writes: tuple[str, ...] = ()
+    buffers: dict[str, Buffer] = field(default_factory=dict)
+    warm: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """The nests of a kernel, in order."""
+    """The nests of a kernel, in order.
+
+    Attributes:
+        orders: stages that are not in C order in memory -> their axes from the slowest to the fastest.
+    """
 
     nests: tuple[Nest, ...]
+    orders: dict[str, tuple[int, ...]] = field(default_factory=dict)
+
+    @property
+    def buffers(self) -> dict[str, Buffer]:
+        """All buffers of tasks."""
+        return {name: b for nest in self.nests for name, b in nest.buffers.items()}
 
     def __str__(self) -> str:
         return "\n".join(line for nest in self.nests for line in _nest_lines(nest))
 
 
+def inner(s: Stmt) -> tuple[tuple[Stmt, ...], ...]:
+    """The bodies of a statement."""
+    match s:
+        case For() | Slide():
+            return (s.body,)
+        case Lanes():
+            return (s.body, s.rest)
+        case When():
+            return (s.body, s.otherwise)
+    return ()
+
+
 def _nest_lines(nest: Nest) -> Iterator[str]:
-    kept = ", ".join(f"{rows} rows of {stage}" for stage, rows in nest.lines.items())
-    yield f"nest {nest.stage}:" + (f" keeps {kept}" if kept else "")
-    if nest.parallel is not None:
-        a, b = nest.parallel.ranges[0]
-        yield f"  parallel {nest.parallel.var} in [{a}, {b}):"
+    yield f"nest {nest.stage}:"
+    for b in nest.buffers.values():
+        sizes = " x ".join(f"{n}" + (" circular" if k == b.fold else f" from {o}") for k, (n, o) in enumerate(zip(b.lengths, b.origin, strict=True)))
+        order = "" if b.order == tuple(range(len(b.lengths))) else f" in order {b.order}"
+        yield f"  buffer {b.stage}: {sizes or 'one element'}{order}"
+    depth = 1
+    if nest.count is not None:
+        yield f"  parallel {nest.count} turns:"
+        depth = 2
     for s in nest.body:
-        yield from lines(s, 1 if nest.parallel is None else 2)
+        yield from lines(s, depth)
 
 
 def lines(s: Stmt, depth: int) -> Iterator[str]:
     """A statement as indented text."""
     pad = "  " * depth
+
+    def block(head: str, body: tuple[Stmt, ...]) -> Iterator[str]:
+        yield pad + head
+        for t in body:
+            yield from lines(t, depth + 1)
+
     match s:
-        case For(var, ranges, step, kind, body):
-            where = ", ".join(f"[{a}, {b})" for a, b in ranges)
-            yield f"{pad}{kind} {var} in {where}" + (f" step {step}" if step != 1 else "") + ":"
-            for t in body:
-                yield from lines(t, depth + 1)
-        case Slide(stage, var, low, high, body):
-            yield f"{pad}slide {stage} {var} in [{low}, {high}):"
-            for t in body:
-                yield from lines(t, depth + 1)
-        case Put(buffer, index, value):
-            lets, text = describe(value)
-            yield from (f"{pad}{line}" for line in lets)
-            yield f"{pad}{buffer}[{', '.join(map(str, index))}] = {text}"
+        case Let(var, value):
+            yield f"{pad}{var} = {value}"
+        case For():
+            step = f" step {s.step}" if s.step != 1 else ""
+            yield from block(f"for {s.var} in [{s.begin}, {s.end}){step}{f' backward from {s.limit}' if s.limit is not None else ''}:", s.body)
+        case Lanes():
+            how = f"{s.lanes} lanes" + (f" x {s.copies}" if s.copies > 1 else "") + (f", multiples of {s.align}" if s.align > 1 else "")
+            yield from block(f"vector {s.var} in [{s.low}, {s.high}), {how}{', backward' if s.backward else ''}:", s.body)
+            yield from block(f"rest {s.var} of [{s.begin}, {s.end}):", s.rest)
+        case When():
+            yield from block(f"when {s.value} >= 0:", s.body)
+            if s.otherwise:
+                yield from block("otherwise:", s.otherwise)
+        case Reset():
+            yield f"{pad}reset {s.stage}"
+        case Slide():
+            yield from block(f"slide {s.stage} {s.var} from {s.first} until {s.end}:", s.body)
+        case Puts(puts):
+            for put in puts:
+                lets, text = describe(put.value)
+                yield from (f"{pad}{line}" for line in lets)
+                yield f"{pad}{put.buffer}[{', '.join(map(str, put.index))}] = {text}"
         case Reduce():
-            loops = " ".join(f"{x.kind} {x.var}<{x.ranges[-1][1]}" for x in s.loops)
-            how = "compensated " if s.compensated else ""
-            yield f"{pad}{s.buffer}[{', '.join(map(str, s.index))}] = {how}{s.op} in {s.dtype} from {s.initial} for {loops}:"
-            lets, text = describe(s.value)
-            yield from (f"{pad}  {line}" for line in [*lets, text])
+            loops = " ".join(_turn(t) for t in s.loops)
+            how = ("compensated " if s.compensated else "") + ("products " if s.products else "")
+            yield f"{pad}{how}{s.op} in {s.dtype} for {loops}:"
+            for i in s.items:
+                lets, text = describe(i.value)
+                yield f"{pad}  {s.buffer}[{', '.join(map(str, i.index))}] from {i.initial}:"
+                yield from (f"{pad}    {line}" for line in [*lets, text])
+
+
+def _turn(t: Turn) -> str:
+    step = f" step {t.step}" if t.step != 1 else ""
+    lanes = f" of {t.lanes} lanes" if t.lanes > 1 else ""
+    return f"{t.var} in [{t.begin}, {t.end}){step}{lanes}" + (f" unrolled {t.unroll}" if t.unroll > 1 else "")

@@ -1,339 +1,630 @@
 """Lowering: Graph + schedule tree -> loop IR.
 
-For every nest of the tree: dimensions become loop variables, small ones are unrolled, a vector loop is split into an
-interior without boundary handling and the scalar rest, and associative updates become `Reduce` with accumulators in
-registers. `lower` at the end is the list of steps.
+A walk down the tree. On the way the `Env` knows what is left of every dimension; at each place where stages of their
+own begin, box inference says how much of them is needed, and `hjit.kernels.windows` what of it is new. Vector loops
+are split into interior and border (`hjit.kernels.interior`), reductions become accumulators in registers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from hjit.kernels.loopir import For, Nest, Program, Put, Range, Reduce, Slide, Stmt
-from hjit.sched.slide import rows_needed
-from hjit.sched.tree import Compute, Loop, Node, Root, Store
-from hjit.trace.borders import INSIDE
+from hjit.kernels.interior import alignment, interior, used
+from hjit.kernels.jam import jam
+from hjit.kernels.loopir import BEGIN, END, Buffer, For, Item, Lanes, Let, Nest, Program, Put, Puts, Reduce, Reset, Slide, Stmt, Turn, When
+from hjit.kernels.windows import Windows, slides_of
+from hjit.sched.boxes import Box, Reads, boxes, dims_of_box, whole_box
+from hjit.sched.check import is_associative, is_direct, nests, starts_reduction
+from hjit.sched.tree import Compute, DimKey, Loop, Node, Root, Store, computes, dims_of
 from hjit.trace.canonical import cost
-from hjit.trace.graph import Cast, Const, Definition, Expr, Graph, Op, Stage, polys, rewrite, substitute, walk
-from hjit.trace.poly import ZERO, Atom, Bound, Dim, IntLike, Poly, Sym, Value, Var, extremum, parts, poly
+from hjit.trace.graph import Cast, Definition, Graph, Op, Stage, loads, renumber, substitute
+from hjit.trace.intervals import Span
+from hjit.trace.poly import ONE, ZERO, Dim, Poly, Var, extremum, poly
 
-CHUNK = 4096  # elements of a task of a one-dimensional nest
-REDUCE_CHUNK = 512  # the same where each element is a reduction
 EXACT_SUM = 8  # sums of up to so many terms are added in NumPy's order and dtype
+
+Stmts = tuple[Stmt, ...]
+Key = tuple[str, DimKey]
 
 
 @dataclass(frozen=True, slots=True)
-class _Path:
-    """One branch of the tree: its loops, outermost first, and the definitions at its end."""
+class Region:
+    """What is left of a dimension: [low, end), of `size` elements where that is known exactly."""
 
-    loops: tuple[Loop, ...]
-    compute: Compute
+    span: Span
+    size: int | None = None
 
+    @property
+    def low(self) -> Poly:
+        return self.span.low
 
-def lower(graph: Graph, schedule: Root) -> Program:
-    """The loop nests of a Graph under a schedule."""
-    return Program(tuple(_nest(graph, list(_paths(top, ()))) for top in _tops(schedule)))
+    @property
+    def end(self) -> Poly:
+        return self.span.high + 1
 
-
-def _tops(node: Node) -> Iterator[Node]:
-    """The outermost loops (or computations) of the tree, each a nest of its own."""
-    if isinstance(node, (Root, Store)):
-        for c in node.children:
-            yield from _tops(c)
-    else:
-        yield node
-
-
-def _paths(node: Node, loops: tuple[Loop, ...]) -> Iterator[_Path]:
-    match node:
-        case Compute():
-            yield _Path(loops, node)
-        case Loop():
-            for c in node.children:
-                yield from _paths(c, (*loops, node))
-        case Root() | Store():
-            for c in node.children:
-                yield from _paths(c, loops)
+    @property
+    def known(self) -> int | None:
+        """The number of elements, where it is a constant."""
+        length = self.end - self.low
+        return self.size if self.size is not None else length.const if length.is_const else None
 
 
-def _nest(graph: Graph, paths: list[_Path]) -> Nest:
-    """The nest of one outermost loop; stages before the last are computed inside it, row by row."""
-    head = paths[-1]
-    nest = _nest_of(graph.stage(head.compute.stage), head)
-    if len(paths) == 1:
-        return nest
-    assert nest.parallel is not None
-    row = poly(nest.parallel.var)
-    members = {p.compute.stage: _Path(tuple(x for x in p.loops if x.stage == p.compute.stage), p.compute) for p in paths[:-1]}
-    rows = rows_needed(graph, head.compute.stage, tuple(members), row)
-    assert rows is not None
-    lines = {name: 1 << (rows[name].length.const - 1).bit_length() for name in members}
-    slides: list[Stmt] = []
-    work = nest.work
-    for name, path in members.items():
-        stage = graph.stage(name)
-        builder = _Builder(stage, [stage.definitions[n] for n in path.compute.definitions], path)
-        var = Var(f"{name}.d0")
-        slides.append(Slide(name, var, rows[name].low, rows[name].high + 1, tuple(builder.body(1, {0: poly(var)}))))
-        work = work + _work(builder.definitions, skip=0)
-    return Nest(nest.stage, (*slides, *nest.body), nest.parallel, work, lines)
+@dataclass(frozen=True)
+class Env:
+    """What is known at a place in the tree.
+
+    Attributes:
+        spans: for each stage whose loops are open, what it computes here: a span for each dimension.
+        regions: what is left of the dimensions whose loops are open.
+        absorbed: dimensions whose inner loops are done with.
+        depth: of the loops.
+        stores: stages in local memory -> the depth where it begins, and the box that it holds.
+        turn: the innermost loop: its variable, step, and begin.
+        scalar: is this the rest of a vector loop, where code is short rather than fast?
+        lanes: is this the inside of a vector loop?
+    """
+
+    spans: dict[str, dict[int, Span]] = field(default_factory=dict)
+    regions: dict[Key, Region] = field(default_factory=dict)
+    absorbed: frozenset[Key] = frozenset()
+    depth: int = 0
+    stores: dict[str, tuple[int, Box]] = field(default_factory=dict)
+    turn: tuple[Var, int, Poly] | None = None
+    scalar: bool = False
+    lanes: bool = False
+
+    def opened(self, stage: str, dims: dict[int, Span]) -> Env:
+        """Inside a stage that computes `dims`."""
+        return replace(self, spans=self.spans | {stage: dict(dims)}, regions={k: r for k, r in self.regions.items() if k[0] != stage})
+
+    def region(self, loop: Loop) -> Region:
+        """What is left of a loop's dimension."""
+        found = self.regions.get((loop.stage, loop.dim))
+        if found is not None:
+            return found
+        spans = [self.spans[loop.stage][k] for k in dims_of(loop.dim)]
+        if len(spans) == 1:
+            return Region(spans[0])
+        total, loose = ONE, ONE
+        for s in spans:
+            total, loose = total * (s.high - s.low + 1), loose * s.length
+        return Region(Span(ZERO, total - 1, ZERO, ZERO, loose - 1))
+
+    def within(self, loop: Loop, span: Span, size: int | None = None) -> Env:
+        """With `span` of a loop's dimension left."""
+        stage, key = loop.stage, loop.dim
+        dims = dict(self.spans[stage])
+        if isinstance(key, int):
+            dims[key] = span
+        else:
+            whole = [self._origin(stage, key, k) for k in key]
+            dims.update(zip(key, _unfused(span, whole), strict=True))
+        return replace(self, spans=self.spans | {stage: dims}, regions=self.regions | {(stage, key): Region(span, size)})
+
+    def _origin(self, stage: str, key: tuple[int, ...], k: int) -> Span:
+        """What a fused dimension had before the loop over it."""
+        found = self.regions.get((stage, (-1, *key, k)))
+        return self.spans[stage][k] if found is None else found.span
+
+    def fused(self, loop: Loop) -> Env:
+        """Remember what the parts of a fused loop range over."""
+        if isinstance(loop.dim, int) or (loop.stage, loop.dim) in self.regions:
+            return self
+        parts = {(loop.stage, (-1, *loop.dim, k)): Region(self.spans[loop.stage][k]) for k in loop.dim}
+        return replace(self, regions=self.regions | parts)
+
+    def at(self, loop: Loop, p: Poly) -> Env:
+        """At one index of a loop's dimension."""
+        return self.within(loop, Span.point(p), 1)
+
+    def deeper(self, var: Var, step: int, begin: Poly) -> Env:
+        """Inside one more loop."""
+        return replace(self, depth=self.depth + 1, turn=(var, step, begin))
+
+    def absorb(self, loop: Loop) -> Env:
+        return replace(self, absorbed=self.absorbed | {(loop.stage, loop.dim)})
 
 
-def _work(definitions: list[Definition], skip: int | None) -> Poly:
-    """Estimated operations of a nest, the loop over dimension `skip` not counted."""
-    work = poly(max(sum(cost(x.value) + 1 for x in definitions), 1))
-    for k, n in enumerate(definitions[-1].extents):
-        if k != skip:
-            work = work * n
-    return work
+def _unfused(span: Span, parts: list[Span]) -> list[Span]:
+    """What the parts of a fused dimension range over, the last one fastest."""
+    if span.low == span.high:
+        found: list[Span] = []
+        rest = span.low
+        for s in reversed(parts[1:]):
+            n = extremum("max", s.high - s.low + 1, ONE) if s.high - s.low == poly(-1) else s.high - s.low + 1  # empty: the loop never runs
+            found.insert(0, Span.point(s.low + rest % n))
+            rest = rest // n
+        return [Span.point(parts[0].low + rest), *found]
+    n = ONE
+    for s in parts[1:]:
+        n = n * (s.high - s.low + 1)
+    if not n.is_const or n.const < 1:
+        return list(parts)
+    first = span.floordiv(n.const)
+    low = parts[0].low
+    return [Span(first.low + low, first.high + low, first.base, first.first + parts[0].first, first.last + parts[0].first), *parts[1:]]
 
 
-def _nest_of(stage: Stage, path: _Path) -> Nest:
-    definitions = [stage.definitions[n] for n in path.compute.definitions]
-    d = definitions[-1]
-    builder = _Builder(stage, definitions, path)
-    outer = path.loops[0] if path.loops and path.loops[0].kind == "parallel" else None
-    work = _work(definitions, None if outer is None else outer.dim)
-    if outer is None:
-        return Nest(stage.name, tuple(builder.body(0, {})), None, work)
-    if builder.lanes_dim == outer.dim:
-        size = REDUCE_CHUNK if d.rdims else CHUNK
-        chunk = Var("chunk")
-        begin = poly(chunk) * size
-        end = extremum("min", begin + size, d.extents[outer.dim])
-        body = builder.vector(1, {}, (begin, end))
-        count = (d.extents[outer.dim] + (size - 1)) // size
-        return Nest(stage.name, tuple(body), For(chunk, ((ZERO, count),), 1, "parallel", ()), work * size)
-    var = Var(f"d{outer.dim}")
-    body = builder.body(1, {outer.dim: poly(var)})
-    return Nest(stage.name, tuple(body), For(var, ((ZERO, d.extents[outer.dim]),), 1, "parallel", ()), work)
+def lower(graph: Graph, schedule: Root, fast: bool = False) -> Program:
+    """The loop nests of a Graph under a schedule.
+
+    Args:
+        fast: may sums of floats be accumulated in their own dtype?
+
+    Raises:
+        ScheduleError: a stage cannot slide along the loop that the schedule says.
+    """
+    reads = Reads(graph)
+    orders = {x.stage: x.order for x in _stores(schedule) if x.order}
+    return Program(tuple(_Nest(reads, orders, top, fast).build() for top in nests(schedule)), orders)
 
 
-class _Builder:
-    """Builds the statements of one nest from the outside in; `at` maps dimensions to their index so far."""
+def places(children: Iterable[Node]) -> tuple[list[Node], list[Store]]:
+    """Loops and computations among the children of a node, those inside stores too, and the stores."""
+    items: list[Node] = []
+    stores: list[Store] = []
+    for c in children:
+        if isinstance(c, Store):
+            stores.append(c)
+            more, inside = places(c.children)
+            items += more
+            stores += inside
+        else:
+            items.append(c)
+    return items, stores
 
-    def __init__(self, stage: Stage, definitions: list[Definition], path: _Path) -> None:
-        self.stage, self.definitions, self.path = stage, definitions, path
-        self.last = definitions[-1]
-        self.reduces = self.last.order not in ("pure", "sequential") and _is_direct(self.last)
-        vector = next((x for x in path.loops if x.kind == "vector"), None)
-        self.lanes_dim = vector.dim if vector else None
-        self.lanes = (vector.size or 1) if vector else 1
 
-    def body(self, position: int, at: dict[int, Poly]) -> list[Stmt]:
-        """The statements inside the loops before `position`."""
-        if position == len(self.path.loops):
-            return self.leaves(at)
-        loop = self.path.loops[position]
-        k, n = loop.dim, self.last.extents[loop.dim]
-        if self.reduces and k >= len(self.last.dims):
-            return self.body(position + 1, at)  # reduction loops are part of `Reduce`
-        if loop.kind == "unroll":
-            return [s for i in range(n.const) for s in self.body(position + 1, {**at, k: poly(i)})]
-        if loop.kind == "vector":
-            return self.body(position + 1, at)
-        if k == self.lanes_dim:
-            return self.vector(position + 1, at, (ZERO, n))
-        var = Var(f"d{k}")
-        return [For(var, ((ZERO, n),), 1, "serial", tuple(self.body(position + 1, {**at, k: poly(var)})))]
+class _Nest:
+    """Builds one nest."""
 
-    def vector(self, position: int, at: dict[int, Poly], whole: Range) -> list[Stmt]:
-        """The vector loop over the interior, then a scalar loop over what is left on both sides."""
-        assert self.lanes_dim is not None
-        var = Var(f"d{self.lanes_dim}")
-        inner = self.body(position, {**at, self.lanes_dim: poly(var)})
-        begin, end = whole
-        if self.lanes == 1:
-            return [For(var, (whole,), 1, "serial", tuple(inner))]
-        low, high, interior = self.interior(var, inner, begin, end)
-        stop = low + (high - low) // self.lanes * self.lanes
-        return [
-            For(var, ((low, stop),), self.lanes, "vector", tuple(interior)),
-            For(var, ((begin, low), (stop, end)) if low != begin else ((stop, end),), 1, "serial", tuple(inner)),
-        ]
+    def __init__(self, reads: Reads, orders: dict[str, tuple[int, ...]], top: Node, fast: bool) -> None:
+        assert isinstance(top, (Loop, Compute))
+        self.reads, self.top, self.fast = reads, top, fast
+        self.head = top.stage
+        self.buffers: dict[str, Buffer] = {}
+        self.orders = orders
+        self.names: dict[str, int] = {}
+        self.warm = 0
 
-    def interior(self, var: Var, body: list[Stmt], begin: Poly, end: Poly) -> tuple[Poly, Poly, list[Stmt]]:
-        """The part of [begin, end) where boundary handling along `var` changes nothing, and the body without it.
+    # -- names
+    def var(self, name: str) -> Var:
+        """A new loop variable."""
+        n = self.names[name] = self.names.get(name, 0) + 1
+        return Var(name if n == 1 else f"{name}.{n}")
 
-        Boundaries inside boundaries show themselves when the inner ones are gone, hence the loop.
-        """
-        low, high = begin, end
-        while True:
-            tests = {a: (a.arg, a.extent) for s in body for a in _bounds(s)}
-            tests |= {e: (e.args[0].poly, e.args[1].poly) for s in body for e in _insides(s)}
-            limits = {a: x for a, (p, n) in tests.items() if (x := _limits(p, n, var, body)) is not None}
-            if not limits:
+    def loop_var(self, loop: Loop, kind: str = "") -> Var:
+        prefix = "" if loop.stage == self.head else f"{loop.stage}."
+        return self.var(prefix + ".".join(f"d{k}" for k in dims_of(loop.dim)) + kind)
+
+    # -- the nest
+    def build(self) -> Nest:
+        local = tuple(dict.fromkeys(c.stage for c in computes(self.top) if c.stage != self.head))
+        stage = self.reads.stages[self.head]
+        first = next(c for c in computes(self.top) if c.stage == self.head)
+        lets: list[Stmt] = []
+        env = Env()
+        if local:
+            found = boxes(self.reads, computes(self.top), lambda s, n: None, self.namer(lets, ".all"))
+            inside = {x.stage for x in _stores(self.top)}
+            env = replace(env, stores={name: (0, found[name]) for name in local if name not in inside})
+        env = env.opened(self.head, dims_of_box(stage, _definition(stage, first), whole_box(stage)))
+        loops: list[Loop] = []
+        node: Node = self.top
+        while isinstance(node, Loop) and node.kind == "parallel":
+            loops.append(node)
+            items, stores = places(node.children)
+            if stores or len(items) != 1:
                 break
-            for first, last in limits.values():
-                low, high = extremum("max", low, first), extremum("min", high, last)
-            body = [_simplify(s, set(limits)) for s in body]
-        if low == begin and high == end:
-            return begin, end, body
-        low = extremum("min", low, end)
-        return low, extremum("max", low, high), body
+            node = items[0]
+        work = ZERO
+        for c in computes(self.top):
+            work = work + _work(self.reads.stages[c.stage], c)
+        if not loops:
+            body = (*lets, *self.place((self.top,), env)[0])
+            return Nest(self.head, used(body, self.buffers), None, work, (self.head, *local), self.buffers)
+        counts = [_turns(env.region(x), step_of(x)) for x in loops]
+        count = ONE
+        for n in counts:
+            count = count * n
+        body = (*lets, *self.parallel(loops, counts, poly(BEGIN), poly(END), env))
+        return Nest(self.head, used(body, self.buffers), count, work, (self.head, *local), self.buffers, self.warm)
 
-    # -- leaves
-    def leaves(self, at: dict[int, Poly]) -> list[Stmt]:
-        if self.reduces:
-            return [self.reduction(at)]
-        found: list[Stmt] = []
-        for d in self.definitions:
-            change = _change(at)
-            found.append(Put(self.stage.name, tuple(p.substitute(change) for p in d.target), substitute(d.value, change)))
-        return found
+    def parallel(self, loops: list[Loop], counts: list[Poly], begin: Poly, end: Poly, env: Env) -> Stmts:
+        """Loops over the turns ``begin .. end`` of parallel loops that count as one."""
+        loop, step = loops[0], step_of(loops[0])
+        region = env.region(loop)
+        if len(loops) == 1:
+            last = end * step + region.low
+            return self.turns(loop, env, begin * step + region.low, last if step == 1 else extremum("min", last, region.end))
+        inner = ONE
+        for n in counts[1:]:
+            inner = inner * n
+        turn = self.loop_var(loop, ".turn")
+        first, stop = self.var("first"), self.var("stop")
+        lets: Stmts = (
+            Let(first, extremum("max", begin - poly(turn) * inner, ZERO)),
+            Let(stop, extremum("min", end - poly(turn) * inner, inner)),
+        )
+        low = poly(turn) * step + region.low
+        if step == 1:
+            inside = env.at(loop, low)
+        else:
+            span = Span(low, extremum("min", low + (step - 1), region.span.high), low, ZERO, poly(step - 1))
+            inside = env.within(loop, span)
+        body = self.parallel(loops[1:], counts[1:], poly(first), poly(stop), inside.deeper(turn, 1, begin))
+        return (For(turn, begin // inner, (end - 1) // inner + 1, 1, (*lets, *body)),)
 
-    def reduction(self, at: dict[int, Poly]) -> Reduce:
-        d = self.last
+    # -- what runs at a place
+    def place(self, children: tuple[Node, ...], env: Env) -> tuple[Stmts, int]:
+        """The statements inside a loop, and how many turns earlier than its first one it must start."""
+        items, stores = places(children)
+        new = list(dict.fromkeys(x.stage for x in items if x.stage not in env.spans))  # type: ignore[union-attr]
+        if not new and not stores:
+            return tuple(s for x in items for s in self.visit(x, env)), 0
+        lets: list[Stmt] = []
+        computed = [c for x in items for c in computes(x)]
+
+        def open_dims(stage: str, number: int) -> dict[int, Span] | None:
+            return env.spans.get(stage)
+
+        windows = Windows(self.reads, computed, env.turn, {n for n in new if env.stores.get(n, (env.depth, ()))[0] < env.depth}, env.spans)
+        first = windows.first_boxes(self.namer(lets, ".first"))
+        found = boxes(self.reads, computed, open_dims, self.namer(lets), windows.steady)
+        windows.finish(found, first)
+        env = replace(env, stores=env.stores | {s.stage: (env.depth, found[s.stage]) for s in stores if s.stage in found})
+        always: list[Stmt] = list(lets)
+        body: list[Stmt] = []
+        for k, x in enumerate(items):
+            assert isinstance(x, (Loop, Compute))
+            if x.stage not in new:
+                body += self.visit(x, env)
+                continue
+            box = found[x.stage]
+            self.allocate(x.stage, box, env, windows)
+            slide = windows.slides.get(x.stage)
+            if slide is None:
+                body += self.realise(x, box, env)
+                continue
+            var = self.var(f"{x.stage}.new")
+            stmts = self.realise(x, slide.part(box, poly(var)), env)
+            last = not any(y.stage == x.stage for y in items[k + 1 :])  # type: ignore[union-attr]
+            one = Slide(x.stage, var, slide.first, slide.end, stmts, last)
+            if windows.warm:
+                if body:
+                    always.append(windows.when_begun(tuple(body)))
+                    body = []
+                always.append(one)
+            else:
+                body.append(one)
+        if windows.warm and body:
+            return (*always, windows.when_begun(tuple(body))), windows.warm
+        return (*always, *body), windows.warm
+
+    def realise(self, node: Loop | Compute, box: Box, env: Env) -> Stmts:
+        """One nest of a stage over the part of it that a box needs."""
+        s = self.reads.stages[node.stage]
+        first = next(c for c in computes(node) if c.stage == node.stage)
+        return self.visit(node, env.opened(s.name, dims_of_box(s, _definition(s, first), box)))
+
+    def allocate(self, stage: str, box: Box, env: Env, windows: Windows) -> None:
+        """The buffer of a stage that is computed here."""
+        if stage in self.buffers:
+            return
+        order = self.orders.get(stage) or tuple(range(len(box)))
+        slide = windows.slides.get(stage)
+        held = env.stores[stage][1]
+        origin = [held[k].low for k in range(len(box))]
+        lengths = [held[k].length for k in range(len(box))]
+        fold = None
+        if slide is not None and slide.window:
+            fold = slide.axis
+            origin[fold], lengths[fold] = ZERO, poly(1 << (slide.window - 1).bit_length())
+        self.buffers[stage] = Buffer(stage, tuple(origin), tuple(lengths), order, fold)
+
+    def namer(self, lets: list[Stmt], kind: str = "") -> Callable[[str, Box], Box]:
+        """Gives the bounds of boxes names where they are long."""
+
+        def bound(name: str, p: Poly) -> Poly:
+            if len(p.terms) < 2 and all(isinstance(a, Var) or not p.terms for a in p.atoms()):
+                return p
+            if not any(_is_moving(a) for a in p.atoms()):
+                return p
+            var = self.var(name)
+            lets.append(Let(var, p))
+            return poly(var)
+
+        def named(stage: str, box: Box) -> Box:
+            return tuple(
+                replace(s, low=bound(f"{stage}.low{k}{kind}", s.low), high=bound(f"{stage}.high{k}{kind}", s.high)) for k, s in enumerate(box)
+            )
+
+        return named
+
+    # -- loops
+    def visit(self, node: Node, env: Env) -> Stmts:
+        match node:
+            case Compute():
+                return self.leaf(node, env)
+            case Loop():
+                return self.loop(node, env)
+        raise AssertionError(node)
+
+    def loop(self, node: Loop, env: Env) -> Stmts:
+        if node.size is not None and (node.stage, node.dim) in env.absorbed:
+            return self.place(node.children, env)[0]
+        first = next(c for c in computes(node) if c.stage == node.stage)
+        d = _definition(self.reads.stages[node.stage], first)
+        if dims_of(node.dim)[0] >= len(d.dims) and is_associative(d) and is_direct(d):
+            return self.reduction(node, first, env)
+        return self.run(node, env, lambda e: self.place(node.children, e)[0])
+
+    def run(self, node: Loop, env: Env, build: Callable[[Env], Stmts]) -> Stmts:
+        """A loop whose body `build` makes, given what is left inside it."""
+        env = env.fused(node)
+        region = env.region(node)
+        vector = self.vector_below(node)
+        if vector is not None:
+            lanes, copies = vector
+            return self.vector(node, env, region, lanes, copies, build)
+        if node.kind == "unroll":
+            return self.unrolled(node, env, region, build)
+        return self.turns(node, env, region.low, region.end)
+
+    def vector_below(self, node: Loop) -> tuple[int, int] | None:
+        """Lanes and vectors at once of the loop, where nothing but vectors runs inside it."""
+        if node.kind == "vector":
+            return node.size or 1, 1
+        below = _inner_loops(node)
+        if not below or below[-1].kind != "vector" or any(x.kind != "unroll" for x in below[:-1]):
+            return None
+        if any(c.stage != node.stage for c in computes(node)):
+            return None
+        lanes = below[-1].size or 1
+        step = below[0].size or 1
+        return lanes, max(step // lanes, 1)
+
+    def turns(self, node: Loop, env: Env, begin: Poly, end: Poly) -> Stmts:
+        """A serial loop over part of its region, in steps of the next loop inside."""
+        vector = self.vector_below(node)
+        if vector is not None and node.kind != "vector":
+            region = env.region(node)
+            part = replace(region.span, low=begin, high=end - 1)
+            return self.vector(node, env.fused(node), Region(part), *vector, lambda e: self.place(node.children, e)[0])
+        env = env.fused(node)
+        region, step = env.region(node), step_of(node)
+        var = self.loop_var(node)
+        v = poly(var)
+        stages = self.reads.stages[node.stage]
+        own = next(c for c in computes(node) if c.stage == node.stage)
+        alone = all(c.stage == node.stage for c in computes(node))
+        below = _inner_loops(node)
+        if step == 1:
+            return self.counted(node, var, begin, end, 1, env.at(node, v))
+        known = region.known if begin == region.low and end == region.end else None
+        whole = Span(v, v + (step - 1), v, ZERO, poly(step - 1))
+        if known is not None and known % step == 0:
+            return self.counted(node, var, begin, end, step, env.within(node, whole, step))
+        if alone and below[0].kind == "unroll":
+            one_by_one = self.one_by_one(node, env, begin, end)
+            if _repeatable(stages, own):
+                many = self.counted(node, var, begin, end, step, env.within(node, whole, step), limit=region.end)
+                return (When(region.end - region.low - step, many, one_by_one),)
+            stop = begin + (end - begin) // step * step
+            return (*self.counted(node, var, begin, stop, step, env.within(node, whole, step)), *self.one_by_one(node, env, stop, end))
+        part = Span(v, extremum("min", v + (step - 1), region.span.high), v, ZERO, poly(step - 1))
+        return self.counted(node, var, begin, end, step, env.within(node, part))
+
+    def one_by_one(self, node: Loop, env: Env, begin: Poly, end: Poly) -> Stmts:
+        """The loop in steps of one, loops over the same dimension inside it gone."""
+        var = self.loop_var(node)
+        return self.counted(node, var, begin, end, 1, env.at(node, poly(var)).absorb(node))
+
+    def counted(self, node: Loop, var: Var, begin: Poly, end: Poly, step: int, env: Env, limit: Poly | None = None) -> Stmts:
+        """``for var in range(begin, end, step)`` around the children of a node."""
+        body, warm = self.place(node.children, env.deeper(var, step, begin))
+        resets = tuple(Reset(s) for s in slides_of(body))
+        if node.kind == "parallel":
+            self.warm = max(self.warm, warm)
+        return (*resets, For(var, begin - warm * step, end, step, body, limit))
+
+    def unrolled(self, node: Loop, env: Env, region: Region, build: Callable[[Env], Stmts]) -> Stmts:
+        """Code for each turn, jammed into one where the turns do not depend on each other."""
+        step = step_of(node)
+        d = _definition(self.reads.stages[node.stage], next(c for c in computes(node) if c.stage == node.stage))
+        pure = dims_of(node.dim)[-1] < len(d.dims)
+        n = region.known
+        if n is None:
+            assert node.size is not None
+            full = Region(Span(region.low, region.low + (node.size - 1), region.span.base, region.span.first, region.span.last), node.size)
+            var = self.loop_var(node)
+            rest = For(var, region.low, region.end, 1, build(env.at(node, poly(var)).absorb(node).deeper(var, 1, region.low)))
+            many = self.unrolled(node, env.within(node, full.span, node.size), full, build)
+            return (When(region.end - region.low - node.size, many, (rest,)),)
+        if n % step or (env.scalar and pure) or (d.order == "sequential" and not pure):
+            var = self.loop_var(node)
+            return (For(var, region.low, region.end, 1, build(env.at(node, poly(var)).absorb(node).deeper(var, 1, region.low))),)
+        bodies = []
+        names = self.names
+        for k in range(0, n, step):
+            self.names = dict(names)  # equal names in all copies, so that they can be jammed
+            low = region.low + k
+            inside = env.at(node, low) if step == 1 else env.within(node, Span(low, low + (step - 1), low, ZERO, poly(step - 1)), step)
+            bodies.append(build(inside))
+        return jam(bodies) if pure else tuple(s for b in bodies for s in b)
+
+    def vector(self, node: Loop, env: Env, region: Region, lanes: int, copies: int, build: Callable[[Env], Stmts]) -> Stmts:
+        """Vectors over the interior of a region, single elements elsewhere."""
+        var = self.loop_var(node)
+        inside = env.at(node, poly(var)).absorb(node).deeper(var, 1, region.low)
+        rest = build(replace(inside, scalar=True))
+        if lanes == 1:
+            return (For(var, region.low, region.end, 1, rest),)
+        body = build(replace(inside, lanes=True))
+        low, high, body = interior(var, body, region.low, region.end)
+        align = alignment(var, body, lanes * copies)
+        if align > 1:
+            low, high = (low + (align - 1)) // align * align, high // align * align
+            high = extremum("max", low, high)
+        own = next(c for c in computes(node) if c.stage == node.stage)
+        backward = _repeatable(self.reads.stages[node.stage], own)
+        return (Lanes(var, region.low, region.end, low, high, lanes, copies, align, backward, body, rest),)
+
+    # -- reductions
+    def reduction(self, node: Loop, compute: Compute, env: Env) -> Stmts:
+        """Accumulators in registers, over all loops from the first reduction dimension on."""
+        s = self.reads.stages[node.stage]
+        d = _definition(s, compute)
+        chain = _chain(node)
+        for x in chain:
+            if dims_of(x.dim)[0] < len(d.dims) and (x.stage, x.dim) not in env.absorbed:
+                done = {k for k, r in env.regions.items() if k == (x.stage, x.dim) and r.size == 1}
+                if not done:
+                    return self.run(x, env, lambda e: self.reduction(node, compute, e))
+        env, loops = self.headers(chain, d, env)
+        return (self.reduce(s, compute, env, loops),)
+
+    def headers(self, chain: list[Loop], d: Definition, env: Env) -> tuple[Env, tuple[Turn, ...]]:
+        """The reduction loops of a chain."""
+        turns: list[Turn] = []
+        done: set[DimKey] = set()
+        for x in chain:
+            if dims_of(x.dim)[0] < len(d.dims) or x.dim in done:
+                continue
+            region = env.region(x)
+            var = self.var(f"r{x.dim}")
+            v = poly(var)
+            below = _inner_loops(x)
+            vector = self.vector_below(x)
+            if vector is not None and below:
+                turns.append(Turn(var, region.low, region.end, 1, *vector))
+                env = env.at(x, v)
+                done.add(x.dim)
+            elif x.kind == "unroll" or (below and below[0].kind == "unroll"):
+                size = region.known if x.kind == "unroll" else below[0].size
+                turns.append(Turn(var, region.low, region.end, 1, 1, size or 1))
+                env = env.at(x, v)
+                done.add(x.dim)
+            elif below:
+                size = below[0].size or 1
+                turns.append(Turn(var, region.low, region.end, size))
+                env = env.within(x, Span(v, extremum("min", v + (size - 1), region.span.high), v, ZERO, poly(size - 1)))
+            else:
+                turns.append(Turn(var, region.low, region.end))
+                env = env.at(x, v)
+        return env, tuple(turns)
+
+    def reduce(self, s: Stage, compute: Compute, env: Env, loops: tuple[Turn, ...]) -> Reduce:
+        d = _definition(s, compute)
         assert isinstance(d.value, Op)
-        loops: list[For] = []
-        inner = dict(at)
-        for x in self.path.loops:
-            if x.dim < len(d.dims):
-                continue
-            var, n = Var(f"r{x.dim}"), d.extents[x.dim]
-            if x.kind == "vector":
-                loops[-1] = replace(loops[-1], step=self.lanes, kind="vector")
-                continue
-            loops.append(For(var, ((ZERO, n),), 1, x.kind, ()))
-            inner[x.dim] = poly(var)
-        change = _change(inner)
+        at = _point(env.spans[s.name], len(d.extents))
+        change = renumber(at)
         old, element = d.value.args
         op, out = d.value.name, d.value.dtype
         points = 1
         for n in d.rdims:
             points = points * n.const if n.is_const and points else 0
-        dtype, compensated = out, False
-        if op == "add" and out.kind == "f" and not 0 < points <= EXACT_SUM:
+        dtype, compensated, products = out, False, False
+        if op == "add" and out.kind == "f" and not 0 < points <= EXACT_SUM and not (self.fast and out.itemsize > 2):
             dtype = np.dtype(np.float64)
+            products = isinstance(element, Op) and element.name == "multiply" and element.dtype == out and loops[-1].lanes == 1 and out.itemsize > 2
             if isinstance(element, Cast) and element.arg.dtype == dtype:
                 element = element.arg
-            compensated = element.dtype == dtype
+            compensated = element.dtype == dtype and not self.fast
         index = tuple(p.substitute(change) for p in d.target)
-        if len(self.definitions) == 2:
-            initial = substitute(self.definitions[0].value, lambda a: index[a.k] if isinstance(a, Dim) else None)
+        if len(compute.definitions) == 2:
+            initial = substitute(s.definitions[compute.definitions[0]].value, renumber(index))
         else:
             initial = substitute(old, change)
-        return Reduce(self.stage.name, index, op, initial, tuple(loops), substitute(element, change), dtype, compensated, out)
+        return Reduce(s.name, op, (Item(index, initial, substitute(element, change)),), loops, dtype, out, compensated, products)
+
+    # -- leaves
+    def leaf(self, node: Compute, env: Env) -> Stmts:
+        s = self.reads.stages[node.stage]
+        puts = []
+        for n in node.definitions:
+            d = s.definitions[n]
+            change = renumber(_point(env.spans[s.name], len(d.extents)))
+            puts.append(Put(s.name, tuple(p.substitute(change) for p in d.target), substitute(d.value, change)))
+        return (Puts(tuple(puts)),)
 
 
-def _change(at: dict[int, Poly]):  # type: ignore[no-untyped-def]
-    def change(a: Atom) -> IntLike | None:
-        return at.get(a.k) if isinstance(a, Dim) else None
-
-    return change
+def _point(spans: dict[int, Span], n: int) -> tuple[Poly, ...]:
+    return tuple(spans[k].low for k in range(n))
 
 
-def _is_direct(d: Definition) -> bool:
-    """Does the target depend on the pure dimensions only, and is it not a scatter?"""
-    inner = [Dim(k) for k in range(len(d.dims), len(d.extents))]
-    return not any(p.mentions(k) for p in d.target for k in inner) and not any(isinstance(a, Value) for p in d.target for a in p.atoms())
+def _definition(s: Stage, compute: Compute) -> Definition:
+    """The definition whose dimensions the loops of a computation run over."""
+    return s.definitions[compute.definitions[-1]]
 
 
-# -- boundary handling
+def _stores(node: Node) -> Iterator[Store]:
+    if isinstance(node, Store):
+        yield node
+    if not isinstance(node, Compute):
+        for c in node.children:
+            yield from _stores(c)
 
 
-def _stmt_polys(s: Stmt) -> Iterator[Poly]:
-    """Every polynomial in a statement's indices and values."""
-    match s:
-        case Put(_, index, value):
-            yield from index
-            for e in walk(value):
-                yield from polys(e)
-        case Reduce():
-            yield from s.index
-            for e in walk(s.initial, s.value):
-                yield from polys(e)
-        case For() | Slide():
-            for t in s.body:
-                yield from _stmt_polys(t)
+def _chain(node: Loop) -> list[Loop]:
+    """A loop and the loops inside it, each the only child of the one before."""
+    found = [node]
+    while isinstance(found[-1].children[0], Loop):
+        found.append(found[-1].children[0])
+    return found
 
 
-def _bounds(s: Stmt) -> Iterator[Bound]:
-    def deep(p: Poly) -> Iterator[Bound]:
-        for a in p.atoms():
-            if isinstance(a, Bound):
-                yield a
-            for q in parts(a):
-                if isinstance(q, Poly):
-                    yield from deep(q)
+def _inner_loops(node: Loop) -> list[Loop]:
+    """The loops of the same stage and dimension inside a loop, outermost first."""
+    found: list[Loop] = []
 
-    for p in _stmt_polys(s):
-        yield from deep(p)
+    def visit(n: Node) -> bool:
+        if isinstance(n, Loop) and n.stage == node.stage and n.dim == node.dim:
+            found.append(n)
+        if isinstance(n, Compute):
+            return n.stage == node.stage
+        return any(visit(c) for c in n.children)
 
-
-def _insides(s: Stmt) -> Iterator[Op]:
-    """Tests whether an index is inside an axis."""
-    match s:
-        case Put(_, _, value):
-            yield from (e for e in walk(value) if isinstance(e, Op) and e.name == INSIDE)
-        case Reduce():
-            yield from (e for e in walk(s.initial, s.value) if isinstance(e, Op) and e.name == INSIDE)
-        case For() | Slide():
-            for t in s.body:
-                yield from _insides(t)
+    for c in node.children:
+        if visit(c):
+            break
+        found.clear()
+    return found
 
 
-def _limits(index: Poly, extent: Poly, var: Var, body: list[Stmt]) -> Range | None:
-    """The range of `var` in which an index is inside an axis by itself."""
-    c = index.coefficient(var)
-    if c is None or not c.is_const or c.const not in (1, -1):
-        return None
-    rest = index - poly(var) * c.const
-    spread = _spread(rest, {x.var: x.ranges[0] for s in body for x in _loops(s)})
-    if spread is None:
-        return None
-    least, most = spread
-    if c.const == 1:  # 0 <= var + rest < extent
-        return -least, extent - most
-    return most - extent + 1, least + 1  # 0 <= rest - var < extent
+def step_of(node: Loop) -> int:
+    """How far one turn of a loop goes: the size of the next loop over the same dimension."""
+    below = _inner_loops(node)
+    return (below[0].size or 1) if below else 1
 
 
-def _loops(s: Stmt) -> tuple[For, ...]:
-    return s.loops if isinstance(s, Reduce) else ()
+def _turns(region: Region, step: int) -> Poly:
+    n = region.end - region.low
+    return n if step == 1 else (n + (step - 1)) // step
 
 
-def _spread(p: Poly, loops: dict[Var, Range]) -> Range | None:
-    """Least and greatest value over reduction loops of constant extent; None where something else varies."""
-    least = most = poly(p.const)
-    for m, c in p.terms.items():
-        if len(m) == 1 and isinstance(m[0], Var):
-            extent = loops.get(m[0], (ZERO, ZERO))[1]
-            if m[0] not in loops:
-                return None
-            reach = (extent - 1) * c
-            least, most = (least, most + reach) if c > 0 else (least + reach, most)
-        elif all(isinstance(a, Sym) for a in m):
-            term = Poly({m: c}, 0)
-            least, most = least + term, most + term
-        else:
-            return None
-    return least, most
+def _repeatable(s: Stage, compute: Compute) -> bool:
+    """May an element be computed twice?"""
+    if compute.definitions == (0, 1) and starts_reduction(s):
+        return True
+    parts = [s.definitions[n] for n in compute.definitions]
+    return all(d.order == "pure" and is_direct(d) and not any(x.source == s.name for x in loads(*d.exprs())) for d in parts)
 
 
-def _simplify(s: Stmt, vanish: set[Bound | Op]) -> Stmt:
-    """The statement with bounded indices replaced by the indices themselves, and tests by their outcome."""
+def _is_moving(a: object) -> bool:
+    from hjit.trace.poly import parts
 
-    def change(a: Atom) -> IntLike | None:
-        return a.arg.substitute(change) if isinstance(a, Bound) and a in vanish else None
+    if isinstance(a, (Var, Dim)):
+        return True
+    return any(_is_moving(b) for p in parts(a) if isinstance(p, Poly) for b in p.atoms())  # type: ignore[arg-type]
 
-    def decide(e: Expr) -> Expr | None:
-        if isinstance(e, Op) and e in vanish:
-            return Const(True, np.bool_)
-        return e.args[1] if isinstance(e, Op) and e.name == "select" and e.args[0] == Const(True, np.bool_) else None
 
-    def expr(e: Expr) -> Expr:
-        return substitute(rewrite(e, decide), change)
-
-    def index(ps: tuple[Poly, ...]) -> tuple[Poly, ...]:
-        return tuple(p.substitute(change) for p in ps)
-
-    match s:
-        case Put():
-            return Put(s.buffer, index(s.index), expr(s.value))
-        case Reduce():
-            return replace(s, index=index(s.index), initial=expr(s.initial), value=expr(s.value))
-        case For() | Slide():
-            return replace(s, body=tuple(_simplify(t, vanish) for t in s.body))
+def _work(s: Stage, compute: Compute) -> Poly:
+    """Estimated operations of a computation over the whole stage."""
+    parts = [s.definitions[n] for n in compute.definitions]
+    work = poly(max(sum(cost(d.value) + 1 for d in parts), 1))
+    for n in parts[-1].extents:
+        work = work * n
+    return work

@@ -9,12 +9,14 @@ import numpy as np
 
 from hjit.kernels.code import BOOL, I8, I64, Code, Val, const, splat, type_name
 from hjit.kernels.loopir import Put
+from hjit.sched.memory import rejoined
 from hjit.trace.graph import Load
-from hjit.trace.poly import ZERO, Poly
+from hjit.trace.poly import ZERO, Poly, Var, poly
 
 if TYPE_CHECKING:
     from hjit.kernels.emit import NestEmitter
 
+_GROUP = Var("group")  # the vector's variable divided by its alignment
 MAX_SHUFFLED = 4  # strides up to here are loaded as whole vectors and shuffled
 
 
@@ -36,7 +38,40 @@ def load(e: NestEmitter, x: Load) -> Val:
     c = flat.coefficient(e.vector)
     if c is not None and c.is_const and 0 < abs(c.const) <= MAX_SHUFFLED:
         return _from_memory(e.code, _strided_load(e, x, flat, c.const, memory_dtype(dtype)), dtype)
+    offsets = _pattern(e, flat)
+    if offsets is not None:
+        return _from_memory(e.code, _patterned_load(e, x.source, flat, offsets, memory_dtype(dtype)), dtype)
     return _from_memory(e.code, _gather(e, x.source, flat, dtype), dtype)
+
+
+def _pattern(e: NestEmitter, flat: Poly) -> list[int] | None:
+    """How far each lane's element lies from the first one's, where divisions of the vector's variable make a fixed pattern."""
+    lanes = [_at_lane(e, flat, k) - _at_lane(e, flat, 0) for k in range(e.lanes)]
+    if not all(p.is_const for p in lanes):
+        return None
+    offsets = [p.const for p in lanes]
+    return offsets if max(offsets) - min(offsets) < MAX_SHUFFLED * e.lanes else None
+
+
+def _at_lane(e: NestEmitter, flat: Poly, lane: int) -> Poly:
+    """The index of one lane, the vector's variable written as the multiple that it is."""
+    assert e.vector is not None
+    group = poly(_GROUP) * e.align + lane
+    return rejoined(flat.substitute(lambda a: group if a == e.vector else None))
+
+
+def _patterned_load(e: NestEmitter, source: str, flat: Poly, offsets: list[int], dtype: np.dtype[Any]) -> Val:
+    """Lanes at fixed distances: whole vectors and shuffles."""
+    assert e.vector is not None
+    e.vars[_GROUP] = e.divide(e.vars[e.vector], const(e.align, I64), quotient=True)
+    low, span = min(offsets), max(offsets) - min(offsets) + 1
+    size = min(1 << (span.bit_length() - 1), e.lanes)
+    starts = list(dict.fromkeys([*range(0, span - size, size), span - size]))
+    at = address(e, source, _at_lane(e, flat, 0) + low)
+    pieces = [_read(e, source, offset_address(e, at, dtype, k), dtype, size) for k in starts]
+    if size == 1:
+        return splat(e.code, pieces[0], e.lanes)
+    return pick(e.code, pieces, starts, [k - low for k in offsets])
 
 
 def _constant(e: NestEmitter, x: Load) -> Val | None:
@@ -87,7 +122,7 @@ def _read(e: NestEmitter, source: str, at: Val, dtype: np.dtype[Any], lanes: int
     rhs = f"load {type_name(dtype, lanes)}, ptr {at.text}, align {aligned}"
     if e.is_mutable(source):
         return e.code.here(rhs, dtype, lanes)
-    return e.code.emit(rhs, dtype, lanes, at)
+    return e.code.emit(rhs, dtype, lanes, at, e.guard)
 
 
 def _scalar_load(e: NestEmitter, source: str, flat: Poly, dtype: np.dtype[Any]) -> Val:
@@ -176,7 +211,7 @@ def _gather(e: NestEmitter, source: str, flat: Poly, dtype: np.dtype[Any]) -> Va
         return code.emit(
             f"call {t} @llvm.masked.gather.{suffix}(<{lanes} x ptr> {at.text}, i32 {1 if source in e.inputs else cell.itemsize}, "
             f"<{lanes} x i1> splat (i1 true), {t} poison)",
-            cell, lanes, at,
+            cell, lanes, at, e.guard,
         )
     result: Val | None = None
     for k in range(lanes):
@@ -195,9 +230,11 @@ def _gather(e: NestEmitter, source: str, flat: Poly, dtype: np.dtype[Any]) -> Va
 
 def store_all(e: NestEmitter, puts: Sequence[Put]) -> None:
     """Evaluate all values, then store them, neighbours together."""
-    if not puts:
-        return
-    values = [(p.buffer, e.flat(p.buffer, p.index), to_memory(e.code, e.value(p.value))) for p in puts]
+    store_values(e, [(p.buffer, e.flat(p.buffer, p.index), to_memory(e.code, e.value(p.value))) for p in puts])
+
+
+def store_values(e: NestEmitter, values: list[tuple[str, Poly, Val]]) -> None:
+    """Store values, as memory holds them, at their places; neighbours together."""
     position = 0
     while position < len(values):
         group = _interleaved(e, values, position)

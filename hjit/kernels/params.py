@@ -23,7 +23,7 @@ class Params:
     Attributes:
         arrays: inputs and outputs, given as Python objects: name -> slot.
         scratch: stages in scratch memory, given as offsets in bytes.
-        tasks: stages in line buffers: bytes from one task's buffer to the next one's.
+        tasks: stages in buffers of tasks: bytes from one task's buffer to the next one's.
         strides: (input, axis) -> slot, in elements.
         symbols: run-time sizes.
         scalars: scalar arguments, as the bits of their dtype.
@@ -38,14 +38,14 @@ class Params:
     count: int
 
 
-def params_of(graph: Graph, symbols: tuple[str, ...], lines: Iterable[str]) -> Params:
-    """The slots of a canonical Graph: equal Graphs have equal slots, by position. `lines`: stages in line buffers."""
+def params_of(graph: Graph, symbols: tuple[str, ...], buffers: Iterable[str]) -> Params:
+    """The slots of a canonical Graph: equal Graphs have equal slots, by position. `buffers`: stages that tasks have for themselves."""
     slot = FIRST
     groups: list[dict] = []  # type: ignore[type-arg]
     arrays = [i.name for i in graph.inputs if i.data is None] + list(graph.outputs)
     scratch = [s.name for s in graph.stages if s.name not in graph.outputs]
     strides = [(i.name, k) for i in graph.inputs if i.data is None for k, step in enumerate(i.layout) if step is None]
-    for names in (arrays, scratch, [*lines], strides, symbols, [s.name for s in graph.scalars]):
+    for names in (arrays, scratch, [*buffers], strides, symbols, [s.name for s in graph.scalars]):
         group = {}
         for name in names:
             group[name] = slot

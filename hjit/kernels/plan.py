@@ -11,8 +11,9 @@ from hjit.kernels.loopir import Program
 from hjit.kernels.lower import lower
 from hjit.kernels.params import Params, params_of
 from hjit.options import Options
+from hjit.sched.check import check
 from hjit.sched.default import Target, default_schedule
-from hjit.sched.tree import Root, check
+from hjit.sched.tree import Root
 from hjit.trace.graph import Graph
 from hjit.trace.key import Key, graph_key
 
@@ -36,13 +37,18 @@ def machine(options: Options) -> Machine:
     return Machine(features.native_width(found), found, options.fast_math)
 
 
-def plan(graph: Graph, options: Options) -> Plan:
-    """Schedule, lower and emit a canonical Graph."""
+def plan(graph: Graph, options: Options, schedule: Root | None = None) -> Plan:
+    """Lower and emit a canonical Graph under a schedule; None is the default schedule.
+
+    Raises:
+        ScheduleError: the schedule asks for what cannot be done.
+    """
     key = graph_key(graph)
     target = machine(options)
-    schedule = default_schedule(graph, Target(target.width))
-    check(schedule, graph)
-    program = lower(graph, schedule)
-    params = params_of(graph, key.symbols, [n for nest in program.nests for n in nest.lines])
-    name = kernel_name(key, options)
+    name = kernel_name(graph, key, options, schedule)
+    if schedule is None:
+        schedule = default_schedule(graph, Target(target.width))
+        check(schedule, graph)
+    program = lower(graph, schedule, target.fast_math)
+    params = params_of(graph, key.symbols, program.buffers)
     return Plan(graph, key, schedule, program, params, emit_module(graph, program, params, name, target), name)

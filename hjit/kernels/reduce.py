@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from hjit.kernels import memory, vecmath
 from hjit.kernels.code import I64, Val, const, splat, type_name
-from hjit.kernels.loopir import For, Reduce
-from hjit.trace.poly import Poly
+from hjit.kernels.loopir import Reduce, Turn
+from hjit.trace.graph import Op
+from hjit.trace.poly import Var, extremum, poly
 from hjit.trace.reductions import start_value
 
 if TYPE_CHECKING:
     from hjit.kernels.emit import NestEmitter
 
+PRODUCTS = 16  # products that are summed before they join the accumulator: fewer roundings than in NumPy's pairwise sum
 ACCUMULATORS = 4  # vectors accumulated independently, to hide the latency of the operation
 
 
@@ -34,6 +37,16 @@ class _Accumulator:
         total = code.here(f"load {self.type}, ptr {self.total}", self.s.dtype, self.lanes)
         error = code.here(f"load {self.type}, ptr {self.error}", self.s.dtype, self.lanes) if self.error else None
         return total, error
+
+    def multiply_add(self, a: Val, b: Val) -> None:
+        """One more product, rounded once."""
+        code = self.e.code
+        a, b = splat(code, a, self.lanes), splat(code, b, self.lanes)
+        total, _ = self.read()
+        suffix = {4: "f32", 8: "f64"}[self.s.dtype.itemsize]
+        name = f"llvm.fma.{suffix}" if self.lanes == 1 else f"llvm.fma.v{self.lanes}{suffix}"
+        total = code.call(name, self.s.dtype, self.lanes, a, b, total)
+        code.effect(f"store {total}, ptr {self.total}")
 
     def add(self, x: Val) -> None:
         x = splat(self.e.code, x, self.lanes)
@@ -102,54 +115,109 @@ def finish(e: NestEmitter, s: Reduce, state: State) -> Val:
 
 
 def emit(e: NestEmitter, s: Reduce) -> None:
-    """Write a reduction: of each lane of an outer vector loop, or with the lanes along its own innermost loop."""
-    initial = vecmath.convert(e.code, e.value(s.initial), s.dtype)
-    lanes = e.lanes
-    if s.loops and s.loops[-1].kind == "vector":
-        state = _along_lanes(e, s)
-        state = step(e, s, state, initial)
+    """Write reductions: of each lane of an outer vector loop, or with the lanes along their own innermost loop."""
+    initials = [vecmath.convert(e.code, e.value(i.initial), s.dtype) for i in s.items]
+    if s.loops and s.loops[-1].lanes > 1:
+        states = [step(e, s, state, initial) for state, initial in zip(_along_lanes(e, s), initials, strict=True)]
     else:
-        acc = _Accumulator(e, s, lanes, initial)
-        nested(e, s.loops, lambda: acc.add(_element(e, s)))
-        state = acc.read()
-    result = finish(e, s, state)
-    memory.store(e, s.buffer, e.flat(s.buffer, s.index), memory.to_memory(e.code, result))
+        lanes = [e.lanes if any(e.varies(p) for p in i.index) else 1 for i in s.items]
+        accs = [_Accumulator(e, s, n, initial) for n, initial in zip(lanes, initials, strict=True)]
+
+        def add() -> None:
+            for acc, i in zip(accs, s.items, strict=True):
+                acc.add(vecmath.convert(e.code, e.value(i.value), s.dtype))
+
+        if s.products:
+            _products(e, s, accs)
+        else:
+            nested(e, s.loops, add)
+        states = [acc.read() for acc in accs]
+    results = [memory.to_memory(e.code, finish(e, s, state)) for state in states]
+    memory.store_values(e, [(s.buffer, e.flat(s.buffer, i.index), v) for i, v in zip(s.items, results, strict=True)])
 
 
-def _element(e: NestEmitter, s: Reduce) -> Val:
-    return vecmath.convert(e.code, e.value(s.value), s.dtype)
+def _products(e: NestEmitter, s: Reduce, accs: list[_Accumulator]) -> None:
+    """Sums of products: a few at a time by fused multiply-adds in the dtype of the result, then into the accumulators."""
+    outer, inner = _split_products(s.loops)
+    narrow = replace(s, dtype=s.dtype_out, compensated=False)
+
+    def some() -> None:
+        parts = [_Accumulator(e, narrow, a.lanes, const(0, s.dtype_out)) for a in accs]
+
+        def add() -> None:
+            for part, i in zip(parts, s.items, strict=True):
+                assert isinstance(i.value, Op)
+                part.multiply_add(*(e.value(x) for x in i.value.args))
+
+        nested(e, inner, add)
+        for acc, part in zip(accs, parts, strict=True):
+            acc.add(vecmath.convert(e.code, part.read()[0], s.dtype))
+
+    nested(e, outer, some)
 
 
-def nested(e: NestEmitter, loops: tuple[For, ...], body: Callable[[], None]) -> None:
-    """`body` inside serial and unrolled loops."""
+def _split_products(loops: tuple[Turn, ...]) -> tuple[tuple[Turn, ...], tuple[Turn, ...]]:
+    """Reduction loops as outer ones and inner ones that have at most `PRODUCTS` turns together."""
+    k, turns = len(loops), 1
+    while k:
+        extent = loops[k - 1].end - loops[k - 1].begin
+        if loops[k - 1].step != 1 or not extent.is_const or turns * extent.const > PRODUCTS:
+            break
+        turns *= max(extent.const, 1)
+        k -= 1
+    if k == 0 or turns * 2 > PRODUCTS or loops[k - 1].step != 1:
+        return loops[:k], loops[k:]
+    head = loops[k - 1]
+    size = PRODUCTS // turns
+    block = Var(f"{head.var.name}.block")
+    end = extremum("min", poly(block) + size, head.end)
+    return (*loops[: k - 1], Turn(block, head.begin, head.end, size)), (replace(head, begin=poly(block), end=end), *loops[k:])
+
+
+def nested(e: NestEmitter, loops: tuple[Turn, ...], body: Callable[[], None]) -> None:
+    """`body` inside the loops, unrolled ones as so many copies and the rest of their turns one by one."""
     if not loops:
         body()
         return
     head, rest = loops[0], loops[1:]
-    begin, end = head.ranges[0]
-    if head.kind == "unroll":
-        assert isinstance(end, Poly)
-        for k in range(begin.const, end.const):
-            e.vars[head.var] = const(k, I64)
+
+    def copies() -> None:
+        first = e.vars[head.var]
+        for k in range(head.unroll):
+            e.vars[head.var] = e.arith("add", first, const(k, I64)) if k else first
             e.memos.append({})
             nested(e, rest, body)
             e.memos.pop()
-        e.vars.pop(head.var, None)
+        e.vars[head.var] = first
+
+    extent = head.end - head.begin
+    if head.unroll > 1 and extent.is_const and extent.const == head.unroll:
+        for k in range(head.unroll):
+            e.vars[head.var] = e.int(head.begin + k)
+            e.memos.append({})
+            nested(e, rest, body)
+            e.memos.pop()
+        del e.vars[head.var]
         return
-    e.loop(head.var, [e.range((begin, end))], head.step, lambda: nested(e, rest, body))
+    begin, end = e.int(head.begin), e.int(head.end)
+    if head.unroll > 1:
+        stop = e.int(head.begin + extent // head.unroll * head.unroll)
+        e.loop(head.var, begin, stop, head.unroll, copies)
+        begin = stop
+        if extent.is_const and extent.const % head.unroll == 0:
+            return
+    e.loop(head.var, begin, end, head.step, lambda: nested(e, rest, body))
 
 
-def _along_lanes(e: NestEmitter, s: Reduce) -> State:
+def _along_lanes(e: NestEmitter, s: Reduce) -> list[State]:
     """Lanes along the innermost reduction loop: blocks of several vectors, single vectors, then single elements."""
     inner = s.loops[-1]
-    lanes = inner.step
+    lanes = inner.lanes
+    many = inner.unroll if inner.unroll > 1 else max(ACCUMULATORS // len(s.items), 1)
     neutral = const(start_value(s.op, s.dtype), s.dtype)
-    accs = [_Accumulator(e, s, lanes, neutral) for _ in range(ACCUMULATORS)]
-    single = _Accumulator(e, s, 1, neutral)
-    block = lanes * ACCUMULATORS
-    begin, end = inner.ranges[0]
-    to_block = begin + (end - begin) // block * block
-    to_lanes = begin + (end - begin) // lanes * lanes
+    accs = [[_Accumulator(e, s, lanes, neutral) for _ in range(many)] for _ in s.items]
+    singles = [_Accumulator(e, s, 1, neutral) for _ in s.items]
+    block = lanes * many
 
     def vectors(count: int) -> Callable[[], None]:
         def body() -> None:
@@ -158,21 +226,33 @@ def _along_lanes(e: NestEmitter, s: Reduce) -> State:
                 if k:
                     e.vars[inner.var] = e.arith("add", first, const(k * lanes, I64))
                 e.memos.append({})
-                accs[k].add(_element(e, s))
+                for own, i in zip(accs, s.items, strict=True):
+                    own[k].add(vecmath.convert(e.code, e.value(i.value), s.dtype))
                 e.memos.pop()
             e.vars[inner.var] = first
 
         return body
 
+    def single() -> None:
+        for acc, i in zip(singles, s.items, strict=True):
+            acc.add(vecmath.convert(e.code, e.value(i.value), s.dtype))
+
     def all_loops() -> None:
+        begin, end = e.int(inner.begin), e.int(inner.end)
+        to_block = e.int(inner.begin + (inner.end - inner.begin) // block * block)
+        to_lanes = e.int(inner.begin + (inner.end - inner.begin) // lanes * lanes)
         e.vector, e.lanes = inner.var, lanes
-        e.loop(inner.var, [e.range((begin, to_block))], block, vectors(ACCUMULATORS))
-        e.loop(inner.var, [e.range((to_block, to_lanes))], lanes, vectors(1))
+        e.loop(inner.var, begin, to_block, block, vectors(many))
+        if many > 1:
+            e.loop(inner.var, to_block, to_lanes, lanes, vectors(1))
         e.vector, e.lanes = None, 1
-        e.loop(inner.var, [e.range((to_lanes, end))], 1, lambda: single.add(_element(e, s)))
+        e.loop(inner.var, to_lanes, end, 1, single)
 
     nested(e, s.loops[:-1], all_loops)
-    states = [a.read() for a in accs]
-    while len(states) > 1:
-        states = [combine(e, s, states[k], states[k + 1]) for k in range(0, len(states), 2)]
-    return combine(e, s, horizontal(e, s, states[0]), single.read())
+    found = []
+    for own, one in zip(accs, singles, strict=True):
+        states = [a.read() for a in own]
+        while len(states) > 1:
+            states = [combine(e, s, *states[k : k + 2]) if k + 1 < len(states) else states[k] for k in range(0, len(states), 2)]
+        found.append(combine(e, s, horizontal(e, s, states[0]), one.read()))
+    return found

@@ -8,12 +8,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from hjit.sched.slide import group_of
+from hjit.sched.build import Step, nest
+from hjit.sched.check import is_direct, starts_reduction
+from hjit.sched.memory import Strides
+from hjit.sched.rows import group_of
 from hjit.sched.tree import Compute, Loop, Node, Root, Store
-from hjit.trace.graph import Definition, Graph, Stage, identity, loads, walk
+from hjit.trace.graph import Definition, Graph, Stage, loads, walk
 from hjit.trace.poly import ONE, ZERO, Dim, Poly, Value, poly
 
 UNROLL_CODE = 600  # operations that unrolled code of one body may have
+BLOCK_ROWS, BLOCK_VECTORS = 4, 4  # accumulators that a sum of products has in registers
 UNROLL_REDUCTION = 64  # points of a constant reduction domain that are unrolled
 
 
@@ -37,17 +41,16 @@ def default_schedule(graph: Graph, target: Target) -> Root:
     for s in graph.stages:
         if any(s.name in members for members in inside.values()):
             continue
-        memory = "output" if s.name in graph.outputs else "heap"
         members = inside.get(s.name, ())
         if members:
             head = nests[s.name][0]
             assert isinstance(head, Loop)
-            node: Node = replace(head, children=(*(_serial(nests[m][0]) for m in members), *head.children))
+            node: Node = replace(head, children=(*(serial_loops(nests[m][0]) for m in members), *head.children))
             for m in reversed(members):
-                node = Store(m, "lines", (node,))
-            roots.append(Store(s.name, memory, (node,)))
+                node = Store(m, (node,))
+            roots.append(Store(s.name, (node,)))
         else:
-            roots.append(Store(s.name, memory, tuple(nests[s.name])))
+            roots.append(Store(s.name, tuple(nests[s.name])))
     return Root(tuple(roots))
 
 
@@ -67,10 +70,17 @@ def _attached(graph: Graph, nests: dict[str, list[Node]]) -> dict[str, tuple[str
     return found
 
 
-def _serial(node: Node) -> Node:
-    """The loop over rows that a task itself runs."""
-    assert isinstance(node, Loop)
-    return replace(node, kind="serial")
+def root_nests(graph: Graph, s: Stage, target: Target) -> list[Node]:
+    """The nests that a stage has where it is computed at the root."""
+    strides = Strides(graph)
+    return [_nest(s, group, strides, target) for group in groups(s)]
+
+
+def serial_loops(node: Node) -> Node:
+    """The nest with its parallel loops serial, as it runs inside others."""
+    if isinstance(node, Loop) and node.kind == "parallel":
+        return replace(node, kind="serial", children=tuple(map(serial_loops, node.children)))
+    return node
 
 
 def _has_rows(s: Stage, nests: list[Node]) -> bool:
@@ -98,12 +108,6 @@ def groups(s: Stage) -> list[tuple[int, ...]]:
     return [tuple(g) for g in found]
 
 
-def starts_reduction(s: Stage) -> bool:
-    """Is the first update a reduction of every element, so that its accumulators can start from the initial value?"""
-    d = s.updates[0]
-    return d.order not in ("pure", "sequential") and d.dims == s.shape and d.target == identity(len(s.shape))
-
-
 def _adjacent(a: Definition, b: Definition, name: str) -> bool:
     if a.order != "pure" or b.order != "pure" or a.dims != b.dims or not a.dims or len(a.target) != len(b.target):
         return False
@@ -113,42 +117,14 @@ def _adjacent(a: Definition, b: Definition, name: str) -> bool:
     return not any(load.source == name for d in (a, b) for load in loads(*d.exprs()))
 
 
-class Strides:
-    """Strides in elements of inputs and stages, as polynomials; None where only the run knows them."""
-
-    def __init__(self, graph: Graph) -> None:
-        self.of: dict[str, tuple[Poly | None, ...]] = {}
-        for i in graph.inputs:
-            self.of[i.name] = tuple(None if s is None else poly(s) for s in i.layout)
-        for s in graph.stages:
-            self.of[s.name] = c_strides(s.shape)
-
-    def along(self, source: str, index: tuple[Poly, ...], k: int) -> Poly | None:
-        """The stride of an access along dimension `k`; None where it is not a constant polynomial."""
-        total = ZERO
-        for p, stride in zip(index, self.of[source], strict=True):
-            c = p.coefficient(Dim(k))
-            if c is None or (stride is None and c != ZERO):
-                return None
-            if stride is not None:
-                total = total + c * stride
-        return total
-
-
-def c_strides(shape: tuple[Poly, ...]) -> tuple[Poly, ...]:
-    """Strides in elements of an array in C order."""
-    found: list[Poly] = []
-    step = ONE
-    for n in reversed(shape):
-        found.insert(0, step)
-        step = step * n
-    return tuple(found)
-
-
 def _nest(s: Stage, group: tuple[int, ...], strides: Strides, target: Target) -> Node:
     d = s.definitions[group[-1]]
     lanes_dim, unrolled = _choose(s, [s.definitions[n] for n in group if len(s.definitions[n].extents) == len(d.extents)], strides)
     lanes = vector_lanes(s, d, target)
+    blocked = _block_dim(d, lanes_dim, unrolled)
+    if blocked is not None:
+        assert lanes_dim is not None
+        return _blocked(s, group, d, lanes_dim, blocked, lanes)
     node: Node = Compute(s.name, group)
     for k in reversed(unrolled):
         node = Loop(s.name, k, "unroll", None, (node,))
@@ -158,6 +134,34 @@ def _nest(s: Stage, group: tuple[int, ...], strides: Strides, target: Target) ->
             node = Loop(s.name, k, "vector", lanes, (node,))
         node = Loop(s.name, k, _outer_kind(d, k, position), None, (node,))
     return node
+
+
+def _block_dim(d: Definition, lanes_dim: int | None, unrolled: list[int]) -> int | None:
+    """The dimension that makes a block of accumulators with the lanes: each load depends on one of the two, as in a product of matrices."""
+    if lanes_dim is None or lanes_dim >= len(d.dims) or d.order != "add" or not is_direct(d) or not d.rdims:
+        return None
+    if all(n.is_const and n.const < 8 for n in d.rdims) or any(k < len(d.dims) for k in unrolled):
+        return None
+    value = d.value
+    reading = [x for x in loads(value) if any(p.mentions(Dim(k)) for p in x.index for k in range(len(d.dims), len(d.extents)))]
+    along = [x for x in reading if any(p.mentions(Dim(lanes_dim)) for p in x.index)]
+    across = [x for x in reading if x not in along]
+    for k in reversed(range(len(d.dims))):
+        if k == lanes_dim or (d.dims[k].is_const and d.dims[k].const < BLOCK_ROWS):
+            continue
+        if across and all(any(p.mentions(Dim(k)) for p in x.index) for x in across) and not any(p.mentions(Dim(k)) for x in along for p in x.index):
+            return k
+    return None
+
+
+def _blocked(s: Stage, group: tuple[int, ...], d: Definition, lanes_dim: int, rows: int, lanes: int) -> Node:
+    """A nest with a block of accumulators in registers: `BLOCK_ROWS` rows of `BLOCK_VECTORS` vectors share their loads."""
+    others = [k for k in range(len(d.dims)) if k not in (lanes_dim, rows)]
+    outer = [*others, rows, lanes_dim] if others else [lanes_dim, rows]
+    steps: list[Step] = [(k, "parallel" if position == 0 else "serial", None) for position, k in enumerate(outer)]
+    steps += [(k, "serial", None) for k in range(len(d.dims), len(d.extents))]
+    steps += [(rows, "unroll", BLOCK_ROWS), (lanes_dim, "unroll", BLOCK_VECTORS * lanes), (lanes_dim, "vector", lanes)]
+    return nest(s.name, group, steps)
 
 
 def _outer_kind(d: Definition, k: int, position: int) -> str:  # type: ignore[return]
@@ -186,7 +190,7 @@ def _choose(s: Stage, definitions: list[Definition], strides: Strides) -> tuple[
     for k, n in enumerate(d.extents):
         if n.is_const and n.const < 8:
             continue
-        if k >= len(d.dims) and (not associative or gathered or not _direct(d)):
+        if k >= len(d.dims) and (not associative or gathered or not is_direct(d)):
             continue
         if gathered or (d.order == "sequential" and k < len(d.dims) and strides.along(s.name, d.target, k) != ONE):
             continue
@@ -195,11 +199,6 @@ def _choose(s: Stage, definitions: list[Definition], strides: Strides) -> tuple[
     if best is not None and scores[best] < 0 and d.order != "pure":
         best = None
     return best, _unrolled(d, definitions, best)
-
-
-def _direct(d: Definition) -> bool:
-    """Does the target depend on the pure dimensions only?"""
-    return not any(p.mentions(Dim(k)) for p in d.target for k in range(len(d.dims), len(d.extents)))
 
 
 def _score(s: Stage, d: Definition, k: int, strides: Strides) -> int:
@@ -235,7 +234,7 @@ def _unrolled(d: Definition, definitions: list[Definition], lanes_dim: int | Non
             continue
         if d.order == "sequential" and (reduction or lanes_dim is not None):
             continue
-        if reduction and not _direct(d):
+        if reduction and not is_direct(d):
             continue  # two points may write the same element
         if lanes_dim is not None and lanes_dim >= len(d.dims) and reduction:
             continue  # the accumulator loop is innermost

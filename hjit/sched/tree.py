@@ -1,23 +1,29 @@
 """The schedule tree: where and in which loops every stage of a Graph is computed.
 
-    Node = Root | Store(stage, memory) | Loop(stage, dim, kind, size) | Compute(stage, definitions)
+    Node = Root | Store(stage, order) | Loop(stage, dim, kind, size) | Compute(stage, definitions)
 
 Read as nested loops: the ancestors of a `Compute` are the loops that it runs in, `Store` says where the memory of a
-stage lives, and siblings run in order. A dimension may be split: the inner `Loop` of the same dimension has a size,
-the outer one runs over the rest.
+stage lives, and siblings run in order. The outermost loop over a dimension has no size and runs over all that the
+stage must compute there; loops of a size further in run over a tile that the next loop outwards moves. A stage whose
+loops lie inside those of another is computed there (`compute_at`), as much of it as is needed there. Where its
+`Store` lies further out than that, each turn of the loop between computes only what no earlier turn has (a sliding
+window), in a circular buffer as long as the window.
+
+The tree's rules are in `hjit.sched.check`; `hjit.sched.transforms` makes one legal tree from another.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from hjit.errors import ScheduleError
-from hjit.trace.graph import Graph
 
 LoopKind = Literal["serial", "parallel", "vector", "unroll"]
+DimKey = int | tuple[int, ...]
 KINDS = ("serial", "parallel", "vector", "unroll")
 
 
@@ -34,11 +40,13 @@ class Loop:
     """A loop over dimension `dim` of definitions of a stage.
 
     Attributes:
-        size: number of elements of an inner loop; None for the loop over all that inner loops of `dim` leave.
+        dim: a dimension, or several that run as one, the last one fastest (Halide's `fuse`).
+        kind: "vector": the lanes of one vector. "unroll": code for each turn. "parallel": outermost only, tasks.
+        size: number of elements of an inner loop; None for the loop over all.
     """
 
     stage: str
-    dim: int
+    dim: DimKey
     kind: LoopKind
     size: int | None
     children: tuple[Node, ...]
@@ -46,15 +54,15 @@ class Loop:
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """The memory of a stage, alive for the children.
+    """The memory of a stage, alive for the children; around a parallel loop that computes it inside, one for each task.
 
-    memory: "output", "heap" (scratch of the call), or "lines": around a parallel loop, a circular buffer of rows that
-    each task has for itself; the stage's own loops, inside the parallel loop, then compute only rows that are new.
+    Attributes:
+        order: the axes from the slowest to the fastest in memory; () is C order. Outputs are in C order.
     """
 
     stage: str
-    memory: str
     children: tuple[Node, ...]
+    order: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +78,23 @@ class Root:
         """The tree as JSON."""
         return json.dumps(_to_data(self))
 
+    def _repr_html_(self) -> str:
+        from hjit.picture import schedule_html
+
+        return schedule_html(self)
+
 
 Node = Root | Store | Loop | Compute
+
+
+def dim_name(dim: DimKey) -> str:
+    """``d1``, or ``d1.d2`` for dimensions that run as one."""
+    return f"d{dim}" if isinstance(dim, int) else ".".join(f"d{k}" for k in dim)
+
+
+def loop_name(loop: Loop) -> str:
+    """A loop as it is printed."""
+    return f"{loop.kind} {loop.stage}.{dim_name(loop.dim)}" + ("" if loop.size is None else f" of {loop.size}")
 
 
 def _lines(node: Node, depth: int) -> Iterator[str]:
@@ -79,10 +102,10 @@ def _lines(node: Node, depth: int) -> Iterator[str]:
     match node:
         case Root(children):
             yield "root"
-        case Store(stage, memory, children):
-            yield f"{pad}store {stage} ({memory})"
-        case Loop(stage, dim, kind, size, children):
-            yield f"{pad}{kind} {stage}.d{dim}" + ("" if size is None else f" of {size}")
+        case Store(stage, children, order):
+            yield f"{pad}store {stage}" + (f" in order {', '.join(map(str, order))}" if order else "")
+        case Loop(_, _, _, _, children):
+            yield pad + loop_name(node)
         case Compute(stage, definitions):
             numbers = "" if definitions == (0,) else " " + ", ".join(map(str, definitions))
             yield f"{pad}compute {stage}{numbers}"
@@ -96,9 +119,9 @@ def _to_data(node: Node) -> Any:
         case Compute(stage, definitions):
             return ["compute", stage, list(definitions)]
         case Loop(stage, dim, kind, size, children):
-            return ["loop", stage, dim, kind, size, [_to_data(c) for c in children]]
-        case Store(stage, memory, children):
-            return ["store", stage, memory, [_to_data(c) for c in children]]
+            return ["loop", stage, dim if isinstance(dim, int) else list(dim), kind, size, [_to_data(c) for c in children]]
+        case Store(stage, children, order):
+            return ["store", stage, list(order), [_to_data(c) for c in children]]
         case Root(children):
             return ["root", [_to_data(c) for c in children]]
 
@@ -110,7 +133,20 @@ def from_json(text: str) -> Root:
         ScheduleError: the text is not such a tree.
     """
     try:
-        node = _from_data(json.loads(text))
+        data = json.loads(text)
+    except ValueError as error:
+        raise ScheduleError(f"not a schedule: {error}") from None
+    return from_data(data)
+
+
+def from_data(data: Any) -> Root:
+    """The tree of a decoded JSON text.
+
+    Raises:
+        ScheduleError: it is not such a tree.
+    """
+    try:
+        node = _from_data(data)
     except (ValueError, TypeError, KeyError, IndexError) as error:
         raise ScheduleError(f"not a schedule: {error}") from None
     if not isinstance(node, Root):
@@ -118,72 +154,87 @@ def from_json(text: str) -> Root:
     return node
 
 
+def to_data(root: Root) -> Any:
+    """The tree as lists, strings and numbers, for JSON."""
+    return _to_data(root)
+
+
 def _from_data(data: Any) -> Node:
     match data:
         case ["compute", str(stage), [*definitions]]:
             return Compute(stage, tuple(map(int, definitions)))
-        case ["loop", str(stage), int(dim), str(kind), size, [*children]] if kind in KINDS:
-            return Loop(stage, dim, kind, size, tuple(map(_from_data, children)))  # type: ignore[arg-type]
-        case ["store", str(stage), str(memory), [*children]]:
-            return Store(stage, memory, tuple(map(_from_data, children)))
+        case ["loop", str(stage), dim, str(kind), size, [*children]] if kind in KINDS and (size is None or type(size) is int):
+            key = dim if type(dim) is int else tuple(map(int, dim))
+            return Loop(stage, key, kind, size, tuple(map(_from_data, children)))  # type: ignore[arg-type]
+        case ["store", str(stage), [*order], [*children]]:
+            return Store(stage, tuple(map(_from_data, children)), tuple(map(int, order)))
         case ["root", [*children]]:
             return Root(tuple(map(_from_data, children)))
     raise ScheduleError(f"not a node of a schedule: {str(data)[:80]}")
 
 
-def check(root: Root, graph: Graph) -> None:
-    """Is the tree well formed for the Graph?
+# -- questions
 
-    Raises:
-        ScheduleError: it says which rule is broken.
+
+def dims_of(dim: DimKey) -> tuple[int, ...]:
+    """The dimensions of a loop."""
+    return (dim,) if isinstance(dim, int) else dim
+
+
+def walk(node: Node) -> Iterator[Node]:
+    """The node and all under it, in the order in which they run."""
+    yield node
+    if not isinstance(node, Compute):
+        for c in node.children:
+            yield from walk(c)
+
+
+def computes(node: Node) -> Iterator[Compute]:
+    """The computations under a node, in the order in which they run."""
+    return (x for x in walk(node) if isinstance(x, Compute))
+
+
+def owner(node: Node) -> str | None:
+    """The stage that a loop or a computation belongs to."""
+    return node.stage if isinstance(node, (Loop, Compute)) else None
+
+
+def with_children(node: Node, children: tuple[Node, ...]) -> Node:
+    """The node over other children."""
+    return node if isinstance(node, Compute) else replace(node, children=children)
+
+
+def renamed(node: Node, names: Mapping[str, str]) -> Node:
+    """The tree with other names for the stages."""
+    match node:
+        case Root(children):
+            return Root(tuple(renamed(c, names) for c in children))
+        case Compute():
+            return replace(node, stage=names.get(node.stage, node.stage))
+        case _:
+            return replace(node, stage=names.get(node.stage, node.stage), children=tuple(renamed(c, names) for c in node.children))
+
+
+def structural_hash(node: Node, depth: int | None = None) -> str:
+    """A hash of the tree's structure down to a depth of loops; equal trees have equal hashes in every process.
+
+    What lies deeper counts only by which stages are computed there, and sizes of loops do not count at the last depth
+    that does: candidates that differ only in their finer decisions fall into one bucket (Adams 2019, section 3.2).
     """
-    stages = graph.by_name
-    computed: list[tuple[str, int]] = []
+    return hashlib.sha256(_structure(node, depth).encode()).hexdigest()[:32]
 
-    lines: set[str] = set()
 
-    def visit(node: Node, loops: tuple[Loop, ...], stored: frozenset[str]) -> None:
-        match node:
-            case Loop(stage, _, _, _, _) if loops and stage != loops[0].stage and stage not in lines:
-                raise ScheduleError(f"loops of {stage} inside those of {loops[0].stage}: only a stage stored in lines is computed there")
-            case Store(stage, "lines", _):
-                lines.add(stage)
-        match node:
-            case Compute(stage, definitions):
-                if stage not in stages:
-                    raise ScheduleError(f"compute {stage}: the Graph has no such stage; it has {', '.join(stages)}")
-                if stage not in stored:
-                    raise ScheduleError(f"compute {stage}: its storage is not around it")
-                wanted = set(range(len(stages[stage].definitions[definitions[-1]].extents)))
-                found = {x.dim for x in loops if x.stage == stage and x.size is None}
-                if found != wanted:
-                    raise ScheduleError(f"compute {stage}: its dimensions are {sorted(wanted)}, the loops around it run over {sorted(found)}")
-                computed.extend((stage, n) for n in definitions)
-            case Loop(stage, dim, kind, size, children):
-                if kind not in KINDS:
-                    raise ScheduleError(f"loop {stage}.d{dim}: unknown kind {kind}")
-                if size is not None and not any(x.stage == stage and x.dim == dim and x.size is None for x in loops):
-                    raise ScheduleError(f"loop {stage}.d{dim} of {size}: there is no outer loop over the same dimension")
-                if kind == "parallel" and loops:
-                    raise ScheduleError(f"loop {stage}.d{dim}: only an outermost loop is parallel")
-                for c in children:
-                    visit(c, (*loops, node), stored)
-            case Store(stage, _, children):
-                for c in children:
-                    visit(c, loops, stored | {stage})
-            case Root(children):
-                for c in children:
-                    visit(c, loops, stored)
-
-    visit(root, (), frozenset())
-    wanted = [(s.name, n) for s in graph.stages for n in range(len(s.definitions))]
-    place = {at: k for k, at in enumerate(computed)}
-    missing = [f"{s}[{n}]" for s, n in wanted if (s, n) not in place]
-    if missing or len(computed) != len(wanted):
-        raise ScheduleError(f"every definition is computed once: {', '.join(missing) or 'some are computed twice'}")
-    for s in graph.stages:
-        places = [place[s.name, n] for n in range(len(s.definitions))]
-        used = {x.source for x in s.reads()} & set(stages) - {s.name}
-        late = sorted(name for name in used if place[name, len(stages[name].definitions) - 1] > places[0])
-        if late or places != sorted(places):
-            raise ScheduleError(f"compute {s.name}: it comes before {late[0] if late else 'an earlier definition of its own'}")
+def _structure(node: Node, depth: int | None) -> str:
+    if depth is not None and depth < 0:
+        return "{" + ",".join(f"{c.stage}{c.definitions}" for c in computes(node)) + "}"
+    match node:
+        case Compute(stage, definitions):
+            return f"{stage}{definitions}"
+        case Root(children):
+            return f"root({','.join(_structure(c, depth) for c in children)})"
+        case Store(stage, children, order):
+            return f"store {stage}{order}({','.join(_structure(c, depth) for c in children)})"
+        case Loop(stage, dim, kind, size, children):
+            size_text = "" if depth == 0 else f" {size}"
+            inner = None if depth is None else depth - 1
+            return f"{kind} {stage}.{dim_name(dim)}{size_text}({','.join(_structure(c, inner) for c in children)})"

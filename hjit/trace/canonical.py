@@ -7,7 +7,7 @@ arithmetic. What a stage costs, and when it is too much, are `COSTS` and the thr
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -191,14 +191,26 @@ def _node_cost(e: Expr) -> int:
 Use = tuple[str, int, tuple[Poly, ...]]  # the stage and definition that end up with the code, and the index in them
 
 
-def fuse(graph: Graph) -> Graph:
+@dataclass(frozen=True, slots=True)
+class Inlining:
+    """What a schedule says of inlining: stages that are not, and stages that are."""
+
+    kept: frozenset[str] = frozenset()
+    inlined: frozenset[str] = frozenset()
+
+
+def fuse(graph: Graph, said: Inlining = Inlining()) -> Graph:
     """Put the definition of cheap or once-used pure stages in place of their loads."""
     uses: dict[str, dict[Use, None]] = {s.name: {} for s in graph.stages}
     inlined: set[str] = set()
     by_name = graph.by_name
     prices = _prices(graph)
     for s in reversed(graph.stages):
-        if s.name not in graph.outputs and _may_inline(s, prices.get(s.name, 0), uses[s.name], by_name):
+        if s.name in graph.outputs or s.name in said.kept:
+            pass
+        elif s.name in said.inlined and s.initial is not None and not s.updates:
+            inlined.add(s.name)
+        elif _may_inline(s, prices.get(s.name, 0), uses[s.name], by_name):
             inlined.add(s.name)
         for number, d in enumerate(s.definitions):
             for load in loads(*d.exprs()):
@@ -368,10 +380,10 @@ PASSES: tuple[Callable[[Graph], Graph], ...] = (
 )
 
 
-def canonicalise(graph: Graph, show: Callable[[str, Graph], None] | None = None) -> Graph:
-    """The canonical form of a Graph; `show` is given each pass's name and result."""
+def canonicalise(graph: Graph, said: Inlining = Inlining(), show: Callable[[str, Graph], None] | None = None) -> Graph:
+    """The canonical form of a Graph; `said`: what a schedule says of inlining; `show` is given each pass's name and result."""
     for run in PASSES:
-        graph = run(graph)
+        graph = fuse(graph, said) if run is fuse else run(graph)
         if show is not None:
             show(run.__name__, graph)
     return graph

@@ -473,7 +473,7 @@ class Graph:
         found: dict[str, list[str]] = {s.name: [] for s in (*self.inputs, *self.stages)}
         for s in self.stages:
             for name in dict.fromkeys(load.source for load in s.reads()):
-                if name != s.name:
+                if name != s.name and name in found:
                     found[name].append(s.name)
         return found
 

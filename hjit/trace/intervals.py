@@ -1,7 +1,8 @@
 """Interval arithmetic on indices: which part of an axis a range of iterations reads.
 
-Two kinds of bounds of the same expression are kept together. The exact one respects array bounds and is what must be
-computed; the loose one ignores boundary handling, so that its length is a constant and memory can be sized by it.
+A `Span` keeps two bounds of the same thing. The exact one is what must be computed. The loose one has the form
+``base + first .. base + last``, where only `base` depends on loop variables, so that it moves steadily with them and
+its length is known before they run: memory is sized by it, and windows slide along it.
 """
 
 from __future__ import annotations
@@ -9,90 +10,121 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from hjit.trace.poly import ZERO, Atom, Bound, Dim, Extremum, FloorDiv, Mod, Poly, Sym, Var, extremum, poly
+from hjit.trace.poly import ZERO, Atom, Bound, Dim, Extremum, FloorDiv, Mod, Poly, Sym, Var, extremum, parts, poly
 
 
 @dataclass(frozen=True, slots=True)
-class Interval:
-    """``low .. high``, both included, and the same without boundary handling."""
+class Span:
+    """``low .. high``, both included, inside ``base + first .. base + last``."""
 
     low: Poly
     high: Poly
-    loose_low: Poly
-    loose_high: Poly
+    base: Poly
+    first: Poly
+    last: Poly
 
     @staticmethod
-    def point(p: Poly) -> Interval:
-        return Interval(p, p, p, p)
+    def of(low: Poly, high: Poly) -> Span:
+        """Bounds that are known before any loop runs."""
+        return Span(low, high, ZERO, low, high)
 
     @staticmethod
-    def of(low: Poly, high: Poly) -> Interval:
-        return Interval(low, high, low, high)
+    def point(p: Poly) -> Span:
+        """One index."""
+        moving = Poly({m: c for m, c in p.terms.items() if any(_moves(a) for a in m)}, 0)
+        rest = p - moving
+        return Span(p, p, moving, rest, rest)
 
     @property
     def length(self) -> Poly:
         """How many elements it has at most."""
-        return self.loose_high - self.loose_low + 1
+        return self.last - self.first + 1
 
-    def hull(self, other: Interval) -> Interval:
-        """The smallest interval around both."""
-        return Interval(
-            extremum("min", self.low, other.low), extremum("max", self.high, other.high),
-            extremum("min", self.loose_low, other.loose_low), extremum("max", self.loose_high, other.loose_high),
-        )
+    def hull(self, other: Span) -> Span | None:
+        """The smallest span around both; None where they move apart."""
+        shift = other.base - self.base
+        if any(_moves(a) for a in shift.atoms()):
+            return None
+        low, high = extremum("min", self.low, other.low), extremum("max", self.high, other.high)
+        return Span(low, high, self.base, extremum("min", self.first, other.first + shift), extremum("max", self.last, other.last + shift))
 
-    def plus(self, other: Interval) -> Interval:
-        return Interval(self.low + other.low, self.high + other.high, self.loose_low + other.loose_low, self.loose_high + other.loose_high)
+    def plus(self, other: Span) -> Span:
+        return Span(self.low + other.low, self.high + other.high, self.base + other.base, self.first + other.first, self.last + other.last)
 
-    def times(self, c: int) -> Interval:
-        ends = Interval(self.low * c, self.high * c, self.loose_low * c, self.loose_high * c)
-        return ends if c >= 0 else Interval(ends.high, ends.low, ends.loose_high, ends.loose_low)
+    def times(self, c: int) -> Span:
+        if c < 0:
+            return Span(self.high * c, self.low * c, self.base * c, self.last * c, self.first * c)
+        return Span(self.low * c, self.high * c, self.base * c, self.first * c, self.last * c)
 
-    def clipped(self, extent: Poly) -> Interval:
-        """The exact bounds brought into an axis of length `extent`."""
-        low = extremum("min", extremum("max", self.low, ZERO), extent - 1)
-        return Interval(low, extremum("max", low, extremum("min", self.high, extent - 1)), self.loose_low, self.loose_high)
+    def floordiv(self, by: int) -> Span:
+        base = self.base // by
+        whole = all(c % by == 0 for c in self.base.terms.values()) and self.base.const % by == 0
+        last = self.last // by if whole else (self.last + (by - 1)) // by
+        return Span(self.low // by, self.high // by, base, self.first // by, last)
+
+    def clipped(self, extent: Poly) -> Span:
+        """The exact bounds brought into an axis of length `extent`; never empty."""
+        if self.low == ZERO and self.high == extent - 1:
+            return whole(extent)
+        low = ZERO if self.low == ZERO else extremum("min", extremum("max", self.low, ZERO), extent - 1)
+        return Span(low, extremum("max", low, extremum("min", self.high, extent - 1)), self.base, self.first, self.last)
 
 
-def interval(p: Poly, dims: Mapping[int, Interval]) -> Interval | None:
-    """Bounds of an index, `dims` giving those of each dimension; None where they cannot be told, or fall as a dimension grows."""
-    total = Interval.point(poly(p.const))
+def whole(extent: Poly) -> Span:
+    """A whole axis."""
+    return Span.of(ZERO, extent - 1)
+
+
+def _moves(a: Atom) -> bool:
+    """Does an atom depend on a loop variable?"""
+    if isinstance(a, (Var, Dim)):
+        return True
+    return any(_moves(b) for p in parts(a) if isinstance(p, Poly) for b in p.atoms())
+
+
+def span(p: Poly, dims: Mapping[int, Span], full: Mapping[int, Span]) -> Span | None:
+    """Bounds of an index, `dims` giving those of each dimension here, `full` its whole range; None where they cannot be told."""
+    total = Span.of(poly(p.const), poly(p.const))
     for m, c in p.terms.items():
         if all(isinstance(a, (Sym, Var)) for a in m):
-            total = total.plus(Interval.point(Poly({m: c}, 0)))
+            total = total.plus(Span.point(Poly({m: c}, 0)))
             continue
-        if len(m) != 1 or c < 0:
-            return None
-        part = _atom(m[0], dims)
+        part = _atom(m[0], dims, full) if len(m) == 1 else None
         if part is None:
             return None
         total = total.plus(part.times(c))
     return total
 
 
-def _atom(a: Atom, dims: Mapping[int, Interval]) -> Interval | None:
+def _atom(a: Atom, dims: Mapping[int, Span], full: Mapping[int, Span]) -> Span | None:
     match a:
         case Dim():
             return dims.get(a.k)
         case FloorDiv() if a.by.is_const:
-            inner = interval(a.arg, dims)
-            return None if inner is None else Interval(*(x // a.by for x in (inner.low, inner.high, inner.loose_low, inner.loose_high)))
+            inner = span(a.arg, dims, full)
+            return None if inner is None else inner.floordiv(a.by.const)
+        case Mod():
+            return Span.of(ZERO, a.by - 1)
         case Extremum():
-            x, y = interval(a.a, dims), interval(a.b, dims)
+            x, y = span(a.a, dims, full), span(a.b, dims, full)
             if x is None or y is None:
                 return None
-            pairs = ((x.low, y.low), (x.high, y.high), (x.loose_low, y.loose_low), (x.loose_high, y.loose_high))
-            return Interval(*(extremum(a.which, p, q) for p, q in pairs))
+            both = x.hull(y)
+            if both is None:
+                return None
+            return Span(extremum(a.which, x.low, y.low), extremum(a.which, x.high, y.high), both.base, both.first, both.last)
         case Bound():
-            inner = interval(a.arg, dims)
-            return None if inner is None else _bounded(a, inner)
-        case Mod():
-            return None
+            inner, reach = span(a.arg, dims, full), span(a.arg, full, full)
+            return None if inner is None or reach is None else _bounded(a, inner, reach)
     return None
 
 
-def _bounded(a: Bound, x: Interval) -> Interval | None:
-    """What boundary handling makes of an interval: mirrored parts fold back into the axis."""
+def _bounded(a: Bound, x: Span, reach: Span) -> Span:
+    """What boundary handling makes of a span, `reach` being all that the index ever is.
+
+    An index before the axis becomes a later one, at most as much later as it ever lies before it; one behind the axis
+    an earlier one. By so much the loose bounds are wider.
+    """
     last = a.extent - 1
     match a.mode:
         case "clamp":
@@ -102,5 +134,22 @@ def _bounded(a: Bound, x: Interval) -> Interval | None:
         case "symmetric":
             low, high = extremum("min", x.low, last * 2 + 1 - x.high), extremum("max", x.high, -x.low - 1)
         case _:
-            return None
-    return Interval(low, high, x.loose_low, x.loose_high).clipped(a.extent)
+            return whole(a.extent)
+    width = x.last - x.first
+    if a.mode == "clamp":
+        later, earlier = _most(-(reach.low + width)), _most(reach.high - width - last)
+    else:
+        later, earlier = _most(-(reach.low * 2 + width)), _most(reach.high * 2 - width - last * 2)
+    if later is None or earlier is None:
+        return whole(a.extent)
+    return Span(low, high, x.base, x.first - max(earlier, 0), x.last + max(later, 0)).clipped(a.extent)
+
+
+def _most(p: Poly) -> int | None:
+    """A number that a size is never above, or None where none is known."""
+    total = p
+    for m, c in p.terms.items():
+        if len(m) == 1 and isinstance(m[0], FloorDiv) and m[0].by.is_const and c % m[0].by.const == 0:
+            a, k = m[0].arg, m[0].by.const
+            total = total - Poly({m: c}, 0) + (a if c > 0 else a - (k - 1)) * (c // k)
+    return total.const if total.is_const else None

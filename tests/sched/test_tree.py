@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from hjit.errors import ScheduleError
+from hjit.sched.check import check
 from hjit.sched.default import Target, default_schedule
-from hjit.sched.tree import Compute, Loop, Root, Store, check, from_json
+from hjit.sched.tree import Compute, Loop, Root, Store, from_json, structural_hash
 from tests.trace.test_canonical import canonical
 
 
@@ -32,8 +33,8 @@ def test_it_prints_as_the_nests_of_the_papers() -> None:
     head = GRAPH.outputs[0]
     assert str(TREE) == "\n".join([
         "root",
-        f"  store {head} (output)",
-        "    store rows (lines)",
+        f"  store {head}",
+        "    store rows",
         f"      parallel {head}.d0",
         "        serial rows.d0",
         "          serial rows.d1",
@@ -62,14 +63,27 @@ def leaf(*loops: int, stage: str = "s") -> Any:
     ("tree", "message"),
     [
         (lambda s: Root((leaf(0, 1, stage=s),)), "storage"),
-        (lambda s: Root((Store(s, "output", (leaf(0, stage=s),)),)), "dimensions"),
-        (lambda s: Root((Store("nothing", "heap", (leaf(0, 1, stage="nothing"),)),)), "no such stage"),
+        (lambda s: Root((Store(s, (leaf(0, stage=s),)),)), "dimensions"),
+        (lambda s: Root((Store("nothing", (leaf(0, 1, stage="nothing"),)),)), "no such stage"),
         (lambda s: Root(()), "computed once"),
-        (lambda s: Root((Store(s, "output", (Loop(s, 0, "serial", 4, (leaf(0, 1, stage=s),)),)),)), "no outer loop"),
-        (lambda s: Root((Store(s, "output", (Loop(s, 0, "serial", None, (Loop(s, 1, "parallel", None, (Compute(s, (0,)),)),)),)),)), "outermost"),
+        (lambda s: Root((Store(s, (Loop(s, 0, "serial", 4, (leaf(0, 1, stage=s),)),)),)), "no outer loop"),
+        (lambda s: Root((Store(s, (Loop(s, 0, "serial", None, (Loop(s, 1, "parallel", None, (Compute(s, (0,)),)),)),)),)), "outermost"),
+        (lambda s: Root((Store(s, (Loop(s, 0, "unroll", None, (leaf(1, stage=s),)),)),)), "known length"),
+        (lambda s: Root((Store(s, (Loop(s, 0, "vector", None, (leaf(1, stage=s),)),)),)), "has a size"),
+        (lambda s: Root((Store(s, (leaf(0, 1, stage=s), leaf(0, 1, stage=s))),)), "computed twice"),
+        (lambda s: Root((Store(s, (leaf(0, 1, stage=s),), (1, 0)),)), "in C order"),
     ],
 )
 def test_a_broken_tree_says_what_is_wrong(tree: Any, message: str) -> None:
     graph = canonical(lambda a: a + 1, np.ones((40, 50), np.float32))
     with pytest.raises(ScheduleError, match=message):
         check(tree(graph.outputs[0]), graph)
+
+
+def test_hashes_tell_structures_apart_down_to_a_depth() -> None:
+    head = GRAPH.outputs[0]
+    tiled = default_schedule(GRAPH, Target(32))  # other lanes, deep inside
+    assert structural_hash(TREE) == structural_hash(from_json(TREE.to_json()))
+    assert structural_hash(TREE) != structural_hash(tiled)
+    assert structural_hash(TREE, 0) == structural_hash(tiled, 0)
+    assert structural_hash(TREE, 0) != structural_hash(Root((Store(head, (leaf(0, 1, stage=head),)),)), 0)

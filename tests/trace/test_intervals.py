@@ -3,8 +3,8 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hjit.trace.intervals import Interval, interval
-from hjit.trace.poly import Dim, Poly, Sym, bound, poly
+from hjit.trace.intervals import Span, span, whole
+from hjit.trace.poly import Dim, Poly, Sym, Var, bound, poly
 
 N = 23
 
@@ -22,14 +22,15 @@ def indices(draw: st.DrawFn) -> Poly:
 @given(indices(), st.integers(0, 12), st.integers(0, 6), st.integers(1, 4))
 @settings(max_examples=300, deadline=None)
 def test_every_index_is_inside(p: Poly, low: int, length: int, taps: int) -> None:
-    ranges = {0: Interval.of(poly(low), poly(low + length)), 1: Interval.of(poly(0), poly(taps - 1))}
-    found = interval(p, ranges)
+    ranges = {0: Span.of(poly(low), poly(low + length)), 1: Span.of(poly(0), poly(taps - 1))}
+    found = span(p, ranges, {0: Span.of(poly(0), poly(19)), 1: ranges[1]})
     assert found is not None
 
     def number(q: Poly, d0: int = 0, d1: int = 0) -> int:
         return q.evaluate(lambda a: N if isinstance(a, Sym) else (d0, d1)[a.k])
 
     first, last = number(found.low), number(found.high)
+    assert number(found.base + found.first) <= first or first >= 0
     for d0 in range(low, low + length + 1):
         for d1 in range(taps):
             assert first <= number(p, d0, d1) <= last
@@ -37,12 +38,26 @@ def test_every_index_is_inside(p: Poly, low: int, length: int, taps: int) -> Non
 
 def test_the_loose_length_of_a_window_is_a_constant() -> None:
     row, n = poly(Sym("y")), poly(Sym("n"))
-    around = [interval(bound("reflect", poly(Dim(0)) + k, n), {0: Interval.point(row)}) for k in (-2, 0, 2)]
+    around = [span(bound("reflect", poly(Dim(0)) + k, n), {0: Span.point(row)}, {0: whole(n)}) for k in (-2, 0, 2)]
     assert all(around)
     total = around[0].hull(around[1]).hull(around[2])  # type: ignore[union-attr,arg-type]
     assert total.length == poly(5)
 
 
-def test_what_falls_as_the_dimension_grows_is_refused() -> None:
-    assert interval(poly(Sym("n")) - poly(Dim(0)), {0: Interval.point(poly(3))}) is None
-    assert interval(bound("wrap", poly(Dim(0)), poly(Sym("n"))), {0: Interval.point(poly(3))}) is None
+def test_what_falls_as_the_dimension_grows_is_turned_round() -> None:
+    n = poly(Sym("n"))
+    assert span(n - poly(Dim(0)), {0: Span.of(poly(3), poly(5))}, {}) == Span.of(n - 5, n - 3)
+
+
+def test_a_wrapped_index_needs_the_whole_axis() -> None:
+    n = poly(Sym("n"))
+    assert span(bound("wrap", poly(Dim(0)), n), {0: Span.point(poly(3))}, {0: whole(n)}) == whole(n)
+
+
+def test_the_loose_length_of_a_division_is_known() -> None:
+    """Two rows of a halved image may lie in two of its rows or in one, wherever the tile begins."""
+    v = poly(Var("v"))
+    tile = Span(v, v + 7, v, poly(0), poly(7))
+    found = span(poly(Dim(0)) // 2, {0: tile}, {})
+    assert found is not None and found.length == poly(5)
+    assert span((poly(Dim(0)) + 1) // 2, {0: Span(v * 2, v * 2 + 7, v * 2, poly(0), poly(7))}, {}).length == poly(5)  # type: ignore[union-attr]

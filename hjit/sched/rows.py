@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from hjit.trace.graph import Graph, Stage, loads
-from hjit.trace.intervals import Interval, interval
-from hjit.trace.poly import ZERO, Poly, Var, poly
+from hjit.trace.intervals import Span, span, whole
+from hjit.trace.poly import Poly, Var, poly
 
 MAX_ROWS = 64  # rows of one line buffer
 MAX_GROUP_ROWS = 256  # rows of all line buffers of a group
@@ -19,23 +19,25 @@ MAX_GROUP_ROWS = 256  # rows of all line buffers of a group
 ROW = Var("d0")
 
 
-def rows_needed(graph: Graph, head: str, members: tuple[str, ...], row: Poly) -> dict[str, Interval] | None:
+def rows_needed(graph: Graph, head: str, members: tuple[str, ...], row: Poly) -> dict[str, Span] | None:
     """For each member the rows that one row of the head needs, or None where they cannot be bounded.
 
     `members` are in the order of the Graph; consumers of each are the head and later members.
     """
     stages = graph.by_name
-    found: dict[str, Interval] = {head: Interval.point(row)}
+    found: dict[str, Span] = {head: Span.point(row)}
     for name in reversed(members):
-        total: Interval | None = None
+        total: Span | None = None
         for consumer in (*members, head):
             if consumer not in found:
                 continue
             part = _from(stages[consumer], name, found[consumer])
             if part is False:
                 return None
-            if isinstance(part, Interval):
+            if isinstance(part, Span):
                 total = part if total is None else total.hull(part)
+                if total is None:
+                    return None
         if total is None:
             return None
         total = total.clipped(stages[name].shape[0])
@@ -45,18 +47,20 @@ def rows_needed(graph: Graph, head: str, members: tuple[str, ...], row: Poly) ->
     return found
 
 
-def _from(consumer: Stage, producer: str, rows: Interval) -> Interval | bool:
+def _from(consumer: Stage, producer: str, rows: Span) -> Span | bool:
     """Rows of `producer` that some rows of `consumer` read; True where none, False where it cannot be told."""
-    total: Interval | None = None
+    total: Span | None = None
     for d in consumer.definitions:
-        dims: Mapping[int, Interval] = {0: rows, **{k: Interval.of(ZERO, n - 1) for k, n in enumerate(d.extents) if k and n.is_const}}
+        dims: Mapping[int, Span] = {0: rows, **{k: whole(n) for k, n in enumerate(d.extents) if k and n.is_const}}
         for load in loads(*d.exprs()):
             if load.source != producer:
                 continue
-            part = interval(load.index[0], dims)
+            part = span(load.index[0], dims, {k: whole(n) for k, n in enumerate(d.extents)})
             if part is None:
                 return False
             total = part if total is None else total.hull(part)
+            if total is None:
+                return False
     return True if total is None else total
 
 

@@ -1,0 +1,157 @@
+"""Sliding windows: what of a stage is new at each turn of the loop that it is computed in.
+
+A stage whose memory lies outside that loop keeps what earlier turns computed (Halide 2012, section 4.3). Of the axis
+that moves with the loop only the last elements are kept, in a circular buffer as long as the window that a turn reads.
+So that no turn must compute more than its part, the loop starts some turns early with nothing but the sliding stages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+
+from hjit.errors import ScheduleError
+from hjit.kernels.loopir import Stmt, When
+from hjit.sched.boxes import Box, Dims, Reads, advance, boxes
+from hjit.sched.tree import Compute
+from hjit.trace.intervals import Span
+from hjit.trace.poly import ZERO, Poly, Var, extremum, poly
+
+MAX_WARM = 1 << 14  # turns
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """How a stage slides.
+
+    Attributes:
+        axis: the one that moves.
+        first: the first index of it that any turn needs.
+        end: how far a turn comes.
+        new: elements of the axis that one turn adds at most; 0: the first turn computes all.
+        window: elements of the axis that one turn reads at most; 0: all.
+    """
+
+    axis: int
+    first: Poly
+    end: Poly
+    new: int
+    window: int
+
+    def part(self, box: Box, begin: Poly) -> Box:
+        """The part of a box that a turn computes, from `begin` on."""
+        s = box[self.axis]
+        first = s.last - (self.new - 1) if self.new else s.first
+        return (*box[: self.axis], Span(begin, self.end - 1, s.base, first, s.last), *box[self.axis + 1 :])
+
+
+class Windows:
+    """The sliding stages of one place.
+
+    Attributes:
+        slides: what was found, by stage.
+        warm: turns before the first one.
+    """
+
+    def __init__(
+        self, reads: Reads, computed: list[Compute], turn: tuple[Var, int, Poly] | None, sliding: set[str], spans: dict[str, dict[int, Span]]
+    ) -> None:
+        self.reads, self.computed, self.turn, self.sliding, self.spans = reads, computed, turn, sliding, spans
+        self.slides: dict[str, Window] = {}
+        self.warm = 0
+        self._last: dict[str, Span] = {}
+
+    def first_boxes(self, name: Callable[[str, Box], Box]) -> dict[str, Box]:
+        """What of each stage all turns together need at the loop's begin."""
+        if not self.sliding:
+            return {}
+        assert self.turn is not None
+        var, _, begin = self.turn
+
+        def start(p: Poly) -> Poly:
+            return p.substitute(lambda a: begin if a == var else None)
+
+        def spans(stage: str, number: int) -> Dims | None:
+            dims = self.spans.get(stage)
+            if dims is None:
+                return None
+            return {k: Span(start(s.low), start(s.high), start(s.base), s.first, s.last) for k, s in dims.items()}
+
+        return boxes(self.reads, self.computed, spans, name)
+
+    def steady(self, stage: str, box: Box) -> Box:
+        """The part of a box that one turn computes when all before have been."""
+        if stage not in self.sliding or not box:
+            return box
+        assert self.turn is not None
+        var, step, _ = self.turn
+        moving = [k for k, s in enumerate(box) if s.base.mentions(var)]
+        if not moving:
+            self.slides[stage] = Window(0, box[0].low, box[0].high + 1, 0, 0)
+            return box
+        if len(moving) > 1:
+            raise self._error(stage, f"what it computes moves along {len(moving)} axes at once")
+        (axis,) = moving
+        s = box[axis]
+        new = advance(s.base, var, step)
+        if new is None:
+            raise self._error(stage, "what is needed of it does not move on steadily")
+        if not s.length.is_const:
+            raise self._error(stage, "the part of it that a turn reads has no known length")
+        new = max(new, 1)
+        self._last[stage] = s
+        extent = self.reads.stages[stage].shape[axis]
+        end = extremum("min", s.base + s.last + 1, extent)
+        self.slides[stage] = Window(axis, ZERO, end, new, s.length.const)
+        part = Span(end - new, end - 1, s.base, s.last - (new - 1), s.last).clipped(extent)
+        return (*box[:axis], part, *box[axis + 1 :])
+
+    def finish(self, found: dict[str, Box], first: dict[str, Box]) -> None:
+        """Where each stage starts, and how early the loop must."""
+        for stage, w in self.slides.items():
+            if w.new:
+                s = first[stage][w.axis]
+                self.slides[stage] = replace(w, first=extremum("max", s.base + s.first, ZERO))
+                self.warm = max(self.warm, self._turns_before(stage, w, s))
+        if not self.warm:
+            return
+        for stage in self.slides:
+            for number in range(len(self.reads.stages[stage].definitions)):
+                for source in self.reads.of(stage, number):
+                    if source in found and source not in self.slides and source != stage and self._is_here(source):
+                        raise self._error(source, f"{stage}, which reads it, is stored outside of the loop and it is not")
+
+    def _is_here(self, stage: str) -> bool:
+        return stage not in self.spans
+
+    def _turns_before(self, stage: str, w: Window, first: Span) -> int:
+        """How many turns before the first one the stage adds no more than `new` elements."""
+        assert self.turn is not None
+        var, step, _ = self.turn
+        s = self._last[stage]
+        reach = s.last - first.first
+        if not reach.is_const:
+            raise self._error(stage, "the part of it that a turn reads has no known length")
+        for turns in range(MAX_WARM):
+            back = advance(s.base, var, -turns * step)
+            assert back is not None
+            if back + reach.const + 1 <= w.new:
+                return turns
+        raise self._error(stage, "it would have to start too long before")
+
+    def when_begun(self, body: tuple[Stmt, ...]) -> Stmt:
+        """`body`, not before the first turn."""
+        assert self.turn is not None
+        var, _, begin = self.turn
+        return When(poly(var) - begin, body)
+
+    def _error(self, stage: str, why: str) -> ScheduleError:
+        assert self.turn is not None
+        return ScheduleError(f"{stage} cannot slide along {self.turn[0]}: {why}; store it inside that loop")
+
+
+def slides_of(body: Iterable[Stmt]) -> list[str]:
+    """Stages that slide along the loop with this body."""
+    from hjit.kernels.loopir import Slide
+
+    return list(dict.fromkeys(s.stage for s in body if isinstance(s, Slide)))

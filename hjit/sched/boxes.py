@@ -1,0 +1,193 @@
+"""Box inference: how much of each stage must be computed at a place in the tree.
+
+From the consumers back to the producers: what a consumer computes there, through the indices by which it reads, is
+what of the producer it needs there. Axes that cannot be told, or that a stage must have whole, are whole axes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from functools import cached_property
+
+from hjit.sched.check import is_direct
+from hjit.sched.tree import Compute
+from hjit.trace.graph import Definition, Graph, Load, Stage, loads
+from hjit.trace.intervals import Span, span, whole
+from hjit.trace.poly import Dim, FloorDiv, Poly, Var, extremum, poly
+
+Box = tuple[Span, ...]  # one span for each axis
+Dims = Mapping[int, Span]  # a span for each dimension of a definition
+
+
+class Reads:
+    """What of a Graph box inference asks again and again."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.stages = graph.by_name
+        self._loads: dict[tuple[str, int], dict[str, list[Load]]] = {}
+        self._whole: dict[str, frozenset[int]] = {}
+
+    @cached_property
+    def position(self) -> dict[str, int]:
+        """Stages in the order of the Graph."""
+        return {s.name: k for k, s in enumerate(self.graph.stages)}
+
+    def of(self, stage: str, number: int) -> dict[str, list[Load]]:
+        """The loads of a definition, by source."""
+        found = self._loads.get((stage, number))
+        if found is None:
+            found = self._loads[stage, number] = {}
+            for load in loads(*self.stages[stage].definitions[number].exprs()):
+                found.setdefault(load.source, []).append(load)
+        return found
+
+    def whole_axes(self, stage: str) -> frozenset[int]:
+        """Axes along which no part of a stage can be computed by itself."""
+        found = self._whole.get(stage)
+        if found is None:
+            found = self._whole[stage] = frozenset(_whole_axes(self.stages[stage]))
+        return found
+
+
+def _whole_axes(s: Stage) -> Iterable[int]:
+    for d in s.definitions:
+        used: set[int] = set()
+        own = [load for load in loads(*d.exprs()) if load.source == s.name]
+        for axis, p in enumerate(d.target):
+            k = _single_dim(p, len(d.dims))
+            if k is None or k in used or any(load.index[axis] != p for load in own):
+                yield axis
+            else:
+                used.add(k)
+        if not is_direct(d):
+            yield from range(len(s.shape))
+
+
+def _single_dim(p: Poly, ndims: int) -> int | None:
+    """k where an index is ``c * Dim(k) + offset`` with c > 0 and `offset` fixed."""
+    found = None
+    for m, c in p.terms.items():
+        for a in m:
+            if isinstance(a, Dim):
+                if len(m) > 1 or c <= 0 or found is not None or a.k >= ndims:
+                    return None
+                found = a.k
+            elif not _fixed(a):
+                return None
+    return found
+
+
+def _fixed(a: object) -> bool:
+    from hjit.trace.poly import Sym
+
+    return isinstance(a, Sym)
+
+
+def whole_box(s: Stage) -> Box:
+    """All of a stage."""
+    return tuple(whole(n) for n in s.shape)
+
+
+def dims_of_box(s: Stage, d: Definition, box: Box) -> dict[int, Span]:
+    """The iterations of a definition that write a box: the target's inverse image."""
+    found = {k: whole(n) for k, n in enumerate(d.extents)}
+    for axis, p in enumerate(d.target):
+        k = _single_dim(p, len(d.dims))
+        b = box[axis]
+        if k is None or b == whole(s.shape[axis]):
+            continue
+        c = p.coefficient(Dim(k))
+        assert c is not None and c.is_const
+        rest = p - poly(Dim(k)) * c
+        moved = Span(b.low - rest, b.high - rest, b.base, b.first - rest, b.last - rest)
+        if c != poly(1):
+            up = c.const - 1
+            low, high = moved.low + up, moved.high
+            base, first = moved.base, moved.first + up
+            exact = all(x % c.const == 0 for x in base.terms.values()) and base.const % c.const == 0
+            last = moved.last // c.const if exact else (moved.last + up) // c.const
+            moved = Span(low // c.const, high // c.const, base // c.const, first // c.const, last)
+        if rest != poly(0) or c != poly(1) or d.dims[k] != s.shape[axis]:
+            moved = Span(extremum("max", moved.low, poly(0)), extremum("min", moved.high, d.dims[k] - 1), moved.base, moved.first, moved.last)
+        found[k] = moved
+    return found
+
+
+def boxes(
+    reads: Reads,
+    computed: Iterable[Compute],
+    open_dims: Callable[[str, int], Dims | None],
+    name: Callable[[str, Box], Box],
+    steady: Callable[[str, Box], Box] = lambda stage, box: box,
+) -> dict[str, Box]:
+    """The boxes of all stages that are computed under one place in the tree.
+
+    Args:
+        computed: what is computed there, the consumers among it.
+        open_dims: for a definition whose loops are open there, what it still has to compute; else None.
+        name: gives a box's bounds names, so that expressions stay small.
+        steady: the part of a box that its own producers must serve at each turn; see `hjit.sched.slide`.
+    """
+    here: dict[str, list[int]] = {}
+    for c in computed:
+        here.setdefault(c.stage, []).extend(c.definitions)
+    found: dict[str, Box] = {}
+    served: dict[str, Box] = {}
+    order = sorted(here, key=reads.position.__getitem__, reverse=True)
+    needs: dict[str, list[Span | None]] = {n: [None] * len(reads.stages[n].shape) for n in order}
+    unknown: dict[str, set[int]] = {n: set(reads.whole_axes(n)) for n in order}
+    for stage in order:
+        s = reads.stages[stage]
+        is_open = open_dims(stage, here[stage][0]) is not None
+        if not is_open:
+            box = tuple(
+                whole(n) if total is None or axis in unknown[stage] else total.clipped(n)
+                for axis, (n, total) in enumerate(zip(s.shape, needs[stage], strict=True))
+            )
+            found[stage] = name(stage, box)
+            served[stage] = steady(stage, found[stage])
+        for number in here[stage]:
+            d = s.definitions[number]
+            dims = open_dims(stage, number) if is_open else dims_of_box(s, d, served[stage])
+            assert dims is not None
+            full = {k: whole(n) for k, n in enumerate(d.extents)}
+            for source, reading in reads.of(stage, number).items():
+                if source in needs and source != stage:
+                    for load in reading:
+                        _add(needs[source], unknown[source], load, dims, full)
+    return found
+
+
+def _add(total: list[Span | None], unknown: set[int], load: Load, dims: Dims, full: Dims) -> None:
+    for axis, p in enumerate(load.index):
+        if axis in unknown:
+            continue
+        part = span(p, dims, full)
+        old = total[axis]
+        new = part if part is None or old is None else old.hull(part)
+        if new is None:
+            unknown.add(axis)
+        else:
+            total[axis] = new
+
+
+def advance(p: Poly, var: Var, step: int) -> int | None:
+    """An upper bound of how much an expression grows when `var` grows by `step` (which may be negative); None where it may fall."""
+    total = 0
+    for m, c in p.terms.items():
+        if not any(a == var or poly(a).mentions(var) for a in m):
+            continue
+        if len(m) != 1 or c < 0:
+            return None
+        a = m[0]
+        if a == var:
+            total += c * step
+        elif isinstance(a, FloorDiv) and a.by.is_const and not a.by.mentions(var):
+            inner = advance(a.arg, var, step)
+            if inner is None:
+                return None
+            total += c * -(-inner // a.by.const)
+        else:
+            return None
+    return total

@@ -1,0 +1,76 @@
+"""Parts from which schedule trees are built: nests over the dimensions of a stage, and placing them in a tree."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from hjit.sched.tree import Compute, DimKey, Loop, LoopKind, Node, Root, Store, with_children
+
+Step = tuple[DimKey, LoopKind, int | None]  # a loop: dimension, kind, size
+Path = tuple[int, ...]  # a node, as the numbers of the children that lead to it
+
+
+def nest(stage: str, definitions: tuple[int, ...], loops: Sequence[Step]) -> Node:
+    """Loops of a stage, outermost first, around a computation."""
+    node: Node = Compute(stage, definitions)
+    for dim, kind, size in reversed(loops):
+        node = Loop(stage, dim, kind, size, (node,))
+    return node
+
+
+def at(root: Node, path: Path) -> Node:
+    """The node that a path leads to."""
+    for k in path:
+        assert not isinstance(root, Compute)
+        root = root.children[k]
+    return root
+
+
+def replaced(root: Node, path: Path, new: Node) -> Node:
+    """The tree with another node at the end of a path."""
+    if not path:
+        return new
+    assert not isinstance(root, Compute)
+    k = path[0]
+    children = (*root.children[:k], replaced(root.children[k], path[1:], new), *root.children[k + 1 :])
+    return with_children(root, children)
+
+
+def paths(root: Node, path: Path = ()) -> Iterator[tuple[Path, Node]]:
+    """Every node with its path, in the order in which they run."""
+    yield path, root
+    if not isinstance(root, Compute):
+        for k, c in enumerate(root.children):
+            yield from paths(c, (*path, k))
+
+
+def attached(root: Root, stage: str, nests: Sequence[Node], site: Path, store: Path, order: tuple[int, ...] = ()) -> Root:
+    """The tree with the nests of a stage first thing inside the node at `site`, and its storage inside that at `store`."""
+    place = at(root, site)
+    assert not isinstance(place, Compute)
+    tree = replaced(root, site, with_children(place, (*nests, *place.children)))
+    outer = at(tree, store)
+    assert not isinstance(outer, Compute)
+    tree = replaced(tree, store, with_children(outer, (Store(stage, outer.children, order),)))
+    assert isinstance(tree, Root)
+    return tree
+
+
+def without(root: Root, stage: str) -> Root:
+    """The tree without the nests and the storage of a stage."""
+
+    def visit(node: Node) -> tuple[Node, ...]:
+        match node:
+            case Compute():
+                return () if node.stage == stage else (node,)
+            case Loop():
+                if node.stage == stage:
+                    return ()
+                return (replace(node, children=tuple(x for c in node.children for x in visit(c))),)
+            case Store():
+                inner = tuple(x for c in node.children for x in visit(c))
+                return inner if node.stage == stage else (replace(node, children=inner),)
+        raise AssertionError(node)
+
+    return Root(tuple(x for c in root.children for x in visit(c)))

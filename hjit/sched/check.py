@@ -1,0 +1,321 @@
+"""Is a schedule tree legal for a Graph? Each rule is a function that yields what is wrong; `RULES` is the list."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+from hjit.errors import ScheduleError
+from hjit.sched.tree import KINDS, Compute, Loop, Node, Root, Store, computes, dim_name, dims_of, loop_name
+from hjit.trace.graph import Definition, Graph, Stage, identity
+from hjit.trace.poly import Dim, Poly, Value
+
+MAX_UNROLL = 256  # copies of one body
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """A computation and the nodes above it, outermost first."""
+
+    path: tuple[Node, ...]
+    compute: Compute
+
+    @cached_property
+    def loops(self) -> tuple[Loop, ...]:
+        """The stage's own loops."""
+        return tuple(x for x in self.path if isinstance(x, Loop) and x.stage == self.compute.stage)
+
+    @cached_property
+    def site(self) -> int:
+        """How many nodes of the path lie outside the stage's own loops and the stores directly around them."""
+        own = next((k for k, x in enumerate(self.path) if isinstance(x, Loop) and x.stage == self.compute.stage), len(self.path))
+        while own and isinstance(self.path[own - 1], Store):
+            own -= 1
+        return own
+
+
+def leaves(node: Node, path: tuple[Node, ...] = ()) -> Iterator[Leaf]:
+    """The computations of a tree, in the order in which they run."""
+    if isinstance(node, Compute):
+        yield Leaf(path, node)
+    else:
+        for c in node.children:
+            yield from leaves(c, (*path, node))
+
+
+def is_direct(d: Definition) -> bool:
+    """Does each point of the pure dimensions write one element of its own, whatever the reduction dimensions are?"""
+    inner = [Dim(k) for k in range(len(d.dims), len(d.extents))]
+    return not any(p.mentions(k) for p in d.target for k in inner) and not any(isinstance(a, Value) for p in d.target for a in p.atoms())
+
+
+def is_associative(d: Definition) -> bool:
+    return d.order not in ("pure", "sequential")
+
+
+def starts_reduction(s: Stage) -> bool:
+    """Is the first update a reduction of every element, so that its accumulators can start from the initial value?"""
+    if s.initial is None or not s.updates:
+        return False
+    d = s.updates[0]
+    return is_associative(d) and d.dims == s.shape and d.target == identity(len(s.shape)) and bool(d.rdims)
+
+
+def check(root: Root, graph: Graph) -> None:
+    """Is the tree legal for the Graph?
+
+    Raises:
+        ScheduleError: it says which rule is broken.
+    """
+    for problem in problems(root, graph):
+        raise ScheduleError(problem)
+
+
+def problems(root: Root, graph: Graph) -> Iterator[str]:
+    """What is wrong with a tree, rule by rule; later rules rely on earlier ones."""
+    stages = graph.by_name
+    found = list(leaves(root))
+    for leaf in found:
+        c = leaf.compute
+        if c.stage not in stages:
+            yield f"compute {c.stage}: there is no such stage; there are {', '.join(stages)}"
+            return
+        if not c.definitions or max(c.definitions) >= len(stages[c.stage].definitions):
+            yield f"compute {c.stage} {c.definitions}: it has {len(stages[c.stage].definitions)} definitions"
+            return
+    for rule in RULES:
+        broken = False
+        for problem in rule(found, graph):
+            broken = True
+            yield problem
+        if broken:
+            return
+
+
+def _each_once(found: list[Leaf], graph: Graph) -> Iterator[str]:
+    seen: set[tuple[str, int]] = set()
+    for leaf in found:
+        for n in leaf.compute.definitions:
+            if (leaf.compute.stage, n) in seen:
+                yield f"compute {leaf.compute.stage} {n}: it is computed twice"
+            seen.add((leaf.compute.stage, n))
+    missing = [f"{s.name} {n}" for s in graph.stages for n in range(len(s.definitions)) if (s.name, n) not in seen]
+    if missing:
+        yield f"every definition is computed once: {', '.join(missing)} is not"
+
+
+def _groups(found: list[Leaf], graph: Graph) -> Iterator[str]:
+    """Definitions that one leaf computes together run over the same loops and do not read each other."""
+    for leaf in found:
+        s, numbers = graph.stage(leaf.compute.stage), leaf.compute.definitions
+        parts = [s.definitions[n] for n in numbers]
+        if len(parts) == 1 or (numbers == (0, 1) and starts_reduction(s)):
+            continue
+        if numbers != tuple(range(numbers[0], numbers[0] + len(numbers))) or any(d.order != "pure" or d.dims != parts[0].dims for d in parts):
+            yield f"compute {s.name} {numbers}: only adjacent pieces over the same dimensions are computed together"
+        elif any(load.source == s.name for d in parts for e in d.exprs() for load in _loads(e)):
+            yield f"compute {s.name} {numbers}: pieces that read the stage itself are computed one after the other"
+
+
+def _loads(e):  # type: ignore[no-untyped-def]
+    from hjit.trace.graph import loads
+
+    return loads(e)
+
+
+def _stored(found: list[Leaf], graph: Graph) -> Iterator[str]:
+    for leaf in found:
+        s = leaf.compute.stage
+        stores = [x for x in leaf.path if isinstance(x, Store) and x.stage == s]
+        if len(stores) != 1:
+            yield f"compute {s}: its storage is not around it" if not stores else f"compute {s}: it is stored twice"
+            continue
+        if s in graph.outputs and any(isinstance(x, Loop) for x in leaf.path[: leaf.site]):
+            yield f"compute {s}: it is a result, so it is computed at the root"
+        if s in graph.outputs and stores[0].order:
+            yield f"store {s}: it is a result, so it is in C order"
+        order = stores[0].order
+        if order and sorted(order) != list(range(len(graph.stage(s).shape))):
+            yield f"store {s}: its order {order} is not one of its {len(graph.stage(s).shape)} axes"
+
+
+def _nested(found: list[Leaf], graph: Graph) -> Iterator[str]:
+    """Loops of a stage are not interrupted by those of another one."""
+    for leaf in found:
+        seen: list[str] = []
+        for x in leaf.path:
+            if isinstance(x, Loop) and (not seen or x.stage != seen[-1]):
+                if x.stage in seen:
+                    yield f"{loop_name(x)}: it lies inside loops of {seen[-1]}, which lie inside loops of {x.stage}"
+                seen.append(x.stage)
+
+
+def _dimensions(found: list[Leaf], graph: Graph) -> Iterator[str]:
+    for leaf in found:
+        s = leaf.compute.stage
+        d = graph.stage(s).definitions[leaf.compute.definitions[-1]]
+        wanted = list(range(len(d.extents)))
+        outer = sorted(k for x in leaf.loops if x.size is None for k in dims_of(x.dim))
+        if outer != wanted:
+            yield f"compute {s}: its dimensions are {wanted}, the loops around it run over {outer}"
+        sizes: dict[object, int | None] = {}
+        for x in leaf.loops:
+            if x.kind not in KINDS:
+                yield f"{loop_name(x)}: there is no such kind of loop; there are {', '.join(KINDS)}"
+            if x.size is not None:
+                if x.dim not in sizes:
+                    yield f"{loop_name(x)}: there is no outer loop over {dim_name(x.dim)}"
+                    continue
+                above = sizes[x.dim]
+                if x.size < 1 or (above is not None and (above % x.size or above < x.size)):
+                    yield f"{loop_name(x)}: its size does not divide {above}, that of the loop outside it"
+            sizes[x.dim] = x.size
+            if isinstance(x.dim, tuple) and (len(x.dim) < 2 or list(x.dim) != list(range(x.dim[0], x.dim[0] + len(x.dim)))):
+                yield f"{loop_name(x)}: only adjacent dimensions are fused"
+            if isinstance(x.dim, tuple) and x.dim[-1] >= len(d.dims):
+                yield f"{loop_name(x)}: reduction dimensions are not fused"
+
+
+def _kinds(found: list[Leaf], graph: Graph) -> Iterator[str]:
+    for leaf in found:
+        s = graph.stage(leaf.compute.stage)
+        d = s.definitions[leaf.compute.definitions[-1]]
+        loops = [x for x in leaf.path if isinstance(x, Loop)]
+        outermost = next((k for k, x in enumerate(loops) if x.kind != "parallel"), len(loops))
+        copies = 1
+        for k, x in enumerate(loops):
+            if x.stage != s.name:
+                continue
+            inner = next((y for y in loops[k + 1 :] if y.stage == s.name and y.dim == x.dim), None)
+            reduction = dims_of(x.dim)[0] >= len(d.dims)
+            if x.kind == "parallel":
+                if k >= outermost or loops[0].stage != s.name:
+                    yield f"{loop_name(x)}: only the outermost loops of a root are parallel"
+                if reduction:
+                    yield f"{loop_name(x)}: turns of a reduction write the same elements"
+                if x.size is not None:
+                    yield f"{loop_name(x)}: only the loop over all of a dimension is parallel"
+            if x.kind == "vector":
+                if x.size is None:
+                    yield f"{loop_name(x)}: a vector loop has a size"
+                if inner is not None:
+                    yield f"{loop_name(x)}: there is another loop over {dim_name(x.dim)} inside it"
+                if sum(y.kind == "vector" for y in leaf.loops) > 1:
+                    yield f"{loop_name(x)}: only one dimension runs along the lanes"
+                if reduction and not (is_associative(d) and is_direct(d)):
+                    yield f"{loop_name(x)}: lanes of this reduction may write the same element"
+                if not reduction and any(isinstance(a, Value) for p in d.target for a in p.atoms()):
+                    yield f"{loop_name(x)}: lanes that write wherever an array says may write the same element"
+            if x.kind == "unroll":
+                n = x.size if x.size is not None else _constant(s, d, x)
+                if n is None:
+                    yield f"{loop_name(x)}: only a loop of a known length is unrolled; split it first"
+                    continue
+                step = inner.size if inner is not None and inner.size else 1
+                copies *= max(n // step, 1)
+                if copies > MAX_UNROLL:
+                    yield f"{loop_name(x)}: {copies} copies of the body, more than {MAX_UNROLL}"
+
+
+def _constant(s: Stage, d: Definition, x: Loop) -> int | None:
+    total = 1
+    for k in dims_of(x.dim):
+        n: Poly = d.extents[k]
+        if not n.is_const:
+            return None
+        total *= n.const
+    return total
+
+
+def _reductions(found: list[Leaf], graph: Graph) -> Iterator[str]:
+    """What may be reordered: pure dimensions always, reduction dimensions where the operation is associative."""
+    for leaf in found:
+        s = graph.stage(leaf.compute.stage)
+        d = s.definitions[leaf.compute.definitions[-1]]
+        first = next((k for k, x in enumerate(leaf.loops) if dims_of(x.dim)[0] >= len(d.dims)), None)
+        if first is None:
+            continue
+        inside = leaf.loops[first:]
+        if is_associative(d) and is_direct(d):
+            start = leaf.path.index(inside[0])
+            if any(x for x in leaf.path[start:] if not (isinstance(x, Loop) and x.stage == s.name)) or any(len(x.children) > 1 for x in inside):
+                yield f"{loop_name(inside[0])}: nothing else is computed inside the loops of a reduction"
+            for x in inside:
+                if dims_of(x.dim)[0] < len(d.dims) and x.kind not in ("unroll", "vector"):
+                    yield f"{loop_name(x)}: inside the loops of a reduction, whose sums are in registers, it is unrolled or a vector"
+            vectors = [x for x in inside if x.kind == "vector" and dims_of(x.dim)[0] >= len(d.dims)]
+            if vectors and [x for x in inside if dims_of(x.dim)[0] >= len(d.dims)][-1] is not vectors[0]:
+                yield f"{loop_name(vectors[0])}: lanes along a reduction are the innermost of its loops"
+            continue
+        order = [dims_of(x.dim)[0] for x in inside if dims_of(x.dim)[0] >= len(d.dims)]
+        if d.order == "sequential" and order != sorted(order):
+            yield f"{loop_name(inside[0])}: the loops of a recurrence keep their order"
+        if d.order == "sequential" and len(set(order)) > 1 and len(order) > len(set(order)):
+            yield f"{loop_name(inside[0])}: a recurrence over several dimensions is not tiled"
+        if any(x.kind == "unroll" for x in inside if dims_of(x.dim)[0] >= len(d.dims)) and d.order != "sequential" and not is_direct(d):
+            yield f"{loop_name(inside[0])}: a scatter is not unrolled, as its turns may write the same element"
+
+
+def _order(found: list[Leaf], graph: Graph) -> Iterator[str]:
+    place = {(leaf.compute.stage, n): k for k, leaf in enumerate(found) for n in leaf.compute.definitions}
+    stages = graph.by_name
+    for s in graph.stages:
+        places = [place[s.name, n] for n in range(len(s.definitions))]
+        used = {x.source for x in s.reads()} & set(stages) - {s.name}
+        late = sorted(name for name in used if place[name, len(stages[name].definitions) - 1] > places[0])
+        if late:
+            yield f"compute {s.name}: it comes before {late[0]}, which it reads"
+        elif places != sorted(places):
+            yield f"compute {s.name}: its definitions are computed in their order"
+
+
+def _sites(found: list[Leaf], graph: Graph) -> Iterator[str]:
+    """A stage is computed where all that reads it is."""
+    by_stage: dict[str, list[Leaf]] = {}
+    for leaf in found:
+        by_stage.setdefault(leaf.compute.stage, []).append(leaf)
+    consumers = graph.consumers()
+    for name, own in by_stage.items():
+        site = own[0].path[: own[0].site]
+        if any(leaf.path[: leaf.site] != site for leaf in own):
+            yield f"compute {name}: its definitions are computed at different places"
+            continue
+        store = next(k for k, x in enumerate(own[0].path) if isinstance(x, Store) and x.stage == name)
+        for consumer in consumers[name]:
+            for leaf in by_stage[consumer]:
+                if leaf.path[: len(site)] != site:
+                    yield f"compute {name}: {consumer} reads it, but is not computed inside the same loops"
+                elif any(isinstance(x, Loop) for x in site) and own[0].path[: store + 1] != leaf.path[: store + 1]:
+                    yield f"store {name}: {consumer} reads it outside of that"
+        for x in site:
+            if isinstance(x, Loop) and x.kind in ("vector", "unroll"):
+                yield f"compute {name}: it is not computed inside {loop_name(x)}, which has no turns of its own"
+        between = [x for x in own[0].path[store + 1 : own[0].site] if isinstance(x, Loop)]
+        if any(x.kind in ("vector", "unroll") for x in between):
+            yield f"store {name}: between its storage and where it is computed are only serial loops"
+
+
+RULES = (
+    _each_once,
+    _groups,
+    _stored,
+    _nested,
+    _dimensions,
+    _kinds,
+    _reductions,
+    _order,
+    _sites,
+)
+
+
+def nests(node: Node) -> Iterator[Node]:
+    """The outermost loops (or computations) of a tree, each a nest of its own."""
+    if isinstance(node, (Root, Store)):
+        for c in node.children:
+            yield from nests(c)
+    else:
+        yield node
+
+
+__all__ = ["Leaf", "check", "computes", "is_associative", "is_direct", "leaves", "nests", "problems", "starts_reduction"]

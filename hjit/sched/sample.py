@@ -1,0 +1,122 @@
+"""Random legal schedules: for the tests, and to learn costs from.
+
+Stages from the outputs back to the inputs: random tilings for the nests of each, then a random place among all where
+it may be computed, and a random one where it may be stored.
+"""
+
+from __future__ import annotations
+
+import random
+
+from hjit.sched.build import Path, Step, at, attached, nest, paths
+from hjit.sched.check import is_associative, is_direct, problems
+from hjit.sched.default import groups
+from hjit.sched.tree import DimKey, Loop, Root, Store, computes
+from hjit.trace.graph import Definition, Graph, Stage
+
+SIZES = (2, 3, 4, 5, 8, 12, 16, 32, 48)
+LANES = (2, 4, 8, 16)
+TRIES = 30
+
+
+def random_schedule(graph: Graph, rng: random.Random, inside: float = 0.7) -> Root:
+    """A legal schedule; `inside`: how probable it is that a stage is not computed at the root."""
+    root = Root(())
+    for s in reversed(graph.stages):
+        root = _placed(graph, root, s, rng, inside)
+    return root
+
+
+def _placed(graph: Graph, root: Root, s: Stage, rng: random.Random, inside: float) -> Root:
+    placed = {c.stage for c in computes(root)} | {s.name}
+    rest = Graph(graph.inputs, graph.scalars, tuple(x for x in graph.stages if x.name in placed), graph.outputs)
+    for attempt in range(TRIES):
+        site, store = _place(graph, root, s, rng) if s.name not in graph.outputs and rng.random() < inside and attempt < TRIES // 2 else ((), ())
+        nests = [nest(s.name, g, random_loops(s, g, rng, root=not site, plain=attempt > TRIES * 2 // 3)) for g in groups(s)]
+        order: tuple[int, ...] = ()
+        if s.name not in graph.outputs and rng.random() < 0.2:
+            order = tuple(rng.sample(range(len(s.shape)), len(s.shape)))
+        if site:
+            tree = attached(root, s.name, nests, site, store, order)
+        else:
+            tree = Root((Store(s.name, tuple(nests), order), *root.children))
+        if next(problems(tree, rest), None) is None:
+            return tree
+    raise AssertionError(f"no legal schedule for {s}")
+
+
+def _place(graph: Graph, root: Root, s: Stage, rng: random.Random) -> tuple[Path, Path]:
+    """A random loop around all consumers, and a random node above it for the storage."""
+    consumers = {x.name for x in graph.stages if x.name != s.name and any(load.source == s.name for load in x.reads())}
+    wanted = sum(c.stage in consumers for c in computes(root))
+    found = []
+    for path, node in paths(root):
+        if isinstance(node, Loop) and sum(c.stage in consumers for c in computes(node)) == wanted:
+            found.append(path)
+    if not found:
+        return (), ()
+    site = rng.choice(found)
+    above = [site[:k] for k in range(1, len(site)) if isinstance(at(root, site[:k]), (Loop, Store))] if rng.random() < 0.5 else []
+    return site, rng.choice([*above, site])
+
+
+def random_loops(s: Stage, group: tuple[int, ...], rng: random.Random, root: bool, plain: bool = False) -> list[Step]:
+    """Random loops over the dimensions of a nest; `plain`: without tiles and vectors."""
+    d = s.definitions[group[-1]]
+    pure, reduction = list(range(len(d.dims))), list(range(len(d.dims), len(d.extents)))
+    rng.shuffle(pure)
+    associative = is_associative(d)
+    if associative:
+        rng.shuffle(reduction)
+    lanes: list[DimKey | None] = [None, *pure, *(reduction if associative and is_direct(d) else [])]
+    vector = rng.choice(lanes) if not plain else None
+    outer: list[Step] = []
+    inner: list[Step] = []
+    keys: list[DimKey] = [*pure]
+    if len(pure) > 1 and rng.random() < 0.15:
+        first = rng.randrange(len(d.dims) - 1)
+        keys = [x for x in keys if x not in (first, first + 1)] + [(first, first + 1)]
+        vector = rng.choice([None, (first, first + 1)])
+    for k in keys:
+        outer.append((k, "parallel" if root and not outer and rng.random() < 0.7 else "serial", None))
+        if not plain and rng.random() < 0.4:
+            size = rng.choice(SIZES)
+            step = rng.choice(LANES)
+            if rng.random() < 0.5:
+                outer.append((k, "serial", size * step))
+            if k == vector:
+                inner.append((k, "unroll", step * rng.choice((1, 2, 3)) if rng.random() < 0.3 else step))
+                inner.append((k, "vector", step))
+            else:
+                inner.append((k, rng.choice(("serial", "unroll")), rng.choice((step, 1, 2)) if step % 2 == 0 else step))
+        elif k == vector:
+            inner.append((k, "vector", rng.choice(LANES)))
+    return _woven(d, outer, inner, reduction, vector, rng, plain)
+
+
+def _woven(d: Definition, outer: list[Step], inner: list[Step], reduction: list[int], vector: object, rng: random.Random, plain: bool) -> list[Step]:
+    """Outer loops, then reductions among the inner loops."""
+    loops: list[Step] = []
+    for k in reduction:
+        small = d.extents[k].is_const and d.extents[k].const <= 8
+        kind = "unroll" if small and not plain and rng.random() < 0.5 else "serial"
+        loops.append((k, kind, None))  # type: ignore[arg-type]
+        if kind == "serial" and not plain and k != vector and rng.random() < 0.3:
+            loops.append((k, rng.choice(("serial", "unroll")), rng.choice((2, 3, 4))))
+    if vector in reduction:
+        loops = [x for x in loops if x[0] != vector] + [(vector, "serial", None), (vector, "vector", rng.choice(LANES))]  # type: ignore[list-item]
+        return [*outer, *_ordered(inner, rng), *loops]
+    inner = _ordered(inner, rng)
+    if rng.random() < 0.5:
+        return [*outer, *inner, *loops]
+    return [*outer, *loops, *inner]
+
+
+def _ordered(steps: list[Step], rng: random.Random) -> list[Step]:
+    """The steps of different dimensions in random order, those of one dimension in theirs."""
+    keys = [s[0] for s in steps]
+    rng.shuffle(keys)
+    queues = {k: [s for s in steps if s[0] == k] for k in keys}
+    return [queues[k].pop(0) for k in keys]
+
+

@@ -1,0 +1,130 @@
+"""Tree transforms: each legal result computes the same, and the others say why not."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hjit.errors import ScheduleError
+from hjit.kernels.lower import lower
+from hjit.sched import transforms
+from hjit.sched.build import paths
+from hjit.sched.default import Target, default_schedule, root_nests
+from hjit.sched.tree import Loop, Root, Store
+from hjit.trace.canonical import Inlining
+from hjit.trace.graph import Graph
+from tests.numpy_check import check
+from tests.sched.test_tree import canonical
+
+IMAGE = np.random.default_rng(0).integers(0, 1 << 16, (37, 70)).astype(np.uint16)
+KEPT = Inlining(frozenset({"across", "down", "edges"}))
+
+
+def program(img: Any) -> Any:
+    padded = np.pad(img, 1, mode="reflect")
+    across = padded[:, :-2] + padded[:, 1:-1] * 2 + padded[:, 2:]
+    down = across[:-2] + across[1:-1] * 2 + across[2:]
+    edges = down ^ img
+    return edges + across[1:-1]
+
+
+def moves(root: Root, graph: Graph) -> Iterator[tuple[Any, tuple[Any, ...]]]:
+    """Every transform at every place, the impossible ones too."""
+    for path, node in paths(root):
+        if isinstance(node, Loop):
+            yield from ((transforms.split, (path, n)) for n in (2, 8, 32))
+            yield from ((transforms.change_type, (path, kind)) for kind in ("serial", "parallel", "unroll", "vector"))
+            yield transforms.reorder, (path,)
+    for s in graph.stages:
+        for move in (transforms.hoist_compute, transforms.lower_compute, transforms.hoist_storage, transforms.lower_storage):
+            yield move, (s.name,)
+
+
+class Fixed:
+    """Schedules by a tree that was made for the same graph."""
+
+    def __init__(self, tree: Root, inlining: Inlining) -> None:
+        self._tree, self._inlining = tree, inlining
+
+    def inlining(self) -> Inlining:
+        return self._inlining
+
+    def tree(self, graph: Graph, target: Target) -> Root:
+        return self._tree
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_random_walks_keep_the_result(seed: int) -> None:
+    rng = random.Random(seed)
+    graph = canonical_kept()
+    tree = default_schedule(graph, Target(64))
+    made = 0
+    while made < 12:
+        move, args = rng.choice(list(moves(tree, graph)))
+        try:
+            new = move(tree, graph, *args)
+            lower(graph, new)
+        except ScheduleError as why:
+            assert str(why)
+            continue
+        made += 1
+        tree = new
+        if made % 4 == 0:
+            check(program, IMAGE, schedule=Fixed(tree, KEPT))
+
+
+def canonical_kept() -> Graph:
+    from hjit.trace.canonical import canonicalise
+    from tests.trace.test_canonical import graphs
+
+    return canonicalise(graphs(program, IMAGE)[0], KEPT)
+
+
+def all_at_root(graph: Graph) -> Root:
+    return Root(tuple(Store(s.name, tuple(root_nests(graph, s, Target(64)))) for s in graph.stages))
+
+
+def test_hoisting_takes_back_lowering() -> None:
+    graph = canonical_kept()
+    tree = all_at_root(graph)
+    lowered = transforms.lower_compute(tree, graph, "down")
+    assert "store down" in str(lowered) and lowered != tree
+    again = transforms.hoist_compute(lowered, graph, "down")
+    assert [c.stage for c in again.children] == [c.stage for c in tree.children]  # type: ignore[union-attr]
+    stored_out = transforms.hoist_storage(lowered, graph, "down")
+    assert transforms.lower_storage(stored_out, graph, "down") == lowered
+
+
+def test_inlining_and_back() -> None:
+    from tests.trace.test_canonical import graphs
+
+    source = graphs(program, IMAGE)[0]
+    graph = canonical_kept()
+    tree = all_at_root(graph)
+    small_tree, small = transforms.inlined(tree, graph, "down")
+    assert "down" not in small.by_name
+    again, whole = transforms.deinlined(small_tree, small, "down", source, Target(64))
+    assert set(whole.by_name) == set(graph.by_name) and again == tree
+    with pytest.raises(ScheduleError, match="not an inlined stage"):
+        transforms.deinlined(again, whole, "down", source, Target(64))
+
+
+@pytest.mark.parametrize(
+    ("move", "args", "why"),
+    [
+        (transforms.split, ((), 8), "not a loop"),
+        (transforms.hoist_compute, ("nothing",), "no stage"),
+        (transforms.lower_compute, ("result",), "result"),
+        (transforms.change_type, ((0, 0), "warp"), "no kind"),
+    ],
+)
+def test_what_is_impossible_says_why(move: Any, args: Any, why: str) -> None:
+    graph = canonical(lambda img: img + 1, IMAGE)
+    tree = default_schedule(graph, Target(64))
+    args = tuple(graph.outputs[0] if a == "result" else a for a in args)
+    with pytest.raises(ScheduleError, match=why):
+        move(tree, graph, *args)
