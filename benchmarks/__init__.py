@@ -1,1 +1,1 @@
-"""Benchmarks: ``python -m benchmarks overhead [--json FILE]``."""
+"""Benchmarks: ``python -m benchmarks [apps|overhead] [--json FILE]``."""

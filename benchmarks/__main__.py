@@ -1,28 +1,62 @@
-"""``python -m benchmarks NAME [--json FILE]``."""
+"""``python -m benchmarks [apps|overhead] [--json FILE]``; see ``--help``."""
 
 from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Sequence
 from pathlib import Path
-
-from benchmarks import overhead
-
-BENCHMARKS = {"overhead": overhead}
+from typing import Any
 
 
-def main() -> None:
-    """Run a benchmark, print its table, write its numbers."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks", description="hjit's benchmarks.")
-    parser.add_argument("name", choices=sorted(BENCHMARKS))
-    parser.add_argument("--json", metavar="FILE", type=Path, help="write the numbers here, too")
-    given = parser.parse_args()
-    benchmark = BENCHMARKS[given.name]
-    numbers = benchmark.run()
-    benchmark.show(numbers)
+def names(text: str) -> list[str]:
+    """Words with commas between them."""
+    return [n for n in (part.strip() for part in text.split(",")) if n]
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    from benchmarks.apps import NAMES
+    from benchmarks.rows import PEERS
+
+    p = argparse.ArgumentParser(prog="python -m benchmarks", description="hjit's benchmarks.")
+    p.add_argument("name", nargs="?", default="apps", choices=("apps", "overhead"), help="apps (the default): applications beside their peers")
+    p.add_argument("--json", metavar="FILE", type=Path, help="write the numbers here, too")
+    p.add_argument("--apps", metavar="A,B", type=names, default=list(NAMES), help=f"of {', '.join(NAMES)}")
+    p.add_argument("--peers", metavar="P,Q", type=names, default=list(PEERS), help=f"of {', '.join(PEERS)}")
+    p.add_argument("--threads", metavar="N[,M]", type=lambda text: [int(n) for n in names(text)], default=[], help="all cores if not given")
+    p.add_argument("--small", action="store_true", help="the sizes of the tests")
+    p.add_argument("--budget", metavar="SECONDS", type=float, default=1.0, help="for each candidate")
+    return p
+
+
+def measured(given: argparse.Namespace) -> dict[str, Any]:
+    """Run a benchmark, print its table, and hand on its numbers."""
+    if given.name == "overhead":
+        from benchmarks import overhead
+
+        numbers = overhead.run()
+        overhead.show(numbers)
+        return numbers
+    from benchmarks import suite, table
+
+    numbers = suite.run(given.apps, given.peers, given.threads, small=given.small, budget=given.budget)
+    table.show(numbers)
+    return numbers
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run a benchmark and write its numbers."""
+    p = parser()
+    given = p.parse_args(arguments)
+    try:
+        numbers = measured(given)
+    except ValueError as error:
+        p.error(str(error))
     if given.json:
         given.json.parent.mkdir(parents=True, exist_ok=True)
         given.json.write_text(json.dumps(numbers, indent=2) + "\n")
 
 
-main()
+if __name__ == "__main__":
+    main()

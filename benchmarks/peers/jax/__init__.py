@@ -1,0 +1,1 @@
+"""The applications in JAX, one file each: `jax.jit` on jnp code."""

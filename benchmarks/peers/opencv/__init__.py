@@ -1,0 +1,1 @@
+"""The applications in OpenCV, one file each."""

@@ -1,0 +1,232 @@
+"""The applications, small, against NumPy; and the harness that times them, without a look at the times."""
+
+from __future__ import annotations
+
+import json
+import sys
+import types
+from dataclasses import asdict, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import hjit
+from benchmarks import __main__ as command
+from benchmarks import apps, rows, suite, table
+from benchmarks.peers import Compiled
+
+CASES = [(name, layout) for name in apps.NAMES for layout in rows.LAYOUTS if layout == "planar" or hasattr(apps.load(name), layout)]
+FIELDS = {f.name for f in fields(rows.Row)}
+
+
+@pytest.mark.parametrize(("name", "layout"), CASES, ids=[f"{n}-{x}" for n, x in CASES])
+def test_hjit_computes_what_numpy_does(name: str, layout: str) -> None:
+    p = rows.problem(name, layout, small=True)
+    assert p is not None
+    f = hjit.pipeline(p.function, verify="off")
+    got = f(*p.arguments)
+    assert (got.shape, got.dtype) == (p.expected.shape, p.expected.dtype)
+    if p.tolerance == (0, 0):
+        np.testing.assert_array_equal(got, p.expected)
+    else:
+        rtol, atol = p.tolerance
+        np.testing.assert_allclose(got, p.expected, rtol=max(rtol, 1e-5), atol=atol)
+    out = np.zeros_like(p.expected)
+    np.testing.assert_array_equal(f.into(out, *p.arguments), got)
+    assert f.stats.fallbacks == 0
+
+
+@pytest.mark.parametrize("name", [n for n, x in CASES if x == "channels_last"])
+def test_layouts_say_the_same(name: str) -> None:
+    planar, other = (rows.problem(name, layout, small=True) for layout in rows.LAYOUTS)
+    assert planar is not None and other is not None
+    assert rows.agrees(other.expected, rows.last(planar.expected), planar.tolerance)
+
+
+@pytest.mark.parametrize("name", apps.NAMES)
+def test_applications_keep_their_contract(name: str) -> None:
+    module = apps.load(name)
+    assert module.__doc__
+    arguments = module.inputs(np.random.default_rng(0), module.SMALL)
+    kinds = [isinstance(x, np.ndarray) for x in arguments]
+    assert kinds == sorted(kinds, reverse=True), "arrays come first"
+    again = module.inputs(np.random.default_rng(0), module.SMALL)
+    for a, b in zip(arguments, again, strict=True):
+        np.testing.assert_array_equal(a, b)
+    rtol, atol = module.TOLERANCE
+    assert 0 <= rtol < 0.1 and atol >= 0
+    assert len(module.SHAPE) == len(module.SMALL)
+
+
+def test_nothing_is_left_out() -> None:
+    files = {p.stem for p in Path(apps.__file__).parent.glob("*.py")} - {"__init__"}
+    assert files == set(apps.NAMES)
+
+
+# -- the harness
+
+
+def measured(request: rows.Request) -> list[dict[str, Any]]:
+    records: list[dict[str, Any]] = []
+    rows.measure(request, records.append)
+    return [json.loads(json.dumps(r["row"])) for r in records if "row" in r]
+
+
+def test_rows_of_an_application() -> None:
+    numbers = suite.run(["blur"], ["numpy"], [1], small=True, budget=0.01)
+    assert numbers["machine"]["cores"] >= 1 and numbers["machine"]["cpu"] and numbers["machine"]["os"]
+    assert {"python", "numpy", "numba", "llvmlite", "halide", "opencv", "jax", "hjit"} <= set(numbers["versions"])
+    assert numbers["commit"]
+    copy, *found = numbers["rows"]
+    assert (copy["app"], copy["error"]) == ("copy", None)
+    assert all(set(r) == FIELDS for r in numbers["rows"])
+    ways = {(r["peer"], r["schedule"], r["fast_math"], r["into"]) for r in found}
+    assert ways >= {("numpy", None, False, False)} | {("hjit", "default", fast, into) for fast in (False, True) for into in (False, True)}
+    for r in found:
+        assert (r["app"], r["layout"], r["threads"], r["shape"], r["dtype"]) == ("blur", "planar", 1, [36, 81], "uint16")
+        assert r["error"] is None and r["agrees"] is True
+        assert 0 < r["min_ms"] <= r["median_ms"]
+        assert r["compile_s"] >= 0 and r["runs"] >= rows.MIN_RUNS
+    table.show(numbers)
+
+
+def _peer(run: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[dict[str, Any]]:
+    """The rows of a peer that runs so."""
+    (tmp_path / "peers" / "numba").mkdir(parents=True)
+    (tmp_path / "peers" / "numba" / "blur.py").touch()
+    monkeypatch.setattr(rows, "HERE", tmp_path)
+    module = types.ModuleType("benchmarks.peers.numba.blur")
+    module.build = lambda arguments, threads: Compiled(run, (36, 81), np.dtype(np.uint16), 0.25)  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "benchmarks.peers.numba", types.ModuleType("benchmarks.peers.numba"))
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    found = measured(rows.Request("blur", ("numpy", "numba"), 1, small=True, budget=0.001))
+    assert [r["error"] for r in found if r["peer"] == "hjit"] == [None] * 4
+    return [r for r in found if r["peer"] == "numba"]
+
+
+def test_a_peer_that_agrees(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    p = rows.problem("blur", "planar", small=True)
+    assert p is not None
+    found = _peer(lambda out: np.copyto(out, p.expected), monkeypatch, tmp_path)
+    assert [(r["into"], r["agrees"], r["compile_s"]) for r in found] == [(False, True, 0.25), (True, True, 0.25)]
+
+
+def test_a_peer_that_disagrees_is_timed_and_shown_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = _peer(lambda out: out.fill(7), monkeypatch, tmp_path)
+    assert [r["agrees"] for r in found] == [False, False]
+    assert all(r["min_ms"] > 0 for r in found)
+    table.show({"rows": found})
+    assert "disagrees with NumPy" in capsys.readouterr().out
+
+
+def test_a_peer_that_does_nothing_disagrees(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    assert [r["agrees"] for r in _peer(lambda out: None, monkeypatch, tmp_path)][1] is False
+
+
+def test_a_peer_that_fails_is_a_row(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def run(out: Any) -> None:
+        raise RuntimeError("no such\nthing")
+
+    (row,) = _peer(run, monkeypatch, tmp_path)
+    assert row["error"] == "RuntimeError: no such thing"
+    assert row["min_ms"] is None
+
+
+def test_a_candidate_that_ends_the_process_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    request = rows.Request("blur", ("numpy",), 1)
+    bad, good = (asdict(rows.Row("blur", p, None, "planar", 1, [], "", False, False)) for p in ("halide", "numpy"))
+    seen: list[dict[str, str]] = []
+
+    def process(r: rows.Request) -> tuple[list[dict[str, Any]], str | None]:
+        seen.append(r.skip)
+        if r.skip:
+            return [{"row": bad | {"error": r.skip["halide"]}}, {"row": good}], None
+        return [{"at": "numpy"}, {"at": "halide"}], "killed"
+
+    monkeypatch.setattr(suite, "process", process)
+    assert [r["error"] for r in suite.rows_of(request)] == ["killed", None]
+    assert seen == [{}, {"halide": "killed"}]
+
+
+def test_a_process_that_cannot_start_is_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(suite, "process", lambda r: ([], "killed"))
+    (row,) = suite.rows_of(rows.Request("blur", (), 1))
+    assert row["error"] == "killed" and set(row) == FIELDS
+
+
+def test_a_schedule_by_hand(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "apps" / "schedules").mkdir(parents=True)
+    file = tmp_path / "apps" / "schedules" / "blur.json"
+    monkeypatch.setattr(rows, "HERE", tmp_path)
+    hjit.Schedule().save(file)
+    found = measured(rows.Request("blur", (), 1, small=True, budget=0.001))
+    assert [(r["schedule"], r["error"]) for r in found] == [("default", None)] * 4 + [("manual", None)] * 4
+    file.write_text("{}")
+    found = measured(rows.Request("blur", (), 1, small=True, budget=0.001))
+    assert [r["schedule"] for r in found if r["error"]] == ["manual"] * 2
+    assert all("ScheduleError" in r["error"] for r in found if r["error"])
+
+
+def test_agreement() -> None:
+    a = np.array([1.0, np.nan, 3.0], np.float32)
+    assert rows.agrees(a.copy(), a, (0, 0))
+    assert not rows.agrees(a.astype(np.float64), a, (0, 0))
+    assert not rows.agrees(a[:2], a, (0, 0))
+    assert not rows.agrees(a * np.float32(1.001), a, (0, 0))
+    assert rows.agrees(a * np.float32(1.001), a, (0.01, 0))
+    assert not rows.agrees(np.nan_to_num(a), a, (0.01, 0))
+
+
+def test_turns() -> None:
+    order: list[str] = []
+    a, b = rows.in_turns([lambda: order.append("a"), lambda: order.append("b")], 0.0, [None, 1])
+    assert len(a) == len(b) == rows.MIN_RUNS
+    assert order == ["a", "b"] * rows.MIN_RUNS
+
+
+def test_ratios() -> None:
+    def row(peer: str, schedule: str | None, ms: float | None, fast: bool = True, into: bool = True) -> dict[str, Any]:
+        made = rows.Row("blur", peer, schedule, "planar", 2, [8], "uint8", fast, into, min_ms=ms, agrees=True, bytes=1000)
+        return asdict(made)
+
+    found = [
+        row("halide", "manual", 6.0),
+        row("halide", "manual", 1.0, into=False),
+        row("halide", "adams2019", None),
+        row("hjit", "default", 4.0),
+        row("hjit", "manual", 3.0),
+        row("hjit", "manual", 2.0, fast=False),
+    ]
+    assert table.ratio(found, None) == 2
+    assert table.ratio(found, "default") == 1.5
+    assert table.ratio(found[:3], None) is None
+    assert table.geomean([2.0, None, 8.0]) == pytest.approx(4)
+    assert table.geomean([]) is None
+    copy = row("memcpy", None, 1.0) | {"app": "copy"}
+    assert "3.00 times" in table.bandwidth({"rows": [copy, *found]}, 2)[1]
+
+
+def test_unknown_names_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(ValueError, match="unknown application nothing"):
+        suite.run(["nothing"])
+    with pytest.raises(ValueError, match="unknown peer nobody"):
+        suite.run(["blur"], ["nobody"])
+    with pytest.raises(SystemExit):
+        command.main(["--apps", "nothing"])
+    assert "unknown application" in capsys.readouterr().err
+
+
+def test_the_command_line() -> None:
+    given = command.parser().parse_args(["--apps", "blur,harris", "--threads", "1,2"])
+    assert (given.name, given.apps, given.threads) == ("apps", ["blur", "harris"], [1, 2])
+    assert given.peers == list(rows.PEERS)
+    assert command.parser().parse_args(["overhead"]).name == "overhead"
+
+
+def test_a_process_is_told_its_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HJIT_FAST_MATH", "1")
+    found = suite.environment(3)
+    assert {found[name] for name in suite.THREADS} == {"3"}
+    assert "HJIT_FAST_MATH" not in found
