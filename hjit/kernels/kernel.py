@@ -147,7 +147,7 @@ class Bound:
         self.graph, self.options = graph, options
         self.kernel = kernel_for(graph, key, options)
         numbers = [sizes[name] for name in key.symbols]
-        buffers = {graph.stages[k].name: [evaluate(n, numbers) for n in lengths] for k, lengths in self.kernel.buffers}
+        buffers = {graph.stages[k].name: [max(evaluate(n, numbers), 1) for n in lengths] for k, lengths in self.kernel.buffers}
         params = params_of(graph, key.symbols, buffers)
         stages = graph.by_name
         self.inputs = tuple(i.name for i in graph.inputs if i.data is None)

@@ -290,6 +290,8 @@ class _Nest:
                 continue
             var = self.var(f"{x.stage}.new")
             stmts = self.realise(x, slide.part(box, poly(var)), env)
+            if not slide.new:  # all of it at the first turn; what updates itself must not do so again
+                stmts = (When(slide.end - poly(var) - 1, stmts),)
             last = not any(y.stage == x.stage for y in items[k + 1 :])  # type: ignore[union-attr]
             one = Slide(x.stage, var, slide.first, slide.end, stmts, last)
             if windows.warm:
@@ -317,7 +319,7 @@ class _Nest:
         slide = windows.slides.get(stage)
         held = env.stores[stage][1]
         origin = [held[k].low for k in range(len(box))]
-        lengths = [held[k].length for k in range(len(box))]
+        lengths = [_at_least_one(held[k].length) for k in range(len(box))]
         fold = None
         if slide is not None and slide.window:
             fold = slide.axis
@@ -549,6 +551,11 @@ class _Nest:
             change = renumber(_point(env.spans[s.name], len(d.extents)))
             puts.append(Put(s.name, tuple(p.substitute(change) for p in d.target), substitute(d.value, change)))
         return (Puts(tuple(puts)),)
+
+
+def _at_least_one(n: Poly) -> Poly:
+    """Boxes are never empty, even where their consumers are."""
+    return poly(max(n.const, 1)) if n.is_const else n
 
 
 def _point(spans: dict[int, Span], n: int) -> tuple[Poly, ...]:

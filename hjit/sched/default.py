@@ -17,7 +17,7 @@ from hjit.trace.graph import Definition, Graph, Stage, loads, walk
 from hjit.trace.poly import ONE, ZERO, Dim, Poly, Value, poly
 
 UNROLL_CODE = 600  # operations that unrolled code of one body may have
-BLOCK_ROWS, BLOCK_VECTORS = 4, 4  # accumulators that a sum of products has in registers
+BLOCK_ROWS, BLOCK_VECTORS = 6, 4  # accumulators that a sum of products has in registers
 UNROLL_REDUCTION = 64  # points of a constant reduction domain that are unrolled
 
 
@@ -112,7 +112,9 @@ def _adjacent(a: Definition, b: Definition, name: str) -> bool:
     if a.order != "pure" or b.order != "pure" or a.dims != b.dims or not a.dims or len(a.target) != len(b.target):
         return False
     differ = [k for k, (p, q) in enumerate(zip(a.target, b.target, strict=True)) if p != q]
-    if len(differ) != 1 or b.target[differ[0]] - a.target[differ[0]] != ONE or not a.target[differ[0]].is_const:
+    if len(differ) != 1 or b.target[differ[0]] - a.target[differ[0]] != ONE:
+        return False
+    if any(a.target[differ[0]].coefficient(Dim(k)) not in (ZERO, *map(poly, range(2, 5))) for k in range(len(a.dims))):
         return False
     return not any(load.source == name for d in (a, b) for load in loads(*d.exprs()))
 

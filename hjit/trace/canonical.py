@@ -14,6 +14,7 @@ import numpy as np
 
 from hjit.trace.borders import borders
 from hjit.trace.graph import Const, Definition, Expr, Graph, Index, Load, Op, Stage, cast, identity, loads, rewrite, substitute, walk
+from hjit.trace.partition import is_tiled, part_histograms, unflatten
 from hjit.trace.poly import ONE, Atom, Dim, Poly, Value, poly
 from hjit.trace.reductions import start_value
 from hjit.trace.tabulate import tabulate
@@ -29,6 +30,7 @@ COSTS = {
 REPEAT_LIMIT = 6  # additions that fusing may repeat for each element
 ROW_LIMIT = 16  # additions repeated for each row, hoisted out of the inner loop
 MAX_DEPTH = 200  # nested operations of one expression
+SCATTER_LIMIT = 1  # additions that are computed element by element inside a scatter
 ONCE_LIMIT = 64  # additions repeated for each task, hoisted out of all loops
 
 
@@ -79,7 +81,11 @@ def _renamer(old: str, new: str) -> Callable[[Expr], Expr]:
 
 def drop_covered(graph: Graph) -> Graph:
     """An initial value that updates overwrite everywhere is not computed."""
-    return replace(graph, stages=tuple(replace(s, initial=None) if s.initial is not None and _pieces(s) is not None else s for s in graph.stages))
+    return replace(graph, stages=tuple(replace(s, initial=None) if _is_covered(s) else s for s in graph.stages))
+
+
+def _is_covered(s: Stage) -> bool:
+    return s.initial is not None and (_pieces(s) is not None or is_tiled(s))
 
 
 def _pieces(s: Stage) -> tuple[int, dict[int, Definition]] | None:
@@ -253,6 +259,8 @@ def _may_inline(s: Stage, price: int, uses: dict[Use, None], by_name: dict[str, 
         missing = [k for k, n in enumerate(d.extents) if k not in mentioned and n != ONE]
         if any(isinstance(a, Value) for p in index for a in p.atoms()) and price > REPEAT_LIMIT:
             return False
+        if price > SCATTER_LIMIT and d.rdims and any(isinstance(a, Value) for p in d.target for a in p.atoms()):
+            return False  # a scatter runs element by element: what it reads is better computed in vectors
         if missing and price > (ONCE_LIMIT if not mentioned else ROW_LIMIT if _rowwise(mentioned, d) else REPEAT_LIMIT // 3):
             return False
     return True
@@ -376,6 +384,8 @@ PASSES: tuple[Callable[[Graph], Graph], ...] = (
     drop_dead,
     merge_versions,  # again: in-place updates read what they write only now that they are fused
     tabulate,  # long formulas of one byte
+    unflatten,  # rows and columns instead of flat indices
+    part_histograms,  # parts in parallel, then their sum
     split_reductions,  # rows in parallel, then the rest
 )
 

@@ -1,0 +1,162 @@
+"""How updates divide a stage or their iterations: interleaved pieces, flat ones into rows, histograms into parallel parts."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import replace
+
+from hjit.trace.graph import Const, Definition, Expr, Graph, Index, Load, Op, Stage, fresh, identity, loads, select, substitute
+from hjit.trace.poly import Atom, Dim, FloorDiv, IntLike, Mod, Poly, Value, extremum, poly
+from hjit.trace.reductions import start_value
+
+PARTS = 8  # parts of a histogram; a constant, so that sums do not depend on the number of threads
+MAX_CLASSES = 64
+
+
+def unflatten(graph: Graph) -> Graph:
+    """An update over a flattened image, whose index is only ever taken apart again, runs over rows and columns."""
+    return replace(graph, stages=tuple(replace(s, updates=tuple(map(_unflattened, s.updates))) for s in graph.stages))
+
+
+def _unflattened(d: Definition) -> Definition:
+    if d.order == "sequential":
+        return d
+    for k in range(len(d.dims), len(d.extents)):
+        for by in _divisors(d, k):
+            rows, rest = d.extents[k]._split(by)
+            if rest != poly(0):
+                continue
+            new = _taken_apart(d, k, by, rows)
+            if new is not None:
+                return _unflattened(new)
+    return d
+
+
+def _divisors(d: Definition, k: int) -> list[Poly]:
+    """What the dimension's index is divided by."""
+    from hjit.trace.graph import polys, walk
+    from hjit.trace.poly import parts
+
+    found: dict[Poly, None] = {}
+
+    def visit(p: Poly) -> None:
+        for a in p.atoms():
+            if isinstance(a, (FloorDiv, Mod)) and a.arg == poly(Dim(k)):
+                found[a.by] = None
+            for q in parts(a):
+                if isinstance(q, Poly):
+                    visit(q)
+
+    for e in walk(*d.exprs()):
+        for p in polys(e):
+            visit(p)
+    return list(found)
+
+
+def _taken_apart(d: Definition, k: int, by: Poly, rows: Poly) -> Definition | None:
+    """The definition with dimension k as two, or None where the flat index itself is used."""
+    bare = False
+
+    def change(a: Atom) -> IntLike | None:
+        nonlocal bare
+        if isinstance(a, (FloorDiv, Mod)) and a.arg == poly(Dim(k)) and a.by == by:
+            return poly(Dim(k if isinstance(a, FloorDiv) else k + 1))
+        if isinstance(a, Dim):
+            bare = bare or a.k == k
+            return poly(Dim(a.k + 1)) if a.k > k else None
+        return None
+
+    value = substitute(d.value, change)
+    target = tuple(p.substitute(change) for p in d.target)
+    j = k - len(d.dims)
+    rdims = (*d.rdims[:j], rows, by, *d.rdims[j + 1 :])
+    return None if bare else replace(d, rdims=rdims, target=target, value=value)
+
+
+def part_histograms(graph: Graph) -> Graph:
+    """A histogram of whole numbers is counted in parts of the image, which run in parallel, then the parts are added up."""
+    stages: list[Stage] = []
+    names = {s.name for s in graph.stages}
+    for s in graph.stages:
+        for number, d in enumerate(s.updates):
+            if _is_histogram(s, d):
+                part, update = _in_parts(s, d, fresh(f"{s.name}_parts", names))
+                names.add(part.name)
+                stages.append(part)
+                s = replace(s, updates=(*s.updates[:number], update, *s.updates[number + 1 :]))
+        stages.append(s)
+    return replace(graph, stages=tuple(stages))
+
+
+def _is_histogram(s: Stage, d: Definition) -> bool:
+    """Scattered into little memory from much, by an operation whose order does not matter."""
+    little = (len(s.shape) == 1 and len(d.rdims) > 1) or all(n.is_const for n in s.shape)
+    scattered = any(isinstance(a, Value) for p in d.target for a in p.atoms())
+    exact = s.dtype.kind in "iub" and d.order not in ("pure", "sequential")
+    plain = isinstance(d.value, Op) and d.value.dtype == s.dtype and isinstance(d.value.args[0], Load) and d.value.args[0].source == s.name
+    return scattered and exact and plain and little and not d.dims and not d.rdims[0].is_const
+
+
+def _in_parts(s: Stage, d: Definition, name: str) -> tuple[Stage, Definition]:
+    """A stage of partial results, and the update that joins them."""
+    assert isinstance(d.value, Op)
+    rows = d.rdims[0]
+    size = (rows + (PARTS - 1)) // PARTS
+    row = poly(Dim(0)) * size + poly(Dim(1))
+    inside = extremum("min", row, rows - 1)
+
+    def change(a: Atom) -> IntLike | None:
+        return (inside if a.k == 0 else poly(Dim(a.k + 1))) if isinstance(a, Dim) else None
+
+    target = (poly(Dim(0)), *(p.substitute(change) for p in d.target))
+    neutral = Const(start_value(d.order, s.dtype), s.dtype)
+    in_rows = Op("less", (Index(row), Index(rows)), "?")
+    element: Expr = select(in_rows, substitute(d.value.args[1], change), neutral)
+    value = Op(d.value.name, (Load(name, target, s.dtype), element), s.dtype)
+    part = Stage(
+        name, s.dtype, (poly(PARTS), *s.shape), neutral,
+        (Definition((poly(PARTS),), (size, *d.rdims[1:]), target, value, d.order),), s.origin,
+    )  # fmt: skip
+    n = len(s.shape)
+    here = identity(n)
+    joined = Op(d.value.name, (Load(s.name, here, s.dtype), Load(name, (poly(Dim(n)), *here), s.dtype)), s.dtype)
+    return part, Definition(s.shape, (poly(PARTS),), here, joined, d.order)
+
+
+def is_tiled(s: Stage) -> bool:
+    """Do the updates write every element, as ``out[0::2, 0::2]``, ``out[0::2, 1::2]``, ... do, without reading the stage?"""
+    if not s.updates or not s.shape:
+        return False
+    steps = [1] * len(s.shape)
+    found: list[list[tuple[int, int]]] = []
+    for d in s.updates:
+        if d.order != "pure" or d.rdims or any(x.source == s.name for x in loads(*d.exprs())):
+            return False
+        classes = [_residues(p, d, n) for p, n in zip(d.target, s.shape, strict=True)]
+        if any(c is None for c in classes) or len({k for p in d.target for k in _dims_of(p)}) != len(d.dims):
+            return False
+        found.append([c for c in classes if c is not None])
+        steps = [math.lcm(a, c[0]) for a, c in zip(steps, found[-1], strict=True)]
+    if math.prod(steps) > MAX_CLASSES:
+        return False
+    cells = itertools.product(*(range(n) for n in steps))
+    return all(any(all(i % c == r for i, (c, r) in zip(cell, classes, strict=True)) for classes in found) for cell in cells)
+
+
+def _dims_of(p: Poly) -> list[int]:
+    return [a.k for a in p.atoms() if isinstance(a, Dim)]
+
+
+def _residues(p: Poly, d: Definition, extent: Poly) -> tuple[int, int] | None:
+    """(step, first) where an index takes on first, first + step, ... up to the end of the axis; None where not."""
+    dims = _dims_of(p)
+    if len(dims) != 1:
+        return None
+    step = p.coefficient(Dim(dims[0]))
+    if step is None or not step.is_const or step.const < 1:
+        return None
+    first = p - poly(Dim(dims[0])) * step
+    if not first.is_const or not 0 <= first.const < step.const:
+        return None
+    return (step.const, first.const) if (extent - first.const + (step.const - 1)) // step.const == d.dims[dims[0]] else None

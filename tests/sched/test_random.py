@@ -1,0 +1,29 @@
+"""Random programs under random legal schedules against NumPy; `tests.schedules` runs as many as you like."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from tests.schedules import failure
+
+PAIRS = int(os.environ.get("HJIT_FUZZ_PAIRS", "200"))
+BATCH = 20
+FOUND = (  # pairs that failed once
+    10,  # a fused dimension without elements
+    1000,  # a box for a consumer without elements
+    1322,  # a recurrence in a buffer that the first turn fills
+)
+
+
+@pytest.mark.parametrize("start", range(0, PAIRS, BATCH))
+def test_random_pairs(start: int) -> None:
+    for seed in range(start, min(start + BATCH, PAIRS)):
+        why = failure(seed)
+        assert why is None, f"seed {seed}: {why}"
+
+
+@pytest.mark.parametrize("seed", FOUND)
+def test_pairs_that_failed_once(seed: int) -> None:
+    assert failure(seed) is None

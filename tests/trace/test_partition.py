@@ -1,0 +1,72 @@
+"""Updates that divide their stage or their iterations: nothing is computed for nothing, and the numbers stay NumPy's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.numpy_check import check
+from tests.trace.test_canonical import canonical
+
+IMAGE = np.random.default_rng(1).integers(0, 200, (37, 70)).astype(np.uint8)
+
+
+def bayer(a: Any) -> Any:
+    out = np.empty((2 * a.shape[0], 2 * a.shape[1]), np.int16)
+    out[0::2, 0::2] = a
+    out[0::2, 1::2] = a * 2
+    out[1::2, 0::2] = a + 7
+    out[1::2, 1::2] = a[::-1]
+    return out
+
+
+def thirds(a: Any) -> Any:
+    out = np.zeros((a.shape[0], 3 * a.shape[1]), np.float32)
+    for k in range(3):
+        out[:, k::3] = a * (k + 0.5)
+    return out
+
+
+def not_all(a: Any) -> Any:
+    out = np.full((a.shape[0], 2 * a.shape[1]), 5, np.int32)
+    out[:, 0::2] = a
+    return out
+
+
+def too_short(a: Any) -> Any:
+    out = np.full((a.shape[0], 2 * a.shape[1] + 1), 5, np.int32)
+    out[:, 0:-1:2] = a
+    out[:, 1::2] = a + 1
+    return out
+
+
+@pytest.mark.parametrize(("function", "covered"), [(bayer, True), (thirds, True), (not_all, False), (too_short, False)])
+def test_interleaved_pieces_need_no_initial_value(function: Any, covered: bool) -> None:
+    graph = canonical(function, IMAGE)
+    assert (graph.stage(graph.outputs[0]).initial is None) is covered
+    check(function, IMAGE)
+
+
+def counted(a: Any) -> Any:
+    return np.bincount(np.minimum(a, 90).ravel(), minlength=91)
+
+
+def largest(a: Any) -> Any:
+    out = np.zeros(256, np.int32)
+    np.maximum.at(out, a, a.astype(np.int32) * 3)
+    return out
+
+
+@pytest.mark.parametrize("function", [counted, largest])
+@pytest.mark.parametrize("shape", [(37, 70), (1, 5), (8, 8), (9, 1), (64, 33)])
+def test_histograms_are_counted_in_parts(function: Any, shape: tuple[int, int]) -> None:
+    a = np.random.default_rng(2).integers(0, 200, shape).astype(np.uint8)
+    check(function, a)
+
+
+def test_the_parts_of_a_histogram_run_in_parallel() -> None:
+    graph = canonical(counted, IMAGE)
+    parts = next(s for s in graph.stages if len(s.shape) == 2 and s.updates)
+    assert parts.shape[0] == 8 and len(parts.updates[0].dims) == 1 and len(parts.updates[0].rdims) == 2
