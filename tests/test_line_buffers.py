@@ -98,3 +98,22 @@ def test_windows_that_look_one_way_only(mode: str) -> None:
         return img
 
     check(upwards, np.random.default_rng(0).integers(0, 1 << 16, (50, 37)).astype(np.uint16))
+
+
+def interleaved_columns(a: Any) -> Any:
+    m = np.empty((a.shape[0], 2 * a.shape[1]), np.float32)
+    m[:, 0::2] = np.sqrt(a) + 1
+    m[:, 1::2] = np.exp(a) * a
+    return m[:, 1:-3] + m[:, 3:-1]
+
+
+def interleaved_rows(a: Any) -> Any:
+    m = np.empty((2 * a.shape[0], a.shape[1]), np.float32)
+    m[0::2] = np.sqrt(a) + 1
+    m[1::2] = np.exp(a) * a
+    return m[1:-3] + m[3:-1]
+
+
+@pytest.mark.parametrize("function", [interleaved_columns, interleaved_rows])
+def test_pieces_side_by_side_are_computed_whole(function: Any) -> None:
+    check(function, np.random.default_rng(0).random((18, 40), np.float32), exact=False)

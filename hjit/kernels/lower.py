@@ -22,7 +22,7 @@ from hjit.sched.tree import Compute, DimKey, Loop, Node, Root, Store, computes, 
 from hjit.trace.canonical import cost
 from hjit.trace.graph import Cast, Definition, Graph, Op, Stage, loads, renumber, substitute
 from hjit.trace.intervals import Span
-from hjit.trace.poly import ONE, ZERO, Dim, Poly, Var, extremum, poly
+from hjit.trace.poly import ONE, ZERO, Poly, Sym, Var, extremum, poly
 
 EXACT_SUM = 8  # sums of up to so many terms are added in NumPy's order and dtype
 
@@ -330,9 +330,7 @@ class _Nest:
         """Gives the bounds of boxes names where they are long."""
 
         def bound(name: str, p: Poly) -> Poly:
-            if len(p.terms) < 2 and all(isinstance(a, Var) or not p.terms for a in p.atoms()):
-                return p
-            if not any(_is_moving(a) for a in p.atoms()):
+            if len(p.terms) <= 2 and all(isinstance(a, (Var, Sym)) for a in p.atoms()):
                 return p
             var = self.var(name)
             lets.append(Let(var, p))
@@ -438,14 +436,13 @@ class _Nest:
         d = _definition(self.reads.stages[node.stage], next(c for c in computes(node) if c.stage == node.stage))
         pure = dims_of(node.dim)[-1] < len(d.dims)
         n = region.known
-        if n is None:
-            assert node.size is not None
+        if n is None and node.size is not None:
             full = Region(Span(region.low, region.low + (node.size - 1), region.span.base, region.span.first, region.span.last), node.size)
             var = self.loop_var(node)
             rest = For(var, region.low, region.end, 1, build(env.at(node, poly(var)).absorb(node).deeper(var, 1, region.low)))
             many = self.unrolled(node, env.within(node, full.span, node.size), full, build)
             return (When(region.end - region.low - node.size, many, (rest,)),)
-        if n % step or (env.scalar and pure) or (d.order == "sequential" and not pure):
+        if n is None or n % step or (env.scalar and pure) or (d.order == "sequential" and not pure):
             var = self.loop_var(node)
             return (For(var, region.low, region.end, 1, build(env.at(node, poly(var)).absorb(node).deeper(var, 1, region.low))),)
         bodies = []
@@ -618,14 +615,6 @@ def _repeatable(s: Stage, compute: Compute) -> bool:
         return True
     parts = [s.definitions[n] for n in compute.definitions]
     return all(d.order == "pure" and is_direct(d) and not any(x.source == s.name for x in loads(*d.exprs())) for d in parts)
-
-
-def _is_moving(a: object) -> bool:
-    from hjit.trace.poly import parts
-
-    if isinstance(a, (Var, Dim)):
-        return True
-    return any(_is_moving(b) for p in parts(a) if isinstance(p, Poly) for b in p.atoms())  # type: ignore[arg-type]
 
 
 def _work(s: Stage, compute: Compute) -> Poly:

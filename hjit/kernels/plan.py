@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 
+from hjit.errors import CompileError, ScheduleError
 from hjit.kernels import features
 from hjit.kernels.emit import Machine, emit_module
 from hjit.kernels.kernel import kernel_name
@@ -12,10 +14,12 @@ from hjit.kernels.lower import lower
 from hjit.kernels.params import Params, params_of
 from hjit.options import Options
 from hjit.sched.check import check
-from hjit.sched.default import Target, default_schedule
+from hjit.sched.default import Target, default_schedule, root_schedule
 from hjit.sched.tree import Root
 from hjit.trace.graph import Graph
 from hjit.trace.key import Key, graph_key
+
+log = logging.getLogger("hjit")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +51,20 @@ def plan(graph: Graph, options: Options, schedule: Root | None = None) -> Plan:
     target = machine(options)
     name = kernel_name(graph, key, options, schedule)
     if schedule is None:
-        schedule = default_schedule(graph, Target(target.width))
-        check(schedule, graph)
-    program = lower(graph, schedule, target.fast_math)
+        schedule, program = _by_default(graph, Target(target.width), target.fast_math)
+    else:
+        program = lower(graph, schedule, target.fast_math)
     params = params_of(graph, key.symbols, program.buffers)
     return Plan(graph, key, schedule, program, params, emit_module(graph, program, params, name, target), name)
+
+
+def _by_default(graph: Graph, target: Target, fast: bool) -> tuple[Root, Program]:
+    """The default schedule and its loops; every stage at the root where a window turns out not to slide."""
+    for make in (default_schedule, root_schedule):
+        schedule = make(graph, target)
+        try:
+            check(schedule, graph)
+            return schedule, lower(graph, schedule, fast)
+        except ScheduleError as error:
+            log.debug("the default schedule is not legal: %s", error)
+    raise CompileError(f"no schedule for\n{graph}")

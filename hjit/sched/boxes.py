@@ -6,6 +6,7 @@ what of the producer it needs there. Axes that cannot be told, or that a stage m
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
 
@@ -27,6 +28,7 @@ class Reads:
         self.stages = graph.by_name
         self._loads: dict[tuple[str, int], dict[str, list[Load]]] = {}
         self._whole: dict[str, frozenset[int]] = {}
+        self._step: dict[str, tuple[int, ...]] = {}
 
     @cached_property
     def position(self) -> dict[str, int]:
@@ -42,12 +44,42 @@ class Reads:
                 found.setdefault(load.source, []).append(load)
         return found
 
+    def steps(self, stage: str) -> tuple[int, ...]:
+        """Per axis how many elements of a stage are computed together."""
+        found = self._step.get(stage)
+        if found is None:
+            found = self._step[stage] = _steps(self.stages[stage])
+        return found
+
     def whole_axes(self, stage: str) -> frozenset[int]:
         """Axes along which no part of a stage can be computed by itself."""
         found = self._whole.get(stage)
         if found is None:
             found = self._whole[stage] = frozenset(_whole_axes(self.stages[stage]))
         return found
+
+
+def _steps(s: Stage) -> tuple[int, ...]:
+    """Per axis how many elements pieces like ``out[0::2]`` and ``out[1::2]`` write side by side: boxes are multiples of it."""
+    found = [1] * len(s.shape)
+    for d in s.updates:
+        for axis, p in enumerate(d.target):
+            k = _single_dim(p, len(d.dims))
+            c = None if k is None else p.coefficient(Dim(k))
+            if c is not None and c.is_const:
+                found[axis] = math.lcm(found[axis], c.const)
+    return tuple(found)
+
+
+def _rounded(box: Box, steps: tuple[int, ...], shape: tuple[Poly, ...]) -> Box:
+    """The box, its parts of axes extended to multiples of the steps."""
+    found = []
+    for s, c, n in zip(box, steps, shape, strict=True):
+        if c > 1 and s != whole(n):
+            down = s.floordiv(c).times(c)
+            s = Span(down.low, extremum("min", down.high + (c - 1), n - 1), down.base, down.first, down.last + (c - 1))
+        found.append(s)
+    return tuple(found)
 
 
 def _whole_axes(s: Stage) -> Iterable[int]:
@@ -145,7 +177,7 @@ def boxes(
                 whole(n) if total is None or axis in unknown[stage] else total.clipped(n)
                 for axis, (n, total) in enumerate(zip(s.shape, needs[stage], strict=True))
             )
-            found[stage] = name(stage, box)
+            found[stage] = name(stage, _rounded(box, reads.steps(stage), s.shape))
             served[stage] = steady(stage, found[stage])
         for number in here[stage]:
             d = s.definitions[number]

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from hjit.sched.boxes import Reads
 from hjit.sched.build import Step, nest
 from hjit.sched.check import is_direct, starts_reduction
 from hjit.sched.memory import Strides
 from hjit.sched.rows import group_of
 from hjit.sched.tree import Compute, Loop, Node, Root, Store
+from hjit.sched.tree import walk as walk_tree
 from hjit.trace.graph import Definition, Graph, Stage, loads, walk
 from hjit.trace.poly import ONE, ZERO, Dim, Poly, Value, poly
 
@@ -32,6 +34,12 @@ class Target:
     vector_bytes: int = 64
 
 
+def root_schedule(graph: Graph, target: Target) -> Root:
+    """Every stage by itself, at the root: legal for every Graph."""
+    strides = Strides(graph)
+    return Root(tuple(Store(s.name, tuple(_nest(s, group, strides, target) for group in groups(s))) for s in graph.stages))
+
+
 def default_schedule(graph: Graph, target: Target) -> Root:
     """The default schedule of a canonical Graph."""
     strides = Strides(graph)
@@ -45,7 +53,7 @@ def default_schedule(graph: Graph, target: Target) -> Root:
         if members:
             head = nests[s.name][0]
             assert isinstance(head, Loop)
-            node: Node = replace(head, children=(*(serial_loops(nests[m][0]) for m in members), *head.children))
+            node: Node = replace(head, children=(*(serial_loops(n) for m in members for n in nests[m]), *head.children))
             for m in reversed(members):
                 node = Store(m, (node,))
             roots.append(Store(s.name, (node,)))
@@ -56,14 +64,15 @@ def default_schedule(graph: Graph, target: Target) -> Root:
 
 def _attached(graph: Graph, nests: dict[str, list[Node]]) -> dict[str, tuple[str, ...]]:
     """Head stage -> the stages that are computed row by row inside its nest."""
-    eligible = {s.name: s for s in graph.stages if _has_rows(s, nests[s.name])}
-    inner = {n: s for n, s in eligible.items() if n not in graph.outputs}
+    inner = {s.name: s for s in graph.stages if _is_divisible(graph, s)}
     consumers = graph.consumers()
+    reads = Reads(graph)
     taken: set[str] = set()
     found: dict[str, tuple[str, ...]] = {}
     for s in reversed(graph.stages):
-        if s.name in eligible and s.name not in taken:
-            members = group_of(graph, s, taken, inner, consumers)
+        dim = _rows(s, nests[s.name])
+        if dim is not None and s.name not in taken:
+            members = group_of(reads, s, dim, taken, inner, consumers)
             if members:
                 found[s.name] = members
                 taken.update(members)
@@ -83,15 +92,21 @@ def serial_loops(node: Node) -> Node:
     return node
 
 
-def _has_rows(s: Stage, nests: list[Node]) -> bool:
-    """Is the stage one nest over many rows, each computed by itself?"""
-    if len(nests) != 1 or len(s.shape) < 2 or s.shape[0].is_const:
-        return False
+def _rows(s: Stage, nests: list[Node]) -> int | None:
+    """The dimension whose turns are tasks, where the stage is one nest with many of them."""
+    if len(nests) != 1:
+        return None
     node = nests[0]
-    if not isinstance(node, Loop) or node.dim != 0 or node.kind != "parallel":
-        return False
-    split = any(isinstance(c, Loop) and c.dim == 0 for c in node.children)
-    return not split and all(d.target[0] == poly(Dim(0)) for d in s.definitions) and all(d.dims == s.shape for d in s.definitions)
+    if not isinstance(node, Loop) or node.kind != "parallel" or not isinstance(node.dim, int):
+        return None
+    d = s.definitions[-1]
+    split = any(isinstance(x, Loop) and x.dim == node.dim for c in node.children for x in walk_tree(c))
+    return None if split or d.extents[node.dim].is_const or len(d.extents) < 2 else node.dim
+
+
+def _is_divisible(graph: Graph, s: Stage) -> bool:
+    """Can parts of the stage be computed by themselves?"""
+    return s.name not in graph.outputs and len(s.shape) > 0 and all(is_direct(d) for d in s.definitions)
 
 
 def groups(s: Stage) -> list[tuple[int, ...]]:

@@ -1,80 +1,67 @@
-"""Which stages are computed row by row inside their consumers' nest, through line buffers.
+"""Which stages the default schedule computes inside their consumers' nest, through circular buffers.
 
-A group is a head stage whose rows run in parallel tasks, and producers of which each head row needs only a few rows.
-Each task walks down its rows; a producer computes the rows that no earlier step of the task has, into a circular
-buffer of as many rows as the window needs. Whole intermediate images are then never written to memory.
+A group is a head stage whose rows run in parallel tasks, and producers of which each turn needs only a few rows. Each
+task walks along its rows; a producer computes what no earlier turn of the task has. Whole intermediate images are then
+never written to memory.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
-from hjit.trace.graph import Graph, Stage, loads
-from hjit.trace.intervals import Span, span, whole
-from hjit.trace.poly import Poly, Var, poly
+from hjit.sched.boxes import Box, Reads, advance, boxes
+from hjit.sched.tree import Compute
+from hjit.trace.graph import Stage
+from hjit.trace.intervals import Span, whole
+from hjit.trace.poly import Var, poly
 
-MAX_ROWS = 64  # rows of one line buffer
-MAX_GROUP_ROWS = 256  # rows of all line buffers of a group
+MAX_ROWS = 64  # rows of one buffer
+MAX_GROUP_ROWS = 256  # rows of all buffers of a group
 
-ROW = Var("d0")
+ROW = Var("row")
 
 
-def rows_needed(graph: Graph, head: str, members: tuple[str, ...], row: Poly) -> dict[str, Span] | None:
-    """For each member the rows that one row of the head needs, or None where they cannot be bounded.
+def rows_needed(reads: Reads, head: Stage, dim: int, members: tuple[str, ...]) -> dict[str, int] | None:
+    """For each member the rows that one turn of the head's loop over `dim` needs, or None where they do not move steadily."""
+    computed = [Compute(n, tuple(range(len(reads.stages[n].definitions)))) for n in (*members, head.name)]
 
-    `members` are in the order of the Graph; consumers of each are the head and later members.
-    """
-    stages = graph.by_name
-    found: dict[str, Span] = {head: Span.point(row)}
-    for name in reversed(members):
-        total: Span | None = None
-        for consumer in (*members, head):
-            if consumer not in found:
-                continue
-            part = _from(stages[consumer], name, found[consumer])
-            if part is False:
-                return None
-            if isinstance(part, Span):
-                total = part if total is None else total.hull(part)
-                if total is None:
-                    return None
-        if total is None:
+    def dims(stage: str, number: int) -> dict[int, Span] | None:
+        if stage != head.name:
             return None
-        total = total.clipped(stages[name].shape[0])
-        if not total.length.is_const or total.length.const > MAX_ROWS:
+        found = {k: whole(n) for k, n in enumerate(head.definitions[number].extents)}
+        found[dim] = Span.point(poly(ROW))
+        return found
+
+    found = boxes(reads, computed, dims, _named)
+    rows: dict[str, int] = {}
+    for name in members:
+        moving = [s for s in found[name] if s.base.mentions(ROW)]
+        if len(moving) != 1 or not moving[0].length.is_const or advance(moving[0].base, ROW, 1) is None:
             return None
-        found[name] = total
-    return found
+        rows[name] = moving[0].length.const
+        if rows[name] > MAX_ROWS:
+            return None
+    return rows
 
 
-def _from(consumer: Stage, producer: str, rows: Span) -> Span | bool:
-    """Rows of `producer` that some rows of `consumer` read; True where none, False where it cannot be told."""
-    total: Span | None = None
-    for d in consumer.definitions:
-        dims: Mapping[int, Span] = {0: rows, **{k: whole(n) for k, n in enumerate(d.extents) if k and n.is_const}}
-        for load in loads(*d.exprs()):
-            if load.source != producer:
-                continue
-            part = span(load.index[0], dims, {k: whole(n) for k, n in enumerate(d.extents)})
-            if part is None:
-                return False
-            total = part if total is None else total.hull(part)
-            if total is None:
-                return False
-    return True if total is None else total
+def _named(stage: str, box: Box) -> Box:
+    """The box with names for its exact bounds, which nothing here depends on and which would grow with each stage."""
+    return tuple(replace(s, low=poly(Var(f"{stage}.low{k}")), high=poly(Var(f"{stage}.high{k}"))) for k, s in enumerate(box))
 
 
-def group_of(graph: Graph, head: Stage, taken: set[str], eligible: Mapping[str, Stage], consumers: Mapping[str, list[str]]) -> tuple[str, ...]:
+def group_of(
+    reads: Reads, head: Stage, dim: int, taken: set[str], eligible: Mapping[str, Stage], consumers: Mapping[str, list[str]]
+) -> tuple[str, ...]:
     """The producers that can be computed inside the nest of `head`, in the order of the Graph."""
     members: list[str] = []
-    order = {s.name: k for k, s in enumerate(graph.stages)}
-    for s in reversed(graph.stages[: order[head.name]]):
+    for s in reversed(reads.graph.stages[: reads.position[head.name]]):
         if s.name in taken or s.name not in eligible:
             continue
         if not all(c == head.name or c in members for c in consumers[s.name]):
             continue
-        wanted = tuple(sorted([*members, s.name], key=order.__getitem__))
-        rows = rows_needed(graph, head.name, wanted, poly(ROW))
-        if rows is not None and sum(r.length.const for n, r in rows.items() if n != head.name) <= MAX_GROUP_ROWS:
+        wanted = tuple(sorted([*members, s.name], key=reads.position.__getitem__))
+        rows = rows_needed(reads, head, dim, wanted)
+        if rows is not None and sum(rows.values()) <= MAX_GROUP_ROWS:
             members = list(wanted)
     return tuple(members)

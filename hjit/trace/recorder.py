@@ -309,12 +309,16 @@ def site() -> tuple[Origin | None, str]:
 
 @lru_cache(maxsize=1024)
 def _assigned(code: CodeType) -> dict[int, str]:
-    """For each instruction whose result goes straight into a variable, that variable."""
+    """For each instruction whose result goes straight into a variable, that variable.
+
+    CPython 3.11 stands at the PRECALL before a CALL once it has specialised the call.
+    """
     found: dict[int, str] = {}
-    before = None
+    before: list[dis.Instruction] = []
     for step in dis.get_instructions(code):
-        if step.opname in ("STORE_FAST", "STORE_NAME", "STORE_DEREF", "STORE_GLOBAL") and before is not None:
+        if step.opname in ("STORE_FAST", "STORE_NAME", "STORE_DEREF", "STORE_GLOBAL"):
             name = str(step.argval)
-            found[before] = name if name.isidentifier() else "t"
-        before = step.offset
+            for producer in before:
+                found[producer.offset] = name if name.isidentifier() else "t"
+        before = [*before, step] if before and before[-1].opname == "PRECALL" else [step]
     return found
