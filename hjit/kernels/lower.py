@@ -320,6 +320,9 @@ class _Nest:
         held = env.stores[stage][1]
         origin = [held[k].low for k in range(len(box))]
         lengths = [_at_least_one(held[k].length) for k in range(len(box))]
+        for k, n in enumerate(lengths):
+            if not all(isinstance(a, Sym) for a in n.atoms()):  # minima of minima: a whole axis is enough, and a short text
+                origin[k], lengths[k] = ZERO, self.reads.stages[stage].shape[k]
         fold = None
         if slide is not None and slide.window:
             fold = slide.axis
