@@ -11,7 +11,7 @@ The decorated function gives NumPy's own results, compiled, vectorised and in pa
 
 from typing import TYPE_CHECKING, Any
 
-from hjit.errors import CompileError, HjitError, HjitWarning, OptionError, ScheduleError, TraceError
+from hjit.errors import CompileError, HjitError, HjitWarning, ModelError, OptionError, ScheduleError, TraceError
 from hjit.options import options
 from hjit.pipeline import Pipeline, pipeline
 
@@ -19,7 +19,19 @@ if TYPE_CHECKING:
     from hjit.sched.schedule import Schedule
 
 __version__ = "0.1.0"
-__all__ = ["CompileError", "HjitError", "HjitWarning", "OptionError", "Pipeline", "Schedule", "ScheduleError", "TraceError", "options", "pipeline"]
+__all__ = [
+    "CompileError",
+    "HjitError",
+    "HjitWarning",
+    "ModelError",
+    "OptionError",
+    "Pipeline",
+    "Schedule",
+    "ScheduleError",
+    "TraceError",
+    "options",
+    "pipeline",
+]
 
 
 def __getattr__(name: str) -> Any:

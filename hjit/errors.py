@@ -46,6 +46,10 @@ class CompileError(HjitError):
     """The back end refused generated code: a fault of hjit, worth a report."""
 
 
+class ModelError(HjitError):
+    """A file of weights is damaged, or made for other features."""
+
+
 class OptionError(HjitError, ValueError):
     """An option has a name or a value that hjit does not know."""
 

@@ -30,8 +30,8 @@ from hjit.errors import OptionError
 class Scheduler(Protocol):
     """What decides on the schedule of a Graph, in place of the default schedule."""
 
-    def inlining(self) -> Any:
-        """What it says of inlining, for the canonicaliser."""
+    def rewrites(self) -> Any:
+        """What it changes of the Graph, for the canonicaliser; see `hjit.trace.rewrites`."""
 
     def tree(self, graph: Any, target: Any) -> Any:
         """The schedule tree of a canonical Graph."""

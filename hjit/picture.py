@@ -1,4 +1,4 @@
-"""Pictures of Graphs and schedules for notebooks: SVG and HTML without other packages."""
+"""Pictures of Graphs for notebooks: SVG without other packages."""
 
 from __future__ import annotations
 
@@ -6,12 +6,10 @@ import html
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from hjit.sched.tree import Node
     from hjit.trace.graph import Graph, Input, Stage
 
 BOX_WIDTH, BOX_HEIGHT, GAP_X, GAP_Y, MARGIN = 190, 44, 24, 46, 12
 _COLOURS = {"input": "#dbeafe", "stage": "#f1f5f9", "output": "#dcfce7"}
-_LOOP_COLOURS = {"parallel": "#fde68a", "vector": "#bbf7d0", "unroll": "#e9d5ff", "serial": "#f1f5f9"}
 
 
 def graph_svg(graph: Graph) -> str:
@@ -48,25 +46,3 @@ def graph_svg(graph: Graph) -> str:
         parts.append(f'<text x="{x + 8}" y="{y + 18}" font-weight="bold">{html.escape(name)}</text>')
         parts.append(f'<text x="{x + 8}" y="{y + 35}" fill="#475569">{html.escape(about[:30])}</text>')
     return "\n".join([*parts, "</svg>"])
-
-
-def schedule_html(node: Node) -> str:
-    """A schedule tree as nested boxes, coloured by the kind of loop."""
-    from hjit.sched.tree import Compute, Loop, Store
-
-    children = "" if isinstance(node, Compute) else "".join(map(schedule_html, node.children))
-    match node:
-        case Compute():
-            return f"<div style='margin:3px 0'><b>compute {html.escape(node.stage)}</b></div>"
-        case Loop():
-            size = "" if node.size is None else f" of {node.size}"
-            title, colour = f"{node.kind} {node.stage}.d{node.dim}{size}", _LOOP_COLOURS[node.kind]
-        case Store():
-            title, colour = f"store {node.stage}", "#ffffff"
-        case _:
-            title, colour = "root", "#ffffff"
-    style = f"border:1px solid #94a3b8;border-radius:4px;background:{colour};color:#0f172a;padding:3px 8px;margin:3px 0;font:12px sans-serif"
-    return (
-        f"<div style='{style}'>"
-        f"{html.escape(title)}<div style='padding-left:10px'>{children}</div></div>"
-    )

@@ -461,7 +461,7 @@ class Pipeline:
         def graphs(said: Any) -> list[Any]:
             return [g for g in segments(variant.rec, goals, said) if g.outputs]
 
-        directives = [] if options.schedule is None else options.schedule._directives  # type: ignore[attr-defined]
+        directives = getattr(options.schedule, "directives", ())
         return Schedule(graphs, directives, Target(features.native_width(features.target_features(options.target))))
 
     def use(self, schedule: Schedule | None) -> Pipeline:

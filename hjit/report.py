@@ -120,7 +120,8 @@ class Listing:
 
 
 def _html(part: Any) -> str:
-    from hjit.picture import graph_svg, schedule_html
+    from hjit.picture import graph_svg
+    from hjit.sched.picture import schedule_html
     from hjit.sched.tree import Root
     from hjit.trace.graph import Graph
 

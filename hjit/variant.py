@@ -15,12 +15,13 @@ import numpy as np
 from hjit.kernels.kernel import Bound
 from hjit.options import Options
 from hjit.outcome import MISS, PLAIN
-from hjit.trace.canonical import Inlining, canonicalise
+from hjit.trace.canonical import canonicalise
 from hjit.trace.graph import Graph, Input
 from hjit.trace.host import same
 from hjit.trace.overlay import container_shape
 from hjit.trace.poly import ONE, SMALL, Dim, Poly, sizes_value
 from hjit.trace.recorder import Event, Recorder, packed
+from hjit.trace.rewrites import Rewrites
 from hjit.trace.trace import Result, Trace, Tree
 
 Array = np.ndarray[Any, Any]
@@ -62,7 +63,7 @@ def contiguous_layout(shape: tuple[Poly, ...]) -> tuple[int | None, ...]:
     return tuple(found)
 
 
-def segments(rec: Recorder, goals: Sequence[tuple[str, ...]], said: Inlining) -> list[Graph]:
+def segments(rec: Recorder, goals: Sequence[tuple[str, ...]], said: Rewrites) -> list[Graph]:
     """One canonical Graph for each goal; stages that a later one needs are outputs of the first that computes them."""
     whole = rec.graph(())
     reads = {s.name: tuple({x.source for x in s.reads()} - {s.name}) for s in whole.stages}
@@ -133,7 +134,10 @@ class Variant:
         self._packed = frozenset(n for n, s in rec.inputs.items() if s.packed)
         self._overlapping = any(n in self._packed or _overlaps_itself(rec.inputs[n].array) for n in self.written)
         self.goals = self._goals()
-        self.graphs = segments(rec, self.goals, Inlining() if options.schedule is None else options.schedule.inlining())
+        self.graphs = segments(rec, self.goals, Rewrites() if options.schedule is None else options.schedule.rewrites())
+        known = getattr(options.schedule, "check_names", None)
+        if known is not None and not rec.events:  # another path through the function may have the stages that this one lacks
+            known(self.graphs)
         strides = self._strides()
         events: list[Event | None] = [*rec.events, None]
         self.steps = [Step(Bound(g, options, rec.sizes, strides) if g.outputs else None, e) for g, e in zip(self.graphs, events, strict=True)]

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from hjit.kernels.loopir import Program
+from hjit.kernels.code import I64
 from hjit.kernels.params import PARALLEL_FOR, SCRATCH, STATUS, TASKS_PER_THREAD, THREADS, Params
 from hjit.trace.graph import Graph
 
 if TYPE_CHECKING:
-    from hjit.kernels.emit import Machine
+    from hjit.kernels.emit import Call, Machine, NestEmitter
 
 GRAIN = 40_000  # operations that a task should have
 
@@ -39,27 +40,30 @@ def data_offset() -> int:
     raise RuntimeError("the layout of NumPy arrays is not known")
 
 
-def driver_text(graph: Graph, program: Program, params: Params, name: str, machine: Machine) -> Driver:
-    """``i32 name(ptr params)``, and for every parallel nest the task that the threads run."""
+def driver_text(graph: Graph, calls: Sequence[Call], params: Params, name: str, machine: Machine) -> Driver:
+    """``i32 name(ptr params)``, and for every function of parallel nests the task that the threads run."""
     from hjit.kernels.emit import NestEmitter
 
-    e = NestEmitter(graph, params, machine)
+    e = NestEmitter(graph, params, machine, {})
+    e.uniforms = None
     code = e.code
     size = params.count
     e.allocas += [f"  %ctx = alloca [{size} x i64], align 64", "  %data = alloca [3 x i64]", "  %args = alloca [1 x i64]"]
-    e.allocas += ["  %dims = alloca [1 x i64]", "  %steps = alloca [1 x i64]"]
+    most = 1 + max((len(c.uniforms) for c in calls), default=0)
+    e.allocas += ["  %dims = alloca [1 x i64]", "  %steps = alloca [1 x i64]", f"  %given = alloca [{most} x i64], align 64"]
     e.allocas.append(f"  call void @llvm.memcpy.p0.p0.i64(ptr %ctx, ptr %params, i64 {8 * size}, i1 false)")
     code.declare("declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)")
     e.allocas += _resolve(params)
-    tasks: list[str] = []
-    for number, nest in enumerate(program.nests):
-        function = f"{name}.nest{number}"
-        if nest.count is None:
-            code.effect(f"call void @{function}(ptr %ctx, i64 0, i64 1, i64 0)")
+    tasks: dict[str, str] = {}
+    code.effect("store ptr %ctx, ptr %given")
+    for call in calls:
+        _give(e, call)
+        if call.nest.count is None:
+            code.effect(f"call void @{call.function}(ptr %given, i64 0, i64 1, i64 0)")
         else:
-            count, work = e.int(nest.count), e.int(nest.work)
-            tasks.append(_task(name, number))
-            _launch(e, name, number, count.text, work.text)
+            count, work = e.int(call.nest.count), e.int(call.nest.work)
+            tasks.setdefault(call.function, _task(call.function))
+            _launch(e, call.function, count.text, work.text)
         label = code.fresh("ok")
         code.effect(f"%{label}.at = getelementptr i64, ptr %ctx, i64 {STATUS}")
         code.effect(f"%{label}.status = load i64, ptr %{label}.at")
@@ -71,7 +75,15 @@ def driver_text(graph: Graph, program: Program, params: Params, name: str, machi
     code.effect("ret i32 1")
     entry = "\n".join(["entry:", *e.allocas])
     main = f"define i32 @{name}(ptr %params) #0 {{\n{entry}\n{code.text()}\n}}"
-    return Driver("\n\n".join([*tasks, main]), code.declarations)
+    return Driver("\n\n".join([*tasks.values(), main]), code.declarations)
+
+
+def _give(e: NestEmitter, call: Call) -> None:
+    """Write the numbers that a nest is given."""
+    for k, what in enumerate(call.uniforms, 1):
+        value = e.slot(*what) if isinstance(what, tuple) else e.int(what)
+        at = e.code.emit(f"getelementptr i64, ptr %given, i64 {k}", I64, 1, pointer=True)
+        e.code.effect(f"store {value}, ptr {at.text}, align 8")
 
 
 def _resolve(params: Params) -> list[str]:
@@ -97,12 +109,12 @@ def _resolve(params: Params) -> list[str]:
     return lines
 
 
-def _task(name: str, number: int) -> str:
+def _task(function: str) -> str:
     """What a thread runs: tasks [first, first + n) of a nest, each a part of its range."""
-    return f"""define internal void @{name}.task{number}(ptr %args, ptr %dims, ptr %steps, ptr %data) #0 {{
+    return f"""define internal void @{function}.task(ptr %args, ptr %dims, ptr %steps, ptr %data) #0 {{
   %first = load i64, ptr %args
   %n = load i64, ptr %dims
-  %ctx = load ptr, ptr %data
+  %given = load ptr, ptr %data
   %tasks.at = getelementptr i64, ptr %data, i64 1
   %tasks = load i64, ptr %tasks.at
   %count.at = getelementptr i64, ptr %data, i64 2
@@ -112,12 +124,12 @@ def _task(name: str, number: int) -> str:
   %begin = udiv i64 %b, %tasks
   %e = mul i64 %last, %count
   %end = udiv i64 %e, %tasks
-  call void @{name}.nest{number}(ptr %ctx, i64 %begin, i64 %end, i64 %first)
+  call void @{function}(ptr %given, i64 %begin, i64 %end, i64 %first)
   ret void
 }}"""
 
 
-def _launch(e, name: str, number: int, count: str, work: str) -> None:  # type: ignore[no-untyped-def]
+def _launch(e: NestEmitter, function: str, count: str, work: str) -> None:
     """Run a nest: here, or as tasks on the threads where there is work for them."""
     code = e.code
     p = code.fresh("p")
@@ -137,11 +149,11 @@ def _launch(e, name: str, number: int, count: str, work: str) -> None:  # type: 
     ):
         code.effect(line)
     code.label(f"{p}.here")
-    code.effect(f"call void @{name}.nest{number}(ptr %ctx, i64 0, i64 {count}, i64 0)")
+    code.effect(f"call void @{function}(ptr %given, i64 0, i64 {count}, i64 0)")
     code.effect(f"br label %{p}.done")
     code.label(f"{p}.spread")
     for line in (
-        "store ptr %ctx, ptr %data",
+        "store ptr %given, ptr %data",
         f"%{p}.d1 = getelementptr i64, ptr %data, i64 1",
         f"store i64 %{p}.tasks, ptr %{p}.d1",
         f"%{p}.d2 = getelementptr i64, ptr %data, i64 2",
@@ -150,7 +162,7 @@ def _launch(e, name: str, number: int, count: str, work: str) -> None:  # type: 
         f"store i64 %{p}.tasks, ptr %dims",
         "store i64 1, ptr %steps",
         f"%{p}.threads32 = trunc i64 %{p}.threads to i32",
-        f"call void %{p}.for(ptr @{name}.task{number}, ptr %args, ptr %dims, ptr %steps, ptr %data, i64 0, i64 1, i32 %{p}.threads32)",
+        f"call void %{p}.for(ptr @{function}.task, ptr %args, ptr %dims, ptr %steps, ptr %data, i64 0, i64 1, i32 %{p}.threads32)",
         f"br label %{p}.done",
     ):
         code.effect(line)

@@ -1,8 +1,9 @@
 """The LLVM emitter: loop IR -> one module of LLVM IR as text.
 
 Every nest is a function ``nest(ctx, begin, end, task)`` over a part of its parallel turns. The driver runs the nests in
-order and splits those that have enough work into tasks. `NestEmitter` writes one nest; memory access is in
-`hjit.kernels.memory`, reductions in `hjit.kernels.reduce`.
+order and splits those that have enough work into tasks. What a nest needs of addresses, strides, scalars and sizes is
+handed to it as numbers (`Uniform`), so that nests that differ in nothing else, as the levels of a pyramid, are one function.
+`NestEmitter` writes one nest; memory access is in `hjit.kernels.memory`, reductions in `hjit.kernels.reduce`.
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ from hjit.kernels.driver import driver_text
 from hjit.kernels.interior import copies
 from hjit.kernels.loopir import BEGIN, END, Buffer, For, Lanes, Let, Nest, Program, Puts, Reduce, Reset, Slide, Stmt, When
 from hjit.kernels.params import STATUS, Params
-from hjit.sched.memory import rejoined, strides
+from hjit.sched.memory import C_ORDER, Layout, rejoined
 from hjit.trace.graph import Cast, Const, Expr, Graph, Index, Input, Load, Op, ScalarRef
-from hjit.trace.poly import ZERO, Atom, Bound, Extremum, FloorDiv, Mod, Poly, Sym, Value, Var, poly
+from hjit.trace.poly import ZERO, Atom, Bound, Extremum, FloorDiv, Mod, Poly, Sym, Value, Var, deep_atoms, poly
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,16 +38,16 @@ class Machine:
 def emit_module(graph: Graph, program: Program, params: Params, name: str, machine: Machine) -> str:
     """LLVM IR of a kernel whose entry is ``i32 name(ptr params)``; it returns 1 where an index is out of bounds."""
     declarations: dict[str, None] = {}
-    constants: list[str] = []
-    bodies: list[str] = []
-    for i in graph.inputs:
-        if i.data is not None:
-            constants.append(constant_text(i))
-    for number, nest in enumerate(program.nests):
-        emitter = NestEmitter(graph, params, machine, program.orders)
-        bodies.append(emitter.function(nest, f"{name}.nest{number}"))
+    constants = [constant_text(i) for i in graph.inputs if i.data is not None]
+    functions: dict[str, str] = {}  # text -> name
+    calls: list[Call] = []
+    for nest in program.nests:
+        emitter = NestEmitter(graph, params, machine, program.layouts)
+        text = emitter.function(nest)
+        calls.append(Call(nest, functions.setdefault(text, f"{name}.nest{len(functions)}"), tuple(emitter.uniforms or ())))
         declarations.update(emitter.code.declarations)
-    driver = driver_text(graph, program, params, name, machine)
+    bodies = [text.replace(NAME, f"@{function}", 1) for text, function in functions.items()]
+    driver = driver_text(graph, calls, params, name, machine)
     declarations.update(driver.declarations)
     head = "\n".join([*constants, *sorted(declarations)])
     wide = 8 * machine.width
@@ -68,21 +69,39 @@ def global_name(name: str) -> str:
     return "const." + "".join(c if c.isalnum() and c.isascii() else "_" for c in name)
 
 
+NAME = "@nest"  # stands for the name of a function
+
+Uniform = tuple[int, int] | Poly  # a slot of the parameter block and what is added, or a polynomial over sizes: what a nest is given
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A nest, the function that runs it, and the numbers that this one is given, from slot 1 of its block on."""
+
+    nest: Nest
+    function: str
+    uniforms: tuple[Uniform, ...]
+
+
 class NestEmitter:
     """Writes the function of one nest.
 
     Attributes:
+        uniforms: the numbers that it is given -> their slots. None: it reads the parameter block of the kernel itself.
+        first: the constant part of the first address in each array.
         vars: loop variables -> their values.
         lets: names of indices -> what they stand for; evaluated where they are first used.
         vector: the variable whose lanes are computed together, or None.
         lanes: how many.
         align: what the variable is a multiple of.
+        mask: of a vector of which some lanes do nothing: which do something, and the last index that one of them has.
         guard: loads stay as deep as this, as further out their index may be out of bounds.
     """
 
-    def __init__(self, graph: Graph, params: Params, machine: Machine, orders: dict[str, tuple[int, ...]] | None = None) -> None:
-        self.graph, self.params, self.machine, self.orders = graph, params, machine, orders or {}
+    def __init__(self, graph: Graph, params: Params, machine: Machine, layouts: dict[str, Layout]) -> None:
+        self.graph, self.params, self.machine, self.layouts = graph, params, machine, layouts
         self.code = Code(machine.width, machine.features, machine.fast_math)
+        self.uniforms: dict[Uniform, int] | None = {}
         self.inputs = {i.name: i for i in graph.inputs}
         self.dtypes = {x.name: x.dtype for x in (*graph.inputs, *graph.stages)}
         self.shapes = {x.name: x.shape for x in (*graph.inputs, *graph.stages)}
@@ -93,21 +112,25 @@ class NestEmitter:
         self.allocas: list[str] = []
         self.block = "entry"
         self.align = 1
+        self.mask: tuple[Val, Val] | None = None
         self.guard = Val("", I64, 1, 0)
         self.lets: dict[Var, Poly] = {}
         self.written: set[str] = set()
         self.buffers: dict[str, Buffer] = {}
         self.done: dict[str, str] = {}
+        self.sizes: dict[Atom, bool] = {}
+        self.first: dict[str, int] = {}
 
     # -- functions and loops
-    def function(self, nest: Nest, name: str) -> str:
+    def function(self, nest: Nest) -> str:
+        """The text of the function, named `NAME`."""
         self.written = set(nest.writes)
         self.buffers = nest.buffers
         self.vars[BEGIN], self.vars[END] = Val("%begin", I64, 1, 0), Val("%end", I64, 1, 0)
         self.stmts(nest.body)
         body = self.code.text()
         entry = "\n".join(["entry:", *self.allocas])
-        return f"define internal void @{name}(ptr noalias nocapture %ctx, i64 %begin, i64 %end, i64 %task) #0 {{\n{entry}\n{body}\n  ret void\n}}"
+        return f"define internal void {NAME}(ptr noalias nocapture %ctx, i64 %begin, i64 %end, i64 %task) #0 {{\n{entry}\n{body}\n  ret void\n}}"
 
     def loop(self, var: Var, begin: Val, end: Val, step: int, body: Callable[[], None], limit: Val | None = None) -> None:
         """``for var in range(begin, end, step)``; a turn that would pass `limit` starts at ``limit - step``."""
@@ -215,7 +238,7 @@ class NestEmitter:
             return self.arith("add", begin, self.arith("sub", left, self.divide(left, const(step, I64), quotient=False)))
 
         step = s.lanes * s.copies
-        if s.backward:  # all of the interior in vectors where it has at least one
+        if s.tail == "shift":  # all of the interior in vectors where it has at least one
             fits = [c for c in dict.fromkeys((s.copies, 1)) if (c * s.lanes) % s.align == 0]
             end = low
             for k, count in enumerate(fits):
@@ -227,16 +250,35 @@ class NestEmitter:
                 vectors(low, stop, count, high)
                 end = self.minmax("max", end, stop)
         else:
-            end = whole(step, low)
+            end = self.minmax("max", whole(step, low), low)  # the range may be empty, and end before it begins
             vectors(low, end, s.copies, None)
             if s.copies > 1 and s.lanes % s.align == 0:
                 last = whole(s.lanes, end)
                 vectors(end, last, 1, None)
                 end = last
+            if s.tail == "mask":
+                self.masked(s, end, high)
+                end = self.minmax("max", end, high)
         begin = self.int(s.begin)
         if s.low != s.begin:
             self.loop(s.var, begin, low, 1, lambda: self.stmts(s.rest))
         self.loop(s.var, end, self.int(s.end), 1, lambda: self.stmts(s.rest))
+
+    def masked(self, s: Lanes, begin: Val, end: Val) -> None:
+        """One vector from `begin` on, of which the lanes before `end` do something; the others read what the last of those reads."""
+        code = self.code
+
+        def body() -> None:
+            last = self.arith("sub", end, const(1, I64))
+            self.vars[s.var], self.vector, self.lanes, self.align = begin, s.var, s.lanes, s.align
+            index = self.atom(s.var, s.lanes)
+            limit = splat(code, end, s.lanes)
+            self.mask = code.emit(f"icmp slt {index.type} {index.text}, {limit.text}", BOOL, s.lanes, index, limit), last
+            self.stmts(s.body)
+            self.mask, self.vector, self.lanes, self.align = None, None, 1, 1
+            del self.vars[s.var]
+
+        self.branch(code.emit(f"icmp slt i64 {begin.text}, {end.text}", BOOL, 1, begin, end), body)
 
     def slide(self, s: Slide) -> None:
         """What is new in this turn; see `loopir.Slide`."""
@@ -258,10 +300,29 @@ class NestEmitter:
         return name
 
     # -- integers
-    def slot(self, k: int) -> Val:
-        """The parameter in slot `k`."""
+    def slot(self, k: int, plus: int = 0) -> Val:
+        """The parameter in slot `k`, and some more."""
+        if self.uniforms is not None:
+            return self.uniform((k, plus))
+        return self.arith("add", self.read(k), const(plus, I64)) if plus else self.read(k)
+
+    def read(self, k: int) -> Val:
+        """What is in slot `k` of the block at hand."""
         at = self.code.emit(f"getelementptr i64, ptr %ctx, i64 {k}", I64, 1, pointer=True)
         return self.code.emit(f"load i64, ptr {at.text}, align 8", I64, 1, at)
+
+    def uniform(self, what: Uniform) -> Val:
+        """A number that the nest is given."""
+        assert self.uniforms is not None
+        return self.read(self.uniforms.setdefault(what, len(self.uniforms) + 1))
+
+    def is_size(self, a: Atom) -> bool:
+        """Does an atom depend on run-time sizes alone, so that the nest can be given what it is?"""
+        found = self.sizes.get(a)
+        if found is None:
+            inside = list(deep_atoms(poly(a)))
+            found = self.sizes[a] = self.uniforms is not None and all(isinstance(x, (Sym, FloorDiv, Mod, Extremum, Bound)) for x in inside)
+        return found
 
     def varies(self, p: Poly) -> bool:
         """Does an index differ between lanes?"""
@@ -274,8 +335,14 @@ class NestEmitter:
             found = memo.get(key)
             if found is not None:
                 return found
-        terms = sorted((self.product(m, c, lanes) for m, c in p.terms.items()), key=lambda v: (v.depth, v.lanes))
-        total = const(p.const, I64)
+        fixed = {m: c for m, c in p.terms.items() if all(map(self.is_size, m))}
+        values = [self.product(m, c, lanes) for m, c in p.terms.items() if m not in fixed]
+        offset = p.const
+        if fixed:
+            values.append(self.uniform(p if not values else Poly(fixed, 0)))
+            offset = offset if len(values) > 1 else 0
+        terms = sorted(values, key=lambda v: (v.depth, v.lanes))
+        total = const(offset, I64)
         for t in terms:
             total = t if total.text == "0" else self.arith("add", total, t)
         if lanes > 1:
@@ -284,8 +351,9 @@ class NestEmitter:
         return total
 
     def product(self, m: tuple[Atom, ...], c: int, lanes: int) -> Val:
-        factors = sorted((self.atom(a, lanes) for a in m), key=lambda v: (v.depth, v.lanes))
-        total = const(c, I64)
+        fixed = tuple(a for a in m if self.is_size(a))
+        factors = sorted((self.atom(a, lanes) for a in m if a not in fixed), key=lambda v: (v.depth, v.lanes))
+        total = self.uniform(Poly({fixed: c}, 0)) if fixed else const(c, I64)
         for f in factors:
             total = f if total.text == "1" else self.arith("mul", total, f)
         return total
@@ -310,7 +378,8 @@ class NestEmitter:
                 if lanes > 1 and a == self.vector:
                     steps = ", ".join(f"i64 {k}" for k in range(lanes))
                     wide = splat(self.code, x, lanes)
-                    return self.code.emit(f"add {wide.type} {wide.text}, <{steps}>", I64, lanes, wide)
+                    wide = self.code.emit(f"add {wide.type} {wide.text}, <{steps}>", I64, lanes, wide)
+                    return wide if self.mask is None else self.minmax("min", wide, self.mask[1])
                 return x
             case Sym():
                 return self.slot(self.params.symbols[a.name])
@@ -380,7 +449,8 @@ class NestEmitter:
         if bad.lanes > 1:
             bad = code.call(f"llvm.vector.reduce.or.v{bad.lanes}i1", BOOL, 1, bad)
         label = code.fresh("bad")
-        at = code.emit(f"getelementptr i64, ptr %ctx, i64 {STATUS}", I64, 1, pointer=True)
+        kernel = code.emit("load ptr, ptr %ctx, align 8", I64, 1, pointer=True)
+        at = code.emit(f"getelementptr i64, ptr {kernel.text}, i64 {STATUS}", I64, 1, kernel, pointer=True)
         code.effect(f"br i1 {bad.text}, label %{label}, label %{label}.go")
         code.label(label)
         code.effect(f"store i64 1, ptr {at.text}, align 8")
@@ -438,11 +508,11 @@ class NestEmitter:
         buffer = self.buffers.get(source)
         if buffer is not None:
             index = tuple(p % n if k == buffer.fold else p - o for k, (p, o, n) in enumerate(zip(index, buffer.origin, buffer.lengths, strict=True)))
-            for p, stride in zip(index, strides(buffer.lengths, buffer.order), strict=True):
+            for p, stride in zip(index, buffer.layout.strides(buffer.lengths), strict=True):
                 total = total + p * stride
         elif i is None or i.data is not None:
-            shape = self.shapes[source]
-            for p, stride in zip(index, strides(shape, self.orders.get(source, ())), strict=True):
+            layout = self.layouts.get(source, C_ORDER)
+            for p, stride in zip(index, layout.strides(self.shapes[source]), strict=True):
                 total = total + p * stride
         else:
             for k, (p, step) in enumerate(zip(index, i.layout, strict=True)):
@@ -455,13 +525,14 @@ class NestEmitter:
                     total = total + p * step
         return rejoined(total)
 
-    def base(self, source: str) -> Val:
-        """The address of an array."""
+    def base(self, source: str, plus: int = 0) -> Val:
+        """The address of an array, and some bytes more."""
         i = self.inputs.get(source)
         if i is not None and i.data is not None:
-            return Val(f"@{global_name(source)}", I64, 1, 0, pointer=True)
+            at = Val(f"@{global_name(source)}", I64, 1, 0, pointer=True)
+            return self.code.emit(f"getelementptr i8, ptr {at.text}, i64 {plus}", I64, 1, at, pointer=True) if plus else at
         slot = self.params.arrays.get(source, self.params.scratch.get(source, -1))
-        at = self.slot(slot)
+        at = self.slot(slot, plus)
         if source in self.buffers:
             task = Val("%task", I64, 1, 0)
             at = self.arith("add", at, self.arith("mul", task, self.slot(self.params.tasks[source])))

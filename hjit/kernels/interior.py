@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
 
-from hjit.kernels.loopir import Buffer, For, Item, Lanes, Let, Put, Puts, Reduce, Slide, Stmt, When, inner
+from hjit.kernels.loopir import Buffer, For, Item, Lanes, Let, Puts, Reduce, Slide, Stmt, When, inner, with_bodies
 from hjit.trace.borders import INSIDE
-from hjit.trace.graph import Const, Expr, Op, polys, rewrite, substitute, walk
-from hjit.trace.poly import Atom, Bound, FloorDiv, IntLike, Mod, Poly, Value, Var, extremum, parts, poly
+from hjit.trace.graph import Change, Const, Expr, Op, polys, rewrite, substitute, walk
+from hjit.trace.poly import Atom, Bound, FloorDiv, IntLike, Mod, Poly, Value, Var, deep_atoms, extremum, poly
 
 Range = tuple[Poly, Poly]
 
@@ -24,7 +24,8 @@ def interior(var: Var, body: tuple[Stmt, ...], begin: Poly, end: Poly) -> tuple[
     low, high = begin, end
     loops = dict(_loops(body))
     while True:
-        tests: dict[Bound | Op, Range] = {a: (a.arg, a.extent) for s in body for a in _bounds(s)}
+        bounds = (a for s in body for p in stmt_polys(s) for a in deep_atoms(p) if isinstance(a, Bound))
+        tests: dict[Bound | Op, Range] = {a: (a.arg, a.extent) for a in bounds}
         tests |= {e: (e.args[0].poly, e.args[1].poly) for s in body for e in _insides(s)}  # type: ignore[attr-defined]
         limits = {a: x for a, (p, n) in tests.items() if (x := _limits(p, n, var, loops)) is not None}
         if not limits:
@@ -41,19 +42,11 @@ def interior(var: Var, body: tuple[Stmt, ...], begin: Poly, end: Poly) -> tuple[
 def alignment(var: Var, body: tuple[Stmt, ...], step: int) -> int:
     """What `var` should be a multiple of, so that divisions of it have one pattern of lanes: it divides `step`."""
     found = 1
-
-    def visit(p: Poly) -> None:
-        nonlocal found
-        for a in p.atoms():
-            if isinstance(a, (FloorDiv, Mod)) and a.by.is_const and a.arg.mentions(var) and step % math.lcm(found, a.by.const) == 0:
-                found = math.lcm(found, a.by.const)
-            for q in parts(a):
-                if isinstance(q, Poly):
-                    visit(q)
-
     for s in body:
         for p in stmt_polys(s):
-            visit(p)
+            for a in deep_atoms(p):
+                if isinstance(a, (FloorDiv, Mod)) and a.by.is_const and a.arg.mentions(var) and step % math.lcm(found, a.by.const) == 0:
+                    found = math.lcm(found, a.by.const)
     return found
 
 
@@ -90,19 +83,6 @@ def _loops(body: tuple[Stmt, ...]) -> Iterator[tuple[Var, Range]]:
                     yield t.var, (t.begin, t.end)
         for nested in inner(s):
             yield from _loops(nested)
-
-
-def _bounds(s: Stmt) -> Iterator[Bound]:
-    def deep(p: Poly) -> Iterator[Bound]:
-        for a in p.atoms():
-            if isinstance(a, Bound):
-                yield a
-            for q in parts(a):
-                if isinstance(q, Poly):
-                    yield from deep(q)
-
-    for p in stmt_polys(s):
-        yield from deep(p)
 
 
 def _insides(s: Stmt) -> Iterator[Op]:
@@ -156,7 +136,7 @@ def _spread(p: Poly, loops: dict[Var, Range]) -> Range | None:
         term = Poly({m: c}, 0)
         varying = [v for v in loops if term.mentions(v)]
         if not varying:
-            if any(_has_value(a) for a in m):
+            if any(isinstance(a, Value) for a in deep_atoms(term)):
                 return None
             least, most = least + term, most + term
         elif len(m) == 1 and isinstance(m[0], Var):
@@ -168,10 +148,6 @@ def _spread(p: Poly, loops: dict[Var, Range]) -> Range | None:
         else:
             return None
     return least, most
-
-
-def _has_value(a: Atom) -> bool:
-    return isinstance(a, Value) or any(_has_value(b) for p in parts(a) if isinstance(p, Poly) for b in p.atoms())
 
 
 def _simplify(s: Stmt, vanish: set[Bound | Op]) -> Stmt:
@@ -193,52 +169,44 @@ def _simplify(s: Stmt, vanish: set[Bound | Op]) -> Stmt:
 
     match s:
         case Puts():
-            return Puts(tuple(Put(p.buffer, index(p.index), expr(p.value)) for p in s.puts))
+            return Puts(tuple(replace(p, index=index(p.index), value=expr(p.value)) for p in s.puts))
         case Reduce():
             return replace(s, items=tuple(Item(index(i.index), expr(i.initial), expr(i.value)) for i in s.items))
         case Let():
             return Let(s.var, s.value.substitute(change))
-        case For() | Slide():
-            return replace(s, body=tuple(_simplify(t, vanish) for t in s.body))
-        case Lanes():
-            return replace(s, body=tuple(_simplify(t, vanish) for t in s.body), rest=tuple(_simplify(t, vanish) for t in s.rest))
-        case When():
-            return replace(s, body=tuple(_simplify(t, vanish) for t in s.body), otherwise=tuple(_simplify(t, vanish) for t in s.otherwise))
-    return s
+    return with_bodies(s, lambda body: tuple(_simplify(t, vanish) for t in body))
 
 
 def copies(body: tuple[Stmt, ...], var: Var, offsets: tuple[int, ...]) -> tuple[Stmt, ...]:
     """The body of several vectors: `var` at each offset; loops inside run once, over all of them."""
     changes = [lambda a, k=k: poly(var) + k if a == var else None for k in offsets]
 
+    def at(index: tuple[Poly, ...], change: Change) -> tuple[Poly, ...]:
+        return tuple(p.substitute(change) for p in index)
+
+    def all_of(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+        return tuple(map(visit, body))
+
     def visit(s: Stmt) -> Stmt:
         match s:
             case Puts():
-                moved = [Put(p.buffer, tuple(q.substitute(c) for q in p.index), substitute(p.value, c)) for c in changes for p in s.puts]
-                return Puts(tuple(moved))
+                return Puts(tuple(replace(p, index=at(p.index, c), value=substitute(p.value, c)) for c in changes for p in s.puts))
             case Reduce():
-                items = [
-                    Item(tuple(q.substitute(c) for q in i.index), substitute(i.initial, c), substitute(i.value, c))
-                    for c in changes for i in s.items
-                ]  # fmt: skip
+                items = [Item(at(i.index, c), substitute(i.initial, c), substitute(i.value, c)) for c in changes for i in s.items]
                 return replace(s, items=tuple(items))
-            case For():
-                return replace(s, body=tuple(map(visit, s.body)))
-            case When():
-                return replace(s, body=tuple(map(visit, s.body)), otherwise=tuple(map(visit, s.otherwise)))
-        raise AssertionError(s)
+        return with_bodies(s, all_of)
 
-    return tuple(map(visit, body))
+    return all_of(body)
 
 
 def used(body: tuple[Stmt, ...], buffers: dict[str, Buffer]) -> tuple[Stmt, ...]:
     """The statements without names of indices that nothing refers to."""
     wanted = {a.name for b in buffers.values() for p in b.origin for a in _vars(p)}
-    lets: dict[str, Poly] = {}
+    lets: dict[str, list[Poly]] = {}  # several, where there are several codes for one place
 
     def collect(s: Stmt) -> None:
         if isinstance(s, Let):
-            lets[s.var.name] = s.value
+            lets.setdefault(s.var.name, []).append(s.value)
             return
         wanted.update(a.name for p in own_polys(s) for a in _vars(p))
         for b in inner(s):
@@ -249,14 +217,14 @@ def used(body: tuple[Stmt, ...], buffers: dict[str, Buffer]) -> tuple[Stmt, ...]
         collect(s)
     work = [n for n in wanted if n in lets]
     while work:
-        for a in _vars(lets[work.pop()]):
+        for a in (a for p in lets[work.pop()] for a in _vars(p)):
             if a.name not in wanted:
                 wanted.add(a.name)
                 if a.name in lets:
                     work.append(a.name)
 
     def prune(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
-        return tuple(_with_bodies(s, prune) for s in body if not (isinstance(s, Let) and s.var.name not in wanted))
+        return tuple(with_bodies(s, prune) for s in body if not (isinstance(s, Let) and s.var.name not in wanted))
 
     return prune(body)
 
@@ -287,21 +255,4 @@ def own_polys(s: Stmt) -> Iterator[Poly]:
 
 
 def _vars(p: Poly) -> Iterator[Var]:
-    for a in p.atoms():
-        if isinstance(a, Var):
-            yield a
-        for q in parts(a):
-            if isinstance(q, Poly):
-                yield from _vars(q)
-
-
-def _with_bodies(s: Stmt, change: Callable[[tuple[Stmt, ...]], tuple[Stmt, ...]]) -> Stmt:
-    """A statement with other statements inside it."""
-    match s:
-        case For() | Slide():
-            return replace(s, body=change(s.body))
-        case Lanes():
-            return replace(s, body=change(s.body), rest=change(s.rest))
-        case When():
-            return replace(s, body=change(s.body), otherwise=change(s.otherwise))
-    return s
+    return (a for a in deep_atoms(p) if isinstance(a, Var))

@@ -47,12 +47,14 @@ class Kernel:
     Attributes:
         name: the entry's symbol, and the name in the disk cache.
         buffers: stages in buffers of tasks, by position in the Graph, with the lengths of their axes; see `sizes`.
+        align: stages whose axes have gaps in memory, by position in the Graph; see `hjit.sched.tree.Store`.
         from_cache: was the object code found on disk?
     """
 
     name: str
     compiled: backend.Compiled
     buffers: tuple[tuple[int, Any], ...]
+    align: tuple[tuple[int, Any], ...]
     from_cache: bool
 
 
@@ -106,8 +108,8 @@ def _load(name: str, options: Options) -> Kernel | None:
         return None
     try:
         head, _, code = code.partition(b"\n")
-        buffers = tuple((int(k), lengths) for k, lengths in json.loads(head))
-        found = Kernel(name, undisturbed(backend.load_object, code, name, options.target), buffers, True)
+        buffers, align = (tuple((int(k), numbers) for k, numbers in part) for part in json.loads(head))
+        found = Kernel(name, undisturbed(backend.load_object, code, name, options.target), buffers, align, True)
     except (CompileError, RuntimeError, ValueError, TypeError):
         return None
     _made.loaded = made()[1] + 1
@@ -122,9 +124,12 @@ def _compile(graph: Graph, name: str, options: Options, schedule: Root | None) -
     _made.compiled = made()[0] + 1
     position = {s.name: k for k, s in enumerate(graph.stages)}
     symbols = planned.key.symbols
-    buffers = tuple((position[n], [encode(p, symbols) for p in b.lengths]) for n, b in planned.program.buffers.items())
-    cache.store(name, json.dumps(buffers).encode() + b"\n" + compiled.object_code, {"versions": cache.versions()}, options.cache_dir, options.cache)
-    return Kernel(name, compiled, buffers, False)
+    program = planned.program
+    buffers = tuple((position[n], [encode(p, symbols) for p in b.layout.lengths(b.lengths)]) for n, b in program.buffers.items())
+    align = tuple((position[n], layout.align) for n, layout in program.layouts.items() if layout.align and n not in program.buffers)
+    head = json.dumps([buffers, align]).encode() + b"\n"
+    cache.store(name, head + compiled.object_code, {"versions": cache.versions()}, options.cache_dir, options.cache)
+    return Kernel(name, compiled, buffers, align, False)
 
 
 def after_fork() -> None:
@@ -148,6 +153,7 @@ class Bound:
         self.kernel = kernel_for(graph, key, options)
         numbers = [sizes[name] for name in key.symbols]
         buffers = {graph.stages[k].name: [max(evaluate(n, numbers), 1) for n in lengths] for k, lengths in self.kernel.buffers}
+        align = {graph.stages[k].name: numbers for k, numbers in self.kernel.align}
         params = params_of(graph, key.symbols, buffers)
         stages = graph.by_name
         self.inputs = tuple(i.name for i in graph.inputs if i.data is None)
@@ -159,7 +165,8 @@ class Bound:
         steps: dict[str, int] = {}
         for name in params.scratch:
             s = stages[name]
-            shape = buffers.get(name) or [sizes_value(p, sizes) for p in s.shape]
+            multiples = align.get(name) or [1] * len(s.shape)
+            shape = buffers.get(name) or [-(-sizes_value(p, sizes) // a) * a for p, a in zip(s.shape, multiples, strict=True)]
             size = -(-math.prod(shape) * s.dtype.itemsize // arena.ALIGN) * arena.ALIGN
             constants.append(offset)
             if name in buffers:

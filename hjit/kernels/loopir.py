@@ -7,12 +7,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
+from hjit.sched.memory import Layout
 from hjit.trace.graph import Expr, describe
 from hjit.trace.poly import Poly, Var
 
@@ -29,11 +30,12 @@ class Let:
 
 @dataclass(frozen=True, slots=True)
 class Put:
-    """``buffer[index] = value``."""
+    """``buffer[index] = value``; `atomic`: the ufunc by which the value is joined to what is there, also by other tasks at once."""
 
     buffer: str
     index: tuple[Poly, ...]
     value: Expr
+    atomic: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +72,8 @@ class Lanes:
         lanes: elements of a vector.
         copies: vectors of one turn; they share loads.
         align: `var` is a multiple of this at each turn.
-        backward: the last vector may start earlier, see `For`.
+        tail: "shift": the last vector starts earlier, see `For`. "mask": of the last vector some lanes do nothing, or what the
+            last one does. "scalar": single elements.
         body: of one vector at `var`. rest: of one element.
     """
 
@@ -82,7 +85,7 @@ class Lanes:
     lanes: int
     copies: int
     align: int
-    backward: bool
+    tail: str
     body: tuple[Stmt, ...]
     rest: tuple[Stmt, ...]
 
@@ -179,14 +182,13 @@ class Buffer:
     Attributes:
         origin: per axis, the index of its first element.
         lengths: per axis, over run-time sizes only.
-        order: axes from the slowest to the fastest.
         fold: the axis that is circular, its length a power of two, or None.
     """
 
     stage: str
     origin: tuple[Poly, ...]
     lengths: tuple[Poly, ...]
-    order: tuple[int, ...]
+    layout: Layout
     fold: int | None
 
 
@@ -216,11 +218,11 @@ class Program:
     """The nests of a kernel, in order.
 
     Attributes:
-        orders: stages that are not in C order in memory -> their axes from the slowest to the fastest.
+        layouts: of stages that are not in plain C order in memory.
     """
 
     nests: tuple[Nest, ...]
-    orders: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    layouts: dict[str, Layout] = field(default_factory=dict)
 
     @property
     def buffers(self) -> dict[str, Buffer]:
@@ -243,18 +245,32 @@ def inner(s: Stmt) -> tuple[tuple[Stmt, ...], ...]:
     return ()
 
 
+def with_bodies(s: Stmt, change: Callable[[tuple[Stmt, ...]], tuple[Stmt, ...]]) -> Stmt:
+    """A statement with other statements inside it."""
+    match s:
+        case For() | Slide():
+            return replace(s, body=change(s.body))
+        case Lanes():
+            return replace(s, body=change(s.body), rest=change(s.rest))
+        case When():
+            return replace(s, body=change(s.body), otherwise=change(s.otherwise))
+    return s
+
+
 def _nest_lines(nest: Nest) -> Iterator[str]:
     yield f"nest {nest.stage}:"
     for b in nest.buffers.values():
         sizes = " x ".join(f"{n}" + (" circular" if k == b.fold else f" from {o}") for k, (n, o) in enumerate(zip(b.lengths, b.origin, strict=True)))
-        order = "" if b.order == tuple(range(len(b.lengths))) else f" in order {b.order}"
-        yield f"  buffer {b.stage}: {sizes or 'one element'}{order}"
+        yield f"  buffer {b.stage}: {sizes or 'one element'}{b.layout}"
     depth = 1
     if nest.count is not None:
         yield f"  parallel {nest.count} turns:"
         depth = 2
     for s in nest.body:
         yield from lines(s, depth)
+
+
+TAIL_TEXT = {"shift": ", backward", "mask": ", masked", "scalar": ""}
 
 
 def lines(s: Stmt, depth: int) -> Iterator[str]:
@@ -274,7 +290,7 @@ def lines(s: Stmt, depth: int) -> Iterator[str]:
             yield from block(f"for {s.var} in [{s.begin}, {s.end}){step}{f' backward from {s.limit}' if s.limit is not None else ''}:", s.body)
         case Lanes():
             how = f"{s.lanes} lanes" + (f" x {s.copies}" if s.copies > 1 else "") + (f", multiples of {s.align}" if s.align > 1 else "")
-            yield from block(f"vector {s.var} in [{s.low}, {s.high}), {how}{', backward' if s.backward else ''}:", s.body)
+            yield from block(f"vector {s.var} in [{s.low}, {s.high}), {how}{TAIL_TEXT[s.tail]}:", s.body)
             yield from block(f"rest {s.var} of [{s.begin}, {s.end}):", s.rest)
         case When():
             yield from block(f"when {s.value} >= 0:", s.body)
@@ -288,7 +304,8 @@ def lines(s: Stmt, depth: int) -> Iterator[str]:
             for put in puts:
                 lets, text = describe(put.value)
                 yield from (f"{pad}{line}" for line in lets)
-                yield f"{pad}{put.buffer}[{', '.join(map(str, put.index))}] = {text}"
+                to = f"{put.buffer}[{', '.join(map(str, put.index))}]"
+                yield f"{pad}{to} = {text}" if put.atomic is None else f"{pad}atomic {put.atomic} {to}, {text}"
         case Reduce():
             loops = " ".join(_turn(t) for t in s.loops)
             how = ("compensated " if s.compensated else "") + ("products " if s.products else "")

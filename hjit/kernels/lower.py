@@ -7,22 +7,25 @@ are split into interior and border (`hjit.kernels.interior`), reductions become 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+import math
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from hjit.errors import ScheduleError
 from hjit.kernels.interior import alignment, interior, used
 from hjit.kernels.jam import jam
 from hjit.kernels.loopir import BEGIN, END, Buffer, For, Item, Lanes, Let, Nest, Program, Put, Puts, Reduce, Reset, Slide, Stmt, Turn, When
 from hjit.kernels.windows import Windows, slides_of
-from hjit.sched.boxes import Box, Reads, boxes, dims_of_box, whole_box
-from hjit.sched.check import is_associative, is_direct, nests, starts_reduction
-from hjit.sched.tree import Compute, DimKey, Loop, Node, Root, Store, computes, dims_of
+from hjit.sched.boxes import Box, Reads, boxes, dims_of_box, single_dim, whole_box
+from hjit.sched.check import is_associative, is_direct, is_repeatable, nests
+from hjit.sched.memory import C_ORDER, Layout
+from hjit.sched.tree import Compute, DimKey, Loop, Node, Root, Store, computes, dims_of, own, walk
 from hjit.trace.canonical import cost
-from hjit.trace.graph import Cast, Definition, Graph, Op, Stage, loads, renumber, substitute
+from hjit.trace.graph import Cast, Definition, Graph, Op, Stage, renumber, substitute
 from hjit.trace.intervals import Span
-from hjit.trace.poly import ONE, ZERO, Poly, Sym, Var, extremum, poly
+from hjit.trace.poly import ONE, ZERO, Dim, Poly, Sym, Var, extremum, poly
 
 EXACT_SUM = 8  # sums of up to so many terms are added in NumPy's order and dtype
 
@@ -64,7 +67,6 @@ class Env:
         stores: stages in local memory -> the depth where it begins, and the box that it holds.
         turn: the innermost loop: its variable, step, and begin.
         scalar: is this the rest of a vector loop, where code is short rather than fast?
-        lanes: is this the inside of a vector loop?
     """
 
     spans: dict[str, dict[int, Span]] = field(default_factory=dict)
@@ -74,7 +76,6 @@ class Env:
     stores: dict[str, tuple[int, Box]] = field(default_factory=dict)
     turn: tuple[Var, int, Poly] | None = None
     scalar: bool = False
-    lanes: bool = False
 
     def opened(self, stage: str, dims: dict[int, Span]) -> Env:
         """Inside a stage that computes `dims`."""
@@ -134,7 +135,7 @@ def _unfused(span: Span, parts: list[Span]) -> list[Span]:
         found: list[Span] = []
         rest = span.low
         for s in reversed(parts[1:]):
-            n = extremum("max", s.high - s.low + 1, ONE) if s.high - s.low == poly(-1) else s.high - s.low + 1  # empty: the loop never runs
+            n = ONE if s.high - s.low == poly(-1) else s.high - s.low + 1  # empty: the loop never runs
             found.insert(0, Span.point(s.low + rest % n))
             rest = rest // n
         return [Span.point(parts[0].low + rest), *found]
@@ -158,8 +159,8 @@ def lower(graph: Graph, schedule: Root, fast: bool = False) -> Program:
         ScheduleError: a stage cannot slide along the loop that the schedule says.
     """
     reads = Reads(graph)
-    orders = {x.stage: x.order for x in _stores(schedule) if x.order}
-    return Program(tuple(_Nest(reads, orders, top, fast).build() for top in nests(schedule)), orders)
+    layouts = {x.stage: Layout(x.order, x.align) for x in walk(schedule) if isinstance(x, Store) and (x.order or x.align)}
+    return Program(tuple(_Nest(reads, layouts, top, fast).build() for top in nests(schedule)), layouts)
 
 
 def places(children: Iterable[Node]) -> tuple[list[Node], list[Store]]:
@@ -180,14 +181,17 @@ def places(children: Iterable[Node]) -> tuple[list[Node], list[Store]]:
 class _Nest:
     """Builds one nest."""
 
-    def __init__(self, reads: Reads, orders: dict[str, tuple[int, ...]], top: Node, fast: bool) -> None:
+    def __init__(self, reads: Reads, layouts: dict[str, Layout], top: Node, fast: bool) -> None:
         assert isinstance(top, (Loop, Compute))
         self.reads, self.top, self.fast = reads, top, fast
         self.head = top.stage
         self.buffers: dict[str, Buffer] = {}
-        self.orders = orders
+        self.layouts = layouts
         self.names: dict[str, int] = {}
         self.warm = 0
+        self.round_up = _rounding(reads, top)
+        self.atomic = False
+        self.doubled = any(isinstance(x, Loop) and x.tail == "shift_inwards" for x in walk(top))
 
     # -- names
     def var(self, name: str) -> Var:
@@ -203,12 +207,12 @@ class _Nest:
     def build(self) -> Nest:
         local = tuple(dict.fromkeys(c.stage for c in computes(self.top) if c.stage != self.head))
         stage = self.reads.stages[self.head]
-        first = next(c for c in computes(self.top) if c.stage == self.head)
+        first = own(self.top, self.head)
         lets: list[Stmt] = []
         env = Env()
         if local:
-            found = boxes(self.reads, computes(self.top), lambda s, n: None, self.namer(lets, ".all"))
-            inside = {x.stage for x in _stores(self.top)}
+            found = boxes(self.reads, computes(self.top), lambda s, n: None, self.namer(lets, ".all"), round_up=self.round_up)
+            inside = {x.stage for x in walk(self.top) if isinstance(x, Store)}
             env = replace(env, stores={name: (0, found[name]) for name in local if name not in inside})
         env = env.opened(self.head, dims_of_box(stage, _definition(stage, first), whole_box(stage)))
         loops: list[Loop] = []
@@ -225,6 +229,8 @@ class _Nest:
         if not loops:
             body = (*lets, *self.place((self.top,), env)[0])
             return Nest(self.head, used(body, self.buffers), None, work, (self.head, *local), self.buffers)
+        pure = len(_definition(stage, first).dims)
+        self.atomic = any(k >= pure for x in loops for k in dims_of(x.dim))
         counts = [_turns(env.region(x), step_of(x)) for x in loops]
         count = ONE
         for n in counts:
@@ -249,11 +255,7 @@ class _Nest:
             Let(stop, extremum("min", end - poly(turn) * inner, inner)),
         )
         low = poly(turn) * step + region.low
-        if step == 1:
-            inside = env.at(loop, low)
-        else:
-            span = Span(low, extremum("min", low + (step - 1), region.span.high), low, ZERO, poly(step - 1))
-            inside = env.within(loop, span)
+        inside = env.at(loop, low) if step == 1 else env.within(loop, Span.tile(low, step, region.span.high))
         body = self.parallel(loops[1:], counts[1:], poly(first), poly(stop), inside.deeper(turn, 1, begin))
         return (For(turn, begin // inner, (end - 1) // inner + 1, 1, (*lets, *body)),)
 
@@ -270,9 +272,10 @@ class _Nest:
         def open_dims(stage: str, number: int) -> dict[int, Span] | None:
             return env.spans.get(stage)
 
-        windows = Windows(self.reads, computed, env.turn, {n for n in new if env.stores.get(n, (env.depth, ()))[0] < env.depth}, env.spans)
+        sliding = {n for n in new if env.stores.get(n, (env.depth, ()))[0] < env.depth}
+        windows = Windows(self.reads, computed, self.round_up, env.turn, sliding, env.spans)
         first = windows.first_boxes(self.namer(lets, ".first"))
-        found = boxes(self.reads, computed, open_dims, self.namer(lets), windows.steady)
+        found = boxes(self.reads, computed, open_dims, self.namer(lets), windows.steady, self.round_up)
         windows.finish(found, first)
         env = replace(env, stores=env.stores | {s.stage: (env.depth, found[s.stage]) for s in stores if s.stage in found})
         always: list[Stmt] = list(lets)
@@ -283,7 +286,7 @@ class _Nest:
                 body += self.visit(x, env)
                 continue
             box = found[x.stage]
-            self.allocate(x.stage, box, env, windows)
+            always += self.allocate(x.stage, box, env, windows)
             slide = windows.slides.get(x.stage)
             if slide is None:
                 body += self.realise(x, box, env)
@@ -308,14 +311,12 @@ class _Nest:
     def realise(self, node: Loop | Compute, box: Box, env: Env) -> Stmts:
         """One nest of a stage over the part of it that a box needs."""
         s = self.reads.stages[node.stage]
-        first = next(c for c in computes(node) if c.stage == node.stage)
-        return self.visit(node, env.opened(s.name, dims_of_box(s, _definition(s, first), box)))
+        return self.visit(node, env.opened(s.name, dims_of_box(s, _definition(s, own(node, s.name)), box)))
 
-    def allocate(self, stage: str, box: Box, env: Env, windows: Windows) -> None:
-        """The buffer of a stage that is computed here."""
-        if stage in self.buffers:
-            return
-        order = self.orders.get(stage) or tuple(range(len(box)))
+    def allocate(self, stage: str, box: Box, env: Env, windows: Windows) -> Stmts:
+        """The buffer of a stage that is computed here; names for its origin, where there is other code for this place, too."""
+        if stage in self.buffers and not self.doubled:
+            return ()
         slide = windows.slides.get(stage)
         held = env.stores[stage][1]
         origin = [held[k].low for k in range(len(box))]
@@ -327,7 +328,16 @@ class _Nest:
         if slide is not None and slide.window:
             fold = slide.axis
             origin[fold], lengths[fold] = ZERO, poly(1 << (slide.window - 1).bit_length())
-        self.buffers[stage] = Buffer(stage, tuple(origin), tuple(lengths), order, fold)
+        lets: Stmts = ()
+        if self.doubled:
+            names = [Var(f"{stage}.from{k}") for k in range(len(origin))]
+            lets = tuple(map(Let, names, origin))
+            old = self.buffers.get(stage)
+            if old is not None:
+                lengths = [extremum("max", a, b) for a, b in zip(lengths, old.lengths, strict=True)]
+            origin = list(map(poly, names))
+        self.buffers[stage] = Buffer(stage, tuple(origin), tuple(lengths), self.layouts.get(stage, C_ORDER), fold)
+        return lets
 
     def namer(self, lets: list[Stmt], kind: str = "") -> Callable[[str, Box], Box]:
         """Gives the bounds of boxes names where they are long."""
@@ -358,7 +368,7 @@ class _Nest:
     def loop(self, node: Loop, env: Env) -> Stmts:
         if node.size is not None and (node.stage, node.dim) in env.absorbed:
             return self.place(node.children, env)[0]
-        first = next(c for c in computes(node) if c.stage == node.stage)
+        first = own(node, node.stage)
         d = _definition(self.reads.stages[node.stage], first)
         if dims_of(node.dim)[0] >= len(d.dims) and is_associative(d) and is_direct(d):
             return self.reduction(node, first, env)
@@ -400,25 +410,28 @@ class _Nest:
         region, step = env.region(node), step_of(node)
         var = self.loop_var(node)
         v = poly(var)
-        stages = self.reads.stages[node.stage]
-        own = next(c for c in computes(node) if c.stage == node.stage)
-        alone = all(c.stage == node.stage for c in computes(node))
-        below = _inner_loops(node)
         if step == 1:
             return self.counted(node, var, begin, end, 1, env.at(node, v))
         known = region.known if begin == region.low and end == region.end else None
-        whole = Span(v, v + (step - 1), v, ZERO, poly(step - 1))
+        full = env.within(node, Span.tile(v, step), step)
         if known is not None and known % step == 0:
-            return self.counted(node, var, begin, end, step, env.within(node, whole, step))
-        if alone and below[0].kind == "unroll":
-            one_by_one = self.one_by_one(node, env, begin, end)
-            if _repeatable(stages, own):
-                many = self.counted(node, var, begin, end, step, env.within(node, whole, step), limit=region.end)
-                return (When(region.end - region.low - step, many, one_by_one),)
+            return self.counted(node, var, begin, end, step, full)
+        shorter = env.within(node, Span.tile(v, step, region.span.high))
+        inner = _inner_loops(node)[0]
+        alone = all(c.stage == node.stage for c in computes(node))
+        unrolled = alone and inner.kind == "unroll"
+        if inner.tail == "shift_inwards" or (unrolled and inner.tail == "auto" and self.is_repeatable(node)):
+            few = self.one_by_one(node, env, begin, end) if unrolled else self.counted(node, var, begin, end, step, shorter)
+            many = self.counted(node, var, begin, end, step, full, limit=region.end)
+            return (When(region.end - region.low - step, many, few),)
+        if unrolled:
             stop = begin + (end - begin) // step * step
-            return (*self.counted(node, var, begin, stop, step, env.within(node, whole, step)), *self.one_by_one(node, env, stop, end))
-        part = Span(v, extremum("min", v + (step - 1), region.span.high), v, ZERO, poly(step - 1))
-        return self.counted(node, var, begin, end, step, env.within(node, part))
+            return (*self.counted(node, var, begin, stop, step, full), *self.one_by_one(node, env, stop, end))
+        return self.counted(node, var, begin, end, step, shorter)
+
+    def is_repeatable(self, node: Loop) -> bool:
+        """May turns of a loop be run twice?"""
+        return is_repeatable(self.reads.stages[node.stage], own(node, node.stage).definitions)
 
     def one_by_one(self, node: Loop, env: Env, begin: Poly, end: Poly) -> Stmts:
         """The loop in steps of one, loops over the same dimension inside it gone."""
@@ -428,7 +441,10 @@ class _Nest:
     def counted(self, node: Loop, var: Var, begin: Poly, end: Poly, step: int, env: Env, limit: Poly | None = None) -> Stmts:
         """``for var in range(begin, end, step)`` around the children of a node."""
         body, warm = self.place(node.children, env.deeper(var, step, begin))
-        resets = tuple(Reset(s) for s in slides_of(body))
+        sliding = slides_of(body)
+        if limit is not None and sliding:
+            raise ScheduleError(f"{sliding[0]} cannot slide along {var}: its last turn is shifted inwards; store it inside that loop")
+        resets = tuple(Reset(s) for s in sliding)
         if node.kind == "parallel":
             self.warm = max(self.warm, warm)
         return (*resets, For(var, begin - warm * step, end, step, body, limit))
@@ -436,24 +452,27 @@ class _Nest:
     def unrolled(self, node: Loop, env: Env, region: Region, build: Callable[[Env], Stmts]) -> Stmts:
         """Code for each turn, jammed into one where the turns do not depend on each other."""
         step = step_of(node)
-        d = _definition(self.reads.stages[node.stage], next(c for c in computes(node) if c.stage == node.stage))
+        d = _definition(self.reads.stages[node.stage], own(node, node.stage))
         pure = dims_of(node.dim)[-1] < len(d.dims)
         n = region.known
+
+        def one_by_one() -> For:
+            var = self.loop_var(node)
+            return For(var, region.low, region.end, 1, build(env.at(node, poly(var)).absorb(node).deeper(var, 1, region.low)))
+
         if n is None and node.size is not None:
             full = Region(Span(region.low, region.low + (node.size - 1), region.span.base, region.span.first, region.span.last), node.size)
-            var = self.loop_var(node)
-            rest = For(var, region.low, region.end, 1, build(env.at(node, poly(var)).absorb(node).deeper(var, 1, region.low)))
+            rest = one_by_one()
             many = self.unrolled(node, env.within(node, full.span, node.size), full, build)
             return (When(region.end - region.low - node.size, many, (rest,)),)
         if n is None or n % step or (env.scalar and pure) or (d.order == "sequential" and not pure):
-            var = self.loop_var(node)
-            return (For(var, region.low, region.end, 1, build(env.at(node, poly(var)).absorb(node).deeper(var, 1, region.low))),)
+            return (one_by_one(),)
         bodies = []
         names = self.names
         for k in range(0, n, step):
             self.names = dict(names)  # equal names in all copies, so that they can be jammed
             low = region.low + k
-            inside = env.at(node, low) if step == 1 else env.within(node, Span(low, low + (step - 1), low, ZERO, poly(step - 1)), step)
+            inside = env.at(node, low) if step == 1 else env.within(node, Span.tile(low, step), step)
             bodies.append(build(inside))
         return jam(bodies) if pure else tuple(s for b in bodies for s in b)
 
@@ -464,15 +483,15 @@ class _Nest:
         rest = build(replace(inside, scalar=True))
         if lanes == 1:
             return (For(var, region.low, region.end, 1, rest),)
-        body = build(replace(inside, lanes=True))
+        body = build(inside)
         low, high, body = interior(var, body, region.low, region.end)
         align = alignment(var, body, lanes * copies)
         if align > 1:
             low, high = (low + (align - 1)) // align * align, high // align * align
             high = extremum("max", low, high)
-        own = next(c for c in computes(node) if c.stage == node.stage)
-        backward = _repeatable(self.reads.stages[node.stage], own)
-        return (Lanes(var, region.low, region.end, low, high, lanes, copies, align, backward, body, rest),)
+        kind = _vector_of(node).tail
+        tail = "mask" if kind == "predicate" else "shift" if kind != "guard_with_if" and self.is_repeatable(node) else "scalar"
+        return (Lanes(var, region.low, region.end, low, high, lanes, copies, align, tail, body, rest),)
 
     # -- reductions
     def reduction(self, node: Loop, compute: Compute, env: Env) -> Stmts:
@@ -481,10 +500,10 @@ class _Nest:
         d = _definition(s, compute)
         chain = _chain(node)
         for x in chain:
-            if dims_of(x.dim)[0] < len(d.dims) and (x.stage, x.dim) not in env.absorbed:
-                done = {k for k, r in env.regions.items() if k == (x.stage, x.dim) and r.size == 1}
-                if not done:
-                    return self.run(x, env, lambda e: self.reduction(node, compute, e))
+            key = (x.stage, x.dim)
+            is_point = key in env.regions and env.regions[key].size == 1
+            if dims_of(x.dim)[0] < len(d.dims) and key not in env.absorbed and not is_point:
+                return self.run(x, env, lambda e: self.reduction(node, compute, e))
         env, loops = self.headers(chain, d, env)
         return (self.reduce(s, compute, env, loops),)
 
@@ -512,7 +531,7 @@ class _Nest:
             elif below:
                 size = below[0].size or 1
                 turns.append(Turn(var, region.low, region.end, size))
-                env = env.within(x, Span(v, extremum("min", v + (size - 1), region.span.high), v, ZERO, poly(size - 1)))
+                env = env.within(x, Span.tile(v, size, region.span.high))
             else:
                 turns.append(Turn(var, region.low, region.end))
                 env = env.at(x, v)
@@ -549,7 +568,8 @@ class _Nest:
         for n in node.definitions:
             d = s.definitions[n]
             change = renumber(_point(env.spans[s.name], len(d.extents)))
-            puts.append(Put(s.name, tuple(p.substitute(change) for p in d.target), substitute(d.value, change)))
+            value, how = (d.value.args[1], d.order) if self.atomic and isinstance(d.value, Op) else (d.value, None)
+            puts.append(Put(s.name, tuple(p.substitute(change) for p in d.target), substitute(value, change), how))
         return (Puts(tuple(puts)),)
 
 
@@ -567,12 +587,23 @@ def _definition(s: Stage, compute: Compute) -> Definition:
     return s.definitions[compute.definitions[-1]]
 
 
-def _stores(node: Node) -> Iterator[Store]:
-    if isinstance(node, Store):
-        yield node
-    if not isinstance(node, Compute):
-        for c in node.children:
-            yield from _stores(c)
+def _rounding(reads: Reads, top: Node) -> dict[str, dict[int, int]]:
+    """Stage -> axis -> what its part of the axis is made a multiple of, as loops with the tail "round_up" say."""
+    found: dict[str, dict[int, int]] = {}
+    for x in walk(top):
+        if isinstance(x, Loop) and x.tail == "round_up" and isinstance(x.dim, int):
+            d = _definition(reads.stages[x.stage], own(x, x.stage))
+            for axis, p in enumerate(d.target):
+                if single_dim(p, len(d.dims)) == x.dim:
+                    c = p.coefficient(Dim(x.dim))
+                    sizes = found.setdefault(x.stage, {})
+                    sizes[axis] = math.lcm(sizes.get(axis, 1), (x.size or 1) * (c.const if c is not None else 1))
+    return found
+
+
+def _vector_of(node: Loop) -> Loop:
+    """The vector loop that a loop is, or that runs inside it."""
+    return node if node.kind == "vector" else _inner_loops(node)[-1]
 
 
 def _chain(node: Loop) -> list[Loop]:
@@ -610,14 +641,6 @@ def step_of(node: Loop) -> int:
 def _turns(region: Region, step: int) -> Poly:
     n = region.end - region.low
     return n if step == 1 else (n + (step - 1)) // step
-
-
-def _repeatable(s: Stage, compute: Compute) -> bool:
-    """May an element be computed twice?"""
-    if compute.definitions == (0, 1) and starts_reduction(s):
-        return True
-    parts = [s.definitions[n] for n in compute.definitions]
-    return all(d.order == "pure" and is_direct(d) and not any(x.source == s.name for x in loads(*d.exprs())) for d in parts)
 
 
 def _work(s: Stage, compute: Compute) -> Poly:

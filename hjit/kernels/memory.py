@@ -36,6 +36,8 @@ def load(e: NestEmitter, x: Load) -> Val:
         return _from_memory(e.code, _scalar_load(e, x.source, flat, dtype), dtype)
     assert e.vector is not None
     c = flat.coefficient(e.vector)
+    if e.mask is not None:
+        return _from_memory(e.code, _masked_load(e, x.source, flat, memory_dtype(dtype)) if c == 1 else _gather(e, x.source, flat, dtype), dtype)
     if c is not None and c.is_const and 0 < abs(c.const) <= MAX_SHUFFLED:
         return _from_memory(e.code, _strided_load(e, x, flat, c.const, memory_dtype(dtype)), dtype)
     offsets = _pattern(e, flat)
@@ -97,16 +99,21 @@ def to_memory(code: Code, v: Val) -> Val:
 
 
 def address(e: NestEmitter, source: str, flat: Poly) -> Val:
-    """The address of element `flat`; the constant part is added last, so that neighbours share the rest."""
+    """The address of element `flat`; the constant part is added last, so that neighbours share the rest.
+
+    Constants count from the first one that the nest uses, so that nests are one function whose constants all differ by the same.
+    """
     code = e.code
-    t = type_name(memory_dtype(e.dtypes[source]))
-    base = e.base(source)
+    cell = memory_dtype(e.dtypes[source])
+    t = type_name(cell)
+    first = e.first.setdefault(source, flat.const)
+    base = e.base(source, first * cell.itemsize)
     rest = flat - flat.const
     if rest != ZERO:
         offset = e.int(rest)
         base = code.emit(f"getelementptr {t}, ptr {base.text}, i64 {offset.text}", I64, 1, base, offset, pointer=True)
-    if flat.const:
-        base = code.emit(f"getelementptr {t}, ptr {base.text}, i64 {flat.const}", I64, 1, base, pointer=True)
+    if flat.const != first:
+        base = code.emit(f"getelementptr {t}, ptr {base.text}, i64 {flat.const - first}", I64, 1, base, pointer=True)
     return base
 
 
@@ -125,6 +132,26 @@ def _read(e: NestEmitter, source: str, at: Val, dtype: np.dtype[Any], lanes: int
     return e.code.emit(rhs, dtype, lanes, at, e.guard)
 
 
+def _masked_load(e: NestEmitter, source: str, flat: Poly, dtype: np.dtype[Any]) -> Val:
+    """Neighbouring elements of the lanes that do something; zero in the others."""
+    assert e.mask is not None
+    mask, t = e.mask[0], type_name(dtype, e.lanes)
+    at = address(e, source, flat)
+    name = f"llvm.masked.load.v{e.lanes}{_suffix(dtype)}.p0"
+    e.code.declare(f"declare {t} @{name}(ptr, i32, <{e.lanes} x i1>, {t})")
+    aligned = 1 if source in e.inputs else dtype.itemsize
+    rhs = f"call {t} @{name}(ptr {at.text}, i32 {aligned}, {mask}, {t} zeroinitializer)"
+    if e.is_mutable(source):
+        return e.code.here(rhs, dtype, e.lanes)
+    return e.code.emit(rhs, dtype, e.lanes, at, mask, e.guard)
+
+
+def _suffix(dtype: np.dtype[Any]) -> str:
+    """A type as the names of LLVM's intrinsics have it."""
+    t = type_name(dtype)
+    return {"half": "f16", "float": "f32", "double": "f64"}.get(t, t)
+
+
 def _scalar_load(e: NestEmitter, source: str, flat: Poly, dtype: np.dtype[Any]) -> Val:
     return _read(e, source, address(e, source, flat), memory_dtype(dtype), 1)
 
@@ -141,8 +168,8 @@ def _strided_load(e: NestEmitter, x: Load, flat: Poly, step: int, dtype: np.dtyp
     start = (flat if step > 0 else flat + step * (lanes - 1)) - shift
     span = size * lanes if _grouped(e, x, size) else size * (lanes - 1) + 1
     at = address(e, x.source, start)
-    pieces = [_read(e, x.source, offset_address(e, at, dtype, k), dtype, lanes) for k in _piece_offsets(size, lanes, span)]
-    offsets = _piece_offsets(size, lanes, span)
+    offsets = _piece_offsets(lanes, span)
+    pieces = [_read(e, x.source, offset_address(e, at, dtype, k), dtype, lanes) for k in offsets]
     wanted = [shift + size * k for k in range(lanes)]
     if step < 0:
         wanted.reverse()
@@ -162,9 +189,9 @@ def _group_shift(e: NestEmitter, x: Load, step: int) -> int:
     return x.index[-1].const if _grouped(e, x, step) else 0
 
 
-def _piece_offsets(step: int, lanes: int, span: int) -> list[int]:
+def _piece_offsets(lanes: int, span: int) -> list[int]:
     """Where whole vectors start that cover `span` elements, the last one ending exactly there."""
-    return [*range(0, lanes * (step - 1), lanes), span - lanes]
+    return [*range(0, span - lanes, lanes), span - lanes]
 
 
 def pick(code: Code, pieces: Sequence[Val], offsets: Sequence[int], wanted: Sequence[int]) -> Val:
@@ -206,7 +233,7 @@ def _gather(e: NestEmitter, source: str, flat: Poly, dtype: np.dtype[Any]) -> Va
     base = e.base(source)
     if cell.itemsize >= 4 and not e.is_mutable(source):
         at = code.emit(f"getelementptr {type_name(cell)}, ptr {base.text}, {index}", I64, lanes, base, index, pointer=False)
-        t, suffix = type_name(cell, lanes), f"v{lanes}{ {'float': 'f32', 'double': 'f64'}.get(type_name(cell), type_name(cell))}.v{lanes}p0"
+        t, suffix = type_name(cell, lanes), f"v{lanes}{_suffix(cell)}.v{lanes}p0"
         code.declare(f"declare {t} @llvm.masked.gather.{suffix}(<{lanes} x ptr>, i32, <{lanes} x i1>, {t})")
         return code.emit(
             f"call {t} @llvm.masked.gather.{suffix}(<{lanes} x ptr> {at.text}, i32 {1 if source in e.inputs else cell.itemsize}, "
@@ -230,7 +257,24 @@ def _gather(e: NestEmitter, source: str, flat: Poly, dtype: np.dtype[Any]) -> Va
 
 def store_all(e: NestEmitter, puts: Sequence[Put]) -> None:
     """Evaluate all values, then store them, neighbours together."""
-    store_values(e, [(p.buffer, e.flat(p.buffer, p.index), to_memory(e.code, e.value(p.value))) for p in puts])
+    values = [(p.buffer, e.flat(p.buffer, p.index), to_memory(e.code, e.value(p.value))) for p in puts]
+    store_values(e, [v for v, p in zip(values, puts, strict=True) if p.atomic is None])
+    for (buffer, flat, v), p in zip(values, puts, strict=True):
+        if p.atomic is not None:
+            _join(e, p.atomic, buffer, flat, v)
+
+
+_ATOMIC = {
+    "b": {"add": "or", "maximum": "or", "minimum": "and", "logical_or": "or", "logical_and": "and"},
+    "i": {"add": "add", "maximum": "max", "minimum": "min"},
+    "u": {"add": "add", "maximum": "umax", "minimum": "umin"},
+}
+
+
+def _join(e: NestEmitter, op: str, buffer: str, flat: Poly, v: Val) -> None:
+    """Join a value to an element that other tasks join theirs to."""
+    how = _ATOMIC[e.dtypes[buffer].kind].get(op) or op.removeprefix("bitwise_")
+    e.code.here(f"atomicrmw {how} ptr {address(e, buffer, flat).text}, {v} monotonic", v.dtype)
 
 
 def store_values(e: NestEmitter, values: list[tuple[str, Poly, Val]]) -> None:
@@ -248,7 +292,7 @@ def store_values(e: NestEmitter, values: list[tuple[str, Poly, Val]]) -> None:
 def _interleaved(e: NestEmitter, values: list[tuple[str, Poly, Val]], start: int) -> int:
     """How many stores from `start` on fill a contiguous run of lanes together."""
     buffer, flat, _ = values[start]
-    if e.vector is None or not e.varies(flat):
+    if e.vector is None or e.mask is not None or not e.varies(flat):
         return 1
     c = flat.coefficient(e.vector)
     if c is None or not c.is_const or not 2 <= c.const <= MAX_SHUFFLED or start + c.const > len(values):
@@ -287,19 +331,32 @@ def store(e: NestEmitter, buffer: str, flat: Poly, v: Val) -> None:
     code = e.code
     if not e.varies(flat):
         if v.lanes > 1:
-            v = code.emit(f"extractelement {v}, i64 {v.lanes - 1}", v.dtype, 1, v)
+            last = const(v.lanes - 1, I64) if e.mask is None or e.vector is None else e.arith("sub", e.mask[1], e.vars[e.vector])
+            v = code.emit(f"extractelement {v}, {last}", v.dtype, 1, v, last)
         code.effect(f"store {v}, ptr {address(e, buffer, flat).text}, align {v.dtype.itemsize}")
         return
     assert e.vector is not None
     lanes = e.lanes
     v = splat(code, v, lanes)
     c = flat.coefficient(e.vector)
+    if c == 1 and e.mask is not None:
+        name = f"llvm.masked.store.v{lanes}{_suffix(v.dtype)}.p0"
+        code.declare(f"declare void @{name}({v.type}, ptr, i32, <{lanes} x i1>)")
+        code.effect(f"call void @{name}({v}, ptr {address(e, buffer, flat).text}, i32 {v.dtype.itemsize}, {e.mask[0]})")
+        return
     if c == 1:
         code.effect(f"store {v}, ptr {address(e, buffer, flat).text}, align {v.dtype.itemsize}")
         return
-    if c == -1:
+    if c == -1 and e.mask is None:
         v = shuffle(code, v, v, range(lanes - 1, -1, -1))
         code.effect(f"store {v}, ptr {address(e, buffer, flat - (lanes - 1)).text}, align {v.dtype.itemsize}")
+        return
+    if e.mask is not None:
+        places, base = e.int(flat, lanes), e.base(buffer)
+        to = code.emit(f"getelementptr {type_name(v.dtype)}, ptr {base.text}, {places}", I64, lanes, base, places)
+        name = f"llvm.masked.scatter.v{lanes}{_suffix(v.dtype)}.v{lanes}p0"
+        code.declare(f"declare void @{name}({v.type}, <{lanes} x ptr>, i32, <{lanes} x i1>)")
+        code.effect(f"call void @{name}({v}, <{lanes} x ptr> {to.text}, i32 {v.dtype.itemsize}, {e.mask[0]})")
         return
     linear = c is not None and c.is_const
     at = address(e, buffer, flat) if linear else None

@@ -7,11 +7,11 @@ So that no turn must compute more than its part, the loop starts some turns earl
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from hjit.errors import ScheduleError
-from hjit.kernels.loopir import Stmt, When
+from hjit.kernels.loopir import Slide, Stmt, When
 from hjit.sched.boxes import Box, Dims, Reads, advance, boxes
 from hjit.sched.tree import Compute
 from hjit.trace.intervals import Span
@@ -54,9 +54,15 @@ class Windows:
     """
 
     def __init__(
-        self, reads: Reads, computed: list[Compute], turn: tuple[Var, int, Poly] | None, sliding: set[str], spans: dict[str, dict[int, Span]]
+        self,
+        reads: Reads,
+        computed: list[Compute],
+        round_up: Mapping[str, Mapping[int, int]],
+        turn: tuple[Var, int, Poly] | None,
+        sliding: set[str],
+        spans: dict[str, dict[int, Span]],
     ) -> None:
-        self.reads, self.computed, self.turn, self.sliding, self.spans = reads, computed, turn, sliding, spans
+        self.reads, self.computed, self.round_up, self.turn, self.sliding, self.spans = reads, computed, round_up, turn, sliding, spans
         self.slides: dict[str, Window] = {}
         self.warm = 0
         self._last: dict[str, Span] = {}
@@ -77,7 +83,7 @@ class Windows:
                 return None
             return {k: Span(start(s.low), start(s.high), start(s.base), s.first, s.last) for k, s in dims.items()}
 
-        return boxes(self.reads, self.computed, spans, name)
+        return boxes(self.reads, self.computed, spans, name, round_up=self.round_up)
 
     def steady(self, stage: str, box: Box) -> Box:
         """The part of a box that one turn computes when all before have been."""
@@ -152,6 +158,4 @@ class Windows:
 
 def slides_of(body: Iterable[Stmt]) -> list[str]:
     """Stages that slide along the loop with this body."""
-    from hjit.kernels.loopir import Slide
-
     return list(dict.fromkeys(s.stage for s in body if isinstance(s, Slide)))

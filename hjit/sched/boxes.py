@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from hjit.sched.check import is_direct
 from hjit.sched.tree import Compute
 from hjit.trace.graph import Definition, Graph, Load, Stage, loads
 from hjit.trace.intervals import Span, span, whole
-from hjit.trace.poly import Dim, FloorDiv, Poly, Var, extremum, poly
+from hjit.trace.poly import Dim, FloorDiv, Poly, Sym, Var, extremum, poly
 
 Box = tuple[Span, ...]  # one span for each axis
 Dims = Mapping[int, Span]  # a span for each dimension of a definition
@@ -27,6 +27,7 @@ class Reads:
         self.graph = graph
         self.stages = graph.by_name
         self._loads: dict[tuple[str, int], dict[str, list[Load]]] = {}
+        self._full: dict[tuple[str, int], Dims] = {}
         self._whole: dict[str, frozenset[int]] = {}
         self._step: dict[str, tuple[int, ...]] = {}
 
@@ -42,6 +43,13 @@ class Reads:
             found = self._loads[stage, number] = {}
             for load in loads(*self.stages[stage].definitions[number].exprs()):
                 found.setdefault(load.source, []).append(load)
+        return found
+
+    def full(self, stage: str, number: int) -> Dims:
+        """The whole range of each dimension of a definition."""
+        found = self._full.get((stage, number))
+        if found is None:
+            found = self._full[stage, number] = {k: whole(n) for k, n in enumerate(self.stages[stage].definitions[number].extents)}
         return found
 
     def steps(self, stage: str) -> tuple[int, ...]:
@@ -64,7 +72,7 @@ def _steps(s: Stage) -> tuple[int, ...]:
     found = [1] * len(s.shape)
     for d in s.updates:
         for axis, p in enumerate(d.target):
-            k = _single_dim(p, len(d.dims))
+            k = single_dim(p, len(d.dims))
             c = None if k is None else p.coefficient(Dim(k))
             if c is not None and c.is_const:
                 found[axis] = math.lcm(found[axis], c.const)
@@ -82,12 +90,24 @@ def _rounded(box: Box, steps: tuple[int, ...], shape: tuple[Poly, ...]) -> Box:
     return tuple(found)
 
 
+def _rounded_up(box: Box, sizes: Mapping[int, int], shape: tuple[Poly, ...]) -> Box:
+    """The box, some axes extended to multiples of a size, as far as there are elements."""
+    found = list(box)
+    for axis, size in sizes.items():
+        s, n = box[axis], shape[axis]
+        if size > 1 and s != whole(n):
+            high = s.low + ((s.high - s.low + size) // size * size - 1)
+            last = s.first + ((s.last - s.first + size) // size * size - 1)
+            found[axis] = Span(s.low, extremum("min", high, n - 1), s.base, s.first, last)
+    return tuple(found)
+
+
 def _whole_axes(s: Stage) -> Iterable[int]:
     for d in s.definitions:
         used: set[int] = set()
         own = [load for load in loads(*d.exprs()) if load.source == s.name]
         for axis, p in enumerate(d.target):
-            k = _single_dim(p, len(d.dims))
+            k = single_dim(p, len(d.dims))
             if k is None or k in used or any(load.index[axis] != p for load in own):
                 yield axis
             else:
@@ -96,7 +116,7 @@ def _whole_axes(s: Stage) -> Iterable[int]:
             yield from range(len(s.shape))
 
 
-def _single_dim(p: Poly, ndims: int) -> int | None:
+def single_dim(p: Poly, ndims: int) -> int | None:
     """k where an index is ``c * Dim(k) + offset`` with c > 0 and `offset` fixed."""
     found = None
     for m, c in p.terms.items():
@@ -105,15 +125,9 @@ def _single_dim(p: Poly, ndims: int) -> int | None:
                 if len(m) > 1 or c <= 0 or found is not None or a.k >= ndims:
                     return None
                 found = a.k
-            elif not _fixed(a):
+            elif not isinstance(a, Sym):
                 return None
     return found
-
-
-def _fixed(a: object) -> bool:
-    from hjit.trace.poly import Sym
-
-    return isinstance(a, Sym)
 
 
 def whole_box(s: Stage) -> Box:
@@ -125,7 +139,7 @@ def dims_of_box(s: Stage, d: Definition, box: Box) -> dict[int, Span]:
     """The iterations of a definition that write a box: the target's inverse image."""
     found = {k: whole(n) for k, n in enumerate(d.extents)}
     for axis, p in enumerate(d.target):
-        k = _single_dim(p, len(d.dims))
+        k = single_dim(p, len(d.dims))
         b = box[axis]
         if k is None or b == whole(s.shape[axis]):
             continue
@@ -152,6 +166,7 @@ def boxes(
     open_dims: Callable[[str, int], Dims | None],
     name: Callable[[str, Box], Box],
     steady: Callable[[str, Box], Box] = lambda stage, box: box,
+    round_up: Mapping[str, Mapping[int, int]] = {},
 ) -> dict[str, Box]:
     """The boxes of all stages that are computed under one place in the tree.
 
@@ -159,36 +174,51 @@ def boxes(
         computed: what is computed there, the consumers among it.
         open_dims: for a definition whose loops are open there, what it still has to compute; else None.
         name: gives a box's bounds names, so that expressions stay small.
-        steady: the part of a box that its own producers must serve at each turn; see `hjit.sched.slide`.
+        steady: the part of a box that its own producers must serve at each turn; see `hjit.kernels.windows`.
+        round_up: stage -> axis -> what its part of the axis is made a multiple of.
     """
     here: dict[str, list[int]] = {}
     for c in computed:
         here.setdefault(c.stage, []).extend(c.definitions)
     found: dict[str, Box] = {}
-    served: dict[str, Box] = {}
-    order = sorted(here, key=reads.position.__getitem__, reverse=True)
-    needs: dict[str, list[Span | None]] = {n: [None] * len(reads.stages[n].shape) for n in order}
-    unknown: dict[str, set[int]] = {n: set(reads.whole_axes(n)) for n in order}
-    for stage in order:
-        s = reads.stages[stage]
+    needs = Needs(reads)
+    for stage in sorted(here, key=reads.position.__getitem__, reverse=True):
         is_open = open_dims(stage, here[stage][0]) is not None
+        served: Box = ()
         if not is_open:
-            box = tuple(
-                whole(n) if total is None or axis in unknown[stage] else total.clipped(n)
-                for axis, (n, total) in enumerate(zip(s.shape, needs[stage], strict=True))
-            )
-            found[stage] = name(stage, _rounded(box, reads.steps(stage), s.shape))
-            served[stage] = steady(stage, found[stage])
+            found[stage] = name(stage, _rounded_up(needs.box(stage), round_up.get(stage, {}), reads.stages[stage].shape))
+            served = steady(stage, found[stage])
         for number in here[stage]:
-            d = s.definitions[number]
-            dims = open_dims(stage, number) if is_open else dims_of_box(s, d, served[stage])
+            dims = open_dims(stage, number) if is_open else dims_of_box(reads.stages[stage], reads.stages[stage].definitions[number], served)
             assert dims is not None
-            full = {k: whole(n) for k, n in enumerate(d.extents)}
-            for source, reading in reads.of(stage, number).items():
-                if source in needs and source != stage:
-                    for load in reading:
-                        _add(needs[source], unknown[source], load, dims, full)
+            needs.add(stage, number, dims)
     return found
+
+
+class Needs:
+    """What is needed of each stage by the consumers so far, which are added from the last one back."""
+
+    def __init__(self, reads: Reads) -> None:
+        self.reads = reads
+        self._users: dict[str, list[tuple[str, int, Dims]]] = {}
+
+    def add(self, stage: str, number: int, dims: Dims) -> None:
+        """A consumer: a definition and what it computes."""
+        for source in self.reads.of(stage, number):
+            if source != stage:
+                self._users.setdefault(source, []).append((stage, number, dims))
+
+    def box(self, stage: str) -> Box:
+        """How much of a stage they need."""
+        s = self.reads.stages[stage]
+        total: list[Span | None] = [None] * len(s.shape)
+        unknown = set(self.reads.whole_axes(stage))
+        for consumer, number, dims in self._users.get(stage, ()):
+            full = self.reads.full(consumer, number)
+            for load in self.reads.of(consumer, number)[stage]:
+                _add(total, unknown, load, dims, full)
+        box = tuple(whole(n) if t is None or axis in unknown else t.clipped(n) for axis, (n, t) in enumerate(zip(s.shape, total, strict=True)))
+        return _rounded(box, self.reads.steps(stage), s.shape)
 
 
 def _add(total: list[Span | None], unknown: set[int], load: Load, dims: Dims, full: Dims) -> None:
@@ -204,6 +234,7 @@ def _add(total: list[Span | None], unknown: set[int], load: Load, dims: Dims, fu
             total[axis] = new
 
 
+@lru_cache(maxsize=1 << 14)
 def advance(p: Poly, var: Var, step: int) -> int | None:
     """An upper bound of how much an expression grows when `var` grows by `step` (which may be negative); None where it may fall."""
     total = 0

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 
-from hjit.sched.tree import Compute, DimKey, Loop, LoopKind, Node, Root, Store, with_children
+from hjit.sched.tree import Compute, DimKey, Loop, LoopKind, Node, Root, Store, Tail, computes, with_children
 
-Step = tuple[DimKey, LoopKind, int | None]  # a loop: dimension, kind, size
+Step = tuple[DimKey, LoopKind, int | None] | tuple[DimKey, LoopKind, int | None, Tail]  # a loop: dimension, kind, size, tail
 Path = tuple[int, ...]  # a node, as the numbers of the children that lead to it
 
 
 def nest(stage: str, definitions: tuple[int, ...], loops: Sequence[Step]) -> Node:
     """Loops of a stage, outermost first, around a computation."""
     node: Node = Compute(stage, definitions)
-    for dim, kind, size in reversed(loops):
-        node = Loop(stage, dim, kind, size, (node,))
+    for dim, kind, size, *tail in reversed(loops):
+        node = Loop(stage, dim, kind, size, (node,), *tail)
     return node
 
 
@@ -45,14 +45,35 @@ def paths(root: Node, path: Path = ()) -> Iterator[tuple[Path, Node]]:
             yield from paths(c, (*path, k))
 
 
-def attached(root: Root, stage: str, nests: Sequence[Node], site: Path, store: Path, order: tuple[int, ...] = ()) -> Root:
-    """The tree with the nests of a stage first thing inside the node at `site`, and its storage inside that at `store`."""
+def own_nests(root: Root, stage: str) -> list[Path]:
+    """Where the nests of a stage are: its outermost loops, or its computations where it has none."""
+    found: list[Path] = []
+
+    def visit(node: Node, path: Path) -> None:
+        if isinstance(node, (Loop, Compute)) and node.stage == stage:
+            found.append(path)
+        elif not isinstance(node, Compute):
+            for k, c in enumerate(node.children):
+                visit(c, (*path, k))
+
+    visit(root, ())
+    return found
+
+
+def loops_around(root: Root, stages: Collection[str]) -> list[Path]:
+    """The loops inside which all computations of some stages are, outermost first."""
+    wanted = sum(c.stage in stages for c in computes(root))
+    return [p for p, n in paths(root) if isinstance(n, Loop) and sum(c.stage in stages for c in computes(n)) == wanted]
+
+
+def attached(root: Root, nests: Sequence[Node], site: Path, outer: Path, store: Store) -> Root:
+    """The tree with the nests of a stage first thing inside the node at `site`, and its storage, like `store`, inside that at `outer`."""
     place = at(root, site)
     assert not isinstance(place, Compute)
     tree = replaced(root, site, with_children(place, (*nests, *place.children)))
-    outer = at(tree, store)
-    assert not isinstance(outer, Compute)
-    tree = replaced(tree, store, with_children(outer, (Store(stage, outer.children, order),)))
+    around = at(tree, outer)
+    assert not isinstance(around, Compute)
+    tree = replaced(tree, outer, with_children(around, (replace(store, children=around.children),)))
     assert isinstance(tree, Root)
     return tree
 

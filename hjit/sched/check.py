@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from hjit.errors import ScheduleError
-from hjit.sched.tree import KINDS, Compute, Loop, Node, Root, Store, computes, dim_name, dims_of, loop_name
-from hjit.trace.graph import Definition, Graph, Stage, identity
+from hjit.sched.tree import KINDS, TAILS, Compute, Loop, Node, Root, Store, computes, dim_name, dims_of, loop_name
+from hjit.trace.graph import Definition, Graph, Load, Op, Stage, identity, loads
 from hjit.trace.poly import Dim, Poly, Value
 
 MAX_UNROLL = 256  # copies of one body
+ATOMICS = ("add", "minimum", "maximum", "bitwise_and", "bitwise_or", "bitwise_xor", "logical_and", "logical_or")
 
 
 @dataclass(frozen=True)
@@ -60,6 +61,23 @@ def starts_reduction(s: Stage) -> bool:
         return False
     d = s.updates[0]
     return is_associative(d) and d.dims == s.shape and d.target == identity(len(s.shape)) and bool(d.rdims)
+
+
+def is_repeatable(s: Stage, numbers: tuple[int, ...]) -> bool:
+    """May an element that these definitions compute be computed twice?"""
+    if numbers == (0, 1) and starts_reduction(s):
+        return True
+    parts = [s.definitions[n] for n in numbers]
+    return all(d.order == "pure" and is_direct(d) and not any(x.source == s.name for x in loads(*d.exprs())) for d in parts)
+
+
+def is_atomic(s: Stage, d: Definition) -> bool:
+    """Can tasks update the same elements at once? Whole numbers only: their sums are the same in any order."""
+    if d.order not in ATOMICS or s.dtype.kind not in "iub" or is_direct(d) or not isinstance(d.value, Op) or d.value.dtype != s.dtype:
+        return False
+    old, element = d.value.args
+    reads = [*loads(element), *(x for p in d.target for a in p.atoms() if isinstance(a, Value) for x in loads(a.expr))]
+    return old == Load(s.name, d.target, s.dtype) and all(x.source != s.name for x in reads)
 
 
 def check(root: Root, graph: Graph) -> None:
@@ -114,14 +132,8 @@ def _groups(found: list[Leaf], graph: Graph) -> Iterator[str]:
             continue
         if numbers != tuple(range(numbers[0], numbers[0] + len(numbers))) or any(d.order != "pure" or d.dims != parts[0].dims for d in parts):
             yield f"compute {s.name} {numbers}: only adjacent pieces over the same dimensions are computed together"
-        elif any(load.source == s.name for d in parts for e in d.exprs() for load in _loads(e)):
+        elif any(load.source == s.name for d in parts for load in loads(*d.exprs())):
             yield f"compute {s.name} {numbers}: pieces that read the stage itself are computed one after the other"
-
-
-def _loads(e):  # type: ignore[no-untyped-def]
-    from hjit.trace.graph import loads
-
-    return loads(e)
 
 
 def _stored(found: list[Leaf], graph: Graph) -> Iterator[str]:
@@ -133,9 +145,11 @@ def _stored(found: list[Leaf], graph: Graph) -> Iterator[str]:
             continue
         if s in graph.outputs and any(isinstance(x, Loop) for x in leaf.path[: leaf.site]):
             yield f"compute {s}: it is a result, so it is computed at the root"
-        if s in graph.outputs and stores[0].order:
-            yield f"store {s}: it is a result, so it is in C order"
-        order = stores[0].order
+        order, align = stores[0].order, stores[0].align
+        if s in graph.outputs and (order or align):
+            yield f"store {s}: it is a result, so it is in C order without gaps"
+        if align and (len(align) != len(graph.stage(s).shape) or min(align) < 1):
+            yield f"store {s}: {align} does not say for each of its {len(graph.stage(s).shape)} axes what its length is a multiple of"
         if order and sorted(order) != list(range(len(graph.stage(s).shape))):
             yield f"store {s}: its order {order} is not one of its {len(graph.stage(s).shape)} axes"
 
@@ -192,8 +206,11 @@ def _kinds(found: list[Leaf], graph: Graph) -> Iterator[str]:
             if x.kind == "parallel":
                 if k >= outermost or loops[0].stage != s.name:
                     yield f"{loop_name(x)}: only the outermost loops of a root are parallel"
-                if reduction:
-                    yield f"{loop_name(x)}: turns of a reduction write the same elements"
+                if reduction and not is_atomic(s, d):
+                    yield (
+                        f"{loop_name(x)}: turns of a reduction write the same elements; only histograms and the like of whole numbers are "
+                        f"updated atomically, `rfactor` makes parts of others"
+                    )
                 if x.size is not None:
                     yield f"{loop_name(x)}: only the loop over all of a dimension is parallel"
             if x.kind == "vector":
@@ -257,6 +274,27 @@ def _reductions(found: list[Leaf], graph: Graph) -> Iterator[str]:
             yield f"{loop_name(inside[0])}: a scatter is not unrolled, as its turns may write the same element"
 
 
+def _tails(found: list[Leaf], graph: Graph) -> Iterator[str]:
+    for leaf in found:
+        s, numbers = graph.stage(leaf.compute.stage), leaf.compute.definitions
+        pure = len(s.definitions[numbers[-1]].dims)
+        for x in leaf.loops:
+            if x.tail not in TAILS:
+                yield f"{loop_name(x)}: there is no such tail; there are {', '.join(TAILS)}"
+            if x.tail == "auto":
+                continue
+            if x.size is None:
+                yield f"{loop_name(x)}: only an inner loop has a tail"
+            if dims_of(x.dim)[-1] >= pure:
+                yield f"{loop_name(x)}: the turns of a reduction run once each, so its tail is not chosen"
+            if x.tail == "shift_inwards" and not is_repeatable(s, numbers):
+                yield f"{loop_name(x)}: it updates what it reads, so no turn is repeated"
+            if x.tail == "predicate" and x.kind != "vector":
+                yield f"{loop_name(x)}: only lanes of a vector do nothing one by one"
+            if x.tail == "round_up" and (isinstance(x.dim, tuple) or not any(isinstance(y, Loop) for y in leaf.path[: leaf.site])):
+                yield f"{loop_name(x)}: only a dimension of a stage that is computed inside other loops is rounded up"
+
+
 def _order(found: list[Leaf], graph: Graph) -> Iterator[str]:
     place = {(leaf.compute.stage, n): k for k, leaf in enumerate(found) for n in leaf.compute.definitions}
     stages = graph.by_name
@@ -303,6 +341,7 @@ RULES = (
     _nested,
     _dimensions,
     _kinds,
+    _tails,
     _reductions,
     _order,
     _sites,

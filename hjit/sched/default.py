@@ -6,6 +6,7 @@ dimension the vector lanes run along, which small dimensions are unrolled, and w
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from hjit.sched.boxes import Reads
@@ -13,13 +14,15 @@ from hjit.sched.build import Step, nest
 from hjit.sched.check import is_direct, starts_reduction
 from hjit.sched.memory import Strides
 from hjit.sched.rows import group_of
-from hjit.sched.tree import Compute, Loop, Node, Root, Store
+from hjit.sched.tree import Loop, Node, Root, Store
 from hjit.sched.tree import walk as walk_tree
+from hjit.trace.canonical import cost
 from hjit.trace.graph import Definition, Graph, Stage, loads, walk
 from hjit.trace.poly import ONE, ZERO, Dim, Poly, Value, poly
 
 UNROLL_CODE = 600  # operations that unrolled code of one body may have
 BLOCK_ROWS, BLOCK_VECTORS = 6, 4  # accumulators that a sum of products has in registers
+GATHER_COST = 12  # additions for which lanes are worth gathering
 UNROLL_REDUCTION = 64  # points of a constant reduction domain that are unrolled
 
 
@@ -34,16 +37,20 @@ class Target:
     vector_bytes: int = 64
 
 
+def root_nests(graph: Graph, target: Target) -> dict[str, tuple[Node, ...]]:
+    """For each stage the nests that it has where it is computed at the root."""
+    strides = Strides(graph)
+    return {s.name: tuple(_nest(s, group, strides, target) for group in groups(s)) for s in graph.stages}
+
+
 def root_schedule(graph: Graph, target: Target) -> Root:
     """Every stage by itself, at the root: legal for every Graph."""
-    strides = Strides(graph)
-    return Root(tuple(Store(s.name, tuple(_nest(s, group, strides, target) for group in groups(s))) for s in graph.stages))
+    return Root(tuple(Store(name, nests) for name, nests in root_nests(graph, target).items()))
 
 
 def default_schedule(graph: Graph, target: Target) -> Root:
     """The default schedule of a canonical Graph."""
-    strides = Strides(graph)
-    nests = {s.name: [_nest(s, group, strides, target) for group in groups(s)] for s in graph.stages}
+    nests = root_nests(graph, target)
     inside = _attached(graph, nests)
     roots: list[Node] = []
     for s in graph.stages:
@@ -58,11 +65,11 @@ def default_schedule(graph: Graph, target: Target) -> Root:
                 node = Store(m, (node,))
             roots.append(Store(s.name, (node,)))
         else:
-            roots.append(Store(s.name, tuple(nests[s.name])))
+            roots.append(Store(s.name, nests[s.name]))
     return Root(tuple(roots))
 
 
-def _attached(graph: Graph, nests: dict[str, list[Node]]) -> dict[str, tuple[str, ...]]:
+def _attached(graph: Graph, nests: Mapping[str, Sequence[Node]]) -> dict[str, tuple[str, ...]]:
     """Head stage -> the stages that are computed row by row inside its nest."""
     inner = {s.name: s for s in graph.stages if _is_divisible(graph, s)}
     consumers = graph.consumers()
@@ -79,12 +86,6 @@ def _attached(graph: Graph, nests: dict[str, list[Node]]) -> dict[str, tuple[str
     return found
 
 
-def root_nests(graph: Graph, s: Stage, target: Target) -> list[Node]:
-    """The nests that a stage has where it is computed at the root."""
-    strides = Strides(graph)
-    return [_nest(s, group, strides, target) for group in groups(s)]
-
-
 def serial_loops(node: Node) -> Node:
     """The nest with its parallel loops serial, as it runs inside others."""
     if isinstance(node, Loop) and node.kind == "parallel":
@@ -92,7 +93,7 @@ def serial_loops(node: Node) -> Node:
     return node
 
 
-def _rows(s: Stage, nests: list[Node]) -> int | None:
+def _rows(s: Stage, nests: Sequence[Node]) -> int | None:
     """The dimension whose turns are tasks, where the stage is one nest with many of them."""
     if len(nests) != 1:
         return None
@@ -142,15 +143,12 @@ def _nest(s: Stage, group: tuple[int, ...], strides: Strides, target: Target) ->
     if blocked is not None:
         assert lanes_dim is not None
         return _blocked(s, group, d, lanes_dim, blocked, lanes)
-    node: Node = Compute(s.name, group)
-    for k in reversed(unrolled):
-        node = Loop(s.name, k, "unroll", None, (node,))
-    order = _order(d, lanes_dim, unrolled)
-    for position, k in reversed(list(enumerate(order))):
+    steps: list[Step] = []
+    for k in _order(d, lanes_dim, unrolled):
+        steps.append((k, "parallel" if not steps and k < len(d.dims) else "serial", None))
         if k == lanes_dim:
-            node = Loop(s.name, k, "vector", lanes, (node,))
-        node = Loop(s.name, k, _outer_kind(d, k, position), None, (node,))
-    return node
+            steps.append((k, "vector", lanes))
+    return nest(s.name, group, [*steps, *((k, "unroll", None) for k in unrolled)])
 
 
 def _block_dim(d: Definition, lanes_dim: int | None, unrolled: list[int]) -> int | None:
@@ -181,10 +179,6 @@ def _blocked(s: Stage, group: tuple[int, ...], d: Definition, lanes_dim: int, ro
     return nest(s.name, group, steps)
 
 
-def _outer_kind(d: Definition, k: int, position: int) -> str:  # type: ignore[return]
-    return "parallel" if position == 0 and k < len(d.dims) else "serial"  # type: ignore[return-value]
-
-
 def _order(d: Definition, lanes_dim: int | None, unrolled: list[int]) -> list[int]:
     """Loops that stay, outermost first: pure dimensions, then reductions, the vector dimension where its accumulators stay in registers."""
     pure = [k for k in range(len(d.dims)) if k not in unrolled and k != lanes_dim]
@@ -213,8 +207,8 @@ def _choose(s: Stage, definitions: list[Definition], strides: Strides) -> tuple[
             continue
         scores[k] = sum(_score(s, x, k, strides) for x in definitions) * 2 + (not n.is_const)
     best = max(scores, key=lambda k: (scores[k], k), default=None)
-    if best is not None and scores[best] < 0 and d.order != "pure":
-        best = None
+    if best is not None and scores[best] < 0 and (d.order != "pure" or max(cost(x.value) for x in definitions) < GATHER_COST):
+        best = None  # little to gain from lanes that are gathered one by one
     return best, _unrolled(d, definitions, best)
 
 

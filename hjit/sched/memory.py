@@ -2,18 +2,38 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from hjit.trace.graph import Graph
 from hjit.trace.poly import ONE, ZERO, Dim, FloorDiv, Mod, Poly, poly
 
 
-def strides(shape: tuple[Poly, ...], order: tuple[int, ...] = ()) -> tuple[Poly, ...]:
-    """Strides in elements, the axes from the slowest to the fastest as `order` has them; () is C order."""
-    found = [ONE] * len(shape)
-    step = ONE
-    for axis in reversed(order or range(len(shape))):
-        found[axis] = step
-        step = step * shape[axis]
-    return tuple(found)
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """How the axes of a stage lie in memory; see `hjit.sched.tree.Store`."""
+
+    order: tuple[int, ...] = ()
+    align: tuple[int, ...] = ()
+
+    def lengths(self, shape: tuple[Poly, ...]) -> tuple[Poly, ...]:
+        """The lengths of the axes in memory."""
+        return tuple((n + (a - 1)) // a * a for n, a in zip(shape, self.align, strict=True)) if self.align else shape
+
+    def strides(self, shape: tuple[Poly, ...]) -> tuple[Poly, ...]:
+        """Strides in elements."""
+        lengths = self.lengths(shape)
+        found = [ONE] * len(shape)
+        step = ONE
+        for axis in reversed(self.order or range(len(shape))):
+            found[axis] = step
+            step = step * lengths[axis]
+        return tuple(found)
+
+    def __str__(self) -> str:
+        return "".join(f" {word} {', '.join(map(str, what))}" for word, what in (("in order", self.order), ("aligned to", self.align)) if what)
+
+
+C_ORDER = Layout()
 
 
 def rejoined(p: Poly) -> Poly:
@@ -35,7 +55,7 @@ class Strides:
         for i in graph.inputs:
             self.of[i.name] = tuple(None if s is None else poly(s) for s in i.layout)
         for s in graph.stages:
-            self.of[s.name] = strides(s.shape)
+            self.of[s.name] = C_ORDER.strides(s.shape)
 
     def along(self, source: str, index: tuple[Poly, ...], k: int) -> Poly | None:
         """The stride of an access along dimension `k`; None where it is not a constant polynomial."""

@@ -7,11 +7,12 @@ it may be computed, and a random one where it may be stored.
 from __future__ import annotations
 
 import random
+from collections.abc import Collection
 
-from hjit.sched.build import Path, Step, at, attached, nest, paths
+from hjit.sched.build import Path, Step, at, attached, loops_around, nest
 from hjit.sched.check import is_associative, is_direct, problems
 from hjit.sched.default import groups
-from hjit.sched.tree import DimKey, Loop, Root, Store, computes
+from hjit.sched.tree import TAILS, DimKey, Loop, Root, Store, computes
 from hjit.trace.graph import Definition, Graph, Stage
 
 SIZES = (2, 3, 4, 5, 8, 12, 16, 32, 48)
@@ -22,37 +23,36 @@ TRIES = 30
 def random_schedule(graph: Graph, rng: random.Random, inside: float = 0.7) -> Root:
     """A legal schedule; `inside`: how probable it is that a stage is not computed at the root."""
     root = Root(())
+    consumers = graph.consumers()
     for s in reversed(graph.stages):
-        root = _placed(graph, root, s, rng, inside)
+        root = _placed(graph, root, s, consumers[s.name], rng, inside)
     return root
 
 
-def _placed(graph: Graph, root: Root, s: Stage, rng: random.Random, inside: float) -> Root:
+def _placed(graph: Graph, root: Root, s: Stage, consumers: Collection[str], rng: random.Random, inside: float) -> Root:
     placed = {c.stage for c in computes(root)} | {s.name}
     rest = Graph(graph.inputs, graph.scalars, tuple(x for x in graph.stages if x.name in placed), graph.outputs)
     for attempt in range(TRIES):
-        site, store = _place(graph, root, s, rng) if s.name not in graph.outputs and rng.random() < inside and attempt < TRIES // 2 else ((), ())
+        site, store = _place(root, consumers, rng) if s.name not in graph.outputs and rng.random() < inside and attempt < TRIES // 2 else ((), ())
         nests = [nest(s.name, g, random_loops(s, g, rng, root=not site, plain=attempt > TRIES * 2 // 3)) for g in groups(s)]
         order: tuple[int, ...] = ()
+        align: tuple[int, ...] = ()
         if s.name not in graph.outputs and rng.random() < 0.2:
             order = tuple(rng.sample(range(len(s.shape)), len(s.shape)))
+        if s.name not in graph.outputs and rng.random() < 0.1:
+            align = tuple(rng.choice((1, 4, 16)) for _ in s.shape)
         if site:
-            tree = attached(root, s.name, nests, site, store, order)
+            tree = attached(root, nests, site, store, Store(s.name, (), order, align))
         else:
-            tree = Root((Store(s.name, tuple(nests), order), *root.children))
+            tree = Root((Store(s.name, tuple(nests), order, align), *root.children))
         if next(problems(tree, rest), None) is None:
             return tree
     raise AssertionError(f"no legal schedule for {s}")
 
 
-def _place(graph: Graph, root: Root, s: Stage, rng: random.Random) -> tuple[Path, Path]:
+def _place(root: Root, consumers: Collection[str], rng: random.Random) -> tuple[Path, Path]:
     """A random loop around all consumers, and a random node above it for the storage."""
-    consumers = {x.name for x in graph.stages if x.name != s.name and any(load.source == s.name for load in x.reads())}
-    wanted = sum(c.stage in consumers for c in computes(root))
-    found = []
-    for path, node in paths(root):
-        if isinstance(node, Loop) and sum(c.stage in consumers for c in computes(node)) == wanted:
-            found.append(path)
+    found = loops_around(root, consumers)
     if not found:
         return (), ()
     site = rng.choice(found)
@@ -91,7 +91,10 @@ def random_loops(s: Stage, group: tuple[int, ...], rng: random.Random, root: boo
                 inner.append((k, rng.choice(("serial", "unroll")), rng.choice((step, 1, 2)) if step % 2 == 0 else step))
         elif k == vector:
             inner.append((k, "vector", rng.choice(LANES)))
-    return _woven(d, outer, inner, reduction, vector, rng, plain)
+    if root and not outer and reduction and rng.random() < 0.5:  # tasks that update the same elements
+        return [(k, "parallel" if n == 0 else "serial", None) for n, k in enumerate(reduction)]
+    steps = _woven(d, outer, inner, reduction, vector, rng, plain)
+    return steps if plain else _tailed(steps, rng)
 
 
 def _woven(d: Definition, outer: list[Step], inner: list[Step], reduction: list[int], vector: object, rng: random.Random, plain: bool) -> list[Step]:
@@ -110,6 +113,11 @@ def _woven(d: Definition, outer: list[Step], inner: list[Step], reduction: list[
     if rng.random() < 0.5:
         return [*outer, *inner, *loops]
     return [*outer, *loops, *inner]
+
+
+def _tailed(steps: list[Step], rng: random.Random) -> list[Step]:
+    """The steps, some inner loops with another tail."""
+    return [(*x[:3], rng.choice(TAILS)) if x[2] is not None and rng.random() < 0.3 else x for x in steps]  # type: ignore[misc]
 
 
 def _ordered(steps: list[Step], rng: random.Random) -> list[Step]:

@@ -10,68 +10,28 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
 from pathlib import Path as File
 from typing import Any
 
 from hjit.errors import ScheduleError
-from hjit.sched.build import Path, Step, at, attached, nest, paths, without
-from hjit.sched.check import leaves
-from hjit.sched.default import Target, default_schedule, groups, serial_loops
-from hjit.sched.tree import DimKey, Loop, LoopKind, Node, Root, Store, computes
-from hjit.trace.canonical import Inlining
-from hjit.trace.graph import Definition, Graph, Stage
+from hjit.sched.check import check
+from hjit.sched.default import Target
+from hjit.sched.directives import REWRITES, WORDS, Directive, StagePlan, all_loops, loops_of, plans, rewrites, tree_of
+from hjit.sched.tree import Root, Tail
+from hjit.trace.graph import Graph
+from hjit.trace.rewrites import Rewrites
 
 FORMAT = 1
-Directive = tuple[str, int, str, tuple[Any, ...]]  # stage, group of definitions, word, arguments
-
-
-@dataclass(frozen=True, slots=True)
-class Named:
-    """A loop of a nest being made."""
-
-    name: str
-    dim: DimKey
-    kind: LoopKind = "serial"
-    size: int | None = None
-
-
-@dataclass
-class StagePlan:
-    """What the directives say of one stage.
-
-    Attributes:
-        loops: for each group of definitions its loops, outermost first; None: as in the default schedule.
-        site: (consumer, loop) to compute it at; None: at the root.
-        store: (consumer, loop) to store it at, "root", or None: where it is computed.
-    """
-
-    stage: Stage
-    loops: dict[int, list[Named]] = field(default_factory=dict)
-    site: tuple[str, str] | None = None
-    store: tuple[str, str] | str | None = None
-    order: tuple[int, ...] = ()
-
-
-def dim_names(s: Stage, d: Definition) -> list[str]:
-    """Names of the loops that a definition begins with: x is the last axis, or the one before a small last axis c."""
-    n = len(d.dims)
-    if n == 3 and d.dims[-1].is_const:
-        pure = ["y", "x", "c"]
-    elif n <= 4:
-        pure = ["n", "c", "y", "x"][4 - n :]
-    else:
-        pure = [f"d{k}" for k in range(n)]
-    return pure + [f"r{k}" for k in range(len(d.rdims))]
 
 
 class Schedule:
     """A partial schedule of a pipeline; `f.use(s)` makes the pipeline run by it."""
 
     def __init__(
-        self, graphs: Callable[[Inlining], list[Graph]] | None = None, directives: Sequence[Directive] = (), target: Target | None = None
+        self, graphs: Callable[[Rewrites], list[Graph]] | None = None, directives: Sequence[Directive] = (), target: Target | None = None
     ) -> None:
-        self._graphs = graphs
+        self._make = graphs
+        self._made: tuple[Rewrites, list[Graph]] | None = None
         self._directives: list[Directive] = list(directives)
         self._target = target or Target()
 
@@ -82,7 +42,21 @@ class Schedule:
         Raises:
             ScheduleError: there is no such stage; the message lists those that there are.
         """
-        return StageHandle(self, stage, 0)._checked()
+        self._known(stage)
+        return StageHandle(self, stage, 0)
+
+    def cache_read(self, source: str) -> StageHandle:
+        """A copy of an input or of a stage, which all that read it read instead: a stage with a place and a layout of its own.
+
+        Raises:
+            ScheduleError: there is nothing of that name to copy.
+        """
+        return self._new_stage((source, 0, "cache_read", ()), f"there is no input or stage {source} to copy")
+
+    @property
+    def directives(self) -> tuple[Directive, ...]:
+        """What has been said, in order."""
+        return tuple(self._directives)
 
     @property
     def stages(self) -> list[str]:
@@ -92,15 +66,19 @@ class Schedule:
     @property
     def inlined(self) -> list[str]:
         """Names of the stages that are inlined as it stands; any directive but `inline` makes them stages of their own."""
-        if self._graphs is None:
+        if self._make is None:
             return []
         known = set(self.stages)
-        every = Inlining(kept=_Everything())  # type: ignore[arg-type]
-        return [s.name for g in self._graphs(every) for s in g.stages if s.name not in known]
+        return [s.name for g in self._make(Rewrites(kept=_Everything())) for s in g.stages if s.name not in known]
 
     def graphs(self) -> list[Graph]:
         """The canonical Graphs that it schedules."""
-        return [] if self._graphs is None else self._graphs(self.inlining())
+        if self._make is None:
+            return []
+        said = self.rewrites()
+        if self._made is None or self._made[0] != said:
+            self._made = said, self._make(said)
+        return self._made[1]
 
     def add(self, directive: Directive) -> None:
         """Add a directive, if the schedule stays one.
@@ -110,62 +88,59 @@ class Schedule:
         """
         self._directives.append(directive)
         try:
-            self._plans_of(directive[0])
-            if directive[2] in ("compute_at", "store_at"):
-                self._check_place(*directive[3])
+            if self._make is not None:
+                if directive[2] not in REWRITES:
+                    self._known(directive[0])
+                for g in self.graphs():
+                    plans(g, self._directives)
+                if directive[2] in ("compute_at", "store_at"):
+                    self._check_place(*directive[3])
         except ScheduleError:
             self._directives.pop()
             raise
 
-    def _check_place(self, consumer: str, loop: str) -> None:
-        loops = StageHandle(self, consumer, 0)._checked().loops
-        every = [x for g in self.graphs() if consumer in g.by_name for x in _all_loops(self.plans(g), g, consumer)]
-        if self._graphs is not None and loop not in every:
-            raise ScheduleError(f"{consumer} has no loop {loop}; it has {', '.join(dict.fromkeys(every or loops))}")
+    def _new_stage(self, directive: Directive, otherwise: str) -> StageHandle:
+        """The stage that a directive makes."""
+        before = set(self.stages)
+        self.add(directive)
+        new = [n for n in self.stages if n not in before and n != directive[0]]
+        if not new:
+            self._directives.pop()
+            raise ScheduleError(otherwise)
+        return StageHandle(self, new[0], 0)
 
-    def _plans_of(self, stage: str) -> None:
-        if self._graphs is None:
-            return
-        graphs = self.graphs()
-        if not any(s.name == stage for g in graphs for s in g.stages) and stage not in self.inlining().inlined:
-            names = [s.name for g in graphs for s in g.stages]
-            raise ScheduleError(f"there is no stage {stage}; there are {', '.join(names)}, and inlined {', '.join(self.inlined) or 'none'}")
-        for g in graphs:
-            self.plans(g)
+    def _known(self, stage: str) -> None:
+        if self._make is not None and stage not in self.stages and stage not in self.inlined:
+            raise ScheduleError(f"there is no stage {stage}; there are {', '.join(self.stages)}, and inlined {', '.join(self.inlined) or 'none'}")
+
+    def _check_place(self, consumer: str, loop: str) -> None:
+        self._known(consumer)
+        found = [x.name for g in self.graphs() if consumer in g.by_name for x in all_loops(plans(g, self._directives), g, consumer)]
+        if loop not in found:
+            raise ScheduleError(f"{consumer} has no loop {loop}; it has {', '.join(dict.fromkeys(found))}")
 
     # -- what it means
-    def inlining(self) -> Inlining:
-        """Stages that are scheduled are stages; those that are said to be inlined are not."""
-        kept, inlined = set[str](), set[str]()
-        for stage, _, word, args in self._directives:
-            (inlined.add if word == "inline" else inlined.discard)(stage)
-            (kept.discard if word == "inline" else kept.add)(stage)
-            if word in ("compute_at", "store_at"):
-                kept.add(args[0])
-        return Inlining(frozenset(kept), frozenset(inlined))
+    def rewrites(self) -> Rewrites:
+        """What it changes of the Graph."""
+        return rewrites(self._directives)
 
-    def plans(self, graph: Graph) -> dict[str, StagePlan]:
-        """What the directives say of each stage of a Graph."""
-        found: dict[str, StagePlan] = {}
-        stages = graph.by_name
-        for stage, group, word, args in self._directives:
-            if stage in stages and word != "inline":
-                plan = found.setdefault(stage, StagePlan(stages[stage]))
-                WORDS[word](plan, group, *args)
-        return found
+    def check_names(self, graphs: Sequence[Graph]) -> None:
+        """Are there the stages that it speaks of?
+
+        Raises:
+            ScheduleError: it is not for these Graphs.
+        """
+        stages = [s.name for g in graphs for s in g.stages]
+        known = {*stages, *(i.name for g in graphs for i in g.inputs)}
+        for stage, _, word, args in self._directives:
+            names = (stage, args[0]) if word in ("compute_at", "store_at") else () if word == "inline" else (stage,)
+            for name in names:
+                if name not in known:
+                    raise ScheduleError(f"the schedule speaks of a stage {name}, which there is not; there are {', '.join(stages)}")
 
     def tree(self, graph: Graph, target: Target) -> Root:
         """The schedule tree of a canonical Graph."""
-        plans = self.plans(graph)
-        default = default_schedule(graph, target)
-        if not plans:
-            return default
-        tree = _roots(graph, default, plans, target)
-        for s in reversed(graph.stages):
-            plan = plans.get(s.name)
-            if plan is not None and plan.site is not None:
-                tree = _moved(graph, tree, plan, plans)
-        return tree
+        return tree_of(graph, plans(graph, self._directives), target)
 
     def trees(self) -> list[Root]:
         """The schedule trees of all its Graphs, checked.
@@ -173,8 +148,6 @@ class Schedule:
         Raises:
             ScheduleError: one is not legal; the message says why.
         """
-        from hjit.sched.check import check
-
         found = []
         for g in self.graphs():
             tree = self.tree(g, self._target)
@@ -190,7 +163,7 @@ class Schedule:
 
     # -- for people, and for later
     def __str__(self) -> str:
-        if self._graphs is None:
+        if self._make is None:
             return "\n".join(_directive_text(d) for d in self._directives) or "the default schedule"
         return "\n\n".join(map(str, self.trees()))
 
@@ -198,7 +171,7 @@ class Schedule:
         return str(self)
 
     def _repr_html_(self) -> str:
-        from hjit.picture import schedule_html
+        from hjit.sched.picture import schedule_html
 
         return "".join(map(schedule_html, self.trees()))
 
@@ -223,8 +196,8 @@ class Schedule:
         except (ValueError, KeyError, TypeError) as error:
             raise ScheduleError(f"{file} is not a schedule: {error}") from None
         for _, _, word, _ in directives:
-            if word not in WORDS and word != "inline":
-                raise ScheduleError(f"{file}: there is no directive {word}; there are {', '.join(sorted(WORDS))}")
+            if word not in WORDS and word not in REWRITES:
+                raise ScheduleError(f"{file}: there is no directive {word}; there are {', '.join(sorted((*WORDS, *REWRITES)))}")
         return Schedule(None, directives)
 
 
@@ -247,12 +220,6 @@ class StageHandle:
     def __init__(self, schedule: Schedule, stage: str, group: int) -> None:
         self._schedule, self.stage, self._group = schedule, stage, group
 
-    def _checked(self) -> StageHandle:
-        s = self._schedule
-        if s._graphs is not None and self.stage not in s.stages and self.stage not in s.inlined:
-            raise ScheduleError(f"there is no stage {self.stage}; there are {', '.join(s.stages)}, and inlined {', '.join(s.inlined) or 'none'}")
-        return self
-
     def _say(self, word: str, *args: Any) -> StageHandle:
         self._schedule.add((self.stage, self._group, word, args))
         return self
@@ -266,17 +233,17 @@ class StageHandle:
         """Names of the loops, outermost first."""
         for g in self._schedule.graphs():
             if self.stage in g.by_name:
-                plan = self._schedule.plans(g).get(self.stage) or StagePlan(g.stage(self.stage))
-                return [x.name for x in _loops(plan, self._group)]
+                plan = plans(g, self._schedule.directives).get(self.stage) or StagePlan(g.stage(self.stage))
+                return [x.name for x in loops_of(plan, self._group)]
         return []
 
-    def split(self, loop: str, outer: str, inner: str, size: int) -> StageHandle:
-        """Run `size` turns of `loop` as an inner loop."""
-        return self._say("split", loop, outer, inner, size)
+    def split(self, loop: str, outer: str, inner: str, size: int, tail: Tail = "auto") -> StageHandle:
+        """Run `size` turns of `loop` as an inner loop; `tail`: what happens where there are fewer, see `hjit.sched.tree.Loop`."""
+        return self._say("split", loop, outer, inner, size, *_unless_auto(tail))
 
-    def tile(self, y: str, x: str, yo: str, xo: str, yi: str, xi: str, ysize: int, xsize: int) -> StageHandle:
+    def tile(self, y: str, x: str, yo: str, xo: str, yi: str, xi: str, ysize: int, xsize: int, tail: Tail = "auto") -> StageHandle:
         """Split two loops, both inner ones inside both outer ones."""
-        return self.split(y, yo, yi, ysize).split(x, xo, xi, xsize).reorder(yo, xo, yi, xi)
+        return self.split(y, yo, yi, ysize, tail).split(x, xo, xi, xsize, tail).reorder(yo, xo, yi, xi)
 
     def reorder(self, *loops: str) -> StageHandle:
         """Put loops into this order, outermost first, in the places that they have now."""
@@ -294,13 +261,33 @@ class StageHandle:
         """Run the turns one after the other."""
         return self._say("kind", loop, "serial")
 
-    def vectorize(self, loop: str, size: int | None = None) -> StageHandle:
+    def vectorize(self, loop: str, size: int | None = None, tail: Tail = "auto") -> StageHandle:
         """Run `size` turns as lanes of vectors; without a size, the loop itself."""
-        return self._say("kind", loop, "vector") if size is None else self._say("inner", loop, "vector", size)
+        return self._say("kind", loop, "vector") if size is None else self._say("inner", loop, "vector", size, *_unless_auto(tail))
 
-    def unroll(self, loop: str, size: int | None = None) -> StageHandle:
+    def unroll(self, loop: str, size: int | None = None, tail: Tail = "auto") -> StageHandle:
         """Write out the code of `size` turns; without a size, of the loop itself."""
-        return self._say("kind", loop, "unroll") if size is None else self._say("inner", loop, "unroll", size)
+        return self._say("kind", loop, "unroll") if size is None else self._say("inner", loop, "unroll", size, *_unless_auto(tail))
+
+    def rfactor(self, loop: str, parts: int) -> StageHandle:
+        """Do a reduction in `parts` parts of a reduction dimension, then join them; the stage of the parts is returned.
+
+        Raises:
+            ScheduleError: `loop` runs over no whole reduction dimension, or the operation is not associative.
+        """
+        if type(parts) is not int or parts < 1:
+            raise ScheduleError(f"rfactor: {parts!r} is not a number of parts")
+        for g in self._schedule.graphs():
+            if self.stage in g.by_name:
+                plan = plans(g, self._schedule.directives).get(self.stage) or StagePlan(g.stage(self.stage))
+                found = loops_of(plan, self._group)
+                pure = len(plan.stage.definitions[-1].dims)
+                k = next((x.dim for x in found if x.name == loop and x.size is None and isinstance(x.dim, int)), None)
+                if k is None or k < pure:
+                    raise ScheduleError(f"rfactor: {loop} is no loop over a reduction dimension; {self.stage} has {', '.join(x.name for x in found)}")
+                why = f"rfactor: {self.stage} is not computed by an associative operation whose order NumPy leaves open"
+                return self._schedule._new_stage((self.stage, self._group, "rfactor", (k - pure, parts)), why)
+        raise ScheduleError(f"there is no stage {self.stage}")
 
     def compute_at(self, consumer: str | StageHandle, loop: str) -> StageHandle:
         """Compute what each turn of a consumer's loop needs, inside it."""
@@ -326,211 +313,14 @@ class StageHandle:
         """Lay the axes out in memory in this order, the slowest first."""
         return self._say("storage", *axes)
 
+    def align_storage(self, axis: int, n: int) -> StageHandle:
+        """Make the length of an axis in memory a multiple of `n` elements."""
+        return self._say("align", axis, n)
+
+
+def _unless_auto(tail: Tail) -> tuple[Tail, ...]:
+    return () if tail == "auto" else (tail,)
+
 
 def _name(x: str | StageHandle) -> str:
     return x.stage if isinstance(x, StageHandle) else x
-
-
-# -- the words
-
-
-def _loops(plan: StagePlan, group: int) -> list[Named]:
-    """The loops of a group of definitions, plain ones where nothing is said yet."""
-    found = groups(plan.stage)
-    if not 0 <= group < len(found):
-        raise ScheduleError(f"{plan.stage.name} is computed in {len(found)} nests; there is no update({group})")
-    if group not in plan.loops:
-        d = plan.stage.definitions[found[group][-1]]
-        return [Named(name, k) for k, name in enumerate(dim_names(plan.stage, d))]
-    return plan.loops[group]
-
-
-def _find(plan: StagePlan, group: int, name: str) -> tuple[list[Named], int]:
-    loops = _loops(plan, group)
-    for k, x in enumerate(loops):
-        if x.name == name:
-            return list(loops), k
-    raise ScheduleError(f"{plan.stage.name} has no loop {name}; it has {', '.join(x.name for x in loops)}")
-
-
-def _inner_size(loops: list[Named], k: int) -> int:
-    """What one turn of a loop is long."""
-    return next((x.size or 1 for x in loops[k + 1 :] if x.dim == loops[k].dim), 1)
-
-
-def _split(plan: StagePlan, group: int, loop: str, outer: str, inner: str, size: int) -> None:
-    loops, k = _find(plan, group, loop)
-    if type(size) is not int or size < 1:
-        raise ScheduleError(f"split {loop}: {size!r} is not a number of turns")
-    for name in (outer, inner):
-        if any(x.name == name and x.name != loop for x in loops):
-            raise ScheduleError(f"split {loop}: there is a loop {name} already")
-    old = loops[k]
-    loops[k : k + 1] = [replace(old, name=outer), Named(inner, old.dim, "serial", size * _inner_size(loops, k))]
-    plan.loops[group] = loops
-
-
-def _reorder(plan: StagePlan, group: int, *names: str) -> None:
-    loops = list(_loops(plan, group))
-    places = sorted(_find(plan, group, n)[1] for n in names)
-    if len(set(places)) != len(names):
-        raise ScheduleError(f"reorder: {', '.join(names)} names a loop twice")
-    moved = [loops[_find(plan, group, n)[1]] for n in names]
-    for k, x in zip(places, moved, strict=True):
-        loops[k] = x
-    plan.loops[group] = loops
-
-
-def _fuse(plan: StagePlan, group: int, outer: str, inner: str, name: str) -> None:
-    loops, k = _find(plan, group, outer)
-    _, j = _find(plan, group, inner)
-    a, b = loops[k], loops[j]
-    first = a.dim if isinstance(a.dim, tuple) else (a.dim,)
-    second = b.dim if isinstance(b.dim, tuple) else (b.dim,)
-    if j != k + 1 or second[0] != first[-1] + 1 or a.size is not None or b.size is not None:
-        raise ScheduleError(f"fuse: {outer} and {inner} are not loops over two neighbouring dimensions, one directly inside the other")
-    if any(x.dim in (a.dim, b.dim) for n, x in enumerate(loops) if n not in (j, k)):
-        raise ScheduleError(f"fuse: {outer} or {inner} is split already; fuse first, then split")
-    loops[k : j + 1] = [Named(name, (*first, *second))]
-    plan.loops[group] = loops
-
-
-def _kind(plan: StagePlan, group: int, loop: str, kind: LoopKind) -> None:
-    loops, k = _find(plan, group, loop)
-    loops[k] = replace(loops[k], kind=kind)
-    plan.loops[group] = loops
-
-
-def _inner(plan: StagePlan, group: int, loop: str, kind: LoopKind, size: int) -> None:
-    loops, _ = _find(plan, group, loop)
-    name = f"{loop}{kind[0]}"
-    while any(x.name == name for x in loops):
-        name += kind[0]
-    _split(plan, group, loop, loop, name, size)
-    _kind(plan, group, name, kind)
-
-
-def _compute_at(plan: StagePlan, group: int, consumer: str, loop: str) -> None:
-    plan.site = (consumer, loop)
-
-
-def _store_at(plan: StagePlan, group: int, consumer: str, loop: str) -> None:
-    plan.store = (consumer, loop)
-
-
-def _store_root(plan: StagePlan, group: int) -> None:
-    plan.store = "root"
-
-
-def _root(plan: StagePlan, group: int) -> None:
-    plan.site = plan.store = None
-
-
-def _storage(plan: StagePlan, group: int, *axes: int) -> None:
-    if sorted(axes) != list(range(len(plan.stage.shape))):
-        raise ScheduleError(f"{plan.stage.name} has the axes {', '.join(map(str, range(len(plan.stage.shape))))}, each is named once")
-    plan.order = tuple(axes)
-
-
-WORDS: dict[str, Callable[..., None]] = {
-    "split": _split,
-    "reorder": _reorder,
-    "fuse": _fuse,
-    "kind": _kind,
-    "inner": _inner,
-    "compute_at": _compute_at,
-    "store_at": _store_at,
-    "store_root": _store_root,
-    "root": _root,
-    "storage": _storage,
-}
-
-
-def _all_loops(plans: dict[str, StagePlan], graph: Graph, stage: str) -> list[str]:
-    """Names of the loops of all nests of a stage."""
-    plan = plans.get(stage) or StagePlan(graph.stage(stage))
-    return [x.name for k in range(len(groups(plan.stage))) for x in _loops(plan, k)]
-
-
-# -- from directives to a tree
-
-
-def _nests(plan: StagePlan, default: list[Node], serial: bool) -> list[Node]:
-    """The nests of a stage: as said, or as in the default schedule."""
-    found = []
-    for number, (group, usual) in enumerate(zip(groups(plan.stage), default, strict=True)):
-        if number in plan.loops:
-            steps: list[Step] = [(x.dim, x.kind, x.size) for x in plan.loops[number]]
-            found.append(nest(plan.stage.name, group, steps))
-        else:
-            found.append(serial_loops(usual) if serial else usual)
-    return found
-
-
-def _roots(graph: Graph, default: Root, plans: dict[str, StagePlan], target: Target) -> Root:
-    """Every stage at the root, but for groups of the default schedule of which nothing is said."""
-    from hjit.sched.default import root_nests
-
-    children: list[Node] = []
-    together = [{c.stage for c in computes(x)} for x in default.children]
-    for s in graph.stages:
-        k = next(k for k, names in enumerate(together) if s.name in names)
-        if together[k] & set(plans):
-            plan = plans.get(s.name, StagePlan(s))
-            children.append(Store(s.name, tuple(_nests(plan, root_nests(graph, s, target), plan.site is not None)), plan.order))
-        elif together[k]:
-            last = max(together[k], key=[x.name for x in graph.stages].index)
-            if s.name == last:
-                children.append(default.children[k])
-    return Root(tuple(children))
-
-
-def _moved(graph: Graph, tree: Root, plan: StagePlan, plans: dict[str, StagePlan]) -> Root:
-    """The tree with a stage computed where its plan says."""
-    name = plan.stage.name
-    assert plan.site is not None
-    nests = [x for c in tree.children for x in _own(c, name)]
-    tree = without(tree, name)
-    site = _path(graph, tree, plan.site, plans)
-    if plan.store is None:
-        store = site
-    elif isinstance(plan.store, str):
-        store = _outermost(tree, site)
-    else:
-        store = _path(graph, tree, plan.store, plans)
-        if site[: len(store)] != store:
-            raise ScheduleError(f"{name}: it is computed at {'.'.join(plan.site)}, which is not inside {'.'.join(plan.store)}, where it is stored")
-    return attached(tree, name, nests, site, store, plan.order)
-
-
-def _own(node: Node, stage: str) -> list[Node]:
-    if isinstance(node, Store) and node.stage == stage:
-        return [c for c in node.children if next(iter(leaves(c))).compute.stage == stage]
-    return [] if isinstance(node, Loop) or not hasattr(node, "children") else [x for c in node.children for x in _own(c, stage)]
-
-
-def _outermost(tree: Root, site: Path) -> Path:
-    """The node around the outermost loop on a path."""
-    for k in range(len(site)):
-        if isinstance(at(tree, site[: k + 1]), Loop):
-            return site[:k]
-    return site
-
-
-def _path(graph: Graph, tree: Root, place: tuple[str, str], plans: dict[str, StagePlan]) -> Path:
-    """The path to a loop of a stage, by its name."""
-    stage, loop = place
-    if stage not in graph.by_name:
-        raise ScheduleError(f"there is no stage {stage}; there are {', '.join(graph.by_name)}")
-    plan = plans.get(stage) or StagePlan(graph.stage(stage))
-    found: list[str] = []
-    for group in range(len(groups(plan.stage))):
-        for x in _loops(plan, group):
-            found.append(x.name)
-            if x.name == loop:
-                for path, node in paths(tree):
-                    if isinstance(node, Loop) and (node.stage, node.dim, node.size) == (stage, x.dim, x.size):
-                        return path
-    raise ScheduleError(f"{stage} has no loop {loop}; it has {', '.join(dict.fromkeys(found))}")
-
-

@@ -7,16 +7,16 @@ loops of its own. A node is named by its path, the numbers of the children that 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from hjit.errors import ScheduleError
-from hjit.sched.build import Path, at, attached, paths, replaced, without
+from hjit.sched.build import Path, at, attached, loops_around, own_nests, paths, replaced, without
 from hjit.sched.check import check
 from hjit.sched.default import Target, root_nests, serial_loops
-from hjit.sched.tree import KINDS, Compute, Loop, LoopKind, Node, Root, Store, computes, loop_name, with_children
-from hjit.trace.canonical import Inlining, canonicalise, inline
+from hjit.sched.tree import KINDS, Compute, Loop, LoopKind, Node, Root, Store, computes, loop_name, own
+from hjit.trace.canonical import canonicalise, inline
 from hjit.trace.graph import Graph
+from hjit.trace.rewrites import Rewrites
 
 
 def split(root: Root, graph: Graph, path: Path, size: int) -> Root:
@@ -65,18 +65,15 @@ def hoist_compute(root: Root, graph: Graph, stage: str) -> Root:
     Raises:
         ScheduleError: it is computed at the root.
     """
-    nests, site, store = _placed(root, stage)
-    loops = [k for k in range(1, len(site) + 1) if isinstance(at(root, site[:k]), Loop)]
+    x = _lifted(root, stage)
+    loops = _loops_on(x.bare, x.site)
     if not loops:
         raise ScheduleError(f"{stage} is computed at the root")
-    bare = without(root, stage)
-    site = _path_without(root, stage, site)
-    outer = [k for k in range(1, len(site)) if isinstance(at(bare, site[:k]), Loop)]
-    if not outer:
-        return _legal(_at_root(bare, graph, stage, nests), graph)
-    new = site[: outer[-1]]
-    store = _path_without(root, stage, store)
-    return _legal(attached(bare, stage, [serial_loops(n) for n in nests], new, store if len(store) < len(new) else new), graph)
+    nests = [serial_loops(n) for n in x.nests]
+    if len(loops) == 1:
+        return _legal(_at_root(x.bare, graph, replace(x.store, children=tuple(nests))), graph)
+    new = loops[-2]
+    return _legal(attached(x.bare, nests, new, min(x.outer, new, key=len), x.store), graph)
 
 
 def lower_compute(root: Root, graph: Graph, stage: str) -> Root:
@@ -87,22 +84,14 @@ def lower_compute(root: Root, graph: Graph, stage: str) -> Root:
     """
     if stage in graph.outputs:
         raise ScheduleError(f"{stage} is a result, so it is computed at the root")
-    nests, old, _ = _placed(root, stage)
-    bare = without(root, stage)
-    site = _path_without(root, stage, old)
-    is_local = any(isinstance(at(root, old[:k]), Loop) for k in range(1, len(old) + 1))
-    consumers = set(graph.consumers()[stage])
-    wanted = sum(c.stage in consumers for c in computes(bare))
-    deeper = [
-        path for path, node in paths(bare)
-        if isinstance(node, Loop) and path != site and path[: len(site) if is_local else 0] == (site if is_local else ())
-        and sum(c.stage in consumers for c in computes(node)) == wanted
-    ]  # fmt: skip
+    x = _lifted(root, stage)
+    is_local = bool(_loops_on(x.bare, x.site))
+    above = x.site if is_local else ()
+    deeper = [p for p in loops_around(x.bare, graph.consumers()[stage]) if p[: len(above)] == above and p != x.site]
     if not deeper:
         raise ScheduleError(f"{stage}: there is no loop further in around all that reads it")
     new = min(deeper, key=len)
-    store = site if is_local and site else new
-    return _legal(attached(bare, stage, [serial_loops(n) for n in nests], new, store), graph)
+    return _legal(attached(x.bare, [serial_loops(n) for n in x.nests], new, x.outer if is_local else new, x.store), graph)
 
 
 def hoist_storage(root: Root, graph: Graph, stage: str) -> Root:
@@ -111,15 +100,11 @@ def hoist_storage(root: Root, graph: Graph, stage: str) -> Root:
     Raises:
         ScheduleError: it is outside all loops.
     """
-    nests, site, store = _placed(root, stage)
-    bare = without(root, stage)
-    site, store = _path_without(root, stage, site), _path_without(root, stage, store)
-    loops = [k for k in range(len(store) + 1) if k and isinstance(at(bare, store[:k]), Loop)]
+    x = _lifted(root, stage)
+    loops = _loops_on(x.bare, x.outer)
     if not loops:
         raise ScheduleError(f"{stage} is stored outside all loops")
-    k = loops[-1]
-    new = store[: loops[-2]] if len(loops) > 1 else store[: k - 1]
-    return _legal(attached(bare, stage, nests, site, new), graph)
+    return _legal(attached(x.bare, x.nests, x.site, loops[-2] if len(loops) > 1 else loops[-1][:-1], x.store), graph)
 
 
 def lower_storage(root: Root, graph: Graph, stage: str) -> Root:
@@ -128,13 +113,11 @@ def lower_storage(root: Root, graph: Graph, stage: str) -> Root:
     Raises:
         ScheduleError: it is where the stage is computed.
     """
-    nests, site, store = _placed(root, stage)
-    bare = without(root, stage)
-    site, store = _path_without(root, stage, site), _path_without(root, stage, store)
-    inner = [k for k in range(len(store) + 1, len(site) + 1) if isinstance(at(bare, site[:k]), Loop)]
+    x = _lifted(root, stage)
+    inner = [p for p in _loops_on(x.bare, x.site) if len(p) > len(x.outer)]
     if not inner:
         raise ScheduleError(f"{stage} is stored where it is computed")
-    return _legal(attached(bare, stage, nests, site, site[: inner[0]]), graph)
+    return _legal(attached(x.bare, x.nests, x.site, inner[0], x.store), graph)
 
 
 def inlined(root: Root, graph: Graph, stage: str) -> tuple[Root, Graph]:
@@ -161,11 +144,10 @@ def deinlined(root: Root, graph: Graph, stage: str, source: Graph, target: Targe
     if stage in graph.by_name or stage not in source.by_name:
         raise ScheduleError(f"{stage} is not an inlined stage")
     gone = frozenset(s.name for s in source.stages) - {s.name for s in graph.stages} - {stage}
-    new = canonicalise(source, Inlining(frozenset({s.name for s in graph.stages} | {stage}), gone))
+    new = canonicalise(source, Rewrites(frozenset({s.name for s in graph.stages} | {stage}), gone))
     if {s.name for s in new.stages} != {s.name for s in graph.stages} | {stage}:
         raise ScheduleError(f"{stage}: other stages would not stay what they are")
-    nests = root_nests(new, new.stage(stage), target)
-    return _legal(_at_root(root, new, stage, nests), new), new
+    return _legal(_at_root(root, new, Store(stage, root_nests(new, target)[stage])), new), new
 
 
 # -- parts
@@ -187,18 +169,34 @@ def _loop(root: Root, path: Path) -> Loop:
     return node
 
 
-def _placed(root: Root, stage: str) -> tuple[list[Node], Path, Path]:
-    """The nests of a stage, the path of the node that they are in, and that of the node around its storage."""
-    store = next((p for p, n in paths(root) if isinstance(n, Store) and n.stage == stage), None)
-    own = [p for p, n in paths(root) if isinstance(n, (Loop, Compute)) and n.stage == stage and not _inside_own(root, p, stage)]
-    if store is None or not own:
+@dataclass(frozen=True, slots=True)
+class _Lifted:
+    """A tree without a stage, and what was taken out.
+
+    Attributes:
+        site: of the node that its nests were in. outer: of the node around its storage.
+    """
+
+    bare: Root
+    nests: list[Node]
+    site: Path
+    outer: Path
+    store: Store
+
+
+def _lifted(root: Root, stage: str) -> _Lifted:
+    nests = own_nests(root, stage)
+    found = next(((p, n) for p, n in paths(root) if isinstance(n, Store) and n.stage == stage), None)
+    if found is None or not nests:
         raise ScheduleError(f"there is no stage {stage} in the schedule")
-    return [at(root, p) for p in own], own[0][:-1], store[:-1]
+    path, store = found
+    site, outer = _path_without(root, stage, nests[0][:-1]), _path_without(root, stage, path[:-1])
+    return _Lifted(without(root, stage), [at(root, p) for p in nests], site, outer, store)
 
 
-def _inside_own(root: Root, path: Path, stage: str) -> bool:
-    nodes: Iterator[Node] = (at(root, path[:k]) for k in range(1, len(path)))
-    return any(isinstance(n, Loop) and n.stage == stage for n in nodes)
+def _loops_on(root: Root, path: Path) -> list[Path]:
+    """The loops on the way to a node and that node, outermost first."""
+    return [path[:k] for k in range(1, len(path) + 1) if isinstance(at(root, path[:k]), Loop)]
 
 
 def _path_without(root: Root, stage: str, path: Path) -> Path:
@@ -212,21 +210,17 @@ def _path_without(root: Root, stage: str, path: Path) -> Path:
 def _mark(node: Node) -> object:
     """What tells a node from the others of its tree."""
     match node:
-        case Loop(stage, dim, _, size, _):
-            own = next(c for c in computes(node) if c.stage == stage)
-            return ("loop", stage, dim, size, own.definitions)
-        case Store(stage):
+        case Loop(stage=stage, dim=dim, size=size):
+            return ("loop", stage, dim, size, own(node, stage).definitions)
+        case Store(stage=stage):
             return ("store", stage)
         case Compute():
             return node
     return "root"
 
 
-def _at_root(root: Root, graph: Graph, stage: str, nests: list[Node]) -> Root:
-    """The tree with a stage at the root, before the first node that reads it."""
-    readers = set(graph.consumers()[stage])
+def _at_root(root: Root, graph: Graph, store: Store) -> Root:
+    """The tree with a stage and its storage at the root, before the first node that reads it."""
+    readers = set(graph.consumers()[store.stage])
     k = next((k for k, c in enumerate(root.children) if any(x.stage in readers for x in computes(c))), len(root.children))
-    children = (*root.children[:k], Store(stage, tuple(nests)), *root.children[k:])
-    new = with_children(root, children)
-    assert isinstance(new, Root)
-    return new
+    return Root((*root.children[:k], store, *root.children[k:]))

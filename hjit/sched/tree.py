@@ -23,8 +23,10 @@ from typing import Any, Literal
 from hjit.errors import ScheduleError
 
 LoopKind = Literal["serial", "parallel", "vector", "unroll"]
+Tail = Literal["auto", "guard_with_if", "shift_inwards", "predicate", "round_up"]
 DimKey = int | tuple[int, ...]
 KINDS = ("serial", "parallel", "vector", "unroll")
+TAILS = ("auto", "guard_with_if", "shift_inwards", "predicate", "round_up")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +45,10 @@ class Loop:
         dim: a dimension, or several that run as one, the last one fastest (Halide's `fuse`).
         kind: "vector": the lanes of one vector. "unroll": code for each turn. "parallel": outermost only, tasks.
         size: number of elements of an inner loop; None for the loop over all.
+        tail: of an inner loop, what happens where its size does not divide what is left. "guard_with_if": a shorter turn.
+            "shift_inwards": the last turn starts earlier and repeats what the one before did. "predicate": a vector of
+            which some lanes do nothing. "round_up": the stage computes more, as far as it has elements. "auto": the
+            fastest of the first two that is legal.
     """
 
     stage: str
@@ -50,6 +56,7 @@ class Loop:
     kind: LoopKind
     size: int | None
     children: tuple[Node, ...]
+    tail: Tail = "auto"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,11 +65,13 @@ class Store:
 
     Attributes:
         order: the axes from the slowest to the fastest in memory; () is C order. Outputs are in C order.
+        align: for each axis what its length in memory is a multiple of, in elements; () is 1 everywhere. Outputs have none.
     """
 
     stage: str
     children: tuple[Node, ...]
     order: tuple[int, ...] = ()
+    align: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +88,7 @@ class Root:
         return json.dumps(_to_data(self))
 
     def _repr_html_(self) -> str:
-        from hjit.picture import schedule_html
+        from hjit.sched.picture import schedule_html
 
         return schedule_html(self)
 
@@ -94,7 +103,14 @@ def dim_name(dim: DimKey) -> str:
 
 def loop_name(loop: Loop) -> str:
     """A loop as it is printed."""
-    return f"{loop.kind} {loop.stage}.{dim_name(loop.dim)}" + ("" if loop.size is None else f" of {loop.size}")
+    size = "" if loop.size is None else f" of {loop.size}"
+    return f"{loop.kind} {loop.stage}.{dim_name(loop.dim)}{size}" + ("" if loop.tail == "auto" else f", {loop.tail}")
+
+
+def store_name(store: Store) -> str:
+    """A storage as it is printed."""
+    order = f" in order {', '.join(map(str, store.order))}" if store.order else ""
+    return f"store {store.stage}{order}" + (f" aligned to {', '.join(map(str, store.align))}" if store.align else "")
 
 
 def _lines(node: Node, depth: int) -> Iterator[str]:
@@ -102,10 +118,12 @@ def _lines(node: Node, depth: int) -> Iterator[str]:
     match node:
         case Root(children):
             yield "root"
-        case Store(stage, children, order):
-            yield f"{pad}store {stage}" + (f" in order {', '.join(map(str, order))}" if order else "")
-        case Loop(_, _, _, _, children):
+        case Store():
+            yield pad + store_name(node)
+            children = node.children
+        case Loop():
             yield pad + loop_name(node)
+            children = node.children
         case Compute(stage, definitions):
             numbers = "" if definitions == (0,) else " " + ", ".join(map(str, definitions))
             yield f"{pad}compute {stage}{numbers}"
@@ -118,10 +136,10 @@ def _to_data(node: Node) -> Any:
     match node:
         case Compute(stage, definitions):
             return ["compute", stage, list(definitions)]
-        case Loop(stage, dim, kind, size, children):
-            return ["loop", stage, dim if isinstance(dim, int) else list(dim), kind, size, [_to_data(c) for c in children]]
-        case Store(stage, children, order):
-            return ["store", stage, list(order), [_to_data(c) for c in children]]
+        case Loop(stage, dim, kind, size, children, tail):
+            return ["loop", stage, dim if isinstance(dim, int) else list(dim), kind, size, tail, [_to_data(c) for c in children]]
+        case Store(stage, children, order, align):
+            return ["store", stage, list(order), list(align), [_to_data(c) for c in children]]
         case Root(children):
             return ["root", [_to_data(c) for c in children]]
 
@@ -136,15 +154,6 @@ def from_json(text: str) -> Root:
         data = json.loads(text)
     except ValueError as error:
         raise ScheduleError(f"not a schedule: {error}") from None
-    return from_data(data)
-
-
-def from_data(data: Any) -> Root:
-    """The tree of a decoded JSON text.
-
-    Raises:
-        ScheduleError: it is not such a tree.
-    """
     try:
         node = _from_data(data)
     except (ValueError, TypeError, KeyError, IndexError) as error:
@@ -154,20 +163,15 @@ def from_data(data: Any) -> Root:
     return node
 
 
-def to_data(root: Root) -> Any:
-    """The tree as lists, strings and numbers, for JSON."""
-    return _to_data(root)
-
-
 def _from_data(data: Any) -> Node:
     match data:
         case ["compute", str(stage), [*definitions]]:
             return Compute(stage, tuple(map(int, definitions)))
-        case ["loop", str(stage), dim, str(kind), size, [*children]] if kind in KINDS and (size is None or type(size) is int):
+        case ["loop", str(stage), dim, kind, size, tail, [*children]] if kind in KINDS and tail in TAILS and (size is None or type(size) is int):
             key = dim if type(dim) is int else tuple(map(int, dim))
-            return Loop(stage, key, kind, size, tuple(map(_from_data, children)))  # type: ignore[arg-type]
-        case ["store", str(stage), [*order], [*children]]:
-            return Store(stage, tuple(map(_from_data, children)), tuple(map(int, order)))
+            return Loop(stage, key, kind, size, tuple(map(_from_data, children)), tail)
+        case ["store", str(stage), [*order], [*align], [*children]]:
+            return Store(stage, tuple(map(_from_data, children)), tuple(map(int, order)), tuple(map(int, align)))
         case ["root", [*children]]:
             return Root(tuple(map(_from_data, children)))
     raise ScheduleError(f"not a node of a schedule: {str(data)[:80]}")
@@ -194,9 +198,9 @@ def computes(node: Node) -> Iterator[Compute]:
     return (x for x in walk(node) if isinstance(x, Compute))
 
 
-def owner(node: Node) -> str | None:
-    """The stage that a loop or a computation belongs to."""
-    return node.stage if isinstance(node, (Loop, Compute)) else None
+def own(node: Node, stage: str) -> Compute:
+    """The first computation of a stage under a node."""
+    return next(c for c in computes(node) if c.stage == stage)
 
 
 def with_children(node: Node, children: tuple[Node, ...]) -> Node:
@@ -232,9 +236,9 @@ def _structure(node: Node, depth: int | None) -> str:
             return f"{stage}{definitions}"
         case Root(children):
             return f"root({','.join(_structure(c, depth) for c in children)})"
-        case Store(stage, children, order):
-            return f"store {stage}{order}({','.join(_structure(c, depth) for c in children)})"
-        case Loop(stage, dim, kind, size, children):
-            size_text = "" if depth == 0 else f" {size}"
+        case Store(children=children):
+            return f"{store_name(node)}({','.join(_structure(c, depth) for c in children)})"
+        case Loop(children=children):
+            name = loop_name(replace(node, size=None) if depth == 0 else node)
             inner = None if depth is None else depth - 1
-            return f"{kind} {stage}.{dim_name(dim)}{size_text}({','.join(_structure(c, inner) for c in children)})"
+            return f"{name}({','.join(_structure(c, inner) for c in children)})"

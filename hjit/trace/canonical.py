@@ -7,16 +7,17 @@ arithmetic. What a stage costs, and when it is too much, are `COSTS` and the thr
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from hjit.trace.borders import borders
-from hjit.trace.graph import Const, Definition, Expr, Graph, Index, Load, Op, Stage, cast, identity, loads, rewrite, substitute, walk
+from hjit.trace.graph import Const, Definition, Expr, Graph, Index, Load, Op, Stage, cast, identity, loads, map_exprs, rewrite, substitute, walk
 from hjit.trace.partition import is_tiled, part_histograms, unflatten
-from hjit.trace.poly import ONE, Atom, Dim, Poly, Value, poly
+from hjit.trace.poly import ONE, Dim, Poly, Value, poly
 from hjit.trace.reductions import start_value
+from hjit.trace.rewrites import AS_IT_IS, Rewrites, cache_reads, rfactor
 from hjit.trace.tabulate import tabulate
 from hjit.trace.tracer import compose
 
@@ -163,23 +164,6 @@ def _definition_key(s: Stage) -> Any:
     return (s.dtype.str, s.shape, s.initial, updates)
 
 
-def map_exprs(s: Stage, f: Callable[[Expr], Expr]) -> Stage:
-    """The stage with `f` applied to every expression, those in targets included."""
-
-    def target(p: Poly) -> Poly:
-        def change(a: Atom) -> Poly | None:
-            if isinstance(a, Value):
-                new = f(a.expr)
-                return None if new is a.expr else poly(Value(new, a.extent))
-            return None
-
-        return p.substitute(change)
-
-    initial = None if s.initial is None else f(s.initial)
-    updates = tuple(replace(d, value=f(d.value), target=tuple(map(target, d.target))) for d in s.updates)
-    return replace(s, initial=initial, updates=updates)
-
-
 # -- fusion of point-wise chains
 
 
@@ -197,15 +181,7 @@ def _node_cost(e: Expr) -> int:
 Use = tuple[str, int, tuple[Poly, ...]]  # the stage and definition that end up with the code, and the index in them
 
 
-@dataclass(frozen=True, slots=True)
-class Inlining:
-    """What a schedule says of inlining: stages that are not, and stages that are."""
-
-    kept: frozenset[str] = frozenset()
-    inlined: frozenset[str] = frozenset()
-
-
-def fuse(graph: Graph, said: Inlining = Inlining()) -> Graph:
+def fuse(graph: Graph, said: Rewrites = AS_IT_IS) -> Graph:
     """Put the definition of cheap or once-used pure stages in place of their loads."""
     uses: dict[str, dict[Use, None]] = {s.name: {} for s in graph.stages}
     inlined: set[str] = set()
@@ -373,7 +349,7 @@ def _split(s: Stage, names: set[str]) -> tuple[Stage, Stage]:
     return partial, replace(s, updates=(update,))
 
 
-PASSES: tuple[Callable[[Graph], Graph], ...] = (
+PASSES: tuple[Callable[..., Graph], ...] = (
     drop_dead,  # nothing that no output needs
     merge_versions,  # one buffer for versions that only follow each other
     drop_covered,  # no initial value where all is overwritten
@@ -387,13 +363,16 @@ PASSES: tuple[Callable[[Graph], Graph], ...] = (
     unflatten,  # rows and columns instead of flat indices
     part_histograms,  # parts in parallel, then their sum
     split_reductions,  # rows in parallel, then the rest
+    rfactor,  # reductions in parts, where a schedule says so
+    cache_reads,  # copies of what is read, where a schedule says so
 )
+SAID = (fuse, rfactor, cache_reads)  # those that a schedule has a say in
 
 
-def canonicalise(graph: Graph, said: Inlining = Inlining(), show: Callable[[str, Graph], None] | None = None) -> Graph:
-    """The canonical form of a Graph; `said`: what a schedule says of inlining; `show` is given each pass's name and result."""
+def canonicalise(graph: Graph, said: Rewrites = AS_IT_IS, show: Callable[[str, Graph], None] | None = None) -> Graph:
+    """The canonical form of a Graph; `said`: what a schedule changes; `show` is given each pass's name and result."""
     for run in PASSES:
-        graph = fuse(graph, said) if run is fuse else run(graph)
+        graph = run(graph, said) if run in SAID else run(graph)
         if show is not None:
             show(run.__name__, graph)
     return graph

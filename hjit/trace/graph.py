@@ -13,7 +13,7 @@ All nodes are immutable, hashed once, and print.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -482,6 +482,23 @@ class Graph:
         rows += [f"scalar {s.name}: {s.dtype}" for s in self.scalars]
         rows += [str(s) for s in self.stages]
         return "\n".join([*rows, f"return {', '.join(self.outputs)}"])
+
+
+def map_exprs(s: Stage, f: Callable[[Expr], Expr]) -> Stage:
+    """The stage with `f` applied to every expression, those in targets included."""
+
+    def target(p: Poly) -> Poly:
+        def change(a: Atom) -> Poly | None:
+            if isinstance(a, Value):
+                new = f(a.expr)
+                return None if new is a.expr else poly(Value(new, a.extent))
+            return None
+
+        return p.substitute(change)
+
+    initial = None if s.initial is None else f(s.initial)
+    updates = tuple(replace(d, value=f(d.value), target=tuple(map(target, d.target))) for d in s.updates)
+    return replace(s, initial=initial, updates=updates)
 
 
 def fresh(name: str, taken: Iterable[str]) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from hjit.trace.poly import ZERO, Atom, Bound, Dim, Extremum, FloorDiv, Mod, Poly, Sym, Var, extremum, parts, poly
+from hjit.trace.poly import ZERO, Atom, Bound, Dim, Extremum, FloorDiv, Mod, Poly, Sym, Var, deep_atoms, extremum, poly
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +34,12 @@ class Span:
         moving = Poly({m: c for m, c in p.terms.items() if any(_moves(a) for a in m)}, 0)
         rest = p - moving
         return Span(p, p, moving, rest, rest)
+
+    @staticmethod
+    def tile(low: Poly, size: int, high: Poly | None = None) -> Span:
+        """`size` indices from `low` on, fewer of them where `high` is the last one."""
+        last = low + (size - 1)
+        return Span(low, last if high is None else extremum("min", last, high), low, ZERO, poly(size - 1))
 
     @property
     def length(self) -> Poly:
@@ -77,9 +83,7 @@ def whole(extent: Poly) -> Span:
 
 def _moves(a: Atom) -> bool:
     """Does an atom depend on a loop variable?"""
-    if isinstance(a, (Var, Dim)):
-        return True
-    return any(_moves(b) for p in parts(a) if isinstance(p, Poly) for b in p.atoms())
+    return any(isinstance(b, (Var, Dim)) for b in deep_atoms(poly(a)))
 
 
 def span(p: Poly, dims: Mapping[int, Span], full: Mapping[int, Span]) -> Span | None:

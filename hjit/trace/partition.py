@@ -6,8 +6,10 @@ import itertools
 import math
 from dataclasses import replace
 
-from hjit.trace.graph import Const, Definition, Expr, Graph, Index, Load, Op, Stage, fresh, identity, loads, select, substitute
-from hjit.trace.poly import Atom, Dim, FloorDiv, IntLike, Mod, Poly, Value, extremum, poly
+import numpy as np
+
+from hjit.trace.graph import Const, Definition, Graph, Index, Load, Op, Stage, cast, fresh, identity, loads, polys, select, substitute, walk
+from hjit.trace.poly import Atom, Dim, FloorDiv, IntLike, Mod, Poly, Value, deep_atoms, extremum, poly
 from hjit.trace.reductions import start_value
 
 PARTS = 8  # parts of a histogram; a constant, so that sums do not depend on the number of threads
@@ -35,23 +37,8 @@ def _unflattened(d: Definition) -> Definition:
 
 def _divisors(d: Definition, k: int) -> list[Poly]:
     """What the dimension's index is divided by."""
-    from hjit.trace.graph import polys, walk
-    from hjit.trace.poly import parts
-
-    found: dict[Poly, None] = {}
-
-    def visit(p: Poly) -> None:
-        for a in p.atoms():
-            if isinstance(a, (FloorDiv, Mod)) and a.arg == poly(Dim(k)):
-                found[a.by] = None
-            for q in parts(a):
-                if isinstance(q, Poly):
-                    visit(q)
-
-    for e in walk(*d.exprs()):
-        for p in polys(e):
-            visit(p)
-    return list(found)
+    atoms = (a for e in walk(*d.exprs()) for p in polys(e) for a in deep_atoms(p))
+    return list(dict.fromkeys(a.by for a in atoms if isinstance(a, (FloorDiv, Mod)) and a.arg == poly(Dim(k))))
 
 
 def _taken_apart(d: Definition, k: int, by: Poly, rows: Poly) -> Definition | None:
@@ -81,7 +68,7 @@ def part_histograms(graph: Graph) -> Graph:
     for s in graph.stages:
         for number, d in enumerate(s.updates):
             if _is_histogram(s, d):
-                part, update = _in_parts(s, d, fresh(f"{s.name}_parts", names))
+                part, update = in_parts(s, d, 0, PARTS, fresh(f"{s.name}_parts", names))
                 names.add(part.name)
                 stages.append(part)
                 s = replace(s, updates=(*s.updates[:number], update, *s.updates[number + 1 :]))
@@ -93,35 +80,42 @@ def _is_histogram(s: Stage, d: Definition) -> bool:
     """Scattered into little memory from much, by an operation whose order does not matter."""
     little = (len(s.shape) == 1 and len(d.rdims) > 1) or all(n.is_const for n in s.shape)
     scattered = any(isinstance(a, Value) for p in d.target for a in p.atoms())
-    exact = s.dtype.kind in "iub" and d.order not in ("pure", "sequential")
-    plain = isinstance(d.value, Op) and d.value.dtype == s.dtype and isinstance(d.value.args[0], Load) and d.value.args[0].source == s.name
-    return scattered and exact and plain and little and not d.dims and not d.rdims[0].is_const
+    return scattered and s.dtype.kind in "iub" and has_parts(s, d) and little and not d.dims and not d.rdims[0].is_const
 
 
-def _in_parts(s: Stage, d: Definition, name: str) -> tuple[Stage, Definition]:
-    """A stage of partial results, and the update that joins them."""
+def has_parts(s: Stage, d: Definition) -> bool:
+    """Can the update be computed in parts of a reduction dimension, which are joined by the same operation?"""
+    if d.order in ("pure", "sequential") or not isinstance(d.value, Op) or d.value.dtype != s.dtype:
+        return False
+    old, element = d.value.args
+    return old == Load(s.name, d.target, s.dtype) and all(x.source != s.name for x in loads(element))
+
+
+def in_parts(s: Stage, d: Definition, k: int, parts: int, name: str) -> tuple[Stage, Definition]:
+    """A stage of the partial results over parts of reduction dimension `k`, and the update that joins them."""
     assert isinstance(d.value, Op)
-    rows = d.rdims[0]
-    size = (rows + (PARTS - 1)) // PARTS
-    row = poly(Dim(0)) * size + poly(Dim(1))
-    inside = extremum("min", row, rows - 1)
+    pure = len(d.dims)
+    rows = d.rdims[k]
+    size = (rows + (parts - 1)) // parts
+    row = poly(Dim(0)) * size + poly(Dim(pure + k + 1))
+    inside = row if size * parts == rows else extremum("min", row, rows - 1)
 
     def change(a: Atom) -> IntLike | None:
-        return (inside if a.k == 0 else poly(Dim(a.k + 1))) if isinstance(a, Dim) else None
+        return (inside if a.k == pure + k else poly(Dim(a.k + 1))) if isinstance(a, Dim) else None
 
+    wide = np.dtype(np.float64) if d.order == "add" and s.dtype.kind == "f" else s.dtype  # parts are rounded once
     target = (poly(Dim(0)), *(p.substitute(change) for p in d.target))
-    neutral = Const(start_value(d.order, s.dtype), s.dtype)
-    in_rows = Op("less", (Index(row), Index(rows)), "?")
-    element: Expr = select(in_rows, substitute(d.value.args[1], change), neutral)
-    value = Op(d.value.name, (Load(name, target, s.dtype), element), s.dtype)
-    part = Stage(
-        name, s.dtype, (poly(PARTS), *s.shape), neutral,
-        (Definition((poly(PARTS),), (size, *d.rdims[1:]), target, value, d.order),), s.origin,
-    )  # fmt: skip
+    neutral = Const(start_value(d.order, wide), wide)
+    element = cast(substitute(d.value.args[1], change), wide)
+    if inside != row:
+        element = select(Op("less", (Index(row), Index(rows)), "?"), element, neutral)
+    value = Op(d.value.name, (Load(name, target, wide), element), wide)
+    rdims = (*d.rdims[:k], size, *d.rdims[k + 1 :])
+    part = Stage(name, wide, (poly(parts), *s.shape), neutral, (Definition((poly(parts), *d.dims), rdims, target, value, d.order),), s.origin)
     n = len(s.shape)
     here = identity(n)
-    joined = Op(d.value.name, (Load(s.name, here, s.dtype), Load(name, (poly(Dim(n)), *here), s.dtype)), s.dtype)
-    return part, Definition(s.shape, (poly(PARTS),), here, joined, d.order)
+    joined = Op(d.value.name, (Load(s.name, here, s.dtype), cast(Load(name, (poly(Dim(n)), *here), wide), s.dtype)), s.dtype)
+    return part, Definition(s.shape, (poly(parts),), here, joined, d.order)
 
 
 def is_tiled(s: Stage) -> bool:

@@ -310,8 +310,8 @@ class Poly:
         if not self.terms:
             return str(self.const)
         parts = []
-        for m, c in sorted(((m, c) for m, c in self.terms.items()), key=lambda t: [str(a) for a in t[0]]):
-            body = "*".join(map(str, m))
+        for atoms, c in sorted(([str(a) for a in m], c) for m, c in self.terms.items()):  # each text is made once: they nest
+            body = "*".join(atoms)
             parts.append(body if c == 1 else f"-{body}" if c == -1 else f"{c}*{body}")
         text = " + ".join(parts) + (f" + {self.const}" if self.const else "")
         return text.replace("+ -", "- ")
@@ -357,6 +357,15 @@ def parts(a: Atom) -> tuple[Any, ...]:
         case Value():
             return (a.expr,) if a.extent is None else (a.expr, a.extent)
     return ()
+
+
+def deep_atoms(p: Poly) -> Iterator[Atom]:
+    """The atoms of a polynomial and those inside them, but for those of expressions."""
+    for a in p.atoms():
+        yield a
+        for q in parts(a):
+            if isinstance(q, Poly):
+                yield from deep_atoms(q)
 
 
 def mentions(a: Atom, atom: Atom) -> bool:

@@ -311,14 +311,15 @@ def site() -> tuple[Origin | None, str]:
 def _assigned(code: CodeType) -> dict[int, str]:
     """For each instruction whose result goes straight into a variable, that variable.
 
-    CPython 3.11 stands at the PRECALL before a CALL once it has specialised the call.
+    CPython 3.11 stands at the PRECALL before a CALL once it has specialised the call, and behind the CALL's own inline cache
+    where it runs a Python function in the same interpreter loop.
     """
     found: dict[int, str] = {}
     before: list[dis.Instruction] = []
     for step in dis.get_instructions(code):
         if step.opname in ("STORE_FAST", "STORE_NAME", "STORE_DEREF", "STORE_GLOBAL"):
             name = str(step.argval)
-            for producer in before:
-                found[producer.offset] = name if name.isidentifier() else "t"
+            for offset in range(before[0].offset, step.offset, 2) if before else ():
+                found[offset] = name if name.isidentifier() else "t"
         before = [*before, step] if before and before[-1].opname == "PRECALL" else [step]
     return found

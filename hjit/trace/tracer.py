@@ -8,6 +8,7 @@ contents are known (literals, ``np.arange(5)``) carry them along in a real array
 from __future__ import annotations
 
 import operator
+import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -457,9 +458,12 @@ def update(view: Tracer, expr: Expr, where: Expr | None = None) -> None:
     set_version(buffer, stage.name)
 
 
+_VERSION = re.compile(r"_v(_\d+)*$")
+
+
 def version_name(old: str) -> str:
     """A name for the version of a buffer that follows `old`."""
-    return old if "_v" in old else f"{old}_v"
+    return f"{_VERSION.sub('', old)}_v"
 
 
 def set_version(buffer: Buffer, stage: str) -> None:

@@ -109,7 +109,7 @@ def _regrouped(a: Tracer, target: list[int]) -> tuple[list[Poly], bool]:
         for k in news:
             flat = flat * current().poly(target[k]) + (poly(Dim(k)) if target[k] != 1 else ZERO)
         merges |= len(olds) > 1
-        _unravel(flat, [(k, current().poly(a.shape[k])) for k in olds], inner, news, target)
+        _unravel(flat, [(k, current().poly(a.shape[k]) if a.shape[k] != 0 else ONE) for k in olds], inner, news, target)
     return inner, merges
 
 

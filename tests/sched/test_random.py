@@ -14,6 +14,12 @@ FOUND = (  # pairs that failed once
     10,  # a fused dimension without elements
     1000,  # a box for a consumer without elements
     1322,  # a recurrence in a buffer that the first turn fills
+    1,  # an update of an empty part, in vectors
+    69,  # lanes that do nothing, in a window of one row
+    100057,  # a tile shifted inwards, in which other stages are computed
+    100106,  # two lanes of every fourth element
+    100165,  # lanes that do nothing, far apart in memory
+    200285,  # an array without elements, reshaped
 )
 
 

@@ -13,15 +13,15 @@ from hjit.errors import ScheduleError
 from hjit.kernels.lower import lower
 from hjit.sched import transforms
 from hjit.sched.build import paths
-from hjit.sched.default import Target, default_schedule, root_nests
-from hjit.sched.tree import Loop, Root, Store
-from hjit.trace.canonical import Inlining
+from hjit.sched.default import Target, default_schedule, root_schedule
+from hjit.sched.tree import Loop, Root
 from hjit.trace.graph import Graph
+from hjit.trace.rewrites import Rewrites
 from tests.numpy_check import check
 from tests.sched.test_tree import canonical
 
 IMAGE = np.random.default_rng(0).integers(0, 1 << 16, (37, 70)).astype(np.uint16)
-KEPT = Inlining(frozenset({"across", "down", "edges"}))
+KEPT = Rewrites(frozenset({"across", "down", "edges"}))
 
 
 def program(img: Any) -> Any:
@@ -47,10 +47,10 @@ def moves(root: Root, graph: Graph) -> Iterator[tuple[Any, tuple[Any, ...]]]:
 class Fixed:
     """Schedules by a tree that was made for the same graph."""
 
-    def __init__(self, tree: Root, inlining: Inlining) -> None:
+    def __init__(self, tree: Root, inlining: Rewrites) -> None:
         self._tree, self._inlining = tree, inlining
 
-    def inlining(self) -> Inlining:
+    def rewrites(self) -> Rewrites:
         return self._inlining
 
     def tree(self, graph: Graph, target: Target) -> Root:
@@ -84,13 +84,9 @@ def canonical_kept() -> Graph:
     return canonicalise(graphs(program, IMAGE)[0], KEPT)
 
 
-def all_at_root(graph: Graph) -> Root:
-    return Root(tuple(Store(s.name, tuple(root_nests(graph, s, Target(64)))) for s in graph.stages))
-
-
 def test_hoisting_takes_back_lowering() -> None:
     graph = canonical_kept()
-    tree = all_at_root(graph)
+    tree = root_schedule(graph, Target(64))
     lowered = transforms.lower_compute(tree, graph, "down")
     assert "store down" in str(lowered) and lowered != tree
     again = transforms.hoist_compute(lowered, graph, "down")
@@ -104,7 +100,7 @@ def test_inlining_and_back() -> None:
 
     source = graphs(program, IMAGE)[0]
     graph = canonical_kept()
-    tree = all_at_root(graph)
+    tree = root_schedule(graph, Target(64))
     small_tree, small = transforms.inlined(tree, graph, "down")
     assert "down" not in small.by_name
     again, whole = transforms.deinlined(small_tree, small, "down", source, Target(64))

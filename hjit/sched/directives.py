@@ -1,0 +1,312 @@
+"""What directives mean: loops with names, and the schedule tree that they make of a Graph.
+
+A stage begins with one loop for each dimension; `split`, `fuse` and the like make new ones. What nothing is said of is as
+in the default schedule. The directives themselves are in `hjit.sched.schedule`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from hjit.errors import ScheduleError
+from hjit.sched.build import Path, Step, at, attached, nest, own_nests, paths, without
+from hjit.sched.default import Target, default_schedule, groups, root_nests, serial_loops
+from hjit.sched.tree import TAILS, DimKey, Loop, LoopKind, Node, Root, Store, Tail, computes
+from hjit.trace.graph import Definition, Graph, Stage
+from hjit.trace.rewrites import Rewrites
+
+Directive = tuple[str, int, str, tuple[Any, ...]]  # stage, group of definitions, word, arguments
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """A loop of a nest being made."""
+
+    name: str
+    dim: DimKey
+    kind: LoopKind = "serial"
+    size: int | None = None
+    tail: Tail = "auto"
+
+
+@dataclass
+class StagePlan:
+    """What the directives say of one stage.
+
+    Attributes:
+        loops: for each group of definitions its loops, outermost first; None: as in the default schedule.
+        site: (consumer, loop) to compute it at; None: at the root.
+        store: (consumer, loop) to store it at, "root", or None: where it is computed.
+        order, align: of its memory; see `hjit.sched.tree.Store`.
+    """
+
+    stage: Stage
+    loops: dict[int, list[Named]] = field(default_factory=dict)
+    site: tuple[str, str] | None = None
+    store: tuple[str, str] | str | None = None
+    order: tuple[int, ...] = ()
+    align: tuple[int, ...] = ()
+
+
+def dim_names(s: Stage, d: Definition) -> list[str]:
+    """Names of the loops that a definition begins with: x is the last axis, or the one before a small last axis c."""
+    n = len(d.dims)
+    if n == 3 and d.dims[-1].is_const:
+        pure = ["y", "x", "c"]
+    elif n <= 4:
+        pure = ["n", "c", "y", "x"][4 - n :]
+    else:
+        pure = [f"d{k}" for k in range(n)]
+    return pure + [f"r{k}" for k in range(len(d.rdims))]
+
+
+# -- the words
+
+
+def loops_of(plan: StagePlan, group: int) -> list[Named]:
+    """The loops of a group of definitions, plain ones where nothing is said yet."""
+    found = groups(plan.stage)
+    if not 0 <= group < len(found):
+        raise ScheduleError(f"{plan.stage.name} is computed in {len(found)} nests; there is no update({group})")
+    if group not in plan.loops:
+        d = plan.stage.definitions[found[group][-1]]
+        return [Named(name, k) for k, name in enumerate(dim_names(plan.stage, d))]
+    return plan.loops[group]
+
+
+def _find(plan: StagePlan, group: int, name: str) -> tuple[list[Named], int]:
+    loops = loops_of(plan, group)
+    for k, x in enumerate(loops):
+        if x.name == name:
+            return list(loops), k
+    raise ScheduleError(f"{plan.stage.name} has no loop {name}; it has {', '.join(x.name for x in loops)}")
+
+
+def _inner_size(loops: list[Named], k: int) -> int:
+    """What one turn of a loop is long."""
+    return next((x.size or 1 for x in loops[k + 1 :] if x.dim == loops[k].dim), 1)
+
+
+def _split(plan: StagePlan, group: int, loop: str, outer: str, inner: str, size: int, tail: Tail = "auto") -> None:
+    loops, k = _find(plan, group, loop)
+    if type(size) is not int or size < 1:
+        raise ScheduleError(f"split {loop}: {size!r} is not a number of turns")
+    if tail not in TAILS:
+        raise ScheduleError(f"split {loop}: there is no tail {tail}; there are {', '.join(TAILS)}")
+    for name in (outer, inner):
+        if any(x.name == name and x.name != loop for x in loops):
+            raise ScheduleError(f"split {loop}: there is a loop {name} already")
+    old = loops[k]
+    loops[k : k + 1] = [replace(old, name=outer), Named(inner, old.dim, "serial", size * _inner_size(loops, k), tail)]
+    plan.loops[group] = loops
+
+
+def _reorder(plan: StagePlan, group: int, *names: str) -> None:
+    loops = list(loops_of(plan, group))
+    places = sorted(_find(plan, group, n)[1] for n in names)
+    if len(set(places)) != len(names):
+        raise ScheduleError(f"reorder: {', '.join(names)} names a loop twice")
+    moved = [loops[_find(plan, group, n)[1]] for n in names]
+    for k, x in zip(places, moved, strict=True):
+        loops[k] = x
+    for k, x in enumerate(loops):
+        if any(y.dim == x.dim and (y.size is None or (x.size is not None and y.size > x.size)) for y in loops[k + 1 :]):
+            raise ScheduleError(f"reorder: {x.name} would be outside of the loop that it is a part of; its loops are {_names(loops_of(plan, group))}")
+    plan.loops[group] = loops
+
+
+def _names(loops: Iterable[Named]) -> str:
+    return ", ".join(x.name for x in loops)
+
+
+def _fuse(plan: StagePlan, group: int, outer: str, inner: str, name: str) -> None:
+    loops, k = _find(plan, group, outer)
+    _, j = _find(plan, group, inner)
+    a, b = loops[k], loops[j]
+    first = a.dim if isinstance(a.dim, tuple) else (a.dim,)
+    second = b.dim if isinstance(b.dim, tuple) else (b.dim,)
+    if j != k + 1 or second[0] != first[-1] + 1 or a.size is not None or b.size is not None:
+        raise ScheduleError(f"fuse: {outer} and {inner} are not loops over two neighbouring dimensions, one directly inside the other")
+    if any(x.dim in (a.dim, b.dim) for n, x in enumerate(loops) if n not in (j, k)):
+        raise ScheduleError(f"fuse: {outer} or {inner} is split already; fuse first, then split")
+    loops[k : j + 1] = [Named(name, (*first, *second))]
+    plan.loops[group] = loops
+
+
+def _kind(plan: StagePlan, group: int, loop: str, kind: LoopKind) -> None:
+    loops, k = _find(plan, group, loop)
+    loops[k] = replace(loops[k], kind=kind)
+    plan.loops[group] = loops
+
+
+def _inner(plan: StagePlan, group: int, loop: str, kind: LoopKind, size: int, tail: Tail = "auto") -> None:
+    loops, _ = _find(plan, group, loop)
+    name = f"{loop}{kind[0]}"
+    while any(x.name == name for x in loops):
+        name += kind[0]
+    _split(plan, group, loop, loop, name, size, tail)
+    _kind(plan, group, name, kind)
+
+
+def _compute_at(plan: StagePlan, group: int, consumer: str, loop: str) -> None:
+    plan.site = (consumer, loop)
+
+
+def _store_at(plan: StagePlan, group: int, consumer: str, loop: str) -> None:
+    plan.store = (consumer, loop)
+
+
+def _store_root(plan: StagePlan, group: int) -> None:
+    plan.store = "root"
+
+
+def _root(plan: StagePlan, group: int) -> None:
+    plan.site = plan.store = None
+
+
+def _storage(plan: StagePlan, group: int, *axes: int) -> None:
+    if sorted(axes) != list(range(len(plan.stage.shape))):
+        raise ScheduleError(f"{plan.stage.name} has the axes {', '.join(map(str, range(len(plan.stage.shape))))}, each is named once")
+    plan.order = tuple(axes)
+
+
+def _align(plan: StagePlan, group: int, axis: int, n: int) -> None:
+    axes = range(len(plan.stage.shape))
+    if axis not in axes or type(n) is not int or n < 1:
+        raise ScheduleError(f"align_storage: {plan.stage.name} has the axes {', '.join(map(str, axes))}, and {n!r} is to be a number of elements")
+    plan.align = tuple(n if k == axis else old for k, old in zip(axes, plan.align or (1,) * len(axes), strict=True))
+
+
+WORDS: dict[str, Callable[..., None]] = {
+    "split": _split,
+    "reorder": _reorder,
+    "fuse": _fuse,
+    "kind": _kind,
+    "inner": _inner,
+    "compute_at": _compute_at,
+    "store_at": _store_at,
+    "store_root": _store_root,
+    "root": _root,
+    "storage": _storage,
+    "align": _align,
+}
+REWRITES = ("inline", "cache_read", "rfactor")  # what changes the Graph
+
+
+def rewrites(directives: Iterable[Directive]) -> Rewrites:
+    """What directives change of the Graph: stages that are scheduled are stages; those that are said to be inlined are not."""
+    kept, inlined = set[str](), set[str]()
+    cached = set[str]()
+    factored: dict[str, tuple[int, int]] = {}
+    for stage, _, word, args in directives:
+        (inlined.add if word == "inline" else inlined.discard)(stage)
+        (kept.discard if word == "inline" else kept.add)(stage)
+        if word in ("compute_at", "store_at"):
+            kept.add(args[0])
+        elif word == "cache_read":
+            cached.add(stage)
+        elif word == "rfactor":
+            factored[stage] = args
+    return Rewrites(frozenset(kept), frozenset(inlined), frozenset(cached), factored)
+
+
+def plans(graph: Graph, directives: Iterable[Directive]) -> dict[str, StagePlan]:
+    """What directives say of each stage of a Graph."""
+    found: dict[str, StagePlan] = {}
+    stages = graph.by_name
+    for stage, group, word, args in directives:
+        if stage in stages and word not in REWRITES:
+            WORDS[word](found.setdefault(stage, StagePlan(stages[stage])), group, *args)
+    return found
+
+
+def tree_of(graph: Graph, found: Mapping[str, StagePlan], target: Target) -> Root:
+    """The schedule tree of a Graph."""
+    default = default_schedule(graph, target)
+    if not found:
+        return default
+    tree = _roots(graph, default, found, target)
+    for s in reversed(graph.stages):
+        plan = found.get(s.name)
+        if plan is not None and plan.site is not None:
+            tree = _moved(graph, tree, plan, found)
+    return tree
+
+
+def all_loops(found: Mapping[str, StagePlan], graph: Graph, stage: str) -> list[Named]:
+    """The loops of all nests of a stage."""
+    plan = found.get(stage) or StagePlan(graph.stage(stage))
+    return [x for k in range(len(groups(plan.stage))) for x in loops_of(plan, k)]
+
+
+# -- from directives to a tree
+
+
+def _nests(plan: StagePlan, default: Sequence[Node], serial: bool) -> tuple[Node, ...]:
+    """The nests of a stage: as said, or as in the default schedule."""
+    found = []
+    for number, (group, usual) in enumerate(zip(groups(plan.stage), default, strict=True)):
+        if number in plan.loops:
+            steps: list[Step] = [(x.dim, x.kind, x.size, x.tail) for x in plan.loops[number]]
+            found.append(nest(plan.stage.name, group, steps))
+        else:
+            found.append(serial_loops(usual) if serial else usual)
+    return tuple(found)
+
+
+def _roots(graph: Graph, default: Root, plans: Mapping[str, StagePlan], target: Target) -> Root:
+    """Every stage at the root, but for groups of the default schedule of which nothing is said."""
+    children: list[Node] = []
+    together = [{c.stage for c in computes(x)} for x in default.children]
+    usual = root_nests(graph, target)
+    position = {s.name: k for k, s in enumerate(graph.stages)}
+    for s in graph.stages:
+        k = next(k for k, names in enumerate(together) if s.name in names)
+        if together[k] & set(plans):
+            plan = plans.get(s.name, StagePlan(s))
+            children.append(Store(s.name, _nests(plan, usual[s.name], plan.site is not None), plan.order, plan.align))
+        elif s.name == max(together[k], key=position.__getitem__):
+            children.append(default.children[k])
+    return Root(tuple(children))
+
+
+def _moved(graph: Graph, tree: Root, plan: StagePlan, plans: Mapping[str, StagePlan]) -> Root:
+    """The tree with a stage computed where its plan says."""
+    name = plan.stage.name
+    assert plan.site is not None
+    nests = [at(tree, p) for p in own_nests(tree, name)]
+    tree = without(tree, name)
+    site = _path(graph, tree, plan.site, plans)
+    if plan.store is None:
+        outer = site
+    elif isinstance(plan.store, str):
+        outer = _outermost(tree, site)
+    else:
+        outer = _path(graph, tree, plan.store, plans)
+        if site[: len(outer)] != outer:
+            raise ScheduleError(f"{name}: it is computed at {'.'.join(plan.site)}, which is not inside {'.'.join(plan.store)}, where it is stored")
+    return attached(tree, nests, site, outer, Store(name, (), plan.order, plan.align))
+
+
+def _outermost(tree: Root, site: Path) -> Path:
+    """The node around the outermost loop on a path."""
+    for k in range(len(site)):
+        if isinstance(at(tree, site[: k + 1]), Loop):
+            return site[:k]
+    return site
+
+
+def _path(graph: Graph, tree: Root, place: tuple[str, str], plans: Mapping[str, StagePlan]) -> Path:
+    """The path to a loop of a stage, by its name."""
+    stage, loop = place
+    if stage not in graph.by_name:
+        raise ScheduleError(f"there is no stage {stage}; there are {', '.join(graph.by_name)}")
+    loops = all_loops(plans, graph, stage)
+    for x in loops:
+        if x.name == loop:
+            for path, node in paths(tree):
+                if isinstance(node, Loop) and (node.stage, node.dim, node.size) == (stage, x.dim, x.size):
+                    return path
+    raise ScheduleError(f"{stage} has no loop {loop}; it has {', '.join(dict.fromkeys(x.name for x in loops))}")
