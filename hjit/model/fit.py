@@ -1,0 +1,319 @@
+"""Fitting the network to measured schedules (Adams 2019, sections 4.2 and 5). The only module here that needs JAX.
+
+    network, report = fit(programs)
+
+The error is that of the paper: L2 on throughput relative to the fastest of a batch, where a batch is up to 32 schedules of
+one program. So the network learns to tell fast schedules from each other rather than how slow the slow ones are, and
+programs that take microseconds count as much as those that take seconds.
+"""
+
+from __future__ import annotations
+
+import functools
+import html
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+
+from hjit.errors import ModelError
+from hjit.model.costs import Cost
+from hjit.model.names import MACHINE, PIPELINE, SCHEDULE
+from hjit.model.network import FIXED, LOGGED, Network, prepare, random
+from hjit.model.terms import Array
+
+BATCH = 32  # schedules of one program
+FEWEST_STAGES = 8  # programs are padded to this or a power of two above it: a compilation for each
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Program:
+    """Measured schedules of one program on one machine.
+
+    Attributes:
+        pipeline: [stages, len(PIPELINE)].
+        schedule: [schedules, stages, len(SCHEDULE)].
+        runtimes: seconds, [schedules].
+        machine: [len(MACHINE)].
+
+    Raises:
+        ModelError: the shapes do not fit each other, or a number is not finite, negative, or a runtime of zero.
+    """
+
+    pipeline: Array
+    schedule: Array
+    runtimes: Array
+    machine: Array
+
+    def __post_init__(self) -> None:
+        stages, schedules = len(self.pipeline), len(self.runtimes)
+        wanted = {
+            "pipeline": (stages, len(PIPELINE)),
+            "schedule": (schedules, stages, len(SCHEDULE)),
+            "runtimes": (schedules,),
+            "machine": (len(MACHINE),),
+        }
+        for name, shape in wanted.items():
+            x = np.asarray(getattr(self, name), np.float32)
+            if x.shape != shape or not x.size:
+                raise ModelError(f"{name} of a program has the shape {x.shape}, not {shape}")
+            if not (np.isfinite(x).all() and (x >= 0).all()):
+                raise ModelError(f"{name} of a program has numbers that are negative or not finite")
+            object.__setattr__(self, name, x)
+        if not (self.runtimes > 0).all():
+            raise ModelError("a runtime of a program is zero")
+
+
+# -- how good a cost is
+
+
+@dataclass(frozen=True, slots=True)
+class Accuracy:
+    """How well a cost foretells measured runtimes; nan where the samples do not say.
+
+    Attributes:
+        programs, schedules: how many were compared.
+        throughput_r2: R2 of throughput relative to the fastest schedule of the program. 1 is perfect.
+        log_runtime_r2: R2 of the logarithm of seconds.
+        rank: mean over programs of Spearman's rank correlation between predicted and measured runtimes.
+        choice: how many times slower than the fastest the schedule is that the cost prefers; geometric mean over programs.
+    """
+
+    programs: int
+    schedules: int
+    throughput_r2: float
+    log_runtime_r2: float
+    rank: float
+    choice: float
+
+
+def accuracy(cost: Cost, programs: Sequence[Program]) -> Accuracy:
+    """Compare a cost with measurements. The two R2 mean something only where the cost is in seconds."""
+    predicted = [cost.stages(p.pipeline, p.schedule, p.machine).sum(-1).astype(np.float64) for p in programs]
+    measured = [p.runtimes.astype(np.float64) for p in programs]
+    pairs = list(zip(predicted, measured, strict=True))
+    ranks = [_correlation(_ranks(a), _ranks(b)) for a, b in pairs if np.ptp(b) > 0]
+    slower = [b[a.argmin()] / b.min() for a, b in pairs]
+    return Accuracy(
+        programs=len(pairs),
+        schedules=sum(map(len, measured)),
+        throughput_r2=_r2([b.min() / np.maximum(a, _TINY) for a, b in pairs], [b.min() / b for b in measured]),
+        log_runtime_r2=_r2([np.log(np.maximum(a, _TINY)) for a in predicted], [np.log(b) for b in measured]),
+        rank=float(np.mean(ranks)) if ranks else float("nan"),
+        choice=float(np.exp(np.mean(np.log(slower)))) if slower else float("nan"),
+    )
+
+
+_TINY = 1e-12  # seconds: a prediction of nothing is a throughput without end
+
+
+def _r2(predicted: Sequence[Array], measured: Sequence[Array]) -> float:
+    """The coefficient of determination over all samples together."""
+    if not measured:
+        return float("nan")
+    a, b = np.concatenate(predicted), np.concatenate(measured)
+    spread = ((b - b.mean()) ** 2).sum()
+    return float(1 - ((a - b) ** 2).sum() / spread) if spread > 0 else float("nan")
+
+
+def _ranks(x: Array) -> Array:
+    """The place of each number in the sorted order; equal ones share the mean of theirs."""
+    _, inverse, counts = np.unique(x, return_inverse=True, return_counts=True)
+    last = counts.cumsum()
+    return (last - (counts - 1) / 2)[inverse]
+
+
+def _correlation(a: Array, b: Array) -> float:
+    """Pearson's correlation; 0 where one of the two does not vary."""
+    a, b = a - a.mean(), b - b.mean()
+    scale = np.sqrt((a @ a) * (b @ b))
+    return float(a @ b / scale) if scale > 0 else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What came of a fit.
+
+    Attributes:
+        losses: mean squared error of relative throughput in each pass over the training programs.
+        trained: accuracy on the programs that the network was fitted to.
+        held_out: accuracy on those that it never saw; None where none were held out.
+    """
+
+    losses: tuple[float, ...]
+    trained: Accuracy
+    held_out: Accuracy | None
+
+    def _rows(self) -> list[tuple[str, ...]]:
+        rows: list[tuple[str, ...]] = [("", "trained", "held out")]
+        for x in fields(Accuracy):
+            values = (getattr(self.trained, x.name), "" if self.held_out is None else getattr(self.held_out, x.name))
+            rows.append((x.name, *(f"{v:.3f}" if isinstance(v, float) else str(v) for v in values)))
+        return rows
+
+    def __str__(self) -> str:
+        table = [f"{name:<15}{trained:>10}{held_out:>10}".rstrip() for name, trained, held_out in self._rows()]
+        return "\n".join([*table, f"loss {self.losses[0]:.4f} at first, {self.losses[-1]:.4f} after {len(self.losses)} passes"])
+
+    def _repr_html_(self) -> str:
+        rows = "".join("<tr>" + "".join(f"<td>{html.escape(x)}</td>" for x in row) + "</tr>" for row in self._rows())
+        return f"<table>{rows}</table><p>{html.escape(str(self).splitlines()[-1])}</p>"
+
+
+# -- fitting
+
+
+def fit(
+    programs: Sequence[Program],
+    *,
+    start: Network | None = None,
+    seed: int = 0,
+    passes: int = 40,
+    learning_rate: float = 3e-3,
+    held_out: float = 0.2,
+    show: Callable[[int, float], None] = lambda number, loss: None,
+) -> tuple[Network, Report]:
+    """Fit a network to measured schedules; the same arguments give the same network on the same machine.
+
+    Args:
+        programs: those with the same pipeline features count as one program when some are held out.
+        start: the network to go on from, with its normalisation; None for a random one, normalised by the training programs.
+        seed: of the weights to start from, of what is held out, and of the order.
+        passes: over the training programs, at least 1.
+        learning_rate: of Adam at first; it falls to zero along a cosine.
+        held_out: the share of programs that the network is not fitted to, at least one program if it is not 0.
+        show: called after each pass with its number and its loss.
+
+    Returns:
+        The network, and how well it does on the programs it was fitted to and on the others.
+
+    Raises:
+        ModelError: there are no programs, or none left to train on.
+    """
+    rng = np.random.default_rng(seed)
+    train, test = split(programs, held_out, rng)
+    if not train:
+        raise ModelError(f"of {len(programs)} programs none are left to fit a cost model to: hold out fewer, or none")
+    network = _calibrated(start or _normalised(random(seed), train), train)
+    arrays, losses = _trained(network.arrays, train, passes, learning_rate, rng, show)
+    network = Network(arrays)
+    return network, Report(losses, accuracy(network, train), accuracy(network, test) if test else None)
+
+
+def split(programs: Sequence[Program], held_out: float, rng: np.random.Generator) -> tuple[list[Program], list[Program]]:
+    """Programs to train on and to hold out; those with the same pipeline features stay together."""
+    groups: dict[bytes, list[Program]] = {}
+    for p in programs:
+        groups.setdefault(p.pipeline.tobytes(), []).append(p)
+    order = [list(groups.values())[k] for k in rng.permutation(len(groups))]
+    count = max(1, round(held_out * len(order))) if held_out else 0
+    return [p for group in order[count:] for p in group], [p for group in order[:count] for p in group]
+
+
+def _normalised(network: Network, programs: Sequence[Program]) -> Network:
+    """The network with features normalised as these programs have them."""
+    logs = np.concatenate([np.log1p(p.schedule).reshape(-1, len(SCHEDULE)) for p in programs])
+    pipeline = np.concatenate([np.where(LOGGED, np.log1p(p.pipeline), p.pipeline) for p in programs])
+    facts = np.log1p(np.stack([p.machine for p in programs]))
+    found = {
+        "pipeline_scale": 1 / np.maximum(pipeline.std(0), 1),  # counts: only shrunk, so that a rare operation is not a giant
+        "schedule_mean": logs.mean(0),
+        "schedule_scale": _inverse(logs.std(0)),
+        "machine_mean": facts.mean(0),
+        "machine_scale": _inverse(facts.std(0)),
+    }
+    return Network({**network.arrays, **{name: x.astype(np.float32) for name, x in found.items()}})
+
+
+def _inverse(deviation: Array) -> Array:
+    """1 / x, and 0 for a feature that never varied: nothing is known of its effect, so it shall have none."""
+    return np.where(deviation > 1e-3, 1 / np.maximum(deviation, 1e-3), 0)
+
+
+def _calibrated(network: Network, programs: Sequence[Program]) -> Network:
+    """The network with all coefficients times one number, so that its runtimes are right on average."""
+    errors = [np.log(p.runtimes / np.maximum(network.stages(p.pipeline, p.schedule, p.machine).sum(-1), _TINY)) for p in programs]
+    log_unit = network.arrays["log_unit"] + np.concatenate(errors).mean()
+    return Network({**network.arrays, "log_unit": log_unit.astype(np.float32)})
+
+
+def _trained(
+    arrays: Mapping[str, Array],
+    programs: Sequence[Program],
+    passes: int,
+    learning_rate: float,
+    rng: np.random.Generator,
+    show: Callable[[int, float], None],
+) -> tuple[dict[str, Array], tuple[float, ...]]:
+    """Adam over batches in random order: the arrays that it found, and the loss of each pass."""
+    import jax
+
+    fixed = {name: x for name, x in arrays.items() if name in FIXED}
+    weights = {name: x for name, x in arrays.items() if name not in FIXED}
+    start, step = _adam()
+    steps = passes * sum(-(-len(p.runtimes) // BATCH) for p in programs)
+    rates = iter(learning_rate * (1 + np.cos(np.pi * np.arange(steps) / steps)) / 2)
+    losses = []
+    with jax.default_device(jax.devices("cpu")[0]):  # too small to gain by any other
+        state = start(weights)
+        for number in range(passes):
+            found = []
+            for batch in _batches(programs, rng):
+                weights, state, loss = step(weights, state, fixed, batch, np.float32(next(rates)))
+                found.append(loss)
+            losses.append(float(np.mean(found)))
+            show(number, losses[-1])
+    return {name: np.array(x) for name, x in (fixed | weights).items()}, tuple(losses)
+
+
+@functools.cache
+def _adam() -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """Adam's first state, and a step of it; compiled once for each shape of a batch in a process."""
+    import jax
+    import optax
+
+    adam = optax.chain(optax.clip_by_global_norm(1.0), optax.scale_by_adam())
+
+    def step(weights: Any, state: Any, fixed: Any, batch: Any, rate: Any) -> tuple[Any, Any, Any]:
+        loss, gradient = jax.value_and_grad(lambda w: _loss({**fixed, **w}, batch))(weights)
+        change, state = adam.update(gradient, state)
+        return {name: x - rate * change[name] for name, x in weights.items()}, state, loss
+
+    return jax.jit(adam.init), jax.jit(step)
+
+
+def _loss(arrays: Mapping[str, Array], batch: Mapping[str, Array]) -> Array:
+    """Mean squared error of throughput relative to the fastest schedule of the batch, in JAX."""
+    import jax.numpy as jnp
+
+    predicted = prepare(arrays, batch["pipeline"], batch["machine"], jnp).stages(batch["schedule"]).sum(-1)
+    fastest = batch["runtimes"].min()
+    error = fastest / jnp.maximum(predicted, 1e-6 * fastest) - fastest / batch["runtimes"]
+    return (batch["counts"] * error**2).sum() / batch["counts"].sum()
+
+
+def _batches(programs: Sequence[Program], rng: np.random.Generator) -> Iterator[dict[str, Array]]:
+    """All schedules once, in a random order, in batches of up to `BATCH` of one program."""
+    work = []
+    for p in programs:
+        order = rng.permutation(len(p.runtimes))
+        work += [(p, order[k : k + BATCH]) for k in range(0, len(order), BATCH)]
+    for k in rng.permutation(len(work)):
+        yield padded(*work[k])
+
+
+def padded(program: Program, chosen: Array) -> dict[str, Array]:
+    """A batch in one of a few shapes.
+
+    More stages are rows of zeros, which cost nothing; more schedules are the first of the chosen, and do not count.
+    """
+    more = max(FEWEST_STAGES, 1 << (len(program.pipeline) - 1).bit_length()) - len(program.pipeline)
+    rows = np.concatenate([chosen, np.full(BATCH - len(chosen), chosen[0])])
+    return {
+        "pipeline": np.pad(program.pipeline, ((0, more), (0, 0))),
+        "schedule": np.pad(program.schedule[rows], ((0, 0), (0, more), (0, 0))),
+        "runtimes": program.runtimes[rows],
+        "counts": (np.arange(BATCH) < len(chosen)).astype(np.float32),
+        "machine": program.machine,
+    }

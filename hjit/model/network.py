@@ -1,0 +1,228 @@
+"""The small network that predicts the coefficients of the cost model (Adams 2019, section 4.2 and figure 4).
+
+Two heads embed the features of a stage, and one layer makes 27 coefficients of both:
+
+    pipeline head    linear, its weights positive by a sigmoid: cost grows with the number of operations
+    schedule head    linear in log(1 + features) of the schedule and of the machine, then relu
+    coefficients     softplus(linear in both heads), each times its own unit in nanoseconds
+
+Three things differ from the paper. Its last activation is a relu, which on 200 synthetic programs left a quarter to a half
+of the coefficients at zero for good; a softplus comes as near to zero as it likes, but always has a gradient. Features are
+normalised as the training set has them. And facts of the machine are among them: a working set compares with a cache.
+
+The pipeline head and all that concerns the machine are computed once for a graph (`prepare`).
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import zipfile
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from hjit.errors import ModelError
+from hjit.model.names import MACHINE, PIPELINE, SCHEDULE
+from hjit.model.terms import COEFFICIENTS, GUESSES, Array, stage_costs
+
+FORMAT = "hjit-network-1"
+NAMES = {"pipeline": PIPELINE, "schedule": SCHEDULE, "machine": MACHINE, "coefficients": COEFFICIENTS}
+
+PIPELINE_WIDTH, SCHEDULE_WIDTH = 8, 24  # of the embeddings, as in the paper's code
+
+IS_OUTPUT = PIPELINE.index("is_output")
+LOGGED = np.array([x == "reduction_points" for x in PIPELINE])  # of the pipeline features; the others are small counts
+
+FIXED = ("pipeline_scale", "schedule_mean", "schedule_scale", "machine_mean", "machine_scale")
+"""The arrays that training does not change: how features are normalised."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Prepared:
+    """The network for one graph on one machine; what does not depend on the schedule is computed.
+
+    Attributes:
+        weights, bias: the schedule head on log(1 + features), [len(SCHEDULE), width] and [width].
+        mix: from the schedule head to the coefficients, [width, 27].
+        embedded: what the pipeline head adds to the coefficients, [stages, 27].
+        unit: nanoseconds, [27].
+        is_output: [stages].
+        machine: [len(MACHINE)].
+        xp: numpy or jax.numpy.
+    """
+
+    weights: Array
+    bias: Array
+    mix: Array
+    embedded: Array
+    unit: Array
+    is_output: Array
+    machine: Array
+    xp: ModuleType
+
+    def coefficients(self, schedule: Array) -> Array:
+        """Nanoseconds for one unit of each term, [batch, stages, 27], positive, of schedule features [batch, stages, len(SCHEDULE)]."""
+        xp, (features, stages, batch) = self.xp, schedule.T.shape
+        rows = schedule.T.reshape(features, -1)  # one product of two matrices, not one for each schedule
+        head = xp.maximum(self.weights.T @ xp.log(1 + rows) + self.bias[:, None], 0)
+        mixed = (self.mix.T @ head).reshape(len(self.unit), stages, batch) + self.embedded.T[:, :, None]
+        return (softplus(mixed, xp) * self.unit[:, None, None]).T
+
+    def stages(self, schedule: Array) -> Array:
+        """Predicted seconds of each stage, float32 [batch, stages], of schedule features [batch, stages, len(SCHEDULE)]."""
+        schedule = self.xp.asarray(schedule, dtype=self.xp.float32).T.copy().T  # each feature in one piece, for speed
+        return stage_costs(self.coefficients(schedule), schedule, self.is_output, self.machine, self.xp)
+
+
+def softplus(x: Array, xp: ModuleType) -> Array:
+    """log(1 + exp(x)), without overflow."""
+    return xp.maximum(x, 0) + xp.log(1 + xp.exp(-xp.abs(x)))
+
+
+def prepare(arrays: Mapping[str, Array], pipeline: Array, machine: Array, xp: ModuleType = np) -> Prepared:
+    """All of the network that does not depend on the schedule.
+
+    Args:
+        arrays: those of a `Network`.
+        pipeline: [stages, len(PIPELINE)].
+        machine: [len(MACHINE)].
+        xp: numpy or jax.numpy.
+    """
+    pipeline, machine = xp.asarray(pipeline, dtype=xp.float32), xp.asarray(machine, dtype=xp.float32)
+    positive = 1 / (1 + xp.exp(-arrays["pipeline_weights"]))
+    counts = (xp.where(LOGGED, xp.log(1 + pipeline), pipeline) * arrays["pipeline_scale"]) @ positive
+    facts = (xp.log(1 + machine) - arrays["machine_mean"]) * arrays["machine_scale"]
+    weights = arrays["schedule_scale"][:, None] * arrays["schedule_weights"]
+    return Prepared(
+        weights=weights,
+        bias=arrays["schedule_bias"] + facts @ arrays["machine_weights"] - arrays["schedule_mean"] @ weights,
+        mix=arrays["schedule_mix"],
+        embedded=counts @ arrays["pipeline_mix"] + arrays["mix_bias"],
+        unit=xp.exp(arrays["log_unit"]),
+        is_output=pipeline[:, IS_OUTPUT],
+        machine=machine,
+        xp=xp,
+    )
+
+
+def shapes(pipeline_width: int = PIPELINE_WIDTH, schedule_width: int = SCHEDULE_WIDTH) -> dict[str, tuple[int, ...]]:
+    """The arrays of a network and their shapes."""
+    p, s, m, c = len(PIPELINE), len(SCHEDULE), len(MACHINE), len(COEFFICIENTS)
+    return {
+        "pipeline_scale": (p,),
+        "schedule_mean": (s,),
+        "schedule_scale": (s,),
+        "machine_mean": (m,),
+        "machine_scale": (m,),
+        "pipeline_weights": (p, pipeline_width),
+        "schedule_weights": (s, schedule_width),
+        "machine_weights": (m, schedule_width),
+        "schedule_bias": (schedule_width,),
+        "pipeline_mix": (pipeline_width, c),
+        "schedule_mix": (schedule_width, c),
+        "mix_bias": (c,),
+        "log_unit": (c,),
+    }
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Network:
+    """A network with its parameters.
+
+    Attributes:
+        arrays: float32, by the names and in the shapes of `shapes`; not to be changed.
+    """
+
+    arrays: Mapping[str, Array]
+
+    def prepare(self, pipeline: Array, machine: Array) -> Prepared:
+        """The network for one graph on one machine, in NumPy: pipeline [stages, len(PIPELINE)], machine [len(MACHINE)]."""
+        return prepare(self.arrays, pipeline, machine)
+
+    def stages(self, pipeline: Array, schedule: Array, machine: Array) -> Array:
+        """Predicted seconds of each stage, float32 [batch, stages]; `prepare` saves work where a graph has many batches."""
+        return self.prepare(pipeline, machine).stages(schedule)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the network as an npz file that says in JSON what it is for.
+
+        Raises:
+            OSError: the file cannot be written.
+        """
+        about = json.dumps({"format": FORMAT, **NAMES})
+        data = io.BytesIO()
+        np.savez(data, about=np.array(about), **self.arrays)
+        Path(path).write_bytes(data.getvalue())
+
+
+def load(path: str | os.PathLike[str]) -> Network:
+    """The network that `Network.save` wrote.
+
+    Raises:
+        OSError: the file cannot be read.
+        ModelError: it is not such a file, or for other features than this version's.
+    """
+    data = Path(path).read_bytes()
+    try:
+        with np.load(io.BytesIO(data), allow_pickle=False) as file:
+            arrays = {name: file[name] for name in file.files}
+        about = json.loads(str(arrays.pop("about")))
+        _check_about(about)
+        _check_arrays(arrays)
+    except ModelError as error:
+        raise ModelError(f"{path}: {error}") from None
+    except _DAMAGE as error:
+        raise ModelError(f"{path}: not a cost model of hjit, or damaged ({error})") from None
+    return Network(arrays)
+
+
+_DAMAGE = (AttributeError, EOFError, LookupError, MemoryError, OSError, RuntimeError, TypeError, ValueError, zipfile.BadZipFile, zlib.error)
+
+
+def _check_about(about: Any) -> None:
+    """Refuse a file of another format or for other features."""
+    if about["format"] != FORMAT:
+        raise ModelError(f"a cost model in the format {about['format']!r}; this version of hjit reads {FORMAT!r}")
+    for kind, ours in NAMES.items():
+        theirs = about[kind]
+        if theirs != list(ours):
+            odd = sorted(set(theirs) ^ set(ours)) or ["the same names in another order"]
+            raise ModelError(f"a cost model for other {kind} names than this version of hjit has ({', '.join(odd[:5])}): fit it again")
+
+
+def _check_arrays(arrays: dict[str, Array]) -> None:
+    """Refuse arrays that are missing, have other shapes, or hold what is not a number."""
+    pipeline_width, schedule_width = arrays["pipeline_mix"].shape[0], arrays["schedule_mix"].shape[0]
+    wanted = shapes(pipeline_width, schedule_width)
+    for name in sorted(wanted.keys() | arrays.keys()):
+        found = arrays.get(name)
+        if name not in wanted or found is None or found.shape != wanted[name] or found.dtype != np.float32 or not np.isfinite(found).all():
+            raise ModelError(f"the array {name!r} of a cost model is missing, odd, or not finite")
+
+
+def random(seed: int, pipeline_width: int = PIPELINE_WIDTH, schedule_width: int = SCHEDULE_WIDTH) -> Network:
+    """A network with random weights, whose coefficients vary around `hjit.model.terms.GUESSES`.
+
+    With it a search finds the schedules of the first training set (section 5), and training starts from it.
+    """
+    rng = np.random.default_rng(seed)
+    arrays = {name: np.zeros(shape) for name, shape in shapes(pipeline_width, schedule_width).items()}
+    for name in ("schedule_weights", "machine_weights", "pipeline_mix", "schedule_mix"):
+        fan_in = arrays[name].shape[0]
+        arrays[name] = rng.uniform(-1, 1, arrays[name].shape) / np.sqrt(fan_in)
+    arrays["pipeline_weights"] = rng.normal(-2, 1, arrays["pipeline_weights"].shape)  # small through the sigmoid: sums are over many
+    arrays["pipeline_scale"] += 1 / 4
+    arrays["schedule_mean"] += 7  # features from 1 to e14
+    arrays["schedule_scale"] += 1 / 5
+    arrays["machine_mean"] += 12
+    arrays["machine_scale"] += 1 / 6
+    arrays["mix_bias"] += np.log(np.e - 1)  # of which the softplus is 1
+    arrays["log_unit"] = np.log(list(GUESSES.values()))
+    return Network({name: x.astype(np.float32) for name, x in arrays.items()})
