@@ -76,9 +76,18 @@ class Schedule:
         if self._make is None:
             return []
         said = self.rewrites()
-        if self._made is None or self._made[0] != said:
+        if self._made is None or not self._is_as(said, *self._made):
             self._made = said, self._make(said)
         return self._made[1]
+
+    @staticmethod
+    def _is_as(said: Rewrites, old: Rewrites, made: list[Graph]) -> bool:
+        """Do two rewrites make the same Graphs? To keep what is a stage anyway changes nothing."""
+        if (said.inlined, said.cached, said.factored) != (old.inlined, old.cached, old.factored):
+            return False
+        kept, before = said.kept, old.kept
+        assert isinstance(kept, frozenset) and isinstance(before, frozenset)
+        return before <= kept and all(any(name in g.by_name for g in made) for name in kept - before)
 
     def add(self, directive: Directive) -> None:
         """Add a directive, if the schedule stays one.

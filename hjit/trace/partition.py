@@ -145,6 +145,8 @@ def _dims_of(p: Poly) -> list[int]:
 def _residues(p: Poly, d: Definition, extent: Poly) -> tuple[int, int] | None:
     """(step, first) where an index takes on first, first + step, ... up to the end of the axis; None where not."""
     dims = _dims_of(p)
+    if p.is_const and extent.is_const and 0 <= p.const < extent.const:
+        return extent.const, p.const  # one of a few planes
     if len(dims) != 1:
         return None
     step = p.coefficient(Dim(dims[0]))

@@ -70,3 +70,23 @@ def test_the_parts_of_a_histogram_run_in_parallel() -> None:
     graph = canonical(counted, IMAGE)
     parts = next(s for s in graph.stages if len(s.shape) == 2 and s.updates)
     assert parts.shape[0] == 8 and len(parts.updates[0].dims) == 1 and len(parts.updates[0].rdims) == 2
+
+
+def test_planes_in_interleaved_pieces_need_no_initial_value() -> None:
+    def mosaic(a: Any) -> Any:
+        out = np.empty((2, 2 * a.shape[0], a.shape[1]), np.float32)
+        for c in range(2):
+            out[c, 0::2] = a * (c + 1)
+            out[c, 1::2] = a + c
+        return out
+
+    (s,) = canonical(mosaic, np.ones((20, 30), np.float32)).stages
+    assert s.initial is None and len(s.updates) == 4
+
+    def gap(a: Any) -> Any:
+        out = np.zeros((3, 2 * a.shape[0], a.shape[1]), np.float32)
+        out[0, 0::2] = a
+        out[1, 1::2] = a
+        return out
+
+    assert canonical(gap, np.ones((20, 30), np.float32)).stages[0].initial is not None
