@@ -9,6 +9,7 @@ import numpy as np
 
 KEEP_BYTES = 1 << 30  # what is kept between calls at most
 ALIGN = 64
+SLACK = 64  # bytes behind a block that may be read: gathers take 4 bytes where they need 1
 
 Block = tuple[np.ndarray[tuple[int], np.dtype[np.uint8]], int, int]  # memory, aligned address, size
 
@@ -31,7 +32,7 @@ def borrow(size: int) -> Block:
             _remove(best)
             _kept -= best[2]
             return best
-    memory = np.empty(size + ALIGN, np.uint8)
+    memory = np.empty(size + ALIGN + SLACK, np.uint8)
     address = memory.ctypes.data
     return memory, -(-address // ALIGN) * ALIGN, size
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hjit.kernels.code import BOOL, I8, I64, Code, Val, const, splat, type_name
+from hjit.kernels.code import BOOL, I8, I32, I64, Code, Val, const, splat, type_name
 from hjit.kernels.loopir import Put
 from hjit.sched.memory import rejoined
 from hjit.trace.graph import Load
@@ -231,19 +232,24 @@ def _gather(e: NestEmitter, source: str, flat: Poly, dtype: np.dtype[Any]) -> Va
     code, lanes, cell = e.code, e.lanes, memory_dtype(dtype)
     index = e.int(flat, lanes)
     base = e.base(source)
-    if cell.itemsize >= 4 and not e.is_mutable(source):
+    shape = e.shapes[source]
+    if all(n.is_const for n in shape) and math.prod(n.const for n in shape) < 1 << 31:  # a table: half as many bits to gather by
+        index = code.emit(f"trunc {index} to {type_name(I32, lanes)}", I32, lanes, index)
+    whole = cell if cell.itemsize >= 4 else I32 if source in e.params.scratch and cell.kind != "f" else None  # scratch may be read past its end
+    if whole is not None and not e.is_mutable(source):
         at = code.emit(f"getelementptr {type_name(cell)}, ptr {base.text}, {index}", I64, lanes, base, index, pointer=False)
-        t, suffix = type_name(cell, lanes), f"v{lanes}{_suffix(cell)}.v{lanes}p0"
+        t, suffix = type_name(whole, lanes), f"v{lanes}{_suffix(whole)}.v{lanes}p0"
         code.declare(f"declare {t} @llvm.masked.gather.{suffix}(<{lanes} x ptr>, i32, <{lanes} x i1>, {t})")
-        return code.emit(
+        found = code.emit(
             f"call {t} @llvm.masked.gather.{suffix}(<{lanes} x ptr> {at.text}, i32 {1 if source in e.inputs else cell.itemsize}, "
             f"<{lanes} x i1> splat (i1 true), {t} poison)",
-            cell, lanes, at, e.guard,
+            whole, lanes, at, e.guard,
         )
+        return found if whole == cell else code.emit(f"trunc {found} to {type_name(cell, lanes)}", cell, lanes, found)
     result: Val | None = None
     for k in range(lanes):
-        i = code.emit(f"extractelement {index}, i64 {k}", I64, 1, index)
-        at = code.emit(f"getelementptr {type_name(cell)}, ptr {base.text}, i64 {i.text}", I64, 1, base, i, pointer=True)
+        i = code.emit(f"extractelement {index}, i64 {k}", index.dtype, 1, index)
+        at = code.emit(f"getelementptr {type_name(cell)}, ptr {base.text}, {i}", I64, 1, base, i, pointer=True)
         v = _read(e, source, at, cell, 1)
         into = "poison" if result is None else result.text
         deps = (v,) if result is None else (v, result)

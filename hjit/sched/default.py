@@ -258,7 +258,9 @@ def _unrolled(d: Definition, definitions: list[Definition], lanes_dim: int | Non
 
 def vector_lanes(s: Stage, d: Definition, target: Target) -> int:
     """Lanes of a vector of the widest type at work, twice over where that type is narrow."""
-    widest = max((e.dtype.itemsize for e in walk(d.value) if e.dtype.kind != "b" and not _is_index(e)), default=1)
+    values = {e for e in walk(d.value) if e.dtype.kind != "b" and not _is_index(e)}
+    inside = {e for x in loads(d.value) for p in x.index for a in p.atoms() if isinstance(a, Value) for e in walk(a.expr)}
+    widest = max((min(e.dtype.itemsize, 4) if e in inside else e.dtype.itemsize for e in values), default=1)
     widest = max(widest, s.dtype.itemsize)
     return max(target.vector_bytes // widest, 1)
 

@@ -1,0 +1,321 @@
+"""Arithmetic on numbers that depend on the sizes of tiles: recorded once, then run for as many tilings as one likes.
+
+Candidates of one decision share their tree and differ in tile sizes. The features of a tree are worked out once over
+`Var`s in place of the sizes; every operation goes on a `Tape`, equal ones once, and the tape runs on arrays with one
+number for each tiling. What does not depend on sizes is a plain float and is worked out at once; so is what follows
+from the ranges of numbers, so that most of the clipping of regions to images is never recorded.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property
+from math import ceil, floor, inf
+from typing import Any
+
+import numpy as np
+
+Array = np.ndarray[Any, np.dtype[np.float64]]
+Operation = Callable[..., Any]
+Range = tuple[float, float]
+
+
+class Var:
+    """A whole number, or the truth of a condition: what the tape has at `base`, plus a constant.
+
+    `low` and `high` are bounds of it.
+    """
+
+    __slots__ = ("base", "high", "low", "plus", "tape")
+
+    def __init__(self, tape: Tape, base: int, plus: float, low: float, high: float) -> None:
+        self.tape, self.base, self.plus, self.low, self.high = tape, base, plus, low, high
+
+    @property
+    def at(self) -> int:
+        """Where the tape has it."""
+        return self.base if self.plus == 0.0 else self.tape.line("add", self.base, self.tape.constant(self.plus))
+
+    def is_same(self, other: object) -> bool:
+        """Is it surely the same number?"""
+        return isinstance(other, Var) and (self.base, self.plus) == (other.base, other.plus)
+
+    def within(self, low: float, high: float) -> Var:
+        """The same number, known to lie between two."""
+        return Var(self.tape, self.base, self.plus, max(low, self.low), min(high, self.high))
+
+    def __add__(self, other: Num) -> Num:
+        if isinstance(other, float):
+            return Var(self.tape, self.base, self.plus + other, self.low + other, self.high + other) if other else self
+        base = self.tape.line("add", *sorted((self.base, other.base)))
+        self.tape.sums[base] = self.base, other.base
+        return Var(self.tape, base, self.plus + other.plus, self.low + other.low, self.high + other.high)
+
+    def __sub__(self, other: Num) -> Num:
+        if isinstance(other, float):
+            return self + -other
+        plus, low, high = self.plus - other.plus, self.low - other.high, self.high - other.low
+        if self.base == other.base:
+            return plus
+        parts = self.tape.sums.get(self.base, ())
+        if other.base in parts:
+            base = parts[parts[0] == other.base]
+        else:
+            base = self.tape.line("sub", self.base, other.base)
+        return Var(self.tape, base, plus, low, high)
+
+    def __neg__(self) -> Num:
+        return self * -1.0
+
+    def __rsub__(self, other: float) -> Num:
+        return self * -1.0 + other
+
+    def __mul__(self, other: Num) -> Num:
+        if isinstance(other, float):
+            ends = self.low * other, self.high * other
+            if other in (0.0, 1.0):
+                return self if other else 0.0
+            return Var(self.tape, self.tape.line("mul", self.base, self.tape.constant(other)), self.plus * other, min(ends), max(ends))
+        return self.tape.record("mul", self, other)
+
+    def __truediv__(self, other: Num) -> Num:
+        return 1.0 if self.is_same(other) else self if other == 1.0 else self.tape.record("div", self, other)
+
+    def __rtruediv__(self, other: float) -> Num:
+        return self.tape.record("div", other, self)
+
+    def __gt__(self, other: Num) -> Truth:
+        least, most = range_of(other)
+        return True if self.low > most else False if self.high <= least else self.tape.record("gt", self, other)
+
+    def __ge__(self, other: Num) -> Truth:
+        least, most = range_of(other)
+        return True if self.low >= most or self.is_same(other) else False if self.high < least else self.tape.record("ge", self, other)
+
+    def __lt__(self, other: Num) -> Truth:
+        least, most = range_of(other)
+        return True if self.high < least else False if self.low >= most else self.tape.record("lt", self, other)
+
+    def __le__(self, other: Num) -> Truth:
+        least, most = range_of(other)
+        return True if self.high <= least else False if self.low > most else self.tape.record("le", self, other)
+
+    def __and__(self, other: Truth) -> Truth:
+        return self.tape.record("and", self, other) if isinstance(other, Var) else self if other else False
+
+    def __or__(self, other: Truth) -> Truth:
+        return self.tape.record("or", self, other) if isinstance(other, Var) else True if other else self
+
+    __radd__, __rmul__, __rand__, __ror__ = __add__, __mul__, __and__, __or__
+
+
+Num = float | Var
+Truth = bool | Var
+
+
+def range_of(x: Num) -> Range:
+    """Bounds of a number."""
+    return (x.low, x.high) if isinstance(x, Var) else (x, x)
+
+
+# -- operations
+
+# Of each what it is for single numbers and for arrays. Quotients are of whole numbers below 2**53, so that rounding them is exact.
+OPERATIONS: dict[str, tuple[Operation, Operation]] = {
+    "add": (operator.add, np.add),
+    "sub": (operator.sub, np.subtract),
+    "mul": (operator.mul, np.multiply),
+    "div": (operator.truediv, np.divide),
+    "floor_div": (operator.floordiv, lambda a, b: np.floor(a / b)),
+    "ceil_div": (lambda a, b: -(-a // b), lambda a, b: np.ceil(a / b)),
+    "least": (min, np.minimum),
+    "most": (max, np.maximum),
+    "power": (lambda n, base: base ** (int(n) - 1).bit_length(), lambda n, base: base ** np.ceil(np.log2(n))),
+    "gt": (operator.gt, np.greater),
+    "ge": (operator.ge, np.greater_equal),
+    "lt": (operator.lt, np.less),
+    "le": (operator.le, np.less_equal),
+    "and": (operator.and_, np.logical_and),
+    "or": (operator.or_, np.logical_or),
+    "choose": (lambda condition, a, b: a if condition else b, np.where),
+}
+SYMMETRIC = frozenset({"mul", "least", "most", "and", "or"})
+
+
+def _quotient(a: Range, b: Range, rounded: Callable[[float], float] = float) -> Range:
+    """Bounds of a quotient by a number that is at least 1."""
+    low, high = a[0] / (b[1] if a[0] >= 0.0 else b[0]), a[1] / (b[0] if a[1] >= 0.0 else b[1])
+    least_ = low if low in (inf, -inf) else float(rounded(low))
+    if rounded is ceil and a[0] > 0.0:
+        least_ = max(least_, 1.0)
+    return least_, high if high in (inf, -inf) else float(rounded(high))
+
+
+def _times(a: Range, b: Range) -> Range:
+    if a[0] < 0.0 or b[0] < 0.0:
+        return -inf, inf
+    return a[0] * b[0], a[1] * b[1] if a[1] and b[1] else 0.0
+
+
+RANGES: dict[str, Callable[..., Range]] = {
+    "mul": _times,
+    "div": _quotient,
+    "floor_div": lambda a, b: _quotient(a, b, floor),
+    "ceil_div": lambda a, b: _quotient(a, b, ceil),
+    "least": lambda a, b: (min(a[0], b[0]), min(a[1], b[1])),
+    "most": lambda a, b: (max(a[0], b[0]), max(a[1], b[1])),
+    "power": lambda n, base: (1.0, inf),
+    "choose": lambda condition, a, b: (min(a[0], b[0]), max(a[1], b[1])),
+}
+
+
+class Tape:
+    """Operations in the order in which they run, over `inputs` numbers that are given, all of them at least 1.
+
+    Positions count all numbers: the given ones, constants, and results.
+
+    Attributes:
+        sums: positions of sums -> those of their two parts.
+    """
+
+    def __init__(self, inputs: int) -> None:
+        self.start: list[float | None] = [None] * inputs  # constants where they are
+        self.inputs: list[Num] = [Var(self, k, 0.0, 1.0, inf) for k in range(inputs)]
+        self.sums: dict[int, tuple[int, int]] = {}
+        self._lines: dict[tuple[str, tuple[int, ...]], int] = {}
+        self._constants: dict[float, int] = {}
+        self._filled: dict[int, list[Any]] = {}
+
+    def record(self, name: str, *args: Num | Truth) -> Var:
+        """The result of an operation."""
+        at = list(map(self.position, args))
+        low, high = RANGES[name](*map(range_of, args)) if name in RANGES else (0.0, 1.0)
+        return Var(self, self.line(name, *(sorted(at) if name in SYMMETRIC else at)), 0.0, low, high)
+
+    def position(self, x: Num) -> int:
+        """Where a number is."""
+        return x.at if isinstance(x, Var) else self.constant(x)
+
+    def line(self, name: str, *at: int) -> int:
+        """The position of the result of an operation on positions."""
+        found = self._lines.get((name, at))
+        if found is None:
+            found = self._lines[name, at] = len(self.start)
+            self.start.append(None)
+        return found
+
+    def constant(self, x: float) -> int:
+        """The position of a constant."""
+        found = self._constants.get(x)
+        if found is None:
+            found = self._constants[x] = len(self.start)
+            self.start.append(x)
+        return found
+
+    def run(self, inputs: Sequence[float] | Sequence[Array]) -> list[Any]:
+        """The numbers at all positions: floats for floats, arrays for arrays."""
+        if not inputs or isinstance(inputs[0], float):
+            v, program = list(self.start), self._single
+        else:
+            v, program = list(self._filled_for(len(inputs[0]))), self._many
+        v[: len(inputs)] = inputs
+        for f, k, a, b, c in program:
+            v[k] = f(v[a], v[b]) if c is None else f(v[a], v[b], v[c])
+        return v
+
+    def _filled_for(self, batch: int) -> list[Any]:
+        """Constants as arrays: NumPy is faster with them than with numbers."""
+        found = self._filled.get(batch)
+        if found is None:
+            found = self._filled[batch] = [None if x is None else np.full(batch, x) for x in self.start]
+        return found
+
+    def keep(self, positions: Iterable[int]) -> None:
+        """Forget what these positions do not depend on; the last thing to do before it runs."""
+        wanted = set(positions)
+        kept = []
+        for (name, at), k in reversed(self._lines.items()):
+            if k in wanted:
+                wanted.update(at)
+                kept.append(((name, at), k))
+        self._lines = dict(reversed(kept))
+
+    @cached_property
+    def _single(self) -> list[Any]:
+        return self._program(0)
+
+    @cached_property
+    def _many(self) -> list[Any]:
+        return self._program(1)
+
+    def _program(self, kind: int) -> list[Any]:
+        return [(OPERATIONS[name][kind], k, at[0], at[1], at[2] if len(at) > 2 else None) for (name, at), k in self._lines.items()]
+
+
+# -- functions of numbers that may be recorded
+
+
+def least(a: Num, b: Num) -> Num:
+    """The smaller of two."""
+    (p, q), (r, s) = range_of(a), range_of(b)
+    return a if q <= r or _same(a, b) else b if s <= p else _recorded("least", a, b)
+
+
+def most(a: Num, b: Num) -> Num:
+    """The larger of two."""
+    (p, q), (r, s) = range_of(a), range_of(b)
+    return a if p >= s or _same(a, b) else b if r >= q else _recorded("most", a, b)
+
+
+def choose(condition: Truth, a: Num, b: Num) -> Num:
+    """`a` where the condition holds, else `b`."""
+    if isinstance(condition, Var):
+        return a if a is b or a == b or _same(a, b) else condition.tape.record("choose", condition, a, b)
+    return a if condition else b
+
+
+def floor_div(a: Num, b: Num) -> Num:
+    """``a / b`` of whole numbers, rounded down."""
+    if isinstance(a, float) and isinstance(b, float):
+        return a // b
+    return a if b == 1.0 else 1.0 if _same(a, b) else _recorded("floor_div", a, b)
+
+
+def ceil_div(a: Num, b: Num) -> Num:
+    """``a / b`` of whole numbers, rounded up."""
+    if isinstance(a, float) and isinstance(b, float):
+        return -(-a // b)
+    return a if b == 1.0 else 1.0 if _same(a, b) else _recorded("ceil_div", a, b)
+
+
+def power_of_two(n: Num) -> Num:
+    """The smallest power of two that is not below `n`, which is at least 1."""
+    return n.tape.record("power", n, 2.0) if isinstance(n, Var) else 2.0 ** (int(n) - 1).bit_length()
+
+
+def within(x: Num, low: float, high: float) -> Num:
+    """A number that is known to lie between two."""
+    return x.within(low, high) if isinstance(x, Var) else x
+
+
+def product(numbers: Iterable[Num]) -> Num:
+    """All of them multiplied."""
+    total: Num = 1.0
+    for n in numbers:
+        total = total * n
+    return total
+
+
+def total(numbers: Iterable[Num]) -> Num:
+    """All of them added."""
+    return sum(numbers, 0.0)
+
+
+def _same(a: Num, b: Num) -> bool:
+    return isinstance(a, Var) and a.is_same(b)
+
+
+def _recorded(name: str, a: Num, b: Num) -> Var:
+    tape = a.tape if isinstance(a, Var) else b.tape  # type: ignore[union-attr]
+    return tape.record(name, a, b)

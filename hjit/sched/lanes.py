@@ -1,0 +1,158 @@
+"""Loads of vectors, counted by trying: the addresses that the lanes of a block of unrolled code load, in numbers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from hjit.sched.memory import C_ORDER, Layout
+from hjit.sched.sized import At, Part, SizedGraph
+from hjit.sched.tree import DimKey, dims_of
+from hjit.trace.graph import poly_exprs, polys, walk
+from hjit.trace.poly import Atom, Bound, Dim, Extremum, FloorDiv, Mod, Poly, Value, deep_atoms, poly
+
+Ints = np.ndarray[Any, np.dtype[np.int64]]
+Copies = tuple[tuple[DimKey, int, int], ...]  # dimension, turns whose code is repeated, elements from one to the next
+Layouts = Mapping[str, Layout | None]
+
+SHUFFLED = 4  # lanes that are spread over so many vectors are loaded as those (appendix A, vector_loads_per_vector)
+APART = 1 << 20  # elements between neighbouring lanes of a gather, as far as anyone knows
+
+
+def loads_of_block(graph: SizedGraph, part: Part, vector: DimKey | None, lanes: int, copies: Copies, layouts: Layouts) -> tuple[float, float, float]:
+    """Loads of a block of unrolled vectors, each distinct one counted once, for one vector of it (Adams 2019, section 4.1).
+
+    Args:
+        vector: the dimension that the lanes run along; None: scalars.
+        copies: the unrolled loops.
+        layouts: of each array that is read; None: whatever makes the loads dense.
+
+    Returns:
+        scalar_loads_per_vector, vector_loads_per_vector, scalar_loads_per_scalar of appendix A. A scalar beside vectors
+        is not unrolled.
+    """
+    key = part.stage, part.definitions, vector, lanes, copies, tuple(layouts[source] for source in part.windows)
+    found = graph.blocks.get(key)
+    if found is None:
+        found = graph.blocks[key] = _count(_Block(graph, part, vector, lanes, copies, layouts), _Block(graph, part, None, 1, (), layouts))
+    return found
+
+
+def _count(block: _Block, single: _Block) -> tuple[float, float, float]:
+    if block.vector is None:
+        return 0.0, 0.0, len(block.loads()) / block.points
+    spread = np.array([row.max() - row.min() + 1 for row in block.loads()], np.int64)
+    gathered = spread > SHUFFLED * block.lanes
+    dense = (spread > 1) & ~gathered
+    scalars = np.sum(spread == 1) + block.lanes * np.sum(gathered)
+    return float(scalars) / block.points, float(np.sum(-(-spread[dense] // block.lanes))) / block.points, len(single.loads()) / single.points
+
+
+class _Block:
+    """A block of unrolled vectors in the middle of the image."""
+
+    def __init__(self, graph: SizedGraph, part: Part, vector: DimKey | None, lanes: int, copies: Copies, layouts: Layouts) -> None:
+        self.graph, self.part, self.vector, self.lanes, self.layouts = graph, part, vector, lanes, layouts
+        counts = [n for _, n, _ in copies]
+        self.shape = math.prod(counts), lanes
+        alike = sum(n == part.dimensions[-1] for n in part.dimensions)  # definitions that are evaluated at each point of the loops
+        self.points = self.shape[0] * alike
+        self.dims = self._dims(np.indices(counts).reshape(len(copies), self.shape[0]), copies)
+
+    def _dims(self, turns: Ints, copies: Copies) -> list[Ints]:
+        """The dimensions at each lane of each copy, [copies, lanes] each; `turns`: those of the unrolled loops, [loops, copies]."""
+        moved: dict[DimKey, Ints] = {}
+        for (key, _, step), turn in zip(copies, turns, strict=True):
+            moved[key] = moved.get(key, np.zeros(self.shape, np.int64)) + turn[:, None] * step
+        if self.vector is not None:
+            moved[self.vector] = moved.get(self.vector, np.zeros(self.shape, np.int64)) + np.arange(self.lanes)
+        extents = [max(int(n), 1) for n in self.part.extents]
+        found = [np.full(self.shape, n // 2, np.int64) for n in extents]
+        for key, offset in moved.items():
+            first, *rest = dims_of(key)
+            block = int(offset.max()) + 1
+            flat = offset + math.prod(extents[k] for k in dims_of(key)) // 2 // block * block
+            for k in reversed(rest):
+                flat, found[k] = np.divmod(flat, extents[k])
+            found[first] = flat
+        return found
+
+    def loads(self) -> list[Ints]:
+        """The addresses of the lanes of every load, in elements, those of equal loads once."""
+        found: dict[tuple[str, int, bytes], Ints] = {}
+        for number, (source, index) in enumerate(self.part.loads):
+            is_gather = any(isinstance(a, Value) for p in index for a in deep_atoms(p))
+            for row in self._addresses(source, index):
+                found[source, number if is_gather else -1, row.tobytes()] = row
+        return list(found.values())
+
+    def _addresses(self, source: str, index: At) -> Ints:
+        values = [np.broadcast_to(_value(p, self.dims), self.shape) for p in index]
+        layout = self.layouts[source]
+        strides = list(self.graph.strides(source, layout or C_ORDER))
+        if layout is None and self.lanes > 1:
+            moving = [k for k, v in enumerate(values) if (v[:, 1:] != v[:, :1]).any()]
+            if len(moving) == 1:
+                strides = [1 if k == moving[0] else APART * (k + 1) for k in range(len(strides))]
+        total = np.zeros(self.shape, np.int64)
+        for v, step in zip(values, strides, strict=True):
+            total = total + v * step
+        step = int(total[0, 1] - total[0, 0]) if self.lanes > 1 else 0
+        if 1 < step <= SHUFFLED and strides[-1] == 1 and self.graph.shapes[source][-1] == step:
+            total = total - total % step  # the channels of a pixel share their loads
+        return total
+
+
+def _value(p: Poly, dims: Sequence[Ints]) -> Ints:
+    """An index at points."""
+    total = np.full((1, 1), p.const, np.int64)
+    for m, c in p.terms.items():
+        product = np.full((1, 1), c, np.int64)
+        for a in m:
+            product = product * _atom(a, dims)
+        total = total + product
+    return total
+
+
+def _atom(a: Atom, dims: Sequence[Ints]) -> Ints:
+    match a:
+        case Dim():
+            return dims[a.k]
+        case FloorDiv():
+            return _value(a.arg, dims) // _value(a.by, dims)
+        case Mod():
+            return _value(a.arg, dims) % _value(a.by, dims)
+        case Extremum():
+            return (np.minimum if a.which == "min" else np.maximum)(_value(a.a, dims), _value(a.b, dims))
+        case Bound():
+            return _bounded(a.mode, _value(a.arg, dims), _value(a.extent, dims))
+        case Value():  # anywhere, but the same where the dimensions are that it depends on
+            found = np.zeros((1, 1), np.int64)
+            for k in sorted(set(_dims_of(a))):
+                found = found + dims[k] * (APART * (k + 1))
+            return found
+    raise AssertionError(a)
+
+
+def _bounded(mode: str, i: Ints, n: Ints) -> Ints:
+    """`hjit.trace.poly.bound_value` of many."""
+    if mode == "clamp":
+        return np.clip(i, 0, n - 1)
+    if mode == "wrap":
+        return i % n
+    last = 2 * n - 1 if mode == "symmetric" else 2 * n - 2  # where the second image of the axis ends
+    i = i % np.maximum(last + (mode == "symmetric"), 1)
+    return np.minimum(i, last - i)
+
+
+def _dims_of(a: Atom) -> Iterator[int]:
+    """The dimensions that an index depends on."""
+    yield from (b.k for b in deep_atoms(poly(a)) if isinstance(b, Dim))
+    for e in poly_exprs(poly(a)):
+        for inner in walk(e):
+            for p in polys(inner):
+                for b in p.atoms():
+                    yield from _dims_of(b)
