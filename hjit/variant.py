@@ -21,7 +21,7 @@ from hjit.trace.host import same
 from hjit.trace.overlay import container_shape
 from hjit.trace.poly import ONE, SMALL, Dim, Poly, sizes_value
 from hjit.trace.recorder import Event, Recorder, packed
-from hjit.trace.rewrites import Rewrites
+from hjit.trace.rewrites import AS_IT_IS, Rewrites
 from hjit.trace.trace import Result, Trace, Tree
 
 Array = np.ndarray[Any, Any]
@@ -134,7 +134,7 @@ class Variant:
         self._packed = frozenset(n for n, s in rec.inputs.items() if s.packed)
         self._overlapping = any(n in self._packed or _overlaps_itself(rec.inputs[n].array) for n in self.written)
         self.goals = self._goals()
-        self.graphs = segments(rec, self.goals, Rewrites() if options.schedule is None else options.schedule.rewrites())
+        self.graphs = segments(rec, self.goals, AS_IT_IS if options.schedule is None else options.schedule.rewrites())
         known = getattr(options.schedule, "check_names", None)
         if known is not None and not rec.events:  # another path through the function may have the stages that this one lacks
             known(self.graphs)

@@ -396,8 +396,8 @@ class _Nest:
         if any(c.stage != node.stage for c in computes(node)):
             return None
         lanes = below[-1].size or 1
-        step = below[0].size or 1
-        return lanes, max(step // lanes, 1)
+        together = node.size if node.kind == "unroll" and node.size else below[0].size or 1
+        return lanes, max(together // lanes, 1)
 
     def turns(self, node: Loop, env: Env, begin: Poly, end: Poly) -> Stmts:
         """A serial loop over part of its region, in steps of the next loop inside."""

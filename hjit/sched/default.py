@@ -17,7 +17,7 @@ from hjit.sched.rows import group_of
 from hjit.sched.tree import Loop, Node, Root, Store
 from hjit.sched.tree import walk as walk_tree
 from hjit.trace.canonical import cost
-from hjit.trace.graph import Definition, Graph, Stage, loads, walk
+from hjit.trace.graph import Definition, Graph, Load, Stage, loads, walk
 from hjit.trace.poly import ONE, ZERO, Dim, Poly, Value, poly
 
 UNROLL_CODE = 600  # operations that unrolled code of one body may have
@@ -51,10 +51,13 @@ def root_schedule(graph: Graph, target: Target) -> Root:
 def default_schedule(graph: Graph, target: Target) -> Root:
     """The default schedule of a canonical Graph."""
     nests = root_nests(graph, target)
-    inside = _attached(graph, nests)
+    packed = {s.name: copies for s in graph.stages if (copies := _packed(graph, s, nests))}
+    for name, copies in packed.items():
+        nests[name] = (_with_copies(nests, nests[name][0], copies),)
+    inside = _attached(graph, nests, {*packed, *(c for copies in packed.values() for c in copies)})
     roots: list[Node] = []
     for s in graph.stages:
-        if any(s.name in members for members in inside.values()):
+        if any(s.name in members for members in (*inside.values(), *packed.values())):
             continue
         members = inside.get(s.name, ())
         if members:
@@ -69,12 +72,11 @@ def default_schedule(graph: Graph, target: Target) -> Root:
     return Root(tuple(roots))
 
 
-def _attached(graph: Graph, nests: Mapping[str, Sequence[Node]]) -> dict[str, tuple[str, ...]]:
-    """Head stage -> the stages that are computed row by row inside its nest."""
+def _attached(graph: Graph, nests: Mapping[str, Sequence[Node]], taken: set[str]) -> dict[str, tuple[str, ...]]:
+    """Head stage -> the stages that are computed row by row inside its nest; not those that are `taken`."""
     inner = {s.name: s for s in graph.stages if _is_divisible(graph, s)}
     consumers = graph.consumers()
     reads = Reads(graph)
-    taken: set[str] = set()
     found: dict[str, tuple[str, ...]] = {}
     for s in reversed(graph.stages):
         dim = _rows(s, nests[s.name])
@@ -91,6 +93,25 @@ def serial_loops(node: Node) -> Node:
     if isinstance(node, Loop) and node.kind == "parallel":
         return replace(node, kind="serial", children=tuple(map(serial_loops, node.children)))
     return node
+
+
+def _packed(graph: Graph, s: Stage, nests: Mapping[str, Sequence[Node]]) -> tuple[str, ...]:
+    """Copies for this stage alone, a sum of products in blocks: each block of columns makes its part of them."""
+    if len(nests[s.name]) != 1 or not any(isinstance(x, Loop) and x.size == BLOCK_ROWS for x in walk_tree(nests[s.name][0])):
+        return ()
+    sources = dict.fromkeys(x.source for x in s.reads())
+    copies = [x for x in graph.stages if x.name in sources and isinstance(x.initial, Load) and not x.updates and x.name not in graph.outputs]
+    consumers = graph.consumers() if copies else {}
+    return tuple(x.name for x in copies if consumers[x.name] == [s.name])
+
+
+def _with_copies(nests: Mapping[str, Sequence[Node]], head: Node, copies: tuple[str, ...]) -> Node:
+    """A nest that makes copies in its outermost loop."""
+    assert isinstance(head, Loop)
+    children: tuple[Node, ...] = (*(serial_loops(n) for c in copies for n in nests[c]), *head.children)
+    for c in copies:
+        children = (Store(c, children),)
+    return replace(head, children=children)
 
 
 def _rows(s: Stage, nests: Sequence[Node]) -> int | None:

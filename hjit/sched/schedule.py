@@ -19,7 +19,7 @@ from hjit.sched.default import Target
 from hjit.sched.directives import REWRITES, WORDS, Directive, StagePlan, all_loops, loops_of, plans, rewrites, tree_of
 from hjit.sched.tree import Root, Tail
 from hjit.trace.graph import Graph
-from hjit.trace.rewrites import Rewrites
+from hjit.trace.rewrites import Rewrites, cache_name, parts_name
 
 FORMAT = 1
 
@@ -51,7 +51,7 @@ class Schedule:
         Raises:
             ScheduleError: there is nothing of that name to copy.
         """
-        return self._new_stage((source, 0, "cache_read", ()), f"there is no input or stage {source} to copy")
+        return self._new_stage((source, 0, "cache_read", ()), cache_name(source), f"there is no input or stage {source} to copy")
 
     @property
     def directives(self) -> tuple[Directive, ...]:
@@ -108,11 +108,11 @@ class Schedule:
             self._directives.pop()
             raise
 
-    def _new_stage(self, directive: Directive, otherwise: str) -> StageHandle:
-        """The stage that a directive makes."""
+    def _new_stage(self, directive: Directive, name: str, otherwise: str) -> StageHandle:
+        """The stage that a directive makes: `name`, or something like it."""
         before = set(self.stages)
         self.add(directive)
-        new = [n for n in self.stages if n not in before and n != directive[0]]
+        new = [n for n in self.stages if n not in before and n != directive[0]] or [n for n in self.stages if n == name]
         if not new:
             self._directives.pop()
             raise ScheduleError(otherwise)
@@ -295,7 +295,7 @@ class StageHandle:
                 if k is None or k < pure:
                     raise ScheduleError(f"rfactor: {loop} is no loop over a reduction dimension; {self.stage} has {', '.join(x.name for x in found)}")
                 why = f"rfactor: {self.stage} is not computed by an associative operation whose order NumPy leaves open"
-                return self._schedule._new_stage((self.stage, self._group, "rfactor", (k - pure, parts)), why)
+                return self._schedule._new_stage((self.stage, self._group, "rfactor", (k - pure, parts)), parts_name(self.stage), why)
         raise ScheduleError(f"there is no stage {self.stage}")
 
     def compute_at(self, consumer: str | StageHandle, loop: str) -> StageHandle:

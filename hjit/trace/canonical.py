@@ -17,7 +17,7 @@ from hjit.trace.graph import Const, Definition, Expr, Graph, Index, Load, Op, St
 from hjit.trace.partition import is_tiled, part_histograms, unflatten
 from hjit.trace.poly import ONE, Dim, Poly, Value, poly
 from hjit.trace.reductions import start_value
-from hjit.trace.rewrites import AS_IT_IS, Rewrites, cache_reads, rfactor
+from hjit.trace.rewrites import AS_IT_IS, Rewrites, cache_reads, pack, rfactor
 from hjit.trace.tabulate import tabulate
 from hjit.trace.tracer import compose
 
@@ -365,8 +365,9 @@ PASSES: tuple[Callable[..., Graph], ...] = (
     split_reductions,  # rows in parallel, then the rest
     rfactor,  # reductions in parts, where a schedule says so
     cache_reads,  # copies of what is read, where a schedule says so
+    pack,  # copies of the right matrices of products, where none does
 )
-SAID = (fuse, rfactor, cache_reads)  # those that a schedule has a say in
+SAID = (fuse, rfactor, cache_reads, pack)  # those that a schedule has a say in
 
 
 def canonicalise(graph: Graph, said: Rewrites = AS_IT_IS, show: Callable[[str, Graph], None] | None = None) -> Graph:

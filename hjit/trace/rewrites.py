@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Container, Mapping
 from dataclasses import dataclass, field, replace
 
-from hjit.trace.graph import Definition, Expr, Graph, Input, Load, Stage, fresh, identity, map_exprs, rewrite
+from hjit.trace.graph import Definition, Expr, Graph, Input, Load, Op, Stage, fresh, identity, map_exprs, rewrite
 from hjit.trace.partition import has_parts, in_parts
-from hjit.trace.poly import Value
+from hjit.trace.poly import Dim, Value, poly
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,3 +89,48 @@ def factors(s: Stage, d: Definition, k: int) -> bool:
     """Can reduction dimension `k` be done in parts? What is written in NumPy's order, as `np.add.at` of floats, cannot."""
     direct = all(not isinstance(a, Value) for p in d.target for a in p.atoms())
     return k < len(d.rdims) and has_parts(s, d) and (direct or s.dtype.kind in "iub")
+
+
+def pack(graph: Graph, said: Rewrites = AS_IT_IS) -> Graph:
+    """The right matrix of a product is copied, so that the columns that a block of the result needs lie side by side.
+
+    Its rows are as far apart as the matrix is wide, often by a power of two: then all of them want the same few places of the caches
+    (Goto and van de Geijn 2008, section 4). A schedule may say that the copy is inlined: then there is none.
+    """
+    stages: list[Stage] = []
+    names = {x.name for x in (*graph.inputs, *graph.stages)}
+    arrays = {x.name: x for x in (*graph.inputs, *graph.stages)}
+
+    for s in graph.stages:
+        for number, d in enumerate(s.updates):
+            x = _right_matrix(d)
+            if x is None:
+                continue
+            source = arrays[x.source]
+            copy = fresh(cache_name(x.source), names)
+            if copy in said.inlined or (isinstance(source, Stage) and isinstance(source.initial, Load) and not source.updates):
+                continue
+            names.add(copy)
+            stages.append(Stage(copy, source.dtype, source.shape, Load(x.source, identity(len(source.shape)), source.dtype), (), s.origin))
+
+            def change(e: Expr, x: Load = x, copy: str = copy) -> Expr | None:
+                return Load(copy, e.index, e.dtype) if e == x else None
+
+            s = replace(s, updates=(*s.updates[:number], replace(d, value=rewrite(d.value, change)), *s.updates[number + 1 :]))
+        stages.append(s)
+    return replace(graph, stages=tuple(stages))
+
+
+def _right_matrix(d: Definition) -> Load | None:
+    """The second factor's load, where an update is ``c[i, j] += a[i, k] * b[k, j]`` of more than a few of each."""
+    i, j, k = (poly(Dim(n)) for n in range(3))
+    if d.order != "add" or d.target != (i, j) or len(d.rdims) != 1 or not isinstance(d.value, Op):
+        return None
+    value = d.value.args[1]
+    if not (isinstance(value, Op) and value.name == "multiply" and value.dtype.kind == "f" and value.dtype.itemsize >= 4):
+        return None
+    a, b = value.args
+    few = any(n.is_const for n in d.extents)
+    if few or not isinstance(a, Load) or not isinstance(b, Load) or b.source == a.source:
+        return None
+    return b if a.index == (i, k) and b.index == (k, j) else None

@@ -228,3 +228,28 @@ def test_lanes_that_do_nothing_leave_a_window_of_one_row_alone() -> None:
     s["result"].reorder("x", "y").serial("x").serial("y")
     s["half"].compute_at("result", "x").store_root().vectorize("x", 4, tail="predicate")
     check(twice, img, schedule=s)
+
+
+def product(a: Any, b: Any) -> Any:
+    result = a @ b
+    return result
+
+
+def test_products_pack_their_right_matrix_unless_told_otherwise() -> None:
+    a, b = RNG.random((37, 50)).astype(np.float32), RNG.random((50, 75)).astype(np.float32)
+    s = hjit.pipeline(product).schedule(a, b)
+    assert s.stages == ["b_cache", "result"] and "store b_cache" in str(s).split("parallel result")[1]
+    s["b_cache"].inline()
+    assert s.stages == ["result"]
+    check(product, a, b, exact=False, schedule=s)
+    check(product, a, b, exact=False)
+
+
+def test_blocks_of_vectors_stay_whole_beside_other_stages() -> None:
+    a, b = RNG.random((37, 50)).astype(np.float32), RNG.random((50, 75)).astype(np.float32)
+    f = hjit.pipeline(product, fast_math=True)
+    s = f.schedule(a, b)
+    s["result"].vectorize("x", 16).unroll("x", 4).unroll("y", 6).reorder("x", "y", "r0", "yu", "xu", "xv").parallel("x")
+    s.cache_read("b").compute_at("result", "x").vectorize("x", 16)
+    assert "16 lanes x 4" in str(f.use(s).loops(a, b))
+    check(product, a, b, exact=False, schedule=s)
