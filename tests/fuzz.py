@@ -167,8 +167,9 @@ class Writer:
         self.statements.append(text)
 
     def program(self, length: int) -> Program:
-        while len(self.statements) < length:
-            self.step()
+        for _ in range(20 * length):  # with some arguments hardly a statement works
+            if len(self.statements) < length:
+                self.step()
         made = [n for n in self.env if n.startswith("v")]
         names = made[-1:] + [n for n in made[:-1] if self.r.random() < 0.15]
         return Program(tuple(self.statements), tuple(names) or ("a",), self.args)

@@ -209,3 +209,40 @@ def test_an_empty_selection_has_no_extreme() -> None:
         with pytest.raises(ValueError, match="zero-size array to reduction operation maximum"):
             p(image * 0.1)
     assert p(image) == brightest(image)
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int32", "uint64", "int64", "float32", "float64"])
+@pytest.mark.parametrize("value", [7, 300, 0.1, True])
+@pytest.mark.parametrize("name", ["add", "maximum", "multiply"])
+def test_numbers_given_to_at_have_a_dtype_of_their_own(dtype: str, value: Any, name: str) -> None:
+    a = (np.arange(40).reshape(8, 5) * 6.7 + (2**63 if dtype == "uint64" else 0)).astype(dtype)
+
+    def some(a: Any) -> Any:
+        b = a.copy()
+        getattr(np, name).at(b, [0, 0, -1, 3], value)
+        return b
+
+    try:
+        with np.errstate(all="ignore"):
+            some(a)
+    except Exception as error:
+        with pytest.raises(type(error)):
+            hjit.pipeline(some, verify="off")(a)
+    else:
+        check(some, a)
+
+
+@pytest.mark.parametrize("limit", [0, 1 << 28])
+def test_gathers_by_32_and_by_64_bits_agree(limit: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    from hjit.kernels import kernel
+
+    monkeypatch.setattr(kernel, "SMALL_ARRAY", limit)
+
+    def warped(a: Any, y: Any, x: Any, curve: Any) -> Any:
+        table = curve + curve.dtype.type(1)
+        return a[y, x] + a[y - 1, -x - 1] * 2, table[a[:, ::-1]], table[y.astype(np.uint32)]
+
+    a = image((37, 53), "uint8")
+    y, x = np.indices(a.shape)
+    for dtype in ("int64", "int32", "int16", "uint8"):
+        check(warped, a, ((y * 7) % 37).astype(dtype), ((x * 5 + y) % 53).astype(dtype), image((256,), "uint16"))

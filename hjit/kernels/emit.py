@@ -16,7 +16,7 @@ import numpy as np
 
 from hjit.errors import CompileError
 from hjit.kernels import memory, reduce, vecmath
-from hjit.kernels.code import BOOL, I64, Code, Val, const, splat, type_name
+from hjit.kernels.code import BOOL, I32, I64, Code, Val, const, splat, type_name
 from hjit.kernels.driver import driver_text
 from hjit.kernels.interior import copies
 from hjit.kernels.loopir import BEGIN, END, Buffer, For, Lanes, Let, Nest, Program, Puts, Reduce, Reset, Slide, Stmt, When
@@ -28,11 +28,16 @@ from hjit.trace.poly import ZERO, Atom, Bound, Extremum, FloorDiv, Mod, Poly, Sy
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """What code is generated for."""
+    """What code is generated for.
+
+    Attributes:
+        small: is no array longer than `params.SMALL_ARRAY`, so that 32 bits hold every index of a gather?
+    """
 
     width: int
     features: frozenset[str]
     fast_math: bool = False
+    small: bool = True
 
 
 def emit_module(graph: Graph, program: Program, params: Params, name: str, machine: Machine) -> str:
@@ -350,6 +355,40 @@ class NestEmitter:
         self.memos[-1][key] = total
         return total
 
+    def int32(self, p: Poly, lanes: int) -> Val:
+        """An index of each lane in 32 bits, where they are enough for every array."""
+        total = const(p.const, I32, lanes)
+        for m, c in p.terms.items():
+            still = tuple(a for a in m if not self.varies(poly(a)))
+            factor = splat(self.code, self.narrow(self.int(Poly({still: c}, 0) if still else poly(c))), lanes)
+            for a in m:
+                if a not in still:
+                    factor = self.arith32("mul", factor, self.atom32(a, lanes))
+            total = self.arith32("add", total, factor)
+        return total
+
+    def atom32(self, a: Atom, lanes: int) -> Val:
+        if not isinstance(a, Value):
+            return self.narrow(splat(self.code, self.atom(a, lanes), lanes))
+        e = a.expr.arg if isinstance(a.expr, Cast) and a.expr.dtype == I64 else a.expr
+        if e.dtype.kind not in "iu" or e.dtype.itemsize > 4 or e.dtype == np.uint32:
+            return self.narrow(splat(self.code, self.gathered(a, lanes), lanes))
+        i = splat(self.code, vecmath.convert(self.code, self.value(e), I32), lanes)
+        return i if a.extent is None else self.checked(i, self.narrow(self.int(a.extent)))
+
+    def narrow(self, v: Val) -> Val:
+        """The lower 32 bits of an index."""
+        if not v.text.startswith("%"):
+            return Val(v.text, I32, v.lanes, v.depth)
+        return self.code.emit(f"trunc {v} to {type_name(I32, v.lanes)}", I32, v.lanes, v)
+
+    def arith32(self, op: str, a: Val, b: Val) -> Val:
+        same = {"mul": "1", "add": "0"}[op]
+        for x, y in ((a, b), (b, a)):
+            if x.text in (same, f"splat (i32 {same})", "zeroinitializer" if op == "add" else ""):
+                return y
+        return self.code.emit(f"{op} {a.type} {a.text}, {b.text}", I32, a.lanes, a, b)
+
     def product(self, m: tuple[Atom, ...], c: int, lanes: int) -> Val:
         fixed = tuple(a for a in m if self.is_size(a))
         factors = sorted((self.atom(a, lanes) for a in m if a not in fixed), key=lambda v: (v.depth, v.lanes))
@@ -434,11 +473,15 @@ class NestEmitter:
         i = self.value(a.expr)
         if a.extent is None:
             return i
-        n = splat(self.code, self.int(a.extent), i.lanes)
-        zero = const(0, I64, i.lanes)
+        return self.checked(i, self.int(a.extent))
+
+    def checked(self, i: Val, extent: Val) -> Val:
+        """Indices inside an axis; those counted from its end as they are meant."""
         code = self.code
+        n, zero = splat(code, extent, i.lanes), const(0, i.dtype, i.lanes)
         below = code.emit(f"icmp slt {i.type} {i.text}, {zero.text}", BOOL, i.lanes, i)
-        j = self.choose(below, self.arith("add", i, n), i)
+        after = code.emit(f"add {i.type} {i.text}, {n.text}", i.dtype, i.lanes, i, n)
+        j = self.choose(below, after, i)
         bad = code.emit(f"icmp uge {j.type} {j.text}, {n.text}", BOOL, i.lanes, j, n)
         self.report(bad)
         return self.choose(bad, zero, j)

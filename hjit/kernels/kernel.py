@@ -20,7 +20,7 @@ from hjit import cache
 from hjit.errors import CompileError
 from hjit.kernels import arena, backend, features, launch
 from hjit.kernels.aside import undisturbed
-from hjit.kernels.params import FIRST, TASKS_PER_THREAD, params_of
+from hjit.kernels.params import FIRST, SMALL_ARRAY, TASKS_PER_THREAD, params_of
 from hjit.kernels.sizes import encode, evaluate
 from hjit.options import Options
 from hjit.trace.graph import Graph
@@ -58,9 +58,10 @@ class Kernel:
     from_cache: bool
 
 
-def kernel_name(graph: Graph, key: Key, options: Options, schedule: Root | None = None) -> str:
+def kernel_name(graph: Graph, key: Key, options: Options, schedule: Root | None = None, small: bool = True) -> str:
     """The symbol and cache name of the kernel of a Graph and its schedule; None is the default schedule."""
-    parts = (key.text, _schedule_text(graph, schedule), backend.machine_text(options.target), cache.versions(), str(options.fast_math))
+    target = backend.machine_text(options.target)
+    parts = (key.text, _schedule_text(graph, schedule), target, cache.versions(), str(options.fast_math), "small" if small else "large")
     return "hjit_" + cache.digest(*parts)[:40]
 
 
@@ -88,17 +89,17 @@ def scheduled(graph: Graph, options: Options) -> Root | None:
     return tree
 
 
-def kernel_for(graph: Graph, key: Key, options: Options) -> Kernel:
-    """The compiled kernel of a canonical Graph: of this process, from the disk cache, or new."""
+def kernel_for(graph: Graph, key: Key, options: Options, small: bool = True) -> Kernel:
+    """The compiled kernel of a canonical Graph: of this process, from the disk cache, or new. `small`: are all arrays?"""
     schedule = scheduled(graph, options)
-    name = kernel_name(graph, key, options, schedule)
+    name = kernel_name(graph, key, options, schedule, small)
     found = _kernels.get(name)
     if found is not None:
         return found
     with _lock:
         found = _kernels.get(name)
         if found is None:
-            found = _kernels[name] = _load(name, options) or _compile(graph, name, options, schedule)
+            found = _kernels[name] = _load(name, options) or _compile(graph, name, options, schedule, small)
         return found
 
 
@@ -116,10 +117,10 @@ def _load(name: str, options: Options) -> Kernel | None:
     return found
 
 
-def _compile(graph: Graph, name: str, options: Options, schedule: Root | None) -> Kernel:
+def _compile(graph: Graph, name: str, options: Options, schedule: Root | None, small: bool) -> Kernel:
     from hjit.kernels.plan import plan  # a process that only looks kernels up never loads the compiler
 
-    planned = plan(graph, options, schedule)
+    planned = plan(graph, options, schedule, small)
     compiled = undisturbed(backend.compile_module, planned.llvm, name, options.target)
     _made.compiled = made()[0] + 1
     position = {s.name: k for k, s in enumerate(graph.stages)}
@@ -150,7 +151,7 @@ class Bound:
     def __init__(self, graph: Graph, options: Options, sizes: Mapping[str, int], strides: Mapping[str, Sequence[int]]) -> None:
         key = graph_key(graph)
         self.graph, self.options = graph, options
-        self.kernel = kernel_for(graph, key, options)
+        self.kernel = kernel_for(graph, key, options, _are_small(graph, sizes, strides))
         numbers = [sizes[name] for name in key.symbols]
         buffers = {graph.stages[k].name: [max(evaluate(n, numbers), 1) for n in lengths] for k, lengths in self.kernel.buffers}
         align = {graph.stages[k].name: numbers for k, numbers in self.kernel.align}
@@ -206,6 +207,14 @@ class Bound:
             return self._numbers.pack(*scalars)
         except (struct.error, OverflowError, TypeError):  # a number that `struct` does not convert as NumPy does
             return b"".join(map(_bits, scalars, (dtype for _, dtype in self.scalars)))
+
+
+def _are_small(graph: Graph, sizes: Mapping[str, int], strides: Mapping[str, Sequence[int]]) -> bool:
+    """Are all arrays short enough for 32-bit indices, from the first element in memory to the last?"""
+    stages = (math.prod(sizes_value(p, sizes) for p in s.shape) for s in graph.stages)
+    given = [i for i in graph.inputs if i.data is None]
+    inputs = (sum(abs(step) * sizes_value(n, sizes) for n, step in zip(i.shape, strides[i.name], strict=True)) for i in given)
+    return all(n <= SMALL_ARRAY for n in (*stages, *inputs))
 
 
 def _format(dtype: np.dtype[Any]) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -230,11 +229,10 @@ def shuffle(code: Code, a: Val, b: Val, mask: Sequence[int]) -> Val:
 def _gather(e: NestEmitter, source: str, flat: Poly, dtype: np.dtype[Any]) -> Val:
     """Lanes from anywhere."""
     code, lanes, cell = e.code, e.lanes, memory_dtype(dtype)
-    index = e.int(flat, lanes)
-    base = e.base(source)
-    shape = e.shapes[source]
-    if all(n.is_const for n in shape) and math.prod(n.const for n in shape) < 1 << 31:  # a table: half as many bits to gather by
-        index = code.emit(f"trunc {index} to {type_name(I32, lanes)}", I32, lanes, index)
+    base, index = e.base(source), e.int(flat, lanes) if not e.machine.small else None
+    if index is None:
+        still = Poly({m: c for m, c in flat.terms.items() if not e.varies(Poly({m: c}, 0))}, flat.const)
+        base, index = address(e, source, still), e.int32(flat - still, lanes)
     whole = cell if cell.itemsize >= 4 else I32 if source in e.params.scratch and cell.kind != "f" else None  # scratch may be read past its end
     if whole is not None and not e.is_mutable(source):
         at = code.emit(f"getelementptr {type_name(cell)}, ptr {base.text}, {index}", I64, lanes, base, index, pointer=False)

@@ -14,6 +14,7 @@ from hjit.trace.graph import Graph
 PARALLEL_FOR, THREADS, SCRATCH, STATUS = range(4)
 FIRST = 4
 TASKS_PER_THREAD = 4
+SMALL_ARRAY = 1 << 28  # elements; sums of a few indices beyond them stay within 32 bits
 
 
 @dataclass(frozen=True, slots=True)

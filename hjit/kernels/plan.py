@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from hjit.errors import CompileError, ScheduleError
 from hjit.kernels import features
@@ -41,15 +41,15 @@ def machine(options: Options) -> Machine:
     return Machine(features.native_width(found), found, options.fast_math)
 
 
-def plan(graph: Graph, options: Options, schedule: Root | None = None) -> Plan:
-    """Lower and emit a canonical Graph under a schedule; None is the default schedule.
+def plan(graph: Graph, options: Options, schedule: Root | None = None, small: bool = True) -> Plan:
+    """Lower and emit a canonical Graph under a schedule; None is the default schedule. `small`: see `emit.Machine`.
 
     Raises:
         ScheduleError: the schedule asks for what cannot be done.
     """
     key = graph_key(graph)
-    target = machine(options)
-    name = kernel_name(graph, key, options, schedule)
+    target = replace(machine(options), small=small)
+    name = kernel_name(graph, key, options, schedule, small)
     if schedule is None:
         schedule, program = _by_default(graph, Target(target.width), target.fast_math)
     else:

@@ -17,7 +17,7 @@ from hjit.sched.rows import group_of
 from hjit.sched.tree import Loop, Node, Root, Store
 from hjit.sched.tree import walk as walk_tree
 from hjit.trace.canonical import cost
-from hjit.trace.graph import Definition, Graph, Load, Stage, loads, walk
+from hjit.trace.graph import Definition, Expr, Graph, Load, Stage, loads, polys, walk
 from hjit.trace.poly import ONE, ZERO, Dim, Poly, Value, poly
 
 UNROLL_CODE = 600  # operations that unrolled code of one body may have
@@ -159,7 +159,7 @@ def _adjacent(a: Definition, b: Definition, name: str) -> bool:
 def _nest(s: Stage, group: tuple[int, ...], strides: Strides, target: Target) -> Node:
     d = s.definitions[group[-1]]
     lanes_dim, unrolled = _choose(s, [s.definitions[n] for n in group if len(s.definitions[n].extents) == len(d.extents)], strides)
-    lanes = vector_lanes(s, d, target)
+    lanes = vector_lanes(s, d, target, lanes_dim)
     blocked = _block_dim(d, lanes_dim, unrolled)
     if blocked is not None:
         assert lanes_dim is not None
@@ -277,13 +277,22 @@ def _unrolled(d: Definition, definitions: list[Definition], lanes_dim: int | Non
     return found
 
 
-def vector_lanes(s: Stage, d: Definition, target: Target) -> int:
-    """Lanes of a vector of the widest type at work, twice over where that type is narrow."""
-    values = {e for e in walk(d.value) if e.dtype.kind != "b" and not _is_index(e)}
+def vector_lanes(s: Stage, d: Definition, target: Target, lanes_dim: int | None = None) -> int:
+    """Lanes of a vector of the widest type at work along a dimension; indices of gathers count 4 bytes."""
+    differs: dict[Expr, bool] = {}
+    values = {e for e in walk(d.value) if e.dtype.kind != "b" and not _is_index(e) and (lanes_dim is None or _varies(e, Dim(lanes_dim), differs))}
     inside = {e for x in loads(d.value) for p in x.index for a in p.atoms() if isinstance(a, Value) for e in walk(a.expr)}
     widest = max((min(e.dtype.itemsize, 4) if e in inside else e.dtype.itemsize for e in values), default=1)
     widest = max(widest, s.dtype.itemsize)
     return max(target.vector_bytes // widest, 1)
+
+
+def _varies(e: Expr, dim: Dim, known: dict[Expr, bool]) -> bool:
+    """Does an expression depend on a dimension?"""
+    found = known.get(e)
+    if found is None:
+        found = known[e] = any(p.mentions(dim) for p in polys(e)) or any(_varies(a, dim, known) for a in e.args)
+    return found
 
 
 def _is_index(e: object) -> bool:

@@ -18,7 +18,7 @@ from hjit.trace.elementwise import _ALIASES as ALIASES
 from hjit.trace.elementwise import UFUNCS, broadcast
 from hjit.trace.elementwise import _loop as loop_of
 from hjit.trace.graph import Const, Definition, Expr, Index, Load, Op, cast, identity, renumber, select
-from hjit.trace.host import is_host, unpin
+from hjit.trace.host import unpin
 from hjit.trace.indexing import _Advanced, _basic, _parse, gather_index, getitem, scatter
 from hjit.trace.poly import ONE, Dim, Poly, Value, poly
 from hjit.trace.recorder import current
@@ -387,6 +387,15 @@ def place(arr: Any, mask: Any, vals: Any) -> None:
     write(arr, vals[0], as_tracer(mask).reshape(arr.shape).astype(bool, copy=False).load(arr.shape))
 
 
+MODULAR = frozenset("add subtract multiply bitwise_and bitwise_or bitwise_xor".split())
+
+
+def _stays_itself(name: str, dtype: np.dtype[Any], value: Any) -> bool:
+    """Is the result the same in the array's own dtype? That is so for whole numbers that wrap around, but not for float64 in between."""
+    whole = type(value) is int and dtype.kind in "iu" and dtype != np.uint64
+    return whole and name in MODULAR and np.iinfo(dtype).min <= value <= np.iinfo(dtype).max
+
+
 def ufunc_at(ufunc: np.ufunc, a: Any, indices: Any, values: Any = None) -> None:
     """``ufunc.at``: each index updates its element, repeated ones repeatedly."""
     name = ALIASES.get(ufunc.__name__, ufunc.__name__)
@@ -403,8 +412,8 @@ def ufunc_at(ufunc: np.ufunc, a: Any, indices: Any, values: Any = None) -> None:
         return
     view = _basic(a, parsed.basic)
     plan = _Advanced.of(view, parsed)
-    if not is_tracer(values) and not is_host(values) and values is not None and type(values) not in (int, float, bool):
-        values = as_tracer(values)
+    if values is not None and not _stays_itself(name, a.dtype, values):
+        values = as_tracer(values)  # `at` knows no weak scalars: 7 is an int64, 0.5 a float64
     operands = (a,) if values is None else (a, values)
     loop = loop_of(ufunc, operands, None, "same_kind")
     element: Expr = Const(0, loop[0])

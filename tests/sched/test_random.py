@@ -19,6 +19,7 @@ FOUND = (  # pairs that failed once
     100057,  # a tile shifted inwards, in which other stages are computed
     100106,  # two lanes of every fourth element
     100165,  # lanes that do nothing, far apart in memory
+    400346,  # a Python int added at indices of a uint64 array
     200285,  # an array without elements, reshaped
 )
 
