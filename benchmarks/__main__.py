@@ -17,13 +17,14 @@ def names(text: str) -> list[str]:
 def parser() -> argparse.ArgumentParser:
     """The command line."""
     from benchmarks.apps import NAMES
-    from benchmarks.rows import PEERS
+    from benchmarks.rows import HALIDE_SCHEDULES, PEERS
 
     p = argparse.ArgumentParser(prog="python -m benchmarks", description="hjit's benchmarks.")
     p.add_argument("name", nargs="?", default="apps", choices=("apps", "overhead"), help="apps (the default): applications beside their peers")
     p.add_argument("--json", metavar="FILE", type=Path, help="write the numbers here, too")
     p.add_argument("--apps", metavar="A,B", type=names, default=list(NAMES), help=f"of {', '.join(NAMES)}")
     p.add_argument("--peers", metavar="P,Q", type=names, default=list(PEERS), help=f"of {', '.join(PEERS)}")
+    p.add_argument("--halide", metavar="S,T", type=names, default=list(HALIDE_SCHEDULES), help=f"of {', '.join(HALIDE_SCHEDULES)}")
     p.add_argument("--threads", metavar="N[,M]", type=lambda text: [int(n) for n in names(text)], default=[], help="all cores if not given")
     p.add_argument("--small", action="store_true", help="the sizes of the tests")
     p.add_argument("--budget", metavar="SECONDS", type=float, default=1.0, help="for each candidate")
@@ -40,7 +41,7 @@ def measured(given: argparse.Namespace) -> dict[str, Any]:
         return numbers
     from benchmarks import suite, table
 
-    numbers = suite.run(given.apps, given.peers, given.threads, small=given.small, budget=given.budget)
+    numbers = suite.run(given.apps, given.peers, given.threads, small=given.small, budget=given.budget, halide=given.halide)
     table.show(numbers)
     return numbers
 

@@ -47,6 +47,7 @@ class Request:
         small: take the size of the tests.
         budget: seconds for each candidate.
         skip: why candidates are left out, by label.
+        halide: the schedules that Halide runs by.
     """
 
     app: str
@@ -55,6 +56,7 @@ class Request:
     small: bool = False
     budget: float = 1.0
     skip: dict[str, str] = field(default_factory=dict)
+    halide: Sequence[str] = HALIDE_SCHEDULES
 
 
 @dataclass(frozen=True)
@@ -139,7 +141,7 @@ def candidates(p: Problem, request: Request) -> Iterator[tuple[str, Row, Callabl
             row = replace(empty, peer="numpy", compile_s=0.0)
             yield f"{p.layout} numpy", row, lambda row=row: Candidate("numpy", row, lambda: p.function(*p.arguments), None)
         elif p.layout == "planar" and (HERE / "peers" / peer / f"{p.app}.py").exists():
-            for schedule in HALIDE_SCHEDULES if peer == "halide" else (None,):
+            for schedule in request.halide if peer == "halide" else (None,):
                 row = replace(empty, peer=peer, schedule=schedule, fast_math=True)
                 yield f"planar {peer} {schedule or ''}".strip(), row, lambda row=row: _peer(p, row)
     for schedule, path in schedules(p):

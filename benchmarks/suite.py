@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import apps
-from benchmarks.rows import COPY, PEERS, Request, Row
+from benchmarks.rows import COPY, HALIDE_SCHEDULES, PEERS, Request, Row
 
 ROOT = Path(__file__).resolve().parents[1]
 THREADS = ("HL_NUM_THREADS", "NUMBA_NUM_THREADS", "HJIT_NUM_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
@@ -71,7 +71,13 @@ def _failed(request: Request, error: str | None) -> dict[str, Any]:
 
 
 def run(
-    names: Sequence[str] = apps.NAMES, peers: Sequence[str] = PEERS, threads: Sequence[int] = (), *, small: bool = False, budget: float = 1.0
+    names: Sequence[str] = apps.NAMES,
+    peers: Sequence[str] = PEERS,
+    threads: Sequence[int] = (),
+    *,
+    small: bool = False,
+    budget: float = 1.0,
+    halide: Sequence[str] = HALIDE_SCHEDULES,
 ) -> dict[str, Any]:
     """All numbers, under the names of the JSON file.
 
@@ -79,13 +85,14 @@ def run(
         threads: numbers of threads; one process each. All cores if there are none.
         small: the sizes of the tests instead.
         budget: seconds for each candidate.
+        halide: the schedules that Halide runs by; searches of Adams2019 take minutes.
 
     Raises:
-        ValueError: an unknown application or peer.
+        ValueError: an unknown application, peer or schedule.
     """
     from rich.console import Console
 
-    for kind, given, known in (("application", names, apps.NAMES), ("peer", peers, PEERS)):
+    for kind, given, known in (("application", names, apps.NAMES), ("peer", peers, PEERS), ("schedule of Halide", halide, HALIDE_SCHEDULES)):
         unknown = [n for n in given if n not in known]
         if unknown:
             raise ValueError(f"unknown {kind} {', '.join(unknown)}; known are {', '.join(known)}")
@@ -95,7 +102,7 @@ def run(
     for n in threads or (numbers["machine"]["cores"],):
         for name in (COPY, *names):
             with console.status(f"{name}, {n} thread{'s' if n > 1 else ''}"):
-                rows += rows_of(Request(name, tuple(peers), n, small, budget))
+                rows += rows_of(Request(name, tuple(peers), n, small, budget, halide=tuple(halide)))
     return {**numbers, "rows": rows}
 
 

@@ -73,4 +73,5 @@ def after_fork() -> None:
     _kept = 0
 
 
-_NOTHING: Block = (np.empty(0, np.uint8), 0, 0)
+_nothing = np.zeros(ALIGN + SLACK, np.uint8)
+_NOTHING: Block = (_nothing, _nothing.ctypes.data, 0)  # memory all the same: loads are hoisted out of loops that never run

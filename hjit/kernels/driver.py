@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from hjit.kernels.code import I64
+from hjit.kernels.code import BOOL, I64
 from hjit.kernels.params import PARALLEL_FOR, SCRATCH, STATUS, TASKS_PER_THREAD, THREADS, Params
 from hjit.trace.graph import Graph
 
@@ -57,25 +57,33 @@ def driver_text(graph: Graph, calls: Sequence[Call], params: Params, name: str, 
     tasks: dict[str, str] = {}
     code.effect("store ptr %ctx, ptr %given")
     for call in calls:
-        _give(e, call)
-        if call.nest.count is None:
-            code.effect(f"call void @{call.function}(ptr %given, i64 0, i64 1, i64 0)")
-        else:
-            count, work = e.int(call.nest.count), e.int(call.nest.work)
+        work = e.int(call.nest.work)
+        if call.nest.count is not None:
             tasks.setdefault(call.function, _task(call.function))
-            _launch(e, call.function, count.text, work.text)
-        label = code.fresh("ok")
-        code.effect(f"%{label}.at = getelementptr i64, ptr %ctx, i64 {STATUS}")
-        code.effect(f"%{label}.status = load i64, ptr %{label}.at")
-        code.effect(f"%{label}.good = icmp eq i64 %{label}.status, 0")
-        code.effect(f"br i1 %{label}.good, label %{label}, label %failed")
-        code.label(label)
+        # loads are hoisted out of loops, also out of those that never run: a nest without elements is not entered
+        e.branch(code.emit(f"icmp sgt i64 {work.text}, 0", BOOL, 1, work), lambda call=call: _run(e, call))
     code.effect("ret i32 0")
     code.label("failed")
     code.effect("ret i32 1")
     entry = "\n".join(["entry:", *e.allocas])
     main = f"define i32 @{name}(ptr %params) #0 {{\n{entry}\n{code.text()}\n}}"
     return Driver("\n\n".join([*tasks.values(), main]), code.declarations)
+
+
+def _run(e: NestEmitter, call: Call) -> None:
+    """Run a nest, and end the kernel where it fails."""
+    code = e.code
+    _give(e, call)
+    if call.nest.count is None:
+        code.effect(f"call void @{call.function}(ptr %given, i64 0, i64 1, i64 0)")
+    else:
+        _launch(e, call.function, e.int(call.nest.count).text, e.int(call.nest.work).text)
+    label = code.fresh("ok")
+    code.effect(f"%{label}.at = getelementptr i64, ptr %ctx, i64 {STATUS}")
+    code.effect(f"%{label}.status = load i64, ptr %{label}.at")
+    code.effect(f"%{label}.good = icmp eq i64 %{label}.status, 0")
+    code.effect(f"br i1 %{label}.good, label %{label}, label %failed")
+    code.label(label)
 
 
 def _give(e: NestEmitter, call: Call) -> None:

@@ -270,20 +270,22 @@ class NestEmitter:
         self.loop(s.var, end, self.int(s.end), 1, lambda: self.stmts(s.rest))
 
     def masked(self, s: Lanes, begin: Val, end: Val) -> None:
-        """One vector from `begin` on, of which the lanes before `end` do something; the others read what the last of those reads."""
+        """Vectors from `begin` on, of which the lanes before `end` do something; the others read what the last of those reads."""
         code = self.code
 
         def body() -> None:
             last = self.arith("sub", end, const(1, I64))
-            self.vars[s.var], self.vector, self.lanes, self.align = begin, s.var, s.lanes, s.align
+            self.vector, self.lanes, self.align = s.var, s.lanes, s.align
             index = self.atom(s.var, s.lanes)
             limit = splat(code, end, s.lanes)
             self.mask = code.emit(f"icmp slt {index.type} {index.text}, {limit.text}", BOOL, s.lanes, index, limit), last
             self.stmts(s.body)
             self.mask, self.vector, self.lanes, self.align = None, None, 1, 1
-            del self.vars[s.var]
 
-        self.branch(code.emit(f"icmp slt i64 {begin.text}, {end.text}", BOOL, 1, begin, end), body)
+        guard = self.guard
+        self.guard = Val("", I64, 1, len(code.scopes))  # with a mask, loads stay inside
+        self.loop(s.var, begin, end, s.lanes, body)
+        self.guard = guard
 
     def slide(self, s: Slide) -> None:
         """What is new in this turn; see `loopir.Slide`."""

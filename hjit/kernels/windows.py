@@ -48,6 +48,9 @@ class Window:
 class Windows:
     """The sliding stages of one place.
 
+    Args:
+        sliding: for each what of it all turns together need: producers further out have computed their part for that only.
+
     Attributes:
         slides: what was found, by stage.
         warm: turns before the first one.
@@ -59,7 +62,7 @@ class Windows:
         computed: list[Compute],
         round_up: Mapping[str, Mapping[int, int]],
         turn: tuple[Var, int, Poly] | None,
-        sliding: set[str],
+        sliding: Mapping[str, Box],
         spans: dict[str, dict[int, Span]],
     ) -> None:
         self.reads, self.computed, self.round_up, self.turn, self.sliding, self.spans = reads, computed, round_up, turn, sliding, spans
@@ -107,7 +110,7 @@ class Windows:
         new = max(new, 1)
         self._last[stage] = s
         extent = self.reads.stages[stage].shape[axis]
-        end = extremum("min", s.base + s.last + 1, extent)
+        end = extremum("min", s.base + s.last + 1, self.sliding[stage][axis].high + 1)
         self.slides[stage] = Window(axis, ZERO, end, new, s.length.const)
         part = Span(end - new, end - 1, s.base, s.last - (new - 1), s.last).clipped(extent)
         return (*box[:axis], part, *box[axis + 1 :])
@@ -117,7 +120,7 @@ class Windows:
         for stage, w in self.slides.items():
             if w.new:
                 s = first[stage][w.axis]
-                self.slides[stage] = replace(w, first=extremum("max", s.base + s.first, ZERO))
+                self.slides[stage] = replace(w, first=extremum("max", s.base + s.first, self.sliding[stage][w.axis].low))
                 self.warm = max(self.warm, self._turns_before(stage, w, s))
         if not self.warm:
             return

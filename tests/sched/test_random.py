@@ -19,6 +19,9 @@ FOUND = (  # pairs that failed once
     100057,  # a tile shifted inwards, in which other stages are computed
     100106,  # two lanes of every fourth element
     100165,  # lanes that do nothing, far apart in memory
+    1000448,  # a load from an array without elements, hoisted out of a loop that never runs
+    1000461,  # a window that no turn needs to its end, indexing a table
+    1000677,  # more than one vector of lanes that may do nothing
     400346,  # a Python int added at indices of a uint64 array
     200285,  # an array without elements, reshaped
 )
