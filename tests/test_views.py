@@ -216,3 +216,11 @@ def test_one_kernel_for_many_sizes() -> None:
         a = image(shape, "uint16")
         assert_same(pipe(a), f(a))
     assert pipe.stats.fallbacks == 0
+
+
+def test_squeezing_all_axes_leaves_an_array() -> None:
+    def one(a: Any) -> Any:
+        total = a.sum(axis=0, keepdims=True).max(axis=1, keepdims=True)
+        return np.squeeze(total), total.squeeze(), np.squeeze(total, axis=0)
+
+    check(one, image((7, 9), "int32"))

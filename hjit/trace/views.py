@@ -196,7 +196,7 @@ def squeeze(a: Any, axis: Any = None) -> Tracer:
     drop = [k for k, n in enumerate(a.shape) if n == 1] if axis is None else axes_of(axis, a.ndim)
     if any(a.shape[k] != 1 for k in drop):
         raise ValueError("cannot select an axis to squeeze out which has size not equal to one")
-    return a[tuple(0 if k in drop else slice(None) for k in range(a.ndim)) or ...] if drop else view(a, a.shape, identity(a.ndim), a._known)
+    return a[(*(0 if k in drop else slice(None) for k in range(a.ndim)), ...)] if drop else view(a, a.shape, identity(a.ndim), a._known)
 
 
 @implements(np.expand_dims)
