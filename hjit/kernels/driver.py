@@ -57,11 +57,11 @@ def driver_text(graph: Graph, calls: Sequence[Call], params: Params, name: str, 
     tasks: dict[str, str] = {}
     code.effect("store ptr %ctx, ptr %given")
     for call in calls:
-        work = e.int(call.nest.work)
+        points = e.int(call.nest.points)
         if call.nest.count is not None:
             tasks.setdefault(call.function, _task(call.function))
         # loads are hoisted out of loops, also out of those that never run: a nest without elements is not entered
-        e.branch(code.emit(f"icmp sgt i64 {work.text}, 0", BOOL, 1, work), lambda call=call: _run(e, call))
+        e.branch(code.emit(f"icmp sgt i64 {points.text}, 0", BOOL, 1, points), lambda call=call: _run(e, call))
     code.effect("ret i32 0")
     code.label("failed")
     code.effect("ret i32 1")

@@ -15,7 +15,7 @@ import numpy as np
 
 from hjit.sched.memory import Layout
 from hjit.trace.graph import Expr, describe
-from hjit.trace.poly import Poly, Var
+from hjit.trace.poly import ONE, Poly, Var
 
 BEGIN, END = Var("begin"), Var("end")  # the part of a parallel nest that a task runs
 
@@ -202,6 +202,7 @@ class Nest:
         work: estimated operations of one of them.
         buffers: of the stages computed inside.
         warm: turns that a task runs before its first one to fill circular buffers.
+        points: elements that it computes, over all its stages; where there are none, it is not entered.
     """
 
     stage: str
@@ -211,6 +212,7 @@ class Nest:
     writes: tuple[str, ...] = ()
     buffers: dict[str, Buffer] = field(default_factory=dict)
     warm: int = 0
+    points: Poly = ONE
 
 
 @dataclass(frozen=True, slots=True)

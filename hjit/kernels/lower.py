@@ -223,12 +223,13 @@ class _Nest:
             if stores or len(items) != 1:
                 break
             node = items[0]
-        work = ZERO
+        work, points = ZERO, ZERO
         for c in computes(self.top):
             work = work + _work(self.reads.stages[c.stage], c)
+            points = points + _points(self.reads.stages[c.stage], c)
         if not loops:
             body = (*lets, *self.place((self.top,), env)[0])
-            return Nest(self.head, used(body, self.buffers), None, work, (self.head, *local), self.buffers)
+            return Nest(self.head, used(body, self.buffers), None, work, (self.head, *local), self.buffers, points=points)
         pure = len(_definition(stage, first).dims)
         self.atomic = any(k >= pure for x in loops for k in dims_of(x.dim))
         counts = [_turns(env.region(x), step_of(x)) for x in loops]
@@ -236,7 +237,7 @@ class _Nest:
         for n in counts:
             count = count * n
         body = (*lets, *self.parallel(loops, counts, poly(BEGIN), poly(END), env))
-        return Nest(self.head, used(body, self.buffers), count, work, (self.head, *local), self.buffers, self.warm)
+        return Nest(self.head, used(body, self.buffers), count, work, (self.head, *local), self.buffers, self.warm, points)
 
     def parallel(self, loops: list[Loop], counts: list[Poly], begin: Poly, end: Poly, env: Env) -> Stmts:
         """Loops over the turns ``begin .. end`` of parallel loops that count as one."""
@@ -641,6 +642,14 @@ def step_of(node: Loop) -> int:
 def _turns(region: Region, step: int) -> Poly:
     n = region.end - region.low
     return n if step == 1 else (n + (step - 1)) // step
+
+
+def _points(s: Stage, compute: Compute) -> Poly:
+    """Elements that a computation writes; a reduction of nothing writes its initial value."""
+    points = ONE
+    for n in _definition(s, compute).dims:
+        points = points * n
+    return points
 
 
 def _work(s: Stage, compute: Compute) -> Poly:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import reduce
 from typing import Any
 
 from hjit.sched.formulas import Num, Truth, choose, floor_div, least, most, product
@@ -59,25 +58,15 @@ def bounds_of(p: Poly, first: int | None = None) -> Bounds:
         p: an index without run-time sizes.
         first: the least constant to add in place of the index's own, which is the greatest.
     """
-    low0, high0 = float(p.const if first is None else first), float(p.const)
+    least_, most_ = float(p.const if first is None else first), float(p.const)
     terms = tuple((_part(m), float(c)) for m, c in p.terms.items())
-    if len(terms) == 1 and terms[0][1] == 1.0:
-        inner = terms[0][0]
-
-        def one(dims: Dims) -> Interval:
-            low, high = inner(dims)
-            return low + low0, high + high0
-
-        return one
 
     def bounds(dims: Dims) -> Interval:
-        low: Num = low0
-        high: Num = high0
+        low: Num = least_
+        high: Num = most_
         for part, c in terms:
             a, b = part(dims)
-            if c < 0:
-                a, b = b, a
-            low, high = low + a * c, high + b * c
+            low, high = (low + a * c, high + b * c) if c > 0.0 else (low + b * c, high + a * c)
         return low, high
 
     return bounds
@@ -220,7 +209,7 @@ def _base(p: Poly) -> Poly | None:
         match m:
             case (Dim() as a,):
                 part: Poly | None = poly(a)
-            case (FloorDiv(by=by) as a,):
+            case (FloorDiv(by=by) as a,) if by.is_const:
                 inner = _base(a.arg)
                 part = None if inner is None else inner // by
             case (Bound(mode=mode) as a,):
@@ -282,7 +271,10 @@ class Memory:
             lengths = list(map(least, lengths, self.lengths))
         elements = product(lengths)
         if not self.settled:
-            return elements * self.itemsize, elements / reduce(most, lengths, 1.0)
+            longest: Num = 1.0
+            for n in lengths:
+                longest = most(longest, n)
+            return elements * self.itemsize, elements / longest
         lines: Num = 1.0
         joined: Truth = True  # is all that lies further in whole, so that it is one piece?
         for axis in reversed(self.order):

@@ -11,7 +11,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
-from math import ceil, floor, inf
+from math import ceil, floor, inf, isinf
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,7 @@ Range = tuple[float, float]
 
 
 class Var:
-    """A whole number, or the truth of a condition: what the tape has at `base`, plus a constant.
+    """A number, or the truth of a condition: what the tape has at `base`, plus a constant. Those that are compared are whole.
 
     `low` and `high` are bounds of it.
     """
@@ -48,36 +48,37 @@ class Var:
     def __add__(self, other: Num) -> Num:
         if isinstance(other, float):
             return Var(self.tape, self.base, self.plus + other, self.low + other, self.high + other) if other else self
-        base = self.tape.line("add", *sorted((self.base, other.base)))
-        self.tape.sums[base] = self.base, other.base
+        parts = min(self.base, other.base), max(self.base, other.base)
+        base = self.tape.line("add", *parts)
+        self.tape.sums[base] = parts
         return Var(self.tape, base, self.plus + other.plus, self.low + other.low, self.high + other.high)
 
     def __sub__(self, other: Num) -> Num:
         if isinstance(other, float):
             return self + -other
-        plus, low, high = self.plus - other.plus, self.low - other.high, self.high - other.low
+        plus = self.plus - other.plus
         if self.base == other.base:
             return plus
-        parts = self.tape.sums.get(self.base, ())
-        if other.base in parts:
-            base = parts[parts[0] == other.base]
+        parts = self.tape.sums.get(self.base)
+        if parts is not None and other.base in parts:
+            base = parts[1] if parts[0] == other.base else parts[0]
         else:
             base = self.tape.line("sub", self.base, other.base)
-        return Var(self.tape, base, plus, low, high)
+        return Var(self.tape, base, plus, self.low - other.high, self.high - other.low)
+
+    def __rsub__(self, other: float) -> Num:
+        return -self + other
 
     def __neg__(self) -> Num:
         return self * -1.0
 
-    def __rsub__(self, other: float) -> Num:
-        return self * -1.0 + other
-
     def __mul__(self, other: Num) -> Num:
-        if isinstance(other, float):
-            ends = self.low * other, self.high * other
-            if other in (0.0, 1.0):
-                return self if other else 0.0
-            return Var(self.tape, self.tape.line("mul", self.base, self.tape.constant(other)), self.plus * other, min(ends), max(ends))
-        return self.tape.record("mul", self, other)
+        if not isinstance(other, float):
+            return self.tape.record("mul", self, other)
+        if other in (0.0, 1.0):
+            return self if other else 0.0
+        ends = self.low * other, self.high * other
+        return Var(self.tape, self.tape.line("mul", self.base, self.tape.constant(other)), self.plus * other, min(ends), max(ends))
 
     def __truediv__(self, other: Num) -> Num:
         return 1.0 if self.is_same(other) else self if other == 1.0 else self.tape.record("div", self, other)
@@ -85,21 +86,17 @@ class Var:
     def __rtruediv__(self, other: float) -> Num:
         return self.tape.record("div", other, self)
 
-    def __gt__(self, other: Num) -> Truth:
-        least, most = range_of(other)
-        return True if self.low > most else False if self.high <= least else self.tape.record("gt", self, other)
-
     def __ge__(self, other: Num) -> Truth:
-        least, most = range_of(other)
-        return True if self.low >= most or self.is_same(other) else False if self.high < least else self.tape.record("ge", self, other)
+        return _at_least(self, other)
 
-    def __lt__(self, other: Num) -> Truth:
-        least, most = range_of(other)
-        return True if self.high < least else False if self.low >= most else self.tape.record("lt", self, other)
+    def __gt__(self, other: Num) -> Truth:
+        return _at_least(self, other + 1.0)
 
     def __le__(self, other: Num) -> Truth:
-        least, most = range_of(other)
-        return True if self.high <= least else False if self.low > most else self.tape.record("le", self, other)
+        return _at_least(other, self)
+
+    def __lt__(self, other: Num) -> Truth:
+        return _at_least(other, self + 1.0)
 
     def __and__(self, other: Truth) -> Truth:
         return self.tape.record("and", self, other) if isinstance(other, Var) else self if other else False
@@ -132,10 +129,7 @@ OPERATIONS: dict[str, tuple[Operation, Operation]] = {
     "least": (min, np.minimum),
     "most": (max, np.maximum),
     "power": (lambda n, base: base ** (int(n) - 1).bit_length(), lambda n, base: base ** np.ceil(np.log2(n))),
-    "gt": (operator.gt, np.greater),
     "ge": (operator.ge, np.greater_equal),
-    "lt": (operator.lt, np.less),
-    "le": (operator.le, np.less_equal),
     "and": (operator.and_, np.logical_and),
     "or": (operator.or_, np.logical_or),
     "choose": (lambda condition, a, b: a if condition else b, np.where),
@@ -145,14 +139,14 @@ SYMMETRIC = frozenset({"mul", "least", "most", "and", "or"})
 
 def _quotient(a: Range, b: Range, rounded: Callable[[float], float] = float) -> Range:
     """Bounds of a quotient by a number that is at least 1."""
-    low, high = a[0] / (b[1] if a[0] >= 0.0 else b[0]), a[1] / (b[0] if a[1] >= 0.0 else b[1])
-    least_ = low if low in (inf, -inf) else float(rounded(low))
-    if rounded is ceil and a[0] > 0.0:
-        least_ = max(least_, 1.0)
-    return least_, high if high in (inf, -inf) else float(rounded(high))
+    low, high = (
+        x if isinf(x) else float(rounded(x)) for x in (a[0] / (b[1] if a[0] >= 0.0 else b[0]), a[1] / (b[0] if a[1] >= 0.0 else b[1]))
+    )
+    return max(low, 1.0) if rounded is ceil and a[0] > 0.0 else low, high
 
 
 def _times(a: Range, b: Range) -> Range:
+    """Bounds of a product; of what may be negative none."""
     if a[0] < 0.0 or b[0] < 0.0:
         return -inf, inf
     return a[0] * b[0], a[1] * b[1] if a[1] and b[1] else 0.0
@@ -189,13 +183,15 @@ class Tape:
 
     def record(self, name: str, *args: Num | Truth) -> Var:
         """The result of an operation."""
-        at = list(map(self.position, args))
+        at = [self.position(x) for x in args]
         low, high = RANGES[name](*map(range_of, args)) if name in RANGES else (0.0, 1.0)
         return Var(self, self.line(name, *(sorted(at) if name in SYMMETRIC else at)), 0.0, low, high)
 
     def position(self, x: Num) -> int:
         """Where a number is."""
-        return x.at if isinstance(x, Var) else self.constant(x)
+        if isinstance(x, Var):
+            return x.at if x.plus else x.base
+        return self.constant(x)
 
     def line(self, name: str, *at: int) -> int:
         """The position of the result of an operation on positions."""
@@ -215,16 +211,17 @@ class Tape:
 
     def run(self, inputs: Sequence[float] | Sequence[Array]) -> list[Any]:
         """The numbers at all positions: floats for floats, arrays for arrays."""
+        v: list[Any]
         if not inputs or isinstance(inputs[0], float):
             v, program = list(self.start), self._single
         else:
-            v, program = list(self._filled_for(len(inputs[0]))), self._many
+            v, program = list(self._constants_for(len(inputs[0]))), self._many
         v[: len(inputs)] = inputs
         for f, k, a, b, c in program:
             v[k] = f(v[a], v[b]) if c is None else f(v[a], v[b], v[c])
         return v
 
-    def _filled_for(self, batch: int) -> list[Any]:
+    def _constants_for(self, batch: int) -> list[Any]:
         """Constants as arrays: NumPy is faster with them than with numbers."""
         found = self._filled.get(batch)
         if found is None:
@@ -270,9 +267,9 @@ def most(a: Num, b: Num) -> Num:
 
 def choose(condition: Truth, a: Num, b: Num) -> Num:
     """`a` where the condition holds, else `b`."""
-    if isinstance(condition, Var):
-        return a if a is b or a == b or _same(a, b) else condition.tape.record("choose", condition, a, b)
-    return a if condition else b
+    if not isinstance(condition, Var) or a == b or _same(a, b):
+        return a if condition else b
+    return condition.tape.record("choose", condition, a, b)
 
 
 def floor_div(a: Num, b: Num) -> Num:
@@ -292,6 +289,11 @@ def ceil_div(a: Num, b: Num) -> Num:
 def power_of_two(n: Num) -> Num:
     """The smallest power of two that is not below `n`, which is at least 1."""
     return n.tape.record("power", n, 2.0) if isinstance(n, Var) else 2.0 ** (int(n) - 1).bit_length()
+
+
+def ratio(a: Num, b: Num) -> Num:
+    """``a / b`` of counts; where `b` is none, so is `a`."""
+    return a / most(b, 1.0)
 
 
 def within(x: Num, low: float, high: float) -> Num:
@@ -314,6 +316,11 @@ def total(numbers: Iterable[Num]) -> Num:
 
 def _same(a: Num, b: Num) -> bool:
     return isinstance(a, Var) and a.is_same(b)
+
+
+def _at_least(a: Num, b: Num) -> Truth:
+    (p, q), (r, s) = range_of(a), range_of(b)
+    return True if p >= s or _same(a, b) else False if q < r else _recorded("ge", a, b)
 
 
 def _recorded(name: str, a: Num, b: Num) -> Var:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from hjit.sched.formulas import Array, Num
 from hjit.sched.memory import C_ORDER, Layout
 from hjit.sched.sized import At, Part, SizedGraph
 from hjit.sched.tree import DimKey, dims_of
@@ -34,7 +36,7 @@ def loads_of_block(graph: SizedGraph, part: Part, vector: DimKey | None, lanes: 
         scalar_loads_per_vector, vector_loads_per_vector, scalar_loads_per_scalar of appendix A. A scalar beside vectors
         is not unrolled.
     """
-    key = part.stage, part.definitions, vector, lanes, copies, tuple(layouts[source] for source in part.windows)
+    key = part, vector, lanes, copies, tuple(layouts[source] for source in part.windows)
     found = graph.blocks.get(key)
     if found is None:
         found = graph.blocks[key] = _count(_Block(graph, part, vector, lanes, copies, layouts), _Block(graph, part, None, 1, (), layouts))
@@ -49,6 +51,34 @@ def _count(block: _Block, single: _Block) -> tuple[float, float, float]:
     dense = (spread > 1) & ~gathered
     scalars = np.sum(spread == 1) + block.lanes * np.sum(gathered)
     return float(scalars) / block.points, float(np.sum(-(-spread[dense] // block.lanes))) / block.points, len(single.loads()) / single.points
+
+
+@dataclass(frozen=True, slots=True)
+class Loads:
+    """What the loads of a computation are counted from, once its sizes are known.
+
+    Attributes:
+        dims: of the unrolled loops.
+        numbers: the lanes of a vector, and for each unrolled loop its copies and what lies between two of them.
+    """
+
+    part: Part
+    vector: DimKey | None
+    dims: tuple[DimKey, ...]
+    layouts: Layouts
+    numbers: tuple[Num, ...]
+
+    def count(self, graph: SizedGraph, numbers: Array, is_one: bool) -> Array:
+        """`loads_of_block` for `numbers`, [numbers, batch]: [batch, 3], or [3] where `is_one`, as they are the same for all."""
+        if is_one:
+            return np.array(self._count(graph, *numbers[:, 0].astype(int).tolist()))
+        rows = list(map(tuple, numbers.T.astype(int).tolist()))
+        known = {row: self._count(graph, *row) for row in set(rows)}
+        return np.array([known[row] for row in rows])
+
+    def _count(self, graph: SizedGraph, lanes: int, *numbers: int) -> tuple[float, float, float]:
+        copies = tuple(zip(self.dims, numbers[::2], numbers[1::2], strict=True))
+        return loads_of_block(graph, self.part, self.vector, lanes, copies, self.layouts)
 
 
 class _Block:
@@ -101,7 +131,7 @@ class _Block:
         for v, step in zip(values, strides, strict=True):
             total = total + v * step
         step = int(total[0, 1] - total[0, 0]) if self.lanes > 1 else 0
-        if 1 < step <= SHUFFLED and strides[-1] == 1 and self.graph.shapes[source][-1] == step:
+        if 1 < step <= SHUFFLED and strides[-1] == 1 and self.graph.shape(source)[-1] == step:
             total = total - total % step  # the channels of a pixel share their loads
         return total
 

@@ -2,7 +2,7 @@
 
 The walk down the tree is that of lowering (`hjit.kernels.lower`, `hjit.kernels.windows`), over numbers: at each place it
 knows what is left of every dimension and how often the place runs, and where stages begin, box inference says how much of
-them is needed. Of each loop the middle turn stands for all (Adams 2019, section 7).
+them is needed. Of each loop the middle turn stands for all (`hjit.sched.turns`).
 """
 
 from __future__ import annotations
@@ -11,81 +11,15 @@ import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import NamedTuple
 
-from hjit.sched.footprint import Box, Interval, Memory, extent, joined
-from hjit.sched.formulas import Num, Range, Truth, ceil_div, choose, floor_div, least, most, power_of_two, product, range_of, total, within
+from hjit.sched.footprint import ANYWHERE, Box, Interval, Memory, extent, joined
+from hjit.sched.formulas import Num, Truth, ceil_div, choose, least, most, power_of_two, product, total
 from hjit.sched.memory import Layout
 from hjit.sched.sized import Part, SizedGraph
 from hjit.sched.tree import Compute, DimKey, Loop, Node, Store, dims_of
+from hjit.sched.turns import Env, Own, left_of, narrowed
 
 Speeds = tuple[Fraction, ...]
-
-
-class Left(NamedTuple):
-    """What is left of a dimension inside some of the loops over it.
-
-    Attributes:
-        low, length: what the turn at hand has of it.
-        total: its length in one production of the stage.
-        pieces: how many such turns one production has.
-        range: indices that it never leaves.
-    """
-
-    low: Num
-    length: Num
-    total: Num
-    pieces: Num
-    range: Range
-
-
-class Own(NamedTuple):
-    """A loop around a computation, of the same stage.
-
-    Attributes:
-        size: of the loop, None where it runs over all.
-        length: what one run of it has of its dimension.
-        step: how far one turn goes.
-        alone: is nothing of other stages computed inside?
-    """
-
-    loop: Loop
-    size: Num | None
-    length: Num
-    step: Num
-    alone: bool
-
-
-class Env(NamedTuple):
-    """What is known at a place of the tree, at its middle turn.
-
-    Attributes:
-        dims: for each stage whose loops are open here, the ranges of its dimensions.
-        left: of the dimensions of the innermost of these stages.
-        base, lengths: the ranges and lengths of its dimensions in one production.
-        tile: points of its pure dimensions, and of all, inside the innermost of its loops that runs turns over a pure dimension.
-        loops: its loops.
-        productions: how many productions of it there are.
-        run: what is known around the innermost loop, as far as one task runs it; None: there is no loop.
-        around: that loop.
-        place: its number; places further in have higher ones.
-    """
-
-    dims: dict[str, list[Interval]]
-    left: dict[DimKey, Left]
-    base: list[Interval]
-    lengths: list[Num]
-    tile: tuple[Num, Num]
-    loops: tuple[Own, ...]
-    productions: Num
-    run: Env | None
-    around: Own | None
-    place: int
-
-    @property
-    def count(self) -> Num:
-        """How often the place runs."""
-        return self.productions * product(x.pieces for x in self.left.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,6 +161,7 @@ class _Walk:
 
     # -- questions about the tree
     def _look(self, node: Node, around: dict[tuple[str, DimKey], Loop]) -> tuple[Compute, ...]:
+        """Note what is computed under each node, the loops of a size, and the next loop over each loop's dimension."""
         if isinstance(node, Compute):
             for key in [key for key in around if key[0] == node.stage]:
                 del around[key]  # what follows is another computation, with loops of its own
@@ -276,7 +211,7 @@ class _Walk:
         top = self._new_place()
         for x in stores:
             if x.stage in found.heads:
-                box = tuple((0.0, n - 1.0) for n in self.graph.shapes[x.stage])
+                box = tuple((0.0, n - 1.0) for n in self.graph.shape(x.stage))
                 self.held[x.stage] = Held(box, 1.0, top, layout_of(x))
                 self._add(x.stage, box, 1.0, box, 1.0, top)
         for item in items:
@@ -287,16 +222,16 @@ class _Walk:
     def _nest(self, item: Loop | Compute, stores: Sequence[Store]) -> None:
         """One loop nest. What is stored around it and not computed at the root, each task has for itself."""
         part, place = self._part_of(item), self._new_place()
-        env = self._middle_task(item, self._opened(item, part.whole, 1.0, Env({}, {}, [], [], (1.0, 1.0), (), 1.0, None, None, place)))
+        env = self._middle_task(item, self._opened(item, part.whole, 1.0, Env({}, {}, [], [], {}, (), 1.0, None, None, place)))
         dims = env.dims[part.stage]
         boxes = {name: x.box for name, x in self._boxes(env, self.under[id(item)]).items()}
         for c in self.under[id(item)]:
             if c.stage == part.stage:
                 boxes[c.stage] = joined(boxes.get(c.stage), self.graph.part(c.stage, c.definitions).written.region(dims))
-        self.task = Task(part.stage, env.count, dims, boxes, place)
+        self.task = Task(part.stage, env.times, dims, boxes, place)
         for x in stores:
             if x.stage in boxes:
-                self.held[x.stage] = Held(boxes[x.stage], env.count, place, layout_of(x))
+                self.held[x.stage] = Held(boxes[x.stage], env.times, place, layout_of(x))
         self._visit(item, env)
         self._close(place)
         self.found.inside.setdefault(part.stage, []).append((place, self.found.ends[place]))
@@ -311,13 +246,13 @@ class _Walk:
             if stores or len(items) != 1:
                 break
             node = items[0]
-        turns = [ceil_div(_left(env, x).length, self._step(x)) for x in loops]
+        turns = [ceil_div(left_of(env, x).length, self._step(x)) for x in loops]
         count = product(turns)
         each: Num = 1.0 if self.graph.tasks is None else ceil_div(count, most(least(count, float(self.graph.tasks)), 1.0))
         for loop, n in zip(reversed(loops), reversed(turns), strict=True):
             some = most(least(each, n), 1.0)
             each = ceil_div(each, some)
-            dims, left = _narrowed(env, loop, some * self._step(loop))
+            dims, left = narrowed(env, loop, some * self._step(loop))
             env = env._replace(dims=dims, left=left)
         return env
 
@@ -332,8 +267,7 @@ class _Walk:
     def _opened(self, item: Loop | Compute, dims: list[Interval], productions: Num, env: Env) -> Env:
         """Where the loops of a stage begin that computes these dimensions."""
         lengths = self._part_of(item).lengths(dims)
-        tile = self._tile(item, lengths, {})
-        return Env({**env.dims, item.stage: dims}, {}, dims, lengths, tile, (), productions, env.run, env.around, env.place)
+        return Env({**env.dims, item.stage: dims}, {}, dims, lengths, {}, (), productions, env.run, env.around, env.place)
 
     def _visit(self, node: Loop | Compute, env: Env) -> None:
         if isinstance(node, Compute):
@@ -348,20 +282,13 @@ class _Walk:
         """Inside a loop, at its middle turn; inside a vector loop, at all lanes."""
         under = self.under[id(loop)]
         alone = len(under) == 1 or all(c.stage == loop.stage for c in under)
-        length, step = _left(env, loop).length, self._step(loop)
+        length, step = left_of(env, loop).length, self._step(loop)
         own = Own(loop, self.size.get(id(loop)), length, step, alone)
         if loop.kind == "vector":
             return env._replace(loops=(*env.loops, own), place=place)
-        dims, left = _narrowed(env, loop, step)
+        dims, left = narrowed(env, loop, step)
         runs_turns = loop.kind != "unroll" and dims_of(loop.dim)[0] < self._part_of(loop).pure
-        tile = self._tile(loop, env.lengths, left) if runs_turns else env.tile
-        return Env(dims, left, env.base, env.lengths, tile, (*env.loops, own), env.productions, env, own, place)
-
-    def _tile(self, node: Loop | Compute, lengths: Sequence[Num], left: Mapping[DimKey, Left]) -> tuple[Num, Num]:
-        """Points that are left of a stage's pure dimensions, and of all."""
-        pure, opened = self._part_of(node).pure, {k for key in left for k in dims_of(key)}
-        parts = [(k, n) for k, n in enumerate(lengths) if k not in opened] + [(dims_of(key)[0], x.length) for key, x in left.items()]
-        return product(n for k, n in parts if k < pure), product(n for _, n in parts)
+        return Env(dims, left, env.base, env.lengths, left if runs_turns else env.tile, (*env.loops, own), env.productions, env, own, place)
 
     def _inside(self, children: tuple[Node, ...], env: Env) -> None:
         """What runs at a place."""
@@ -383,12 +310,12 @@ class _Walk:
         sliding = set(new) - {x.stage for x in stores}
         found = self._boxes(env, computed, sliding)
         for x in stores:
-            self.held[x.stage] = Held(found[x.stage].box, env.count, env.place, layout_of(x))
+            self.held[x.stage] = Held(found[x.stage].box, env.times, env.place, layout_of(x))
         run = self._boxes(env.run, computed) if sliding and env.run is not None else {}
         for name in new:
-            part, count = found[name].part, env.count
+            part, count = found[name].part, env.times
             if name in sliding and env.run is not None:
-                self._add(name, part, count, run[name].box, env.run.count, env.place, found[name].windows)
+                self._add(name, part, count, run[name].box, env.run.times, env.place, found[name].windows)
             else:
                 self._add(name, part, count, part, count, env.place)
 
@@ -422,16 +349,17 @@ class _Walk:
             if name not in env.dims:
                 wanted, box = self.graph.completed(name, needs.get(name), self.round_up.get(name, {}))
                 if name in sliding and env.around is not None and name in speeds:
-                    found[name] = steady(box, wanted, speeds[name], env.around)
+                    found[name] = steady(box, wanted, speeds[name], self.graph.reads.steps(name), env.around)
                 else:
                     found[name] = Need(box, box, {})
             for part in here[name]:
                 dims = env.dims[name] if name in env.dims else part.dims(found[name].part)
-                moving = _speeds(part, env.around, speeds.get(name))
+                moving = _speeds(part, env.around, speeds.get(name)) if sliding else ()
                 for source, w in part.windows.items():
                     if source in here and source not in env.dims and source != name:
                         needs[source] = joined(needs.get(source), w.wanted(part.reading(dims)))
-                        speeds[source] = tuple(map(max, w.speeds(moving), speeds.get(source, w.speeds(moving))))
+                        if sliding:
+                            speeds[source] = tuple(map(max, w.speeds(moving), speeds.get(source, w.speeds(moving))))
         return found
 
 
@@ -454,19 +382,20 @@ def flattened(children: Iterable[Node]) -> tuple[list[Loop | Compute], list[Stor
     return items, stores
 
 
-def steady(box: Box, wanted: Box, speeds: Speeds, loop: Own) -> Need:
+def steady(box: Box, wanted: Box, speeds: Speeds, steps: Sequence[int], loop: Own) -> Need:
     """What one turn of a loop computes of a box when all before have been.
 
     Args:
         wanted: the box unclipped.
         speeds: elements of each axis by which it moves with one of the loop's dimension.
+        steps: how many elements of each axis are computed together.
     """
     found = list(box)
     windows: dict[int, Num] = {}
     several = loop.length > loop.step
-    for axis, (x, v) in enumerate(zip(box, speeds, strict=True)):
-        if v > 0:
-            new = least(ceil_div(loop.step * float(v.numerator), float(v.denominator)), extent(x))
+    for axis, (x, v, c) in enumerate(zip(box, speeds, steps, strict=True)):
+        if v > 0 and wanted[axis] != ANYWHERE:
+            new = least(ceil_div(loop.step * float(v.numerator), float(v.denominator * c)) * float(c), extent(x))
             found[axis] = choose(several, x[1] - new + 1.0, x[0]), x[1]
             windows[axis] = choose(several, extent(wanted[axis]), 0.0)
     return Need(box, tuple(found), windows)
@@ -482,43 +411,3 @@ def _speeds(part: Part, loop: Own | None, box: Speeds | None) -> Speeds:
         for k, axis, c, _, _ in part.inverse:
             found[k] = box[axis] / int(c)
     return tuple(found)
-
-
-def _left(env: Env, loop: Loop) -> Left:
-    """What is left of a loop's dimension, before it."""
-    found = env.left.get(loop.dim)
-    if found is not None:
-        return found
-    ks = dims_of(loop.dim)
-    every = product(env.lengths[k] for k in ks)
-    low = env.base[ks[0]][0] if len(ks) == 1 else 0.0
-    last = range_of(env.base[ks[0]][1] if len(ks) == 1 else every - 1.0)[1]
-    return Left(low, every, every, 1.0, (range_of(low)[0], last))
-
-
-def _narrowed(env: Env, loop: Loop, size: Num) -> tuple[dict[str, list[Interval]], dict[DimKey, Left]]:
-    """`Env.dims` and `left` at the middle one of the pieces of `size` elements of a loop's dimension."""
-    old = _left(env, loop)
-    middle = floor_div(most(ceil_div(old.length, size), 1.0) - 1.0, 2.0)
-    low, length = within(old.low + middle * size, *old.range), least(old.length, size)
-    ends = low, within(low + (length - 1.0), old.range[0] - 1.0, old.range[1])
-    dims = list(env.dims[loop.stage])
-    if isinstance(loop.dim, int):
-        dims[loop.dim] = ends
-    else:
-        _unfuse(dims, env.base, loop.dim, *ends)
-    left = Left(low, length, old.total, ceil_div(old.total, size), old.range)
-    return {**env.dims, loop.stage: dims}, {**env.left, loop.dim: left}
-
-
-def _unfuse(dims: list[Interval], base: Sequence[Interval], fused: tuple[int, ...], first: Num, last: Num) -> None:
-    """The ranges of the parts of a fused dimension from that of the whole; a part that starts anew within it is whole."""
-    for k in reversed(fused[1:]):
-        low, high = base[k]
-        n = most(high - low + 1.0, 1.0)
-        up, down = floor_div(first, n), floor_div(last, n)
-        one = up >= down
-        dims[k] = choose(one, low + first - up * n, low), choose(one, low + last - down * n, high)
-        first, last = up, down
-    low = base[fused[0]][0]
-    dims[fused[0]] = low + first, low + last

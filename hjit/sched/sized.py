@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
-from typing import Any
+import copy
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
 
 from hjit.sched.boxes import Reads, single_dim
 from hjit.sched.check import is_associative, is_direct, is_repeatable
@@ -15,11 +15,12 @@ from hjit.sched.memory import C_ORDER, Layout
 from hjit.trace.graph import Const, Definition, Expr, Graph, Index, Input, Load, Op, Stage, loads, renumber, walk
 from hjit.trace.poly import SMALL, Dim, Poly
 
+T = TypeVar("T")
 At = tuple[Poly, ...]  # the index of a load
 NOTHING: Mapping[int, Num] = {}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Part:
     """What a computation of a schedule tree evaluates: definitions of a stage that share their loops.
 
@@ -81,84 +82,76 @@ class Part:
         return total(product(lengths[:n]) for n in self.dimensions)
 
 
-@dataclass(eq=False)
 class SizedGraph:
     """A Graph at concrete sizes, for a machine.
 
     Attributes:
-        graph: canonical, or before fusion, with `inlined` saying what is to be fused.
-        sizes: the numbers of the run-time sizes (`Sym`) by name.
+        graph: canonical; or before fusion, with `inlined` saying what is to be fused.
         vector_bytes: width of a native vector register.
-        tasks: tasks that the threads run at most for one nest, each of them several turns of its parallel loops; None: as many
-            as the loops have turns.
-        inlined: stages that are computed wherever they are read.
-        blocks: what `hjit.sched.lanes` has counted already.
-        plans: what `hjit.sched.features` has recorded already.
+        tasks: how many tasks the threads run for one nest at most, each of them several turns of its parallel loops; None: as
+            many as the loops have turns.
+        inlined: stages of one pure definition that are computed wherever they are read.
+        plans: what `hjit.sched.features` has recorded.
+        blocks: what `hjit.sched.lanes` has counted.
     """
 
-    graph: Graph
-    sizes: Mapping[str, int]
-    vector_bytes: int = 64
-    tasks: int | None = None
-    inlined: frozenset[str] = frozenset()
-    plans: dict[Any, Any] = field(default_factory=dict, repr=False)
-    _parts: dict[tuple[str, tuple[int, ...]], Part] = field(default_factory=dict, repr=False)
-    _memories: dict[tuple[str, Layout, bool], Memory] = field(default_factory=dict, repr=False)
-    _lanes: dict[str, float] = field(default_factory=dict, repr=False)
-    _minimum: dict[tuple[str, tuple[int, ...]], Num] = field(default_factory=dict, repr=False)
-    blocks: dict[Any, tuple[float, float, float]] = field(default_factory=dict, repr=False)
+    def __init__(
+        self, graph: Graph, sizes: Mapping[str, int], vector_bytes: int = 64, tasks: int | None = None, inlined: frozenset[str] = frozenset()
+    ) -> None:
+        """`sizes`: the numbers of the run-time sizes (`Sym`) by name."""
+        self.graph, self.vector_bytes, self.tasks, self.inlined = graph, vector_bytes, tasks, inlined
+        self.reads = Reads(graph)
+        self.stages = graph.by_name
+        self.position = self.reads.position
+        self.plans: dict[Any, Any] = {}
+        self.blocks: dict[Any, tuple[float, float, float]] = {}
+        self._sizes = sizes
+        self._inputs = {x.name: x for x in graph.inputs}
+        self._made: dict[tuple[Any, ...], Any] = {}
 
-    @cached_property
-    def reads(self) -> Reads:
-        return Reads(self.graph)
+    def inlining(self, stages: frozenset[str]) -> SizedGraph:
+        """The same with these stages inlined, and no others; what does not depend on that is shared."""
+        new = copy.copy(self)
+        new.inlined, new.plans = stages, {}
+        return new
 
-    @cached_property
-    def stages(self) -> dict[str, Stage]:
-        return self.graph.by_name
-
-    @cached_property
-    def position(self) -> dict[str, int]:
-        """Stages in the order of the Graph."""
-        return {s.name: k for k, s in enumerate(self.graph.stages)}
-
-    @cached_property
-    def shapes(self) -> dict[str, tuple[float, ...]]:
-        """Of inputs and stages."""
-        return {x.name: tuple(map(self.number, x.shape)) for x in (*self.graph.inputs, *self.graph.stages)}
-
-    @cached_property
-    def steps(self) -> dict[str, dict[int, float]]:
-        """For each stage the axes of which several elements are computed together, and how many."""
-        return {name: {k: float(n) for k, n in enumerate(self.reads.steps(name)) if n > 1} for name in self.stages}
+    def _once(self, key: tuple[Any, ...], make: Callable[[], T]) -> T:
+        """What `make` gives, made once."""
+        found: T | None = self._made.get(key)
+        if found is None:
+            found = self._made[key] = make()
+        return found
 
     def number(self, p: Poly) -> float:
         """The number that a size is."""
-        return float(concrete(p, self.sizes).const)
+        return float(max(concrete(p, self._sizes).const, 0))
+
+    def shape(self, name: str) -> tuple[float, ...]:
+        """Of an input or a stage."""
+        return self._once(("shape", name), lambda: tuple(map(self.number, self._array(name).shape)))
+
+    def _array(self, name: str) -> Input | Stage:
+        return self._inputs[name] if name in self._inputs else self.stages[name]
 
     # -- memory
     def memory(self, name: str, layout: Layout = C_ORDER, settled: bool = True) -> Memory:
         """How an input or a whole stage lies in memory."""
-        found = self._memories.get((name, layout, settled))
-        if found is None:
-            x = self._arrays[name]
-            order = layout.order or (_order(x.layout) if isinstance(x, Input) else tuple(range(len(x.shape))))
-            row = row_axes([n.is_const and n.const <= SMALL for n in x.shape], order)
-            found = Memory(float(x.dtype.itemsize), aligned(self.shapes[name], layout), order, row, settled=settled)
-            self._memories[name, layout, settled] = found
-        return found
+        return self._once(("memory", name, layout, settled), lambda: self._memory(name, layout, settled))
+
+    def _memory(self, name: str, layout: Layout, settled: bool) -> Memory:
+        x = self._array(name)
+        order = layout.order or (_order(x.layout) if isinstance(x, Input) else tuple(range(len(x.shape))))
+        row = row_axes([n.is_const and n.const <= SMALL for n in x.shape], order)
+        return Memory(float(x.dtype.itemsize), aligned(self.shape(name), layout), order, row, settled=settled)
 
     def buffer(self, name: str, lengths: Sequence[Num], layout: Layout) -> Memory:
-        """The same of a buffer for a part of a stage."""
+        """How a part of a stage lies in memory that is kept by itself."""
         whole = self.memory(name, layout)
         return Memory(whole.itemsize, aligned(lengths, layout), whole.order, whole.row, is_buffer=True)
 
-    @cached_property
-    def _arrays(self) -> dict[str, Input | Stage]:
-        return {x.name: x for x in (*self.graph.inputs, *self.graph.stages)}
-
     def strides(self, name: str, layout: Layout = C_ORDER) -> tuple[int, ...]:
         """Elements from one index of each axis to the next, in the whole array."""
-        memory, x = self.memory(name, layout), self._arrays[name]
+        memory, x = self.memory(name, layout), self._array(name)
         found = [0] * len(memory.lengths)
         step = 1
         for axis in reversed(memory.order):
@@ -168,28 +161,34 @@ class SizedGraph:
 
     def native_lanes(self, stage: str) -> float:
         """Lanes of a native vector of the narrowest type at work; truth values are masks and do not count."""
-        found = self._lanes.get(stage)
-        if found is None:
+
+        def count() -> float:
             s = self.stages[stage]
             sizes = [e.dtype.itemsize for d in s.definitions for e in walk(d.value) if _is_data(e)]
-            found = self._lanes[stage] = float(self.vector_bytes // min([*sizes, s.dtype.itemsize]))
-        return found
+            return float(self.vector_bytes // min([*sizes, s.dtype.itemsize]))
+
+        return self._once(("lanes", stage), count)
 
     # -- definitions
     def part(self, stage: str, definitions: tuple[int, ...]) -> Part:
         """What definitions of a stage compute together."""
-        found = self._parts.get((stage, definitions))
-        if found is None:
-            found = self._parts[stage, definitions] = self._part(self.stages[stage], definitions)
-        return found
+        return self._once(("part", stage, definitions, self._through(stage)), lambda: self._part(self.stages[stage], definitions))
+
+    def _through(self, stage: str) -> frozenset[str]:
+        """The inlined stages that the loads of a stage lead through."""
+        if not self.inlined:
+            return self.inlined
+        sources = self._once(("sources", stage), lambda: frozenset(load.source for load in self.stages[stage].reads()))
+        found = sources & self.inlined
+        return found.union(*map(self._through, found))
 
     def _part(self, s: Stage, numbers: tuple[int, ...]) -> Part:
         ds = [s.definitions[n] for n in numbers]
-        last, shape = ds[-1], self.shapes[s.name]
+        last, shape = ds[-1], self.shape(s.name)
         extents = tuple(map(self.number, last.extents))
         inverse = []
         for axis, p in enumerate(last.target):
-            k, p = single_dim(p, len(last.dims)), concrete(p, self.sizes)
+            k, p = single_dim(p, len(last.dims)), concrete(p, self._sizes)
             if k is not None:
                 c = p.coefficient(Dim(k))
                 assert c is not None
@@ -206,8 +205,8 @@ class SizedGraph:
         by_source: dict[str, list[At]] = {}
         for source, index in found:
             by_source.setdefault(source, []).append(index)
-        windows = {source: window(source, self.shapes[source], indices) for source, indices in by_source.items()}
-        written = window(s.name, shape, [tuple(concrete(p, self.sizes) for p in d.target) for d in ds])
+        windows = {source: window(source, self.shape(source), indices) for source, indices in by_source.items()}
+        written = window(s.name, shape, [tuple(concrete(p, self._sizes) for p in d.target) for d in ds])
         dimensions = tuple(len(d.extents) for d in ds)
         return Part(
             s.name, numbers, extents, len(last.dims), dimensions, tuple(inverse), windows, written, tuple(found), calls,
@@ -216,7 +215,7 @@ class SizedGraph:
 
     def _look_through(self, load: Load, found: dict[tuple[str, At], None], called: dict[tuple[str, At], None]) -> None:
         """A load, or where its source is inlined those of its definition: the product of the Jacobians (section 4.1)."""
-        index = tuple(concrete(p, self.sizes) for p in load.index)
+        index = tuple(concrete(p, self._sizes) for p in load.index)
         key = load.source, index
         if load.source not in self.inlined:
             found[key] = None
@@ -226,9 +225,11 @@ class SizedGraph:
             for inner in loads(d.value):
                 self._look_through(Load(inner.source, tuple(p.substitute(renumber(index)) for p in inner.index), inner.dtype), found, called)
 
-    @cached_property
     def required(self) -> dict[str, Box]:
         """The part of each stage that the outputs depend on: what box inference finds at the root."""
+        return self._once(("required", self.inlined), self._required)
+
+    def _required(self) -> dict[str, Box]:
         needs: dict[str, Box] = {}
         found: dict[str, Box] = {}
         for s in reversed(self.graph.stages):
@@ -245,25 +246,22 @@ class SizedGraph:
 
     def minimum(self, part: Part) -> Num:
         """points_computed_minimum of appendix A."""
-        key = part.stage, part.definitions
-        if key not in self._minimum:
-            self._minimum[key] = part.points(part.lengths(part.dims(self.required[part.stage])))
-        return self._minimum[key]
+        key = "minimum", part, self.inlined
+        return self._once(key, lambda: part.points(part.lengths(part.dims(self.required()[part.stage]))))
 
     def completed(self, stage: str, needs: Box | None, round_up: Mapping[int, Num] = NOTHING) -> tuple[Box, Box]:
         """What is computed where some of a stage is needed (None: nobody says what): as it is asked for, and within the stage.
 
         See `hjit.sched.boxes`: whole axes, multiples of the pieces that are written side by side, and of `round_up`.
         """
-        shape, whole = self.shapes[stage], self.reads.whole_axes(stage)
+        whole = self.reads.whole_axes(stage)
         wanted, found = [], []
-        for axis, n in enumerate(shape):
-            x = ANYWHERE if needs is None or axis in whole else needs[axis]
-            c = self.steps[stage].get(axis)
-            if c is not None and x is not ANYWHERE:
+        for axis, (n, step) in enumerate(zip(self.shape(stage), self.reads.steps(stage), strict=True)):
+            x, c = ANYWHERE if needs is None or axis in whole else needs[axis], float(step)
+            if step > 1 and x != ANYWHERE:
                 x = floor_div(x[0], c) * c, floor_div(x[1], c) * c + (c - 1.0)
             y = clipped(x, n)
-            if axis in round_up and x is not ANYWHERE:
+            if axis in round_up and x != ANYWHERE:
                 x, y = ((low, low + ceil_div(high - low + 1.0, round_up[axis]) * round_up[axis] - 1.0) for low, high in (x, y))
                 y = y[0], least(y[1], n - 1.0)
             wanted.append(x)
