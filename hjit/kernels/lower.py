@@ -8,7 +8,7 @@ are split into interior and border (`hjit.kernels.interior`), reductions become 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -19,6 +19,7 @@ from hjit.kernels.jam import jam
 from hjit.kernels.loopir import BEGIN, END, Buffer, For, Item, Lanes, Let, Nest, Program, Put, Puts, Reduce, Reset, Slide, Stmt, Turn, When
 from hjit.kernels.windows import Windows, slides_of
 from hjit.sched.boxes import Box, Reads, boxes, dims_of_box, single_dim, whole_box
+from hjit.sched.build import flattened, parallel_loops
 from hjit.sched.check import is_associative, is_direct, is_repeatable, nests
 from hjit.sched.memory import C_ORDER, Layout
 from hjit.sched.tree import Compute, DimKey, Loop, Node, Root, Store, computes, dims_of, own, walk
@@ -163,21 +164,6 @@ def lower(graph: Graph, schedule: Root, fast: bool = False) -> Program:
     return Program(tuple(_Nest(reads, layouts, top, fast).build() for top in nests(schedule)), layouts)
 
 
-def places(children: Iterable[Node]) -> tuple[list[Node], list[Store]]:
-    """Loops and computations among the children of a node, those inside stores too, and the stores."""
-    items: list[Node] = []
-    stores: list[Store] = []
-    for c in children:
-        if isinstance(c, Store):
-            stores.append(c)
-            more, inside = places(c.children)
-            items += more
-            stores += inside
-        else:
-            items.append(c)
-    return items, stores
-
-
 class _Nest:
     """Builds one nest."""
 
@@ -215,14 +201,7 @@ class _Nest:
             inside = {x.stage for x in walk(self.top) if isinstance(x, Store)}
             env = replace(env, stores={name: (0, found[name]) for name in local if name not in inside})
         env = env.opened(self.head, dims_of_box(stage, _definition(stage, first), whole_box(stage)))
-        loops: list[Loop] = []
-        node: Node = self.top
-        while isinstance(node, Loop) and node.kind == "parallel":
-            loops.append(node)
-            items, stores = places(node.children)
-            if stores or len(items) != 1:
-                break
-            node = items[0]
+        loops = parallel_loops(self.top)
         work, points = ZERO, ZERO
         for c in computes(self.top):
             work = work + _work(self.reads.stages[c.stage], c)
@@ -263,8 +242,8 @@ class _Nest:
     # -- what runs at a place
     def place(self, children: tuple[Node, ...], env: Env) -> tuple[Stmts, int]:
         """The statements inside a loop, and how many turns earlier than its first one it must start."""
-        items, stores = places(children)
-        new = list(dict.fromkeys(x.stage for x in items if x.stage not in env.spans))  # type: ignore[union-attr]
+        items, stores = flattened(children)
+        new = list(dict.fromkeys(x.stage for x in items if x.stage not in env.spans))
         if not new and not stores:
             return tuple(s for x in items for s in self.visit(x, env)), 0
         lets: list[Stmt] = []
@@ -282,7 +261,6 @@ class _Nest:
         always: list[Stmt] = list(lets)
         body: list[Stmt] = []
         for k, x in enumerate(items):
-            assert isinstance(x, (Loop, Compute))
             if x.stage not in new:
                 body += self.visit(x, env)
                 continue
@@ -296,7 +274,7 @@ class _Nest:
             stmts = self.realise(x, slide.part(box, poly(var)), env)
             if not slide.new:  # all of it at the first turn; what updates itself must not do so again
                 stmts = (When(slide.end - poly(var) - 1, stmts),)
-            last = not any(y.stage == x.stage for y in items[k + 1 :])  # type: ignore[union-attr]
+            last = not any(y.stage == x.stage for y in items[k + 1 :])
             one = Slide(x.stage, var, slide.first, slide.end, stmts, last)
             if windows.warm:
                 if body:
@@ -569,7 +547,7 @@ class _Nest:
         for n in node.definitions:
             d = s.definitions[n]
             change = renumber(_point(env.spans[s.name], len(d.extents)))
-            value, how = (d.value.args[1], d.order) if self.atomic and isinstance(d.value, Op) else (d.value, None)
+            value, how = (d.value.args[1], d.order) if self.atomic and s.name == self.head and isinstance(d.value, Op) else (d.value, None)
             puts.append(Put(s.name, tuple(p.substitute(change) for p in d.target), substitute(value, change), how))
         return (Puts(tuple(puts)),)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from hjit.sched.tree import Compute, DimKey, Loop, LoopKind, Node, Root, Store, Tail, computes, with_children
@@ -43,6 +43,33 @@ def paths(root: Node, path: Path = ()) -> Iterator[tuple[Path, Node]]:
     if not isinstance(root, Compute):
         for k, c in enumerate(root.children):
             yield from paths(c, (*path, k))
+
+
+def flattened(children: Iterable[Node]) -> tuple[list[Loop | Compute], list[Store]]:
+    """Loops and computations among the children of a node, those inside stores too, and the stores."""
+    items: list[Loop | Compute] = []
+    stores: list[Store] = []
+    for c in children:
+        if isinstance(c, Store):
+            more, inside = flattened(c.children)
+            items += more
+            stores += [c, *inside]
+        elif isinstance(c, (Loop, Compute)):
+            items.append(c)
+    return items, stores
+
+
+def parallel_loops(top: Node) -> list[Loop]:
+    """The parallel loops of a nest that are directly inside each other: their turns count as one loop's."""
+    loops: list[Loop] = []
+    node = top
+    while isinstance(node, Loop) and node.kind == "parallel":
+        loops.append(node)
+        items, stores = flattened(node.children)
+        if stores or len(items) != 1:
+            break
+        node = items[0]
+    return loops
 
 
 def own_nests(root: Root, stage: str) -> list[Path]:

@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 
+from hjit.sched.build import flattened, parallel_loops
 from hjit.sched.footprint import ANYWHERE, Box, Interval, Memory, extent, joined
 from hjit.sched.formulas import Num, Truth, ceil_div, choose, least, most, power_of_two, product, total
 from hjit.sched.memory import Layout
@@ -238,14 +239,7 @@ class _Walk:
 
     def _middle_task(self, item: Loop | Compute, env: Env) -> Env:
         """What the middle task has, as a block of turns: whole rounds of the inner parallel loops first."""
-        loops: list[Loop] = []
-        node: Node = item
-        while isinstance(node, Loop) and node.kind == "parallel":
-            loops.append(node)
-            items, stores = flattened(node.children)
-            if stores or len(items) != 1:
-                break
-            node = items[0]
+        loops = parallel_loops(item)
         turns = [ceil_div(left_of(env, x).length, self._step(x)) for x in loops]
         count = product(turns)
         each: Num = 1.0 if self.graph.tasks is None else ceil_div(count, most(least(count, float(self.graph.tasks)), 1.0))
@@ -366,20 +360,6 @@ class _Walk:
 def layout_of(store: Store) -> Layout:
     """How a stage that is stored lies in memory."""
     return Layout(store.order, store.align)
-
-
-def flattened(children: Iterable[Node]) -> tuple[list[Loop | Compute], list[Store]]:
-    """Loops and computations among the children of a node, those inside stores too, and the stores."""
-    items: list[Loop | Compute] = []
-    stores: list[Store] = []
-    for c in children:
-        if isinstance(c, Store):
-            more, inside = flattened(c.children)
-            items += more
-            stores += [c, *inside]
-        elif isinstance(c, (Loop, Compute)):
-            items.append(c)
-    return items, stores
 
 
 def steady(box: Box, wanted: Box, speeds: Speeds, steps: Sequence[int], loop: Own) -> Need:
