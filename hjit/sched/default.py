@@ -160,19 +160,19 @@ def _nest(s: Stage, group: tuple[int, ...], strides: Strides, target: Target) ->
     d = s.definitions[group[-1]]
     lanes_dim, unrolled = _choose(s, [s.definitions[n] for n in group if len(s.definitions[n].extents) == len(d.extents)], strides)
     lanes = vector_lanes(s, d, target, lanes_dim)
-    blocked = _block_dim(d, lanes_dim, unrolled)
+    blocked = block_dim(d, lanes_dim, unrolled)
     if blocked is not None:
         assert lanes_dim is not None
         return _blocked(s, group, d, lanes_dim, blocked, lanes)
     steps: list[Step] = []
-    for k in _order(d, lanes_dim, unrolled):
+    for k in loops_in_order(d, lanes_dim, unrolled):
         steps.append((k, "parallel" if not steps and k < len(d.dims) else "serial", None))
         if k == lanes_dim:
             steps.append((k, "vector", lanes))
     return nest(s.name, group, [*steps, *((k, "unroll", None) for k in unrolled)])
 
 
-def _block_dim(d: Definition, lanes_dim: int | None, unrolled: list[int]) -> int | None:
+def block_dim(d: Definition, lanes_dim: int | None, unrolled: list[int]) -> int | None:
     """The dimension that makes a block of accumulators with the lanes: each load depends on one of the two, as in a product of matrices."""
     if lanes_dim is None or lanes_dim >= len(d.dims) or d.order != "add" or not is_direct(d) or not d.rdims:
         return None
@@ -200,7 +200,7 @@ def _blocked(s: Stage, group: tuple[int, ...], d: Definition, lanes_dim: int, ro
     return nest(s.name, group, steps)
 
 
-def _order(d: Definition, lanes_dim: int | None, unrolled: list[int]) -> list[int]:
+def loops_in_order(d: Definition, lanes_dim: int | None, unrolled: list[int]) -> list[int]:
     """Loops that stay, outermost first: pure dimensions, then reductions, the vector dimension where its accumulators stay in registers."""
     pure = [k for k in range(len(d.dims)) if k not in unrolled and k != lanes_dim]
     inner = [k for k in range(len(d.dims), len(d.extents)) if k not in unrolled and k != lanes_dim]
@@ -215,6 +215,12 @@ def _order(d: Definition, lanes_dim: int | None, unrolled: list[int]) -> list[in
 
 def _choose(s: Stage, definitions: list[Definition], strides: Strides) -> tuple[int | None, list[int]]:
     """The dimension of the vector lanes, and the small dimensions that are unrolled inside it."""
+    best = best_lanes(definitions, lane_scores(s, definitions, strides))
+    return best, unrolled_dims(definitions, best)
+
+
+def lane_scores(s: Stage, definitions: list[Definition], strides: Strides) -> dict[int, int]:
+    """The dimensions that vector lanes can run along, and how well each suits the memory."""
     d = definitions[0]
     associative = d.order not in ("pure", "sequential")
     gathered = any(isinstance(a, Value) for p in d.target for a in p.atoms())
@@ -227,10 +233,16 @@ def _choose(s: Stage, definitions: list[Definition], strides: Strides) -> tuple[
         if gathered or (d.order == "sequential" and k < len(d.dims) and strides.along(s.name, d.target, k) != ONE):
             continue
         scores[k] = sum(_score(s, x, k, strides) for x in definitions) * 2 + (not n.is_const)
+    return scores
+
+
+def best_lanes(definitions: list[Definition], scores: Mapping[int, int]) -> int | None:
+    """The dimension that the lanes run along by default."""
     best = max(scores, key=lambda k: (scores[k], k), default=None)
-    if best is not None and scores[best] < 0 and (d.order != "pure" or max(cost(x.value) for x in definitions) < GATHER_COST):
-        best = None  # little to gain from lanes that are gathered one by one
-    return best, _unrolled(d, definitions, best)
+    pure = definitions[0].order == "pure"
+    if best is not None and scores[best] < 0 and (not pure or max(cost(x.value) for x in definitions) < GATHER_COST):
+        return None  # little to gain from lanes that are gathered one by one
+    return best
 
 
 def _score(s: Stage, d: Definition, k: int, strides: Strides) -> int:
@@ -254,7 +266,9 @@ def _worth(stride: Poly | None, store: bool) -> int:
     return -2
 
 
-def _unrolled(d: Definition, definitions: list[Definition], lanes_dim: int | None) -> list[int]:
+def unrolled_dims(definitions: list[Definition], lanes_dim: int | None) -> list[int]:
+    """The small dimensions that are unrolled inside the lanes."""
+    d = definitions[0]
     code = sum(1 for x in definitions for _ in walk(x.value))
     found: list[int] = []
     for k in reversed(range(len(d.extents))):

@@ -8,6 +8,7 @@ Where the paper leaves it open, or this tree is another, its words are read so:
   each time that the loop around the stage starts. A production computes what the turns before have not.
 - Points are evaluations of definitions, those of all points of a reduction too; repeats in tails are not counted.
 - A tile is one turn of the innermost loop over a pure dimension that is neither unrolled nor a vector.
+- A tile is unrolled where the loops inside have several copies of their body.
 - The innermost dimension is a row: the fastest axis in memory, and with it small constant axes inside it (channels).
 - Lines are contiguous pieces of memory: rows that are read whole join. Of a buffer no more counts than it has.
 - A task reads what lies outside of it. A realization and a vector read from buffers, too, but not from registers, where
@@ -75,8 +76,8 @@ class Measures:
         parts = [(k, n) for k, n in enumerate(env.lengths) if k not in opened] + [(dims_of(key)[0], x.length) for key, x in env.tile.items()]
         pure, every = product(n for k, n in parts if k < part.pure), product(n for _, n in parts)
         last = max((k for k, o in enumerate(env.loops) if _has_turns(o) and dims_of(o.loop.dim)[0] < part.pure), default=-1)
-        unrolled = any(o.loop.kind == "unroll" for o in env.loops[last + 1 :])
-        return {"innermost_loop_extent": every, "innermost_pure_loop_extent": pure, "unrolled_loop_extent": pure if unrolled else 1.0}
+        copies = product(most(ceil_div(o.length, o.step), 1.0) for o in env.loops[last + 1 :] if o.loop.kind == "unroll")
+        return {"innermost_loop_extent": every, "innermost_pure_loop_extent": pure, "unrolled_loop_extent": choose(copies > 1.0, pure, 1.0)}
 
     def sizes(self) -> Row:
         """Bytes of the stage itself at the sites."""

@@ -1,0 +1,265 @@
+"""The nests that a definition may have on a CPU: which dimension the lanes run along, what is unrolled, tiled, parallel.
+
+A `Form` is a structure of loops with choices for their sizes, so that all its choices are measured at once. In a structure there is
+every loop that one of its choices has; a loop of one turn is no loop, and `chosen` leaves it out.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from hjit.sched.build import Step, nest
+from hjit.sched.check import MAX_UNROLL, is_associative, is_direct
+from hjit.sched.default import (
+    BLOCK_ROWS, BLOCK_VECTORS, UNROLL_CODE, Target, best_lanes, block_dim, lane_scores, loops_in_order, unrolled_dims, vector_lanes,
+)  # fmt: skip
+from hjit.sched.memory import Strides
+from hjit.sched.tree import Compute, DimKey, Loop, Node
+from hjit.trace.graph import Definition, Expr, Index, Stage, walk
+
+Sizes = np.ndarray[Any, np.dtype[np.int64]]  # [choices, columns]
+
+LANE_DIMS = 2  # dimensions that are tried for the lanes
+VECTORS = (1, 2, 4)  # of one turn
+ROWS = (1, 2, 4)  # of one turn
+BLOCKS = ((1, 1), (1, 2), (1, 4), (2, 1), (2, 2), (4, 1), (4, 2), (4, 4), (BLOCK_ROWS, BLOCK_VECTORS))  # rows and vectors of accumulators
+TILES = ((8, 128), (8, 512), (16, 64), (16, 256), (32, 64), (32, 128), (32, 256), (64, 64), (64, 256), (128, 128), (128, 512))  # rows, columns
+FEW_TURNS = 4  # a loop with fewer turns than this for each core has the next loop parallel, too
+SMALL_TASK = 1 << 16  # evaluations; a nest with fewer may as well run on one core
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Form:
+    """A nest with choices for its sizes.
+
+    Attributes:
+        node: the nest; a loop of the size -k - 1 has the sizes of column k.
+        sizes: [choices, columns].
+    """
+
+    node: Node
+    sizes: Sizes
+
+
+def chosen(node: Node, sizes: Sequence[int]) -> Node:
+    """The nest with one of the choices, without loops of one turn."""
+    return _chosen(node, sizes)[0]
+
+
+def _chosen(node: Node, sizes: Sequence[int]) -> tuple[Node, dict[tuple[str, DimKey], int]]:
+    """Also the size of the outermost loop in it over each dimension, 0 where that runs over all."""
+    if isinstance(node, Compute):
+        return node, {}
+    inner: dict[tuple[str, DimKey], int] = {}
+    children: list[Node] = []
+    for c in node.children:
+        child, own = _chosen(c, sizes)
+        children.append(child)
+        inner |= own
+    if not isinstance(node, Loop):
+        return replace(node, children=tuple(children)), inner
+    key, size = (node.stage, node.dim), node.size
+    if size is not None and size < 0:
+        size = int(sizes[-size - 1])
+        if size == inner.get(key, 1) and node.kind != "vector" and len(children) == 1:
+            return children[0], inner
+    inner[key] = size or 0
+    return replace(node, size=size, children=tuple(children)), inner
+
+
+def columns(node: Node, sizes: Sizes) -> Sizes:
+    """The choices with a column for each loop of a size, in the order of `walk`, as `hjit.sched.features` takes them."""
+    found = [sizes[:, -n - 1] if n < 0 else np.full(len(sizes), n) for n in loop_sizes(node)]
+    return np.stack(found, 1) if found else np.zeros((len(sizes), 0), np.int64)
+
+
+def loop_sizes(node: Node) -> Iterator[int]:
+    """The sizes of the loops that have one, in the order of `walk`."""
+    if isinstance(node, Loop) and node.size is not None:
+        yield node.size
+    if not isinstance(node, Compute):
+        for c in node.children:
+            yield from loop_sizes(c)
+
+
+@dataclass(frozen=True, slots=True)
+class Inner:
+    """The innermost loops of a form.
+
+    Attributes:
+        lanes_dim: the dimension of the vectors; None: there are none.
+        rows_dim: another dimension of which several elements are computed in one turn, or None.
+        unrolled: small dimensions, whole.
+        options: (lanes, elements along `lanes_dim`, elements along `rows_dim`) of one turn, the first as in the default schedule.
+    """
+
+    lanes_dim: int | None
+    rows_dim: int | None
+    unrolled: tuple[int, ...]
+    options: tuple[tuple[int, int, int], ...]
+
+
+class Forms:
+    """The forms of the nests of one Graph's stages.
+
+    Args:
+        cores: how many tasks run at once.
+    """
+
+    def __init__(self, strides: Strides, target: Target, cores: int) -> None:
+        self.strides, self.target, self.cores = strides, target, cores
+        self._inner: dict[tuple[str, tuple[int, ...]], list[Inner]] = {}
+
+    def of(self, s: Stage, group: tuple[int, ...], extents: Sequence[float], at_root: bool) -> Iterator[Form]:
+        """All forms of a nest; the first one with its first sizes is that of the default schedule.
+
+        Args:
+            extents: numbers of the extents of the dimensions.
+            at_root: is it computed by itself?
+        """
+        d = s.definitions[group[-1]]
+        for inner in self.inner(s, group, extents):
+            for order in _orders(d, inner, extents, at_root):
+                tiles = _tiles(d, order, inner, extents) if at_root else []
+                for parallel in self._parallel(d, order, inner, extents) if at_root else [0]:
+                    steps, sizes = _steps(d, order, inner, tiles, parallel)
+                    yield Form(nest(s.name, group, steps), sizes)
+
+    def plain(self, s: Stage, group: tuple[int, ...], extents: Sequence[float], at_root: bool) -> Node:
+        """The nest that a stage has before its forms are looked at."""
+        form = next(self.of(s, group, extents, at_root))
+        return chosen(form.node, form.sizes[0])
+
+    def inner(self, s: Stage, group: tuple[int, ...], extents: Sequence[float]) -> list[Inner]:
+        """What may be in vectors and unrolled."""
+        key = s.name, group
+        if key not in self._inner:
+            self._inner[key] = list(self._inners(s, group, extents))
+        return self._inner[key]
+
+    def _inners(self, s: Stage, group: tuple[int, ...], extents: Sequence[float]) -> Iterator[Inner]:
+        d = s.definitions[group[-1]]
+        alike = [s.definitions[n] for n in group if len(s.definitions[n].extents) == len(d.extents)]
+        scores = lane_scores(s, alike, self.strides)
+        first = best_lanes(alike, scores)
+        others = [k for k in sorted(scores, key=lambda k: (-scores[k], -k))[:LANE_DIMS] if scores[k] >= 0]
+        for lanes_dim in dict.fromkeys([first, *others] if first is not None else [None, *scores]):
+            unrolled = tuple(unrolled_dims(alike, lanes_dim))
+            if lanes_dim is None:
+                yield Inner(None, None, unrolled, ((1, 1, 1),))
+                continue
+            widths = _widths(s, d, self.target, lanes_dim)
+            code = sum(1 for x in alike for _ in walk(x.value)) * int(np.prod([extents[k] for k in unrolled]))
+            yield _blocks(d, lanes_dim, widths, unrolled, extents, code)
+
+    def _parallel(self, d: Definition, order: Sequence[int], inner: Inner, extents: Sequence[float]) -> Iterator[int]:
+        """How many of the outermost loops are parallel: as many as give each core something to do, or none."""
+        turns, count = 1.0, 0
+        for k in order:
+            if k >= len(d.dims):
+                break
+            turns *= max(extents[k] // (inner.options[0][0] if k == inner.lanes_dim else 1), 1.0)
+            count += 1
+            if turns >= FEW_TURNS * self.cores:
+                break
+        yield count
+        if count and np.prod(extents) < SMALL_TASK:
+            yield 0
+
+
+def _widths(s: Stage, d: Definition, target: Target, lanes_dim: int) -> list[int]:
+    """Lanes: a native vector of the widest type at work, or of the narrowest one (Adams 2019, section 3.2)."""
+    wide = vector_lanes(s, d, target, lanes_dim)
+    sizes = [e.dtype.itemsize for e in walk(d.value) if e.dtype.kind != "b" and not _is_index(e)]
+    narrow = max(target.vector_bytes // min([*sizes, s.dtype.itemsize]), 1)
+    return [wide, narrow] if narrow > wide else [wide]
+
+
+def _is_index(e: Expr) -> bool:
+    """Is an expression the arithmetic of indices?"""
+    return isinstance(e, Index) or any(isinstance(a, Index) for a in e.args)
+
+
+def _blocks(d: Definition, lanes_dim: int, widths: Sequence[int], unrolled: tuple[int, ...], extents: Sequence[float], code: int) -> Inner:
+    """How much one turn computes: vectors side by side, rows, or blocks of both, as far as the code does not grow too long."""
+    plain = tuple((n, n, 1) for n in widths)
+    if lanes_dim >= len(d.dims) or d.order == "sequential" or not is_direct(d):
+        return Inner(lanes_dim, None, unrolled, plain)
+    default = block_dim(d, lanes_dim, list(unrolled))
+    rows = [k for k in range(len(d.dims)) if k not in (lanes_dim, *unrolled) and extents[k] >= 2 * max(ROWS)]
+    rows_dim = default if default is not None else rows[-1] if rows else None
+    blocks = BLOCKS if is_associative(d) and d.rdims else [(r, v) for r in ROWS for v in VECTORS if 1 in (r, v)]
+    found = [(n, v * n, r) for n in widths for r, v in blocks if _fits(r, v, n, rows_dim, extents[lanes_dim], code)]
+    first = (widths[0], BLOCK_VECTORS * widths[0], BLOCK_ROWS) if default is not None else plain[0]
+    return Inner(lanes_dim, rows_dim, unrolled, tuple(dict.fromkeys([first, *plain[:1], *found])))
+
+
+def _fits(rows: int, vectors: int, lanes: int, rows_dim: int | None, extent: float, code: int) -> bool:
+    """Is a block neither larger than the dimension, nor its code too long?"""
+    if rows * vectors == 1:
+        return True
+    return (rows_dim is not None or rows == 1) and vectors * lanes <= extent and rows * vectors * code <= min(UNROLL_CODE * 4, MAX_UNROLL * code)
+
+
+def _orders(d: Definition, inner: Inner, extents: Sequence[float], at_root: bool) -> Iterator[list[int]]:
+    """The loops that have turns, outermost first: as the default schedule has them, or another big dimension outermost."""
+    first = loops_in_order(d, inner.lanes_dim, list(inner.unrolled))
+    yield first
+    blocked = any(r > 1 for *_, r in inner.options) and bool(d.rdims)
+    pure = [k for k in first if k < len(d.dims) and (k != inner.lanes_dim or blocked)]
+    others = sorted(pure[1:], key=lambda k: -extents[k])
+    if at_root and others and pure[0] == first[0]:
+        yield [others[0], *(k for k in first if k != others[0])]
+
+
+def _tiles(d: Definition, order: Sequence[int], inner: Inner, extents: Sequence[float]) -> list[tuple[int, tuple[int, ...]]]:
+    """Tiles of the two innermost loops over big pure dimensions, side by side: dimension and sizes; nothing where there are none."""
+    big = [k for k in order if k < len(d.dims) and extents[k] > 4 * TILES[0][0]][-2:]
+    if len(big) < 2 or inner.lanes_dim not in big or d.order == "sequential" or not is_direct(d):
+        return []
+    (rows,) = (k for k in big if k != inner.lanes_dim)
+    fits = [(r, c) for r, c in TILES if r < extents[rows] and c < extents[inner.lanes_dim]]
+    return [(k, tuple(x[n] for x in fits)) for k in order for n, of in ((0, rows), (1, inner.lanes_dim)) if k == of] if fits else []
+
+
+def _steps(
+    d: Definition, order: Sequence[int], inner: Inner, tiles: Sequence[tuple[int, tuple[int, ...]]], parallel: int
+) -> tuple[list[Step], Sizes]:
+    """The loops of a form, and the choices for their sizes; columns: lanes, along the lanes, rows, then tiles."""
+    pure, reductions = [k for k in order if k < len(d.dims)], [k for k in order if k >= len(d.dims)]
+    lanes_dim, rows_dim = inner.lanes_dim, inner.rows_dim
+    vector: list[Step] = [] if lanes_dim is None else [(lanes_dim, "vector", -1)]
+    choices = [(*x, *(_step(k, inner, x) for k, _ in tiles)) for x in inner.options]
+    if not tiles and len(inner.options) == 1 or all(v == n and r == 1 for n, v, r in inner.options) and not tiles:
+        steps: list[Step] = []
+        for n, k in enumerate(order):
+            steps.append((k, "parallel" if n < parallel else "serial", None))
+            steps += vector if k == lanes_dim else []
+    else:
+        steps = [(k, "parallel" if n < parallel else "serial", None) for n, k in enumerate(pure)]
+        steps += [(k, "serial", -4 - n) for n, (k, _) in enumerate(tiles)]
+        steps += [(k, "serial", None) for k in reductions]
+        steps += [] if rows_dim is None else [(rows_dim, "unroll", -3)]
+        steps += [] if lanes_dim is None or lanes_dim in reductions else [(lanes_dim, "unroll", -2)]
+        steps += vector
+        for x in inner.options:
+            for sizes in zip(*(of for _, of in tiles), strict=True):
+                if all(n % _step(k, inner, x) == 0 for (k, _), n in zip(tiles, sizes, strict=True)):
+                    choices.append((*x, *sizes))
+    steps += [(k, "unroll", None) for k in inner.unrolled]
+    return steps, np.array(list(dict.fromkeys(choices)), np.int64)
+
+
+def _step(k: int, inner: Inner, option: tuple[int, int, int]) -> int:
+    """How much of a dimension one turn of the innermost loops computes."""
+    return option[1] if k == inner.lanes_dim else option[2] if k == inner.rows_dim else 1
+
+
+def product_of(options: Sequence[Sequence[int]]) -> Sizes:
+    """Every combination of some sizes."""
+    return np.array([*itertools.product(*options)], np.int64)

@@ -1,0 +1,90 @@
+"""What the search does not look at: the prunings of Adams 2019, section 3.2, each a rule of its own that can be switched off."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from hjit.model.names import SCHEDULE
+from hjit.sched.build import Path, at
+from hjit.sched.check import is_associative, is_direct
+from hjit.sched.tree import Loop, Root, Store, dims_of
+from hjit.trace.graph import Graph
+
+Features = np.ndarray[Any, Any]
+_AT = {name: k for k, name in enumerate(SCHEDULE)}
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """The rules and their numbers.
+
+    Attributes:
+        recompute: how often a value may be computed, in the mean over a stage; inf: as often as one likes.
+        tile_steps: number of sizes of a tile along one dimension, each twice the one before; larger tiles are not tried.
+        one_dimension: loops between where a stage is stored and where it is computed run over one dimension.
+        tasks: a parallel loop has at least this many turns for each core.
+    """
+
+    recompute: float = 10.0
+    tile_steps: int = 7
+    one_dimension: bool = True
+    tasks: float = 1.0
+
+    def is_site(self, graph: Graph, root: Root, path: Path) -> bool:
+        """May a stage be computed in a loop? Not where loops are unrolled or vectors, nor inside a sum."""
+        for k in range(1, len(path) + 1):
+            x = at(root, path[:k])
+            if not isinstance(x, Loop):
+                continue
+            if x.kind in ("vector", "unroll"):
+                return False
+            ds = graph.stage(x.stage).definitions
+            pure = min(len(d.dims) for d in ds)
+            if dims_of(x.dim)[-1] >= pure and any(is_associative(d) and is_direct(d) or dims_of(x.dim)[-1] >= len(d.dims) for d in ds):
+                return False
+        return True
+
+    def stores(self, root: Root, site: Path) -> Iterator[Path]:
+        """Where a stage that is computed in a loop may be stored: there, or further out, so that a window slides.
+
+        Loops between are over one dimension (`one_dimension`), as a window slides along one.
+        """
+        yield site
+        loop = at(root, site)
+        assert isinstance(loop, Loop)
+        best: Path | None = None
+        for k in reversed(range(len(site))):
+            x = at(root, site[: k + 1])
+            if isinstance(x, Loop) and self.one_dimension and (x.stage, x.dim) != (loop.stage, loop.dim):
+                break
+            above = at(root, site[:k])
+            if isinstance(above, (Loop, Store)):
+                best = site[:k]
+        if best is not None and best != site:
+            yield best
+
+    def tile_sizes(self, around: Sequence[Loop], inner: int, dim: int, extent: float) -> tuple[int, ...]:
+        """Sizes of a tile: that of the loops inside it, which is no tile, and that times powers of two, less than those outside it."""
+        above = [x.size for x in around if x.dim == dim and x.size is not None]
+        limit = above[-1] if above else extent
+        sizes = [inner << k for k in range(self.tile_steps)]
+        return tuple(n for n in sizes if n == inner or n < limit and (not above or above[-1] % n == 0))
+
+    def forbidden(self, features: Features, points: Features, cores: int) -> np.ndarray[Any, np.dtype[np.bool_]]:
+        """Which schedules compute too much again, or run in too few tasks.
+
+        Args:
+            features: [batch, stages, len(SCHEDULE)].
+            points: how many points of each stage there are to compute, [stages].
+
+        Returns:
+            [batch].
+        """
+        computed = features[..., _AT["points_computed_total"]] + features[..., _AT["inlined_calls"]]
+        tasks = features[..., _AT["inner_parallelism"]]
+        few = (tasks > 1) & (tasks < self.tasks * cores)
+        return np.asarray(((computed > self.recompute * points) | few).any(-1))

@@ -1,0 +1,388 @@
+"""The space of schedules as a tree of decisions, for `hjit.sched.search`.
+
+Stages are decided on from the outputs back to the inputs (Adams 2019, section 3.1). First where a stage is computed and stored:
+inlined, at the root, or in a loop of its consumers' nest, which may get one more level of tiles for it. Then, for each of its
+nests, what loops it has: `hjit.sched.forms`. Ways that differ in sizes only are one `Batch`, which is measured at once.
+
+The cost of a schedule is the sum over the children of its root (Anderson 2021, section 3.3): a decision changes one of them,
+and what a child costs is kept. Ways that a rule of `hjit.sched.rules` forbids are left out, or cost infinitely much.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from math import inf
+from typing import Any
+
+import numpy as np
+
+from hjit.model.costs import Cost, PreparedCost
+from hjit.sched.build import Path, at, attached, loops_around, own_nests, replaced
+from hjit.sched.check import is_associative, is_direct, problems
+from hjit.sched.default import Target, groups, root_schedule
+from hjit.sched.features import plan_of
+from hjit.sched.forms import Form, Forms, Sizes, chosen, columns, product_of
+from hjit.sched.memory import C_ORDER, Strides
+from hjit.sched.operations import pipeline_features
+from hjit.sched.rules import Rules
+from hjit.sched.sized import SizedGraph
+from hjit.sched.tree import Compute, Loop, Node, Root, Store, computes, dims_of
+from hjit.trace.graph import Graph, Stage, loads
+
+NONE: Sizes = np.zeros((1, 0), np.int64)  # the one choice of a nest whose sizes are known
+
+
+@dataclass(slots=True, eq=False)
+class Batch:
+    """Ways to make one decision that differ in sizes of loops only.
+
+    Attributes:
+        parent: the state before.
+        step: number of the decision that is next.
+        nests: the children of the root.
+        changed: the one that the decision makes or changes, with negative sizes (see `forms.Form`), or None.
+        sizes: [choices, columns].
+        inlined: the stages that are.
+        costs: of each choice, the parts that are known so far; NaN where not known.
+    """
+
+    parent: State | None
+    step: int
+    nests: tuple[Node, ...]
+    changed: int | None
+    sizes: Sizes
+    inlined: frozenset[str]
+    costs: np.ndarray[Any, np.dtype[np.float64]] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.costs = np.full(len(self.sizes), np.nan)
+
+    def states(self) -> list[State]:
+        """One for each choice."""
+        return [State(self, k) for k in range(len(self.sizes))]
+
+
+class State:
+    """A partial schedule."""
+
+    __slots__ = ("_nests", "batch", "row")
+
+    def __init__(self, batch: Batch, row: int) -> None:
+        self.batch, self.row = batch, row
+        self._nests: tuple[Node, ...] | None = None
+
+    @property
+    def nests(self) -> tuple[Node, ...]:
+        """The children of the root."""
+        if self._nests is None:
+            nests, k = self.batch.nests, self.batch.changed
+            self._nests = nests if k is None else (*nests[:k], chosen(nests[k], self.batch.sizes[self.row]), *nests[k + 1 :])
+        return self._nests
+
+    @property
+    def tree(self) -> Root:
+        """The schedule."""
+        return Root(self.nests)
+
+    @property
+    def inlined(self) -> frozenset[str]:
+        """Stages that are computed wherever they are read."""
+        return self.batch.inlined
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, State) and self.nests == other.nests and self.inlined == other.inlined
+
+    def __hash__(self) -> int:
+        return hash((self.nests, self.inlined))
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What is decided: where a stage is computed (`group` is None), or the loops of one of its nests."""
+
+    stage: str
+    group: tuple[int, ...] | None
+
+
+class Space:
+    """All schedules of a Graph at some sizes, for one machine and one cost model.
+
+    Args:
+        sizes: numbers of the run-time sizes by name.
+        machine: facts of the machine, see `hjit.model.names.MACHINE`.
+        cores: number of threads.
+        frozen: for some stages where they are computed, "root" or "inline": what is not searched (Anderson 2021, section 3.2).
+        rules: what is pruned.
+
+    Attributes:
+        decisions: in the order in which they are made.
+        measured: number of schedules whose features were worked out.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        sizes: Mapping[str, int],
+        cost: Cost,
+        machine: Sequence[float],
+        cores: int,
+        target: Target,
+        frozen: Mapping[str, str] | None = None,
+        rules: Rules | None = None,
+    ) -> None:
+        self.graph, self.cores, self.target = graph, cores, target
+        self.sized = SizedGraph(graph, sizes, target.vector_bytes, tasks=cores * TASKS)
+        self.cost_model, self.machine = cost, np.asarray(machine, np.float32)
+        self.frozen = dict(frozen or {})
+        self.rules = rules or Rules()
+        self.forms = Forms(Strides(graph), target, cores)
+        self.consumers = graph.consumers()
+        self.groups = {s.name: groups(s) for s in graph.stages}
+        self.decisions = [Decision(s.name, g) for s in reversed(graph.stages) for g in (None, *self.groups[s.name])]
+        self.first_of = {d.stage: k for k, d in enumerate(self.decisions) if d.group is None}
+        self.placed = dict.fromkeys((s.name for s in graph.stages), C_ORDER)
+        self.measured = 0
+        self._pipeline = pipeline_features(graph, sizes)
+        self._sized: dict[frozenset[str], SizedGraph] = {frozenset(): self.sized}
+        self._prepared: dict[tuple[str, ...], PreparedCost] = {}
+        self._legal: dict[Hashable, bool] = {}
+        self._memo: dict[Hashable, np.ndarray[Any, np.dtype[np.float64]]] = {}
+
+    @property
+    def start(self) -> State:
+        """Nothing is decided."""
+        return State(Batch(None, 0, (), None, NONE, frozenset()), 0)
+
+    def trivial(self) -> Root:
+        """A schedule that is always legal."""
+        return root_schedule(self.graph, self.target)
+
+    # -- the tree of decisions (hjit.sched.search.Tree)
+    def depth(self, state: State) -> int:
+        """How many decisions were made."""
+        return state.batch.step
+
+    def is_complete(self, state: State) -> bool:
+        """Whether all were."""
+        return state.batch.step == len(self.decisions)
+
+    def children(self, state: State) -> list[State]:
+        """All ways to make the next decision that the rules permit."""
+        found = list(self._batches(state))
+        while len(found) == 1 and len(found[0].sizes) == 1 and not self.is_complete(found[0].states()[0]):
+            found = list(self._batches(found[0].states()[0]))  # nothing to choose
+        return [s for b in found for s in b.states()]
+
+    def _batches(self, state: State) -> Iterator[Batch]:
+        decision = self.decisions[state.batch.step] if state.batch.step < len(self.decisions) else None
+        if decision is None:
+            return
+        s = self.graph.stage(decision.stage)
+        if decision.group is None:
+            yield from self._places(state, s)
+        else:
+            yield from self._loops(state, s, decision.group)
+
+    # -- where a stage is computed
+    def _places(self, state: State, s: Stage) -> Iterator[Batch]:
+        step, nests = state.batch.step + 1, state.nests
+        only = self.frozen.get(s.name)
+        at_root = Store(s.name, tuple(self._plain(s, g, True) for g in self.groups[s.name]))
+        if only != "inline":
+            yield Batch(state, step, (at_root, *nests), 0, NONE, state.inlined)
+        if s.name in self.graph.outputs or only == "root":
+            return
+        if self.may_inline(s):
+            yield Batch(state, step + len(self.groups[s.name]), nests, None, NONE, state.inlined | {s.name})
+        if only is None and is_divisible(s):
+            yield from self._inside(state, s, step)
+
+    def may_inline(self, s: Stage) -> bool:
+        """One pure definition that no gather reads, and nothing that it reads is written in the same nest."""
+        return s.initial is not None and not s.updates and s.name not in self.graph.outputs
+
+    def _inside(self, state: State, s: Stage, step: int) -> Iterator[Batch]:
+        """In a loop around all consumers, or in a new level of tiles there."""
+        readers = self._readers(s.name, state.inlined)
+        for number, nest in enumerate(state.nests):
+            if not any(c.stage in readers for c in computes(nest)):
+                continue
+            if any(c.stage in readers for k, other in enumerate(state.nests) if k != number for c in computes(other)):
+                return  # consumers in several nests
+            plain = [self._plain(s, g, False) for g in self.groups[s.name]]
+            for node, sizes in self._with_stage(nest, s, plain, readers):
+                if self._is_legal(node, sizes):
+                    yield Batch(state, step, (*state.nests[:number], node, *state.nests[number + 1 :]), number, sizes, state.inlined)
+
+    def _readers(self, name: str, inlined: Collection[str]) -> set[str]:
+        """The stages that read a stage, looked through those that are inlined."""
+        found: set[str] = set()
+        for c in self.consumers[name]:
+            found |= self._readers(c, inlined) if c in inlined else {c}
+        return found
+
+    def _with_stage(self, nest: Node, s: Stage, plain: Sequence[Node], readers: Collection[str]) -> Iterator[tuple[Node, Sizes]]:
+        """The nest with the stage at each of the places in it that there may be."""
+        whole = Root((nest,))
+        empty = Store(s.name, ())
+        sites = [p for p in loops_around(whole, readers) if self.rules.is_site(self.graph, whole, p)]
+        for site in sites:
+            for tiled, sizes in self._tiled(whole, site):
+                for outer in self.rules.stores(tiled, site):
+                    yield attached(tiled, plain, site, outer, empty).children[0], sizes
+
+    def _tiled(self, whole: Root, site: Path) -> Iterator[tuple[Root, Sizes]]:
+        """The tree with one more level of tiles inside a loop, and choices for their sizes: with tiles of one turn, there is none."""
+        loop = at(whole, site)
+        assert isinstance(loop, Loop)
+        around = [x for k in range(len(site) + 1) if isinstance(x := at(whole, site[:k]), Loop) and x.stage == loop.stage]
+        dims = [k for k in dict.fromkeys(x.dim for x in around) if isinstance(k, int)][-TILED:]
+        extents = self._extents(whole, site)
+        options = [self.rules.tile_sizes(around, inside_of(loop, k), k, extents[k]) for k in dims]
+        children = loop.children
+        for column, k in reversed([*enumerate(dims)]):
+            children = (Loop(loop.stage, k, "serial", -column - 1, children),)
+        tree = replaced(whole, site, replace(loop, children=children))
+        assert isinstance(tree, Root)
+        yield tree, product_of(options)
+
+    def _extents(self, whole: Root, site: Path) -> Sequence[float]:
+        loop = at(whole, site)
+        assert isinstance(loop, Loop)
+        c = next(c for c in computes(loop) if c.stage == loop.stage)
+        return self.sized.part(c.stage, c.definitions).extents
+
+    # -- the loops of a nest
+    def _loops(self, state: State, s: Stage, group: tuple[int, ...]) -> Iterator[Batch]:
+        number, nest = next((k, x) for k, x in enumerate(state.nests) if any(c.stage == s.name for c in computes(x)))
+        whole = Root((nest,))
+        path = own_nests(whole, s.name)[self.groups[s.name].index(group)]
+        at_root = all(isinstance(at(whole, path[:k]), (Root, Store)) for k in range(len(path)))
+        for form in self._forms(s, group, at_root):
+            node = replaced(whole, path, form.node)
+            assert isinstance(node, Root)
+            (new,) = node.children
+            if self._is_legal(new, form.sizes):
+                yield Batch(state, state.batch.step + 1, (*state.nests[:number], new, *state.nests[number + 1 :]), number, form.sizes, state.inlined)
+
+    def _forms(self, s: Stage, group: tuple[int, ...], at_root: bool) -> list[Form]:
+        extents = self.sized.part(s.name, group).extents
+        return list(self.forms.of(s, group, extents, at_root))
+
+    def _plain(self, s: Stage, group: tuple[int, ...], at_root: bool) -> Node:
+        return self.forms.plain(s, group, self.sized.part(s.name, group).extents, at_root)
+
+    def _is_legal(self, nest: Node, sizes: Sizes) -> bool:
+        """Is a nest legal, by the rules of `hjit.sched.check`? Its sizes do not matter."""
+        key = nest
+        found = self._legal.get(key)
+        if found is None:
+            tree = Root((chosen(nest, sizes[0]),))
+            names = {c.stage for c in computes(tree)}
+            stages = tuple(s for s in self.graph.stages if s.name in names)
+            part = Graph(self.graph.inputs, self.graph.scalars, stages, tuple(n for n in self.graph.outputs if n in names))
+            found = self._legal[key] = next(problems(tree, part), None) is None
+        return found
+
+    # -- costs
+    def cost(self, states: Sequence[State]) -> Iterable[float]:
+        """The predicted cost of each state: those of its nests together."""
+        wanted: dict[int, tuple[Batch, list[int]]] = {}
+        for x in states:
+            wanted.setdefault(id(x.batch), (x.batch, []))[1].append(x.row)
+        for batch, rows in wanted.values():
+            missing = [k for k in rows if np.isnan(batch.costs[k])]
+            if missing:
+                batch.costs[missing] = self._costs(batch, np.array(missing))
+        return [x.batch.costs[x.row] for x in states]
+
+    def _costs(self, batch: Batch, rows: np.ndarray[Any, Any]) -> Any:
+        total = np.zeros(len(rows))
+        for k, nest in enumerate(batch.nests):
+            total = total + self.nest_costs(nest, batch.sizes[rows] if k == batch.changed else NONE, batch.inlined)
+        return total
+
+    def nest_costs(self, nest: Node, sizes: Sizes, inlined: frozenset[str] = frozenset()) -> Any:
+        """The costs of one child of the root, for each choice of its sizes."""
+        through = self._through(nest, inlined)
+        key = nest, sizes.tobytes(), through
+        found = self._memo.get(key)
+        if found is None:
+            found = self._memo[key] = self._nest_costs(nest, sizes, through)
+        return found
+
+    def _nest_costs(self, nest: Node, sizes: Sizes, inlined: frozenset[str]) -> Any:
+        sized = self._sized.get(inlined)
+        if sized is None:
+            sized = self._sized[inlined] = self.sized.inlining(inlined)
+        self.measured += len(sizes)
+        plan, own = plan_of(sized, nest, self.placed)
+        features = plan.run(own, columns(nest, sizes) if own else np.zeros((len(sizes), 0), np.int64))
+        prepared = self._prepared.get(features.stages)
+        if prepared is None:
+            rows = [sized.position[n] for n in features.stages]
+            prepared = self._prepared[features.stages] = self.cost_model.prepare(self._pipeline[rows], self.machine)
+        costs = np.asarray(prepared.stages(features.values), np.float64).sum(-1)
+        points = np.array([self._points(n) for n in features.stages])
+        return np.where(self.rules.forbidden(features.values, points, self.cores), inf, costs)
+
+    def _points(self, stage: str) -> float:
+        """Evaluations that a stage needs at the least."""
+        return float(sum(self.sized.minimum(self.sized.part(stage, g)) for g in self.groups[stage]))
+
+    def _through(self, nest: Node, inlined: frozenset[str]) -> frozenset[str]:
+        """The inlined stages that matter for a nest."""
+        if not inlined:
+            return inlined
+        found: set[str] = set()
+        work = list({c.stage for c in computes(nest)})
+        while work:
+            for x in self.graph.stage(work.pop()).reads():
+                if x.source in inlined and x.source not in found:
+                    found.add(x.source)
+                    work.append(x.source)
+        return frozenset(found)
+
+    # -- buckets of alike states
+    def bucket(self, state: State, fineness: int) -> Hashable:
+        """What states of one bucket share: the loops of their nests down to a depth, sizes above it (Adams 2019, section 3.2)."""
+        return state.batch.step, tuple(_outline(n, fineness) for n in state.nests), state.inlined
+
+
+def _outline(node: Node, depth: int) -> Hashable:
+    """A tree down to a depth of loops: what lies deeper counts by which stages are there, and the sizes of the last depth do not."""
+    match node:
+        case Compute():
+            return node
+        case Store(stage, children, order, align):
+            return stage, order, align, tuple(_outline(c, depth) for c in children)
+        case Loop(stage, dim, kind, size, children):
+            if depth < 0:
+                return tuple((c.stage, c.definitions) for c in computes(node))
+            return stage, dim, kind, size is None or (size if depth else -1), tuple(_outline(c, depth - 1) for c in children)
+    raise AssertionError(node)
+
+
+TILED = 2  # dimensions of a level of tiles that is made for a producer
+TASKS = 4  # for each core, as the launcher has them
+
+
+def is_divisible(s: Stage) -> bool:
+    """Can parts of a stage be computed by themselves?"""
+    return len(s.shape) > 0 and all(is_direct(d) for d in s.definitions)
+
+
+def inside_of(loop: Loop, dim: int) -> int:
+    """The elements of a dimension that one turn of its loops down to `loop` has: the size of the next loop over it, or 1."""
+    nodes: list[Node] = list(loop.children)
+    while nodes:
+        x = nodes.pop(0)
+        if isinstance(x, Loop) and x.stage == loop.stage and dim in dims_of(x.dim):
+            return x.size or 1
+        if not isinstance(x, Compute):
+            nodes += x.children
+    return 1
+
+
+__all__ = ["Batch", "Decision", "Space", "State", "inside_of", "is_associative", "is_divisible", "loads"]
