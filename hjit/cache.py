@@ -1,4 +1,4 @@
-"""The disk cache: object code under a key that says everything that it depends on.
+"""The disk cache: object code and plans, each under a key that says everything that it depends on.
 
 One immutable file an entry: a line of JSON (the header), then the payload. A file is written beside its place and
 renamed over it. Whatever is wrong with a file, a folder or a disk, reading answers None and writing does nothing:
@@ -23,6 +23,7 @@ log = logging.getLogger("hjit")
 
 FORMAT = "hjit-1"
 MAX_BYTES = 512 << 20
+SUFFIXES = (".code", ".plan")
 TRIM_EVERY = 64  # stores between two looks at the size of the folder
 _stores = 0
 
@@ -86,14 +87,14 @@ def folder(cache_dir: str | os.PathLike[str]) -> Path | None:
         return None
 
 
-def load(name: str, cache_dir: str | os.PathLike[str], mode: str) -> bytes | None:
-    """The payload of an entry, or None."""
+def load(name: str, cache_dir: str | os.PathLike[str], mode: str, kind: str = "code") -> bytes | None:
+    """The payload of an entry, or None; `kind`: "code" or "plan"."""
     if mode == "off":
         return None
     where = folder(cache_dir)
     if where is None:
         return None
-    path = where / f"{name}.code"
+    path = where / f"{name}.{kind}"
     try:
         info = path.stat()
         if not stat.S_ISREG(info.st_mode) or not _own(info):
@@ -113,7 +114,7 @@ def load(name: str, cache_dir: str | os.PathLike[str], mode: str) -> bytes | Non
     return payload
 
 
-def store(name: str, payload: bytes, about: dict[str, Any], cache_dir: str | os.PathLike[str], mode: str) -> None:
+def store(name: str, payload: bytes, about: dict[str, Any], cache_dir: str | os.PathLike[str], mode: str, kind: str = "code") -> None:
     """Write an entry; failure is silent."""
     global _stores
     if mode != "rw":
@@ -128,7 +129,7 @@ def store(name: str, payload: bytes, about: dict[str, Any], cache_dir: str | os.
         handle, temporary = tempfile.mkstemp(dir=where, suffix=".new")
         with os.fdopen(handle, "wb") as f:
             f.write(data)
-        os.replace(temporary, where / f"{name}.code")
+        os.replace(temporary, where / f"{name}.{kind}")
     except OSError as error:
         log.debug("cache entry %s is not written: %s", name, error)
         with contextlib.suppress(OSError):
@@ -148,7 +149,7 @@ def trim(where: Path, limit: int = MAX_BYTES) -> None:
                 s = path.stat()
                 if path.suffix == ".new" and time.time() - s.st_mtime > 3600:
                     path.unlink()
-                elif path.suffix == ".code":
+                elif path.suffix in SUFFIXES:
                     entries.append((s.st_mtime, s.st_size, path))
         total = sum(size for _, size, _ in entries)
         for _, size, path in sorted(entries, key=lambda e: e[0]):
@@ -165,7 +166,7 @@ def clear(cache_dir: str | os.PathLike[str] = "") -> int:
     """Remove all entries; how many there were."""
     where = folder(cache_dir)
     count = 0
-    for path in [] if where is None else list(where.glob("*.code")):
+    for path in [] if where is None else [x for x in where.iterdir() if x.suffix in SUFFIXES]:
         with contextlib.suppress(OSError):
             path.unlink()
             count += 1

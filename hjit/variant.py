@@ -6,12 +6,14 @@ later segment needs of an earlier one is carried over in memory rather than comp
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from hjit.errors import ScheduleError
 from hjit.kernels.kernel import Bound
 from hjit.options import Options
 from hjit.outcome import MISS, PLAIN
@@ -23,6 +25,8 @@ from hjit.trace.poly import ONE, SMALL, Dim, Poly, sizes_value
 from hjit.trace.recorder import Event, Recorder, packed
 from hjit.trace.rewrites import AS_IT_IS, Rewrites
 from hjit.trace.trace import Result, Trace, Tree
+
+log = logging.getLogger("hjit")
 
 Array = np.ndarray[Any, Any]
 Held = tuple[list[Any], dict[str, Array]]  # values of the tape, captured arrays by input
@@ -134,18 +138,36 @@ class Variant:
         self._packed = frozenset(n for n, s in rec.inputs.items() if s.packed)
         self._overlapping = any(n in self._packed or _overlaps_itself(rec.inputs[n].array) for n in self.written)
         self.goals = self._goals()
+        if options.schedule is None and options.tune:
+            self.options = options = replace(options, schedule=self._searched(options))
         self.graphs = segments(rec, self.goals, AS_IT_IS if options.schedule is None else options.schedule.rewrites())
         known = getattr(options.schedule, "check_names", None)
         if known is not None and not rec.events:  # another path through the function may have the stages that this one lacks
             known(self.graphs)
         strides = self._strides()
         events: list[Event | None] = [*rec.events, None]
-        self.steps = [Step(Bound(g, options, rec.sizes, strides) if g.outputs else None, e) for g, e in zip(self.graphs, events, strict=True)]
+        self.steps = [Step(self._bound_to(g, strides) if g.outputs else None, e) for g, e in zip(self.graphs, events, strict=True)]
         self.exact = all(_is_exact(g) for g in self.graphs)
         self.flat = self._is_flat(structure)
         if self.flat:
             self._prepare_flat()
         self._forget_call()
+
+    def _searched(self, options: Options) -> Any:
+        """The schedule that a search decides on."""
+        from hjit.autoschedule import scheduled
+
+        return scheduled(lambda said: segments(self.rec, self.goals, said), self.rec.sizes, options)
+
+    def _bound_to(self, graph: Graph, strides: Mapping[str, Sequence[int]]) -> Bound:
+        """The kernel of a segment; by the default schedule where one that was searched cannot be lowered."""
+        try:
+            return Bound(graph, self.options, self.rec.sizes, strides)
+        except ScheduleError as error:
+            if not self.options.tune:
+                raise
+            log.debug("a searched schedule is not lowered: %s", error)
+            return Bound(graph, replace(self.options, schedule=None), self.rec.sizes, strides)
 
     def _goals(self) -> list[tuple[str, ...]]:
         """The stages that each segment is to compute."""

@@ -10,6 +10,7 @@ and what a child costs is kept. Ways that a rule of `hjit.sched.rules` forbids a
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
@@ -21,7 +22,8 @@ from hjit.model.costs import Cost, PreparedCost
 from hjit.sched.build import Path, at, attached, loops_around, own_nests, replaced
 from hjit.sched.check import is_associative, is_direct, problems
 from hjit.sched.default import Target, groups, root_schedule
-from hjit.sched.features import plan_of
+from hjit.model.names import SCHEDULE
+from hjit.sched.features import merged, plan_of
 from hjit.sched.forms import Form, Forms, Sizes, chosen, columns, product_of
 from hjit.sched.memory import C_ORDER, Strides
 from hjit.sched.operations import pipeline_features
@@ -148,6 +150,13 @@ class Space:
         self._prepared: dict[tuple[str, ...], PreparedCost] = {}
         self._legal: dict[Hashable, bool] = {}
         self._memo: dict[Hashable, np.ndarray[Any, np.dtype[np.float64]]] = {}
+
+    @staticmethod
+    def like(space: Space, cost: Cost) -> Space:
+        """The same space under another cost model; what features need is shared."""
+        new = copy.copy(space)
+        new.cost_model, new.measured, new._prepared, new._memo = cost, 0, {}, {}
+        return new
 
     @property
     def start(self) -> State:
@@ -303,6 +312,33 @@ class Space:
             total = total + self.nest_costs(nest, batch.sizes[rows] if k == batch.changed else NONE, batch.inlined)
         return total
 
+    def tree_cost(self, tree: Root) -> float:
+        """The predicted cost of any schedule of the Graph."""
+        return float(sum(self.nest_costs(nest, NONE)[0] for nest in tree.children))
+
+    def features(self, tree: Root, inlined: frozenset[str] = frozenset()) -> Any:
+        """The features of a schedule as the cost model sees them, [stages, len(SCHEDULE)]: those of its nests, each by itself."""
+        found = np.zeros((len(self.graph.stages), len(SCHEDULE)))
+        for nest in tree.children:
+            sized = self._sized_for(self._through(nest, inlined))
+            plan, own = plan_of(sized, nest, self.placed)
+            part = plan.run(own, None)
+            for name, row in zip(part.stages, part.values[0], strict=True):
+                k = sized.position[name]
+                found[k] = merged([found[k][None], row[None]])[0] if found[k].any() else row
+        return found
+
+    @property
+    def pipeline(self) -> Any:
+        """The features of the stages that do not depend on schedules, [stages, len(PIPELINE)]."""
+        return self._pipeline
+
+    def _sized_for(self, inlined: frozenset[str]) -> SizedGraph:
+        sized = self._sized.get(inlined)
+        if sized is None:
+            sized = self._sized[inlined] = self.sized.inlining(inlined)
+        return sized
+
     def nest_costs(self, nest: Node, sizes: Sizes, inlined: frozenset[str] = frozenset()) -> Any:
         """The costs of one child of the root, for each choice of its sizes."""
         through = self._through(nest, inlined)
@@ -313,9 +349,7 @@ class Space:
         return found
 
     def _nest_costs(self, nest: Node, sizes: Sizes, inlined: frozenset[str]) -> Any:
-        sized = self._sized.get(inlined)
-        if sized is None:
-            sized = self._sized[inlined] = self.sized.inlining(inlined)
+        sized = self._sized_for(inlined)
         self.measured += len(sizes)
         plan, own = plan_of(sized, nest, self.placed)
         features = plan.run(own, columns(nest, sizes) if own else np.zeros((len(sizes), 0), np.int64))

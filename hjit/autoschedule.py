@@ -1,0 +1,215 @@
+"""The schedule of a Graph by search: the cost model's choice, kept on disk as a plan.
+
+A plan is found under the canonical Graph, the order of magnitude of its sizes, the machine, and what searched. It says which stages are
+inlined, and the tree, with stages by their position: so it serves every Graph with the same key, whatever its variables are called.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import logging
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from hjit import cache, machine
+from hjit.errors import ScheduleError
+from hjit.kernels import features, launch
+from hjit.model.costs import Cost
+from hjit.model.network import load
+from hjit.options import Options
+from hjit.sched.check import check
+from hjit.sched.default import Target, default_schedule
+from hjit.sched.search import Options as SearchOptions
+from hjit.sched.search import Parameters, Record, presets, search
+from hjit.sched.space import Space, State
+from hjit.sched.tree import Root, from_json, renamed
+from hjit.trace.graph import Graph
+from hjit.trace.key import graph_key
+from hjit.trace.poly import sizes_value
+from hjit.trace.rewrites import AS_IT_IS, Rewrites
+
+log = logging.getLogger("hjit")
+
+WEIGHTS = Path(__file__).parent / "model" / "weights.npz"
+BUCKET = 4  # sizes that differ by less than about this factor share a plan
+
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """How hard a search tries.
+
+    Attributes:
+        passes: see `hjit.sched.search.Options`.
+        sample: are only some of alike states looked at?
+        seconds: after which a search ends with what it has.
+    """
+
+    parameters: Parameters
+    passes: int = 1
+    sample: bool = False
+    seconds: float = 20.0
+
+
+EFFORTS = {
+    "greedy": Effort(presets()["greedy"]),
+    "beam": Effort(presets(32)["beam"], passes=5, sample=True, seconds=300.0),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Searched:
+    """What a search decided on for the Graphs of one function; a `hjit.options.Scheduler`.
+
+    Attributes:
+        trees: by the outputs of the Graphs; others have the default schedule.
+        inlined: stages that are computed wherever they are read.
+    """
+
+    trees: Mapping[tuple[str, ...], Root]
+    inlined: frozenset[str] = frozenset()
+
+    def rewrites(self) -> Rewrites:
+        """What changes of the Graphs."""
+        return Rewrites(inlined=self.inlined)
+
+    def tree(self, graph: Graph, target: Target) -> Root:
+        """The schedule of one of the Graphs."""
+        found = self.trees.get(graph.outputs)
+        return default_schedule(graph, target) if found is None else found
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The schedule of one Graph.
+
+    Attributes:
+        tree: None: the default schedule.
+        cost: as the cost model has it.
+        seconds: that the search took.
+    """
+
+    tree: Root | None
+    inlined: frozenset[str]
+    cost: float
+    seconds: float = 0.0
+    record: Record | None = None
+
+
+def target_of(options: Options) -> Target:
+    """What schedules must know of the machine that code is for."""
+    return Target(features.native_width(features.target_features(options.target)))
+
+
+@functools.lru_cache(maxsize=1)
+def weights() -> Cost:
+    """The cost model that comes with hjit."""
+    return load(WEIGHTS)
+
+
+def scheduled(make: Callable[[Rewrites], list[Graph]], sizes: Mapping[str, int], options: Options) -> Searched | None:
+    """The schedules of the Graphs of a function; None where the default ones are the best.
+
+    Args:
+        make: the Graphs, with some rewrites.
+        sizes: numbers of the run-time sizes by name.
+    """
+    graphs = [g for g in make(AS_IT_IS) if g.outputs]
+    plans = [plan(g, sizes, options) for g in graphs]
+    inlined = frozenset(n for p in plans for n in p.inlined)
+    trees = {g.outputs: p.tree for g, p in zip(graphs, plans, strict=True) if p.tree is not None}
+    if not trees:
+        return None
+    after = {g.outputs: g for g in make(Rewrites(inlined=inlined)) if g.outputs} if inlined else {g.outputs: g for g in graphs}
+    try:
+        for outputs, tree in trees.items():
+            check(tree, after[outputs])
+    except (ScheduleError, KeyError) as error:
+        log.debug("a searched schedule is not legal: %s", error)
+        return None
+    return Searched(trees, inlined)
+
+
+def plan(graph: Graph, sizes: Mapping[str, int], options: Options) -> Plan:
+    """The plan of a canonical Graph: from the disk, or searched and put there."""
+    name = plan_name(graph, sizes, options)
+    text = cache.load(name, options.cache_dir, options.cache, "plan")
+    found = None if text is None else from_text(text, graph)
+    if found is None:
+        found = searched(graph, sizes, options)
+        about = {"cost": found.cost, "seconds": round(found.seconds, 3), "tune": options.tune, "versions": cache.versions()}
+        cache.store(name, to_text(found, graph), about, options.cache_dir, options.cache, "plan")
+    return found
+
+
+def searched(graph: Graph, sizes: Mapping[str, int], options: Options, cost: Cost | None = None) -> Plan:
+    """Search the schedule of a canonical Graph, with the default schedule as what there is to beat."""
+    effort = EFFORTS[str(options.tune)]
+    start = time.perf_counter()
+    space = space_of(graph, sizes, options, cost)
+    by_default = default_schedule(graph, space.target)
+    best = Plan(None, frozenset(), space.tree_cost(by_default))
+    limit = start + effort.seconds
+    found = search(
+        space,
+        space.start,
+        effort.parameters,
+        SearchOptions[State](
+            passes=effort.passes,
+            bucket=space.bucket if effort.passes > 1 or effort.sample else None,
+            sample=effort.sample,
+            stop=lambda: time.perf_counter() > limit,
+        ),
+    )
+    if found.best is not None and found.cost < best.cost:
+        best = Plan(found.best.tree, found.best.inlined, found.cost)
+    seconds = time.perf_counter() - start
+    log.debug("searched %d schedules of %d stages in %.3f s", found.record.costs, len(graph.stages), seconds)
+    return Plan(best.tree, best.inlined, best.cost, seconds, found.record)
+
+
+def space_of(graph: Graph, sizes: Mapping[str, int], options: Options, cost: Cost | None = None) -> Space:
+    """The space of the schedules of a Graph on this machine."""
+    target, threads = target_of(options), launch.threads(options.num_threads)
+    return Space(graph, sizes, cost or weights(), machine.facts(threads, target.vector_bytes), threads, target)
+
+
+# -- plans on disk
+
+
+def plan_name(graph: Graph, sizes: Mapping[str, int], options: Options) -> str:
+    """The name of a plan in the cache."""
+    points = sum(math.prod(sizes_value(n, sizes) for n in s.shape) for s in graph.stages if s.name in graph.outputs)
+    bucket = round(math.log(max(points, 1), BUCKET))
+    threads = launch.threads(options.num_threads)
+    parts = (graph_key(graph).text, str(bucket), str(target_of(options)), str(threads), str(options.tune), str(options.fast_math), _model_digest())
+    return "plan_" + cache.digest(*parts, cache.versions())[:40]
+
+
+@functools.lru_cache(maxsize=1)
+def _model_digest() -> str:
+    return cache.digest(WEIGHTS.read_bytes().hex())
+
+
+def to_text(found: Plan, graph: Graph) -> bytes:
+    """A plan as it is kept: stages by position."""
+    number = {s.name: f"s{k}" for k, s in enumerate(graph.stages)}
+    tree = None if found.tree is None else json.loads(renamed(found.tree, number).to_json())  # type: ignore[union-attr]
+    return json.dumps({"tree": tree, "inlined": sorted(number[n] for n in found.inlined), "cost": found.cost}).encode()
+
+
+def from_text(text: bytes, graph: Graph) -> Plan | None:
+    """The plan that was kept, for a Graph with the same key; None where it is not one."""
+    names = {f"s{k}": s.name for k, s in enumerate(graph.stages)}
+    try:
+        data = json.loads(text)
+        inlined = frozenset(names[n] for n in data["inlined"])
+        tree = None if data["tree"] is None else renamed(from_json(json.dumps(data["tree"])), names)
+        cost = float(data["cost"])
+    except (ValueError, KeyError, TypeError, RecursionError, ScheduleError) as error:
+        log.debug("a plan is not usable: %s", error)
+        return None
+    return Plan(tree, inlined, cost) if tree is None or isinstance(tree, Root) else None

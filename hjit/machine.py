@@ -1,0 +1,50 @@
+"""Facts of the machine that the cost model reads: `hjit.model.names.MACHINE`."""
+
+from __future__ import annotations
+
+import functools
+import math
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+
+CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
+USUAL = {"1": 32 << 10, "2": 1 << 20, "3": 16 << 20}  # bytes of the caches where the system does not say
+COPIED = 1 << 25  # bytes of the array whose copy is timed
+UNITS = {"K": 10, "M": 20, "G": 30}
+
+
+def facts(threads: int, vector_bytes: int) -> tuple[float, ...]:
+    """The facts in the order of `MACHINE`: threads, bytes of a vector, bytes of the caches of one core, bytes a second of a copy."""
+    sizes = caches()
+    return (float(threads), float(vector_bytes), *(float(sizes[level]) for level in "123"), bandwidth(threads))
+
+
+@functools.lru_cache(maxsize=1)
+def caches() -> dict[str, int]:
+    """Bytes of the first core's data caches by level."""
+    found = dict(USUAL)
+    for folder in sorted(CACHES.glob("index*")):
+        try:
+            level, kind, size = ((folder / name).read_text().strip() for name in ("level", "type", "size"))
+            if kind != "Instruction" and level in found:
+                found[level] = int(size[:-1]) << UNITS[size[-1]]
+        except (OSError, ValueError, KeyError):
+            continue
+    return found
+
+
+@functools.lru_cache(maxsize=8)
+def bandwidth(threads: int) -> float:
+    """Bytes per second that all threads together copy, to the nearest power of the square root of two: a measurement that can be kept."""
+    size = COPIED // max(threads, 1)
+    arrays = [(np.ones(size, np.uint8), np.empty(size, np.uint8)) for _ in range(threads)]
+    best = math.inf
+    with ThreadPoolExecutor(threads) as pool:
+        for _ in range(4):
+            start = time.perf_counter()
+            list(pool.map(lambda x: np.copyto(x[1], x[0]), arrays))
+            best = min(best, time.perf_counter() - start)
+    return float(2 ** (round(2 * math.log2(size * threads / best)) / 2))
