@@ -26,7 +26,7 @@ from hjit.model.generator_sketch import Parameter, Sketch, Unsuitable, Value
 from hjit.model.generator_stages import KINDS
 
 LENGTHS = (4, 25)  # stages of a program
-PIXELS = (256**2, 1536**2)  # of an image of the default size
+PIXELS = (256**2, 1536**2)  # of an image of the default size, those of all channels
 LAYOUTS = (("hw", 5.0), ("hwc", 2.5), ("chw", 2.0), ("features", 1.5))
 DTYPES = (("uint8", 4.0), ("uint16", 1.5), ("int32", 0.7), ("float32", 5.0), ("float64", 0.5))
 BOUNDS = {"uint8": (0, 255), "uint16": (0, 4095), "int32": (-2000, 2000), "float32": (0, 1), "float64": (0, 1)}
@@ -80,7 +80,8 @@ def random_program(seed: int, size: int | None = None) -> Program:
     """The program of a seed, always the same.
 
     Args:
-        size: about the number of pixels of an image; one of many channels has fewer. None: from 256 x 256 to 1536 x 1536.
+        size: about the number of pixels of an image; one of many channels has fewer. None: from 256 x 256 to 1536 x 1536,
+            small ones more often, with fewer pixels where there are channels or many stages.
     """
     s, kinds = drawn(seed, size)
     return Program(seed, _source(s), tuple(s.parameters), kinds)
@@ -90,10 +91,10 @@ def drawn(seed: int, size: int | None = None) -> tuple[Sketch, tuple[str, ...]]:
     """The sketch of a program, and the kinds of its stages."""
     s = Sketch(seed)
     length = s.integer(*LENGTHS) if s.chance(0.5) else s.integer(LENGTHS[0], 12)
-    _inputs(s, size)
+    _inputs(s, size, length)
     kinds: list[str] = []
     misses = 0
-    while len(kinds) + len(s.unused) // 2 < length and misses < ATTEMPTS:
+    while (len(kinds) < LENGTHS[0] or len(kinds) + len(s.unused) - 1 < length) and misses < ATTEMPTS:  # joining takes one each
         kind = s.weighted([((name, stage), weight) for name, stage, weight in KINDS])
         if _attempt(s, kind[1]):
             kinds.append(kind[0])
@@ -105,14 +106,14 @@ def drawn(seed: int, size: int | None = None) -> tuple[Sketch, tuple[str, ...]]:
     return s, tuple(kinds)
 
 
-def _inputs(s: Sketch, size: int | None) -> None:
+def _inputs(s: Sketch, size: int | None, length: int) -> None:
     low, high = map(log, PIXELS)
-    pixels = exp(low + (high - low) * s.random())
+    pixels = exp(low + (high - low) * s.random() ** 2) / max(1, length / 10)  # so that many stages take no longer than few
     pixels = pixels if size is None else size
     layout = s.weighted(LAYOUTS)
     channels = s.one((4, 8, 8, 16)) if layout == "features" else 3 if s.chance(0.8) else s.one((2, 4))
     axes = "chw" if layout == "features" and s.chance(0.7) else "hwc" if layout == "features" else layout
-    pixels = pixels / channels if layout == "features" else pixels
+    pixels = pixels / channels if layout == "features" or (size is None and layout != "hw") else pixels
     aspect = exp((s.random() - 0.5) * 1.2)
     h, w = max(24, round((pixels * aspect) ** 0.5)), max(24, round((pixels / aspect) ** 0.5))
     if s.chance(0.3):

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
-from hjit.model.generator_sketch import Sketch, Value, limits, nice, span
+from hjit.model.generator_sketch import Sketch, Unsuitable, Value, bracketed, limits, nice, plus, span
 
 Expression = tuple[str, float, float, bool]  # text, low, high, is it exact
 PADS = ("edge", "reflect", "wrap", "constant", "symmetric")
@@ -36,11 +37,11 @@ def float_step(s: Sketch, x: str, low: float, high: float, exact: bool) -> Expre
     floor = nice(m / 8)
     size = f"np.abs({x})" if low < 0 else x
     choices: list[tuple[Expression, float]] = [
-        ((f"{k:g} * {x} + {b:g}" if b > 0 else f"{k:g} * {x} - {-b:g}", k * low + b, k * high + b, exact), 3),
-        ((f"np.abs({x} - {t:g})", 0, max(high - t, t - low), exact), 2),
+        ((f"{k:g} * {x} {plus(b)}", k * low + b, k * high + b, exact), 3),
+        ((f"np.abs({x} {plus(-t)})", 0, max(high - t, t - low), exact), 2),
         ((f"np.clip({x}, {nice(low / 2):g}, {t:g})" if nice(low / 2) < t else f"np.minimum({x}, {t:g})", low, high, exact), 3),
         ((f"np.maximum({x}, {t:g})", t, max(high, t), exact), 2),
-        ((f"np.where({x} > 0, {x}, 0.1 * {x})", min(0.1 * low, low), high, exact), 1),
+        ((f"np.where({x} > 0, {x}, 0.1 * {x})", low, high, exact), 1 if low < 0 < high else 0),
         ((f"np.sqrt({size} + {floor:g})", floor**0.5, (m + floor) ** 0.5, exact), 1.5),
         ((f"np.exp(-{size}{over(nice(m))})", 0.3, 1, False), 1),
         ((f"1 / (1 + np.exp(-{x}{over(nice(m / 3))}))", 0, 1, False), 0.7),
@@ -67,8 +68,8 @@ def int_step(s: Sketch, v: Value) -> Expression:
     k = s.integer(1, 3)
     top = int(high)
     choices: list[tuple[Expression, float]] = [
-        ((f"{x} >> {k}", low, high, True), 1.5),
-        ((f"{x} // {s.integer(2, 9)}", low, high, True), 1),
+        ((f"{x} >> {k}", min(low, 0), max(high, 0), True), 1.5),
+        ((f"{x} // {s.integer(2, 9)}", min(low, 0), max(high, 0), True), 1),
         ((f"np.clip({x}, {int(low + (t - low) / 2)}, {t})", low, t, True), 2),
         ((f"np.minimum({x}, {t})", low, t, True), 1),
         ((f"np.where({x} > {t}, {x}, {t // 2})", low, high, True), 1.5),
@@ -93,15 +94,19 @@ def pointwise(s: Sketch) -> Value:
         return v
     length = s.integer(1, 4)
     nested = s.chance(0.3)
-    text, low, high, exact = v.name, v.low, v.high, v.exact
+    text = v.name
     for k in range(length):
-        text, low, high, exact = float_step(s, text, low, high, exact)
-        text, low, high = s.tamed(text, low, high)
-        if not nested or k == length - 1 or len(text) > 60:
+        step, low, high, exact = float_step(s, "@", v.low, v.high, v.exact)
+        step, low, high = s.tamed(step, low, high)
+        if step.count("@") > 1 and text != v.name:  # an operand that is needed twice gets a name
+            v = s.let("curve", text, v)
+            text = v.name
+        text = step.replace("@", bracketed(text))
+        if nested and k < length - 1 and len(text) < 60:
+            v = replace(v, name="", low=low, high=high, exact=exact)
+        else:
             v = s.let("curve", text, v, low=low, high=high, exact=exact)
             text = v.name
-        else:
-            text = f"({text})"
     return v
 
 
@@ -113,12 +118,12 @@ def blend(s: Sketch) -> Value:
 
 
 def combined(s: Sketch, a: Value, b: Value) -> Value:
-    """One binary operation on two values, of any units and axes."""
+    """One binary operation on a value of any units and axes, and an image whose units and axes the result has."""
     if a.is_float != b.is_float:
         a, b = s.floating(a), s.floating(b)
-    if a.is_image and s.chance(0.5):
-        a, b = b, a
     a, b = s.matched(a, b)
+    if a.is_float and not b.is_float:  # a mean of its channels
+        b = s.floating(b)
     both = s.joined(a, b)
     return (_float_pair if both.is_float else _int_pair)(s, a, b, both)
 
@@ -179,22 +184,21 @@ def _int_pair(s: Sketch, a: Value, b: Value, both: Value) -> Value:
 
 def several(s: Sketch) -> Value:
     """Three or four stages in one weighted sum, or one stage that chooses between two others."""
-    like = s.some()
-    others = [s.some(images=False) for _ in range(s.integer(2, 3))]
-    values = [s.floating(v) for v in (*others, like)]
-    like, values = values[-1], values[:-1]
-    parts = [like]
-    for v in values:
+    choose = s.chance(0.3)
+    found: list[Value] = []
+    for k in range(3 if choose else s.integer(3, 4)):
+        found.append(s.some(lambda v: all(v.name != u.name for u in found), images=k == 0))
+    like, *others = map(s.floating, found)
+    parts = []
+    for v in others:
         v, like = s.matched(v, like)
         parts.append(v)
-    for k, v in enumerate(parts):  # `like` may have become smaller since
-        parts[k] = s.matched(v, like)[0] if v.is_image else v
-    parts[0] = like
+    parts = [like] + [s.cropped(v, like) for v in parts]  # `like` became smaller meanwhile
     both = like
     for v in parts[1:]:
         both = s.joined(v, both)
     m = max(v.most for v in parts)
-    if both.exact and s.chance(0.3):
+    if choose and both.exact:
         text = f"np.where({parts[1].name} > {nice((parts[1].low + parts[1].high) / 2):g}, {parts[0].name}, {parts[2].name})"
         return s.let("chosen", text, both, low=-m, high=m)
     weights = [s.number(0.1, 0.5) for _ in parts]
@@ -208,11 +212,13 @@ def convert(s: Sketch) -> Value:
     if not v.is_float and s.chance(0.6):
         return s.floating(v)
     kind = s.weighted((("uint8", 3), ("uint16", 2), ("int32", 2), ("float64", 1)))
-    if kind == "float64" or not v.exact:
+    if kind == "float64" or v.dtype == "float64":
         dtype = "float32" if v.dtype == "float64" else "float64"
         return s.let("real", f"{v.name}.astype(np.{dtype})", v, dtype=dtype)
     if kind == "uint8":
         return s.bytes_of(v)
+    if not v.exact:
+        raise Unsuitable
     if not v.is_float:
         low, high = limits(kind)
         inside = low <= v.low and v.high <= high
@@ -235,7 +241,7 @@ def summed(s: Sketch, v: Value, taps: Sequence[tuple[int, str]]) -> Expression:
     low, high = plus * v.low - minus * v.high, plus * v.high - minus * v.low
     by = plus - minus if plus - minus > 1 else max(plus, minus)
     if v.is_float and s.chance(0.3):
-        terms = [f"{w / by:.4g} * {text}" for w, text in taps]
+        terms = [f"{w / by:.4g} * {text}".removeprefix("1 * ").replace("-1 * ", "-") for w, text in taps]
         return " + ".join(terms).replace("+ -", "- "), low / by * 1.001, high / by * 1.001, True
     terms = [text if w == 1 else f"-{text}" if w == -1 else f"{w} * {text}" for w, text in taps]
     text = " + ".join(terms).replace("+ -", "- ")
@@ -294,7 +300,7 @@ def separable(s: Sketch) -> Value:
     v = s.some()
     row = s.one(ROWS_1D)
     v = s.wide(v, total((row,)) ** 2, min(row) < 0)
-    first, second = s.one(("hw", "wh"))
+    first, second = s.one((("h", "w"), ("w", "h")))
     if s.chance(0.5):
         before, after = dict.fromkeys("hw", len(row) // 2), dict.fromkeys("hw", (len(row) - 1) // 2)
         v = padded(s, v, before, after, s.one(PADS))
@@ -359,7 +365,7 @@ def stencil_ndimage(s: Sketch) -> Value:
         (f"ndimage.maximum_filter({v.name}, size={sizes(3)}{mode})", 0.7),
         (f"ndimage.minimum_filter({v.name}, size={sizes(3)}{mode})", 0.7),
         (f"ndimage.median_filter({v.name}, size={sizes(3)}{mode})", 0.5),
-        (f"ndimage.sobel({v.name}, axis={s.one(spatial)}{mode}) / 8", 1),
+        (f"ndimage.sobel({v.name}, axis={s.one(spatial)}{mode}) / {8 if len(v.axes) == 2 else 32}", 1),
     )
     m = v.most * 1.01
     return s.let("smooth", s.weighted(choices), v, low=min(-m, v.low), high=m, exact=False)

@@ -106,6 +106,24 @@ def nice(x: float) -> float:
     return float(f"{x:.2g}")
 
 
+def bracketed(text: str) -> str:
+    """An expression as an operand: in brackets, where it is more than a name or a call."""
+    if re.fullmatch(r"[\w.]+", text):
+        return text
+    head, _, rest = text.partition("(")
+    depth = 1
+    for k, letter in enumerate(rest):
+        depth += (letter == "(") - (letter == ")")
+        if depth == 0:
+            return text if k == len(rest) - 1 and re.fullmatch(r"[\w.]+", head) else f"({text})"
+    return f"({text})"
+
+
+def plus(x: float) -> str:
+    """A number to be added."""
+    return f"- {-x:g}" if x < 0 else f"+ {x:g}"
+
+
 def span(start: int, stop: int) -> str:
     """A slice that leaves out `start` at the beginning and `stop` at the end."""
     return f"{start or ''}:{-stop or ''}"
@@ -126,6 +144,7 @@ class Sketch:
         self.values: dict[str, Value] = {}
         self.unused: list[str] = []
         self.names: dict[str, int] = {}
+        self.converted: dict[str, Value] = {}  # floats by the name of what they were made of
         self.limit = 0  # elements of a value
 
     # -- drawing
@@ -158,7 +177,7 @@ class Sketch:
         """A value to go on with: mostly one that nothing reads yet, and rather a late one."""
         found = self.suiting(lambda v: ok(v) and (v.is_image or not images))
         fresh = [v for v in found if v.name in self.unused]
-        found = fresh if fresh and self.chance(0.8) else found
+        found = fresh if fresh and self.chance(0.88) else found
         if not found:
             raise Unsuitable
         return found[-1] if self.chance(0.4) else self.one(found)
@@ -233,6 +252,8 @@ class Sketch:
         """The same numbers as floats."""
         if v.is_float:
             return v
+        if v.name in self.converted:
+            return self.converted[v.name]
         dtype = "float64" if self.chance(0.08) else "float32"
         k = 255 if v.high == 255 else 4095 if v.high == 4095 else 1
         text = f"{v.name}.astype(np.{dtype})" + (f" / {k}" if k > 1 else "")
@@ -240,11 +261,12 @@ class Sketch:
         if max(abs(low), abs(high)) > LARGEST:
             by = 2.0 ** -np.ceil(np.log2(v.most / 16))
             text, low, high = f"{text} * {by:g}", low * by, high * by
-        return self.known(self.let("real", text, v, dtype=dtype, low=float(low), high=float(high)))
+        self.converted[v.name] = self.known(self.let("real", text, v, dtype=dtype, low=float(low), high=float(high)))
+        return self.converted[v.name]
 
     def wide(self, v: Value, gain: float, signed: bool = False) -> Value:
         """A value whose sums by weights of this total do not wrap around; once in a while they do."""
-        if v.is_float or self.chance(0.03):
+        if v.is_float or (not signed and self.chance(0.03)):
             return v
         if self.chance(0.55):
             return self.floating(v)
@@ -276,7 +298,7 @@ class Sketch:
         if most <= LARGEST:
             return text, low, high
         by = float(2.0 ** -np.ceil(np.log2(most / 16)))
-        return f"({text}) * {by:g}", low * by, high * by
+        return f"{bracketed(text)} * {by:g}", low * by, high * by
 
     # -- units
     def halved(self, v: Value, axis: str) -> Value:
@@ -302,9 +324,7 @@ class Sketch:
         order = "".join(axis for axis in like.axes if axis in v.axes)
         if order != v.axes:
             v = self.transposed(v, order)
-        for axis in "hw":
-            if axis in v.axes and axis in like.axes:
-                v, like = self.cropped(v, like, axis), self.cropped(like, v, axis)
+        v, like = self.cropped(v, like), self.cropped(like, v)
         tail = like.axes[like.axes.index(v.axes[0]) :] if v.axes else ""
         if tail != v.axes:
             key = ", ".join(":" if axis in v.axes else "None" for axis in tail)
@@ -317,12 +337,14 @@ class Sketch:
         dtype = str(np.result_type(v.dtype, like.dtype))
         return replace(like, shape=shape, dtype=dtype, exact=v.exact and like.exact, **changes)
 
-    def cropped(self, v: Value, like: Value, axis: str) -> Value:
-        """The middle of a value, as long as another."""
-        extra = v.size(axis) - like.size(axis)
-        if extra <= 0:
+    def cropped(self, v: Value, like: Value) -> Value:
+        """The middle of a value, no larger than another."""
+        extra = {axis: v.size(axis) - like.size(axis) for axis in "hw" if axis in v.axes and axis in like.axes}
+        extra = {axis: n for axis, n in extra.items() if n > 0}
+        if not extra:
             return v
-        return self.let("part", v.at(**{axis: span(extra // 2, extra - extra // 2)}), v, shape=v.resized(**{axis: like.size(axis)}))
+        cuts = {axis: span(n // 2, n - n // 2) for axis, n in extra.items()}
+        return self.let("part", v.at(**cuts), v, shape=v.resized(**{axis: like.size(axis) for axis in extra}))
 
     def transposed(self, v: Value, order: str) -> Value:
         axes = tuple(v.axes.index(axis) for axis in order)

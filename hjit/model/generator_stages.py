@@ -372,16 +372,16 @@ def crop(s: Sketch) -> Value:
 
 def planes(s: Sketch, n: int) -> list[Value]:
     """Images without channels, of the same units, size and dtype."""
-    like = s.some(lambda v: len(v.axes) == 2)
-    found = [like]
+    found = [s.some(lambda v: len(v.axes) == 2)]
     for _ in range(n - 1):
-        v, like = s.matched(s.some(lambda v: v.is_image and len(v.axes) == 2), like)
-        found.append(v)
-    found[0] = like
-    found = [s.matched(v, like)[0] for v in found]
+        others = s.suiting(lambda v: v.is_image and len(v.axes) == 2 and v not in found)
+        found.append(s.one(others or found))
     if len({v.dtype for v in found}) > 1:
         found = [s.floating(v) for v in found]
-    return found
+    like, *others = found
+    for k, v in enumerate(others):
+        others[k], like = s.matched(v, like)
+    return [like, *(s.cropped(v, like) for v in others)]
 
 
 def stack(s: Sketch) -> Value:
