@@ -117,3 +117,18 @@ def interleaved_rows(a: Any) -> Any:
 @pytest.mark.parametrize("function", [interleaved_columns, interleaved_rows])
 def test_pieces_side_by_side_are_computed_whole(function: Any) -> None:
     check(function, np.random.default_rng(0).random((18, 40), np.float32), exact=False)
+
+
+def test_a_window_along_a_fused_loop_over_a_part() -> None:
+    def part(img: Any) -> Any:
+        rows = img * 3
+        mid = rows ^ 5
+        out = mid[:, ::-1] + 1
+        return out
+
+    colour = np.random.default_rng(0).integers(0, 255, (9, 41, 3)).astype(np.uint8)
+    s = hjit.pipeline(part, verify="off").schedule(colour)
+    s["out"].split("x", "xo", "xi", 8)
+    s["mid"].compute_at("out", "xo").fuse("x", "c", "xc").split("xc", "xco", "xci", 2)
+    s["rows"].compute_at("mid", "xco").store_at("mid", "y")
+    check(part, colour, schedule=s)

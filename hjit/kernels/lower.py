@@ -145,9 +145,7 @@ def _unfused(span: Span, parts: list[Span]) -> list[Span]:
         n = n * (s.high - s.low + 1)
     if not n.is_const or n.const < 1:
         return list(parts)
-    first = span.floordiv(n.const)
-    low = parts[0].low
-    return [Span(first.low + low, first.high + low, first.base, first.first + parts[0].first, first.last + parts[0].first), *parts[1:]]
+    return [span.floordiv(n.const).plus(Span.point(parts[0].low)), *parts[1:]]
 
 
 def lower(graph: Graph, schedule: Root, fast: bool = False) -> Program:
