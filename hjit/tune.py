@@ -10,6 +10,9 @@ Every result is compared with NumPy's own, so each sample is a test, too: a wron
 from __future__ import annotations
 
 import argparse
+import contextlib
+import fcntl
+import itertools
 import json
 import logging
 import math
@@ -18,7 +21,8 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,17 +30,16 @@ import numpy as np
 
 from hjit.autoschedule import Searched, space_of
 from hjit.errors import HjitError
+from hjit.kernels.kernel import Bound
 from hjit.model import network
 from hjit.model.costs import Cost
 from hjit.options import Options
 from hjit.pipeline import Pipeline
 from hjit.sched.default import default_schedule
-from hjit.sched.search import Options as SearchOptions
-from hjit.sched.search import keep_probability, presets, search
 from hjit.sched.space import Space, State
 from hjit.sched.tree import Root
 from hjit.trace.graph import Graph
-from hjit.trace.poly import sizes_value
+from hjit.variant import Variant, segments
 
 log = logging.getLogger("hjit")
 
@@ -45,7 +48,8 @@ Candidate = tuple[Root, frozenset[str]]
 
 RUNS, LEAST_RUNS = 40, 3  # of one schedule
 RUN_SECONDS = 0.06  # for them all
-PROGRAM_SECONDS = 14.0  # for one program
+PROGRAM_SECONDS = 25.0  # for the kernels of one program
+LOOKED_AT = (2, 4, 8)  # ways of each decision that a cost model chooses from
 RTOL = 1e-3  # of results: sums of floats have no order
 
 
@@ -62,58 +66,74 @@ class Mismatch(Exception):
 
 
 def candidates(space: Space, graph: Graph, count: int, seed: int, cost: Cost | None = None) -> Iterator[Candidate]:
-    """Schedules to measure: the default one, random ones, and greedy ones of random cost models with random dropout (section 5).
+    """Schedules to measure: the default one, random ones, and such as random cost models find good (section 5).
 
     Args:
-        cost: for half of the greedy ones, a cost model that is not random.
+        cost: a cost model that chooses in place of every second random one.
     """
     rng = random.Random(seed)
     yield default_schedule(graph, space.target), frozenset()
     for k in range(count - 1):
         if k % 3 == 0:
-            state: State | None = random_state(space, rng)
+            state = random_state(space, rng, 1)
         else:
-            other = space if cost is not None and k % 3 == 1 else Space.like(space, network.random(rng.randrange(1 << 30)))
-            keep = keep_probability(len(graph.stages))
-            found = search(other, other.start, presets()["greedy"], SearchOptions(keep=1.0))
-            state = found.best if k < 3 else None
-            if state is None:
-                state = dropped(other, rng, keep)
+            model = cost if cost is not None and k % 3 == 1 else network.random(rng.randrange(1 << 30))
+            state = random_state(Space.like(space, model), rng, rng.choice(LOOKED_AT))
         if state is not None:
             yield state.tree, state.inlined
 
 
-def random_state(space: Space, rng: random.Random) -> State | None:
-    """Random decisions, none that a rule forbids; stages are rather at the root or in a loop, as each has many sizes."""
+def random_state(space: Space, rng: random.Random, looked_at: int) -> State | None:
+    """The best of a few random ways to make each decision, none that a rule forbids; None where there is none.
+
+    It is the dropout of Adams 2019, section 4.3, without the cost of what is dropped. Ways that differ in sizes only count as one, and
+    of their sizes all are looked at.
+    """
     state = space.start
     while not space.is_complete(state):
-        children = space.children(state)
-        costs = list(space.cost(children))
-        batches: dict[int, list[State]] = {}
-        for child, c in zip(children, costs, strict=True):
-            if c < math.inf:
-                batches.setdefault(id(child.batch), []).append(child)
-        if not batches:
+        batches = list({id(x.batch): x.batch for x in space.children(state)}.values())
+        rng.shuffle(batches)
+        best: list[tuple[float, int, State]] = []
+        while batches and not best:
+            some, batches = batches[:looked_at], batches[looked_at:]
+            states = [x for b in some for x in b.states()]
+            found = [(c, k, x) for k, (c, x) in enumerate(zip(space.cost(states), states, strict=True)) if c < math.inf]
+            best = [rng.choice(found)] if looked_at == 1 and found else sorted(found, key=lambda x: x[:2])[:1]
+        if not best:
             return None
-        state = rng.choice(rng.choice(list(batches.values())))
+        state = best[0][2]
     return state
 
 
-def dropped(space: Space, rng: random.Random, keep: float) -> State | None:
-    """Greedy decisions, each possible one left out at random (Adams 2019, section 4.3)."""
-    state = space.start
-    while not space.is_complete(state):
-        children = space.children(state)
-        ranked = sorted(zip(space.cost(children), range(len(children)), strict=True))
-        allowed = [k for c, k in ranked if c < math.inf]
-        if not allowed:
-            return None
-        state = children[next((k for k in allowed if rng.random() < keep), allowed[-1])]
-    return state
+@dataclass(frozen=True, slots=True)
+class Quiet:
+    """Lets several processes compile at once, and one measure while no other works."""
+
+    folder: Path
+
+    @contextlib.contextmanager
+    def working(self) -> Iterator[None]:
+        """Some work that would disturb a measurement."""
+        with self._held("gate", fcntl.LOCK_EX):
+            pass  # one that waits to measure is let through
+        with self._held("work", fcntl.LOCK_SH):
+            yield
+
+    @contextlib.contextmanager
+    def measuring(self) -> Iterator[None]:
+        """Nobody else works meanwhile."""
+        with self._held("gate", fcntl.LOCK_EX), self._held("work", fcntl.LOCK_EX):
+            yield
+
+    @contextlib.contextmanager
+    def _held(self, name: str, kind: int) -> Iterator[None]:
+        with (self.folder / f".{name}.lock").open("w") as file:
+            fcntl.flock(file, kind)
+            yield
 
 
 def measured(
-    function: Callable[..., Any], arrays: Arrays, options: dict[str, Any], count: int, seed: int, cost: Cost | None = None
+    function: Callable[..., Any], arrays: Arrays, options: Options, count: int, seed: int, quiet: Quiet, cost: Cost | None = None
 ) -> tuple[Any, list[Sample], Any]:
     """Pipeline features, samples and machine facts of a program.
 
@@ -121,47 +141,62 @@ def measured(
         Mismatch: a result is not NumPy's.
         HjitError: the function is not one kernel.
     """
-    reference = leaves(function(*arrays))
-    plain = Pipeline(function, {**options, "verify": "off"})
-    variant = plain._variant(arrays, {}, plain._resolved(()))
-    if len(variant.graphs) != 1 or variant.impure:
-        raise HjitError("decisions or opaque calls: not one kernel")
-    (graph,) = variant.graphs
-    space = space_of(graph, variant.rec.sizes, Options(**options), cost or network.random(seed))
-    found: list[Sample] = []
-    seen: set[Candidate] = set()
+    with quiet.working():
+        pipe = Pipeline(function, {"verify": "off", "cache": "off", "fast_math": options.fast_math, "num_threads": options.num_threads})
+        for ours, theirs in zip(leaves(pipe(*arrays)), leaves(function(*arrays)), strict=True):
+            if not alike(ours, theirs):
+                raise Mismatch("the default schedule")
+        variant = pipe._variant(arrays, {}, options)
+        held = variant.guards(arrays)
+        if len(variant.graphs) != 1 or variant.impure or variant.slots or held is None:
+            raise HjitError("not one kernel of arrays alone")
+        (graph,) = variant.graphs
+        space = space_of(graph, variant.rec.sizes, options, cost or network.random(seed))
+    given = {n: arrays[k] for n, k in variant.arguments.items()} | held[1] | variant.constants
+    made: dict[Candidate, Bound] = {}
+    found = candidates(space, graph, count, seed, cost)
     end = time.perf_counter() + PROGRAM_SECONDS
-    for tree, inlined in candidates(space, graph, count, seed, cost):
-        if (tree, inlined) in seen:
-            continue
-        seen.add((tree, inlined))
-        try:
-            seconds = timed(function, arrays, options, Searched({graph.outputs: tree}, inlined), reference)
-        except HjitError as error:  # a schedule that cannot be lowered
-            log.debug("not lowered: %s", error)
-            continue
-        found.append(Sample(seconds, space.features(tree, inlined)))
-        if time.perf_counter() > end:
-            break
-    return space.pipeline, found, space.machine
+    while time.perf_counter() < end:
+        with quiet.working():
+            candidate = next(found, None)
+            if candidate is None:
+                break
+            if candidate in made:
+                continue
+            try:
+                made[candidate] = compiled(variant, Searched({graph.outputs: candidate[0]}, candidate[1]), options)
+            except HjitError as error:  # a schedule that cannot be lowered
+                log.debug("not lowered: %s", error)
+    reference: list[Any] | None = None
+    samples = []
+    with quiet.measuring():
+        for (tree, inlined), bound in made.items():
+            outputs = bound.new_outputs()
+            seconds = timed(bound, [given[n] for n in bound.inputs], outputs)
+            reference = reference or outputs
+            if not all(map(alike, outputs, reference)):
+                raise Mismatch(f"{tree}\ninlined: {sorted(inlined)}")
+            samples.append(Sample(seconds, space.features(tree, inlined)))
+    return space.pipeline, samples, space.machine
 
 
-def timed(function: Callable[..., Any], arrays: Arrays, options: dict[str, Any], schedule: Searched, reference: list[Any]) -> float:
-    """The least of several times of a schedule, in seconds.
+def compiled(variant: Variant, schedule: Searched, options: Options) -> Bound:
+    """The kernel of a schedule.
 
     Raises:
-        Mismatch: its result is not NumPy's.
+        HjitError: it cannot be lowered.
     """
-    pipe = Pipeline(function, {**options, "verify": "off"})
-    pipe.use(schedule)  # type: ignore[arg-type]
-    result = pipe(*arrays)
-    for k, (ours, theirs) in enumerate(zip(leaves(result), reference, strict=True)):
-        if not alike(ours, theirs):
-            raise Mismatch(f"result {k} under\n{next(iter(schedule.trees.values()))}\ninlined: {sorted(schedule.inlined)}")
+    (graph,) = segments(variant.rec, variant.goals, schedule.rewrites())
+    return Bound(graph, replace(options, schedule=schedule), variant.rec.sizes, variant._strides())  # type: ignore[arg-type]
+
+
+def timed(bound: Bound, inputs: Arrays, outputs: Arrays) -> float:
+    """The least of several times of a kernel, in seconds."""
     times: list[float] = []
     while len(times) < LEAST_RUNS or (len(times) < RUNS and sum(times) < RUN_SECONDS):
         start = time.perf_counter()
-        pipe.into(result, *arrays)
+        if not bound.run(inputs, outputs, ()):
+            raise Mismatch("an index out of bounds")
         times.append(time.perf_counter() - start)
     return min(times)
 
@@ -190,9 +225,9 @@ def collect_one(seed: int, folder: Path, count: int, weights: Path | None) -> st
 
     program = random_program(seed)
     arrays = program.inputs(seed)
-    options = {"num_threads": 1 if seed % 4 == 3 else 0, "cache": "off", "fast_math": seed % 2 == 0}
+    options = Options(num_threads=1 if seed % 4 == 3 else 0, cache="off", verify="off", fast_math=seed % 2 == 0)
     cost = None if weights is None else network.load(weights)
-    pipeline, samples, machine = measured(program.function, arrays, options, count, seed, cost)
+    pipeline, samples, machine = measured(program.function, arrays, options, count, seed, Quiet(folder), cost)
     if len(samples) < 2:
         return f"{seed}: {len(samples)} samples, not kept"
     times = np.array([x.seconds for x in samples])
@@ -202,19 +237,24 @@ def collect_one(seed: int, folder: Path, count: int, weights: Path | None) -> st
     return f"{seed}: {len(samples)} samples of {len(pipeline)} stages, {times.min() * 1e3:.2f} to {times.max() * 1e3:.2f} ms, default {times[0] / times.min():.2f}"
 
 
-def collect(seconds: float, folder: Path, first: int, count: int, weights: Path | None) -> None:
+def collect(seconds: float, folder: Path, first: int, count: int, jobs: int, weights: Path | None) -> None:
     """Measure random programs, each in a process of its own, until the time is over."""
     folder.mkdir(parents=True, exist_ok=True)
     end = time.time() + seconds
-    seed = first
-    while time.time() < end:
-        command = [sys.executable, "-m", "hjit.tune", "--one", str(seed), "--out", str(folder), "--count", str(count)]
-        try:
-            done = subprocess.run(command + (["--weights", str(weights)] if weights else []), capture_output=True, text=True, timeout=60, check=False)
-            print(done.stdout.strip() or f"{seed}: status {done.returncode} {done.stderr.strip()[-600:]}", flush=True)
-        except subprocess.TimeoutExpired:
-            print(f"{seed}: more than 60 s", flush=True)
-        seed += 1
+    seeds = itertools.count(first)
+
+    def work(number: int) -> None:
+        while time.time() < end:
+            seed = next(seeds)
+            command = [sys.executable, "-m", "hjit.tune", "--one", str(seed), "--out", str(folder), "--count", str(count)]
+            try:
+                done = subprocess.run(command + (["--weights", str(weights)] if weights else []), capture_output=True, text=True, timeout=90, check=False)
+                print(done.stdout.strip() or f"{seed}: status {done.returncode} {done.stderr.strip()[-600:]}", flush=True)
+            except subprocess.TimeoutExpired:
+                print(f"{seed}: more than 90 s", flush=True)
+
+    with ThreadPoolExecutor(jobs) as pool:
+        list(pool.map(work, range(jobs)))
 
 
 def fit_all(folders: Sequence[Path], out: Path, passes: int, seed: int) -> None:
@@ -238,11 +278,6 @@ def vars_of(x: Any) -> dict[str, Any]:
     return {name: getattr(x, name) for name in x.__slots__}
 
 
-def total_points(graph: Graph, sizes: dict[str, int]) -> int:
-    """Elements of all stages."""
-    return sum(math.prod(sizes_value(n, sizes) for n in s.shape) for s in graph.stages)
-
-
 def main() -> int:
     """Collect or learn."""
     parser = argparse.ArgumentParser(prog="python -m hjit.tune", description=(__doc__ or "").splitlines()[0])
@@ -250,6 +285,7 @@ def main() -> int:
     parser.add_argument("--out", type=Path, default=Path("samples"))
     parser.add_argument("--seed", type=int, default=0, help="of the first program")
     parser.add_argument("--count", type=int, default=16, help="schedules of one program")
+    parser.add_argument("--jobs", type=int, default=2, help="processes at once; one at a time measures, while the others wait")
     parser.add_argument("--weights", type=Path, help="a fitted network that chooses some of the schedules, or where to write one")
     parser.add_argument("--fit", type=Path, nargs="+", help="folders of samples to learn from")
     parser.add_argument("--passes", type=int, default=60)
@@ -260,7 +296,7 @@ def main() -> int:
     elif given.one is not None:
         print(collect_one(given.one, given.out, given.count, given.weights))
     else:
-        collect(given.seconds, given.out, given.seed, given.count, given.weights)
+        collect(given.seconds, given.out, given.seed, given.count, given.jobs, given.weights)
     return 0
 
 

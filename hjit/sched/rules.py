@@ -26,12 +26,16 @@ class Rules:
         recompute: how often a value may be computed, in the mean over a stage; inf: as often as one likes.
         tile_steps: number of sizes of a tile along one dimension, each twice the one before; larger tiles are not tried.
         one_dimension: loops between where a stage is stored and where it is computed run over one dimension.
+        together: stages that one child of the root computes.
+        tile_levels: loops of a size over one dimension of a stage, besides those that are unrolled or vectors.
         tasks: a parallel loop has at least this many turns for each core.
     """
 
     recompute: float = 10.0
     tile_steps: int = 7
     one_dimension: bool = True
+    together: int = 16
+    tile_levels: int = 2
     tasks: float = 1.0
 
     def is_site(self, graph: Graph, root: Root, path: Path) -> bool:
@@ -70,6 +74,8 @@ class Rules:
     def tile_sizes(self, around: Sequence[Loop], inner: int, dim: int, extent: float) -> tuple[int, ...]:
         """Sizes of a tile: that of the loops inside it, which is no tile, and that times powers of two, less than those outside it."""
         above = [x.size for x in around if x.dim == dim and x.size is not None]
+        if len(above) >= self.tile_levels:
+            return (inner,)
         limit = above[-1] if above else extent
         sizes = [inner << k for k in range(self.tile_steps)]
         return tuple(n for n in sizes if n == inner or n < limit and (not above or above[-1] % n == 0))

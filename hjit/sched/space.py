@@ -219,6 +219,8 @@ class Space:
                 continue
             if any(c.stage in readers for k, other in enumerate(state.nests) if k != number for c in computes(other)):
                 return  # consumers in several nests
+            if len({c.stage for c in computes(nest)}) >= self.rules.together:
+                return
             plain = [self._plain(s, g, False) for g in self.groups[s.name]]
             for node, sizes in self._with_stage(nest, s, plain, readers):
                 if self._is_legal(node, sizes):
