@@ -136,10 +136,11 @@ def _float_pair(s: Sketch, a: Value, b: Value, both: Value) -> Value:
     k = nice(mb)
     top, bottom = max(a.high, b.high), min(a.low, b.low)
     t = nice((b.low + b.high) / 2)
+    less = y if both.exact else f"{w:g} * {y}"  # the difference of nearly equal inexact numbers is noise
     far = b.name if b.low >= 0 else f"np.abs({b.name})"
     choices: list[tuple[Expression, float]] = [
         ((f"{x} + {y}", a.low + b.low, a.high + b.high, True), 2),
-        ((f"{x} - {y}", a.low - b.high, a.high - b.low, True), 3),
+        ((f"{x} - {less}", min(a.low, a.low - b.high), max(a.high, a.high - b.low), True), 3),
         ((f"{y} + {w:g} * ({x} - {y})", bottom, top, True), 3),
         ((f"{w:g} * {x} + {nice(1 - w):g} * {y}", bottom, top, True), 2),
         ((f"np.maximum({x}, {y})", max(a.low, b.low), top, True), 1.5),
@@ -149,7 +150,7 @@ def _float_pair(s: Sketch, a: Value, b: Value, both: Value) -> Value:
         ((f"{x} / ({far} + {floor:g})", -ma / floor, ma / floor, True), 1.5),
         ((f"np.sqrt({x} * {x} + {y} * {y} + {nice(((ma + mb) / 8) ** 2):g})", 0, 1.2 * (ma + mb), True), 1.5),
         ((f"np.hypot({x}, {y})", 0, ma + mb, False), 0.4),
-        ((f"np.abs({x} - {y})", 0, max(a.high - b.low, b.high - a.low), True), 1.5),
+        ((f"np.abs({x} - {less})", 0, max(a.high - b.low, b.high - a.low, ma), True), 1.5),
         ((f"{x} * np.exp(-{far}{over(k)})", -ma, ma, False), 0.6),
         ((f"np.arctan2({y}, np.abs({x}) + {nice(ma / 8):g})", -1.6, 1.6, False), 0.3),
     ]
@@ -235,8 +236,8 @@ def convert(s: Sketch) -> Value:
 
 
 def summed(s: Sketch, v: Value, taps: Sequence[tuple[int, str]]) -> Expression:
-    """The scaled sum of weighted texts, each of `v` somewhere else."""
-    taps = [(w, text) for w, text in taps if w]
+    """The scaled sum of weighted texts, each of `v` somewhere else; what is inexact is not differentiated."""
+    taps = [(w if v.exact else abs(w), text) for w, text in taps if w]
     plus, minus = sum(w for w, _ in taps if w > 0), -sum(w for w, _ in taps if w < 0)
     low, high = plus * v.low - minus * v.high, plus * v.high - minus * v.low
     by = plus - minus if plus - minus > 1 else max(plus, minus)

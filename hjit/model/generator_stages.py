@@ -175,8 +175,9 @@ def normalised(s: Sketch) -> Value:
     axis = s.one(v.axes)
     k = v.axes.index(axis)
     if s.chance(0.6):
-        text = f"{v.name} - {v.name}.mean(axis={k}, keepdims=True)"
-        return s.let("centred", text, v, low=v.low - v.high, high=v.high - v.low, exact=False)
+        part = "" if v.exact else "0.5 * "
+        text = f"{v.name} - {part}{v.name}.mean(axis={k}, keepdims=True)"
+        return s.let("centred", text, v, low=min(v.low, v.low - v.high), high=max(v.high, v.high - v.low), exact=False)
     floor = nice(v.most / 8)
     text = f"{v.name} / (np.abs({v.name}).max(axis={k}, keepdims=True) + {floor:g})"
     return s.let("relative", text, v, low=-1, high=1)
