@@ -1,22 +1,26 @@
 """Compiled pipelines against plain NumPy: same structure, type, shape, dtype and numbers, and arguments changed alike.
 
 Array arguments lie against a page that may not be read, once at their end and once at their beginning, so that a
-kernel that touches memory outside its arrays stops the test.
+kernel that touches memory outside its arrays stops the test. Its scratch memory is watched, too.
 """
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import ctypes
 import mmap
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
 import hjit
+from hjit.kernels import arena
 
 PAGE = mmap.PAGESIZE
+MARK, GARBAGE = 0xAB, 0x7D  # bytes
 _PROT_NONE = 0
 Array = np.ndarray[Any, Any]
 
@@ -43,6 +47,33 @@ def guarded(a: Array, at_end: bool = True) -> Array:
         result[...] = a
     result.flags.writeable = a.flags.writeable
     return result
+
+
+@contextlib.contextmanager
+def watched_scratch() -> Iterator[None]:
+    """Scratch memory is full of numbers that nobody wrote there, and lies between bytes that no kernel may write."""
+    wrong: list[str] = []
+
+    def borrow(size: int) -> arena.Block:
+        memory = np.full(2 * PAGE + arena.ALIGN + size, MARK, np.uint8)
+        first = PAGE + -(memory.ctypes.data + PAGE) % arena.ALIGN
+        memory[first : first + size] = GARBAGE
+        return memory, memory.ctypes.data + first, size
+
+    def give_back(block: arena.Block) -> None:
+        memory, address, size = block
+        first = address - memory.ctypes.data
+        for where, part in (("before", memory[:first]), ("behind", memory[first + size :])):
+            if np.any(part != MARK):
+                wrong.append(f"the kernel wrote {where} its scratch memory")
+
+    usual = arena.borrow, arena.give_back
+    arena.borrow, arena.give_back = borrow, give_back
+    try:
+        yield
+    finally:
+        arena.borrow, arena.give_back = usual
+    assert not wrong, wrong[0]
 
 
 def place(x: Any, at_end: bool) -> Any:
@@ -82,7 +113,8 @@ def check(fn: Any, *args: Any, exact: bool = True, zeros: bool = True, ulps: flo
             else:
                 raise AssertionError(f"NumPy raises {error!r}, the pipeline does not")
             continue
-        got = pipe(*ours)
+        with watched_scratch():
+            got = pipe(*ours)
         assert_same(got, expected, exact, zeros, ulps)
         assert_same(ours, theirs, exact, zeros, ulps)
         assert pipe.stats.fallbacks == 0, "the plain function ran"

@@ -238,9 +238,10 @@ class NestEmitter:
             self.vector, self.lanes, self.align = None, 1, 1
 
         def whole(step: int, begin: Val) -> Val:
-            """The end of the whole steps from `begin` on."""
+            """The end of the whole steps from `begin` on; the range may be empty, and end before it begins."""
             left = self.arith("sub", high, begin)
-            return self.arith("add", begin, self.arith("sub", left, self.divide(left, const(step, I64), quotient=False)))
+            end = self.arith("add", begin, self.arith("sub", left, self.divide(left, const(step, I64), quotient=False)))
+            return self.minmax("max", end, begin)
 
         step = s.lanes * s.copies
         if s.tail == "shift":  # all of the interior in vectors where it has at least one
@@ -255,7 +256,7 @@ class NestEmitter:
                 vectors(low, stop, count, high)
                 end = self.minmax("max", end, stop)
         else:
-            end = self.minmax("max", whole(step, low), low)  # the range may be empty, and end before it begins
+            end = whole(step, low)
             vectors(low, end, s.copies, None)
             if s.copies > 1 and s.lanes % s.align == 0:
                 last = whole(s.lanes, end)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from hjit.errors import ScheduleError
 from hjit.kernels.interior import alignment, interior, used
 from hjit.kernels.jam import jam
 from hjit.kernels.loopir import BEGIN, END, Buffer, For, Item, Lanes, Let, Nest, Program, Put, Puts, Reduce, Reset, Slide, Stmt, Turn, When
+from hjit.kernels.place import Env, Region, not_negative
 from hjit.kernels.windows import Windows, slides_of
 from hjit.sched.boxes import Box, Reads, boxes, dims_of_box, single_dim, whole_box
 from hjit.sched.build import flattened, parallel_loops
@@ -31,121 +32,6 @@ from hjit.trace.poly import ONE, ZERO, Dim, Poly, Sym, Var, extremum, poly
 EXACT_SUM = 8  # sums of up to so many terms are added in NumPy's order and dtype
 
 Stmts = tuple[Stmt, ...]
-Key = tuple[str, DimKey]
-
-
-@dataclass(frozen=True, slots=True)
-class Region:
-    """What is left of a dimension: [low, end), of `size` elements where that is known exactly."""
-
-    span: Span
-    size: int | None = None
-
-    @property
-    def low(self) -> Poly:
-        return self.span.low
-
-    @property
-    def end(self) -> Poly:
-        return self.span.high + 1
-
-    @property
-    def known(self) -> int | None:
-        """The number of elements, where it is a constant."""
-        length = self.end - self.low
-        return self.size if self.size is not None else length.const if length.is_const else None
-
-
-@dataclass(frozen=True)
-class Env:
-    """What is known at a place in the tree.
-
-    Attributes:
-        spans: for each stage whose loops are open, what it computes here: a span for each dimension.
-        regions: what is left of the dimensions whose loops are open.
-        absorbed: dimensions whose inner loops are done with.
-        depth: of the loops.
-        stores: stages in local memory -> the depth where it begins, and the box that it holds.
-        turn: the innermost loop: its variable, step, and begin.
-        scalar: is this the rest of a vector loop, where code is short rather than fast?
-    """
-
-    spans: dict[str, dict[int, Span]] = field(default_factory=dict)
-    regions: dict[Key, Region] = field(default_factory=dict)
-    absorbed: frozenset[Key] = frozenset()
-    depth: int = 0
-    stores: dict[str, tuple[int, Box]] = field(default_factory=dict)
-    turn: tuple[Var, int, Poly] | None = None
-    scalar: bool = False
-
-    def opened(self, stage: str, dims: dict[int, Span]) -> Env:
-        """Inside a stage that computes `dims`."""
-        return replace(self, spans=self.spans | {stage: dict(dims)}, regions={k: r for k, r in self.regions.items() if k[0] != stage})
-
-    def region(self, loop: Loop) -> Region:
-        """What is left of a loop's dimension."""
-        found = self.regions.get((loop.stage, loop.dim))
-        if found is not None:
-            return found
-        spans = [self.spans[loop.stage][k] for k in dims_of(loop.dim)]
-        if len(spans) == 1:
-            return Region(spans[0])
-        total, loose = ONE, ONE
-        for s in spans:
-            total, loose = total * (s.high - s.low + 1), loose * s.length
-        return Region(Span(ZERO, total - 1, ZERO, ZERO, loose - 1))
-
-    def within(self, loop: Loop, span: Span, size: int | None = None) -> Env:
-        """With `span` of a loop's dimension left."""
-        stage, key = loop.stage, loop.dim
-        dims = dict(self.spans[stage])
-        if isinstance(key, int):
-            dims[key] = span
-        else:
-            whole = [self._origin(stage, key, k) for k in key]
-            dims.update(zip(key, _unfused(span, whole), strict=True))
-        return replace(self, spans=self.spans | {stage: dims}, regions=self.regions | {(stage, key): Region(span, size)})
-
-    def _origin(self, stage: str, key: tuple[int, ...], k: int) -> Span:
-        """What a fused dimension had before the loop over it."""
-        found = self.regions.get((stage, (-1, *key, k)))
-        return self.spans[stage][k] if found is None else found.span
-
-    def fused(self, loop: Loop) -> Env:
-        """Remember what the parts of a fused loop range over."""
-        if isinstance(loop.dim, int) or (loop.stage, loop.dim) in self.regions:
-            return self
-        parts = {(loop.stage, (-1, *loop.dim, k)): Region(self.spans[loop.stage][k]) for k in loop.dim}
-        return replace(self, regions=self.regions | parts)
-
-    def at(self, loop: Loop, p: Poly) -> Env:
-        """At one index of a loop's dimension."""
-        return self.within(loop, Span.point(p), 1)
-
-    def deeper(self, var: Var, step: int, begin: Poly) -> Env:
-        """Inside one more loop."""
-        return replace(self, depth=self.depth + 1, turn=(var, step, begin))
-
-    def absorb(self, loop: Loop) -> Env:
-        return replace(self, absorbed=self.absorbed | {(loop.stage, loop.dim)})
-
-
-def _unfused(span: Span, parts: list[Span]) -> list[Span]:
-    """What the parts of a fused dimension range over, the last one fastest."""
-    if span.low == span.high:
-        found: list[Span] = []
-        rest = span.low
-        for s in reversed(parts[1:]):
-            n = ONE if s.high - s.low == poly(-1) else s.high - s.low + 1  # empty: the loop never runs
-            found.insert(0, Span.point(s.low + rest % n))
-            rest = rest // n
-        return [Span.point(parts[0].low + rest), *found]
-    n = ONE
-    for s in parts[1:]:
-        n = n * (s.high - s.low + 1)
-    if not n.is_const or n.const < 1:
-        return list(parts)
-    return [span.floordiv(n.const).plus(Span.point(parts[0].low)), *parts[1:]]
 
 
 def lower(graph: Graph, schedule: Root, fast: bool = False) -> Program:
@@ -402,7 +288,7 @@ class _Nest:
             many = self.counted(node, var, begin, end, step, full, limit=region.end)
             return (When(region.end - region.low - step, many, few),)
         if unrolled:
-            stop = begin + (end - begin) // step * step
+            stop = begin + not_negative(end - begin) // step * step
             return (*self.counted(node, var, begin, stop, step, full), *self.one_by_one(node, env, stop, end))
         return self.counted(node, var, begin, end, step, shorter)
 
@@ -464,8 +350,8 @@ class _Nest:
         low, high, body = interior(var, body, region.low, region.end)
         align = alignment(var, body, lanes * copies)
         if align > 1:
-            low, high = (low + (align - 1)) // align * align, high // align * align
-            high = extremum("max", low, high)
+            low = extremum("min", (low + (align - 1)) // align * align, region.end)
+            high = extremum("max", low, high // align * align)
         kind = _vector_of(node).tail
         tail = "mask" if kind == "predicate" else "shift" if kind != "guard_with_if" and self.is_repeatable(node) else "scalar"
         return (Lanes(var, region.low, region.end, low, high, lanes, copies, align, tail, body, rest),)
