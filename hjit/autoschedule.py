@@ -14,9 +14,10 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from hjit import cache, machine
-from hjit.errors import ScheduleError
+from hjit.errors import ScheduleError, SlidingError
 from hjit.kernels import features, launch
 from hjit.model.costs import Cost
 from hjit.model.network import load
@@ -26,6 +27,7 @@ from hjit.sched.default import Target, default_schedule
 from hjit.sched.search import Options as SearchOptions
 from hjit.sched.search import Parameters, Record, presets, search
 from hjit.sched.space import Space, State
+from hjit.sched.transforms import storage_at_compute
 from hjit.sched.tree import Root, from_json, renamed
 from hjit.trace.graph import Graph
 from hjit.trace.key import graph_key
@@ -33,6 +35,7 @@ from hjit.trace.poly import sizes_value
 from hjit.trace.rewrites import AS_IT_IS, Rewrites
 
 log = logging.getLogger("hjit")
+T = TypeVar("T")
 
 WEIGHTS = Path(__file__).parent / "model" / "weights.npz"
 BUCKET = 4  # sizes that differ by less than about this factor share a plan
@@ -74,7 +77,7 @@ class Searched:
 
     def rewrites(self) -> Rewrites:
         """What changes of the Graphs."""
-        return Rewrites(inlined=self.inlined)
+        return Rewrites(inlined_after=self.inlined)
 
     def tree(self, graph: Graph, target: Target) -> Root:
         """The schedule of one of the Graphs."""
@@ -123,7 +126,7 @@ def scheduled(make: Callable[[Rewrites], list[Graph]], sizes: Mapping[str, int],
     trees = {g.outputs: p.tree for g, p in zip(graphs, plans, strict=True) if p.tree is not None}
     if not trees:
         return None
-    after = {g.outputs: g for g in make(Rewrites(inlined=inlined)) if g.outputs} if inlined else {g.outputs: g for g in graphs}
+    after = {g.outputs: g for g in make(Rewrites(inlined_after=inlined)) if g.outputs} if inlined else {g.outputs: g for g in graphs}
     try:
         for outputs, tree in trees.items():
             check(tree, after[outputs])
@@ -175,6 +178,23 @@ def space_of(graph: Graph, sizes: Mapping[str, int], options: Options, cost: Cos
     """The space of the schedules of a Graph on this machine."""
     target, threads = target_of(options), launch.threads(options.num_threads)
     return Space(graph, sizes, cost or weights(), machine.facts(threads, target.vector_bytes), threads, target)
+
+
+def built(made: Callable[[Searched], T], found: Searched) -> tuple[T, Searched]:
+    """What `made` makes of searched schedules, and the schedules; storage of stages that turn out not to slide is moved inwards.
+
+    Raises:
+        ScheduleError: a schedule cannot be lowered for another reason.
+    """
+    while True:
+        try:
+            return made(found), found
+        except SlidingError as error:
+            trees = {outputs: storage_at_compute(tree, error.stage) for outputs, tree in found.trees.items()}
+            if trees == found.trees:
+                raise
+            log.debug("%s: stored where it is computed", error)
+            found = Searched(trees, found.inlined)
 
 
 # -- plans on disk

@@ -42,6 +42,18 @@ class ScheduleError(HjitError):
     """A schedule is not well formed, or a directive names a loop that does not exist."""
 
 
+class SlidingError(ScheduleError):
+    """A stage is stored outside of a loop along which it cannot slide.
+
+    Attributes:
+        stage: its name.
+    """
+
+    def __init__(self, stage: str, message: str) -> None:
+        super().__init__(message)
+        self.stage = stage
+
+
 class CompileError(HjitError):
     """The back end refused generated code: a fault of hjit, worth a report."""
 

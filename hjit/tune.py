@@ -28,7 +28,7 @@ from typing import Any
 
 import numpy as np
 
-from hjit.autoschedule import Searched, space_of
+from hjit.autoschedule import Searched, built, space_of
 from hjit.errors import HjitError
 from hjit.kernels.kernel import Bound
 from hjit.model import network
@@ -164,7 +164,8 @@ def measured(
             if candidate in made:
                 continue
             try:
-                made[candidate] = compiled(variant, Searched({graph.outputs: candidate[0]}, candidate[1]), options)
+                bound, done = built(lambda s: compiled(variant, s, options), Searched({graph.outputs: candidate[0]}, candidate[1]))
+                made.setdefault((done.trees[graph.outputs], done.inlined), bound)
             except HjitError as error:  # a schedule that cannot be lowered
                 log.debug("not lowered: %s", error)
     reference: list[Any] | None = None

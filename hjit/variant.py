@@ -15,7 +15,7 @@ import numpy as np
 
 from hjit.errors import ScheduleError
 from hjit.kernels.kernel import Bound
-from hjit.options import Options
+from hjit.options import Options, Scheduler
 from hjit.outcome import MISS, PLAIN
 from hjit.trace.canonical import canonicalise
 from hjit.trace.graph import Graph, Input
@@ -138,36 +138,51 @@ class Variant:
         self._packed = frozenset(n for n, s in rec.inputs.items() if s.packed)
         self._overlapping = any(n in self._packed or _overlaps_itself(rec.inputs[n].array) for n in self.written)
         self.goals = self._goals()
-        if options.schedule is None and options.tune:
-            self.options = options = replace(options, schedule=self._searched(options))
-        self.graphs = segments(rec, self.goals, AS_IT_IS if options.schedule is None else options.schedule.rewrites())
+        self._schedule()
+        options = self.options
         known = getattr(options.schedule, "check_names", None)
         if known is not None and not rec.events:  # another path through the function may have the stages that this one lacks
             known(self.graphs)
-        strides = self._strides()
         events: list[Event | None] = [*rec.events, None]
-        self.steps = [Step(self._bound_to(g, strides) if g.outputs else None, e) for g, e in zip(self.graphs, events, strict=True)]
+        self.steps = [Step(b, e) for b, e in zip(self._bound(), events, strict=True)]
         self.exact = all(_is_exact(g) for g in self.graphs)
         self.flat = self._is_flat(structure)
         if self.flat:
             self._prepare_flat()
         self._forget_call()
 
-    def _searched(self, options: Options) -> Any:
-        """The schedule that a search decides on."""
-        from hjit.autoschedule import scheduled
+    def _graphs(self, said: Rewrites) -> list[Graph]:
+        return segments(self.rec, self.goals, said)
 
-        return scheduled(lambda said: segments(self.rec, self.goals, said), self.rec.sizes, options)
+    def _schedule(self) -> None:
+        """Search a schedule, where none is given; and the Graphs as the schedule wants them."""
+        if self.options.schedule is None and self.options.tune:
+            from hjit.autoschedule import scheduled
 
-    def _bound_to(self, graph: Graph, strides: Mapping[str, Sequence[int]]) -> Bound:
-        """The kernel of a segment; by the default schedule where one that was searched cannot be lowered."""
+            self.options = replace(self.options, schedule=scheduled(self._graphs, self.rec.sizes, self.options))
+        self.graphs = self._graphs(AS_IT_IS if self.options.schedule is None else self.options.schedule.rewrites())
+
+    def _bound(self) -> list[Bound | None]:
+        """The kernels; by the default schedule where one that was searched cannot be lowered."""
+        strides = self._strides()
+
+        def bound(schedule: Scheduler | None) -> list[Bound | None]:
+            options = replace(self.options, schedule=schedule)
+            return [Bound(g, options, self.rec.sizes, strides) if g.outputs else None for g in self.graphs]
+
+        if self.options.schedule is None or not self.options.tune:
+            return bound(self.options.schedule)
+        from hjit.autoschedule import Searched, built
+
+        if not isinstance(self.options.schedule, Searched):
+            return bound(self.options.schedule)
         try:
-            return Bound(graph, self.options, self.rec.sizes, strides)
+            return built(bound, self.options.schedule)[0]
         except ScheduleError as error:
-            if not self.options.tune:
-                raise
             log.debug("a searched schedule is not lowered: %s", error)
-            return Bound(graph, replace(self.options, schedule=None), self.rec.sizes, strides)
+            self.options = replace(self.options, schedule=None)
+            self.graphs = self._graphs(AS_IT_IS)
+            return bound(None)
 
     def _goals(self) -> list[tuple[str, ...]]:
         """The stages that each segment is to compute."""

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from hjit.errors import ScheduleError
+from hjit.errors import ScheduleError, SlidingError
 from hjit.kernels.interior import alignment, interior, used
 from hjit.kernels.jam import jam
 from hjit.kernels.loopir import BEGIN, END, Buffer, For, Item, Lanes, Let, Nest, Program, Put, Puts, Reduce, Reset, Slide, Stmt, Turn, When
@@ -306,7 +306,7 @@ class _Nest:
         body, warm = self.place(node.children, env.deeper(var, step, begin))
         sliding = slides_of(body)
         if limit is not None and sliding:
-            raise ScheduleError(f"{sliding[0]} cannot slide along {var}: its last turn is shifted inwards; store it inside that loop")
+            raise SlidingError(sliding[0], f"{sliding[0]} cannot slide along {var}: its last turn is shifted inwards; store it inside that loop")
         resets = tuple(Reset(s) for s in sliding)
         if node.kind == "parallel":
             self.warm = max(self.warm, warm)

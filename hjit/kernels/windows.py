@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from hjit.errors import ScheduleError
+from hjit.errors import SlidingError
 from hjit.kernels.loopir import Slide, Stmt, When
 from hjit.sched.boxes import Box, Dims, Reads, advance, boxes
 from hjit.sched.tree import Compute
@@ -128,7 +128,8 @@ class Windows:
             for number in range(len(self.reads.stages[stage].definitions)):
                 for source in self.reads.of(stage, number):
                     if source in found and source not in self.slides and source != stage and self._is_here(source):
-                        raise self._error(source, f"{stage}, which reads it, is stored outside of the loop and it is not")
+                        why = f"{stage}, which reads it, is stored outside of the loop and it is not; store it inside that loop"
+                        raise SlidingError(stage, f"{source} cannot slide along {self._loop}: {why}")
 
     def _is_here(self, stage: str) -> bool:
         return stage not in self.spans
@@ -154,9 +155,13 @@ class Windows:
         var, _, begin = self.turn
         return When(poly(var) - begin, body)
 
-    def _error(self, stage: str, why: str) -> ScheduleError:
+    @property
+    def _loop(self) -> str:
         assert self.turn is not None
-        return ScheduleError(f"{stage} cannot slide along {self.turn[0]}: {why}; store it inside that loop")
+        return str(self.turn[0])
+
+    def _error(self, stage: str, why: str) -> SlidingError:
+        return SlidingError(stage, f"{stage} cannot slide along {self._loop}: {why}; store it inside that loop")
 
 
 def slides_of(body: Iterable[Stmt]) -> list[str]:

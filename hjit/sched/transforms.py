@@ -10,10 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from hjit.errors import ScheduleError
-from hjit.sched.build import Path, at, attached, loops_around, own_nests, paths, replaced, without
+from hjit.sched.build import Path, at, attached, flattened, loops_around, own_nests, paths, replaced, without
 from hjit.sched.check import check
 from hjit.sched.default import Target, root_nests, serial_loops
-from hjit.sched.tree import KINDS, Compute, Loop, LoopKind, Node, Root, Store, computes, loop_name, own
+from hjit.sched.tree import KINDS, Compute, Loop, LoopKind, Node, Root, Store, computes, loop_name, own, walk, with_children
 from hjit.trace.canonical import canonicalise, inline
 from hjit.trace.graph import Graph
 from hjit.trace.rewrites import Rewrites
@@ -118,6 +118,28 @@ def lower_storage(root: Root, graph: Graph, stage: str) -> Root:
     if not inner:
         raise ScheduleError(f"{stage} is stored where it is computed")
     return _legal(attached(x.bare, x.nests, x.site, inner[0], x.store), graph)
+
+
+def storage_at_compute(root: Root, stage: str) -> Root:
+    """The tree with a stage stored directly around its nests and all else that is computed there: it slides along no loop."""
+    store = next((n for n in walk(root) if isinstance(n, Store) and n.stage == stage), None)
+    if store is None:
+        raise ScheduleError(f"there is no stage {stage} in the schedule")
+
+    def visit(node: Node) -> tuple[Node, ...]:
+        if isinstance(node, Compute):
+            return (node,)
+        children = tuple(x for c in node.children for x in visit(c))
+        if node is store:
+            return children
+        items = flattened(children)[0]
+        if not isinstance(node, Store) and any(x.stage == stage for x in items) and not (isinstance(node, Loop) and node.stage == stage):
+            children = (replace(store, children=children),)
+        return (with_children(node, children),)
+
+    (tree,) = visit(root)
+    assert isinstance(tree, Root)
+    return tree
 
 
 def inlined(root: Root, graph: Graph, stage: str) -> tuple[Root, Graph]:

@@ -297,6 +297,12 @@ def inline(graph: Graph, names: set[str]) -> Graph:
     return replace(graph, stages=tuple(stages))
 
 
+def inline_after(graph: Graph, said: Rewrites = AS_IT_IS) -> Graph:
+    """Stages of the canonical Graph in place of their loads."""
+    names = {s.name for s in graph.stages if s.name in said.inlined_after and s.name not in graph.outputs and s.initial is not None and not s.updates}
+    return inline(graph, names) if names else graph
+
+
 # -- reductions
 
 
@@ -366,8 +372,9 @@ PASSES: tuple[Callable[..., Graph], ...] = (
     rfactor,  # reductions in parts, where a schedule says so
     cache_reads,  # copies of what is read, where a schedule says so
     pack,  # copies of the right matrices of products, where none does
+    inline_after,  # what a schedule that knows the Graph so far inlines of it
 )
-SAID = (fuse, rfactor, cache_reads, pack)  # those that a schedule has a say in
+SAID = (fuse, rfactor, cache_reads, pack, inline_after)  # those that a schedule has a say in
 
 
 def canonicalise(graph: Graph, said: Rewrites = AS_IT_IS, show: Callable[[str, Graph], None] | None = None) -> Graph:
