@@ -49,7 +49,9 @@ Candidate = tuple[Root, frozenset[str]]
 RUNS, LEAST_RUNS = 40, 3  # of one schedule
 RUN_SECONDS = 0.06  # for them all
 PROGRAM_SECONDS = 25.0  # for the kernels of one program
-LOOKED_AT = (2, 4, 8)  # ways of each decision that a cost model chooses from
+MAX_STAGES = 14  # of a program that is measured
+RANDOM_TRIES = 8
+LOOKED_AT = (2, 4)  # ways of each decision that a cost model chooses from
 RTOL = 1e-3  # of results: sums of floats have no order
 
 
@@ -66,25 +68,38 @@ class Mismatch(Exception):
 
 
 def candidates(space: Space, graph: Graph, count: int, seed: int, cost: Cost | None = None) -> Iterator[Candidate]:
-    """Schedules to measure: the default one, random ones, and such as random cost models find good (section 5).
+    """Schedules to measure: the default one, random ones, and such as cost models find good.
 
     Args:
-        cost: a cost model that chooses in place of every second random one.
+        cost: a cost model that chooses every second time; else random ones do every fourth time (section 5).
     """
     rng = random.Random(seed)
     yield default_schedule(graph, space.target), frozenset()
     for k in range(count - 1):
-        if k % 3 == 0:
-            state = random_state(space, rng, 1)
+        if cost is not None and k % 2:
+            state = chosen_state(Space.like(space, cost), rng, rng.choice(LOOKED_AT))
+        elif k % 4 == 3:
+            state = chosen_state(Space.like(space, network.random(rng.randrange(1 << 30))), rng, 2)
         else:
-            model = cost if cost is not None and k % 3 == 1 else network.random(rng.randrange(1 << 30))
-            state = random_state(Space.like(space, model), rng, rng.choice(LOOKED_AT))
+            state = random_state(space, rng)
         if state is not None:
             yield state.tree, state.inlined
 
 
-def random_state(space: Space, rng: random.Random, looked_at: int) -> State | None:
-    """The best of a few random ways to make each decision, none that a rule forbids; None where there is none.
+def random_state(space: Space, rng: random.Random) -> State | None:
+    """Random decisions that break no rule in the end; None where that is hard to find."""
+    for _ in range(RANDOM_TRIES):
+        state = space.start
+        while not space.is_complete(state):
+            batch = rng.choice(list({id(x.batch): x.batch for x in space.children(state)}.values()))
+            state = rng.choice(batch.states())
+        if all(c < math.inf for c in space.cost([state])):
+            return state
+    return None
+
+
+def chosen_state(space: Space, rng: random.Random, looked_at: int) -> State | None:
+    """The best of a few random ways to make each decision; None where the rules forbid all.
 
     It is the dropout of Adams 2019, section 4.3, without the cost of what is dropped. Ways that differ in sizes only count as one, and
     of their sizes all are looked at.
@@ -98,7 +113,7 @@ def random_state(space: Space, rng: random.Random, looked_at: int) -> State | No
             some, batches = batches[:looked_at], batches[looked_at:]
             states = [x for b in some for x in b.states()]
             found = [(c, k, x) for k, (c, x) in enumerate(zip(space.cost(states), states, strict=True)) if c < math.inf]
-            best = [rng.choice(found)] if looked_at == 1 and found else sorted(found, key=lambda x: x[:2])[:1]
+            best = sorted(found, key=lambda x: x[:2])[:1]
         if not best:
             return None
         state = best[0][2]
@@ -151,6 +166,8 @@ def measured(
         if len(variant.graphs) != 1 or variant.impure or variant.slots or held is None:
             raise HjitError("not one kernel of arrays alone")
         (graph,) = variant.graphs
+        if len(graph.stages) > MAX_STAGES:
+            raise HjitError(f"{len(graph.stages)} stages take too long to compile again and again")
         space = space_of(graph, variant.rec.sizes, options, cost or network.random(seed))
     given = {n: arrays[k] for n, k in variant.arguments.items()} | held[1] | variant.constants
     made: dict[Candidate, Bound] = {}
@@ -232,10 +249,10 @@ def collect_one(seed: int, folder: Path, count: int, weights: Path | None) -> st
     if len(samples) < 2:
         return f"{seed}: {len(samples)} samples, not kept"
     times = np.array([x.seconds for x in samples])
-    np.savez(
-        folder / f"{seed}.npz", pipeline=pipeline, schedule=np.stack([x.features for x in samples]).astype(np.float32), runtimes=times, machine=machine
-    )
-    return f"{seed}: {len(samples)} samples of {len(pipeline)} stages, {times.min() * 1e3:.2f} to {times.max() * 1e3:.2f} ms, default {times[0] / times.min():.2f}"
+    schedule = np.stack([x.features for x in samples]).astype(np.float32)
+    np.savez(folder / f"{seed}.npz", pipeline=pipeline, schedule=schedule, runtimes=times, machine=machine)
+    said = f"{times.min() * 1e3:.2f} to {times.max() * 1e3:.2f} ms, default {times[0] / times.min():.2f} of the best"
+    return f"{seed}: {len(samples)} samples of {len(pipeline)} stages, {said}"
 
 
 def collect(seconds: float, folder: Path, first: int, count: int, jobs: int, weights: Path | None) -> None:
@@ -248,8 +265,9 @@ def collect(seconds: float, folder: Path, first: int, count: int, jobs: int, wei
         while time.time() < end:
             seed = next(seeds)
             command = [sys.executable, "-m", "hjit.tune", "--one", str(seed), "--out", str(folder), "--count", str(count)]
+            command += ["--weights", str(weights)] if weights else []
             try:
-                done = subprocess.run(command + (["--weights", str(weights)] if weights else []), capture_output=True, text=True, timeout=90, check=False)
+                done = subprocess.run(command, capture_output=True, text=True, timeout=90, check=False)
                 print(done.stdout.strip() or f"{seed}: status {done.returncode} {done.stderr.strip()[-600:]}", flush=True)
             except subprocess.TimeoutExpired:
                 print(f"{seed}: more than 90 s", flush=True)

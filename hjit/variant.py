@@ -144,7 +144,7 @@ class Variant:
         if known is not None and not rec.events:  # another path through the function may have the stages that this one lacks
             known(self.graphs)
         events: list[Event | None] = [*rec.events, None]
-        self.steps = [Step(b, e) for b, e in zip(self._bound(), events, strict=True)]
+        self.steps = [Step(b, e) for b, e in zip(self._kernels(), events, strict=True)]
         self.exact = all(_is_exact(g) for g in self.graphs)
         self.flat = self._is_flat(structure)
         if self.flat:
@@ -162,7 +162,7 @@ class Variant:
             self.options = replace(self.options, schedule=scheduled(self._graphs, self.rec.sizes, self.options))
         self.graphs = self._graphs(AS_IT_IS if self.options.schedule is None else self.options.schedule.rewrites())
 
-    def _bound(self) -> list[Bound | None]:
+    def _kernels(self) -> list[Bound | None]:
         """The kernels; by the default schedule where one that was searched cannot be lowered."""
         strides = self._strides()
 

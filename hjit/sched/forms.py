@@ -16,7 +16,16 @@ import numpy as np
 from hjit.sched.build import Step, nest
 from hjit.sched.check import MAX_UNROLL, is_associative, is_direct
 from hjit.sched.default import (
-    BLOCK_ROWS, BLOCK_VECTORS, UNROLL_CODE, Target, best_lanes, block_dim, lane_scores, loops_in_order, unrolled_dims, vector_lanes,
+    BLOCK_ROWS,
+    BLOCK_VECTORS,
+    UNROLL_CODE,
+    Target,
+    best_lanes,
+    block_dim,
+    lane_scores,
+    loops_in_order,
+    unrolled_dims,
+    vector_lanes,
 )  # fmt: skip
 from hjit.sched.memory import Strides
 from hjit.sched.tree import Compute, DimKey, Loop, Node
@@ -203,7 +212,7 @@ def _fits(rows: int, vectors: int, lanes: int, rows_dim: int | None, extent: flo
     """Is a block neither larger than the dimension, nor its code too long?"""
     if rows * vectors == 1:
         return True
-    return (rows_dim is not None or rows == 1) and vectors * lanes <= extent and rows * vectors * code <= min(UNROLL_CODE * 4, MAX_UNROLL * code)
+    return (rows_dim is not None or rows == 1) and vectors * lanes <= extent and rows * vectors * code <= min(UNROLL_CODE * 2, MAX_UNROLL * code)
 
 
 def _orders(d: Definition, inner: Inner, extents: Sequence[float], at_root: bool) -> Iterator[list[int]]:
@@ -235,7 +244,7 @@ def _steps(
     lanes_dim, rows_dim = inner.lanes_dim, inner.rows_dim
     vector: list[Step] = [] if lanes_dim is None else [(lanes_dim, "vector", -1)]
     choices = [(*x, *(_step(k, inner, x) for k, _ in tiles)) for x in inner.options]
-    if not tiles and len(inner.options) == 1 or all(v == n and r == 1 for n, v, r in inner.options) and not tiles:
+    if (not tiles and len(inner.options) == 1) or (all(v == n and r == 1 for n, v, r in inner.options) and not tiles):
         steps: list[Step] = []
         for n, k in enumerate(order):
             steps.append((k, "parallel" if n < parallel else "serial", None))

@@ -48,7 +48,7 @@ class Rules:
                 return False
             ds = graph.stage(x.stage).definitions
             pure = min(len(d.dims) for d in ds)
-            if dims_of(x.dim)[-1] >= pure and any(is_associative(d) and is_direct(d) or dims_of(x.dim)[-1] >= len(d.dims) for d in ds):
+            if dims_of(x.dim)[-1] >= pure and any((is_associative(d) and is_direct(d)) or dims_of(x.dim)[-1] >= len(d.dims) for d in ds):
                 return False
         return True
 
@@ -78,7 +78,7 @@ class Rules:
             return (inner,)
         limit = above[-1] if above else extent
         sizes = [inner << k for k in range(self.tile_steps)]
-        return tuple(n for n in sizes if n == inner or n < limit and (not above or above[-1] % n == 0))
+        return tuple(n for n in sizes if n == inner or (n < limit and (not above or above[-1] % n == 0)))
 
     def forbidden(self, features: Features, points: Features, cores: int) -> np.ndarray[Any, np.dtype[np.bool_]]:
         """Which schedules compute too much again, or run in too few tasks.

@@ -11,6 +11,7 @@ and what a child costs is kept. Ways that a rule of `hjit.sched.rules` forbids a
 from __future__ import annotations
 
 import copy
+import itertools
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
@@ -19,10 +20,10 @@ from typing import Any
 import numpy as np
 
 from hjit.model.costs import Cost, PreparedCost
-from hjit.sched.build import Path, at, attached, loops_around, own_nests, replaced
-from hjit.sched.check import is_associative, is_direct, problems
-from hjit.sched.default import Target, groups, root_schedule
 from hjit.model.names import SCHEDULE
+from hjit.sched.build import Path, at, attached, flattened, loops_around, own_nests, replaced
+from hjit.sched.check import is_direct, problems
+from hjit.sched.default import Target, groups, root_schedule
 from hjit.sched.features import merged, plan_of
 from hjit.sched.forms import Form, Forms, Sizes, chosen, columns, product_of
 from hjit.sched.memory import C_ORDER, Strides
@@ -30,7 +31,7 @@ from hjit.sched.operations import pipeline_features
 from hjit.sched.rules import Rules
 from hjit.sched.sized import SizedGraph
 from hjit.sched.tree import Compute, Loop, Node, Root, Store, computes, dims_of
-from hjit.trace.graph import Graph, Stage, loads
+from hjit.trace.graph import Graph, Stage
 
 NONE: Sizes = np.zeros((1, 0), np.int64)  # the one choice of a nest whose sizes are known
 
@@ -239,8 +240,11 @@ class Space:
         empty = Store(s.name, ())
         sites = [p for p in loops_around(whole, readers) if self.rules.is_site(self.graph, whole, p)]
         for site in sites:
+            slides = bool(sliding_at(whole, site) & set(readers))
             for tiled, sizes in self._tiled(whole, site):
                 for outer in self.rules.stores(tiled, site):
+                    if slides and outer == site:
+                        continue  # what a window reads slides with it: the loop starts turns early, see hjit.kernels.windows
                     yield attached(tiled, plain, site, outer, empty).children[0], sizes
 
     def _tiled(self, whole: Root, site: Path) -> Iterator[tuple[Root, Sizes]]:
@@ -365,7 +369,12 @@ class Space:
 
     def _points(self, stage: str) -> float:
         """Evaluations that a stage needs at the least."""
-        return float(sum(self.sized.minimum(self.sized.part(stage, g)) for g in self.groups[stage]))
+        return float(sum(map(self._minimum, itertools.repeat(stage), self.groups[stage])))
+
+    def _minimum(self, stage: str, group: tuple[int, ...]) -> float:
+        found = self.sized.minimum(self.sized.part(stage, group))
+        assert isinstance(found, float)  # sizes are known at the root
+        return found
 
     def _through(self, nest: Node, inlined: frozenset[str]) -> frozenset[str]:
         """The inlined stages that matter for a nest."""
@@ -409,6 +418,14 @@ def is_divisible(s: Stage) -> bool:
     return len(s.shape) > 0 and all(is_direct(d) for d in s.definitions)
 
 
+def sliding_at(root: Root, site: Path) -> set[str]:
+    """The stages that are computed in a loop and stored further out."""
+    loop = at(root, site)
+    assert isinstance(loop, Loop)
+    items, stores = flattened(loop.children)
+    return {x.stage for x in items} - {x.stage for x in stores} - {loop.stage}
+
+
 def inside_of(loop: Loop, dim: int) -> int:
     """The elements of a dimension that one turn of its loops down to `loop` has: the size of the next loop over it, or 1."""
     nodes: list[Node] = list(loop.children)
@@ -419,6 +436,3 @@ def inside_of(loop: Loop, dim: int) -> int:
         if not isinstance(x, Compute):
             nodes += x.children
     return 1
-
-
-__all__ = ["Batch", "Decision", "Space", "State", "inside_of", "is_associative", "is_divisible", "loads"]
