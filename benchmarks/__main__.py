@@ -1,4 +1,4 @@
-"""``python -m benchmarks [apps|overhead] [--json FILE]``; see ``--help``."""
+"""``python -m benchmarks [apps|overhead|search] [--json FILE]``; see ``--help``."""
 
 from __future__ import annotations
 
@@ -17,14 +17,16 @@ def names(text: str) -> list[str]:
 def parser() -> argparse.ArgumentParser:
     """The command line."""
     from benchmarks.apps import NAMES
-    from benchmarks.rows import HALIDE_SCHEDULES, PEERS
+    from benchmarks.rows import HALIDE_SCHEDULES, HJIT_SCHEDULES, PEERS
 
     p = argparse.ArgumentParser(prog="python -m benchmarks", description="hjit's benchmarks.")
-    p.add_argument("name", nargs="?", default="apps", choices=("apps", "overhead"), help="apps (the default): applications beside their peers")
+    what = "apps (the default): applications beside their peers; search: what searching their schedules costs, and the same"
+    p.add_argument("name", nargs="?", default="apps", choices=("apps", "overhead", "search"), help=what)
     p.add_argument("--json", metavar="FILE", type=Path, help="write the numbers here, too")
     p.add_argument("--apps", metavar="A,B", type=names, default=list(NAMES), help=f"of {', '.join(NAMES)}")
     p.add_argument("--peers", metavar="P,Q", type=names, default=list(PEERS), help=f"of {', '.join(PEERS)}")
     p.add_argument("--halide", metavar="S,T", type=names, default=list(HALIDE_SCHEDULES), help=f"of {', '.join(HALIDE_SCHEDULES)}")
+    p.add_argument("--hjit", metavar="S,T", type=names, default=None, help=f"of {', '.join(HJIT_SCHEDULES)}")
     p.add_argument("--threads", metavar="N[,M]", type=lambda text: [int(n) for n in names(text)], default=[], help="all cores if not given")
     p.add_argument("--small", action="store_true", help="the sizes of the tests")
     p.add_argument("--budget", metavar="SECONDS", type=float, default=1.0, help="for each candidate")
@@ -33,17 +35,25 @@ def parser() -> argparse.ArgumentParser:
 
 def measured(given: argparse.Namespace) -> dict[str, Any]:
     """Run a benchmark, print its table, and hand on its numbers."""
+    from benchmarks.rows import HJIT_SCHEDULES, SEARCHED
+
     if given.name == "overhead":
         from benchmarks import overhead
 
         numbers = overhead.run()
         overhead.show(numbers)
         return numbers
-    from benchmarks import suite, table
+    from benchmarks import search, suite, table
 
-    numbers = suite.run(given.apps, given.peers, given.threads, small=given.small, budget=given.budget, halide=given.halide)
+    schedules = given.hjit or (HJIT_SCHEDULES if given.name == "search" else HJIT_SCHEDULES[:2])
+    searches = search.run(given.apps, [x for x in schedules if x in SEARCHED], given.threads, small=given.small) if given.name == "search" else None
+    if searches is not None:
+        search.show(searches)
+    numbers = suite.run(
+        given.apps, given.peers, given.threads, small=given.small, budget=given.budget, halide=given.halide, hjit=schedules
+    )
     table.show(numbers)
-    return numbers
+    return numbers if searches is None else {**numbers, "search": searches}
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

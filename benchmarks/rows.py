@@ -31,6 +31,8 @@ HERE = Path(__file__).resolve().parent
 PEERS = ("numpy", "opencv", "numba", "jax", "halide")
 LAYOUTS = ("planar", "channels_last")
 HALIDE_SCHEDULES = ("manual", "adams2019", "mullapudi2016")
+HJIT_SCHEDULES = ("default", "manual", "greedy", "beam")
+SEARCHED = ("greedy", "beam")
 ROUNDS = 5
 MIN_RUNS = 3
 KEPT_BYTES = 1 << 28  # a peer may keep every new array that it has seen
@@ -48,6 +50,7 @@ class Request:
         budget: seconds for each candidate.
         skip: why candidates are left out, by label.
         halide: the schedules that Halide runs by.
+        hjit: those that hjit runs by; "greedy" and "beam" are searched.
     """
 
     app: str
@@ -57,6 +60,7 @@ class Request:
     budget: float = 1.0
     skip: dict[str, str] = field(default_factory=dict)
     halide: Sequence[str] = HALIDE_SCHEDULES
+    hjit: Sequence[str] = ("default", "manual")
 
 
 @dataclass(frozen=True)
@@ -144,18 +148,18 @@ def candidates(p: Problem, request: Request) -> Iterator[tuple[str, Row, Callabl
             for schedule in request.halide if peer == "halide" else (None,):
                 row = replace(empty, peer=peer, schedule=schedule, fast_math=True)
                 yield f"planar {peer} {schedule or ''}".strip(), row, lambda row=row: _peer(p, row)
-    for schedule, path in schedules(p):
+    for schedule, path in schedules(p, request.hjit):
         for fast in (False, True):
             row = replace(empty, peer="hjit", schedule=schedule, fast_math=fast)
             label = f"{p.layout} hjit {schedule} {'fast' if fast else 'strict'}"
             yield label, row, lambda row=row, path=path: _hjit(p, row, path)
 
 
-def schedules(p: Problem) -> list[tuple[str, Path | None]]:
-    """The schedules that hjit is timed with: its own, and the one written by hand where there is one."""
+def schedules(p: Problem, wanted: Sequence[str]) -> list[tuple[str, Path | None]]:
+    """The schedules that hjit is timed with; the one written by hand where there is one."""
     name = p.app if p.layout == "planar" else f"{p.app}_{p.layout}"
     path = HERE / "apps" / "schedules" / f"{name}.json"
-    return [("default", None)] + ([("manual", path)] if path.exists() else [])
+    return [(x, path if x == "manual" else None) for x in wanted if x != "manual" or path.exists()]
 
 
 def _peer(p: Problem, row: Row) -> Candidate:
@@ -183,7 +187,8 @@ def _hjit(p: Problem, row: Row, path: Path | None) -> Candidate:
     import hjit
 
     hjit.pipeline(_warm_up, cache="off", verify="off")(np.zeros((32, 32), np.float32))  # imports are no part of it
-    f: Any = hjit.pipeline(p.function, fast_math=row.fast_math, num_threads=row.threads, cache="off", verify="off")
+    tune = row.schedule if row.schedule in SEARCHED else False
+    f: Any = hjit.pipeline(p.function, tune=tune, fast_math=row.fast_math, num_threads=row.threads, cache="off", verify="off")
     if path is not None:
         f.use(hjit.Schedule.load(path))
     first = _seconds(lambda: f(*p.arguments))

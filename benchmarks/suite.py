@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import apps
-from benchmarks.rows import COPY, HALIDE_SCHEDULES, PEERS, Request, Row
+from benchmarks.rows import COPY, HALIDE_SCHEDULES, HJIT_SCHEDULES, PEERS, Request, Row
 
 ROOT = Path(__file__).resolve().parents[1]
 THREADS = ("HL_NUM_THREADS", "NUMBA_NUM_THREADS", "HJIT_NUM_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
@@ -78,6 +78,7 @@ def run(
     small: bool = False,
     budget: float = 1.0,
     halide: Sequence[str] = HALIDE_SCHEDULES,
+    hjit: Sequence[str] = ("default", "manual"),
 ) -> dict[str, Any]:
     """All numbers, under the names of the JSON file.
 
@@ -86,13 +87,20 @@ def run(
         small: the sizes of the tests instead.
         budget: seconds for each candidate.
         halide: the schedules that Halide runs by; searches of Adams2019 take minutes.
+        hjit: those that hjit runs by.
 
     Raises:
         ValueError: an unknown application, peer or schedule.
     """
     from rich.console import Console
 
-    for kind, given, known in (("application", names, apps.NAMES), ("peer", peers, PEERS), ("schedule of Halide", halide, HALIDE_SCHEDULES)):
+    lists = (
+        ("application", names, apps.NAMES),
+        ("peer", peers, PEERS),
+        ("schedule of Halide", halide, HALIDE_SCHEDULES),
+        ("schedule of hjit", hjit, HJIT_SCHEDULES),
+    )
+    for kind, given, known in lists:
         unknown = [n for n in given if n not in known]
         if unknown:
             raise ValueError(f"unknown {kind} {', '.join(unknown)}; known are {', '.join(known)}")
@@ -102,7 +110,7 @@ def run(
     for n in threads or (numbers["machine"]["cores"],):
         for name in (COPY, *names):
             with console.status(f"{name}, {n} thread{'s' if n > 1 else ''}"):
-                rows += rows_of(Request(name, tuple(peers), n, small, budget, halide=tuple(halide)))
+                rows += rows_of(Request(name, tuple(peers), n, small, budget, halide=tuple(halide), hjit=tuple(hjit)))
     return {**numbers, "rows": rows}
 
 

@@ -20,6 +20,8 @@ COLUMNS = (
     ("hjit strict", "hjit", None, False),
     ("hjit fast", "hjit", None, True),
     ("fast, default", "hjit", "default", True),
+    ("fast, greedy", "hjit", "greedy", True),
+    ("fast, beam", "hjit", "beam", True),
 )
 
 Row = dict[str, Any]

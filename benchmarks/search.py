@@ -1,0 +1,103 @@
+"""``python -m benchmarks search``: what a search of the applications' schedules costs, each in a fresh process.
+
+For every application: `us_per_schedule`, `schedules` (whose cost was asked), `greedy_s`, `beam_s`, `peak_mb` (of the process), and
+`cost` (seconds that the cost model predicts), all of the graphs of one call together.
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import subprocess
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from benchmarks import apps
+from benchmarks.table import geomean
+
+TIMEOUT = 1800  # seconds of one application
+
+Row = dict[str, Any]
+
+
+def run(names: Sequence[str], efforts: Sequence[str], threads: Sequence[int] = (), *, small: bool = False) -> list[Row]:
+    """A row for each application, effort and number of threads."""
+    from benchmarks.suite import ROOT, environment
+    from hjit.kernels.launch import cores
+
+    found = []
+    for n in threads or (cores(),):
+        for name in names:
+            for effort in efforts:
+                command = [sys.executable, "-m", "benchmarks.search", json.dumps([name, effort, n, small])]
+                row: Row = {"app": name, "tune": effort, "threads": n}
+                try:
+                    done = subprocess.run(command, env=environment(n), cwd=ROOT, capture_output=True, text=True, timeout=TIMEOUT, check=False)
+                    told = json.loads(done.stdout.splitlines()[-1]) if done.returncode == 0 else {"error": done.stderr.strip()[-500:]}
+                except subprocess.TimeoutExpired:
+                    told = {"error": f"more than {TIMEOUT} s"}
+                found.append({**row, **told})
+    return found
+
+
+def measure(name: str, effort: str, threads: int, small: bool) -> Row:
+    """Search the schedules of an application."""
+    import numpy as np
+
+    import hjit
+    from hjit import autoschedule
+
+    module = apps.load(name)
+    arguments = module.inputs(np.random.default_rng(0), module.SMALL if small else module.SHAPE)
+    plans: list[tuple[autoschedule.Plan, int]] = []
+    real = autoschedule.searched
+
+    def searched(graph: Any, *more: Any) -> autoschedule.Plan:
+        plans.append((real(graph, *more), len(graph.stages)))
+        return plans[-1][0]
+
+    autoschedule.searched = searched
+    autoschedule.weights()
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    f = hjit.pipeline(getattr(module, name), tune=effort, num_threads=threads, cache="off", verify="off")
+    f.graph(*arguments)
+    records = [p.record for p, _ in plans if p.record is not None]
+    count = sum(r.costs for r in records)
+    seconds = sum(p.seconds for p, _ in plans)
+    return {
+        "stages": sum(n for _, n in plans),
+        "schedules": count,
+        f"{effort}_s": seconds,
+        "us_per_schedule": 1e6 * seconds / max(count, 1),
+        "expansions": sum(r.expansions for r in records),
+        "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+        "before_mb": before / 1024,
+        "cost": sum(p.cost for p, _ in plans),
+        "by_default": all(p.tree is None for p, _ in plans),
+    }
+
+
+def show(rows: Sequence[Row]) -> None:
+    """Print a table of the searches."""
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    t = Table(box=box.SIMPLE_HEAD, title="search", title_justify="left", padding=(0, 1, 0, 0))
+    for column in ("", "stages", "schedules", "us / schedule", "s", "peak MB", "predicted ms", ""):
+        t.add_column(column, justify="right" if column else "left")
+    for r in rows:
+        if "error" in r:
+            t.add_row(f"{r['app']} {r['tune']}", *[""] * 6, r["error"])
+            continue
+        numbers = (str(r["stages"]), str(r["schedules"]), f"{r['us_per_schedule']:.0f}", f"{r[r['tune'] + '_s']:.2f}", f"{r['peak_mb']:.0f}")
+        t.add_row(f"{r['app']} {r['tune']}", *numbers, f"{1e3 * r['cost']:.3g}", "the default schedule" if r["by_default"] else "")
+    for effort in dict.fromkeys(r["tune"] for r in rows):
+        mean = geomean(r.get("us_per_schedule") for r in rows if r["tune"] == effort)
+        t.add_row(f"geometric mean {effort}", "", "", "-" if mean is None else f"{mean:.0f}", "", "", "", "")
+    Console().print(t)
+
+
+if __name__ == "__main__":
+    print(json.dumps(measure(*json.loads(sys.argv[1]))))

@@ -1,0 +1,238 @@
+"""The space of schedules: every state is a legal schedule with NumPy's results, and costs what its nests cost."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hjit.autoschedule import Searched, built
+from hjit.model.costs import WeightedSum
+from hjit.model.names import SCHEDULE
+from hjit.options import Options
+from hjit.pipeline import Pipeline
+from hjit.sched.check import problems
+from hjit.sched.default import Target, root_schedule
+from hjit.sched.forms import chosen
+from hjit.sched.rules import Rules
+from hjit.sched.search import Options as SearchOptions
+from hjit.sched.search import presets, search
+from hjit.sched.space import Space, State, sliding_at
+from hjit.sched.tree import Loop, Root, Store, computes, walk
+from hjit.trace.graph import Graph
+from hjit.tune import chosen_state, compiled, random_state
+
+Array = np.ndarray[Any, Any]
+MACHINE = (2.0, 64.0, 32e3, 1e6, 16e6, 1e10)
+
+
+def blurred(a: Array) -> Array:
+    rows = a[:, :-2] + a[:, 1:-1] + a[:, 2:]
+    wide = np.sqrt(rows * rows + 1)
+    return wide[:-2] + wide[1:-1] + wide[2:]
+
+
+def pyramid(a: Array) -> Array:
+    soft = np.exp(-a * a) + a
+    down = (soft[::2, ::2] + soft[1::2, ::2] + soft[::2, 1::2] + soft[1::2, 1::2]) / 4
+    edges = np.abs(down[1:, 1:] - down[:-1, :-1]) ** 0.5
+    return np.repeat(np.repeat(edges, 2, 0), 2, 1)[: a.shape[0] - 2, : a.shape[1] - 2] - soft[2:, 2:]
+
+
+def product(a: Array) -> Array:
+    b = np.abs(a) + 1
+    return (b @ b.T) / b.sum(1, keepdims=True)
+
+
+def equalised(a: Array) -> Array:
+    levels = np.minimum(np.abs(a) * 16, 255).astype(np.uint8)
+    counts = np.bincount(levels.ravel(), minlength=256)
+    steps = np.cumsum(counts) / levels.size
+    return steps[levels].astype(np.float32)
+
+
+def interleaved(a: Array) -> Array:
+    out = np.zeros((a.shape[0], a.shape[1], 3), np.float32)
+    soft = (a[:-1] + a[1:]) / 2
+    out[:-1, :, 0] = soft
+    out[1:, :, 1] = soft * soft
+    out[0::2, :, 2] = a[0::2]
+    return out.max(2) + np.cumsum(out[:, :, 1], 0)
+
+
+PROGRAMS = (blurred, pyramid, product, equalised, interleaved)
+
+
+class Program:
+    """A traced program: its Graph, sizes and space."""
+
+    def __init__(self, function: Callable[[Array], Array], shape: tuple[int, int] = (70, 96), **given: Any) -> None:
+        self.function = function
+        self.image = np.random.default_rng(1).standard_normal(shape, np.float32)
+        pipe = Pipeline(function, {"cache": "off", "verify": "off"})
+        self.variant = pipe._variant((self.image,), {}, Options(cache="off", verify="off"))
+        (self.graph,) = self.variant.graphs
+        self.space = Space(self.graph, self.variant.rec.sizes, WeightedSum(), MACHINE, 2, Target(64), **given)
+
+    def result(self, state: State) -> Array:
+        bound, _ = built(lambda s: compiled(self.variant, s, Options(cache="off")), Searched({self.graph.outputs: state.tree}, state.inlined))
+        (out,) = bound.new_outputs()
+        assert bound.run([self.image], [out], ())
+        return out
+
+
+@pytest.fixture(scope="module", params=PROGRAMS, ids=lambda f: f.__name__)
+def program(request: pytest.FixtureRequest) -> Program:
+    return Program(request.param)
+
+
+def test_random_states_compute_what_numpy_does(program: Program) -> None:
+    expected = program.function(program.image)
+    rng = random.Random(0)
+    found = 0
+    for _ in range(4):
+        state = random_state(program.space, rng)
+        if state is not None:
+            found += 1
+            np.testing.assert_allclose(program.result(state), expected, rtol=1e-5, atol=1e-5)
+    assert found
+
+
+def test_every_child_is_legal_and_its_cost_that_of_its_tree(program: Program) -> None:
+    space, rng = program.space, random.Random(2)
+    state = space.start
+    while not space.is_complete(state):
+        children = space.children(state)
+        assert len(set(children)) >= 0.5 * len(children)
+        for child, cost in zip(rng.sample(children, min(12, len(children))), space.cost(children), strict=False):
+            names = {c.stage for c in computes(child.tree)}
+            stages = tuple(s for s in program.graph.stages if s.name in names)
+            outputs = tuple(n for n in program.graph.outputs if n in names)
+            if not child.inlined:
+                assert list(problems(child.tree, Graph(program.graph.inputs, program.graph.scalars, stages, outputs))) == []
+            assert cost >= 0
+            again = sum(space.nest_costs(nest, np.zeros((1, 0), np.int64), child.inlined)[0] for nest in child.nests)
+            (own,) = space.cost([child])
+            assert own == again or abs(own - again) <= 1e-9 * own
+        state = rng.choice([c for c, x in zip(children, space.cost(children), strict=True) if x < math.inf])
+
+
+def test_the_first_form_is_that_of_the_default_schedule(program: Program) -> None:
+    by_root = {x.stage: x for x in root_schedule(program.graph, Target(64)).children if isinstance(x, Store)}
+    for s in program.graph.stages:
+        for group, nest in zip(program.space.groups[s.name], by_root[s.name].children, strict=True):
+            extents = program.space.sized.part(s.name, group).extents
+            assert program.space.forms.plain(s, group, extents, at_root=True).__class__ is nest.__class__
+            form = next(program.space.forms.of(s, group, extents, at_root=True))
+            ours, theirs = chosen(form.node, form.sizes[0]), nest
+            assert [(x.dim, x.kind, x.size) for x in walk(ours) if isinstance(x, Loop) and x.kind != "serial"] == [
+                (x.dim, x.kind, x.size) for x in walk(theirs) if isinstance(x, Loop) and x.kind != "serial"
+            ]
+
+
+def test_a_greedy_search_ends_with_a_complete_schedule(program: Program) -> None:
+    found = search(program.space, program.space.start, presets()["greedy"])
+    assert found.best is not None and program.space.is_complete(found.best)
+    np.testing.assert_allclose(program.result(found.best), program.function(program.image), rtol=1e-5, atol=1e-5)
+
+
+def test_searches_with_buckets_samples_and_passes_find_no_worse_schedules() -> None:
+    space = Program(blurred).space
+    greedy = search(space, space.start, presets()["greedy"])
+    options = SearchOptions[State](passes=3, bucket=space.bucket, sample=True, seed=4)
+    beam = search(space, space.start, presets(8)["beam"], options)
+    assert beam.cost <= greedy.cost * 1.05
+    again = search(space, space.start, presets(8)["beam"], options)
+    assert again.cost == beam.cost and again.best == beam.best
+
+
+def test_what_is_frozen_is_not_searched() -> None:
+    free = Program(pyramid)
+    middle = [s.name for s in free.graph.stages if s.name not in free.graph.outputs]
+    space = Program(pyramid, frozen=dict.fromkeys(middle, "root")).space
+    for seed in range(3):
+        state = chosen_state(space, random.Random(seed), 2)
+        assert state is not None and not state.inlined
+        assert len(state.tree.children) == len(free.graph.stages)
+    inlined = [s.name for s in free.graph.stages if space.may_inline(s)]
+    space = Program(pyramid, frozen=dict.fromkeys(inlined, "inline"), rules=Rules(recompute=math.inf)).space
+    state = chosen_state(space, random.Random(0), 2)
+    assert state is not None and state.inlined == frozenset(inlined)
+
+
+# -- rules, one by one
+
+
+def states(space: Space, count: int = 12) -> list[State]:
+    return [x for seed in range(count) if (x := random_state(space, random.Random(seed))) is not None]
+
+
+def test_no_more_stages_than_the_rule_says_share_a_nest() -> None:
+    for most in (1, 2):
+        space = Program(pyramid, rules=Rules(together=most)).space
+        assert all(len({c.stage for c in computes(nest)}) <= most for x in states(space, 6) for nest in x.nests)
+    space = Program(pyramid).space
+    assert any(len({c.stage for c in computes(nest)}) > 2 for x in states(space) for nest in x.nests)
+
+
+def test_windows_slide_along_one_dimension() -> None:
+    def dims_between(root: Root) -> list[set[tuple[str, Any]]]:
+        found = []
+
+        def visit(node: Any, above: list[Any]) -> None:
+            if isinstance(node, Loop):
+                slid = sliding_at(root_of(node), (0,)) if node.children else set()
+                for name in slid:
+                    inside = above[max((k for k, x in enumerate(above) if isinstance(x, Store) and x.stage == name), default=0) :]
+                    found.append({(x.stage, x.dim) for x in [*inside, node] if isinstance(x, Loop)})
+            for c in getattr(node, "children", ()):
+                visit(c, [*above, node])
+
+        visit(root, [])
+        return found
+
+    def root_of(node: Loop) -> Root:
+        return Root((node,))
+
+    seen = [x for state in states(Program(blurred).space, 40) for x in dims_between(state.tree)]
+    assert seen and all(len(x) == 1 for x in seen)
+
+
+def test_levels_of_tiles_are_limited() -> None:
+    space = Program(pyramid, rules=Rules(tile_levels=1)).space
+    own = len([x for x in walk(states(space, 1)[0].tree) if isinstance(x, Loop)])
+    assert own
+    loop = Loop("f", 0, "serial", None, ())
+    assert Rules(tile_levels=1).tile_sizes([loop, Loop("f", 0, "serial", 64, ())], 4, 0, 512.0) == (4,)
+    assert Rules(tile_levels=2).tile_sizes([loop, Loop("f", 0, "serial", 64, ())], 4, 0, 512.0) == (4, 8, 16, 32)
+    assert Rules(tile_steps=3).tile_sizes([loop], 4, 0, 512.0) == (4, 8, 16)
+    assert Rules().tile_sizes([loop], 4, 0, 10.0) == (4, 8)
+
+
+@pytest.mark.parametrize(("computed", "inlined", "forbidden"), [(1000, 0, False), (1001, 0, True), (0, 1001, True)])
+def test_nothing_is_computed_more_often_than_the_rule_says(computed: float, inlined: float, forbidden: bool) -> None:
+    features = np.zeros((1, 1, len(SCHEDULE)))
+    features[..., SCHEDULE.index("points_computed_total")] = computed
+    features[..., SCHEDULE.index("inlined_calls")] = inlined
+    assert Rules().forbidden(features, np.array([100.0]), 2).tolist() == [forbidden]
+    assert Rules(recompute=math.inf).forbidden(features, np.array([100.0]), 2).tolist() == [False]
+
+
+@pytest.mark.parametrize(("tasks", "forbidden"), [(1, False), (2, True), (4, False)])
+def test_parallel_loops_have_a_turn_for_each_core(tasks: float, forbidden: bool) -> None:
+    features = np.zeros((1, 1, len(SCHEDULE)))
+    features[..., SCHEDULE.index("inner_parallelism")] = tasks
+    assert Rules().forbidden(features, np.ones(1), 4).tolist() == [forbidden]
+
+
+def test_a_stage_that_a_sliding_one_reads_slides_with_it() -> None:
+    for state in states(Program(blurred).space, 30):
+        for node in walk(state.tree):
+            if isinstance(node, Loop):
+                slides = sliding_at(Root((node,)), (0,))
+                here = {x.stage for x in node.children if isinstance(x, Loop)} - slides - {node.stage}
+                assert not (slides and here)
