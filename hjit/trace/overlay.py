@@ -14,7 +14,6 @@ import enum
 import functools
 import importlib
 import math
-import operator
 import sys
 import types
 from collections.abc import Callable, Sequence
@@ -26,8 +25,10 @@ from hjit.errors import TraceError
 from hjit.trace.host import HostScalar, is_host, record, unpin
 from hjit.trace.impure import STREAMS, Stream, draw, is_stream_method, replaced
 from hjit.trace.recorder import Recorder, current, site, supported_dtype
+from hjit.trace.rolling import range_
 from hjit.trace.size import Size
 from hjit.trace.tracer import Selected, Tracer, from_known, from_source, functions, has_tracer, is_tracer, python_float
+from hjit.trace.turn import Turn
 
 _SAFE_BUILTINS = ("builtins", "_operator", "math", "time", "")  # they ask a tracer through Python's own protocols
 _PACKAGES = ("numpy", "scipy")
@@ -614,11 +615,9 @@ def _int(x: Any = 0, *base: Any) -> Any:
     return int(x, *base) if base else int(x)
 
 
-def _range(*args: Any) -> range:
-    return range(*(operator.index(unpin(a)) for a in args))
-
-
 def _isinstance(x: Any, cls: Any) -> bool:
+    if type(x) is Turn:
+        raise x.refusal("isinstance")
     if is_tracer(x) and x.is_scalar:
         return issubclass(x.dtype.type, cls)
     return isinstance(x, cls)
@@ -628,6 +627,8 @@ def _type(*args: Any) -> Any:
     if len(args) != 1:
         return type(*args)
     x = args[0]
+    if type(x) is Turn:
+        raise x.refusal("type")
     if is_tracer(x):
         return float if x.weak else x.dtype.type if x.is_scalar else np.ndarray
     if type(x) in (HostScalar, Selected, ObjectProxy):
@@ -648,7 +649,7 @@ def _isscalar(x: Any) -> bool:
     return bool(x.is_scalar) if is_tracer(x) else True if is_host(x) else np.isscalar(x)
 
 
-_REPLACED: dict[Any, Any] = {**replaced(), range: _range, isinstance: _isinstance, np.isscalar: _isscalar}
+_REPLACED: dict[Any, Any] = {**replaced(), range: range_, isinstance: _isinstance, np.isscalar: _isscalar}
 for _name in "sqrt exp log log2 log10 sin cos tan atan atan2 hypot pow radians degrees tanh erf fabs".split():
     _REPLACED[getattr(math, _name)] = _math(getattr(math, _name))
 
