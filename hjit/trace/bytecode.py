@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import bisect
 import dis
+import itertools
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -117,7 +118,7 @@ class _Flow:
 
     def __init__(self, code: CodeType, steps: list[dis.Instruction]) -> None:
         self.steps = {s.offset: s for s in steps}
-        self.following = {a.offset: b.offset for a, b in zip(steps, steps[1:], strict=False)}
+        self.following = {a.offset: b.offset for a, b in itertools.pairwise(steps)}
         self.handlers = [s.offset for s in steps if s.opname == "PUSH_EXC_INFO"]
         self._offsets = sorted(self.steps)
         self._after: dict[int, list[int]] = {}

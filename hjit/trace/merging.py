@@ -105,10 +105,14 @@ class _Body:
         return rewrite(e, change, self._memo)
 
     def _again(self, e: Load) -> Expr:
-        """What the turn has written itself and now reads."""
-        if self.write is None or self.write.rdims or e.index != self.write.target:
-            raise NotOneUpdate("it reads elsewhere in what it has just written")
-        return self.write.value
+        """What the turn reads of the array after it has written to it."""
+        assert self.write is not None
+        target = self.write.target
+        if e.index == target and not self.write.rdims:
+            return self.write.value
+        if any((p - q).is_const and p != q and not any(isinstance(a, Dim) for a in deep_atoms(q)) for p, q in zip(e.index, target, strict=True)):
+            return Load(self.old, e.index, e.dtype)
+        raise NotOneUpdate("it reads elsewhere in what it has just written")
 
     def _lift(self, s: Stage) -> Stage:
         """The stage for all turns: the turn is its first axis."""
@@ -126,7 +130,7 @@ class _Body:
     def _written(self, s: Stage) -> None:
         if s.updates:
             d, initial = s.updates[-1], s.initial
-            keeps = isinstance(initial, Load) and initial.index == identity(len(s.shape)) and (initial.source == self.old or initial.source in self.versions)
+            keeps = isinstance(initial, Load) and initial.index == identity(len(s.shape)) and initial.source in (self.old, *self.versions)
             if len(s.updates) > 1 or not keeps or d.order not in ("pure", "sequential"):
                 raise NotOneUpdate("it writes in a way of its own")
         else:
@@ -148,8 +152,11 @@ def _reads_arguments(rec: Recorder, turn: _Body) -> bool:
     """Does the value depend on more than constants?"""
     assert turn.write is not None
     made = {s.name for s in turn.kept}
-    found = [e for e in walk(turn.write.value) if isinstance(e, (Load, ScalarRef))]
-    return any(isinstance(e, ScalarRef) or e.source in made or e.source not in rec.inputs or rec.inputs[e.source].where != ("constant",) for e in found)
+
+    def varies(name: str) -> bool:
+        return name in made or name not in rec.inputs or rec.inputs[name].where != ("constant",)
+
+    return any(isinstance(e, ScalarRef) or (isinstance(e, Load) and varies(e.source)) for e in walk(turn.write.value))
 
 
 # -- the update

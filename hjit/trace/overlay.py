@@ -615,6 +615,10 @@ def _int(x: Any = 0, *base: Any) -> Any:
     return int(x, *base) if base else int(x)
 
 
+def _len(x: Any) -> int:
+    return x.shape[0] if is_tracer(x) and x.shape else len(x)
+
+
 def _isinstance(x: Any, cls: Any) -> bool:
     if type(x) is Turn:
         raise x.refusal("isinstance")
@@ -649,13 +653,13 @@ def _isscalar(x: Any) -> bool:
     return bool(x.is_scalar) if is_tracer(x) else True if is_host(x) else np.isscalar(x)
 
 
-_REPLACED: dict[Any, Any] = {**replaced(), range: range_, isinstance: _isinstance, np.isscalar: _isscalar}
+_REPLACED: dict[Any, Any] = {**replaced(), range: range_, len: _len, isinstance: _isinstance, np.isscalar: _isscalar}
 for _name in "sqrt exp log log2 log10 sin cos tan atan atan2 hypot pow radians degrees tanh erf fabs".split():
     _REPLACED[getattr(math, _name)] = _math(getattr(math, _name))
 
 _BUILTINS: dict[str, Any] = dict(vars(builtins))
 _BUILTINS.update(__import__=_import)
-for _name in ("range", "isinstance", "print", "open", "input"):
+for _name in ("range", "len", "isinstance", "print", "open", "input"):
     _BUILTINS[_name] = _REPLACED[getattr(builtins, _name)]
 _CALLED: dict[str, Any] = {"float": _float, "int": _int, "type": _type}  # these names are classes where they are not called
 

@@ -82,7 +82,8 @@ def _found(loop: Loop, frame: types.FrameType) -> _Found | None:
     return found if all(_forgets(v, found.containers) for v in (*values, *named)) else None
 
 
-_BUILTINS = {f.__name__: f for f in (min, max, abs, len, float, int, bool, range, slice, tuple, list, round, sum, zip, enumerate, reversed, isinstance)}
+_HARMLESS = (min, max, abs, len, float, int, bool, range, slice, tuple, list, round, sum, zip, enumerate, reversed, isinstance)
+_BUILTINS = {f.__name__: f for f in _HARMLESS}
 _PLAIN = (type(None), bool, int, float, str, bytes, complex, slice, range, np.generic, np.dtype, np.ndarray, np.ufunc, type(...))
 _MODULES = ("numpy", "math", "scipy")
 
@@ -99,7 +100,7 @@ def _forgets(value: Any, containers: list[tuple[Any, list[Any]]]) -> bool:
         return all(_forgets(v, containers) for v in (value.values() if type(value) is dict else value))
     if isinstance(value, types.ModuleType):
         return value.__name__.partition(".")[0] in _MODULES
-    if value in _BUILTINS.values() or getattr(value, "__module__", "").partition(".")[0] in _MODULES:
+    if any(value is f for f in _HARMLESS) or getattr(value, "__module__", "").partition(".")[0] in _MODULES:
         return True
     if not isinstance(value, types.FunctionType):
         return False
