@@ -323,6 +323,23 @@ def test_a_kernel_serves_other_sizes() -> None:
     assert p.stats.compilations <= 1
 
 
+def test_recurrences_are_computed_in_strips() -> None:
+    """What a consumer needs of the axes that a recurrence does not run along is computed by itself."""
+
+    def turned(img: Any) -> Any:
+        blurred = up(down(img))
+        return np.ascontiguousarray(blurred.T)
+
+    img = image(300, 900)
+    p = hjit.pipeline(turned, verify="off")
+    s = p.schedule(img)
+    name, result = s.stages
+    s[result].split("y", "y", "yi", 16).parallel("y")
+    s[name].compute_at(result, "y")
+    np.testing.assert_array_equal(p.use(s)(img), turned(img))
+    assert p.stats.scratch_bytes < img.nbytes // 2
+
+
 # -- rows that do not depend on each other
 
 
