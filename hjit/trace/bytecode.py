@@ -94,7 +94,7 @@ def _loop(flow: _Flow, steps: list[dis.Instruction], head: dis.Instruction, is_r
     if any(not head.offset < offset < head.argval for offset in region):  # it breaks, or returns
         return None
     body = [s for s in steps if s.offset in region]
-    if any(s.opname not in _ALLOWED for s in body):
+    if any(s.opname not in _ALLOWED for s in body) or flow.is_resumed(region | {head.offset}):
         return None
     stored = {name for s in body for kind, name in _locals(s) if kind != "LOAD"}
     loaded = {name for s in body for kind, name in _locals(s) if kind == "LOAD"}
@@ -118,9 +118,10 @@ class _Flow:
 
     def __init__(self, code: CodeType, steps: list[dis.Instruction]) -> None:
         self.steps = {s.offset: s for s in steps}
-        self.following = {a.offset: b.offset for a, b in itertools.pairwise(steps)}
-        self.handlers = [s.offset for s in steps if s.opname == "PUSH_EXC_INFO"]
         self._offsets = sorted(self.steps)
+        self.following = {a.offset: b.offset for a, b in itertools.pairwise(steps)}
+        self.protected = [(e.start, e.end, self._at(e.target)) for e in dis.Bytecode(code).exception_entries]  # type: ignore[attr-defined]
+        self.handlers = [s.offset for s in steps if s.opname == "PUSH_EXC_INFO"]
         self._after: dict[int, list[int]] = {}
         for s in steps:
             targets = [] if s.opname in _JUMPS or s.opname in _ENDS else [self.following[s.offset]] if s.offset in self.following else []
@@ -142,6 +143,11 @@ class _Flow:
                 seen.add(o)
                 work += [t for t in self._after[o] if t not in stops]
         return seen
+
+    def is_resumed(self, region: set[int]) -> bool:
+        """Can the loop go on after an exception in its body has been handled?"""
+        targets = {target for start, end, target in self.protected if any(start <= o < end for o in region)}
+        return not region.isdisjoint(self.reached(targets, set()))
 
     def is_read(self, name: str, starts: Iterable[int], stops: set[int]) -> bool:
         """Can the value that a local variable has at one of `starts` be read?"""

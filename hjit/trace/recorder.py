@@ -92,6 +92,7 @@ class Recorder:
         undo: what to do where the trace fails, so that it leaves nothing behind.
         unrolled: loops over ``range(...)`` that are to be traced turn by turn.
         loops: those whose turns are now traced as one, innermost last.
+        refused: the last one that turned out to need that.
         changes: for each write a buffer, the version before, and whether its contents were known.
     """
 
@@ -111,6 +112,7 @@ class Recorder:
     undo: list[Callable[[], None]] = field(default_factory=list)
     unrolled: frozenset[Site] = frozenset()
     loops: list[Any] = field(default_factory=list)
+    refused: Site | None = None
     changes: list[tuple[Any, str, bool]] = field(default_factory=list)
     _watched: list[tuple[Any, Any, str]] = field(default_factory=list)
     _names: dict[str, int] = field(default_factory=dict)

@@ -79,13 +79,15 @@ def _found(loop: Loop, frame: types.FrameType) -> _Found | None:
     values = [known.get(name) for name in loop.read]
     under: dict[str, Any] = frame.f_globals.under  # type: ignore[attr-defined]
     named = [under.get(name, _BUILTINS.get(name, sys)) for name in loop.names]
+    named = [v for v in named if type(v) is not np.ndarray]  # these are read as tracers
     return found if all(_forgets(v, found.containers) for v in (*values, *named)) else None
 
 
 _HARMLESS = (min, max, abs, len, float, int, bool, range, slice, tuple, list, round, sum, zip, enumerate, reversed, isinstance)
 _BUILTINS = {f.__name__: f for f in _HARMLESS}
-_PLAIN = (type(None), bool, int, float, str, bytes, complex, slice, range, np.generic, np.dtype, np.ndarray, np.ufunc, type(...))
+_PLAIN = (type(None), bool, int, float, str, bytes, complex, slice, range, np.generic, np.dtype, np.ufunc, type(...))
 _MODULES = ("numpy", "math", "scipy")
+_CALLABLE = (type, types.FunctionType, types.BuiltinFunctionType, type(np.sum))
 
 
 def _forgets(value: Any, containers: list[tuple[Any, list[Any]]]) -> bool:
@@ -100,7 +102,7 @@ def _forgets(value: Any, containers: list[tuple[Any, list[Any]]]) -> bool:
         return all(_forgets(v, containers) for v in (value.values() if type(value) is dict else value))
     if isinstance(value, types.ModuleType):
         return value.__name__.partition(".")[0] in _MODULES
-    if any(value is f for f in _HARMLESS) or getattr(value, "__module__", "").partition(".")[0] in _MODULES:
+    if any(value is f for f in _HARMLESS) or (isinstance(value, _CALLABLE) and (value.__module__ or "").partition(".")[0] in _MODULES):
         return True
     if not isinstance(value, types.FunctionType):
         return False
@@ -154,17 +156,23 @@ class _Rolled:
         self.var = Var(f"turn{len(rec.loops)}")
         rec.loops.append(self)
         last = self.start + self.step * (self.count - 1)
-        return Turn(self.site, self.start, last, rec.poly(self.start) + self.step * poly(self.var))
+        return Turn(self, self.start, last, rec.poly(self.start) + self.step * poly(self.var))
 
     def _end(self) -> None:
         rec = self.rec
+        if rec.refused:
+            raise CannotRoll(rec.refused, "an exception that the code has handled")
         if rec.loops[-1:] != [self] or self.effects != (len(rec.events), len(rec.undo)):
-            raise CannotRoll(self.site, "a decision, a draw or a call of another library in the loop")
+            raise self.refusal("a decision, a draw or a call of another library in the loop")
         if not self.found.is_left(self.frame):
-            raise CannotRoll(self.site, "a variable goes from turn to turn")
+            raise self.refusal("a variable goes from turn to turn")
         assert self.at is not None
         try:
             merged(rec, self.var, rec.poly(self.count), self.at)
         except NotOneUpdate as why:
-            raise CannotRoll(self.site, str(why)) from None
+            raise self.refusal(str(why)) from None
         rec.loops.pop()
+
+    def refusal(self, why: str) -> CannotRoll:
+        self.rec.refused = self.site
+        return CannotRoll(self.site, why)

@@ -129,8 +129,8 @@ def _traced(rec: Recorder, function: types.FunctionType, structure: Any, leaves:
         args, kwargs = structure.build(stand_in)
         _watch(rec, (*args, *kwargs.values()))
         returned = clone(function)(*args, **kwargs)
-        if rec.loops:  # the code has handled the exception that left it
-            raise CannotRoll(rec.loops[-1].site, "an exception")
+        if rec.loops or rec.refused:  # the code has handled the exception that left it
+            raise CannotRoll(rec.refused or rec.loops[-1].site, "an exception")
         rec.check_watched()
         shared = _shared_buffers(returned)
         result = _result(returned, rec, shared)

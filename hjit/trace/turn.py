@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 from hjit.trace.host import unpin
 from hjit.trace.poly import Poly
@@ -26,26 +26,33 @@ class CannotRoll(BaseException):
         self.site = site
 
 
+class Rolling(Protocol):
+    """A loop whose turns are traced as one."""
+
+    def refusal(self, why: str) -> CannotRoll:
+        """The exception that ends that."""
+
+
 class Turn:
     """A whole number, affine in the turn of a loop; deliberately not an int, so that nothing takes it for a plain one.
 
     Attributes:
-        site: the loop.
+        loop: the loop, which is told of every refusal, as the traced code may handle the exception after all.
         first, last: the number in the first and in the last turn.
         poly: the number over the loop's variable.
     """
 
-    __slots__ = ("first", "last", "poly", "site")
+    __slots__ = ("first", "last", "loop", "poly")
 
-    def __init__(self, site: Site, first: int, last: int, poly: Poly) -> None:
-        self.site, self.first, self.last, self.poly = site, int(first), int(last), poly
+    def __init__(self, loop: Rolling, first: int, last: int, poly: Poly) -> None:
+        self.loop, self.first, self.last, self.poly = loop, int(first), int(last), poly
 
     def refusal(self, what: str) -> CannotRoll:
         """The exception for a use that is not affine in the turn."""
-        return CannotRoll(self.site, f"{what} of a loop variable")
+        return self.loop.refusal(f"{what} of a loop variable")
 
     def __neg__(self) -> Any:
-        return Turn(self.site, -self.first, -self.last, -self.poly)
+        return Turn(self.loop, -self.first, -self.last, -self.poly)
 
     def __pos__(self) -> Any:
         return self
@@ -56,7 +63,7 @@ class Turn:
 def _ends(turn: Turn, other: Any) -> tuple[int, int, Poly] | None:
     """Another number in the first and in the last turn, and its polynomial."""
     if type(other) is Turn:
-        return (other.first, other.last, other.poly) if other.site == turn.site else None
+        return (other.first, other.last, other.poly) if other.loop is turn.loop else None
     other = unpin(other)
     return (int(other), int(other), size_poly(other)) if type(other) in (int, Size) else None
 
@@ -68,7 +75,7 @@ def _sum(f: Callable[[Any, Any], Any], swap: bool) -> Callable[[Turn, Any], Any]
             raise self.refusal(f.__name__)
         first, last, p = (f(b, a) if swap else f(a, b) for a, b in zip((self.first, self.last, self.poly), ends, strict=True))
         varies = first != last
-        return Turn(self.site, first, last, p) if varies else Size(first, p)
+        return Turn(self.loop, first, last, p) if varies else Size(first, p)
 
     return method
 

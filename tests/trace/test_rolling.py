@@ -573,6 +573,41 @@ def swallows_an_index_error(img: Any) -> Any:
     return out
 
 
+def handles_in_the_body(img: Any) -> Any:
+    out, count = img.copy(), 0
+    for y in range(1, img.shape[0]):
+        try:
+            out[y] += out[y - 1]
+            np.reshape(img[y], (3, 5))
+        except ValueError:
+            count += 1
+    return out + count
+
+
+def swallows_a_refusal(img: Any) -> Any:
+    out = img.copy()
+    for y in range(1, img.shape[0]):
+        try:
+            out[y] = out[y - 1] * float(y)
+        except:  # noqa: E722
+            out[y] = 7
+    return out
+
+
+def swallow(f: Any, y: Any) -> Any:
+    try:
+        return f(y)
+    except:  # noqa: E722
+        return 7
+
+
+def a_helper_swallows_a_refusal(img: Any) -> Any:
+    out = img.copy()
+    for y in range(1, img.shape[0]):
+        out[y] = out[y - 1] * swallow(math.sqrt, y)
+    return out
+
+
 def decides_in_the_body(img: Any) -> Any:
     out = img.copy()
     for y in range(1, img.shape[0] - 1):
@@ -586,6 +621,7 @@ UNROLLED = [
     wraps_around, carried, used_after, turn_in_the_value, decision_on_the_turn, condition_on_the_turn, breaks, returns_early, shifted_row,
     along_the_row, two_arrays, two_places, collects, remembers_in_a_list, remembers_in_a_closure, remembers_in_an_iterator,
     remembers_in_a_default, mean_of_what_it_writes, length_of_the_turn, by_math, by_enumerate, swallows_everything, swallows_an_index_error,
+    handles_in_the_body, swallows_a_refusal, a_helper_swallows_a_refusal,
 ]
 
 
@@ -667,8 +703,13 @@ def test_random_streams_are_taken_back_where_a_loop_is_traced_again() -> None:
 # -- the variable of a loop
 
 
+class ALoop:
+    def refusal(self, why: str) -> CannotRoll:
+        return CannotRoll((None, 0), why)
+
+
 def turn(first: int, last: int) -> Turn:
-    return Turn((None, 0), first, last, poly(Var("t")) + first)
+    return Turn(ALoop(), first, last, poly(Var("t")) + first)
 
 
 def test_turns_compare_where_all_agree() -> None:
