@@ -10,11 +10,10 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property, lru_cache
 
-from hjit.sched.check import is_direct
 from hjit.sched.tree import Compute
 from hjit.trace.graph import Definition, Graph, Load, Stage, loads
 from hjit.trace.intervals import Span, span, whole
-from hjit.trace.poly import Dim, FloorDiv, Poly, Sym, Var, extremum, poly
+from hjit.trace.poly import Dim, FloorDiv, Poly, Sym, Value, Var, extremum, poly
 
 Box = tuple[Span, ...]  # one span for each axis
 Dims = Mapping[int, Span]  # a span for each dimension of a definition
@@ -112,7 +111,7 @@ def _whole_axes(s: Stage) -> Iterable[int]:
                 yield axis
             else:
                 used.add(k)
-        if not is_direct(d):
+        if any(isinstance(a, Value) for p in d.target for a in p.atoms()):
             yield from range(len(s.shape))
 
 

@@ -30,6 +30,7 @@ from hjit.trace.tracer import (
     version_name,
     write,
 )
+from hjit.trace.turn import Turn
 
 
 def getitem(a: Tracer, key: Any) -> Any:
@@ -39,7 +40,7 @@ def getitem(a: Tracer, key: Any) -> Any:
     if parsed.mask is not None:
         return Selected(view.copy(), parsed.mask.copy())
     if not parsed.arrays:
-        if not view.shape and not _has_ellipsis(key) and all(isinstance(k, int) for k in parsed.basic):
+        if not view.shape and not _has_ellipsis(key) and all(map(_is_int, parsed.basic)):
             view.is_scalar = True
         return _settled(view) if view.is_scalar else view
     if view.known is not None and all(x.known is not None for x in parsed.arrays.values()):
@@ -122,7 +123,7 @@ def _parse(a: Tracer, key: Any) -> _Key:
     places: list[int] = []
     axis = dim = 0
     for position, k in enumerate(items):
-        if is_tracer(k) or isinstance(k, int):
+        if is_tracer(k) or _is_int(k):
             arrays[axis] = k if is_tracer(k) else from_known(np.intp(_in_range(k, a.shape[dim], dim)))
             places.append(position)
             basic.append(slice(None))
@@ -131,6 +132,10 @@ def _parse(a: Tracer, key: Any) -> _Key:
         axis += 1
         dim += k is not None
     return _Key(basic, arrays, apart=places[-1] - places[0] + 1 != len(places))
+
+
+def _is_int(k: Any) -> bool:
+    return type(k) is Turn or isinstance(k, int)
 
 
 def _is_mask(k: Any) -> bool:
@@ -143,7 +148,7 @@ def _item(k: Any) -> Any:
         return k
     if is_host(k):
         return operator.index(k)
-    if type(k) in (int, Size):
+    if type(k) in (int, Size, Turn):
         return k
     if isinstance(k, (bool, np.bool_)):
         return from_known(np.asarray(k))
@@ -175,9 +180,9 @@ def _masked_key(a: Tracer, items: list[Any], masks: list[Tracer], advanced: list
     mask = masks[0]
     at = next(i for i, k in enumerate(items) if k is mask)
     before = sum(k is not None for k in items[:at])
-    if any(k is not None and not isinstance(k, int) for k in items[:at]) and any(k != slice(None) for k in items[:at] + items[at + 1 :]):
+    if any(k is not None and not _is_int(k) for k in items[:at]) and any(k != slice(None) for k in items[:at] + items[at + 1 :]):
         raise current().error("index", "a boolean mask after a slice")
-    if any(k is None for k in items[:at]) or any(not isinstance(k, int) for k in items[:at]):
+    if any(k is None for k in items[:at]) or any(not _is_int(k) for k in items[:at]):
         raise current().error("index", "a boolean mask after a slice", "move the masked axes to the front")
     for k in range(mask.ndim):
         if a.shape[before + k] != mask.shape[k]:
@@ -211,15 +216,22 @@ def _basic(a: Tracer, items: Sequence[Any]) -> Tracer:
         n = a.shape[axis]
         if isinstance(k, slice):
             start, step, count = slice_range(k, n)
+            if type(count) is Turn:
+                raise count.refusal("slice whose length depends on the turn")
             inner.append(poly(Dim(len(shape))) * step + (0 if count == 0 else rec.poly(start)))
             shape.append(count)
         else:
             inner.append(rec.poly(_in_range(k, n, axis)))
         axis += 1
     known = None
-    if a._known is not None:  # the Ellipsis keeps a single element a view
+    if a._known is not None and not _turns(items):  # the Ellipsis keeps a single element a view
         known = a._known[(*(slice(*map(_int, (k.start, k.stop, k.step))) if isinstance(k, slice) else k for k in items), ...)]
     return Tracer(a.buffer, tuple(shape), compose(a.index, inner), known)
+
+
+def _turns(items: Sequence[Any]) -> bool:
+    """Does an index depend on the turn of a loop?"""
+    return any(type(x) is Turn for k in items for x in ((k.start, k.stop) if type(k) is slice else (k,)))
 
 
 def _int(x: Any) -> int | None:
@@ -246,7 +258,7 @@ def _bound(x: Any, n: int, step: int, first: bool) -> int:
     x = unpin(x)
     if is_tracer(x):
         x = operator.index(x)
-    x = x if type(x) in (int, Size) else operator.index(x)
+    x = x if type(x) in (int, Size, Turn) else operator.index(x)
     if x < 0:
         x = x + n
         return low if x < low else x

@@ -13,8 +13,6 @@ import collections
 import enum
 import functools
 import importlib
-import math
-import operator
 import sys
 import types
 from collections.abc import Callable, Sequence
@@ -23,7 +21,8 @@ from typing import Any
 import numpy as np
 
 from hjit.errors import TraceError
-from hjit.trace.host import HostScalar, is_host, record, unpin
+from hjit.trace import asked
+from hjit.trace.host import HostScalar, is_host, unpin
 from hjit.trace.impure import STREAMS, Stream, draw, is_stream_method, replaced
 from hjit.trace.recorder import Recorder, current, site, supported_dtype
 from hjit.trace.size import Size
@@ -598,65 +597,12 @@ def _import(name: str, globals: Any = None, locals: Any = None, fromlist: Any = 
 # -- builtins
 
 
-def _float(x: Any = 0.0) -> Any:
-    if is_tracer(x) and x.size == 1:
-        return python_float(x)
-    if is_host(x):
-        return record(float, x)
-    return float(x)
-
-
-def _int(x: Any = 0, *base: Any) -> Any:
-    if type(x) is Size:
-        return x
-    if is_host(x) and isinstance(x.value, int) and not isinstance(x.value, bool):
-        return x
-    return int(x, *base) if base else int(x)
-
-
-def _range(*args: Any) -> range:
-    return range(*(operator.index(unpin(a)) for a in args))
-
-
-def _isinstance(x: Any, cls: Any) -> bool:
-    if is_tracer(x) and x.is_scalar:
-        return issubclass(x.dtype.type, cls)
-    return isinstance(x, cls)
-
-
-def _type(*args: Any) -> Any:
-    if len(args) != 1:
-        return type(*args)
-    x = args[0]
-    if is_tracer(x):
-        return float if x.weak else x.dtype.type if x.is_scalar else np.ndarray
-    if type(x) in (HostScalar, Selected, ObjectProxy):
-        return x.__class__
-    return int if type(x) is Size else type(x)
-
-
-def _math(function: Callable[..., Any]) -> Callable[..., Any]:
-    def method(*args: Any) -> Any:
-        if any(map(is_host, args)) and not any(map(is_tracer, args)):
-            return record(function, *args)
-        return function(*args)
-
-    return method
-
-
-def _isscalar(x: Any) -> bool:
-    return bool(x.is_scalar) if is_tracer(x) else True if is_host(x) else np.isscalar(x)
-
-
-_REPLACED: dict[Any, Any] = {**replaced(), range: _range, isinstance: _isinstance, np.isscalar: _isscalar}
-for _name in "sqrt exp log log2 log10 sin cos tan atan atan2 hypot pow radians degrees tanh erf fabs".split():
-    _REPLACED[getattr(math, _name)] = _math(getattr(math, _name))
-
+_REPLACED: dict[Any, Any] = {**replaced(), **asked.REPLACED}
 _BUILTINS: dict[str, Any] = dict(vars(builtins))
 _BUILTINS.update(__import__=_import)
-for _name in ("range", "isinstance", "print", "open", "input"):
+for _name in ("range", "len", "isinstance", "print", "open", "input"):
     _BUILTINS[_name] = _REPLACED[getattr(builtins, _name)]
-_CALLED: dict[str, Any] = {"float": _float, "int": _int, "type": _type}  # these names are classes where they are not called
+_CALLED = asked.CALLED  # these names are classes where they are not called
 
 
 def load_table() -> None:

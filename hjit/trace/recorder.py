@@ -22,6 +22,7 @@ from hjit.trace.graph import Definition, Expr, Graph, Input, Scalar, ScalarRef, 
 from hjit.trace.host import HostScalar, Slot, Tape
 from hjit.trace.poly import SMALL, Poly, Sym, poly
 from hjit.trace.size import Size
+from hjit.trace.turn import Site, Turn
 
 MAX_STAGES = 20_000
 MAX_DECISIONS = 24  # a loop until convergence would trace, and compile, every turn
@@ -89,6 +90,10 @@ class Recorder:
     Attributes:
         evaluate: computes a finished Graph on the arrays at hand, for decisions and opaque calls.
         undo: what to do where the trace fails, so that it leaves nothing behind.
+        unrolled: loops over ``range(...)`` that are to be traced turn by turn.
+        loops: those whose turns are now traced as one, innermost last.
+        refused: the last one that turned out to need that.
+        changes: for each write a buffer, the version before, and whether its contents were known.
     """
 
     evaluate: Callable[[Recorder, tuple[str, ...]], list[np.ndarray[Any, Any]]]
@@ -105,6 +110,10 @@ class Recorder:
     written: dict[str, str] = field(default_factory=dict)
     overlays: dict[int, Any] = field(default_factory=dict)
     undo: list[Callable[[], None]] = field(default_factory=list)
+    unrolled: frozenset[Site] = frozenset()
+    loops: list[Any] = field(default_factory=list)
+    refused: Site | None = None
+    changes: list[tuple[Any, str, bool]] = field(default_factory=list)
     _watched: list[tuple[Any, Any, str]] = field(default_factory=list)
     _names: dict[str, int] = field(default_factory=dict)
 
@@ -171,7 +180,7 @@ class Recorder:
         """A size or offset as a polynomial; a large plain number becomes a run-time parameter of its own."""
         if isinstance(n, Poly):
             return n
-        if isinstance(n, Size):
+        if type(n) in (Size, Turn):
             return n.poly
         n = int(n)
         if -SMALL <= n <= SMALL:

@@ -18,6 +18,7 @@ from hjit.trace.poly import Poly
 from hjit.trace.recorder import Recorder
 from hjit.trace.size import Size
 from hjit.trace.tracer import Selected, Tracer, from_source, is_tracer
+from hjit.trace.turn import CannotRoll, Site
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,8 +96,26 @@ def trace(function: types.FunctionType, structure: Any, leaves: list[Any], names
         Exception: what the function itself raises.
     """
     load_table()
-    code = function.__code__
-    rec = Recorder(evaluate, function.__name__, Origin(code.co_filename, code.co_firstlineno, code.co_name))
+    unrolled: frozenset[Site] = frozenset()
+    while True:
+        code = function.__code__
+        rec = Recorder(evaluate, function.__name__, Origin(code.co_filename, code.co_firstlineno, code.co_name), unrolled=unrolled)
+        try:
+            return _traced(rec, function, structure, leaves, names)
+        except CannotRoll as refusal:
+            unrolled |= {refusal.site}
+        except Exception:
+            if not rec.loops:
+                raise
+            unrolled |= {rec.loops[-1].site}  # turn by turn it may be another error, or none
+
+
+def _traced(rec: Recorder, function: types.FunctionType, structure: Any, leaves: list[Any], names: list[str]) -> Trace:
+    """One run of the function.
+
+    Raises:
+        CannotRoll: with one of its loops taken turn by turn it may succeed.
+    """
     with rec:
 
         def stand_in(leaf: int) -> Any:
@@ -110,6 +129,8 @@ def trace(function: types.FunctionType, structure: Any, leaves: list[Any], names
         args, kwargs = structure.build(stand_in)
         _watch(rec, (*args, *kwargs.values()))
         returned = clone(function)(*args, **kwargs)
+        if rec.loops or rec.refused:  # the code has handled the exception that left it
+            raise CannotRoll(rec.refused or rec.loops[-1].site, "an exception")
         rec.check_watched()
         shared = _shared_buffers(returned)
         result = _result(returned, rec, shared)

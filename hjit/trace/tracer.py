@@ -7,6 +7,7 @@ contents are known (literals, ``np.arange(5)``) carry them along in a real array
 
 from __future__ import annotations
 
+import itertools
 import operator
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -24,6 +25,7 @@ from hjit.trace.size import Size
 MAX_KNOWN = 4096  # elements up to which arrays made of known numbers are computed while tracing
 Shape = tuple[int, ...]
 _FUNCTIONS: dict[Any, Callable[..., Any]] = {}
+serials = itertools.count()
 
 
 class Buffer:
@@ -34,14 +36,16 @@ class Buffer:
         real: the contents where they are known, else None.
         argument: the name of the input whose memory this is, or "".
         contiguous: is the memory in C order without gaps?
+        serial: buffers made later have a larger one.
     """
 
-    __slots__ = ("argument", "contiguous", "dtype", "real", "shape", "version", "writeable")
+    __slots__ = ("argument", "contiguous", "dtype", "real", "serial", "shape", "version", "writeable")
 
     def __init__(self, shape: Shape, dtype: np.dtype[Any], version: str, real: np.ndarray[Any, Any] | None = None,
                  argument: str = "", contiguous: bool = True, writeable: bool = True) -> None:
         self.shape, self.dtype, self.version, self.real = shape, dtype, version, real
         self.argument, self.contiguous, self.writeable = argument, contiguous, writeable
+        self.serial = next(serials)
 
     def source(self) -> str:
         """The present version, made now where the contents are only known."""
@@ -420,6 +424,7 @@ def write(view: Tracer, value: Any, where: Expr | None = None) -> None:
         source = trim(source, view.shape)
     if source is not None and source.known is not None and view.known is not None and where is None:
         view.known[...] = source.known
+        current().changes.append((view.buffer, view.buffer.version, True))
         view.buffer.version = ""
         return
     shape = view.shape
@@ -468,6 +473,7 @@ def version_name(old: str) -> str:
 
 def set_version(buffer: Buffer, stage: str) -> None:
     """All views of the buffer see `stage` from now on; an argument is written back when the function ends."""
+    current().changes.append((buffer, buffer.version, buffer.real is not None))
     buffer.version, buffer.real = stage, None
     if buffer.argument:
         current().written[buffer.argument] = stage

@@ -1,0 +1,173 @@
+"""What the bytecode of a function says about its loops over ``range(...)``: can all turns be traced as one?
+
+The body may do arithmetic, call functions, read and write items, and take branches that stay inside it. Which of its
+variables go on to the next turn, or to what follows the loop, is found by following the jumps.
+"""
+
+from __future__ import annotations
+
+import bisect
+import dis
+import itertools
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from types import CodeType
+
+# Instructions of a body, of CPython 3.11 to 3.13; with any other one the loop is traced turn by turn.
+_ALLOWED = frozenset(
+    """NOP CACHE EXTENDED_ARG PUSH_NULL POP_TOP COPY SWAP LOAD_CONST LOAD_GLOBAL LOAD_DEREF LOAD_ATTR LOAD_METHOD
+    LOAD_FAST LOAD_FAST_CHECK LOAD_FAST_LOAD_FAST STORE_FAST STORE_FAST_LOAD_FAST STORE_FAST_STORE_FAST
+    PRECALL CALL CALL_KW KW_NAMES BINARY_OP BINARY_SUBSCR STORE_SUBSCR BINARY_SLICE STORE_SLICE
+    BUILD_TUPLE BUILD_LIST BUILD_SLICE LIST_EXTEND UNPACK_SEQUENCE UNARY_NEGATIVE UNARY_POSITIVE UNARY_NOT UNARY_INVERT
+    COMPARE_OP IS_OP CONTAINS_OP TO_BOOL GET_ITER FOR_ITER END_FOR JUMP_FORWARD JUMP_BACKWARD
+    JUMP_IF_TRUE_OR_POP JUMP_IF_FALSE_OR_POP POP_JUMP_IF_TRUE POP_JUMP_IF_FALSE POP_JUMP_IF_NONE POP_JUMP_IF_NOT_NONE
+    POP_JUMP_FORWARD_IF_TRUE POP_JUMP_FORWARD_IF_FALSE POP_JUMP_FORWARD_IF_NONE POP_JUMP_FORWARD_IF_NOT_NONE
+    POP_JUMP_BACKWARD_IF_TRUE POP_JUMP_BACKWARD_IF_FALSE POP_JUMP_BACKWARD_IF_NONE POP_JUMP_BACKWARD_IF_NOT_NONE
+    LOAD_ASSERTION_ERROR RAISE_VARARGS""".split()
+)
+_JUMPS = frozenset("JUMP_FORWARD JUMP_BACKWARD JUMP_BACKWARD_NO_INTERRUPT".split())
+_ENDS = frozenset("RETURN_VALUE RETURN_CONST RAISE_VARARGS RERAISE".split())
+_LASTING = ("STORE_GLOBAL", "STORE_DEREF", "STORE_ATTR", "STORE_NAME", "DELETE_", "YIELD_")  # what a helper may not do
+_LOCAL = re.compile("(LOAD|STORE|DELETE)_FAST")
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """A loop ``for y in range(...)`` or ``for y in reversed(range(...))``.
+
+    Attributes:
+        offset: of its head, the FOR_ITER.
+        is_reversed: does it run over ``reversed(range(...))``?
+        kept: local variables that the body sets and that are read in the next turn or after the loop.
+        read: local variables that a turn reads as it finds them.
+        names: global variables that the body reads.
+    """
+
+    offset: int
+    is_reversed: bool
+    kept: frozenset[str]
+    read: frozenset[str]
+    names: frozenset[str]
+
+
+@lru_cache(maxsize=1024)
+def loops(code: CodeType) -> dict[int, Loop]:
+    """For each offset at which the frame of `code` may stand while it calls the ``range`` of a loop, that loop."""
+    steps = [s for s in dis.get_instructions(code) if s.opname not in ("CACHE", "EXTENDED_ARG")]
+    flow = _Flow(code, steps)
+    found: dict[int, Loop] = {}
+    for k, head in enumerate(steps):
+        if head.opname != "FOR_ITER" or steps[k - 1].opname != "GET_ITER":
+            continue
+        after = k - 1  # what follows the call of range
+        is_reversed = _calls(steps, after, "reversed")
+        if is_reversed:
+            after = _call_start(steps, after)
+        loop = _loop(flow, steps, head, is_reversed)
+        if loop is not None and steps[after - 1].opname == "CALL":
+            for offset in range(steps[_call_start(steps, after)].offset, steps[after].offset, 2):
+                found[offset] = loop
+    return found
+
+
+def _call_start(steps: list[dis.Instruction], after: int) -> int:
+    """The number of the first instruction of the CALL before instruction `after`: 3.11 has a PRECALL."""
+    return after - 2 if steps[after - 2].opname == "PRECALL" else after - 1
+
+
+def _calls(steps: list[dis.Instruction], after: int, name: str) -> bool:
+    """Is what is called before instruction `after`, on the result of a range alone, the builtin `name`?"""
+    if steps[after - 1].opname != "CALL" or steps[after - 1].arg != 1:
+        return False
+    inner = _call_start(steps, after)
+    if steps[inner - 1].opname != "CALL":
+        return False
+    at = next((k for k in reversed(range(inner)) if steps[k].argval == "range"), 0)
+    return at > 0 and steps[at - 1].opname == "LOAD_GLOBAL" and steps[at - 1].argval == name
+
+
+def _loop(flow: _Flow, steps: list[dis.Instruction], head: dis.Instruction, is_reversed: bool) -> Loop | None:
+    start = flow.following[head.offset]
+    region = flow.reached([start], {head.offset})
+    if any(not head.offset < offset < head.argval for offset in region):  # it breaks, or returns
+        return None
+    body = [s for s in steps if s.offset in region]
+    if any(s.opname not in _ALLOWED for s in body) or flow.is_resumed(region | {head.offset}):
+        return None
+    stored = {name for s in body for kind, name in _locals(s) if kind != "LOAD"}
+    loaded = {name for s in body for kind, name in _locals(s) if kind == "LOAD"}
+    cells = {str(s.argval) for s in body if s.opname == "LOAD_DEREF"}
+    read = {name for name in loaded if flow.is_read(name, [start], {head.offset})}
+    after = [head.argval, *flow.handlers]
+    kept = {name for name in stored if name in read or flow.is_read(name, after, set())}
+    names = {str(s.argval) for s in body if s.opname == "LOAD_GLOBAL"}
+    return Loop(head.offset, is_reversed, frozenset(kept), frozenset(read | cells), frozenset(names))
+
+
+def _locals(step: dis.Instruction) -> Iterator[tuple[str, str]]:
+    """What an instruction does to local variables, in order; 3.13 has some that do two things."""
+    kinds = _LOCAL.findall(step.opname)
+    names = step.argval if isinstance(step.argval, tuple) else (step.argval,)
+    return zip(kinds, map(str, names), strict=False)
+
+
+class _Flow:
+    """The jumps of a function."""
+
+    def __init__(self, code: CodeType, steps: list[dis.Instruction]) -> None:
+        self.steps = {s.offset: s for s in steps}
+        self._offsets = sorted(self.steps)
+        self.following = {a.offset: b.offset for a, b in itertools.pairwise(steps)}
+        self.protected = [(e.start, e.end, self._at(e.target)) for e in dis.Bytecode(code).exception_entries]  # type: ignore[attr-defined]
+        self.handlers = [s.offset for s in steps if s.opname == "PUSH_EXC_INFO"]
+        self._after: dict[int, list[int]] = {}
+        for s in steps:
+            targets = [] if s.opname in _JUMPS or s.opname in _ENDS else [self.following[s.offset]] if s.offset in self.following else []
+            if s.opcode in dis.hasjrel or s.opcode in dis.hasjabs:
+                targets.append(self._at(s.argval))
+            self._after[s.offset] = targets
+
+    def _at(self, target: int) -> int:
+        """The instruction at the target of a jump, which may be the EXTENDED_ARG before it."""
+        return self._offsets[bisect.bisect_left(self._offsets, target)]
+
+    def reached(self, starts: Iterable[int], stops: set[int]) -> set[int]:
+        """The instructions that can follow, up to those of `stops`."""
+        seen: set[int] = set()
+        work = [o for o in starts if o not in stops]
+        while work:
+            o = work.pop()
+            if o not in seen:
+                seen.add(o)
+                work += [t for t in self._after[o] if t not in stops]
+        return seen
+
+    def is_resumed(self, region: set[int]) -> bool:
+        """Can the loop go on after an exception in its body has been handled?"""
+        targets = {target for start, end, target in self.protected if any(start <= o < end for o in region)}
+        return not region.isdisjoint(self.reached(targets, set()))
+
+    def is_read(self, name: str, starts: Iterable[int], stops: set[int]) -> bool:
+        """Can the value that a local variable has at one of `starts` be read?"""
+        seen: set[int] = set()
+        work = list(map(self._at, starts))
+        while work:
+            o = work.pop()
+            if o in seen or o in stops:
+                continue
+            seen.add(o)
+            touched = next((kind for kind, n in _locals(self.steps[o]) if n == name), None)
+            if touched == "LOAD":
+                return True
+            if touched is None:
+                work += self._after[o]
+        return False
+
+
+@lru_cache(maxsize=1024)
+def leaves_no_trace(code: CodeType) -> bool:
+    """Does a call of this function change nothing but the arrays and containers that it is given?"""
+    inner = [c for c in code.co_consts if isinstance(c, CodeType)]
+    return not any(s.opname.startswith(_LASTING) for s in dis.get_instructions(code)) and all(map(leaves_no_trace, inner))
