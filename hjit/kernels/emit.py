@@ -3,7 +3,8 @@
 Every nest is a function ``nest(ctx, begin, end, task)`` over a part of its parallel turns. The driver runs the nests in
 order and splits those that have enough work into tasks. What a nest needs of addresses, strides, scalars and sizes is
 handed to it as numbers (`Uniform`), so that nests that differ in nothing else, as the levels of a pyramid, are one function.
-`NestEmitter` writes one nest; memory access is in `hjit.kernels.memory`, reductions in `hjit.kernels.reduce`.
+`NestEmitter` writes one nest; memory access is in `hjit.kernels.memory`, vector loops in `hjit.kernels.lanes`, reductions in
+`hjit.kernels.reduce`.
 """
 
 from __future__ import annotations
@@ -15,10 +16,9 @@ from typing import Any
 import numpy as np
 
 from hjit.errors import CompileError
-from hjit.kernels import memory, reduce, vecmath
+from hjit.kernels import lanes, memory, reduce, vecmath
 from hjit.kernels.code import BOOL, I32, I64, Code, Val, const, splat, type_name
 from hjit.kernels.driver import driver_text
-from hjit.kernels.interior import copies
 from hjit.kernels.loopir import BEGIN, END, Buffer, For, Lanes, Let, Nest, Program, Puts, Reduce, Reset, Slide, Stmt, When
 from hjit.kernels.params import STATUS, Params
 from hjit.sched.memory import C_ORDER, Layout, rejoined
@@ -137,8 +137,13 @@ class NestEmitter:
         entry = "\n".join(["entry:", *self.allocas])
         return f"define internal void {NAME}(ptr noalias nocapture %ctx, i64 %begin, i64 %end, i64 %task) #0 {{\n{entry}\n{body}\n  ret void\n}}"
 
-    def loop(self, var: Var, begin: Val, end: Val, step: int, body: Callable[[], None], limit: Val | None = None) -> None:
-        """``for var in range(begin, end, step)``; a turn that would pass `limit` starts at ``limit - step``."""
+    def loop(
+        self, var: Var, begin: Val, end: Val, step: int, body: Callable[[], None], limit: Val | None = None, rare: bool = False
+    ) -> None:
+        """``for var in range(begin, end, step)``; a turn that would pass `limit` starts at ``limit - step``.
+
+        Of a `rare` loop LLVM is not told how its index moves: it would take most of its time to find the cheapest addresses for it.
+        """
         code = self.code
         label = code.fresh("loop")
         before = self.block
@@ -158,6 +163,8 @@ class NestEmitter:
         if limit is not None:
             last = self.arith("sub", limit, const(step, I64))
             x = self.minmax("min", i, last)
+        if rare:
+            x = code.emit(f'call i64 asm "", "=r,0"(i64 {i.text})', I64, 1, i)
         outer = self.vars.get(var)
         self.vars[var] = x
         self.memos.append({})
@@ -212,7 +219,7 @@ class NestEmitter:
                 limit = None if s.limit is None else self.int(s.limit)
                 self.loop(s.var, self.int(s.begin), self.int(s.end), s.step, lambda: self.stmts(s.body), limit)
             case Lanes():
-                self.lanes_(s)
+                lanes.emit(self, s)
             case When():
                 condition = self.code.emit(f"icmp sge i64 {self.int(s.value).text}, 0", BOOL, 1, self.int(s.value))
                 self.branch(condition, lambda: self.stmts(s.body), (lambda: self.stmts(s.otherwise)) if s.otherwise else None)
@@ -225,68 +232,6 @@ class NestEmitter:
                 self.code.effect(f"store i64 {-(1 << 62)}, ptr {self.done[s.stage]}")
             case Slide():
                 self.slide(s)
-
-    def lanes_(self, s: Lanes) -> None:
-        """Whole vectors over the interior, then what is left of the range one by one."""
-        low, high = self.int(s.low), self.int(s.high)
-        n = self.arith("sub", high, low)
-
-        def vectors(begin: Val, end: Val, count: int, limit: Val | None) -> None:
-            body = s.body if count == 1 else copies(s.body, s.var, tuple(range(0, count * s.lanes, s.lanes)))
-            self.vector, self.lanes, self.align = s.var, s.lanes, s.align
-            self.loop(s.var, begin, end, count * s.lanes, lambda: self.stmts(body), limit)
-            self.vector, self.lanes, self.align = None, 1, 1
-
-        def whole(step: int, begin: Val) -> Val:
-            """The end of the whole steps from `begin` on; the range may be empty, and end before it begins."""
-            left = self.arith("sub", high, begin)
-            end = self.arith("add", begin, self.arith("sub", left, self.divide(left, const(step, I64), quotient=False)))
-            return self.minmax("max", end, begin)
-
-        step = s.lanes * s.copies
-        if s.tail == "shift":  # all of the interior in vectors where it has at least one
-            fits = [c for c in dict.fromkeys((s.copies, 1)) if (c * s.lanes) % s.align == 0]
-            end = low
-            for k, count in enumerate(fits):
-                enough = self.code.emit(f"icmp sge i64 {n.text}, {count * s.lanes}", BOOL, 1, n)
-                if k:  # too few for the copies
-                    few = self.code.emit(f"icmp slt i64 {n.text}, {step}", BOOL, 1, n)
-                    enough = self.code.emit(f"and i1 {enough.text}, {few.text}", BOOL, 1, enough, few)
-                stop = self.choose(enough, high, low)
-                vectors(low, stop, count, high)
-                end = self.minmax("max", end, stop)
-        else:
-            end = whole(step, low)
-            vectors(low, end, s.copies, None)
-            if s.copies > 1 and s.lanes % s.align == 0:
-                last = whole(s.lanes, end)
-                vectors(end, last, 1, None)
-                end = last
-            if s.tail == "mask":
-                self.masked(s, end, high)
-                end = self.minmax("max", end, high)
-        begin = self.int(s.begin)
-        if s.low != s.begin:
-            self.loop(s.var, begin, low, 1, lambda: self.stmts(s.rest))
-        self.loop(s.var, end, self.int(s.end), 1, lambda: self.stmts(s.rest))
-
-    def masked(self, s: Lanes, begin: Val, end: Val) -> None:
-        """Vectors from `begin` on, of which the lanes before `end` do something; the others read what the last of those reads."""
-        code = self.code
-
-        def body() -> None:
-            last = self.arith("sub", end, const(1, I64))
-            self.vector, self.lanes, self.align = s.var, s.lanes, s.align
-            index = self.atom(s.var, s.lanes)
-            limit = splat(code, end, s.lanes)
-            self.mask = code.emit(f"icmp slt {index.type} {index.text}, {limit.text}", BOOL, s.lanes, index, limit), last
-            self.stmts(s.body)
-            self.mask, self.vector, self.lanes, self.align = None, None, 1, 1
-
-        guard = self.guard
-        self.guard = Val("", I64, 1, len(code.scopes))  # with a mask, loads stay inside
-        self.loop(s.var, begin, end, s.lanes, body)
-        self.guard = guard
 
     def slide(self, s: Slide) -> None:
         """What is new in this turn; see `loopir.Slide`."""

@@ -246,7 +246,7 @@ def _along_lanes(e: NestEmitter, s: Reduce) -> list[State]:
         if many > 1:
             e.loop(inner.var, to_block, to_lanes, lanes, vectors(1))
         e.vector, e.lanes = None, 1
-        e.loop(inner.var, to_lanes, end, 1, single)
+        e.loop(inner.var, to_lanes, end, 1, single, rare=True)
 
     nested(e, s.loops[:-1], all_loops)
     found = []

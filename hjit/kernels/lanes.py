@@ -1,0 +1,89 @@
+"""Vector loops of the LLVM emitter: whole vectors, what is left of them, and single elements at both sides."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hjit.kernels.code import BOOL, I64, Val, const, splat
+from hjit.kernels.interior import copies
+from hjit.kernels.loopir import Lanes
+from hjit.trace.poly import Var
+
+if TYPE_CHECKING:
+    from hjit.kernels.emit import NestEmitter
+
+SIDE = Var("side")  # of the interior: before or behind it
+
+
+def emit(e: NestEmitter, s: Lanes) -> None:
+    """Whole vectors over the interior, then what is left of the range one by one."""
+    low, high = e.int(s.low), e.int(s.high)
+    n = e.arith("sub", high, low)
+
+    def vectors(begin: Val, end: Val, count: int, limit: Val | None) -> None:
+        body = s.body if count == 1 else copies(s.body, s.var, tuple(range(0, count * s.lanes, s.lanes)))
+        e.vector, e.lanes, e.align = s.var, s.lanes, s.align
+        e.loop(s.var, begin, end, count * s.lanes, lambda: e.stmts(body), limit)
+        e.vector, e.lanes, e.align = None, 1, 1
+
+    def whole(step: int, begin: Val) -> Val:
+        """The end of the whole steps from `begin` on; the range may be empty, and end before it begins."""
+        left = e.arith("sub", high, begin)
+        end = e.arith("add", begin, e.arith("sub", left, e.divide(left, const(step, I64), quotient=False)))
+        return e.minmax("max", end, begin)
+
+    step = s.lanes * s.copies
+    if s.tail == "shift":  # all of the interior in vectors where it has at least one
+        fits = [c for c in dict.fromkeys((s.copies, 1)) if (c * s.lanes) % s.align == 0]
+        end = low
+        for k, count in enumerate(fits):
+            enough = e.code.emit(f"icmp sge i64 {n.text}, {count * s.lanes}", BOOL, 1, n)
+            if k:  # too few for the copies
+                few = e.code.emit(f"icmp slt i64 {n.text}, {step}", BOOL, 1, n)
+                enough = e.code.emit(f"and i1 {enough.text}, {few.text}", BOOL, 1, enough, few)
+            stop = e.choose(enough, high, low)
+            vectors(low, stop, count, high)
+            end = e.minmax("max", end, stop)
+    else:
+        end = whole(step, low)
+        vectors(low, end, s.copies, None)
+        if s.copies > 1 and s.lanes % s.align == 0:
+            last = whole(s.lanes, end)
+            vectors(end, last, 1, None)
+            end = last
+        if s.tail == "mask":
+            _masked(e, s, end, high)
+            end = e.minmax("max", end, high)
+    _single(e, s, e.int(s.begin), low, end, e.int(s.end))
+
+
+def _single(e: NestEmitter, s: Lanes, begin: Val, low: Val, high: Val, end: Val) -> None:
+    """Single elements before `low` and from `high` on: one code for both sides."""
+
+    def sides() -> None:
+        first = e.code.emit(f"icmp eq i64 {e.vars[SIDE].text}, 0", BOOL, 1, e.vars[SIDE])
+        e.loop(s.var, e.choose(first, begin, high), e.choose(first, low, end), 1, lambda: e.stmts(s.rest), rare=True)
+
+    if s.low == s.begin:
+        e.loop(s.var, high, end, 1, lambda: e.stmts(s.rest), rare=True)
+    else:
+        e.loop(SIDE, const(0, I64), const(2, I64), 1, sides)
+
+
+def _masked(e: NestEmitter, s: Lanes, begin: Val, end: Val) -> None:
+    """Vectors from `begin` on, of which the lanes before `end` do something; the others read what the last of those reads."""
+    code = e.code
+
+    def body() -> None:
+        last = e.arith("sub", end, const(1, I64))
+        e.vector, e.lanes, e.align = s.var, s.lanes, s.align
+        index = e.atom(s.var, s.lanes)
+        limit = splat(code, end, s.lanes)
+        e.mask = code.emit(f"icmp slt {index.type} {index.text}, {limit.text}", BOOL, s.lanes, index, limit), last
+        e.stmts(s.body)
+        e.mask, e.vector, e.lanes, e.align = None, None, 1, 1
+
+    guard = e.guard
+    e.guard = Val("", I64, 1, len(code.scopes))  # with a mask, loads stay inside
+    e.loop(s.var, begin, end, s.lanes, body)
+    e.guard = guard
