@@ -235,7 +235,7 @@ def _structure(node: Node, sizes: list[int]) -> tuple[Any, ...]:
         case Loop(stage, dim, kind, size, children, tail):
             if size is not None:
                 sizes.append(size)
-            return stage, dim, kind, tail, size is None, *(_structure(x, sizes) for x in children)
+            return stage, dim, kind, tail, size is None or size < 0, size is None, *(_structure(x, sizes) for x in children)
         case Store(stage, children, order, align):
             return stage, order, align, *(_structure(x, sizes) for x in children)
         case Compute():

@@ -8,7 +8,6 @@ Where the paper leaves it open, or this tree is another, its words are read so:
   each time that the loop around the stage starts. A production computes what the turns before have not.
 - Points are evaluations of definitions, those of all points of a reduction too; repeats in tails are not counted.
 - A tile is one turn of the innermost loop over a pure dimension that is neither unrolled nor a vector.
-- A tile is unrolled where the loops inside have several copies of their body.
 - The innermost dimension is a row: the fastest axis in memory, and with it small constant axes inside it (channels).
 - Lines are contiguous pieces of memory: rows that are read whole join. Of a buffer no more counts than it has.
 - A task reads what lies outside of it. A realization and a vector read from buffers, too, but not from registers, where
@@ -29,7 +28,7 @@ from hjit.sched.lanes import Loads
 from hjit.sched.memory import C_ORDER, Layout
 from hjit.sched.sites import Leaf, Sites
 from hjit.sched.sized import SizedGraph
-from hjit.sched.tree import DimKey, dims_of
+from hjit.sched.tree import DimKey, Loop, dims_of
 from hjit.sched.turns import Own
 
 Row = dict[str, Num]  # features by name
@@ -76,8 +75,10 @@ class Measures:
         parts = [(k, n) for k, n in enumerate(env.lengths) if k not in opened] + [(dims_of(key)[0], x.length) for key, x in env.tile.items()]
         pure, every = product(n for k, n in parts if k < part.pure), product(n for _, n in parts)
         last = max((k for k, o in enumerate(env.loops) if _has_turns(o) and dims_of(o.loop.dim)[0] < part.pure), default=-1)
-        copies = product(most(ceil_div(o.length, o.step), 1.0) for o in env.loops[last + 1 :] if o.loop.kind == "unroll")
-        return {"innermost_loop_extent": every, "innermost_pure_loop_extent": pure, "unrolled_loop_extent": choose(copies > 1.0, pure, 1.0)}
+        blocks = [o for o in env.loops[last + 1 :] if o.loop.kind == "unroll"]
+        copies = product(ratio(o.size or 1.0, o.step) for o in blocks if is_optional(o.loop))
+        unrolled = pure if any(not is_optional(o.loop) for o in blocks) else choose(copies > 1.0, pure, 1.0)
+        return {"innermost_loop_extent": every, "innermost_pure_loop_extent": pure, "unrolled_loop_extent": unrolled}
 
     def sizes(self) -> Row:
         """Bytes of the stage itself at the sites."""
@@ -173,6 +174,11 @@ def _has_turns(o: Own) -> bool:
     return o.loop.kind in ("serial", "parallel")
 
 
+def is_optional(loop: Loop) -> bool:
+    """Is a loop no loop where it would have one turn only? See `hjit.sched.forms`."""
+    return loop.size is not None and loop.size < 0
+
+
 def whole_vectors(chain: Sequence[Own], n: Num, shifts: bool) -> tuple[Num, Num]:
     """Whole vectors and single elements in which `n` elements are computed, as lowering has it (`Lanes` of the loop IR).
 
@@ -183,7 +189,6 @@ def whole_vectors(chain: Sequence[Own], n: Num, shifts: bool) -> tuple[Num, Num]
     lanes, tail = chain[-1].size, chain[-1].loop.tail
     assert lanes is not None
     first = next(k for k, o in enumerate(chain) if o.alone and all(x.loop.kind == "unroll" for x in chain[k + 1 : -1]))
-    region = chain[first].size
     together = lanes if first >= len(chain) - 2 else chain[first + 1].size
     assert together is not None
 
@@ -198,12 +203,19 @@ def whole_vectors(chain: Sequence[Own], n: Num, shifts: bool) -> tuple[Num, Num]
             many = choose(m >= together, ceil_div(m, together) * (together / lanes), many)
         return choose(m >= lanes, many, 0.0), choose(m >= lanes, 0.0, m)
 
-    if region is None:
-        vectors, scalars = split(n)
-    else:
+    def inside(region: Num | None) -> tuple[Num, Num]:
+        if region is None:
+            return split(n)
         pieces = floor_div(n, region)
         (a, b), (c, d) = split(region), split(n - pieces * region)
-        vectors, scalars = pieces * a + c, pieces * b + d
+        return pieces * a + c, pieces * b + d
+
+    own = chain[first].size
+    if own is None or not is_optional(chain[first].loop) or chain[first].loop.kind != "serial" or first == 0 or not chain[first - 1].alone:
+        return inside(own)
+    is_none = own <= together
+    both = zip(inside(own), inside(chain[first - 1].size), strict=True)
+    vectors, scalars = (choose(is_none, y, x) for x, y in both)
     return vectors, scalars
 
 

@@ -127,7 +127,8 @@ def _bounded(a: Bound, x: Span, reach: Span) -> Span:
     """What boundary handling makes of a span, `reach` being all that the index ever is.
 
     An index before the axis becomes a later one, at most as much later as it ever lies before it; one behind the axis
-    an earlier one. By so much the loose bounds are wider.
+    an earlier one. By so much the loose bounds are wider: of a turn that reaches over the end of what is computed, any
+    part may be left.
     """
     last = a.extent - 1
     match a.mode:
@@ -139,11 +140,8 @@ def _bounded(a: Bound, x: Span, reach: Span) -> Span:
             low, high = extremum("min", x.low, last * 2 + 1 - x.high), extremum("max", x.high, -x.low - 1)
         case _:
             return whole(a.extent)
-    width = x.last - x.first
-    if a.mode == "clamp":
-        later, earlier = _most(-(reach.low + width)), _most(reach.high - width - last)
-    else:
-        later, earlier = _most(-(reach.low * 2 + width)), _most(reach.high * 2 - width - last * 2)
+    times = 1 if a.mode == "clamp" else 2
+    later, earlier = _most(-reach.low * times), _most((reach.high - last) * times)
     if later is None or earlier is None:
         return whole(a.extent)
     return Span(low, high, x.base, x.first - max(earlier, 0), x.last + max(later, 0)).clipped(a.extent)
