@@ -160,7 +160,7 @@ def searched(graph: Graph, sizes: Mapping[str, int], options: Options, cost: Cos
         space,
         space.start,
         effort.parameters,
-        SearchOptions[State](
+        SearchOptions(
             passes=effort.passes,
             bucket=space.bucket if effort.passes > 1 or effort.sample else None,
             sample=effort.sample,

@@ -143,7 +143,7 @@ def test_a_greedy_search_ends_with_a_complete_schedule(program: Program) -> None
 def test_searches_with_buckets_samples_and_passes_find_no_worse_schedules() -> None:
     space = Program(blurred).space
     greedy = search(space, space.start, presets()["greedy"])
-    options = SearchOptions[State](passes=3, bucket=space.bucket, sample=True, seed=4)
+    options: SearchOptions[State] = SearchOptions(passes=3, bucket=space.bucket, sample=True, seed=4)
     beam = search(space, space.start, presets(8)["beam"], options)
     assert beam.cost <= greedy.cost * 1.05
     again = search(space, space.start, presets(8)["beam"], options)
