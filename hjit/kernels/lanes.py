@@ -54,7 +54,8 @@ def emit(e: NestEmitter, s: Lanes) -> None:
         if s.tail == "mask":
             _masked(e, s, end, high)
             end = e.minmax("max", end, high)
-    _single(e, s, e.int(s.begin), low, end, e.int(s.end))
+    if s.rest:
+        _single(e, s, e.int(s.begin), low, end, e.int(s.end))
 
 
 def _single(e: NestEmitter, s: Lanes, begin: Val, low: Val, high: Val, end: Val) -> None:
