@@ -94,6 +94,7 @@ class NestEmitter:
     Attributes:
         uniforms: the numbers that it is given -> their slots. None: it reads the parameter block of the kernel itself.
         first: the constant part of the first address in each array.
+        patterns: how far lanes of an index lie from each other; see `hjit.kernels.memory`.
         vars: loop variables -> their values.
         lets: names of indices -> what they stand for; evaluated where they are first used.
         vector: the variable whose lanes are computed together, or None.
@@ -125,6 +126,7 @@ class NestEmitter:
         self.done: dict[str, str] = {}
         self.sizes: dict[Atom, bool] = {}
         self.first: dict[str, int] = {}
+        self.patterns: dict[Any, list[int] | None] = {}
 
     # -- functions and loops
     def function(self, nest: Nest) -> str:
@@ -164,7 +166,7 @@ class NestEmitter:
             last = self.arith("sub", limit, const(step, I64))
             x = self.minmax("min", i, last)
         if rare:
-            x = code.emit(f'call i64 asm "", "=r,0"(i64 {i.text})', I64, 1, i)
+            x = code.opaque(i)
         outer = self.vars.get(var)
         self.vars[var] = x
         self.memos.append({})
