@@ -20,6 +20,7 @@ from hjit.kernels import lanes, memory, reduce, vecmath
 from hjit.kernels.code import BOOL, I32, I64, Code, Val, const, splat, type_name
 from hjit.kernels.driver import driver_text
 from hjit.kernels.loopir import BEGIN, END, Buffer, For, Lanes, Let, Nest, Program, Puts, Reduce, Reset, Slide, Stmt, When
+from hjit.kernels.merge import Function, Uniform, merged
 from hjit.kernels.params import STATUS, Params
 from hjit.sched.memory import C_ORDER, Layout, rejoined
 from hjit.trace.graph import Cast, Const, Expr, Graph, Index, Input, Load, Op, ScalarRef
@@ -44,13 +45,15 @@ def emit_module(graph: Graph, program: Program, params: Params, name: str, machi
     """LLVM IR of a kernel whose entry is ``i32 name(ptr params)``; it returns 1 where an index is out of bounds."""
     declarations: dict[str, None] = {}
     constants = [constant_text(i) for i in graph.inputs if i.data is not None]
-    functions: dict[str, str] = {}  # text -> name
-    calls: list[Call] = []
+    made: list[Function] = []
     for nest in program.nests:
         emitter = NestEmitter(graph, params, machine, program.layouts)
-        text = emitter.function(nest)
-        calls.append(Call(nest, functions.setdefault(text, f"{name}.nest{len(functions)}"), tuple(emitter.uniforms or ())))
+        made.append(Function(emitter.function(nest), tuple(emitter.uniforms or ())))
         declarations.update(emitter.code.declarations)
+    functions: dict[str, str] = {}  # text -> name
+    calls: list[Call] = []
+    for nest, f in zip(program.nests, merged(made), strict=True):
+        calls.append(Call(nest, functions.setdefault(f.text, f"{name}.nest{len(functions)}"), f.uniforms))
     bodies = [text.replace(NAME, f"@{function}", 1) for text, function in functions.items()]
     driver = driver_text(graph, calls, params, name, machine)
     declarations.update(driver.declarations)
@@ -75,8 +78,6 @@ def global_name(name: str) -> str:
 
 
 NAME = "@nest"  # stands for the name of a function
-
-Uniform = tuple[int, int] | Poly  # a slot of the parameter block and what is added, or a polynomial over sizes: what a nest is given
 
 
 @dataclass(frozen=True, slots=True)
