@@ -1,5 +1,7 @@
 """The schedule of a Graph by search: the cost model's choice, kept on disk as a plan.
 
+The model errs, so the first process that has a plan measures it beside the default schedule, and keeps what is faster.
+
 A plan is found under the canonical Graph, the order of magnitude of its sizes, the machine, and what searched. It says which stages are
 inlined, and the tree, with stages by their position: so it serves every Graph with the same key, whatever its variables are called.
 """
@@ -12,13 +14,16 @@ import logging
 import math
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
+
+import numpy as np
 
 from hjit import cache, machine
 from hjit.errors import ScheduleError, SlidingError
 from hjit.kernels import features, launch
+from hjit.kernels.kernel import Bound
 from hjit.model.costs import Cost
 from hjit.model.network import load
 from hjit.options import Options
@@ -26,7 +31,7 @@ from hjit.sched.check import check
 from hjit.sched.default import Target, default_schedule
 from hjit.sched.search import Options as SearchOptions
 from hjit.sched.search import Parameters, Record, presets, search
-from hjit.sched.space import Space, State
+from hjit.sched.space import Space
 from hjit.sched.transforms import storage_at_compute
 from hjit.sched.tree import Root, from_json, renamed
 from hjit.trace.graph import Graph
@@ -36,8 +41,10 @@ from hjit.trace.rewrites import AS_IT_IS, Rewrites
 
 log = logging.getLogger("hjit")
 T = TypeVar("T")
+Array = np.ndarray[Any, Any]
 
 WEIGHTS = Path(__file__).parent / "model" / "weights.npz"
+MEASURED_SECONDS, LEAST_TURNS = 0.1, 3  # of a searched schedule beside the default one
 BUCKET = 4  # sizes that differ by less than about this factor share a plan
 
 
@@ -70,10 +77,12 @@ class Searched:
     Attributes:
         trees: by the outputs of the Graphs; others have the default schedule.
         inlined: stages that are computed wherever they are read.
+        new: names and Graphs of the plans that no process has measured yet.
     """
 
     trees: Mapping[tuple[str, ...], Root]
     inlined: frozenset[str] = frozenset()
+    new: tuple[tuple[str, Graph], ...] = ()
 
     def rewrites(self) -> Rewrites:
         """What changes of the Graphs."""
@@ -121,31 +130,57 @@ def scheduled(make: Callable[[Rewrites], list[Graph]], sizes: Mapping[str, int],
         sizes: numbers of the run-time sizes by name.
     """
     graphs = [g for g in make(AS_IT_IS) if g.outputs]
-    plans = [plan(g, sizes, options) for g in graphs]
+    named = [(plan_name(g, sizes, options), g) for g in graphs]
+    known = [kept(name, g, options) for name, g in named]
+    plans = [searched(g, sizes, options) if p is None else p for p, g in zip(known, graphs, strict=True)]
     inlined = frozenset(n for p in plans for n in p.inlined)
     trees = {g.outputs: p.tree for g, p in zip(graphs, plans, strict=True) if p.tree is not None}
-    if not trees:
-        return None
-    after = {g.outputs: g for g in make(Rewrites(inlined_after=inlined)) if g.outputs} if inlined else {g.outputs: g for g in graphs}
+    found = Searched(trees, inlined, tuple(x for x, p in zip(named, known, strict=True) if p is None))
+    after = {g.outputs: g for g in make(found.rewrites()) if g.outputs} if inlined else {g.outputs: g for g in graphs}
     try:
         for outputs, tree in trees.items():
             check(tree, after[outputs])
     except (ScheduleError, KeyError) as error:
         log.debug("a searched schedule is not legal: %s", error)
+        trees.clear()
+    if not trees:
+        keep(Searched({}, new=found.new), options)
         return None
-    return Searched(trees, inlined)
-
-
-def plan(graph: Graph, sizes: Mapping[str, int], options: Options) -> Plan:
-    """The plan of a canonical Graph: from the disk, or searched and put there."""
-    name = plan_name(graph, sizes, options)
-    text = cache.load(name, options.cache_dir, options.cache, "plan")
-    found = None if text is None else from_text(text, graph)
-    if found is None:
-        found = searched(graph, sizes, options)
-        about = {"cost": found.cost, "seconds": round(found.seconds, 3), "tune": options.tune, "versions": cache.versions()}
-        cache.store(name, to_text(found, graph), about, options.cache_dir, options.cache, "plan")
     return found
+
+
+def kept(name: str, graph: Graph, options: Options) -> Plan | None:
+    """The plan of a canonical Graph on the disk."""
+    text = cache.load(name, options.cache_dir, options.cache, "plan")
+    return None if text is None else from_text(text, graph)
+
+
+def keep(found: Searched, options: Options) -> None:
+    """Put the new plans on the disk."""
+    for name, graph in found.new:
+        inlined = found.inlined & graph.by_name.keys()
+        text = to_text(Plan(found.trees.get(graph.outputs), inlined, 0.0), graph)
+        cache.store(name, text, {"tune": options.tune, "versions": cache.versions()}, options.cache_dir, options.cache, "plan")
+
+
+def is_faster(ours: Bound, theirs: Bound, arrays: Mapping[str, Array], scalars: Mapping[str, Any]) -> bool:
+    """Is one kernel faster than another, both run in turns on the arrays at hand? Where an index is out of bounds, it is not."""
+    runs = []
+    for bound in (ours, theirs):
+        given = [arrays[n] for n in bound.inputs], bound.new_outputs(), [scalars[n] for n, _ in bound.scalars]
+        runs.append((bound, given))
+    best = [math.inf, math.inf]
+    end = time.perf_counter() + MEASURED_SECONDS
+    turns = 0
+    while turns < LEAST_TURNS or time.perf_counter() < end:
+        for k, (bound, given) in enumerate(runs):
+            start = time.perf_counter()
+            if not bound.run(*given):
+                return False
+            best[k] = min(best[k], time.perf_counter() - start)
+        turns += 1
+    log.debug("measured: %.3f ms by search, %.3f ms by default", 1e3 * best[0], 1e3 * best[1])
+    return best[0] < best[1]
 
 
 def searched(graph: Graph, sizes: Mapping[str, int], options: Options, cost: Cost | None = None) -> Plan:
@@ -194,7 +229,7 @@ def built(made: Callable[[Searched], T], found: Searched) -> tuple[T, Searched]:
             if trees == found.trees:
                 raise
             log.debug("%s: stored where it is computed", error)
-            found = Searched(trees, found.inlined)
+            found = replace(found, trees=trees)
 
 
 # -- plans on disk

@@ -340,7 +340,7 @@ class Pipeline:
             raise TraceError("numpy.random", "random numbers together with a decision on values", "draw the random numbers outside the function")
         made = {k: tuple(traced.recorder.inputs[n].array for n in e.gives) for k, e in enumerate(events) if e.call is not None}
         try:
-            variant = Variant(traced, structure, options)
+            variant = Variant(traced, structure, options, leaves)
         except (HjitError, MemoryError):
             traced.recorder.take_back()
             raise

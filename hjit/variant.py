@@ -7,7 +7,7 @@ later segment needs of an earlier one is carried over in memory rather than comp
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -124,8 +124,10 @@ class Variant:
         flat: may `run_flat` run it? One kernel, arrays and numbers as arguments, new arrays as results.
     """
 
-    def __init__(self, trace: Trace, structure: Any, options: Options) -> None:
+    def __init__(self, trace: Trace, structure: Any, options: Options, leaves: Sequence[Any]) -> None:
+        """`leaves`: the arguments at hand."""
         rec = trace.recorder
+        self._leaves_now = leaves
         self.trace, self.rec, self.options = trace, rec, options
         self.results = result_leaves(trace.result)
         self.writes = trace.writes
@@ -170,19 +172,39 @@ class Variant:
             options = replace(self.options, schedule=schedule)
             return [Bound(g, options, self.rec.sizes, strides) if g.outputs else None for g in self.graphs]
 
-        if self.options.schedule is None or not self.options.tune:
-            return bound(self.options.schedule)
-        from hjit.autoschedule import Searched, built
+        found = self.options.schedule
+        if found is None or not self.options.tune:
+            return bound(found)
+        from hjit import autoschedule
 
-        if not isinstance(self.options.schedule, Searched):
-            return bound(self.options.schedule)
+        if not isinstance(found, autoschedule.Searched):
+            return bound(found)
         try:
-            return built(bound, self.options.schedule)[0]
+            kernels, found = autoschedule.built(bound, found)
         except ScheduleError as error:
             log.debug("a searched schedule is not lowered: %s", error)
+            kernels = []
+        if not kernels or (found.new and not self._is_faster(kernels, bound)):
             self.options = replace(self.options, schedule=None)
             self.graphs = self._graphs(AS_IT_IS)
-            return bound(None)
+            kernels, found = bound(None), autoschedule.Searched({}, new=found.new)
+        autoschedule.keep(found, self.options)
+        return kernels
+
+    def _is_faster(self, kernels: Sequence[Bound | None], make: Callable[[Scheduler | None], list[Bound | None]]) -> bool:
+        """Is what a search found faster than the default schedule? Where the arrays of a later kernel are not there yet, it is believed."""
+        from hjit.autoschedule import is_faster
+
+        values = self.rec.tape.replay(self._leaves_now) if self.rec.tape.ops else []
+        (ours, *more), searched = kernels, self.graphs
+        if more or ours is None or values is None:
+            return True
+        self.graphs = self._graphs(AS_IT_IS)
+        (theirs,) = make(None)
+        self.graphs = searched
+        assert theirs is not None
+        arrays = {n: s.array for n, s in self.rec.inputs.items()}
+        return is_faster(ours, theirs, arrays, {n: values[k] for n, k in self.slots.items()})
 
     def _goals(self) -> list[tuple[str, ...]]:
         """The stages that each segment is to compute."""
@@ -220,6 +242,7 @@ class Variant:
         for s in self.rec.inputs.values():
             if s.where[0] != "constant":
                 s.array = _like(s.array)
+        self._leaves_now = ()
         self.rec.captured.clear()
         self.rec.forget()
 

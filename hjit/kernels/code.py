@@ -120,6 +120,10 @@ class Code:
         self.declare(f"declare {result} @{function}({', '.join(a.type for a in args)})")
         return self.emit(f"call {result} @{function}({', '.join(map(str, args))})", dtype, lanes, *args)
 
+    def opaque(self, x: Val) -> Val:
+        """A number of which LLVM is to know nothing."""
+        return self.emit(f'call i64 asm "", "=r,0"(i64 {x.text})', I64, 1, x)
+
     # -- scopes
     def open(self) -> Scope:
         scope = Scope()

@@ -20,6 +20,7 @@ from hjit.kernels import lanes, memory, reduce, vecmath
 from hjit.kernels.code import BOOL, I32, I64, Code, Val, const, splat, type_name
 from hjit.kernels.driver import driver_text
 from hjit.kernels.loopir import BEGIN, END, Buffer, For, Lanes, Let, Nest, Program, Puts, Reduce, Reset, Slide, Stmt, When
+from hjit.kernels.merge import Function, Uniform, merged
 from hjit.kernels.params import STATUS, Params
 from hjit.sched.memory import C_ORDER, Layout, rejoined
 from hjit.trace.graph import Cast, Const, Expr, Graph, Index, Input, Load, Op, ScalarRef
@@ -44,13 +45,15 @@ def emit_module(graph: Graph, program: Program, params: Params, name: str, machi
     """LLVM IR of a kernel whose entry is ``i32 name(ptr params)``; it returns 1 where an index is out of bounds."""
     declarations: dict[str, None] = {}
     constants = [constant_text(i) for i in graph.inputs if i.data is not None]
-    functions: dict[str, str] = {}  # text -> name
-    calls: list[Call] = []
+    made: list[Function] = []
     for nest in program.nests:
         emitter = NestEmitter(graph, params, machine, program.layouts)
-        text = emitter.function(nest)
-        calls.append(Call(nest, functions.setdefault(text, f"{name}.nest{len(functions)}"), tuple(emitter.uniforms or ())))
+        made.append(Function(emitter.function(nest), tuple(emitter.uniforms or ())))
         declarations.update(emitter.code.declarations)
+    functions: dict[str, str] = {}  # text -> name
+    calls: list[Call] = []
+    for nest, f in zip(program.nests, merged(made), strict=True):
+        calls.append(Call(nest, functions.setdefault(f.text, f"{name}.nest{len(functions)}"), f.uniforms))
     bodies = [text.replace(NAME, f"@{function}", 1) for text, function in functions.items()]
     driver = driver_text(graph, calls, params, name, machine)
     declarations.update(driver.declarations)
@@ -76,8 +79,6 @@ def global_name(name: str) -> str:
 
 NAME = "@nest"  # stands for the name of a function
 
-Uniform = tuple[int, int] | Poly  # a slot of the parameter block and what is added, or a polynomial over sizes: what a nest is given
-
 
 @dataclass(frozen=True, slots=True)
 class Call:
@@ -94,6 +95,7 @@ class NestEmitter:
     Attributes:
         uniforms: the numbers that it is given -> their slots. None: it reads the parameter block of the kernel itself.
         first: the constant part of the first address in each array.
+        patterns: how far lanes of an index lie from each other; see `hjit.kernels.memory`.
         vars: loop variables -> their values.
         lets: names of indices -> what they stand for; evaluated where they are first used.
         vector: the variable whose lanes are computed together, or None.
@@ -125,6 +127,7 @@ class NestEmitter:
         self.done: dict[str, str] = {}
         self.sizes: dict[Atom, bool] = {}
         self.first: dict[str, int] = {}
+        self.patterns: dict[Any, list[int] | None] = {}
 
     # -- functions and loops
     def function(self, nest: Nest) -> str:
@@ -164,7 +167,7 @@ class NestEmitter:
             last = self.arith("sub", limit, const(step, I64))
             x = self.minmax("min", i, last)
         if rare:
-            x = code.emit(f'call i64 asm "", "=r,0"(i64 {i.text})', I64, 1, i)
+            x = code.opaque(i)
         outer = self.vars.get(var)
         self.vars[var] = x
         self.memos.append({})

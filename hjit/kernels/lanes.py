@@ -54,7 +54,8 @@ def emit(e: NestEmitter, s: Lanes) -> None:
         if s.tail == "mask":
             _masked(e, s, end, high)
             end = e.minmax("max", end, high)
-    _single(e, s, e.int(s.begin), low, end, e.int(s.end))
+    if s.rest:
+        _single(e, s, e.int(s.begin), low, end, e.int(s.end))
 
 
 def _single(e: NestEmitter, s: Lanes, begin: Val, low: Val, high: Val, end: Val) -> None:
@@ -78,7 +79,7 @@ def _masked(e: NestEmitter, s: Lanes, begin: Val, end: Val) -> None:
         last = e.arith("sub", end, const(1, I64))
         e.vector, e.lanes, e.align = s.var, s.lanes, s.align
         index = e.atom(s.var, s.lanes)
-        limit = splat(code, end, s.lanes)
+        limit = splat(code, code.opaque(end), s.lanes)  # LLVM 22 stores too much by a constant mask of one lane
         e.mask = code.emit(f"icmp slt {index.type} {index.text}, {limit.text}", BOOL, s.lanes, index, limit), last
         e.stmts(s.body)
         e.mask, e.vector, e.lanes, e.align = None, None, 1, 1

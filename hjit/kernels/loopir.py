@@ -74,7 +74,7 @@ class Lanes:
         align: `var` is a multiple of this at each turn.
         tail: "shift": the last vector starts earlier, see `For`. "mask": of the last vector some lanes do nothing, or what the
             last one does. "scalar": single elements.
-        body: of one vector at `var`. rest: of one element.
+        body: of one vector at `var`. rest: of one element; none where there are always vectors enough for all of them.
     """
 
     var: Var
@@ -293,7 +293,8 @@ def lines(s: Stmt, depth: int) -> Iterator[str]:
         case Lanes():
             how = f"{s.lanes} lanes" + (f" x {s.copies}" if s.copies > 1 else "") + (f", multiples of {s.align}" if s.align > 1 else "")
             yield from block(f"vector {s.var} in [{s.low}, {s.high}), {how}{TAIL_TEXT[s.tail]}:", s.body)
-            yield from block(f"rest {s.var} of [{s.begin}, {s.end}):", s.rest)
+            if s.rest:
+                yield from block(f"rest {s.var} of [{s.begin}, {s.end}):", s.rest)
         case When():
             yield from block(f"when {s.value} >= 0:", s.body)
             if s.otherwise:

@@ -13,11 +13,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from hjit.errors import ScheduleError, SlidingError
+from hjit.errors import SlidingError
 from hjit.kernels.interior import alignment, interior, used
 from hjit.kernels.jam import jam
 from hjit.kernels.loopir import BEGIN, END, Buffer, For, Item, Lanes, Let, Nest, Program, Put, Puts, Reduce, Reset, Slide, Stmt, Turn, When
-from hjit.kernels.place import Env, Region, not_negative
+from hjit.kernels.place import Env, Region, least, not_negative
 from hjit.kernels.windows import Windows, slides_of
 from hjit.sched.boxes import Box, Reads, boxes, dims_of_box, single_dim, whole_box
 from hjit.sched.build import flattened, parallel_loops
@@ -343,18 +343,19 @@ class _Nest:
         """Vectors over the interior of a region, single elements elsewhere."""
         var = self.loop_var(node)
         inside = env.at(node, poly(var)).absorb(node).deeper(var, 1, region.low)
-        rest = build(replace(inside, scalar=True))
+        single = replace(inside, scalar=True)
         if lanes == 1:
-            return (For(var, region.low, region.end, 1, rest),)
-        body = build(inside)
-        low, high, body = interior(var, body, region.low, region.end)
+            return (For(var, region.low, region.end, 1, build(single)),)
+        low, high, body = interior(var, build(inside), region.low, region.end)
         align = alignment(var, body, lanes * copies)
         if align > 1:
-            low = extremum("min", (low + (align - 1)) // align * align, region.end)
+            first = (low + (align - 1)) // align * align
+            low = low if first == low else extremum("min", first, region.end)
             high = extremum("max", low, high // align * align)
         kind = _vector_of(node).tail
         tail = "mask" if kind == "predicate" else "shift" if kind != "guard_with_if" and self.is_repeatable(node) else "scalar"
-        return (Lanes(var, region.low, region.end, low, high, lanes, copies, align, tail, body, rest),)
+        filled = tail == "shift" and (low, high) == (region.low, region.end) and least(high - low) >= lanes
+        return (Lanes(var, region.low, region.end, low, high, lanes, copies, align, tail, body, () if filled else build(single)),)
 
     # -- reductions
     def reduction(self, node: Loop, compute: Compute, env: Env) -> Stmts:

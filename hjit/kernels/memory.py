@@ -48,11 +48,14 @@ def load(e: NestEmitter, x: Load) -> Val:
 
 def _pattern(e: NestEmitter, flat: Poly) -> list[int] | None:
     """How far each lane's element lies from the first one's, where divisions of the vector's variable make a fixed pattern."""
-    lanes = [_at_lane(e, flat, k) - _at_lane(e, flat, 0) for k in range(e.lanes)]
-    if not all(p.is_const for p in lanes):
-        return None
-    offsets = [p.const for p in lanes]
-    return offsets if max(offsets) - min(offsets) < MAX_SHUFFLED * e.lanes else None
+    moving = Poly({m: c for m, c in flat.terms.items() if any(e.varies(poly(a)) for a in m)}, 0)
+    key = moving, e.vector, e.align, e.lanes
+    if key not in e.patterns:
+        first = _at_lane(e, moving, 0)
+        lanes = [_at_lane(e, moving, k) - first for k in range(e.lanes)]
+        offsets = [p.const for p in lanes if p.is_const]
+        e.patterns[key] = offsets if len(offsets) == e.lanes and max(offsets) - min(offsets) < MAX_SHUFFLED * e.lanes else None
+    return e.patterns[key]
 
 
 def _at_lane(e: NestEmitter, flat: Poly, lane: int) -> Poly:

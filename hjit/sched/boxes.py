@@ -26,6 +26,7 @@ class Reads:
         self.graph = graph
         self.stages = graph.by_name
         self._loads: dict[tuple[str, int], dict[str, list[Load]]] = {}
+        self._indices: dict[tuple[str, int, str], tuple[tuple[Poly, ...], ...]] = {}
         self._full: dict[tuple[str, int], Dims] = {}
         self._whole: dict[str, frozenset[int]] = {}
         self._step: dict[str, tuple[int, ...]] = {}
@@ -42,6 +43,14 @@ class Reads:
             found = self._loads[stage, number] = {}
             for load in loads(*self.stages[stage].definitions[number].exprs()):
                 found.setdefault(load.source, []).append(load)
+        return found
+
+    def indices(self, stage: str, number: int, source: str) -> tuple[tuple[Poly, ...], ...]:
+        """By which indices a definition reads each axis of a source, every one once."""
+        found = self._indices.get((stage, number, source))
+        if found is None:
+            axes = zip(*(load.index for load in self.of(stage, number)[source]), strict=True)
+            found = self._indices[stage, number, source] = tuple(tuple(dict.fromkeys(axis)) for axis in axes)
         return found
 
     def full(self, stage: str, number: int) -> Dims:
@@ -214,23 +223,23 @@ class Needs:
         unknown = set(self.reads.whole_axes(stage))
         for consumer, number, dims in self._users.get(stage, ()):
             full = self.reads.full(consumer, number)
-            for load in self.reads.of(consumer, number)[stage]:
-                _add(total, unknown, load, dims, full)
+            for axis, indices in enumerate(self.reads.indices(consumer, number, stage)):
+                if axis not in unknown:
+                    total[axis] = _hull(total[axis], indices, dims, full)
+                    if total[axis] is None:
+                        unknown.add(axis)
         box = tuple(whole(n) if t is None or axis in unknown else t.clipped(n) for axis, (n, t) in enumerate(zip(s.shape, total, strict=True)))
         return _rounded(box, self.reads.steps(stage), s.shape)
 
 
-def _add(total: list[Span | None], unknown: set[int], load: Load, dims: Dims, full: Dims) -> None:
-    for axis, p in enumerate(load.index):
-        if axis in unknown:
-            continue
+def _hull(total: Span | None, indices: Iterable[Poly], dims: Dims, full: Dims) -> Span | None:
+    """The smallest span around `total` and all that the indices reach; None where it cannot be told."""
+    for p in indices:
         part = span(p, dims, full)
-        old = total[axis]
-        new = part if part is None or old is None else old.hull(part)
-        if new is None:
-            unknown.add(axis)
-        else:
-            total[axis] = new
+        total = part if total is None or part is None else total.hull(part)
+        if total is None:
+            return None
+    return total
 
 
 @lru_cache(maxsize=1 << 14)

@@ -48,16 +48,17 @@ def root_schedule(graph: Graph, target: Target) -> Root:
     return Root(tuple(Store(name, nests) for name, nests in root_nests(graph, target).items()))
 
 
-def default_schedule(graph: Graph, target: Target) -> Root:
-    """The default schedule of a canonical Graph."""
-    nests = root_nests(graph, target)
+def default_schedule(graph: Graph, target: Target, usual: Mapping[str, tuple[Node, ...]] | None = None) -> Root:
+    """The default schedule of a canonical Graph; `usual`: its `root_nests`, where they are known."""
+    nests = dict(usual or root_nests(graph, target))
     packed = {s.name: copies for s in graph.stages if (copies := _packed(graph, s, nests))}
     for name, copies in packed.items():
         nests[name] = (_with_copies(nests, nests[name][0], copies),)
     inside = _attached(graph, nests, {*packed, *(c for copies in packed.values() for c in copies)})
+    placed = {m for members in (*inside.values(), *packed.values()) for m in members}
     roots: list[Node] = []
     for s in graph.stages:
-        if any(s.name in members for members in (*inside.values(), *packed.values())):
+        if s.name in placed:
             continue
         members = inside.get(s.name, ())
         if members:
@@ -224,6 +225,7 @@ def lane_scores(s: Stage, definitions: list[Definition], strides: Strides) -> di
     d = definitions[0]
     associative = d.order not in ("pure", "sequential")
     gathered = any(isinstance(a, Value) for p in d.target for a in p.atoms())
+    reads = [[x for x in loads(*part.exprs()) if x.source != s.name] for part in definitions]
     scores: dict[int, int] = {}
     for k, n in enumerate(d.extents):
         if n.is_const and n.const < 8:
@@ -232,7 +234,7 @@ def lane_scores(s: Stage, definitions: list[Definition], strides: Strides) -> di
             continue
         if gathered or (d.order == "sequential" and k < len(d.dims) and strides.along(s.name, d.target, k) != ONE):
             continue
-        scores[k] = sum(_score(s, x, k, strides) for x in definitions) * 2 + (not n.is_const)
+        scores[k] = sum(_score(s, x, k, strides, own) for x, own in zip(definitions, reads, strict=True)) * 2 + (not n.is_const)
     return scores
 
 
@@ -245,15 +247,12 @@ def best_lanes(definitions: list[Definition], scores: Mapping[int, int]) -> int 
     return best
 
 
-def _score(s: Stage, d: Definition, k: int, strides: Strides) -> int:
+def _score(s: Stage, d: Definition, k: int, strides: Strides, reads: Sequence[Load]) -> int:
     """How well lanes along `k` suit the memory: contiguous accesses count for, gathers against."""
     total = 0
     if k < len(d.dims) and not d.rdims:
         total += 4 * _worth(strides.along(s.name, d.target, k), store=True)
-    for load in loads(*d.exprs()):
-        if load.source != s.name:
-            total += _worth(strides.along(load.source, load.index, k), store=False)
-    return total
+    return total + sum(_worth(strides.along(x.source, x.index, k), store=False) for x in reads)
 
 
 def _worth(stride: Poly | None, store: bool) -> int:

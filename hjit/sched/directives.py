@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from hjit.errors import ScheduleError
-from hjit.sched.build import Path, Step, at, attached, nest, own_nests, paths, without
+from hjit.sched.build import Path, Step, at, attached, nest, paths
 from hjit.sched.default import Target, default_schedule, groups, root_nests, serial_loops
 from hjit.sched.tree import TAILS, DimKey, Loop, LoopKind, Node, Root, Store, Tail, computes
 from hjit.trace.graph import Definition, Graph, Stage
@@ -214,30 +214,38 @@ def rewrites(directives: Iterable[Directive]) -> Rewrites:
 
 def plans(graph: Graph, directives: Iterable[Directive]) -> dict[str, StagePlan]:
     """What directives say of each stage of a Graph."""
-    found: dict[str, StagePlan] = {}
-    stages = graph.by_name
-    for stage, group, word, args in directives:
-        if stage in stages and word not in REWRITES:
-            WORDS[word](found.setdefault(stage, StagePlan(stages[stage])), group, *args)
-    return found
+    said: dict[str, list[Directive]] = {}
+    for d in directives:
+        if d[2] not in REWRITES:
+            said.setdefault(d[0], []).append(d)
+    return {s.name: plan_of(s, said[s.name]) for s in graph.stages if s.name in said}
+
+
+def plan_of(stage: Stage, directives: Iterable[Directive]) -> StagePlan:
+    """What directives say of a stage."""
+    plan = StagePlan(stage)
+    for name, group, word, args in directives:
+        if name == stage.name and word not in REWRITES:
+            WORDS[word](plan, group, *args)
+    return plan
 
 
 def tree_of(graph: Graph, found: Mapping[str, StagePlan], target: Target) -> Root:
     """The schedule tree of a Graph."""
-    default = default_schedule(graph, target)
+    usual = root_nests(graph, target)
+    default = default_schedule(graph, target, usual)
     if not found:
         return default
-    tree = _roots(graph, default, found, target)
+    tree = _roots(graph, default, found, usual)
     for s in reversed(graph.stages):
         plan = found.get(s.name)
         if plan is not None and plan.site is not None:
-            tree = _moved(graph, tree, plan, found)
+            tree = _placed(graph, tree, plan, found, _nests(plan, usual[s.name], serial=True))
     return tree
 
 
-def all_loops(found: Mapping[str, StagePlan], graph: Graph, stage: str) -> list[Named]:
+def all_loops(plan: StagePlan) -> list[Named]:
     """The loops of all nests of a stage."""
-    plan = found.get(stage) or StagePlan(graph.stage(stage))
     return [x for k in range(len(groups(plan.stage))) for x in loops_of(plan, k)]
 
 
@@ -256,28 +264,27 @@ def _nests(plan: StagePlan, default: Sequence[Node], serial: bool) -> tuple[Node
     return tuple(found)
 
 
-def _roots(graph: Graph, default: Root, plans: Mapping[str, StagePlan], target: Target) -> Root:
-    """Every stage at the root, but for groups of the default schedule of which nothing is said."""
+def _roots(graph: Graph, default: Root, plans: Mapping[str, StagePlan], usual: Mapping[str, Sequence[Node]]) -> Root:
+    """Every stage at the root, but for those with a place, and for groups of the default schedule of which nothing is said."""
     children: list[Node] = []
     together = [{c.stage for c in computes(x)} for x in default.children]
-    usual = root_nests(graph, target)
     position = {s.name: k for k, s in enumerate(graph.stages)}
+    number = {name: k for k, names in enumerate(together) for name in names}
     for s in graph.stages:
-        k = next(k for k, names in enumerate(together) if s.name in names)
-        if together[k] & set(plans):
+        k = number[s.name]
+        if together[k] & plans.keys():
             plan = plans.get(s.name, StagePlan(s))
-            children.append(Store(s.name, _nests(plan, usual[s.name], plan.site is not None), plan.order, plan.align))
+            if plan.site is None:
+                children.append(Store(s.name, _nests(plan, usual[s.name], serial=False), plan.order, plan.align))
         elif s.name == max(together[k], key=position.__getitem__):
             children.append(default.children[k])
     return Root(tuple(children))
 
 
-def _moved(graph: Graph, tree: Root, plan: StagePlan, plans: Mapping[str, StagePlan]) -> Root:
+def _placed(graph: Graph, tree: Root, plan: StagePlan, plans: Mapping[str, StagePlan], nests: Sequence[Node]) -> Root:
     """The tree with a stage computed where its plan says."""
     name = plan.stage.name
     assert plan.site is not None
-    nests = [at(tree, p) for p in own_nests(tree, name)]
-    tree = without(tree, name)
     site = _path(graph, tree, plan.site, plans)
     if plan.store is None:
         outer = site
@@ -303,7 +310,7 @@ def _path(graph: Graph, tree: Root, place: tuple[str, str], plans: Mapping[str, 
     stage, loop = place
     if stage not in graph.by_name:
         raise ScheduleError(f"there is no stage {stage}; there are {', '.join(graph.by_name)}")
-    loops = all_loops(plans, graph, stage)
+    loops = all_loops(plans.get(stage) or StagePlan(graph.stage(stage)))
     for x in loops:
         if x.name == loop:
             for path, node in paths(tree):

@@ -10,15 +10,16 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
 from pathlib import Path as File
 from typing import Any
 
 from hjit.errors import ScheduleError
 from hjit.sched.check import check
 from hjit.sched.default import Target
-from hjit.sched.directives import REWRITES, WORDS, Directive, StagePlan, all_loops, loops_of, plans, rewrites, tree_of
+from hjit.sched.directives import REWRITES, WORDS, Directive, Named, all_loops, loops_of, plan_of, plans, rewrites, tree_of
 from hjit.sched.tree import Root, Tail
-from hjit.trace.graph import Graph
+from hjit.trace.graph import Graph, Stage
 from hjit.trace.rewrites import Rewrites, cache_name, parts_name
 
 FORMAT = 1
@@ -66,10 +67,13 @@ class Schedule:
     @property
     def inlined(self) -> list[str]:
         """Names of the stages that are inlined as it stands; any directive but `inline` makes them stages of their own."""
-        if self._make is None:
-            return []
         known = set(self.stages)
-        return [s.name for g in self._make(Rewrites(kept=_Everything())) for s in g.stages if s.name not in known]
+        return [name for name in self._whole if name not in known]
+
+    @cached_property
+    def _whole(self) -> dict[str, Stage]:
+        """The stages where nothing is inlined."""
+        return {} if self._make is None else {s.name: s for g in self._make(Rewrites(kept=_Everything())) for s in g.stages}
 
     def graphs(self) -> list[Graph]:
         """The canonical Graphs that it schedules."""
@@ -98,15 +102,31 @@ class Schedule:
         self._directives.append(directive)
         try:
             if self._make is not None:
-                if directive[2] not in REWRITES:
-                    self._known(directive[0])
-                for g in self.graphs():
-                    plans(g, self._directives)
-                if directive[2] in ("compute_at", "store_at"):
-                    self._check_place(*directive[3])
+                self._check(directive)
         except ScheduleError:
             self._directives.pop()
             raise
+
+    def _check(self, directive: Directive) -> None:
+        """Is what was said last possible? What it does to the loops of its stage is seen without making the Graphs anew."""
+        stage, _, word, args = directive
+        if word in REWRITES:
+            for g in self.graphs():
+                plans(g, self._directives)
+            return
+        self._loops(stage)
+        if word in ("compute_at", "store_at"):
+            consumer, loop = args
+            found = [x.name for x in self._loops(consumer)]
+            if loop not in found:
+                raise ScheduleError(f"{consumer} has no loop {loop}; it has {', '.join(dict.fromkeys(found))}")
+
+    def _loops(self, stage: str) -> list[Named]:
+        """The loops of all nests of a stage."""
+        self._known(stage)
+        if stage in self._whole and not any(word in REWRITES for _, _, word, _ in self._directives):
+            return all_loops(plan_of(self._whole[stage], self._directives))
+        return [x for g in self.graphs() if stage in g.by_name for x in all_loops(plan_of(g.stage(stage), self._directives))]
 
     def _new_stage(self, directive: Directive, name: str, otherwise: str) -> StageHandle:
         """The stage that a directive makes: `name`, or something like it."""
@@ -119,14 +139,8 @@ class Schedule:
         return StageHandle(self, new[0], 0)
 
     def _known(self, stage: str) -> None:
-        if self._make is not None and stage not in self.stages and stage not in self.inlined:
+        if self._make is not None and stage not in self._whole and stage not in self.stages:
             raise ScheduleError(f"there is no stage {stage}; there are {', '.join(self.stages)}, and inlined {', '.join(self.inlined) or 'none'}")
-
-    def _check_place(self, consumer: str, loop: str) -> None:
-        self._known(consumer)
-        found = [x.name for g in self.graphs() if consumer in g.by_name for x in all_loops(plans(g, self._directives), g, consumer)]
-        if loop not in found:
-            raise ScheduleError(f"{consumer} has no loop {loop}; it has {', '.join(dict.fromkeys(found))}")
 
     # -- what it means
     def rewrites(self) -> Rewrites:
@@ -242,8 +256,7 @@ class StageHandle:
         """Names of the loops, outermost first."""
         for g in self._schedule.graphs():
             if self.stage in g.by_name:
-                plan = plans(g, self._schedule.directives).get(self.stage) or StagePlan(g.stage(self.stage))
-                return [x.name for x in loops_of(plan, self._group)]
+                return [x.name for x in loops_of(plan_of(g.stage(self.stage), self._schedule.directives), self._group)]
         return []
 
     def split(self, loop: str, outer: str, inner: str, size: int, tail: Tail = "auto") -> StageHandle:
@@ -288,7 +301,7 @@ class StageHandle:
             raise ScheduleError(f"rfactor: {parts!r} is not a number of parts")
         for g in self._schedule.graphs():
             if self.stage in g.by_name:
-                plan = plans(g, self._schedule.directives).get(self.stage) or StagePlan(g.stage(self.stage))
+                plan = plan_of(g.stage(self.stage), self._schedule.directives)
                 found = loops_of(plan, self._group)
                 pure = len(plan.stage.definitions[-1].dims)
                 k = next((x.dim for x in found if x.name == loop and x.size is None and isinstance(x.dim, int)), None)

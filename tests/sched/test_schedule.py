@@ -190,3 +190,15 @@ def test_a_file_that_holds_no_schedule(text: str, tmp_path: Path) -> None:
 def test_it_is_a_picture_in_a_notebook() -> None:
     s = hjit.pipeline(blur).schedule(GRAY)
     assert "parallel" in s._repr_html_() and "blur_x" in s._repr_html_()
+
+
+def test_graphs_are_made_once_for_many_directives() -> None:
+    s = hjit.pipeline(mirrored).schedule(GRAY)
+    make, said = s._make, []
+    assert make is not None
+    s._make = lambda rewrites: said.append(rewrites) or make(rewrites)  # type: ignore[func-returns-value]
+    s["padded"].compute_at("result", "y").vectorize("x", 16).store_root()
+    s["rows"].compute_at("result", "y").vectorize("x", 8)
+    assert len(said) <= 1  # where nothing is inlined
+    s.trees()
+    assert len(said) <= 2

@@ -253,3 +253,15 @@ def test_blocks_of_vectors_stay_whole_beside_other_stages() -> None:
     s.cache_read("b").compute_at("result", "x").vectorize("x", 16)
     assert "16 lanes x 4" in str(f.use(s).loops(a, b))
     check(product, a, b, exact=False, schedule=s)
+
+
+def test_one_lane_that_does_something_stores_no_more_than_its_element() -> None:
+    def first(a: Any) -> Any:
+        b = np.ones(a.shape, np.uint16)
+        b[:, :1] = a[:, :1]
+        return b
+
+    a = RNG.integers(-9, 9, (7, 3))
+    s = hjit.pipeline(first, verify="off").schedule(a)
+    last(s, 1).vectorize("x", 4, tail="predicate")
+    check(first, a, schedule=s)
