@@ -45,6 +45,7 @@ Array = np.ndarray[Any, Any]
 
 WEIGHTS = Path(__file__).parent / "model" / "weights.npz"
 MEASURED_SECONDS, LEAST_TURNS = 0.1, 3  # of a searched schedule beside the default one
+FEW_STAGES = 12  # of which all are searched
 BUCKET = 4  # sizes that differ by less than about this factor share a plan
 
 
@@ -55,18 +56,20 @@ class Effort:
     Attributes:
         passes: see `hjit.sched.search.Options`.
         sample: are only some of alike states looked at?
+        freeze: are all but the dearest stages of a large Graph left where they are? See `frozen`.
         seconds: after which a search ends with what it has.
     """
 
     parameters: Parameters
     passes: int = 1
     sample: bool = False
+    freeze: bool = False
     seconds: float = 20.0
 
 
 EFFORTS = {
-    "greedy": Effort(presets()["greedy"]),
-    "beam": Effort(presets(32)["beam"], passes=5, sample=True, seconds=300.0),
+    "greedy": Effort(presets()["greedy"], freeze=True),
+    "beam": Effort(presets(32)["beam"], passes=5, sample=True, freeze=True, seconds=300.0),
 }
 
 
@@ -191,22 +194,37 @@ def searched(graph: Graph, sizes: Mapping[str, int], options: Options, cost: Cos
     by_default = default_schedule(graph, space.target)
     best = Plan(None, frozenset(), space.tree_cost(by_default))
     limit = start + effort.seconds
-    found = search(
-        space,
-        space.start,
-        effort.parameters,
-        SearchOptions(
-            passes=effort.passes,
-            bucket=space.bucket if effort.passes > 1 or effort.sample else None,
-            sample=effort.sample,
-            stop=lambda: time.perf_counter() > limit,
-        ),
+    around = SearchOptions(
+        passes=effort.passes,
+        bucket=space.bucket if effort.passes > 1 or effort.sample else None,
+        sample=effort.sample,
+        stop=lambda: time.perf_counter() > limit,
     )
+    if effort.freeze and len(graph.stages) > FEW_STAGES:
+        space = frozen(space)
+    found = search(space, space.start, effort.parameters, around)
     if found.best is not None and found.cost < best.cost:
         best = Plan(found.best.tree, found.best.inlined, found.cost)
     seconds = time.perf_counter() - start
     log.debug("searched %d schedules of %d stages in %.3f s", found.record.costs, len(graph.stages), seconds)
     return Plan(best.tree, best.inlined, best.cost, seconds, found.record)
+
+
+def frozen(space: Space) -> Space:
+    """The space with all but the dearest stages frozen where a search that knows only the root and inlining puts them.
+
+    Anderson 2021, section 3.2. The paper leaves log2(N) of N stages; here some more are left, since what a stage may gain depends on its
+    neighbours, too.
+    """
+    stages = [s.name for s in space.graph.stages]
+    apart = Space.freezing(space, dict.fromkeys(stages, "apart"))
+    found = search(apart, apart.start, presets()["greedy"], SearchOptions()).best
+    if found is None:
+        return space
+    costs = space.costs_by_stage(found)
+    count = FEW_STAGES // 2 + 2 * round(math.log2(len(stages)))
+    open_ = set(sorted(stages, key=lambda n: -costs.get(n, 0.0))[:count])
+    return Space.freezing(space, {n: "inline" if n in found.inlined else "root" for n in stages if n not in open_})
 
 
 def space_of(graph: Graph, sizes: Mapping[str, int], options: Options, cost: Cost | None = None) -> Space:

@@ -115,7 +115,8 @@ class Space:
         sizes: numbers of the run-time sizes by name.
         machine: facts of the machine, see `hjit.model.names.MACHINE`.
         cores: number of threads.
-        frozen: for some stages where they are computed, "root" or "inline": what is not searched (Anderson 2021, section 3.2).
+        frozen: for some stages where they are computed, "root", "inline" or "apart", which is either: what is not searched (Anderson 2021,
+            section 3.2).
         rules: what is pruned.
 
     Attributes:
@@ -157,6 +158,13 @@ class Space:
         """The same space under another cost model; what features need is shared."""
         new = copy.copy(space)
         new.cost_model, new.measured, new._prepared, new._memo = cost, 0, {}, {}
+        return new
+
+    @staticmethod
+    def freezing(space: Space, frozen: Mapping[str, str]) -> Space:
+        """The same space with some stages frozen; what was measured is shared."""
+        new = copy.copy(space)
+        new.frozen = dict(frozen)
         return new
 
     @property
@@ -203,7 +211,7 @@ class Space:
             yield Batch(state, step, (at_root, *nests), 0, NONE, state.inlined)
         if s.name in self.graph.outputs or only == "root":
             return
-        if self.may_inline(s):
+        if self.may_inline(s) and only in (None, "inline", "apart"):
             yield Batch(state, step + len(self.groups[s.name]), nests, None, NONE, state.inlined | {s.name})
         if only is None and is_divisible(s):
             yield from self._inside(state, s, step)
@@ -317,6 +325,15 @@ class Space:
         for k, nest in enumerate(batch.nests):
             total = total + self.nest_costs(nest, batch.sizes[rows] if k == batch.changed else NONE, batch.inlined)
         return total
+
+    def costs_by_stage(self, state: State) -> dict[str, float]:
+        """The predicted cost of the child of the root that each stage is computed in; an inlined stage costs what its readers do."""
+        found: dict[str, float] = {}
+        for nest in state.nests:
+            (cost,) = self.nest_costs(nest, NONE, state.inlined)
+            for name in {c.stage for c in computes(nest)} | self._through(nest, state.inlined):
+                found[name] = found.get(name, 0.0) + float(cost)
+        return found
 
     def tree_cost(self, tree: Root) -> float:
         """The predicted cost of any schedule of the Graph."""

@@ -1,0 +1,219 @@
+"""Searched schedules: what a call with ``tune=`` runs, what is kept on disk, and what happens where that is damaged."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import hjit
+from hjit import autoschedule
+from hjit.autoschedule import Effort, Plan, Searched, built, from_text, frozen, keep, plan_name, scheduled, searched, space_of, to_text
+from hjit.errors import OptionError, ScheduleError, SlidingError
+from hjit.options import Options
+from hjit.sched.default import Target, default_schedule
+from hjit.sched.search import presets
+from hjit.sched.transforms import storage_at_compute
+from hjit.sched.tree import Root
+from tests.sched.test_space import Program, blurred, equalised, interleaved, product, pyramid
+
+Array = np.ndarray[Any, Any]
+IMAGE = np.random.default_rng(3).standard_normal((70, 96)).astype(np.float32)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    with hjit.options(cache_dir=tmp_path):
+        yield tmp_path
+
+
+def searches(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The number of stages of each Graph that is searched from now on."""
+    found: list[int] = []
+    real = autoschedule.searched
+
+    def counted(graph: Any, *more: Any) -> Plan:
+        found.append(len(graph.stages))
+        return real(graph, *more)
+
+    monkeypatch.setattr(autoschedule, "searched", counted)
+    return found
+
+
+@pytest.mark.parametrize("function", [blurred, pyramid, product, equalised, interleaved])
+def test_searched_schedules_compute_what_numpy_does(function: Any, folder: Path) -> None:
+    f = hjit.pipeline(function, tune="greedy")
+    np.testing.assert_allclose(f(IMAGE), function(IMAGE), rtol=1e-5, atol=1e-5)
+    assert f.stats.fallbacks == 0 and f.stats.verified
+
+
+def test_a_beam_computes_what_numpy_does(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(autoschedule.EFFORTS, "beam", Effort(presets(4)["beam"], passes=2, sample=True))
+    np.testing.assert_allclose(hjit.pipeline(blurred, tune="beam")(IMAGE), blurred(IMAGE), rtol=1e-5)
+
+
+def test_a_plan_is_searched_once_and_found_by_later_pipelines(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = searches(monkeypatch)
+    hjit.pipeline(blurred, tune="greedy")(IMAGE)
+    assert len(found) == 1 and len(list(folder.glob("*.plan"))) == 1
+    again = hjit.pipeline(blurred, tune="greedy")
+    np.testing.assert_allclose(again(IMAGE), blurred(IMAGE), rtol=1e-5)
+    assert len(found) == 1
+    again(IMAGE[:-2])  # about the same size
+    assert len(found) == 1
+    again(np.tile(IMAGE, (6, 6)))
+    assert len(found) == 2
+
+
+def test_without_tune_nothing_is_searched(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = searches(monkeypatch)
+    hjit.pipeline(blurred, tune=False)(IMAGE)
+    hjit.pipeline(blurred, tune="greedy").use(None)
+    f = hjit.pipeline(blurred, tune="greedy")
+    f.use(hjit.pipeline(blurred).schedule(IMAGE))
+    f(IMAGE)
+    assert found == []
+
+
+def test_tune_is_an_option_like_the_others(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = searches(monkeypatch)
+    monkeypatch.setenv("HJIT_TUNE", "greedy")
+    hjit.pipeline(blurred)(IMAGE)
+    assert len(found) == 1
+    monkeypatch.setenv("HJIT_TUNE", "0")
+    hjit.pipeline(pyramid)(IMAGE)
+    assert len(found) == 1
+    with hjit.options(tune="greedy"):
+        hjit.pipeline(pyramid)(IMAGE)
+    assert len(found) == 2
+    with pytest.raises(OptionError, match="tune"):
+        hjit.pipeline(blurred, tune="much")
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [b"", b"{}", b"[1, 2]", b'{"tree": ["loop"], "inlined": [], "cost": 1}', b'{"tree": null, "inlined": ["s99"], "cost": 1}', b"\xff\xfe"],
+)
+def test_a_damaged_plan_is_a_miss(damage: bytes) -> None:
+    assert from_text(damage, Program(blurred).graph) is None
+
+
+def test_a_plan_that_is_not_legal_any_more_costs_time_only(folder: Path) -> None:
+    f = hjit.pipeline(blurred, tune="greedy")
+    f(IMAGE)
+    (path,) = folder.glob("*.plan")
+    from hjit import cache
+
+    wrong = {"tree": json.loads(Root(()).to_json()), "inlined": [], "cost": 0.0}
+    cache.store(path.stem, json.dumps(wrong).encode(), {}, folder, "rw", "plan")
+    np.testing.assert_allclose(hjit.pipeline(blurred, tune="greedy")(IMAGE), blurred(IMAGE), rtol=1e-5)
+
+
+def test_plans_survive_being_written_whatever_stages_are_called() -> None:
+    p, q = Program(blurred), Program(pyramid)
+    state = autoschedule.search(p.space, p.space.start, presets()["greedy"]).best
+    assert state is not None
+    plan = Plan(state.tree, state.inlined, 1.0)
+    again = from_text(to_text(plan, p.graph), p.graph)
+    assert again is not None and (again.tree, again.inlined) == (plan.tree, plan.inlined)
+    nothing = from_text(to_text(Plan(None, frozenset(), math.inf), q.graph), q.graph)
+    assert nothing is not None and nothing.tree is None
+
+
+def test_names_of_plans_tell_machines_graphs_and_magnitudes_apart() -> None:
+    p, q = Program(blurred), Program(pyramid)
+    one = Options(tune="greedy", num_threads=1)
+    name = plan_name(p.graph, p.variant.rec.sizes, one)
+    assert name == plan_name(p.graph, p.variant.rec.sizes, one)
+    others = [
+        plan_name(q.graph, q.variant.rec.sizes, one),
+        plan_name(p.graph, p.variant.rec.sizes, Options(tune="beam", num_threads=1)),
+        plan_name(p.graph, p.variant.rec.sizes, Options(tune="greedy", num_threads=1, fast_math=True)),
+        plan_name(p.graph, {k: n * 20 for k, n in p.variant.rec.sizes.items()}, one),
+    ]
+    assert len({name, *others}) == 5
+
+
+def test_a_search_that_has_no_time_leaves_the_default_schedule(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(autoschedule.EFFORTS, "greedy", Effort(presets()["greedy"], seconds=0.0))
+    p = Program(blurred)
+    plan = searched(p.graph, p.variant.rec.sizes, Options(tune="greedy"))
+    assert plan.tree is None and plan.record is not None and plan.record.stopped
+
+
+def test_what_measures_slower_than_the_default_schedule_is_not_kept(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(autoschedule, "is_faster", lambda *_: False)
+    f = hjit.pipeline(blurred, tune="greedy")
+    f(IMAGE)
+    (path,) = folder.glob("*.plan")
+    assert json.loads(path.read_bytes().partition(b"\n")[2])["tree"] is None
+    assert str(f.schedule(IMAGE)) == str(hjit.pipeline(blurred, tune=False).schedule(IMAGE))
+
+
+def test_storage_moves_inwards_until_a_tree_can_be_lowered() -> None:
+    p = Program(blurred)
+    tree = default_schedule(p.graph, Target(64))
+    tried: list[Root] = []
+
+    def make(s: Searched) -> str:
+        (mine,) = s.trees.values()
+        tried.append(mine)
+        if len(tried) == 1:
+            raise SlidingError("wide", "wide cannot slide")
+        return "made"
+
+    made, done = built(make, Searched({p.graph.outputs: tree}))
+    assert made == "made" and done.trees[p.graph.outputs] == tried[1] == storage_at_compute(tree, "wide")
+
+    def refuse(s: Searched) -> str:
+        raise SlidingError("wide", "wide cannot slide")
+
+    with pytest.raises(ScheduleError):
+        built(refuse, Searched({p.graph.outputs: tree}))
+
+
+def test_all_but_the_dearest_stages_of_a_large_graph_are_frozen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(autoschedule, "FEW_STAGES", 2)
+    p = Program(interleaved)
+    some = frozen(p.space)
+    free = [s.name for s in p.graph.stages if s.name not in some.frozen]
+    assert 0 < len(free) <= 1 + 2 * round(math.log2(len(p.graph.stages)))
+    assert set(some.frozen.values()) <= {"root", "inline"}
+
+
+def test_functions_of_several_kernels_have_a_plan_for_each(folder: Path) -> None:
+    def decided(a: Array) -> Array:
+        soft = a[1:] + a[:-1]
+        if soft.max() > 0:
+            soft = soft * 2 + a[1:]
+        return np.sqrt(np.abs(soft[1:] - soft[:-1]))
+
+    f = hjit.pipeline(decided, tune="greedy")
+    np.testing.assert_allclose(f(IMAGE), decided(IMAGE), rtol=1e-5)
+    assert len(list(folder.glob("*.plan"))) == 2
+
+
+def test_nothing_is_kept_where_the_cache_is_off(folder: Path) -> None:
+    hjit.pipeline(blurred, tune="greedy", cache="off")(IMAGE)
+    assert list(folder.glob("*.plan")) == []
+    p = Program(blurred)
+    keep(Searched({}, new=(("plan_x", p.graph),)), Options(cache="ro", cache_dir=folder))
+    assert list(folder.glob("*.plan")) == []
+
+
+def test_scheduled_says_nothing_where_the_default_is_best(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    p = Program(blurred)
+    monkeypatch.setattr(autoschedule, "searched", lambda *_: Plan(None, frozenset(), 1.0))
+    assert scheduled(p.variant._graphs, p.variant.rec.sizes, Options(tune="greedy", cache_dir=folder)) is None
+    assert len(list(folder.glob("*.plan"))) == 1
+
+
+def test_the_space_knows_the_machine() -> None:
+    p = Program(blurred)
+    space = space_of(p.graph, p.variant.rec.sizes, Options(num_threads=1))
+    assert space.cores == 1 and len(space.machine) == 6 and (space.machine > 0).all()

@@ -1,0 +1,110 @@
+"""The collector of samples: features and times of schedules, each checked; and fitting to what it wrote."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hjit import machine, tune
+from hjit.errors import HjitError
+from hjit.model import network
+from hjit.model.names import MACHINE, PIPELINE, SCHEDULE
+from hjit.options import Options
+from hjit.tune import Mismatch, Quiet, alike, candidates, chosen_state, fit_all, measured, random_state
+from tests.sched.test_space import Program, blurred, pyramid
+
+IMAGE = np.random.default_rng(3).standard_normal((70, 96)).astype(np.float32)
+OPTIONS = Options(cache="off", verify="off", num_threads=1)
+
+
+def test_samples_have_the_features_of_their_schedules(tmp_path: Path) -> None:
+    pipeline, samples, facts = measured(blurred, [IMAGE], OPTIONS, 5, 0, Quiet(tmp_path))
+    assert pipeline.shape[1] == len(PIPELINE) and len(facts) == len(MACHINE)
+    assert 2 <= len(samples) <= 5
+    for s in samples:
+        assert s.features.shape == (len(pipeline), len(SCHEDULE)) and s.seconds > 0 and np.isfinite(s.features).all()
+    assert len({s.features.tobytes() for s in samples}) > 1
+
+
+def test_a_wrong_result_is_no_sample(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real, calls = tune.compiled, []
+
+    class Wrong:
+        def __init__(self, bound: Any) -> None:
+            self.inputs, self.new_outputs, self._bound = bound.inputs, bound.new_outputs, bound
+
+        def run(self, inputs: Any, outputs: Any, scalars: Any) -> bool:
+            self._bound.run(inputs, outputs, scalars)
+            outputs[0][0, 0] += 1
+            return True
+
+    def compiled(*given: Any) -> Any:
+        calls.append(given)
+        return real(*given) if len(calls) == 1 else Wrong(real(*given))
+
+    monkeypatch.setattr(tune, "compiled", compiled)
+    with pytest.raises(Mismatch):
+        measured(blurred, [IMAGE], OPTIONS, 6, 0, Quiet(tmp_path))
+
+
+def test_programs_that_are_not_one_kernel_are_refused(tmp_path: Path) -> None:
+    def decided(a: Any) -> Any:
+        return a * 2 if a.max() > 0 else a
+
+    with pytest.raises(HjitError, match="one kernel"):
+        measured(decided, [IMAGE], OPTIONS, 3, 0, Quiet(tmp_path))
+
+
+def test_equal_seeds_have_equal_schedules() -> None:
+    p = Program(pyramid)
+    first, second = ([*candidates(p.space, p.graph, 5, 7)] for _ in range(2))
+    assert first == second and len(set(first)) > 2
+    assert chosen_state(p.space, random.Random(1), 2) == chosen_state(p.space, random.Random(1), 2)
+    assert random_state(p.space, random.Random(1)) == random_state(p.space, random.Random(1))
+
+
+def test_a_measurement_waits_for_others_and_others_for_it(tmp_path: Path) -> None:
+    quiet, order = Quiet(tmp_path), []
+
+    def measure() -> None:
+        with quiet.measuring():
+            order.append("measured")
+
+    with quiet.working():
+        thread = threading.Thread(target=measure)
+        thread.start()
+        time.sleep(0.2)
+        order.append("worked")
+    thread.join()
+    assert order == ["worked", "measured"]
+
+
+def test_what_is_collected_can_be_learnt_from(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for k, function in enumerate((blurred, pyramid)):
+        pipeline, samples, facts = measured(function, [IMAGE], OPTIONS, 4, k, Quiet(tmp_path))
+        features = np.stack([s.features for s in samples]).astype(np.float32)
+        np.savez(tmp_path / f"{k}.npz", pipeline=pipeline, schedule=features, runtimes=[s.seconds for s in samples], machine=facts)
+    fit_all([tmp_path], tmp_path / "w.npz", passes=2, seed=0)
+    found = network.load(tmp_path / "w.npz")
+    p = Program(blurred)
+    assert found.stages(p.space.pipeline, np.ones((1, len(p.graph.stages), len(SCHEDULE))), p.space.machine).shape == (1, len(p.graph.stages))
+    assert "held out" in capsys.readouterr().out and (tmp_path / "w.json").exists()
+
+
+def test_results_are_alike_within_a_tolerance_of_floats() -> None:
+    a = np.arange(5, dtype=np.float32)
+    assert alike(a, a + np.float32(1e-5)) and not alike(a, a + np.float32(1e-1))
+    assert not alike(a, a.astype(np.float64)) and not alike(np.arange(3), np.arange(3) + 1)
+    assert alike(np.array([np.nan, 1.0]), np.array([np.nan, 1.0]))
+
+
+def test_facts_of_the_machine_are_positive_and_kept() -> None:
+    facts = machine.facts(1, 64)
+    assert len(facts) == len(MACHINE) and all(x > 0 for x in facts)
+    assert machine.facts(1, 64) == facts
