@@ -426,8 +426,8 @@ class Pipeline:
         from hjit.kernels.kernel import scheduled
         from hjit.kernels.plan import plan
 
-        options = self._resolved(context_state())
-        variant = self._variant(args, kwargs, options)
+        variant = self._variant(args, kwargs, self._resolved(context_state()))
+        options = variant.options  # with what a search decided on
         return [plan(g, options, scheduled(g, options)) for g in variant.graphs if g.outputs]
 
     def _variant(self, args: Any, kwargs: Any, options: Options) -> Variant:
@@ -447,8 +447,14 @@ class Pipeline:
 
         return Listing([p.graph for p in self._inspect(args, kwargs)])
 
+    def tree(self, *args: Any, **kwargs: Any) -> Any:
+        """The schedule tree that these arguments run by, found by a search, given to `use`, or the default one; a picture in a notebook."""
+        from hjit.report import Listing
+
+        return Listing([p.schedule for p in self._inspect(args, kwargs)])
+
     def schedule(self, *args: Any, **kwargs: Any) -> Schedule:
-        """The schedule that these arguments lead to: printable, a picture in a notebook, and to be edited for `use`."""
+        """The default schedule, or the one given to `use`: printable, a picture in a notebook, and to be edited for `use`."""
         from hjit.kernels import features
         from hjit.sched.default import Target
         from hjit.sched.schedule import Schedule

@@ -152,7 +152,18 @@ def test_what_measures_slower_than_the_default_schedule_is_not_kept(folder: Path
     f(IMAGE)
     (path,) = folder.glob("*.plan")
     assert json.loads(path.read_bytes().partition(b"\n")[2])["tree"] is None
-    assert str(f.schedule(IMAGE)) == str(hjit.pipeline(blurred, tune=False).schedule(IMAGE))
+    assert str(f.tree(IMAGE)) == str(hjit.pipeline(blurred, tune=False).tree(IMAGE))
+
+
+def test_what_is_shown_is_what_runs(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(autoschedule, "is_faster", lambda *_: True)
+    f = hjit.pipeline(blurred, tune="greedy")
+    f(IMAGE)
+    (path,) = folder.glob("*.plan")
+    kept = json.loads(path.read_bytes().partition(b"\n")[2])
+    if kept["tree"] is not None:  # the search beats the default schedule by its own cost
+        assert str(f.tree(IMAGE)) != str(hjit.pipeline(blurred, tune=False).tree(IMAGE))
+    assert "compute" in str(f.tree(IMAGE)) and "for" in str(f.loops(IMAGE))
 
 
 def test_storage_moves_inwards_until_a_tree_can_be_lowered() -> None:
