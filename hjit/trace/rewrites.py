@@ -17,16 +17,16 @@ class Rewrites:
     Attributes:
         kept: stages that are not inlined.
         inlined: stages that are.
-        inlined_after: stages of the canonical Graph that are, with nothing else changed.
         cached: inputs and stages of which consumers read a copy, a stage of its own that has a place and a layout; see `cache_reads`.
         factored: stage -> (reduction dimension, parts): reductions that are done in parts, which are joined; see `rfactor`.
+        inlined_after: stages of the canonical Graph that are inlined at last, with nothing else changed.
     """
 
     kept: Container[str] = frozenset()
     inlined: Container[str] = frozenset()
-    inlined_after: Container[str] = frozenset()
     cached: Container[str] = frozenset()
     factored: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    inlined_after: Container[str] = frozenset()
 
 
 AS_IT_IS = Rewrites()
