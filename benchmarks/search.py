@@ -57,11 +57,14 @@ def measure(name: str, effort: str, threads: int, small: bool) -> Row:
         plans.append((real(graph, *more), len(graph.stages)))
         return plans[-1][0]
 
-    autoschedule.searched = searched
     autoschedule.weights()
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     f = hjit.pipeline(getattr(module, name), tune=effort, num_threads=threads, cache="off", verify="off")
-    f.graph(*arguments)
+    autoschedule.searched = searched
+    try:
+        f.graph(*arguments)
+    finally:
+        autoschedule.searched = real
     records = [p.record for p, _ in plans if p.record is not None]
     count = sum(r.costs for r in records)
     seconds = sum(p.seconds for p, _ in plans)
@@ -96,7 +99,8 @@ def show(rows: Sequence[Row]) -> None:
     for effort in dict.fromkeys(r["tune"] for r in rows):
         mean = geomean(r.get("us_per_schedule") for r in rows if r["tune"] == effort)
         t.add_row(f"geometric mean {effort}", "", "", "-" if mean is None else f"{mean:.0f}", "", "", "", "")
-    Console().print(t)
+    console = Console()
+    (console if console.is_terminal else Console(width=130)).print(t)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ import pytest
 
 import hjit
 from benchmarks import __main__ as command
-from benchmarks import apps, rows, suite, table
+from benchmarks import apps, rows, search, suite, table
 from benchmarks.peers import Compiled
 
 CASES = [(name, layout) for name in apps.NAMES for layout in rows.LAYOUTS if layout == "planar" or hasattr(apps.load(name), layout)]
@@ -230,3 +230,18 @@ def test_a_process_is_told_its_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     found = suite.environment(3)
     assert {found[name] for name in suite.THREADS} == {"3"}
     assert "HJIT_FAST_MATH" not in found
+
+
+def test_searches_are_counted_and_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    row = search.measure("blur", "greedy", 1, small=True)
+    assert row["stages"] == 2 and row["schedules"] > row["expansions"] > 0 and row["peak_mb"] >= row["before_mb"] > 0
+    assert row["us_per_schedule"] == pytest.approx(1e6 * row["greedy_s"] / row["schedules"])
+    search.show([{"app": "blur", "tune": "greedy", "threads": 1, **row}, {"app": "hist", "tune": "greedy", "threads": 1, "error": "too slow"}])
+    shown = capsys.readouterr().out
+    assert "blur greedy" in shown and "too slow" in shown and "geometric mean" in shown
+
+
+def test_searched_schedules_are_timed_where_they_are_asked_for() -> None:
+    found = measured(rows.Request("blur", (), 1, small=True, budget=0.001, hjit=("default", "greedy")))
+    assert {r["schedule"] for r in found} == {"default", "greedy"}
+    assert all(r["agrees"] for r in found)
