@@ -148,3 +148,18 @@ def test_a_window_along_a_fused_loop_over_a_part() -> None:
     s["mid"].compute_at("out", "xo").fuse("x", "c", "xc").split("xc", "xco", "xci", 2)
     s["rows"].compute_at("mid", "xco").store_at("mid", "y")
     check(part, colour, schedule=s)
+
+
+def test_a_part_that_is_read_from_both_ends_is_no_more_than_all_turns_need() -> None:
+    def late(img: Any) -> Any:
+        rows = img * 3
+        mid = rows + 1
+        out = mid[21:] ^ mid[21:][::-1]
+        return out
+
+    gray = np.random.default_rng(0).integers(0, 255, (63, 18)).astype(np.uint8)
+    s = hjit.pipeline(late, verify="off").schedule(gray)
+    s["out"].serial("y")
+    s["mid"].compute_at("out", "y")
+    s["rows"].compute_at("out", "y").store_root()
+    check(late, gray, schedule=s, num_threads=1)

@@ -83,7 +83,7 @@ class _Nest:
         if local:
             found = boxes(self.reads, computes(self.top), lambda s, n: None, self.namer(lets, ".all"), round_up=self.round_up)
             inside = {x.stage for x in walk(self.top) if isinstance(x, Store)}
-            env = replace(env, stores={name: (0, found[name]) for name in local if name not in inside})
+            env = replace(env, stores={name: (0, found[name]) for name in local if name not in inside}, boxes=found)
         env = env.opened(self.head, dims_of_box(stage, _definition(stage, first), whole_box(stage)))
         loops = parallel_loops(self.top)
         work, points = ZERO, ZERO
@@ -137,11 +137,12 @@ class _Nest:
             return env.spans.get(stage)
 
         sliding = {n: env.stores[n][1] for n in new if n in env.stores and env.stores[n][0] < env.depth}
-        windows = Windows(self.reads, computed, self.round_up, env.turn, sliding, env.spans)
+        windows = Windows(self.reads, computed, self.round_up, env.turn, sliding, env.spans, env.boxes)
         first = windows.first_boxes(self.namer(lets, ".first"))
-        found = boxes(self.reads, computed, open_dims, self.namer(lets), windows.steady, self.round_up)
+        found = boxes(self.reads, computed, open_dims, self.namer(lets), windows.steady, self.round_up, env.boxes)
         windows.finish(found, first)
-        env = replace(env, stores=env.stores | {s.stage: (env.depth, found[s.stage]) for s in stores if s.stage in found})
+        held = {s.stage: (env.depth, found[s.stage]) for s in stores if s.stage in found}
+        env = replace(env, stores=env.stores | held, boxes={**env.boxes, **found})
         always: list[Stmt] = list(lets)
         body: list[Stmt] = []
         for k, x in enumerate(items):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from hjit.sched.boxes import Box
@@ -43,6 +44,7 @@ class Env:
         regions: what is left of the dimensions whose loops are open.
         absorbed: dimensions whose inner loops are done with.
         depth: of the loops.
+        boxes: of the stages computed further in, as the innermost place around this one has them.
         stores: stages in local memory -> the depth where it begins, and the box that it holds.
         turn: the innermost loop: its variable, step, and begin.
         scalar: is this the rest of a vector loop, where code is short rather than fast?
@@ -52,6 +54,7 @@ class Env:
     regions: dict[Key, Region] = field(default_factory=dict)
     absorbed: frozenset[Key] = frozenset()
     depth: int = 0
+    boxes: Mapping[str, Box] = field(default_factory=dict)
     stores: dict[str, tuple[int, Box]] = field(default_factory=dict)
     turn: tuple[Var, int, Poly] | None = None
     scalar: bool = False

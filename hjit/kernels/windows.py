@@ -50,6 +50,7 @@ class Windows:
 
     Args:
         sliding: for each what of it all turns together need: producers further out have computed their part for that only.
+        around: the boxes at the place around this one; see `hjit.sched.boxes`.
 
     Attributes:
         slides: what was found, by stage.
@@ -64,8 +65,10 @@ class Windows:
         turn: tuple[Var, int, Poly] | None,
         sliding: Mapping[str, Box],
         spans: dict[str, dict[int, Span]],
+        around: Mapping[str, Box],
     ) -> None:
         self.reads, self.computed, self.round_up, self.turn, self.sliding, self.spans = reads, computed, round_up, turn, sliding, spans
+        self.around = around
         self.slides: dict[str, Window] = {}
         self.warm = 0
         self._last: dict[str, Span] = {}
@@ -86,7 +89,7 @@ class Windows:
                 return None
             return {k: Span(start(s.low), start(s.high), start(s.base), s.first, s.last) for k, s in dims.items()}
 
-        return boxes(self.reads, self.computed, spans, name, round_up=self.round_up)
+        return boxes(self.reads, self.computed, spans, name, round_up=self.round_up, around=self.around)
 
     def steady(self, stage: str, box: Box) -> Box:
         """The part of a box that one turn computes when all before have been."""

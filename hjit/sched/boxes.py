@@ -98,6 +98,13 @@ def _rounded(box: Box, steps: tuple[int, ...], shape: tuple[Poly, ...]) -> Box:
     return tuple(found)
 
 
+def _inside(box: Box, around: Box | None, shape: tuple[Poly, ...]) -> Box:
+    """The box, its whole axes as those of the box around it."""
+    if around is None:
+        return box
+    return tuple(wide if s == whole(n) else s for s, wide, n in zip(box, around, shape, strict=True))
+
+
 def _rounded_up(box: Box, sizes: Mapping[int, int], shape: tuple[Poly, ...]) -> Box:
     """The box, some axes extended to multiples of a size, as far as there are elements."""
     found = list(box)
@@ -175,6 +182,7 @@ def boxes(
     name: Callable[[str, Box], Box],
     steady: Callable[[str, Box], Box] = lambda stage, box: box,
     round_up: Mapping[str, Mapping[int, int]] = {},
+    around: Mapping[str, Box] = {},
 ) -> dict[str, Box]:
     """The boxes of all stages that are computed under one place in the tree.
 
@@ -184,6 +192,7 @@ def boxes(
         name: gives a box's bounds names, so that expressions stay small.
         steady: the part of a box that its own producers must serve at each turn; see `hjit.kernels.windows`.
         round_up: stage -> axis -> what its part of the axis is made a multiple of.
+        around: the boxes at the place that this one is inside of. There is memory for no more, and less cannot always be told further in.
     """
     here: dict[str, list[int]] = {}
     for c in computed:
@@ -194,7 +203,8 @@ def boxes(
         is_open = open_dims(stage, here[stage][0]) is not None
         served: Box = ()
         if not is_open:
-            found[stage] = name(stage, _rounded_up(needs.box(stage), round_up.get(stage, {}), reads.stages[stage].shape))
+            box = _inside(needs.box(stage), around.get(stage), reads.stages[stage].shape)
+            found[stage] = name(stage, _rounded_up(box, round_up.get(stage, {}), reads.stages[stage].shape))
             served = steady(stage, found[stage])
         for number in here[stage]:
             dims = open_dims(stage, number) if is_open else dims_of_box(reads.stages[stage], reads.stages[stage].definitions[number], served)

@@ -24,6 +24,7 @@ FOUND = (  # pairs that failed once
     1000677,  # more than one vector of lanes that may do nothing
     400346,  # a Python int added at indices of a uint64 array
     200285,  # an array without elements, reshaped
+    605593,  # a part read from both ends, and a producer of it that is stored outside
     603034,  # a mask of one lane that LLVM knows
     501617,  # several vectors where there is nothing new in a window
     501908,  # vectors over a part that ends long before it begins
