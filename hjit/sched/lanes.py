@@ -36,21 +36,26 @@ def loads_of_block(graph: SizedGraph, part: Part, vector: DimKey | None, lanes: 
         scalar_loads_per_vector, vector_loads_per_vector, scalar_loads_per_scalar of appendix A. A scalar beside vectors
         is not unrolled.
     """
-    key = part, vector, lanes, copies, tuple(layouts[source] for source in part.windows)
+    at = tuple(layouts[source] for source in part.windows)
+    key = part, vector, lanes, copies, at
     found = graph.blocks.get(key)
     if found is None:
-        found = graph.blocks[key] = _count(_Block(graph, part, vector, lanes, copies, layouts), _Block(graph, part, None, 1, (), layouts))
+        alone = part, None, 1, (), at
+        if alone not in graph.blocks:
+            graph.blocks[alone] = _count(_Block(graph, part, None, 1, (), layouts), 0.0)
+        found = graph.blocks[key] = _count(_Block(graph, part, vector, lanes, copies, layouts), graph.blocks[alone][2])
     return found
 
 
-def _count(block: _Block, single: _Block) -> tuple[float, float, float]:
+def _count(block: _Block, alone: float) -> tuple[float, float, float]:
+    """`alone`: scalar_loads_per_scalar beside vectors."""
+    spread = block.spreads()
     if block.vector is None:
-        return 0.0, 0.0, len(block.loads()) / block.points
-    spread = np.array([row.max() - row.min() + 1 for row in block.loads()], np.int64)
+        return 0.0, 0.0, len(spread) / block.points
     gathered = spread > SHUFFLED * block.lanes
     dense = (spread > 1) & ~gathered
     scalars = np.sum(spread == 1) + block.lanes * np.sum(gathered)
-    return float(scalars) / block.points, float(np.sum(-(-spread[dense] // block.lanes))) / block.points, len(single.loads()) / single.points
+    return float(scalars) / block.points, float(np.sum(-(-spread[dense] // block.lanes))) / block.points, alone
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,30 +115,68 @@ class _Block:
             found[first] = flat
         return found
 
-    def loads(self) -> list[Ints]:
-        """The addresses of the lanes of every load, in elements, those of equal loads once."""
-        found: dict[tuple[str, int, bytes], Ints] = {}
-        for number, (source, index) in enumerate(self.part.loads):
-            is_gather = any(isinstance(a, Value) for p in index for a in deep_atoms(p))
-            for row in self._addresses(source, index):
-                found[source, number if is_gather else -1, row.tobytes()] = row
-        return list(found.values())
+    def spreads(self) -> Ints:
+        """Of every load the elements from the first to the last that its lanes load, of equal loads once."""
+        found: dict[tuple[str, int], dict[bytes, int]] = {}
+        for number, group in enumerate(alike_loads(self.graph, self.part)):
+            rows = self._addresses(group)
+            spread = (rows.max(-1) - rows.min(-1) + 1).tolist()
+            data, width = rows.tobytes(), rows.itemsize * self.lanes
+            known = found.setdefault((group.source, number if group.is_gather else -1), {})
+            for k, n in enumerate(spread):
+                known[data[k * width : (k + 1) * width]] = n
+        return np.array([n for known in found.values() for n in known.values()], np.int64)
 
-    def _addresses(self, source: str, index: At) -> Ints:
-        values = [np.broadcast_to(_value(p, self.dims), self.shape) for p in index]
-        layout = self.layouts[source]
-        strides = list(self.graph.strides(source, layout or C_ORDER))
+    def _addresses(self, group: Alike) -> Ints:
+        """The addresses of the lanes of every load of a group, in elements, [loads * copies, lanes]."""
+        values = [np.broadcast_to(_value(p, self.dims), self.shape) for p in group.index]
+        layout = self.layouts[group.source]
+        strides = list(self.graph.strides(group.source, layout or C_ORDER))
         if layout is None and self.lanes > 1:
             moving = [k for k, v in enumerate(values) if (v[:, 1:] != v[:, :1]).any()]
             if len(moving) == 1:
                 strides = [1 if k == moving[0] else APART * (k + 1) for k in range(len(strides))]
-        total = np.zeros(self.shape, np.int64)
+        first = np.zeros(self.shape, np.int64)
         for v, step in zip(values, strides, strict=True):
-            total = total + v * step
-        step = int(total[0, 1] - total[0, 0]) if self.lanes > 1 else 0
-        if 1 < step <= SHUFFLED and strides[-1] == 1 and self.graph.shape(source)[-1] == step:
+            first = first + v * step
+        offsets = group.constants @ np.array(strides, np.int64)
+        total: Ints = first + offsets[:, None, None]
+        step = int(first[0, 1] - first[0, 0]) if self.lanes > 1 else 0
+        if 1 < step <= SHUFFLED and strides[-1] == 1 and self.graph.shape(group.source)[-1] == step:
             total = total - total % step  # the channels of a pixel share their loads
-        return total
+        return np.ascontiguousarray(total.reshape(-1, self.lanes))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Alike:
+    """Loads of one array whose indices differ in constants only.
+
+    Attributes:
+        index: but for the constants.
+        constants: [loads, axes].
+        is_gather: does an index hold values?
+    """
+
+    source: str
+    index: At
+    constants: Ints
+    is_gather: bool
+
+
+def alike_loads(graph: SizedGraph, part: Part) -> list[Alike]:
+    """The loads of a part in groups; every gather is one by itself."""
+    found: list[Alike] | None = graph.alike.get(part)
+    if found is None:
+        groups: dict[tuple[str, At, int], list[tuple[int, ...]]] = {}
+        for number, (source, index) in enumerate(part.loads):
+            is_gather = any(isinstance(a, Value) for p in index for a in deep_atoms(p))
+            key = source, tuple(p - p.const for p in index), number if is_gather else -1
+            groups.setdefault(key, []).append(tuple(p.const for p in index))
+        found = graph.alike[part] = [
+            Alike(source, index, np.array(constants, np.int64).reshape(len(constants), len(index)), number >= 0)
+            for (source, index, number), constants in groups.items()
+        ]
+    return found
 
 
 def _value(p: Poly, dims: Sequence[Ints]) -> Ints:

@@ -92,7 +92,7 @@ class SizedGraph:
             many as the loops have turns.
         inlined: stages of one pure definition that are computed wherever they are read.
         plans: what `hjit.sched.features` has recorded.
-        blocks: what `hjit.sched.lanes` has counted.
+        blocks, alike: what `hjit.sched.lanes` has counted, and the loads of parts in groups.
     """
 
     def __init__(
@@ -105,14 +105,16 @@ class SizedGraph:
         self.position = self.reads.position
         self.plans: dict[Any, Any] = {}
         self.blocks: dict[Any, tuple[float, float, float]] = {}
+        self.alike: dict[Any, Any] = {}
         self._sizes = sizes
         self._inputs = {x.name: x for x in graph.inputs}
         self._made: dict[tuple[Any, ...], Any] = {}
+        self._parts: dict[tuple[str, tuple[int, ...]], Part] = {}
 
     def inlining(self, stages: frozenset[str]) -> SizedGraph:
         """The same with these stages inlined, and no others; what does not depend on that is shared."""
         new = copy.copy(self)
-        new.inlined, new.plans = stages, {}
+        new.inlined, new.plans, new._parts = stages, {}, {}
         return new
 
     def _once(self, key: tuple[Any, ...], make: Callable[[], T]) -> T:
@@ -172,7 +174,11 @@ class SizedGraph:
     # -- definitions
     def part(self, stage: str, definitions: tuple[int, ...]) -> Part:
         """What definitions of a stage compute together."""
-        return self._once(("part", stage, definitions, self._through(stage)), lambda: self._part(self.stages[stage], definitions))
+        found = self._parts.get((stage, definitions))
+        if found is None:
+            key = "part", stage, definitions, self._through(stage)
+            found = self._parts[stage, definitions] = self._once(key, lambda: self._part(self.stages[stage], definitions))
+        return found
 
     def _through(self, stage: str) -> frozenset[str]:
         """The inlined stages that the loads of a stage lead through."""
@@ -196,10 +202,10 @@ class SizedGraph:
                 inverse.append((k, axis, float(c.const), float(p.const), plain))
         found: dict[tuple[str, At], None] = {}
         calls: dict[str, float] = {}
-        for d in ds:
+        for n in numbers:
             called: dict[tuple[str, At], None] = {}
-            for load in loads(*_evaluated(s.name, d)):
-                self._look_through(load, found, called)
+            for source, index in self._loads(s.name, n):
+                self._look_through(source, index, found, called)
             for name, _ in called:
                 calls[name] = calls.get(name, 0.0) + 1.0 / len(ds)
         by_source: dict[str, list[At]] = {}
@@ -213,21 +219,27 @@ class SizedGraph:
             is_repeatable(s, numbers), all(plain for *_, plain in inverse),
         )  # fmt: skip
 
-    def _look_through(self, load: Load, found: dict[tuple[str, At], None], called: dict[tuple[str, At], None]) -> None:
+    def _loads(self, stage: str, number: int) -> tuple[tuple[str, At], ...]:
+        """The loads of a definition."""
+
+        def make() -> tuple[tuple[str, At], ...]:
+            d = self.stages[stage].definitions[number]
+            return tuple((x.source, tuple(concrete(p, self._sizes) for p in x.index)) for x in loads(*_evaluated(stage, d)))
+
+        return self._once(("loads", stage, number), make)
+
+    def _look_through(self, source: str, index: At, found: dict[tuple[str, At], None], called: dict[tuple[str, At], None]) -> None:
         """A load, or where its source is inlined those of its definition: the product of the Jacobians (section 4.1)."""
-        index = tuple(concrete(p, self._sizes) for p in load.index)
-        key = load.source, index
-        if load.source not in self.inlined:
-            found[key] = None
-        elif key not in called:
-            called[key] = None
-            (d,) = self.stages[load.source].definitions
-            for inner in loads(d.value):
-                self._look_through(Load(inner.source, tuple(p.substitute(renumber(index)) for p in inner.index), inner.dtype), found, called)
+        if source not in self.inlined:
+            found[source, index] = None
+        elif (source, index) not in called:
+            called[source, index] = None
+            for name, inner in self._loads(source, 0):
+                self._look_through(name, tuple(_at(p, index) for p in inner), found, called)
 
     def required(self) -> dict[str, Box]:
         """The part of each stage that the outputs depend on: what box inference finds at the root."""
-        return self._once(("required", self.inlined), self._required)
+        return self._once(("required",), SizedGraph.inlining(self, frozenset())._required)
 
     def _required(self) -> dict[str, Box]:
         needs: dict[str, Box] = {}
@@ -246,8 +258,7 @@ class SizedGraph:
 
     def minimum(self, part: Part) -> Num:
         """points_computed_minimum of appendix A."""
-        key = "minimum", part, self.inlined
-        return self._once(key, lambda: part.points(part.lengths(part.dims(self.required()[part.stage]))))
+        return self._once(("minimum", part), lambda: part.points(part.lengths(part.dims(self.required()[part.stage]))))
 
     def completed(self, stage: str, needs: Box | None, round_up: Mapping[int, Num] = NOTHING) -> tuple[Box, Box]:
         """What is computed where some of a stage is needed (None: nobody says what): as it is asked for, and within the stage.
@@ -267,6 +278,15 @@ class SizedGraph:
             wanted.append(x)
             found.append(y)
         return tuple(wanted), tuple(found)
+
+
+def _at(p: Poly, index: At) -> Poly:
+    """`p` with `index` in place of the dimensions."""
+    if len(p.terms) == 1:
+        ((m, c),) = p.terms.items()
+        if c == 1 and len(m) == 1 and isinstance(m[0], Dim):
+            return index[m[0].k] + p.const
+    return p.substitute(renumber(index))
 
 
 def aligned(lengths: Sequence[Num], layout: Layout) -> tuple[Num, ...]:

@@ -152,12 +152,14 @@ class Space:
         self._prepared: dict[tuple[str, ...], PreparedCost] = {}
         self._legal: dict[Hashable, bool] = {}
         self._memo: dict[Hashable, np.ndarray[Any, np.dtype[np.float64]]] = {}
+        self._unchanged: dict[tuple[int, frozenset[str]], tuple[Node, float]] = {}
+        self._sources = {s.name: frozenset(x.source for x in s.reads()) for s in graph.stages}
 
     @staticmethod
     def like(space: Space, cost: Cost) -> Space:
         """The same space under another cost model; what features need is shared."""
         new = copy.copy(space)
-        new.cost_model, new.measured, new._prepared, new._memo = cost, 0, {}, {}
+        new.cost_model, new.measured, new._prepared, new._memo, new._unchanged = cost, 0, {}, {}, {}
         return new
 
     @staticmethod
@@ -323,8 +325,16 @@ class Space:
     def _costs(self, batch: Batch, rows: np.ndarray[Any, Any]) -> Any:
         total = np.zeros(len(rows))
         for k, nest in enumerate(batch.nests):
-            total = total + self.nest_costs(nest, batch.sizes[rows] if k == batch.changed else NONE, batch.inlined)
+            total = total + (self.nest_costs(nest, batch.sizes[rows], batch.inlined) if k == batch.changed else self._known(nest, batch.inlined))
         return total
+
+    def _known(self, nest: Node, inlined: frozenset[str]) -> float:
+        """The cost of a nest that does not change, found by its identity: the states after one share it."""
+        key = id(nest), inlined
+        found = self._unchanged.get(key)
+        if found is None:
+            found = self._unchanged[key] = nest, float(self.nest_costs(nest, NONE, inlined)[0])
+        return found[1]
 
     def costs_by_stage(self, state: State) -> dict[str, float]:
         """The predicted cost of the child of the root that each stage is computed in; an inlined stage costs what its readers do."""
@@ -400,10 +410,10 @@ class Space:
         found: set[str] = set()
         work = list({c.stage for c in computes(nest)})
         while work:
-            for x in self.graph.stage(work.pop()).reads():
-                if x.source in inlined and x.source not in found:
-                    found.add(x.source)
-                    work.append(x.source)
+            for source in self._sources[work.pop()]:
+                if source in inlined and source not in found:
+                    found.add(source)
+                    work.append(source)
         return frozenset(found)
 
     # -- buckets of alike states
