@@ -8,12 +8,14 @@ inlined, and the tree, with stages by their position: so it serves every Graph w
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import gc
 import json
 import logging
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -46,6 +48,7 @@ Array = np.ndarray[Any, Any]
 WEIGHTS = Path(__file__).parent / "model" / "weights.npz"
 MEASURED_SECONDS, LEAST_TURNS = 0.1, 3  # of a searched schedule beside the default one
 FEW_STAGES = 12  # of which all are searched
+COLLECTED_AFTER = 200_000  # new objects, while a search runs
 BUCKET = 4  # sizes that differ by less than about this factor share a plan
 
 
@@ -188,6 +191,22 @@ def is_faster(ours: Bound, theirs: Bound, arrays: Mapping[str, Array], scalars: 
 
 def searched(graph: Graph, sizes: Mapping[str, int], options: Options, cost: Cost | None = None) -> Plan:
     """Search the schedule of a canonical Graph, with the default schedule as what there is to beat."""
+    with _few_collections():
+        return _searched(graph, sizes, options, cost)
+
+
+@contextlib.contextmanager
+def _few_collections() -> Iterator[None]:
+    """The garbage collector runs less often: a search makes much that it keeps, and little garbage in circles."""
+    old = gc.get_threshold()
+    gc.set_threshold(COLLECTED_AFTER, *old[1:])
+    try:
+        yield
+    finally:
+        gc.set_threshold(*old)
+
+
+def _searched(graph: Graph, sizes: Mapping[str, int], options: Options, cost: Cost | None) -> Plan:
     effort = EFFORTS[str(options.tune)]
     start = time.perf_counter()
     space = space_of(graph, sizes, options, cost)

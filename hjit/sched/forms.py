@@ -7,8 +7,9 @@ every loop that one of its choices has; a loop of one turn is no loop, and `chos
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -28,7 +29,7 @@ from hjit.sched.default import (
     vector_lanes,
 )  # fmt: skip
 from hjit.sched.memory import Strides
-from hjit.sched.tree import Compute, DimKey, Loop, Node
+from hjit.sched.tree import Compute, DimKey, Loop, Node, with_children
 from hjit.trace.graph import Definition, Expr, Index, Stage, walk
 
 Sizes = np.ndarray[Any, np.dtype[np.int64]]  # [choices, columns]
@@ -71,14 +72,14 @@ def _chosen(node: Node, sizes: Sequence[int]) -> tuple[Node, dict[tuple[str, Dim
         children.append(child)
         inner |= own
     if not isinstance(node, Loop):
-        return replace(node, children=tuple(children)), inner
+        return with_children(node, tuple(children)), inner
     key, size = (node.stage, node.dim), node.size
     if size is not None and size < 0:
         size = int(sizes[-size - 1])
         if size == inner.get(key, 1) and node.kind != "vector" and len(children) == 1:
             return children[0], inner
     inner[key] = size or 0
-    return replace(node, size=size, children=tuple(children)), inner
+    return Loop(node.stage, node.dim, node.kind, size, tuple(children), node.tail), inner
 
 
 def columns(node: Node, sizes: Sizes) -> Sizes:
@@ -139,11 +140,6 @@ class Forms:
                     steps, sizes = _steps(d, order, inner, tiles, parallel)
                     yield Form(nest(s.name, group, steps), sizes)
 
-    def plain(self, s: Stage, group: tuple[int, ...], extents: Sequence[float], at_root: bool) -> Node:
-        """The nest that a stage has before its forms are looked at."""
-        form = next(self.of(s, group, extents, at_root))
-        return chosen(form.node, form.sizes[0])
-
     def inner(self, s: Stage, group: tuple[int, ...], extents: Sequence[float]) -> list[Inner]:
         """What may be in vectors and unrolled."""
         key = s.name, group
@@ -203,16 +199,19 @@ def _blocks(d: Definition, lanes_dim: int, widths: Sequence[int], unrolled: tupl
     rows = [k for k in range(len(d.dims)) if k not in (lanes_dim, *unrolled) and extents[k] >= 2 * max(ROWS)]
     rows_dim = default if default is not None else rows[-1] if rows else None
     blocks = BLOCKS if is_associative(d) and d.rdims else [(r, v) for r in ROWS for v in VECTORS if 1 in (r, v)]
-    found = [(n, v * n, r) for n in widths for r, v in blocks if _fits(r, v, n, rows_dim, extents[lanes_dim], code)]
-    first = (widths[0], BLOCK_VECTORS * widths[0], BLOCK_ROWS) if default is not None else plain[0]
+    copies = math.prod(extents[k] for k in unrolled)
+    most = min(UNROLL_CODE * 2 / code, MAX_UNROLL / copies)
+    found = [(n, v * n, r) for n in widths for r, v in blocks if _fits(r, v, n, rows_dim, extents[lanes_dim], most)]
+    is_blocked = default is not None and BLOCK_VECTORS * BLOCK_ROWS * copies <= MAX_UNROLL
+    first = (widths[0], BLOCK_VECTORS * widths[0], BLOCK_ROWS) if is_blocked else plain[0]
     return Inner(lanes_dim, rows_dim, unrolled, tuple(dict.fromkeys([first, *plain[:1], *found])))
 
 
-def _fits(rows: int, vectors: int, lanes: int, rows_dim: int | None, extent: float, code: int) -> bool:
+def _fits(rows: int, vectors: int, lanes: int, rows_dim: int | None, extent: float, most: float) -> bool:
     """Is a block neither larger than the dimension, nor its code too long?"""
     if rows * vectors == 1:
         return True
-    return (rows_dim is not None or rows == 1) and vectors * lanes <= extent and rows * vectors * code <= min(UNROLL_CODE * 2, MAX_UNROLL * code)
+    return (rows_dim is not None or rows == 1) and vectors * lanes <= extent and rows * vectors <= most
 
 
 def _orders(d: Definition, inner: Inner, extents: Sequence[float], at_root: bool) -> Iterator[list[int]]:

@@ -21,7 +21,8 @@ import numpy as np
 
 from hjit.model.costs import Cost, PreparedCost
 from hjit.model.names import SCHEDULE
-from hjit.sched.build import Path, at, attached, flattened, loops_around, own_nests, replaced
+from hjit.sched.build import Path, Step, at, attached, flattened, loops_around, own_nests, replaced
+from hjit.sched.build import nest as nest_of
 from hjit.sched.check import is_direct, problems
 from hjit.sched.default import Target, groups, root_schedule
 from hjit.sched.features import merged, plan_of
@@ -47,7 +48,8 @@ class Batch:
         changed: the one that the decision makes or changes, with negative sizes (see `forms.Form`), or None.
         sizes: [choices, columns].
         inlined: the stages that are.
-        costs: of each choice, the parts that are known so far; NaN where not known.
+        costs: of each choice; NaN where not known.
+        buckets: by fineness a number for what its states share, and the columns of sizes that tell them apart.
     """
 
     parent: State | None
@@ -57,6 +59,7 @@ class Batch:
     sizes: Sizes
     inlined: frozenset[str]
     costs: np.ndarray[Any, np.dtype[np.float64]] = field(init=False)
+    buckets: dict[int, tuple[int, list[int]]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.costs = np.full(len(self.sizes), np.nan)
@@ -150,8 +153,10 @@ class Space:
         self._pipeline = pipeline_features(graph, sizes)
         self._sized: dict[frozenset[str], SizedGraph] = {frozenset(): self.sized}
         self._prepared: dict[tuple[str, ...], PreparedCost] = {}
-        self._legal: dict[Hashable, bool] = {}
+        self._legal: dict[tuple[str, tuple[int, ...], bool], list[Form]] = {}
         self._memo: dict[Hashable, np.ndarray[Any, np.dtype[np.float64]]] = {}
+        self._numbers: dict[Hashable, int] = {}
+        self._outlines: dict[tuple[Node, int], int] = {}
         self._unchanged: dict[tuple[int, frozenset[str]], tuple[Node, float]] = {}
         self._sources = {s.name: frozenset(x.source for x in s.reads()) for s in graph.stages}
 
@@ -234,8 +239,7 @@ class Space:
                 return
             plain = [self._plain(s, g, False) for g in self.groups[s.name]]
             for node, sizes in self._with_stage(nest, s, plain, readers):
-                if self._is_legal(node, sizes):
-                    yield Batch(state, step, (*state.nests[:number], node, *state.nests[number + 1 :]), number, sizes, state.inlined)
+                yield Batch(state, step, (*state.nests[:number], node, *state.nests[number + 1 :]), number, sizes, state.inlined)
 
     def _readers(self, name: str, inlined: Collection[str]) -> set[str]:
         """The stages that read a stage, looked through those that are inlined."""
@@ -288,27 +292,29 @@ class Space:
             node = replaced(whole, path, form.node)
             assert isinstance(node, Root)
             (new,) = node.children
-            if self._is_legal(new, form.sizes):
-                yield Batch(state, state.batch.step + 1, (*state.nests[:number], new, *state.nests[number + 1 :]), number, form.sizes, state.inlined)
+            yield Batch(state, state.batch.step + 1, (*state.nests[:number], new, *state.nests[number + 1 :]), number, form.sizes, state.inlined)
 
     def _forms(self, s: Stage, group: tuple[int, ...], at_root: bool) -> list[Form]:
-        extents = self.sized.part(s.name, group).extents
-        return list(self.forms.of(s, group, extents, at_root))
-
-    def _plain(self, s: Stage, group: tuple[int, ...], at_root: bool) -> Node:
-        return self.forms.plain(s, group, self.sized.part(s.name, group).extents, at_root)
-
-    def _is_legal(self, nest: Node, sizes: Sizes) -> bool:
-        """Is a nest legal, by the rules of `hjit.sched.check`? Its sizes do not matter."""
-        key = nest
+        """The legal forms of a nest. Whether one is depends on nothing around it."""
+        key = s.name, group, at_root
         found = self._legal.get(key)
         if found is None:
-            tree = Root((chosen(nest, sizes[0]),))
-            names = {c.stage for c in computes(tree)}
-            stages = tuple(s for s in self.graph.stages if s.name in names)
-            part = Graph(self.graph.inputs, self.graph.scalars, stages, tuple(n for n in self.graph.outputs if n in names))
-            found = self._legal[key] = next(problems(tree, part), None) is None
+            forms = list(self.forms.of(s, group, self.sized.part(s.name, group).extents, at_root))
+            legal = [x for x in forms if self._is_legal(s, group, x)]
+            found = self._legal[key] = legal or forms
         return found
+
+    def _plain(self, s: Stage, group: tuple[int, ...], at_root: bool) -> Node:
+        """The nest that a stage has before its forms are looked at."""
+        form = self._forms(s, group, at_root)[0]
+        return chosen(form.node, form.sizes[0])
+
+    def _is_legal(self, s: Stage, group: tuple[int, ...], form: Form) -> bool:
+        """Is a form legal, by the rules of `hjit.sched.check`, where it is computed by itself? Its sizes do not matter."""
+        node = chosen(form.node, form.sizes[0])
+        nests = [node if g == group else serial_nest(s, g) for g in self.groups[s.name]]
+        part = Graph(self.graph.inputs, self.graph.scalars, (s,), tuple(n for n in self.graph.outputs if n == s.name))
+        return next(problems(Root((Store(s.name, tuple(nests)),)), part), None) is None
 
     # -- costs
     def cost(self, states: Sequence[State]) -> Iterable[float]:
@@ -418,8 +424,26 @@ class Space:
 
     # -- buckets of alike states
     def bucket(self, state: State, fineness: int) -> Hashable:
-        """What states of one bucket share: the loops of their nests down to a depth, sizes above it (Adams 2019, section 3.2)."""
-        return state.batch.step, tuple(_outline(n, fineness) for n in state.nests), state.inlined
+        """What states of one bucket share: the loops of their nests down to a depth, sizes above it (Adams 2019, section 3.2).
+
+        A nest whose sizes are being chosen is another than one with the same loops of known sizes.
+        """
+        b = state.batch
+        found = b.buckets.get(fineness)
+        if found is None:
+            outlines = tuple(self._outlined(n, fineness) for n in b.nests)
+            seen = [] if b.changed is None else sorted({-n - 1 for n in _sizes_above(b.nests[b.changed], fineness) if n < 0})
+            found = b.buckets[fineness] = self._numbers.setdefault((b.step, outlines, b.inlined), len(self._numbers)), seen
+        number, seen = found
+        return number, b.sizes[state.row, seen].tobytes()
+
+    def _outlined(self, nest: Node, fineness: int) -> int:
+        """A number for the outline of a nest."""
+        key = nest, fineness
+        found = self._outlines.get(key)
+        if found is None:
+            found = self._outlines[key] = self._numbers.setdefault(_outline(nest, fineness), len(self._numbers))
+        return found
 
 
 def _outline(node: Node, depth: int) -> Hashable:
@@ -436,8 +460,25 @@ def _outline(node: Node, depth: int) -> Hashable:
     raise AssertionError(node)
 
 
+def _sizes_above(node: Node, depth: int) -> Iterator[int]:
+    """The sizes that count in an outline."""
+    if isinstance(node, Loop):
+        if depth > 0 and node.size is not None:
+            yield node.size
+        depth -= 1
+    if depth >= 0 and not isinstance(node, Compute):
+        for c in node.children:
+            yield from _sizes_above(c, depth)
+
+
 TILED = 2  # dimensions of a level of tiles that is made for a producer
 TASKS = 4  # for each core, as the launcher has them
+
+
+def serial_nest(s: Stage, group: tuple[int, ...]) -> Node:
+    """The plainest nest of some definitions."""
+    steps: list[Step] = [(k, "serial", None) for k in range(len(s.definitions[group[-1]].extents))]
+    return nest_of(s.name, group, steps)
 
 
 def is_divisible(s: Stage) -> bool:

@@ -29,16 +29,34 @@ KINDS = ("serial", "parallel", "vector", "unroll")
 TAILS = ("auto", "guard_with_if", "shift_inwards", "predicate", "round_up")
 
 
+class _Remembers:
+    """What is asked of a node again and again, worked out once: its hash, and what is computed under it."""
+
+    __slots__ = ("_computes", "_hash")
+    _computes: tuple[Compute, ...]
+    _hash: int
+
+    def __hash__(self) -> int:
+        try:
+            return self._hash
+        except AttributeError:
+            found = hash(tuple([getattr(self, name) for name in self.__match_args__]))  # type: ignore[attr-defined]
+            object.__setattr__(self, "_hash", found)
+            return found
+
+
 @dataclass(frozen=True, slots=True)
-class Compute:
+class Compute(_Remembers):
     """Evaluate definitions of a stage at one point; several share their loads."""
 
     stage: str
     definitions: tuple[int, ...]
 
+    __hash__ = _Remembers.__hash__
+
 
 @dataclass(frozen=True, slots=True)
-class Loop:
+class Loop(_Remembers):
     """A loop over dimension `dim` of definitions of a stage.
 
     Attributes:
@@ -58,9 +76,11 @@ class Loop:
     children: tuple[Node, ...]
     tail: Tail = "auto"
 
+    __hash__ = _Remembers.__hash__
+
 
 @dataclass(frozen=True, slots=True)
-class Store:
+class Store(_Remembers):
     """The memory of a stage, alive for the children; around a parallel loop that computes it inside, one for each task.
 
     Attributes:
@@ -73,12 +93,16 @@ class Store:
     order: tuple[int, ...] = ()
     align: tuple[int, ...] = ()
 
+    __hash__ = _Remembers.__hash__
+
 
 @dataclass(frozen=True, slots=True)
-class Root:
+class Root(_Remembers):
     """The whole schedule."""
 
     children: tuple[Node, ...]
+
+    __hash__ = _Remembers.__hash__
 
     def __str__(self) -> str:
         return "\n".join(_lines(self, 0))
@@ -193,9 +217,14 @@ def walk(node: Node) -> Iterator[Node]:
             yield from walk(c)
 
 
-def computes(node: Node) -> Iterator[Compute]:
+def computes(node: Node) -> tuple[Compute, ...]:
     """The computations under a node, in the order in which they run."""
-    return (x for x in walk(node) if isinstance(x, Compute))
+    try:
+        return node._computes
+    except AttributeError:
+        found = (node,) if isinstance(node, Compute) else tuple(x for c in node.children for x in computes(c))
+        object.__setattr__(node, "_computes", found)
+        return found
 
 
 def own(node: Node, stage: str) -> Compute:
@@ -205,7 +234,14 @@ def own(node: Node, stage: str) -> Compute:
 
 def with_children(node: Node, children: tuple[Node, ...]) -> Node:
     """The node over other children."""
-    return node if isinstance(node, Compute) else replace(node, children=children)
+    match node:
+        case Loop(stage, dim, kind, size, _, tail):
+            return Loop(stage, dim, kind, size, children, tail)
+        case Store(stage, _, order, align):
+            return Store(stage, children, order, align)
+        case Root():
+            return Root(children)
+    return node
 
 
 def renamed(node: Node, names: Mapping[str, str]) -> Node:
