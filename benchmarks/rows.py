@@ -31,8 +31,8 @@ HERE = Path(__file__).resolve().parent
 PEERS = ("numpy", "opencv", "numba", "jax", "halide")
 LAYOUTS = ("planar", "channels_last")
 HALIDE_SCHEDULES = ("manual", "adams2019", "mullapudi2016")
-HJIT_SCHEDULES = ("default", "manual", "greedy", "beam")
-SEARCHED = ("greedy", "beam")
+HJIT_SCHEDULES = ("default", "manual", "greedy", "refined", "beam")
+SEARCHED = ("greedy", "refined", "beam")
 ROUNDS = 5
 MIN_RUNS = 3
 KEPT_BYTES = 1 << 28  # a peer may keep every new array that it has seen
@@ -50,7 +50,7 @@ class Request:
         budget: seconds for each candidate.
         skip: why candidates are left out, by label.
         halide: the schedules that Halide runs by.
-        hjit: those that hjit runs by; "greedy" and "beam" are searched.
+        hjit: those that hjit runs by; "greedy", "refined" and "beam" are searched.
     """
 
     app: str

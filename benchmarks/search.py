@@ -1,6 +1,6 @@
 """``python -m benchmarks search``: what a search of the applications' schedules costs, each in a fresh process.
 
-For every application: `us_per_schedule`, `schedules` (whose cost was asked), `greedy_s`, `beam_s`, `peak_mb` (of the process), and
+For every application: `us_per_schedule`, `schedules` (whose cost was asked), `greedy_s` (`refined_s`, `beam_s`), `peak_mb` (of the process), and
 `cost` (seconds that the cost model predicts), all of the graphs of one call together.
 """
 

@@ -21,6 +21,7 @@ COLUMNS = (
     ("hjit fast", "hjit", None, True),
     ("fast, default", "hjit", "default", True),
     ("fast, greedy", "hjit", "greedy", True),
+    ("fast, refined", "hjit", "refined", True),
     ("fast, beam", "hjit", "beam", True),
 )
 

@@ -31,6 +31,7 @@ from hjit.model.network import load
 from hjit.options import Options
 from hjit.sched.check import check
 from hjit.sched.default import Target, default_schedule
+from hjit.sched.refine import Schedule, refined
 from hjit.sched.search import Options as SearchOptions
 from hjit.sched.search import Parameters, Record, presets, search
 from hjit.sched.space import Space
@@ -61,6 +62,7 @@ class Effort:
         sample: are only some of alike states looked at?
         freeze: are all but the dearest stages of a large Graph left where they are? See `frozen`.
         seconds: after which a search ends with what it has.
+        refine: seconds of local search from there, see `hjit.sched.refine`.
     """
 
     parameters: Parameters
@@ -68,10 +70,12 @@ class Effort:
     sample: bool = False
     freeze: bool = False
     seconds: float = 20.0
+    refine: float = 0.0
 
 
 EFFORTS = {
     "greedy": Effort(presets()["greedy"], freeze=True),
+    "refined": Effort(presets()["greedy"], freeze=True, refine=3.0),
     "beam": Effort(presets(32)["beam"], passes=5, sample=True, freeze=True, seconds=300.0),
 }
 
@@ -209,7 +213,7 @@ def _few_collections() -> Iterator[None]:
 def _searched(graph: Graph, sizes: Mapping[str, int], options: Options, cost: Cost | None) -> Plan:
     effort = EFFORTS[str(options.tune)]
     start = time.perf_counter()
-    space = space_of(graph, sizes, options, cost)
+    space = whole = space_of(graph, sizes, options, cost)
     by_default = default_schedule(graph, space.target)
     best = Plan(None, frozenset(), space.tree_cost(by_default))
     limit = start + effort.seconds
@@ -224,6 +228,12 @@ def _searched(graph: Graph, sizes: Mapping[str, int], options: Options, cost: Co
     found = search(space, space.start, effort.parameters, around)
     if found.best is not None and found.cost < best.cost:
         best = Plan(found.best.tree, found.best.inlined, found.cost)
+    if effort.refine:
+        tree = by_default if best.tree is None else best.tree
+        end = time.perf_counter() + effort.refine
+        better = refined(whole, Schedule(tree, best.inlined), stop=lambda: time.perf_counter() > end)
+        if better.cost < best.cost:
+            best = Plan(better.schedule.tree, better.schedule.inlined, better.cost)
     seconds = time.perf_counter() - start
     log.debug("searched %d schedules of %d stages in %.3f s", found.record.costs, len(graph.stages), seconds)
     return Plan(best.tree, best.inlined, best.cost, seconds, found.record)

@@ -9,7 +9,7 @@
 | `num_threads`    | 0 (all cores), 1, 2, ...        | `HJIT_NUM_THREADS` | threads of one call                                |
 | `cache`          | "rw", "ro", "off"               | `HJIT_CACHE`       | use of the disk cache                              |
 | `cache_dir`      | a folder, "" for the user's own | `HJIT_CACHE_DIR`   | where the disk cache is                            |
-| `tune`           | False, "greedy", "beam"         | `HJIT_TUNE`        | the default schedule, or how hard one is searched  |
+| `tune`           | False, "greedy", "refined", "beam" | `HJIT_TUNE`        | the default schedule, or how hard one is searched  |
 | `disable`        | False, True                     | `HJIT_DISABLE`     | run the plain function                             |
 
 The environment is read at the first call of a pipeline. One more variable belongs to the process: `HJIT_THREADING_LAYER`
@@ -69,7 +69,7 @@ _CHOICES: dict[str, tuple[Any, ...]] = {
     "cache": ("rw", "ro", "off"),
     "fast_math": (False, True),
     "disable": (False, True),
-    "tune": (False, "greedy", "beam"),
+    "tune": (False, "greedy", "refined", "beam"),
     "target": ("cpu", "x86-64-v2", "x86-64-v3", "x86-64-v4"),
 }
 _NAMES = frozenset(f.name for f in fields(Options)) - {"schedule"}  # that one is given to a pipeline by `use`
@@ -85,7 +85,7 @@ def _flag(text: str) -> bool:
 
 
 def _tune(text: str) -> bool | str:
-    return text if text in ("greedy", "beam") else _flag(text)
+    return text if text in ("greedy", "refined", "beam") else _flag(text)
 
 
 _FROM_TEXT: dict[str, Callable[[str], Any]] = {"tune": _tune, "fast_math": _flag, "disable": _flag, "num_threads": int}

@@ -351,9 +351,13 @@ class Space:
                 found[name] = found.get(name, 0.0) + float(cost)
         return found
 
+    def costs_of_nests(self, tree: Root, inlined: frozenset[str] = frozenset()) -> list[float]:
+        """The predicted cost of each child of the root of any complete schedule of the Graph."""
+        return [self._known(nest, inlined) for nest in tree.children]
+
     def tree_cost(self, tree: Root) -> float:
         """The predicted cost of any schedule of the Graph."""
-        return float(sum(self.nest_costs(nest, NONE)[0] for nest in tree.children))
+        return sum(self.costs_of_nests(tree))
 
     def features(self, tree: Root, inlined: frozenset[str] = frozenset()) -> Any:
         """The features of a schedule as the cost model sees them, [stages, len(SCHEDULE)]: those of its nests, each by itself."""

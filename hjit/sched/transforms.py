@@ -1,7 +1,7 @@
 """Transforms of schedule trees: each makes one legal tree from another, or says why it cannot.
 
 These are the moves of the schedule-tree autoscheduler paper (`papers/schedule-tree-autoscheduler`, section 3): split a
-loop, change its type, reorder two loops, hoist or lower the computation or the storage of a stage, inline it or give it
+loop, resize it, change its type, reorder two loops, hoist or lower the computation or the storage of a stage, inline it or give it
 loops of its own. A node is named by its path, the numbers of the children that lead to it; see `hjit.sched.build.paths`.
 """
 
@@ -30,6 +30,23 @@ def split(root: Root, graph: Graph, path: Path, size: int) -> Root:
         raise ScheduleError(f"{loop_name(loop)}: a {loop.kind} loop is not split; change its type first")
     inner = Loop(loop.stage, loop.dim, "serial", size, loop.children)
     return _legal(replaced(root, path, replace(loop, children=(inner,))), graph)
+
+
+def resize(root: Root, graph: Graph, path: Path, size: int | None) -> Root:
+    """The loop of a size at `path` with another size; None: without that loop.
+
+    Raises:
+        ScheduleError: it is no loop of a size, or `size` does not fit between the loops of its dimension.
+    """
+    loop = _loop(root, path)
+    if loop.size is None:
+        raise ScheduleError(f"{loop_name(loop)}: it runs over all of its dimension")
+    if size is not None:
+        return _legal(replaced(root, path, replace(loop, size=size)), graph)
+    around = at(root, path[:-1])
+    assert not isinstance(around, Compute)
+    children = (*around.children[: path[-1]], *loop.children, *around.children[path[-1] + 1 :])
+    return _legal(replaced(root, path[:-1], with_children(around, children)), graph)
 
 
 def change_type(root: Root, graph: Graph, path: Path, kind: LoopKind) -> Root:
@@ -170,6 +187,15 @@ def deinlined(root: Root, graph: Graph, stage: str, source: Graph, target: Targe
     if {s.name for s in new.stages} != {s.name for s in graph.stages} | {stage}:
         raise ScheduleError(f"{stage}: other stages would not stay what they are")
     return _legal(_at_root(root, new, Store(stage, root_nests(new, target)[stage])), new), new
+
+
+def computed_at_root(root: Root, graph: Graph, stage: str, target: Target) -> Root:
+    """The tree with a stage that it does not compute yet, in nests like those of the default schedule at the root.
+
+    Raises:
+        ScheduleError: it computes the stage.
+    """
+    return _legal(_at_root(root, graph, Store(stage, root_nests(graph, target)[stage])), graph)
 
 
 # -- parts

@@ -18,6 +18,7 @@ from hjit.pipeline import Pipeline
 from hjit.sched.check import problems
 from hjit.sched.default import Target, root_schedule
 from hjit.sched.forms import chosen
+from hjit.sched.refine import Schedule
 from hjit.sched.rules import Rules
 from hjit.sched.search import Options as SearchOptions
 from hjit.sched.search import presets, search
@@ -78,7 +79,7 @@ class Program:
         (self.graph,) = self.variant.graphs
         self.space = Space(self.graph, self.variant.rec.sizes, WeightedSum(), MACHINE, 2, Target(64), **given)
 
-    def result(self, state: State) -> Array:
+    def result(self, state: State | Schedule) -> Array:
         bound, _ = built(lambda s: compiled(self.variant, s, Options(cache="off")), Searched({self.graph.outputs: state.tree}, state.inlined))
         (out,) = bound.new_outputs()
         assert bound.run([self.image], [out], ())

@@ -39,6 +39,7 @@ def moves(root: Root, graph: Graph) -> Iterator[tuple[Any, tuple[Any, ...]]]:
             yield from ((transforms.split, (path, n)) for n in (2, 8, 32))
             yield from ((transforms.change_type, (path, kind)) for kind in ("serial", "parallel", "unroll", "vector"))
             yield transforms.reorder, (path,)
+            yield from ((transforms.resize, (path, n)) for n in (None, 4, 16))
     for s in graph.stages:
         for move in (transforms.hoist_compute, transforms.lower_compute, transforms.hoist_storage, transforms.lower_storage):
             yield move, (s.name,)

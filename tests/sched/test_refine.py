@@ -1,0 +1,73 @@
+"""Local search: schedules by transforms, cheaper than the one it starts from, and with NumPy's results."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hjit.sched.check import problems
+from hjit.sched.default import default_schedule
+from hjit.sched.refine import Refined, Schedule, refined
+from hjit.trace.canonical import inline
+from tests.sched.test_space import PROGRAMS, Program, blurred
+
+Array = np.ndarray[Any, Any]
+COSTS = 400  # that the searches here ask
+
+
+def limited(count: int) -> Callable[[], bool]:
+    """True from some call on."""
+    calls = iter(range(count))
+    return lambda: next(calls, None) is None
+
+
+def by_default(p: Program) -> Schedule:
+    return Schedule(default_schedule(p.graph, p.space.target), frozenset())
+
+
+@functools.cache
+def found(function: Callable[[Array], Array]) -> tuple[Program, float, Refined]:
+    p = Program(function)
+    start = by_default(p)
+    return p, p.space.tree_cost(start.tree), refined(p.space, start, stop=limited(COSTS))
+
+
+@pytest.mark.parametrize("function", PROGRAMS)
+def test_it_finds_cheaper_schedules_that_are_legal(function: Any) -> None:
+    p, before, after = found(function)
+    assert after.moves > 0
+    assert after.cost < before
+    assert list(problems(after.schedule.tree, inline(p.graph, set(after.schedule.inlined)))) == []
+    assert after.cost == pytest.approx(sum(p.space.costs_of_nests(after.schedule.tree, after.schedule.inlined)))
+
+
+@pytest.mark.parametrize("function", PROGRAMS)
+def test_what_it_finds_computes_what_numpy_does(function: Any) -> None:
+    p, _, after = found(function)
+    np.testing.assert_allclose(p.result(after.schedule), p.function(p.image), rtol=1e-4, atol=1e-4)
+
+
+def test_the_same_seed_finds_the_same_schedule() -> None:
+    p, _, after = found(blurred)
+    again = refined(p.space, by_default(p), stop=limited(COSTS))
+    assert again.schedule == after.schedule and again.cost == after.cost
+
+
+def test_a_search_that_is_stopped_at_once_returns_what_it_started_from() -> None:
+    p, before, _ = found(blurred)
+    start = by_default(p)
+    assert refined(p.space, start, stop=lambda: True) == Refined(start, before, 0, 0)
+
+
+def test_inlined_stages_may_get_loops_of_their_own_again() -> None:
+    p = Program(blurred)
+    names = frozenset(s.name for s in p.graph.stages if p.space.may_inline(s))
+    tree = default_schedule(inline(p.graph, set(names)), p.space.target)
+    start = Schedule(tree, names)
+    after = refined(p.space, start, stop=limited(COSTS))
+    assert list(problems(after.schedule.tree, inline(p.graph, set(after.schedule.inlined)))) == []
+    assert after.cost <= sum(p.space.costs_of_nests(tree, names))
