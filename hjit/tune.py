@@ -36,21 +36,24 @@ from hjit.model.costs import Cost
 from hjit.options import Options
 from hjit.pipeline import Pipeline
 from hjit.sched.default import default_schedule
+from hjit.sched.refine import Schedule, refined, walked
 from hjit.sched.space import Space, State
-from hjit.sched.tree import Root
 from hjit.trace.graph import Graph
 from hjit.variant import Variant, segments
 
 log = logging.getLogger("hjit")
 
 Arrays = Sequence[np.ndarray[Any, Any]]
-Candidate = tuple[Root, frozenset[str]]
 
 RUNS, LEAST_RUNS = 40, 3  # of one schedule
 RUN_SECONDS = 0.06  # for them all
 PROGRAM_SECONDS = 25.0  # for the kernels of one program
 MAX_STAGES = 14  # of a program that is measured
 RANDOM_TRIES = 8
+LONG_SECONDS = 1.0  # of a slow one: it runs no more
+PIXELS = (256**2, 3072**2)  # of the images of a program
+LONGEST_WALK = 8  # moves from the default schedule
+REFINED_MOVES = 150  # looked at
 LOOKED_AT = (2, 4)  # ways of each decision that a cost model chooses from
 RTOL = 1e-3  # of results: sums of floats have no order
 
@@ -67,23 +70,34 @@ class Mismatch(Exception):
     """A schedule computed something else than NumPy."""
 
 
-def candidates(space: Space, graph: Graph, count: int, seed: int, cost: Cost | None = None) -> Iterator[Candidate]:
-    """Schedules to measure: the default one, random ones, and such as cost models find good.
+def candidates(space: Space, graph: Graph, count: int, seed: int, cost: Cost | None = None) -> Iterator[Schedule]:
+    """Schedules to measure: the default one, some near to it, random ones, and such as cost models find good.
 
     Args:
-        cost: a cost model that chooses every second time; else random ones do every fourth time (section 5).
+        cost: a cost model that chooses every fourth one and refines some of those; None: random ones do, as for the first training
+            set of section 5.
     """
     rng = random.Random(seed)
-    yield default_schedule(graph, space.target), frozenset()
+    default = Schedule(default_schedule(graph, space.target), frozenset())
+    yield default
     for k in range(count - 1):
-        if cost is not None and k % 2:
-            state = chosen_state(Space.like(space, cost), rng, rng.choice(LOOKED_AT))
-        elif k % 4 == 3:
-            state = chosen_state(Space.like(space, network.random(rng.randrange(1 << 30))), rng, 2)
+        under = Space.like(space, network.random(rng.randrange(1 << 30)) if cost is None or k % 4 == 3 else cost)
+        if k % 4 == 0:
+            state: State | None = random_state(space, rng)
+        elif k % 4 == 1:
+            yield walked(space, default, rng.randint(1, LONGEST_WALK), rng)
+            continue
         else:
-            state = random_state(space, rng)
+            state = chosen_state(under, rng, rng.choice(LOOKED_AT))
         if state is not None:
-            yield state.tree, state.inlined
+            found = Schedule(state.tree, state.inlined)
+            yield refined(under, found, rng.randrange(1 << 30), limited(REFINED_MOVES)).schedule if k % 4 == 2 and rng.random() < 0.5 else found
+
+
+def limited(count: int) -> Callable[[], bool]:
+    """True from the call after so many on."""
+    calls = iter(range(count))
+    return lambda: next(calls, None) is None
 
 
 def random_state(space: Space, rng: random.Random) -> State | None:
@@ -170,7 +184,7 @@ def measured(
             raise HjitError(f"{len(graph.stages)} stages take too long to compile again and again")
         space = space_of(graph, variant.rec.sizes, options, cost or network.random(seed))
     given = {n: arrays[k] for n, k in variant.arguments.items()} | held[1] | variant.constants
-    made: dict[Candidate, Bound] = {}
+    made: dict[Schedule, Bound] = {}
     found = candidates(space, graph, count, seed, cost)
     end = time.perf_counter() + PROGRAM_SECONDS
     while time.perf_counter() < end:
@@ -181,20 +195,20 @@ def measured(
             if candidate in made:
                 continue
             try:
-                bound, done = built(lambda s: compiled(variant, s, options), Searched({graph.outputs: candidate[0]}, candidate[1]))
-                made.setdefault((done.trees[graph.outputs], done.inlined), bound)
+                bound, done = built(lambda s: compiled(variant, s, options), Searched({graph.outputs: candidate.tree}, candidate.inlined))
+                made.setdefault(Schedule(done.trees[graph.outputs], done.inlined), bound)
             except HjitError as error:  # a schedule that cannot be lowered
                 log.debug("not lowered: %s", error)
     reference: list[Any] | None = None
     samples = []
     with quiet.measuring():
-        for (tree, inlined), bound in made.items():
+        for schedule, bound in made.items():
             outputs = bound.new_outputs()
             seconds = timed(bound, [given[n] for n in bound.inputs], outputs)
             reference = reference or outputs
             if not all(map(alike, outputs, reference)):
-                raise Mismatch(f"{tree}\ninlined: {sorted(inlined)}")
-            samples.append(Sample(seconds, space.features(tree, inlined)))
+                raise Mismatch(f"{schedule.tree}\ninlined: {sorted(schedule.inlined)}")
+            samples.append(Sample(seconds, space.features(schedule.tree, schedule.inlined)))
     return space.pipeline, samples, space.machine
 
 
@@ -211,7 +225,7 @@ def compiled(variant: Variant, schedule: Searched, options: Options) -> Bound:
 def timed(bound: Bound, inputs: Arrays, outputs: Arrays) -> float:
     """The least of several times of a kernel, in seconds."""
     times: list[float] = []
-    while len(times) < LEAST_RUNS or (len(times) < RUNS and sum(times) < RUN_SECONDS):
+    while (len(times) < LEAST_RUNS and sum(times) < LONG_SECONDS) or (len(times) < RUNS and sum(times) < RUN_SECONDS):
         start = time.perf_counter()
         if not bound.run(inputs, outputs, ()):
             raise Mismatch("an index out of bounds")
@@ -241,7 +255,8 @@ def collect_one(seed: int, folder: Path, count: int, weights: Path | None) -> st
     """Measure one random program into a file of its own; a line that says what came of it."""
     from hjit.model.generator import random_program
 
-    program = random_program(seed)
+    low, high = map(math.log, PIXELS)
+    program = random_program(seed, round(math.exp(random.Random(seed).uniform(low, high))))
     arrays = program.inputs(seed)
     options = Options(num_threads=1 if seed % 4 == 3 else 0, cache="off", verify="off", fast_math=seed % 2 == 0)
     cost = None if weights is None else network.load(weights)

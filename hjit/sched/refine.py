@@ -11,6 +11,7 @@ import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
+from math import inf
 
 from hjit.errors import ScheduleError
 from hjit.sched import transforms
@@ -64,7 +65,7 @@ def refined(space: Space, start: Schedule, seed: int = 0, stop: Callable[[], boo
     found = True
     while found:
         found = False
-        for move in _ordered(space, best, rng):
+        for move in moves(space, best, rng):
             if stop():
                 return Refined(best, cost, taken, costs)
             try:
@@ -83,16 +84,31 @@ def _cost(space: Space, of: Schedule) -> float:
     return sum(space.costs_of_nests(of.tree, of.inlined))
 
 
-def _ordered(space: Space, of: Schedule, rng: random.Random) -> Iterator[Move]:
-    """All moves, those in the dearest child of the root first."""
+def moves(space: Space, of: Schedule, rng: random.Random) -> Iterator[Move]:
+    """All transforms of a schedule, those in the dearest child of the root first; one that is not legal raises `ScheduleError`."""
     graph = inline(space.graph, set(of.inlined))
     costs = space.costs_of_nests(of.tree, of.inlined)
     for k in sorted(range(len(costs)), key=lambda k: -costs[k]):
         stages = tuple(dict.fromkeys(c.stage for c in computes(of.tree.children[k])))
-        moves = [*_of_loops(space, of, graph, k), *_of_stages(space, of, graph, stages)]
-        rng.shuffle(moves)
-        yield from moves
+        found = [*_of_loops(space, of, graph, k), *_of_stages(space, of, graph, stages)]
+        rng.shuffle(found)
+        yield from found
     yield from (partial(_at_root, space, of, name) for name in sorted(of.inlined))
+
+
+def walked(space: Space, start: Schedule, steps: int, rng: random.Random) -> Schedule:
+    """The schedule some random moves away, none of which a rule forbids; the cost does not matter."""
+    for _ in range(steps):
+        some = list(moves(space, start, rng))
+        for move in rng.sample(some, len(some)):
+            try:
+                new = move()
+            except ScheduleError:
+                continue
+            if _cost(space, new) < inf:
+                start = new
+                break
+    return start
 
 
 def _of_loops(space: Space, of: Schedule, graph: Graph, child: int) -> Iterator[Move]:
