@@ -55,6 +55,7 @@ PIXELS = (256**2, 3072**2)  # of the images of a program
 LONGEST_WALK = 8  # moves from the default schedule
 REFINED_MOVES = 150  # looked at
 LOOKED_AT = (2, 4)  # ways of each decision that a cost model chooses from
+DECAY = 0.3  # of weights; held out programs are foretold best with it
 RTOL = 1e-3  # of results: sums of floats have no order
 
 
@@ -291,7 +292,7 @@ def collect(seconds: float, folder: Path, first: int, count: int, jobs: int, wei
         list(pool.map(work, range(jobs)))
 
 
-def fit_all(folders: Sequence[Path], out: Path, passes: int, seed: int) -> None:
+def fit_all(folders: Sequence[Path], out: Path, passes: int, seed: int, loss: str = "log", decay: float = DECAY) -> None:
     """Fit a network to all samples of some folders."""
     from hjit.model.fit import Program, fit
 
@@ -300,7 +301,7 @@ def fit_all(folders: Sequence[Path], out: Path, passes: int, seed: int) -> None:
         for file in sorted(folder.glob("*.npz")):
             with np.load(file) as x:
                 programs.append(Program(x["pipeline"], x["schedule"], x["runtimes"], x["machine"]))
-    found, report = fit(programs, passes=passes, seed=seed, show=lambda k, loss: print(k, round(loss, 5), flush=True))
+    found, report = fit(programs, passes=passes, seed=seed, loss=loss, decay=decay, show=lambda k, loss: print(k, round(loss, 5), flush=True))
     found.save(out)
     about = {name: vars_of(getattr(report, name)) for name in ("trained", "held_out")}
     print(report)
@@ -323,10 +324,12 @@ def main() -> int:
     parser.add_argument("--weights", type=Path, help="a fitted network that chooses some of the schedules, or where to write one")
     parser.add_argument("--fit", type=Path, nargs="+", help="folders of samples to learn from")
     parser.add_argument("--passes", type=int, default=60)
+    parser.add_argument("--loss", default="log", help="the error that is made small: log or throughput, see hjit.model.fit")
+    parser.add_argument("--decay", type=float, default=DECAY, help="of weights, see hjit.model.fit")
     parser.add_argument("--one", type=int, help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.fit:
-        fit_all(given.fit, given.weights, given.passes, given.seed)
+        fit_all(given.fit, given.weights, given.passes, given.seed, given.loss, given.decay)
     elif given.one is not None:
         print(collect_one(given.one, given.out, given.count, given.weights))
     else:

@@ -83,6 +83,25 @@ def test_a_known_truth_is_found_again() -> None:
     assert untrained.rank < report.held_out.rank - 0.1  # what the fit has added to the terms
 
 
+@pytest.mark.parametrize("decay", [0.0, 0.3])
+def test_the_error_of_logarithms_finds_a_known_truth_too(decay: float) -> None:
+    _, report = fit(truth(0, 60, 24, most=7), passes=12, learning_rate=1e-2, loss="log", decay=decay)
+    assert report.held_out is not None
+    assert report.held_out.rank > 0.9
+    assert report.held_out.choice < 1.1
+
+
+def test_decay_shrinks_what_tells_situations_apart() -> None:
+    (free, _), (held, _) = fit(FEW, passes=4), fit(FEW, passes=4, decay=30.0)
+    assert np.abs(held.arrays["schedule_mix"]).sum() < 0.8 * np.abs(free.arrays["schedule_mix"]).sum()
+    assert np.abs(held.arrays["log_unit"]).sum() > 0.9 * np.abs(free.arrays["log_unit"]).sum()
+
+
+def test_an_unknown_error_is_refused() -> None:
+    with pytest.raises(ModelError, match="throughput, log"):
+        fit(FEW, passes=1, loss="absolute")
+
+
 def test_the_same_seed_gives_the_same_network_and_another_does_not() -> None:
     (one, first), (two, second), (three, third) = fit(FEW, passes=2), fit(FEW, passes=2), fit(FEW, passes=2, seed=1)
     assert first == second
@@ -164,12 +183,12 @@ def reference_loss(net: Network, p: Program, chosen: np.ndarray) -> float:
 
 @pytest.mark.parametrize("chosen", [[3], [5, 1, 8], list(range(10))])
 def test_the_loss_is_that_of_the_paper_and_padding_does_not_change_it(chosen: list[int]) -> None:
-    from hjit.model.fit import _calibrated, _loss
+    from hjit.model.fit import LOSSES, _calibrated, _loss
 
     net, p = _calibrated(network.random(0), FEW), FEW[0]
     batch = padded(p, np.array(chosen))
     assert batch["schedule"].shape == (BATCH, 8, len(SCHEDULE))
-    assert float(_loss(net.arrays, batch)) == pytest.approx(reference_loss(net, p, np.array(chosen)), rel=1e-3)
+    assert float(_loss(net.arrays, batch, LOSSES["throughput"])) == pytest.approx(reference_loss(net, p, np.array(chosen)), rel=1e-3)
 
 
 def test_padding_does_not_change_costs() -> None:
