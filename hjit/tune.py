@@ -39,6 +39,7 @@ from hjit.sched.default import default_schedule
 from hjit.sched.refine import Schedule, refined, walked
 from hjit.sched.space import Space, State
 from hjit.trace.graph import Graph
+from hjit.trace.key import graph_key
 from hjit.variant import Variant, segments
 
 log = logging.getLogger("hjit")
@@ -52,6 +53,7 @@ MAX_STAGES = 14  # of a program that is measured
 RANDOM_TRIES = 8
 LONG_SECONDS = 1.0  # of a slow one: it runs no more
 PIXELS = (256**2, 3072**2)  # of the images of a program
+IMAGES = 3  # sizes of them, for one program
 LONGEST_WALK = 8  # moves from the default schedule
 REFINED_MOVES = 150  # looked at
 LOOKED_AT = (2, 4)  # ways of each decision that a cost model chooses from
@@ -162,10 +164,74 @@ class Quiet:
             yield
 
 
+class Case:
+    """A program at one size of images, traced.
+
+    Raises:
+        Mismatch: by the default schedule a result is not NumPy's.
+        HjitError: the function is not one kernel.
+    """
+
+    def __init__(self, pipe: Pipeline, function: Callable[..., Any], arrays: Arrays, options: Options, cost: Cost) -> None:
+        for ours, theirs in zip(leaves(pipe(*arrays)), leaves(function(*arrays)), strict=True):
+            if not alike(ours, theirs):
+                raise Mismatch("the default schedule")
+        self.variant, self.options = pipe._variant(arrays, {}, options), options
+        held = self.variant.guards(arrays)
+        if len(self.variant.graphs) != 1 or self.variant.impure or self.variant.slots or held is None:
+            raise HjitError("not one kernel of arrays alone")
+        (self.graph,) = self.variant.graphs
+        if len(self.graph.stages) > MAX_STAGES:
+            raise HjitError(f"{len(self.graph.stages)} stages take too long to compile again and again")
+        self.space = space_of(self.graph, self.variant.rec.sizes, options, cost)
+        self.given = {n: arrays[k] for n, k in self.variant.arguments.items()} | held[1] | self.variant.constants
+        self.made: dict[Schedule, Bound] = {}
+
+    def make(self, schedule: Schedule) -> None:
+        """Compile a schedule; at another size the kernel is known."""
+        if schedule in self.made:
+            return
+        wanted = Searched({self.graph.outputs: schedule.tree}, schedule.inlined)
+        try:
+            bound, done = built(lambda s: compiled(self.variant, s, self.options), wanted)
+            self.made.setdefault(Schedule(done.trees[self.graph.outputs], done.inlined), bound)
+        except HjitError as error:  # a schedule that cannot be lowered
+            log.debug("not lowered: %s", error)
+
+    def samples(self) -> list[Sample]:
+        """All schedules timed.
+
+        Raises:
+            Mismatch: the results of two are not the same.
+        """
+        reference: list[Any] | None = None
+        found = []
+        for schedule, bound in self.made.items():
+            outputs = bound.new_outputs()
+            seconds = timed(bound, [self.given[n] for n in bound.inputs], outputs)
+            reference = reference or outputs
+            if not all(map(alike, outputs, reference)):
+                raise Mismatch(f"{schedule.tree}\ninlined: {sorted(schedule.inlined)}")
+            found.append(Sample(seconds, self.space.features(schedule.tree, schedule.inlined)))
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """A program at one size of images: pipeline features [stages, len(PIPELINE)], samples, and facts of the machine."""
+
+    pipeline: Any
+    samples: list[Sample]
+    machine: Any
+
+
 def measured(
-    function: Callable[..., Any], arrays: Arrays, options: Options, count: int, seed: int, quiet: Quiet, cost: Cost | None = None
-) -> tuple[Any, list[Sample], Any]:
-    """Pipeline features, samples and machine facts of a program.
+    function: Callable[..., Any], sizes: Sequence[Arrays], options: Options, count: int, seed: int, quiet: Quiet, cost: Cost | None = None
+) -> list[Measured]:
+    """The same schedules of a program on images of several sizes; they are chosen for the first ones.
+
+    Args:
+        sizes: what to call it with.
 
     Raises:
         Mismatch: a result is not NumPy's.
@@ -173,44 +239,20 @@ def measured(
     """
     with quiet.working():
         pipe = Pipeline(function, {"verify": "off", "cache": "off", "fast_math": options.fast_math, "num_threads": options.num_threads})
-        for ours, theirs in zip(leaves(pipe(*arrays)), leaves(function(*arrays)), strict=True):
-            if not alike(ours, theirs):
-                raise Mismatch("the default schedule")
-        variant = pipe._variant(arrays, {}, options)
-        held = variant.guards(arrays)
-        if len(variant.graphs) != 1 or variant.impure or variant.slots or held is None:
-            raise HjitError("not one kernel of arrays alone")
-        (graph,) = variant.graphs
-        if len(graph.stages) > MAX_STAGES:
-            raise HjitError(f"{len(graph.stages)} stages take too long to compile again and again")
-        space = space_of(graph, variant.rec.sizes, options, cost or network.random(seed))
-    given = {n: arrays[k] for n, k in variant.arguments.items()} | held[1] | variant.constants
-    made: dict[Schedule, Bound] = {}
-    found = candidates(space, graph, count, seed, cost)
+        cases = [Case(pipe, function, arrays, options, cost or network.random(seed)) for arrays in sizes]
+        first = cases[0]
+        cases = [c for c in cases if graph_key(c.graph) == graph_key(first.graph)]
+    found = candidates(first.space, first.graph, count, seed, cost)
     end = time.perf_counter() + PROGRAM_SECONDS
     while time.perf_counter() < end:
         with quiet.working():
             candidate = next(found, None)
             if candidate is None:
                 break
-            if candidate in made:
-                continue
-            try:
-                bound, done = built(lambda s: compiled(variant, s, options), Searched({graph.outputs: candidate.tree}, candidate.inlined))
-                made.setdefault(Schedule(done.trees[graph.outputs], done.inlined), bound)
-            except HjitError as error:  # a schedule that cannot be lowered
-                log.debug("not lowered: %s", error)
-    reference: list[Any] | None = None
-    samples = []
+            for case in cases:
+                case.make(candidate)
     with quiet.measuring():
-        for schedule, bound in made.items():
-            outputs = bound.new_outputs()
-            seconds = timed(bound, [given[n] for n in bound.inputs], outputs)
-            reference = reference or outputs
-            if not all(map(alike, outputs, reference)):
-                raise Mismatch(f"{schedule.tree}\ninlined: {sorted(schedule.inlined)}")
-            samples.append(Sample(seconds, space.features(schedule.tree, schedule.inlined)))
-    return space.pipeline, samples, space.machine
+        return [Measured(c.space.pipeline, c.samples(), c.space.machine) for c in cases]
 
 
 def compiled(variant: Variant, schedule: Searched, options: Options) -> Bound:
@@ -253,22 +295,25 @@ def alike(a: Any, b: Any) -> bool:
 
 
 def collect_one(seed: int, folder: Path, count: int, weights: Path | None) -> str:
-    """Measure one random program into a file of its own; a line that says what came of it."""
+    """Measure one random program, a file for each size of images; a line that says what came of it."""
     from hjit.model.generator import random_program
 
+    rng = random.Random(seed)
     low, high = map(math.log, PIXELS)
-    program = random_program(seed, round(math.exp(random.Random(seed).uniform(low, high))))
-    arrays = program.inputs(seed)
+    programs = [random_program(seed, round(math.exp(rng.uniform(low, high)))) for _ in range(IMAGES)]
+    same = [p for p in programs if p.source == programs[0].source]
     options = Options(num_threads=1 if seed % 4 == 3 else 0, cache="off", verify="off", fast_math=seed % 2 == 0)
     cost = None if weights is None else network.load(weights)
-    pipeline, samples, machine = measured(program.function, arrays, options, count, seed, Quiet(folder), cost)
-    if len(samples) < 2:
-        return f"{seed}: {len(samples)} samples, not kept"
-    times = np.array([x.seconds for x in samples])
-    schedule = np.stack([x.features for x in samples]).astype(np.float32)
-    np.savez(folder / f"{seed}.npz", pipeline=pipeline, schedule=schedule, runtimes=times, machine=machine)
-    said = f"{times.min() * 1e3:.2f} to {times.max() * 1e3:.2f} ms, default {times[0] / times.min():.2f} of the best"
-    return f"{seed}: {len(samples)} samples of {len(pipeline)} stages, {said}"
+    found = measured(programs[0].function, [p.inputs(seed) for p in same], options, count, seed, Quiet(folder), cost)
+    said = []
+    for k, x in enumerate(found):
+        if len(x.samples) < 2:
+            continue
+        times = np.array([s.seconds for s in x.samples])
+        schedule = np.stack([s.features for s in x.samples]).astype(np.float32)
+        np.savez(folder / f"{seed}-{k}.npz", pipeline=x.pipeline, schedule=schedule, runtimes=times, machine=x.machine)
+        said.append(f"{len(times)} of {times.min() * 1e3:.2f} to {times.max() * 1e3:.2f} ms, default {times[0] / times.min():.2f} of the best")
+    return f"{seed}: {len(found[0].pipeline)} stages, samples " + ("; ".join(said) or "none")
 
 
 def collect(seconds: float, folder: Path, first: int, count: int, jobs: int, weights: Path | None) -> None:

@@ -13,6 +13,7 @@ import pytest
 
 from hjit import machine, tune
 from hjit.errors import HjitError
+from hjit.kernels.kernel import made
 from hjit.model import network
 from hjit.model.names import MACHINE, PIPELINE, SCHEDULE
 from hjit.options import Options
@@ -24,12 +25,21 @@ OPTIONS = Options(cache="off", verify="off", num_threads=1)
 
 
 def test_samples_have_the_features_of_their_schedules(tmp_path: Path) -> None:
-    pipeline, samples, facts = measured(blurred, [IMAGE], OPTIONS, 5, 0, Quiet(tmp_path))
-    assert pipeline.shape[1] == len(PIPELINE) and len(facts) == len(MACHINE)
-    assert 2 <= len(samples) <= 5
-    for s in samples:
-        assert s.features.shape == (len(pipeline), len(SCHEDULE)) and s.seconds > 0 and np.isfinite(s.features).all()
-    assert len({s.features.tobytes() for s in samples}) > 1
+    (found,) = measured(blurred, [[IMAGE]], OPTIONS, 5, 0, Quiet(tmp_path))
+    assert found.pipeline.shape[1] == len(PIPELINE) and len(found.machine) == len(MACHINE)
+    assert 2 <= len(found.samples) <= 5
+    for s in found.samples:
+        assert s.features.shape == (len(found.pipeline), len(SCHEDULE)) and s.seconds > 0 and np.isfinite(s.features).all()
+    assert len({s.features.tobytes() for s in found.samples}) > 1
+
+
+def test_the_same_schedules_are_measured_on_images_of_several_sizes(tmp_path: Path) -> None:
+    before = made()[0]
+    large, small = measured(blurred, [[IMAGE], [IMAGE[:40, :50].copy()]], OPTIONS, 6, 0, Quiet(tmp_path))
+    assert len(large.samples) == len(small.samples) > 1
+    assert made()[0] - before <= 7  # kernels know no sizes, and one is the default schedule's
+    for a, b in zip(large.samples, small.samples, strict=True):
+        assert a.features[:, SCHEDULE.index("points_computed_total")].sum() > b.features[:, SCHEDULE.index("points_computed_total")].sum()
 
 
 def test_a_wrong_result_is_no_sample(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -50,7 +60,7 @@ def test_a_wrong_result_is_no_sample(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(tune, "compiled", compiled)
     with pytest.raises(Mismatch):
-        measured(blurred, [IMAGE], OPTIONS, 6, 0, Quiet(tmp_path))
+        measured(blurred, [[IMAGE]], OPTIONS, 6, 0, Quiet(tmp_path))
 
 
 def test_programs_that_are_not_one_kernel_are_refused(tmp_path: Path) -> None:
@@ -58,7 +68,7 @@ def test_programs_that_are_not_one_kernel_are_refused(tmp_path: Path) -> None:
         return a * 2 if a.max() > 0 else a
 
     with pytest.raises(HjitError, match="one kernel"):
-        measured(decided, [IMAGE], OPTIONS, 3, 0, Quiet(tmp_path))
+        measured(decided, [[IMAGE]], OPTIONS, 3, 0, Quiet(tmp_path))
 
 
 def test_equal_seeds_have_equal_schedules() -> None:
@@ -87,13 +97,13 @@ def test_a_measurement_waits_for_others_and_others_for_it(tmp_path: Path) -> Non
 
 def test_what_is_collected_can_be_learnt_from(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for k, function in enumerate((blurred, pyramid)):
-        pipeline, samples, facts = measured(function, [IMAGE], OPTIONS, 4, k, Quiet(tmp_path))
-        features = np.stack([s.features for s in samples]).astype(np.float32)
-        np.savez(tmp_path / f"{k}.npz", pipeline=pipeline, schedule=features, runtimes=[s.seconds for s in samples], machine=facts)
+        (found,) = measured(function, [[IMAGE]], OPTIONS, 4, k, Quiet(tmp_path))
+        features = np.stack([s.features for s in found.samples]).astype(np.float32)
+        np.savez(tmp_path / f"{k}.npz", pipeline=found.pipeline, schedule=features, runtimes=[s.seconds for s in found.samples], machine=found.machine)
     fit_all([tmp_path], tmp_path / "w.npz", passes=2, seed=0)
-    found = network.load(tmp_path / "w.npz")
+    fitted = network.load(tmp_path / "w.npz")
     p = Program(blurred)
-    assert found.stages(p.space.pipeline, np.ones((1, len(p.graph.stages), len(SCHEDULE))), p.space.machine).shape == (1, len(p.graph.stages))
+    assert fitted.stages(p.space.pipeline, np.ones((1, len(p.graph.stages), len(SCHEDULE))), p.space.machine).shape == (1, len(p.graph.stages))
     assert "held out" in capsys.readouterr().out and (tmp_path / "w.json").exists()
 
 

@@ -45,7 +45,7 @@ GUESSES = {
     "bytes_written": 0.05,
     "false_sharing": 1.0,
     "page_faults": 0.001,
-    "allocations": 100.0,
+    "allocations": 5.0,
     "parallel_launches": 2000.0,
     "parallel_tasks": 200.0,
     "working_set": 0.01,
