@@ -1,6 +1,6 @@
 """The schedule of a Graph by search: the cost model's choice, kept on disk as a plan.
 
-The model errs, so the first process that has a plan measures it beside the default schedule, and keeps what is faster.
+The model errs, so the first process that searches measures the best of what it found beside the default schedule, and keeps the fastest.
 
 A plan is found under the canonical Graph, the order of magnitude of its sizes, the machine, and what searched. It says which stages are
 inlined, and the tree, with stages by their position: so it serves every Graph with the same key, whatever its variables are called.
@@ -15,7 +15,7 @@ import json
 import logging
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -63,6 +63,7 @@ class Effort:
         freeze: are all but the dearest stages of a large Graph left where they are? See `frozen`.
         seconds: after which a search ends with what it has.
         refine: seconds of local search from there, see `hjit.sched.refine`.
+        timed: how many of the schedules that it found are timed beside the default one.
     """
 
     parameters: Parameters
@@ -71,12 +72,13 @@ class Effort:
     freeze: bool = False
     seconds: float = 20.0
     refine: float = 0.0
+    timed: int = 1
 
 
 EFFORTS = {
     "greedy": Effort(presets()["greedy"], freeze=True),
-    "refined": Effort(presets()["greedy"], freeze=True, refine=3.0),
-    "beam": Effort(presets(32)["beam"], passes=5, sample=True, freeze=True, seconds=300.0),
+    "refined": Effort(presets()["greedy"], freeze=True, refine=3.0, timed=3),
+    "beam": Effort(presets(32)["beam"], passes=5, sample=True, freeze=True, seconds=300.0, timed=5),
 }
 
 
@@ -88,11 +90,13 @@ class Searched:
         trees: by the outputs of the Graphs; others have the default schedule.
         inlined: stages that are computed wherever they are read.
         new: names and Graphs of the plans that no process has measured yet.
+        others: what else is worth measuring then.
     """
 
     trees: Mapping[tuple[str, ...], Root]
     inlined: frozenset[str] = frozenset()
     new: tuple[tuple[str, Graph], ...] = ()
+    others: tuple[Searched, ...] = ()
 
     def rewrites(self) -> Rewrites:
         """What changes of the Graphs."""
@@ -112,6 +116,7 @@ class Plan:
         tree: None: the default schedule.
         cost: as the cost model has it.
         seconds: that the search took.
+        others: further schedules that are worth timing.
     """
 
     tree: Root | None
@@ -119,6 +124,7 @@ class Plan:
     cost: float
     seconds: float = 0.0
     record: Record | None = None
+    others: tuple[Schedule, ...] = ()
 
 
 def target_of(options: Options) -> Target:
@@ -143,20 +149,27 @@ def scheduled(make: Callable[[Rewrites], list[Graph]], sizes: Mapping[str, int],
     named = [(plan_name(g, sizes, options), g) for g in graphs]
     known = [kept(name, g, options) for name, g in named]
     plans = [searched(g, sizes, options) if p is None else p for p, g in zip(known, graphs, strict=True)]
-    inlined = frozenset(n for p in plans for n in p.inlined)
+    new = tuple(x for x, p in zip(named, known, strict=True) if p is None)
     trees = {g.outputs: p.tree for g, p in zip(graphs, plans, strict=True) if p.tree is not None}
-    found = Searched(trees, inlined, tuple(x for x, p in zip(named, known, strict=True) if p is None))
-    after = {g.outputs: g for g in make(found.rewrites()) if g.outputs} if inlined else {g.outputs: g for g in graphs}
+    found = Searched(trees, frozenset(n for p in plans for n in p.inlined), new)
+    others = [Searched({graphs[0].outputs: x.tree}, x.inlined, new) for x in plans[0].others] if len(plans) == 1 else []
+    legal, *more = (x if _is_legal(x, make) else None for x in (found, *others))
+    found = replace(legal or Searched({}, new=new), others=tuple(x for x in more if x is not None))
+    if not found.trees and not found.others:
+        keep(found, options)
+        return None
+    return found
+
+
+def _is_legal(found: Searched, make: Callable[[Rewrites], list[Graph]]) -> bool:
+    after = {g.outputs: g for g in make(found.rewrites()) if g.outputs}
     try:
-        for outputs, tree in trees.items():
+        for outputs, tree in found.trees.items():
             check(tree, after[outputs])
     except (ScheduleError, KeyError) as error:
         log.debug("a searched schedule is not legal: %s", error)
-        trees.clear()
-    if not trees:
-        keep(Searched({}, new=found.new), options)
-        return None
-    return found
+        return False
+    return True
 
 
 def kept(name: str, graph: Graph, options: Options) -> Plan | None:
@@ -173,24 +186,21 @@ def keep(found: Searched, options: Options) -> None:
         cache.store(name, text, {"tune": options.tune, "versions": cache.versions()}, options.cache_dir, options.cache, "plan")
 
 
-def is_faster(ours: Bound, theirs: Bound, arrays: Mapping[str, Array], scalars: Mapping[str, Any]) -> bool:
-    """Is one kernel faster than another, both run in turns on the arrays at hand? Where an index is out of bounds, it is not."""
-    runs = []
-    for bound in (ours, theirs):
-        given = [arrays[n] for n in bound.inputs], bound.new_outputs(), [scalars[n] for n, _ in bound.scalars]
-        runs.append((bound, given))
-    best = [math.inf, math.inf]
-    end = time.perf_counter() + MEASURED_SECONDS
+def fastest(bounds: Sequence[Bound], arrays: Mapping[str, Array], scalars: Mapping[str, Any]) -> int:
+    """Which of some kernels is the fastest, all run in turns on the arrays at hand; the last one where an index is out of bounds."""
+    runs = [(x, ([arrays[n] for n in x.inputs], x.new_outputs(), [scalars[n] for n, _ in x.scalars])) for x in bounds]
+    best = [math.inf] * len(runs)
+    end = time.perf_counter() + MEASURED_SECONDS * (len(runs) - 1)
     turns = 0
     while turns < LEAST_TURNS or time.perf_counter() < end:
         for k, (bound, given) in enumerate(runs):
             start = time.perf_counter()
             if not bound.run(*given):
-                return False
+                return len(runs) - 1
             best[k] = min(best[k], time.perf_counter() - start)
         turns += 1
-    log.debug("measured: %.3f ms by search, %.3f ms by default", 1e3 * best[0], 1e3 * best[1])
-    return best[0] < best[1]
+    log.debug("measured, the default schedule last: %s ms", ", ".join(f"{1e3 * x:.3f}" for x in best))
+    return best.index(min(best))
 
 
 def searched(graph: Graph, sizes: Mapping[str, int], options: Options, cost: Cost | None = None) -> Plan:
@@ -226,17 +236,20 @@ def _searched(graph: Graph, sizes: Mapping[str, int], options: Options, cost: Co
     if effort.freeze and len(graph.stages) > FEW_STAGES:
         space = frozen(space)
     found = search(space, space.start, effort.parameters, around)
-    if found.best is not None and found.cost < best.cost:
-        best = Plan(found.best.tree, found.best.inlined, found.cost)
+    ways = [(c, Schedule(x.tree, x.inlined)) for c, x in found.finalists[: effort.timed]]
     if effort.refine:
-        tree = by_default if best.tree is None else best.tree
         end = time.perf_counter() + effort.refine
-        better = refined(whole, Schedule(tree, best.inlined), stop=lambda: time.perf_counter() > end)
-        if better.cost < best.cost:
-            best = Plan(better.schedule.tree, better.schedule.inlined, better.cost)
+        known = [(best.cost, Schedule(by_default, frozenset())), *ways]
+        better = refined(whole, min(known, key=lambda x: x[0])[1], stop=lambda: time.perf_counter() > end)
+        ways.append((better.cost, better.schedule))
+    ways.sort(key=lambda x: x[0])
+    if ways and ways[0][0] < best.cost:
+        predicted, first = ways.pop(0)
+        best = Plan(first.tree, first.inlined, predicted)
+    others = dict.fromkeys(x for _, x in ways if (x.tree, x.inlined) not in ((best.tree, best.inlined), (by_default, frozenset())))
     seconds = time.perf_counter() - start
     log.debug("searched %d schedules of %d stages in %.3f s", found.record.costs, len(graph.stages), seconds)
-    return Plan(best.tree, best.inlined, best.cost, seconds, found.record)
+    return replace(best, seconds=seconds, record=found.record, others=tuple(others)[: effort.timed])
 
 
 def frozen(space: Space) -> Space:

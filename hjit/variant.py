@@ -7,9 +7,9 @@ later segment needs of an earlier one is carried over in memory rather than comp
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -25,6 +25,9 @@ from hjit.trace.poly import ONE, SMALL, Dim, Poly, sizes_value
 from hjit.trace.recorder import Event, Recorder, packed
 from hjit.trace.rewrites import AS_IT_IS, Rewrites
 from hjit.trace.trace import Result, Trace, Tree
+
+if TYPE_CHECKING:
+    from hjit.autoschedule import Searched  # a process that searches nothing never loads it
 
 log = logging.getLogger("hjit")
 
@@ -114,6 +117,15 @@ def result_leaves(result: Any) -> list[Result]:
     return found
 
 
+@dataclass(frozen=True, slots=True)
+class _Way:
+    """Kernels by one of several schedules; None is the default one."""
+
+    kernels: list[Bound | None]
+    schedule: Searched | None
+    graphs: list[Graph]
+
+
 class Variant:
     """A trace bound to sizes: what a call with the same arguments' key runs.
 
@@ -165,46 +177,53 @@ class Variant:
         self.graphs = self._graphs(AS_IT_IS if self.options.schedule is None else self.options.schedule.rewrites())
 
     def _kernels(self) -> list[Bound | None]:
-        """The kernels; by the default schedule where one that was searched cannot be lowered."""
-        strides = self._strides()
-
-        def bound(schedule: Scheduler | None) -> list[Bound | None]:
-            options = replace(self.options, schedule=schedule)
-            return [Bound(g, options, self.rec.sizes, strides) if g.outputs else None for g in self.graphs]
-
-        found = self.options.schedule
-        if found is None or not self.options.tune:
-            return bound(found)
+        """The kernels; where a schedule was searched, by the fastest of what was found, or by the default schedule."""
+        if not self.options.tune or self.options.schedule is None:
+            return self._made(self.options.schedule)
         from hjit import autoschedule
 
+        found = self.options.schedule
         if not isinstance(found, autoschedule.Searched):
-            return bound(found)
+            return self._made(found)
+        ways = [x for one in ([found] if found.trees else []) + [*found.others] if (x := self._way(one)) is not None]
+        best = self._fastest(ways, found) if found.new or not ways else ways[0]
+        self.graphs, self.options = best.graphs, replace(self.options, schedule=best.schedule)
+        autoschedule.keep(replace(best.schedule or autoschedule.Searched({}), new=found.new), self.options)
+        return best.kernels
+
+    def _made(self, schedule: Scheduler | None) -> list[Bound | None]:
+        """The kernels of the Graphs as they are."""
+        options, strides = replace(self.options, schedule=schedule), self._strides()
+        return [Bound(g, options, self.rec.sizes, strides) if g.outputs else None for g in self.graphs]
+
+    def _way(self, schedule: Searched | None) -> _Way | None:
+        """The kernels by a searched schedule; None where it cannot be lowered."""
+        from hjit import autoschedule
+
+        self.graphs = self._graphs(AS_IT_IS if schedule is None else schedule.rewrites())
+        if schedule is None:
+            return _Way(self._made(None), None, self.graphs)
         try:
-            kernels, found = autoschedule.built(bound, found)
+            kernels, schedule = autoschedule.built(self._made, schedule)
         except ScheduleError as error:
             log.debug("a searched schedule is not lowered: %s", error)
-            kernels = []
-        if not kernels or (found.new and not self._is_faster(kernels, bound)):
-            self.options = replace(self.options, schedule=None)
-            self.graphs = self._graphs(AS_IT_IS)
-            kernels, found = bound(None), autoschedule.Searched({}, new=found.new)
-        autoschedule.keep(found, self.options)
-        return kernels
+            return None
+        return _Way(kernels, schedule, self.graphs)
 
-    def _is_faster(self, kernels: Sequence[Bound | None], make: Callable[[Scheduler | None], list[Bound | None]]) -> bool:
-        """Is what a search found faster than the default schedule? Where the arrays of a later kernel are not there yet, it is believed."""
-        from hjit.autoschedule import is_faster
+    def _fastest(self, ways: Sequence[_Way], found: Searched) -> _Way:
+        """The fastest of some ways and the default schedule; where arrays of a later kernel are not there yet, the search is believed."""
+        from hjit.autoschedule import fastest
 
         values = self.rec.tape.replay(self._leaves_now) if self.rec.tape.ops else []
-        (ours, *more), searched = kernels, self.graphs
-        if more or ours is None or values is None:
-            return True
-        self.graphs = self._graphs(AS_IT_IS)
-        (theirs,) = make(None)
-        self.graphs = searched
-        assert theirs is not None
+        if found.trees and ways and (values is None or len(ways[0].kernels) > 1):
+            return ways[0]
+        default = self._way(None)
+        assert default is not None
+        kernels = [x for way in (*ways, default) for x in way.kernels if x is not None]
+        if values is None or len(kernels) != len(ways) + 1:
+            return default
         arrays = {n: s.array for n, s in self.rec.inputs.items()}
-        return is_faster(ours, theirs, arrays, {n: values[k] for n, k in self.slots.items()})
+        return (*ways, default)[fastest(kernels, arrays, {n: values[k] for n, k in self.slots.items()})]
 
     def _goals(self) -> list[tuple[str, ...]]:
         """The stages that each segment is to compute."""
