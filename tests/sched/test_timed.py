@@ -1,0 +1,52 @@
+"""Measured time as a cost of complete schedules."""
+
+from __future__ import annotations
+
+import math
+import time
+
+import pytest
+
+from hjit.autoschedule import Searched, built
+from hjit.errors import HjitError
+from hjit.options import Options
+from hjit.sched.refine import Schedule
+from hjit.sched.search import Options as SearchOptions
+from hjit.sched.search import presets, search
+from hjit.sched.timed import Timed
+from hjit.tune import compiled
+from tests.sched.test_space import Program, blurred
+
+
+def test_a_search_finds_the_schedule_that_ran_fastest() -> None:
+    p = Program(blurred)
+
+    def seconds(schedule: Schedule) -> float:
+        try:
+            bound, _ = built(lambda s: compiled(p.variant, s, Options(cache="off")), Searched({p.graph.outputs: schedule.tree}, schedule.inlined))
+        except HjitError:
+            return math.inf
+        start = time.perf_counter()
+        return time.perf_counter() - start if bound.run([p.image], bound.new_outputs(), ()) else math.inf
+
+    tree = Timed(p.space, seconds)
+    found = search(tree, p.space.start, presets(3)["beam"], SearchOptions(expansions=8))
+    assert found.best is not None and len(tree.measured) > 1
+    assert found.cost == min(tree.measured.values()) == tree.measured[Schedule(found.best.tree, found.best.inlined)]
+
+
+def test_each_schedule_is_measured_once_and_forbidden_ones_never() -> None:
+    p = Program(blurred)
+    asked: list[Schedule] = []
+
+    def seconds(schedule: Schedule) -> float:
+        asked.append(schedule)
+        return float(len(asked))
+
+    tree = Timed(p.space, seconds)
+    found = search(tree, p.space.start, presets(4)["beam"], SearchOptions(passes=2, bucket=p.space.bucket))
+    assert found.cost == 1.0 and len(asked) == len(set(asked)) == len(tree.measured)
+    for schedule in asked:
+        assert sum(p.space.costs_of_nests(schedule.tree, schedule.inlined)) < math.inf
+    states = p.space.children(p.space.start)
+    assert list(tree.cost(states)) == pytest.approx(list(p.space.cost(states)))  # of partial ones what the model predicts
