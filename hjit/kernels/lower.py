@@ -289,7 +289,7 @@ class _Nest:
             many = self.counted(node, var, begin, end, step, full, limit=region.end)
             return (When(region.end - region.low - step, many, few),)
         if unrolled:
-            stop = begin + not_negative(end - begin) // step * step
+            stop = begin + not_negative(end - begin, region.span.partial) // step * step
             return (*self.counted(node, var, begin, stop, step, full), *self.one_by_one(node, env, stop, end))
         return self.counted(node, var, begin, end, step, shorter)
 
@@ -355,7 +355,8 @@ class _Nest:
             high = extremum("max", low, high // align * align)
         kind = _vector_of(node).tail
         tail = "mask" if kind == "predicate" else "shift" if kind != "guard_with_if" and self.is_repeatable(node) else "scalar"
-        filled = tail == "shift" and (low, high) == (region.low, region.end) and least(high - low) >= lanes
+        fewest = lanes if lanes % align == 0 else lanes * copies  # in vectors
+        filled = tail == "shift" and (low, high) == (region.low, region.end) and least(high - low) >= fewest
         return (Lanes(var, region.low, region.end, low, high, lanes, copies, align, tail, body, () if filled else build(single)),)
 
     # -- reductions

@@ -73,7 +73,7 @@ class Env:
             return Region(spans[0])
         total, loose = ONE, ONE
         for s in spans:
-            total, loose = total * not_negative(s.high - s.low + 1), loose * s.length
+            total, loose = total * not_negative(s.high - s.low + 1, s.partial), loose * s.length
         return Region(Span(ZERO, total - 1, ZERO, ZERO, loose - 1))
 
     def within(self, loop: Loop, span: Span, size: int | None = None) -> Env:
@@ -111,9 +111,9 @@ class Env:
         return replace(self, absorbed=self.absorbed | {(loop.stage, loop.dim)})
 
 
-def not_negative(n: Poly) -> Poly:
+def not_negative(n: Poly, partial: bool) -> Poly:
     """A length, zero where a part that nothing is needed of ends before it begins: two such lengths would make a positive product."""
-    return extremum("max", n, ZERO) if any(isinstance(a, Extremum) for a in n.atoms()) else n
+    return extremum("max", n, ZERO) if partial or any(isinstance(a, Extremum) for a in n.atoms()) else n
 
 
 def least(n: Poly) -> int:

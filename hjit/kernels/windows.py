@@ -42,7 +42,7 @@ class Window:
         """The part of a box that a turn computes, from `begin` on."""
         s = box[self.axis]
         first = s.last - (self.new - 1) if self.new else s.first
-        return (*box[: self.axis], Span(begin, self.end - 1, s.base, first, s.last), *box[self.axis + 1 :])
+        return (*box[: self.axis], Span(begin, self.end - 1, s.base, first, s.last, s.partial), *box[self.axis + 1 :])
 
 
 class Windows:
@@ -87,7 +87,7 @@ class Windows:
             dims = self.spans.get(stage)
             if dims is None:
                 return None
-            return {k: Span(start(s.low), start(s.high), start(s.base), s.first, s.last) for k, s in dims.items()}
+            return {k: replace(s, low=start(s.low), high=start(s.high), base=start(s.base)) for k, s in dims.items()}
 
         return boxes(self.reads, self.computed, spans, name, round_up=self.round_up, around=self.around)
 
@@ -115,7 +115,8 @@ class Windows:
         extent = self.reads.stages[stage].shape[axis]
         end = extremum("min", s.base + s.last + 1, self.sliding[stage][axis].high + 1)
         self.slides[stage] = Window(axis, ZERO, end, new, s.length.const)
-        part = Span(end - new, end - 1, s.base, s.last - (new - 1), s.last).clipped(extent)
+        low = s.base + s.last - (new - 1) if s.partial else end - new
+        part = Span(low, end - 1, s.base, s.last - (new - 1), s.last, s.partial).clipped(extent)
         return (*box[:axis], part, *box[axis + 1 :])
 
     def finish(self, found: dict[str, Box], first: dict[str, Box]) -> None:

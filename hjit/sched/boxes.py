@@ -93,7 +93,7 @@ def _rounded(box: Box, steps: tuple[int, ...], shape: tuple[Poly, ...]) -> Box:
     for s, c, n in zip(box, steps, shape, strict=True):
         if c > 1 and s != whole(n):
             down = s.floordiv(c).times(c)
-            s = Span(down.low, extremum("min", down.high + (c - 1), n - 1), down.base, down.first, down.last + (c - 1))
+            s = Span(down.low, extremum("min", down.high + (c - 1), n - 1), down.base, down.first, down.last + (c - 1), s.partial)
         found.append(s)
     return tuple(found)
 
@@ -113,7 +113,8 @@ def _rounded_up(box: Box, sizes: Mapping[int, int], shape: tuple[Poly, ...]) -> 
         if size > 1 and s != whole(n):
             high = s.low + ((s.high - s.low + size) // size * size - 1)
             last = s.first + ((s.last - s.first + size) // size * size - 1)
-            found[axis] = Span(s.low, extremum("min", high, n - 1), s.base, s.first, last)
+            end = extremum("min", n - 1, s.base + last) if s.partial else n - 1
+            found[axis] = Span(s.low, extremum("min", high, end), s.base, s.first, last, s.partial)
     return tuple(found)
 
 
@@ -161,16 +162,17 @@ def dims_of_box(s: Stage, d: Definition, box: Box) -> dict[int, Span]:
         c = p.coefficient(Dim(k))
         assert c is not None and c.is_const
         rest = p - poly(Dim(k)) * c
-        moved = Span(b.low - rest, b.high - rest, b.base, b.first - rest, b.last - rest)
+        moved = Span(b.low - rest, b.high - rest, b.base, b.first - rest, b.last - rest, b.partial)
         if c != poly(1):
             up = c.const - 1
             low, high = moved.low + up, moved.high
             base, first = moved.base, moved.first + up
             exact = all(x % c.const == 0 for x in base.terms.values()) and base.const % c.const == 0
             last = moved.last // c.const if exact else (moved.last + up) // c.const
-            moved = Span(low // c.const, high // c.const, base // c.const, first // c.const, last)
+            moved = Span(low // c.const, high // c.const, base // c.const, first // c.const, last, True)
         if rest != poly(0) or c != poly(1) or d.dims[k] != s.shape[axis]:
-            moved = Span(extremum("max", moved.low, poly(0)), extremum("min", moved.high, d.dims[k] - 1), moved.base, moved.first, moved.last)
+            low, high = extremum("max", moved.low, poly(0)), extremum("min", moved.high, d.dims[k] - 1)
+            moved = Span(low, high, moved.base, moved.first, moved.last, True)
         found[k] = moved
     return found
 

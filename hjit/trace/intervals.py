@@ -8,20 +8,26 @@ its length is known before they run: memory is sized by it, and windows slide al
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from hjit.trace.poly import ZERO, Atom, Bound, Dim, Extremum, FloorDiv, Mod, Poly, Sym, Var, deep_atoms, extremum, poly
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """``low .. high``, both included, inside ``base + first .. base + last``."""
+    """``low .. high``, both included, inside ``base + first .. base + last``.
+
+    Attributes:
+        partial: may it be empty, `high` below `low`? It is what a definition needs that writes only part of its stage. Then `low` is
+            still not below the loose bounds, nor `high` above them, so that a hull with others stays inside of theirs.
+    """
 
     low: Poly
     high: Poly
     base: Poly
     first: Poly
     last: Poly
+    partial: bool = False
 
     @staticmethod
     def of(low: Poly, high: Poly) -> Span:
@@ -52,26 +58,30 @@ class Span:
         if any(_moves(a) for a in shift.atoms()):
             return None
         low, high = extremum("min", self.low, other.low), extremum("max", self.high, other.high)
-        return Span(low, high, self.base, extremum("min", self.first, other.first + shift), extremum("max", self.last, other.last + shift))
+        first, last = extremum("min", self.first, other.first + shift), extremum("max", self.last, other.last + shift)
+        return Span(low, high, self.base, first, last, self.partial and other.partial)
 
     def plus(self, other: Span) -> Span:
-        return Span(self.low + other.low, self.high + other.high, self.base + other.base, self.first + other.first, self.last + other.last)
+        first, last = self.first + other.first, self.last + other.last
+        return Span(self.low + other.low, self.high + other.high, self.base + other.base, first, last, self.partial or other.partial)
 
     def times(self, c: int) -> Span:
         if c < 0:
-            return Span(self.high * c, self.low * c, self.base * c, self.last * c, self.first * c)
-        return Span(self.low * c, self.high * c, self.base * c, self.first * c, self.last * c)
+            return Span(self.high * c, self.low * c, self.base * c, self.last * c, self.first * c, self.partial)
+        return Span(self.low * c, self.high * c, self.base * c, self.first * c, self.last * c, self.partial)
 
     def floordiv(self, by: int) -> Span:
         base = self.base // by
         whole = all(c % by == 0 for c in self.base.terms.values()) and self.base.const % by == 0
         last = self.last // by if whole else (self.last + (by - 1)) // by
-        return Span(self.low // by, self.high // by, base, self.first // by, last)
+        return Span(self.low // by, self.high // by, base, self.first // by, last, self.partial)
 
     def clipped(self, extent: Poly) -> Span:
-        """The exact bounds brought into an axis of length `extent`; never empty."""
+        """The exact bounds brought into an axis of length `extent`; not empty, unless it is a part that may be."""
         if self.low == ZERO and self.high == extent - 1:
             return whole(extent)
+        if self.partial:
+            return replace(self, low=extremum("max", self.low, ZERO), high=extremum("min", self.high, extent - 1))
         low = ZERO if self.low == ZERO else extremum("min", extremum("max", self.low, ZERO), extent - 1)
         return Span(low, extremum("max", low, extremum("min", self.high, extent - 1)), self.base, self.first, self.last)
 
@@ -116,7 +126,8 @@ def _atom(a: Atom, dims: Mapping[int, Span], full: Mapping[int, Span]) -> Span |
             both = x.hull(y)
             if both is None:
                 return None
-            return Span(extremum(a.which, x.low, y.low), extremum(a.which, x.high, y.high), both.base, both.first, both.last)
+            low, high = extremum(a.which, x.low, y.low), extremum(a.which, x.high, y.high)
+            return Span(low, high, both.base, both.first, both.last, x.partial or y.partial)
         case Bound():
             inner, reach = span(a.arg, dims, full), span(a.arg, full, full)
             return None if inner is None or reach is None else _bounded(a, inner, reach)
@@ -144,7 +155,11 @@ def _bounded(a: Bound, x: Span, reach: Span) -> Span:
     later, earlier = _most(-reach.low * times), _most((reach.high - last) * times)
     if later is None or earlier is None:
         return whole(a.extent)
-    return Span(low, high, x.base, x.first - max(earlier, 0), x.last + max(later, 0)).clipped(a.extent)
+    found = Span(low, high, x.base, x.first - max(earlier, 0), x.last + max(later, 0)).clipped(a.extent)
+    if not x.partial or found == whole(a.extent):
+        return found
+    low, high = extremum("max", found.low, found.base + found.first), extremum("min", found.high, found.base + found.last)
+    return replace(found, low=low, high=high, partial=True)
 
 
 def _most(p: Poly) -> int | None:
