@@ -147,12 +147,17 @@ def scheduled(make: Callable[[Rewrites], list[Graph]], sizes: Mapping[str, int],
         for outputs, tree in trees.items():
             check(tree, after[outputs])
     except (ScheduleError, KeyError) as error:
-        log.debug("a searched schedule is not legal: %s", error)
+        refused(error)
         trees.clear()
     if not trees:
         keep(Searched({}, new=found.new), options)
         return None
     return found
+
+
+def refused(error: Exception) -> None:
+    """A searched schedule is not legal, or cannot be lowered: a fault of the search, which costs time only, as the default schedule runs."""
+    log.debug("a searched schedule is refused: %s", error)
 
 
 def kept(name: str, graph: Graph, options: Options) -> Plan | None:

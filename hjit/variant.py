@@ -6,7 +6,6 @@ later segment needs of an earlier one is carried over in memory rather than comp
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -25,8 +24,6 @@ from hjit.trace.poly import ONE, SMALL, Dim, Poly, sizes_value
 from hjit.trace.recorder import Event, Recorder, packed
 from hjit.trace.rewrites import AS_IT_IS, Rewrites
 from hjit.trace.trace import Result, Trace, Tree
-
-log = logging.getLogger("hjit")
 
 Array = np.ndarray[Any, Any]
 Held = tuple[list[Any], dict[str, Array]]  # values of the tape, captured arrays by input
@@ -182,7 +179,7 @@ class Variant:
         try:
             kernels, found = autoschedule.built(bound, found)
         except ScheduleError as error:
-            log.debug("a searched schedule is not lowered: %s", error)
+            autoschedule.refused(error)
             kernels = []
         if not kernels or (found.new and not self._is_faster(kernels, bound)):
             self.options = replace(self.options, schedule=None)
