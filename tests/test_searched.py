@@ -15,6 +15,7 @@ PROGRAMS = int(os.environ.get("HJIT_FUZZ_SEARCHED", "24"))
 BATCH = 6
 FOUND = (  # seeds that failed once
     10,  # an unrolled dimension without elements
+    164,  # a tile around a parallel loop
 )
 
 

@@ -31,7 +31,7 @@ from hjit.sched.memory import C_ORDER, Strides
 from hjit.sched.operations import pipeline_features
 from hjit.sched.rules import Rules
 from hjit.sched.sized import SizedGraph
-from hjit.sched.tree import Compute, Loop, Node, Root, Store, computes, dims_of
+from hjit.sched.tree import Compute, Loop, Node, Root, Store, computes, dims_of, walk
 from hjit.trace.graph import Graph, Stage
 
 NONE: Sizes = np.zeros((1, 0), np.int64)  # the one choice of a nest whose sizes are known
@@ -265,6 +265,9 @@ class Space:
         """The tree with one more level of tiles inside a loop, and choices for their sizes: with tiles of one turn, there is none."""
         loop = at(whole, site)
         assert isinstance(loop, Loop)
+        if any(isinstance(x, Loop) and x.kind == "parallel" for c in loop.children for x in walk(c)):
+            yield whole, NONE  # parallel loops are the outermost ones: no tile is around one
+            return
         around = [x for k in range(len(site) + 1) if isinstance(x := at(whole, site[:k]), Loop) and x.stage == loop.stage]
         dims = [k for k in dict.fromkeys(x.dim for x in around) if isinstance(k, int)][-TILED:]
         extents = self._extents(whole, site)

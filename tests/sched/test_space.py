@@ -228,6 +228,21 @@ def test_parallel_loops_have_a_turn_for_each_core(tasks: float, forbidden: bool)
     assert Rules().forbidden(features, np.ones(1), 4).tolist() == [forbidden]
 
 
+def few_rows(a: Array) -> Array:
+    soft = np.exp(-a[:5] * a[:5])
+    return soft[:, :-2] + soft[:, 1:-1] * soft[:, 2:]
+
+
+def test_no_tile_is_around_a_parallel_loop() -> None:
+    """Rows too few for all cores, and columns, are parallel together."""
+    p = Program(few_rows)
+    both = next(s for s in p.space.children(p.space.start) if [x.kind for x in walk(s.tree) if isinstance(x, Loop)].count("parallel") == 2)
+    inside = [s for s in p.space.children(both) if not s.inlined]
+    assert len(inside) > 2
+    for state in inside:
+        assert list(problems(state.tree, p.graph)) == []
+
+
 def test_a_stage_that_a_sliding_one_reads_slides_with_it() -> None:
     for state in states(Program(blurred).space, 30):
         for node in walk(state.tree):
