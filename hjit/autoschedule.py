@@ -48,6 +48,7 @@ Array = np.ndarray[Any, Any]
 WEIGHTS = Path(__file__).parent / "model" / "weights.npz"
 MEASURED_SECONDS, LEAST_TURNS = 0.1, 3  # of a searched schedule beside the default one
 FEW_STAGES = 12  # of which all are searched
+ASKED = 500  # costs at once; between them a search looks at the time
 COLLECTED_AFTER = 200_000  # new objects, while a search runs
 BUCKET = 4  # sizes that differ by less than about this factor share a plan
 
@@ -60,6 +61,8 @@ class Effort:
         passes: see `hjit.sched.search.Options`.
         sample: are only some of alike states looked at?
         freeze: are all but the dearest stages of a large Graph left where they are? See `frozen`.
+        memoise: see `hjit.sched.space.Space`.
+        by_depth: are states ordered by `hjit.sched.search.DepthPriority`?
         seconds: after which a search ends with what it has.
     """
 
@@ -67,6 +70,8 @@ class Effort:
     passes: int = 1
     sample: bool = False
     freeze: bool = False
+    memoise: bool = True
+    by_depth: bool = False
     seconds: float = 20.0
 
 
@@ -194,10 +199,15 @@ def is_faster(ours: Bound, theirs: Bound, arrays: Mapping[str, Array], scalars: 
     return best[0] < best[1]
 
 
-def searched(graph: Graph, sizes: Mapping[str, int], options: Options, cost: Cost | None = None) -> Plan:
-    """Search the schedule of a canonical Graph, with the default schedule as what there is to beat."""
+def searched(graph: Graph, sizes: Mapping[str, int], options: Options, cost: Cost | None = None, effort: Effort | None = None) -> Plan:
+    """Search the schedule of a canonical Graph, with the default schedule as what there is to beat.
+
+    Args:
+        cost: the cost model, if not the one that comes with hjit.
+        effort: if not that of `options.tune`.
+    """
     with _few_collections():
-        return _searched(graph, sizes, options, cost)
+        return _searched(graph, sizes, options, cost, effort or EFFORTS[str(options.tune)])
 
 
 @contextlib.contextmanager
@@ -211,17 +221,18 @@ def _few_collections() -> Iterator[None]:
         gc.set_threshold(*old)
 
 
-def _searched(graph: Graph, sizes: Mapping[str, int], options: Options, cost: Cost | None) -> Plan:
-    effort = EFFORTS[str(options.tune)]
+def _searched(graph: Graph, sizes: Mapping[str, int], options: Options, cost: Cost | None, effort: Effort) -> Plan:
     start = time.perf_counter()
-    space = space_of(graph, sizes, options, cost)
+    space = space_of(graph, sizes, options, cost, effort.memoise)
     by_default = default_schedule(graph, space.target)
     best = Plan(None, frozenset(), space.tree_cost(by_default))
     limit = start + effort.seconds
     around = SearchOptions(
         passes=effort.passes,
+        depth=len(space.decisions) if effort.by_depth else None,
         bucket=space.bucket if effort.passes > 1 or effort.sample else None,
         sample=effort.sample,
+        asked=ASKED,
         stop=lambda: time.perf_counter() > limit,
     )
     if effort.freeze and len(graph.stages) > FEW_STAGES:
@@ -251,10 +262,10 @@ def frozen(space: Space) -> Space:
     return Space.freezing(space, {n: "inline" if n in found.inlined else "root" for n in stages if n not in open_})
 
 
-def space_of(graph: Graph, sizes: Mapping[str, int], options: Options, cost: Cost | None = None) -> Space:
+def space_of(graph: Graph, sizes: Mapping[str, int], options: Options, cost: Cost | None = None, memoise: bool = True) -> Space:
     """The space of the schedules of a Graph on this machine."""
     target, threads = target_of(options), launch.threads(options.num_threads)
-    return Space(graph, sizes, cost or weights(), machine.facts(threads, target.vector_bytes), threads, target)
+    return Space(graph, sizes, cost or weights(), machine.facts(threads, target.vector_bytes), threads, target, memoise=memoise)
 
 
 def built(made: Callable[[Searched], T], found: Searched) -> tuple[T, Searched]:

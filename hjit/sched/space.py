@@ -121,6 +121,7 @@ class Space:
         frozen: for some stages where they are computed, "root", "inline" or "apart", which is either: what is not searched (Anderson 2021,
             section 3.2).
         rules: what is pruned.
+        memoise: are the costs of nests kept? If not, every decision works all of them out again.
 
     Attributes:
         decisions: in the order in which they are made.
@@ -137,12 +138,14 @@ class Space:
         target: Target,
         frozen: Mapping[str, str] | None = None,
         rules: Rules | None = None,
+        memoise: bool = True,
     ) -> None:
         self.graph, self.cores, self.target = graph, cores, target
         self.sized = SizedGraph(graph, sizes, target.vector_bytes, tasks=cores * TASKS)
         self.cost_model, self.machine = cost, np.asarray(machine, np.float32)
         self.frozen = dict(frozen or {})
         self.rules = rules or Rules()
+        self.memoise = memoise
         self.forms = Forms(Strides(graph), target, cores)
         self.consumers = graph.consumers()
         self.groups = {s.name: groups(s) for s in graph.stages}
@@ -339,6 +342,8 @@ class Space:
 
     def _known(self, nest: Node, inlined: frozenset[str]) -> float:
         """The cost of a nest that does not change, found by its identity: the states after one share it."""
+        if not self.memoise:
+            return float(self.nest_costs(nest, NONE, inlined)[0])
         key = id(nest), inlined
         found = self._unchanged.get(key)
         if found is None:
@@ -384,6 +389,8 @@ class Space:
     def nest_costs(self, nest: Node, sizes: Sizes, inlined: frozenset[str] = frozenset()) -> Any:
         """The costs of one child of the root, for each choice of its sizes."""
         through = self._through(nest, inlined)
+        if not self.memoise:
+            return self._nest_costs(nest, sizes, through)
         key = nest, sizes.tobytes(), through
         found = self._memo.get(key)
         if found is None:

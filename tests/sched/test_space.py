@@ -149,6 +149,13 @@ def test_searches_with_buckets_samples_and_passes_find_no_worse_schedules() -> N
     assert again.cost == beam.cost and again.best == beam.best
 
 
+def test_costs_are_the_same_whether_they_are_kept_or_not() -> None:
+    kept, again = Program(pyramid).space, Program(pyramid, memoise=False).space
+    found = [search(space, space.start, presets(4)["beam"]) for space in (kept, again)]
+    assert found[0].record == found[1].record
+    assert again.measured > 1.2 * kept.measured
+
+
 def test_what_is_frozen_is_not_searched() -> None:
     free = Program(pyramid)
     middle = [s.name for s in free.graph.stages if s.name not in free.graph.outputs]
