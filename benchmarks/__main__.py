@@ -17,6 +17,7 @@ def names(text: str) -> list[str]:
 def parser() -> argparse.ArgumentParser:
     """The command line."""
     from benchmarks.apps import NAMES
+    from benchmarks.papers import LIMIT
     from benchmarks.rows import HALIDE_SCHEDULES, HJIT_SCHEDULES, PEERS
 
     p = argparse.ArgumentParser(prog="python -m benchmarks", description="hjit's benchmarks.")
@@ -29,12 +30,15 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--hjit", metavar="S,T", type=names, default=None, help=f"of {', '.join(HJIT_SCHEDULES)}")
     p.add_argument("--threads", metavar="N[,M]", type=lambda text: [int(n) for n in names(text)], default=[], help="all cores if not given")
     p.add_argument("--small", action="store_true", help="the sizes of the tests")
+    p.add_argument("--tables", action="store_true", help="with search: the tables of Anderson 2021 and Gao 2022 instead")
+    p.add_argument("--limit", metavar="SECONDS", type=float, default=LIMIT, help="of a search in those tables")
     p.add_argument("--budget", metavar="SECONDS", type=float, default=1.0, help="for each candidate")
     return p
 
 
 def measured(given: argparse.Namespace) -> dict[str, Any]:
     """Run a benchmark, print its table, and hand on its numbers."""
+    from benchmarks.apps import NAMES
     from benchmarks.rows import HJIT_SCHEDULES, SEARCHED
 
     if given.name == "overhead":
@@ -43,8 +47,13 @@ def measured(given: argparse.Namespace) -> dict[str, Any]:
         numbers = overhead.run()
         overhead.show(numbers)
         return numbers
-    from benchmarks import search, suite, table
+    from benchmarks import papers, search, suite, table
 
+    if given.name == "search" and given.tables:
+        suite.check_names("application", given.apps, NAMES)
+        rows = papers.run(given.apps, given.threads, small=given.small, limit=given.limit)
+        papers.show(rows)
+        return {**suite.about(), "limit": given.limit, **rows}
     schedules = given.hjit or (HJIT_SCHEDULES if given.name == "search" else HJIT_SCHEDULES[:2])
     searches = search.run(given.apps, [x for x in schedules if x in SEARCHED], given.threads, small=given.small) if given.name == "search" else None
     if searches is not None:

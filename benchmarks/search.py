@@ -11,10 +11,13 @@ import resource
 import subprocess
 import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from benchmarks import apps
 from benchmarks.table import geomean
+
+if TYPE_CHECKING:
+    from hjit.autoschedule import Effort, Plan
 
 TIMEOUT = 1800  # seconds of one application
 
@@ -41,8 +44,12 @@ def run(names: Sequence[str], efforts: Sequence[str], threads: Sequence[int] = (
     return found
 
 
-def measure(name: str, effort: str, threads: int, small: bool) -> Row:
-    """Search the schedules of an application."""
+def plans(name: str, tune: str, threads: int, small: bool, effort: Effort | None = None) -> list[tuple[Plan, int]]:
+    """What a search of an application's schedules decides on: the plans of its Graphs, each with its number of stages.
+
+    Args:
+        effort: if not that of `tune`.
+    """
     import numpy as np
 
     import hjit
@@ -50,34 +57,42 @@ def measure(name: str, effort: str, threads: int, small: bool) -> Row:
 
     module = apps.load(name)
     arguments = module.inputs(np.random.default_rng(0), module.SMALL if small else module.SHAPE)
-    plans: list[tuple[autoschedule.Plan, int]] = []
+    found: list[tuple[Plan, int]] = []
     real = autoschedule.searched
 
-    def searched(graph: Any, *more: Any) -> autoschedule.Plan:
-        plans.append((real(graph, *more), len(graph.stages)))
-        return plans[-1][0]
+    def searched(graph: Any, *more: Any, **named: Any) -> Plan:
+        found.append((real(graph, *more, **{"effort": effort, **named}), len(graph.stages)))
+        return found[-1][0]
 
-    autoschedule.weights()
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    f = hjit.pipeline(getattr(module, name), tune=effort, num_threads=threads, cache="off", verify="off")
+    f = hjit.pipeline(getattr(module, name), tune=tune, num_threads=threads, cache="off", verify="off")
     autoschedule.searched = searched
     try:
         f.graph(*arguments)
     finally:
         autoschedule.searched = real
-    records = [p.record for p, _ in plans if p.record is not None]
+    return found
+
+
+def measure(name: str, effort: str, threads: int, small: bool) -> Row:
+    """Search the schedules of an application."""
+    from hjit import autoschedule
+
+    autoschedule.weights()
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    found = plans(name, effort, threads, small)
+    records = [p.record for p, _ in found if p.record is not None]
     count = sum(r.costs for r in records)
-    seconds = sum(p.seconds for p, _ in plans)
+    seconds = sum(p.seconds for p, _ in found)
     return {
-        "stages": sum(n for _, n in plans),
+        "stages": sum(n for _, n in found),
         "schedules": count,
         f"{effort}_s": seconds,
         "us_per_schedule": 1e6 * seconds / max(count, 1),
         "expansions": sum(r.expansions for r in records),
         "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
         "before_mb": before / 1024,
-        "cost": sum(p.cost for p, _ in plans),
-        "by_default": all(p.tree is None for p, _ in plans),
+        "cost": sum(p.cost for p, _ in found),
+        "by_default": all(p.tree is None for p, _ in found),
     }
 
 

@@ -101,9 +101,7 @@ def run(
         ("schedule of hjit", hjit, HJIT_SCHEDULES),
     )
     for kind, given, known in lists:
-        unknown = [n for n in given if n not in known]
-        if unknown:
-            raise ValueError(f"unknown {kind} {', '.join(unknown)}; known are {', '.join(known)}")
+        check_names(kind, given, known)
     numbers = about()
     console = Console(stderr=True)
     rows: list[dict[str, Any]] = []
@@ -112,6 +110,17 @@ def run(
             with console.status(f"{name}, {n} thread{'s' if n > 1 else ''}"):
                 rows += rows_of(Request(name, tuple(peers), n, small, budget, halide=tuple(halide), hjit=tuple(hjit)))
     return {**numbers, "rows": rows}
+
+
+def check_names(kind: str, given: Sequence[str], known: Sequence[str]) -> None:
+    """Are all names known ones?
+
+    Raises:
+        ValueError: one is not.
+    """
+    unknown = [n for n in given if n not in known]
+    if unknown:
+        raise ValueError(f"unknown {kind} {', '.join(unknown)}; known are {', '.join(known)}")
 
 
 def about() -> dict[str, Any]:

@@ -49,6 +49,7 @@ Array = np.ndarray[Any, Any]
 WEIGHTS = Path(__file__).parent / "model" / "weights.npz"
 MEASURED_SECONDS, LEAST_TURNS = 0.1, 3  # of a searched schedule beside the default one
 FEW_STAGES = 12  # of which all are searched
+ASKED = 500  # costs at once; between them a search looks at the time
 COLLECTED_AFTER = 200_000  # new objects, while a search runs
 BUCKET = 4  # sizes that differ by less than about this factor share a plan
 
@@ -61,6 +62,8 @@ class Effort:
         passes: see `hjit.sched.search.Options`.
         sample: are only some of alike states looked at?
         freeze: are all but the dearest stages of a large Graph left where they are? See `frozen`.
+        memoise: see `hjit.sched.space.Space`.
+        by_depth: are states ordered by `hjit.sched.search.DepthPriority`?
         seconds: after which a search ends with what it has.
         refine: seconds of local search from there, see `hjit.sched.refine`.
         timed: how many of the schedules that it found are timed beside the default one.
@@ -70,6 +73,8 @@ class Effort:
     passes: int = 1
     sample: bool = False
     freeze: bool = False
+    memoise: bool = True
+    by_depth: bool = False
     seconds: float = 20.0
     refine: float = 0.0
     timed: int = 1
@@ -167,9 +172,14 @@ def _is_legal(found: Searched, make: Callable[[Rewrites], list[Graph]]) -> bool:
         for outputs, tree in found.trees.items():
             check(tree, after[outputs])
     except (ScheduleError, KeyError) as error:
-        log.debug("a searched schedule is not legal: %s", error)
+        refused(error)
         return False
     return True
+
+
+def refused(error: Exception) -> None:
+    """A searched schedule is not legal, or cannot be lowered: a fault of the search, which costs time only, as the default schedule runs."""
+    log.debug("a searched schedule is refused: %s", error)
 
 
 def kept(name: str, graph: Graph, options: Options) -> Plan | None:
@@ -203,10 +213,15 @@ def fastest(bounds: Sequence[Bound], arrays: Mapping[str, Array], scalars: Mappi
     return best.index(min(best))
 
 
-def searched(graph: Graph, sizes: Mapping[str, int], options: Options, cost: Cost | None = None) -> Plan:
-    """Search the schedule of a canonical Graph, with the default schedule as what there is to beat."""
+def searched(graph: Graph, sizes: Mapping[str, int], options: Options, cost: Cost | None = None, effort: Effort | None = None) -> Plan:
+    """Search the schedule of a canonical Graph, with the default schedule as what there is to beat.
+
+    Args:
+        cost: the cost model, if not the one that comes with hjit.
+        effort: if not that of `options.tune`.
+    """
     with _few_collections():
-        return _searched(graph, sizes, options, cost)
+        return _searched(graph, sizes, options, cost, effort or EFFORTS[str(options.tune)])
 
 
 @contextlib.contextmanager
@@ -220,17 +235,18 @@ def _few_collections() -> Iterator[None]:
         gc.set_threshold(*old)
 
 
-def _searched(graph: Graph, sizes: Mapping[str, int], options: Options, cost: Cost | None) -> Plan:
-    effort = EFFORTS[str(options.tune)]
+def _searched(graph: Graph, sizes: Mapping[str, int], options: Options, cost: Cost | None, effort: Effort) -> Plan:
     start = time.perf_counter()
-    space = whole = space_of(graph, sizes, options, cost)
+    space = whole = space_of(graph, sizes, options, cost, effort.memoise)
     by_default = default_schedule(graph, space.target)
     best = Plan(None, frozenset(), space.tree_cost(by_default))
     limit = start + effort.seconds
     around = SearchOptions(
         passes=effort.passes,
+        depth=len(space.decisions) if effort.by_depth else None,
         bucket=space.bucket if effort.passes > 1 or effort.sample else None,
         sample=effort.sample,
+        asked=ASKED,
         stop=lambda: time.perf_counter() > limit,
     )
     if effort.freeze and len(graph.stages) > FEW_STAGES:
@@ -269,10 +285,10 @@ def frozen(space: Space) -> Space:
     return Space.freezing(space, {n: "inline" if n in found.inlined else "root" for n in stages if n not in open_})
 
 
-def space_of(graph: Graph, sizes: Mapping[str, int], options: Options, cost: Cost | None = None) -> Space:
+def space_of(graph: Graph, sizes: Mapping[str, int], options: Options, cost: Cost | None = None, memoise: bool = True) -> Space:
     """The space of the schedules of a Graph on this machine."""
     target, threads = target_of(options), launch.threads(options.num_threads)
-    return Space(graph, sizes, cost or weights(), machine.facts(threads, target.vector_bytes), threads, target)
+    return Space(graph, sizes, cost or weights(), machine.facts(threads, target.vector_bytes), threads, target, memoise=memoise)
 
 
 def built(made: Callable[[Searched], T], found: Searched) -> tuple[T, Searched]:

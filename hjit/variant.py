@@ -6,7 +6,6 @@ later segment needs of an earlier one is carried over in memory rather than comp
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -28,8 +27,6 @@ from hjit.trace.trace import Result, Trace, Tree
 
 if TYPE_CHECKING:
     from hjit.autoschedule import Searched  # a process that searches nothing never loads it
-
-log = logging.getLogger("hjit")
 
 Array = np.ndarray[Any, Any]
 Held = tuple[list[Any], dict[str, Array]]  # values of the tape, captured arrays by input
@@ -206,7 +203,7 @@ class Variant:
         try:
             kernels, schedule = autoschedule.built(self._made, schedule)
         except ScheduleError as error:
-            log.debug("a searched schedule is not lowered: %s", error)
+            autoschedule.refused(error)
             return None
         return _Way(kernels, schedule, self.graphs)
 

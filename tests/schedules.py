@@ -2,26 +2,18 @@
 
 from __future__ import annotations
 
-import argparse
-import json
 import random
-import subprocess
 import sys
-import time
 import zlib
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from benchmarks.suite import about
 from hjit.errors import ScheduleError
 from hjit.kernels.lower import lower
 from hjit.sched.sample import random_schedule
 from hjit.trace.rewrites import Rewrites
+from tests import seeds
 from tests.fuzz import random_program
-
-BATCH = 50  # pairs that one process runs
 
 
 class _Some:
@@ -73,45 +65,5 @@ def failure(seed: int) -> str | None:
     return random_program(seed).fails(schedule=RandomScheduler(seed))
 
 
-def run(first: int, count: int) -> list[tuple[int, str]]:
-    """The seeds that fail among `count` from `first` on, and why, found by a process of their own, which one may end."""
-    command = [sys.executable, "-m", "tests.schedules", "--seed", str(first), "--count", str(count), "--here"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode in (0, 1):
-        return [(int(k), why) for k, why in json.loads(done.stdout.splitlines()[-1])]
-    if count == 1:
-        return [(first, f"the process ended with status {done.returncode}: {done.stderr[-400:]}")]
-    half = count // 2
-    return run(first, half) + run(first + half, count - half)
-
-
-def main() -> int:
-    """Run many pairs; the exit code is 1 where one failed."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--count", type=int, default=300)
-    parser.add_argument("--seed", type=int, default=0, help="the first one")
-    parser.add_argument("--jobs", type=int, default=1, help="processes at once")
-    parser.add_argument("--json", help="write what was found to this file")
-    parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)
-    given = parser.parse_args()
-    seeds = range(given.seed, given.seed + given.count)
-    if given.here:
-        found = [(k, why[:600]) for k in seeds if (why := failure(k)) is not None]
-        print(json.dumps(found))
-        return bool(found)
-    start, failed = time.time(), []
-    with ThreadPoolExecutor(given.jobs) as pool:
-        for some in pool.map(lambda k: run(k, min(BATCH, seeds.stop - k)), seeds[::BATCH]):
-            failed += some
-            for k, why in some:
-                print(f"seed {k}: {why}", flush=True)
-    seconds = round(time.time() - start)
-    print(f"{given.count} pairs, {len(failed)} failed, {seconds} s: {[k for k, _ in failed]}")
-    if given.json:
-        found = {"pairs": given.count, "first_seed": given.seed, "failed": failed, "seconds": seconds, "jobs": given.jobs}
-        Path(given.json).write_text(json.dumps({**found, **about()}, indent=1) + "\n")
-    return bool(failed)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(seeds.main("tests.schedules", __doc__, failure))

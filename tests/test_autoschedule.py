@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -144,6 +145,14 @@ def test_a_search_that_has_no_time_leaves_the_default_schedule(monkeypatch: pyte
     p = Program(blurred)
     plan = searched(p.graph, p.variant.rec.sizes, Options(tune="greedy"))
     assert plan.tree is None and plan.record is not None and plan.record.stopped
+
+
+def test_an_effort_may_be_given() -> None:
+    p = Program(blurred)
+    beam = Effort(presets(4)["beam"], passes=2, sample=True)
+    for effort in (beam, replace(beam, memoise=False), replace(beam, by_depth=True)):
+        plan = searched(p.graph, p.variant.rec.sizes, Options(tune="greedy"), effort=effort)
+        assert plan.record is not None and plan.record.expansions > len(p.space.decisions)
 
 
 def test_what_measures_slower_than_the_default_schedule_is_not_kept(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ import pytest
 
 import hjit
 from benchmarks import __main__ as command
-from benchmarks import apps, rows, search, suite, table
+from benchmarks import apps, papers, rows, search, suite, table
 from benchmarks.peers import Compiled
 
 CASES = [(name, layout) for name in apps.NAMES for layout in rows.LAYOUTS if layout == "planar" or hasattr(apps.load(name), layout)]
@@ -245,3 +245,73 @@ def test_searched_schedules_are_timed_where_they_are_asked_for() -> None:
     found = measured(rows.Request("blur", (), 1, small=True, budget=0.001, hjit=("default", "greedy")))
     assert {r["schedule"] for r in found} == {"default", "greedy"}
     assert all(r["agrees"] for r in found)
+
+
+# -- the tables of papers
+
+
+@pytest.fixture(scope="module")
+def tabled() -> dict[str, list[dict[str, Any]]]:
+    """All settings on a small application."""
+    return {
+        name: [{"app": "blur", "setting": s, "threads": 1, **papers.measure(name, s, "blur", 1, small=True, limit=2, bandwidth=2.0**33)} for s in efforts]
+        for name, efforts in papers.EFFORT.items()
+    }
+
+
+def test_searches_of_the_papers_settings(tabled: dict[str, list[dict[str, Any]]]) -> None:
+    assert len(papers.ANDERSON) == len(papers.SECONDS) == len(papers.SPEEDUPS) == 8
+    assert len(papers.MB2FBS) == len(papers.COSTS) == len(papers.EXPANSIONS) == 4
+    for found in tabled.values():
+        for r in found:
+            assert r["states"] > r["expansions"] > 0 and r["peak_mb"] > 0 and (r["cost"] is None or r["cost"] > 0)
+            assert not r["stopped"] or r["seconds"] >= 2
+    anderson = {r["setting"]: r for r in tabled["anderson"] if not r["stopped"]}
+    for setting, r in anderson.items():
+        on = anderson.get(setting.replace("memoise off", "memoise on"))
+        assert on is None or (on["states"], on["cost"]) == (r["states"], pytest.approx(r["cost"]))
+        whole = anderson.get(setting.replace("sample on", "sample off"))
+        assert whole is None or r["states"] <= whole["states"]
+
+
+def test_the_papers_tables(tabled: dict[str, list[dict[str, Any]]], capsys: pytest.CaptureFixture[str]) -> None:
+    papers.show(tabled)
+    shown = capsys.readouterr().out
+    assert all(word in shown for word in ("Anderson 2021, Table 3", "Gao 2022, Table 3", "blur", "372.06", "1,834.0", "the paper's"))
+    failed = {"app": "snake", "setting": "beam 32", "threads": 1, "error": "too slow"}
+    empty = {"app": "snake", "setting": "beam 64", "threads": 1, "states": 7, "expansions": 3.0, "seconds": 5.0, "cost": None, "stopped": True}
+    papers.show({"anderson": [], "mb2fbs": [failed, empty]})
+    shown = capsys.readouterr().out
+    assert "> 3.0" in shown and "snake" in shown
+
+
+def test_each_search_of_the_papers_has_a_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(papers, "EFFORT", {"anderson": {papers.ALL_OFF: papers.ANDERSON[papers.ALL_OFF]}, "mb2fbs": {}})
+    found = papers.run(["blur"], [1], small=True, limit=0.0)
+    assert found["mb2fbs"] == []
+    (row,) = found["anderson"]
+    assert row["stopped"] and row["seconds"] > 0 and (row["app"], row["threads"]) == ("blur", 1)
+    monkeypatch.setattr(papers, "GRACE", 0.01)
+    (row,) = papers.run(["blur"], [1], small=True, limit=0.0)["anderson"]
+    assert "more than" in row["error"]
+
+
+def test_numbers_that_may_be_bounds() -> None:
+    exact, least, most = papers.Bound(8.0), papers.Bound(2.0, ">"), papers.Bound(2.0, "<")
+    assert (exact / least, exact / most, least / exact) == (papers.Bound(4.0, "<"), papers.Bound(4.0, ">"), papers.Bound(0.25, ">"))
+    assert least / least is None and least / most == papers.Bound(1.0, ">")
+    assert papers.mean([exact, None, least]) == papers.Bound(pytest.approx(4.0), ">")
+    assert papers.mean([least, most]) == papers.Bound(pytest.approx(2.0), "~")
+    assert papers.mean([None]) is None
+    assert (least.text(".1f"), exact.text(".1%")) == ("> 2.0", "800.0%")
+
+
+def test_tables_are_asked_for_on_the_command_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    asked: list[Any] = []
+    monkeypatch.setattr(papers, "run", lambda names, threads, **more: asked.append((names, threads, more)) or {"anderson": [], "mb2fbs": []})
+    command.main(["search", "--tables", "--apps", "blur", "--small", "--limit", "3", "--json", str(tmp_path / "x.json")])
+    assert asked == [(["blur"], [], {"small": True, "limit": 3.0})]
+    numbers = json.loads((tmp_path / "x.json").read_text())
+    assert numbers["limit"] == 3 and numbers["anderson"] == numbers["mb2fbs"] == [] and numbers["commit"]
+    with pytest.raises(SystemExit):
+        command.main(["search", "--tables", "--apps", "nothing"])

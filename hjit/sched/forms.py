@@ -159,7 +159,7 @@ class Forms:
                 yield Inner(None, None, unrolled, ((1, 1, 1),))
                 continue
             widths = _widths(s, d, self.target, lanes_dim)
-            code = sum(1 for x in alike for _ in walk(x.value)) * int(np.prod([extents[k] for k in unrolled]))
+            code = sum(1 for x in alike for _ in walk(x.value)) * max(int(np.prod([extents[k] for k in unrolled])), 1)
             yield _blocks(d, lanes_dim, widths, unrolled, extents, code)
 
     def _parallel(self, d: Definition, order: Sequence[int], inner: Inner, extents: Sequence[float]) -> Iterator[int]:
@@ -199,7 +199,7 @@ def _blocks(d: Definition, lanes_dim: int, widths: Sequence[int], unrolled: tupl
     rows = [k for k in range(len(d.dims)) if k not in (lanes_dim, *unrolled) and extents[k] >= 2 * max(ROWS)]
     rows_dim = default if default is not None else rows[-1] if rows else None
     blocks = BLOCKS if is_associative(d) and d.rdims else [(r, v) for r in ROWS for v in VECTORS if 1 in (r, v)]
-    copies = math.prod(extents[k] for k in unrolled)
+    copies = max(math.prod(extents[k] for k in unrolled), 1)  # there may be no elements
     most = min(UNROLL_CODE * 2 / code, MAX_UNROLL / copies)
     found = [(n, v * n, r) for n in widths for r, v in blocks if _fits(r, v, n, rows_dim, extents[lanes_dim], most)]
     is_blocked = default is not None and BLOCK_VECTORS * BLOCK_ROWS * copies <= MAX_UNROLL

@@ -128,7 +128,8 @@ class Options(Generic[State]):
             Algorithm 2, and one that drops out of the queue before is lost. The same states are expanded either way.
         finalists: number of complete states to hand back.
         expansions: how many states may be expanded.
-        stop: asked before each expansion; where it is true, the search ends with what it has.
+        asked: how many costs are asked for at once, at most.
+        stop: asked before each expansion, and between costs that are not asked for at once; where it is true, the search ends with what it has.
 
     Raises:
         OptionError: a number is out of range, or samples are wanted and there are no buckets.
@@ -143,10 +144,11 @@ class Options(Generic[State]):
     at_once: bool = True
     finalists: int = 32
     expansions: float = inf
+    asked: float = inf
     stop: Callable[[], bool] = never
 
     def __post_init__(self) -> None:
-        for name in ("passes", "finalists"):
+        for name in ("passes", "finalists", "asked"):
             if getattr(self, name) < 1:
                 raise OptionError(f"{name} is {getattr(self, name)}; it must be at least 1")
         if not 0 <= self.keep <= 1:
@@ -375,9 +377,19 @@ class _Search(Generic[State]):
         return states
 
     def _costed(self, states: Sequence[tuple[State, _Node[State] | None]], this: _Pass) -> list[_Node[State]]:
-        """States, each with its parent, as nodes."""
+        """States, each with its parent, as nodes; only the first ones where there is no time for the others."""
+        nodes: list[_Node[State]] = []
+        most = _index(self.options.asked)
+        for k in range(0, len(states), most):
+            if k and self.options.stop():
+                self.stopped = True
+                break
+            nodes += self._costed_at_once(states[k : k + most], this)
+        return nodes
+
+    def _costed_at_once(self, states: Sequence[tuple[State, _Node[State] | None]], this: _Pass) -> list[_Node[State]]:
         tree, bucket = self.tree, self.options.bucket
-        costs = tree.cost([s for s, _ in states]) if states else ()
+        costs = tree.cost([s for s, _ in states])
         self.costs += len(states)
         nodes = []
         for (state, parent), cost in zip(states, map(float, costs), strict=True):

@@ -31,7 +31,7 @@ from hjit.sched.memory import C_ORDER, Strides
 from hjit.sched.operations import pipeline_features
 from hjit.sched.rules import Rules
 from hjit.sched.sized import SizedGraph
-from hjit.sched.tree import Compute, Loop, Node, Root, Store, computes, dims_of
+from hjit.sched.tree import Compute, Loop, Node, Root, Store, computes, dims_of, walk
 from hjit.trace.graph import Graph, Stage
 
 NONE: Sizes = np.zeros((1, 0), np.int64)  # the one choice of a nest whose sizes are known
@@ -121,6 +121,7 @@ class Space:
         frozen: for some stages where they are computed, "root", "inline" or "apart", which is either: what is not searched (Anderson 2021,
             section 3.2).
         rules: what is pruned.
+        memoise: are the costs of nests kept? If not, every decision works all of them out again.
 
     Attributes:
         decisions: in the order in which they are made.
@@ -137,12 +138,14 @@ class Space:
         target: Target,
         frozen: Mapping[str, str] | None = None,
         rules: Rules | None = None,
+        memoise: bool = True,
     ) -> None:
         self.graph, self.cores, self.target = graph, cores, target
         self.sized = SizedGraph(graph, sizes, target.vector_bytes, tasks=cores * TASKS)
         self.cost_model, self.machine = cost, np.asarray(machine, np.float32)
         self.frozen = dict(frozen or {})
         self.rules = rules or Rules()
+        self.memoise = memoise
         self.forms = Forms(Strides(graph), target, cores)
         self.consumers = graph.consumers()
         self.groups = {s.name: groups(s) for s in graph.stages}
@@ -265,6 +268,9 @@ class Space:
         """The tree with one more level of tiles inside a loop, and choices for their sizes: with tiles of one turn, there is none."""
         loop = at(whole, site)
         assert isinstance(loop, Loop)
+        if any(isinstance(x, Loop) and x.kind == "parallel" for c in loop.children for x in walk(c)):
+            yield whole, NONE  # parallel loops are the outermost ones: no tile is around one
+            return
         around = [x for k in range(len(site) + 1) if isinstance(x := at(whole, site[:k]), Loop) and x.stage == loop.stage]
         dims = [k for k in dict.fromkeys(x.dim for x in around) if isinstance(k, int)][-TILED:]
         extents = self._extents(whole, site)
@@ -336,6 +342,8 @@ class Space:
 
     def _known(self, nest: Node, inlined: frozenset[str]) -> float:
         """The cost of a nest that does not change, found by its identity: the states after one share it."""
+        if not self.memoise:
+            return float(self.nest_costs(nest, NONE, inlined)[0])
         key = id(nest), inlined
         found = self._unchanged.get(key)
         if found is None:
@@ -385,6 +393,8 @@ class Space:
     def nest_costs(self, nest: Node, sizes: Sizes, inlined: frozenset[str] = frozenset()) -> Any:
         """The costs of one child of the root, for each choice of its sizes."""
         through = self._through(nest, inlined)
+        if not self.memoise:
+            return self._nest_costs(nest, sizes, through)
         key = nest, sizes.tobytes(), through
         found = self._memo.get(key)
         if found is None:

@@ -150,6 +150,13 @@ def test_searches_with_buckets_samples_and_passes_find_no_worse_schedules() -> N
     assert again.cost == beam.cost and again.best == beam.best
 
 
+def test_costs_are_the_same_whether_they_are_kept_or_not() -> None:
+    kept, again = Program(pyramid).space, Program(pyramid, memoise=False).space
+    found = [search(space, space.start, presets(4)["beam"]) for space in (kept, again)]
+    assert found[0].record == found[1].record
+    assert again.measured > 1.2 * kept.measured
+
+
 def test_what_is_frozen_is_not_searched() -> None:
     free = Program(pyramid)
     middle = [s.name for s in free.graph.stages if s.name not in free.graph.outputs]
@@ -227,6 +234,21 @@ def test_parallel_loops_have_a_turn_for_each_core(tasks: float, forbidden: bool)
     features = np.zeros((1, 1, len(SCHEDULE)))
     features[..., SCHEDULE.index("inner_parallelism")] = tasks
     assert Rules().forbidden(features, np.ones(1), 4).tolist() == [forbidden]
+
+
+def few_rows(a: Array) -> Array:
+    soft = np.exp(-a[:5] * a[:5])
+    return soft[:, :-2] + soft[:, 1:-1] * soft[:, 2:]
+
+
+def test_no_tile_is_around_a_parallel_loop() -> None:
+    """Rows too few for all cores, and columns, are parallel together."""
+    p = Program(few_rows)
+    both = next(s for s in p.space.children(p.space.start) if [x.kind for x in walk(s.tree) if isinstance(x, Loop)].count("parallel") == 2)
+    inside = [s for s in p.space.children(both) if not s.inlined]
+    assert len(inside) > 2
+    for state in inside:
+        assert list(problems(state.tree, p.graph)) == []
 
 
 def test_a_stage_that_a_sliding_one_reads_slides_with_it() -> None:

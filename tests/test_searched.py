@@ -1,0 +1,42 @@
+"""Random programs under searched schedules against NumPy; `tests.searched` runs as many as you like."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import pytest
+
+from hjit import autoschedule
+from hjit.errors import ScheduleError
+from tests import searched
+
+PROGRAMS = int(os.environ.get("HJIT_FUZZ_SEARCHED", "24"))
+BATCH = 6
+FOUND = (  # seeds that failed once
+    10,  # an unrolled dimension without elements
+    164,  # a tile around a parallel loop
+)
+
+
+@pytest.mark.parametrize("start", range(0, PROGRAMS, BATCH))
+def test_random_programs(start: int) -> None:
+    for seed in range(start, min(start + BATCH, PROGRAMS)):
+        why = searched.failure(seed)
+        assert why is None, f"seed {seed}: {why}"
+
+
+@pytest.mark.parametrize("seed", FOUND)
+def test_programs_that_failed_once(seed: int) -> None:
+    assert searched.failure(seed) is None
+
+
+@pytest.mark.parametrize("seed", [0, 7])
+def test_a_schedule_that_is_refused_fails(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    def built(*_: Any) -> Any:
+        raise ScheduleError("no")
+
+    monkeypatch.setattr(autoschedule, "built", built)
+    assert searched.failure(seed) == "refused: no"
+    monkeypatch.setattr(autoschedule, "check", built)
+    assert searched.failure(seed) == "refused: no"
