@@ -25,17 +25,12 @@ from hjit.trace.poly import ONE, SMALL, Dim, Poly, sizes_value
 from hjit.trace.recorder import Event, Recorder, packed
 from hjit.trace.rewrites import AS_IT_IS, Rewrites
 from hjit.trace.trace import Result, Trace, Tree
+from hjit.verify import EXACT, Tolerance, tolerances
 
 log = logging.getLogger("hjit")
 
 Array = np.ndarray[Any, Any]
 Held = tuple[list[Any], dict[str, Array]]  # values of the tape, captured arrays by input
-
-# Ufuncs whose compiled result may differ from NumPy's in the last bits
-INEXACT = frozenset(
-    """exp exp2 expm1 log log2 log10 log1p logaddexp logaddexp2 sin cos tan arcsin arccos arctan arctan2 hypot
-    sinh cosh tanh arcsinh arccosh arctanh power cbrt""".split()
-)
 
 
 class Mispredict(Exception):
@@ -120,7 +115,6 @@ class Variant:
     Attributes:
         written: names of the inputs that the function changes.
         impure: does it call something whose result is new at every call?
-        exact: does every operation have NumPy's bits?
         flat: may `run_flat` run it? One kernel, arrays and numbers as arguments, new arrays as results.
     """
 
@@ -147,7 +141,6 @@ class Variant:
             known(self.graphs)
         events: list[Event | None] = [*rec.events, None]
         self.steps = [Step(b, e) for b, e in zip(self._kernels(), events, strict=True)]
-        self.exact = all(_is_exact(g) for g in self.graphs)
         self.flat = self._is_flat(structure)
         if self.flat:
             self._prepare_flat()
@@ -250,6 +243,17 @@ class Variant:
     def bounds(self) -> list[Bound]:
         """The kernels, in order."""
         return [s.bound for s in self.steps if s.bound is not None]
+
+    def tolerances(self) -> Any:
+        """How the results may differ from NumPy's, put together as they are, and how the changed arguments may, by name."""
+        found = tolerances(self.graphs, [s.event for s in self.steps], self.options.fast_math)
+        written = {name: found.get(stage, EXACT) for name, stage in self.writes}
+
+        def leaf(r: Result) -> Tolerance:
+            return written.get(r.name) or found.get(r.name, EXACT)
+
+        tree = self.trace.result
+        return (tree.build(leaf) if isinstance(tree, Tree) else leaf(tree)), written
 
     # -- may it run?
     def guards(self, leaves: Sequence[Any]) -> Held | None:
@@ -479,20 +483,6 @@ def _c_strides(shape: Sequence[int]) -> tuple[int, ...]:
         steps.insert(0, step)
         step *= n
     return tuple(steps)
-
-
-def _is_exact(g: Graph) -> bool:
-    from hjit.trace.graph import Op, walk
-
-    for s in g.stages:
-        for d in s.definitions:
-            if d.order in ("add", "multiply") and s.dtype.kind == "f":
-                return False
-            if d.order == "sequential" and d.rdims and s.dtype.kind == "f":
-                return False
-            if any(isinstance(e, Op) and e.name in INEXACT for e in walk(d.value)):
-                return False
-    return True
 
 
 __all__ = ["Held", "Mispredict", "OutOfBounds", "Variant", "element_strides", "result_leaves", "segments"]
