@@ -419,7 +419,7 @@ class Pipeline:
                 given = f"{np.shape(t)} {getattr(t, 'dtype', type(t))}"
                 raise ValueError(f"out: an array of shape {array.shape} and dtype {array.dtype} is needed, not {given}")
         for t, r in zip(targets, results, strict=True):
-            if t is not r:
+            if t is not r and not _is_same_memory(t, r):
                 np.copyto(t, r)
         return out
 
@@ -593,6 +593,11 @@ def _depth() -> int:
     while frame.f_back is not None and os.path.dirname(frame.f_code.co_filename) == here:
         frame, level = frame.f_back, level + 1
     return level
+
+
+def _is_same_memory(a: np.ndarray[Any, Any], b: Any) -> bool:
+    """Are two arrays of one shape the same elements?"""
+    return isinstance(b, np.ndarray) and a.strides == b.strides and a.ctypes.data == b.ctypes.data
 
 
 def _leaves_of(x: Any) -> list[Any]:

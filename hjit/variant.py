@@ -308,7 +308,7 @@ class Variant:
             return PLAIN
         tree = self.trace.result
         if type(tree) is Result:
-            return tree.given(outputs[0]) if tree.is_scalar else outputs[0]
+            return tree.given(outputs[0]) if tree.is_scalar or tree.order else outputs[0]
         parts = iter(outputs)
         return tree.build(lambda r: r.given(next(parts)))
 
@@ -356,11 +356,14 @@ class Variant:
         shapes = {n: (shape, dtype) for b in self.bounds for n, shape, dtype in b.outputs}
         found: dict[str, Array] = {}
         for r, t in zip(self.results, targets, strict=False):
-            if r.kind != "array" or r.is_scalar or type(t) is not np.ndarray or not t.flags.carray or shapes.get(r.name) != (t.shape, t.dtype):
+            if r.kind != "array" or r.is_scalar or type(t) is not np.ndarray or t.ndim != len(r.order or t.shape):
+                continue
+            place = r.taken(t)
+            if not place.flags.carray or shapes.get(r.name) != (place.shape, place.dtype):
                 continue
             others = [x for x in targets if x is not t and isinstance(x, np.ndarray)]
             if not any(_overlap(t, x) for x in (*state.values(), *others)):
-                found[r.name] = t
+                found[r.name] = place
         return found
 
     def _run_kernel(self, bound: Bound, state: dict[str, Array], values: list[Any], places: Mapping[str, Array]) -> None:
@@ -380,7 +383,7 @@ class Variant:
                 case "array":
                     return r.given(state[r.name])
                 case "constant":
-                    return r.given(r.value.copy())
+                    return r.given(r.value.copy("K"))
                 case "argument":
                     return state[r.name]
                 case "view":
