@@ -1,4 +1,4 @@
-"""What a person looks at: progress, differences from NumPy, and listings of Graphs, schedules and loops."""
+"""What a person looks at: progress, and listings of Graphs, schedules and loops."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ import sys
 import threading
 from collections.abc import Iterator
 from typing import Any
-
-import numpy as np
 
 PROGRESS_AFTER = 1.0  # seconds
 
@@ -44,58 +42,6 @@ def progress(text: str) -> Iterator[None]:
             timer.cancel()
             for status in shown:
                 status.stop()
-
-
-def difference(ours: Any, expected: Any, exact: bool) -> str | None:
-    """Why two results are not the same, or None.
-
-    Exact results have the same bits but for NaN's. Others may differ by the rounding of a few operations.
-    """
-    if isinstance(expected, (tuple, list)) or isinstance(expected, dict):
-        if type(ours) is not type(expected) or len(ours) != len(expected):
-            return f"a {type(ours).__name__} instead of a {type(expected).__name__}"
-        keys = expected if isinstance(expected, dict) else range(len(expected))
-        for k in keys:
-            if isinstance(expected, dict) and k not in ours:
-                return f"no item {k!r}"
-            why = difference(ours[k], expected[k], exact)
-            if why is not None:
-                return why
-        return None
-    if isinstance(expected, (np.ndarray, np.generic)):
-        return _array_difference(ours, expected, exact)
-    if type(ours) is not type(expected):
-        return f"a {type(ours).__name__} instead of a {type(expected).__name__}"
-    return None if ours == expected or (ours != ours and expected != expected) else f"{ours!r} instead of {expected!r}"
-
-
-def _array_difference(ours: Any, expected: Any, exact: bool) -> str | None:
-    if type(ours) is not type(expected):
-        return f"a {type(ours).__name__} instead of a {type(expected).__name__}"
-    if ours.dtype != expected.dtype or ours.shape != expected.shape:
-        return f"{ours.dtype} of shape {ours.shape} instead of {expected.dtype} of shape {expected.shape}"
-    a, b = np.asarray(ours), np.asarray(expected)
-    same = (a == b) | ((a != a) & (b != b))
-    if np.all(same):
-        return None
-    if not exact:
-        with np.errstate(all="ignore"):
-            if b.dtype.kind == "f":
-                finite = np.abs(b[np.isfinite(b)])
-                scale = float(finite.max()) if finite.size else 0.0
-                near = np.isfinite(a) & np.isfinite(b) & (np.abs(a - b) <= 256 * np.finfo(b.dtype).eps * np.maximum(np.abs(b), scale))
-            elif b.dtype.kind in "iu":
-                near = np.abs(a.astype(np.float64) - b.astype(np.float64)) <= 1
-            else:
-                near = np.zeros(b.shape, bool)
-        off = ~(same | near)
-        # a decision on a rounded value may fall the other way in a few places
-        if np.count_nonzero(off) <= 1e-4 * off.size and (b.dtype.kind != "f" or np.count_nonzero(off) == 0):
-            return None
-        same = same | near
-    at = tuple(int(k) for k in np.argwhere(~same)[0])
-    where = f"[{', '.join(map(str, at))}]" if at else ""
-    return f"{np.count_nonzero(~same)} of {same.size} elements, the first at {where}: {a[at]} instead of {b[at]}"
 
 
 class Listing:

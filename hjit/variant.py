@@ -24,18 +24,13 @@ from hjit.trace.poly import ONE, SMALL, Dim, Poly, sizes_value
 from hjit.trace.recorder import Event, Recorder, packed
 from hjit.trace.rewrites import AS_IT_IS, Rewrites
 from hjit.trace.trace import Result, Trace, Tree
+from hjit.verify import EXACT, Tolerance, tolerances
 
 if TYPE_CHECKING:
     from hjit.autoschedule import Searched  # a process that searches nothing never loads it
 
 Array = np.ndarray[Any, Any]
 Held = tuple[list[Any], dict[str, Array]]  # values of the tape, captured arrays by input
-
-# Ufuncs whose compiled result may differ from NumPy's in the last bits
-INEXACT = frozenset(
-    """exp exp2 expm1 log log2 log10 log1p logaddexp logaddexp2 sin cos tan arcsin arccos arctan arctan2 hypot
-    sinh cosh tanh arcsinh arccosh arctanh power cbrt""".split()
-)
 
 
 class Mispredict(Exception):
@@ -129,7 +124,6 @@ class Variant:
     Attributes:
         written: names of the inputs that the function changes.
         impure: does it call something whose result is new at every call?
-        exact: does every operation have NumPy's bits?
         flat: may `run_flat` run it? One kernel, arrays and numbers as arguments, new arrays as results.
     """
 
@@ -156,7 +150,6 @@ class Variant:
             known(self.graphs)
         events: list[Event | None] = [*rec.events, None]
         self.steps = [Step(b, e) for b, e in zip(self._kernels(), events, strict=True)]
-        self.exact = all(_is_exact(g) for g in self.graphs)
         self.flat = self._is_flat(structure)
         if self.flat:
             self._prepare_flat()
@@ -267,6 +260,17 @@ class Variant:
         """The kernels, in order."""
         return [s.bound for s in self.steps if s.bound is not None]
 
+    def tolerances(self) -> Any:
+        """How the results may differ from NumPy's, put together as they are, and how the changed arguments may, by name."""
+        found = tolerances(self.graphs, [s.event for s in self.steps], self.options.fast_math)
+        written = {name: found.get(stage, EXACT) for name, stage in self.writes}
+
+        def leaf(r: Result) -> Tolerance:
+            return written.get(r.name) or found.get(r.name, EXACT)
+
+        tree = self.trace.result
+        return (tree.build(leaf) if isinstance(tree, Tree) else leaf(tree)), written
+
     # -- may it run?
     def guards(self, leaves: Sequence[Any]) -> Held | None:
         """Values of the tape and the captured arrays, or None where a guard does not hold."""
@@ -320,7 +324,7 @@ class Variant:
             return PLAIN
         tree = self.trace.result
         if type(tree) is Result:
-            return tree.given(outputs[0]) if tree.is_scalar else outputs[0]
+            return tree.given(outputs[0]) if tree.is_scalar or tree.order else outputs[0]
         parts = iter(outputs)
         return tree.build(lambda r: r.given(next(parts)))
 
@@ -368,11 +372,14 @@ class Variant:
         shapes = {n: (shape, dtype) for b in self.bounds for n, shape, dtype in b.outputs}
         found: dict[str, Array] = {}
         for r, t in zip(self.results, targets, strict=False):
-            if r.kind != "array" or r.is_scalar or type(t) is not np.ndarray or not t.flags.carray or shapes.get(r.name) != (t.shape, t.dtype):
+            if r.kind != "array" or r.is_scalar or type(t) is not np.ndarray or t.ndim != len(r.order or t.shape):
+                continue
+            place = r.taken(t)
+            if not place.flags.carray or shapes.get(r.name) != (place.shape, place.dtype):
                 continue
             others = [x for x in targets if x is not t and isinstance(x, np.ndarray)]
             if not any(_overlap(t, x) for x in (*state.values(), *others)):
-                found[r.name] = t
+                found[r.name] = place
         return found
 
     def _run_kernel(self, bound: Bound, state: dict[str, Array], values: list[Any], places: Mapping[str, Array]) -> None:
@@ -392,7 +399,7 @@ class Variant:
                 case "array":
                     return r.given(state[r.name])
                 case "constant":
-                    return r.given(r.value.copy())
+                    return r.given(r.value.copy("K"))
                 case "argument":
                     return state[r.name]
                 case "view":
@@ -495,20 +502,6 @@ def _c_strides(shape: Sequence[int]) -> tuple[int, ...]:
         steps.insert(0, step)
         step *= n
     return tuple(steps)
-
-
-def _is_exact(g: Graph) -> bool:
-    from hjit.trace.graph import Op, walk
-
-    for s in g.stages:
-        for d in s.definitions:
-            if d.order in ("add", "multiply") and s.dtype.kind == "f":
-                return False
-            if d.order == "sequential" and d.rdims and s.dtype.kind == "f":
-                return False
-            if any(isinstance(e, Op) and e.name in INEXACT for e in walk(d.value)):
-                return False
-    return True
 
 
 __all__ = ["Held", "Mispredict", "OutOfBounds", "Variant", "element_strides", "result_leaves", "segments"]

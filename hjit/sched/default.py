@@ -23,6 +23,7 @@ from hjit.trace.poly import ONE, ZERO, Dim, Poly, Value, poly
 UNROLL_CODE = 600  # operations that unrolled code of one body may have
 BLOCK_ROWS, BLOCK_VECTORS = 6, 4  # accumulators that a sum of products has in registers
 GATHER_COST = 12  # additions for which lanes are worth gathering
+TURNED_ROWS, MAX_TURNED_LANES = 32, 16  # of a tile that is read across: what a line of memory brings is used before it is lost
 UNROLL_REDUCTION = 64  # points of a constant reduction domain that are unrolled
 
 
@@ -165,6 +166,10 @@ def _nest(s: Stage, group: tuple[int, ...], strides: Strides, target: Target) ->
     if blocked is not None:
         assert lanes_dim is not None
         return _blocked(s, group, d, lanes_dim, blocked, lanes)
+    across = crossing_dim(d, lanes_dim, unrolled, strides) if len(group) == 1 else None
+    if across is not None:
+        assert lanes_dim is not None
+        return _tiled(s, group, d, lanes_dim, across, min(lanes, MAX_TURNED_LANES), unrolled)
     steps: list[Step] = []
     for k in loops_in_order(d, lanes_dim, unrolled):
         steps.append((k, "parallel" if not steps and k < len(d.dims) else "serial", None))
@@ -199,6 +204,27 @@ def _blocked(s: Stage, group: tuple[int, ...], d: Definition, lanes_dim: int, ro
     steps += [(k, "serial", None) for k in range(len(d.dims), len(d.extents))]
     steps += [(rows, "unroll", BLOCK_ROWS), (lanes_dim, "unroll", BLOCK_VECTORS * lanes), (lanes_dim, "vector", lanes)]
     return nest(s.name, group, steps)
+
+
+def crossing_dim(d: Definition, lanes_dim: int | None, unrolled: list[int], strides: Strides) -> int | None:
+    """The dimension along which loads are contiguous whose lanes are far apart, as in a transposed copy."""
+    if lanes_dim is None or d.order != "pure" or d.rdims:
+        return None
+    far = [x for x in loads(d.value) if _worth(strides.along(x.source, x.index, lanes_dim), store=False) < 0]
+    for k in reversed(range(len(d.dims))):
+        if k == lanes_dim or k in unrolled or (d.dims[k].is_const and d.dims[k].const < TURNED_ROWS):
+            continue
+        if any(_worth(strides.along(x.source, x.index, k), store=False) > 0 for x in far):
+            return k
+    return None
+
+
+def _tiled(s: Stage, group: tuple[int, ...], d: Definition, lanes_dim: int, across: int, lanes: int, unrolled: list[int]) -> Node:
+    """A nest in tiles: the lines of memory that the lanes of one row load are at hand for the rows that follow."""
+    others = [k for k in range(len(d.dims)) if k not in (lanes_dim, across, *unrolled)]
+    steps: list[Step] = [(k, "parallel", None) for k in (*others, across, lanes_dim)]
+    steps += [(across, "serial", TURNED_ROWS), (lanes_dim, "vector", lanes)]
+    return nest(s.name, group, [*steps, *((k, "unroll", None) for k in unrolled)])
 
 
 def loops_in_order(d: Definition, lanes_dim: int | None, unrolled: list[int]) -> list[int]:

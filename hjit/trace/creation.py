@@ -15,6 +15,7 @@ from hjit.trace.elementwise import broadcast
 from hjit.trace.graph import Const, Index, cast, select
 from hjit.trace.graph import Op as GraphOp
 from hjit.trace.host import is_host, unpin
+from hjit.trace.layout import Order, copy_order, in_order, laid_out, order_of, ordered_stage
 from hjit.trace.poly import Dim, poly
 from hjit.trace.recorder import current, supported_dtype
 from hjit.trace.size import Size
@@ -47,8 +48,10 @@ def _count(shape: Shape) -> int:
     return n
 
 
-def _filled(shape: Any, value: Any, dtype: Any) -> Tracer:
+def _filled(shape: Any, value: Any, dtype: Any, order: str | Order = "C") -> Tracer:
     shape, dtype = shape_of(shape), np.dtype(dtype)
+    if order != "C":
+        return laid_out(lambda moved: _filled(moved, value, dtype), shape, order_of(order, (), shape))
     if not supported_dtype(dtype):
         raise current().error(f"array of dtype {dtype}", "hjit handles bool, integers and floats up to 64 bits")
     if _count(shape) <= MAX_KNOWN and not any(type(n) is Size for n in shape):
@@ -59,37 +62,37 @@ def _filled(shape: Any, value: Any, dtype: Any) -> Tracer:
 @implements(np.zeros)
 @makes
 def zeros(shape: Any, dtype: Any = float, order: str = "C", **kwargs: Any) -> Tracer:
-    return _filled(shape, 0, dtype or float)
+    return _filled(shape, 0, dtype or float, order)
 
 
 @implements(np.ones)
 @makes
 def ones(shape: Any, dtype: Any = None, order: str = "C", **kwargs: Any) -> Tracer:
-    return _filled(shape, 1, dtype or float)
+    return _filled(shape, 1, dtype or float, order)
 
 
 @implements(np.empty)
 @makes
 def empty(shape: Any, dtype: Any = float, order: str = "C", **kwargs: Any) -> Tracer:
     """NumPy leaves the contents open; here they are zero until written, which costs nothing where all is written."""
-    return _filled(shape, 0, dtype or float)
+    return _filled(shape, 0, dtype or float, order)
 
 
 @implements(np.full)
 @makes
-def full(shape: Any, fill_value: Any, dtype: Any = None, order: str = "C", **kwargs: Any) -> Tracer:
+def full(shape: Any, fill_value: Any, dtype: Any = None, order: str | Order = "C", **kwargs: Any) -> Tracer:
     if not has_tracer(fill_value):
         fill = np.asarray(fill_value, dtype)
         if fill.ndim == 0:
-            return _filled(shape, fill[()], fill.dtype)
-    value = as_tracer(fill_value, dtype)
-    return from_stage(value.load(shape_of(shape)), shape_of(shape), value.dtype)
+            return _filled(shape, fill[()], fill.dtype, order)
+    value, shape = as_tracer(fill_value, dtype), shape_of(shape)
+    return ordered_stage(value.load(shape), shape, value.dtype, order_of(order, (), shape))
 
 
 def _like(value: Any) -> Callable[..., Tracer]:
     def method(a: Any, dtype: Any = None, order: str = "K", subok: bool = True, shape: Any = None, **kwargs: Any) -> Tracer:
         a = as_tracer(a)
-        return _filled(a.shape if shape is None else shape, value, dtype or a.dtype)
+        return _filled(a.shape, value, dtype or a.dtype, copy_order(a, order)) if shape is None else _filled(shape, value, dtype or a.dtype)
 
     return method
 
@@ -103,10 +106,10 @@ implements(np.empty_like)(makes(_like(0)))
 @makes
 def full_like(a: Any, fill_value: Any, dtype: Any = None, order: str = "K", subok: bool = True, shape: Any = None, **kwargs: Any) -> Tracer:
     a = as_tracer(a)
-    return full(a.shape if shape is None else shape, fill_value, dtype or a.dtype)
+    return full(a.shape, fill_value, dtype or a.dtype, copy_order(a, order)) if shape is None else full(shape, fill_value, dtype or a.dtype)
 
 
-@implements(np.asarray, np.asanyarray, np.ascontiguousarray, np.require, np.asarray_chkfinite)
+@implements(np.asarray, np.asanyarray, np.asarray_chkfinite)
 @makes
 def asarray(a: Any, dtype: Any = None, order: Any = None, **kwargs: Any) -> Any:
     if not has_tracer(a):
@@ -114,7 +117,26 @@ def asarray(a: Any, dtype: Any = None, order: Any = None, **kwargs: Any) -> Any:
     x = as_tracer(a, dtype)
     if x.is_scalar:
         return Tracer(x.buffer, x.shape, x.index, x._known)
-    return x
+    return x if in_order(x, order) else copy_(x, order)
+
+
+@implements(np.ascontiguousarray)
+@makes
+def ascontiguousarray(a: Any, dtype: Any = None, *, like: Any = None) -> Any:
+    return np.atleast_1d(asarray(a, dtype, "C"))
+
+
+@implements(np.asfortranarray)
+@makes
+def asfortranarray(a: Any, dtype: Any = None, *, like: Any = None) -> Any:
+    return np.atleast_1d(asarray(a, dtype, "F"))
+
+
+@implements(np.require)
+@makes
+def require(a: Any, dtype: Any = None, requirements: Any = None, *, like: Any = None) -> Any:
+    wanted = {str(r)[0].upper() for r in requirements or ()}  # C(_CONTIGUOUS), F(ORTRAN), A(LIGNED), W(RITEABLE), O(WNDATA), E(NSUREARRAY)
+    return asarray(a, dtype, "F" if "F" in wanted else "C" if "C" in wanted else None)
 
 
 @implements(np.array)
@@ -126,7 +148,7 @@ def array(object: Any, dtype: Any = None, *, copy: Any = True, order: str = "K",
     x = asarray(object, dtype)
     while x.ndim < ndmin:
         x = x[None]
-    return copy_(x) if copy in (True, np._CopyMode.ALWAYS) else x
+    return copy_(x, order) if copy in (True, np._CopyMode.ALWAYS) or not in_order(x, order) else x
 
 
 @implements(np.copy)
@@ -134,7 +156,7 @@ def copy_(a: Any, order: str = "K", subok: bool = False) -> Tracer:
     x = as_tracer(a)
     if x.known is not None:
         return from_known(x.known.copy())
-    return from_stage(x.load(), x.shape, x.dtype)
+    return ordered_stage(x.load(), x.shape, x.dtype, copy_order(x, order))
 
 
 @implements(np.arange)

@@ -15,6 +15,7 @@ import numpy as np
 
 from hjit.trace.graph import Const, Expr, Op, cast, select
 from hjit.trace.host import is_host, record
+from hjit.trace.layout import copy_order, in_order, operands_order, order_of, ordered_stage, tracers
 from hjit.trace.recorder import current, supported_dtype
 from hjit.trace.size import Size
 from hjit.trace.tracer import (
@@ -111,7 +112,7 @@ def _elementwise(ufunc: np.ufunc, name: str, inputs: tuple[Any, ...], out: Any =
     if mask is not None:
         value = select(mask.load(shape), value, Const(0, loop[-1]))
     scalar = not shape and all(not is_tracer(x) or x.is_scalar or not x.shape for x in operands)
-    return from_stage(value, shape, loop[-1], is_scalar=scalar)
+    return ordered_stage(value, shape, loop[-1], order_of(order, tracers(*operands, mask), shape), is_scalar=scalar)
 
 
 def _operand(x: Any) -> Any:
@@ -236,7 +237,7 @@ def _plain(shape: Shape) -> Shape:
 # -- astype, and functions that are formulas
 
 
-def astype(x: Tracer, dtype: Any, casting: str = "unsafe", copy: bool = True) -> Tracer:
+def astype(x: Tracer, dtype: Any, casting: str = "unsafe", copy: bool = True, order: str = "K") -> Tracer:
     """`ndarray.astype`.
 
     Raises:
@@ -247,12 +248,12 @@ def astype(x: Tracer, dtype: Any, casting: str = "unsafe", copy: bool = True) ->
         raise current().error(f"astype({dtype})", "hjit handles bool, integers and floats up to 64 bits")
     if not np.can_cast(x.dtype, dtype, casting):
         raise TypeError(f"Cannot cast array data from {x.dtype!r} to {dtype!r} according to the rule '{casting}'")
-    if not copy and x.dtype == dtype:
+    if not copy and x.dtype == dtype and in_order(x, order):
         return x
     if x.known is not None and x.known.size <= MAX_KNOWN:
         with np.errstate(all="ignore"):
             return from_known(x.known.astype(dtype), x.is_scalar)
-    return from_stage(cast(x.load(), dtype), x.shape, dtype, is_scalar=x.is_scalar)
+    return ordered_stage(cast(x.load(), dtype), x.shape, dtype, copy_order(x, order), is_scalar=x.is_scalar)
 
 
 def _divmod(a: Any, b: Any, **kwargs: Any) -> tuple[Any, Any]:
@@ -279,7 +280,7 @@ def where(condition: Any, x: Any = None, y: Any = None) -> Any:
     dtype = np.result_type(*kinds)
     shape = broadcast(*(v.shape for v in (condition, x, y) if is_tracer(v)))
     a, b = (cast(_load(v, shape, dtype), dtype) for v in (x, y))
-    return from_stage(select(cast_bool(condition.load(shape)), a, b), shape, dtype)
+    return ordered_stage(select(cast_bool(condition.load(shape)), a, b), shape, dtype, operands_order(tracers(condition, x, y), shape))
 
 
 def cast_bool(e: Expr) -> Expr:
@@ -306,7 +307,7 @@ def clip(a: Any, a_min: Any = None, a_max: Any = None, out: Any = None, *, min: 
     shape = broadcast(*(x.shape for x in operands if is_tracer(x)))
     x, lo, hi = (cast(_load(v, shape, dtype), dtype) for v in operands)
     value = Op("minimum", (Op("maximum", (x, lo), dtype), hi), dtype)
-    result = from_stage(value, shape, dtype, is_scalar=a.is_scalar and not shape)
+    result = ordered_stage(value, shape, dtype, operands_order(tracers(*operands), shape), is_scalar=a.is_scalar and not shape)
     if out is None:
         return result
     return np.positive(result, **kwargs)
@@ -326,8 +327,8 @@ def round_(a: Any, decimals: int = 0, out: Any = None) -> Any:
     # NumPy multiplies or divides by a power of ten in the array's dtype
     scale = a.dtype.type(10.0 ** abs(decimals))
     if decimals > 0:
-        return np.true_divide(np.rint(a * scale), scale, out=out)
-    return np.multiply(np.rint(a / scale), scale, out=out)
+        return np.true_divide(np.rint(np.multiply(a, scale, order="A")), scale, out=out)
+    return np.multiply(np.rint(np.true_divide(a, scale, order="A")), scale, out=out)
 
 
 @implements(np.nan_to_num)
@@ -343,7 +344,7 @@ def nan_to_num(x: Any, copy: bool = True, nan: Any = 0.0, posinf: Any = None, ne
     infinite = Op("isinf", (e,), np.dtype(bool))
     negative = Op("less", (e, zero), np.dtype(bool))
     e = select(infinite, select(negative, _as_expr(low, x), _as_expr(high, x)), e)
-    result = from_stage(e, x.shape, x.dtype, is_scalar=x.is_scalar)
+    result = ordered_stage(e, x.shape, x.dtype, copy_order(x), is_scalar=x.is_scalar)
     if copy:
         return result
     x[...] = result
@@ -362,7 +363,7 @@ def select_(condlist: Any, choicelist: Any, default: Any = 0) -> Any:
     result: Any = default
     for condition, choice in zip(reversed(condlist), reversed(choicelist), strict=True):
         result = where(condition, choice, result)
-    return result.astype(dtype)
+    return result.astype(dtype, order="C")
 
 
 @implements(np.isposinf)
@@ -416,4 +417,4 @@ def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period
     value = call(np.where, x == x0, f0, value)
     value = call(np.where, x >= xp[n - 1], call(np.where, x == xp[n - 1], fp[n - 1], fp[n - 1] if right is None else right), value)
     value = call(np.where, x < xp[0], fp[0] if left is None else left, value)
-    return call(np.where, np.isnan(x), x, value)
+    return call(np.where, np.isnan(x), x, value).astype(np.float64, order="C", copy=False)

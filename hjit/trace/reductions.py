@@ -15,6 +15,7 @@ from hjit.trace.elementwise import UFUNCS, broadcast
 from hjit.trace.graph import Const, Definition, Expr, Index, Load, Op, cast, identity, select
 from hjit.trace.graph import substitute as substitute_expr
 from hjit.trace.host import unpin
+from hjit.trace.layout import operands_order
 from hjit.trace.poly import Dim, Poly, poly
 from hjit.trace.recorder import current
 from hjit.trace.tracer import MAX_KNOWN, Tracer, as_tracer, call, from_known, from_stage, implements, is_tracer, write
@@ -69,7 +70,8 @@ def reduce_(name: str, a: Tracer, axes: tuple[int, ...], keepdims: bool = False,
     dtype = np.dtype(dtype or a.dtype)
     if initial is _MISSING and IDENTITIES[name] is None and any(a.shape[k] == 0 for k in axes):
         raise ValueError(f"zero-size array to reduction operation {name} which has no identity")
-    kept = [k for k in range(a.ndim) if k not in axes]
+    masked = [a] if where is True else [a, as_tracer(where)]
+    kept = [k for k in operands_order(masked, a.shape) if k not in axes]  # as the result lies in memory
     order = [*kept, *axes]
     place = {k: poly(Dim(i)) for i, k in enumerate(order)}
     dims = [place[k] for k in range(a.ndim)]
@@ -91,6 +93,8 @@ def reduce_(name: str, a: Tracer, axes: tuple[int, ...], keepdims: bool = False,
         tuple(sizes[k] for k in kept), tuple(sizes[k] for k in axes), target, Op(name, (Load(stage_name, target, dtype), element), dtype), name
     )
     result = from_stage(start, shape, dtype, (update,), reserved=stage_name)
+    if kept != sorted(kept):
+        result = result.transpose([kept.index(k) for k in sorted(kept)])
     if keepdims:
         return result[tuple(None if k in axes else slice(None) for k in range(a.ndim))]
     result.is_scalar = not shape

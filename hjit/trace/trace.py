@@ -27,6 +27,7 @@ class Result:
 
     kind "array" (name: stage), "view" (name: stage or argument; shape, index), "argument" (name), "host" (value: entry of
     the tape), "constant" (value: an array, copied at each call), "static" (value). A `weak` scalar is a Python float.
+    `order`: of an array that lies otherwise than in C order, for each axis that of the stage.
     """
 
     kind: str
@@ -36,10 +37,17 @@ class Result:
     index: tuple[Poly, ...] = ()
     is_scalar: bool = False
     weak: bool = False
+    order: tuple[int, ...] = ()
 
     def given(self, array: np.ndarray[Any, Any]) -> Any:
-        """The computed array as what the function returns: itself, a NumPy scalar or a Python float."""
-        return array if not self.is_scalar else array.item() if self.weak else array[()]
+        """The computed array as what the function returns: itself, transposed, a NumPy scalar or a Python float."""
+        if self.is_scalar:
+            return array.item() if self.weak else array[()]
+        return array.transpose(self.order) if self.order else array
+
+    def taken(self, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        """The other way round: the stage of what the function returns."""
+        return array.transpose(np.argsort(self.order)) if self.order else array
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,13 +201,16 @@ def _array_result(x: Tracer, rec: Recorder, shared: dict[int, int]) -> Result:
         if _is_strided(x):
             return Result("view", buffer.argument, shape=rec.polys(x.shape), index=x.index)
     if x.known is not None and shared[id(buffer)] == 1:
-        return Result("constant", value=x.known.copy(), is_scalar=x.is_scalar)
+        return Result("constant", value=x.known.copy("K"), is_scalar=x.is_scalar)
     if shared[id(buffer)] > 1 and _is_strided(x) and not x.is_scalar:
         if buffer.source() not in rec.stages:
             buffer.version = rec.stage(x.load(), buffer.shape, buffer.dtype).name if x.is_whole else _copied(rec, buffer)
         return Result("view", buffer.source(), shape=rec.polys(x.shape), index=x.index)
     if x.is_whole and buffer.source() in rec.stages:
         return Result("array", buffer.source(), is_scalar=x.is_scalar, weak=x.weak)
+    axes = x.axes
+    if axes is not None and buffer.source() in rec.stages and not x.is_scalar:
+        return Result("array", buffer.source(), order=tuple(axes.index(k) for k in range(len(axes))))
     stage = rec.stage(x.at(identity(x.ndim)), x.shape, x.dtype)
     return Result("array", stage.name, is_scalar=x.is_scalar, weak=x.weak)
 

@@ -35,16 +35,16 @@ class Buffer:
         version: the input or stage that holds the present contents; "" for known contents not yet needed by a stage.
         real: the contents where they are known, else None.
         argument: the name of the input whose memory this is, or "".
-        contiguous: is the memory in C order without gaps?
+        strides: in bytes; None where the memory is in C order without gaps.
         serial: buffers made later have a larger one.
     """
 
-    __slots__ = ("argument", "contiguous", "dtype", "real", "serial", "shape", "version", "writeable")
+    __slots__ = ("argument", "dtype", "real", "serial", "shape", "strides", "version", "writeable")
 
     def __init__(self, shape: Shape, dtype: np.dtype[Any], version: str, real: np.ndarray[Any, Any] | None = None,
-                 argument: str = "", contiguous: bool = True, writeable: bool = True) -> None:
+                 argument: str = "", strides: tuple[int, ...] | None = None, writeable: bool = True) -> None:
         self.shape, self.dtype, self.version, self.real = shape, dtype, version, real
-        self.argument, self.contiguous, self.writeable = argument, contiguous, writeable
+        self.argument, self.strides, self.writeable = argument, strides, writeable
         self.serial = next(serials)
 
     def source(self) -> str:
@@ -135,23 +135,34 @@ class Tracer:
 
     @property
     def flags(self) -> Any:
-        return _Flags(self.is_whole and self.buffer.contiguous, self.buffer.writeable)
+        from hjit.trace.layout import stand_in
+
+        like = stand_in(self)
+        return _Flags(False, False, False) if like is None else _Flags(like.flags.c_contiguous, like.flags.f_contiguous, self.buffer.writeable)
 
     @property
     def strides(self) -> tuple[int, ...]:
-        steps: list[int] = []
-        step = self.itemsize
-        for n in reversed(self.buffer.shape):
-            steps.insert(0, step)
-            step *= int(n)
-        if not self.is_whole or not self.buffer.contiguous:
-            raise current().error("ndarray.strides", "the strides of a view are not known while tracing", "use .shape")
-        return tuple(steps)
+        from hjit.trace.layout import strides
+
+        found = strides(self)
+        if found is None:
+            raise current().error("ndarray.strides", "the strides of this view are not known while tracing", "use .shape")
+        return found
 
     @property
     def is_whole(self) -> bool:
         """Does this view show the whole buffer as it lies?"""
         return self.index is identity(len(self.shape)) and len(self.shape) == len(self.buffer.shape)
+
+    @property
+    def axes(self) -> tuple[int, ...] | None:
+        """Where this view shows the whole buffer, its axes in the order in which they are the buffer's; else None."""
+        if self.is_whole:
+            return tuple(range(len(self.shape)))
+        found = tuple(k for p in self.index if (k := _dim_of(p)) is not None)
+        if len(set(found)) != len(self.shape) or len(self.index) != len(self.shape):
+            return None
+        return found if tuple(self.shape[k] for k in found) == tuple(self.buffer.shape) else None
 
     # -- reading
     def at(self, index: Sequence[Poly]) -> Load:
@@ -271,7 +282,7 @@ class Tracer:
     def astype(self, dtype: Any, order: str = "K", casting: str = "unsafe", subok: bool = True, copy: bool = True) -> Tracer:
         from hjit.trace.elementwise import astype
 
-        return astype(self, dtype, casting, copy)
+        return astype(self, dtype, casting, copy, order)
 
     def fill(self, value: Any) -> None:
         self[...] = value
@@ -280,13 +291,19 @@ class Tracer:
 class _Flags:
     """What code asks of ``a.flags``."""
 
-    def __init__(self, contiguous: bool, writeable: bool) -> None:
-        self.c_contiguous = self.contiguous = self.carray = contiguous
-        self.writeable, self.aligned, self.owndata, self.f_contiguous = writeable, True, contiguous, False
-        self.forc = self.fnc = contiguous
+    def __init__(self, c_contiguous: bool, f_contiguous: bool, writeable: bool) -> None:
+        self.c_contiguous = self.contiguous = self.carray = c_contiguous
+        self.f_contiguous, self.forc, self.fnc = f_contiguous, c_contiguous or f_contiguous, f_contiguous and not c_contiguous
+        self.writeable, self.aligned, self.owndata = writeable, True, self.forc
 
     def __getitem__(self, name: str) -> Any:
         return getattr(self, {"C": "c_contiguous", "F": "f_contiguous", "W": "writeable"}.get(name, name.lower()))
+
+
+def _dim_of(p: Poly) -> int | None:
+    """The dimension that an index is, if it is nothing else."""
+    (m, c), *more = p.terms.items() if p.terms else [((), 0)]
+    return m[0].k if c == 1 and not more and p.const == 0 and len(m) == 1 and isinstance(m[0], Dim) else None
 
 
 def compose(outer: Sequence[Poly], inner: Sequence[Poly]) -> tuple[Poly, ...]:
@@ -336,8 +353,8 @@ def from_source(array: np.ndarray[Any, Any], name: str, where: tuple[Any, ...]) 
     rec = current()
     source = rec.input(name, array, where)
     shape = tuple(_shown(rec, p) for p in source.input.shape)
-    contiguous = bool(array.flags.c_contiguous)
-    buffer = Buffer(shape, array.dtype, source.input.name, argument=source.input.name, contiguous=contiguous, writeable=bool(array.flags.writeable))
+    strides = None if array.flags.c_contiguous else array.strides
+    buffer = Buffer(shape, array.dtype, source.input.name, argument=source.input.name, strides=strides, writeable=bool(array.flags.writeable))
     return Tracer(buffer, shape, identity(array.ndim))
 
 
@@ -454,7 +471,10 @@ def update(view: Tracer, expr: Expr, where: Expr | None = None) -> None:
         return
     if where is not None:
         expr = select(where, expr, view.load())
-    if view.is_whole:
+    axes = view.axes
+    if axes is not None:
+        if not view.is_whole:
+            expr = expr.substitute(renumber([poly(Dim(axes.index(k))) for k in range(len(axes))]))
         stage = rec.stage(expr, buffer.shape, buffer.dtype)
     else:
         definition = Definition(rec.polys(view.shape), (), view.index, expr)

@@ -12,6 +12,7 @@ import numpy as np
 
 from hjit.trace.graph import identity
 from hjit.trace.host import unpin
+from hjit.trace.layout import copy_order, in_order, is_c_ordered, stand_in
 from hjit.trace.poly import ONE, ZERO, Dim, Poly, poly
 from hjit.trace.recorder import current
 from hjit.trace.reductions import axes_of
@@ -74,7 +75,7 @@ def reshape(a: Any, shape: Any, order: str = "C", *, copy: Any = None) -> Tracer
         ValueError: the sizes do not match.
     """
     a = as_tracer(a)
-    if order == "F":
+    if order == "F" or (order == "A" and in_order(a, "F") and not is_c_ordered(a)):
         wanted = list(shape) if isinstance(shape, (tuple, list)) else [shape]
         return transpose(reshape(transpose(a), wanted[::-1]))
     target = _target_shape(a, shape)
@@ -86,9 +87,20 @@ def reshape(a: Any, shape: Any, order: str = "C", *, copy: Any = None) -> Tracer
 
         return from_known(known)
     inner, merges = _regrouped(a, target)
-    if merges and not (a.is_whole and a.buffer.contiguous):
+    if merges and not _joins(a, target):
         return from_stage(a.at(inner), tuple(target), a.dtype)
     return view(a, tuple(target), inner, known)
+
+
+def _joins(a: Tracer, target: list[int]) -> bool:
+    """Does NumPy give a view, as the axes that are joined lie behind one another?"""
+    if is_c_ordered(a):
+        return True
+    like = stand_in(a)
+    try:
+        return like is not None and like.reshape(tuple(map(int, target)), copy=False) is not None
+    except ValueError:
+        return False
 
 
 def flat(a: Tracer) -> Tracer:
@@ -187,7 +199,10 @@ def _unravel(flat: Poly, axes: list[tuple[int, Poly]], inner: list[Poly], news: 
 
 @implements(np.ravel)
 def ravel(a: Any, order: str = "C") -> Tracer:
-    return reshape(as_tracer(a), (-1,), "F" if order == "F" else "C")
+    a = as_tracer(a)
+    if order == "K":
+        a, order = transpose(a, copy_order(a)), "C"
+    return reshape(a, (-1,), order)
 
 
 @implements(np.squeeze)

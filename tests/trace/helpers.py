@@ -58,7 +58,7 @@ def interpreted(function: Any, *args: Any, **kwargs: Any) -> Any:
         if r.kind == "constant":
             array = r.value
         elif r.kind == "array":
-            array = computed[r.name]
+            array = computed[r.name].transpose(r.order) if r.order else computed[r.name]
         else:
             base = computed.get(r.name, arrays.get(r.name))
             shape = [sizes_value(p, rec.sizes) for p in r.shape]

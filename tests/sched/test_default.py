@@ -1,0 +1,58 @@
+"""What the default schedule decides on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import hjit
+from hjit.sched.default import MAX_TURNED_LANES, TURNED_ROWS
+from hjit.sched.tree import Loop, walk
+from tests.numpy_check import check, image
+
+
+def loops(f: Any, *args: Any) -> list[Loop]:
+    """The loops of the default schedule, outermost first."""
+    (root,) = hjit.pipeline(f, cache="off").tree(*args)
+    return [n for n in walk(root) if isinstance(n, Loop)]
+
+
+READ_ACROSS = {
+    "copy": lambda a: np.ascontiguousarray(a.T),
+    "turned": lambda a: np.ascontiguousarray(np.rot90(a)),
+    "both ways": lambda a: a[:90, :90] * 2 + a[:90, :90].T,
+    "differences": lambda a: np.ascontiguousarray((a[1:] - a[:-1]).T),
+    "of each picture": lambda a: np.ascontiguousarray(np.swapaxes(a.reshape(3, -1, 100), 1, 2)),
+    "pixels": lambda a: np.ascontiguousarray(np.swapaxes(a[:, :99].reshape(120, 33, 3), 0, 1)),
+}
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "float32", "float64"])
+@pytest.mark.parametrize("name", READ_ACROSS)
+def test_what_is_read_across_is_computed_in_tiles(name: str, dtype: str) -> None:
+    f, a = READ_ACROSS[name], image((120, 100), dtype)
+    found = loops(f, a)
+    vector = next(n for n in found if n.kind == "vector")
+    assert vector.size is not None
+    assert vector.size <= MAX_TURNED_LANES
+    assert any(n.size == TURNED_ROWS and n.dim != vector.dim and n.kind == "serial" for n in found)
+    check(f, a)
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (5, 200), (31, 33), (64, 17), (200, 5)])
+@pytest.mark.parametrize("name", ["copy", "turned", "differences"])
+def test_tiles_end_where_the_picture_does(name: str, shape: tuple[int, int]) -> None:
+    check(READ_ACROSS[name], image(shape, "float32"))
+
+
+@pytest.mark.parametrize("f", [
+    lambda a: a * 2,
+    lambda a: a.T * 2,
+    lambda a: a[:, ::-1] + 1,
+    lambda a: a + a[:, :1],
+    lambda a: np.ascontiguousarray(np.moveaxis(a[:, :99].reshape(120, 33, 3), 2, 0)),
+], ids=range(5))
+def test_what_is_read_along_its_rows_has_no_tiles(f: Any) -> None:
+    assert not any(n.size for n in loops(f, image((120, 100), "float32")) if n.kind != "vector")
