@@ -112,6 +112,7 @@ class _Nest:
         inner = ONE
         for n in counts[1:]:
             inner = inner * n
+        inner = ONE if inner == ZERO else inner  # then there are no turns at all
         turn = self.loop_var(loop, ".turn")
         first, stop = self.var("first"), self.var("stop")
         lets: Stmts = (
