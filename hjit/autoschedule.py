@@ -48,6 +48,7 @@ Array = np.ndarray[Any, Any]
 
 WEIGHTS = Path(__file__).parent / "model" / "weights.npz"
 MEASURED_SECONDS, LEAST_TURNS = 0.1, 3  # of a searched schedule beside the default one
+MUCH_SLOWER = (4.0, 1.5)  # than the fastest: not run again after the first turn, when all is cold, and after later ones
 FEW_STAGES = 12  # of which all are searched
 ASKED = 500  # costs at once; between them a search looks at the time
 COLLECTED_AFTER = 200_000  # new objects, while a search runs
@@ -197,20 +198,25 @@ def keep(found: Searched, options: Options) -> None:
 
 
 def fastest(bounds: Sequence[Bound], arrays: Mapping[str, Array], scalars: Mapping[str, Any]) -> int:
-    """Which of some kernels is the fastest, all run in turns on the arrays at hand; the last one where an index is out of bounds."""
-    runs = [(x, ([arrays[n] for n in x.inputs], x.new_outputs(), [scalars[n] for n, _ in x.scalars])) for x in bounds]
-    best = [math.inf] * len(runs)
-    end = time.perf_counter() + MEASURED_SECONDS * (len(runs) - 1)
+    """Which of some kernels is the fastest, run in turns on the arrays at hand; the last one where an index is out of bounds.
+
+    The last one, by the default schedule, runs first, and one that is much slower than another is not run again: the model may err by far.
+    """
+    given = [([arrays[n] for n in x.inputs], x.new_outputs(), [scalars[n] for n, _ in x.scalars]) for x in bounds]
+    best = dict.fromkeys(reversed(range(len(bounds))), math.inf)
+    end = time.perf_counter() + MEASURED_SECONDS * (len(bounds) - 1)
     turns = 0
     while turns < LEAST_TURNS or time.perf_counter() < end:
-        for k, (bound, given) in enumerate(runs):
+        for k in best:
+            if turns and best[k] > MUCH_SLOWER[turns > 1] * min(best.values()):
+                continue
             start = time.perf_counter()
-            if not bound.run(*given):
-                return len(runs) - 1
+            if not bounds[k].run(*given[k]):
+                return len(bounds) - 1
             best[k] = min(best[k], time.perf_counter() - start)
         turns += 1
-    log.debug("measured, the default schedule last: %s ms", ", ".join(f"{1e3 * x:.3f}" for x in best))
-    return best.index(min(best))
+    log.debug("measured, the default schedule first: %s ms", ", ".join(f"{1e3 * x:.3f}" for x in best.values()))
+    return min(best, key=lambda k: best[k])
 
 
 def searched(graph: Graph, sizes: Mapping[str, int], options: Options, cost: Cost | None = None, effort: Effort | None = None) -> Plan:

@@ -189,20 +189,22 @@ def test_the_fastest_is_that_of_the_least_time() -> None:
         scalars: tuple[Any, ...] = ()
 
         def __init__(self, seconds: float, runs: bool = True) -> None:
-            self.seconds, self.runs = seconds, runs
+            self.seconds, self.runs, self.count = seconds, runs, 0
 
         def new_outputs(self) -> list[Any]:
             return []
 
         def run(self, *_: Any) -> bool:
             clock[0] += self.seconds
+            self.count += 1
             return self.runs
 
     clock = [0.0]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(autoschedule.time, "perf_counter", lambda: clock[0])
-        kernels: list[Any] = [Kernel(0.03), Kernel(0.01), Kernel(0.02)]
+        kernels: list[Any] = [Kernel(0.05), Kernel(0.01), Kernel(0.02)]
         assert autoschedule.fastest(kernels, {}, {}) == 1
+        assert (kernels[0].count, kernels[2].count) == (1, 2) and kernels[1].count > 2  # what is much slower is not run again
         assert autoschedule.fastest([Kernel(0.01, runs=False), *kernels], {}, {}) == 3  # an index is out of bounds: NumPy is to say so
 
 
