@@ -469,6 +469,8 @@ def _overlap(a: Array, b: Array) -> bool:
 
 def _overlaps_itself(a: Array) -> bool:
     """May two elements of an array be the same memory?"""
+    if not a.size:
+        return False
     reach = a.itemsize
     for s, n in sorted((abs(s), n) for s, n in zip(a.strides, a.shape, strict=True) if n > 1):
         if s < reach:

@@ -138,9 +138,9 @@ class _Nest:
             return env.spans.get(stage)
 
         sliding = {n: env.stores[n][1] for n in new if n in env.stores and env.stores[n][0] < env.depth}
-        windows = Windows(self.reads, computed, self.round_up, env.turn, sliding, env.spans, env.boxes)
+        windows = Windows(self.reads, computed, self.round_up, env.turn, sliding, env.spans, env.boxes, new)
         first = windows.first_boxes(self.namer(lets, ".first"))
-        found = boxes(self.reads, computed, open_dims, self.namer(lets), windows.steady, self.round_up, env.boxes)
+        found = boxes(self.reads, computed, open_dims, self.namer(lets), windows.steady, self.round_up, env.boxes, new)
         windows.finish(found, first)
         held = {s.stage: (env.depth, found[s.stage]) for s in stores if s.stage in found}
         env = replace(env, stores=env.stores | held, boxes={**env.boxes, **found})

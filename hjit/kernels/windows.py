@@ -7,7 +7,7 @@ So that no turn must compute more than its part, the loop starts some turns earl
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from hjit.errors import SlidingError
@@ -51,6 +51,7 @@ class Windows:
     Args:
         sliding: for each what of it all turns together need: producers further out have computed their part for that only.
         around: the boxes at the place around this one; see `hjit.sched.boxes`.
+        begun: the stages whose own loops are directly at the place.
 
     Attributes:
         slides: what was found, by stage.
@@ -66,9 +67,10 @@ class Windows:
         sliding: Mapping[str, Box],
         spans: dict[str, dict[int, Span]],
         around: Mapping[str, Box],
+        begun: Container[str],
     ) -> None:
         self.reads, self.computed, self.round_up, self.turn, self.sliding, self.spans = reads, computed, round_up, turn, sliding, spans
-        self.around = around
+        self.around, self.begun = around, begun
         self.slides: dict[str, Window] = {}
         self.warm = 0
         self._last: dict[str, Span] = {}
@@ -89,7 +91,7 @@ class Windows:
                 return None
             return {k: replace(s, low=start(s.low), high=start(s.high), base=start(s.base)) for k, s in dims.items()}
 
-        return boxes(self.reads, self.computed, spans, name, round_up=self.round_up, around=self.around)
+        return boxes(self.reads, self.computed, spans, name, round_up=self.round_up, around=self.around, begun=self.begun)
 
     def steady(self, stage: str, box: Box) -> Box:
         """The part of a box that one turn computes when all before have been."""

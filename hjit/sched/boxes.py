@@ -7,7 +7,7 @@ what of the producer it needs there. Axes that cannot be told, or that a stage m
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from functools import cached_property, lru_cache
 
 from hjit.sched.tree import Compute
@@ -105,14 +105,21 @@ def _inside(box: Box, around: Box | None, shape: tuple[Poly, ...]) -> Box:
     return tuple(wide if s == whole(n) else s for s, wide, n in zip(box, around, shape, strict=True))
 
 
-def _rounded_up(box: Box, sizes: Mapping[int, int], shape: tuple[Poly, ...]) -> Box:
-    """The box, some axes extended to multiples of a size, as far as there are elements."""
+def _rounded_up(box: Box, sizes: Mapping[int, int], shape: tuple[Poly, ...], is_one: bool) -> Box:
+    """The box, some axes extended to multiples of a size, as far as there are elements.
+
+    Args:
+        is_one: is it computed at once? Parts of it that are extended by themselves may each begin anywhere.
+    """
     found = list(box)
     for axis, size in sizes.items():
         s, n = box[axis], shape[axis]
         if size > 1 and s != whole(n):
-            high = s.low + ((s.high - s.low + size) // size * size - 1)
-            last = s.first + ((s.last - s.first + size) // size * size - 1)
+            if is_one:
+                high = s.low + ((s.high - s.low + size) // size * size - 1)
+                last = s.first + ((s.last - s.first + size) // size * size - 1)
+            else:
+                high, last = s.high + (size - 1), s.last + (size - 1)
             end = extremum("min", n - 1, s.base + last) if s.partial else n - 1
             found[axis] = Span(s.low, extremum("min", high, end), s.base, s.first, last, s.partial)
     return tuple(found)
@@ -185,6 +192,7 @@ def boxes(
     steady: Callable[[str, Box], Box] = lambda stage, box: box,
     round_up: Mapping[str, Mapping[int, int]] = {},
     around: Mapping[str, Box] = {},
+    begun: Container[str] = (),
 ) -> dict[str, Box]:
     """The boxes of all stages that are computed under one place in the tree.
 
@@ -195,6 +203,7 @@ def boxes(
         steady: the part of a box that its own producers must serve at each turn; see `hjit.kernels.windows`.
         round_up: stage -> axis -> what its part of the axis is made a multiple of.
         around: the boxes at the place that this one is inside of. There is memory for no more, and less cannot always be told further in.
+        begun: the stages whose own loops are directly at the place, not inside loops of others.
     """
     here: dict[str, list[int]] = {}
     for c in computed:
@@ -206,7 +215,7 @@ def boxes(
         served: Box = ()
         if not is_open:
             box = _inside(needs.box(stage), around.get(stage), reads.stages[stage].shape)
-            found[stage] = name(stage, _rounded_up(box, round_up.get(stage, {}), reads.stages[stage].shape))
+            found[stage] = name(stage, _rounded_up(box, round_up.get(stage, {}), reads.stages[stage].shape, stage in begun))
             served = steady(stage, found[stage])
         for number in here[stage]:
             dims = open_dims(stage, number) if is_open else dims_of_box(reads.stages[stage], reads.stages[stage].definitions[number], served)

@@ -30,6 +30,8 @@ FOUND = (  # pairs that failed once
     501908,  # vectors over a part that ends long before it begins
     305798,  # copies of vectors that must start at a multiple, and too few elements for all of them
     307201,  # a part that nothing is needed of, and what else reads its producer
+    2000852,  # rows rounded up by themselves, in a tile that was rounded up as a whole: a producer lacked what they read
+    2001224,  # an array without elements is changed: it does not overlap itself
     500306,  # a fused loop over a part of its first dimension, and a window along it
 )
 
