@@ -245,8 +245,8 @@ def _few_collections() -> Iterator[None]:
 def _searched(graph: Graph, sizes: Mapping[str, int], options: Options, cost: Cost | None, effort: Effort) -> Plan:
     start = time.perf_counter()
     space = whole = space_of(graph, sizes, options, cost, effort.memoise)
-    by_default = default_schedule(graph, space.target)
-    best = Plan(None, frozenset(), space.tree_cost(by_default))
+    by_default = Schedule(default_schedule(graph, space.target), frozenset())
+    ways = [(space.tree_cost(by_default.tree), by_default)]
     limit = start + effort.seconds
     around = SearchOptions(
         passes=effort.passes,
@@ -259,20 +259,17 @@ def _searched(graph: Graph, sizes: Mapping[str, int], options: Options, cost: Co
     if effort.freeze and len(graph.stages) > FEW_STAGES:
         space = frozen(space)
     found = search(space, space.start, effort.parameters, around)
-    ways = [(c, Schedule(x.tree, x.inlined)) for c, x in found.finalists[: effort.timed]]
+    ways += [(c, Schedule(x.tree, x.inlined)) for c, x in found.finalists[: effort.timed]]
     if effort.refine:
         end = time.perf_counter() + effort.refine
-        known = [(best.cost, Schedule(by_default, frozenset())), *ways]
-        better = refined(whole, min(known, key=lambda x: x[0])[1], stop=lambda: time.perf_counter() > end)
+        better = refined(whole, min(ways, key=lambda x: x[0])[1], stop=lambda: time.perf_counter() > end)
         ways.append((better.cost, better.schedule))
     ways.sort(key=lambda x: x[0])
-    if ways and ways[0][0] < best.cost:
-        predicted, first = ways.pop(0)
-        best = Plan(first.tree, first.inlined, predicted)
-    others = dict.fromkeys(x for _, x in ways if (x.tree, x.inlined) not in ((best.tree, best.inlined), (by_default, frozenset())))
+    first, *others = dict.fromkeys(x for _, x in ways)
+    further = tuple(x for x in others if x != by_default)[: effort.timed]
     seconds = time.perf_counter() - start
     log.debug("searched %d schedules of %d stages in %.3f s", found.record.costs, len(graph.stages), seconds)
-    return replace(best, seconds=seconds, record=found.record, others=tuple(others)[: effort.timed])
+    return Plan(None if first == by_default else first.tree, first.inlined, ways[0][0], seconds, found.record, further)
 
 
 def frozen(space: Space) -> Space:

@@ -19,6 +19,7 @@ from hjit.outcome import MISS, PLAIN
 from hjit.trace.canonical import canonicalise
 from hjit.trace.graph import Graph, Input
 from hjit.trace.host import same
+from hjit.trace.layout import c_strides
 from hjit.trace.overlay import container_shape
 from hjit.trace.poly import ONE, SMALL, Dim, Poly, sizes_value
 from hjit.trace.recorder import Event, Recorder, packed
@@ -186,13 +187,16 @@ class Variant:
         options, strides = replace(self.options, schedule=schedule), self._strides()
         return [Bound(g, options, self.rec.sizes, strides) if g.outputs else None for g in self.graphs]
 
-    def _way(self, schedule: Searched | None) -> _Way | None:
+    def _by_default(self) -> _Way:
+        """The kernels by the default schedule."""
+        self.graphs = self._graphs(AS_IT_IS)
+        return _Way(self._made(None), None, self.graphs)
+
+    def _way(self, schedule: Searched) -> _Way | None:
         """The kernels by a searched schedule; None where it cannot be lowered."""
         from hjit import autoschedule
 
-        self.graphs = self._graphs(AS_IT_IS if schedule is None else schedule.rewrites())
-        if schedule is None:
-            return _Way(self._made(None), None, self.graphs)
+        self.graphs = self._graphs(schedule.rewrites())
         try:
             kernels, schedule = autoschedule.built(self._made, schedule)
         except ScheduleError as error:
@@ -207,8 +211,7 @@ class Variant:
         values = self.rec.tape.replay(self._leaves_now) if self.rec.tape.ops else []
         if found.trees and ways and (values is None or len(ways[0].kernels) > 1):
             return ways[0]
-        default = self._way(None)
-        assert default is not None
+        default = self._by_default()
         kernels = [x for way in (*ways, default) for x in way.kernels if x is not None]
         if values is None or len(kernels) != len(ways) + 1:
             return default
@@ -227,7 +230,7 @@ class Variant:
         for g in self.graphs:
             for i in g.inputs:
                 if i.name not in found:
-                    found[i.name] = _c_strides([sizes_value(p, self.rec.sizes) for p in i.shape])
+                    found[i.name] = c_strides([sizes_value(p, self.rec.sizes) for p in i.shape], 1)
         return found
 
     def _is_flat(self, structure: Any) -> bool:
@@ -495,15 +498,6 @@ def _like(a: Array) -> Array:
 def element_strides(a: Array) -> tuple[int, ...]:
     """Strides in elements."""
     return tuple(s // a.itemsize for s in a.strides)
-
-
-def _c_strides(shape: Sequence[int]) -> tuple[int, ...]:
-    steps: list[int] = []
-    step = 1
-    for n in reversed(shape):
-        steps.insert(0, step)
-        step *= n
-    return tuple(steps)
 
 
 __all__ = ["Held", "Mispredict", "OutOfBounds", "Variant", "element_strides", "result_leaves", "segments"]

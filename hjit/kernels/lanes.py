@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from hjit.kernels.code import BOOL, I64, Val, const, splat
 from hjit.kernels.interior import copies
-from hjit.kernels.loopir import Lanes
+from hjit.kernels.loopir import Lanes, vectors_at_once
 from hjit.trace.poly import Var
 
 if TYPE_CHECKING:
@@ -32,25 +32,21 @@ def emit(e: NestEmitter, s: Lanes) -> None:
         end = e.arith("add", begin, e.arith("sub", left, e.divide(left, const(step, I64), quotient=False)))
         return e.minmax("max", end, begin)
 
-    step = s.lanes * s.copies
+    fits = vectors_at_once(s.lanes, s.copies, s.align)
+    end = low
     if s.tail == "shift":  # all of the interior in vectors where it has at least one
-        fits = [c for c in dict.fromkeys((s.copies, 1)) if (c * s.lanes) % s.align == 0]
-        end = low
         for k, count in enumerate(fits):
             enough = e.code.emit(f"icmp sge i64 {n.text}, {count * s.lanes}", BOOL, 1, n)
             if k:  # too few for the copies
-                few = e.code.emit(f"icmp slt i64 {n.text}, {step}", BOOL, 1, n)
+                few = e.code.emit(f"icmp slt i64 {n.text}, {s.copies * s.lanes}", BOOL, 1, n)
                 enough = e.code.emit(f"and i1 {enough.text}, {few.text}", BOOL, 1, enough, few)
             stop = e.choose(enough, high, low)
             vectors(low, stop, count, high)
             end = e.minmax("max", end, stop)
     else:
-        end = whole(step, low)
-        vectors(low, end, s.copies, None)
-        if s.copies > 1 and s.lanes % s.align == 0:
-            last = whole(s.lanes, end)
-            vectors(end, last, 1, None)
-            end = last
+        for count in fits:
+            begin, end = end, whole(count * s.lanes, end)
+            vectors(begin, end, count, None)
         if s.tail == "mask":
             _masked(e, s, end, high)
             end = e.minmax("max", end, high)

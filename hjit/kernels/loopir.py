@@ -90,6 +90,11 @@ class Lanes:
     rest: tuple[Stmt, ...]
 
 
+def vectors_at_once(lanes: int, copies: int, align: int) -> tuple[int, ...]:
+    """How many vectors one turn of `Lanes` may do, at multiples of `align`: all copies, and a single one for what they leave."""
+    return tuple(n for n in dict.fromkeys((copies, 1)) if n * lanes % align == 0)
+
+
 @dataclass(frozen=True, slots=True)
 class When:
     """`body` where ``value >= 0``, else `otherwise`."""

@@ -16,7 +16,26 @@ import numpy as np
 from hjit.errors import SlidingError
 from hjit.kernels.interior import alignment, interior, used
 from hjit.kernels.jam import jam
-from hjit.kernels.loopir import BEGIN, END, Buffer, For, Item, Lanes, Let, Nest, Program, Put, Puts, Reduce, Reset, Slide, Stmt, Turn, When
+from hjit.kernels.loopir import (
+    BEGIN,
+    END,
+    Buffer,
+    For,
+    Item,
+    Lanes,
+    Let,
+    Nest,
+    Program,
+    Put,
+    Puts,
+    Reduce,
+    Reset,
+    Slide,
+    Stmt,
+    Turn,
+    When,
+    vectors_at_once,
+)
 from hjit.kernels.place import Env, Region, least, not_negative
 from hjit.kernels.windows import Windows, slides_of
 from hjit.sched.boxes import Box, Reads, boxes, dims_of_box, single_dim, whole_box
@@ -356,7 +375,7 @@ class _Nest:
             high = extremum("max", low, high // align * align)
         kind = _vector_of(node).tail
         tail = "mask" if kind == "predicate" else "shift" if kind != "guard_with_if" and self.is_repeatable(node) else "scalar"
-        fewest = lanes if lanes % align == 0 else lanes * copies  # in vectors
+        fewest = lanes * min(vectors_at_once(lanes, copies, align))
         filled = tail == "shift" and (low, high) == (region.low, region.end) and least(high - low) >= fewest
         return (Lanes(var, region.low, region.end, low, high, lanes, copies, align, tail, body, () if filled else build(single)),)
 

@@ -12,12 +12,10 @@ from dataclasses import dataclass, replace
 
 from hjit.errors import SlidingError
 from hjit.kernels.loopir import Slide, Stmt, When
-from hjit.sched.boxes import Box, Dims, Reads, advance, boxes
+from hjit.sched.boxes import Box, Dims, Reads, advance, boxes, turns_before
 from hjit.sched.tree import Compute
 from hjit.trace.intervals import Span
 from hjit.trace.poly import ZERO, Poly, Var, extremum, poly
-
-MAX_WARM = 1 << 14  # turns
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,12 +146,10 @@ class Windows:
         reach = s.last - first.first
         if not reach.is_const:
             raise self._error(stage, "the part of it that a turn reads has no known length")
-        for turns in range(MAX_WARM):
-            back = advance(s.base, var, -turns * step)
-            assert back is not None
-            if back + reach.const + 1 <= w.new:
-                return turns
-        raise self._error(stage, "it would have to start too long before")
+        turns = turns_before(s.base, var, step, reach.const, w.new)
+        if turns is None:
+            raise self._error(stage, "it would have to start too long before")
+        return turns
 
     def when_begun(self, body: tuple[Stmt, ...]) -> Stmt:
         """`body`, not before the first turn."""

@@ -18,6 +18,8 @@ from hjit.trace.poly import Dim, FloorDiv, Poly, Sym, Value, Var, extremum, poly
 Box = tuple[Span, ...]  # one span for each axis
 Dims = Mapping[int, Span]  # a span for each dimension of a definition
 
+MAX_TURNS_BEFORE = 1 << 14
+
 
 class Reads:
     """What of a Graph box inference asks again and again."""
@@ -176,7 +178,7 @@ def dims_of_box(s: Stage, d: Definition, box: Box) -> dict[int, Span]:
             base, first = moved.base, moved.first + up
             exact = all(x % c.const == 0 for x in base.terms.values()) and base.const % c.const == 0
             last = moved.last // c.const if exact else (moved.last + up) // c.const
-            moved = Span(low // c.const, high // c.const, base // c.const, first // c.const, last, True)
+            moved = Span(low // c.const, high // c.const, base // c.const, first // c.const, last)
         if rest != poly(0) or c != poly(1) or d.dims[k] != s.shape[axis]:
             low, high = extremum("max", moved.low, poly(0)), extremum("min", moved.high, d.dims[k] - 1)
             moved = Span(low, high, moved.base, moved.first, moved.last, True)
@@ -283,3 +285,17 @@ def advance(p: Poly, var: Var, step: int) -> int | None:
         else:
             return None
     return total
+
+
+def turns_before(base: Poly, var: Var, step: int, reach: int, new: int) -> int | None:
+    """How many turns of `step` before the first one a window must begin, so that no turn adds more than `new` elements; None: too many.
+
+    Args:
+        base: what the window moves with.
+        reach: from its first element to its last one.
+    """
+    for turns in range(MAX_TURNS_BEFORE):
+        back = advance(base, var, -turns * step)
+        if back is not None and back + reach + 1 <= new:
+            return turns
+    return None

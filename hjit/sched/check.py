@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from hjit.errors import ScheduleError
 from hjit.sched.tree import KINDS, TAILS, Compute, Loop, Node, Root, Store, computes, dim_name, dims_of, loop_name
@@ -51,6 +52,12 @@ def is_direct(d: Definition) -> bool:
     return not any(p.mentions(k) for p in d.target for k in inner) and not any(isinstance(a, Value) for p in d.target for a in p.atoms())
 
 
+@lru_cache(maxsize=1 << 12)
+def sources(d: Definition) -> frozenset[str]:
+    """What a definition reads."""
+    return frozenset(load.source for load in loads(*d.exprs()))
+
+
 def is_associative(d: Definition) -> bool:
     return d.order not in ("pure", "sequential")
 
@@ -69,6 +76,17 @@ def is_repeatable(s: Stage, numbers: tuple[int, ...]) -> bool:
         return True
     parts = [s.definitions[n] for n in numbers]
     return all(d.order == "pure" and is_direct(d) and not any(x.source == s.name for x in loads(*d.exprs())) for d in parts)
+
+
+def are_apart(a: Definition, b: Definition, name: str) -> bool:
+    """Do two updates over the same domain write, and read of the stage itself, parts that have nothing in common?"""
+    if (a.dims, a.rdims, a.order) != (b.dims, b.rdims, b.order) or a.order == "pure" or (is_associative(a) and is_direct(a)):
+        return False
+    own = [(d.target, load.index) for d in (a, b) for load in loads(*d.exprs()) if load.source == name]
+    return any(
+        p != q and p.is_const and q.is_const and all(index[axis] == target[axis] for target, index in own)
+        for axis, (p, q) in enumerate(zip(a.target, b.target, strict=True))
+    )
 
 
 def is_atomic(s: Stage, d: Definition) -> bool:
@@ -129,6 +147,8 @@ def _groups(found: list[Leaf], graph: Graph) -> Iterator[str]:
         s, numbers = graph.stage(leaf.compute.stage), leaf.compute.definitions
         parts = [s.definitions[n] for n in numbers]
         if len(parts) == 1 or (numbers == (0, 1) and starts_reduction(s)):
+            continue
+        if all(are_apart(a, b, s.name) for a, b in itertools.combinations(parts, 2)) and numbers == tuple(range(numbers[0], numbers[-1] + 1)):
             continue
         if numbers != tuple(range(numbers[0], numbers[0] + len(numbers))) or any(d.order != "pure" or d.dims != parts[0].dims for d in parts):
             yield f"compute {s.name} {numbers}: only adjacent pieces over the same dimensions are computed together"
@@ -300,8 +320,8 @@ def _order(found: list[Leaf], graph: Graph) -> Iterator[str]:
     stages = graph.by_name
     for s in graph.stages:
         places = [place[s.name, n] for n in range(len(s.definitions))]
-        used = {x.source for x in s.reads()} & set(stages) - {s.name}
-        late = sorted(name for name in used if place[name, len(stages[name].definitions) - 1] > places[0])
+        used = [(name, at) for d, at in zip(s.definitions, places, strict=True) for name in sources(d) if name in stages and name != s.name]
+        late = sorted(name for name, at in used if place[name, len(stages[name].definitions) - 1] > at)
         if late:
             yield f"compute {s.name}: it comes before {late[0]}, which it reads"
         elif places != sorted(places):
@@ -321,7 +341,10 @@ def _sites(found: list[Leaf], graph: Graph) -> Iterator[str]:
             continue
         store = next(k for k, x in enumerate(own[0].path) if isinstance(x, Store) and x.stage == name)
         for consumer in consumers[name]:
+            parts = graph.stage(consumer).definitions
             for leaf in by_stage[consumer]:
+                if not any(name in sources(parts[n]) for n in leaf.compute.definitions):
+                    continue
                 if leaf.path[: len(site)] != site:
                     yield f"compute {name}: {consumer} reads it, but is not computed inside the same loops"
                 elif any(isinstance(x, Loop) for x in site) and own[0].path[: store + 1] != leaf.path[: store + 1]:

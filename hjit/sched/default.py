@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from hjit.sched.boxes import Reads
 from hjit.sched.build import Step, nest
-from hjit.sched.check import is_direct, starts_reduction
+from hjit.sched.check import are_apart, is_direct, sources, starts_reduction
 from hjit.sched.memory import Strides
 from hjit.sched.rows import group_of
 from hjit.sched.tree import Loop, Node, Root, Store
@@ -56,36 +56,32 @@ def default_schedule(graph: Graph, target: Target, usual: Mapping[str, tuple[Nod
     for name, copies in packed.items():
         nests[name] = (_with_copies(nests, nests[name][0], copies),)
     inside = _attached(graph, nests, {*packed, *(c for copies in packed.values() for c in copies)})
-    placed = {m for members in (*inside.values(), *packed.values()) for m in members}
+    placed = {m for members in (*(m for _, m in inside.values()), *packed.values()) for m in members}
     roots: list[Node] = []
     for s in graph.stages:
         if s.name in placed:
             continue
-        members = inside.get(s.name, ())
-        if members:
-            head = nests[s.name][0]
-            assert isinstance(head, Loop)
-            node: Node = replace(head, children=(*(serial_loops(n) for m in members for n in nests[m]), *head.children))
-            for m in reversed(members):
-                node = Store(m, (node,))
-            roots.append(Store(s.name, (node,)))
-        else:
-            roots.append(Store(s.name, nests[s.name]))
+        found = list(nests[s.name])
+        if s.name in inside:
+            k, members = inside[s.name]
+            found[k] = _with_members(nests, found[k], members)
+        roots.append(Store(s.name, tuple(found)))
     return Root(tuple(roots))
 
 
-def _attached(graph: Graph, nests: Mapping[str, Sequence[Node]], taken: set[str]) -> dict[str, tuple[str, ...]]:
-    """Head stage -> the stages that are computed row by row inside its nest; not those that are `taken`."""
+def _attached(graph: Graph, nests: Mapping[str, Sequence[Node]], taken: set[str]) -> dict[str, tuple[int, tuple[str, ...]]]:
+    """Head stage -> the number of one of its nests, and the stages that are computed row by row inside it; not those that are `taken`."""
     inner = {s.name: s for s in graph.stages if _is_divisible(graph, s)}
     consumers = graph.consumers()
     reads = Reads(graph)
-    found: dict[str, tuple[str, ...]] = {}
+    found: dict[str, tuple[int, tuple[str, ...]]] = {}
     for s in reversed(graph.stages):
-        dim = _rows(s, nests[s.name])
-        if dim is not None and s.name not in taken:
-            members = group_of(reads, s, dim, taken, inner, consumers)
+        rows = _rows(graph, s, nests[s.name])
+        if rows is not None and s.name not in taken:
+            k, dim = rows
+            members = group_of(reads, s, groups(s)[k], dim, taken, inner, consumers)
             if members:
-                found[s.name] = members
+                found[s.name] = k, members
                 taken.update(members)
     return found
 
@@ -107,6 +103,15 @@ def _packed(graph: Graph, s: Stage, nests: Mapping[str, Sequence[Node]]) -> tupl
     return tuple(x.name for x in copies if consumers[x.name] == [s.name])
 
 
+def _with_members(nests: Mapping[str, Sequence[Node]], head: Node, members: tuple[str, ...]) -> Node:
+    """A nest in whose outermost loop other stages are computed, of which it keeps what earlier turns computed."""
+    assert isinstance(head, Loop)
+    node: Node = replace(head, children=(*(serial_loops(n) for m in members for n in nests[m]), *head.children))
+    for m in reversed(members):
+        node = Store(m, (node,))
+    return node
+
+
 def _with_copies(nests: Mapping[str, Sequence[Node]], head: Node, copies: tuple[str, ...]) -> Node:
     """A nest that makes copies in its outermost loop."""
     assert isinstance(head, Loop)
@@ -116,16 +121,20 @@ def _with_copies(nests: Mapping[str, Sequence[Node]], head: Node, copies: tuple[
     return replace(head, children=children)
 
 
-def _rows(s: Stage, nests: Sequence[Node]) -> int | None:
-    """The dimension whose turns are tasks, where the stage is one nest with many of them."""
-    if len(nests) != 1:
+def _rows(graph: Graph, s: Stage, nests: Sequence[Node]) -> tuple[int, int] | None:
+    """The number of the nest that reads other stages, and its dimension whose turns are tasks, where there is one nest with many of them."""
+    found = groups(s)
+    others = graph.by_name.keys() - {s.name}
+    reading = [k for k, group in enumerate(found) if any(others & sources(s.definitions[n]) for n in group)]
+    if len(reading) != 1 or len(found) != len(nests):
         return None
-    node = nests[0]
+    (k,) = reading
+    node = nests[k]
     if not isinstance(node, Loop) or node.kind != "parallel" or not isinstance(node.dim, int):
         return None
-    d = s.definitions[-1]
+    d = s.definitions[found[k][-1]]
     split = any(isinstance(x, Loop) and x.dim == node.dim for c in node.children for x in walk_tree(c))
-    return None if split or d.extents[node.dim].is_const or len(d.extents) < 2 else node.dim
+    return None if split or d.extents[node.dim].is_const or len(d.extents) < 2 else (k, node.dim)
 
 
 def _is_divisible(graph: Graph, s: Stage) -> bool:
@@ -134,11 +143,13 @@ def _is_divisible(graph: Graph, s: Stage) -> bool:
 
 
 def groups(s: Stage) -> list[tuple[int, ...]]:
-    """Definitions that one nest computes together: pieces over the same box that write next to each other."""
+    """Definitions that one nest computes together: pieces over the same box that write next to each other, updates of parts that are apart."""
     found: list[list[int]] = []
     definitions = s.definitions
     for n, d in enumerate(definitions):
         if n == 1 and s.initial is not None and starts_reduction(s):
+            found[-1].append(n)
+        elif found and all(are_apart(definitions[k], d, s.name) for k in found[-1]):
             found[-1].append(n)
         elif found and _adjacent(definitions[found[-1][-1]], d, s.name):
             found[-1].append(n)
@@ -303,7 +314,7 @@ def unrolled_dims(definitions: list[Definition], lanes_dim: int | None) -> list[
             continue
         if not reduction and n.const > (16 if lanes_dim is None or k > lanes_dim else 4):
             continue
-        if d.order == "sequential" and (reduction or lanes_dim is not None):
+        if d.order == "sequential" and (reduction or d.rdims or lanes_dim is not None):
             continue
         if reduction and not is_direct(d):
             continue  # two points may write the same element

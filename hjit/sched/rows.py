@@ -7,26 +7,32 @@ never written to memory.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from hjit.sched.boxes import Box, Needs, Reads, advance, dims_of_box
+from hjit.sched.boxes import Box, Needs, Reads, advance, dims_of_box, turns_before
 from hjit.trace.graph import Stage
 from hjit.trace.intervals import Span, whole
 from hjit.trace.poly import Var, poly
 
 MAX_ROWS = 64  # rows of one buffer
+MAX_TURNS_BEFORE = 32  # that a task begins early, to fill its buffers: tasks have not many more rows than that
 MAX_GROUP_ROWS = 256  # rows of all buffers of a group
 
 ROW = Var("row")
 
 
 def _rows(box: Box) -> int | None:
-    """How many rows one turn of the head's loop needs, or None where they do not move steadily."""
+    """How many rows one turn of the head's loop needs, or None where they do not move steadily, or are too many."""
     moving = [s for s in box if s.base.mentions(ROW)]
-    if len(moving) != 1 or not moving[0].length.is_const or advance(moving[0].base, ROW, 1) is None:
+    if len(moving) != 1 or not moving[0].length.is_const:
         return None
-    return moving[0].length.const if moving[0].length.const <= MAX_ROWS else None
+    (s,) = moving
+    rows, new = s.length.const, advance(s.base, ROW, 1)
+    if new is None or rows > MAX_ROWS:
+        return None
+    before = turns_before(s.base, ROW, 1, rows - 1, max(new, 1))
+    return rows if before is not None and before <= MAX_TURNS_BEFORE else None
 
 
 def _named(stage: str, box: Box) -> Box:
@@ -35,12 +41,13 @@ def _named(stage: str, box: Box) -> Box:
 
 
 def group_of(
-    reads: Reads, head: Stage, dim: int, taken: set[str], eligible: Mapping[str, Stage], consumers: Mapping[str, list[str]]
+    reads: Reads, head: Stage, group: Sequence[int], dim: int, taken: set[str], eligible: Mapping[str, Stage], consumers: Mapping[str, list[str]]
 ) -> tuple[str, ...]:
-    """The producers that can be computed inside the nest of `head`, in the order of the Graph."""
+    """The producers that can be computed inside the nest of some definitions of `head`, in the order of the Graph."""
     needs = Needs(reads)
-    for number, d in enumerate(head.definitions):
-        needs.add(head.name, number, {k: Span.point(poly(ROW)) if k == dim else whole(n) for k, n in enumerate(d.extents)})
+    for number in group:
+        extents = head.definitions[number].extents
+        needs.add(head.name, number, {k: Span.point(poly(ROW)) if k == dim else whole(n) for k, n in enumerate(extents)})
     members: dict[str, int] = {}
     for s in reversed(reads.graph.stages[: reads.position[head.name]]):
         if s.name in taken or s.name not in eligible:

@@ -186,7 +186,7 @@ def deinlined(root: Root, graph: Graph, stage: str, source: Graph, target: Targe
     new = canonicalise(source, Rewrites(frozenset({s.name for s in graph.stages} | {stage}), gone))
     if {s.name for s in new.stages} != {s.name for s in graph.stages} | {stage}:
         raise ScheduleError(f"{stage}: other stages would not stay what they are")
-    return _legal(_at_root(root, new, Store(stage, root_nests(new, target)[stage])), new), new
+    return computed_at_root(root, new, stage, target), new
 
 
 def computed_at_root(root: Root, graph: Graph, stage: str, target: Target) -> Root:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from hjit.trace.blocks import parts
 from hjit.trace.graph import Definition, Expr, Load, cast, identity, renumber
 from hjit.trace.graph import substitute as substitute_expr
 from hjit.trace.host import is_host, unpin
@@ -335,12 +336,15 @@ class _Advanced:
                 shape.append(n)
         return cls(view, tuple(shape), axes, lead, many)
 
-    def index(self, dims: Sequence[Poly]) -> list[Poly]:
-        """One index per axis of the view, result dimension k being ``dims[k]``."""
+    def index(self, dims: Sequence[Poly], known: Mapping[int, Poly] = {}) -> list[Poly]:
+        """One index per axis of the view, result dimension k being ``dims[k]``; `known`: what some of the arrays hold there."""
         inner = list(dims[self.lead : self.lead + len(self.broadcast)])
         found: list[Poly] = []
-        for n, axis in zip(self.view.shape, self.axes, strict=True):
-            found.append(gather_index(axis, inner, self.broadcast, n) if is_tracer(axis) else dims[axis])  # type: ignore[index,arg-type]
+        for k, (n, axis) in enumerate(zip(self.view.shape, self.axes, strict=True)):
+            if k in known:
+                found.append(known[k])
+            else:
+                found.append(gather_index(axis, inner, self.broadcast, n) if is_tracer(axis) else dims[axis])  # type: ignore[index,arg-type]
         return found
 
 
@@ -379,20 +383,24 @@ def scatter(view: Tracer, plan: _Advanced, value: Expr, order: str, combine: Any
     """
     if not view.buffer.writeable:
         raise ValueError("assignment destination is read-only")
-    rec = current()
-    many = range(plan.lead, plan.lead + len(plan.broadcast))
-    pure = [k for k in range(len(plan.shape)) if k not in many]
-    position = {k: i for i, k in enumerate([*pure, *many])}
-    dims = [poly(Dim(position[k])) for k in range(len(plan.shape))]
-
-    value = substitute_expr(value, renumber(dims))
-    target = compose(view.index, plan.index(dims))
-    buffer = view.buffer
+    rec, buffer = current(), view.buffer
     old = buffer.source()
     name = rec.unique(version_name(old))
-    if combine is not None:
-        value = combine(Load(name, target, buffer.dtype), value)
-    sizes = rec.polys(plan.shape)
-    update = Definition(tuple(sizes[k] for k in pure), tuple(sizes[k] for k in many), target, value, order)
-    rec.stage(Load(old, identity(len(buffer.shape)), buffer.dtype), buffer.shape, buffer.dtype, (update,), reserved=name)
+    many = range(plan.lead, plan.lead + len(plan.broadcast))
+    pure = [k for k in range(len(plan.shape)) if k not in many]
+    arrays = {axis: t for axis, t in enumerate(plan.axes) if is_tracer(t)}
+    extents = {axis: view.shape[axis] for axis in arrays}
+    updates = []
+    for part in parts(arrays, extents, plan.broadcast, len(pure)):
+        dims = [poly(0)] * len(plan.shape)
+        for i, k in enumerate(pure):
+            dims[k] = poly(Dim(i))
+        dims[plan.lead : plan.lead + len(many)] = part.index
+        target = compose(view.index, plan.index(dims, part.known))
+        new = substitute_expr(value, renumber(dims))
+        if combine is not None:
+            new = combine(Load(name, target, buffer.dtype), new)
+        outer = (*(plan.shape[k] for k in pure), *part.blocks)
+        updates.append(Definition(rec.polys(outer), rec.polys(part.inner), target, new, order))
+    rec.stage(Load(old, identity(len(buffer.shape)), buffer.dtype), buffer.shape, buffer.dtype, tuple(updates), reserved=name)
     set_version(buffer, name)

@@ -152,6 +152,18 @@ def _bound(mode: str, i: Any, n: Any) -> Any:
     return np.minimum(i, 2 * n - 2 - i)
 
 
+def evaluate(e: Expr, dims: Mapping[int, Any], arrays: Mapping[str, Array], sizes: Mapping[str, int], scalars: Mapping[str, Any]) -> Array:
+    """An expression at some indices of the dimensions that it mentions.
+
+    Raises:
+        IndexError: a gather is out of bounds.
+    """
+    run = _Run(dict(arrays), sizes, scalars)
+    run.dims = [dims.get(k, 0) for k in range(max(dims, default=-1) + 1)]
+    with np.errstate(all="ignore"):
+        return np.asarray(run.value(e))
+
+
 def interpret(graph: Graph, arrays: Mapping[str, Array], sizes: Mapping[str, int], scalars: Mapping[str, Any]) -> list[Array]:
     """The outputs of `graph`.
 

@@ -93,6 +93,7 @@ class Recorder:
         unrolled: loops over ``range(...)`` that are to be traced turn by turn.
         loops: those whose turns are now traced as one, innermost last.
         refused: the last one that turned out to need that.
+        hosts: the numbers that the scalars are.
         changes: for each write a buffer, the version before, and whether its contents were known.
     """
 
@@ -104,6 +105,7 @@ class Recorder:
     sizes: dict[str, int] = field(default_factory=dict)
     tape: Tape = field(default_factory=Tape)
     scalars: dict[tuple[int, str], str] = field(default_factory=dict)
+    hosts: dict[str, HostScalar] = field(default_factory=dict)
     events: list[Event] = field(default_factory=list)
     captures: list[tuple[Any, Any]] = field(default_factory=list)
     captured: dict[Any, Any] = field(default_factory=dict)
@@ -138,6 +140,7 @@ class Recorder:
         self.undo.clear()
         self._watched.clear()
         self.overlays.clear()
+        self.hosts.clear()
 
     # -- containers that outlive the call
     def watch(self, container: Any, name: str) -> None:
@@ -224,6 +227,7 @@ class Recorder:
         name = self.scalars.get(key)
         if name is None:
             name = self.scalars[key] = f"s{len(self.scalars)}"
+            self.hosts[name] = host
         return ScalarRef(name, dtype)
 
     # -- stages

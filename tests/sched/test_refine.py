@@ -13,16 +13,11 @@ from hjit.sched.check import problems
 from hjit.sched.default import default_schedule
 from hjit.sched.refine import Refined, Schedule, refined
 from hjit.trace.canonical import inline
+from hjit.tune import limited
 from tests.sched.test_space import PROGRAMS, Program, blurred
 
 Array = np.ndarray[Any, Any]
 COSTS = 400  # that the searches here ask
-
-
-def limited(count: int) -> Callable[[], bool]:
-    """True from some call on."""
-    calls = iter(range(count))
-    return lambda: next(calls, None) is None
 
 
 def by_default(p: Program) -> Schedule:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 
 import pytest
 
@@ -14,7 +13,7 @@ from hjit.sched.refine import Schedule
 from hjit.sched.search import Options as SearchOptions
 from hjit.sched.search import presets, search
 from hjit.sched.timed import Timed
-from hjit.tune import compiled
+from hjit.tune import compiled, timed
 from tests.sched.test_space import Program, blurred
 
 
@@ -26,8 +25,7 @@ def test_a_search_finds_the_schedule_that_ran_fastest() -> None:
             bound, _ = built(lambda s: compiled(p.variant, s, Options(cache="off")), Searched({p.graph.outputs: schedule.tree}, schedule.inlined))
         except HjitError:
             return math.inf
-        start = time.perf_counter()
-        return time.perf_counter() - start if bound.run([p.image], bound.new_outputs(), ()) else math.inf
+        return timed(bound, [p.image], bound.new_outputs())
 
     tree = Timed(p.space, seconds)
     found = search(tree, p.space.start, presets(3)["beam"], SearchOptions(expansions=8))

@@ -1,0 +1,164 @@
+"""Index arrays that count up by one every so many elements, as ``np.arange(n) // 8``: where a scatter by them writes is known.
+
+A scatter over the rows of an image into cells of 8 rows is then 8 rows for each row of cells, and rows of cells are independent: they may
+run in parallel, and each element is still written in NumPy's order.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from hjit.trace.graph import Expr, Load, ScalarRef, loads, polys, renumber, substitute, walk
+from hjit.trace.interpret import evaluate
+from hjit.trace.poly import SMALL, Dim, Poly, deep_atoms, poly
+from hjit.trace.recorder import current
+from hjit.trace.size import Size
+from hjit.trace.tracer import Tracer
+
+MAX_PIECES = 3  # of a dimension: part of a block, whole ones, part of one
+MAX_DEPTH = 8  # stages that an index array may come by
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A part of a dimension: `blocks` blocks of `size` elements from `start` on, whose indices are `first`, ``first + 1`` and so on."""
+
+    start: int
+    blocks: int
+    size: int
+    first: int
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A part of a domain in which some index arrays are dimensions of their own.
+
+    Attributes:
+        blocks, inner: extents of the dimensions that number the blocks, and of all others, in their order.
+        index: of each dimension of the domain, over the blocks' dimensions followed by the others.
+        known: for the axes that have one, the index that the array holds.
+    """
+
+    blocks: tuple[int, ...]
+    inner: tuple[int, ...]
+    index: tuple[Poly, ...]
+    known: Mapping[int, Poly]
+
+
+def parts(arrays: Mapping[int, Tracer], extents: Mapping[int, int], shape: Sequence[int], first: int) -> list[Part]:
+    """The domain of `shape` in parts in which the elements of some index arrays are known; one part without any, where none are.
+
+    Args:
+        arrays: by axis of what they index.
+        extents: of those axes.
+        first: number of the dimension that the first one of a part is.
+    """
+    found: dict[int, tuple[int, list[Piece]]] = {}
+    for axis, t in arrays.items():
+        known = _along(t, shape)
+        if known is None or known.dim in found or len(known.values) <= SMALL or known.values[0] < 0 or known.values[-1] >= extents[axis]:
+            continue
+        pieces = _pieces(known.values, shape[known.dim])
+        if any(p.blocks > 1 for p in pieces):
+            found[known.dim] = axis, pieces
+            for name in known.scalars:
+                current().hosts[name].pin()
+    return [_part(dict(zip(found, some, strict=True)), {k: axis for k, (axis, _) in found.items()}, shape, first)
+            for some in itertools.product(*(pieces for _, pieces in found.values()))]  # fmt: skip
+
+
+def _part(pieces: Mapping[int, Piece], axes: Mapping[int, int], shape: Sequence[int], first: int) -> Part:
+    rec = current()
+    blocks = {k: p for k, p in pieces.items() if p.blocks > 1}
+    inner = {k: pieces[k].size if k in pieces else n for k, n in enumerate(shape) if k not in pieces or pieces[k].size > 1}
+    number = {("block", k): first + i for i, k in enumerate(blocks)} | {("inner", k): first + len(blocks) + i for i, k in enumerate(inner)}
+    index: list[Poly] = []
+    known: dict[int, Poly] = {}
+    for k in range(len(shape)):
+        at = poly(Dim(number["inner", k])) if k in inner else poly(0)
+        if k in pieces:
+            p = pieces[k]
+            block = poly(Dim(number["block", k])) if k in blocks else poly(0)
+            at = at + block * rec.poly(p.size) + rec.poly(p.start)
+            known[axes[k]] = block + rec.poly(p.first)
+        index.append(at)
+    return Part(tuple(p.blocks for p in blocks.values()), tuple(inner.values()), tuple(index), known)
+
+
+def _pieces(values: Array, n: int) -> list[Piece]:
+    """The blocks of an array of length `n`; none where it goes up in another way than by one every so many elements."""
+    steps = np.diff(values)
+    if np.any((steps != 0) & (steps != 1)):
+        return []
+    edges = [0, *(int(k) + 1 for k in np.flatnonzero(steps)), len(values)]
+    runs = [(n, len(list(same))) for n, same in itertools.groupby(b - a for a, b in itertools.pairwise(edges))]
+    if len(runs) > MAX_PIECES:
+        return []
+    found: list[Piece] = []
+    start, index = 0, int(values[0])
+    for size, count in runs:
+        found.append(Piece(start, count, size, index))
+        start, index = start + size * count, index + count
+    if type(n) is Size and runs[0][1] > 1 and len(runs) < MAX_PIECES:  # the same for every size
+        size, low = runs[0][0], int(values[0])
+        found[0] = Piece(0, n // size, size, low)
+        found[1:] = [Piece(n // size * size, 1, n % size, n // size + low)] * (len(runs) - 1)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """An index array that changes along one dimension of the domain only: its values there, and the scalars that they follow from."""
+
+    dim: int
+    values: Array
+    scalars: tuple[str, ...] = ()
+
+
+def _along(t: Tracer, shape: Sequence[int]) -> _Known | None:
+    """What is known of an index array; None where it depends on data, or on more than one dimension."""
+    if t.known is not None:
+        moving = [k for k, n in enumerate(t.shape) if n > 1]
+        return _Known(moving[0] + len(shape) - t.ndim, t.known.reshape(-1).astype(np.int64)) if len(moving) == 1 else None
+    e = _expanded(t.load(tuple(shape)), MAX_DEPTH)
+    dims = set() if e is None else {a.k for x in walk(e) for p in polys(x) for a in deep_atoms(p) if isinstance(a, Dim)}
+    if e is None or len(dims) != 1:
+        return None
+    (k,) = dims
+    rec = current()
+    scalars = tuple(x.name for x in walk(e) if isinstance(x, ScalarRef))
+    arrays = {x.source: rec.inputs[x.source].array for x in loads(e)}
+    found = evaluate(e, {k: np.arange(int(shape[k]))}, arrays, rec.sizes, {n: rec.hosts[n].value for n in scalars})
+    return _Known(k, found.astype(np.int64), scalars)
+
+
+def _expanded(e: Expr, depth: int) -> Expr | None:
+    """An expression with the stages that it loads in place of the loads; None where it loads more than the function's own constants."""
+    rec = current()
+    memo: dict[Expr, Expr] = {}
+    for load in loads(e):
+        source, s = rec.inputs.get(load.source), rec.stages.get(load.source)
+        if source is not None and source.where[0] == "constant":
+            continue
+        if s is None or s.updates or s.initial is None or not depth or (not e.args and load is not e):
+            return None
+        inner = _expanded(s.initial, depth - 1)
+        if inner is None:
+            return None
+        memo[load] = substitute(inner, renumber(load.index))
+    return _replaced(e, memo)
+
+
+def _replaced(e: Expr, memo: dict[Expr, Expr]) -> Expr:
+    done = memo.get(e)
+    if done is None:
+        args = tuple(_replaced(a, memo) for a in e.args)
+        done = memo[e] = e.with_args(args) if args and not isinstance(e, Load) else e
+    return done
