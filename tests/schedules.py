@@ -10,10 +10,19 @@ from typing import Any
 
 from hjit.errors import ScheduleError
 from hjit.kernels.lower import lower
+from hjit.model.names import SCHEDULE
+from hjit.sched.features import plan_of
+from hjit.sched.memory import C_ORDER
 from hjit.sched.sample import random_schedule
+from hjit.sched.sized import SizedGraph
+from hjit.sched.tree import Root
+from hjit.trace.graph import Graph
 from hjit.trace.rewrites import Rewrites
 from tests import seeds
 from tests.fuzz import random_program
+
+MOST = 3e8  # evaluations of a pair: seconds
+COMPUTED = SCHEDULE.index("points_computed_total")
 
 
 class _Some:
@@ -38,6 +47,22 @@ class _Parts(dict[str, tuple[int, int]]):
         return (number // 3 % 2, number // 6 % 5 + 1) if number % 3 == 0 else default
 
 
+class _Sizes(dict[str, int]):
+    """Run-time sizes, all the largest that programs have."""
+
+    def __missing__(self, name: str) -> int:
+        return 100
+
+
+def evaluations(graph: Graph, tree: Root) -> float:
+    """About how often the definitions of a Graph are evaluated: what is computed for each reader, all of it each time, may take hours."""
+    sized, total = SizedGraph(graph, _Sizes()), 0.0
+    for node in tree.children:
+        plan, own = plan_of(sized, node, dict.fromkeys(graph.by_name, C_ORDER))
+        total += plan.run(own, None).values[0][:, COMPUTED].sum()
+    return total
+
+
 @dataclass(frozen=True)
 class RandomScheduler:
     """Decides at random, the same for equal graphs."""
@@ -52,6 +77,8 @@ class RandomScheduler:
         rng = random.Random(self.seed)
         for _ in range(20):
             tree = random_schedule(graph, rng)
+            if evaluations(graph, tree) > MOST:
+                continue
             try:
                 lower(graph, tree)
             except ScheduleError:

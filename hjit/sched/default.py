@@ -24,6 +24,7 @@ UNROLL_CODE = 600  # operations that unrolled code of one body may have
 BLOCK_ROWS, BLOCK_VECTORS = 6, 4  # accumulators that a sum of products has in registers
 GATHER_COST = 12  # additions for which lanes are worth gathering
 TURNED_ROWS, MAX_TURNED_LANES = 32, 16  # of a tile that is read across: what a line of memory brings is used before it is lost
+INTERLEAVED = 2  # parts of a histogram that one task counts at once
 UNROLL_REDUCTION = 64  # points of a constant reduction domain that are unrolled
 
 
@@ -181,12 +182,25 @@ def _nest(s: Stage, group: tuple[int, ...], strides: Strides, target: Target) ->
     if across is not None:
         assert lanes_dim is not None
         return _tiled(s, group, d, lanes_dim, across, min(lanes, MAX_TURNED_LANES), unrolled)
+    parts = _parts_dim(d, unrolled)
+    if parts is not None:
+        others = [k for k in range(len(d.extents)) if k != parts]
+        return nest(s.name, group, [(parts, "parallel", None), *((k, "serial", None) for k in others), (parts, "unroll", INTERLEAVED)])
     steps: list[Step] = []
     for k in loops_in_order(d, lanes_dim, unrolled):
         steps.append((k, "parallel" if not steps and k < len(d.dims) else "serial", None))
         if k == lanes_dim:
             steps.append((k, "vector", lanes))
     return nest(s.name, group, [*steps, *((k, "unroll", None) for k in unrolled)])
+
+
+def _parts_dim(d: Definition, unrolled: list[int]) -> int | None:
+    """The dimension of the parts that a histogram is counted in: tasks have several, whose updates need not wait for each other."""
+    scattered = any(isinstance(a, Value) for p in d.target for a in p.atoms())
+    if not scattered or d.order in ("pure", "sequential") or not d.dims or unrolled != [0]:
+        return None
+    n = d.dims[0]
+    return 0 if n.is_const and n.const > INTERLEAVED and n.const % INTERLEAVED == 0 else None
 
 
 def block_dim(d: Definition, lanes_dim: int | None, unrolled: list[int]) -> int | None:

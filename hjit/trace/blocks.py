@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from hjit.trace.graph import Expr, Load, ScalarRef, loads, polys, renumber, substitute, walk
+from hjit.trace.graph import Expr, Load, ScalarRef, Stage, loads, polys, renumber, substitute, walk
 from hjit.trace.interpret import evaluate
 from hjit.trace.poly import SMALL, Dim, Poly, deep_atoms, poly
 from hjit.trace.recorder import current
@@ -147,13 +147,25 @@ def _expanded(e: Expr, depth: int) -> Expr | None:
         source, s = rec.inputs.get(load.source), rec.stages.get(load.source)
         if source is not None and source.where[0] == "constant":
             continue
-        if s is None or s.updates or s.initial is None or not depth or (not e.args and load is not e):
-            return None
-        inner = _expanded(s.initial, depth - 1)
+        written = _written(s, load) if s is not None and depth else None
+        inner = None if written is None else _expanded(written, depth - 1)
         if inner is None:
             return None
-        memo[load] = substitute(inner, renumber(load.index))
+        memo[load] = inner
     return _replaced(e, memo)
+
+
+def _written(s: Stage, load: Load) -> Expr | None:
+    """What a load of a stage finds; None where an update may have written it in another way than a plane at a time, as `np.mgrid` is made."""
+    for d in reversed(s.updates):
+        if any(p.is_const and q.is_const and p != q for p, q in zip(d.target, load.index, strict=True)):
+            continue
+        places = {p: q for p, q in zip(d.target, load.index, strict=True) if p != q or not p.is_const}
+        dims = [poly(Dim(k)) for k in range(len(d.dims))]
+        if d.order != "pure" or d.rdims or places.keys() != set(dims):
+            return None
+        return substitute(d.value, renumber([places[p] for p in dims]))
+    return None if s.initial is None else substitute(s.initial, renumber(load.index))
 
 
 def _replaced(e: Expr, memo: dict[Expr, Expr]) -> Expr:

@@ -12,7 +12,7 @@ from hjit.trace.graph import Const, Definition, Graph, Index, Load, Op, Stage, c
 from hjit.trace.poly import Atom, Dim, FloorDiv, IntLike, Mod, Poly, Value, deep_atoms, extremum, poly
 from hjit.trace.reductions import start_value
 
-PARTS = 8  # parts of a histogram; a constant, so that sums do not depend on the number of threads
+PARTS = 16  # parts of a histogram; a constant, so that sums do not depend on the number of threads
 MAX_CLASSES = 64
 
 

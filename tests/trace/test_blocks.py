@@ -65,6 +65,22 @@ def test_cells_of_any_size_and_offset(function: Any, shape: tuple[int, int]) -> 
         check(function, img, s, oy, ox)
 
 
+GRIDS = (lambda h, w: np.mgrid[:h, :w], lambda h, w: np.indices((h, w)), lambda h, w: np.meshgrid(np.arange(h), np.arange(w), indexing="ij"))
+
+
+@pytest.mark.parametrize("grid", GRIDS)
+def test_grids_of_indices(grid: Any) -> None:
+    def function(img: Any) -> Any:
+        y, x = grid(*img.shape)
+        cells = np.zeros((img.shape[0] // 4 + 1, img.shape[1] // 4 + 1), np.float32)
+        np.add.at(cells, (y // 4, x // 4), img)
+        return cells
+
+    img = RNG.random((130, 70), np.float32)
+    pipe = check(function, img, num_threads=2)
+    assert any(loop.kind == "parallel" for _, loop in updates(pipe, img))
+
+
 @pytest.mark.parametrize("known", [False, True])
 def test_rows_of_cells_run_in_parallel(known: bool) -> None:
     def function(img: Any) -> Any:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from hjit.trace.partition import PARTS
 from tests.numpy_check import check
 from tests.trace.test_canonical import canonical
 
@@ -69,7 +70,7 @@ def test_histograms_are_counted_in_parts(function: Any, shape: tuple[int, int]) 
 def test_the_parts_of_a_histogram_run_in_parallel() -> None:
     graph = canonical(counted, IMAGE)
     parts = next(s for s in graph.stages if len(s.shape) == 2 and s.updates)
-    assert parts.shape[0] == 8 and len(parts.updates[0].dims) == 1 and len(parts.updates[0].rdims) == 2
+    assert parts.shape[0] == PARTS and len(parts.updates[0].dims) == 1 and len(parts.updates[0].rdims) == 2
 
 
 def test_planes_in_interleaved_pieces_need_no_initial_value() -> None:
