@@ -182,7 +182,7 @@ def _nest(s: Stage, group: tuple[int, ...], strides: Strides, target: Target) ->
     if across is not None:
         assert lanes_dim is not None
         return _tiled(s, group, d, lanes_dim, across, min(lanes, MAX_TURNED_LANES), unrolled)
-    parts = _parts_dim(d, unrolled)
+    parts = parts_dim(d, unrolled)
     if parts is not None:
         others = [k for k in range(len(d.extents)) if k != parts]
         return nest(s.name, group, [(parts, "parallel", None), *((k, "serial", None) for k in others), (parts, "unroll", INTERLEAVED)])
@@ -194,7 +194,7 @@ def _nest(s: Stage, group: tuple[int, ...], strides: Strides, target: Target) ->
     return nest(s.name, group, [*steps, *((k, "unroll", None) for k in unrolled)])
 
 
-def _parts_dim(d: Definition, unrolled: list[int]) -> int | None:
+def parts_dim(d: Definition, unrolled: list[int]) -> int | None:
     """The dimension of the parts that a histogram is counted in: tasks have several, whose updates need not wait for each other."""
     scattered = any(isinstance(a, Value) for p in d.target for a in p.atoms())
     if not scattered or d.order in ("pure", "sequential") or not d.dims or unrolled != [0]:

@@ -19,12 +19,14 @@ from hjit.sched.check import MAX_UNROLL, is_associative, is_direct
 from hjit.sched.default import (
     BLOCK_ROWS,
     BLOCK_VECTORS,
+    INTERLEAVED,
     UNROLL_CODE,
     Target,
     best_lanes,
     block_dim,
     lane_scores,
     loops_in_order,
+    parts_dim,
     unrolled_dims,
     vector_lanes,
 )  # fmt: skip
@@ -156,7 +158,8 @@ class Forms:
         for lanes_dim in dict.fromkeys([first, *others] if first is not None else [None, *scores]):
             unrolled = tuple(unrolled_dims(alike, lanes_dim))
             if lanes_dim is None:
-                yield Inner(None, None, unrolled, ((1, 1, 1),))
+                parts = parts_dim(d, list(unrolled))
+                yield Inner(None, None, unrolled, ((1, 1, 1),)) if parts is None else Inner(None, parts, (), ((1, 1, INTERLEAVED),))
                 continue
             widths = _widths(s, d, self.target, lanes_dim)
             code = sum(1 for x in alike for _ in walk(x.value)) * max(int(np.prod([extents[k] for k in unrolled])), 1)
@@ -243,7 +246,7 @@ def _steps(
     lanes_dim, rows_dim = inner.lanes_dim, inner.rows_dim
     vector: list[Step] = [] if lanes_dim is None else [(lanes_dim, "vector", -1)]
     choices = [(*x, *(_step(k, inner, x) for k, _ in tiles)) for x in inner.options]
-    if (not tiles and len(inner.options) == 1) or (all(v == n and r == 1 for n, v, r in inner.options) and not tiles):
+    if (rows_dim is None and not tiles and len(inner.options) == 1) or (all(v == n and r == 1 for n, v, r in inner.options) and not tiles):
         steps: list[Step] = []
         for n, k in enumerate(order):
             steps.append((k, "parallel" if n < parallel else "serial", None))
