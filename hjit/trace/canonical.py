@@ -28,7 +28,7 @@ COSTS = {
     **dict.fromkeys("true_divide floor_divide remainder fmod sqrt".split(), 4),
     "select": 1,
 }
-REPEAT_LIMIT = 6  # additions that fusing may repeat for each element
+REPEAT_LIMIT = 8  # additions that fusing may repeat for each element
 ROW_LIMIT = 16  # additions repeated for each row, hoisted out of the inner loop
 MAX_DEPTH = 200  # nested operations of one expression
 SCATTER_LIMIT = 1  # additions that are computed element by element inside a scatter

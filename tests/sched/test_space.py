@@ -40,7 +40,7 @@ def blurred(a: Array) -> Array:
 def pyramid(a: Array) -> Array:
     soft = np.exp(-a * a) + a
     down = (soft[::2, ::2] + soft[1::2, ::2] + soft[::2, 1::2] + soft[1::2, 1::2]) / 4
-    edges = np.abs(down[1:, 1:] - down[:-1, :-1]) ** 0.5
+    edges = np.abs(down[1:, 1:] - down[:-1, :-1] + down[:-1, 1:] - down[1:, :-1]) ** 0.5
     return np.repeat(np.repeat(edges, 2, 0), 2, 1)[: a.shape[0] - 2, : a.shape[1] - 2] - soft[2:, 2:]
 
 
