@@ -15,7 +15,7 @@ import numpy as np
 
 from hjit.trace.graph import Expr, Load, ScalarRef, Stage, loads, polys, renumber, substitute, walk
 from hjit.trace.interpret import evaluate
-from hjit.trace.poly import SMALL, Dim, Poly, deep_atoms, poly
+from hjit.trace.poly import SMALL, Dim, Poly, Sym, Var, deep_atoms, poly
 from hjit.trace.recorder import current
 from hjit.trace.size import Size
 from hjit.trace.tracer import Tracer
@@ -127,12 +127,12 @@ def _along(t: Tracer, shape: Sequence[int]) -> _Known | None:
     if t.known is not None:
         moving = [k for k, n in enumerate(t.shape) if n > 1]
         return _Known(moving[0] + len(shape) - t.ndim, t.known.reshape(-1).astype(np.int64)) if len(moving) == 1 else None
-    e = _expanded(t.load(tuple(shape)), MAX_DEPTH)
-    dims = set() if e is None else {a.k for x in walk(e) for p in polys(x) for a in deep_atoms(p) if isinstance(a, Dim)}
-    if e is None or len(dims) != 1:
+    e, rec = _expanded(t.load(tuple(shape)), MAX_DEPTH), current()
+    atoms = set() if e is None else {a for x in walk(e) for p in polys(x) for a in deep_atoms(p)}
+    dims = [a.k for a in atoms if isinstance(a, Dim)]
+    if e is None or len(dims) != 1 or any(isinstance(a, Var) or (isinstance(a, Sym) and a.name not in rec.sizes) for a in atoms):
         return None
     (k,) = dims
-    rec = current()
     scalars = tuple(x.name for x in walk(e) if isinstance(x, ScalarRef))
     arrays = {x.source: rec.inputs[x.source].array for x in loads(e)}
     found = evaluate(e, {k: np.arange(int(shape[k]))}, arrays, rec.sizes, {n: rec.hosts[n].value for n in scalars})
