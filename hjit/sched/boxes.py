@@ -287,14 +287,14 @@ def advance(p: Poly, var: Var, step: int) -> int | None:
     return total
 
 
-def turns_before(base: Poly, var: Var, step: int, reach: int, new: int) -> int | None:
-    """How many turns of `step` before the first one a window must begin, so that no turn adds more than `new` elements; None: too many.
+def turns_before(base: Poly, var: Var, step: int, reach: int, new: int, most: int = MAX_TURNS_BEFORE) -> int | None:
+    """How many turns of `step` before the first one a window must begin, so that no turn adds more than `new` elements; None: more than `most`.
 
     Args:
         base: what the window moves with.
         reach: from its first element to its last one.
     """
-    for turns in range(MAX_TURNS_BEFORE):
+    for turns in range(most + 1):
         back = advance(base, var, -turns * step)
         if back is not None and back + reach + 1 <= new:
             return turns

@@ -31,8 +31,7 @@ def _rows(box: Box) -> int | None:
     rows, new = s.length.const, advance(s.base, ROW, 1)
     if new is None or rows > MAX_ROWS:
         return None
-    before = turns_before(s.base, ROW, 1, rows - 1, max(new, 1))
-    return rows if before is not None and before <= MAX_TURNS_BEFORE else None
+    return None if turns_before(s.base, ROW, 1, rows - 1, max(new, 1), MAX_TURNS_BEFORE) is None else rows
 
 
 def _named(stage: str, box: Box) -> Box:

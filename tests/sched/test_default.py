@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,8 @@ import pytest
 
 import hjit
 from hjit.sched.default import MAX_TURNED_LANES, TURNED_ROWS
-from hjit.sched.tree import Loop, walk
+from hjit.sched.rows import MAX_TURNS_BEFORE
+from hjit.sched.tree import Loop, computes, walk
 from tests.numpy_check import check, image
 
 
@@ -56,3 +58,39 @@ def test_tiles_end_where_the_picture_does(name: str, shape: tuple[int, int]) -> 
 ], ids=range(5))
 def test_what_is_read_along_its_rows_has_no_tiles(f: Any) -> None:
     assert not any(n.size for n in loops(f, image((120, 100), "float32")) if n.kind != "vector")
+
+
+def sharpened_pyramid(img: Any) -> Any:
+    levels = [img]
+    for _ in range(6):
+        levels.append(levels[-1][::2, ::2] * 0.5)
+    found = levels.pop()
+    while levels:
+        fine = levels.pop()
+        h, w = fine.shape
+        p = np.pad(found, 1, mode="edge")
+        soft = p[:-2, 1:-1] + 2 * p[1:-1, 1:-1] + p[2:, 1:-1]
+        found = np.sqrt(np.abs(np.repeat(np.repeat(soft, 2, 0), 2, 1)[:h, :w] - fine))
+    return found
+
+
+def test_tasks_do_not_begin_long_before_their_rows() -> None:
+    img = image((512, 384), "float32")
+    f = check(sharpened_pyramid, img, exact=False, num_threads=2)
+    early = [int(n) for n in re.findall(r"begin - (\d+)", str(f.loops(img)))]
+    assert early and max(early) <= MAX_TURNS_BEFORE
+
+
+def test_producers_of_an_update_are_computed_in_its_nest() -> None:
+    def binned(a: Any) -> Any:
+        levels = np.clip(np.sqrt(np.abs(a)) * 4, 0, 15).astype(np.int64)
+        cells = np.zeros((a.shape[0] // 8, a.shape[1] // 8, 16), np.float32)
+        np.add.at(cells, (np.arange(a.shape[0])[:, None] // 8, np.arange(a.shape[1]) // 8, levels), a)
+        return cells
+
+    a = image((400, 320), "float32")
+    (root,) = check(binned, a, num_threads=2).tree(a)
+    (cells,) = root.children
+    first, second = cells.children
+    assert {c.stage for c in computes(first)} == {cells.stage}
+    assert {c.stage for c in computes(second)} > {cells.stage}
