@@ -57,8 +57,9 @@ class _Sizes(dict[str, int]):
 def evaluations(graph: Graph, tree: Root) -> float:
     """About how often the definitions of a Graph are evaluated: what is computed for each reader, all of it each time, may take hours."""
     sized, total = SizedGraph(graph, _Sizes()), 0.0
+    layouts = dict.fromkeys(graph.by_name, C_ORDER)
     for node in tree.children:
-        plan, own = plan_of(sized, node, dict.fromkeys(graph.by_name, C_ORDER))
+        plan, own = plan_of(sized, node, layouts)
         total += plan.run(own, None).values[0][:, COMPUTED].sum()
     return total
 

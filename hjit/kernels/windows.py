@@ -17,6 +17,8 @@ from hjit.sched.tree import Compute
 from hjit.trace.intervals import Span
 from hjit.trace.poly import ZERO, Poly, Var, extremum, poly
 
+MAX_WARM = (1 << 14) - 1  # turns
+
 
 @dataclass(frozen=True, slots=True)
 class Window:
@@ -146,7 +148,7 @@ class Windows:
         reach = s.last - first.first
         if not reach.is_const:
             raise self._error(stage, "the part of it that a turn reads has no known length")
-        turns = turns_before(s.base, var, step, reach.const, w.new)
+        turns = turns_before(s.base, var, step, reach.const, w.new, MAX_WARM)
         if turns is None:
             raise self._error(stage, "it would have to start too long before")
         return turns

@@ -13,12 +13,10 @@ from functools import cached_property, lru_cache
 from hjit.sched.tree import Compute
 from hjit.trace.graph import Definition, Graph, Load, Stage, loads
 from hjit.trace.intervals import Span, span, whole
-from hjit.trace.poly import Dim, FloorDiv, Poly, Sym, Value, Var, extremum, poly
+from hjit.trace.poly import Dim, FloorDiv, Poly, Sym, Var, extremum, poly
 
 Box = tuple[Span, ...]  # one span for each axis
 Dims = Mapping[int, Span]  # a span for each dimension of a definition
-
-MAX_TURNS_BEFORE = 1 << 14
 
 
 class Reads:
@@ -137,7 +135,7 @@ def _whole_axes(s: Stage) -> Iterable[int]:
                 yield axis
             else:
                 used.add(k)
-        if any(isinstance(a, Value) for p in d.target for a in p.atoms()):
+        if d.is_scatter:
             yield from range(len(s.shape))
 
 
@@ -287,7 +285,7 @@ def advance(p: Poly, var: Var, step: int) -> int | None:
     return total
 
 
-def turns_before(base: Poly, var: Var, step: int, reach: int, new: int, most: int = MAX_TURNS_BEFORE) -> int | None:
+def turns_before(base: Poly, var: Var, step: int, reach: int, new: int, most: int) -> int | None:
     """How many turns of `step` before the first one a window must begin, so that no turn adds more than `new` elements; None: more than `most`.
 
     Args:

@@ -49,7 +49,7 @@ def leaves(node: Node, path: tuple[Node, ...] = ()) -> Iterator[Leaf]:
 def is_direct(d: Definition) -> bool:
     """Does each point of the pure dimensions write one element of its own, whatever the reduction dimensions are?"""
     inner = [Dim(k) for k in range(len(d.dims), len(d.extents))]
-    return not any(p.mentions(k) for p in d.target for k in inner) and not any(isinstance(a, Value) for p in d.target for a in p.atoms())
+    return not d.is_scatter and not any(p.mentions(k) for p in d.target for k in inner)
 
 
 @lru_cache(maxsize=1 << 12)
@@ -75,7 +75,7 @@ def is_repeatable(s: Stage, numbers: tuple[int, ...]) -> bool:
     if numbers == (0, 1) and starts_reduction(s):
         return True
     parts = [s.definitions[n] for n in numbers]
-    return all(d.order == "pure" and is_direct(d) and not any(x.source == s.name for x in loads(*d.exprs())) for d in parts)
+    return all(d.order == "pure" and is_direct(d) and s.name not in sources(d) for d in parts)
 
 
 def are_apart(a: Definition, b: Definition, name: str) -> bool:
@@ -148,11 +148,12 @@ def _groups(found: list[Leaf], graph: Graph) -> Iterator[str]:
         parts = [s.definitions[n] for n in numbers]
         if len(parts) == 1 or (numbers == (0, 1) and starts_reduction(s)):
             continue
-        if all(are_apart(a, b, s.name) for a, b in itertools.combinations(parts, 2)) and numbers == tuple(range(numbers[0], numbers[-1] + 1)):
+        is_row = numbers == tuple(range(numbers[0], numbers[0] + len(numbers)))
+        if is_row and all(are_apart(a, b, s.name) for a, b in itertools.combinations(parts, 2)):
             continue
-        if numbers != tuple(range(numbers[0], numbers[0] + len(numbers))) or any(d.order != "pure" or d.dims != parts[0].dims for d in parts):
+        if not is_row or any(d.order != "pure" or d.dims != parts[0].dims for d in parts):
             yield f"compute {s.name} {numbers}: only adjacent pieces over the same dimensions are computed together"
-        elif any(load.source == s.name for d in parts for load in loads(*d.exprs())):
+        elif any(s.name in sources(d) for d in parts):
             yield f"compute {s.name} {numbers}: pieces that read the stage itself are computed one after the other"
 
 
@@ -242,7 +243,7 @@ def _kinds(found: list[Leaf], graph: Graph) -> Iterator[str]:
                     yield f"{loop_name(x)}: only one dimension runs along the lanes"
                 if reduction and not (is_associative(d) and is_direct(d)):
                     yield f"{loop_name(x)}: lanes of this reduction may write the same element"
-                if not reduction and any(isinstance(a, Value) for p in d.target for a in p.atoms()):
+                if not reduction and d.is_scatter:
                     yield f"{loop_name(x)}: lanes that write wherever an array says may write the same element"
             if x.kind == "unroll":
                 n = x.size if x.size is not None else _constant(s, d, x)

@@ -79,8 +79,8 @@ def _attached(graph: Graph, nests: Mapping[str, Sequence[Node]], taken: set[str]
     for s in reversed(graph.stages):
         rows = _rows(graph, s, nests[s.name])
         if rows is not None and s.name not in taken:
-            k, dim = rows
-            members = group_of(reads, s, groups(s)[k], dim, taken, inner, consumers)
+            k, group, dim = rows
+            members = group_of(reads, s, group, dim, taken, inner, consumers)
             if members:
                 found[s.name] = k, members
                 taken.update(members)
@@ -104,10 +104,15 @@ def _packed(graph: Graph, s: Stage, nests: Mapping[str, Sequence[Node]]) -> tupl
     return tuple(x.name for x in copies if consumers[x.name] == [s.name])
 
 
+def _preceded(nests: Mapping[str, Sequence[Node]], stages: Sequence[str], children: tuple[Node, ...]) -> tuple[Node, ...]:
+    """What is computed in a loop, some stages before it."""
+    return (*(serial_loops(n) for name in stages for n in nests[name]), *children)
+
+
 def _with_members(nests: Mapping[str, Sequence[Node]], head: Node, members: tuple[str, ...]) -> Node:
     """A nest in whose outermost loop other stages are computed, of which it keeps what earlier turns computed."""
     assert isinstance(head, Loop)
-    node: Node = replace(head, children=(*(serial_loops(n) for m in members for n in nests[m]), *head.children))
+    node: Node = replace(head, children=_preceded(nests, members, head.children))
     for m in reversed(members):
         node = Store(m, (node,))
     return node
@@ -116,26 +121,25 @@ def _with_members(nests: Mapping[str, Sequence[Node]], head: Node, members: tupl
 def _with_copies(nests: Mapping[str, Sequence[Node]], head: Node, copies: tuple[str, ...]) -> Node:
     """A nest that makes copies in its outermost loop."""
     assert isinstance(head, Loop)
-    children: tuple[Node, ...] = (*(serial_loops(n) for c in copies for n in nests[c]), *head.children)
+    children = _preceded(nests, copies, head.children)
     for c in copies:
         children = (Store(c, children),)
     return replace(head, children=children)
 
 
-def _rows(graph: Graph, s: Stage, nests: Sequence[Node]) -> tuple[int, int] | None:
-    """The number of the nest that reads other stages, and its dimension whose turns are tasks, where there is one nest with many of them."""
+def _rows(graph: Graph, s: Stage, nests: Sequence[Node]) -> tuple[int, tuple[int, ...], int] | None:
+    """The number of the nest that reads other stages, its definitions, and its dimension whose turns are tasks, where there are many."""
     found = groups(s)
-    others = graph.by_name.keys() - {s.name}
-    reading = [k for k, group in enumerate(found) if any(others & sources(s.definitions[n]) for n in group)]
+    reading = [k for k, group in enumerate(found) if any(x != s.name and x in graph.by_name for n in group for x in sources(s.definitions[n]))]
     if len(reading) != 1 or len(found) != len(nests):
         return None
     (k,) = reading
-    node = nests[k]
+    group, node = found[k], nests[k]
     if not isinstance(node, Loop) or node.kind != "parallel" or not isinstance(node.dim, int):
         return None
-    d = s.definitions[found[k][-1]]
+    d = s.definitions[group[-1]]
     split = any(isinstance(x, Loop) and x.dim == node.dim for c in node.children for x in walk_tree(c))
-    return None if split or d.extents[node.dim].is_const or len(d.extents) < 2 else (k, node.dim)
+    return None if split or d.extents[node.dim].is_const or len(d.extents) < 2 else (k, group, node.dim)
 
 
 def _is_divisible(graph: Graph, s: Stage) -> bool:
@@ -167,7 +171,7 @@ def _adjacent(a: Definition, b: Definition, name: str) -> bool:
         return False
     if any(a.target[differ[0]].coefficient(Dim(k)) not in (ZERO, *map(poly, range(2, 5))) for k in range(len(a.dims))):
         return False
-    return not any(load.source == name for d in (a, b) for load in loads(*d.exprs()))
+    return name not in sources(a) | sources(b)
 
 
 def _nest(s: Stage, group: tuple[int, ...], strides: Strides, target: Target) -> Node:
@@ -196,8 +200,7 @@ def _nest(s: Stage, group: tuple[int, ...], strides: Strides, target: Target) ->
 
 def parts_dim(d: Definition, unrolled: list[int]) -> int | None:
     """The dimension of the parts that a histogram is counted in: tasks have several, whose updates need not wait for each other."""
-    scattered = any(isinstance(a, Value) for p in d.target for a in p.atoms())
-    if not scattered or d.order in ("pure", "sequential") or not d.dims or unrolled != [0]:
+    if not d.is_scatter or d.order in ("pure", "sequential") or not d.dims or unrolled != [0]:
         return None
     n = d.dims[0]
     return 0 if n.is_const and n.const > INTERLEAVED and n.const % INTERLEAVED == 0 else None
@@ -275,7 +278,7 @@ def lane_scores(s: Stage, definitions: list[Definition], strides: Strides) -> di
     """The dimensions that vector lanes can run along, and how well each suits the memory."""
     d = definitions[0]
     associative = d.order not in ("pure", "sequential")
-    gathered = any(isinstance(a, Value) for p in d.target for a in p.atoms())
+    gathered = d.is_scatter
     reads = [[x for x in loads(*part.exprs()) if x.source != s.name] for part in definitions]
     scores: dict[int, int] = {}
     for k, n in enumerate(d.extents):
@@ -328,7 +331,7 @@ def unrolled_dims(definitions: list[Definition], lanes_dim: int | None) -> list[
             continue
         if not reduction and n.const > (16 if lanes_dim is None or k > lanes_dim else 4):
             continue
-        if d.order == "sequential" and (reduction or d.rdims or lanes_dim is not None):
+        if d.order == "sequential" and (d.rdims or lanes_dim is not None):
             continue
         if reduction and not is_direct(d):
             continue  # two points may write the same element

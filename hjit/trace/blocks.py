@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from hjit.trace.graph import Expr, Load, ScalarRef, Stage, loads, polys, renumber, substitute, walk
+from hjit.trace.graph import Expr, Load, ScalarRef, Stage, loads, polys, renumber, rewrite, substitute, walk
 from hjit.trace.interpret import evaluate
-from hjit.trace.poly import SMALL, Dim, Poly, Sym, Var, deep_atoms, poly
+from hjit.trace.poly import SMALL, ZERO, Dim, Poly, Sym, Var, deep_atoms, poly
 from hjit.trace.recorder import current
 from hjit.trace.size import Size
 from hjit.trace.tracer import Tracer
@@ -60,32 +60,32 @@ def parts(arrays: Mapping[int, Tracer], extents: Mapping[int, int], shape: Seque
         extents: of those axes.
         first: number of the dimension that the first one of a part is.
     """
-    found: dict[int, tuple[int, list[Piece]]] = {}
+    axes: dict[int, int] = {}
+    cut: dict[int, list[Piece]] = {}
     for axis, t in arrays.items():
         known = _along(t, shape)
-        if known is None or known.dim in found or len(known.values) <= SMALL or known.values[0] < 0 or known.values[-1] >= extents[axis]:
+        if known is None or known.dim in axes or len(known.values) <= SMALL or known.values[0] < 0 or known.values[-1] >= extents[axis]:
             continue
         pieces = _pieces(known.values, shape[known.dim])
         if any(p.blocks > 1 for p in pieces):
-            found[known.dim] = axis, pieces
+            axes[known.dim], cut[known.dim] = axis, pieces
             for name in known.scalars:
                 current().hosts[name].pin()
-    return [_part(dict(zip(found, some, strict=True)), {k: axis for k, (axis, _) in found.items()}, shape, first)
-            for some in itertools.product(*(pieces for _, pieces in found.values()))]  # fmt: skip
+    return [_part(dict(zip(cut, some, strict=True)), axes, shape, first) for some in itertools.product(*cut.values())]
 
 
 def _part(pieces: Mapping[int, Piece], axes: Mapping[int, int], shape: Sequence[int], first: int) -> Part:
     rec = current()
     blocks = {k: p for k, p in pieces.items() if p.blocks > 1}
     inner = {k: pieces[k].size if k in pieces else n for k, n in enumerate(shape) if k not in pieces or pieces[k].size > 1}
-    number = {("block", k): first + i for i, k in enumerate(blocks)} | {("inner", k): first + len(blocks) + i for i, k in enumerate(inner)}
+    block_dims = {k: poly(Dim(n)) for n, k in enumerate(blocks, first)}
+    inner_dims = {k: poly(Dim(n)) for n, k in enumerate(inner, first + len(blocks))}
     index: list[Poly] = []
     known: dict[int, Poly] = {}
     for k in range(len(shape)):
-        at = poly(Dim(number["inner", k])) if k in inner else poly(0)
+        at = inner_dims.get(k, ZERO)
         if k in pieces:
-            p = pieces[k]
-            block = poly(Dim(number["block", k])) if k in blocks else poly(0)
+            p, block = pieces[k], block_dims.get(k, ZERO)
             at = at + block * rec.poly(p.size) + rec.poly(p.start)
             known[axes[k]] = block + rec.poly(p.first)
         index.append(at)
@@ -98,7 +98,7 @@ def _pieces(values: Array, n: int) -> list[Piece]:
     if np.any((steps != 0) & (steps != 1)):
         return []
     edges = [0, *(int(k) + 1 for k in np.flatnonzero(steps)), len(values)]
-    runs = [(n, len(list(same))) for n, same in itertools.groupby(b - a for a, b in itertools.pairwise(edges))]
+    runs = [(size, len(list(same))) for size, same in itertools.groupby(b - a for a, b in itertools.pairwise(edges))]
     if len(runs) > MAX_PIECES:
         return []
     found: list[Piece] = []
@@ -127,32 +127,49 @@ def _along(t: Tracer, shape: Sequence[int]) -> _Known | None:
     if t.known is not None:
         moving = [k for k, n in enumerate(t.shape) if n > 1]
         return _Known(moving[0] + len(shape) - t.ndim, t.known.reshape(-1).astype(np.int64)) if len(moving) == 1 else None
-    e, rec = _expanded(t.load(tuple(shape)), MAX_DEPTH), current()
-    atoms = set() if e is None else {a for x in walk(e) for p in polys(x) for a in deep_atoms(p)}
+    rec = current()
+    try:
+        e = _expanded(t.load(tuple(shape)), MAX_DEPTH)
+    except _FromData:
+        return None
+    atoms = {a for x in walk(e) for p in polys(x) for a in deep_atoms(p)}
     dims = [a.k for a in atoms if isinstance(a, Dim)]
-    if e is None or len(dims) != 1 or any(isinstance(a, Var) or (isinstance(a, Sym) and a.name not in rec.sizes) for a in atoms):
+    if len(dims) != 1 or any(isinstance(a, Var) or (isinstance(a, Sym) and a.name not in rec.sizes) for a in atoms):
         return None
     (k,) = dims
     scalars = tuple(x.name for x in walk(e) if isinstance(x, ScalarRef))
     arrays = {x.source: rec.inputs[x.source].array for x in loads(e)}
-    found = evaluate(e, {k: np.arange(int(shape[k]))}, arrays, rec.sizes, {n: rec.hosts[n].value for n in scalars})
+    try:
+        found = evaluate(e, {k: np.arange(int(shape[k]))}, arrays, rec.sizes, {n: rec.hosts[n].value for n in scalars})
+    except IndexError:  # the run is to say so, as NumPy does
+        return None
     return _Known(k, found.astype(np.int64), scalars)
 
 
-def _expanded(e: Expr, depth: int) -> Expr | None:
-    """An expression with the stages that it loads in place of the loads; None where it loads more than the function's own constants."""
+class _FromData(Exception):
+    """An index array depends on what only the run knows."""
+
+
+def _expanded(e: Expr, depth: int) -> Expr:
+    """An expression with the stages that it loads in place of the loads.
+
+    Raises:
+        _FromData: it loads more than the function's own constants.
+    """
     rec = current()
-    memo: dict[Expr, Expr] = {}
-    for load in loads(e):
-        source, s = rec.inputs.get(load.source), rec.stages.get(load.source)
-        if source is not None and source.where[0] == "constant":
-            continue
-        written = _written(s, load) if s is not None and depth else None
-        inner = None if written is None else _expanded(written, depth - 1)
-        if inner is None:
+
+    def change(x: Expr) -> Expr | None:
+        if not isinstance(x, Load):
             return None
-        memo[load] = inner
-    return _replaced(e, memo)
+        source, s = rec.inputs.get(x.source), rec.stages.get(x.source)
+        if source is not None and source.where[0] == "constant":
+            return None
+        written = _written(s, x) if s is not None and depth else None
+        if written is None:
+            raise _FromData
+        return _expanded(written, depth - 1)
+
+    return rewrite(e, change)
 
 
 def _written(s: Stage, load: Load) -> Expr | None:
@@ -166,11 +183,3 @@ def _written(s: Stage, load: Load) -> Expr | None:
             return None
         return substitute(d.value, renumber([places[p] for p in dims]))
     return None if s.initial is None else substitute(s.initial, renumber(load.index))
-
-
-def _replaced(e: Expr, memo: dict[Expr, Expr]) -> Expr:
-    done = memo.get(e)
-    if done is None:
-        args = tuple(_replaced(a, memo) for a in e.args)
-        done = memo[e] = e.with_args(args) if args and not isinstance(e, Load) else e
-    return done

@@ -235,7 +235,7 @@ def _may_inline(s: Stage, price: int, uses: dict[Use, None], by_name: dict[str, 
         missing = [k for k, n in enumerate(d.extents) if k not in mentioned and n != ONE]
         if price > 0 and any(isinstance(a, Value) for p in index for a in p.atoms()):
             return False  # a table: it is smaller than what looks it up, or read out of order
-        if price > SCATTER_LIMIT and d.rdims and any(isinstance(a, Value) for p in d.target for a in p.atoms()):
+        if price > SCATTER_LIMIT and d.rdims and d.is_scatter:
             return False  # a scatter runs element by element: what it reads is better computed in vectors
         if missing and price > (ONCE_LIMIT if not mentioned else ROW_LIMIT if _rowwise(mentioned, d) else REPEAT_LIMIT // 3):
             return False

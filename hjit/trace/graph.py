@@ -363,6 +363,11 @@ class Definition:
     def extents(self) -> tuple[Poly, ...]:
         return self.dims + self.rdims
 
+    @property
+    def is_scatter(self) -> bool:
+        """Is where it writes read from arrays?"""
+        return any(isinstance(a, Value) for p in self.target for a in p.atoms())
+
     def exprs(self) -> tuple[Expr, ...]:
         """The value, and the expressions inside the target's indices."""
         return (self.value, *(e for p in self.target for e in poly_exprs(p)))

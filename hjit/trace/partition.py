@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from hjit.trace.graph import Const, Definition, Graph, Index, Load, Op, Stage, cast, fresh, identity, loads, polys, select, substitute, walk
-from hjit.trace.poly import Atom, Dim, FloorDiv, IntLike, Mod, Poly, Value, deep_atoms, extremum, poly
+from hjit.trace.poly import Atom, Dim, FloorDiv, IntLike, Mod, Poly, deep_atoms, extremum, poly
 from hjit.trace.reductions import start_value
 
 PARTS = 16  # parts of a histogram; a constant, so that sums do not depend on the number of threads
@@ -79,8 +79,7 @@ def part_histograms(graph: Graph) -> Graph:
 def _is_histogram(s: Stage, d: Definition) -> bool:
     """Scattered into little memory from much, by an operation whose order does not matter."""
     little = (len(s.shape) == 1 and len(d.rdims) > 1) or all(n.is_const for n in s.shape)
-    scattered = any(isinstance(a, Value) for p in d.target for a in p.atoms())
-    return scattered and s.dtype.kind in "iub" and has_parts(s, d) and little and not d.dims and not d.rdims[0].is_const
+    return d.is_scatter and s.dtype.kind in "iub" and has_parts(s, d) and little and not d.dims and not d.rdims[0].is_const
 
 
 def has_parts(s: Stage, d: Definition) -> bool:

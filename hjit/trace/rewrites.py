@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from hjit.trace.graph import Definition, Expr, Graph, Input, Load, Op, Stage, fresh, identity, map_exprs, rewrite
 from hjit.trace.partition import has_parts, in_parts
-from hjit.trace.poly import Dim, Value, poly
+from hjit.trace.poly import Dim, poly
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +89,7 @@ def rfactor(graph: Graph, said: Rewrites = AS_IT_IS) -> Graph:
 
 def factors(s: Stage, d: Definition, k: int) -> bool:
     """Can reduction dimension `k` be done in parts? What is written in NumPy's order, as `np.add.at` of floats, cannot."""
-    direct = all(not isinstance(a, Value) for p in d.target for a in p.atoms())
-    return k < len(d.rdims) and has_parts(s, d) and (direct or s.dtype.kind in "iub")
+    return k < len(d.rdims) and has_parts(s, d) and (not d.is_scatter or s.dtype.kind in "iub")
 
 
 def pack(graph: Graph, said: Rewrites = AS_IT_IS) -> Graph:

@@ -144,3 +144,23 @@ def test_indices_out_of_range_raise_what_numpy_raises() -> None:
         return out
 
     check(function, RNG.random(40))
+
+
+def test_tables_of_blocks() -> None:
+    def function(img: Any) -> Any:
+        h = img.shape[0]
+        out = np.zeros(h, np.float32)
+        np.add.at(out, (np.arange(h) // 2)[np.arange(h) // 4], img[:, 0])
+        return out
+
+    check(function, RNG.random((64, 3), np.float32))
+
+
+def test_a_table_that_is_too_short_raises_what_numpy_raises() -> None:
+    def function(img: Any) -> Any:
+        h = img.shape[0]
+        out = np.zeros(h, np.float32)
+        np.add.at(out, (np.arange(h) // 2)[: h // 4][np.arange(h) // 2], img[:, 0])
+        return out
+
+    check(function, RNG.random((64, 3), np.float32))
