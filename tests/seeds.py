@@ -50,16 +50,16 @@ def main(module: str, about_it: str | None, failure: Callable[[int], str | None]
         found = [(k, why[:WORDS]) for k in seeds if (why := failure(k)) is not None]
         print(json.dumps(found))
         return bool(found)
-    start = time.time()
+    start, done = time.time(), 0
     failed: Failed = []
     with ThreadPoolExecutor(given.jobs) as pool:
         for some in pool.map(lambda k: run(module, k, min(BATCH, seeds.stop - k)), seeds[::BATCH]):
             failed += some
+            done = min(done + BATCH, given.count)
             for k, why in some:
                 print(f"seed {k}: {why}", flush=True)
-    seconds = round(time.time() - start)
-    print(f"{given.count} pairs, {len(failed)} failed, {seconds} s: {[k for k, _ in failed]}")
-    if given.json:
-        numbers = {"pairs": given.count, "first_seed": given.seed, "failed": failed, "seconds": seconds, "jobs": given.jobs}
-        Path(given.json).write_text(json.dumps({**numbers, **about()}, indent=1) + "\n")
+            if given.json:  # each time: a run that is ended has said how far it came
+                numbers = {"pairs": done, "first_seed": given.seed, "failed": failed, "seconds": round(time.time() - start), "jobs": given.jobs}
+                Path(given.json).write_text(json.dumps({**numbers, **about()}, indent=1) + "\n")
+    print(f"{done} pairs, {len(failed)} failed, {time.time() - start:.0f} s: {[k for k, _ in failed]}")
     return bool(failed)
