@@ -14,7 +14,7 @@ _COLOURS = {"input": "#dbeafe", "stage": "#f1f5f9", "output": "#dcfce7"}
 
 def graph_svg(graph: Graph) -> str:
     """The stages of a Graph as boxes, in layers from inputs to outputs, with an arrow for each load."""
-    reads = {s.name: [n for n in dict.fromkeys(x.source for x in s.reads()) if n != s.name] for s in graph.stages}
+    reads = {s.name: [n for n in dict.fromkeys(x.source for x in s.loads) if n != s.name] for s in graph.stages}
     layer: dict[str, int] = {i.name: 0 for i in graph.inputs}
     for s in graph.stages:
         layer[s.name] = 1 + max((layer[n] for n in reads[s.name]), default=0)

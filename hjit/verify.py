@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from hjit.trace.graph import Expr, Graph, Load, Op, Stage, poly_exprs, polys
+from hjit.trace.graph import Expr, Graph, Load, Op, Stage
 from hjit.trace.recorder import Event
 
 # Ufuncs whose compiled result may differ from NumPy's in the last bits
@@ -78,7 +78,7 @@ class _Judge:
             before = self.found[s.name] = now
             known: dict[Expr, Tolerance] = {}
             for d in s.definitions:
-                value = self.expr(d.value, known) | self.chosen((e for p in d.target for e in poly_exprs(p)), s.dtype, known)
+                value = self.expr(d.value, known) | self.chosen((e for p in d.target for e in p.exprs), s.dtype, known)
                 if d.order in ("add", "multiply") or (d.order == "sequential" and d.rdims):
                     value = value | own  # NumPy leaves the order of its sums open
                 now = now | (value | own if value.eps else value)
@@ -91,7 +91,7 @@ class _Judge:
     def expr(self, e: Expr, known: dict[Expr, Tolerance]) -> Tolerance:
         found = known.get(e)
         if found is None:
-            found = _all(self.expr(a, known) for a in e.args) | self.chosen((x for p in polys(e) for x in poly_exprs(p)), e.dtype, known)
+            found = _all(self.expr(a, known) for a in e.args) | self.chosen((x for p in e.polys for x in p.exprs), e.dtype, known)
             if isinstance(e, Load):
                 found = found | self.found.get(e.source, EXACT)
             elif isinstance(e, Op) and (self.fast_math or e.name in INEXACT):

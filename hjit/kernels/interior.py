@@ -10,7 +10,7 @@ import numpy as np
 
 from hjit.kernels.loopir import Buffer, For, Item, Lanes, Let, Puts, Reduce, Slide, Stmt, When, inner, with_bodies
 from hjit.trace.borders import INSIDE
-from hjit.trace.graph import Change, Const, Expr, Op, polys, rewrite, substitute, walk
+from hjit.trace.graph import Change, Const, Expr, Op, rewrite, substitute, walk
 from hjit.trace.poly import Atom, Bound, FloorDiv, IntLike, Mod, Poly, Value, Var, deep_atoms, extremum, poly
 
 Range = tuple[Poly, Poly]
@@ -251,7 +251,7 @@ def own_polys(s: Stmt) -> Iterator[Poly]:
         case Slide():
             yield from (s.first, s.end)
     for e in walk(*stmt_exprs(s)):
-        yield from polys(e)
+        yield from e.polys
 
 
 def _vars(p: Poly) -> Iterator[Var]:

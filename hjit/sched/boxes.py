@@ -128,7 +128,7 @@ def _rounded_up(box: Box, sizes: Mapping[int, int], shape: tuple[Poly, ...], is_
 def _whole_axes(s: Stage) -> Iterable[int]:
     for d in s.definitions:
         used: set[int] = set()
-        own = [load for load in loads(*d.exprs()) if load.source == s.name]
+        own = [load for load in d.loads if load.source == s.name]
         for axis, p in enumerate(d.target):
             k = single_dim(p, len(d.dims))
             if k is None or k in used or any(load.index[axis] != p for load in own):

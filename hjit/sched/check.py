@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 
 from hjit.errors import ScheduleError
 from hjit.sched.tree import KINDS, TAILS, Compute, Loop, Node, Root, Store, computes, dim_name, dims_of, loop_name
@@ -52,12 +52,6 @@ def is_direct(d: Definition) -> bool:
     return not d.is_scatter and not any(p.mentions(k) for p in d.target for k in inner)
 
 
-@lru_cache(maxsize=1 << 12)
-def sources(d: Definition) -> frozenset[str]:
-    """What a definition reads."""
-    return frozenset(load.source for load in loads(*d.exprs()))
-
-
 def is_associative(d: Definition) -> bool:
     return d.order not in ("pure", "sequential")
 
@@ -75,14 +69,14 @@ def is_repeatable(s: Stage, numbers: tuple[int, ...]) -> bool:
     if numbers == (0, 1) and starts_reduction(s):
         return True
     parts = [s.definitions[n] for n in numbers]
-    return all(d.order == "pure" and is_direct(d) and s.name not in sources(d) for d in parts)
+    return all(d.order == "pure" and is_direct(d) and s.name not in d.sources for d in parts)
 
 
 def are_apart(a: Definition, b: Definition, name: str) -> bool:
     """Do two updates over the same domain write, and read of the stage itself, parts that have nothing in common?"""
     if (a.dims, a.rdims, a.order) != (b.dims, b.rdims, b.order) or a.order == "pure" or (is_associative(a) and is_direct(a)):
         return False
-    own = [(d.target, load.index) for d in (a, b) for load in loads(*d.exprs()) if load.source == name]
+    own = [(d.target, load.index) for d in (a, b) for load in d.loads if load.source == name]
     return any(
         p != q and p.is_const and q.is_const and all(index[axis] == target[axis] for target, index in own)
         for axis, (p, q) in enumerate(zip(a.target, b.target, strict=True))
@@ -153,7 +147,7 @@ def _groups(found: list[Leaf], graph: Graph) -> Iterator[str]:
             continue
         if not is_row or any(d.order != "pure" or d.dims != parts[0].dims for d in parts):
             yield f"compute {s.name} {numbers}: only adjacent pieces over the same dimensions are computed together"
-        elif any(s.name in sources(d) for d in parts):
+        elif any(s.name in d.sources for d in parts):
             yield f"compute {s.name} {numbers}: pieces that read the stage itself are computed one after the other"
 
 
@@ -321,7 +315,7 @@ def _order(found: list[Leaf], graph: Graph) -> Iterator[str]:
     stages = graph.by_name
     for s in graph.stages:
         places = [place[s.name, n] for n in range(len(s.definitions))]
-        used = [(name, at) for d, at in zip(s.definitions, places, strict=True) for name in sources(d) if name in stages and name != s.name]
+        used = [(name, at) for d, at in zip(s.definitions, places, strict=True) for name in d.sources if name in stages and name != s.name]
         late = sorted(name for name, at in used if place[name, len(stages[name].definitions) - 1] > at)
         if late:
             yield f"compute {s.name}: it comes before {late[0]}, which it reads"
@@ -344,7 +338,7 @@ def _sites(found: list[Leaf], graph: Graph) -> Iterator[str]:
         for consumer in consumers[name]:
             parts = graph.stage(consumer).definitions
             for leaf in by_stage[consumer]:
-                if not any(name in sources(parts[n]) for n in leaf.compute.definitions):
+                if not any(name in parts[n].sources for n in leaf.compute.definitions):
                     continue
                 if leaf.path[: len(site)] != site:
                     yield f"compute {name}: {consumer} reads it, but is not computed inside the same loops"

@@ -11,13 +11,13 @@ from dataclasses import dataclass, replace
 
 from hjit.sched.boxes import Reads
 from hjit.sched.build import Step, nest
-from hjit.sched.check import are_apart, is_direct, sources, starts_reduction
+from hjit.sched.check import are_apart, is_direct, starts_reduction
 from hjit.sched.memory import Strides
 from hjit.sched.rows import group_of
 from hjit.sched.tree import Loop, Node, Root, Store
 from hjit.sched.tree import walk as walk_tree
 from hjit.trace.canonical import cost
-from hjit.trace.graph import Definition, Expr, Graph, Load, Stage, loads, polys, walk
+from hjit.trace.graph import Definition, Expr, Graph, Load, Stage, loads, walk
 from hjit.trace.poly import ONE, ZERO, Dim, Poly, Value, poly
 
 UNROLL_CODE = 600  # operations that unrolled code of one body may have
@@ -98,7 +98,7 @@ def _packed(graph: Graph, s: Stage, nests: Mapping[str, Sequence[Node]]) -> tupl
     """Copies for this stage alone, a sum of products in blocks: each block of columns makes its part of them."""
     if len(nests[s.name]) != 1 or not any(isinstance(x, Loop) and x.size == BLOCK_ROWS for x in walk_tree(nests[s.name][0])):
         return ()
-    sources = dict.fromkeys(x.source for x in s.reads())
+    sources = dict.fromkeys(x.source for x in s.loads)
     copies = [x for x in graph.stages if x.name in sources and isinstance(x.initial, Load) and not x.updates and x.name not in graph.outputs]
     consumers = graph.consumers() if copies else {}
     return tuple(x.name for x in copies if consumers[x.name] == [s.name])
@@ -130,7 +130,7 @@ def _with_copies(nests: Mapping[str, Sequence[Node]], head: Node, copies: tuple[
 def _rows(graph: Graph, s: Stage, nests: Sequence[Node]) -> tuple[int, tuple[int, ...], int] | None:
     """The number of the nest that reads other stages, its definitions, and its dimension whose turns are tasks, where there are many."""
     found = groups(s)
-    reading = [k for k, group in enumerate(found) if any(x != s.name and x in graph.by_name for n in group for x in sources(s.definitions[n]))]
+    reading = [k for k, group in enumerate(found) if any(x != s.name and x in graph.by_name for n in group for x in s.definitions[n].sources)]
     if len(reading) != 1 or len(found) != len(nests):
         return None
     (k,) = reading
@@ -171,7 +171,7 @@ def _adjacent(a: Definition, b: Definition, name: str) -> bool:
         return False
     if any(a.target[differ[0]].coefficient(Dim(k)) not in (ZERO, *map(poly, range(2, 5))) for k in range(len(a.dims))):
         return False
-    return name not in sources(a) | sources(b)
+    return name not in a.sources | b.sources
 
 
 def _nest(s: Stage, group: tuple[int, ...], strides: Strides, target: Target) -> Node:
@@ -279,7 +279,7 @@ def lane_scores(s: Stage, definitions: list[Definition], strides: Strides) -> di
     d = definitions[0]
     associative = d.order not in ("pure", "sequential")
     gathered = d.is_scatter
-    reads = [[x for x in loads(*part.exprs()) if x.source != s.name] for part in definitions]
+    reads = [[x for x in part.loads if x.source != s.name] for part in definitions]
     scores: dict[int, int] = {}
     for k, n in enumerate(d.extents):
         if n.is_const and n.const < 8:
@@ -358,7 +358,7 @@ def _varies(e: Expr, dim: Dim, known: dict[Expr, bool]) -> bool:
     """Does an expression depend on a dimension?"""
     found = known.get(e)
     if found is None:
-        found = known[e] = any(p.mentions(dim) for p in polys(e)) or any(_varies(a, dim, known) for a in e.args)
+        found = known[e] = any(p.mentions(dim) for p in e.polys) or any(_varies(a, dim, known) for a in e.args)
     return found
 
 

@@ -13,7 +13,7 @@ from hjit.sched.formulas import Array, Num
 from hjit.sched.memory import C_ORDER, Layout
 from hjit.sched.sized import At, Part, SizedGraph
 from hjit.sched.tree import DimKey, dims_of
-from hjit.trace.graph import poly_exprs, polys, walk
+from hjit.trace.graph import walk
 from hjit.trace.poly import Atom, Bound, Dim, Extremum, FloorDiv, Mod, Poly, Value, deep_atoms, poly
 
 Ints = np.ndarray[Any, np.dtype[np.int64]]
@@ -224,8 +224,8 @@ def _bounded(mode: str, i: Ints, n: Ints) -> Ints:
 def _dims_of(a: Atom) -> Iterator[int]:
     """The dimensions that an index depends on."""
     yield from (b.k for b in deep_atoms(poly(a)) if isinstance(b, Dim))
-    for e in poly_exprs(poly(a)):
+    for e in poly(a).exprs:
         for inner in walk(e):
-            for p in polys(inner):
+            for p in inner.polys:
                 for b in p.atoms():
                     yield from _dims_of(b)

@@ -84,7 +84,7 @@ def _features(graph: Graph, s: Stage, sizes: Mapping[str, int]) -> dict[str, flo
     return found | {
         f"type_{SAME_TYPE.get(dtype, dtype)}": 1.0,
         "is_output": float(s.name in graph.outputs),
-        "is_input_only": float(not any(load.source in stages for load in s.reads() if load.source != s.name)),
+        "is_input_only": float(not any(load.source in stages for load in s.loads if load.source != s.name)),
         "has_updates": float(bool(s.updates)),
         "reduction_points": max(_points(d.rdims, sizes) for d in s.definitions),
         "dimensions": float(len(s.shape)),

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from hjit.trace.graph import Expr, Load, ScalarRef, Stage, loads, polys, renumber, rewrite, substitute, walk
+from hjit.trace.graph import Expr, Load, ScalarRef, Stage, loads, renumber, rewrite, substitute, walk
 from hjit.trace.interpret import evaluate
 from hjit.trace.poly import SMALL, ZERO, Dim, Poly, Sym, Var, deep_atoms, poly
 from hjit.trace.recorder import current
@@ -132,7 +132,7 @@ def _along(t: Tracer, shape: Sequence[int]) -> _Known | None:
         e = _expanded(t.load(tuple(shape)), MAX_DEPTH)
     except _FromData:
         return None
-    atoms = {a for x in walk(e) for p in polys(x) for a in deep_atoms(p)}
+    atoms = {a for x in walk(e) for p in x.polys for a in deep_atoms(p)}
     dims = [a.k for a in atoms if isinstance(a, Dim)]
     if len(dims) != 1 or any(isinstance(a, Var) or (isinstance(a, Sym) and a.name not in rec.sizes) for a in atoms):
         return None

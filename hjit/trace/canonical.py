@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from hjit.trace.borders import borders
-from hjit.trace.graph import Const, Definition, Expr, Graph, Index, Load, Op, Stage, cast, identity, loads, map_exprs, rewrite, substitute, walk
+from hjit.trace.graph import Const, Definition, Expr, Graph, Load, Op, Stage, cast, identity, loads, map_exprs, rewrite, substitute, walk
 from hjit.trace.partition import is_tiled, part_histograms, unflatten
 from hjit.trace.poly import ONE, Dim, Poly, Value, poly
 from hjit.trace.reductions import start_value
@@ -46,7 +46,7 @@ def drop_dead(graph: Graph) -> Graph:
             continue
         alive.add(name)
         if name in stages:
-            work += [load.source for load in stages[name].reads()]
+            work += [load.source for load in stages[name].loads]
     return replace(graph, inputs=tuple(i for i in graph.inputs if i.name in alive), stages=tuple(s for s in graph.stages if s.name in alive))
 
 
@@ -54,7 +54,7 @@ def merge_versions(graph: Graph) -> Graph:
     """A version of a buffer that nobody reads but the next version needs no memory of its own."""
     uses: dict[str, int] = dict.fromkeys(graph.outputs, 1)
     for s in graph.stages:
-        for name in {load.source for load in s.reads()} - {s.name}:
+        for name in {load.source for load in s.loads} - {s.name}:
             uses[name] = uses.get(name, 0) + 1
     merged: dict[str, Stage] = {}
     for s in graph.stages:
@@ -70,7 +70,7 @@ def merge_versions(graph: Graph) -> Graph:
 
 def _in_place(old: str, s: Stage) -> bool:
     """Do the updates read the old version only where they write?"""
-    return all(load.index == d.target and not d.rdims for d in s.updates for load in loads(*d.exprs()) if load.source == old)
+    return all(load.index == d.target and not d.rdims for d in s.updates for load in d.loads if load.source == old)
 
 
 def _renamer(old: str, new: str) -> Callable[[Expr], Expr]:
@@ -195,7 +195,7 @@ def fuse(graph: Graph, said: Rewrites = AS_IT_IS) -> Graph:
         elif _may_inline(s, prices.get(s.name, 0), uses[s.name], by_name):
             inlined.add(s.name)
         for number, d in enumerate(s.definitions):
-            for load in loads(*d.exprs()):
+            for load in d.loads:
                 found = uses.get(load.source)
                 if found is None or load.source == s.name:
                     continue
@@ -211,7 +211,7 @@ def _prices(graph: Graph) -> dict[str, int]:
     """Arithmetic of each pure stage with the chain of stages that only it uses, which goes where it goes."""
     uses: dict[str, set[tuple[str, tuple[Poly, ...]]]] = {}
     for s in graph.stages:
-        for load in s.reads():
+        for load in s.loads:
             uses.setdefault(load.source, set()).add((s.name, load.index))
     prices: dict[str, int] = {}
     for s in graph.stages:
@@ -249,18 +249,16 @@ def _rowwise(mentioned: set[int], d: Definition) -> bool:
 
 
 def _dims(p: Poly) -> set[Dim]:
-    from hjit.trace.poly import parts
-
     found: set[Dim] = set()
     for a in p.atoms():
         if isinstance(a, Dim):
             found.add(a)
-        for part in parts(a):
+        for part in a.parts:
             if isinstance(part, Poly):
                 found |= _dims(part)
             else:
                 for e in walk(part):
-                    for q in getattr(e, "index", ()) if isinstance(e, Load) else ((e.poly,) if isinstance(e, Index) else ()):
+                    for q in e.polys:
                         found |= _dims(q)
     return found
 

@@ -14,21 +14,30 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from hjit.errors import Origin
-from hjit.trace.poly import Atom, Dim, IntLike, Poly, Value, parts, poly
+from hjit.trace.poly import Atom, Dim, IntLike, Poly, Value, poly
 
 Change = Callable[[Atom], IntLike | None]
 
 
 class Expr:
-    """Base of the value expressions. Subclasses are immutable; equality is structural."""
+    """Base of the value expressions. Subclasses are immutable; equality is structural.
 
-    __slots__ = ("_hash", "_key", "dtype")
+    Attributes:
+        args: the expressions that this one is computed from, those inside indices not counted.
+        polys: the polynomials that this one holds itself.
+    """
+
+    __slots__ = ("_hash", "_key", "_loads", "dtype")
     dtype: np.dtype[Any]
+    args: tuple[Expr, ...] = ()
+    polys: tuple[Poly, ...] = ()
+    _loads: tuple[Load, ...]
     _key: tuple[Any, ...]
     _hash: int
 
@@ -61,9 +70,14 @@ class Expr:
         return str(self)
 
     @property
-    def args(self) -> tuple[Expr, ...]:
-        """The expressions that this one is computed from, those inside indices not counted."""
-        return ()
+    def loads(self) -> tuple[Load, ...]:
+        """Every distinct load in the expression."""
+        try:
+            return self._loads
+        except AttributeError:
+            found = tuple(e for e in walk(self) if isinstance(e, Load))
+            object.__setattr__(self, "_loads", found)
+            return found
 
     def with_args(self, args: tuple[Expr, ...]) -> Expr:
         """The same node over other arguments."""
@@ -75,7 +89,7 @@ class Expr:
 
     def mentions(self, atom: Atom) -> bool:
         """Does any index in this expression depend on `atom`?"""
-        return any(p.mentions(atom) for e in walk(self) for p in polys(e))
+        return any(p.mentions(atom) for e in walk(self) for p in e.polys)
 
 
 class Const(Expr):
@@ -117,11 +131,12 @@ class ScalarRef(Expr):
 class Index(Expr):
     """An index as an int64 value."""
 
-    __slots__ = ("poly",)
+    __slots__ = ("poly", "polys")
     poly: Poly
 
     def __init__(self, p: Poly) -> None:
         object.__setattr__(self, "poly", p)
+        object.__setattr__(self, "polys", (p,))
         self._seal(np.dtype(np.int64), p)
 
     def __str__(self) -> str:
@@ -131,13 +146,14 @@ class Index(Expr):
 class Load(Expr):
     """One element of an input or of a stage."""
 
-    __slots__ = ("index", "source")
+    __slots__ = ("index", "polys", "source")
     source: str
     index: tuple[Poly, ...]
 
     def __init__(self, source: str, index: tuple[Poly, ...], dtype: Any) -> None:
         object.__setattr__(self, "source", source)
         object.__setattr__(self, "index", index)
+        object.__setattr__(self, "polys", index)
         self._seal(np.dtype(dtype), source, index)
 
     def __str__(self) -> str:
@@ -147,39 +163,31 @@ class Load(Expr):
 class Op(Expr):
     """An operation, named as NumPy's ufunc is; its arguments already have the dtypes of NumPy's loop."""
 
-    __slots__ = ("_args", "name")
+    __slots__ = ("args", "name")
     name: str
-    _args: tuple[Expr, ...]
 
     def __init__(self, name: str, args: tuple[Expr, ...], dtype: Any) -> None:
         object.__setattr__(self, "name", name)
-        object.__setattr__(self, "_args", args)
+        object.__setattr__(self, "args", args)
         self._seal(np.dtype(dtype), name, args, np.dtype(dtype).str)
-
-    @property
-    def args(self) -> tuple[Expr, ...]:
-        return self._args
 
     def with_args(self, args: tuple[Expr, ...]) -> Expr:
         return Op(self.name, args, self.dtype)
 
     def __str__(self) -> str:
-        return f"{self.name}({', '.join(map(str, self._args))})"
+        return f"{self.name}({', '.join(map(str, self.args))})"
 
 
 class Cast(Expr):
     """``astype``: NumPy's conversion, out-of-range values as this machine's C compiler has them."""
 
-    __slots__ = ("arg",)
+    __slots__ = ("arg", "args")
     arg: Expr
 
     def __init__(self, arg: Expr, dtype: Any) -> None:
         object.__setattr__(self, "arg", arg)
+        object.__setattr__(self, "args", (arg,))
         self._seal(np.dtype(dtype), arg, np.dtype(dtype).str)
-
-    @property
-    def args(self) -> tuple[Expr, ...]:
-        return (self.arg,)
 
     def with_args(self, args: tuple[Expr, ...]) -> Expr:
         return Cast(args[0], self.dtype)
@@ -206,13 +214,6 @@ def select(condition: Expr, a: Expr, b: Expr) -> Expr:
 # -- walks, all over shared sub-expressions only once
 
 
-def polys(e: Expr) -> tuple[Poly, ...]:
-    """The polynomials that one node holds itself."""
-    if isinstance(e, Load):
-        return e.index
-    return (e.poly,) if isinstance(e, Index) else ()
-
-
 def walk(*roots: Expr) -> Iterator[Expr]:
     """Every sub-expression once, those inside indices too; users before what they use."""
     seen: set[Expr] = set()
@@ -224,19 +225,8 @@ def walk(*roots: Expr) -> Iterator[Expr]:
         seen.add(e)
         yield e
         stack.extend(e.args)
-        for p in polys(e):
-            stack.extend(poly_exprs(p))
-
-
-def poly_exprs(p: Poly) -> Iterator[Expr]:
-    """The expressions inside a polynomial's gathers."""
-    for m in p.terms:
-        for a in m:
-            for part in parts(a):
-                if isinstance(part, Poly):
-                    yield from poly_exprs(part)
-                else:
-                    yield part
+        for p in e.polys:
+            stack.extend(p.exprs)
 
 
 def rewrite(e: Expr, change: Callable[[Expr], Expr | None], memo: dict[Expr, Expr] | None = None) -> Expr:
@@ -258,7 +248,7 @@ def rewrite(e: Expr, change: Callable[[Expr], Expr | None], memo: dict[Expr, Exp
             args = tuple(map(go, e.args))
             if any(a is not b for a, b in zip(args, e.args, strict=True)):
                 new = e.with_args(args)
-        elif isinstance(e, (Load, Index)) and any(any(True for _ in poly_exprs(p)) for p in polys(e)):
+        elif any(p.exprs for p in e.polys):
             new = map_polys(e, lambda p: p.substitute(poly_change))
         changed = change(new)
         memo[e] = new = new if changed is None else changed
@@ -305,9 +295,11 @@ def renumber(dims: Sequence[Poly]) -> Change:
     return change
 
 
-def loads(*roots: Expr) -> Iterator[Load]:
+def loads(*roots: Expr) -> tuple[Load, ...]:
     """Every distinct load in the expressions."""
-    return (e for e in walk(*roots) if isinstance(e, Load))
+    if len(roots) == 1:
+        return roots[0].loads
+    return tuple(dict.fromkeys(x for e in roots for x in e.loads))
 
 
 def describe(root: Expr) -> tuple[list[str], str]:
@@ -340,7 +332,7 @@ def describe(root: Expr) -> tuple[list[str], str]:
 # -- definitions, stages, graphs
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # not slotted, as Stage and Graph: what is asked again and again is worked out once
 class Definition:
     """``for dims, rdims: stage[target] = value``.
 
@@ -359,18 +351,28 @@ class Definition:
     value: Expr
     order: str = "pure"
 
-    @property
+    @cached_property
     def extents(self) -> tuple[Poly, ...]:
         return self.dims + self.rdims
 
-    @property
+    @cached_property
     def is_scatter(self) -> bool:
         """Is where it writes read from arrays?"""
         return any(isinstance(a, Value) for p in self.target for a in p.atoms())
 
     def exprs(self) -> tuple[Expr, ...]:
         """The value, and the expressions inside the target's indices."""
-        return (self.value, *(e for p in self.target for e in poly_exprs(p)))
+        return (self.value, *(e for p in self.target for e in p.exprs))
+
+    @cached_property
+    def loads(self) -> tuple[Load, ...]:
+        """Every distinct load in them."""
+        return loads(*self.exprs())
+
+    @cached_property
+    def sources(self) -> frozenset[str]:
+        """What is read."""
+        return frozenset(load.source for load in self.loads)
 
     def __str__(self) -> str:
         loops = [f"d{k} < {n}" for k, n in enumerate(self.dims)]
@@ -397,7 +399,7 @@ def identity(ndim: int) -> tuple[Poly, ...]:
     return found
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Stage:
     """An array that the Graph computes.
 
@@ -411,7 +413,7 @@ class Stage:
     updates: tuple[Definition, ...] = ()
     origin: Origin | None = field(default=None, compare=False)
 
-    @property
+    @cached_property
     def definitions(self) -> tuple[Definition, ...]:
         first = () if self.initial is None else (pure(self.shape, self.initial),)
         return first + self.updates
@@ -419,9 +421,10 @@ class Stage:
     def exprs(self) -> tuple[Expr, ...]:
         return tuple(e for d in self.definitions for e in d.exprs())
 
-    def reads(self) -> Iterator[Load]:
+    @cached_property
+    def loads(self) -> tuple[Load, ...]:
         """Every distinct load in any definition."""
-        return loads(*self.exprs())
+        return tuple(dict.fromkeys(x for d in self.definitions for x in d.loads))
 
     def __str__(self) -> str:
         shape = ", ".join(map(str, self.shape))
@@ -469,7 +472,7 @@ class Graph:
     def stage(self, name: str) -> Stage:
         return self.by_name[name]
 
-    @property
+    @cached_property
     def by_name(self) -> dict[str, Stage]:
         return {s.name: s for s in self.stages}
 
@@ -477,7 +480,7 @@ class Graph:
         """For each input and stage, the other stages that load it."""
         found: dict[str, list[str]] = {s.name: [] for s in (*self.inputs, *self.stages)}
         for s in self.stages:
-            for name in dict.fromkeys(load.source for load in s.reads()):
+            for name in dict.fromkeys(load.source for load in s.loads):
                 if name != s.name and name in found:
                     found[name].append(s.name)
         return found

@@ -71,7 +71,7 @@ class _Body:
         """Take up the next stage."""
         if s.name in self.versions:
             self._written(s)
-        elif any(x.source == self.old or x.source in self.versions or x.source in self._values for x in s.reads()):
+        elif any(x.source == self.old or x.source in self.versions or x.source in self._values for x in s.loads):
             if s.initial is None or s.updates:
                 raise NotOneUpdate("it writes to, or reduces, a temporary that depends on what the loop writes")
             self._values[s.name] = self._rewritten(s.initial)
@@ -85,7 +85,7 @@ class _Body:
         exprs = s.exprs()
         targets = [p for d in s.updates for p in d.target]
         return any(e.mentions(self.var) for e in exprs) or any(p.mentions(self.var) for p in targets) or any(
-            x.source in self._lifted for x in s.reads()
+            x.source in self._lifted for x in s.loads
         )
 
     def _rewritten(self, e: Expr) -> Expr:

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from hjit.trace.graph import Const, Definition, Graph, Index, Load, Op, Stage, cast, fresh, identity, loads, polys, select, substitute, walk
+from hjit.trace.graph import Const, Definition, Graph, Index, Load, Op, Stage, cast, fresh, identity, loads, select, substitute, walk
 from hjit.trace.poly import Atom, Dim, FloorDiv, IntLike, Mod, Poly, deep_atoms, extremum, poly
 from hjit.trace.reductions import start_value
 
@@ -37,7 +37,7 @@ def _unflattened(d: Definition) -> Definition:
 
 def _divisors(d: Definition, k: int) -> list[Poly]:
     """What the dimension's index is divided by."""
-    atoms = (a for e in walk(*d.exprs()) for p in polys(e) for a in deep_atoms(p))
+    atoms = (a for e in walk(*d.exprs()) for p in e.polys for a in deep_atoms(p))
     return list(dict.fromkeys(a.by for a in atoms if isinstance(a, (FloorDiv, Mod)) and a.arg == poly(Dim(k))))
 
 
@@ -124,7 +124,7 @@ def is_tiled(s: Stage) -> bool:
     steps = [1] * len(s.shape)
     found: list[list[tuple[int, int]]] = []
     for d in s.updates:
-        if d.order != "pure" or d.rdims or any(x.source == s.name for x in loads(*d.exprs())):
+        if d.order != "pure" or d.rdims or any(x.source == s.name for x in d.loads):
             return False
         classes = [_residues(p, d, n) for p, n in zip(d.target, s.shape, strict=True)]
         if any(c is None for c in classes) or len({k for p in d.target for k in _dims_of(p)}) != len(d.dims):

@@ -14,16 +14,22 @@ SMALL = 16  # sizes up to here are constants of the kernel, so that they unroll
 
 
 class Atom:
-    """Base of what a polynomial is made of; immutable, hashed once."""
+    """Base of what a polynomial is made of; immutable, hashed once.
 
-    __slots__ = ("_hash", "_key")
+    Attributes:
+        parts: the polynomials, and the expression, inside it.
+    """
+
+    __slots__ = ("_hash", "_key", "parts")
     fields: tuple[str, ...] = ()
+    parts: tuple[Any, ...]
 
     def __init__(self, *values: Any) -> None:
         for name, value in zip(self.fields, values, strict=True):
             object.__setattr__(self, name, value)
         object.__setattr__(self, "_key", values)
         object.__setattr__(self, "_hash", hash((type(self).__name__, values)))
+        object.__setattr__(self, "parts", tuple([v for v in values if v is not None and not isinstance(v, (int, str))]))
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"{type(self).__name__} is immutable")
@@ -139,20 +145,25 @@ IntLike = Union[int, "Poly", Atom]
 class Poly:
     """sum of ``coefficient * product of atoms``, plus a constant."""
 
-    __slots__ = ("_hash", "const", "terms")
+    __slots__ = ("_exprs", "_hash", "const", "terms")
     terms: dict[Monomial, int]
     const: int
+    _exprs: tuple[Any, ...] | None
+    _hash: int | None
 
     def __init__(self, terms: dict[Monomial, int], const: int) -> None:
         self.terms, self.const = terms, const
-        self._hash = hash((const, frozenset(terms.items()))) if terms else hash(const)
+        self._hash = self._exprs = None  # found when asked for: most polynomials are on the way to others
 
     def __hash__(self) -> int:
-        return self._hash
+        found = self._hash
+        if found is None:
+            found = self._hash = hash((self.const, frozenset(self.terms.items()))) if self.terms else hash(self.const)
+        return found
 
     def __eq__(self, other: object) -> bool:
         if isinstance(other, Poly):
-            return self is other or (self._hash == other._hash and self.const == other.const and self.terms == other.terms)
+            return self is other or (self.const == other.const and hash(self) == hash(other) and self.terms == other.terms)
         return isinstance(other, int) and not self.terms and self.const == other
 
     def __bool__(self) -> bool:
@@ -258,6 +269,15 @@ class Poly:
     def is_const(self) -> bool:
         return not self.terms
 
+    @property
+    def exprs(self) -> tuple[Any, ...]:
+        """The expressions inside gathers."""
+        found = self._exprs
+        if found is None:
+            inner = [part for m in self.terms for a in m for part in a.parts]
+            found = self._exprs = tuple([e for part in inner for e in (part.exprs if isinstance(part, Poly) else (part,))])
+        return found
+
     def atoms(self) -> Iterator[Atom]:
         """The atoms of this polynomial, not those inside them."""
         for m in self.terms:
@@ -324,7 +344,7 @@ ZERO, ONE = Poly({}, 0), Poly({}, 1)
 
 def poly(x: IntLike) -> Poly:
     """Lift an int or an atom."""
-    if isinstance(x, Poly):
+    if type(x) is Poly:
         return x
     if isinstance(x, Atom):
         return Poly({(x,): 1}, 0)
@@ -345,32 +365,18 @@ def _without(m: Monomial, drop: Monomial) -> Monomial | None:
     return tuple(left)
 
 
-def parts(a: Atom) -> tuple[Any, ...]:
-    """The polynomials (and expressions) inside an atom."""
-    match a:
-        case FloorDiv() | Mod():
-            return a.arg, a.by
-        case Extremum():
-            return a.a, a.b
-        case Bound():
-            return a.arg, a.extent
-        case Value():
-            return (a.expr,) if a.extent is None else (a.expr, a.extent)
-    return ()
-
-
 def deep_atoms(p: Poly) -> Iterator[Atom]:
     """The atoms of a polynomial and those inside them, but for those of expressions."""
     for a in p.atoms():
         yield a
-        for q in parts(a):
+        for q in a.parts:
             if isinstance(q, Poly):
                 yield from deep_atoms(q)
 
 
 def mentions(a: Atom, atom: Atom) -> bool:
     """Is `atom` somewhere inside `a`?"""
-    return any(p.mentions(atom) for p in parts(a))
+    return any(p.mentions(atom) for p in a.parts)
 
 
 def rebuild(a: Atom, change: Callable[[Atom], IntLike | None]) -> IntLike:

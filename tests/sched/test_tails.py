@@ -165,7 +165,7 @@ def test_rewrites_name_what_they_make() -> None:
     img = source.inputs[0].name
     made = canonicalise(source, Rewrites(cached={img}, factored={"total": (0, 5)}))
     assert [s.name for s in made.stages] == [f"{img}_cache", "total_parts", "total"]
-    assert {x.source for x in made.stage("total_parts").reads()} == {f"{img}_cache", "total_parts"}
+    assert {x.source for x in made.stage("total_parts").loads} == {f"{img}_cache", "total_parts"}
     assert made.stage("total_parts").shape[0] == 5
 
 
