@@ -8,7 +8,8 @@ elimination happen while the text is written, so LLVM has little left to find.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -17,14 +18,14 @@ _TYPES = {"f2": "half", "f4": "float", "f8": "double", "b1": "i1"}
 BOOL, I64, I32, I8 = (np.dtype(t) for t in ("?", "i8", "i4", "u1"))
 
 
+@lru_cache(maxsize=256)
 def type_name(dtype: np.dtype[Any], lanes: int = 1) -> str:
     """The LLVM type of a value: ``<16 x float>``; bool is i1."""
     one = _TYPES.get(dtype.str[1:]) or f"i{8 * dtype.itemsize}"
     return one if lanes == 1 else f"<{lanes} x {one}>"
 
 
-@dataclass(frozen=True, slots=True)
-class Val:
+class Val(NamedTuple):  # a tuple: there are many
     """An SSA value or a constant.
 
     Attributes:
@@ -163,6 +164,8 @@ class Code:
 
 def const(value: Any, dtype: Any, lanes: int = 1) -> Val:
     """A constant, the same in all lanes."""
+    if dtype is I64 and lanes == 1 and type(value) is int:
+        return Val(str(value), I64)
     dtype = np.dtype(dtype)
     if dtype.kind == "f":
         wide = np.float64(np.asarray(value, dtype))

@@ -89,6 +89,39 @@ class Call:
     uniforms: tuple[Uniform, ...]
 
 
+class Memo:
+    """What is written already: integers are known further in, too, other values in their own loop or branch only.
+
+    Attributes:
+        integers: an index -> its value; what is open at the moment.
+        values: expressions -> their values, for each loop and branch that is open.
+    """
+
+    __slots__ = ("_added", "integers", "values")
+
+    def __init__(self) -> None:
+        self.integers: dict[Any, Val] = {}
+        self.values: list[dict[Expr, Val]] = [{}]
+        self._added: list[list[Any]] = [[]]
+
+    def open(self) -> None:
+        """A loop or a branch begins."""
+        self.values.append({})
+        self._added.append([])
+
+    def close(self) -> None:
+        """It ends."""
+        self.values.pop()
+        for key in self._added.pop():
+            del self.integers[key]
+
+    def remember(self, key: Any, value: Val, everywhere: bool) -> None:
+        """An integer; `everywhere`: it does not depend on any loop."""
+        self.integers[key] = value
+        if not everywhere:
+            self._added[-1].append(key)
+
+
 class NestEmitter:
     """Writes the function of one nest.
 
@@ -115,7 +148,7 @@ class NestEmitter:
         self.vars: dict[Var, Val] = {}
         self.vector: Var | None = None
         self.lanes = 1
-        self.memos: list[dict[Any, Val]] = [{}]
+        self.memo = Memo()
         self.allocas: list[str] = []
         self.block = "entry"
         self.align = 1
@@ -170,9 +203,9 @@ class NestEmitter:
             x = code.opaque(i)
         outer = self.vars.get(var)
         self.vars[var] = x
-        self.memos.append({})
+        self.memo.open()
         body()
-        self.memos.pop()
+        self.memo.close()
         del self.vars[var]
         if outer is not None:
             self.vars[var] = outer
@@ -201,9 +234,9 @@ class NestEmitter:
             self.guard = Val("", I64, 1, len(code.scopes) - 1)
             code.label(name)
             self.block = name
-            self.memos.append({})
+            self.memo.open()
             part()
-            self.memos.pop()
+            self.memo.close()
             code.effect(f"br label %{after}")
         self.guard = guard
         code.close()
@@ -241,11 +274,11 @@ class NestEmitter:
         at = self.done[s.stage]
         done = self.code.here(f"load i64, ptr {at}, align 8", I64)
         begin, end = self.minmax("max", self.int(s.first), done), self.int(s.end)
-        self.memos.append({})
+        self.memo.open()
         self.vars[s.var] = begin
         self.stmts(s.body)
         del self.vars[s.var]
-        self.memos.pop()
+        self.memo.close()
         if s.last:
             after = self.minmax("max", begin, end)
             self.code.effect(f"store i64 {after.text}, ptr {at}, align 8")
@@ -286,11 +319,10 @@ class NestEmitter:
 
     def int(self, p: Poly, lanes: int = 1) -> Val:
         """An index as i64; with `lanes`, of each lane."""
-        key = (p, lanes)
-        for memo in self.memos:
-            found = memo.get(key)
-            if found is not None:
-                return found
+        key = p if lanes == 1 else (p, lanes)
+        found = self.memo.integers.get(key)
+        if found is not None:
+            return found
         fixed = {m: c for m, c in p.terms.items() if all(map(self.is_size, m))}
         values = [self.product(m, c, lanes) for m, c in p.terms.items() if m not in fixed]
         offset = p.const
@@ -303,7 +335,7 @@ class NestEmitter:
             total = t if total.text == "0" else self.arith("add", total, t)
         if lanes > 1:
             total = splat(self.code, total, lanes)
-        self.memos[-1][key] = total
+        self.memo.remember(key, total, everywhere=len(fixed) == len(p.terms))
         return total
 
     def int32(self, p: Poly, lanes: int) -> Val:
@@ -455,7 +487,7 @@ class NestEmitter:
     # -- values
     def value(self, e: Expr) -> Val:
         """An expression; a vector where it differs between lanes, else a scalar."""
-        memo = self.memos[-1]
+        memo = self.memo.values[-1]
         found = memo.get(e)
         if found is None:
             found = memo[e] = self._value(e)

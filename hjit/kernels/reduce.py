@@ -185,18 +185,18 @@ def nested(e: NestEmitter, loops: tuple[Turn, ...], body: Callable[[], None]) ->
         first = e.vars[head.var]
         for k in range(head.unroll):
             e.vars[head.var] = e.arith("add", first, const(k, I64)) if k else first
-            e.memos.append({})
+            e.memo.open()
             nested(e, rest, body)
-            e.memos.pop()
+            e.memo.close()
         e.vars[head.var] = first
 
     extent = head.end - head.begin
     if head.unroll > 1 and extent.is_const and extent.const == head.unroll:
         for k in range(head.unroll):
             e.vars[head.var] = e.int(head.begin + k)
-            e.memos.append({})
+            e.memo.open()
             nested(e, rest, body)
-            e.memos.pop()
+            e.memo.close()
         del e.vars[head.var]
         return
     begin, end = e.int(head.begin), e.int(head.end)
@@ -225,10 +225,10 @@ def _along_lanes(e: NestEmitter, s: Reduce) -> list[State]:
             for k in range(count):
                 if k:
                     e.vars[inner.var] = e.arith("add", first, const(k * lanes, I64))
-                e.memos.append({})
+                e.memo.open()
                 for own, i in zip(accs, s.items, strict=True):
                     own[k].add(vecmath.convert(e.code, e.value(i.value), s.dtype))
-                e.memos.pop()
+                e.memo.close()
             e.vars[inner.var] = first
 
         return body

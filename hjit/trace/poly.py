@@ -173,7 +173,7 @@ class Poly:
     def __add__(self, other: IntLike) -> Poly:
         if type(other) is int:
             return Poly(self.terms, self.const + other) if other else self
-        o = poly(other)
+        o = other if type(other) is Poly else poly(other)
         if not o.terms:
             return Poly(self.terms, self.const + o.const) if o.const else self
         terms = dict(self.terms)
@@ -191,7 +191,19 @@ class Poly:
         return Poly({m: -c for m, c in self.terms.items()}, -self.const)
 
     def __sub__(self, other: IntLike) -> Poly:
-        return self + (-other if type(other) is int else -poly(other))
+        if type(other) is int:
+            return Poly(self.terms, self.const - other) if other else self
+        o = other if type(other) is Poly else poly(other)
+        if not o.terms:
+            return Poly(self.terms, self.const - o.const) if o.const else self
+        terms = dict(self.terms)
+        for m, c in o.terms.items():
+            s = terms.get(m, 0) - c
+            if s:
+                terms[m] = s
+            else:
+                del terms[m]
+        return Poly(terms, self.const - o.const)
 
     def __rsub__(self, other: IntLike) -> Poly:
         return poly(other) + (-self)
