@@ -82,10 +82,12 @@ class Effort:
     timed: int = 1
 
 
+GREEDY = presets()["greedy"]
 EFFORTS = {
-    "greedy": Effort(presets()["greedy"], freeze=True),
-    "refined": Effort(presets()["greedy"], freeze=True, refine=3.0, timed=3),
-    "beam": Effort(presets(32)["beam"], passes=5, sample=True, freeze=True, seconds=300.0, timed=5),
+    "greedy": Effort(GREEDY, freeze=True),
+    "refined": Effort(GREEDY, freeze=True, refine=3.0, timed=3),
+    # choices of sizes are costed together: samples would save nothing
+    "beam": Effort(presets(32)["beam"], passes=5, freeze=True, seconds=30.0, refine=3.0, timed=5),
 }
 
 
@@ -258,6 +260,8 @@ def _searched(graph: Graph, sizes: Mapping[str, int], options: Options, cost: Co
     )
     if effort.freeze and len(graph.stages) > FEW_STAGES:
         space = frozen(space)
+    if effort.parameters != GREEDY:  # a beam may end dearer, or early; what this costs is known to it
+        ways += [(c, Schedule(x.tree, x.inlined)) for c, x in search(space, space.start, GREEDY, SearchOptions(stop=around.stop)).finalists[:1]]
     found = search(space, space.start, effort.parameters, around)
     ways += [(c, Schedule(x.tree, x.inlined)) for c, x in found.finalists[: effort.timed]]
     if effort.refine:

@@ -161,7 +161,7 @@ class Forms:
                 parts = parts_dim(d, list(unrolled))
                 yield Inner(None, None, unrolled, ((1, 1, 1),)) if parts is None else Inner(None, parts, (), ((1, 1, INTERLEAVED),))
                 continue
-            widths = _widths(s, d, self.target, lanes_dim)
+            widths = native_widths(s, d, self.target, lanes_dim)
             code = sum(1 for x in alike for _ in walk(x.value)) * max(int(np.prod([extents[k] for k in unrolled])), 1)
             yield _blocks(d, lanes_dim, widths, unrolled, extents, code)
 
@@ -180,7 +180,7 @@ class Forms:
             yield 0
 
 
-def _widths(s: Stage, d: Definition, target: Target, lanes_dim: int) -> list[int]:
+def native_widths(s: Stage, d: Definition, target: Target, lanes_dim: int) -> list[int]:
     """Lanes: a native vector of the widest type at work, or of the narrowest one (Adams 2019, section 3.2)."""
     wide = vector_lanes(s, d, target, lanes_dim)
     sizes = [e.dtype.itemsize for e in walk(d.value) if e.dtype.kind != "b" and not _is_index(e)]

@@ -72,6 +72,8 @@ def refined(space: Space, start: Schedule, seed: int = 0, stop: Callable[[], boo
                 new = move()
             except ScheduleError:
                 continue
+            if not all(map(space.has_native_vectors, new.tree.children)):
+                continue
             costs += 1
             now = _cost(space, new)
             if now < GAIN * cost:

@@ -29,6 +29,7 @@ class Rules:
         together: stages that one child of the root computes.
         tile_levels: loops of a size over one dimension of a stage, besides those that are unrolled or vectors.
         tasks: a parallel loop has at least this many turns for each core.
+        native_vectors: no vector has more lanes than a native one of the narrowest type at work.
     """
 
     recompute: float = 10.0
@@ -37,6 +38,7 @@ class Rules:
     together: int = 16
     tile_levels: int = 2
     tasks: float = 1.0
+    native_vectors: bool = True
 
     def is_site(self, graph: Graph, root: Root, path: Path) -> bool:
         """May a stage be computed in a loop? Not where loops are unrolled or vectors, nor inside a sum."""

@@ -26,7 +26,7 @@ from hjit.sched.build import nest as nest_of
 from hjit.sched.check import is_direct, problems
 from hjit.sched.default import Target, groups, root_schedule
 from hjit.sched.features import merged, plan_of
-from hjit.sched.forms import Form, Forms, Sizes, chosen, columns, product_of
+from hjit.sched.forms import Form, Forms, Sizes, chosen, columns, native_widths, product_of
 from hjit.sched.memory import C_ORDER, Strides
 from hjit.sched.operations import pipeline_features
 from hjit.sched.rules import Rules
@@ -330,12 +330,13 @@ class Space:
             wanted.setdefault(id(x.batch), (x.batch, []))[1].append(x.row)
         for batch, rows in wanted.values():
             missing = [k for k in rows if np.isnan(batch.costs[k])]
-            if missing:
-                batch.costs[missing] = self._costs(batch, np.array(missing))
+            if missing:  # all at once is hardly dearer than some, and kept for other passes
+                some = slice(None) if self.memoise else np.array(missing)
+                batch.costs[some] = self._costs(batch, some)
         return [x.batch.costs[x.row] for x in states]
 
-    def _costs(self, batch: Batch, rows: np.ndarray[Any, Any]) -> Any:
-        total = np.zeros(len(rows))
+    def _costs(self, batch: Batch, rows: slice | np.ndarray[Any, Any]) -> Any:
+        total = np.zeros(len(batch.sizes[rows]))
         for k, nest in enumerate(batch.nests):
             total = total + (self.nest_costs(nest, batch.sizes[rows], batch.inlined) if k == batch.changed else self._known(nest, batch.inlined))
         return total
@@ -435,6 +436,18 @@ class Space:
                     found.add(source)
                     work.append(source)
         return frozenset(found)
+
+    def has_native_vectors(self, nest: Node) -> bool:
+        """Has a nest no vector that the rules forbid? The forms have none; transforms make them."""
+        if not self.rules.native_vectors:
+            return True
+        for x in walk(nest):
+            if isinstance(x, Loop) and x.kind == "vector":
+                s = self.graph.stage(x.stage)
+                d = s.definitions[next(c for c in computes(x) if c.stage == x.stage).definitions[-1]]
+                if (x.size or 1) > max(native_widths(s, d, self.target, dims_of(x.dim)[-1])):
+                    return False
+        return True
 
     # -- buckets of alike states
     def bucket(self, state: State, fineness: int) -> Hashable:

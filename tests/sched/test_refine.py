@@ -46,6 +46,12 @@ def test_what_it_finds_computes_what_numpy_does(function: Any) -> None:
     np.testing.assert_allclose(p.result(after.schedule), p.function(p.image), rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize("function", PROGRAMS)
+def test_vectors_stay_native(function: Any) -> None:
+    p, _, after = found(function)
+    assert all(map(p.space.has_native_vectors, after.schedule.tree.children))
+
+
 def test_the_same_seed_finds_the_same_schedule() -> None:
     p, _, after = found(blurred)
     again = refined(p.space, by_default(p), stop=limited(COSTS))
