@@ -36,7 +36,7 @@ from hjit.kernels.loopir import (
     When,
     vectors_at_once,
 )
-from hjit.kernels.place import Env, Region, least, not_negative
+from hjit.kernels.place import Env, Region, not_negative
 from hjit.kernels.windows import Windows, slides_of
 from hjit.sched.boxes import Box, Reads, boxes, dims_of_box, single_dim, whole_box
 from hjit.sched.build import flattened, parallel_loops
@@ -46,7 +46,7 @@ from hjit.sched.tree import Compute, DimKey, Loop, Node, Root, Store, computes, 
 from hjit.trace.canonical import cost
 from hjit.trace.graph import Cast, Definition, Graph, Op, Stage, renumber, substitute
 from hjit.trace.intervals import Span
-from hjit.trace.poly import ONE, ZERO, Dim, Poly, Sym, Var, extremum, poly
+from hjit.trace.poly import ONE, ZERO, Dim, Poly, Sym, Var, extremum, least, poly
 
 EXACT_SUM = 8  # sums of up to so many terms are added in NumPy's order and dtype
 

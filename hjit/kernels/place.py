@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from hjit.sched.boxes import Box
 from hjit.sched.tree import DimKey, Loop, dims_of
 from hjit.trace.intervals import Span
-from hjit.trace.poly import ONE, SMALL, ZERO, Extremum, Poly, Sym, Var, extremum, poly
+from hjit.trace.poly import ONE, ZERO, Extremum, Poly, Var, extremum, poly
 
 Key = tuple[str, DimKey]
 
@@ -114,16 +114,6 @@ class Env:
 def not_negative(n: Poly, partial: bool) -> Poly:
     """A length, zero where a part that nothing is needed of ends before it begins: two such lengths would make a positive product."""
     return extremum("max", n, ZERO) if partial or any(isinstance(a, Extremum) for a in n.atoms()) else n
-
-
-def least(n: Poly) -> int:
-    """A number that a length is never below; sizes that are not constants are above `SMALL`."""
-    total = n.const
-    for m, c in n.terms.items():
-        if c < 0 or not all(isinstance(a, Sym) for a in m):
-            return 0
-        total += c * (SMALL + 1) ** len(m)
-    return total
 
 
 def _unfused(span: Span, parts: list[Span]) -> list[Span]:

@@ -18,6 +18,7 @@ from hjit.trace.partition import is_tiled, part_histograms, unflatten
 from hjit.trace.poly import ONE, Dim, Poly, Value, poly
 from hjit.trace.reductions import start_value
 from hjit.trace.rewrites import AS_IT_IS, Rewrites, cache_reads, pack, rfactor
+from hjit.trace.starts import start_scans
 from hjit.trace.tabulate import tabulate
 from hjit.trace.tracer import compose
 
@@ -363,6 +364,7 @@ PASSES: tuple[Callable[..., Graph], ...] = (
     fuse,  # point-wise chains
     drop_dead,
     merge_versions,  # again: in-place updates read what they write only now that they are fused
+    start_scans,  # no more of an array before a scan than the scan leaves
     tabulate,  # long formulas of one byte
     unflatten,  # rows and columns instead of flat indices
     part_histograms,  # parts in parallel, then their sum

@@ -459,6 +459,16 @@ def atom_value(a: Atom, values: Callable[[Atom], int]) -> int:
     return values(a)
 
 
+def least(n: Poly) -> int:
+    """A number that a length is never below; sizes that are not constants are above `SMALL`."""
+    total = n.const
+    for m, c in n.terms.items():
+        if c < 0 or not all(isinstance(a, Sym) for a in m):
+            return 0
+        total += c * (SMALL + 1) ** len(m)
+    return total
+
+
 def sizes_value(p: Poly, sizes: Mapping[str, int]) -> int:
     """The number that a polynomial over sizes is."""
     return p.evaluate(lambda a: sizes[a.name]) if p.terms else p.const  # type: ignore[attr-defined]
