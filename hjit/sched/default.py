@@ -24,6 +24,7 @@ UNROLL_CODE = 600  # operations that unrolled code of one body may have
 BLOCK_ROWS, BLOCK_VECTORS = 6, 4  # accumulators that a sum of products has in registers
 GATHER_COST = 12  # additions for which lanes are worth gathering
 TURNED_ROWS, MAX_TURNED_LANES = 32, 16  # of a tile that is read across: what a line of memory brings is used before it is lost
+STRIP_VECTORS = 16  # of a strip of columns, which a scan runs down: whole lines, many of a page
 INTERLEAVED = 2  # parts of a histogram that one task counts at once
 UNROLL_REDUCTION = 64  # points of a constant reduction domain that are unrolled
 
@@ -186,6 +187,9 @@ def _nest(s: Stage, group: tuple[int, ...], strides: Strides, target: Target) ->
     if across is not None:
         assert lanes_dim is not None
         return _tiled(s, group, d, lanes_dim, across, min(lanes, MAX_TURNED_LANES), unrolled)
+    if has_strips(d, lanes_dim, unrolled):
+        assert lanes_dim is not None
+        return nest(s.name, group, strips(d, lanes_dim, unrolled, STRIP_VECTORS * lanes, lanes))
     parts = parts_dim(d, unrolled)
     if parts is not None:
         others = [k for k in range(len(d.extents)) if k != parts]
@@ -255,6 +259,23 @@ def _tiled(s: Stage, group: tuple[int, ...], d: Definition, lanes_dim: int, acro
     return nest(s.name, group, [*steps, *((k, "unroll", None) for k in unrolled)])
 
 
+def has_strips(d: Definition, lanes_dim: int | None, unrolled: list[int]) -> bool:
+    """Is it a scan with nothing long to run in parallel but the dimension of the lanes?"""
+    if lanes_dim is None or lanes_dim >= len(d.dims) or d.order != "sequential" or not d.rdims:
+        return False
+    return not d.dims[lanes_dim].is_const and all(n.is_const for k, n in enumerate(d.dims) if k != lanes_dim)
+
+
+def strips(d: Definition, lanes_dim: int, unrolled: list[int], size: int, lanes: int) -> list[Step]:
+    """The loops of a scan whose tasks are strips of the dimension of the lanes."""
+    others = [k for k in range(len(d.dims)) if k not in (lanes_dim, *unrolled)]
+    inner = [k for k in range(len(d.dims), len(d.extents)) if k not in unrolled]
+    steps: list[Step] = [(k, "parallel", None) for k in (*others, lanes_dim)]
+    steps += [(k, "serial", None) for k in inner]
+    steps += [(lanes_dim, "serial", size), (lanes_dim, "vector", lanes)]
+    return [*steps, *((k, "unroll", None) for k in unrolled)]
+
+
 def loops_in_order(d: Definition, lanes_dim: int | None, unrolled: list[int]) -> list[int]:
     """Loops that stay, outermost first: pure dimensions, then reductions, the vector dimension where its accumulators stay in registers."""
     pure = [k for k in range(len(d.dims)) if k not in unrolled and k != lanes_dim]
@@ -295,8 +316,9 @@ def lane_scores(s: Stage, definitions: list[Definition], strides: Strides) -> di
 def best_lanes(definitions: list[Definition], scores: Mapping[int, int]) -> int | None:
     """The dimension that the lanes run along by default."""
     best = max(scores, key=lambda k: (scores[k], k), default=None)
-    pure = definitions[0].order == "pure"
-    if best is not None and scores[best] < 0 and (not pure or max(cost(x.value) for x in definitions) < GATHER_COST):
+    if best is None or scores[best] >= 0 or any(d.order == "sequential" and d.rdims for d in definitions):
+        return best  # in a scan the other lanes run while one waits for what it computed before
+    if definitions[0].order != "pure" or max(cost(x.value) for x in definitions) < GATHER_COST:
         return None  # little to gain from lanes that are gathered one by one
     return best
 

@@ -20,13 +20,16 @@ from hjit.sched.default import (
     BLOCK_ROWS,
     BLOCK_VECTORS,
     INTERLEAVED,
+    STRIP_VECTORS,
     UNROLL_CODE,
     Target,
     best_lanes,
     block_dim,
+    has_strips,
     lane_scores,
     loops_in_order,
     parts_dim,
+    strips,
     unrolled_dims,
     vector_lanes,
 )  # fmt: skip
@@ -41,6 +44,7 @@ VECTORS = (1, 2, 4)  # of one turn
 ROWS = (1, 2, 4)  # of one turn
 BLOCKS = ((1, 1), (1, 2), (1, 4), (2, 1), (2, 2), (4, 1), (4, 2), (4, 4), (BLOCK_ROWS, BLOCK_VECTORS))  # rows and vectors of accumulators
 TILES = ((8, 128), (8, 512), (16, 64), (16, 256), (32, 64), (32, 128), (32, 256), (64, 64), (64, 256), (128, 128), (128, 512))  # rows, columns
+STRIPS = (STRIP_VECTORS, 1, 4, 64)  # vectors of a strip of columns
 FEW_TURNS = 4  # a loop with fewer turns than this for each core has the next loop parallel, too
 SMALL_TASK = 1 << 16  # evaluations; a nest with fewer may as well run on one core
 
@@ -136,6 +140,8 @@ class Forms:
         """
         d = s.definitions[group[-1]]
         for inner in self.inner(s, group, extents):
+            if at_root and has_strips(d, inner.lanes_dim, list(inner.unrolled)):
+                yield _in_strips(s, group, d, inner)
             for order in _orders(d, inner, extents, at_root):
                 tiles = _tiles(d, order, inner, extents) if at_root else []
                 for parallel in self._parallel(d, order, inner, extents) if at_root else [0]:
@@ -264,6 +270,14 @@ def _steps(
                     choices.append((*x, *sizes))
     steps += [(k, "unroll", None) for k in inner.unrolled]
     return steps, np.array(list(dict.fromkeys(choices)), np.int64)
+
+
+def _in_strips(s: Stage, group: tuple[int, ...], d: Definition, inner: Inner) -> Form:
+    """A scan whose tasks are strips; columns: lanes, strips."""
+    assert inner.lanes_dim is not None
+    steps = strips(d, inner.lanes_dim, list(inner.unrolled), -2, -1)
+    choices = [(lanes, n * lanes) for lanes in dict.fromkeys(n for n, *_ in inner.options) for n in STRIPS]
+    return Form(nest(s.name, group, steps), np.array(choices, np.int64))
 
 
 def _step(k: int, inner: Inner, option: tuple[int, int, int]) -> int:

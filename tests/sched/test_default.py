@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import hjit
-from hjit.sched.default import MAX_TURNED_LANES, TURNED_ROWS
+from hjit.sched.default import MAX_TURNED_LANES, STRIP_VECTORS, TURNED_ROWS
 from hjit.sched.rows import MAX_TURNS_BEFORE
 from hjit.sched.tree import Loop, computes, walk
 from tests.numpy_check import check, image
@@ -72,6 +72,41 @@ def sharpened_pyramid(img: Any) -> Any:
         soft = p[:-2, 1:-1] + 2 * p[1:-1, 1:-1] + p[2:, 1:-1]
         found = np.sqrt(np.abs(np.repeat(np.repeat(soft, 2, 0), 2, 1)[:h, :w] - fine))
     return found
+
+
+def down_rows(a: Any) -> Any:
+    out = a.copy()
+    for y in range(1, len(a)):
+        out[y] = a[y] + 0.5 * out[y - 1]
+    return out
+
+
+def down_planes(a: Any) -> Any:
+    """Planes, of which each has its own tasks."""
+    out = a.reshape(3, -1, a.shape[1]).copy()
+    for y in range(1, out.shape[1]):
+        out[:, y] = out[:, y] + 0.5 * out[:, y - 1]
+    return out
+
+
+def along_rows(a: Any) -> Any:
+    """Lanes read far apart, but do not wait for each other."""
+    out = np.ascontiguousarray(a.T)
+    for x in range(1, len(out)):
+        out[x] = a[:, x] + 0.5 * out[x - 1]
+    return out
+
+
+@pytest.mark.parametrize("f", [down_rows, down_planes, along_rows])
+def test_strips_of_a_scan_are_tasks(f: Any) -> None:
+    a = image((120, 700), "float32")
+    found = loops(f, a)
+    strip = next(k for k, n in enumerate(found) if n.size is not None and n.kind == "serial")
+    dim, vector = found[strip].dim, found[strip + 1]
+    assert any(n.dim == dim and n.kind == "parallel" for n in found[:strip])
+    assert vector.dim == dim and vector.kind == "vector" and found[strip].size == STRIP_VECTORS * (vector.size or 1)
+    for shape in ((120, 700), (3, 1), (6, 255), (30, 257)):
+        check(f, image(shape, "float32"))
 
 
 def test_tasks_do_not_begin_long_before_their_rows() -> None:
