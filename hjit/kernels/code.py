@@ -99,6 +99,8 @@ class Code:
             found = Val(f"%{self.fresh()}", np.dtype(dtype), lanes, depth, pointer)
             scope.here.append(f"  {found.text} = {rhs}")
             scope.memo[rhs] = found
+        if found.dtype is not dtype:  # the text does not say: signed and unsigned integers have one type
+            found = found._replace(dtype=np.dtype(dtype))
         return found
 
     def effect(self, line: str) -> None:
