@@ -32,9 +32,9 @@ from hjit.options import Options
 from hjit.sched.check import check
 from hjit.sched.default import Target, default_schedule
 from hjit.sched.refine import Schedule, refined
+from hjit.sched.search import Found, Parameters, Record, presets, search
 from hjit.sched.search import Options as SearchOptions
-from hjit.sched.search import Parameters, Record, presets, search
-from hjit.sched.space import Space
+from hjit.sched.space import Space, State
 from hjit.sched.transforms import storage_at_compute
 from hjit.sched.tree import Root, from_json, renamed
 from hjit.trace.graph import Graph
@@ -209,7 +209,7 @@ def fastest(bounds: Sequence[Bound], arrays: Mapping[str, Array], scalars: Mappi
     last = len(bounds) - 1
 
     def winner(some: Sequence[int], seconds: float) -> int:
-        times = _least_times([lambda k=k: bounds[k].run(*given[k]) for k in some], seconds)  # type: ignore[misc]
+        times = _least_times([functools.partial(bounds[k].run, *given[k]) for k in some], seconds)
         if times is None:
             return last
         log.debug("measured, the default schedule first: %s ms", ", ".join(f"{1e3 * x:.3f}" for x in times))
@@ -275,9 +275,9 @@ def _searched(graph: Graph, sizes: Mapping[str, int], options: Options, cost: Co
     if effort.freeze and len(graph.stages) > FEW_STAGES:
         space = frozen(space)
     if effort.parameters != GREEDY:  # a beam may end dearer, or early; what this costs is known to it
-        ways += [(c, Schedule(x.tree, x.inlined)) for c, x in search(space, space.start, GREEDY, SearchOptions(stop=around.stop)).finalists[:1]]
+        ways += _best(search(space, space.start, GREEDY, SearchOptions(stop=around.stop)), 1)
     found = search(space, space.start, effort.parameters, around)
-    ways += [(c, Schedule(x.tree, x.inlined)) for c, x in found.finalists[: effort.timed]]
+    ways += _best(found, effort.timed)
     if effort.refine:
         end = time.perf_counter() + effort.refine
         better = refined(whole, min(ways, key=lambda x: x[0])[1], stop=lambda: time.perf_counter() > end)
@@ -288,6 +288,11 @@ def _searched(graph: Graph, sizes: Mapping[str, int], options: Options, cost: Co
     seconds = time.perf_counter() - start
     log.debug("searched %d schedules of %d stages in %.3f s", found.record.costs, len(graph.stages), seconds)
     return Plan(None if first == by_default else first.tree, first.inlined, ways[0][0], seconds, found.record, further)
+
+
+def _best(found: Found[State], count: int) -> list[tuple[float, Schedule]]:
+    """The cheapest schedules of a search, and their costs."""
+    return [(cost, Schedule(x.tree, x.inlined)) for cost, x in found.finalists[:count]]
 
 
 def frozen(space: Space) -> Space:

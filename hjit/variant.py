@@ -66,7 +66,7 @@ def contiguous_layout(shape: tuple[Poly, ...]) -> tuple[int | None, ...]:
 def segments(rec: Recorder, goals: Sequence[tuple[str, ...]], said: Rewrites) -> list[Graph]:
     """One canonical Graph for each goal; stages that a later one needs are outputs of the first that computes them."""
     whole = rec.graph(())
-    reads = {s.name: tuple({x.source for x in s.loads} - {s.name}) for s in whole.stages}
+    reads = {s.name: tuple(s.sources - {s.name}) for s in whole.stages}
     carried: dict[str, Input] = {}
     found: list[Graph] = []
     for number, goal in enumerate(goals):

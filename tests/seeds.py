@@ -50,7 +50,7 @@ def main(module: str, about_it: str | None, failure: Callable[[int], str | None]
         found = [(k, why[:WORDS]) for k in seeds if (why := failure(k)) is not None]
         print(json.dumps(found))
         return bool(found)
-    start, done = time.time(), 0
+    start, done, known = time.time(), 0, about()
     failed: Failed = []
     with ThreadPoolExecutor(given.jobs) as pool:
         for some in pool.map(lambda k: run(module, k, min(BATCH, seeds.stop - k)), seeds[::BATCH]):
@@ -60,6 +60,6 @@ def main(module: str, about_it: str | None, failure: Callable[[int], str | None]
                 print(f"seed {k}: {why}", flush=True)
             if given.json:  # each time: a run that is ended has said how far it came
                 numbers = {"pairs": done, "first_seed": given.seed, "failed": failed, "seconds": round(time.time() - start), "jobs": given.jobs}
-                Path(given.json).write_text(json.dumps({**numbers, **about()}, indent=1) + "\n")
+                Path(given.json).write_text(json.dumps({**numbers, **known}, indent=1) + "\n")
     print(f"{done} pairs, {len(failed)} failed, {time.time() - start:.0f} s: {[k for k, _ in failed]}")
     return bool(failed)

@@ -99,7 +99,7 @@ class Code:
             found = Val(f"%{self.fresh()}", np.dtype(dtype), lanes, depth, pointer)
             scope.here.append(f"  {found.text} = {rhs}")
             scope.memo[rhs] = found
-        if found.dtype is not dtype:  # the text does not say: signed and unsigned integers have one type
+        elif found.dtype is not dtype:  # the text does not say: signed and unsigned integers have one type
             found = found._replace(dtype=np.dtype(dtype))
         return found
 
@@ -166,7 +166,7 @@ class Code:
 
 def const(value: Any, dtype: Any, lanes: int = 1) -> Val:
     """A constant, the same in all lanes."""
-    if dtype is I64 and lanes == 1 and type(value) is int:
+    if dtype is I64 and lanes == 1 and type(value) is int:  # most are parts of indices
         return Val(str(value), I64)
     dtype = np.dtype(dtype)
     if dtype.kind == "f":

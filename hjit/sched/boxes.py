@@ -11,7 +11,7 @@ from collections.abc import Callable, Container, Iterable, Mapping
 from functools import cached_property, lru_cache
 
 from hjit.sched.tree import Compute
-from hjit.trace.graph import Definition, Graph, Load, Stage, loads
+from hjit.trace.graph import Definition, Graph, Load, Stage
 from hjit.trace.intervals import Span, span, whole
 from hjit.trace.poly import Dim, FloorDiv, Poly, Sym, Var, extremum, poly
 
@@ -41,7 +41,7 @@ class Reads:
         found = self._loads.get((stage, number))
         if found is None:
             found = self._loads[stage, number] = {}
-            for load in loads(*self.stages[stage].definitions[number].exprs()):
+            for load in self.stages[stage].definitions[number].loads:
                 found.setdefault(load.source, []).append(load)
         return found
 

@@ -9,7 +9,7 @@ from functools import cached_property
 
 from hjit.errors import ScheduleError
 from hjit.sched.tree import KINDS, TAILS, Compute, Loop, Node, Root, Store, computes, dim_name, dims_of, loop_name
-from hjit.trace.graph import Definition, Graph, Load, Op, Stage, identity, loads
+from hjit.trace.graph import Definition, Graph, Load, Op, Stage, identity
 from hjit.trace.poly import Dim, Poly, Value
 
 MAX_UNROLL = 256  # copies of one body
@@ -88,7 +88,7 @@ def is_atomic(s: Stage, d: Definition) -> bool:
     if d.order not in ATOMICS or s.dtype.kind not in "iub" or is_direct(d) or not isinstance(d.value, Op) or d.value.dtype != s.dtype:
         return False
     old, element = d.value.args
-    reads = [*loads(element), *(x for p in d.target for a in p.atoms() if isinstance(a, Value) for x in loads(a.expr))]
+    reads = [*element.loads, *(x for p in d.target for a in p.atoms() if isinstance(a, Value) for x in a.expr.loads)]
     return old == Load(s.name, d.target, s.dtype) and all(x.source != s.name for x in reads)
 
 

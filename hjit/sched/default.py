@@ -17,7 +17,7 @@ from hjit.sched.rows import group_of
 from hjit.sched.tree import Loop, Node, Root, Store
 from hjit.sched.tree import walk as walk_tree
 from hjit.trace.canonical import cost
-from hjit.trace.graph import Definition, Expr, Graph, Load, Stage, loads, walk
+from hjit.trace.graph import Definition, Expr, Graph, Load, Stage, walk
 from hjit.trace.poly import ONE, ZERO, Dim, Poly, Value, poly
 
 UNROLL_CODE = 600  # operations that unrolled code of one body may have
@@ -99,8 +99,7 @@ def _packed(graph: Graph, s: Stage, nests: Mapping[str, Sequence[Node]]) -> tupl
     """Copies for this stage alone, a sum of products in blocks: each block of columns makes its part of them."""
     if len(nests[s.name]) != 1 or not any(isinstance(x, Loop) and x.size == BLOCK_ROWS for x in walk_tree(nests[s.name][0])):
         return ()
-    sources = dict.fromkeys(x.source for x in s.loads)
-    copies = [x for x in graph.stages if x.name in sources and isinstance(x.initial, Load) and not x.updates and x.name not in graph.outputs]
+    copies = [x for x in graph.stages if x.name in s.sources and isinstance(x.initial, Load) and not x.updates and x.name not in graph.outputs]
     consumers = graph.consumers() if copies else {}
     return tuple(x.name for x in copies if consumers[x.name] == [s.name])
 
@@ -187,9 +186,9 @@ def _nest(s: Stage, group: tuple[int, ...], strides: Strides, target: Target) ->
     if across is not None:
         assert lanes_dim is not None
         return _tiled(s, group, d, lanes_dim, across, min(lanes, MAX_TURNED_LANES), unrolled)
-    if has_strips(d, lanes_dim, unrolled):
-        assert lanes_dim is not None
-        return nest(s.name, group, strips(d, lanes_dim, unrolled, STRIP_VECTORS * lanes, lanes))
+    strip = strip_dim(d, lanes_dim)
+    if strip is not None:
+        return nest(s.name, group, strips(d, strip, STRIP_VECTORS * lanes, lanes))
     parts = parts_dim(d, unrolled)
     if parts is not None:
         others = [k for k in range(len(d.extents)) if k != parts]
@@ -217,7 +216,7 @@ def block_dim(d: Definition, lanes_dim: int | None, unrolled: list[int]) -> int 
     if all(n.is_const and n.const < 8 for n in d.rdims) or any(k < len(d.dims) for k in unrolled):
         return None
     value = d.value
-    reading = [x for x in loads(value) if any(p.mentions(Dim(k)) for p in x.index for k in range(len(d.dims), len(d.extents)))]
+    reading = [x for x in value.loads if any(p.mentions(Dim(k)) for p in x.index for k in range(len(d.dims), len(d.extents)))]
     along = [x for x in reading if any(p.mentions(Dim(lanes_dim)) for p in x.index)]
     across = [x for x in reading if x not in along]
     for k in reversed(range(len(d.dims))):
@@ -242,7 +241,7 @@ def crossing_dim(d: Definition, lanes_dim: int | None, unrolled: list[int], stri
     """The dimension along which loads are contiguous whose lanes are far apart, as in a transposed copy."""
     if lanes_dim is None or d.order != "pure" or d.rdims:
         return None
-    far = [x for x in loads(d.value) if _worth(strides.along(x.source, x.index, lanes_dim), store=False) < 0]
+    far = [x for x in d.value.loads if _worth(strides.along(x.source, x.index, lanes_dim), store=False) < 0]
     for k in reversed(range(len(d.dims))):
         if k == lanes_dim or k in unrolled or (d.dims[k].is_const and d.dims[k].const < TURNED_ROWS):
             continue
@@ -259,21 +258,18 @@ def _tiled(s: Stage, group: tuple[int, ...], d: Definition, lanes_dim: int, acro
     return nest(s.name, group, [*steps, *((k, "unroll", None) for k in unrolled)])
 
 
-def has_strips(d: Definition, lanes_dim: int | None, unrolled: list[int]) -> bool:
-    """Is it a scan with nothing long to run in parallel but the dimension of the lanes?"""
+def strip_dim(d: Definition, lanes_dim: int | None) -> int | None:
+    """The dimension of the lanes, where it is a scan's and nothing else is long that tasks could be made of."""
     if lanes_dim is None or lanes_dim >= len(d.dims) or d.order != "sequential" or not d.rdims:
-        return False
-    return not d.dims[lanes_dim].is_const and all(n.is_const for k, n in enumerate(d.dims) if k != lanes_dim)
+        return None
+    return lanes_dim if [k for k, n in enumerate(d.dims) if not n.is_const] == [lanes_dim] else None
 
 
-def strips(d: Definition, lanes_dim: int, unrolled: list[int], size: int, lanes: int) -> list[Step]:
-    """The loops of a scan whose tasks are strips of the dimension of the lanes."""
-    others = [k for k in range(len(d.dims)) if k not in (lanes_dim, *unrolled)]
-    inner = [k for k in range(len(d.dims), len(d.extents)) if k not in unrolled]
-    steps: list[Step] = [(k, "parallel", None) for k in (*others, lanes_dim)]
-    steps += [(k, "serial", None) for k in inner]
-    steps += [(lanes_dim, "serial", size), (lanes_dim, "vector", lanes)]
-    return [*steps, *((k, "unroll", None) for k in unrolled)]
+def strips(d: Definition, strip: int, size: int, lanes: int) -> list[Step]:
+    """The loops of a scan whose tasks are strips of a dimension; of a scan nothing is unrolled."""
+    steps: list[Step] = [(k, "parallel", None) for k in range(len(d.dims)) if k != strip]
+    steps += [(strip, "parallel", None), *((k, "serial", None) for k in range(len(d.dims), len(d.extents)))]
+    return [*steps, (strip, "serial", size), (strip, "vector", lanes)]
 
 
 def loops_in_order(d: Definition, lanes_dim: int | None, unrolled: list[int]) -> list[int]:
@@ -370,7 +366,7 @@ def vector_lanes(s: Stage, d: Definition, target: Target, lanes_dim: int | None 
     """Lanes of a vector of the widest type at work along a dimension; indices of gathers count 4 bytes."""
     differs: dict[Expr, bool] = {}
     values = {e for e in walk(d.value) if e.dtype.kind != "b" and not _is_index(e) and (lanes_dim is None or _varies(e, Dim(lanes_dim), differs))}
-    inside = {e for x in loads(d.value) for p in x.index for a in p.atoms() if isinstance(a, Value) for e in walk(a.expr)}
+    inside = {e for x in d.value.loads for p in x.index for a in p.atoms() if isinstance(a, Value) for e in walk(a.expr)}
     widest = max((min(e.dtype.itemsize, 4) if e in inside else e.dtype.itemsize for e in values), default=1)
     widest = max(widest, s.dtype.itemsize)
     return max(target.vector_bytes // widest, 1)

@@ -25,10 +25,10 @@ from hjit.sched.default import (
     Target,
     best_lanes,
     block_dim,
-    has_strips,
     lane_scores,
     loops_in_order,
     parts_dim,
+    strip_dim,
     strips,
     unrolled_dims,
     vector_lanes,
@@ -140,8 +140,10 @@ class Forms:
         """
         d = s.definitions[group[-1]]
         for inner in self.inner(s, group, extents):
-            if at_root and has_strips(d, inner.lanes_dim, list(inner.unrolled)):
-                yield _in_strips(s, group, d, inner)
+            strip = strip_dim(d, inner.lanes_dim) if at_root else None
+            if strip is not None:
+                choices = [(lanes, n * lanes) for lanes in dict.fromkeys(n for n, *_ in inner.options) for n in STRIPS]
+                yield Form(nest(s.name, group, strips(d, strip, -2, -1)), np.array(choices, np.int64))
             for order in _orders(d, inner, extents, at_root):
                 tiles = _tiles(d, order, inner, extents) if at_root else []
                 for parallel in self._parallel(d, order, inner, extents) if at_root else [0]:
@@ -270,14 +272,6 @@ def _steps(
                     choices.append((*x, *sizes))
     steps += [(k, "unroll", None) for k in inner.unrolled]
     return steps, np.array(list(dict.fromkeys(choices)), np.int64)
-
-
-def _in_strips(s: Stage, group: tuple[int, ...], d: Definition, inner: Inner) -> Form:
-    """A scan whose tasks are strips; columns: lanes, strips."""
-    assert inner.lanes_dim is not None
-    steps = strips(d, inner.lanes_dim, list(inner.unrolled), -2, -1)
-    choices = [(lanes, n * lanes) for lanes in dict.fromkeys(n for n, *_ in inner.options) for n in STRIPS]
-    return Form(nest(s.name, group, steps), np.array(choices, np.int64))
 
 
 def _step(k: int, inner: Inner, option: tuple[int, int, int]) -> int:

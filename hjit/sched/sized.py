@@ -184,8 +184,7 @@ class SizedGraph:
         """The inlined stages that the loads of a stage lead through."""
         if not self.inlined:
             return self.inlined
-        sources = self._once(("sources", stage), lambda: frozenset(load.source for load in self.stages[stage].loads))
-        found = sources & self.inlined
+        found = self.stages[stage].sources & self.inlined
         return found.union(*map(self._through, found))
 
     def _part(self, s: Stage, numbers: tuple[int, ...]) -> Part:

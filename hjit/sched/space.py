@@ -161,7 +161,7 @@ class Space:
         self._numbers: dict[Hashable, int] = {}
         self._outlines: dict[tuple[Node, int], int] = {}
         self._unchanged: dict[tuple[int, frozenset[str]], tuple[Node, float]] = {}
-        self._sources = {s.name: frozenset(x.source for x in s.loads) for s in graph.stages}
+        self._sources = {s.name: s.sources for s in graph.stages}
 
     @staticmethod
     def like(space: Space, cost: Cost) -> Space:

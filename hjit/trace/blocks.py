@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from hjit.trace.graph import Expr, Load, ScalarRef, Stage, loads, renumber, rewrite, substitute, walk
+from hjit.trace.graph import Expr, Load, ScalarRef, Stage, renumber, rewrite, substitute, walk
 from hjit.trace.interpret import evaluate
 from hjit.trace.poly import SMALL, ZERO, Dim, Poly, Sym, Var, deep_atoms, poly
 from hjit.trace.recorder import current
@@ -138,7 +138,7 @@ def _along(t: Tracer, shape: Sequence[int]) -> _Known | None:
         return None
     (k,) = dims
     scalars = tuple(x.name for x in walk(e) if isinstance(x, ScalarRef))
-    arrays = {x.source: rec.inputs[x.source].array for x in loads(e)}
+    arrays = {x.source: rec.inputs[x.source].array for x in e.loads}
     try:
         found = evaluate(e, {k: np.arange(int(shape[k]))}, arrays, rec.sizes, {n: rec.hosts[n].value for n in scalars})
     except IndexError:  # the run is to say so, as NumPy does

@@ -42,7 +42,7 @@ def _pure(s: Stage) -> Stage:
 
 def _is_box(s: Stage, d: Definition) -> bool:
     """Does the update write a box, each dimension along its axis, from values that do not depend on the stage?"""
-    if d.order != "pure" or len(d.dims) != len(s.shape) or any(load.source == s.name for load in d.loads):
+    if d.order != "pure" or len(d.dims) != len(s.shape) or s.name in d.sources:
         return False
     shifts = [p - poly(Dim(k)) for k, p in enumerate(d.target)]
     return not any(p.mentions(Dim(k)) for p in shifts for k in range(len(d.dims)))

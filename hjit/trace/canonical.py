@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from hjit.trace.borders import borders
-from hjit.trace.graph import Const, Definition, Expr, Graph, Load, Op, Stage, cast, identity, loads, map_exprs, rewrite, substitute, walk
+from hjit.trace.graph import Const, Definition, Expr, Graph, Load, Op, Stage, cast, identity, map_exprs, rewrite, substitute, walk
 from hjit.trace.partition import is_tiled, part_histograms, unflatten
 from hjit.trace.poly import ONE, Dim, Poly, Value, poly
 from hjit.trace.reductions import start_value
@@ -47,7 +47,7 @@ def drop_dead(graph: Graph) -> Graph:
             continue
         alive.add(name)
         if name in stages:
-            work += [load.source for load in stages[name].loads]
+            work += stages[name].sources
     return replace(graph, inputs=tuple(i for i in graph.inputs if i.name in alive), stages=tuple(s for s in graph.stages if s.name in alive))
 
 
@@ -55,7 +55,7 @@ def merge_versions(graph: Graph) -> Graph:
     """A version of a buffer that nobody reads but the next version needs no memory of its own."""
     uses: dict[str, int] = dict.fromkeys(graph.outputs, 1)
     for s in graph.stages:
-        for name in {load.source for load in s.loads} - {s.name}:
+        for name in s.sources - {s.name}:
             uses[name] = uses.get(name, 0) + 1
     merged: dict[str, Stage] = {}
     for s in graph.stages:
@@ -102,7 +102,7 @@ def _pieces(s: Stage) -> tuple[int, dict[int, Definition]] | None:
         for d in s.updates:
             at = d.target[axis]
             whole = d.order == "pure" and at.is_const and d.dims == tuple(s.shape[k] for k in rest)
-            if not whole or any(d.target[k] != poly(Dim(j)) for j, k in enumerate(rest)) or any(x.source == s.name for x in loads(d.value)):
+            if not whole or any(d.target[k] != poly(Dim(j)) for j, k in enumerate(rest)) or any(x.source == s.name for x in d.value.loads):
                 break
             found[at.const] = d
         else:
@@ -218,7 +218,7 @@ def _prices(graph: Graph) -> dict[str, int]:
     for s in graph.stages:
         if s.initial is None or s.updates:
             continue
-        chain = {load.source for load in loads(s.initial) if load.source in prices and len(uses[load.source]) == 1}
+        chain = {load.source for load in s.initial.loads if load.source in prices and len(uses[load.source]) == 1}
         prices[s.name] = cost(s.initial) + sum(prices[p] for p in chain if p not in graph.outputs)
     return prices
 

@@ -296,9 +296,7 @@ def renumber(dims: Sequence[Poly]) -> Change:
 
 
 def loads(*roots: Expr) -> tuple[Load, ...]:
-    """Every distinct load in the expressions."""
-    if len(roots) == 1:
-        return roots[0].loads
+    """Every distinct load in several expressions."""
     return tuple(dict.fromkeys(x for e in roots for x in e.loads))
 
 
@@ -426,6 +424,11 @@ class Stage:
         """Every distinct load in any definition."""
         return tuple(dict.fromkeys(x for d in self.definitions for x in d.loads))
 
+    @cached_property
+    def sources(self) -> frozenset[str]:
+        """What is read, the stage itself where updates read it."""
+        return frozenset(load.source for load in self.loads)
+
     def __str__(self) -> str:
         shape = ", ".join(map(str, self.shape))
         head = f"{self.name}: {self.dtype}[{shape}]" + (f"   # {self.origin}" if self.origin else "")
@@ -480,7 +483,7 @@ class Graph:
         """For each input and stage, the other stages that load it."""
         found: dict[str, list[str]] = {s.name: [] for s in (*self.inputs, *self.stages)}
         for s in self.stages:
-            for name in dict.fromkeys(load.source for load in s.loads):
+            for name in s.sources:
                 if name != s.name and name in found:
                     found[name].append(s.name)
         return found

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from hjit.trace.graph import Definition, Expr, Load, ScalarRef, Stage, identity, loads, map_exprs, rewrite, substitute, walk
+from hjit.trace.graph import Definition, Expr, Load, ScalarRef, Stage, identity, map_exprs, rewrite, substitute, walk
 from hjit.trace.poly import ONE, Atom, Dim, IntLike, Poly, Value, Var, deep_atoms, poly
 from hjit.trace.recorder import Recorder
 from hjit.trace.tracer import Buffer, set_version, version_name
@@ -164,7 +164,7 @@ def _reads_arguments(rec: Recorder, turn: _Body) -> bool:
 
 def _install(rec: Recorder, turn: _Body, buffer: Buffer, d: Definition) -> None:
     """Make the next version of the buffer."""
-    own = [x for x in loads(d.value) if x.source == turn.old]
+    own = [x for x in d.value.loads if x.source == turn.old]
     axes = _own_axes(d)
     at = next((k for k, p in enumerate(d.target) if p.mentions(turn.var) and _alone(p, turn.var)), None)
     if any(any(x.index[k] != d.target[k] for k in axes) for x in own):

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from hjit.trace.graph import Const, Definition, Graph, Index, Load, Op, Stage, cast, fresh, identity, loads, select, substitute, walk
+from hjit.trace.graph import Const, Definition, Graph, Index, Load, Op, Stage, cast, fresh, identity, select, substitute, walk
 from hjit.trace.poly import Atom, Dim, FloorDiv, IntLike, Mod, Poly, deep_atoms, extremum, poly
 from hjit.trace.reductions import start_value
 
@@ -87,7 +87,7 @@ def has_parts(s: Stage, d: Definition) -> bool:
     if d.order in ("pure", "sequential") or not isinstance(d.value, Op) or d.value.dtype != s.dtype:
         return False
     old, element = d.value.args
-    return old == Load(s.name, d.target, s.dtype) and all(x.source != s.name for x in loads(element))
+    return old == Load(s.name, d.target, s.dtype) and all(x.source != s.name for x in element.loads)
 
 
 def in_parts(s: Stage, d: Definition, k: int, parts: int, name: str) -> tuple[Stage, Definition]:
@@ -124,7 +124,7 @@ def is_tiled(s: Stage) -> bool:
     steps = [1] * len(s.shape)
     found: list[list[tuple[int, int]]] = []
     for d in s.updates:
-        if d.order != "pure" or d.rdims or any(x.source == s.name for x in d.loads):
+        if d.order != "pure" or d.rdims or s.name in d.sources:
             return False
         classes = [_residues(p, d, n) for p, n in zip(d.target, s.shape, strict=True)]
         if any(c is None for c in classes) or len({k for p in d.target for k in _dims_of(p)}) != len(d.dims):

@@ -171,19 +171,7 @@ class Poly:
 
     # -- arithmetic
     def __add__(self, other: IntLike) -> Poly:
-        if type(other) is int:
-            return Poly(self.terms, self.const + other) if other else self
-        o = other if type(other) is Poly else poly(other)
-        if not o.terms:
-            return Poly(self.terms, self.const + o.const) if o.const else self
-        terms = dict(self.terms)
-        for m, c in o.terms.items():
-            s = terms.get(m, 0) + c
-            if s:
-                terms[m] = s
-            else:
-                del terms[m]
-        return Poly(terms, self.const + o.const)
+        return self._plus(other, 1)
 
     __radd__ = __add__
 
@@ -191,19 +179,23 @@ class Poly:
         return Poly({m: -c for m, c in self.terms.items()}, -self.const)
 
     def __sub__(self, other: IntLike) -> Poly:
+        return self._plus(other, -1)
+
+    def _plus(self, other: IntLike, factor: int) -> Poly:
+        """self + factor * other, for a factor of 1 or -1."""
         if type(other) is int:
-            return Poly(self.terms, self.const - other) if other else self
-        o = other if type(other) is Poly else poly(other)
+            return Poly(self.terms, self.const + factor * other) if other else self
+        o = poly(other)
         if not o.terms:
-            return Poly(self.terms, self.const - o.const) if o.const else self
+            return Poly(self.terms, self.const + factor * o.const) if o.const else self
         terms = dict(self.terms)
         for m, c in o.terms.items():
-            s = terms.get(m, 0) - c
+            s = terms.get(m, 0) + factor * c
             if s:
                 terms[m] = s
             else:
                 del terms[m]
-        return Poly(terms, self.const - o.const)
+        return Poly(terms, self.const + factor * o.const)
 
     def __rsub__(self, other: IntLike) -> Poly:
         return poly(other) + (-self)

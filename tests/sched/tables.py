@@ -146,7 +146,7 @@ class Tables:
         at = self._index(load.index, points)
         if load.source in self.inlined:
             called[load.source, at.tobytes()] = load.source
-            for inner in loads(*self.stages[load.source].exprs()):
+            for inner in self.stages[load.source].loads:
                 self._load(inner, at, found, called)
             return
         unknown = tuple(k for k, p in enumerate(load.index) if any(isinstance(a, Value) for m in p.terms for a in m))
