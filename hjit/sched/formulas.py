@@ -123,7 +123,7 @@ OPERATIONS: dict[str, tuple[Operation, Operation]] = {
     "add": (operator.add, np.add),
     "sub": (operator.sub, np.subtract),
     "mul": (operator.mul, np.multiply),
-    "div": (lambda a, b: a / b if b else 0.0, lambda a, b: np.divide(a, b, out=np.zeros(np.broadcast(a, b).shape), where=b != 0.0)),
+    "div": (operator.truediv, np.divide),
     "floor_div": (operator.floordiv, lambda a, b: np.floor(a / b)),
     "ceil_div": (lambda a, b: -(-a // b), lambda a, b: np.ceil(a / b)),
     "least": (min, np.minimum),
@@ -138,8 +138,7 @@ SYMMETRIC = frozenset({"mul", "least", "most", "and", "or"})
 
 
 def _quotient(a: Range, b: Range, rounded: Callable[[float], float] = float) -> Range:
-    """Bounds of a quotient by a number that is at least 1, whatever is said of what no turn computes."""
-    b = max(b[0], 1.0), max(b[1], 1.0)
+    """Bounds of a quotient by a number that is at least 1."""
     low, high = (
         x if isinf(x) else float(rounded(x)) for x in (a[0] / (b[1] if a[0] >= 0.0 else b[0]), a[1] / (b[0] if a[1] >= 0.0 else b[1]))
     )

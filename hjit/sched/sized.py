@@ -70,7 +70,7 @@ class Part:
     def lengths(self, dims: Dims) -> list[Num]:
         """How many elements each dimension has."""
         if self.is_plain:
-            return [within(high - low + 1.0, min(n, 1.0), n) for (low, high), n in zip(dims, self.extents, strict=True)]
+            return [within(most(high - low + 1.0, min(n, 1.0)), 0.0, n) for (low, high), n in zip(dims, self.extents, strict=True)]
         return [most(high - low + 1.0, 0.0) for low, high in dims]
 
     def reading(self, dims: Dims) -> Dims:
