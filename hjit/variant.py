@@ -388,7 +388,8 @@ class Variant:
     def _run_kernel(self, bound: Bound, state: dict[str, Array], values: list[Any], places: Mapping[str, Array]) -> None:
         made = [places[n] if n in places else np.empty(shape, dtype) for n, shape, dtype in bound.outputs]
         inputs = [packed(state[n]) if n in self._packed else state[n] for n in bound.inputs]
-        if not bound.run(inputs, made, [values[self.slots[n]] for n, _ in bound.scalars]):
+        given = any(n in places for n, _, _ in bound.outputs)
+        if not bound.run(inputs, made, [values[self.slots[n]] for n, _ in bound.scalars], given):
             raise OutOfBounds
         for (name, _, _), array in zip(bound.outputs, made, strict=True):
             state[name] = array

@@ -114,7 +114,7 @@ class Code:
         return v
 
     def declare(self, text: str) -> None:
-        """An external function, as LLVM's ``declare`` line."""
+        """A line outside of all functions: an external function, as LLVM's ``declare`` line."""
         self.declarations[text] = None
 
     def call(self, function: str, dtype: Any, lanes: int, *args: Val) -> Val:

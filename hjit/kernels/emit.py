@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from hjit.errors import CompileError
-from hjit.kernels import lanes, memory, reduce, vecmath
+from hjit.kernels import lanes, memory, reduce, stream, vecmath
 from hjit.kernels.code import BOOL, I32, I64, Code, Val, const, splat, type_name
 from hjit.kernels.driver import driver_text
 from hjit.kernels.loopir import BEGIN, END, Buffer, For, Lanes, Let, Nest, Program, Puts, Reduce, Reset, Slide, Stmt, When
@@ -135,6 +135,8 @@ class NestEmitter:
         lanes: how many.
         align: what the variable is a multiple of.
         mask: of a vector of which some lanes do nothing: which do something, and the last index that one of them has.
+        streamed: results whose stores may be streamed; see `hjit.kernels.stream`.
+        streams: is one of them?
         guard: loads stay as deep as this, as further out their index may be out of bounds.
     """
 
@@ -161,6 +163,8 @@ class NestEmitter:
         self.sizes: dict[Atom, bool] = {}
         self.first: dict[str, int] = {}
         self.patterns: dict[Any, list[int] | None] = {}
+        self.streamed = stream.streamed(graph, machine.features)
+        self.streams = False
 
     # -- functions and loops
     def function(self, nest: Nest) -> str:
@@ -169,14 +173,16 @@ class NestEmitter:
         self.buffers = nest.buffers
         self.vars[BEGIN], self.vars[END] = Val("%begin", I64, 1, 0), Val("%end", I64, 1, 0)
         self.stmts(nest.body)
+        stream.finish(self)
         body = self.code.text()
         entry = "\n".join(["entry:", *self.allocas])
         return f"define internal void {NAME}(ptr noalias nocapture %ctx, i64 %begin, i64 %end, i64 %task) #0 {{\n{entry}\n{body}\n  ret void\n}}"
 
     def loop(
-        self, var: Var, begin: Val, end: Val, step: int, body: Callable[[], None], limit: Val | None = None, rare: bool = False
+        self, var: Var, begin: Val, end: Val, step: int, body: Callable[[], None],
+        limit: Val | None = None, first: Val | None = None, rare: bool = False,
     ) -> None:
-        """``for var in range(begin, end, step)``; a turn that would pass `limit` starts at ``limit - step``.
+        """``for var in range(begin, end, step)``; a turn that would pass `limit` starts at ``limit - step``, one before `first` there.
 
         Of a `rare` loop LLVM is not told how its index moves: it would take most of its time to find the cheapest addresses for it.
         """
@@ -196,9 +202,11 @@ class NestEmitter:
         code.label(f"{label}.body")
         self.block = f"{label}.body"
         x = i
+        if first is not None:
+            x = self.minmax("max", x, first)
         if limit is not None:
             last = self.arith("sub", limit, const(step, I64))
-            x = self.minmax("min", i, last)
+            x = self.minmax("min", x, last)
         if rare:
             x = code.opaque(i)
         outer = self.vars.get(var)

@@ -20,7 +20,7 @@ from hjit import cache
 from hjit.errors import CompileError
 from hjit.kernels import arena, backend, features, launch
 from hjit.kernels.aside import undisturbed
-from hjit.kernels.params import FIRST, SMALL_ARRAY, TASKS_PER_THREAD, params_of
+from hjit.kernels.params import FIRST, KEEP, SMALL_ARRAY, STREAM, STREAMED, TASKS_PER_THREAD, params_of
 from hjit.kernels.sizes import encode, evaluate
 from hjit.options import Options
 from hjit.trace.graph import Graph
@@ -178,7 +178,10 @@ class Bound:
         constants += [steps[name] for name in params.tasks]
         constants += [strides[name][axis] for name, axis in params.strides]
         constants += [sizes[name] for name in params.symbols]
-        self._constants = struct.pack(f"={len(constants)}q", *constants)
+        large = [math.prod(shape) * dtype.itemsize >= STREAMED for _, shape, dtype in self.outputs]
+        self._constants, self._streaming = (
+            struct.pack(f"={len(constants) + len(large)}q", *constants, *(STREAM if given and x else KEEP for x in large)) for given in (False, True)
+        )
         self._head = struct.Struct(f"={FIRST + len(params.arrays)}q")
         self.scalars = tuple((s.name, s.dtype) for s in graph.scalars)
         self._numbers = struct.Struct("=" + "".join(_format(dtype) for _, dtype in self.scalars))
@@ -189,11 +192,18 @@ class Bound:
         """Arrays for the results."""
         return [np.empty(shape, dtype) for _, shape, dtype in self.outputs]
 
-    def run(self, arrays: Sequence[np.ndarray[Any, Any]], outputs: Sequence[np.ndarray[Any, Any]], scalars: Sequence[Any]) -> bool:
-        """Compute `outputs`, which are C-contiguous; False where an index was out of bounds."""
+    def run(
+        self, arrays: Sequence[np.ndarray[Any, Any]], outputs: Sequence[np.ndarray[Any, Any]], scalars: Sequence[Any], given: bool = False
+    ) -> bool:
+        """Compute `outputs`, which are C-contiguous; False where an index was out of bounds.
+
+        `given`: had they been there before? Of a new array the system clears the pages when they are first written, which brings
+        them into the caches: there is nothing to gain from streaming.
+        """
         block = arena.borrow(self.scratch_bytes)
         try:
-            data = self._head.pack(self._for, self._threads, block[1], 0, *map(id, arrays), *map(id, outputs)) + self._constants
+            data = self._head.pack(self._for, self._threads, block[1], 0, *map(id, arrays), *map(id, outputs))
+            data += self._streaming if given else self._constants
             if scalars:
                 data += self._bits(scalars)
             return self._entry(data) == 0

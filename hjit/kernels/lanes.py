@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hjit.kernels import memory, stream
 from hjit.kernels.code import BOOL, I64, Val, const, splat
 from hjit.kernels.interior import copies
-from hjit.kernels.loopir import Lanes, vectors_at_once
-from hjit.trace.poly import Var
+from hjit.kernels.loopir import Lanes, Let, Puts, vectors_at_once
+from hjit.trace.poly import Poly, Var, deep_atoms
 
 if TYPE_CHECKING:
     from hjit.kernels.emit import NestEmitter
 
 SIDE = Var("side")  # of the interior: before or behind it
+MIN_TURNS = 8  # of a vector loop, for one turn more to be little
 
 
 def emit(e: NestEmitter, s: Lanes) -> None:
@@ -20,10 +22,10 @@ def emit(e: NestEmitter, s: Lanes) -> None:
     low, high = e.int(s.low), e.int(s.high)
     n = e.arith("sub", high, low)
 
-    def vectors(begin: Val, end: Val, count: int, limit: Val | None) -> None:
+    def vectors(begin: Val, end: Val, count: int, limit: Val | None, first: Val | None = None) -> None:
         body = s.body if count == 1 else copies(s.body, s.var, tuple(range(0, count * s.lanes, s.lanes)))
         e.vector, e.lanes, e.align = s.var, s.lanes, s.align
-        e.loop(s.var, begin, end, count * s.lanes, lambda: e.stmts(body), limit)
+        e.loop(s.var, begin, end, count * s.lanes, lambda: e.stmts(body), limit, first)
         e.vector, e.lanes, e.align = None, 1, 1
 
     def whole(step: int, begin: Val) -> Val:
@@ -35,13 +37,17 @@ def emit(e: NestEmitter, s: Lanes) -> None:
     fits = vectors_at_once(s.lanes, s.copies, s.align)
     end = low
     if s.tail == "shift":  # all of the interior in vectors where it has at least one
+        skew = _skew(e, s, low, n)
         for k, count in enumerate(fits):
             enough = e.code.emit(f"icmp sge i64 {n.text}, {count * s.lanes}", BOOL, 1, n)
             if k:  # too few for the copies
                 few = e.code.emit(f"icmp slt i64 {n.text}, {s.copies * s.lanes}", BOOL, 1, n)
                 enough = e.code.emit(f"and i1 {enough.text}, {few.text}", BOOL, 1, enough, few)
             stop = e.choose(enough, high, low)
-            vectors(low, stop, count, high)
+            if skew is not None and not k:
+                vectors(e.arith("sub", low, skew), stop, count, high, low)
+            else:
+                vectors(low, stop, count, high)
             end = e.minmax("max", end, stop)
     else:
         for count in fits:
@@ -52,6 +58,43 @@ def emit(e: NestEmitter, s: Lanes) -> None:
             end = e.minmax("max", end, high)
     if s.rest:
         _single(e, s, e.int(s.begin), low, end, e.int(s.end))
+
+
+def _skew(e: NestEmitter, s: Lanes, low: Val, n: Val) -> Val | None:
+    """How far before `low` a loop of `n` elements begins for the addresses of its later turns to be aligned; None: nowhere.
+
+    It is less than one vector, and nothing where the result is kept in the caches or the loop is short.
+    """
+    found = _first_put(e, s)
+    if found is None or s.align > 1:
+        return None
+    buffer, flat, step = found
+    code, dtype = e.code, memory.memory_dtype(e.dtypes[buffer])
+    at = memory.address(e, buffer, flat.substitute(lambda a: s.low if a == s.var else None))
+    address = code.emit(f"ptrtoint ptr {at.text} to i64", I64, 1, at)
+    element = code.emit(f"lshr i64 {address.text}, {dtype.itemsize.bit_length() - 1}", I64, 1, address)
+    turns = e.arith("mul", element, const(pow(step, -1, s.lanes), I64))  # `step` of them are one element
+    past = e.arith("and", turns, const(s.lanes - 1, I64))
+    enough = code.emit(f"icmp sge i64 {n.text}, {MIN_TURNS * s.copies * s.lanes}", BOOL, 1, n)
+    says = e.arith("xor", stream.says(e, buffer), const(-1, I64))
+    return e.choose(enough, e.arith("and", past, says), const(0, I64))
+
+
+def _first_put(e: NestEmitter, s: Lanes) -> tuple[str, Poly, int] | None:
+    """The first streamed store of a vector loop: its array, its index, and how far that moves with the loop."""
+    if not all(isinstance(x, (Let, Puts)) for x in s.body):
+        return None
+    known = {s.var, *e.vars, *e.lets}
+    for p in (p for x in s.body if isinstance(x, Puts) for p in x.puts):
+        if not stream.is_streamed(e, p.buffer, e.dtypes[p.buffer].itemsize * s.lanes):
+            continue
+        flat = e.flat(p.buffer, p.index)
+        step = flat.coefficient(s.var)
+        if step is None or not step.is_const or step.const < 1 or step.const % 2 == 0:
+            continue
+        if all(a in known for a in deep_atoms(flat) if isinstance(a, Var)):
+            return p.buffer, flat, step.const
+    return None
 
 
 def _single(e: NestEmitter, s: Lanes, begin: Val, low: Val, high: Val, end: Val) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hjit.kernels import stream
 from hjit.kernels.code import BOOL, I8, I32, I64, Code, Val, const, splat, type_name
 from hjit.kernels.loopir import Put
 from hjit.sched.memory import rejoined
@@ -286,14 +287,16 @@ def _join(e: NestEmitter, op: str, buffer: str, flat: Poly, v: Val) -> None:
 
 def store_values(e: NestEmitter, values: list[tuple[str, Poly, Val]]) -> None:
     """Store values, as memory holds them, at their places; neighbours together."""
+    waiting = stream.Stores(e)
     position = 0
     while position < len(values):
         group = _interleaved(e, values, position)
         if group > 1:
-            _store_interleaved(e, values[position : position + group])
+            _store_interleaved(e, values[position : position + group], waiting)
         else:
-            store(e, *values[position])
+            store(e, *values[position], waiting)
         position += group
+    waiting.finish()
 
 
 def _interleaved(e: NestEmitter, values: list[tuple[str, Poly, Val]], start: int) -> int:
@@ -311,7 +314,7 @@ def _interleaved(e: NestEmitter, values: list[tuple[str, Poly, Val]], start: int
     return c.const
 
 
-def _store_interleaved(e: NestEmitter, group: list[tuple[str, Poly, Val]]) -> None:
+def _store_interleaved(e: NestEmitter, group: list[tuple[str, Poly, Val]], waiting: stream.Stores) -> None:
     code, lanes, n = e.code, e.lanes, len(group)
     buffer, flat, _ = group[0]
     values = [splat(code, v, lanes) for _, _, v in group]
@@ -329,12 +332,11 @@ def _store_interleaved(e: NestEmitter, group: list[tuple[str, Poly, Val]]) -> No
             else:
                 result = shuffle(code, result, part, [lanes + k if which in (w, w + 1) else k for k, (_, which) in enumerate(sources)])
         assert result is not None
-        to = offset_address(e, at, dtype, piece * lanes)
-        code.effect(f"store {result}, ptr {to.text}, align {dtype.itemsize}")
+        waiting.whole(buffer, result, offset_address(e, at, dtype, piece * lanes))
 
 
-def store(e: NestEmitter, buffer: str, flat: Poly, v: Val) -> None:
-    """Store one value; `v` is already as memory holds it."""
+def store(e: NestEmitter, buffer: str, flat: Poly, v: Val, waiting: stream.Stores) -> None:
+    """Store one value, now or when the others of its statement are; `v` is already as memory holds it."""
     code = e.code
     if not e.varies(flat):
         if v.lanes > 1:
@@ -352,11 +354,11 @@ def store(e: NestEmitter, buffer: str, flat: Poly, v: Val) -> None:
         code.effect(f"call void @{name}({v}, ptr {address(e, buffer, flat).text}, i32 {v.dtype.itemsize}, {e.mask[0]})")
         return
     if c == 1:
-        code.effect(f"store {v}, ptr {address(e, buffer, flat).text}, align {v.dtype.itemsize}")
+        waiting.whole(buffer, v, address(e, buffer, flat))
         return
     if c == -1 and e.mask is None:
         v = shuffle(code, v, v, range(lanes - 1, -1, -1))
-        code.effect(f"store {v}, ptr {address(e, buffer, flat - (lanes - 1)).text}, align {v.dtype.itemsize}")
+        waiting.whole(buffer, v, address(e, buffer, flat - (lanes - 1)))
         return
     if e.mask is not None:
         places, base = e.int(flat, lanes), e.base(buffer)

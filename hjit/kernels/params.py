@@ -14,6 +14,8 @@ from hjit.trace.graph import Graph
 PARALLEL_FOR, THREADS, SCRATCH, STATUS = range(4)
 FIRST = 4
 TASKS_PER_THREAD = 4
+STREAMED = 16 << 20  # bytes of a result that no cache holds: two threads gain from 4 MB on, but what reads it next loses
+KEEP, STREAM = -1, 0
 SMALL_ARRAY = 1 << 28  # elements; sums of a few indices beyond them stay within 32 bits
 
 
@@ -27,6 +29,7 @@ class Params:
         tasks: stages in buffers of tasks: bytes from one task's buffer to the next one's.
         strides: (input, axis) -> slot, in elements.
         symbols: run-time sizes.
+        keep: results: `KEEP` in the caches or `STREAM`. See `hjit.kernels.stream`.
         scalars: scalar arguments, as the bits of their dtype.
     """
 
@@ -35,6 +38,7 @@ class Params:
     tasks: dict[str, int]
     strides: dict[tuple[str, int], int]
     symbols: dict[str, int]
+    keep: dict[str, int]
     scalars: dict[str, int]
     count: int
 
@@ -46,7 +50,7 @@ def params_of(graph: Graph, symbols: tuple[str, ...], buffers: Iterable[str]) ->
     arrays = [i.name for i in graph.inputs if i.data is None] + list(graph.outputs)
     scratch = [s.name for s in graph.stages if s.name not in graph.outputs]
     strides = [(i.name, k) for i in graph.inputs if i.data is None for k, step in enumerate(i.layout) if step is None]
-    for names in (arrays, scratch, [*buffers], strides, symbols, [s.name for s in graph.scalars]):
+    for names in (arrays, scratch, [*buffers], strides, symbols, graph.outputs, [s.name for s in graph.scalars]):
         group = {}
         for name in names:
             group[name] = slot
