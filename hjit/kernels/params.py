@@ -14,7 +14,7 @@ from hjit.trace.graph import Graph
 PARALLEL_FOR, THREADS, SCRATCH, STATUS = range(4)
 FIRST = 4
 TASKS_PER_THREAD = 4
-STREAMED = 16 << 20  # bytes of a result that no cache holds: two threads gain from 4 MB on, but what reads it next loses
+STREAMED = 24 << 20  # bytes of a result that is not in the caches any more when it is read: at 15 MiB reading it again loses more than is gained
 KEEP, STREAM = -1, 0
 SMALL_ARRAY = 1 << 28  # elements; sums of a few indices beyond them stay within 32 bits
 
