@@ -113,7 +113,7 @@ def measure(table: str, setting: str, name: str, threads: int, small: bool, limi
     effort = replace(EFFORT[table][setting], seconds=limit)
     autoschedule.weights()
     with mock.patch.object(machine, "bandwidth", lambda _: bandwidth):
-        plans = [p for p, _ in search.plans(name, "beam", threads, small, effort)]
+        plans = [p for p, _, _ in search.plans(name, "beam", threads, small, effort)]
     records = [p.record for p in plans if p.record is not None]
     costs = [r.improvements[-1].cost if r.improvements else math.inf for r in records]
     return {

@@ -1,7 +1,7 @@
 """``python -m benchmarks search``: what a search of the applications' schedules costs, each in a fresh process.
 
-For every application: `us_per_schedule`, `schedules` (whose cost was asked), `greedy_s` (`refined_s`, `beam_s`), `peak_mb` (of the process), and
-`cost` (seconds that the cost model predicts), all of the graphs of one call together.
+For every application: `us_per_schedule`, `schedules` (whose cost was asked), `greedy_s` (`refined_s`, `beam_s`), `peak_mb` (of the
+process when the search ends), and `cost` (seconds that the cost model predicts), all of the graphs of one call together.
 """
 
 from __future__ import annotations
@@ -44,8 +44,10 @@ def run(names: Sequence[str], efforts: Sequence[str], threads: Sequence[int] = (
     return found
 
 
-def plans(name: str, tune: str, threads: int, small: bool, effort: Effort | None = None) -> list[tuple[Plan, int]]:
+def plans(name: str, tune: str, threads: int, small: bool, effort: Effort | None = None) -> list[tuple[Plan, int, float]]:
     """What a search of an application's schedules decides on: the plans of its Graphs, each with its number of stages.
+
+    And with the megabytes that the process has had at most when the search ends, before the schedules are compiled and run.
 
     Args:
         effort: if not that of `tune`.
@@ -57,11 +59,11 @@ def plans(name: str, tune: str, threads: int, small: bool, effort: Effort | None
 
     module = apps.load(name)
     arguments = module.inputs(np.random.default_rng(0), module.SMALL if small else module.SHAPE)
-    found: list[tuple[Plan, int]] = []
+    found: list[tuple[Plan, int, float]] = []
     real = autoschedule.searched
 
     def searched(graph: Any, *more: Any, **named: Any) -> Plan:
-        found.append((real(graph, *more, **{"effort": effort, **named}), len(graph.stages)))
+        found.append((real(graph, *more, **{"effort": effort, **named}), len(graph.stages), _peak()))
         return found[-1][0]
 
     f = hjit.pipeline(getattr(module, name), tune=tune, num_threads=threads, cache="off", verify="off")
@@ -73,26 +75,31 @@ def plans(name: str, tune: str, threads: int, small: bool, effort: Effort | None
     return found
 
 
+def _peak() -> float:
+    """The most memory that this process has had, in megabytes."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
 def measure(name: str, effort: str, threads: int, small: bool) -> Row:
     """Search the schedules of an application."""
     from hjit import autoschedule
 
     autoschedule.weights()
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    before = _peak()
     found = plans(name, effort, threads, small)
-    records = [p.record for p, _ in found if p.record is not None]
+    records = [p.record for p, _, _ in found if p.record is not None]
     count = sum(r.costs for r in records)
-    seconds = sum(p.seconds for p, _ in found)
+    seconds = sum(p.seconds for p, _, _ in found)
     return {
-        "stages": sum(n for _, n in found),
+        "stages": sum(n for _, n, _ in found),
         "schedules": count,
         f"{effort}_s": seconds,
         "us_per_schedule": 1e6 * seconds / max(count, 1),
         "expansions": sum(r.expansions for r in records),
-        "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
-        "before_mb": before / 1024,
-        "cost": sum(p.cost for p, _ in found),
-        "by_default": all(p.tree is None for p, _ in found),
+        "peak_mb": max((mb for _, _, mb in found), default=before),
+        "before_mb": before,
+        "cost": sum(p.cost for p, _, _ in found),
+        "by_default": all(p.tree is None for p, _, _ in found),
     }
 
 

@@ -21,6 +21,7 @@ from hjit.errors import CompileError
 from hjit.kernels import arena, backend, features, launch
 from hjit.kernels.aside import undisturbed
 from hjit.kernels.params import FIRST, KEEP, SMALL_ARRAY, STREAM, STREAMED, TASKS_PER_THREAD, params_of
+from hjit.kernels.scratch import lifetimes, offsets
 from hjit.kernels.sizes import encode, evaluate
 from hjit.options import Options
 from hjit.trace.graph import Graph
@@ -48,6 +49,7 @@ class Kernel:
         name: the entry's symbol, and the name in the disk cache.
         buffers: stages in buffers of tasks, by position in the Graph, with the lengths of their axes; see `sizes`.
         align: stages whose axes have gaps in memory, by position in the Graph; see `hjit.sched.tree.Store`.
+        lives: stages that are in memory, by position in the Graph, with their first and last nests; see `scratch.lifetimes`.
         from_cache: was the object code found on disk?
     """
 
@@ -55,6 +57,7 @@ class Kernel:
     compiled: backend.Compiled
     buffers: tuple[tuple[int, Any], ...]
     align: tuple[tuple[int, Any], ...]
+    lives: tuple[tuple[int, Any], ...]
     from_cache: bool
 
 
@@ -109,8 +112,8 @@ def _load(name: str, options: Options) -> Kernel | None:
         return None
     try:
         head, _, code = code.partition(b"\n")
-        buffers, align = (tuple((int(k), numbers) for k, numbers in part) for part in json.loads(head))
-        found = Kernel(name, undisturbed(backend.load_object, code, name, options.target), buffers, align, True)
+        buffers, align, lives = (tuple((int(k), numbers) for k, numbers in part) for part in json.loads(head))
+        found = Kernel(name, undisturbed(backend.load_object, code, name, options.target), buffers, align, lives, True)
     except (CompileError, RuntimeError, ValueError, TypeError):
         return None
     _made.loaded = made()[1] + 1
@@ -128,9 +131,10 @@ def _compile(graph: Graph, name: str, options: Options, schedule: Root | None, s
     program = planned.program
     buffers = tuple((position[n], [encode(p, symbols) for p in b.layout.lengths(b.lengths)]) for n, b in program.buffers.items())
     align = tuple((position[n], layout.align) for n, layout in program.layouts.items() if layout.align and n not in program.buffers)
-    head = json.dumps([buffers, align]).encode() + b"\n"
+    lives = tuple((position[n], life) for n, life in lifetimes(graph, program).items())
+    head = json.dumps([buffers, align, lives]).encode() + b"\n"
     cache.store(name, head + compiled.object_code, {"versions": cache.versions()}, options.cache_dir, options.cache)
-    return Kernel(name, compiled, buffers, align, False)
+    return Kernel(name, compiled, buffers, align, lives, False)
 
 
 def after_fork() -> None:
@@ -161,20 +165,22 @@ class Bound:
         self.outputs = tuple((n, tuple(sizes_value(p, sizes) for p in stages[n].shape), stages[n].dtype) for n in graph.outputs)
         self._threads = launch.threads(options.num_threads)
         tasks = 1 if self._threads == 1 else self._threads * TASKS_PER_THREAD
-        offset = 0
-        constants: list[int] = []
+        lives = {graph.stages[k].name: tuple(life) for k, life in self.kernel.lives}
+        taken: dict[str, int] = {}  # bytes
         steps: dict[str, int] = {}
         for name in params.scratch:
+            if name not in lives:
+                continue
             s = stages[name]
             multiples = align.get(name) or [1] * len(s.shape)
             shape = buffers.get(name) or [-(-sizes_value(p, sizes) // a) * a for p, a in zip(s.shape, multiples, strict=True)]
             size = -(-math.prod(shape) * s.dtype.itemsize // arena.ALIGN) * arena.ALIGN
-            constants.append(offset)
             if name in buffers:
                 steps[name] = size
                 size *= tasks
-            offset += size
-        self.scratch_bytes = offset
+            taken[name] = size
+        places, self.scratch_bytes = offsets(taken, lives)
+        constants = [places.get(name, 0) for name in params.scratch]
         constants += [steps[name] for name in params.tasks]
         constants += [strides[name][axis] for name, axis in params.strides]
         constants += [sizes[name] for name in params.symbols]
