@@ -36,7 +36,7 @@ from hjit.sched.search import Found, Parameters, Record, presets, search
 from hjit.sched.search import Options as SearchOptions
 from hjit.sched.space import Space, State
 from hjit.sched.transforms import storage_at_compute
-from hjit.sched.tree import Root, from_json, renamed
+from hjit.sched.tree import Compute, Loop, Node, Root, from_json, renamed
 from hjit.trace.graph import Graph
 from hjit.trace.key import graph_key
 from hjit.trace.poly import sizes_value
@@ -49,6 +49,7 @@ Array = np.ndarray[Any, Any]
 WEIGHTS = Path(__file__).parent / "model" / "weights.npz"
 MEASURED_SECONDS, LEAST_TURNS = 0.1, 3  # of a searched schedule beside the default one
 MUCH_SLOWER = (4.0, 1.5)  # than the fastest: not run again after the first turn, when all is cold, and after later ones
+NOT_MUCH_DEARER = 3.0  # than the best schedule known
 SURELY = 0.97  # how much faster than the default schedule another must be
 FEW_STAGES = 12  # of which all are searched
 ASKED = 500  # costs at once; between them a search looks at the time
@@ -69,6 +70,7 @@ class Effort:
         seconds: after which a search ends with what it has.
         refine: seconds of local search from there, see `hjit.sched.refine`.
         timed: how many of the schedules that it found are timed beside the default one.
+        otherwise: for how many of the dearest stages it is tried, too, what comes of inlining them, or of not doing so; see `otherwise`.
     """
 
     parameters: Parameters
@@ -80,14 +82,15 @@ class Effort:
     seconds: float = 20.0
     refine: float = 0.0
     timed: int = 1
+    otherwise: int = 0
 
 
 GREEDY = presets()["greedy"]
 EFFORTS = {
     "greedy": Effort(GREEDY, freeze=True),
-    "refined": Effort(GREEDY, freeze=True, refine=3.0, timed=3),
+    "refined": Effort(GREEDY, freeze=True, refine=3.0, timed=3, otherwise=2),
     # choices of sizes are costed together: samples would save nothing
-    "beam": Effort(presets(32)["beam"], passes=5, freeze=True, seconds=30.0, refine=3.0, timed=5),
+    "beam": Effort(presets(32)["beam"], passes=5, freeze=True, seconds=30.0, refine=3.0, timed=5, otherwise=4),
 }
 
 
@@ -205,7 +208,8 @@ def fastest(bounds: Sequence[Bound], arrays: Mapping[str, Array], scalars: Mappi
 
     The last one is by the default schedule. The luckiest of several need not be the fastest: it must win once more, against that one alone.
     """
-    given = [([arrays[n] for n in x.inputs], x.new_outputs(), [scalars[n] for n, _ in x.scalars]) for x in bounds]
+    results: dict[Any, list[Array]] = {}  # into the same arrays: a new one costs its first writer more than the kernel does
+    given = [([arrays[n] for n in x.inputs], results.setdefault(x.outputs, x.new_outputs()), [scalars[n] for n, _ in x.scalars]) for x in bounds]
     last = len(bounds) - 1
 
     def winner(some: Sequence[int], seconds: float) -> int:
@@ -282,9 +286,10 @@ def _searched(graph: Graph, sizes: Mapping[str, int], options: Options, cost: Co
         end = time.perf_counter() + effort.refine
         better = refined(whole, min(ways, key=lambda x: x[0])[1], stop=lambda: time.perf_counter() > end)
         ways.append((better.cost, better.schedule))
+    ways += otherwise(space, *min(ways, key=lambda x: x[0]), effort.otherwise, around.stop)
     ways.sort(key=lambda x: x[0])
     first, *others = dict.fromkeys(x for _, x in ways)
-    further = tuple(x for x in others if x != by_default)[: effort.timed]
+    further = tuple(unlike([x for x in others if x != by_default], first)[: effort.timed])
     seconds = time.perf_counter() - start
     log.debug("searched %d schedules of %d stages in %.3f s", found.record.costs, len(graph.stages), seconds)
     return Plan(None if first == by_default else first.tree, first.inlined, ways[0][0], seconds, found.record, further)
@@ -293,6 +298,46 @@ def _searched(graph: Graph, sizes: Mapping[str, int], options: Options, cost: Co
 def _best(found: Found[State], count: int) -> list[tuple[float, Schedule]]:
     """The cheapest schedules of a search, and their costs."""
     return [(cost, Schedule(x.tree, x.inlined)) for cost, x in found.finalists[:count]]
+
+
+def otherwise(space: Space, cost: float, best: Schedule, count: int, stop: Callable[[], bool]) -> list[tuple[float, Schedule]]:
+    """What greedy searches find that inline one of the dearest stages where `best` does not, or the other way round, and its predicted costs.
+
+    The model errs most where a value is computed again rather than kept; what it does not think much dearer is worth timing.
+    """
+    costs = space.costs_by_stage(best.tree, best.inlined)
+    free = [s.name for s in space.graph.stages if space.may_inline(s) and s.name not in space.frozen]
+    found: list[tuple[float, Schedule]] = []
+    for name in sorted(free, key=lambda n: -costs.get(n, 0.0))[:count]:
+        other = Space.freezing(space, {**space.frozen, name: "root" if name in best.inlined else "inline"})
+        found += _best(search(other, other.start, GREEDY, SearchOptions(stop=stop)), 1)
+    return [x for x in found if x[0] <= NOT_MUCH_DEARER * cost]
+
+
+def unlike(schedules: Sequence[Schedule], first: Schedule) -> list[Schedule]:
+    """Schedules in another order: ahead those that are the first to compute some stage elsewhere than `first` and those before them."""
+    seen = {_places(first)}
+    new: list[Schedule] = []
+    for x in schedules:
+        if _places(x) not in seen:
+            seen.add(_places(x))
+            new.append(x)
+    return [*new, *(x for x in schedules if x not in new)]
+
+
+def _places(x: Schedule) -> tuple[frozenset[tuple[str, tuple[str, ...]]], frozenset[str]]:
+    """Inside the loops of which other stages each stage is computed, and what is inlined."""
+    found: set[tuple[str, tuple[str, ...]]] = set()
+
+    def visit(node: Node, around: tuple[str, ...]) -> None:
+        if isinstance(node, Compute):
+            found.add((node.stage, tuple(n for n in dict.fromkeys(around) if n != node.stage)))
+            return
+        for c in node.children:
+            visit(c, (*around, node.stage) if isinstance(node, Loop) else around)
+
+    visit(x.tree, ())
+    return frozenset(found), x.inlined
 
 
 def frozen(space: Space) -> Space:
@@ -306,7 +351,7 @@ def frozen(space: Space) -> Space:
     found = search(apart, apart.start, presets()["greedy"], SearchOptions()).best
     if found is None:
         return space
-    costs = space.costs_by_stage(found)
+    costs = space.costs_by_stage(found.tree, found.inlined)
     count = FEW_STAGES // 2 + 2 * round(math.log2(len(stages)))
     open_ = set(sorted(stages, key=lambda n: -costs.get(n, 0.0))[:count])
     return Space.freezing(space, {n: "inline" if n in found.inlined else "root" for n in stages if n not in open_})

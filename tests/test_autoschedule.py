@@ -183,10 +183,41 @@ def test_of_several_schedules_that_were_found_the_fastest_is_kept(folder: Path, 
     assert str(again.tree(IMAGE)) == ways[1] and len(timed) == 1
 
 
+def test_schedules_that_compute_a_stage_elsewhere_are_timed_first() -> None:
+    def said(*directives: tuple[str, ...]) -> Plan:
+        s = hjit.pipeline(blurred).schedule(IMAGE)
+        for stage, word, *args in directives:
+            getattr(s[stage], word)(*args)
+        (graph,) = s.graphs()
+        return autoschedule.Schedule(s.tree(graph, Target(64)), frozenset(n for n, word, *_ in directives if word == "inline"))  # type: ignore[return-value]
+
+    producer, head = hjit.pipeline(blurred).schedule(IMAGE).stages
+    first = said((producer, "compute_at", head, "y"))
+    alike = said((producer, "compute_at", head, "y"), (head, "unroll", "x", 4))
+    rooted, inlined = said((producer, "root")), said((producer, "inline"))
+    assert autoschedule.unlike([alike, rooted, inlined], first) == [rooted, inlined, alike]  # type: ignore[list-item, arg-type]
+    assert autoschedule.unlike([alike, inlined], rooted) == [alike, inlined]  # type: ignore[list-item, arg-type]
+
+
+@pytest.mark.parametrize("count", [0, 1, 2])
+def test_the_dearest_stages_are_tried_otherwise(count: int) -> None:
+    (graph,) = hjit.pipeline(pyramid).schedule(IMAGE).graphs()
+    sizes = {"a.0": 700, "a.1": 960}
+    space = space_of(graph, sizes, Options(num_threads=2))
+    tree = default_schedule(graph, space.target)
+    found = autoschedule.otherwise(space, math.inf, autoschedule.Schedule(tree, frozenset()), count, lambda: False)
+    assert len(found) == count and all(x.inlined for _, x in found)
+    for _, x in found:
+        back = autoschedule.otherwise(space, math.inf, x, len(graph.stages), lambda: False)
+        assert any(not x.inlined <= y.inlined for _, y in back), "what is inlined is tried otherwise, too"
+    assert autoschedule.otherwise(space, 0.0, autoschedule.Schedule(tree, frozenset()), count, lambda: False) == []
+
+
 def test_the_fastest_is_that_of_the_least_time() -> None:
     class Kernel:
         inputs: tuple[str, ...] = ()
         scalars: tuple[Any, ...] = ()
+        outputs: tuple[Any, ...] = ()
 
         def __init__(self, seconds: float, runs: bool = True, lucky: int = 0) -> None:
             self.seconds, self.runs, self.count, self.lucky = seconds, runs, 0, lucky
@@ -194,17 +225,19 @@ def test_the_fastest_is_that_of_the_least_time() -> None:
         def new_outputs(self) -> list[Any]:
             return []
 
-        def run(self, *_: Any) -> bool:
+        def run(self, _: Any, outputs: Any, *more: Any) -> bool:
+            written.append(id(outputs))
             self.count += 1
             clock[0] += self.seconds / 2 if self.count == self.lucky else self.seconds
             return self.runs
 
-    clock = [0.0]
+    clock, written = [0.0], []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(autoschedule.time, "perf_counter", lambda: clock[0])
         kernels: list[Any] = [Kernel(0.05), Kernel(0.01), Kernel(0.02)]
         assert autoschedule.fastest(kernels, {}, {}) == 1
         assert (kernels[0].count, kernels[2].count) == (1, 4) and kernels[1].count > 2  # what is much slower is not run again
+        assert len(set(written)) == 1, "a new array costs its first writer more than the kernel does"
         assert autoschedule.fastest([Kernel(0.02, lucky=2), Kernel(0.02)], {}, {}) == 1  # once only
         assert autoschedule.fastest([Kernel(0.01, runs=False), *kernels], {}, {}) == 3  # an index is out of bounds: NumPy is to say so
 

@@ -351,12 +351,12 @@ class Space:
             found = self._unchanged[key] = nest, float(self.nest_costs(nest, NONE, inlined)[0])
         return found[1]
 
-    def costs_by_stage(self, state: State) -> dict[str, float]:
+    def costs_by_stage(self, tree: Root, inlined: frozenset[str] = frozenset()) -> dict[str, float]:
         """The predicted cost of the child of the root that each stage is computed in; an inlined stage costs what its readers do."""
         found: dict[str, float] = {}
-        for nest in state.nests:
-            (cost,) = self.nest_costs(nest, NONE, state.inlined)
-            for name in {c.stage for c in computes(nest)} | self._through(nest, state.inlined):
+        for nest in tree.children:
+            (cost,) = self.nest_costs(nest, NONE, inlined)
+            for name in {c.stage for c in computes(nest)} | self._through(nest, inlined):
                 found[name] = found.get(name, 0.0) + float(cost)
         return found
 
