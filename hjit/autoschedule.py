@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import gc
+import itertools
 import json
 import logging
 import math
@@ -90,7 +91,7 @@ EFFORTS = {
     "greedy": Effort(GREEDY, freeze=True),
     "refined": Effort(GREEDY, freeze=True, refine=3.0, timed=3, otherwise=2),
     # choices of sizes are costed together: samples would save nothing
-    "beam": Effort(presets(32)["beam"], passes=5, freeze=True, seconds=30.0, refine=3.0, timed=5, otherwise=4),
+    "beam": Effort(presets(32)["beam"], passes=5, freeze=True, seconds=30.0, refine=3.0, timed=6, otherwise=4),
 }
 
 
@@ -315,14 +316,15 @@ def otherwise(space: Space, cost: float, best: Schedule, count: int, stop: Calla
 
 
 def unlike(schedules: Sequence[Schedule], first: Schedule) -> list[Schedule]:
-    """Schedules in another order: ahead those that are the first to compute some stage elsewhere than `first` and those before them."""
+    """Schedules in another order: by turns one that computes some stage elsewhere than `first` and those before it do, and the cheapest other."""
     seen = {_places(first)}
     new: list[Schedule] = []
     for x in schedules:
         if _places(x) not in seen:
             seen.add(_places(x))
             new.append(x)
-    return [*new, *(x for x in schedules if x not in new)]
+    rest = [x for x in schedules if x not in new]
+    return [x for pair in itertools.zip_longest(new, rest) for x in pair if x is not None]
 
 
 def _places(x: Schedule) -> tuple[frozenset[tuple[str, tuple[str, ...]]], frozenset[str]]:
