@@ -116,6 +116,25 @@ def test_windows_that_look_one_way_only(mode: str) -> None:
     check(upwards, np.random.default_rng(0).integers(0, 1 << 16, (50, 37)).astype(np.uint16))
 
 
+def sparse(a: Any) -> Any:
+    v = np.full_like(a, 3)
+    v[::3, 1:] = a[::3, 1:]
+    v[:, 0] += 1
+    result = v[::5] * v[::5, ::-1]
+    return result
+
+
+@pytest.mark.parametrize("shape", [(1, 9), (16, 9), (31, 40)])
+def test_a_window_that_skips_rows_of_a_stage_with_updates(shape: tuple[int, int]) -> None:
+    """The rows between are not computed: they share the memory of those that the turn reads."""
+    a = RNG.integers(0, 99, shape)
+    s = hjit.pipeline(sparse).schedule(a)
+    s["result"].serial("y")
+    s[s.stages[0]].compute_at("result", "y").store_root()
+    assert "circular" in str(hjit.pipeline(sparse).use(s).loops(a))
+    check(sparse, a, schedule=s)
+
+
 def interleaved_columns(a: Any) -> Any:
     m = np.empty((a.shape[0], 2 * a.shape[1]), np.float32)
     m[:, 0::2] = np.sqrt(a) + 1

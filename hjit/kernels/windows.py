@@ -30,6 +30,7 @@ class Window:
         end: how far a turn comes.
         new: elements of the axis that one turn adds at most; 0: the first turn computes all.
         window: elements of the axis that one turn reads at most; 0: all.
+        low: the first one that this turn reads, where the window moves on by more than its length: what lies between is never needed.
     """
 
     axis: int
@@ -37,6 +38,7 @@ class Window:
     end: Poly
     new: int
     window: int
+    low: Poly = ZERO
 
     def part(self, box: Box, begin: Poly) -> Box:
         """The part of a box that a turn computes, from `begin` on."""
@@ -112,13 +114,15 @@ class Windows:
             raise self._error(stage, "what is needed of it does not move on steadily")
         if not s.length.is_const:
             raise self._error(stage, "the part of it that a turn reads has no known length")
-        new = max(new, 1)
+        length = s.length.const
+        low = s.base + s.first if new > length else ZERO
+        new = min(max(new, 1), max(length, 1))
         self._last[stage] = s
         extent = self.reads.stages[stage].shape[axis]
         end = extremum("min", s.base + s.last + 1, self.sliding[stage][axis].high + 1)
-        self.slides[stage] = Window(axis, ZERO, end, new, s.length.const)
-        low = s.base + s.last - (new - 1) if s.partial else end - new
-        part = Span(low, end - 1, s.base, s.last - (new - 1), s.last, s.partial).clipped(extent)
+        self.slides[stage] = Window(axis, ZERO, end, new, length, low)
+        begin = s.base + s.last - (new - 1) if s.partial else end - new
+        part = Span(begin, end - 1, s.base, s.last - (new - 1), s.last, s.partial).clipped(extent)
         return (*box[:axis], part, *box[axis + 1 :])
 
     def finish(self, found: dict[str, Box], first: dict[str, Box]) -> None:
@@ -126,7 +130,8 @@ class Windows:
         for stage, w in self.slides.items():
             if w.new:
                 s = first[stage][w.axis]
-                self.slides[stage] = replace(w, first=extremum("max", s.base + s.first, self.sliding[stage][w.axis].low))
+                begin = extremum("max", s.base + s.first, self.sliding[stage][w.axis].low)
+                self.slides[stage] = replace(w, first=begin if w.low == ZERO else extremum("max", begin, w.low))
                 self.warm = max(self.warm, self._turns_before(stage, w, s))
         if not self.warm:
             return
