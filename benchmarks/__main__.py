@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -36,8 +36,8 @@ def parser() -> argparse.ArgumentParser:
     return p
 
 
-def measured(given: argparse.Namespace) -> dict[str, Any]:
-    """Run a benchmark, print its table, and hand on its numbers."""
+def measured(given: argparse.Namespace, keep: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
+    """Run a benchmark, print its table, and hand on its numbers; `keep` is called with those that there are, on the way."""
     from benchmarks.apps import NAMES
     from benchmarks.rows import HJIT_SCHEDULES, SEARCHED
 
@@ -56,26 +56,33 @@ def measured(given: argparse.Namespace) -> dict[str, Any]:
         return {**suite.about(), "limit": given.limit, **rows}
     schedules = given.hjit or (HJIT_SCHEDULES if given.name == "search" else HJIT_SCHEDULES[:2])
     searches = search.run(given.apps, [x for x in schedules if x in SEARCHED], given.threads, small=given.small) if given.name == "search" else None
+    found: dict[str, Any] = {}
     if searches is not None:
+        found["search"] = searches
         search.show(searches)
+        keep({**suite.about(), **found})
     numbers = suite.run(
-        given.apps, given.peers, given.threads, small=given.small, budget=given.budget, halide=given.halide, hjit=schedules
+        given.apps, given.peers, given.threads, small=given.small, budget=given.budget, halide=given.halide, hjit=schedules,
+        keep=lambda numbers: keep({**numbers, **found}),
     )
     table.show(numbers)
-    return numbers if searches is None else {**numbers, "search": searches}
+    return {**numbers, **found}
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run a benchmark and write its numbers."""
     p = parser()
     given = p.parse_args(arguments)
+
+    def keep(numbers: dict[str, Any]) -> None:
+        if given.json:
+            given.json.parent.mkdir(parents=True, exist_ok=True)
+            given.json.write_text(json.dumps(numbers, indent=2) + "\n")
+
     try:
-        numbers = measured(given)
+        keep(measured(given, keep))
     except ValueError as error:
         p.error(str(error))
-    if given.json:
-        given.json.parent.mkdir(parents=True, exist_ok=True)
-        given.json.write_text(json.dumps(numbers, indent=2) + "\n")
 
 
 if __name__ == "__main__":

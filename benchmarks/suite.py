@@ -11,7 +11,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -79,6 +79,7 @@ def run(
     budget: float = 1.0,
     halide: Sequence[str] = HALIDE_SCHEDULES,
     hjit: Sequence[str] = ("default", "manual"),
+    keep: Callable[[dict[str, Any]], None] = lambda numbers: None,
 ) -> dict[str, Any]:
     """All numbers, under the names of the JSON file.
 
@@ -88,6 +89,7 @@ def run(
         budget: seconds for each candidate.
         halide: the schedules that Halide runs by; searches of Adams2019 take minutes.
         hjit: those that hjit runs by.
+        keep: called with what there is after each application.
 
     Raises:
         ValueError: an unknown application, peer or schedule.
@@ -109,6 +111,7 @@ def run(
         for name in (COPY, *names):
             with console.status(f"{name}, {n} thread{'s' if n > 1 else ''}"):
                 rows += rows_of(Request(name, tuple(peers), n, small, budget, halide=tuple(halide), hjit=tuple(hjit)))
+            keep({**numbers, "rows": rows})
     return {**numbers, "rows": rows}
 
 

@@ -75,7 +75,9 @@ def measured(request: rows.Request) -> list[dict[str, Any]]:
 
 
 def test_rows_of_an_application() -> None:
-    numbers = suite.run(["blur"], ["numpy"], [1], small=True, budget=0.01)
+    kept: list[Any] = []
+    numbers = suite.run(["blur"], ["numpy"], [1], small=True, budget=0.01, keep=lambda x: kept.append(json.loads(json.dumps(x))))
+    assert [len(x["rows"]) for x in kept] == [1, len(numbers["rows"])], "what there is after each application"
     assert numbers["machine"]["cores"] >= 1 and numbers["machine"]["cpu"] and numbers["machine"]["os"]
     assert {"python", "numpy", "numba", "llvmlite", "halide", "opencv", "jax", "hjit"} <= set(numbers["versions"])
     assert numbers["commit"]
