@@ -6,7 +6,7 @@ dimension the vector lanes run along, which small dimensions are unrolled, and w
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from hjit.sched.boxes import Reads
@@ -18,13 +18,15 @@ from hjit.sched.tree import Loop, Node, Root, Store
 from hjit.sched.tree import walk as walk_tree
 from hjit.trace.canonical import cost
 from hjit.trace.graph import Definition, Expr, Graph, Load, Stage, walk
-from hjit.trace.poly import ONE, ZERO, Dim, Poly, Value, poly
+from hjit.trace.poly import ONE, ZERO, Bound, Dim, Poly, Value, poly
 
 UNROLL_CODE = 600  # operations that unrolled code of one body may have
 BLOCK_ROWS, BLOCK_VECTORS = 6, 4  # accumulators that a sum of products has in registers
 GATHER_COST = 12  # additions for which lanes are worth gathering
 TURNED_ROWS, MAX_TURNED_LANES = 32, 16  # of a tile that is read across: what a line of memory brings is used before it is lost
 STRIP_VECTORS = 16  # of a strip of columns, which a scan runs down: whole lines, many of a page
+ROWS_TOGETHER = 4  # of a stencil
+MANY_LOADS, LINES_TOGETHER = 8, 0.6  # what it must load to gain from that, and which part of its rows' loads must be left
 INTERLEAVED = 2  # parts of a histogram that one task counts at once
 UNROLL_REDUCTION = 64  # points of a constant reduction domain that are unrolled
 
@@ -67,6 +69,8 @@ def default_schedule(graph: Graph, target: Target, usual: Mapping[str, tuple[Nod
         if s.name in inside:
             k, members = inside[s.name]
             found[k] = _with_members(nests, found[k], members)
+        elif s.name not in packed and len(s.definitions) == 1:
+            found = [_with_rows_together(s, n, target) for n in found]
         roots.append(Store(s.name, tuple(found)))
     return Root(tuple(roots))
 
@@ -86,6 +90,54 @@ def _attached(graph: Graph, nests: Mapping[str, Sequence[Node]], taken: set[str]
                 found[s.name] = k, members
                 taken.update(members)
     return found
+
+
+def _with_rows_together(s: Stage, node: Node, target: Target) -> Node:
+    """A stencil's nest with rows that run together, where they load much the same: what several of them read is loaded once.
+
+    Not of narrow types, whose rows are few vectors: there more lines of memory at once cost more than loads.
+    """
+    d = s.definitions[0]
+    lanes = next((x.size for x in walk_tree(node) if isinstance(x, Loop) and x.kind == "vector"), None)
+    if d.order != "pure" or lanes is None or lanes > target.vector_bytes // 4:
+        return node
+    loads = set(d.value.loads)
+    if len(loads) < MANY_LOADS or ROWS_TOGETHER * sum(1 for _ in walk(d.value)) > UNROLL_CODE:
+        return node
+    last = len(d.dims) - 1
+    for k in reversed(range(last)):
+        if not d.dims[k].is_const and _lines_of(loads, k, ROWS_TOGETHER) <= LINES_TOGETHER * ROWS_TOGETHER * len(loads):
+            return _unrolled_inside(node, k)
+    return node
+
+
+def _lines_of(loads: Collection[Load], dim: int, rows: int) -> int:
+    """How many different loads some rows along a dimension have, where they run together."""
+    lines: dict[object, set[int]] = {}
+    for n, x in enumerate(loads):
+        index = [_unbounded(p) for p in x.index]
+        moving = [p for p in index if p.mentions(Dim(dim))]
+        if len(moving) == 1 and moving[0].coefficient(Dim(dim)) == ONE:
+            key: object = (x.source, *(p - p.const if p is moving[0] else p for p in index))
+            lines.setdefault(key, set()).update(moving[0].const + row for row in range(rows))
+        else:
+            lines[n] = set(range(rows if moving else 1))
+    return sum(map(len, lines.values()))
+
+
+def _unbounded(p: Poly) -> Poly:
+    """An index as it is away from the borders."""
+    atoms = [*p.atoms()]
+    return atoms[0].arg if len(atoms) == 1 and isinstance(atoms[0], Bound) and p == poly(atoms[0]) else p
+
+
+def _unrolled_inside(node: Node, dim: int) -> Node:
+    """The nest with some turns of the loop over a dimension written out."""
+    if not isinstance(node, Loop):
+        return node
+    if node.dim == dim and node.kind in ("parallel", "serial"):
+        return replace(node, children=(Loop(node.stage, dim, "unroll", ROWS_TOGETHER, node.children),))
+    return replace(node, children=tuple(_unrolled_inside(c, dim) for c in node.children))
 
 
 def serial_loops(node: Node) -> Node:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import hjit
-from hjit.sched.default import MAX_TURNED_LANES, STRIP_VECTORS, TURNED_ROWS
+from hjit.sched.default import MAX_TURNED_LANES, ROWS_TOGETHER, STRIP_VECTORS, TURNED_ROWS
 from hjit.sched.rows import MAX_TURNS_BEFORE
 from hjit.sched.tree import Loop, computes, walk
 from tests.numpy_check import check, image
@@ -58,6 +58,51 @@ def test_tiles_end_where_the_picture_does(name: str, shape: tuple[int, int]) -> 
 ], ids=range(5))
 def test_what_is_read_along_its_rows_has_no_tiles(f: Any) -> None:
     assert not any(n.size for n in loops(f, image((120, 100), "float32")) if n.kind != "vector")
+
+
+def window(a: Any, rows: int, columns: int) -> Any:
+    """Sums over a window, as they are written by hand."""
+    total: Any = 0
+    for y in range(rows):
+        for x in range(columns):
+            total = total + a[..., y : a.shape[-2] - rows + 1 + y, x : a.shape[-1] - columns + 1 + x]
+    return total
+
+
+def padded(a: Any, mode: Any) -> Any:
+    return window(np.pad(a, 1, mode=mode), 3, 3) / 9
+
+
+STENCILS = {
+    "window": lambda a: window(a, 3, 3),
+    "large window": lambda a: window(a, 5, 5) / 25,
+    "column": lambda a: window(a, 9, 1),
+    "edge": lambda a: padded(a, "edge"),
+    "reflect": lambda a: padded(a, "reflect"),
+    "planes": lambda a: window(a.reshape(3, -1, a.shape[1]), 3, 3),
+    "two results": lambda a: (window(a, 3, 3), window(a[:, ::-1], 4, 2)),
+}
+
+
+@pytest.mark.parametrize("name", STENCILS)
+def test_rows_of_a_stencil_run_together(name: str) -> None:
+    f = STENCILS[name]
+    found = loops(f, image((120, 96), "float32"))
+    assert any(n.kind == "unroll" and n.size == ROWS_TOGETHER for n in found)
+    for shape in ((120, 96), (15, 17), (18, 200), (30, 5), (33, 70)):
+        check(f, image(shape, "float32"))
+        check(f, image(shape, "float64"), num_threads=1)
+
+
+@pytest.mark.parametrize(("f", "dtype"), [
+    (lambda a: window(a, 3, 3), "uint16"),  # few vectors
+    (lambda a: window(a, 1, 12), "float32"),  # one row
+    (lambda a: window(a, 3, 2), "float32"),  # few loads
+    (lambda a: window(a[::4], 3, 3), "float32"),  # rows apart
+    (lambda a: window(a, 12, 12), "float32"),  # much code
+], ids=range(5))
+def test_other_rows_run_by_themselves(f: Any, dtype: str) -> None:
+    assert not any(n.kind == "unroll" and n.size == ROWS_TOGETHER for n in loops(f, image((120, 96), dtype)))
 
 
 def sharpened_pyramid(img: Any) -> Any:
