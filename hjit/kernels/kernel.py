@@ -21,7 +21,7 @@ from hjit.errors import CompileError
 from hjit.kernels import arena, backend, features, launch
 from hjit.kernels.aside import undisturbed
 from hjit.kernels.params import FIRST, KEEP, SMALL_ARRAY, STREAM, STREAMED, TASKS_PER_THREAD, params_of
-from hjit.kernels.scratch import lifetimes, offsets
+from hjit.kernels.scratch import lifetimes, offsets, staggered
 from hjit.kernels.sizes import encode, evaluate
 from hjit.options import Options
 from hjit.trace.graph import Graph
@@ -178,7 +178,7 @@ class Bound:
             if name in buffers:
                 steps[name] = size
                 size *= tasks
-            taken[name] = size
+            taken[name] = staggered(size)
         places, self.scratch_bytes = offsets(taken, lives)
         constants = [places.get(name, 0) for name in params.scratch]
         constants += [steps[name] for name in params.tasks]

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 import hjit
 from hjit.kernels.arena import ALIGN
-from hjit.kernels.scratch import offsets
+from hjit.kernels.scratch import LARGE, PAGE, offsets, staggered
 
 LIVES = st.tuples(st.integers(0, 12), st.integers(0, 6)).map(lambda x: (x[0], x[0] + x[1]))
 
@@ -26,6 +26,13 @@ def test_what_lives_at_the_same_time_is_apart(stages: list[tuple[int, tuple[int,
             if a < b and together:
                 assert places[a] + sizes[a] <= places[b] or places[b] + sizes[b] <= places[a]
     assert total <= sum(sizes.values())
+
+
+def test_large_arrays_lie_at_different_places_of_a_page() -> None:
+    sizes = {f"s{k}": staggered(LARGE) for k in range(12)}
+    places, _ = offsets(sizes, dict.fromkeys(sizes, (0, 0)))
+    assert len({p % PAGE for p in places.values()}) == len(sizes) and all(p % ALIGN == 0 for p in places.values())
+    assert staggered(LARGE - ALIGN) == LARGE - ALIGN
 
 
 def chain(img: Any) -> Any:
