@@ -280,7 +280,7 @@ def _searched(graph: Graph, sizes: Mapping[str, int], options: Options, cost: Co
     if effort.freeze and len(graph.stages) > FEW_STAGES:
         space = frozen(space)
     if effort.parameters != GREEDY:  # a beam may end dearer, or early; what this costs is known to it
-        ways += _best(search(space, space.start, GREEDY, SearchOptions(stop=around.stop)), 1)
+        ways += _best(greedily(space, around.stop), 1)
     found = search(space, space.start, effort.parameters, around)
     ways += _best(found, effort.timed)
     if effort.refine:
@@ -294,6 +294,11 @@ def _searched(graph: Graph, sizes: Mapping[str, int], options: Options, cost: Co
     seconds = time.perf_counter() - start
     log.debug("searched %d schedules of %d stages in %.3f s", found.record.costs, len(graph.stages), seconds)
     return Plan(None if first == by_default else first.tree, first.inlined, ways[0][0], seconds, found.record, further)
+
+
+def greedily(space: Space, stop: Callable[[], bool] = lambda: False) -> Found[State]:
+    """A greedy search of a space."""
+    return search(space, space.start, GREEDY, SearchOptions(stop=stop))
 
 
 def _best(found: Found[State], count: int) -> list[tuple[float, Schedule]]:
@@ -311,7 +316,7 @@ def otherwise(space: Space, cost: float, best: Schedule, count: int, stop: Calla
     found: list[tuple[float, Schedule]] = []
     for name in sorted(free, key=lambda n: -costs.get(n, 0.0))[:count]:
         other = Space.freezing(space, {**space.frozen, name: "root" if name in best.inlined else "inline"})
-        found += _best(search(other, other.start, GREEDY, SearchOptions(stop=stop)), 1)
+        found += _best(greedily(other, stop), 1)
     return [x for x in found if x[0] <= NOT_MUCH_DEARER * cost]
 
 
@@ -319,11 +324,11 @@ def unlike(schedules: Sequence[Schedule], first: Schedule) -> list[Schedule]:
     """Schedules in another order: by turns one that computes some stage elsewhere than `first` and those before it do, and the cheapest other."""
     seen = {_places(first)}
     new: list[Schedule] = []
+    rest: list[Schedule] = []
     for x in schedules:
-        if _places(x) not in seen:
-            seen.add(_places(x))
-            new.append(x)
-    rest = [x for x in schedules if x not in new]
+        places = _places(x)
+        (rest if places in seen else new).append(x)
+        seen.add(places)
     return [x for pair in itertools.zip_longest(new, rest) for x in pair if x is not None]
 
 
@@ -350,7 +355,7 @@ def frozen(space: Space) -> Space:
     """
     stages = [s.name for s in space.graph.stages]
     apart = Space.freezing(space, dict.fromkeys(stages, "apart"))
-    found = search(apart, apart.start, presets()["greedy"], SearchOptions()).best
+    found = greedily(apart).best
     if found is None:
         return space
     costs = space.costs_by_stage(found.tree, found.inlined)

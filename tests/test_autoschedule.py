@@ -18,6 +18,7 @@ from hjit.autoschedule import Effort, Plan, Searched, built, from_text, frozen, 
 from hjit.errors import OptionError, ScheduleError, SlidingError
 from hjit.options import Options
 from hjit.sched.default import Target, default_schedule
+from hjit.sched.refine import Schedule
 from hjit.sched.search import presets
 from hjit.sched.transforms import storage_at_compute
 from hjit.sched.tree import Root
@@ -184,19 +185,19 @@ def test_of_several_schedules_that_were_found_the_fastest_is_kept(folder: Path, 
 
 
 def test_schedules_that_compute_a_stage_elsewhere_are_timed_too() -> None:
-    def said(*directives: tuple[str, ...]) -> Plan:
+    def said(*directives: tuple[Any, ...]) -> Schedule:
         s = hjit.pipeline(blurred).schedule(IMAGE)
         for stage, word, *args in directives:
             getattr(s[stage], word)(*args)
         (graph,) = s.graphs()
-        return autoschedule.Schedule(s.tree(graph, Target(64)), frozenset(n for n, word, *_ in directives if word == "inline"))  # type: ignore[return-value]
+        return Schedule(s.tree(graph, Target(64)), frozenset(n for n, word, *_ in directives if word == "inline"))
 
     producer, head = hjit.pipeline(blurred).schedule(IMAGE).stages
     first = said((producer, "compute_at", head, "y"))
     alike = said((producer, "compute_at", head, "y"), (head, "unroll", "x", 4))
     rooted, inlined = said((producer, "root")), said((producer, "inline"))
-    assert autoschedule.unlike([alike, rooted, inlined], first) == [rooted, alike, inlined]  # type: ignore[list-item, arg-type]
-    assert autoschedule.unlike([first, alike, inlined], rooted) == [first, alike, inlined]  # type: ignore[list-item, arg-type]
+    assert autoschedule.unlike([alike, rooted, inlined], first) == [rooted, alike, inlined]
+    assert autoschedule.unlike([first, alike, inlined], rooted) == [first, alike, inlined]
 
 
 @pytest.mark.parametrize("count", [0, 1, 2])
@@ -205,12 +206,12 @@ def test_the_dearest_stages_are_tried_otherwise(count: int) -> None:
     sizes = {"a.0": 700, "a.1": 960}
     space = space_of(graph, sizes, Options(num_threads=2))
     tree = default_schedule(graph, space.target)
-    found = autoschedule.otherwise(space, math.inf, autoschedule.Schedule(tree, frozenset()), count, lambda: False)
+    found = autoschedule.otherwise(space, math.inf, Schedule(tree, frozenset()), count, lambda: False)
     assert len(found) == count and all(x.inlined for _, x in found)
     for _, x in found:
         back = autoschedule.otherwise(space, math.inf, x, len(graph.stages), lambda: False)
         assert any(not x.inlined <= y.inlined for _, y in back), "what is inlined is tried otherwise, too"
-    assert autoschedule.otherwise(space, 0.0, autoschedule.Schedule(tree, frozenset()), count, lambda: False) == []
+    assert autoschedule.otherwise(space, 0.0, Schedule(tree, frozenset()), count, lambda: False) == []
 
 
 def test_the_fastest_is_that_of_the_least_time() -> None:

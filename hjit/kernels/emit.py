@@ -135,8 +135,6 @@ class NestEmitter:
         lanes: how many.
         align: what the variable is a multiple of.
         mask: of a vector of which some lanes do nothing: which do something, and the last index that one of them has.
-        streamed: results whose stores may be streamed; see `hjit.kernels.stream`.
-        streams: is one of them?
         guard: loads stay as deep as this, as further out their index may be out of bounds.
     """
 
@@ -163,8 +161,6 @@ class NestEmitter:
         self.sizes: dict[Atom, bool] = {}
         self.first: dict[str, int] = {}
         self.patterns: dict[Any, list[int] | None] = {}
-        self.streamed = stream.streamed(graph, machine.features)
-        self.streams = False
 
     # -- functions and loops
     def function(self, nest: Nest) -> str:

@@ -184,7 +184,7 @@ class Bound:
         constants += [steps[name] for name in params.tasks]
         constants += [strides[name][axis] for name, axis in params.strides]
         constants += [sizes[name] for name in params.symbols]
-        large = [math.prod(shape) * dtype.itemsize >= STREAMED for _, shape, dtype in self.outputs]
+        large = [math.prod(shape) * dtype.itemsize >= STREAMED for name, shape, dtype in self.outputs if name in params.keep]
         self._constants, self._streaming = (
             struct.pack(f"={len(constants) + len(large)}q", *constants, *(STREAM if given and x else KEEP for x in large)) for given in (False, True)
         )

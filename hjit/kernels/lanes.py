@@ -44,10 +44,8 @@ def emit(e: NestEmitter, s: Lanes) -> None:
                 few = e.code.emit(f"icmp slt i64 {n.text}, {s.copies * s.lanes}", BOOL, 1, n)
                 enough = e.code.emit(f"and i1 {enough.text}, {few.text}", BOOL, 1, enough, few)
             stop = e.choose(enough, high, low)
-            if skew is not None and not k:
-                vectors(e.arith("sub", low, skew), stop, count, high, low)
-            else:
-                vectors(low, stop, count, high)
+            begin, first = (low, None) if skew is None or k else (e.arith("sub", low, skew), low)
+            vectors(begin, stop, count, high, first)
             end = e.minmax("max", end, stop)
     else:
         for count in fits:
@@ -65,8 +63,8 @@ def _skew(e: NestEmitter, s: Lanes, low: Val, n: Val) -> Val | None:
 
     It is less than one vector, and nothing where the result is kept in the caches or the loop is short.
     """
-    found = _first_put(e, s)
-    if found is None or s.align > 1:
+    found = _first_put(e, s) if s.align == 1 else None
+    if found is None:
         return None
     buffer, flat, step = found
     code, dtype = e.code, memory.memory_dtype(e.dtypes[buffer])

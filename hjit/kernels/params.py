@@ -29,7 +29,7 @@ class Params:
         tasks: stages in buffers of tasks: bytes from one task's buffer to the next one's.
         strides: (input, axis) -> slot, in elements.
         symbols: run-time sizes.
-        keep: results: `KEEP` in the caches or `STREAM`. See `hjit.kernels.stream`.
+        keep: results that are written once and not read again: `KEEP` in the caches or `STREAM`. See `hjit.kernels.stream`.
         scalars: scalar arguments, as the bits of their dtype.
     """
 
@@ -50,7 +50,9 @@ def params_of(graph: Graph, symbols: tuple[str, ...], buffers: Iterable[str]) ->
     arrays = [i.name for i in graph.inputs if i.data is None] + list(graph.outputs)
     scratch = [s.name for s in graph.stages if s.name not in graph.outputs]
     strides = [(i.name, k) for i in graph.inputs if i.data is None for k, step in enumerate(i.layout) if step is None]
-    for names in (arrays, scratch, [*buffers], strides, symbols, graph.outputs, [s.name for s in graph.scalars]):
+    consumers = graph.consumers()
+    keep = [n for n in graph.outputs if not consumers[n] and not graph.stage(n).updates]
+    for names in (arrays, scratch, [*buffers], strides, symbols, keep, [s.name for s in graph.scalars]):
         group = {}
         for name in names:
             group[name] = slot

@@ -8,23 +8,16 @@ a vector loop begins as far before its first element as makes the addresses of i
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING
 
 from hjit.kernels.code import BOOL, I64, Val, const
-from hjit.trace.graph import Graph
 
 if TYPE_CHECKING:
     from hjit.kernels.emit import NestEmitter
 
 _HINT = "!0"
-
-
-def streamed(graph: Graph, features: frozenset[str]) -> frozenset[str]:
-    """The results that may be streamed: written once and not read again."""
-    if "x86" not in features:
-        return frozenset()
-    consumers = graph.consumers()
-    return frozenset(n for n in graph.outputs if not consumers[n] and not graph.stage(n).updates)
+_METADATA = f"{_HINT} = !{{i32 1}}"
 
 
 class Stores:
@@ -45,17 +38,15 @@ class Stores:
         """Write what may be streamed: with the hint where all addresses are aligned."""
         if not self._waiting:
             return
-        e, code, waiting = self._e, self._e.code, self._waiting
-        bits = const(0, I64)
-        for buffer, v, at in waiting:
+        e, code = self._e, self._e.code
+        bits = [says(e, buffer) for buffer in dict.fromkeys(buffer for buffer, _, _ in self._waiting)]
+        for _, v, at in self._waiting:
             address = code.emit(f"ptrtoint ptr {at.text} to i64", I64, 1, at)
-            off = e.arith("and", address, const(v.dtype.itemsize * v.lanes - 1, I64))
-            for x in (off, says(e, buffer)):
-                bits = x if bits.text == "0" else e.arith("or", bits, x)
-        aligned = code.emit(f"icmp eq i64 {bits.text}, 0", BOOL, 1, bits)
-        code.declare(f"{_HINT} = !{{i32 1}}")
+            bits.append(e.arith("and", address, const(v.dtype.itemsize * v.lanes - 1, I64)))
+        all_bits = functools.reduce(lambda x, y: e.arith("or", x, y), bits)
+        aligned = code.emit(f"icmp eq i64 {all_bits.text}, 0", BOOL, 1, all_bits)
+        code.declare(_METADATA)
         e.branch(aligned, lambda: self._store(f", !nontemporal {_HINT}"), lambda: self._store(""))
-        e.streams = True
 
     def _store(self, hint: str) -> None:
         for _, v, at in self._waiting:
@@ -65,12 +56,12 @@ class Stores:
 
 def is_streamed(e: NestEmitter, buffer: str, size: int) -> bool:
     """Does a store of so many bytes wait for `Stores.finish`?"""
-    return buffer in e.streamed and size >= e.machine.width and e.mask is None
+    return buffer in e.params.keep and "x86" in e.machine.features and size >= e.machine.width and e.mask is None
 
 
 def finish(e: NestEmitter) -> None:
     """At the end of a function: what was streamed is in memory before anybody is told that it is done."""
-    if e.streams:
+    if _METADATA in e.code.declarations:
         e.code.declare("declare void @llvm.x86.sse.sfence()")
         e.code.effect("call void @llvm.x86.sse.sfence()")
 

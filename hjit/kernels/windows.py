@@ -38,7 +38,7 @@ class Window:
     end: Poly
     new: int
     window: int
-    low: Poly = ZERO
+    low: Poly | None = None
 
     def part(self, box: Box, begin: Poly) -> Box:
         """The part of a box that a turn computes, from `begin` on."""
@@ -115,7 +115,7 @@ class Windows:
         if not s.length.is_const:
             raise self._error(stage, "the part of it that a turn reads has no known length")
         length = s.length.const
-        low = s.base + s.first if new > length else ZERO
+        low = s.base + s.first if new > length else None
         new = min(max(new, 1), max(length, 1))
         self._last[stage] = s
         extent = self.reads.stages[stage].shape[axis]
@@ -131,7 +131,7 @@ class Windows:
             if w.new:
                 s = first[stage][w.axis]
                 begin = extremum("max", s.base + s.first, self.sliding[stage][w.axis].low)
-                self.slides[stage] = replace(w, first=begin if w.low == ZERO else extremum("max", begin, w.low))
+                self.slides[stage] = replace(w, first=begin if w.low is None else extremum("max", begin, w.low))
                 self.warm = max(self.warm, self._turns_before(stage, w, s))
         if not self.warm:
             return

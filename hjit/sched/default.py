@@ -101,11 +101,10 @@ def _with_rows_together(s: Stage, node: Node, target: Target) -> Node:
     lanes = next((x.size for x in walk_tree(node) if isinstance(x, Loop) and x.kind == "vector"), None)
     if d.order != "pure" or lanes is None or lanes > target.vector_bytes // 4:
         return node
-    loads = set(d.value.loads)
+    loads = d.value.loads
     if len(loads) < MANY_LOADS or ROWS_TOGETHER * sum(1 for _ in walk(d.value)) > UNROLL_CODE:
         return node
-    last = len(d.dims) - 1
-    for k in reversed(range(last)):
+    for k in reversed(range(len(d.dims) - 1)):
         if not d.dims[k].is_const and _lines_of(loads, k, ROWS_TOGETHER) <= LINES_TOGETHER * ROWS_TOGETHER * len(loads):
             return _unrolled_inside(node, k)
     return node

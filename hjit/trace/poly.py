@@ -185,7 +185,7 @@ class Poly:
         """self + factor * other, for a factor of 1 or -1."""
         if type(other) is int:
             return Poly(self.terms, self.const + factor * other) if other else self
-        o = poly(other)
+        o = other if type(other) is Poly else poly(other)  # without a call: there are many
         if not o.terms:
             return Poly(self.terms, self.const + factor * o.const) if o.const else self
         terms = dict(self.terms)
