@@ -194,6 +194,8 @@ def several(s: Sketch) -> Value:
     for v in others:
         v, like = s.matched(v, like)
         parts.append(v)
+    if len({n for n in (v.size("c") for v in parts) if n > 1}) > 1:  # each goes with one channel, not with each other
+        raise Unsuitable
     parts = [like] + [s.cropped(v, like) for v in parts]  # `like` became smaller meanwhile
     both = like
     for v in parts[1:]:

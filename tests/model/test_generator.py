@@ -78,6 +78,12 @@ def test_values_are_what_the_sketch_says(start: int) -> None:
             assert np.isfinite(x).all() and v.low - slack <= x.min() and x.max() <= v.high + slack, f"seed {seed}: {v}"
 
 
+def test_weighted_sums_are_of_parts_that_broadcast() -> None:
+    """The program of this seed had parts of 1, 8 and 3 channels."""
+    p = random_program(613, 1000)
+    p.function(*p.inputs())
+
+
 # -- the distribution
 
 
