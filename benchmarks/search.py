@@ -88,7 +88,7 @@ def measure(name: str, effort: str, threads: int, small: bool) -> Row:
     before = _peak()
     found = plans(name, effort, threads, small)
     records = [p.record for p, _, _ in found if p.record is not None]
-    count = sum(r.costs for r in records)
+    count = sum(p.asked for p, _, _ in found)
     seconds = sum(p.seconds for p, _, _ in found)
     return {
         "stages": sum(n for _, n, _ in found),

@@ -129,6 +129,8 @@ class Plan:
         tree: None: the default schedule.
         cost: as the cost model has it.
         seconds: that the search took.
+        record: of the search with the options' effort.
+        asked: schedules whose cost was asked, by that search and those before and after it.
         others: further schedules that are worth timing.
     """
 
@@ -137,6 +139,7 @@ class Plan:
     cost: float
     seconds: float = 0.0
     record: Record | None = None
+    asked: int = 0
     others: tuple[Schedule, ...] = ()
 
 
@@ -292,8 +295,8 @@ def _searched(graph: Graph, sizes: Mapping[str, int], options: Options, cost: Co
     first, *others = dict.fromkeys(x for _, x in ways)
     further = tuple(unlike([x for x in others if x != by_default], first)[: effort.timed])
     seconds = time.perf_counter() - start
-    log.debug("searched %d schedules of %d stages in %.3f s", found.record.costs, len(graph.stages), seconds)
-    return Plan(None if first == by_default else first.tree, first.inlined, ways[0][0], seconds, found.record, further)
+    log.debug("searched %d schedules of %d stages in %.3f s", whole.tally.asked, len(graph.stages), seconds)
+    return Plan(None if first == by_default else first.tree, first.inlined, ways[0][0], seconds, found.record, whole.tally.asked, further)
 
 
 def greedily(space: Space, stop: Callable[[], bool] = lambda: False) -> Found[State]:

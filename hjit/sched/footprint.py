@@ -142,9 +142,9 @@ _PARTS: dict[type[Atom], Callable[[Any], Bounds]] = {
 # -- what loads read
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Window:
-    """What loads read of one array, as a function of the ranges of the dimensions.
+    """What loads read of an array of some shape, as a function of the ranges of the dimensions.
 
     Attributes:
         axes: for each axis, the ranges whose hull is read.
@@ -152,7 +152,6 @@ class Window:
             box inference takes the whole axis, where it must know what is needed of the array at a place inside the loops.
     """
 
-    source: str
     shape: tuple[float, ...]
     axes: tuple[tuple[Bounds, ...], ...]
     bases: tuple[Poly | None, ...]
@@ -180,7 +179,7 @@ class Window:
         return tuple(clipped(x, n) for x, n in zip(self.needs(dims), self.shape, strict=True))
 
 
-def window(source: str, shape: tuple[float, ...], indices: Iterable[tuple[Poly, ...]]) -> Window:
+def window(shape: tuple[float, ...], indices: Iterable[tuple[Poly, ...]]) -> Window:
     """The window of loads at `indices`, which hold no run-time sizes."""
     moving: list[dict[Poly, tuple[int, int]]] = [{} for _ in shape]  # but for a constant: least and greatest constant
     for index in indices:
@@ -191,7 +190,7 @@ def window(source: str, shape: tuple[float, ...], indices: Iterable[tuple[Poly, 
             seen[rest] = min(low, p.const), max(high, p.const)
     axes = tuple(tuple(bounds_of(rest + high, low) for rest, (low, high) in seen.items()) for seen in moving)
     bases = [set(map(_base, seen)) for seen in moving]
-    return Window(source, shape, axes, tuple(found.pop() if len(found) == 1 else None for found in bases))
+    return Window(shape, axes, tuple(found.pop() if len(found) == 1 else None for found in bases))
 
 
 def _inside(p: Poly, n: float) -> Poly:

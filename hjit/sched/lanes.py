@@ -118,31 +118,42 @@ class _Block:
     def spreads(self) -> Ints:
         """Of every load the elements from the first to the last that its lanes load, of equal loads once."""
         found: dict[tuple[str, int], dict[bytes, int]] = {}
+        known: dict[Any, dict[bytes, int]] = {}  # many arrays may be read alike
         for number, group in enumerate(alike_loads(self.graph, self.part)):
-            rows = self._addresses(group)
-            spread = (rows.max(-1) - rows.min(-1) + 1).tolist()
-            data, width = rows.tobytes(), rows.itemsize * self.lanes
-            known = found.setdefault((group.source, number if group.is_gather else -1), {})
-            for k, n in enumerate(spread):
-                known[data[k * width : (k + 1) * width]] = n
-        return np.array([n for known in found.values() for n in known.values()], np.int64)
+            layout = self.layouts[group.source]
+            strides = self.graph.strides(group.source, layout or C_ORDER)
+            innermost = self.graph.shape(group.source)[-1] if strides else 1.0
+            key = group.index, group.constants.tobytes(), strides, layout is None, innermost
+            if key not in known:
+                known[key] = self._loaded(self._addresses(group, strides, layout is None, innermost))
+            found.setdefault((group.source, number if group.is_gather else -1), {}).update(known[key])
+        return np.array([n for loaded in found.values() for n in loaded.values()], np.int64)
 
-    def _addresses(self, group: Alike) -> Ints:
-        """The addresses of the lanes of every load of a group, in elements, [loads * copies, lanes]."""
+    def _loaded(self, rows: Ints) -> dict[bytes, int]:
+        """The spread of every load, equal ones once."""
+        data, width = rows.tobytes(), rows.itemsize * self.lanes
+        spread = (rows.max(-1) - rows.min(-1) + 1).tolist()
+        return {data[k * width : (k + 1) * width]: n for k, n in enumerate(spread)}
+
+    def _addresses(self, group: Alike, strides: tuple[int, ...], is_open: bool, innermost: float) -> Ints:
+        """The addresses of the lanes of every load of a group, in elements, [loads * copies, lanes].
+
+        Args:
+            is_open: may the array lie in memory as suits the lanes best?
+            innermost: elements of the last axis.
+        """
         values = [np.broadcast_to(_value(p, self.dims), self.shape) for p in group.index]
-        layout = self.layouts[group.source]
-        strides = list(self.graph.strides(group.source, layout or C_ORDER))
-        if layout is None and self.lanes > 1:
+        if is_open and self.lanes > 1:
             moving = [k for k, v in enumerate(values) if (v[:, 1:] != v[:, :1]).any()]
             if len(moving) == 1:
-                strides = [1 if k == moving[0] else APART * (k + 1) for k in range(len(strides))]
+                strides = tuple(1 if k == moving[0] else APART * (k + 1) for k in range(len(strides)))
         first = np.zeros(self.shape, np.int64)
         for v, step in zip(values, strides, strict=True):
             first = first + v * step
         offsets = group.constants @ np.array(strides, np.int64)
         total: Ints = first + offsets[:, None, None]
         step = int(first[0, 1] - first[0, 0]) if self.lanes > 1 else 0
-        if 1 < step <= SHUFFLED and strides[-1] == 1 and self.graph.shape(group.source)[-1] == step:
+        if 1 < step <= SHUFFLED and strides[-1] == 1 and innermost == step:
             total = total - total % step  # the channels of a pixel share their loads
         return np.ascontiguousarray(total.reshape(-1, self.lanes))
 

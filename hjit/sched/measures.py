@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from hjit.sched.footprint import Memory, extent
+from hjit.sched.footprint import Dims, Memory, Window, extent
 from hjit.sched.formulas import Num, ceil_div, choose, floor_div, least, most, product, ratio
 from hjit.sched.lanes import Loads
 from hjit.sched.memory import C_ORDER, Layout
@@ -113,21 +113,31 @@ class Measures:
         places = {"realization": part.dims(self.leaf.site.held.box), "task": during, "vector": self.leaf.env.dims[part.stage]}
         found: Row = {f"unique_{what}_read_per_{word}": 0.0 for word in places for what in ("bytes", "lines")}
         allocated: Num = 0.0
+        touched: dict[tuple[str, Window, Memory], tuple[Num, Num]] = {}  # many arrays may be read alike
         for name, w in part.windows.items():
             memory = self.source(name)
             is_outside = name != part.stage and (name not in self.sites.sites or name in self.sites.heads)
             for word, dims in places.items():
                 if word == "task" and not is_outside:
                     continue
-                size, lines = memory.touched(w.region(part.reading(dims)))
-                if not part.is_plain:  # nothing is read where nothing is computed
-                    some = least(product(part.lengths(dims)), 1.0)
-                    size, lines = size * some, lines * some
+                key = word, w, memory
+                if key not in touched:
+                    touched[key] = self._touched(w, memory, dims)
+                size, lines = touched[key]
                 found[f"unique_bytes_read_per_{word}"] += size
                 found[f"unique_lines_read_per_{word}"] += lines
                 if word == "realization":
                     allocated = allocated + (memory.bytes * choose(size > 0.0, 1.0, 0.0) if memory.settled else size)
         return {**found, "allocation_bytes_read_per_realization": allocated}
+
+    def _touched(self, w: Window, memory: Memory, dims: Dims) -> tuple[Num, Num]:
+        """Bytes of an array that iterations read, and contiguous pieces; nothing is read where nothing is computed."""
+        part = self.leaf.part
+        size, lines = memory.touched(w.region(part.reading(dims)))
+        if part.is_plain:
+            return size, lines
+        some = least(product(part.lengths(dims)), 1.0)
+        return size * some, lines * some
 
     # -- vectors
     def vectors(self, total: Num) -> Row:

@@ -210,13 +210,17 @@ class SizedGraph:
         by_source: dict[str, list[At]] = {}
         for source, index in found:
             by_source.setdefault(source, []).append(index)
-        windows = {source: window(source, self.shape(source), indices) for source, indices in by_source.items()}
-        written = window(s.name, shape, [tuple(concrete(p, self._sizes) for p in d.target) for d in ds])
+        windows = {source: self._window(self.shape(source), indices) for source, indices in by_source.items()}
+        written = self._window(shape, [tuple(concrete(p, self._sizes) for p in d.target) for d in ds])
         dimensions = tuple(len(d.extents) for d in ds)
         return Part(
             s.name, numbers, extents, len(last.dims), dimensions, tuple(inverse), windows, written, tuple(found), calls,
             is_repeatable(s, numbers), all(plain for *_, plain in inverse),
         )  # fmt: skip
+
+    def _window(self, shape: tuple[float, ...], indices: Sequence[At]) -> Window:
+        """One for all that read alike."""
+        return self._once(("window", shape, tuple(indices)), lambda: window(shape, indices))
 
     def _loads(self, stage: str, number: int) -> tuple[tuple[str, At], ...]:
         """The loads of a definition."""

@@ -111,6 +111,19 @@ class Decision:
     group: tuple[int, ...] | None
 
 
+@dataclass(slots=True)
+class Tally:
+    """What the searches of a space came to.
+
+    Attributes:
+        asked: number of schedules whose cost was asked.
+        measured: number of those whose features were worked out.
+    """
+
+    asked: int = 0
+    measured: int = 0
+
+
 class Space:
     """All schedules of a Graph at some sizes, for one machine and one cost model.
 
@@ -125,7 +138,7 @@ class Space:
 
     Attributes:
         decisions: in the order in which they are made.
-        measured: number of schedules whose features were worked out.
+        tally: shared by spaces that are the same but for what is frozen.
     """
 
     def __init__(
@@ -152,7 +165,7 @@ class Space:
         self.decisions = [Decision(s.name, g) for s in reversed(graph.stages) for g in (None, *self.groups[s.name])]
         self.first_of = {d.stage: k for k, d in enumerate(self.decisions) if d.group is None}
         self.placed = dict.fromkeys((s.name for s in graph.stages), C_ORDER)
-        self.measured = 0
+        self.tally = Tally()
         self._pipeline = pipeline_features(graph, sizes)
         self._sized: dict[frozenset[str], SizedGraph] = {frozenset(): self.sized}
         self._prepared: dict[tuple[str, ...], PreparedCost] = {}
@@ -167,7 +180,7 @@ class Space:
     def like(space: Space, cost: Cost) -> Space:
         """The same space under another cost model; what features need is shared."""
         new = copy.copy(space)
-        new.cost_model, new.measured, new._prepared, new._memo, new._unchanged = cost, 0, {}, {}, {}
+        new.cost_model, new.tally, new._prepared, new._memo, new._unchanged = cost, Tally(), {}, {}, {}
         return new
 
     @staticmethod
@@ -325,6 +338,7 @@ class Space:
     # -- costs
     def cost(self, states: Sequence[State]) -> Iterable[float]:
         """The predicted cost of each state: those of its nests together."""
+        self.tally.asked += len(states)
         wanted: dict[int, tuple[Batch, list[int]]] = {}
         for x in states:
             wanted.setdefault(id(x.batch), (x.batch, []))[1].append(x.row)
@@ -404,7 +418,7 @@ class Space:
 
     def _nest_costs(self, nest: Node, sizes: Sizes, inlined: frozenset[str]) -> Any:
         sized = self._sized_for(inlined)
-        self.measured += len(sizes)
+        self.tally.measured += len(sizes)
         plan, own = plan_of(sized, nest, self.placed)
         features = plan.run(own, columns(nest, sizes) if own else np.zeros((len(sizes), 0), np.int64))
         prepared = self._prepared.get(features.stages)
