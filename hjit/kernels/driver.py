@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from hjit.kernels.code import BOOL, I64
+from hjit.kernels.merge import KERNEL
 from hjit.kernels.params import PARALLEL_FOR, SCRATCH, STATUS, TASKS_PER_THREAD, THREADS, Params
 from hjit.trace.graph import Graph
 
@@ -89,7 +90,7 @@ def _run(e: NestEmitter, call: Call) -> None:
 def _give(e: NestEmitter, call: Call) -> None:
     """Write the numbers that a nest is given."""
     for k, what in enumerate(call.uniforms, 1):
-        value = e.slot(*what) if isinstance(what, tuple) else e.int(what)
+        value = "ptr %ctx" if what is KERNEL else e.slot(*what) if isinstance(what, tuple) else e.int(what)
         at = e.code.emit(f"getelementptr i64, ptr %given, i64 {k}", I64, 1, pointer=True)
         e.code.effect(f"store {value}, ptr {at.text}, align 8")
 

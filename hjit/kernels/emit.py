@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 
 from hjit.errors import CompileError
-from hjit.kernels import lanes, memory, reduce, stream, vecmath
+from hjit.kernels import lanes, memory, outline, reduce, stream, vecmath
 from hjit.kernels.code import BOOL, I32, I64, Code, Val, const, splat, type_name
 from hjit.kernels.driver import driver_text
-from hjit.kernels.loopir import BEGIN, END, Buffer, For, Lanes, Let, Nest, Program, Puts, Reduce, Reset, Slide, Stmt, When
+from hjit.kernels.loopir import BEGIN, END, Buffer, For, Lanes, Let, Nest, Outlined, Program, Puts, Reduce, Reset, Slide, Stmt, When
 from hjit.kernels.merge import Function, Uniform, merged
 from hjit.kernels.params import STATUS, Params
 from hjit.sched.memory import C_ORDER, Layout, rejoined
@@ -45,16 +45,17 @@ def emit_module(graph: Graph, program: Program, params: Params, name: str, machi
     """LLVM IR of a kernel whose entry is ``i32 name(ptr params)``; it returns 1 where an index is out of bounds."""
     declarations: dict[str, None] = {}
     constants = [constant_text(i) for i in graph.inputs if i.data is not None]
-    made: list[Function] = []
+    made: list[tuple[Function, list[outline.Inner]]] = []
     for nest in program.nests:
         emitter = NestEmitter(graph, params, machine, program.layouts)
-        made.append(Function(emitter.function(nest), tuple(emitter.uniforms or ())))
+        made.append((Function(emitter.function(nest), tuple(emitter.uniforms or ())), emitter.functions))
         declarations.update(emitter.code.declarations)
+    linked = outline.linked(made, name, NAME)
     functions: dict[str, str] = {}  # text -> name
     calls: list[Call] = []
-    for nest, f in zip(program.nests, merged(made), strict=True):
+    for nest, f in zip(program.nests, merged(linked.functions), strict=True):
         calls.append(Call(nest, functions.setdefault(f.text, f"{name}.nest{len(functions)}"), f.uniforms))
-    bodies = [text.replace(NAME, f"@{function}", 1) for text, function in functions.items()]
+    bodies = [*linked.texts.values(), *(text.replace(NAME, f"@{function}", 1) for text, function in functions.items())]
     driver = driver_text(graph, calls, params, name, machine)
     declarations.update(driver.declarations)
     head = "\n".join([*constants, *sorted(declarations)])
@@ -136,6 +137,8 @@ class NestEmitter:
         align: what the variable is a multiple of.
         mask: of a vector of which some lanes do nothing: which do something, and the last index that one of them has.
         guard: loads stay as deep as this, as further out their index may be out of bounds.
+        functions: those that are called.
+        around: of such a function, that which calls it. arguments: the values that it is given of that one's variables.
     """
 
     def __init__(self, graph: Graph, params: Params, machine: Machine, layouts: dict[str, Layout]) -> None:
@@ -161,6 +164,9 @@ class NestEmitter:
         self.sizes: dict[Atom, bool] = {}
         self.first: dict[str, int] = {}
         self.patterns: dict[Any, list[int] | None] = {}
+        self.functions: list[outline.Inner] = []
+        self.around: NestEmitter | None = None
+        self.arguments: list[Val] = []
 
     # -- functions and loops
     def function(self, nest: Nest) -> str:
@@ -173,6 +179,30 @@ class NestEmitter:
         body = self.code.text()
         entry = "\n".join(["entry:", *self.allocas])
         return f"define internal void {NAME}(ptr noalias nocapture %ctx, i64 %begin, i64 %end, i64 %task) #0 {{\n{entry}\n{body}\n  ret void\n}}"
+
+    def inside(self) -> NestEmitter:
+        """The emitter of a function that this one calls."""
+        found = NestEmitter(self.graph, self.params, self.machine, self.layouts)
+        found.around, found.written, found.buffers = self, self.written, self.buffers
+        return found
+
+    def outlined(self, body: tuple[Stmt, ...]) -> str:
+        """The text of such a function."""
+        self.stmts(body)
+        given = "".join(f", i64 %arg{k}" for k in range(1, len(self.arguments) + 1))
+        entry = "\n".join(["entry:", *self.allocas])
+        return f"define internal void {NAME}(ptr noalias nocapture %ctx, i64 %task{given}) #0 {{\n{entry}\n{self.code.text()}\n  ret void\n}}"
+
+    def argument(self, a: Var) -> Val:
+        """A variable of the function around."""
+        assert self.around is not None
+        self.arguments.append(self.around.int(poly(a)))
+        self.vars[a] = Val(f"%arg{len(self.arguments)}", I64, 1, 0)
+        return self.vars[a]
+
+    def knows(self, a: Var) -> bool:
+        """Is it a variable here?"""
+        return a in self.vars or a in self.lets or (self.around is not None and self.around.knows(a))
 
     def loop(
         self, var: Var, begin: Val, end: Val, step: int, body: Callable[[], None],
@@ -272,6 +302,8 @@ class NestEmitter:
                 self.code.effect(f"store i64 {-(1 << 62)}, ptr {self.done[s.stage]}")
             case Slide():
                 self.slide(s)
+            case Outlined():
+                outline.emit(self, s)
 
     def slide(self, s: Slide) -> None:
         """What is new in this turn; see `loopir.Slide`."""
@@ -398,9 +430,9 @@ class NestEmitter:
     def atom(self, a: Atom, lanes: int) -> Val:
         match a:
             case Var():
-                if a not in self.vars:
+                if a not in self.vars and (a in self.lets or self.around is None):
                     return self.int(self.lets[a])
-                x = self.vars[a]
+                x = self.vars[a] if a in self.vars else self.argument(a)
                 if lanes > 1 and a == self.vector:
                     steps = ", ".join(f"i64 {k}" for k in range(lanes))
                     wide = splat(self.code, x, lanes)

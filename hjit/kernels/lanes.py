@@ -82,7 +82,6 @@ def _first_put(e: NestEmitter, s: Lanes) -> tuple[str, Poly, int] | None:
     """The first streamed store of a vector loop: its array, its index, and how far that moves with the loop."""
     if not all(isinstance(x, (Let, Puts)) for x in s.body):
         return None
-    known = {s.var, *e.vars, *e.lets}
     for p in (p for x in s.body if isinstance(x, Puts) for p in x.puts):
         if not stream.is_streamed(e, p.buffer, e.dtypes[p.buffer].itemsize * s.lanes):
             continue
@@ -90,7 +89,7 @@ def _first_put(e: NestEmitter, s: Lanes) -> tuple[str, Poly, int] | None:
         step = flat.coefficient(s.var)
         if step is None or not step.is_const or step.const < 1 or step.const % 2 == 0:
             continue
-        if all(a in known for a in deep_atoms(flat) if isinstance(a, Var)):
+        if all(a == s.var or e.knows(a) for a in deep_atoms(flat) if isinstance(a, Var)):
             return p.buffer, flat, step.const
     return None
 

@@ -1,7 +1,7 @@
 """The loop IR: what the back ends print. Indices are polynomials over loop variables (`Var`) and run-time sizes.
 
     Stmt = Let(var, value) | For(var, begin, end, step) | Lanes(var, ...) | When(value, body, otherwise)
-         | Puts((buffer, index, value)*) | Reduce(buffer, items, ...) | Reset(stage) | Slide(stage, ...)
+         | Puts((buffer, index, value)*) | Reduce(buffer, items, ...) | Reset(stage) | Slide(stage, ...) | Outlined(body)
     Program = nests, one for each root of the schedule tree, run in order
 """
 
@@ -177,7 +177,14 @@ class Slide:
     last: bool = True
 
 
-Stmt = Let | For | Lanes | When | Puts | Reduce | Reset | Slide
+@dataclass(frozen=True, slots=True)
+class Outlined:
+    """What is compiled as a function by itself; see `hjit.kernels.outline`."""
+
+    body: tuple[Stmt, ...]
+
+
+Stmt = Let | For | Lanes | When | Puts | Reduce | Reset | Slide | Outlined
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,7 +250,7 @@ class Program:
 def inner(s: Stmt) -> tuple[tuple[Stmt, ...], ...]:
     """The bodies of a statement."""
     match s:
-        case For() | Slide():
+        case For() | Slide() | Outlined():
             return (s.body,)
         case Lanes():
             return (s.body, s.rest)
@@ -255,7 +262,7 @@ def inner(s: Stmt) -> tuple[tuple[Stmt, ...], ...]:
 def with_bodies(s: Stmt, change: Callable[[tuple[Stmt, ...]], tuple[Stmt, ...]]) -> Stmt:
     """A statement with other statements inside it."""
     match s:
-        case For() | Slide():
+        case For() | Slide() | Outlined():
             return replace(s, body=change(s.body))
         case Lanes():
             return replace(s, body=change(s.body), rest=change(s.rest))
@@ -306,6 +313,8 @@ def lines(s: Stmt, depth: int) -> Iterator[str]:
                 yield from block("otherwise:", s.otherwise)
         case Reset():
             yield f"{pad}reset {s.stage}"
+        case Outlined():
+            yield from block("outlined:", s.body)
         case Slide():
             yield from block(f"slide {s.stage} {s.var} from {s.first} until {s.end}:", s.body)
         case Puts(puts):

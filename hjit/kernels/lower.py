@@ -36,6 +36,7 @@ from hjit.kernels.loopir import (
     When,
     vectors_at_once,
 )
+from hjit.kernels.outline import outlined
 from hjit.kernels.place import Env, Region, not_negative
 from hjit.kernels.windows import Windows, slides_of
 from hjit.sched.boxes import Box, Reads, boxes, dims_of_box, single_dim, whole_box
@@ -64,7 +65,8 @@ def lower(graph: Graph, schedule: Root, fast: bool = False) -> Program:
     """
     reads = Reads(graph)
     layouts = {x.stage: Layout(x.order, x.align) for x in walk(schedule) if isinstance(x, Store) and (x.order or x.align)}
-    return Program(tuple(_Nest(reads, layouts, top, fast).build() for top in nests(schedule)), layouts)
+    built = (_Nest(reads, layouts, top, fast).build() for top in nests(schedule))
+    return Program(tuple(replace(nest, body=outlined(nest)) for nest in built), layouts)
 
 
 class _Nest:

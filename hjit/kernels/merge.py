@@ -14,7 +14,8 @@ from hjit.trace.poly import Poly, poly
 _CONSTANT = re.compile(r"(= add i64 |= getelementptr \w+, ptr %(?!ctx,)[\w.]+, i64 )(-?\d+)\b")  # an offset of an index or of an address
 MAX_GIVEN = 16  # constants that become numbers, of one function
 
-Uniform = tuple[int, int] | Poly  # a slot of the parameter block and what is added, or a polynomial over sizes
+Uniform = tuple[int, int] | Poly | None  # a slot of the parameter block and what is added, or a polynomial over sizes, or `KERNEL`
+KERNEL: Uniform = None  # the address of the parameter block: what a block of numbers begins with
 
 
 @dataclass(frozen=True, slots=True)
