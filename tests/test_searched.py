@@ -16,6 +16,7 @@ BATCH = 6
 FOUND = (  # seeds that failed once
     10,  # an unrolled dimension without elements
     164,  # a tile around a parallel loop
+    1778,  # more copies of a body than there may be
 )
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from hjit.sched.boxes import Reads
 from hjit.sched.build import Step, nest
-from hjit.sched.check import are_apart, is_direct, starts_reduction
+from hjit.sched.check import MAX_UNROLL, are_apart, is_direct, starts_reduction
 from hjit.sched.memory import Strides
 from hjit.sched.rows import group_of
 from hjit.sched.tree import Loop, Node, Root, Store
@@ -392,6 +392,7 @@ def unrolled_dims(definitions: list[Definition], lanes_dim: int | None) -> list[
     """The small dimensions that are unrolled inside the lanes."""
     d = definitions[0]
     code = sum(1 for x in definitions for _ in walk(x.value))
+    copies = 1
     found: list[int] = []
     for k in reversed(range(len(d.extents))):
         n = d.extents[k]
@@ -406,9 +407,9 @@ def unrolled_dims(definitions: list[Definition], lanes_dim: int | None) -> list[
             continue  # two points may write the same element
         if lanes_dim is not None and lanes_dim >= len(d.dims) and reduction:
             continue  # the accumulator loop is innermost
-        if code * n.const > UNROLL_CODE:
+        if code * n.const > UNROLL_CODE or copies * n.const > MAX_UNROLL:
             continue
-        code *= max(n.const, 1)
+        code, copies = code * max(n.const, 1), copies * max(n.const, 1)
         found.insert(0, k)
     return found
 

@@ -174,3 +174,13 @@ def test_producers_of_an_update_are_computed_in_its_nest() -> None:
     first, second = cells.children
     assert {c.stage for c in computes(first)} == {cells.stage}
     assert {c.stage for c in computes(second)} > {cells.stage}
+
+
+def test_small_dimensions_are_unrolled_as_far_as_schedules_may() -> None:
+    def f(a: Any) -> Any:
+        return np.pad(a[:4, :4, :4, :3], [(0, 0), (0, 0), (0, 0), (3, 0)], mode="wrap") * 2
+
+    a = np.arange(6.0**4).reshape(6, 6, 6, 6)
+    assert [x.kind for x in loops(f, a)][1:] == ["unroll"] * 3, "384 copies would be too many"
+    assert loops(f, a)[0].kind != "unroll"
+    check(f, a)
