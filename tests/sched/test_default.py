@@ -178,7 +178,7 @@ def test_producers_of_an_update_are_computed_in_its_nest() -> None:
 
 def test_small_dimensions_are_unrolled_as_far_as_schedules_may() -> None:
     def f(a: Any) -> Any:
-        return np.pad(a[:4, :4, :4, :3], [(0, 0), (0, 0), (0, 0), (3, 0)], mode="wrap") * 2
+        return np.pad(a[:4, :4, :4, :3], [(0, 0), (0, 0), (0, 0), (3, 0)], mode="wrap")
 
     a = np.arange(6.0**4).reshape(6, 6, 6, 6)
     assert [x.kind for x in loops(f, a)][1:] == ["unroll"] * 3, "384 copies would be too many"
