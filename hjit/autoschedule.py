@@ -318,7 +318,7 @@ def otherwise(space: Space, cost: float, best: Schedule, count: int, stop: Calla
     free = [s.name for s in space.graph.stages if space.may_inline(s) and s.name not in space.frozen]
     found: list[tuple[float, Schedule]] = []
     for name in sorted(free, key=lambda n: -costs.get(n, 0.0))[:count]:
-        other = Space.freezing(space, {**space.frozen, name: "root" if name in best.inlined else "inline"})
+        other = Space.freezing(space, {**space.frozen, name: "root" if name in best.inlined else "inline"}, space.settled)
         found += _best(greedily(other, stop), 1)
     return [x for x in found if x[0] <= NOT_MUCH_DEARER * cost]
 
@@ -354,17 +354,17 @@ def frozen(space: Space) -> Space:
     """The space with all but the dearest stages frozen where a search that knows only the root and inlining puts them.
 
     Anderson 2021, section 3.2. The paper leaves log2(N) of N stages; here some more are left, since what a stage may gain depends on its
-    neighbours, too.
+    neighbours, too. Loops of those that are frozen, and of all in that search, are those of the default schedule.
     """
     stages = [s.name for s in space.graph.stages]
-    apart = Space.freezing(space, dict.fromkeys(stages, "apart"))
+    apart = Space.freezing(space, dict.fromkeys(stages, "apart"), stages)
     found = greedily(apart).best
     if found is None:
         return space
     costs = space.costs_by_stage(found.tree, found.inlined)
     count = FEW_STAGES // 2 + 2 * round(math.log2(len(stages)))
     open_ = set(sorted(stages, key=lambda n: -costs.get(n, 0.0))[:count])
-    return Space.freezing(space, {n: "inline" if n in found.inlined else "root" for n in stages if n not in open_})
+    return Space.freezing(space, {n: "inline" if n in found.inlined else "root" for n in stages if n not in open_}, {*stages} - open_)
 
 
 def space_of(graph: Graph, sizes: Mapping[str, int], options: Options, cost: Cost | None = None, memoise: bool = True) -> Space:

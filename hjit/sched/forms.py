@@ -43,7 +43,8 @@ LANE_DIMS = 2  # dimensions that are tried for the lanes
 VECTORS = (1, 2, 4)  # of one turn
 ROWS = (1, 2, 4)  # of one turn
 BLOCKS = ((1, 1), (1, 2), (1, 4), (2, 1), (2, 2), (4, 1), (4, 2), (4, 4), (BLOCK_ROWS, BLOCK_VECTORS))  # rows and vectors of accumulators
-TILES = ((8, 128), (8, 512), (16, 64), (16, 256), (32, 64), (32, 128), (32, 256), (64, 64), (64, 256), (128, 128), (128, 512))  # rows, columns
+BIG = 32  # a dimension of more elements is worth tiles
+TILES = tuple(itertools.product((4, 8, 16, 32, 64, 128, 256), (32, 64, 128, 256, 512, 1024)))  # rows, columns
 STRIPS = (STRIP_VECTORS, 1, 4, 64)  # vectors of a strip of columns
 FEW_TURNS = 4  # a loop with fewer turns than this for each core has the next loop parallel, too
 SMALL_TASK = 1 << 16  # evaluations; a nest with fewer may as well run on one core
@@ -238,7 +239,7 @@ def _orders(d: Definition, inner: Inner, extents: Sequence[float], at_root: bool
 
 def _tiles(d: Definition, order: Sequence[int], inner: Inner, extents: Sequence[float]) -> list[tuple[int, tuple[int, ...]]]:
     """Tiles of the two innermost loops over big pure dimensions, side by side: dimension and sizes; nothing where there are none."""
-    big = [k for k in order if k < len(d.dims) and extents[k] > 4 * TILES[0][0]][-2:]
+    big = [k for k in order if k < len(d.dims) and extents[k] > BIG][-2:]
     if len(big) < 2 or inner.lanes_dim not in big or d.order == "sequential" or not is_direct(d):
         return []
     (rows,) = (k for k in big if k != inner.lanes_dim)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -36,26 +37,34 @@ def loads_of_block(graph: SizedGraph, part: Part, vector: DimKey | None, lanes: 
         scalar_loads_per_vector, vector_loads_per_vector, scalar_loads_per_scalar of appendix A. A scalar beside vectors
         is not unrolled.
     """
-    at = tuple(layouts[source] for source in part.windows)
-    key = part, vector, lanes, copies, at
-    found = graph.blocks.get(key)
-    if found is None:
-        alone = part, None, 1, (), at
-        if alone not in graph.blocks:
-            graph.blocks[alone] = _count(_Block(graph, part, None, 1, (), layouts), 0.0)
-        found = graph.blocks[key] = _count(_Block(graph, part, vector, lanes, copies, layouts), graph.blocks[alone][2])
-    return found
+    reads = reads_of(graph, part, layouts)
+    alike = sum(n == part.dimensions[-1] for n in part.dimensions)  # definitions that are evaluated at each point of the loops
+    points = math.prod(n for _, n, _ in copies) * alike
+    if vector is None:
+        return 0.0, 0.0, _total(graph, part, reads, None, 1, copies).distinct / points
+    alone = _total(graph, part, reads, None, 1, ()).distinct / alike
+    found = _total(graph, part, reads, vector, lanes, copies)
+    return found.scalars / points, found.vectors / points, alone
 
 
-def _count(block: _Block, alone: float) -> tuple[float, float, float]:
-    """`alone`: scalar_loads_per_scalar beside vectors."""
-    spread = block.spreads()
-    if block.vector is None:
-        return 0.0, 0.0, len(spread) / block.points
-    gathered = spread > SHUFFLED * block.lanes
-    dense = (spread > 1) & ~gathered
-    scalars = np.sum(spread == 1) + block.lanes * np.sum(gathered)
-    return float(scalars) / block.points, float(np.sum(-(-spread[dense] // block.lanes))) / block.points, alone
+class Count(NamedTuple):
+    """Distinct loads of a block, and how many loads of scalars and of vectors they are where their lanes are known."""
+
+    distinct: int
+    scalars: int
+    vectors: int
+
+
+def _total(graph: SizedGraph, part: Part, reads: Sequence[Read], vector: DimKey | None, lanes: int, copies: Copies) -> Count:
+    """What all arrays come to. Many may be read alike, and by other parts."""
+    known = graph.counts.setdefault((part.extents, vector, lanes, copies), {})
+    block: _Block | None = None
+    for read in reads:
+        if read not in known:
+            block = block or _Block(part.extents, vector, lanes, copies)
+            known[read] = block.count(read)
+    found = [known[read] for read in reads]
+    return Count(sum(x.distinct for x in found), sum(x.scalars for x in found), sum(x.vectors for x in found))
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,22 +98,20 @@ class Loads:
 class _Block:
     """A block of unrolled vectors in the middle of the image."""
 
-    def __init__(self, graph: SizedGraph, part: Part, vector: DimKey | None, lanes: int, copies: Copies, layouts: Layouts) -> None:
-        self.graph, self.part, self.vector, self.lanes, self.layouts = graph, part, vector, lanes, layouts
+    def __init__(self, extents: Sequence[float], vector: DimKey | None, lanes: int, copies: Copies) -> None:
+        self.vector, self.lanes = vector, lanes
         counts = [n for _, n, _ in copies]
         self.shape = math.prod(counts), lanes
-        alike = sum(n == part.dimensions[-1] for n in part.dimensions)  # definitions that are evaluated at each point of the loops
-        self.points = self.shape[0] * alike
-        self.dims = self._dims(np.indices(counts).reshape(len(copies), self.shape[0]), copies)
+        self.dims = self._dims(extents, np.indices(counts).reshape(len(copies), self.shape[0]), copies)
 
-    def _dims(self, turns: Ints, copies: Copies) -> list[Ints]:
+    def _dims(self, sizes: Sequence[float], turns: Ints, copies: Copies) -> list[Ints]:
         """The dimensions at each lane of each copy, [copies, lanes] each; `turns`: those of the unrolled loops, [loops, copies]."""
         moved: dict[DimKey, Ints] = {}
         for (key, _, step), turn in zip(copies, turns, strict=True):
             moved[key] = moved.get(key, np.zeros(self.shape, np.int64)) + turn[:, None] * step
         if self.vector is not None:
             moved[self.vector] = moved.get(self.vector, np.zeros(self.shape, np.int64)) + np.arange(self.lanes)
-        extents = [max(int(n), 1) for n in self.part.extents]
+        extents = [max(int(n), 1) for n in sizes]
         found = [np.full(self.shape, n // 2, np.int64) for n in extents]
         for key, offset in moved.items():
             first, *rest = dims_of(key)
@@ -115,78 +122,77 @@ class _Block:
             found[first] = flat
         return found
 
-    def spreads(self) -> Ints:
-        """Of every load the elements from the first to the last that its lanes load, of equal loads once."""
-        found: dict[tuple[str, int], dict[bytes, int]] = {}
-        known: dict[Any, dict[bytes, int]] = {}  # many arrays may be read alike
-        for number, group in enumerate(alike_loads(self.graph, self.part)):
-            layout = self.layouts[group.source]
-            strides = self.graph.strides(group.source, layout or C_ORDER)
-            innermost = self.graph.shape(group.source)[-1] if strides else 1.0
-            key = group.index, group.constants.tobytes(), strides, layout is None, innermost
-            if key not in known:
-                known[key] = self._loaded(self._addresses(group, strides, layout is None, innermost))
-            found.setdefault((group.source, number if group.is_gather else -1), {}).update(known[key])
-        return np.array([n for loaded in found.values() for n in loaded.values()], np.int64)
+    def count(self, read: Read) -> Count:
+        """The loads of an array, equal ones once: by the elements from the first to the last that their lanes load."""
+        loaded: dict[bytes, int] = {}
+        for index, constants in read.groups:
+            offsets = np.frombuffer(constants, np.int64).reshape(-1, len(index)) if index else np.zeros((1, 0), np.int64)
+            rows = self._addresses(index, offsets, read)
+            data, width = rows.tobytes(), rows.itemsize * self.lanes
+            spread = (rows.max(-1) - rows.min(-1) + 1).tolist()
+            loaded.update((data[k * width : (k + 1) * width], n) for k, n in enumerate(spread))
+        scalars = vectors = 0
+        for n in loaded.values():
+            if n == 1:
+                scalars += 1
+            elif n > SHUFFLED * self.lanes:
+                scalars += self.lanes
+            else:
+                vectors += -(-n // self.lanes)
+        return Count(len(loaded), scalars, vectors)
 
-    def _loaded(self, rows: Ints) -> dict[bytes, int]:
-        """The spread of every load, equal ones once."""
-        data, width = rows.tobytes(), rows.itemsize * self.lanes
-        spread = (rows.max(-1) - rows.min(-1) + 1).tolist()
-        return {data[k * width : (k + 1) * width]: n for k, n in enumerate(spread)}
-
-    def _addresses(self, group: Alike, strides: tuple[int, ...], is_open: bool, innermost: float) -> Ints:
-        """The addresses of the lanes of every load of a group, in elements, [loads * copies, lanes].
-
-        Args:
-            is_open: may the array lie in memory as suits the lanes best?
-            innermost: elements of the last axis.
-        """
-        values = [np.broadcast_to(_value(p, self.dims), self.shape) for p in group.index]
-        if is_open and self.lanes > 1:
+    def _addresses(self, index: At, constants: Ints, read: Read) -> Ints:
+        """The addresses of the lanes of every load of a group, in elements, [loads * copies, lanes]."""
+        values = [np.broadcast_to(_value(p, self.dims), self.shape) for p in index]
+        strides = read.strides
+        if read.is_open and self.lanes > 1:
             moving = [k for k, v in enumerate(values) if (v[:, 1:] != v[:, :1]).any()]
             if len(moving) == 1:
                 strides = tuple(1 if k == moving[0] else APART * (k + 1) for k in range(len(strides)))
         first = np.zeros(self.shape, np.int64)
         for v, step in zip(values, strides, strict=True):
             first = first + v * step
-        offsets = group.constants @ np.array(strides, np.int64)
+        offsets = constants @ np.array(strides, np.int64)
         total: Ints = first + offsets[:, None, None]
         step = int(first[0, 1] - first[0, 0]) if self.lanes > 1 else 0
-        if 1 < step <= SHUFFLED and strides[-1] == 1 and innermost == step:
+        if 1 < step <= SHUFFLED and strides[-1] == 1 and read.innermost == step:
             total = total - total % step  # the channels of a pixel share their loads
         return np.ascontiguousarray(total.reshape(-1, self.lanes))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Alike:
-    """Loads of one array whose indices differ in constants only.
+class Read:
+    """Loads of one array that may be equal; one `Read` for all that are alike.
 
     Attributes:
-        index: but for the constants.
-        constants: [loads, axes].
-        is_gather: does an index hold values?
+        groups: indices but for their constants, and those constants as bytes of int64 [loads, axes].
+        strides: in elements.
+        is_open: may the array lie in memory as suits the lanes best?
+        innermost: elements of the last axis.
     """
 
-    source: str
-    index: At
-    constants: Ints
-    is_gather: bool
+    groups: tuple[tuple[At, bytes], ...]
+    strides: tuple[int, ...]
+    is_open: bool
+    innermost: float
 
 
-def alike_loads(graph: SizedGraph, part: Part) -> list[Alike]:
-    """The loads of a part in groups; every gather is one by itself."""
-    found: list[Alike] | None = graph.alike.get(part)
+def reads_of(graph: SizedGraph, part: Part, layouts: Layouts) -> list[Read]:
+    """The loads of a part by array; every gather is one by itself."""
+    key = part, tuple(layouts[source] for source in part.windows)
+    found: list[Read] | None = graph.reads_of.get(key)
     if found is None:
-        groups: dict[tuple[str, At, int], list[tuple[int, ...]]] = {}
+        groups: dict[tuple[str, int], dict[At, list[tuple[int, ...]]]] = {}
         for number, (source, index) in enumerate(part.loads):
             is_gather = any(isinstance(a, Value) for p in index for a in deep_atoms(p))
-            key = source, tuple(p - p.const for p in index), number if is_gather else -1
-            groups.setdefault(key, []).append(tuple(p.const for p in index))
-        found = graph.alike[part] = [
-            Alike(source, index, np.array(constants, np.int64).reshape(len(constants), len(index)), number >= 0)
-            for (source, index, number), constants in groups.items()
-        ]
+            alike = groups.setdefault((source, number if is_gather else -1), {})
+            alike.setdefault(tuple(p - p.const for p in index), []).append(tuple(p.const for p in index))
+        found = graph.reads_of[key] = []
+        for (source, _), alike in groups.items():
+            layout, shape = layouts[source], graph.shape(source)
+            numbers = tuple((index, np.array(constants, np.int64).tobytes()) for index, constants in alike.items())
+            fields = numbers, graph.strides(source, layout or C_ORDER), layout is None, shape[-1] if shape else 1.0
+            found.append(graph.once(("read", *fields), functools.partial(Read, *fields)))
     return found
 
 

@@ -92,7 +92,7 @@ class SizedGraph:
             many as the loops have turns.
         inlined: stages of one pure definition that are computed wherever they are read.
         plans: what `hjit.sched.features` has recorded.
-        blocks, alike: what `hjit.sched.lanes` has counted, and the loads of parts in groups.
+        counts, reads_of: what `hjit.sched.lanes` has counted, and the loads of parts by array.
     """
 
     def __init__(
@@ -104,8 +104,8 @@ class SizedGraph:
         self.stages = graph.by_name
         self.position = self.reads.position
         self.plans: dict[Any, Any] = {}
-        self.blocks: dict[Any, tuple[float, float, float]] = {}
-        self.alike: dict[Any, Any] = {}
+        self.counts: dict[Any, dict[Any, Any]] = {}
+        self.reads_of: dict[Any, Any] = {}
         self._sizes = sizes
         self._inputs = {x.name: x for x in graph.inputs}
         self._made: dict[tuple[Any, ...], Any] = {}
@@ -117,7 +117,7 @@ class SizedGraph:
         new.inlined, new.plans, new._parts = stages, {}, {}
         return new
 
-    def _once(self, key: tuple[Any, ...], make: Callable[[], T]) -> T:
+    def once(self, key: tuple[Any, ...], make: Callable[[], T]) -> T:
         """What `make` gives, made once."""
         found: T | None = self._made.get(key)
         if found is None:
@@ -130,7 +130,7 @@ class SizedGraph:
 
     def shape(self, name: str) -> tuple[float, ...]:
         """Of an input or a stage."""
-        return self._once(("shape", name), lambda: tuple(map(self.number, self._array(name).shape)))
+        return self.once(("shape", name), lambda: tuple(map(self.number, self._array(name).shape)))
 
     def _array(self, name: str) -> Input | Stage:
         return self._inputs[name] if name in self._inputs else self.stages[name]
@@ -138,7 +138,7 @@ class SizedGraph:
     # -- memory
     def memory(self, name: str, layout: Layout = C_ORDER, settled: bool = True) -> Memory:
         """How an input or a whole stage lies in memory."""
-        return self._once(("memory", name, layout, settled), lambda: self._memory(name, layout, settled))
+        return self.once(("memory", name, layout, settled), lambda: self._memory(name, layout, settled))
 
     def _memory(self, name: str, layout: Layout, settled: bool) -> Memory:
         x = self._array(name)
@@ -169,7 +169,7 @@ class SizedGraph:
             sizes = [e.dtype.itemsize for d in s.definitions for e in walk(d.value) if _is_data(e)]
             return float(self.vector_bytes // min([*sizes, s.dtype.itemsize]))
 
-        return self._once(("lanes", stage), count)
+        return self.once(("lanes", stage), count)
 
     # -- definitions
     def part(self, stage: str, definitions: tuple[int, ...]) -> Part:
@@ -177,7 +177,7 @@ class SizedGraph:
         found = self._parts.get((stage, definitions))
         if found is None:
             key = "part", stage, definitions, self._through(stage)
-            found = self._parts[stage, definitions] = self._once(key, lambda: self._part(self.stages[stage], definitions))
+            found = self._parts[stage, definitions] = self.once(key, lambda: self._part(self.stages[stage], definitions))
         return found
 
     def _through(self, stage: str) -> frozenset[str]:
@@ -220,7 +220,7 @@ class SizedGraph:
 
     def _window(self, shape: tuple[float, ...], indices: Sequence[At]) -> Window:
         """One for all that read alike."""
-        return self._once(("window", shape, tuple(indices)), lambda: window(shape, indices))
+        return self.once(("window", shape, tuple(indices)), lambda: window(shape, indices))
 
     def _loads(self, stage: str, number: int) -> tuple[tuple[str, At], ...]:
         """The loads of a definition."""
@@ -229,7 +229,7 @@ class SizedGraph:
             d = self.stages[stage].definitions[number]
             return tuple((x.source, tuple(concrete(p, self._sizes) for p in x.index)) for x in loads(*_evaluated(stage, d)))
 
-        return self._once(("loads", stage, number), make)
+        return self.once(("loads", stage, number), make)
 
     def _look_through(self, source: str, index: At, found: dict[tuple[str, At], None], called: dict[tuple[str, At], None]) -> None:
         """A load, or where its source is inlined those of its definition: the product of the Jacobians (section 4.1)."""
@@ -242,7 +242,7 @@ class SizedGraph:
 
     def required(self) -> dict[str, Box]:
         """The part of each stage that the outputs depend on: what box inference finds at the root."""
-        return self._once(("required",), SizedGraph.inlining(self, frozenset())._required)
+        return self.once(("required",), SizedGraph.inlining(self, frozenset())._required)
 
     def _required(self) -> dict[str, Box]:
         needs: dict[str, Box] = {}
@@ -261,7 +261,7 @@ class SizedGraph:
 
     def minimum(self, part: Part) -> Num:
         """points_computed_minimum of appendix A."""
-        return self._once(("minimum", part), lambda: part.points(part.lengths(part.dims(self.required()[part.stage]))))
+        return self.once(("minimum", part), lambda: part.points(part.lengths(part.dims(self.required()[part.stage]))))
 
     def completed(self, stage: str, needs: Box | None, round_up: Mapping[int, Num] = NOTHING) -> tuple[Box, Box]:
         """What is computed where some of a stage is needed (None: nobody says what): as it is asked for, and within the stage.

@@ -133,6 +133,7 @@ class Space:
         cores: number of threads.
         frozen: for some stages where they are computed, "root", "inline" or "apart", which is either: what is not searched (Anderson 2021,
             section 3.2).
+        settled: stages whose loops are those of the default schedule: what is not searched, either.
         rules: what is pruned.
         memoise: are the costs of nests kept? If not, every decision works all of them out again.
 
@@ -150,13 +151,14 @@ class Space:
         cores: int,
         target: Target,
         frozen: Mapping[str, str] | None = None,
+        settled: Collection[str] = (),
         rules: Rules | None = None,
         memoise: bool = True,
     ) -> None:
         self.graph, self.cores, self.target = graph, cores, target
         self.sized = SizedGraph(graph, sizes, target.vector_bytes, tasks=cores * TASKS)
         self.cost_model, self.machine = cost, np.asarray(machine, np.float32)
-        self.frozen = dict(frozen or {})
+        self.frozen, self.settled = dict(frozen or {}), frozenset(settled)
         self.rules = rules or Rules()
         self.memoise = memoise
         self.forms = Forms(Strides(graph), target, cores)
@@ -170,6 +172,7 @@ class Space:
         self._sized: dict[frozenset[str], SizedGraph] = {frozenset(): self.sized}
         self._prepared: dict[tuple[str, ...], PreparedCost] = {}
         self._legal: dict[tuple[str, tuple[int, ...], bool], list[Form]] = {}
+        self._first: dict[tuple[str, tuple[int, ...], bool], Form] = {}
         self._memo: dict[Hashable, np.ndarray[Any, np.dtype[np.float64]]] = {}
         self._numbers: dict[Hashable, int] = {}
         self._outlines: dict[tuple[Node, int], int] = {}
@@ -184,10 +187,10 @@ class Space:
         return new
 
     @staticmethod
-    def freezing(space: Space, frozen: Mapping[str, str]) -> Space:
+    def freezing(space: Space, frozen: Mapping[str, str], settled: Collection[str]) -> Space:
         """The same space with some stages frozen; what was measured is shared."""
         new = copy.copy(space)
-        new.frozen = dict(frozen)
+        new.frozen, new.settled = dict(frozen), frozenset(settled)
         return new
 
     @property
@@ -307,7 +310,7 @@ class Space:
         whole = Root((nest,))
         path = own_nests(whole, s.name)[self.groups[s.name].index(group)]
         at_root = all(isinstance(at(whole, path[:k]), (Root, Store)) for k in range(len(path)))
-        for form in self._forms(s, group, at_root):
+        for form in [self._first_form(s, group, at_root)] if s.name in self.settled else self._forms(s, group, at_root):
             node = replaced(whole, path, form.node)
             assert isinstance(node, Root)
             (new,) = node.children
@@ -323,10 +326,19 @@ class Space:
             found = self._legal[key] = legal or forms
         return found
 
+    def _first_form(self, s: Stage, group: tuple[int, ...], at_root: bool) -> Form:
+        """The form of the default schedule, and no choice of sizes; another one where that is not legal."""
+        key = s.name, group, at_root
+        found = self._first.get(key)
+        if found is None:
+            first = next(iter(self.forms.of(s, group, self.sized.part(s.name, group).extents, at_root)))
+            first = first if self._is_legal(s, group, first) else self._forms(s, group, at_root)[0]
+            found = self._first[key] = Form(chosen(first.node, first.sizes[0]), NONE)
+        return found
+
     def _plain(self, s: Stage, group: tuple[int, ...], at_root: bool) -> Node:
         """The nest that a stage has before its forms are looked at."""
-        form = self._forms(s, group, at_root)[0]
-        return chosen(form.node, form.sizes[0])
+        return self._first_form(s, group, at_root).node
 
     def _is_legal(self, s: Stage, group: tuple[int, ...], form: Form) -> bool:
         """Is a form legal, by the rules of `hjit.sched.check`, where it is computed by itself? Its sizes do not matter."""
