@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from hjit.sched.formulas import Num, Truth, choose, floor_div, least, most, product
+from hjit.sched.formulas import Num, Truth, Var, choose, floor_div, least, most, product
 from hjit.trace.poly import ZERO, Atom, Bound, Dim, Extremum, FloorDiv, Mod, Poly, Sym, Value, poly
 
 Interval = tuple[Num, Num]  # low, high, both included
@@ -20,6 +20,7 @@ Dims = Sequence[Interval]  # of a definition's dimensions
 Bounds = Callable[[Dims], Interval]
 
 FAR = 2.0**40  # further than any array reaches
+STILL = Fraction(0)
 ANYWHERE: Interval = (-FAR, FAR)
 
 
@@ -40,7 +41,12 @@ def joined(a: Box | None, b: Box) -> Box:
 
 def clipped(x: Interval, n: float) -> Interval:
     """The part of an interval in ``[0, n)``; where it lies outside, the element that is nearest."""
-    return least(most(x[0], 0.0), n - 1.0), least(most(x[1], 0.0), n - 1.0)
+    return _inside_of(x[0], n), _inside_of(x[1], n)
+
+
+def _inside_of(x: Num, n: float) -> Num:
+    low, high = (x.low, x.high) if type(x) is Var else (x, x)
+    return x if low >= 0.0 and high <= n - 1.0 else least(most(x, 0.0), n - 1.0)
 
 
 # -- indices over ranges
@@ -150,11 +156,13 @@ class Window:
         axes: for each axis, the ranges whose hull is read.
         bases: for each axis what of its indices moves (`hjit.trace.intervals.Span.base`). None: not one thing for all, so that
             box inference takes the whole axis, where it must know what is needed of the array at a place inside the loops.
+        rates: for each axis how far its base moves with some dimensions.
     """
 
     shape: tuple[float, ...]
     axes: tuple[tuple[Bounds, ...], ...]
     bases: tuple[Poly | None, ...]
+    rates: tuple[tuple[tuple[int, Fraction], ...], ...]
 
     def needs(self, dims: Dims) -> Box:
         """The region, as far as it reaches beyond the array too."""
@@ -172,7 +180,7 @@ class Window:
 
     def speeds(self, dims: Sequence[Fraction]) -> tuple[Fraction, ...]:
         """How fast what is needed moves along each axis, from how fast the dimensions do."""
-        return tuple(Fraction(0) if base is None else _speed(base, dims) for base in self.bases)
+        return tuple(sum((c * dims[k] for k, c in rates if dims[k]), STILL) for rates in self.rates)
 
     def region(self, dims: Dims) -> Box:
         """The region of the array that is read."""
@@ -189,8 +197,9 @@ def window(shape: tuple[float, ...], indices: Iterable[tuple[Poly, ...]]) -> Win
             low, high = seen.get(rest, (p.const, p.const))
             seen[rest] = min(low, p.const), max(high, p.const)
     axes = tuple(tuple(bounds_of(rest + high, low) for rest, (low, high) in seen.items()) for seen in moving)
-    bases = [set(map(_base, seen)) for seen in moving]
-    return Window(shape, axes, tuple(found.pop() if len(found) == 1 else None for found in bases))
+    found = [set(map(_base, seen)) for seen in moving]
+    bases = tuple(x.pop() if len(x) == 1 else None for x in found)
+    return Window(shape, axes, bases, tuple(() if base is None else tuple(_rates(base).items()) for base in bases))
 
 
 def _inside(p: Poly, n: float) -> Poly:
@@ -225,12 +234,16 @@ def _base(p: Poly) -> Poly | None:
     return total
 
 
-def _speed(p: Poly, dims: Sequence[Fraction]) -> Fraction:
-    """How fast a base moves."""
-    total = Fraction(0)
+def _rates(p: Poly) -> dict[int, Fraction]:
+    """How far a base moves with each dimension."""
+    found: dict[int, Fraction] = {}
     for (a,), c in p.terms.items():
-        total += c * (dims[a.k] if isinstance(a, Dim) else _speed(a.arg, dims) / a.by.const if isinstance(a, FloorDiv) else 0)
-    return total
+        if isinstance(a, Dim):
+            found[a.k] = found.get(a.k, STILL) + c
+        elif isinstance(a, FloorDiv):
+            for k, rate in _rates(a.arg).items():
+                found[k] = found.get(k, STILL) + rate * c / a.by.const
+    return found
 
 
 # -- memory

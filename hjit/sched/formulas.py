@@ -255,14 +255,16 @@ class Tape:
 
 def least(a: Num, b: Num) -> Num:
     """The smaller of two."""
-    (p, q), (r, s) = range_of(a), range_of(b)
-    return a if q <= r or _same(a, b) else b if s <= p else _recorded("least", a, b)
+    p, q = (a.low, a.high) if type(a) is Var else (a, a)  # without calls: there are many
+    r, s = (b.low, b.high) if type(b) is Var else (b, b)
+    return a if q <= r else b if s <= p else a if _same(a, b) else _recorded("least", a, b)
 
 
 def most(a: Num, b: Num) -> Num:
     """The larger of two."""
-    (p, q), (r, s) = range_of(a), range_of(b)
-    return a if p >= s or _same(a, b) else b if r >= q else _recorded("most", a, b)
+    p, q = (a.low, a.high) if type(a) is Var else (a, a)
+    r, s = (b.low, b.high) if type(b) is Var else (b, b)
+    return a if p >= s else b if r >= q else a if _same(a, b) else _recorded("most", a, b)
 
 
 def choose(condition: Truth, a: Num, b: Num) -> Num:
@@ -319,7 +321,8 @@ def _same(a: Num, b: Num) -> bool:
 
 
 def _at_least(a: Num, b: Num) -> Truth:
-    (p, q), (r, s) = range_of(a), range_of(b)
+    p, q = (a.low, a.high) if type(a) is Var else (a, a)
+    r, s = (b.low, b.high) if type(b) is Var else (b, b)
     return True if p >= s or _same(a, b) else False if q < r else _recorded("ge", a, b)
 
 
