@@ -51,9 +51,10 @@ def measured(given: argparse.Namespace, keep: Callable[[dict[str, Any]], None]) 
 
     if given.name == "search" and given.tables:
         suite.check_names("application", given.apps, NAMES)
-        rows = papers.run(given.apps, given.threads, small=given.small, limit=given.limit)
+        head = {**suite.about(), "limit": given.limit}
+        rows = papers.run(given.apps, given.threads, small=given.small, limit=given.limit, keep=lambda rows: keep({**head, **rows}))
         papers.show(rows)
-        return {**suite.about(), "limit": given.limit, **rows}
+        return {**head, **rows}
     schedules = given.hjit or (HJIT_SCHEDULES if given.name == "search" else HJIT_SCHEDULES[:2])
     searches = search.run(given.apps, [x for x in schedules if x in SEARCHED], given.threads, small=given.small) if given.name == "search" else None
     found: dict[str, Any] = {}

@@ -67,11 +67,15 @@ EXPANSIONS = (1674.5, 3332.1, 1834.0, 1552.0)  # these are plain means
 # -- measuring
 
 
-def run(names: Sequence[str], threads: Sequence[int] = (), *, small: bool = False, limit: float = LIMIT) -> dict[str, list[Row]]:
+def run(
+    names: Sequence[str], threads: Sequence[int] = (), *, small: bool = False, limit: float = LIMIT,
+    keep: Callable[[dict[str, list[Row]]], None] = lambda found: None,
+) -> dict[str, list[Row]]:
     """The rows of both tables, each search in a fresh process.
 
     Args:
         limit: seconds of one search.
+        keep: called with what there is after each application.
     """
     from rich.console import Console
 
@@ -79,15 +83,14 @@ def run(names: Sequence[str], threads: Sequence[int] = (), *, small: bool = Fals
     from hjit.machine import bandwidth
 
     console = Console(stderr=True)
-    found: dict[str, list[Row]] = {}
-    for table, efforts in EFFORT.items():
-        found[table] = []
-        for n in threads or (cores(),):
-            for name in names:
-                for setting in efforts:
-                    with console.status(f"{table}: {name}, {setting}"):
-                        counted = _process(table, setting, name, n, small, limit, bandwidth(n))
-                        found[table].append({"app": name, "setting": setting, "threads": n, **counted})
+    found: dict[str, list[Row]] = {table: [] for table in EFFORT}
+    for n in threads or (cores(),):
+        for name in names:
+            for table, setting in ((table, setting) for table, efforts in EFFORT.items() for setting in efforts):
+                with console.status(f"{table}: {name}, {setting}"):
+                    counted = _process(table, setting, name, n, small, limit, bandwidth(n))
+                    found[table].append({"app": name, "setting": setting, "threads": n, **counted})
+            keep(found)
     return found
 
 

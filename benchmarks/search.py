@@ -6,6 +6,7 @@ process when the search ends), and `cost` (seconds that the cost model predicts)
 
 from __future__ import annotations
 
+import contextlib
 import json
 import resource
 import subprocess
@@ -44,10 +45,14 @@ def run(names: Sequence[str], efforts: Sequence[str], threads: Sequence[int] = (
     return found
 
 
+class _Searched(BaseException):
+    """Enough is known: what was found need not be compiled. Nothing on the way takes it for an error."""
+
+
 def plans(name: str, tune: str, threads: int, small: bool, effort: Effort | None = None) -> list[tuple[Plan, int, float]]:
     """What a search of an application's schedules decides on: the plans of its Graphs, each with its number of stages.
 
-    And with the megabytes that the process has had at most when the search ends, before the schedules are compiled and run.
+    And with the megabytes that the process has had at most when the search ends. Nothing is compiled.
 
     Args:
         effort: if not that of `tune`.
@@ -60,18 +65,23 @@ def plans(name: str, tune: str, threads: int, small: bool, effort: Effort | None
     module = apps.load(name)
     arguments = module.inputs(np.random.default_rng(0), module.SMALL if small else module.SHAPE)
     found: list[tuple[Plan, int, float]] = []
-    real = autoschedule.searched
+    real, of_all = autoschedule.searched, autoschedule.scheduled
 
     def searched(graph: Any, *more: Any, **named: Any) -> Plan:
         found.append((real(graph, *more, **{"effort": effort, **named}), len(graph.stages), _peak()))
         return found[-1][0]
 
+    def scheduled(*given: Any) -> Any:
+        of_all(*given)
+        raise _Searched
+
     f = hjit.pipeline(getattr(module, name), tune=tune, num_threads=threads, cache="off", verify="off")
-    autoschedule.searched = searched
+    autoschedule.searched, autoschedule.scheduled = searched, scheduled
     try:
-        f.graph(*arguments)
+        with contextlib.suppress(_Searched):
+            f.graph(*arguments)
     finally:
-        autoschedule.searched = real
+        autoschedule.searched, autoschedule.scheduled = real, of_all
     return found
 
 

@@ -310,9 +310,18 @@ def test_numbers_that_may_be_bounds() -> None:
 
 def test_tables_are_asked_for_on_the_command_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     asked: list[Any] = []
-    monkeypatch.setattr(papers, "run", lambda names, threads, **more: asked.append((names, threads, more)) or {"anderson": [], "mb2fbs": []})
+
+    def run(names: Any, threads: Any, keep: Any, **more: Any) -> Any:
+        asked.append((names, threads, more))
+        keep({"anderson": [1], "mb2fbs": []})
+        kept.append(json.loads((tmp_path / "x.json").read_text()))
+        return {"anderson": [], "mb2fbs": []}
+
+    kept: list[Any] = []
+    monkeypatch.setattr(papers, "run", run)
     command.main(["search", "--tables", "--apps", "blur", "--small", "--limit", "3", "--json", str(tmp_path / "x.json")])
     assert asked == [(["blur"], [], {"small": True, "limit": 3.0})]
+    assert kept[0]["anderson"] == [1] and kept[0]["limit"] == 3, "what there is is written on the way"
     numbers = json.loads((tmp_path / "x.json").read_text())
     assert numbers["limit"] == 3 and numbers["anderson"] == numbers["mb2fbs"] == [] and numbers["commit"]
     with pytest.raises(SystemExit):
