@@ -9,17 +9,17 @@ handed to it as numbers (`Uniform`), so that nests that differ in nothing else, 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from hjit.errors import CompileError
-from hjit.kernels import lanes, memory, outline, reduce, stream, vecmath
+from hjit.kernels import carry, lanes, memory, outline, reduce, stream, vecmath
 from hjit.kernels.code import BOOL, I32, I64, Code, Val, const, splat, type_name
 from hjit.kernels.driver import driver_text
-from hjit.kernels.loopir import BEGIN, END, Buffer, For, Lanes, Let, Nest, Outlined, Program, Puts, Reduce, Reset, Slide, Stmt, When
+from hjit.kernels.loopir import BEGIN, END, Buffer, For, Lanes, Let, Nest, Outlined, Program, Put, Puts, Reduce, Reset, Slide, Stmt, When
 from hjit.kernels.merge import Function, Uniform, merged
 from hjit.kernels.params import STATUS, Params
 from hjit.sched.memory import C_ORDER, Layout, rejoined
@@ -137,6 +137,7 @@ class NestEmitter:
         align: what the variable is a multiple of.
         mask: of a vector of which some lanes do nothing: which do something, and the last index that one of them has.
         guard: loads stay as deep as this, as further out their index may be out of bounds.
+        kept, stored: loads whose values are at hand, as memory has them, and what was stored; see `hjit.kernels.carry`.
         functions: those that are called.
         around: of such a function, that which calls it. arguments: the values that it is given of that one's variables.
     """
@@ -164,6 +165,8 @@ class NestEmitter:
         self.sizes: dict[Atom, bool] = {}
         self.first: dict[str, int] = {}
         self.patterns: dict[Any, list[int] | None] = {}
+        self.kept: dict[Load, Val] = {}
+        self.stored: dict[Put, Val] = {}
         self.functions: list[outline.Inner] = []
         self.around: NestEmitter | None = None
         self.arguments: list[Val] = []
@@ -206,10 +209,11 @@ class NestEmitter:
 
     def loop(
         self, var: Var, begin: Val, end: Val, step: int, body: Callable[[], None],
-        limit: Val | None = None, first: Val | None = None, rare: bool = False,
+        limit: Val | None = None, first: Val | None = None, rare: bool = False, phis: Sequence[tuple[Val, Val, str]] = (),
     ) -> None:
         """``for var in range(begin, end, step)``; a turn that would pass `limit` starts at ``limit - step``, one before `first` there.
 
+        `phis`: values that a turn has, what they are in the first one, and the name of what they are in the next one.
         Of a `rare` loop LLVM is not told how its index moves: it would take most of its time to find the cheapest addresses for it.
         """
         code = self.code
@@ -223,6 +227,8 @@ class NestEmitter:
         following = f"%{code.fresh('next')}"
         latch_mark = code.fresh("latch")
         code.effect(f"{i.text} = phi i64 [ {begin.text}, %{before} ], [ {following}, %{latch_mark} ]")
+        for value, at_first, after in phis:
+            code.effect(carry.phi(value, at_first, before, after, latch_mark))
         inside = code.here(f"icmp slt i64 {i.text}, {end.text}", BOOL)
         code.effect(f"br i1 {inside.text}, label %{label}.body, label %{label}.exit")
         code.label(f"{label}.body")
@@ -286,8 +292,7 @@ class NestEmitter:
             case Let():
                 self.lets[s.var] = s.value
             case For():
-                limit = None if s.limit is None else self.int(s.limit)
-                self.loop(s.var, self.int(s.begin), self.int(s.end), s.step, lambda: self.stmts(s.body), limit)
+                self.serial(s)
             case Lanes():
                 lanes.emit(self, s)
             case When():
@@ -304,6 +309,18 @@ class NestEmitter:
                 self.slide(s)
             case Outlined():
                 outline.emit(self, s)
+
+    def serial(self, s: For) -> None:
+        kept = carry.carried(s) if self.vector is None else []
+        if kept and all(self.is_in_place(x.put.buffer) for x in kept):
+            carry.emit(self, s, kept)
+        else:
+            limit = None if s.limit is None else self.int(s.limit)
+            self.loop(s.var, self.int(s.begin), self.int(s.end), s.step, lambda: self.stmts(s.body), limit)
+
+    def is_in_place(self, source: str) -> bool:
+        """Has every element of the array a place of its own? In a circular buffer they share some."""
+        return source not in self.buffers or self.buffers[source].fold is None
 
     def slide(self, s: Slide) -> None:
         """What is new in this turn; see `loopir.Slide`."""

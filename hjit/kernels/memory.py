@@ -32,9 +32,11 @@ def load(e: NestEmitter, x: Load) -> Val:
     if constant is not None:
         return constant
     dtype = e.dtypes[x.source]
+    if e.kept and x in e.kept:
+        return _from_memory(e.code, e.kept[x], dtype)
     flat = e.flat(x.source, x.index)
     if not e.varies(flat):
-        return _from_memory(e.code, _scalar_load(e, x.source, flat, dtype), dtype)
+        return _from_memory(e.code, scalar(e, x.source, flat), dtype)
     assert e.vector is not None
     c = flat.coefficient(e.vector)
     if e.mask is not None:
@@ -156,8 +158,9 @@ def _suffix(dtype: np.dtype[Any]) -> str:
     return {"half": "f16", "float": "f32", "double": "f64"}.get(t, t)
 
 
-def _scalar_load(e: NestEmitter, source: str, flat: Poly, dtype: np.dtype[Any]) -> Val:
-    return _read(e, source, address(e, source, flat), memory_dtype(dtype), 1)
+def scalar(e: NestEmitter, source: str, flat: Poly) -> Val:
+    """One element, as memory has it."""
+    return _read(e, source, address(e, source, flat), memory_dtype(e.dtypes[source]), 1)
 
 
 def _strided_load(e: NestEmitter, x: Load, flat: Poly, step: int, dtype: np.dtype[Any]) -> Val:
@@ -266,6 +269,8 @@ def _gather(e: NestEmitter, source: str, flat: Poly, dtype: np.dtype[Any]) -> Va
 def store_all(e: NestEmitter, puts: Sequence[Put]) -> None:
     """Evaluate all values, then store them, neighbours together."""
     values = [(p.buffer, e.flat(p.buffer, p.index), to_memory(e.code, e.value(p.value))) for p in puts]
+    if e.kept:
+        e.stored.update((p, v) for p, (_, _, v) in zip(puts, values, strict=True))
     store_values(e, [v for v, p in zip(values, puts, strict=True) if p.atomic is None])
     for (buffer, flat, v), p in zip(values, puts, strict=True):
         if p.atomic is not None:

@@ -27,6 +27,7 @@ TURNED_ROWS, MAX_TURNED_LANES = 32, 16  # of a tile that is read across: what a 
 STRIP_VECTORS = 16  # of a strip of columns, which a scan runs down: whole lines, many of a page
 ROWS_TOGETHER = 4  # of a stencil
 MANY_LOADS, LINES_TOGETHER = 8, 0.6  # what it must load to gain from that, and which part of its rows' loads must be left
+SCAN_ROWS = 4  # of a scan along its rows, that run together
 INTERLEAVED = 2  # parts of a histogram that one task counts at once
 UNROLL_REDUCTION = 64  # points of a constant reduction domain that are unrolled
 
@@ -249,7 +250,18 @@ def _nest(s: Stage, group: tuple[int, ...], strides: Strides, target: Target) ->
         steps.append((k, "parallel" if not steps and k < len(d.dims) else "serial", None))
         if k == lanes_dim:
             steps.append((k, "vector", lanes))
+    rows = scan_rows(d, lanes_dim, unrolled)
+    if rows is not None:
+        steps.append((rows, "unroll", SCAN_ROWS))
     return nest(s.name, group, [*steps, *((k, "unroll", None) for k in unrolled)])
+
+
+def scan_rows(d: Definition, lanes_dim: int | None, unrolled: Sequence[int]) -> int | None:
+    """The dimension of which a scan does several at once where it has no lanes: one goes on while another waits for what it computed before."""
+    if lanes_dim is not None or d.order != "sequential" or not d.rdims or SCAN_ROWS * sum(1 for _ in walk(d.value)) > UNROLL_CODE:
+        return None
+    long = [k for k, n in enumerate(d.dims) if k not in unrolled and not (n.is_const and n.const < 2 * SCAN_ROWS)]
+    return long[-1] if long else None
 
 
 def parts_dim(d: Definition, unrolled: list[int]) -> int | None:

@@ -20,6 +20,7 @@ from hjit.sched.default import (
     BLOCK_ROWS,
     BLOCK_VECTORS,
     INTERLEAVED,
+    SCAN_ROWS,
     STRIP_VECTORS,
     UNROLL_CODE,
     Target,
@@ -28,6 +29,7 @@ from hjit.sched.default import (
     lane_scores,
     loops_in_order,
     parts_dim,
+    scan_rows,
     strip_dim,
     strips,
     unrolled_dims,
@@ -168,7 +170,13 @@ class Forms:
             unrolled = tuple(unrolled_dims(alike, lanes_dim))
             if lanes_dim is None:
                 parts = parts_dim(d, list(unrolled))
-                yield Inner(None, None, unrolled, ((1, 1, 1),)) if parts is None else Inner(None, parts, (), ((1, 1, INTERLEAVED),))
+                rows = scan_rows(d, None, unrolled)
+                if parts is not None:
+                    yield Inner(None, parts, (), ((1, 1, INTERLEAVED),))
+                elif rows is not None:
+                    yield Inner(None, rows, unrolled, tuple((1, 1, n) for n in dict.fromkeys((SCAN_ROWS, *ROWS, 2 * SCAN_ROWS))))
+                else:
+                    yield Inner(None, None, unrolled, ((1, 1, 1),))
                 continue
             widths = native_widths(s, d, self.target, lanes_dim)
             code = sum(1 for x in alike for _ in walk(x.value)) * max(int(np.prod([extents[k] for k in unrolled])), 1)

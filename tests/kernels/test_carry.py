@@ -1,0 +1,124 @@
+"""Recurrences keep what their turns store in registers, and give NumPy's numbers."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import hjit
+from hjit.kernels.carry import carried
+from hjit.kernels.loopir import For, Put, Puts
+from hjit.sched.default import SCAN_ROWS
+from hjit.trace.graph import Load, Op
+from hjit.trace.poly import Poly, Var, poly
+from tests.numpy_check import check
+
+F4 = np.dtype("f4")
+I, J = Var("i"), Var("j")
+RNG = np.random.default_rng(3)
+
+
+def load(*index: Poly, source: str = "y") -> Load:
+    return Load(source, index, F4)
+
+
+def put(index: tuple[Poly, ...], *args: Load, atomic: str | None = None) -> Put:
+    return Put("y", index, Op("add", args, F4), atomic)
+
+
+def loop(*puts: Put, step: int = 1, limit: Poly | None = None) -> For:
+    return For(I, poly(0), poly(J), step, (Puts(puts),), limit)
+
+
+i, j, x = poly(I), poly(J), load(poly(I), source="x")
+
+
+def test_what_the_turns_before_stored_is_kept() -> None:
+    p = put((i + 2,), load(i + 1), load(i), x)
+    (kept,) = carried(loop(p))
+    assert kept.put == p and kept.loads == {1: load(i + 1), 2: load(i)}
+
+
+def test_loops_of_other_steps_and_directions_keep_it_too() -> None:
+    assert carried(loop(put((i,), load(i - 3), x), step=3))[0].loads == {1: load(i - 3)}
+    assert carried(loop(put((j - i,), load(j - i + 1), x)))[0].loads == {1: load(j - i + 1)}
+
+
+def test_rows_side_by_side_keep_their_own() -> None:
+    found = carried(loop(put((j, i + 1), load(j, i)), put((j + 1, i + 1), load(j + 1, i))))
+    assert [x.loads for x in found] == [{1: load(j, i)}, {1: load(j + 1, i)}]
+
+
+@pytest.mark.parametrize(
+    "s",
+    [
+        loop(put((i + 9,), load(i), x)),  # too long ago
+        loop(put((i,), load(i + 1), x)),  # not yet
+        loop(put((j,), load(j), x)),  # always the same element
+        loop(put((i // 2,), load((i - 1) // 2), x)),  # some elements twice
+        loop(put((i + 1,), load(i), x), put((i + 2,), x, x)),  # another store comes between
+        loop(put((i + 1,), load(i), x), put((j,), x, x)),  # it may
+        loop(put((i + 1,), load(i), x, atomic="add")),
+        loop(put((i + 1,), load(i), x), limit=j),  # turns are repeated
+        For(I, poly(0), j, 1, (loop(put((i + 1,), load(i), x)),)),
+    ],
+)
+def test_nothing_else_is_kept(s: For) -> None:
+    assert carried(s) == []
+
+
+def second_order(a: Any) -> Any:
+    y = a.copy()
+    for k in range(2, a.shape[1]):
+        y[:, k] = a[:, k] * 0.5 + y[:, k - 1] * 0.3 + y[:, k - 2] * 0.2
+    return y
+
+
+def every_third(a: Any) -> Any:
+    y = a.copy()
+    for k in range(3, a.shape[1]):
+        y[:, k] += y[:, k - 3] * 0.5
+    return y
+
+
+def backwards(a: Any) -> Any:
+    y = a.copy()
+    for k in range(a.shape[1] - 2, -1, -1):
+        y[:, k] = np.maximum(y[:, k + 1] - 1, a[:, k])
+    return y
+
+
+def pixels(a: Any) -> Any:
+    y = np.zeros_like(a)
+    for r in range(a.shape[0]):
+        for c in range(1, a.shape[1]):
+            y[r, c] = y[r, c - 1] * 0.25 + a[r, c]
+    return y
+
+
+def flags(a: Any) -> Any:
+    return np.logical_or.accumulate(a > 0.99, axis=1)
+
+
+SCANS = (
+    second_order, every_third, backwards, pixels, flags,
+    lambda a: np.cumsum(a, axis=1),
+    lambda a: np.cumsum((a * 255).astype(np.uint8), axis=1, dtype=np.uint8),
+    lambda a: np.maximum.accumulate(a[:, ::-1], axis=1),
+    lambda a: np.cumsum(a.reshape(-1)),
+    lambda a: np.cumsum(a.astype(np.float16), axis=1, dtype=np.float16),
+    lambda a: np.cumsum(np.stack([a, a * 2], -1), axis=1),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("f", SCANS)
+@pytest.mark.parametrize("shape", [(13, 40), (SCAN_ROWS - 1, 7), (4, 1), (5, 2), (1, 3), (9, 4)])
+def test_scans_are_numpys(f: Any, shape: tuple[int, int]) -> None:
+    check(f, RNG.random(shape).astype(np.float32))
+
+
+def test_scans_along_rows_do_several_rows_at_once() -> None:
+    a = RNG.random((30, 50)).astype(np.float32)
+    f = hjit.pipeline(lambda a: np.cumsum(a, axis=1), cache="off")
+    assert f"unroll add.d0 of {SCAN_ROWS}" in str(f.tree(a))
+    assert f.inspect_llvm(a).count("phi float") >= SCAN_ROWS
