@@ -44,7 +44,7 @@ from hjit.sched.build import flattened, parallel_loops
 from hjit.sched.check import is_associative, is_direct, is_repeatable, nests
 from hjit.sched.memory import C_ORDER, Layout
 from hjit.sched.tree import Compute, DimKey, Loop, Node, Root, Store, computes, dims_of, own, walk
-from hjit.trace.canonical import cost
+from hjit.trace.costs import cost
 from hjit.trace.graph import Cast, Definition, Graph, Op, Stage, renumber, substitute
 from hjit.trace.intervals import Span
 from hjit.trace.poly import ONE, ZERO, Dim, Poly, Sym, Var, extremum, least, poly

@@ -16,7 +16,7 @@ from hjit.sched.memory import Strides
 from hjit.sched.rows import group_of
 from hjit.sched.tree import Loop, Node, Root, Store
 from hjit.sched.tree import walk as walk_tree
-from hjit.trace.canonical import cost
+from hjit.trace.costs import cost
 from hjit.trace.graph import Definition, Expr, Graph, Load, Stage, walk
 from hjit.trace.poly import ONE, ZERO, Bound, Dim, Poly, Value, poly
 

@@ -1,7 +1,7 @@
 """The canonicaliser: one visible list of rewrites, Graph -> Graph, after which equal programs have equal keys.
 
 `fuse` merges point-wise chains: a stage becomes part of its consumers when that costs no or little extra
-arithmetic. What a stage costs, and when it is too much, are `COSTS` and the three limits below.
+arithmetic. What a stage costs says `hjit.trace.costs`, and when it is too much, the limits below.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from hjit.trace.borders import borders
+from hjit.trace.costs import cost
 from hjit.trace.graph import Const, Definition, Expr, Graph, Load, Op, Stage, cast, identity, map_exprs, rewrite, substitute, walk
 from hjit.trace.partition import is_tiled, part_histograms, unflatten
 from hjit.trace.poly import ONE, Dim, Poly, Value, poly
@@ -22,13 +23,6 @@ from hjit.trace.starts import start_scans
 from hjit.trace.tabulate import tabulate
 from hjit.trace.tracer import compose
 
-# Costs of operations, in additions; what is not named costs 1.
-COSTS = {
-    **dict.fromkeys("exp exp2 expm1 log log2 log10 log1p sin cos tan arcsin arccos arctan sinh cosh tanh cbrt".split(), 12),
-    **dict.fromkeys("power arctan2 hypot arcsinh arccosh arctanh logaddexp logaddexp2".split(), 20),
-    **dict.fromkeys("true_divide floor_divide remainder fmod sqrt".split(), 4),
-    "select": 1,
-}
 REPEAT_LIMIT = 8  # additions that fusing may repeat for each element
 ROW_LIMIT = 16  # additions repeated for each row, hoisted out of the inner loop
 MAX_DEPTH = 200  # nested operations of one expression
@@ -166,17 +160,6 @@ def _definition_key(s: Stage) -> Any:
 
 
 # -- fusion of point-wise chains
-
-
-def cost(e: Expr) -> int:
-    """Arithmetic of one evaluation, in additions."""
-    return sum(_node_cost(x) for x in walk(e))
-
-
-def _node_cost(e: Expr) -> int:
-    if isinstance(e, Op):
-        return COSTS.get(e.name, 1)
-    return 1 if isinstance(e, Load) and any(isinstance(a, Value) for p in e.index for a in p.atoms()) else 0
 
 
 Use = tuple[str, int, tuple[Poly, ...]]  # the stage and definition that end up with the code, and the index in them

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from hjit.trace.costs import COSTS
 from hjit.trace.graph import Cast, Const, Expr, Graph, Index, Load, Op, ScalarRef, Stage, cast, fresh, rewrite, substitute
 from hjit.trace.poly import Dim, Poly, Value, poly
 
@@ -87,8 +88,6 @@ class _Finder:
         return found
 
     def _look(self, e: Expr) -> _Facts:
-        from hjit.trace.canonical import COSTS
-
         match e:
             case Const() | ScalarRef():
                 return _Facts(frozenset(), frozenset(), 0)

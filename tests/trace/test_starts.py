@@ -65,10 +65,41 @@ def one(img: Any) -> Any:
 
 
 def into_itself(img: Any) -> Any:
-    """Reads what it is about to overwrite."""
+    """Reads what it is about to overwrite, which is little work."""
     out = img * 3
     for y in range(1, len(img)):
         out[y] = out[y] + 0.5 * out[y - 1]
+    return out
+
+
+def much_into_itself(img: Any) -> Any:
+    out = np.sqrt(img) / 3
+    for y in range(1, len(img)):
+        out[y] = out[y] * out[y] + 0.5 * out[y - 1]
+    return out
+
+
+def running_sums(img: Any) -> Any:
+    return np.cumsum(np.cumsum(img, axis=0), axis=1)
+
+
+def running_maximum(img: Any) -> Any:
+    return np.maximum.accumulate(img[:, ::-1], axis=1)
+
+
+def first_row_apart(img: Any) -> Any:
+    out = np.empty_like(img)
+    out[0] = img[0] * 2
+    for y in range(1, len(img)):
+        out[y] = 0.5 * img[y] + 0.25 * out[y - 1]
+    return out
+
+
+def a_later_row_apart(img: Any) -> Any:
+    out = np.zeros_like(img)
+    out[-1] = img[0] * 2
+    for y in range(1, len(img)):
+        out[y] += 0.5 * img[y] + 0.25 * out[y - 1]
     return out
 
 
@@ -101,11 +132,12 @@ def other_columns(img: Any) -> Any:
 
 
 STARTED = {down: 1, up: 1, two_back: 2, two_back_only: 2, along_columns: 1, forth_and_back: 1, one: 1}
-KEPT = (into_itself, ahead, not_all, some_columns)
+STARTED |= {into_itself: 1, running_maximum: 1, first_row_apart: 1}
+KEPT = (much_into_itself, ahead, not_all, some_columns, a_later_row_apart)
 
 
 @pytest.mark.parametrize("height", [1, 2, 3, 5, 40])
-@pytest.mark.parametrize("function", [*STARTED, *KEPT, other_columns])
+@pytest.mark.parametrize("function", [*STARTED, *KEPT, other_columns, running_sums])
 def test_results_are_those_of_numpy(function: Any, height: int) -> None:
     check(function, RNG.random((height, 37)))
     if function is not one:
@@ -124,6 +156,13 @@ def test_only_the_first_rows_are_computed_before(function: Any) -> None:
     assert s.initial is None
     first = s.definitions[0]
     assert first.order == "pure" and [n for n in first.dims if n.is_const] == [poly(STARTED[function])]
+
+
+def test_running_sums_read_their_source() -> None:
+    (s,) = scans(running_sums)
+    first, down_, across = s.definitions
+    assert s.initial is None and first.order == "pure"
+    assert "a0" in down_.sources and across.sources == {s.name}, "the second one runs over what the first one has made"
 
 
 @pytest.mark.parametrize("function", KEPT)
