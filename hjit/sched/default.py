@@ -14,7 +14,7 @@ from hjit.sched.build import Step, nest
 from hjit.sched.check import MAX_UNROLL, are_apart, is_direct, starts_reduction
 from hjit.sched.memory import Strides
 from hjit.sched.rows import group_of
-from hjit.sched.tree import Loop, Node, Root, Store
+from hjit.sched.tree import Loop, Node, Root, Store, dims_of
 from hjit.sched.tree import walk as walk_tree
 from hjit.trace.costs import cost
 from hjit.trace.graph import Definition, Expr, Graph, Load, Stage, walk
@@ -149,9 +149,12 @@ def serial_loops(node: Node) -> Node:
 
 def _packed(graph: Graph, s: Stage, nests: Mapping[str, Sequence[Node]]) -> tuple[str, ...]:
     """Copies for this stage alone, a sum of products in blocks: each block of columns makes its part of them."""
-    if len(nests[s.name]) != 1 or not any(isinstance(x, Loop) and x.size == BLOCK_ROWS for x in walk_tree(nests[s.name][0])):
+    head = nests[s.name][0]
+    if len(nests[s.name]) != 1 or not isinstance(head, Loop) or not any(isinstance(x, Loop) and x.size == BLOCK_ROWS for x in walk_tree(head)):
         return ()
-    copies = [x for x in graph.stages if x.name in s.sources and isinstance(x.initial, Load) and not x.updates and x.name not in graph.outputs]
+    columns = Dim(dims_of(head.dim)[0])
+    reads = {x.source for d in s.definitions for x in d.loads if any(p.mentions(columns) for p in x.index)}
+    copies = [x for x in graph.stages if x.name in reads and isinstance(x.initial, Load) and not x.updates and x.name not in graph.outputs]
     consumers = graph.consumers() if copies else {}
     return tuple(x.name for x in copies if consumers[x.name] == [s.name])
 

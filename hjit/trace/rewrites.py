@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from hjit.trace.graph import Definition, Expr, Graph, Input, Load, Op, Stage, fresh, identity, map_exprs, rewrite
 from hjit.trace.partition import has_parts, in_parts
-from hjit.trace.poly import Dim, poly
+from hjit.trace.poly import Dim, Poly, poly
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +30,7 @@ class Rewrites:
 
 
 AS_IT_IS = Rewrites()
+Index = tuple[Poly, ...]
 
 
 def cache_name(source: str) -> str:
@@ -96,42 +97,39 @@ def pack(graph: Graph, said: Rewrites = AS_IT_IS) -> Graph:
     """The right matrix of a product is copied, so that the columns that a block of the result needs lie side by side.
 
     Its rows are as far apart as the matrix is wide, often by a power of two: then all of them want the same few places of the caches
-    (Goto and van de Geijn 2008, section 4). A schedule may say that the copy is inlined: then there is none.
+    (Goto and van de Geijn 2008, section 4). Transposed matrices are copied as they were before: what the lanes of vectors run along, and
+    what a row of the result reads. A schedule may say that a copy is inlined: then there is none.
     """
     stages: list[Stage] = []
     names = {x.name for x in (*graph.inputs, *graph.stages)}
     arrays = {x.name: x for x in (*graph.inputs, *graph.stages)}
-
     for s in graph.stages:
         for number, d in enumerate(s.updates):
-            x = _right_matrix(d)
-            if x is None:
-                continue
-            source = arrays[x.source]
-            copy = fresh(cache_name(x.source), names)
-            if copy in said.inlined or (isinstance(source, Stage) and isinstance(source.initial, Load) and not source.updates):
-                continue
-            names.add(copy)
-            stages.append(Stage(copy, source.dtype, source.shape, Load(x.source, identity(len(source.shape)), source.dtype), (), s.origin))
-
-            def change(e: Expr, x: Load = x, copy: str = copy) -> Expr | None:
-                return Load(copy, e.index, e.dtype) if e == x else None
-
-            s = replace(s, updates=(*s.updates[:number], replace(d, value=rewrite(d.value, change)), *s.updates[number + 1 :]))
+            for x, index in _packed(d):
+                source = arrays[x.source]
+                copy = fresh(cache_name(x.source), names)
+                if copy in said.inlined or (isinstance(source, Stage) and isinstance(source.initial, Load) and not source.updates):
+                    continue
+                names.add(copy)
+                way = 1 if x.index == index else -1
+                stages.append(Stage(copy, source.dtype, source.shape[::way], Load(x.source, identity(2)[::way], source.dtype), (), s.origin))
+                packed = Load(copy, index, x.dtype)
+                value = rewrite(s.updates[number].value, lambda e, x=x, packed=packed: packed if e == x else None)  # type: ignore[misc]
+                s = replace(s, updates=(*s.updates[:number], replace(d, value=value), *s.updates[number + 1 :]))
         stages.append(s)
     return replace(graph, stages=tuple(stages))
 
 
-def _right_matrix(d: Definition) -> Load | None:
-    """The second factor's load, where an update is ``c[i, j] += a[i, k] * b[k, j]`` of more than a few of each."""
+def _packed(d: Definition) -> list[tuple[Load, Index]]:
+    """What is copied where an update is ``c[i, j] += a[i, k] * b[k, j]`` of more than a few of each, and by which index the copies are read."""
     i, j, k = (poly(Dim(n)) for n in range(3))
     if d.order != "add" or d.target != (i, j) or len(d.rdims) != 1 or not isinstance(d.value, Op):
-        return None
+        return []
     value = d.value.args[1]
     if not (isinstance(value, Op) and value.name == "multiply" and value.dtype.kind == "f" and value.dtype.itemsize >= 4):
-        return None
+        return []
     a, b = value.args
     few = any(n.is_const for n in d.extents)
-    if few or not isinstance(a, Load) or not isinstance(b, Load) or b.source == a.source:
-        return None
-    return b if a.index == (i, k) and b.index == (k, j) else None
+    if few or not isinstance(a, Load) or not isinstance(b, Load) or a.index not in ((i, k), (k, i)) or b.index not in ((k, j), (j, k)):
+        return []
+    return [(a, (i, k)), (b, (k, j))] if a.index == (k, i) else [(b, (k, j))]

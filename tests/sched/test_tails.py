@@ -245,6 +245,28 @@ def test_products_pack_their_right_matrix_unless_told_otherwise() -> None:
     check(product, a, b, exact=False)
 
 
+PRODUCTS = {
+    "right": (lambda a, b: a @ b.T, (37, 50), (75, 50), ["b_cache", "product"]),
+    "left": (lambda a, b: a.T @ b, (50, 37), (50, 75), ["a_cache", "b_cache", "product"]),
+    "both": (lambda a, b: a.T @ b.T, (50, 37), (75, 50), ["a_cache", "b_cache", "product"]),
+    "itself": (lambda a, b: a @ a.T, (37, 50), (1, 1), ["a_cache", "product"]),
+    "itself from the left": (lambda a, b: a.T @ a, (37, 50), (1, 1), ["a_cache", "a_cache_2", "product"]),
+    "square": (lambda a, b: a @ a, (37, 37), (1, 1), ["a_cache", "product"]),
+    "written otherwise": (lambda a, b: np.einsum("ki,jk->ij", a, b), (50, 37), (75, 50), ["a_cache", "b_cache", "product"]),
+}
+
+
+@pytest.mark.parametrize("name", PRODUCTS)
+def test_transposed_matrices_of_products_are_packed_as_they_were_before(name: str) -> None:
+    f, shape, other, stages = PRODUCTS[name]
+    a, b = RNG.random(shape).astype(np.float32), RNG.random(other).astype(np.float32)
+    s = hjit.pipeline(f).schedule(a, b)
+    assert s.stages == stages
+    if "a_cache" in stages and name not in ("itself", "square"):
+        assert "store a_cache\n" not in str(s).split("parallel product")[1], "what each block of columns reads is copied once"
+    check(f, a, b, exact=False)
+
+
 def test_blocks_of_vectors_stay_whole_beside_other_stages() -> None:
     a, b = RNG.random((37, 50)).astype(np.float32), RNG.random((50, 75)).astype(np.float32)
     f = hjit.pipeline(product, fast_math=True)
