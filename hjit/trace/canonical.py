@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from hjit.trace.bordered import bordered_terms
 from hjit.trace.borders import borders
 from hjit.trace.costs import cost
 from hjit.trace.graph import Const, Definition, Expr, Graph, Load, Op, Stage, cast, identity, map_exprs, rewrite, substitute, walk
@@ -351,6 +352,7 @@ PASSES: tuple[Callable[..., Graph], ...] = (
     tabulate,  # long formulas of one byte
     unflatten,  # rows and columns instead of flat indices
     part_histograms,  # parts in parallel, then their sum
+    bordered_terms,  # what a reduction reads across borders, before it
     split_reductions,  # rows in parallel, then the rest
     rfactor,  # reductions in parts, where a schedule says so
     cache_reads,  # copies of what is read, where a schedule says so
