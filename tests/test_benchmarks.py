@@ -14,7 +14,7 @@ import pytest
 
 import hjit
 from benchmarks import __main__ as command
-from benchmarks import apps, papers, rows, search, suite, table
+from benchmarks import apps, idioms, papers, rows, search, suite, table
 from benchmarks.peers import Compiled
 
 CASES = [(name, layout) for name in apps.NAMES for layout in rows.LAYOUTS if layout == "planar" or hasattr(apps.load(name), layout)]
@@ -326,3 +326,25 @@ def test_tables_are_asked_for_on_the_command_line(monkeypatch: pytest.MonkeyPatc
     assert numbers["limit"] == 3 and numbers["anderson"] == numbers["mb2fbs"] == [] and numbers["commit"]
     with pytest.raises(SystemExit):
         command.main(["search", "--tables", "--apps", "nothing"])
+
+
+# -- idioms
+
+
+@pytest.mark.parametrize("name", idioms.IDIOMS)
+def test_idioms_are_numpys(name: str) -> None:
+    (row,) = idioms.run([name], 2, small=True, budget=0.0)
+    assert row["error"] is None and row["agrees"] and not row["fell_back"]
+    assert (row["idiom"], row["threads"]) == (name, 2) and row["times"] == row["numpy_ms"] / row["hjit_ms"]
+
+
+def test_idioms_are_asked_for_on_the_command_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def nothing(a: Any) -> Any:
+        return np.fft.fft2(a)
+
+    monkeypatch.setattr(idioms, "IDIOMS", {"laplace": idioms.IDIOMS["laplace"], "nothing of ours": (nothing, idioms.GRAY)})
+    command.main(["idioms", "--small", "--budget", "0.01", "--threads", "1,2", "--json", str(tmp_path / "x.json")])
+    numbers = json.loads((tmp_path / "x.json").read_text())
+    assert [(r["idiom"], r["threads"]) for r in numbers["rows"]] == [(name, n) for n in (1, 2) for name in ("laplace", "nothing of ours")]
+    assert numbers["commit"] and [bool(r["error"]) for r in numbers["rows"]] == [False, True] * 2
+    assert "geometric mean" in capsys.readouterr().out
