@@ -46,16 +46,16 @@ def carried(s: For) -> list[Carried]:
         same = [q for q in puts if q.buffer == p.buffer]
         if any(q.atomic for q in same) or not _moves(p.index, s.var) or not all(q is p or _are_apart(p.index, q.index, s.var) for q in same):
             continue
-        before = {_before(p.index, s, k): k for k in range(1, MOST + 1)}
+        before = {_at(p.index, s, poly(s.var), k): k for k in range(1, MOST + 1)}
         kept = {before[x.index]: x for x in read if x.source == p.buffer and x.index in before}
         if kept:
             found.append(Carried(p, kept))
     return found
 
 
-def _before(index: Index, s: For, turns: int) -> Index:
-    """An index so many turns before."""
-    return tuple(p.substitute(lambda a: poly(s.var) - turns * s.step if a == s.var else None) for p in index)
+def _at(index: Index, s: For, turn: Poly, before: int) -> Index:
+    """An index so many turns before another turn of a loop."""
+    return tuple(p.substitute(lambda a: turn - before * s.step if a == s.var else None) for p in index)
 
 
 def _moves(index: Index, var: Var) -> bool:
@@ -81,7 +81,7 @@ def emit(e: NestEmitter, s: For, kept: list[Carried]) -> None:
         for x in kept:
             after = latest[x.put] = f"%{code.fresh('stored')}"
             for turns in range(1, max(x.loads) + 1):
-                first = _at_first(e, s, x.put, turns)
+                first = memory.scalar(e, x.put.buffer, e.flat(x.put.buffer, _at(x.put.index, s, s.begin, turns)))
                 value = Val(f"%{code.fresh('kept')}", first.dtype, 1, depth)
                 phis.append((value, first, after))
                 after = value.text
@@ -99,12 +99,6 @@ def emit(e: NestEmitter, s: For, kept: list[Carried]) -> None:
         e.loop(s.var, begin, end, s.step, body, phis=phis)
 
     e.branch(code.emit(f"icmp slt i64 {begin.text}, {end.text}", BOOL, 1, begin, end), loop)
-
-
-def _at_first(e: NestEmitter, s: For, put: Put, turns: int) -> Val:
-    """What the store would have kept so many turns before the first one, as memory has it."""
-    index = tuple(p.substitute(lambda a: s.begin - turns * s.step if a == s.var else None) for p in put.index)
-    return memory.scalar(e, put.buffer, e.flat(put.buffer, index))
 
 
 def phi(value: Val, first: Val, before: str, after: str, latch: str) -> str:

@@ -179,9 +179,13 @@ class NestEmitter:
         self.vars[BEGIN], self.vars[END] = Val("%begin", I64, 1, 0), Val("%end", I64, 1, 0)
         self.stmts(nest.body)
         stream.finish(self)
-        body = self.code.text()
+        return self.defined("i64 %begin", "i64 %end", "i64 %task")
+
+    def defined(self, *parameters: str) -> str:
+        """The text of a function of what was written."""
         entry = "\n".join(["entry:", *self.allocas])
-        return f"define internal void {NAME}(ptr noalias nocapture %ctx, i64 %begin, i64 %end, i64 %task) #0 {{\n{entry}\n{body}\n  ret void\n}}"
+        head = ", ".join(["ptr noalias nocapture %ctx", *parameters])
+        return f"define internal void {NAME}({head}) #0 {{\n{entry}\n{self.code.text()}\n  ret void\n}}"
 
     def inside(self) -> NestEmitter:
         """The emitter of a function that this one calls."""
@@ -192,9 +196,7 @@ class NestEmitter:
     def outlined(self, body: tuple[Stmt, ...]) -> str:
         """The text of such a function."""
         self.stmts(body)
-        given = "".join(f", i64 %arg{k}" for k in range(1, len(self.arguments) + 1))
-        entry = "\n".join(["entry:", *self.allocas])
-        return f"define internal void {NAME}(ptr noalias nocapture %ctx, i64 %task{given}) #0 {{\n{entry}\n{self.code.text()}\n  ret void\n}}"
+        return self.defined("i64 %task", *(f"i64 %arg{k}" for k in range(1, len(self.arguments) + 1)))
 
     def argument(self, a: Var) -> Val:
         """A variable of the function around."""
@@ -311,6 +313,7 @@ class NestEmitter:
                 outline.emit(self, s)
 
     def serial(self, s: For) -> None:
+        """A loop, which keeps in registers what its turns read of those before."""
         kept = carry.carried(s) if self.vector is None else []
         if kept and all(self.is_in_place(x.put.buffer) for x in kept):
             carry.emit(self, s, kept)

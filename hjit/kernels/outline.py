@@ -36,9 +36,10 @@ def outlined(nest: Nest) -> Body:
 
 
 def _outlined(body: Body) -> Body:
-    if sum(1 for s in body for _ in _parts(s)) < MANY:
+    parts = [part for s in body for part in _parts(s)]
+    if len(parts) < MANY:
         return tuple(with_bodies(s, _outlined) if isinstance(s, (For, When)) else s for s in body)
-    shapes = {id(part): _shape(part) for s in body for part in _parts(s)}
+    shapes = {id(part): _shape(part) for part in parts}
     count = Counter(shapes.values())
     often = {part for part, shape in shapes.items() if count[shape] >= ALIKE}
 
@@ -140,4 +141,3 @@ def linked(functions: Sequence[tuple[Function, Sequence[Inner]]], name: str, pla
             text = re.sub(r"@(?:inner|block)\d+#", lambda m: given[m[0]], text)
         found.append(Function(text, tuple(uniforms)))
     return Linked(found, {n: text.replace(placeholder, f"@{n}", 1) for text, n in names.items()})
-

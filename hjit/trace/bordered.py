@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hjit.trace.graph import Definition, Graph, Load, Op, Stage, identity
+from hjit.trace.graph import Definition, Graph, Load, Op, Stage, fresh, identity
 from hjit.trace.poly import Bound, Dim, Poly, deep_atoms, poly
-from hjit.trace.rewrites import fresh
 
 
 def bordered_terms(graph: Graph) -> Graph:
