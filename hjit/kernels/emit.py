@@ -561,6 +561,8 @@ class NestEmitter:
                 return memory.load(self, e)
             case Cast():
                 return vecmath.convert(self.code, self.value(e.arg), e.dtype)
+            case Op(name="select", args=(Op(name="inside", args=(Index(poly=at), Index(poly=extent))), a, b)) if at.is_const and extent.is_const:
+                return self.value(a if 0 <= at.const < extent.const else b)
             case Op(name="inside"):
                 i, n = map(self.value, e.args)
                 n = splat(self.code, n, i.lanes)

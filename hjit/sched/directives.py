@@ -212,6 +212,21 @@ def rewrites(directives: Iterable[Directive]) -> Rewrites:
     return Rewrites(frozenset(kept), frozenset(inlined), frozenset(cached), factored)
 
 
+def check_inlined(graphs: Iterable[Graph], directives: Iterable[Directive]) -> None:
+    """Are the stages gone that are said to be inlined?
+
+    Raises:
+        ScheduleError: one cannot be inlined.
+    """
+    wanted = rewrites(directives).inlined
+    for g in graphs:
+        for s in g.stages:
+            if s.name in wanted:
+                updates = f"it has updates, {len(s.definitions)} definitions; compute it at a loop of what reads it"
+                why = "it is a result" if s.name in g.outputs else updates if s.updates else "its expression is nested too deeply"
+                raise ScheduleError(f"{s.name} cannot be inlined: {why}")
+
+
 def plans(graph: Graph, directives: Iterable[Directive]) -> dict[str, StagePlan]:
     """What directives say of each stage of a Graph."""
     said: dict[str, list[Directive]] = {}

@@ -17,7 +17,7 @@ from typing import Any
 from hjit.errors import ScheduleError
 from hjit.sched.check import check
 from hjit.sched.default import Target
-from hjit.sched.directives import REWRITES, WORDS, Directive, Named, all_loops, loops_of, plan_of, plans, rewrites, tree_of
+from hjit.sched.directives import REWRITES, WORDS, Directive, Named, all_loops, check_inlined, loops_of, plan_of, plans, rewrites, tree_of
 from hjit.sched.tree import Root, Tail
 from hjit.trace.graph import Graph, Stage
 from hjit.trace.rewrites import Rewrites, cache_name, parts_name
@@ -113,6 +113,7 @@ class Schedule:
         if word in REWRITES:
             for g in self.graphs():
                 plans(g, self._directives)
+            check_inlined(self.graphs(), self._directives)
             return
         self._loops(stage)
         if word in ("compute_at", "store_at"):
@@ -160,6 +161,7 @@ class Schedule:
             for name in names:
                 if name not in known:
                     raise ScheduleError(f"the schedule speaks of a stage {name}, which there is not; there are {', '.join(stages)}")
+        check_inlined(graphs, self._directives)
 
     def tree(self, graph: Graph, target: Target) -> Root:
         """The schedule tree of a canonical Graph."""

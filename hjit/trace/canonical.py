@@ -20,6 +20,7 @@ from hjit.trace.partition import is_tiled, part_histograms, unflatten
 from hjit.trace.poly import ONE, Dim, Poly, Value, poly
 from hjit.trace.reductions import start_value
 from hjit.trace.rewrites import AS_IT_IS, Rewrites, cache_reads, pack, rfactor
+from hjit.trace.slabs import forward_slabs, merge_slabs, slabs
 from hjit.trace.starts import start_scans
 from hjit.trace.tabulate import tabulate
 from hjit.trace.tracer import compose
@@ -82,53 +83,7 @@ def drop_covered(graph: Graph) -> Graph:
 
 
 def _is_covered(s: Stage) -> bool:
-    return s.initial is not None and (_pieces(s) is not None or is_tiled(s))
-
-
-def _pieces(s: Stage) -> tuple[int, dict[int, Definition]] | None:
-    """The axis and the definitions of a stage that is assembled from one whole slice for each index of a small axis."""
-    if not s.updates:
-        return None
-    for axis, extent in enumerate(s.shape):
-        if not extent.is_const:
-            continue
-        found: dict[int, Definition] = {}
-        rest = [k for k in range(len(s.shape)) if k != axis]
-        for d in s.updates:
-            at = d.target[axis]
-            whole = d.order == "pure" and at.is_const and d.dims == tuple(s.shape[k] for k in rest)
-            if not whole or any(d.target[k] != poly(Dim(j)) for j, k in enumerate(rest)) or any(x.source == s.name for x in d.value.loads):
-                break
-            found[at.const] = d
-        else:
-            if len(found) == extent.const:
-                return axis, found
-    return None
-
-
-def forward_pieces(graph: Graph) -> Graph:
-    """A load at a known index of an assembled stage is the value of that piece."""
-    pieces: dict[str, tuple[int, dict[int, Definition]]] = {}
-    stages = []
-
-    def change(e: Expr) -> Expr | None:
-        if not isinstance(e, Load) or e.source not in pieces:
-            return None
-        axis, found = pieces[e.source]
-        if not e.index[axis].is_const:
-            return None
-        d = found[e.index[axis].const]
-        rest = tuple(p for k, p in enumerate(e.index) if k != axis)
-        return substitute(d.value, lambda a: rest[a.k] if isinstance(a, Dim) else None)
-
-    for s in graph.stages:
-        if pieces:
-            s = map_exprs(s, lambda e: rewrite(e, change))
-        found = _pieces(s)
-        if found is not None and all(cost(d.value) <= REPEAT_LIMIT for d in found[1].values()):
-            pieces[s.name] = found
-        stages.append(s)
-    return replace(graph, stages=tuple(stages))
+    return s.initial is not None and (slabs(s) is not None or is_tiled(s))
 
 
 def share(graph: Graph) -> Graph:
@@ -281,8 +236,9 @@ def inline(graph: Graph, names: set[str]) -> Graph:
 
 
 def inline_after(graph: Graph, said: Rewrites = AS_IT_IS) -> Graph:
-    """Stages of the canonical Graph in place of their loads."""
-    names = {s.name for s in graph.stages if s.name in said.inlined_after and s.name not in graph.outputs and s.initial is not None and not s.updates}
+    """Stages of the canonical Graph in place of their loads; among them those that were not pure when chains were fused."""
+    pure = {s.name for s in graph.stages if s.name not in graph.outputs and s.initial is not None and not s.updates}
+    names = {n for n in pure if n in said.inlined_after or n in said.inlined}
     return inline(graph, names) if names else graph
 
 
@@ -342,12 +298,13 @@ PASSES: tuple[Callable[..., Graph], ...] = (
     drop_dead,  # nothing that no output needs
     merge_versions,  # one buffer for versions that only follow each other
     drop_covered,  # no initial value where all is overwritten
-    forward_pieces,  # known slices of assembled arrays
+    forward_slabs,  # known slices of assembled arrays
     borders,  # constant padding as a pure definition
     share,  # equal stages once
     fuse,  # point-wise chains
     drop_dead,
     merge_versions,  # again: in-place updates read what they write only now that they are fused
+    merge_slabs,  # a few planes as a pure definition, once those share what they are computed from
     start_scans,  # no more of an array before a scan than the scan leaves
     tabulate,  # long formulas of one byte
     unflatten,  # rows and columns instead of flat indices

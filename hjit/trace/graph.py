@@ -497,18 +497,23 @@ class Graph:
 
 def map_exprs(s: Stage, f: Callable[[Expr], Expr]) -> Stage:
     """The stage with `f` applied to every expression, those in targets included."""
+    return map_definitions(s, lambda e, _: f(e))
 
-    def target(p: Poly) -> Poly:
+
+def map_definitions(s: Stage, f: Callable[[Expr, tuple[Poly, ...]], Expr]) -> Stage:
+    """`map_exprs`, where `f` is given the extents of the dimensions, too."""
+
+    def target(p: Poly, extents: tuple[Poly, ...]) -> Poly:
         def change(a: Atom) -> Poly | None:
             if isinstance(a, Value):
-                new = f(a.expr)
+                new = f(a.expr, extents)
                 return None if new is a.expr else poly(Value(new, a.extent))
             return None
 
         return p.substitute(change)
 
-    initial = None if s.initial is None else f(s.initial)
-    updates = tuple(replace(d, value=f(d.value), target=tuple(map(target, d.target))) for d in s.updates)
+    initial = None if s.initial is None else f(s.initial, s.shape)
+    updates = tuple(replace(d, value=f(d.value, d.extents), target=tuple(target(p, d.extents) for p in d.target)) for d in s.updates)
     return replace(s, initial=initial, updates=updates)
 
 

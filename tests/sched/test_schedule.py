@@ -180,6 +180,23 @@ def test_what_is_not_legal_is_refused_at_the_call(say: Any, why: str) -> None:
         f.use(s)(GRAY)
 
 
+def running(a: Any) -> Any:
+    total = np.cumsum(a, axis=1)
+    result = total * 2 + total[:, ::-1]
+    return result
+
+
+@pytest.mark.parametrize(("stage", "why"), [("total", "it has updates, 2 definitions"), ("result", "it is a result")])
+def test_what_cannot_be_inlined_says_why(stage: str, why: str, tmp_path: Path) -> None:
+    f = hjit.pipeline(running)
+    s = f.schedule(GRAY)
+    with pytest.raises(hjit.ScheduleError, match=why):
+        s[stage].inline()
+    (tmp_path / "s.json").write_text(f'{{"hjit schedule": 1, "directives": [["{stage}", 0, "inline", []]]}}')
+    with pytest.raises(hjit.ScheduleError, match=why):
+        f.use(hjit.Schedule.load(tmp_path / "s.json"))(GRAY)
+
+
 @pytest.mark.parametrize("text", ["", "{}", '{"hjit schedule": 99, "directives": []}', '{"hjit schedule": 1, "directives": [["a", 0, "fly", []]]}'])
 def test_a_file_that_holds_no_schedule(text: str, tmp_path: Path) -> None:
     (tmp_path / "s.json").write_text(text)
