@@ -93,6 +93,6 @@ class Rules:
             [batch].
         """
         computed = features[..., _AT["points_computed_total"]] + features[..., _AT["inlined_calls"]]
-        tasks = features[..., _AT["inner_parallelism"]]
+        tasks = np.rint(features[..., _AT["inner_parallelism"]])  # a mean over definitions: where most have one, that is not few
         few = (tasks > 1) & (tasks < self.tasks * cores)
         return np.asarray(((computed > self.recompute * points) | few).any(-1))

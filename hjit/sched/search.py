@@ -36,7 +36,7 @@ class Tree(Protocol[State]):
         """The states after one more decision, in an order that is always the same."""
 
     def cost(self, states: Sequence[State]) -> Iterable[float]:
-        """A cost for each state, in the same unit for all, neither negative nor NaN. Asked for many states at once."""
+        """A cost for each state, in the same unit for all, neither negative nor NaN; inf: nothing comes of it. Asked for many states at once."""
 
     def depth(self, state: State) -> int:
         """How many decisions were made."""
@@ -393,6 +393,8 @@ class _Search(Generic[State]):
         self.costs += len(states)
         nodes = []
         for (state, parent), cost in zip(states, map(float, costs), strict=True):
+            if cost == inf:
+                continue
             depth = tree.depth(state)
             alike = None if bucket is None else bucket(state, this.fineness + 1)
             rank = (this.priority(cost, depth), cost)

@@ -158,7 +158,6 @@ class Space:
         self.graph, self.cores, self.target = graph, cores, target
         self.sized = SizedGraph(graph, sizes, target.vector_bytes, tasks=cores * TASKS)
         self.cost_model, self.machine = cost, np.asarray(machine, np.float32)
-        self.frozen, self.settled = dict(frozen or {}), frozenset(settled)
         self.rules = rules or Rules()
         self.memoise = memoise
         self.forms = Forms(Strides(graph), target, cores)
@@ -178,6 +177,7 @@ class Space:
         self._outlines: dict[tuple[Node, int], int] = {}
         self._unchanged: dict[tuple[int, frozenset[str]], tuple[Node, float]] = {}
         self._sources = {s.name: s.sources for s in graph.stages}
+        self._freeze(frozen or {}, settled)
 
     @staticmethod
     def like(space: Space, cost: Cost) -> Space:
@@ -190,7 +190,7 @@ class Space:
     def freezing(space: Space, frozen: Mapping[str, str], settled: Collection[str]) -> Space:
         """The same space with some stages frozen; what was measured is shared."""
         new = copy.copy(space)
-        new.frozen, new.settled = dict(frozen), frozenset(settled)
+        new._freeze(frozen, settled)
         return new
 
     @property
@@ -212,11 +212,21 @@ class Space:
         return state.batch.step == len(self.decisions)
 
     def children(self, state: State) -> list[State]:
-        """All ways to make the next decision that the rules permit."""
-        found = list(self._batches(state))
-        while len(found) == 1 and len(found[0].sizes) == 1 and not self.is_complete(found[0].states()[0]):
-            found = list(self._batches(found[0].states()[0]))  # nothing to choose
-        return [s for b in found for s in b.states()]
+        """All ways to make the next decision that the rules permit; before it those are made that leave no choice, whatever else was decided."""
+        while state.batch.step in self._forced:
+            ((state,),) = (b.states() for b in self._batches(state))
+        return [state] if self.is_complete(state) else [s for b in self._batches(state) for s in b.states()]
+
+    def _freeze(self, frozen: Mapping[str, str], settled: Collection[str]) -> None:
+        self.frozen, self.settled = dict(frozen), frozenset(settled)
+        self._forced = frozenset(step for step, d in enumerate(self.decisions) if self._is_forced(self.graph.stage(d.stage), d.group))
+
+    def _is_forced(self, s: Stage, group: tuple[int, ...] | None) -> bool:
+        """Is there nothing to choose, whatever was decided before?"""
+        if group is not None:
+            return s.name in self.settled
+        only = self.frozen.get(s.name)
+        return only == "root" or (self.may_inline(s) if only == "inline" else s.name in self.graph.outputs)
 
     def _batches(self, state: State) -> Iterator[Batch]:
         decision = self.decisions[state.batch.step] if state.batch.step < len(self.decisions) else None
@@ -225,6 +235,8 @@ class Space:
         s = self.graph.stage(decision.stage)
         if decision.group is None:
             yield from self._places(state, s)
+        elif s.name in state.inlined:  # nothing to choose; what was decided as often costs as much of the schedule
+            yield Batch(state, state.batch.step + 1, state.nests, None, NONE, state.inlined)
         else:
             yield from self._loops(state, s, decision.group)
 
@@ -238,7 +250,7 @@ class Space:
         if s.name in self.graph.outputs or only == "root":
             return
         if self.may_inline(s) and only in (None, "inline", "apart"):
-            yield Batch(state, step + len(self.groups[s.name]), nests, None, NONE, state.inlined | {s.name})
+            yield Batch(state, step, nests, None, NONE, state.inlined | {s.name})
         if only is None and is_divisible(s):
             yield from self._inside(state, s, step)
 
@@ -327,14 +339,23 @@ class Space:
         return found
 
     def _first_form(self, s: Stage, group: tuple[int, ...], at_root: bool) -> Form:
-        """The form of the default schedule, and no choice of sizes; another one where that is not legal."""
+        """The form of the default schedule, and no choice of sizes; another one where that is not legal, or a rule forbids it."""
         key = s.name, group, at_root
         found = self._first.get(key)
         if found is None:
             first = next(iter(self.forms.of(s, group, self.sized.part(s.name, group).extents, at_root)))
-            first = first if self._is_legal(s, group, first) else self._forms(s, group, at_root)[0]
-            found = self._first[key] = Form(chosen(first.node, first.sizes[0]), NONE)
+            usual = [first] if self._is_legal(s, group, first) else []
+            permitted = (chosen(x.node, row) for x in itertools.chain(usual, self._forms(s, group, at_root)) for row in self._permitted(s, x))
+            node = next(permitted, None) if at_root else None
+            if node is None:
+                form = usual[0] if usual else self._forms(s, group, at_root)[0]
+                node = chosen(form.node, form.sizes[0])
+            found = self._first[key] = Form(node, NONE)
         return found
+
+    def _permitted(self, s: Stage, form: Form) -> Sizes:
+        """Those choices of the sizes of a nest by itself that no rule forbids."""
+        return form.sizes[self.nest_costs(Store(s.name, (form.node,)), form.sizes) < inf]
 
     def _plain(self, s: Stage, group: tuple[int, ...], at_root: bool) -> Node:
         """The nest that a stage has before its forms are looked at."""

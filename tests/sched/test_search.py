@@ -320,6 +320,14 @@ def test_where_nothing_complete_is_reached_there_is_no_result() -> None:
     assert (found.best, found.cost, found.finalists) == (None, inf, ())
 
 
+@pytest.mark.parametrize("name", ["greedy", "beam", "controlled mb2fbs", "mb2fbs"])
+def test_what_costs_infinitely_much_takes_nobodys_place(name: str) -> None:
+    tree = Small(a=inf, b=2, aa=1, ba=4, bb=inf)
+    found = search(tree, "", presets(2, 1)[name], Options(depth=3))
+    assert [state for _, state in found.finalists] == ["ba"] and "a" not in tree.expanded
+    assert search(Small(a=inf, b=inf), "", presets(2, 1)[name]).best is None
+
+
 def test_counting_complete_states_at_once_changes_the_result_only() -> None:
     better = 0
     for seed in SEEDS:

@@ -237,6 +237,29 @@ def test_parallel_loops_have_a_turn_for_each_core(tasks: float, forbidden: bool)
     assert Rules().forbidden(features, np.ones(1), 4).tolist() == [forbidden]
 
 
+def test_definitions_of_one_task_are_not_few_tasks_by_another_with_some() -> None:
+    """The feature is a mean over the definitions of a stage."""
+    features = np.zeros((1, 1, len(SCHEDULE)))
+    features[..., SCHEDULE.index("inner_parallelism")] = 1.07
+    assert Rules().forbidden(features, np.ones(1), 4).tolist() == [False]
+
+
+@pytest.mark.parametrize("function", PROGRAMS)
+def test_states_after_as_many_decisions_are_as_deep(function: Any) -> None:
+    """What is inlined has no loops to choose, but is not ahead of what has: costs of partial schedules compare at one depth."""
+    space, rng = Program(function).space, random.Random(4)
+    ways = set()
+    for turn in range(6):
+        state, depths = space.start, [0]
+        while not space.is_complete(state):
+            children = space.children(state)
+            allowed = [c for c, x in zip(children, space.cost(children), strict=True) if x < math.inf]
+            state = rng.choice([c for c in allowed if c.inlined] or allowed) if turn % 2 else rng.choice(allowed)
+            depths.append(space.depth(state))
+        ways.add(tuple(depths))
+    assert len(ways) == 1
+
+
 def few_rows(a: Array) -> Array:
     soft = np.exp(-a[:5] * a[:5])
     return soft[:, :-2] + soft[:, 1:-1] * soft[:, 2:]
