@@ -152,6 +152,8 @@ class NestEmitter:
         self.vars: dict[Var, Val] = {}
         self.vector: Var | None = None
         self.lanes = 1
+        self.at_once = 1  # vectors that a turn of the vector loop computes
+        self.turns: dict[Var, tuple[Val, int]] = {}  # of each loop: where the turn begins if it is not moved inwards, and how many it is long
         self.memo = Memo()
         self.allocas: list[str] = []
         self.block = "entry"
@@ -242,13 +244,14 @@ class NestEmitter:
             last = self.arith("sub", limit, const(step, I64))
             x = self.minmax("min", x, last)
         if rare:
-            x = code.opaque(i)
+            x = code.opaque(x)
         outer = self.vars.get(var)
-        self.vars[var] = x
+        self.vars[var], self.turns[var] = x, (i, step)
         self.memo.open()
         body()
         self.memo.close()
         del self.vars[var]
+        self.turns.pop(var, None)
         if outer is not None:
             self.vars[var] = outer
         code.effect(f"br label %{latch_mark}")
@@ -301,6 +304,7 @@ class NestEmitter:
                 condition = self.code.emit(f"icmp sge i64 {self.int(s.value).text}, 0", BOOL, 1, self.int(s.value))
                 self.branch(condition, lambda: self.stmts(s.body), (lambda: self.stmts(s.otherwise)) if s.otherwise else None)
             case Puts():
+                memory.prefetch(self, s.ahead)
                 memory.store_all(self, s.puts)
             case Reduce():
                 reduce.emit(self, s)
@@ -393,6 +397,16 @@ class NestEmitter:
             total = splat(self.code, total, lanes)
         self.memo.remember(key, total, everywhere=len(fixed) == len(p.terms))
         return total
+
+    def by_depth(self, p: Poly) -> list[Poly]:
+        """What is known outside the innermost loop of an index that changes, and the rest: a row's address is found before its elements'."""
+        if not p.terms:
+            return []
+        depths = {m: 0 if all(map(self.is_size, m)) else self.product(m, c, 1).depth for m, c in p.terms.items()}
+        deepest = max(depths.values())
+        inner = {m: c for m, c in p.terms.items() if depths[m] == deepest}
+        outer = {m: c for m, c in p.terms.items() if m not in inner}
+        return [Poly(outer, 0), Poly(inner, p.const)] if outer and deepest else [p]
 
     def int32(self, p: Poly, lanes: int) -> Val:
         """An index of each lane in 32 bits, where they are enough for every array."""

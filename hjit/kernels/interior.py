@@ -10,7 +10,7 @@ import numpy as np
 
 from hjit.kernels.loopir import Buffer, For, Item, Lanes, Let, Puts, Reduce, Slide, Stmt, When, inner, with_bodies
 from hjit.trace.borders import INSIDE
-from hjit.trace.graph import Change, Const, Expr, Op, rewrite, substitute, walk
+from hjit.trace.graph import Change, Const, Expr, Load, Op, rewrite, substitute, walk
 from hjit.trace.poly import Atom, Bound, FloorDiv, IntLike, Mod, Poly, Value, Var, deep_atoms, extremum, poly
 
 Range = tuple[Poly, Poly]
@@ -169,7 +169,8 @@ def _simplify(s: Stmt, vanish: set[Bound | Op]) -> Stmt:
 
     match s:
         case Puts():
-            return Puts(tuple(replace(p, index=index(p.index), value=expr(p.value)) for p in s.puts))
+            ahead = tuple(Load(x.source, index(x.index), x.dtype) for x in s.ahead)
+            return Puts(tuple(replace(p, index=index(p.index), value=expr(p.value)) for p in s.puts), ahead)
         case Reduce():
             return replace(s, items=tuple(Item(index(i.index), expr(i.initial), expr(i.value)) for i in s.items))
         case Let():
@@ -190,7 +191,8 @@ def copies(body: tuple[Stmt, ...], var: Var, offsets: tuple[int, ...]) -> tuple[
     def visit(s: Stmt) -> Stmt:
         match s:
             case Puts():
-                return Puts(tuple(replace(p, index=at(p.index, c), value=substitute(p.value, c)) for c in changes for p in s.puts))
+                ahead = tuple(Load(x.source, at(x.index, c), x.dtype) for c in changes for x in s.ahead)
+                return Puts(tuple(replace(p, index=at(p.index, c), value=substitute(p.value, c)) for c in changes for p in s.puts), ahead)
             case Reduce():
                 items = [Item(at(i.index, c), substitute(i.initial, c), substitute(i.value, c)) for c in changes for i in s.items]
                 return replace(s, items=tuple(items))
@@ -235,6 +237,8 @@ def own_polys(s: Stmt) -> Iterator[Poly]:
         case Puts():
             for p in s.puts:
                 yield from p.index
+            for x in s.ahead:
+                yield from x.index
         case Reduce():
             for i in s.items:
                 yield from i.index

@@ -23,7 +23,8 @@ def _merge(group: tuple[Stmt, ...]) -> Stmt | None:
         return None
     match first:
         case Puts():
-            return Puts(tuple(p for s in group for p in s.puts))  # type: ignore[union-attr]
+            ahead = dict.fromkeys(x for s in group for x in s.ahead)  # type: ignore[union-attr]
+            return Puts(tuple(p for s in group for p in s.puts), tuple(ahead))  # type: ignore[union-attr]
         case Reduce():
             if any(replace(s, items=()) != replace(first, items=()) for s in group):  # type: ignore[type-var]
                 return None

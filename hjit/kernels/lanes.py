@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from hjit.kernels import memory, stream
@@ -24,9 +25,9 @@ def emit(e: NestEmitter, s: Lanes) -> None:
 
     def vectors(begin: Val, end: Val, count: int, limit: Val | None, first: Val | None = None) -> None:
         body = s.body if count == 1 else copies(s.body, s.var, tuple(range(0, count * s.lanes, s.lanes)))
-        e.vector, e.lanes, e.align = s.var, s.lanes, s.align
+        e.vector, e.lanes, e.align, e.at_once = s.var, s.lanes, s.align, count
         e.loop(s.var, begin, end, count * s.lanes, lambda: e.stmts(body), limit, first)
-        e.vector, e.lanes, e.align = None, 1, 1
+        e.vector, e.lanes, e.align, e.at_once = None, 1, 1, 1
 
     def whole(step: int, begin: Val) -> Val:
         """The end of the whole steps from `begin` on; the range may be empty, and end before it begins."""
@@ -35,17 +36,21 @@ def emit(e: NestEmitter, s: Lanes) -> None:
         return e.minmax("max", end, begin)
 
     fits = vectors_at_once(s.lanes, s.copies, s.align)
-    end = low
+    end, lines = low, None
     if s.tail == "shift":  # all of the interior in vectors where it has at least one
-        skew = _skew(e, s, low, n)
+        lines = _lines(e, s, low, n)
         for k, count in enumerate(fits):
             enough = e.code.emit(f"icmp sge i64 {n.text}, {count * s.lanes}", BOOL, 1, n)
             if k:  # too few for the copies
                 few = e.code.emit(f"icmp slt i64 {n.text}, {s.copies * s.lanes}", BOOL, 1, n)
                 enough = e.code.emit(f"and i1 {enough.text}, {few.text}", BOOL, 1, enough, few)
             stop = e.choose(enough, high, low)
-            begin, first = (low, None) if skew is None or k else (e.arith("sub", low, skew), low)
-            vectors(begin, stop, count, high, first)
+            if lines is None or k:
+                vectors(low, stop, count, high)
+            elif s.rest:
+                vectors(e.choose(lines.streams, lines.first, low), e.choose(lines.streams, whole(count * s.lanes, lines.first), stop), count, high)
+            else:
+                vectors(e.choose(lines.streams, lines.around, low), stop, count, high, low)
             end = e.minmax("max", end, stop)
     else:
         for count in fits:
@@ -54,16 +59,32 @@ def emit(e: NestEmitter, s: Lanes) -> None:
         if s.tail == "mask":
             _masked(e, s, end, high)
             end = e.minmax("max", end, high)
-    if s.rest:
+    if not s.rest:
+        return
+    if lines is None:
         _single(e, s, e.int(s.begin), low, end, e.int(s.end))
+    else:
+        after = whole(fits[0] * s.lanes, lines.first)
+        e.branch(lines.streams, lambda: _edges(e, s, lines.first, after), lambda: _single(e, s, e.int(s.begin), low, end, e.int(s.end)))
 
 
-def _skew(e: NestEmitter, s: Lanes, low: Val, n: Val) -> Val | None:
-    """How far before `low` a loop of `n` elements begins for the addresses of its later turns to be aligned; None: nowhere.
+@dataclass(frozen=True, slots=True)
+class _Lines:
+    """Where the lines of memory begin that a vector loop streams to.
 
-    It is less than one vector, and nothing where the result is kept in the caches or the loop is short.
+    Attributes:
+        streams: are the results not to be kept in the caches, and the loop long enough?
+        around, first: the last index not after the interior's begin and the first one not before it at which a vector is aligned.
     """
-    found = _first_put(e, s) if s.align == 1 else None
+
+    streams: Val
+    around: Val
+    first: Val
+
+
+def _lines(e: NestEmitter, s: Lanes, low: Val, n: Val) -> _Lines | None:
+    """Of a loop whose results may be streamed; None for others."""
+    found = _first_put(e, s) if s.align == 1 and all(isinstance(x, (Let, Puts)) for x in s.rest) else None
     if found is None:
         return None
     buffer, flat, step = found
@@ -72,10 +93,12 @@ def _skew(e: NestEmitter, s: Lanes, low: Val, n: Val) -> Val | None:
     address = code.emit(f"ptrtoint ptr {at.text} to i64", I64, 1, at)
     element = code.emit(f"lshr i64 {address.text}, {dtype.itemsize.bit_length() - 1}", I64, 1, address)
     turns = e.arith("mul", element, const(pow(step, -1, s.lanes), I64))  # `step` of them are one element
-    past = e.arith("and", turns, const(s.lanes - 1, I64))
+    around = e.arith("sub", low, e.arith("and", turns, const(s.lanes - 1, I64)))
+    first = e.arith("add", low, e.arith("and", e.arith("sub", const(0, I64), turns), const(s.lanes - 1, I64)))
     enough = code.emit(f"icmp sge i64 {n.text}, {MIN_TURNS * s.copies * s.lanes}", BOOL, 1, n)
-    says = e.arith("xor", stream.says(e, buffer), const(-1, I64))
-    return e.choose(enough, e.arith("and", past, says), const(0, I64))
+    says = stream.says(e, buffer)
+    streamed = code.emit(f"icmp eq i64 {says.text}, 0", BOOL, 1, says)
+    return _Lines(code.emit(f"and i1 {enough.text}, {streamed.text}", BOOL, 1, enough, streamed), around, first)
 
 
 def _first_put(e: NestEmitter, s: Lanes) -> tuple[str, Poly, int] | None:
@@ -105,6 +128,21 @@ def _single(e: NestEmitter, s: Lanes, begin: Val, low: Val, high: Val, end: Val)
         e.loop(s.var, high, end, 1, lambda: e.stmts(s.rest), rare=True)
     else:
         e.loop(SIDE, const(0, I64), const(2, I64), 1, sides)
+
+
+def _edges(e: NestEmitter, s: Lanes, first: Val, after: Val) -> None:
+    """What lies before `first` and from `after` on, with boundary handling in vectors: no line of a streamed result is stored in parts."""
+    begin, end = e.int(s.begin), e.int(s.end)
+    before = e.arith("add", e.arith("sub", first, begin), const(s.lanes - 1, I64))
+    start = e.arith("sub", first, e.arith("and", before, const(-s.lanes, I64)))
+
+    def sides() -> None:
+        left = e.code.emit(f"icmp eq i64 {e.vars[SIDE].text}, 0", BOOL, 1, e.vars[SIDE])
+        e.vector, e.lanes = s.var, s.lanes
+        e.loop(s.var, e.choose(left, start, after), e.choose(left, first, end), s.lanes, lambda: e.stmts(s.rest), end, begin, rare=True)
+        e.vector, e.lanes = None, 1
+
+    e.loop(SIDE, const(0, I64), const(2, I64), 1, sides)
 
 
 def _masked(e: NestEmitter, s: Lanes, begin: Val, end: Val) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from hjit.sched.memory import Layout
-from hjit.trace.graph import Expr, describe
+from hjit.trace.graph import Expr, Load, describe
 from hjit.trace.poly import ONE, Poly, Var
 
 BEGIN, END = Var("begin"), Var("end")  # the part of a parallel nest that a task runs
@@ -40,9 +40,10 @@ class Put:
 
 @dataclass(frozen=True, slots=True)
 class Puts:
-    """Evaluate all values, then store them; they share loads."""
+    """Evaluate all values, then store them; they share loads. `ahead`: what later turns load, fetched into the caches."""
 
     puts: tuple[Put, ...]
+    ahead: tuple[Load, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -317,7 +318,8 @@ def lines(s: Stmt, depth: int) -> Iterator[str]:
             yield from block("outlined:", s.body)
         case Slide():
             yield from block(f"slide {s.stage} {s.var} from {s.first} until {s.end}:", s.body)
-        case Puts(puts):
+        case Puts(puts, ahead):
+            yield from (f"{pad}prefetch {x}" for x in ahead)
             for put in puts:
                 lets, text = describe(put.value)
                 yield from (f"{pad}{line}" for line in lets)

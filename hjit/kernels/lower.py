@@ -8,7 +8,7 @@ are split into interior and border (`hjit.kernels.interior`), reductions become 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -45,7 +45,7 @@ from hjit.sched.check import is_associative, is_direct, is_repeatable, nests
 from hjit.sched.memory import C_ORDER, Layout
 from hjit.sched.tree import Compute, DimKey, Loop, Node, Root, Store, computes, dims_of, own, walk
 from hjit.trace.costs import cost
-from hjit.trace.graph import Cast, Definition, Graph, Op, Stage, renumber, substitute
+from hjit.trace.graph import Cast, Definition, Graph, Load, Op, Stage, renumber, substitute
 from hjit.trace.intervals import Span
 from hjit.trace.poly import ONE, ZERO, Dim, Poly, Sym, Var, extremum, least, poly
 
@@ -458,7 +458,18 @@ class _Nest:
             change = renumber(_point(env.spans[s.name], len(d.extents)))
             value, how = (d.value.args[1], d.order) if self.atomic and s.name == self.head and isinstance(d.value, Op) else (d.value, None)
             puts.append(Put(s.name, tuple(p.substitute(change) for p in d.target), substitute(value, change), how))
-        return (Puts(tuple(puts)),)
+        ahead = dict.fromkeys(x for n in node.definitions for x in self.ahead(node, s.definitions[n], env))
+        return (Puts(tuple(puts), tuple(ahead)),)
+
+    def ahead(self, node: Compute, d: Definition, env: Env) -> Iterator[Load]:
+        """What a definition will read where its stage says so: the last of neighbours, as turns before have fetched the others."""
+        point = _point(env.spans[node.stage], len(d.extents))
+        for source, dim, turns in node.ahead:
+            change = renumber([p + turns if k == dim else p for k, p in enumerate(point)])
+            later = [substitute(x, change) for x in d.loads if x.source == source]
+            last = sorted((x for x in later if isinstance(x, Load)), key=lambda x: [p.const for p in x.index])
+            found = {tuple(p if p.is_const else p - p.const for p in x.index): x for x in last}
+            yield from found.values()
 
 
 def _at_least_one(n: Poly) -> Poly:

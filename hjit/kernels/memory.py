@@ -12,7 +12,7 @@ from hjit.kernels.code import BOOL, I8, I32, I64, Code, Val, const, splat, type_
 from hjit.kernels.loopir import Put
 from hjit.sched.memory import rejoined
 from hjit.trace.graph import Load
-from hjit.trace.poly import ZERO, Poly, Var, poly
+from hjit.trace.poly import Poly, Var, poly
 
 if TYPE_CHECKING:
     from hjit.kernels.emit import NestEmitter
@@ -115,8 +115,8 @@ def address(e: NestEmitter, source: str, flat: Poly) -> Val:
     first = e.first.setdefault(source, flat.const)
     base = e.base(source, first * cell.itemsize)
     rest = flat - flat.const
-    if rest != ZERO:
-        offset = e.int(rest)
+    for part in e.by_depth(rest):
+        offset = e.int(part)
         base = code.emit(f"getelementptr {t}, ptr {base.text}, i64 {offset.text}", I64, 1, base, offset, pointer=True)
     if flat.const != first:
         base = code.emit(f"getelementptr {t}, ptr {base.text}, i64 {flat.const - first}", I64, 1, base, pointer=True)
@@ -143,19 +143,13 @@ def _masked_load(e: NestEmitter, source: str, flat: Poly, dtype: np.dtype[Any]) 
     assert e.mask is not None
     mask, t = e.mask[0], type_name(dtype, e.lanes)
     at = address(e, source, flat)
-    name = f"llvm.masked.load.v{e.lanes}{_suffix(dtype)}.p0"
+    name = f"llvm.masked.load.v{e.lanes}{stream.suffix(dtype)}.p0"
     e.code.declare(f"declare {t} @{name}(ptr, i32, <{e.lanes} x i1>, {t})")
     aligned = 1 if source in e.inputs else dtype.itemsize
     rhs = f"call {t} @{name}(ptr {at.text}, i32 {aligned}, {mask}, {t} zeroinitializer)"
     if e.is_mutable(source):
         return e.code.here(rhs, dtype, e.lanes)
     return e.code.emit(rhs, dtype, e.lanes, at, mask, e.guard)
-
-
-def _suffix(dtype: np.dtype[Any]) -> str:
-    """A type as the names of LLVM's intrinsics have it."""
-    t = type_name(dtype)
-    return {"half": "f16", "float": "f32", "double": "f64"}.get(t, t)
 
 
 def scalar(e: NestEmitter, source: str, flat: Poly) -> Val:
@@ -243,7 +237,7 @@ def _gather(e: NestEmitter, source: str, flat: Poly, dtype: np.dtype[Any]) -> Va
     whole = cell if cell.itemsize >= 4 else I32 if source in e.params.scratch and cell.kind != "f" else None  # scratch may be read past its end
     if whole is not None and not e.is_mutable(source):
         at = code.emit(f"getelementptr {type_name(cell)}, ptr {base.text}, {index}", I64, lanes, base, index, pointer=False)
-        t, suffix = type_name(whole, lanes), f"v{lanes}{_suffix(whole)}.v{lanes}p0"
+        t, suffix = type_name(whole, lanes), f"v{lanes}{stream.suffix(whole)}.v{lanes}p0"
         code.declare(f"declare {t} @llvm.masked.gather.{suffix}(<{lanes} x ptr>, i32, <{lanes} x i1>, {t})")
         found = code.emit(
             f"call {t} @llvm.masked.gather.{suffix}(<{lanes} x ptr> {at.text}, i32 {1 if source in e.inputs else cell.itemsize}, "
@@ -261,6 +255,23 @@ def _gather(e: NestEmitter, source: str, flat: Poly, dtype: np.dtype[Any]) -> Va
         result = code.emit(f"insertelement {type_name(cell, lanes)} {into}, {v}, i64 {k}", cell, lanes, *deps)
     assert result is not None
     return result
+
+
+LINE = 64  # bytes that a prefetch fetches
+PREFETCH = "llvm.prefetch.p0"
+
+
+def prefetch(e: NestEmitter, ahead: Sequence[Load]) -> None:
+    """Fetch what later turns of a vector loop load side by side, wherever that is: an address out of bounds does nothing."""
+    for x in ahead:
+        flat = e.flat(x.source, x.index)
+        if e.vector is None or flat.coefficient(e.vector) != 1:
+            continue
+        e.code.declare(f"declare void @{PREFETCH}(ptr, i32, i32, i32)")
+        dtype = memory_dtype(e.dtypes[x.source])
+        first = address(e, x.source, flat)
+        for k in range(0, e.lanes, max(LINE // dtype.itemsize, 1)):
+            e.code.effect(f"call void @{PREFETCH}(ptr {offset_address(e, first, dtype, k).text}, i32 0, i32 2, i32 1)")
 
 
 # -- stores
@@ -293,9 +304,11 @@ def _join(e: NestEmitter, op: str, buffer: str, flat: Poly, v: Val) -> None:
 def store_values(e: NestEmitter, values: list[tuple[str, Poly, Val]]) -> None:
     """Store values, as memory holds them, at their places; neighbours together."""
     waiting = stream.Stores(e)
+    of_a_vector = len(values) // e.at_once
     position = 0
     while position < len(values):
         group = _interleaved(e, values, position)
+        waiting.first = position // of_a_vector * e.lanes
         if group > 1:
             _store_interleaved(e, values[position : position + group], waiting)
         else:
@@ -337,7 +350,7 @@ def _store_interleaved(e: NestEmitter, group: list[tuple[str, Poly, Val]], waiti
             else:
                 result = shuffle(code, result, part, [lanes + k if which in (w, w + 1) else k for k, (_, which) in enumerate(sources)])
         assert result is not None
-        waiting.whole(buffer, result, offset_address(e, at, dtype, piece * lanes))
+        waiting.whole(buffer, result, offset_address(e, at, dtype, piece * lanes), [lane for lane, _ in sources])
 
 
 def store(e: NestEmitter, buffer: str, flat: Poly, v: Val, waiting: stream.Stores) -> None:
@@ -354,21 +367,19 @@ def store(e: NestEmitter, buffer: str, flat: Poly, v: Val, waiting: stream.Store
     v = splat(code, v, lanes)
     c = flat.coefficient(e.vector)
     if c == 1 and e.mask is not None:
-        name = f"llvm.masked.store.v{lanes}{_suffix(v.dtype)}.p0"
-        code.declare(f"declare void @{name}({v.type}, ptr, i32, <{lanes} x i1>)")
-        code.effect(f"call void @{name}({v}, ptr {address(e, buffer, flat).text}, i32 {v.dtype.itemsize}, {e.mask[0]})")
+        stream.store_masked(e, v, address(e, buffer, flat), e.mask[0])
         return
     if c == 1:
-        waiting.whole(buffer, v, address(e, buffer, flat))
+        waiting.whole(buffer, v, address(e, buffer, flat), range(lanes))
         return
     if c == -1 and e.mask is None:
         v = shuffle(code, v, v, range(lanes - 1, -1, -1))
-        waiting.whole(buffer, v, address(e, buffer, flat - (lanes - 1)))
+        waiting.whole(buffer, v, address(e, buffer, flat - (lanes - 1)), range(lanes - 1, -1, -1))
         return
     if e.mask is not None:
         places, base = e.int(flat, lanes), e.base(buffer)
         to = code.emit(f"getelementptr {type_name(v.dtype)}, ptr {base.text}, {places}", I64, lanes, base, places)
-        name = f"llvm.masked.scatter.v{lanes}{_suffix(v.dtype)}.v{lanes}p0"
+        name = f"llvm.masked.scatter.v{lanes}{stream.suffix(v.dtype)}.v{lanes}p0"
         code.declare(f"declare void @{name}({v.type}, <{lanes} x ptr>, i32, <{lanes} x i1>)")
         code.effect(f"call void @{name}({v}, <{lanes} x ptr> {to.text}, i32 {v.dtype.itemsize}, {e.mask[0]})")
         return

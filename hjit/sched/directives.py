@@ -13,7 +13,7 @@ from typing import Any
 from hjit.errors import ScheduleError
 from hjit.sched.build import Path, Step, at, attached, nest, paths
 from hjit.sched.default import Target, default_schedule, groups, root_nests, serial_loops
-from hjit.sched.tree import TAILS, DimKey, Loop, LoopKind, Node, Root, Store, Tail, computes
+from hjit.sched.tree import TAILS, Ahead, Compute, DimKey, Loop, LoopKind, Node, Root, Store, Tail, computes, with_children
 from hjit.trace.graph import Definition, Graph, Stage
 from hjit.trace.rewrites import Rewrites
 
@@ -40,6 +40,7 @@ class StagePlan:
         site: (consumer, loop) to compute it at; None: at the root.
         store: (consumer, loop) to store it at, "root", or None: where it is computed.
         order, align: of its memory; see `hjit.sched.tree.Store`.
+        ahead: for each group what is prefetched; see `hjit.sched.tree.Compute`.
     """
 
     stage: Stage
@@ -48,6 +49,7 @@ class StagePlan:
     store: tuple[str, str] | str | None = None
     order: tuple[int, ...] = ()
     align: tuple[int, ...] = ()
+    ahead: dict[int, list[Ahead]] = field(default_factory=dict)
 
 
 def dim_names(s: Stage, d: Definition) -> list[str]:
@@ -179,6 +181,19 @@ def _align(plan: StagePlan, group: int, axis: int, n: int) -> None:
     plan.align = tuple(n if k == axis else old for k, old in zip(axes, plan.align or (1,) * len(axes), strict=True))
 
 
+def _prefetch(plan: StagePlan, group: int, source: str, loop: str, turns: int) -> None:
+    loops, k = _find(plan, group, loop)
+    dim = loops[k].dim
+    definitions = [plan.stage.definitions[n] for n in groups(plan.stage)[group]]
+    if not isinstance(dim, int):
+        raise ScheduleError(f"prefetch: {loop} runs over several dimensions")
+    if any(d.order != "pure" for d in definitions):
+        raise ScheduleError(f"prefetch: {plan.stage.name} is a reduction")
+    if type(turns) is not int or turns < 1:
+        raise ScheduleError(f"prefetch: {turns!r} is not a number of turns")
+    plan.ahead.setdefault(group, []).append((source, dim, turns))
+
+
 WORDS: dict[str, Callable[..., None]] = {
     "split": _split,
     "reorder": _reorder,
@@ -191,6 +206,7 @@ WORDS: dict[str, Callable[..., None]] = {
     "root": _root,
     "storage": _storage,
     "align": _align,
+    "prefetch": _prefetch,
 }
 REWRITES = ("inline", "cache_read", "rfactor")  # what changes the Graph
 
@@ -276,7 +292,22 @@ def _nests(plan: StagePlan, default: Sequence[Node], serial: bool) -> tuple[Node
             found.append(nest(plan.stage.name, group, steps))
         else:
             found.append(serial_loops(usual) if serial else usual)
+        if number in plan.ahead:
+            _check_read(plan.stage, group, (source for source, _, _ in plan.ahead[number]))
+            found[-1] = _ahead(found[-1], tuple(plan.ahead[number]))
     return tuple(found)
+
+
+def _check_read(s: Stage, group: Iterable[int], sources: Iterable[str]) -> None:
+    read = sorted({name for n in group for name in s.definitions[n].sources})
+    for source in sources:
+        if source not in read:
+            raise ScheduleError(f"prefetch: {s.name} does not read {source}; it reads {', '.join(read) or 'nothing'}")
+
+
+def _ahead(node: Node, ahead: tuple[Ahead, ...]) -> Node:
+    """The nest with what it prefetches."""
+    return replace(node, ahead=ahead) if isinstance(node, Compute) else with_children(node, tuple(_ahead(c, ahead) for c in node.children))
 
 
 def _roots(graph: Graph, default: Root, plans: Mapping[str, StagePlan], usual: Mapping[str, Sequence[Node]]) -> Root:

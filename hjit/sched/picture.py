@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 
-from hjit.sched.tree import Compute, Loop, Node, Store, loop_name, store_name
+from hjit.sched.tree import Compute, Loop, Node, Store, compute_name, loop_name, store_name
 
 COLOURS = {"parallel": "#fde68a", "vector": "#bbf7d0", "unroll": "#e9d5ff", "serial": "#f1f5f9"}
 
@@ -14,7 +14,7 @@ def schedule_html(node: Node) -> str:
     children = "" if isinstance(node, Compute) else "".join(map(schedule_html, node.children))
     match node:
         case Compute():
-            return f"<div style='margin:3px 0'><b>compute {html.escape(node.stage)}</b></div>"
+            return f"<div style='margin:3px 0'><b>{html.escape(compute_name(node))}</b></div>"
         case Loop():
             title, colour = loop_name(node), COLOURS[node.kind]
         case Store():

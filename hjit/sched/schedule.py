@@ -333,6 +333,15 @@ class StageHandle:
         """Compute it wherever it is read."""
         return self._say("inline")
 
+    def prefetch(self, array: str, loop: str, turns: int) -> StageHandle:
+        """Fetch what it will read of an input or a stage so many elements of a loop's dimension later: what others read by then, before they wait.
+
+        Raises:
+            ScheduleError: the stage is a reduction, or the loop runs over several dimensions. That it does not read the array says the first
+                use of the schedule, when it is known what is inlined.
+        """
+        return self._say("prefetch", array, loop, turns)
+
     def reorder_storage(self, *axes: int) -> StageHandle:
         """Lay the axes out in memory in this order, the slowest first."""
         return self._say("storage", *axes)

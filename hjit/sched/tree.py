@@ -25,6 +25,7 @@ from hjit.errors import ScheduleError
 LoopKind = Literal["serial", "parallel", "vector", "unroll"]
 Tail = Literal["auto", "guard_with_if", "shift_inwards", "predicate", "round_up"]
 DimKey = int | tuple[int, ...]
+Ahead = tuple[str, int, int]  # an array, a dimension, and how many turns of it later
 KINDS = ("serial", "parallel", "vector", "unroll")
 TAILS = ("auto", "guard_with_if", "shift_inwards", "predicate", "round_up")
 
@@ -47,10 +48,15 @@ class _Remembers:
 
 @dataclass(frozen=True, slots=True)
 class Compute(_Remembers):
-    """Evaluate definitions of a stage at one point; several share their loads."""
+    """Evaluate definitions of a stage at one point; several share their loads.
+
+    Attributes:
+        ahead: arrays of which what is read so many turns of a dimension later is fetched into the caches.
+    """
 
     stage: str
     definitions: tuple[int, ...]
+    ahead: tuple[Ahead, ...] = ()
 
     __hash__ = _Remembers.__hash__
 
@@ -137,6 +143,12 @@ def store_name(store: Store) -> str:
     return f"store {store.stage}{order}" + (f" aligned to {', '.join(map(str, store.align))}" if store.align else "")
 
 
+def compute_name(node: Compute) -> str:
+    """A computation as it is printed."""
+    numbers = "" if node.definitions == (0,) else " " + ", ".join(map(str, node.definitions))
+    return f"compute {node.stage}{numbers}" + "".join(f", prefetch {source} at d{dim} + {turns}" for source, dim, turns in node.ahead)
+
+
 def _lines(node: Node, depth: int) -> Iterator[str]:
     pad = "  " * depth
     match node:
@@ -148,9 +160,8 @@ def _lines(node: Node, depth: int) -> Iterator[str]:
         case Loop():
             yield pad + loop_name(node)
             children = node.children
-        case Compute(stage, definitions):
-            numbers = "" if definitions == (0,) else " " + ", ".join(map(str, definitions))
-            yield f"{pad}compute {stage}{numbers}"
+        case Compute():
+            yield pad + compute_name(node)
             return
     for child in children:
         yield from _lines(child, depth + 1)
@@ -158,8 +169,8 @@ def _lines(node: Node, depth: int) -> Iterator[str]:
 
 def _to_data(node: Node) -> Any:
     match node:
-        case Compute(stage, definitions):
-            return ["compute", stage, list(definitions)]
+        case Compute(stage, definitions, ahead):
+            return ["compute", stage, list(definitions), *([list(map(list, ahead))] if ahead else [])]
         case Loop(stage, dim, kind, size, children, tail):
             return ["loop", stage, dim if isinstance(dim, int) else list(dim), kind, size, tail, [_to_data(c) for c in children]]
         case Store(stage, children, order, align):
@@ -189,8 +200,9 @@ def from_json(text: str) -> Root:
 
 def _from_data(data: Any) -> Node:
     match data:
-        case ["compute", str(stage), [*definitions]]:
-            return Compute(stage, tuple(map(int, definitions)))
+        case ["compute", str(stage), [*definitions], *more]:
+            ahead = tuple((str(source), int(dim), int(turns)) for rows in more for source, dim, turns in rows)
+            return Compute(stage, tuple(map(int, definitions)), ahead)
         case ["loop", str(stage), dim, kind, size, tail, [*children]] if kind in KINDS and tail in TAILS and (size is None or type(size) is int):
             key = dim if type(dim) is int else tuple(map(int, dim))
             return Loop(stage, key, kind, size, tuple(map(_from_data, children)), tail)
@@ -250,7 +262,8 @@ def renamed(node: Node, names: Mapping[str, str]) -> Node:
         case Root(children):
             return Root(tuple(renamed(c, names) for c in children))
         case Compute():
-            return replace(node, stage=names.get(node.stage, node.stage))
+            ahead = tuple((names.get(source, source), dim, turns) for source, dim, turns in node.ahead)
+            return replace(node, stage=names.get(node.stage, node.stage), ahead=ahead)
         case _:
             return replace(node, stage=names.get(node.stage, node.stage), children=tuple(renamed(c, names) for c in node.children))
 
@@ -268,8 +281,8 @@ def _structure(node: Node, depth: int | None) -> str:
     if depth is not None and depth < 0:
         return "{" + ",".join(f"{c.stage}{c.definitions}" for c in computes(node)) + "}"
     match node:
-        case Compute(stage, definitions):
-            return f"{stage}{definitions}"
+        case Compute(stage, definitions, ahead):
+            return f"{stage}{definitions}{ahead or ''}"
         case Root(children):
             return f"root({','.join(_structure(c, depth) for c in children)})"
         case Store(children=children):

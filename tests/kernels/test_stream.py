@@ -96,6 +96,30 @@ def test_rows_that_run_together_are_streamed_together(rows: int) -> None:
         np.testing.assert_array_equal(out, blur(img))
 
 
+@pytest.mark.usefixtures("always")
+@pytest.mark.parametrize("offset", [0, 4, 28, 60])
+@pytest.mark.parametrize("copies", [1, 2, 3])
+@pytest.mark.parametrize("function", [padded, lambda x: padded(padded(x)) + x, lambda x: np.stack([padded(x), x, padded(x) - x])])
+def test_borders_of_streamed_rows_are_numpys(function: Any, copies: int, offset: int) -> None:
+    f = hjit.pipeline(function, verify="off", tune=False)
+    for width in (24, 700, 1024, 1031):
+        img = RNG.random((9, width)).astype(np.float32)
+        s = f.schedule(img)
+        s[s.stages[-1]].vectorize("x", 16).unroll("x", copies)
+        expected = function(img)
+        out = at(offset, expected.shape, np.float32)
+        f.use(s).into(out, img)
+        np.testing.assert_array_equal(out, expected)
+        assert out.base is not None and np.count_nonzero(out.base) == np.count_nonzero(expected.view(np.uint8)), "something else was written"
+
+
+@pytest.mark.skipif(not X86, reason="streaming is for x86")
+def test_streamed_rows_have_borders_in_vectors() -> None:
+    """Single elements at the ends of a row would store parts of lines whose other parts are streamed."""
+    text = hjit.pipeline(padded, tune=False).inspect_llvm(np.zeros((64, 512), np.float32))
+    assert "llvm.masked.gather" in text or "llvm.masked.store" in text
+
+
 @pytest.mark.skipif(not X86, reason="streaming is for x86")
 def test_only_results_that_are_not_read_again_have_streaming_stores() -> None:
     img = RNG.random((40, 300)).astype(np.float32)

@@ -95,6 +95,10 @@ CASES: dict[str, tuple[Any, tuple[Any, ...], Make, str]] = {
     "a block of sums": (product, (A, B), lambda s: (
         s["result"].unroll("y", 4).vectorize("x", 16).unroll("x", 2).reorder("y", "x", "r0", "yu", "xu", "xv").parallel("y")), "16 lanes x 2"),
     "an unrolled reduction": (sums, (GRAY,), lambda s: last(s).vectorize("x", 8).unroll("r0", 4).reorder("x", "r0", "r0u", "xv"), "unrolled 4"),
+    "rows fetched ahead": (mirrored, (GRAY,), lambda s: (
+        s["result"].parallel("y").vectorize("x", 16).prefetch("rows", "y", 3), s["rows"].root().prefetch("img", "y", 5).vectorize("x", 8)),
+        "prefetch rows[d0 + 3"),
+    "channels fetched ahead": (channels, (COLOUR,), lambda s: s["soft"].root().vectorize("x", 16).unroll("x", 2).prefetch("img", "y", 2), "prefetch img["),
     "pieces by themselves": (assembled, (GRAY,), lambda s: last(s).update(0).vectorize("x", 32), "32 lanes"),
 }  # fmt: skip
 
@@ -150,6 +154,8 @@ def test_the_schedule_is_part_of_the_kernels_key() -> None:
         (lambda s: s["blur_x"].fuse("x", "y", "z"), "neighbouring"),
         (lambda s: s["blur_x"].update(1).parallel("y"), "no update"),
         (lambda s: s["blur_x"].reorder_storage(0, 0), "each is named once"),
+        (lambda s: s["blur_x"].prefetch("img", "z", 2), "no loop z; it has y, x"),
+        (lambda s: s["blur_x"].prefetch("img", "y", 0), "not a number of turns"),
     ],
 )  # fmt: skip
 def test_wrong_directives_name_what_there_is(say: Any, why: str) -> None:
@@ -167,6 +173,7 @@ def test_wrong_directives_name_what_there_is(say: Any, why: str) -> None:
         (lambda s: s["blur_y"].unroll("x"), "known length"),
         (lambda s: s["blur_y"].parallel("x"), "outermost"),
         (lambda s: (s["blur_y"].compute_at("blur_x", "y")), "result|reads"),
+        (lambda s: s["blur_x"].root().prefetch("blur_y", "y", 2), "does not read blur_y; it reads img"),
         (lambda s: (s["blur_y"].vectorize("y", 4).vectorize("x", 4)), "only one dimension"),
     ],
 )  # fmt: skip
@@ -195,6 +202,24 @@ def test_what_cannot_be_inlined_says_why(stage: str, why: str, tmp_path: Path) -
     (tmp_path / "s.json").write_text(f'{{"hjit schedule": 1, "directives": [["{stage}", 0, "inline", []]]}}')
     with pytest.raises(hjit.ScheduleError, match=why):
         f.use(hjit.Schedule.load(tmp_path / "s.json"))(GRAY)
+
+
+def test_a_prefetch_is_for_one_dimension_and_no_reduction() -> None:
+    with pytest.raises(hjit.ScheduleError, match="several dimensions"):
+        hjit.pipeline(blur).schedule(GRAY)["blur_x"].fuse("y", "x", "yx").prefetch("img", "yx", 1)
+    with pytest.raises(hjit.ScheduleError, match="is a reduction"):
+        last(hjit.pipeline(sums).schedule(GRAY)).prefetch("img", "x", 1)
+
+
+def test_a_prefetch_fetches_a_line_at_a_time() -> None:
+    f = hjit.pipeline(blur, verify="off")
+    s = f.schedule(GRAY)
+    s["blur_x"].inline()
+    s["blur_y"].vectorize("x", 32).prefetch("img", "y", 4)
+    assert str(f.use(s).loops(GRAY)).count("prefetch img[d0 + 6, d1 + 2]") == 2, "of vectors and of what they leave"
+    copies = f.inspect_llvm(GRAY).count("call void @llvm.prefetch.p0")
+    s["blur_y"].unroll("x", 2)
+    assert copies and f.use(s).inspect_llvm(GRAY).count("call void @llvm.prefetch.p0") > copies
 
 
 @pytest.mark.parametrize("text", ["", "{}", '{"hjit schedule": 99, "directives": []}', '{"hjit schedule": 1, "directives": [["a", 0, "fly", []]]}'])
