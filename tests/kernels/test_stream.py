@@ -102,13 +102,14 @@ def test_rows_that_run_together_are_streamed_together(rows: int) -> None:
 @pytest.mark.parametrize("function", [padded, lambda x: padded(padded(x)) + x, lambda x: np.stack([padded(x), x, padded(x) - x])])
 def test_borders_of_streamed_rows_are_numpys(function: Any, copies: int, offset: int) -> None:
     f = hjit.pipeline(function, verify="off", tune=False)
+    s = f.schedule(np.zeros((9, 24), np.float32))
+    s[s.stages[-1]].vectorize("x", 16).unroll("x", copies)
+    f.use(s)
     for width in (24, 700, 1024, 1031):
         img = RNG.random((9, width)).astype(np.float32)
-        s = f.schedule(img)
-        s[s.stages[-1]].vectorize("x", 16).unroll("x", copies)
         expected = function(img)
         out = at(offset, expected.shape, np.float32)
-        f.use(s).into(out, img)
+        f.into(out, img)
         np.testing.assert_array_equal(out, expected)
         assert out.base is not None and np.count_nonzero(out.base) == np.count_nonzero(expected.view(np.uint8)), "something else was written"
 
