@@ -344,18 +344,20 @@ class Space:
         found = self._first.get(key)
         if found is None:
             first = next(iter(self.forms.of(s, group, self.sized.part(s.name, group).extents, at_root)))
-            usual = [first] if self._is_legal(s, group, first) else []
-            permitted = (chosen(x.node, row) for x in itertools.chain(usual, self._forms(s, group, at_root)) for row in self._permitted(s, x))
-            node = next(permitted, None) if at_root else None
+            node = chosen(first.node, first.sizes[0]) if self._is_legal(s, group, first) else None
+            if node is None or (at_root and self.nest_costs(Store(s.name, (node,)), NONE) == inf):
+                node = next(self._permitted(s, group, at_root), node)
             if node is None:
-                form = usual[0] if usual else self._forms(s, group, at_root)[0]
+                form = self._forms(s, group, at_root)[0]
                 node = chosen(form.node, form.sizes[0])
             found = self._first[key] = Form(node, NONE)
         return found
 
-    def _permitted(self, s: Stage, form: Form) -> Sizes:
-        """Those choices of the sizes of a nest by itself that no rule forbids."""
-        return form.sizes[self.nest_costs(Store(s.name, (form.node,)), form.sizes) < inf]
+    def _permitted(self, s: Stage, group: tuple[int, ...], at_root: bool) -> Iterator[Node]:
+        """Of each form of a nest the first one that no rule forbids."""
+        for x in self._forms(s, group, at_root):
+            costs = self.nest_costs(Store(s.name, (x.node,)), x.sizes) if at_root else np.zeros(len(x.sizes))
+            yield from (chosen(x.node, row) for row in x.sizes[costs < inf][:1])
 
     def _plain(self, s: Stage, group: tuple[int, ...], at_root: bool) -> Node:
         """The nest that a stage has before its forms are looked at."""
