@@ -337,7 +337,7 @@ def collect(seconds: float, folder: Path, first: int, count: int, jobs: int, wei
         list(pool.map(work, range(jobs)))
 
 
-def fit_all(folders: Sequence[Path], out: Path, passes: int, seed: int, loss: str = "log", decay: float = DECAY) -> None:
+def fit_all(folders: Sequence[Path], out: Path, passes: int, seed: int, loss: str = "log", decay: float = DECAY, held_out: float = 0.2) -> None:
     """Fit a network to all samples of some folders."""
     from hjit.model.fit import Program, fit
 
@@ -346,9 +346,12 @@ def fit_all(folders: Sequence[Path], out: Path, passes: int, seed: int, loss: st
         for file in sorted(folder.glob("*.npz")):
             with np.load(file) as x:
                 programs.append(Program(x["pipeline"], x["schedule"], x["runtimes"], x["machine"]))
-    found, report = fit(programs, passes=passes, seed=seed, loss=loss, decay=decay, show=lambda k, loss: print(k, round(loss, 5), flush=True))
+    def show(number: int, error: float) -> None:
+        print(number, round(error, 5), flush=True)
+
+    found, report = fit(programs, passes=passes, seed=seed, loss=loss, decay=decay, held_out=held_out, show=show)
     found.save(out)
-    about = {name: vars_of(getattr(report, name)) for name in ("trained", "held_out")}
+    about = {name: vars_of(of) for name in ("trained", "held_out") if (of := getattr(report, name)) is not None}
     print(report)
     out.with_suffix(".json").write_text(json.dumps(about, indent=1) + "\n")
 
@@ -371,10 +374,11 @@ def main() -> int:
     parser.add_argument("--passes", type=int, default=60)
     parser.add_argument("--loss", default="log", help="the error that is made small: log or throughput, see hjit.model.fit")
     parser.add_argument("--decay", type=float, default=DECAY, help="of weights, see hjit.model.fit")
+    parser.add_argument("--held-out", type=float, default=0.2, help="the share of programs that is not learnt from, but foretold")
     parser.add_argument("--one", type=int, help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.fit:
-        fit_all(given.fit, given.weights, given.passes, given.seed, given.loss, given.decay)
+        fit_all(given.fit, given.weights, given.passes, given.seed, given.loss, given.decay, given.held_out)
     elif given.one is not None:
         print(collect_one(given.one, given.out, given.count, given.weights))
     else:
