@@ -150,8 +150,8 @@ class Bound:
 
 
 def mean(numbers: Iterable[Bound | None]) -> Bound | None:
-    """The geometric mean of those that are known."""
-    known = [x for x in numbers if x is not None]
+    """The geometric mean of those that are known; what was stopped before it counted anything is not."""
+    known = [x for x in numbers if x is not None and x.value]
     marks = {x.mark for x in known} - {""}
     value = geomean(x.value for x in known)
     return None if value is None else Bound(value, "~" if len(marks) > 1 else "".join(marks))

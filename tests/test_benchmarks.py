@@ -305,6 +305,7 @@ def test_numbers_that_may_be_bounds() -> None:
     assert papers.mean([exact, None, least]) == papers.Bound(pytest.approx(4.0), ">")
     assert papers.mean([least, most]) == papers.Bound(pytest.approx(2.0), "~")
     assert papers.mean([None]) is None
+    assert papers.mean([exact, papers.Bound(0, ">")]) == papers.mean([exact]), "stopped before it counted anything"
     assert (least.text(".1f"), exact.text(".1%")) == ("> 2.0", "800.0%")
 
 
