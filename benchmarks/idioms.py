@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -16,6 +16,7 @@ import numpy as np
 from scipy import ndimage, signal
 
 import hjit
+from benchmarks.rows import in_turns
 from benchmarks.table import geomean
 from hjit.kernels.launch import cores
 from hjit.tune import alike, leaves
@@ -302,21 +303,8 @@ def _row(name: str, f: Function, image: Array, threads: int, budget: float) -> R
         return Row(name, threads, error=str(error).splitlines()[0])
     first = time.perf_counter() - start
     agrees = all(alike(a, b) for a, b in zip(found, leaves(f(image)), strict=True))
-    numpy_ms, hjit_ms = _least_ms([lambda: f(image), lambda: compiled(image)], budget)
+    numpy_ms, hjit_ms = (1e3 * min(times) for times in in_turns([lambda: f(image), lambda: compiled(image)], budget, [None, None]))
     return Row(name, threads, numpy_ms, hjit_ms, numpy_ms / hjit_ms, first, agrees, compiled.stats.fallbacks > 0)
-
-
-def _least_ms(runs: Sequence[Callable[[], Any]], budget: float) -> Iterator[float]:
-    """The least time of each, in turns; the quick one runs more often."""
-    best = [float("inf")] * len(runs)
-    spent = [0.0] * len(runs)
-    while any(x == float("inf") for x in best) or min(spent) < budget:
-        k = spent.index(min(spent))
-        start = time.perf_counter()
-        runs[k]()
-        taken = time.perf_counter() - start
-        best[k], spent[k] = min(best[k], taken), spent[k] + taken
-    return (1e3 * x for x in best)
 
 
 def show(rows: Sequence[dict[str, Any]]) -> None:

@@ -346,6 +346,7 @@ def fit_all(folders: Sequence[Path], out: Path, passes: int, seed: int, loss: st
         for file in sorted(folder.glob("*.npz")):
             with np.load(file) as x:
                 programs.append(Program(x["pipeline"], x["schedule"], x["runtimes"], x["machine"]))
+
     def show(number: int, error: float) -> None:
         print(number, round(error, 5), flush=True)
 

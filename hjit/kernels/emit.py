@@ -400,8 +400,8 @@ class NestEmitter:
 
     def by_depth(self, p: Poly) -> list[Poly]:
         """What is known outside the innermost loop of an index that changes, and the rest: a row's address is found before its elements'."""
-        if not p.terms:
-            return []
+        if len(p.terms) < 2:
+            return [p] if p.terms else []
         depths = {m: 0 if all(map(self.is_size, m)) else self.product(m, c, 1).depth for m, c in p.terms.items()}
         deepest = max(depths.values())
         inner = {m: c for m, c in p.terms.items() if depths[m] == deepest}

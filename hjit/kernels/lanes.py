@@ -36,7 +36,7 @@ def emit(e: NestEmitter, s: Lanes) -> None:
         return e.minmax("max", end, begin)
 
     fits = vectors_at_once(s.lanes, s.copies, s.align)
-    end, lines = low, None
+    end, after, lines = low, low, None
     if s.tail == "shift":  # all of the interior in vectors where it has at least one
         lines = _lines(e, s, low, n)
         for k, count in enumerate(fits):
@@ -48,7 +48,8 @@ def emit(e: NestEmitter, s: Lanes) -> None:
             if lines is None or k:
                 vectors(low, stop, count, high)
             elif s.rest:
-                vectors(e.choose(lines.streams, lines.first, low), e.choose(lines.streams, whole(count * s.lanes, lines.first), stop), count, high)
+                after = whole(count * s.lanes, lines.first)
+                vectors(e.choose(lines.streams, lines.first, low), e.choose(lines.streams, after, stop), count, high)
             else:
                 vectors(e.choose(lines.streams, lines.around, low), stop, count, high, low)
             end = e.minmax("max", end, stop)
@@ -64,7 +65,6 @@ def emit(e: NestEmitter, s: Lanes) -> None:
     if lines is None:
         _single(e, s, e.int(s.begin), low, end, e.int(s.end))
     else:
-        after = whole(fits[0] * s.lanes, lines.first)
         e.branch(lines.streams, lambda: _edges(e, s, lines.first, after), lambda: _single(e, s, e.int(s.begin), low, end, e.int(s.end)))
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from hjit.kernels import stream
 from hjit.kernels.code import BOOL, I8, I32, I64, Code, Val, const, splat, type_name
 from hjit.kernels.loopir import Put
+from hjit.kernels.vecmath_text import suffix
 from hjit.sched.memory import rejoined
 from hjit.trace.graph import Load
 from hjit.trace.poly import Poly, Var, poly
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from hjit.kernels.emit import NestEmitter
 
 _GROUP = Var("group")  # the vector's variable divided by its alignment
+LINE = 64  # bytes that a prefetch fetches
+PREFETCH = "llvm.prefetch.p0"
 MAX_SHUFFLED = 4  # strides up to here are loaded as whole vectors and shuffled
 
 
@@ -143,7 +146,7 @@ def _masked_load(e: NestEmitter, source: str, flat: Poly, dtype: np.dtype[Any]) 
     assert e.mask is not None
     mask, t = e.mask[0], type_name(dtype, e.lanes)
     at = address(e, source, flat)
-    name = f"llvm.masked.load.v{e.lanes}{stream.suffix(dtype)}.p0"
+    name = f"llvm.masked.load.{suffix(dtype, e.lanes)}.p0"
     e.code.declare(f"declare {t} @{name}(ptr, i32, <{e.lanes} x i1>, {t})")
     aligned = 1 if source in e.inputs else dtype.itemsize
     rhs = f"call {t} @{name}(ptr {at.text}, i32 {aligned}, {mask}, {t} zeroinitializer)"
@@ -237,10 +240,10 @@ def _gather(e: NestEmitter, source: str, flat: Poly, dtype: np.dtype[Any]) -> Va
     whole = cell if cell.itemsize >= 4 else I32 if source in e.params.scratch and cell.kind != "f" else None  # scratch may be read past its end
     if whole is not None and not e.is_mutable(source):
         at = code.emit(f"getelementptr {type_name(cell)}, ptr {base.text}, {index}", I64, lanes, base, index, pointer=False)
-        t, suffix = type_name(whole, lanes), f"v{lanes}{stream.suffix(whole)}.v{lanes}p0"
-        code.declare(f"declare {t} @llvm.masked.gather.{suffix}(<{lanes} x ptr>, i32, <{lanes} x i1>, {t})")
+        t, types = type_name(whole, lanes), f"{suffix(whole, lanes)}.v{lanes}p0"
+        code.declare(f"declare {t} @llvm.masked.gather.{types}(<{lanes} x ptr>, i32, <{lanes} x i1>, {t})")
         found = code.emit(
-            f"call {t} @llvm.masked.gather.{suffix}(<{lanes} x ptr> {at.text}, i32 {1 if source in e.inputs else cell.itemsize}, "
+            f"call {t} @llvm.masked.gather.{types}(<{lanes} x ptr> {at.text}, i32 {1 if source in e.inputs else cell.itemsize}, "
             f"<{lanes} x i1> splat (i1 true), {t} poison)",
             whole, lanes, at, e.guard,
         )
@@ -255,10 +258,6 @@ def _gather(e: NestEmitter, source: str, flat: Poly, dtype: np.dtype[Any]) -> Va
         result = code.emit(f"insertelement {type_name(cell, lanes)} {into}, {v}, i64 {k}", cell, lanes, *deps)
     assert result is not None
     return result
-
-
-LINE = 64  # bytes that a prefetch fetches
-PREFETCH = "llvm.prefetch.p0"
 
 
 def prefetch(e: NestEmitter, ahead: Sequence[Load]) -> None:
@@ -379,7 +378,7 @@ def store(e: NestEmitter, buffer: str, flat: Poly, v: Val, waiting: stream.Store
     if e.mask is not None:
         places, base = e.int(flat, lanes), e.base(buffer)
         to = code.emit(f"getelementptr {type_name(v.dtype)}, ptr {base.text}, {places}", I64, lanes, base, places)
-        name = f"llvm.masked.scatter.v{lanes}{stream.suffix(v.dtype)}.v{lanes}p0"
+        name = f"llvm.masked.scatter.{suffix(v.dtype, lanes)}.v{lanes}p0"
         code.declare(f"declare void @{name}({v.type}, <{lanes} x ptr>, i32, <{lanes} x i1>)")
         code.effect(f"call void @{name}({v}, <{lanes} x ptr> {to.text}, i32 {v.dtype.itemsize}, {e.mask[0]})")
         return

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from hjit.kernels import memory, vecmath
 from hjit.kernels.code import I64, Val, const, splat, type_name
 from hjit.kernels.loopir import Reduce, Turn
+from hjit.kernels.vecmath_text import intrinsic
 from hjit.trace.graph import Op
 from hjit.trace.poly import Var, extremum, poly
 from hjit.trace.reductions import start_value
@@ -43,10 +44,7 @@ class _Accumulator:
         code = self.e.code
         a, b = splat(code, a, self.lanes), splat(code, b, self.lanes)
         total, _ = self.read()
-        suffix = {4: "f32", 8: "f64"}[self.s.dtype.itemsize]
-        name = f"llvm.fma.{suffix}" if self.lanes == 1 else f"llvm.fma.v{self.lanes}{suffix}"
-        total = code.call(name, self.s.dtype, self.lanes, a, b, total)
-        code.effect(f"store {total}, ptr {self.total}")
+        code.effect(f"store {intrinsic(code, 'fma', a, b, total)}, ptr {self.total}")
 
     def add(self, x: Val) -> None:
         x = splat(self.e.code, x, self.lanes)

@@ -12,11 +12,10 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import numpy as np
-
-from hjit.kernels.code import BOOL, I64, Val, const, splat, type_name
+from hjit.kernels.code import BOOL, I64, Val, const, splat
+from hjit.kernels.vecmath_text import suffix
 
 if TYPE_CHECKING:
     from hjit.kernels.emit import NestEmitter
@@ -96,15 +95,9 @@ class Stores:
 
 def store_masked(e: NestEmitter, v: Val, at: Val, mask: Val) -> None:
     """Store the lanes of a vector for which `mask` holds."""
-    name = f"llvm.masked.store.v{v.lanes}{suffix(v.dtype)}.p0"
+    name = f"llvm.masked.store.{suffix(v.dtype, v.lanes)}.p0"
     e.code.declare(f"declare void @{name}({v.type}, ptr, i32, <{v.lanes} x i1>)")
     e.code.effect(f"call void @{name}({v}, ptr {at.text}, i32 {v.dtype.itemsize}, {mask})")
-
-
-def suffix(dtype: np.dtype[Any]) -> str:
-    """A type as the names of LLVM's intrinsics have it."""
-    t = type_name(dtype)
-    return {"half": "f16", "float": "f32", "double": "f64"}.get(t, t)
 
 
 def _has_masks(e: NestEmitter, v: Val) -> bool:

@@ -14,7 +14,7 @@ import numpy as np
 
 from hjit.trace.bordered import bordered_terms
 from hjit.trace.borders import borders
-from hjit.trace.costs import cost
+from hjit.trace.costs import REPEAT_LIMIT, cost
 from hjit.trace.graph import Const, Definition, Expr, Graph, Load, Op, Stage, cast, identity, map_exprs, rewrite, substitute, walk
 from hjit.trace.partition import is_tiled, part_histograms, unflatten
 from hjit.trace.poly import ONE, Dim, Poly, Value, poly
@@ -25,7 +25,6 @@ from hjit.trace.starts import start_scans
 from hjit.trace.tabulate import tabulate
 from hjit.trace.tracer import compose
 
-REPEAT_LIMIT = 8  # additions that fusing may repeat for each element
 ROW_LIMIT = 16  # additions repeated for each row, hoisted out of the inner loop
 MAX_DEPTH = 200  # nested operations of one expression
 SCATTER_LIMIT = 1  # additions that are computed element by element inside a scatter

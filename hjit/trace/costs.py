@@ -13,6 +13,8 @@ COSTS = {
     "select": 1,
 }
 
+REPEAT_LIMIT = 8  # additions that may be done again for each element, wherever it is read
+
 
 def cost(e: Expr) -> int:
     """Arithmetic of one evaluation."""

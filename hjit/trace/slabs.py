@@ -6,11 +6,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from hjit.trace.borders import inside
-from hjit.trace.costs import cost
+from hjit.trace.costs import REPEAT_LIMIT, cost
 from hjit.trace.graph import Definition, Expr, Graph, Load, Stage, map_definitions, rewrite, select, substitute
 from hjit.trace.poly import Dim, Poly, bound, poly
 
-REPEAT_LIMIT = 8  # additions of a slab that are done again wherever it is read
 MAX_PLANES = 4  # of what becomes one definition: loops over them are unrolled, which decides between them
 
 
@@ -55,7 +54,18 @@ def _slab(s: Stage, d: Definition, axis: int) -> Slab | None:
 
 def _cover(found: Iterable[Slab], extent: int) -> bool:
     """Is every index in one of them, and in one only?"""
-    return sorted(k for x in found for k in range(x.first, x.first + x.count)) == list(range(extent))
+    end = 0
+    for x in sorted(found, key=lambda x: x.first):
+        if x.first != end:
+            return False
+        end += x.count
+    return end == extent
+
+
+def _cheap(s: Stage) -> tuple[int, tuple[Slab, ...]] | None:
+    """`slabs`, where each is of so little arithmetic that it may be done again."""
+    found = slabs(s)
+    return found if found is not None and all(cost(x.definition.value) <= REPEAT_LIMIT for x in found[1]) else None
 
 
 def forward_slabs(graph: Graph) -> Graph:
@@ -75,8 +85,8 @@ def forward_slabs(graph: Graph) -> Graph:
     for s in graph.stages:
         if known.keys() & s.sources:
             s = map_definitions(s, lambda e, extents: rewrite(e, lambda x: forwarded(x, extents)))
-        found = slabs(s)
-        if found is not None and all(cost(x.definition.value) <= REPEAT_LIMIT for x in found[1]):
+        found = _cheap(s)
+        if found is not None:
             known[s.name] = found
         stages.append(s)
     return replace(graph, stages=tuple(stages))
@@ -102,8 +112,8 @@ def merge_slabs(graph: Graph) -> Graph:
 
 
 def _merged(s: Stage) -> Stage:
-    found = slabs(s)
-    if found is None or s.shape[found[0]].const > MAX_PLANES or any(cost(x.definition.value) > REPEAT_LIMIT for x in found[1]):
+    found = _cheap(s)
+    if found is None or s.shape[found[0]].const > MAX_PLANES:
         return s
     axis, parts = found
     index = tuple(poly(Dim(k)) for k in range(len(s.shape)))
