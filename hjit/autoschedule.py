@@ -33,7 +33,7 @@ from hjit.options import Options
 from hjit.sched.check import check
 from hjit.sched.default import Target, default_schedule
 from hjit.sched.refine import Schedule, refined
-from hjit.sched.search import Found, Parameters, Record, presets, search
+from hjit.sched.search import Found, Parameters, Record, never, presets, search
 from hjit.sched.search import Options as SearchOptions
 from hjit.sched.space import Space, State
 from hjit.sched.transforms import storage_at_compute
@@ -48,7 +48,8 @@ T = TypeVar("T")
 Array = np.ndarray[Any, Any]
 
 WEIGHTS = Path(__file__).parent / "model" / "weights.npz"
-MEASURED_SECONDS, LEAST_TURNS = 0.1, 3  # of a searched schedule beside the default one
+MEASURED_SECONDS, TURNS = 0.1, (3, 40)  # of a searched schedule beside the default one: how many turns at least and at most
+LONG = 1.0  # seconds of measuring, after which two turns are enough, and the winner need not win again
 MUCH_SLOWER = (4.0, 1.5)  # than the fastest: not run again after the first turn, when all is cold, and after later ones
 NOT_MUCH_DEARER = 3.0  # than the best schedule known
 SURELY = 0.97  # how much faster than the default schedule another must be
@@ -56,6 +57,9 @@ FEW_STAGES = 12  # of which all are searched
 ASKED = 500  # costs at once; between them a search looks at the time
 COLLECTED_AFTER = 200_000  # new objects, while a search runs
 BUCKET = 4  # sizes that differ by less than about this factor share a plan
+MOST_PLANS = 500  # of this process
+
+_plans: dict[str, bytes] = {}  # of this process by name, for where there is no disk to keep them
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +92,7 @@ class Effort:
 
 GREEDY = presets()["greedy"]
 EFFORTS = {
-    "greedy": Effort(GREEDY, freeze=True),
+    "greedy": Effort(GREEDY, freeze=True, seconds=1.0),
     "refined": Effort(GREEDY, freeze=True, refine=3.0, timed=3, otherwise=2),
     # choices of sizes are costed together: samples would save nothing
     "beam": Effort(presets(32)["beam"], passes=5, freeze=True, seconds=30.0, refine=3.0, timed=6, otherwise=4),
@@ -194,16 +198,19 @@ def refused(error: Exception) -> None:
 
 
 def kept(name: str, graph: Graph, options: Options) -> Plan | None:
-    """The plan of a canonical Graph on the disk."""
-    text = cache.load(name, options.cache_dir, options.cache, "plan")
+    """The plan of a canonical Graph that this process or an earlier one made."""
+    text = cache.load(name, options.cache_dir, options.cache, "plan") or _plans.get(name)
     return None if text is None else from_text(text, graph)
 
 
 def keep(found: Searched, options: Options) -> None:
-    """Put the new plans on the disk."""
+    """Put the new plans on the disk, and in this process."""
     for name, graph in found.new:
         inlined = found.inlined & graph.by_name.keys()
         text = to_text(Plan(found.trees.get(graph.outputs), inlined, 0.0), graph)
+        if len(_plans) >= MOST_PLANS:
+            _plans.clear()
+        _plans[name] = text
         cache.store(name, text, {"tune": options.tune, "versions": cache.versions()}, options.cache_dir, options.cache, "plan")
 
 
@@ -223,16 +230,16 @@ def fastest(bounds: Sequence[Bound], arrays: Mapping[str, Array], scalars: Mappi
         log.debug("measured, the default schedule first: %s ms", ", ".join(f"{1e3 * x:.3f}" for x in times))
         return min(zip(some, times, strict=True), key=lambda x: x[1] * (SURELY if x[0] == last else 1.0))[0]
 
+    start = time.perf_counter()
     best = winner([*reversed(range(len(bounds)))], MEASURED_SECONDS * last)
-    return best if best == last else winner([last, best], MEASURED_SECONDS)
+    return best if best == last or time.perf_counter() - start > LONG else winner([last, best], MEASURED_SECONDS)
 
 
 def _least_times(runs: Sequence[Callable[[], bool]], seconds: float) -> list[float] | None:
     """The least seconds of each, in turns; None where one fails. One that is much slower than another is not run again: the model may err by far."""
     best = [math.inf] * len(runs)
-    end = time.perf_counter() + seconds
-    turns = 0
-    while turns < LEAST_TURNS or time.perf_counter() < end:
+    begin, turns = time.perf_counter(), 0
+    while not _is_enough(turns, time.perf_counter() - begin, seconds):
         for k, run in enumerate(runs):
             if turns and best[k] > MUCH_SLOWER[turns > 1] * min(best):
                 continue
@@ -242,6 +249,11 @@ def _least_times(runs: Sequence[Callable[[], bool]], seconds: float) -> list[flo
             best[k] = min(best[k], time.perf_counter() - start)
         turns += 1
     return best
+
+
+def _is_enough(turns: int, taken: float, seconds: float) -> bool:
+    least, most = TURNS
+    return turns >= most or (turns >= least and taken >= seconds) or (turns >= 2 and taken >= LONG)
 
 
 def searched(graph: Graph, sizes: Mapping[str, int], options: Options, cost: Cost | None = None, effort: Effort | None = None) -> Plan:
@@ -281,11 +293,12 @@ def _searched(graph: Graph, sizes: Mapping[str, int], options: Options, cost: Co
         stop=lambda: time.perf_counter() > limit,
     )
     if effort.freeze and len(graph.stages) > FEW_STAGES:
-        space = frozen(space)
+        half = start + effort.seconds / 2
+        space = frozen(space, lambda: time.perf_counter() > half)
     if effort.parameters != GREEDY:  # a beam may end dearer, or early; what this costs is known to it
         ways += _best(greedily(space, around.stop), 1)
     found = search(space, space.start, effort.parameters, around)
-    ways += _best(found, effort.timed)
+    ways += _best(_completed(space, found), effort.timed)
     if effort.refine:
         end = time.perf_counter() + effort.refine
         better = refined(whole, min(ways, key=lambda x: x[0])[1], stop=lambda: time.perf_counter() > end)
@@ -299,9 +312,20 @@ def _searched(graph: Graph, sizes: Mapping[str, int], options: Options, cost: Co
     return Plan(None if first == by_default else first.tree, first.inlined, ways[0][0], seconds, found.record, whole.tally.asked, further)
 
 
-def greedily(space: Space, stop: Callable[[], bool] = lambda: False) -> Found[State]:
+def greedily(space: Space, stop: Callable[[], bool] = never) -> Found[State]:
     """A greedy search of a space."""
-    return search(space, space.start, GREEDY, SearchOptions(stop=stop))
+    return _completed(space, search(space, space.start, GREEDY, SearchOptions(stop=stop)))
+
+
+def _completed(space: Space, found: Found[State]) -> Found[State]:
+    """What a search found; where it was ended before that, how far it came, with all other stages at the root."""
+    if found.finalists or found.halted is None:
+        return found
+    stages = [s.name for s in space.graph.stages]
+    rest = Space.freezing(space, {n: "inline" if space.frozen.get(n) == "inline" else "root" for n in stages}, stages)
+    (state,) = rest.children(found.halted)
+    (cost,) = space.cost([state])
+    return replace(found, finalists=((cost, state),) if cost < math.inf else ())
 
 
 def _best(found: Found[State], count: int) -> list[tuple[float, Schedule]]:
@@ -350,7 +374,7 @@ def _places(x: Schedule) -> tuple[frozenset[tuple[str, tuple[str, ...]]], frozen
     return frozenset(found), x.inlined
 
 
-def frozen(space: Space) -> Space:
+def frozen(space: Space, stop: Callable[[], bool] = never) -> Space:
     """The space with all but the dearest stages frozen where a search that knows only the root and inlining puts them.
 
     Anderson 2021, section 3.2. The paper leaves log2(N) of N stages; here some more are left, since what a stage may gain depends on its
@@ -358,7 +382,7 @@ def frozen(space: Space) -> Space:
     """
     stages = [s.name for s in space.graph.stages]
     apart = Space.freezing(space, dict.fromkeys(stages, "apart"), stages)
-    found = greedily(apart).best
+    found = greedily(apart, stop).best
     if found is None:
         return space
     costs = space.costs_by_stage(found.tree, found.inlined)

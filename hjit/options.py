@@ -49,7 +49,7 @@ class Options:
     num_threads: int = 0
     cache: str = "rw"
     cache_dir: str | os.PathLike[str] = ""
-    tune: bool | str = False
+    tune: bool | str = "greedy"
     disable: bool = False
     schedule: Scheduler | None = None
 

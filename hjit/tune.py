@@ -238,7 +238,8 @@ def measured(
         HjitError: the function is not one kernel.
     """
     with quiet.working():
-        pipe = Pipeline(function, {"verify": "off", "cache": "off", "fast_math": options.fast_math, "num_threads": options.num_threads})
+        given = {"verify": "off", "cache": "off", "tune": False, "fast_math": options.fast_math, "num_threads": options.num_threads}
+        pipe = Pipeline(function, given)
         cases = [Case(pipe, function, arrays, options, cost or network.random(seed)) for arrays in sizes]
         first = cases[0]
         cases = [c for c in cases if graph_key(c.graph) == graph_key(first.graph)]
@@ -302,7 +303,7 @@ def collect_one(seed: int, folder: Path, count: int, weights: Path | None) -> st
     low, high = map(math.log, PIXELS)
     programs = [random_program(seed, round(math.exp(rng.uniform(low, high)))) for _ in range(IMAGES)]
     same = [p for p in programs if p.source == programs[0].source]
-    options = Options(num_threads=1 if seed % 4 == 3 else 0, cache="off", verify="off", fast_math=seed % 2 == 0)
+    options = Options(num_threads=1 if seed % 4 == 3 else 0, cache="off", verify="off", tune=False, fast_math=seed % 2 == 0)
     cost = None if weights is None else network.load(weights)
     found = measured(programs[0].function, [p.inputs(seed) for p in same], options, count, seed, Quiet(folder), cost)
     said = []

@@ -14,14 +14,15 @@ import pytest
 
 import hjit
 from hjit import autoschedule
-from hjit.autoschedule import Effort, Plan, Searched, built, from_text, frozen, keep, plan_name, scheduled, searched, space_of, to_text
+from hjit.autoschedule import Effort, Plan, Searched, built, from_text, frozen, greedily, keep, plan_name, scheduled, searched, space_of, to_text
 from hjit.errors import OptionError, ScheduleError, SlidingError
 from hjit.options import Options
+from hjit.sched.check import check
 from hjit.sched.default import Target, default_schedule
 from hjit.sched.refine import Schedule
 from hjit.sched.search import presets
 from hjit.sched.transforms import storage_at_compute
-from hjit.sched.tree import Root
+from hjit.sched.tree import Root, Store, computes
 from tests.sched.test_space import Program, blurred, equalised, interleaved, product, pyramid
 
 Array = np.ndarray[Any, Any]
@@ -29,7 +30,8 @@ IMAGE = np.random.default_rng(3).standard_normal((70, 96)).astype(np.float32)
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Iterator[Path]:
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    monkeypatch.setattr(autoschedule, "_plans", {})
     with hjit.options(cache_dir=tmp_path):
         yield tmp_path
 
@@ -146,6 +148,36 @@ def test_a_search_that_has_no_time_leaves_the_default_schedule(monkeypatch: pyte
     p = Program(blurred)
     plan = searched(p.graph, p.variant.rec.sizes, Options(tune="greedy"))
     assert plan.tree is None and plan.record is not None and plan.record.stopped
+
+
+@pytest.mark.parametrize("function", [blurred, pyramid, interleaved])
+def test_what_a_search_has_no_time_for_stays_at_the_root(function: Any) -> None:
+    p = Program(function)
+    for n in range(greedily(p.space).record.expansions):
+        left = iter(range(n))
+        found = greedily(p.space, lambda: next(left, None) is None)
+        assert found.best is not None and found.record.stopped and found.cost < math.inf
+        check(found.best.tree, p.variant._graphs(Searched({}, found.best.inlined).rewrites())[0])
+        if not n:
+            assert all(isinstance(x, Store) and {x.stage} == {c.stage for c in computes(x)} for x in found.best.tree.children)
+
+
+def test_slow_kernels_are_run_twice_and_quick_ones_not_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, runs = [0.0], [0]
+
+    def run(seconds: float) -> Any:
+        def taken() -> bool:
+            clock[0] += seconds
+            runs[0] += 1
+            return True
+
+        return taken
+
+    monkeypatch.setattr(autoschedule.time, "perf_counter", lambda: clock[0])
+    for seconds, count in ((1e-5, 40), (0.008, 7), (0.2, 3), (5.0, 2)):
+        clock[0], runs[0] = 0.0, 0
+        autoschedule._least_times([run(seconds), run(seconds)], 0.1)
+        assert runs[0] == 2 * count
 
 
 def test_an_effort_may_be_given() -> None:
@@ -309,6 +341,17 @@ def test_nothing_is_kept_where_the_cache_is_off(folder: Path) -> None:
     p = Program(blurred)
     keep(Searched({}, new=(("plan_x", p.graph),)), Options(cache="ro", cache_dir=folder))
     assert list(folder.glob("*.plan")) == []
+
+
+def test_where_there_is_no_disk_a_process_searches_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = searches(monkeypatch)
+    f = hjit.pipeline(blurred, tune="greedy", cache="off")
+    for image in (IMAGE, IMAGE[:-2], IMAGE[:, 3:]):
+        np.testing.assert_allclose(f(image), blurred(image), rtol=1e-5)
+    assert len(found) == 1
+    monkeypatch.setattr(autoschedule, "MOST_PLANS", 1)
+    hjit.pipeline(pyramid, tune="greedy", cache="off")(IMAGE)
+    assert len(found) == 2 and len(autoschedule._plans) == 1
 
 
 def test_scheduled_says_nothing_where_the_default_is_best(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

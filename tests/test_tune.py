@@ -21,7 +21,7 @@ from hjit.tune import Mismatch, Quiet, alike, candidates, chosen_state, fit_all,
 from tests.sched.test_space import Program, blurred, pyramid
 
 IMAGE = np.random.default_rng(3).standard_normal((70, 96)).astype(np.float32)
-OPTIONS = Options(cache="off", verify="off", num_threads=1)
+OPTIONS = Options(tune=False, cache="off", verify="off", num_threads=1)
 
 
 def test_samples_have_the_features_of_their_schedules(tmp_path: Path) -> None:

@@ -198,10 +198,16 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Found(Generic[State]):
-    """The best complete states and their costs, the cheapest first; of equal ones one. Empty if none was reached."""
+    """What a search found.
+
+    Attributes:
+        finalists: the best complete states and their costs, the cheapest first; of equal ones one. Empty if none was reached.
+        halted: of the incomplete states that were left where the search was ended, the best of the deepest.
+    """
 
     finalists: tuple[tuple[float, State], ...]
     record: Record
+    halted: State | None = None
 
     @property
     def best(self) -> State | None:
@@ -298,6 +304,7 @@ class _Search(Generic[State]):
         self.expansions = self.costs = self.longest = 0
         self.finalists: list[_Node[State]] = []
         self.improvements: list[Improvement] = []
+        self.halted: State | None = None
         self.stopped = False
 
     @property
@@ -318,6 +325,7 @@ class _Search(Generic[State]):
                     continue
                 if self.options.stop():
                     self.stopped = True
+                    self._halt([*forward, *onward, *queue])
                     return
                 if self.expansions >= self.options.expansions:
                     self.stopped = True
@@ -326,6 +334,12 @@ class _Search(Generic[State]):
                 self.expansions += 1
                 children += [(c, node) for c in self._allowed(self.tree.children(node.state), this)]
             queue = self._sorted(onward + self._costed(children, this), this)
+        self._halt(queue)
+
+    def _halt(self, nodes: Sequence[_Node[State]]) -> None:
+        """Keep the best of the deepest states that are not complete."""
+        left = [n for n in nodes if not n.complete]
+        self.halted = min(left, key=lambda n: (-n.depth, n.rank)).state if left else None
 
     def _taken(self, queue: list[_Node[State]]) -> list[_Node[State]]:
         """The first `beta1` that dropout leaves; they and those dropped go out of the queue."""
@@ -432,7 +446,7 @@ class _Search(Generic[State]):
 
     def found(self) -> Found[State]:
         record = Record(self.expansions, self.costs, self.longest, tuple(self.improvements), self.stopped)
-        return Found(tuple((n.cost, n.state) for n in self.finalists), record)
+        return Found(tuple((n.cost, n.state) for n in self.finalists), record, self.halted)
 
 
 def _index(limit: float) -> int:

@@ -75,12 +75,12 @@ class Program:
         self.function = function
         self.image = np.random.default_rng(1).standard_normal(shape, np.float32)
         pipe = Pipeline(function, {"cache": "off", "verify": "off"})
-        self.variant = pipe._variant((self.image,), {}, Options(cache="off", verify="off"))
+        self.variant = pipe._variant((self.image,), {}, Options(tune=False, cache="off", verify="off"))
         (self.graph,) = self.variant.graphs
         self.space = Space(self.graph, self.variant.rec.sizes, WeightedSum(), MACHINE, 2, Target(64), **given)
 
     def result(self, state: State | Schedule) -> Array:
-        bound, _ = built(lambda s: compiled(self.variant, s, Options(cache="off")), Searched({self.graph.outputs: state.tree}, state.inlined))
+        bound, _ = built(lambda s: compiled(self.variant, s, Options(tune=False, cache="off")), Searched({self.graph.outputs: state.tree}, state.inlined))
         (out,) = bound.new_outputs()
         assert bound.run([self.image], [out], ())
         return out
