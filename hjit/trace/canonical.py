@@ -15,7 +15,7 @@ import numpy as np
 from hjit.trace.bordered import bordered_terms
 from hjit.trace.borders import borders
 from hjit.trace.costs import REPEAT_LIMIT, cost
-from hjit.trace.graph import Const, Definition, Expr, Graph, Load, Op, Stage, cast, identity, map_exprs, rewrite, substitute, walk
+from hjit.trace.graph import Cast, Const, Definition, Expr, Graph, Load, Op, Stage, cast, identity, map_exprs, rewrite, substitute, walk
 from hjit.trace.partition import is_tiled, part_histograms, unflatten
 from hjit.trace.poly import ONE, Dim, Poly, Value, poly
 from hjit.trace.reductions import start_value
@@ -164,7 +164,7 @@ def _prices(graph: Graph) -> dict[str, int]:
 def _may_inline(s: Stage, price: int, uses: dict[Use, None], by_name: dict[str, Stage]) -> bool:
     if s.updates or s.initial is None or not uses:
         return False
-    if len(uses) <= 64 and cost(s.initial) == 0:
+    if len(uses) <= 64 and cost(s.initial) == 0 and not _narrows(s.initial):
         return True  # a view or a cast: what it shows is decided on by itself
     if price * (len(uses) - 1) > REPEAT_LIMIT:
         return False
@@ -179,6 +179,14 @@ def _may_inline(s: Stage, price: int, uses: dict[Use, None], by_name: dict[str, 
         if missing and price > (ONCE_LIMIT if not mentioned else ROW_LIMIT if _rowwise(mentioned, d) else REPEAT_LIMIT // 3):
             return False
     return True
+
+
+def _narrows(e: Expr) -> bool:
+    """Does a cast leave less to store than what it casts?"""
+    inner = e
+    while isinstance(inner, Cast):
+        inner = inner.arg
+    return inner.dtype.itemsize > e.dtype.itemsize
 
 
 def _rowwise(mentioned: set[int], d: Definition) -> bool:

@@ -63,7 +63,12 @@ def bytes_gamma(a: Any) -> Any:
     return (v.astype(np.float32) / 255) ** 0.4
 
 
-@pytest.mark.parametrize("function", [chain, stencil, assembled, everything, updated, bytes_gamma])
+def counted_bytes(a: Any) -> Any:
+    bins = np.clip(a * 200, 0, 255).astype(np.uint8)
+    return np.bincount(bins.ravel(), minlength=256)[bins] + bins
+
+
+@pytest.mark.parametrize("function", [chain, stencil, assembled, everything, updated, bytes_gamma, counted_bytes])
 def test_every_pass_keeps_the_numbers(function: Any) -> None:
     graph, rec, leaves = graphs(function, IMAGE)
     arrays = {n: s.array for n, s in rec.inputs.items()}
@@ -82,6 +87,11 @@ def test_pointwise_chains_become_one_stage() -> None:
 def test_what_is_costly_and_used_twice_stays_a_stage() -> None:
     stages = canonical(stencil, IMAGE).stages
     assert len(stages) == 2 and "exp" in str(stages[0]) and "exp" not in str(stages[1])
+
+
+def test_of_a_cast_and_what_it_casts_the_narrower_is_kept() -> None:
+    by_name = canonical(counted_bytes, IMAGE).by_name
+    assert by_name["bins"].dtype == np.uint8 and not any(s.dtype == np.float32 for s in by_name.values())
 
 
 def test_known_pieces_are_forwarded() -> None:
