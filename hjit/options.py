@@ -9,7 +9,7 @@
 | `num_threads`    | 0 (all cores), 1, 2, ...        | `HJIT_NUM_THREADS` | threads of one call                                |
 | `cache`          | "rw", "ro", "off"               | `HJIT_CACHE`       | use of the disk cache                              |
 | `cache_dir`      | a folder, "" for the user's own | `HJIT_CACHE_DIR`   | where the disk cache is                            |
-| `tune`           | False, "greedy", "refined", "beam" | `HJIT_TUNE`        | the default schedule, or how hard one is searched  |
+| `tune`           | "greedy", "refined", "beam", False | `HJIT_TUNE`     | how hard a schedule is searched, or the default one |
 | `disable`        | False, True                     | `HJIT_DISABLE`     | run the plain function                             |
 
 The environment is read at the first call of a pipeline. One more variable belongs to the process: `HJIT_THREADING_LAYER`

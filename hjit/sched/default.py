@@ -29,6 +29,7 @@ ROWS_TOGETHER = 4  # of a stencil
 MANY_LOADS, LINES_TOGETHER = 8, 0.6  # what it must load to gain from that, and which part of its rows' loads must be left
 SCAN_ROWS = 4  # of a scan along its rows, that run together
 INTERLEAVED = 2  # parts of a histogram that one task counts at once
+FEW_PLANES = 4  # that are unrolled outside the lanes, if they are not too much code
 UNROLL_REDUCTION = 64  # points of a constant reduction domain that are unrolled
 
 
@@ -339,8 +340,12 @@ def strips(d: Definition, strip: int, size: int, lanes: int) -> list[Step]:
 
 
 def loops_in_order(d: Definition, lanes_dim: int | None, unrolled: list[int]) -> list[int]:
-    """Loops that stay, outermost first: pure dimensions, then reductions, the vector dimension where its accumulators stay in registers."""
+    """Loops that stay, outermost first: pure dimensions, then reductions, the vector dimension where its accumulators stay in registers.
+
+    A few planes whose code is too much to be unrolled are inside the rows: tasks are rows, and what rows of all planes read is computed once.
+    """
     pure = [k for k in range(len(d.dims)) if k not in unrolled and k != lanes_dim]
+    pure.sort(key=lambda k: d.dims[k].is_const and d.dims[k].const <= FEW_PLANES)
     inner = [k for k in range(len(d.dims), len(d.extents)) if k not in unrolled and k != lanes_dim]
     if lanes_dim is None:
         return pure + inner
@@ -414,7 +419,7 @@ def unrolled_dims(definitions: list[Definition], lanes_dim: int | None) -> list[
         reduction = k >= len(d.dims)
         if k == lanes_dim or not n.is_const or n.const > UNROLL_REDUCTION:
             continue
-        if not reduction and n.const > (16 if lanes_dim is None or k > lanes_dim else 4):
+        if not reduction and n.const > (16 if lanes_dim is None or k > lanes_dim else FEW_PLANES):
             continue
         if d.order == "sequential" and (d.rdims or lanes_dim is not None):
             continue

@@ -17,7 +17,7 @@ from hjit.trace.poly import Var, poly
 
 MAX_ROWS = 64  # rows of one buffer
 MAX_TURNS_BEFORE = 32  # that a task begins early, to fill its buffers: tasks have not many more rows than that
-MAX_GROUP_ROWS = 256  # rows of all buffers of a group
+MAX_GROUP_ROWS = 512  # rows of all buffers of a group
 
 ROW = Var("row")
 

@@ -184,3 +184,26 @@ def test_small_dimensions_are_unrolled_as_far_as_schedules_may() -> None:
     assert [x.kind for x in loops(f, a)][1:] == ["unroll"] * 3, "384 copies would be too many"
     assert loops(f, a)[0].kind != "unroll"
     check(f, a)
+
+
+def weighted_means(img: Any) -> Any:
+    """Of each plane, with weights that all planes share: too much code for planes to be unrolled."""
+    height, width = img.shape[1] - 6, img.shape[2] - 6
+    total, norm = np.zeros((3, height, width), img.dtype), np.zeros((height, width), img.dtype)
+    for dy in range(7):
+        for dx in range(7):
+            shifted = img[:, dy : dy + height, dx : dx + width]
+            r, g, b = img[:, 3:-3, 3:-3] - shifted
+            weight = np.exp(-(r * r + g * g + b * b))
+            total += weight * shifted
+            norm += weight
+    return total / norm
+
+
+def test_what_planes_share_is_computed_row_by_row_with_them() -> None:
+    planes = np.random.default_rng(0).random((3, 300, 70), np.float32)
+    f = hjit.pipeline(weighted_means, cache="off", verify="off", tune=False, num_threads=2)
+    (root,) = f.tree(planes)
+    assert len(root.children) == 1 and len({c.stage for c in computes(root)}) == 51
+    np.testing.assert_allclose(f(planes), weighted_means(planes), rtol=1e-5)
+    assert 0 < f.stats.scratch_bytes < planes.nbytes, "rows, not 49 images"
