@@ -12,6 +12,8 @@ NOTEBOOKS = sorted((Path(__file__).parent.parent / "notebooks").glob("*.ipynb"))
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda p: p.stem)
 def test_it_runs(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("HJIT_TUNE")  # as users run them
+    monkeypatch.setenv("HJIT_CACHE_DIR", str(tmp_path))
     state: dict[str, Any] = {"__name__": "notebook"}
     for number, cell in enumerate(json.loads(path.read_text())["cells"]):
         if cell["cell_type"] != "code":

@@ -18,7 +18,7 @@ from hjit.sched.tree import Loop, Node, Root, Store, dims_of
 from hjit.sched.tree import walk as walk_tree
 from hjit.trace.costs import cost
 from hjit.trace.graph import Definition, Expr, Graph, Load, Stage, walk
-from hjit.trace.poly import ONE, ZERO, Bound, Dim, Poly, Value, poly
+from hjit.trace.poly import ONE, ZERO, Dim, Poly, Value, poly
 
 UNROLL_CODE = 600  # operations that unrolled code of one body may have
 BLOCK_ROWS, BLOCK_VECTORS = 6, 4  # accumulators that a sum of products has in registers
@@ -116,7 +116,7 @@ def _lines_of(loads: Collection[Load], dim: int, rows: int) -> int:
     """How many different loads some rows along a dimension have, where they run together."""
     lines: dict[object, set[int]] = {}
     for n, x in enumerate(loads):
-        index = [_unbounded(p) for p in x.index]
+        index = [p.unbounded for p in x.index]
         moving = [p for p in index if p.mentions(Dim(dim))]
         if len(moving) == 1 and moving[0].coefficient(Dim(dim)) == ONE:
             key: object = (x.source, *(p - p.const if p is moving[0] else p for p in index))
@@ -124,12 +124,6 @@ def _lines_of(loads: Collection[Load], dim: int, rows: int) -> int:
         else:
             lines[n] = set(range(rows if moving else 1))
     return sum(map(len, lines.values()))
-
-
-def _unbounded(p: Poly) -> Poly:
-    """An index as it is away from the borders."""
-    atoms = [*p.atoms()]
-    return atoms[0].arg if len(atoms) == 1 and isinstance(atoms[0], Bound) and p == poly(atoms[0]) else p
 
 
 def _unrolled_inside(node: Node, dim: int) -> Node:

@@ -6,6 +6,7 @@ arithmetic. What a stage costs says `hjit.trace.costs`, and when it is too much,
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -166,7 +167,7 @@ def _may_inline(s: Stage, price: int, uses: dict[Use, None], by_name: dict[str, 
         return False
     if len(uses) <= 64 and cost(s.initial) == 0 and not _narrows(s.initial):
         return True  # a view or a cast: what it shows is decided on by itself
-    if price * (len(uses) - 1) > REPEAT_LIMIT:
+    if price * (sum(_share(index) for _, _, index in uses) - 1) > REPEAT_LIMIT:
         return False
     for root, number, index in uses:
         d = by_name[root].definitions[number]
@@ -179,6 +180,12 @@ def _may_inline(s: Stage, price: int, uses: dict[Use, None], by_name: dict[str, 
         if missing and price > (ONCE_LIMIT if not mentioned else ROW_LIMIT if _rowwise(mentioned, d) else REPEAT_LIMIT // 3):
             return False
     return True
+
+
+def _share(index: tuple[Poly, ...]) -> float:
+    """Which part of a stage is read by an index: every n-th element of an axis, where it is a multiple of n and a constant."""
+    inner = (p.unbounded for p in index)
+    return 1 / math.prod(abs(c) for p in inner if len(p.terms) == 1 for m, c in p.terms.items() if len(m) == 1 and isinstance(m[0], Dim))
 
 
 def _narrows(e: Expr) -> bool:
@@ -312,6 +319,7 @@ PASSES: tuple[Callable[..., Graph], ...] = (
     drop_dead,
     merge_versions,  # again: in-place updates read what they write only now that they are fused
     merge_slabs,  # a few planes as a pure definition, once those share what they are computed from
+    fuse,  # those
     start_scans,  # no more of an array before a scan than the scan leaves
     tabulate,  # long formulas of one byte
     unflatten,  # rows and columns instead of flat indices

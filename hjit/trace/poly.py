@@ -169,6 +169,15 @@ class Poly:
     def __bool__(self) -> bool:
         raise TypeError("a Poly has no truth value; compare it, or ask is_const")
 
+    @property
+    def unbounded(self) -> Poly:
+        """An index as it is away from the borders: without the bound that all of it may have."""
+        if len(self.terms) == 1 and not self.const:
+            ((m, c),) = self.terms.items()
+            if c == 1 and len(m) == 1 and isinstance(m[0], Bound):
+                return m[0].arg
+        return self
+
     # -- arithmetic
     def __add__(self, other: IntLike) -> Poly:
         return self._plus(other, 1)

@@ -68,7 +68,13 @@ def counted_bytes(a: Any) -> Any:
     return np.bincount(bins.ravel(), minlength=256)[bins] + bins
 
 
-@pytest.mark.parametrize("function", [chain, stencil, assembled, everything, updated, bytes_gamma, counted_bytes])
+def halved(a: Any) -> Any:
+    weighted = np.pad(np.stack([a * a[::-1], a]), ((0, 0), (1, 1), (1, 1)), mode="edge")
+    rows = weighted[:, :-2:2] + 2 * weighted[:, 1:-1:2] + weighted[:, 2::2]
+    return rows[..., :-2:2] + 2 * rows[..., 1:-1:2] + rows[..., 2::2]
+
+
+@pytest.mark.parametrize("function", [chain, stencil, assembled, everything, updated, bytes_gamma, counted_bytes, halved])
 def test_every_pass_keeps_the_numbers(function: Any) -> None:
     graph, rec, leaves = graphs(function, IMAGE)
     arrays = {n: s.array for n, s in rec.inputs.items()}
@@ -92,6 +98,11 @@ def test_what_is_costly_and_used_twice_stays_a_stage() -> None:
 def test_of_a_cast_and_what_it_casts_the_narrower_is_kept() -> None:
     by_name = canonical(counted_bytes, IMAGE).by_name
     assert by_name["bins"].dtype == np.uint8 and not any(s.dtype == np.float32 for s in by_name.values())
+
+
+def test_what_is_read_in_steps_is_read_less_often() -> None:
+    assert len(canonical(halved, IMAGE).stages) == 1, "nine taps read each element of the planes about twice"
+    assert len(canonical(lambda a: stencil(np.sqrt(a) * a), IMAGE).stages) > 1
 
 
 def test_known_pieces_are_forwarded() -> None:

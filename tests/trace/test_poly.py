@@ -77,3 +77,10 @@ def test_coefficient_says_where_it_is_linear() -> None:
     assert (x // 2).coefficient(Dim(0)) is None
     assert h.coefficient(Dim(0)) == ZERO
     assert ONE.coefficient(Dim(0)) == ZERO
+
+
+def test_an_index_away_from_the_borders_has_no_bound() -> None:
+    inside = 2 * poly(Dim(0)) - 1
+    bounded = bound("clamp", inside, poly(Sym("h")))
+    assert bounded.unbounded == inside and inside.unbounded == inside
+    assert (bounded + 1).unbounded == bounded + 1 and (2 * bounded).unbounded == 2 * bounded
