@@ -49,6 +49,7 @@ Array = np.ndarray[Any, Any]
 
 WEIGHTS = Path(__file__).parent / "model" / "weights.npz"
 MEASURED_SECONDS, TURNS = 0.1, (3, 40)  # of a searched schedule beside the default one: how many turns at least and at most
+BUILT_SECONDS = 10.0  # of compiling, after which what else was found is not compiled any more
 LONG = 1.0  # seconds of measuring, after which two turns are enough, and the winner need not win again
 MUCH_SLOWER = (4.0, 1.5)  # than the fastest: not run again after the first turn, when all is cold, and after later ones
 NOT_MUCH_DEARER = 3.0  # than the best schedule known
@@ -342,6 +343,8 @@ def otherwise(space: Space, cost: float, best: Schedule, count: int, stop: Calla
     free = [s.name for s in space.graph.stages if space.may_inline(s) and s.name not in space.frozen]
     found: list[tuple[float, Schedule]] = []
     for name in sorted(free, key=lambda n: -costs.get(n, 0.0))[:count]:
+        if stop():
+            break
         other = Space.freezing(space, {**space.frozen, name: "root" if name in best.inlined else "inline"}, space.settled)
         found += _best(greedily(other, stop), 1)
     return [x for x in found if x[0] <= NOT_MUCH_DEARER * cost]

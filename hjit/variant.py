@@ -6,6 +6,7 @@ later segment needs of an earlier one is carried over in memory rather than comp
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -176,7 +177,7 @@ class Variant:
         found = self.options.schedule
         if not isinstance(found, autoschedule.Searched):
             return self._made(found)
-        ways = [x for one in ([found] if found.trees else []) + [*found.others] if (x := self._way(one)) is not None]
+        ways = self._ways(found)
         best = self._fastest(ways, found) if found.new or not ways else ways[0]
         self.graphs, self.options = best.graphs, replace(self.options, schedule=best.schedule)
         autoschedule.keep(replace(best.schedule or autoschedule.Searched({}), new=found.new), self.options)
@@ -191,6 +192,19 @@ class Variant:
         """The kernels by the default schedule."""
         self.graphs = self._graphs(AS_IT_IS)
         return _Way(self._made(None), None, self.graphs)
+
+    def _ways(self, found: Searched) -> list[_Way]:
+        """The kernels by each schedule that was found, the best first, as far as there is time to compile them."""
+        from hjit.autoschedule import BUILT_SECONDS
+
+        end = time.perf_counter() + BUILT_SECONDS
+        ways: list[_Way] = []
+        for schedule in ([found] if found.trees else []) + [*found.others]:
+            way = self._way(schedule)
+            ways += [] if way is None else [way]
+            if time.perf_counter() > end:
+                break
+        return ways
 
     def _way(self, schedule: Searched) -> _Way | None:
         """The kernels by a searched schedule; None where it cannot be lowered."""

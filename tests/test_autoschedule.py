@@ -281,6 +281,22 @@ def test_the_fastest_is_that_of_the_least_time() -> None:
         assert autoschedule.fastest([Kernel(0.01, runs=False), *kernels], {}, {}) == 3  # an index is out of bounds: NumPy is to say so
 
 
+def test_where_compiling_takes_long_not_all_that_was_found_is_tried(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(autoschedule.EFFORTS, "beam", Effort(presets(4)["beam"], timed=4))
+    timed: list[int] = []
+
+    def fastest(kernels: Any, *more: Any) -> int:
+        timed.append(len(kernels))
+        return 0
+
+    monkeypatch.setattr(autoschedule, "fastest", fastest)
+    for seconds in (1000.0, 0.0):
+        monkeypatch.setattr(autoschedule, "BUILT_SECONDS", seconds)
+        monkeypatch.setattr(autoschedule, "_plans", {})
+        hjit.pipeline(blurred, tune="beam", cache="off")(IMAGE)
+    assert timed[0] > 2 and timed[1] == 2, "of what was found the best, and the default schedule"
+
+
 def test_what_is_shown_is_what_runs(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(autoschedule, "fastest", lambda *_: 0)
     f = hjit.pipeline(blurred, tune="greedy")

@@ -27,6 +27,8 @@ from hjit.trace.tabulate import tabulate
 from hjit.trace.tracer import compose
 
 ROW_LIMIT = 16  # additions repeated for each row, hoisted out of the inner loop
+STEPS_LIMIT = 64  # additions repeated where several elements are computed of what is read in steps, each of them once or twice
+MAX_STEP = 4
 MAX_DEPTH = 200  # nested operations of one expression
 SCATTER_LIMIT = 1  # additions that are computed element by element inside a scatter
 ONCE_LIMIT = 64  # additions repeated for each task, hoisted out of all loops
@@ -167,7 +169,8 @@ def _may_inline(s: Stage, price: int, uses: dict[Use, None], by_name: dict[str, 
         return False
     if len(uses) <= 64 and cost(s.initial) == 0 and not _narrows(s.initial):
         return True  # a view or a cast: what it shows is decided on by itself
-    if price * (sum(_share(index) for _, _, index in uses) - 1) > REPEAT_LIMIT:
+    again = price * (len(uses) - 1)
+    if again > REPEAT_LIMIT and (again > STEPS_LIMIT or price * (sum(_share(index) for _, _, index in uses) - 1) > REPEAT_LIMIT):
         return False
     for root, number, index in uses:
         d = by_name[root].definitions[number]
@@ -183,9 +186,13 @@ def _may_inline(s: Stage, price: int, uses: dict[Use, None], by_name: dict[str, 
 
 
 def _share(index: tuple[Poly, ...]) -> float:
-    """Which part of a stage is read by an index: every n-th element of an axis, where it is a multiple of n and a constant."""
+    """Which part of a stage is read by an index: every n-th element of an axis, where it is a multiple of n and a constant.
+
+    Steps that are too long for vectors to be shuffled from whole ones count as the longest that are not.
+    """
     inner = (p.unbounded for p in index)
-    return 1 / math.prod(abs(c) for p in inner if len(p.terms) == 1 for m, c in p.terms.items() if len(m) == 1 and isinstance(m[0], Dim))
+    steps = [abs(c) for p in inner if len(p.terms) == 1 for m, c in p.terms.items() if len(m) == 1 and isinstance(m[0], Dim)]
+    return 1 / math.prod(min(n, MAX_STEP) for n in steps)
 
 
 def _narrows(e: Expr) -> bool:

@@ -105,6 +105,14 @@ def test_what_is_read_in_steps_is_read_less_often() -> None:
     assert len(canonical(lambda a: stencil(np.sqrt(a) * a), IMAGE).stages) > 1
 
 
+def pooled(n: int) -> Any:
+    return lambda a: sum(np.sqrt(a * 3)[y:16:n, x:16:n] for y in range(n) for x in range(n))
+
+
+def test_what_is_read_in_many_or_long_steps_stays_a_stage() -> None:
+    assert [len(canonical(pooled(n), IMAGE).stages) for n in (2, 4, 8)] == [1, 2, 2]
+
+
 def test_known_pieces_are_forwarded() -> None:
     graph = canonical(assembled, IMAGE)
     assert len(graph.stages) == 1 and not graph.stages[0].updates
