@@ -18,7 +18,8 @@ from benchmarks import apps
 from benchmarks.table import geomean
 
 if TYPE_CHECKING:
-    from hjit.autoschedule import Effort, Plan
+    from hjit.autoschedule import Effort
+    from hjit.plans import Plan
 
 TIMEOUT = 1800  # seconds of one application
 
@@ -60,12 +61,13 @@ def plans(name: str, tune: str, threads: int, small: bool, effort: Effort | None
     import numpy as np
 
     import hjit
+    import hjit.plans
     from hjit import autoschedule
 
     module = apps.load(name)
     arguments = module.inputs(np.random.default_rng(0), module.SMALL if small else module.SHAPE)
     found: list[tuple[Plan, int, float]] = []
-    real, of_all = autoschedule.searched, autoschedule.scheduled
+    real, of_all = autoschedule.searched, hjit.plans.scheduled
 
     def searched(graph: Any, *more: Any, **named: Any) -> Plan:
         found.append((real(graph, *more, **{"effort": effort, **named}), len(graph.stages), _peak()))
@@ -76,12 +78,12 @@ def plans(name: str, tune: str, threads: int, small: bool, effort: Effort | None
         raise _Searched
 
     f = hjit.pipeline(getattr(module, name), tune=tune, num_threads=threads, cache="off", verify="off")
-    autoschedule.searched, autoschedule.scheduled = searched, scheduled
+    autoschedule.searched, hjit.plans.scheduled = searched, scheduled
     try:
         with contextlib.suppress(_Searched):
             f.graph(*arguments)
     finally:
-        autoschedule.searched, autoschedule.scheduled = real, of_all
+        autoschedule.searched, hjit.plans.scheduled = real, of_all
     return found
 
 

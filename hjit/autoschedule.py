@@ -1,9 +1,6 @@
-"""The schedule of a Graph by search: the cost model's choice, kept on disk as a plan.
+"""The schedule of a Graph by search: the cost model's choice, to be kept as a plan (`hjit.plans`).
 
 The model errs, so the first process that searches measures the best of what it found beside the default schedule, and keeps the fastest.
-
-A plan is found under the canonical Graph, the order of magnitude of its sizes, the machine, and what searched. It says which stages are
-inlined, and the tree, with stages by their position: so it serves every Graph with the same key, whatever its variables are called.
 """
 
 from __future__ import annotations
@@ -12,44 +9,34 @@ import contextlib
 import functools
 import gc
 import itertools
-import json
 import logging
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
-from hjit import cache, machine
-from hjit.errors import ScheduleError, SlidingError
-from hjit.kernels import features, launch
+from hjit import machine
+from hjit.kernels import launch
 from hjit.kernels.kernel import Bound
 from hjit.model.costs import Cost
 from hjit.model.network import load
 from hjit.options import Options
-from hjit.sched.check import check
-from hjit.sched.default import Target, default_schedule
+from hjit.plans import WEIGHTS, Plan, target_of
+from hjit.sched.default import default_schedule
 from hjit.sched.refine import Schedule, refined
-from hjit.sched.search import Found, Parameters, Record, never, presets, search
+from hjit.sched.search import Found, Parameters, never, presets, search
 from hjit.sched.search import Options as SearchOptions
 from hjit.sched.space import Space, State
-from hjit.sched.transforms import storage_at_compute
-from hjit.sched.tree import Compute, Loop, Node, Root, from_json, renamed
+from hjit.sched.tree import Compute, Loop, Node
 from hjit.trace.graph import Graph
-from hjit.trace.key import graph_key
-from hjit.trace.poly import sizes_value
-from hjit.trace.rewrites import AS_IT_IS, Rewrites
 
 log = logging.getLogger("hjit")
-T = TypeVar("T")
 Array = np.ndarray[Any, Any]
 
-WEIGHTS = Path(__file__).parent / "model" / "weights.npz"
 MEASURED_SECONDS, TURNS = 0.1, (3, 40)  # of a searched schedule beside the default one: how many turns at least and at most
-BUILT_SECONDS = 10.0  # of compiling, after which what else was found is not compiled any more
 LONG = 1.0  # seconds of measuring, after which two turns are enough, and the winner need not win again
 MUCH_SLOWER = (4.0, 1.5)  # than the fastest: not run again after the first turn, when all is cold, and after later ones
 NOT_MUCH_DEARER = 3.0  # than the best schedule known
@@ -57,10 +44,6 @@ SURELY = 0.97  # how much faster than the default schedule another must be
 FEW_STAGES = 12  # of which all are searched
 ASKED = 500  # costs at once; between them a search looks at the time
 COLLECTED_AFTER = 200_000  # new objects, while a search runs
-BUCKET = 4  # sizes that differ by less than about this factor share a plan
-MOST_PLANS = 500  # of this process
-
-_plans: dict[str, bytes] = {}  # of this process by name, for where there is no disk to keep them
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,119 +83,10 @@ EFFORTS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Searched:
-    """What a search decided on for the Graphs of one function; a `hjit.options.Scheduler`.
-
-    Attributes:
-        trees: by the outputs of the Graphs; others have the default schedule.
-        inlined: stages that are computed wherever they are read.
-        new: names and Graphs of the plans that no process has measured yet.
-        others: what else is worth measuring then.
-    """
-
-    trees: Mapping[tuple[str, ...], Root]
-    inlined: frozenset[str] = frozenset()
-    new: tuple[tuple[str, Graph], ...] = ()
-    others: tuple[Searched, ...] = ()
-
-    def rewrites(self) -> Rewrites:
-        """What changes of the Graphs."""
-        return Rewrites(inlined_after=self.inlined)
-
-    def tree(self, graph: Graph, target: Target) -> Root:
-        """The schedule of one of the Graphs."""
-        found = self.trees.get(graph.outputs)
-        return default_schedule(graph, target) if found is None else found
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """The schedule of one Graph.
-
-    Attributes:
-        tree: None: the default schedule.
-        cost: as the cost model has it.
-        seconds: that the search took.
-        record: of the search with the options' effort.
-        asked: schedules whose cost was asked, by that search and those before and after it.
-        others: further schedules that are worth timing.
-    """
-
-    tree: Root | None
-    inlined: frozenset[str]
-    cost: float
-    seconds: float = 0.0
-    record: Record | None = None
-    asked: int = 0
-    others: tuple[Schedule, ...] = ()
-
-
-def target_of(options: Options) -> Target:
-    """What schedules must know of the machine that code is for."""
-    return Target(features.native_width(features.target_features(options.target)))
-
-
 @functools.lru_cache(maxsize=1)
 def weights() -> Cost:
     """The cost model that comes with hjit."""
     return load(WEIGHTS)
-
-
-def scheduled(make: Callable[[Rewrites], list[Graph]], sizes: Mapping[str, int], options: Options) -> Searched | None:
-    """The schedules of the Graphs of a function; None where the default ones are the best.
-
-    Args:
-        make: the Graphs, with some rewrites.
-        sizes: numbers of the run-time sizes by name.
-    """
-    graphs = [g for g in make(AS_IT_IS) if g.outputs]
-    named = [(plan_name(g, sizes, options), g) for g in graphs]
-    known = [kept(name, g, options) for name, g in named]
-    plans = [searched(g, sizes, options) if p is None else p for p, g in zip(known, graphs, strict=True)]
-    new = tuple(x for x, p in zip(named, known, strict=True) if p is None)
-    trees = {g.outputs: p.tree for g, p in zip(graphs, plans, strict=True) if p.tree is not None}
-    found = Searched(trees, frozenset(n for p in plans for n in p.inlined), new)
-    others = [Searched({graphs[0].outputs: x.tree}, x.inlined, new) for x in plans[0].others] if len(plans) == 1 else []
-    legal, *more = (x if _is_legal(x, make) else None for x in (found, *others))
-    found = replace(legal or Searched({}, new=new), others=tuple(x for x in more if x is not None))
-    if not found.trees and not found.others:
-        keep(found, options)
-        return None
-    return found
-
-
-def _is_legal(found: Searched, make: Callable[[Rewrites], list[Graph]]) -> bool:
-    after = {g.outputs: g for g in make(found.rewrites()) if g.outputs}
-    try:
-        for outputs, tree in found.trees.items():
-            check(tree, after[outputs])
-    except (ScheduleError, KeyError) as error:
-        refused(error)
-        return False
-    return True
-
-
-def refused(error: Exception) -> None:
-    """A searched schedule is not legal, or cannot be lowered: a fault of the search, which costs time only, as the default schedule runs."""
-    log.debug("a searched schedule is refused: %s", error)
-
-
-def kept(name: str, graph: Graph, options: Options) -> Plan | None:
-    """The plan of a canonical Graph that this process or an earlier one made."""
-    text = cache.load(name, options.cache_dir, options.cache, "plan") or _plans.get(name)
-    return None if text is None else from_text(text, graph)
-
-
-def keep(found: Searched, options: Options) -> None:
-    """Put the new plans on the disk, and in this process."""
-    for name, graph in found.new:
-        inlined = found.inlined & graph.by_name.keys()
-        text = to_text(Plan(found.trees.get(graph.outputs), inlined, 0.0), graph)
-        if len(_plans) >= MOST_PLANS:
-            _plans.clear()
-        _plans[name] = text
-        cache.store(name, text, {"tune": options.tune, "versions": cache.versions()}, options.cache_dir, options.cache, "plan")
 
 
 def fastest(bounds: Sequence[Bound], arrays: Mapping[str, Array], scalars: Mapping[str, Any]) -> int:
@@ -398,58 +272,3 @@ def space_of(graph: Graph, sizes: Mapping[str, int], options: Options, cost: Cos
     """The space of the schedules of a Graph on this machine."""
     target, threads = target_of(options), launch.threads(options.num_threads)
     return Space(graph, sizes, cost or weights(), machine.facts(threads, target.vector_bytes), threads, target, memoise=memoise)
-
-
-def built(made: Callable[[Searched], T], found: Searched) -> tuple[T, Searched]:
-    """What `made` makes of searched schedules, and the schedules; storage of stages that turn out not to slide is moved inwards.
-
-    Raises:
-        ScheduleError: a schedule cannot be lowered for another reason.
-    """
-    while True:
-        try:
-            return made(found), found
-        except SlidingError as error:
-            trees = {outputs: storage_at_compute(tree, error.stage) for outputs, tree in found.trees.items()}
-            if trees == found.trees:
-                raise
-            log.debug("%s: stored where it is computed", error)
-            found = replace(found, trees=trees)
-
-
-# -- plans on disk
-
-
-def plan_name(graph: Graph, sizes: Mapping[str, int], options: Options) -> str:
-    """The name of a plan in the cache."""
-    points = sum(math.prod(sizes_value(n, sizes) for n in s.shape) for s in graph.stages if s.name in graph.outputs)
-    bucket = round(math.log(max(points, 1), BUCKET))
-    threads = launch.threads(options.num_threads)
-    parts = (graph_key(graph).text, str(bucket), str(target_of(options)), str(threads), str(options.tune), str(options.fast_math), _model_digest())
-    return "plan_" + cache.digest(*parts, cache.versions())[:40]
-
-
-@functools.lru_cache(maxsize=1)
-def _model_digest() -> str:
-    return cache.digest(WEIGHTS.read_bytes().hex())
-
-
-def to_text(found: Plan, graph: Graph) -> bytes:
-    """A plan as it is kept: stages by position."""
-    number = {s.name: f"s{k}" for k, s in enumerate(graph.stages)}
-    tree = None if found.tree is None else json.loads(renamed(found.tree, number).to_json())  # type: ignore[union-attr]
-    return json.dumps({"tree": tree, "inlined": sorted(number[n] for n in found.inlined), "cost": found.cost}).encode()
-
-
-def from_text(text: bytes, graph: Graph) -> Plan | None:
-    """The plan that was kept, for a Graph with the same key; None where it is not one."""
-    names = {f"s{k}": s.name for k, s in enumerate(graph.stages)}
-    try:
-        data = json.loads(text)
-        inlined = frozenset(names[n] for n in data["inlined"])
-        tree = None if data["tree"] is None else renamed(from_json(json.dumps(data["tree"])), names)
-        cost = float(data["cost"])
-    except (ValueError, KeyError, TypeError, RecursionError, ScheduleError) as error:
-        log.debug("a plan is not usable: %s", error)
-        return None
-    return Plan(tree, inlined, cost) if tree is None or isinstance(tree, Root) else None

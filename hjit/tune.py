@@ -28,13 +28,14 @@ from typing import Any
 
 import numpy as np
 
-from hjit.autoschedule import Searched, built, space_of
+from hjit.autoschedule import space_of
 from hjit.errors import HjitError
 from hjit.kernels.kernel import Bound
 from hjit.model import network
 from hjit.model.costs import Cost
 from hjit.options import Options
 from hjit.pipeline import Pipeline
+from hjit.plans import Searched, built
 from hjit.sched.default import default_schedule
 from hjit.sched.refine import Schedule, refined, walked
 from hjit.sched.space import Space, State

@@ -29,7 +29,7 @@ from hjit.trace.trace import Result, Trace, Tree
 from hjit.verify import EXACT, Tolerance, tolerances
 
 if TYPE_CHECKING:
-    from hjit.autoschedule import Searched  # a process that searches nothing never loads it
+    from hjit.plans import Searched  # a process that searches nothing never loads it
 
 Array = np.ndarray[Any, Any]
 Held = tuple[list[Any], dict[str, Array]]  # values of the tape, captured arrays by input
@@ -145,6 +145,7 @@ class Variant:
         self._packed = frozenset(n for n, s in rec.inputs.items() if s.packed)
         self._overlapping = any(n in self._packed or _overlaps_itself(rec.inputs[n].array) for n in self.written)
         self.goals = self._goals()
+        self._segments: dict[frozenset[str], list[Graph]] = {}
         self._schedule()
         options = self.options
         known = getattr(options.schedule, "check_names", None)
@@ -152,18 +153,25 @@ class Variant:
             known(self.graphs)
         events: list[Event | None] = [*rec.events, None]
         self.steps = [Step(b, e) for b, e in zip(self._kernels(), events, strict=True)]
+        self._segments.clear()
         self.flat = self._is_flat(structure)
         if self.flat:
             self._prepare_flat()
         self._forget_call()
 
     def _graphs(self, said: Rewrites) -> list[Graph]:
-        return segments(self.rec, self.goals, said)
+        """The Graphs with some rewrites; those that a searched schedule has are asked for more than once, and made once."""
+        if not isinstance(said.inlined_after, frozenset) or said != Rewrites(inlined_after=said.inlined_after):
+            return segments(self.rec, self.goals, said)
+        found = self._segments.get(said.inlined_after)
+        if found is None:
+            found = self._segments[said.inlined_after] = segments(self.rec, self.goals, said)
+        return found
 
     def _schedule(self) -> None:
         """Search a schedule, where none is given; and the Graphs as the schedule wants them."""
         if self.options.schedule is None and self.options.tune:
-            from hjit.autoschedule import scheduled
+            from hjit.plans import scheduled
 
             self.options = replace(self.options, schedule=scheduled(self._graphs, self.rec.sizes, self.options))
         self.graphs = self._graphs(AS_IT_IS if self.options.schedule is None else self.options.schedule.rewrites())
@@ -172,15 +180,15 @@ class Variant:
         """The kernels; where a schedule was searched, by the fastest of what was found, or by the default schedule."""
         if not self.options.tune or self.options.schedule is None:
             return self._made(self.options.schedule)
-        from hjit import autoschedule
+        from hjit import plans
 
         found = self.options.schedule
-        if not isinstance(found, autoschedule.Searched):
+        if not isinstance(found, plans.Searched):
             return self._made(found)
         ways = self._ways(found)
         best = self._fastest(ways, found) if found.new or not ways else ways[0]
         self.graphs, self.options = best.graphs, replace(self.options, schedule=best.schedule)
-        autoschedule.keep(replace(best.schedule or autoschedule.Searched({}), new=found.new), self.options)
+        plans.keep(replace(best.schedule or plans.Searched({}), new=found.new), self.options)
         return best.kernels
 
     def _made(self, schedule: Scheduler | None) -> list[Bound | None]:
@@ -195,7 +203,7 @@ class Variant:
 
     def _ways(self, found: Searched) -> list[_Way]:
         """The kernels by each schedule that was found, the best first, as far as there is time to compile them."""
-        from hjit.autoschedule import BUILT_SECONDS
+        from hjit.plans import BUILT_SECONDS
 
         end = time.perf_counter() + BUILT_SECONDS
         ways: list[_Way] = []
@@ -208,13 +216,13 @@ class Variant:
 
     def _way(self, schedule: Searched) -> _Way | None:
         """The kernels by a searched schedule; None where it cannot be lowered."""
-        from hjit import autoschedule
+        from hjit import plans
 
         self.graphs = self._graphs(schedule.rewrites())
         try:
-            kernels, schedule = autoschedule.built(self._made, schedule)
+            kernels, schedule = plans.built(self._made, schedule)
         except ScheduleError as error:
-            autoschedule.refused(error)
+            plans.refused(error)
             return None
         return _Way(kernels, schedule, self.graphs)
 

@@ -17,7 +17,7 @@ from typing import Any
 from unittest import mock
 
 import hjit
-from hjit import autoschedule, machine
+from hjit import autoschedule, machine, plans
 from hjit.model import generator
 from hjit.sched.search import presets
 from hjit.sched.space import Space
@@ -45,7 +45,7 @@ def forced(seed: int) -> Iterator[list[str]]:
     with (
         mock.patch.object(Space, "tree_cost", lambda *_: inf),  # of the default schedule: anything is better
         mock.patch.object(Variant, "_fastest", first),
-        mock.patch.object(autoschedule, "refused", lambda error: refused.append(f"refused: {error}")),
+        mock.patch.object(plans, "refused", lambda error: refused.append(f"refused: {error}")),
         mock.patch.object(machine, "bandwidth", lambda _: BANDWIDTH[seed // 4 % 2]),
         mock.patch.dict(autoschedule.EFFORTS, beam=SMALL_BEAM, refined=BRIEF),
     ):

@@ -13,10 +13,11 @@ import numpy as np
 import pytest
 
 import hjit
-from hjit import autoschedule
-from hjit.autoschedule import Effort, Plan, Searched, built, from_text, frozen, greedily, keep, plan_name, scheduled, searched, space_of, to_text
+from hjit import autoschedule, plans
+from hjit.autoschedule import Effort, frozen, greedily, searched, space_of
 from hjit.errors import OptionError, ScheduleError, SlidingError
 from hjit.options import Options
+from hjit.plans import Plan, Searched, built, from_text, keep, plan_name, scheduled, to_text
 from hjit.sched.check import check
 from hjit.sched.default import Target, default_schedule
 from hjit.sched.refine import Schedule
@@ -24,6 +25,7 @@ from hjit.sched.search import presets
 from hjit.sched.transforms import storage_at_compute
 from hjit.sched.tree import Root, Store, computes
 from tests.sched.test_space import Program, blurred, equalised, interleaved, product, pyramid
+from tests.scripts import run_script
 
 Array = np.ndarray[Any, Any]
 IMAGE = np.random.default_rng(3).standard_normal((70, 96)).astype(np.float32)
@@ -31,7 +33,7 @@ IMAGE = np.random.default_rng(3).standard_normal((70, 96)).astype(np.float32)
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    monkeypatch.setattr(autoschedule, "_plans", {})
+    monkeypatch.setattr(plans, "_plans", {})
     with hjit.options(cache_dir=tmp_path):
         yield tmp_path
 
@@ -291,8 +293,8 @@ def test_where_compiling_takes_long_not_all_that_was_found_is_tried(folder: Path
 
     monkeypatch.setattr(autoschedule, "fastest", fastest)
     for seconds in (1000.0, 0.0):
-        monkeypatch.setattr(autoschedule, "BUILT_SECONDS", seconds)
-        monkeypatch.setattr(autoschedule, "_plans", {})
+        monkeypatch.setattr(plans, "BUILT_SECONDS", seconds)
+        monkeypatch.setattr(plans, "_plans", {})
         hjit.pipeline(blurred, tune="beam", cache="off")(IMAGE)
     assert timed[0] > 2 and timed[1] == 2, "of what was found the best, and the default schedule"
 
@@ -359,15 +361,36 @@ def test_nothing_is_kept_where_the_cache_is_off(folder: Path) -> None:
     assert list(folder.glob("*.plan")) == []
 
 
+SCRIPT = """
+    import sys
+    import numpy as np
+    import hjit
+
+    @hjit.pipeline(verify="off", tune="greedy")
+    def f(img):
+        rows = img[1:] * 2 + img[:-1]
+        return np.sqrt(rows[:, 1:] + rows[:, :-1])
+
+    f(np.ones((70, 90)))
+    print(f.stats.compilations > 0, "hjit.autoschedule" in sys.modules)
+"""
+
+
+def test_a_process_that_finds_a_plan_neither_searches_nor_compiles(tmp_path: Path) -> None:
+    folder = str(tmp_path / "cache")
+    assert run_script(tmp_path, SCRIPT, HJIT_CACHE_DIR=folder).split() == ["True", "True"]
+    assert run_script(tmp_path, SCRIPT, HJIT_CACHE_DIR=folder).split() == ["False", "False"]
+
+
 def test_where_there_is_no_disk_a_process_searches_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = searches(monkeypatch)
     f = hjit.pipeline(blurred, tune="greedy", cache="off")
     for image in (IMAGE, IMAGE[:-2], IMAGE[:, 3:]):
         np.testing.assert_allclose(f(image), blurred(image), rtol=1e-5)
     assert len(found) == 1
-    monkeypatch.setattr(autoschedule, "MOST_PLANS", 1)
+    monkeypatch.setattr(plans, "MOST_PLANS", 1)
     hjit.pipeline(pyramid, tune="greedy", cache="off")(IMAGE)
-    assert len(found) == 2 and len(autoschedule._plans) == 1
+    assert len(found) == 2 and len(plans._plans) == 1
 
 
 def test_scheduled_says_nothing_where_the_default_is_best(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

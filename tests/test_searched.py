@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from hjit import autoschedule
+from hjit import plans
 from hjit.errors import ScheduleError
 from tests import searched
 
@@ -37,7 +37,7 @@ def test_a_schedule_that_is_refused_fails(seed: int, monkeypatch: pytest.MonkeyP
     def built(*_: Any) -> Any:
         raise ScheduleError("no")
 
-    monkeypatch.setattr(autoschedule, "built", built)
+    monkeypatch.setattr(plans, "built", built)
     assert searched.failure(seed) == "refused: no"
-    monkeypatch.setattr(autoschedule, "check", built)
+    monkeypatch.setattr(plans, "check", built)
     assert searched.failure(seed) == "refused: no"

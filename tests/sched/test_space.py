@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hjit.autoschedule import Searched, built
 from hjit.model.costs import WeightedSum
 from hjit.model.names import SCHEDULE
 from hjit.options import Options
 from hjit.pipeline import Pipeline
+from hjit.plans import Searched, built
 from hjit.sched.check import problems
 from hjit.sched.default import Target, root_schedule
 from hjit.sched.forms import chosen

@@ -6,9 +6,9 @@ import math
 
 import pytest
 
-from hjit.autoschedule import Searched, built
 from hjit.errors import HjitError
 from hjit.options import Options
+from hjit.plans import Searched, built
 from hjit.sched.refine import Schedule
 from hjit.sched.search import Options as SearchOptions
 from hjit.sched.search import presets, search
