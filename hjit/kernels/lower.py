@@ -158,7 +158,7 @@ class _Nest:
         def open_dims(stage: str, number: int) -> dict[int, Span] | None:
             return env.spans.get(stage)
 
-        sliding = {n: env.stores[n][1] for n in new if n in env.stores and env.stores[n][0] < env.depth}
+        sliding = {n: env.boxes[n] for n in new if n in env.stores and env.stores[n][0] < env.depth}
         windows = Windows(self.reads, computed, self.round_up, env.turn, sliding, env.spans, env.boxes, new)
         first = windows.first_boxes(self.namer(lets, ".first"))
         found = boxes(self.reads, computed, open_dims, self.namer(lets), windows.steady, self.round_up, env.boxes, new)

@@ -51,7 +51,8 @@ class Windows:
     """The sliding stages of one place.
 
     Args:
-        sliding: for each what of it all turns together need: producers further out have computed their part for that only.
+        sliding: for each what of it all turns together need, as the place around this one has it: its producers have memory, or have computed
+            their part, for that only, wherever it is stored itself.
         around: the boxes at the place around this one; see `hjit.sched.boxes`.
         begun: the stages whose own loops are directly at the place.
 
