@@ -322,7 +322,7 @@ def run(photo_path: str | None = None, out: str = "demo.png", size: tuple[int, i
             panels.append((case.name, _to_bytes(image), case.show(after)))
     console.print(table(rows))
     console.print(f"geometric mean of the ratios: {geometric_mean(r.ratio for r in rows):.1f}x", highlight=False)
-    note = "first call: tracing and compiling, empty cache; warm call: median, by turns with NumPy"
+    note = "first call: tracing, searching a schedule and compiling, empty cache; warm call: median, by turns with NumPy"
     console.print(note, highlight=False, soft_wrap=True, style="dim")
     try:
         picture(small, panels, out)
