@@ -2,7 +2,7 @@
 
 A plan is found under the canonical Graph, the order of magnitude of its sizes, the machine, and what searched. It says which stages are
 inlined, and the tree, with stages by their position: so it serves every Graph with the same key, whatever its variables are called.
-What searches, `hjit.autoschedule`, is loaded only where there is no plan.
+What makes a plan where there is none, a search, is given.
 """
 
 from __future__ import annotations
@@ -92,17 +92,21 @@ class Plan:
     others: tuple[Schedule, ...] = ()
 
 
-def scheduled(make: Callable[[Rewrites], list[Graph]], sizes: Mapping[str, int], options: Options) -> Searched | None:
+Search = Callable[[Graph, Mapping[str, int], Options], Plan]  # the plan of a canonical Graph at some sizes
+
+
+def scheduled(make: Callable[[Rewrites], list[Graph]], sizes: Mapping[str, int], options: Options, search: Search) -> Searched | None:
     """The schedules of the Graphs of a function; None where the default ones are the best.
 
     Args:
         make: the Graphs, with some rewrites.
         sizes: numbers of the run-time sizes by name.
+        search: what makes a plan where there is none.
     """
     graphs = [g for g in make(AS_IT_IS) if g.outputs]
     named = [(plan_name(g, sizes, options), g) for g in graphs]
     known = [kept(name, g, options) for name, g in named]
-    plans = [_searched(g, sizes, options) if p is None else p for p, g in zip(known, graphs, strict=True)]
+    plans = [search(g, sizes, options) if p is None else p for p, g in zip(known, graphs, strict=True)]
     new = tuple(x for x, p in zip(named, known, strict=True) if p is None)
     trees = {g.outputs: p.tree for g, p in zip(graphs, plans, strict=True) if p.tree is not None}
     found = Searched(trees, frozenset(n for p in plans for n in p.inlined), new)
@@ -113,12 +117,6 @@ def scheduled(make: Callable[[Rewrites], list[Graph]], sizes: Mapping[str, int],
         keep(found, options)
         return None
     return found
-
-
-def _searched(graph: Graph, sizes: Mapping[str, int], options: Options) -> Plan:
-    from hjit import autoschedule
-
-    return autoschedule.searched(graph, sizes, options)
 
 
 def _is_legal(found: Searched, make: Callable[[Rewrites], list[Graph]]) -> bool:

@@ -29,7 +29,7 @@ from hjit.trace.trace import Result, Trace, Tree
 from hjit.verify import EXACT, Tolerance, tolerances
 
 if TYPE_CHECKING:
-    from hjit.plans import Searched  # a process that searches nothing never loads it
+    from hjit.plans import Plan, Searched  # a process that searches nothing never loads it
 
 Array = np.ndarray[Any, Any]
 Held = tuple[list[Any], dict[str, Array]]  # values of the tape, captured arrays by input
@@ -111,6 +111,13 @@ def result_leaves(result: Any) -> list[Result]:
     return found
 
 
+def _searched(graph: Graph, sizes: Mapping[str, int], options: Options) -> Plan:
+    """The plan that a search makes; only then is loaded what searches."""
+    from hjit import autoschedule
+
+    return autoschedule.searched(graph, sizes, options)
+
+
 @dataclass(frozen=True, slots=True)
 class _Way:
     """Kernels by one of several schedules; None is the default one."""
@@ -173,7 +180,7 @@ class Variant:
         if self.options.schedule is None and self.options.tune:
             from hjit.plans import scheduled
 
-            self.options = replace(self.options, schedule=scheduled(self._graphs, self.rec.sizes, self.options))
+            self.options = replace(self.options, schedule=scheduled(self._graphs, self.rec.sizes, self.options, _searched))
         self.graphs = self._graphs(AS_IT_IS if self.options.schedule is None else self.options.schedule.rewrites())
 
     def _kernels(self) -> list[Bound | None]:

@@ -396,7 +396,7 @@ def test_where_there_is_no_disk_a_process_searches_once(folder: Path, monkeypatc
 def test_scheduled_says_nothing_where_the_default_is_best(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     p = Program(blurred)
     monkeypatch.setattr(autoschedule, "searched", lambda *_: Plan(None, frozenset(), 1.0))
-    assert scheduled(p.variant._graphs, p.variant.rec.sizes, Options(tune="greedy", cache_dir=folder)) is None
+    assert scheduled(p.variant._graphs, p.variant.rec.sizes, Options(tune="greedy", cache_dir=folder), autoschedule.searched) is None
     assert len(list(folder.glob("*.plan"))) == 1
 
 
