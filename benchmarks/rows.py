@@ -36,8 +36,7 @@ SEARCHED = ("greedy", "refined", "beam")
 ROUNDS = 5
 MIN_RUNS = 3
 KEPT_BYTES = 1 << 28  # a peer may keep every new array that it has seen
-COPY_BYTES = 128 << 20
-COPY = "copy"  # the row that says what moving memory costs
+COPY = "copy"  # the peer that only moves the bytes that an application must
 
 
 @dataclass(frozen=True)
@@ -45,7 +44,7 @@ class Request:
     """What a process is to measure.
 
     Attributes:
-        app: a name of `apps.NAMES`, or `COPY`.
+        app: a name of `apps.NAMES`.
         small: take the size of the tests.
         budget: seconds for each candidate.
         skip: why candidates are left out, by label.
@@ -241,9 +240,6 @@ def in_turns(runs: Sequence[Callable[[], Any]], budget: float, limits: Sequence[
 
 def measure(request: Request, emit: Emit) -> None:
     """Build, check and time all candidates of an application, and emit their rows."""
-    if request.app == COPY:
-        emit({"row": asdict(copy_row(request.threads, request.budget))})
-        return
     for layout in LAYOUTS:
         try:
             p = problem(request.app, layout, request.small)
@@ -257,9 +253,10 @@ def measure(request: Request, emit: Emit) -> None:
 
 def _measure_layout(p: Problem, request: Request, emit: Emit) -> None:
     out = np.empty(p.expected.shape, p.expected.dtype)
-    runs: list[Callable[[], Any]] = []
-    rows: list[Row] = []
-    limits: list[int | None] = []
+    moving = Row(p.app, COPY, None, p.layout, request.threads, [p.bytes // 2], "uint8", False, True, compile_s=0.0, agrees=True, bytes=p.bytes)
+    runs: list[Callable[[], Any]] = [copying(p.bytes, request.threads)]
+    rows: list[Row] = [moving]
+    limits: list[int | None] = [None]
     for label, row, build in candidates(p, request):
         if label in request.skip:
             emit({"row": asdict(replace(row, error=request.skip[label]))})
@@ -303,14 +300,19 @@ def _text(error: Exception) -> str:
     return f"{type(error).__name__}: {' '.join(lines)}"[:2000]
 
 
-def copy_row(threads: int, budget: float, size: int = COPY_BYTES) -> Row:
-    """What a plain copy of memory reaches with these threads; `bytes` counts what is read and what is written."""
-    source, out = np.ones(size, np.uint8), np.zeros(size, np.uint8)
+def copying(moved: int, threads: int) -> Callable[[], None]:
+    """A plain copy that reads half of so many bytes and writes the other half."""
+    source, out = np.ones(max(moved // 2, 1), np.uint8), np.zeros(max(moved // 2, 1), np.uint8)
+    if threads == 1:
+        return lambda: np.copyto(out, source)
     parts = list(zip(np.array_split(out, threads), np.array_split(source, threads), strict=True))
-    with ThreadPoolExecutor(threads) as pool:
-        (times,) = in_turns([lambda: list(pool.map(lambda part: np.copyto(*part), parts))], budget, [None])
-    row = Row(COPY, "memcpy", None, "planar", threads, [size], "uint8", False, True, compile_s=0.0, agrees=True, bytes=2 * size)
-    return replace(row, min_ms=1e3 * min(times), median_ms=1e3 * statistics.median(times), runs=len(times))
+    pool = ThreadPoolExecutor(threads)
+
+    def copy() -> None:
+        for _ in pool.map(lambda part: np.copyto(*part), parts):
+            pass
+
+    return copy
 
 
 def main() -> None:

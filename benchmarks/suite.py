@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import apps
-from benchmarks.rows import COPY, HALIDE_SCHEDULES, HJIT_SCHEDULES, PEERS, Request, Row
+from benchmarks.rows import HALIDE_SCHEDULES, HJIT_SCHEDULES, PEERS, Request, Row
 
 ROOT = Path(__file__).resolve().parents[1]
 THREADS = ("HL_NUM_THREADS", "NUMBA_NUM_THREADS", "HJIT_NUM_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
@@ -108,7 +108,7 @@ def run(
     console = Console(stderr=True)
     rows: list[dict[str, Any]] = []
     for n in threads or (numbers["machine"]["cores"],):
-        for name in (COPY, *names):
+        for name in names:
             with console.status(f"{name}, {n} thread{'s' if n > 1 else ''}"):
                 rows += rows_of(Request(name, tuple(peers), n, small, budget, halide=tuple(halide), hjit=tuple(hjit)))
             keep({**numbers, "rows": rows})

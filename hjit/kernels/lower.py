@@ -39,7 +39,7 @@ from hjit.kernels.loopir import (
 from hjit.kernels.outline import outlined
 from hjit.kernels.place import Env, Region, not_negative
 from hjit.kernels.windows import Windows, slides_of
-from hjit.sched.boxes import Box, Reads, boxes, dims_of_box, single_dim, whole_box
+from hjit.sched.boxes import Box, Reads, boxes, dims_of_box, single_dim, vector_axes, whole_box
 from hjit.sched.build import flattened, parallel_loops
 from hjit.sched.check import is_associative, is_direct, is_repeatable, nests
 from hjit.sched.memory import C_ORDER, Layout
@@ -81,6 +81,7 @@ class _Nest:
         self.names: dict[str, int] = {}
         self.warm = 0
         self.round_up = _rounding(reads, top)
+        self.vectors = vector_axes(reads, top)
         self.atomic = False
         self.doubled = any(isinstance(x, Loop) and x.tail == "shift_inwards" for x in walk(top))
 
@@ -211,7 +212,7 @@ class _Nest:
             if not all(isinstance(a, Sym) for a in n.atoms()):  # minima of minima: a whole axis is enough, and a short text
                 origin[k], lengths[k] = ZERO, self.reads.stages[stage].shape[k]
         fold = None
-        if slide is not None and slide.window:
+        if slide is not None and slide.window and slide.axis not in self.vectors.get(stage, ()):  # vectors do not go round a circle
             fold = slide.axis
             origin[fold], lengths[fold] = ZERO, poly(1 << (slide.window - 1).bit_length())
         lets: Stmts = ()

@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Container, Iterable, Mapping
 from functools import cached_property, lru_cache
 
-from hjit.sched.tree import Compute
+from hjit.sched.tree import Compute, Loop, Node, computes, dims_of, walk
 from hjit.trace.graph import Definition, Graph, Load, Stage
 from hjit.trace.intervals import Span, span, whole
 from hjit.trace.poly import Dim, FloorDiv, Poly, Sym, Var, extremum, poly
@@ -222,6 +222,24 @@ def boxes(
             assert dims is not None
             needs.add(stage, number, dims)
     return found
+
+
+def vector_axes(reads: Reads, top: Node) -> dict[str, frozenset[int]]:
+    """The axes of each stage of a nest along which vectors write or read it."""
+    lanes: dict[str, set[int]] = {}
+    for x in walk(top):
+        if isinstance(x, Loop) and x.kind == "vector":
+            lanes.setdefault(x.stage, set()).update(dims_of(x.dim))
+    found: dict[str, set[int]] = {}
+    for c in computes(top):
+        dims = [Dim(k) for k in lanes.get(c.stage, ())]
+        for number in c.definitions if dims else ():
+            d = reads.stages[c.stage].definitions[number]
+            of = {source: reads.indices(c.stage, number, source) for source in reads.of(c.stage, number)}
+            for stage, axes in ((c.stage, tuple((p,) for p in d.target)), *of.items()):
+                here = (axis for axis, ps in enumerate(axes) if any(p.mentions(x) for p in ps for x in dims))
+                found.setdefault(stage, set()).update(here)
+    return {stage: frozenset(axes) for stage, axes in found.items()}
 
 
 class Needs:

@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 
+from hjit.sched.boxes import vector_axes
 from hjit.sched.build import flattened, parallel_loops
 from hjit.sched.footprint import ANYWHERE, Box, Interval, Memory, extent, joined
 from hjit.sched.formulas import Num, Truth, ceil_div, choose, least, most, power_of_two, product, total
@@ -156,6 +157,7 @@ class _Walk:
         self._look(nest, {})
         self.size = {id(x): n for x, n in zip(self.sized, sizes, strict=True)}
         self.round_up = self._rounding()
+        self.vectors = vector_axes(graph.reads, nest)
         self.found = Sites()
         self.held: dict[str, Held] = {}
         self.task: Task
@@ -325,7 +327,8 @@ class _Walk:
             slides: Truth = False
             for axis, n in windows.items():
                 slides = slides | (n > 0.0)
-                lengths[axis] = choose(n > 0.0, power_of_two(most(n, 1.0)), lengths[axis])
+                if axis not in self.vectors.get(name, ()):
+                    lengths[axis] = choose(n > 0.0, power_of_two(most(n, 1.0)), lengths[axis])
             count = choose(slides, count, runs)  # the first turn computes all of what does not slide
         memory = self.graph.buffer(name, lengths, held.layout)
         self.found.sites[name] = Site(box, count, run, runs, held, memory, place)
