@@ -261,15 +261,20 @@ def _gather(e: NestEmitter, source: str, flat: Poly, dtype: np.dtype[Any]) -> Va
 
 
 def prefetch(e: NestEmitter, ahead: Sequence[Load]) -> None:
-    """Fetch what later turns of a vector loop load side by side, wherever that is: an address out of bounds does nothing."""
+    """Fetch the lines that later turns of a vector loop load, wherever they are: an address out of bounds does nothing."""
+    fetched: list[tuple[str, Poly]] = []
     for x in ahead:
         flat = e.flat(x.source, x.index)
-        if e.vector is None or flat.coefficient(e.vector) != 1:
+        step = None if e.vector is None else flat.coefficient(e.vector)
+        if step is None or not step.is_const or not 1 <= step.const <= MAX_SHUFFLED:
             continue
+        if any(source == x.source and (flat - other).is_const and abs((flat - other).const) < step.const for source, other in fetched):
+            continue  # it lies between the elements of one that is fetched
+        fetched.append((x.source, flat))
         e.code.declare(f"declare void @{PREFETCH}(ptr, i32, i32, i32)")
         dtype = memory_dtype(e.dtypes[x.source])
         first = address(e, x.source, flat)
-        for k in range(0, e.lanes, max(LINE // dtype.itemsize, 1)):
+        for k in range(0, e.lanes * step.const, max(LINE // dtype.itemsize, 1)):
             e.code.effect(f"call void @{PREFETCH}(ptr {offset_address(e, first, dtype, k).text}, i32 0, i32 2, i32 1)")
 
 

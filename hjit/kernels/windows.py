@@ -1,7 +1,8 @@
 """Sliding windows: what of a stage is new at each turn of the loop that it is computed in.
 
 A stage whose memory lies outside that loop keeps what earlier turns computed (Halide 2012, section 4.3). Of the axis
-that moves with the loop only the last elements are kept, in a circular buffer as long as the window that a turn reads.
+that moves with the loop only the last elements are kept, in a circular buffer as long as the window that a turn reads;
+where vectors run along that axis, all are kept: they do not go round a circle.
 So that no turn must compute more than its part, the loop starts some turns early with nothing but the sliding stages.
 """
 

@@ -15,6 +15,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from hjit.model.names import SCHEDULE
+from hjit.sched.boxes import vector_axes
 from hjit.sched.tree import Compute, Loop, Node, Store, computes, dims_of, walk
 from hjit.trace.graph import Const, Index
 from hjit.trace.graph import walk as walk_expr
@@ -129,7 +130,7 @@ class Counter(Run):
         return [(high - n + 1, high) for (_, high), n in zip(c.window, most, strict=True)]
 
     def _storage(self, name: str) -> list[int]:
-        """Lengths of the axes in memory: what a realization holds; along a sliding axis the window, in a circular buffer."""
+        """Lengths of the axes in memory: what a realization holds; along a sliding axis the window, in a circular buffer, but for vectors."""
         c = self.of[name]
         held = lengths(next(r for r in c.realizations if r.middle).held)
         added = list(filter(None, c.runs[c.run_middle][1:])) if c.is_sliding else []
@@ -137,7 +138,7 @@ class Counter(Run):
             assert c.window is not None
             every = list(filter(None, c.runs[c.run_middle]))
             for k, n in enumerate(lengths(c.window)):
-                if len({x[k] for x in every}) > 1:
+                if len({x[k] for x in every}) > 1 and not any(k in vector_axes(self.reads, nest).get(name, ()) for nest in self.root.children):
                     held[k] = 1 << (n - 1).bit_length()
         return self._aligned(name, held)
 

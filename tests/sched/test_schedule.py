@@ -24,6 +24,12 @@ def blur(img: Any) -> Any:
     return blur_y
 
 
+def blur_along(img: Any) -> Any:
+    blur_y = (img[:-2] + img[1:-1] + img[2:]) // 3
+    blur_x = (blur_y[:, :-2] + blur_y[:, 1:-1] + blur_y[:, 2:]) // 3
+    return blur_x
+
+
 def mirrored(img: Any) -> Any:
     padded = np.pad(img, 2, mode="reflect")
     rows = padded[:-4] + padded[2:-2] * 3 + padded[4:]
@@ -77,6 +83,9 @@ CASES: dict[str, tuple[Any, tuple[Any, ...], Make, str]] = {
         s["blur_x"].compute_at("blur_y", "xo").vectorize("x", 16)), "buffer blur_x: 10 from"),
     "a window along rows": (blur, (GRAY,), lambda s: (
         s["blur_y"].reorder("x", "y").parallel("x"), s["blur_x"].compute_at("blur_y", "y").store_at("blur_y", "x").reorder("x", "y")), "circular"),
+    "a window along vectors": (blur_along, (GRAY,), lambda s: (
+        s["blur_x"].tile("y", "x", "y", "xo", "yi", "x", 4, 32).parallel("y").vectorize("x", 16),
+        s["blur_y"].compute_at("blur_x", "xo").store_at("blur_x", "y").vectorize("x", 16)), "buffer blur_y: 4 from blur_y.low0 x img.1"),
     "everything at the root": (blur, (GRAY,), lambda s: (s["blur_x"].root().parallel("y").vectorize("x", 8), s["blur_y"].serial("y")), "nest blur_x"),
     "all in one": (blur, (GRAY,), lambda s: s["blur_x"].inline(), "nest blur_y"),
     "unrolled rows share loads": (blur, (GRAY,), lambda s: (
@@ -139,6 +148,18 @@ def test_the_schedule_is_part_of_the_kernels_key() -> None:
     s["blur_y"].vectorize("x", 8)
     assert f.use(s).inspect_llvm(GRAY) != plain
     assert f.use(None).inspect_llvm(GRAY) == plain
+
+
+def test_all_lines_of_interleaved_channels_are_fetched_ahead() -> None:
+    def gray(img: Any) -> Any:
+        result = img[..., 0] + img[..., 1] + img[..., 2]
+        return result
+
+    f = hjit.pipeline(gray)
+    s = f.schedule(COLOUR)
+    s["result"].vectorize("x", 16, tail="guard_with_if").prefetch("img", "y", 2)
+    found = f.use(s).inspect_llvm(COLOUR).count("call void @llvm.prefetch")
+    assert found == 16 * 3 * COLOUR.itemsize // 64
 
 
 @pytest.mark.parametrize(
