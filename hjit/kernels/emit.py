@@ -16,13 +16,14 @@ from typing import Any
 import numpy as np
 
 from hjit.errors import CompileError
-from hjit.kernels import carry, lanes, memory, outline, reduce, stream, vecmath
+from hjit.kernels import carry, lanes, memory, outline, reduce, stores, stream, vecmath
 from hjit.kernels.code import BOOL, I32, I64, Code, Val, const, splat, type_name
 from hjit.kernels.driver import driver_text
 from hjit.kernels.loopir import BEGIN, END, Buffer, For, Lanes, Let, Nest, Outlined, Program, Put, Puts, Reduce, Reset, Slide, Stmt, When
 from hjit.kernels.merge import Function, Uniform, merged
 from hjit.kernels.params import STATUS, Params
 from hjit.sched.memory import C_ORDER, Layout, rejoined
+from hjit.trace.borders import settled
 from hjit.trace.graph import Cast, Const, Expr, Graph, Index, Input, Load, Op, ScalarRef
 from hjit.trace.poly import ZERO, Atom, Bound, Extremum, FloorDiv, Mod, Poly, Sym, Value, Var, deep_atoms, poly
 
@@ -305,7 +306,7 @@ class NestEmitter:
                 self.branch(condition, lambda: self.stmts(s.body), (lambda: self.stmts(s.otherwise)) if s.otherwise else None)
             case Puts():
                 memory.prefetch(self, s.ahead)
-                memory.store_all(self, s.puts)
+                stores.store_all(self, s.puts)
             case Reduce():
                 reduce.emit(self, s)
             case Reset():
@@ -575,17 +576,20 @@ class NestEmitter:
                 return memory.load(self, e)
             case Cast():
                 return vecmath.convert(self.code, self.value(e.arg), e.dtype)
-            case Op(name="select", args=(Op(name="inside", args=(Index(poly=at), Index(poly=extent))), a, b)) if at.is_const and extent.is_const:
-                return self.value(a if 0 <= at.const < extent.const else b)
+            case Op() if (taken := settled(e)) is not e:
+                return self.value(taken)
             case Op(name="inside"):
                 i, n = map(self.value, e.args)
                 n = splat(self.code, n, i.lanes)
                 return self.code.emit(f"icmp ult {i.type} {i.text}, {n.text}", BOOL, i.lanes, i, n)
             case Op():
-                args = [self.value(a) for a in e.args]
-                lanes = max(a.lanes for a in args)
-                return vecmath.apply(self.code, e.name, tuple(splat(self.code, a, lanes) for a in args), e.dtype)
+                return self.applied(e, [self.value(a) for a in e.args])
         raise CompileError(f"no code for {e}")
+
+    def applied(self, e: Op, args: Sequence[Val]) -> Val:
+        """The operation of an expression on the values of its arguments."""
+        lanes = max(a.lanes for a in args)
+        return vecmath.apply(self.code, e.name, tuple(splat(self.code, a, lanes) for a in args), e.dtype)
 
     def scalar(self, e: ScalarRef) -> Val:
         bits = self.slot(self.params.scalars[e.name])

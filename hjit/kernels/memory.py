@@ -1,4 +1,4 @@
-"""Loads and stores of the LLVM emitter: contiguous, reversed, strided by shuffles, broadcast, gathered, interleaved."""
+"""Loads of the LLVM emitter: contiguous, reversed, strided by shuffles, broadcast, gathered. Stores are in `hjit.kernels.stores`."""
 
 from __future__ import annotations
 
@@ -7,9 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hjit.kernels import stream
 from hjit.kernels.code import BOOL, I8, I32, I64, Code, Val, const, splat, type_name
-from hjit.kernels.loopir import Put
 from hjit.kernels.vecmath_text import suffix
 from hjit.sched.memory import rejoined
 from hjit.trace.graph import Load
@@ -180,6 +178,14 @@ def _strided_load(e: NestEmitter, x: Load, flat: Poly, step: int, dtype: np.dtyp
     return pick(e.code, pieces, offsets, wanted)
 
 
+def neighbours(e: NestEmitter, x: Load, n: int) -> list[Val]:
+    """What `n` loads side by side have in all lanes, from the first one on: vectors in the order of memory."""
+    dtype = memory_dtype(e.dtypes[x.source])
+    at = address(e, x.source, e.flat(x.source, x.index))
+    pieces = [_read(e, x.source, offset_address(e, at, dtype, k * e.lanes), dtype, e.lanes) for k in range(n)]
+    return [_from_memory(e.code, v, e.dtypes[x.source]) for v in pieces]
+
+
 def _grouped(e: NestEmitter, x: Load, step: int) -> bool:
     """Is the innermost axis a whole group of `step` contiguous elements, like the channels of a pixel?"""
     i = e.inputs.get(x.source)
@@ -276,127 +282,3 @@ def prefetch(e: NestEmitter, ahead: Sequence[Load]) -> None:
         first = address(e, x.source, flat)
         for k in range(0, e.lanes * step.const, max(LINE // dtype.itemsize, 1)):
             e.code.effect(f"call void @{PREFETCH}(ptr {offset_address(e, first, dtype, k).text}, i32 0, i32 2, i32 1)")
-
-
-# -- stores
-
-
-def store_all(e: NestEmitter, puts: Sequence[Put]) -> None:
-    """Evaluate all values, then store them, neighbours together."""
-    values = [(p.buffer, e.flat(p.buffer, p.index), to_memory(e.code, e.value(p.value))) for p in puts]
-    if e.kept:
-        e.stored.update((p, v) for p, (_, _, v) in zip(puts, values, strict=True))
-    store_values(e, [v for v, p in zip(values, puts, strict=True) if p.atomic is None])
-    for (buffer, flat, v), p in zip(values, puts, strict=True):
-        if p.atomic is not None:
-            _join(e, p.atomic, buffer, flat, v)
-
-
-_ATOMIC = {
-    "b": {"add": "or", "maximum": "or", "minimum": "and", "logical_or": "or", "logical_and": "and"},
-    "i": {"add": "add", "maximum": "max", "minimum": "min"},
-    "u": {"add": "add", "maximum": "umax", "minimum": "umin"},
-}
-
-
-def _join(e: NestEmitter, op: str, buffer: str, flat: Poly, v: Val) -> None:
-    """Join a value to an element that other tasks join theirs to."""
-    how = _ATOMIC[e.dtypes[buffer].kind].get(op) or op.removeprefix("bitwise_")
-    e.code.here(f"atomicrmw {how} ptr {address(e, buffer, flat).text}, {v} monotonic", v.dtype)
-
-
-def store_values(e: NestEmitter, values: list[tuple[str, Poly, Val]]) -> None:
-    """Store values, as memory holds them, at their places; neighbours together."""
-    waiting = stream.Stores(e)
-    of_a_vector = len(values) // e.at_once
-    position = 0
-    while position < len(values):
-        group = _interleaved(e, values, position)
-        waiting.first = position // of_a_vector * e.lanes
-        if group > 1:
-            _store_interleaved(e, values[position : position + group], waiting)
-        else:
-            store(e, *values[position], waiting)
-        position += group
-    waiting.finish()
-
-
-def _interleaved(e: NestEmitter, values: list[tuple[str, Poly, Val]], start: int) -> int:
-    """How many stores from `start` on fill a contiguous run of lanes together."""
-    buffer, flat, _ = values[start]
-    if e.vector is None or e.mask is not None or not e.varies(flat):
-        return 1
-    c = flat.coefficient(e.vector)
-    if c is None or not c.is_const or not 2 <= c.const <= MAX_SHUFFLED or start + c.const > len(values):
-        return 1
-    for k in range(1, c.const):
-        other = values[start + k]
-        if other[0] != buffer or other[1] - flat != k:
-            return 1
-    return c.const
-
-
-def _store_interleaved(e: NestEmitter, group: list[tuple[str, Poly, Val]], waiting: stream.Stores) -> None:
-    code, lanes, n = e.code, e.lanes, len(group)
-    buffer, flat, _ = group[0]
-    values = [splat(code, v, lanes) for _, _, v in group]
-    at = address(e, buffer, flat)
-    dtype = values[0].dtype
-    for piece in range(n):
-        sources = [divmod(piece * lanes + k, n) for k in range(lanes)]  # (lane, which value)
-        result: Val | None = None
-        for w in range(0, n, 2):
-            a, b = values[w], values[min(w + 1, n - 1)]
-            mask = [lane if which == w else lanes + lane if which == w + 1 else -1 for lane, which in sources]
-            part = shuffle(code, a, b, mask)
-            if result is None:
-                result = part
-            else:
-                result = shuffle(code, result, part, [lanes + k if which in (w, w + 1) else k for k, (_, which) in enumerate(sources)])
-        assert result is not None
-        waiting.whole(buffer, result, offset_address(e, at, dtype, piece * lanes), [lane for lane, _ in sources])
-
-
-def store(e: NestEmitter, buffer: str, flat: Poly, v: Val, waiting: stream.Stores) -> None:
-    """Store one value, now or when the others of its statement are; `v` is already as memory holds it."""
-    code = e.code
-    if not e.varies(flat):
-        if v.lanes > 1:
-            last = const(v.lanes - 1, I64) if e.mask is None or e.vector is None else e.arith("sub", e.mask[1], e.vars[e.vector])
-            v = code.emit(f"extractelement {v}, {last}", v.dtype, 1, v, last)
-        code.effect(f"store {v}, ptr {address(e, buffer, flat).text}, align {v.dtype.itemsize}")
-        return
-    assert e.vector is not None
-    lanes = e.lanes
-    v = splat(code, v, lanes)
-    c = flat.coefficient(e.vector)
-    if c == 1 and e.mask is not None:
-        stream.store_masked(e, v, address(e, buffer, flat), e.mask[0])
-        return
-    if c == 1:
-        waiting.whole(buffer, v, address(e, buffer, flat), range(lanes))
-        return
-    if c == -1 and e.mask is None:
-        v = shuffle(code, v, v, range(lanes - 1, -1, -1))
-        waiting.whole(buffer, v, address(e, buffer, flat - (lanes - 1)), range(lanes - 1, -1, -1))
-        return
-    if e.mask is not None:
-        places, base = e.int(flat, lanes), e.base(buffer)
-        to = code.emit(f"getelementptr {type_name(v.dtype)}, ptr {base.text}, {places}", I64, lanes, base, places)
-        name = f"llvm.masked.scatter.{suffix(v.dtype, lanes)}.v{lanes}p0"
-        code.declare(f"declare void @{name}({v.type}, <{lanes} x ptr>, i32, <{lanes} x i1>)")
-        code.effect(f"call void @{name}({v}, <{lanes} x ptr> {to.text}, i32 {v.dtype.itemsize}, {e.mask[0]})")
-        return
-    linear = c is not None and c.is_const
-    at = address(e, buffer, flat) if linear else None
-    index = None if linear else e.int(flat, lanes)
-    for k in range(lanes):
-        one = code.emit(f"extractelement {v}, i64 {k}", v.dtype, 1, v)
-        if at is not None:
-            to = offset_address(e, at, v.dtype, c.const * k)  # type: ignore[union-attr]
-        else:
-            assert index is not None
-            i = code.emit(f"extractelement {index}, i64 {k}", I64, 1, index)
-            base = e.base(buffer)
-            to = code.emit(f"getelementptr {type_name(v.dtype)}, ptr {base.text}, i64 {i.text}", I64, 1, base, i, pointer=True)
-        code.effect(f"store {one}, ptr {to.text}, align {v.dtype.itemsize}")

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from hjit.kernels import memory, vecmath
+from hjit.kernels import memory, stores, vecmath
 from hjit.kernels.code import I64, Val, const, splat, type_name
 from hjit.kernels.loopir import Reduce, Turn
 from hjit.kernels.vecmath_text import intrinsic
@@ -131,7 +131,7 @@ def emit(e: NestEmitter, s: Reduce) -> None:
             nested(e, s.loops, add)
         states = [acc.read() for acc in accs]
     results = [memory.to_memory(e.code, finish(e, s, state)) for state in states]
-    memory.store_values(e, [(s.buffer, e.flat(s.buffer, i.index), v) for i, v in zip(s.items, results, strict=True)])
+    stores.store_values(e, [(s.buffer, e.flat(s.buffer, i.index), v) for i, v in zip(s.items, results, strict=True)])
 
 
 def _products(e: NestEmitter, s: Reduce, accs: list[_Accumulator]) -> None:

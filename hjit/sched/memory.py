@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from hjit.trace.graph import Graph
-from hjit.trace.poly import ONE, ZERO, Dim, FloorDiv, Mod, Poly, poly
+from hjit.trace.poly import ONE, ZERO, Bound, Dim, FloorDiv, Mod, Poly, poly
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +47,13 @@ def rejoined(p: Poly) -> Poly:
     return p
 
 
+def _away_from_borders(p: Poly) -> Poly:
+    """An index where no bound that it has changes it."""
+    while any(isinstance(a, Bound) for a in p.atoms()):
+        p = p.substitute(lambda a: a.arg if isinstance(a, Bound) else None)
+    return p
+
+
 class Strides:
     """Strides in elements of inputs and stages, as polynomials; None where only the run knows them."""
 
@@ -58,10 +65,10 @@ class Strides:
             self.of[s.name] = C_ORDER.strides(s.shape)
 
     def along(self, source: str, index: tuple[Poly, ...], k: int) -> Poly | None:
-        """The stride of an access along dimension `k`; None where it is not a constant polynomial."""
+        """The stride of an access along dimension `k`, away from the borders; None where it is not a constant polynomial."""
         total = ZERO
         for p, stride in zip(index, self.of[source], strict=True):
-            c = p.coefficient(Dim(k))
+            c = _away_from_borders(p).coefficient(Dim(k))
             if c is None or (stride is None and c != ZERO):
                 return None
             if stride is not None:

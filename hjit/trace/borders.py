@@ -22,6 +22,14 @@ def inside(index: Poly, extent: Poly) -> Expr:
     return Op(INSIDE, (Index(index), Index(extent)), np.bool_)
 
 
+def settled(e: Expr) -> Expr:
+    """The side that a test takes whose index and extent are known, as those of the planes of a stack are; other expressions as they are."""
+    match e:
+        case Op(name="select", args=(Op(name=test, args=(Index(poly=at), Index(poly=n))), a, b)) if test == INSIDE and at.is_const and n.is_const:
+            return settled(a if 0 <= at.const < n.const else b)
+    return e
+
+
 def borders(graph: Graph) -> Graph:
     """Boxes written into a constant become pure definitions."""
     return replace(graph, stages=tuple(_pure(s) for s in graph.stages))

@@ -1,0 +1,165 @@
+"""Values that are stored side by side, as the channels of pixels are: vectors in the order of memory.
+
+Of ``out[y, x, c]`` with the lanes along x, each channel is a vector of its own; shuffles join them for the store, and take
+apart the channels of what is read. Where all channels are computed alike from elements that lie side by side, too, vectors
+in the order of memory will do, and what the channels share is repeated. It is done where that takes fewer shuffles.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from hjit.kernels import memory, vecmath
+from hjit.kernels.code import Code, Val, const, splat, type_name
+from hjit.trace.borders import settled
+from hjit.trace.graph import Cast, Const, Expr, Load, Op, walk
+
+if TYPE_CHECKING:
+    from hjit.kernels.emit import NestEmitter
+
+Values = tuple[Expr, ...]  # one for each channel
+
+
+def joined(code: Code, values: Sequence[Val], lanes: int) -> Iterator[Val]:
+    """The vectors in which the lanes of some values alternate."""
+    n = len(values)
+    values = [splat(code, v, lanes) for v in values]
+    for piece in range(n):
+        sources = [divmod(piece * lanes + k, n) for k in range(lanes)]  # (lane, which value)
+        result: Val | None = None
+        for w in range(0, n, 2):
+            a, b = values[w], values[min(w + 1, n - 1)]
+            part = memory.shuffle(code, a, b, [lane if which == w else lanes + lane if which == w + 1 else -1 for lane, which in sources])
+            if result is None:
+                result = part
+            else:
+                result = memory.shuffle(code, result, part, [lanes + k if which in (w, w + 1) else k for k, (_, which) in enumerate(sources)])
+        assert result is not None
+        yield result
+
+
+def in_order(e: NestEmitter, values: Sequence[Expr]) -> list[Val] | None:
+    """The vectors in which the lanes of some values alternate; None where it is better to join each value's own."""
+    if e.vector is None or e.mask is not None or e.kept:
+        return None
+    order = _Order(e, len(values))
+    channels = tuple(map(settled, values))
+    return order.vectors(channels) if order.is_better(channels) else None
+
+
+def _arguments(values: Values) -> Iterator[Values]:
+    """The arguments of operations, each those of all channels."""
+    return (tuple(map(settled, args)) for args in zip(*(x.args for x in values), strict=True))
+
+
+class _Order:
+    """Expressions of `n` channels in the order of memory."""
+
+    def __init__(self, e: NestEmitter, n: int) -> None:
+        self.e, self.n = e, n
+        self.kinds: dict[Values, str] = {}
+        self.moves: dict[Expr, bool] = {}
+        self.found: dict[Values, list[Val]] = {}
+
+    # -- is it worth it?
+    def is_better(self, values: Values) -> bool:
+        """Are there fewer shuffles than by joining, for which `n` vectors take `n - 1` each, as taking apart does?"""
+        self.look(values)
+        joining = self.n * (self.n - 1)
+        whole = {x for group, kind in self.kinds.items() if kind in ("same", "apart") for x in walk(*group) if isinstance(x, Load)}
+        loaded = sum(kind == "loads" and not whole.intersection(group) for group, kind in self.kinds.items())
+        kinds = list(self.kinds.values())
+        repeated = sum(kind == "same" and self.is_moving(group[0]) for group, kind in self.kinds.items())
+        return self.n * repeated + joining * kinds.count("apart") < joining * (1 + loaded)
+
+    def look(self, values: Values) -> None:
+        """Note the kinds of some values and of what they are computed from."""
+        if values not in self.kinds:
+            kind = self.kinds[values] = self.kind(values)
+            if kind == "alike":
+                for args in _arguments(values):
+                    self.look(args)
+
+    def kind(self, values: Values) -> str:
+        """What the values are to each other: how `vectors` makes them."""
+        first = values[0]
+        if all(x == first for x in values):
+            return "same"
+        if not any(map(self.is_moving, values)):
+            return "fixed"
+        if any((type(x), x.dtype, [a.dtype for a in x.args]) != (type(first), first.dtype, [a.dtype for a in first.args]) for x in values):
+            return "apart"
+        match first:
+            case Load():
+                return "loads" if self.are_neighbours([x for x in values if isinstance(x, Load)]) else "apart"
+            case Cast():
+                return "alike"
+            case Op(name=name) if name != "inside" and all(x.name == name for x in values if isinstance(x, Op)):
+                return "alike"
+        return "apart"
+
+    def is_moving(self, x: Expr) -> bool:
+        """Does an expression differ between lanes?"""
+        found = self.moves.get(x)
+        if found is None:
+            found = self.moves[x] = any(map(self.e.varies, x.polys)) or any(map(self.is_moving, x.args))
+        return found
+
+    def are_neighbours(self, loads: Sequence[Load]) -> bool:
+        """Do loads lie side by side, those of the next lane behind them?"""
+        e, first = self.e, loads[0]
+        flat = e.flat(first.source, first.index)
+        assert e.vector is not None
+        if flat.coefficient(e.vector) != self.n or any(x.source != first.source for x in loads):
+            return False
+        return all(e.flat(x.source, x.index) - flat == k for k, x in enumerate(loads))
+
+    # -- code
+    def vectors(self, values: Values) -> list[Val]:
+        """As many vectors as there are values; scalars where all lanes of them are the same."""
+        found = self.found.get(values)
+        if found is None:
+            found = self.found[values] = list(self._vectors(values))
+        return found
+
+    def _vectors(self, values: Values) -> Iterator[Val]:
+        e, code, n, lanes = self.e, self.e.code, self.n, self.e.lanes
+        first = values[0]
+        match self.kinds[values]:
+            case "same":
+                v = e.value(first)
+                for piece in range(n):
+                    yield v if v.lanes == 1 else memory.shuffle(code, v, v, [(piece * lanes + k) // n for k in range(lanes)])
+            case "fixed":
+                yield from self._fixed(values)
+            case "loads":
+                assert isinstance(first, Load)
+                for v in memory.neighbours(e, first, n):
+                    yield v
+            case "alike":
+                parts = [self.vectors(args) for args in _arguments(values)]
+                for args in zip(*parts, strict=True):
+                    if isinstance(first, Op):
+                        yield e.applied(first, args)
+                    else:
+                        yield vecmath.convert(code, args[0], first.dtype)
+            case _:
+                yield from joined(code, [e.value(x) for x in values], lanes)
+
+    def _fixed(self, values: Values) -> Iterator[Val]:
+        """Values that are the same in all lanes, in turns."""
+        e, code, n, lanes = self.e, self.e.code, self.n, self.e.lanes
+        given = [e.value(x) for x in values]
+        t = type_name(given[0].dtype, lanes)
+        if all(isinstance(x, Const) for x in values):
+            one = type_name(given[0].dtype)
+            for piece in range(n):
+                texts = (f"{one} {given[(piece * lanes + k) % n].text}" for k in range(lanes))
+                yield const(0, given[0].dtype, lanes)._replace(text=f"<{', '.join(texts)}>")
+            return
+        v = splat(code, given[0], lanes)
+        for k, x in enumerate(given[1:], 1):
+            v = code.emit(f"insertelement {t} {v.text}, {x}, i64 {k}", v.dtype, lanes, v, x)
+        for piece in range(n):
+            yield memory.shuffle(code, v, v, [(piece * lanes + k) % n for k in range(lanes)])

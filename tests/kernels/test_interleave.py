@@ -1,0 +1,74 @@
+"""Channels that are stored side by side: computed in the order of memory where that takes fewer shuffles, with NumPy's numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import hjit
+from tests.numpy_check import check
+
+RNG = np.random.default_rng(5)
+SHAPE = (9, 133)
+GRAY = RNG.random(SHAPE).astype(np.float32)
+MASK = RNG.random(SHAPE) > 0.5
+GRAY_BYTES = RNG.integers(0, 256, SHAPE).astype(np.uint8)
+
+
+def pixels(channels: int, dtype: Any = np.float32) -> np.ndarray[Any, Any]:
+    return (RNG.random((*SHAPE, channels)) * (250 if dtype == np.uint8 else 1)).astype(dtype)
+
+
+def shuffles(function: Callable[..., Any], *args: Any) -> list[int]:
+    """Lanes of the results of shuffles that are no copies of one lane."""
+    text = hjit.pipeline(function, tune=False, num_threads=1).inspect_llvm(*args)
+    return [line.count("i32 ") for line in text.splitlines() if "shufflevector" in line and "zeroinitializer" not in line]
+
+
+CASES: dict[str, tuple[Callable[..., Any], Callable[[int], tuple[Any, ...]]]] = {
+    "a gain": (lambda a, g: a * g[..., None], lambda n: (pixels(n), GRAY)),
+    "a blend": (lambda a, b, g: g[..., None] * a + (1 - g[..., None]) * b, lambda n: (pixels(n), pixels(n), GRAY)),
+    "numbers for channels": (lambda a: a * np.arange(1, a.shape[-1] + 1, dtype=np.float32), lambda n: (pixels(n),)),
+    "gains of channels": (lambda a, w: np.clip(a * w, 0, 1), lambda n: (pixels(n), RNG.random(n).astype(np.float32))),
+    "neighbours": (lambda a: np.maximum(a[:, 2:], a[:, :-2]) - a[:, 1:-1], lambda n: (pixels(n),)),
+    "neighbours beyond the edge": (lambda a: (p := np.pad(a, ((0, 0), (1, 1), (0, 0)), mode="edge"))[:, 2:] - p[:, :-2], lambda n: (pixels(n),)),
+    "bytes": (lambda a: np.clip(a.astype(np.int16) + 20, 0, 255).astype(np.uint8), lambda n: (pixels(n, np.uint8),)),
+    "bytes by a mask": (lambda a, m: np.where(m[..., None], a, 255 - a), lambda n: (pixels(n, np.uint8), MASK)),
+    "truth": (lambda a, g: (a > g[..., None]) & (a < 0.9), lambda n: (pixels(n), GRAY)),
+    "truth that is read": (lambda a: ~a, lambda n: (pixels(n) > 0.5,)),
+    "channels turned round": (lambda a: a[..., ::-1] * np.float32(2), lambda n: (pixels(n),)),
+    "channels mixed": (lambda a: a - a.mean(axis=-1, keepdims=True), lambda n: (pixels(n),)),
+    "channels of several kinds": (lambda a: np.stack([a[..., 0], np.sqrt(a[..., 1]), *([a[..., 0] + 1] * (a.shape[-1] - 2))], axis=-1), lambda n: (pixels(n),)),
+    "a stack with a grey one": (lambda a, g: np.concatenate([g[..., None], a[..., 1:] * 2], axis=-1), lambda n: (pixels(n), GRAY)),
+    "colours of a table": (lambda g: np.arange(768, dtype=np.uint8).reshape(256, 3)[g], lambda n: (GRAY_BYTES,)),
+    "doubles": (lambda a, g: a * g[..., None], lambda n: (pixels(n, np.float64), GRAY)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("channels", [2, 3, 4])
+def test_the_numbers_are_numpys(case: str, channels: int) -> None:
+    function, args = CASES[case]
+    check(function, *args(channels))
+
+
+@pytest.mark.parametrize("channels", [2, 3, 4])
+def test_what_is_alike_is_not_taken_apart(channels: int) -> None:
+    for case in ("neighbours", "bytes", "gains of channels", "numbers for channels"):
+        function, args = CASES[case]
+        assert len(shuffles(function, *args(channels))) <= (channels if "channels" in case else 0), case
+    function, args = CASES["a gain"]
+    assert len(shuffles(function, *args(channels))) == channels  # the gain, once for each vector
+    function, args = CASES["channels mixed"]
+    assert len(shuffles(function, *args(channels))) >= channels * (channels - 1)
+
+
+def test_padded_channels_are_vectors_by_default() -> None:
+    def edges(a: Any) -> Any:
+        p = np.pad(a, ((0, 0), (2, 2), (0, 0)), mode="reflect")
+        return p[:, :-4] + p[:, 1:-3] + p[:, 2:-2] + p[:, 3:-1] + p[:, 4:]
+
+    assert "vector" in str(hjit.pipeline(edges, tune=False).tree(pixels(3)))
