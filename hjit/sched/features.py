@@ -10,14 +10,14 @@ and on `working_set_at_root`; so a nest is featurised once and kept under its `n
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from hjit.model.names import SCHEDULE
 from hjit.sched.formulas import Array, Num, Tape, Var
-from hjit.sched.lanes import Loads
+from hjit.sched.lanes import Block
 from hjit.sched.measures import Measures, Row, inlined
 from hjit.sched.memory import Layout
 from hjit.sched.sites import layout_of, sites_of
@@ -25,6 +25,7 @@ from hjit.sched.sized import SizedGraph
 from hjit.sched.tree import Compute, Loop, Node, Root, Store, computes, structural_hash
 
 LOADS = [SCHEDULE.index(name) for name in ("scalar_loads_per_vector", "vector_loads_per_vector", "scalar_loads_per_scalar")]
+CALLS = [SCHEDULE.index(name) for name in ("inlined_calls", "num_vectors", "num_scalars")]
 COLUMN = {name: k for k, name in enumerate(SCHEDULE)}
 Placed = Mapping[str, Layout]  # stages that a tree stores, and how they lie in memory
 
@@ -170,7 +171,7 @@ class Plan:
         known: the features that do not depend on sizes, [rows, len(SCHEDULE)], and zeros for the others.
         at: positions on the tape of those others, then those of what loads are counted from.
         to: positions of those others in `known`, flat.
-        loads: rows with how their loads are counted, and from which of these numbers.
+        blocks: rows with how their loads, or calls of inlined stages, are counted, and from which of these numbers.
         allocated: position on the tape.
     """
 
@@ -180,22 +181,21 @@ class Plan:
     known: Array
     at: list[int]
     to: np.ndarray[Any, np.dtype[np.intp]]
-    loads: tuple[tuple[int, Loads, slice], ...]
+    blocks: tuple[tuple[int, Block, slice], ...]
     allocated: int
 
     @staticmethod
-    def of(graph: SizedGraph, tape: Tape, rows: Sequence[tuple[str, Row, Loads | None]], allocated: Num) -> Plan:
+    def of(graph: SizedGraph, tape: Tape, rows: Sequence[tuple[str, Row, Block]], allocated: Num) -> Plan:
         known = np.array([[x if isinstance(x := row.get(name, 0.0), float) else 0.0 for name in SCHEDULE] for _, row, _ in rows])
         open_ = {k * len(SCHEDULE) + COLUMN[name]: x.at for k, (_, row, _) in enumerate(rows) for name, x in row.items() if isinstance(x, Var)}
         counted: list[int] = []
-        loads = []
-        for k, (_, _, which) in enumerate(rows):
-            if which is not None:
-                loads.append((k, which, slice(len(counted), len(counted) + len(which.numbers))))
-                counted += map(tape.position, which.numbers)
+        blocks = []
+        for k, (_, _, block) in enumerate(rows):
+            blocks.append((k, block, slice(len(counted), len(counted) + len(block.numbers))))
+            counted += map(tape.position, block.numbers)
         last, at = tape.position(allocated), [*open_.values(), *counted]
         tape.keep([*at, last])
-        return Plan(graph, tape, tuple(name for name, _, _ in rows), known, at, np.array([*open_], np.intp), tuple(loads), last)
+        return Plan(graph, tape, tuple(name for name, _, _ in rows), known, at, np.array([*open_], np.intp), tuple(blocks), last)
 
     def run(self, sizes: Sequence[int], tiles: np.ndarray[Any, Any] | None) -> NestFeatures:
         """For `tiles` [batch, slots], or for one tiling."""
@@ -207,8 +207,12 @@ class Plan:
         values.reshape(batch, -1)[:, self.to] = numbers[: len(self.to)].T
         numbers = numbers[len(self.to) :]
         alike = (numbers == numbers[:, :1]).all(1).tolist()
-        for k, loads, at in self.loads:
-            values[:, k, LOADS] = loads.count(self.graph, numbers[at], all(alike[at]))
+        for k, block, at in self.blocks:
+            found = block.count(self.graph, numbers[at], all(alike[at]))
+            if block.called is None:
+                values[:, k, LOADS] = found
+            else:
+                values[:, k, CALLS] *= found[..., [0, 0, 1]]
         stages = tuple(dict.fromkeys(self.names))
         if len(stages) < len(self.names):
             values = np.stack([merged([values[:, k] for k, x in enumerate(self.names) if x == name]) for name in stages], 1)
@@ -247,10 +251,10 @@ def _recorded(graph: SizedGraph, nest: Node, slots: int, placed: Placed) -> Plan
     tape = Tape(slots)
     sites = sites_of(graph, nest, tape.inputs)
     layouts = {**placed, **{name: x.held.layout for name, x in sites.sites.items()}}
-    rows: list[tuple[str, Row, Loads | None]] = []
+    rows: list[tuple[str, Row, Block]] = []
     for leaf in sites.leaves:
         measures = Measures(graph, sites, layouts, leaf)
-        row = measures.row()
-        rows.append((leaf.part.stage, row, measures.loads()))
-        rows += ((name, inlined(graph, name, calls, row), None) for name, calls in leaf.part.calls.items())
+        row, block = measures.row(), measures.block()
+        rows.append((leaf.part.stage, row, block))
+        rows += ((name, inlined(graph, name, row), replace(block, called=name)) for name in leaf.part.calls)
     return Plan.of(graph, tape, rows, sites.allocated_at(0))

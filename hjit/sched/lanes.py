@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -47,6 +47,21 @@ def loads_of_block(graph: SizedGraph, part: Part, vector: DimKey | None, lanes: 
     return found.scalars / points, found.vectors / points, alone
 
 
+def calls_of_block(graph: SizedGraph, part: Part, name: str, vector: DimKey | None, lanes: int, copies: Copies) -> tuple[float, float]:
+    """How often a block calls a stage that is inlined, each distinct evaluation counted once: for one vector of it, and for a scalar.
+
+    Args:
+        vector, copies: as in `loads_of_block`.
+    """
+    reads = _groups_of(graph, ((name, index) for index in part.calls[name]), {name: C_ORDER})
+    alike = sum(n == part.dimensions[-1] for n in part.dimensions)
+    points = math.prod(n for _, n, _ in copies) * alike
+    if vector is None:
+        each = _total(graph, part, reads, None, 1, copies).distinct / points
+        return each, each
+    return _total(graph, part, reads, vector, lanes, copies).distinct / points, len(part.calls[name]) / len(part.definitions)
+
+
 class Count(NamedTuple):
     """Distinct loads of a block, and how many loads of scalars and of vectors they are where their lanes are known."""
 
@@ -68,12 +83,13 @@ def _total(graph: SizedGraph, part: Part, reads: Sequence[Read], vector: DimKey 
 
 
 @dataclass(frozen=True, slots=True)
-class Loads:
-    """What the loads of a computation are counted from, once its sizes are known.
+class Block:
+    """What the loads and calls of a block of unrolled vectors are counted from, once its sizes are known.
 
     Attributes:
         dims: of the unrolled loops.
         numbers: the lanes of a vector, and for each unrolled loop its copies and what lies between two of them.
+        called: the inlined stage whose calls are counted; None: loads are.
     """
 
     part: Part
@@ -81,17 +97,20 @@ class Loads:
     dims: tuple[DimKey, ...]
     layouts: Layouts
     numbers: tuple[Num, ...]
+    called: str | None = None
 
     def count(self, graph: SizedGraph, numbers: Array, is_one: bool) -> Array:
-        """`loads_of_block` for `numbers`, [numbers, batch]: [batch, 3], or [3] where `is_one`, as they are the same for all."""
+        """`loads_of_block` or `calls_of_block` for `numbers`, [numbers, batch]: [batch, counts], or [counts] where `is_one`: the same for all."""
         if is_one:
             return np.array(self._count(graph, *numbers[:, 0].astype(int).tolist()))
         rows = list(map(tuple, numbers.T.astype(int).tolist()))
         known = {row: self._count(graph, *row) for row in set(rows)}
         return np.array([known[row] for row in rows])
 
-    def _count(self, graph: SizedGraph, lanes: int, *numbers: int) -> tuple[float, float, float]:
+    def _count(self, graph: SizedGraph, lanes: int, *numbers: int) -> tuple[float, ...]:
         copies = tuple(zip(self.dims, numbers[::2], numbers[1::2], strict=True))
+        if self.called is not None:
+            return calls_of_block(graph, self.part, self.called, self.vector, lanes, copies)
         return loads_of_block(graph, self.part, self.vector, lanes, copies, self.layouts)
 
 
@@ -182,17 +201,23 @@ def reads_of(graph: SizedGraph, part: Part, layouts: Layouts) -> list[Read]:
     key = part, tuple(layouts[source] for source in part.windows)
     found: list[Read] | None = graph.reads_of.get(key)
     if found is None:
-        groups: dict[tuple[str, int], dict[At, list[tuple[int, ...]]]] = {}
-        for number, (source, index) in enumerate(part.loads):
-            is_gather = any(isinstance(a, Value) for p in index for a in deep_atoms(p))
-            alike = groups.setdefault((source, number if is_gather else -1), {})
-            alike.setdefault(tuple(p - p.const for p in index), []).append(tuple(p.const for p in index))
-        found = graph.reads_of[key] = []
-        for (source, _), alike in groups.items():
-            layout, shape = layouts[source], graph.shape(source)
-            numbers = tuple((index, np.array(constants, np.int64).tobytes()) for index, constants in alike.items())
-            fields = numbers, graph.strides(source, layout or C_ORDER), layout is None, shape[-1] if shape else 1.0
-            found.append(graph.once(("read", *fields), functools.partial(Read, *fields)))
+        found = graph.reads_of[key] = _groups_of(graph, part.loads, layouts)
+    return found
+
+
+def _groups_of(graph: SizedGraph, loads: Iterable[tuple[str, At]], layouts: Layouts) -> list[Read]:
+    """Loads by array; every gather is one by itself."""
+    groups: dict[tuple[str, int], dict[At, list[tuple[int, ...]]]] = {}
+    for number, (source, index) in enumerate(loads):
+        is_gather = any(isinstance(a, Value) for p in index for a in deep_atoms(p))
+        alike = groups.setdefault((source, number if is_gather else -1), {})
+        alike.setdefault(tuple(p - p.const for p in index), []).append(tuple(p.const for p in index))
+    found = []
+    for (source, _), alike in groups.items():
+        layout, shape = layouts[source], graph.shape(source)
+        numbers = tuple((index, np.array(constants, np.int64).tobytes()) for index, constants in alike.items())
+        fields = numbers, graph.strides(source, layout or C_ORDER), layout is None, shape[-1] if shape else 1.0
+        found.append(graph.once(("read", *fields), functools.partial(Read, *fields)))
     return found
 
 

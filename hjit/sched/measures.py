@@ -24,7 +24,7 @@ from dataclasses import dataclass
 
 from hjit.sched.footprint import Dims, Memory, Window, extent
 from hjit.sched.formulas import Num, ceil_div, choose, floor_div, least, most, product, ratio
-from hjit.sched.lanes import Loads
+from hjit.sched.lanes import Block
 from hjit.sched.memory import C_ORDER, Layout
 from hjit.sched.sites import Leaf, Sites
 from hjit.sched.sized import SizedGraph
@@ -154,7 +154,7 @@ class Measures:
             found |= {"vector_size": lanes, "num_vectors": rows * vectors, "num_scalars": rows * scalars}
         return found
 
-    def loads(self) -> Loads:
+    def block(self) -> Block:
         """What the loads are counted from."""
         lanes: Num = 1.0
         vector: DimKey | None = None
@@ -167,7 +167,7 @@ class Measures:
             elif o.loop.kind == "vector" and o.size is not None:
                 lanes, vector = o.size, o.loop.dim
         layouts = {name: self.layouts.get(name, None if name in self.graph.stages else C_ORDER) for name in self.leaf.part.windows}
-        return Loads(self.leaf.part, vector, tuple(dims), layouts, (lanes, *numbers))
+        return Block(self.leaf.part, vector, tuple(dims), layouts, (lanes, *numbers))
 
     def working_sets(self) -> Row:
         """Bytes of all that is allocated at the sites and further in."""
@@ -229,12 +229,12 @@ def whole_vectors(chain: Sequence[Own], n: Num, shifts: bool) -> tuple[Num, Num]
     return vectors, scalars
 
 
-def inlined(graph: SizedGraph, name: str, calls: float, row: Row) -> Row:
-    """Of a stage that is inlined only how often it is evaluated, and how."""
+def inlined(graph: SizedGraph, name: str, row: Row) -> Row:
+    """Of a stage that is inlined only how often it is evaluated, and how, as if the stage with these features called it once."""
     return {
-        "inlined_calls": row["points_computed_total"] * calls,
-        "num_vectors": row["num_vectors"] * calls,
-        "num_scalars": row["num_scalars"] * calls,
+        "inlined_calls": row["points_computed_total"],
+        "num_vectors": row["num_vectors"],
+        "num_scalars": row["num_scalars"],
         "vector_size": row["vector_size"],
         "native_vector_size": graph.native_lanes(name),
         "inner_parallelism": 1.0,

@@ -33,7 +33,7 @@ class Part:
         windows: what is loaded, by source.
         written: what is stored.
         loads: every distinct load, stages that are inlined looked through.
-        calls: how often one evaluation calls each of those.
+        calls: at which indices one evaluation calls each of those.
         is_repeatable: may an element be computed twice?
         is_plain: does every box have iterations that write it?
     """
@@ -47,7 +47,7 @@ class Part:
     windows: dict[str, Window]
     written: Window
     loads: tuple[tuple[str, At], ...]
-    calls: dict[str, float]
+    calls: dict[str, tuple[At, ...]]
     is_repeatable: bool
     is_plain: bool
 
@@ -200,13 +200,13 @@ class SizedGraph:
                 plain = c.const == 1 and p.const == 0 and extents[k] == shape[axis]
                 inverse.append((k, axis, float(c.const), float(p.const), plain))
         found: dict[tuple[str, At], None] = {}
-        calls: dict[str, float] = {}
+        calls: dict[str, list[At]] = {}
         for n in numbers:
             called: dict[tuple[str, At], None] = {}
             for source, index in self._loads(s.name, n):
                 self._look_through(source, index, found, called)
-            for name, _ in called:
-                calls[name] = calls.get(name, 0.0) + 1.0 / len(ds)
+            for name, index in called:
+                calls.setdefault(name, []).append(index)
         by_source: dict[str, list[At]] = {}
         for source, index in found:
             by_source.setdefault(source, []).append(index)
@@ -214,7 +214,8 @@ class SizedGraph:
         written = self._window(shape, [tuple(concrete(p, self._sizes) for p in d.target) for d in ds])
         dimensions = tuple(len(d.extents) for d in ds)
         return Part(
-            s.name, numbers, extents, len(last.dims), dimensions, tuple(inverse), windows, written, tuple(found), calls,
+            s.name, numbers, extents, len(last.dims), dimensions, tuple(inverse), windows, written, tuple(found),
+            {name: tuple(indices) for name, indices in calls.items()},
             is_repeatable(s, numbers), all(plain for *_, plain in inverse),
         )  # fmt: skip
 

@@ -42,12 +42,12 @@ class Counter(Run):
         for name in self.inlined:
             rows = []
             for c in computes(self.root):
-                calls = sum(self.tables[c.stage, n].calls.get(name, 0.0) for n in c.definitions) / len(c.definitions)
+                calls, single = self.of[c.stage].calls[c.definitions[-1]].get(name, (0.0, 0.0))
                 if calls:
                     row = self._row(c.stage, c)
                     rows.append({
                         **dict.fromkeys(SCHEDULE, 0.0), "inlined_calls": row["points_computed_total"] * calls,
-                        "num_vectors": row["num_vectors"] * calls, "num_scalars": row["num_scalars"] * calls, "vector_size": row["vector_size"],
+                        "num_vectors": row["num_vectors"] * calls, "num_scalars": row["num_scalars"] * single, "vector_size": row["vector_size"],
                         "native_vector_size": self._native(name), "inner_parallelism": 1.0,
                         "outer_parallelism": row["inner_parallelism"] * row["outer_parallelism"],
                     })  # fmt: skip

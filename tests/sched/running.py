@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -46,6 +47,7 @@ class Counted:
     produced: dict[int, int] = field(default_factory=dict)  # points of the middle production
     split: dict[int, tuple[int, int, int]] = field(default_factory=dict)  # whole vectors, single ones, points of the middle production
     block: dict[int, tuple[float, float, float]] = field(default_factory=dict)
+    calls: dict[int, dict[str, tuple[float, float]]] = field(default_factory=dict)
     stored: float = 0.0
     site: tuple[Node, ...] = ()
 
@@ -308,7 +310,7 @@ class Run:
         counts = [0, 0]
         self._lanes(loops, whole, base, frozenset(), False, is_repeatable(self.stages[name], node.definitions), last, counts)
         self.of[name].split[last] = counts[0], counts[1], points
-        self.of[name].block[last] = self._block(node, loops, base)
+        self.of[name].block[last], self.of[name].calls[last] = self._block(node, loops, base)
 
     def _lanes(self, loops: list[Loop], regions: Regions, base: Ranges, absorbed: frozenset[DimKey], vector: bool,
                shifts: bool, last: int, counts: list[int]) -> None:
@@ -357,8 +359,8 @@ class Run:
         for start in range(low, high + 1, step):
             go({**regions, loop.dim: (start, min(start + step - 1, high))}, absorbed, vector)
 
-    def _block(self, node: Compute, loops: list[Loop], base: Ranges) -> tuple[float, float, float]:
-        """Loads of a block of unrolled code: scalar and vector loads for each vector, loads for each scalar.
+    def _block(self, node: Compute, loops: list[Loop], base: Ranges) -> tuple[tuple[float, float, float], dict[str, tuple[float, float]]]:
+        """Of a block of unrolled code scalar and vector loads for each vector, and loads for each scalar; calls of inlined stages for each of both.
 
         The block is in the middle of the image, at a multiple of its own length, so that divisions of the index have one pattern.
         """
@@ -375,12 +377,15 @@ class Run:
                 regions[loop.dim] = start, min(start + step - 1, high)
         name, vector = node.stage, next((x for x in loops if x.kind == "vector"), None)
         lanes = 1 if vector is None else vector.size or 1
-        groups = {g for moved in itertools.product(*copies.values())
-                  for g in self._loads_at(node, dict(zip(copies, moved, strict=True)), copies, vector, lanes)}  # fmt: skip
+        copied = [dict(zip(copies, moved, strict=True)) for moved in itertools.product(*copies.values())]
+        groups = {g for moved in copied for g in self._loads_at(node, moved, copies, vector, lanes)}
         full = [n for n in node.definitions if len(self.tables[name, n].points) == len(self.tables[name, node.definitions[-1]].points)]
         block = len(full) * math.prod(map(len, copies.values()))
+        called = Counter(stage for stage, _ in {x for moved in copied for x in self._calls_at(node, moved, copies, vector, lanes)})
+        each = Counter(stage for n in node.definitions for stage, _ in self.tables[name, n].called)
+        calls = {x: (n / block, n / block if vector is None else each[x] / len(node.definitions)) for x, n in called.items()}
         if vector is None:
-            return 0.0, 0.0, len(groups) / block
+            return (0.0, 0.0, len(groups) / block), calls
         scalars = vectors = 0
         for _, gathered, *at in groups:
             span = max(at) - min(at) + 1 if not gathered else math.inf if len(set(at)) > 1 else 1
@@ -389,23 +394,21 @@ class Run:
             else:
                 vectors += -(-int(span) // lanes)
         single = set(self._loads_at(node, {}, {}, None, 1))
-        return scalars / block, vectors / block, len(single) / len(full)
+        return (scalars / block, vectors / block, len(single) / len(full)), calls
+
+    def _calls_at(self, node: Compute, moved: dict[DimKey, int], copies: dict[DimKey, list[int]], vector: Loop | None, lanes: int
+                  ) -> Iterator[tuple[str, bytes]]:
+        """Every element of an inlined stage that one copy calls, lane by lane."""
+        points = self._points_at(node, moved, copies, vector, lanes)
+        for n in node.definitions:
+            d = self.stages[node.stage].definitions[n]
+            for stage, at in self.look.table(d, points[: len(d.extents)]).called:
+                yield stage, at.tobytes()
 
     def _loads_at(self, node: Compute, moved: dict[DimKey, int], copies: dict[DimKey, list[int]], vector: Loop | None, lanes: int
                   ) -> Iterator[tuple[Any, ...]]:
         """Source and addresses of every load of one copy, lane by lane, in the whole array; of gathers what they depend on."""
-        name = node.stage
-        extents = [max(int(n.max(initial=0)) + 1, 1) for n in self.tables[name, node.definitions[-1]].points]
-        points = np.array([[n // 2] * lanes for n in extents], np.int64).reshape(len(extents), lanes)
-        for key in {*moved, *([] if vector is None else [vector.dim])}:
-            own = range(lanes) if vector is not None and key == vector.dim else [0] * lanes
-            length = max(copies.get(key, [0])) + (lanes if vector is not None and key == vector.dim else 1)
-            first = math.prod(extents[k] for k in dims_of(key)) // 2 // length * length
-            for j in range(lanes):
-                flat_index = first + moved.get(key, 0) + own[j]
-                for k in reversed(dims_of(key)[1:]):
-                    flat_index, points[k, j] = divmod(flat_index, extents[k])
-                points[dims_of(key)[0], j] = flat_index
+        name, points = node.stage, self._points_at(node, moved, copies, vector, lanes)
         for n in node.definitions:
             d = self.stages[name].definitions[n]
             for number, (source, index, unknown, by) in enumerate(self.look.table(d, points[: len(d.extents)]).loads):
@@ -418,6 +421,22 @@ class Run:
                 if lanes > 1 and 1 < at[1] - at[0] <= 4 and at[1] - at[0] == inner and strides[-1] == 1:
                     at = [x - x % inner for x in at]  # the channels of a pixel are loaded together
                 yield source, None, *at
+
+    def _points_at(self, node: Compute, moved: dict[DimKey, int], copies: dict[DimKey, list[int]], vector: Loop | None, lanes: int) -> Any:
+        """The points of the lanes of one copy, [dimensions, lanes]."""
+        name = node.stage
+        extents = [max(int(n.max(initial=0)) + 1, 1) for n in self.tables[name, node.definitions[-1]].points]
+        points = np.array([[n // 2] * lanes for n in extents], np.int64).reshape(len(extents), lanes)
+        for key in {*moved, *([] if vector is None else [vector.dim])}:
+            own = range(lanes) if vector is not None and key == vector.dim else [0] * lanes
+            length = max(copies.get(key, [0])) + (lanes if vector is not None and key == vector.dim else 1)
+            first = math.prod(extents[k] for k in dims_of(key)) // 2 // length * length
+            for j in range(lanes):
+                flat_index = first + moved.get(key, 0) + own[j]
+                for k in reversed(dims_of(key)[1:]):
+                    flat_index, points[k, j] = divmod(flat_index, extents[k])
+                points[dims_of(key)[0], j] = flat_index
+        return points
 
     def _strides(self, source: str, index: Ints) -> list[int]:
         shape = self.shapes[source]

@@ -31,14 +31,14 @@ class Table:
         target: [axes, points].
         loads: source, index for each point, [axes, points], and of a gather the axes along which nobody knows where it is,
             and the dimensions that this depends on.
-        calls: of inlined stages, for each point.
+        called: the elements of inlined stages that each point calls: the stage, and the indices for all points.
     """
 
     definition: Definition
     points: Ints
     target: Ints
     loads: list[Loaded]
-    calls: dict[str, float]
+    called: list[tuple[str, Ints]]
 
     def inside(self, regions: Regions, base: Ranges) -> Mask:
         """The points that lie in the regions; those of fused dimensions count through the base."""
@@ -131,21 +131,20 @@ class Tables:
         if is_associative(d) and is_direct(d) and isinstance(d.value, Op):
             exprs = (d.value.args[1],)  # the accumulator is in a register
         found: dict[Any, Loaded] = {}
-        called: dict[Any, str] = {}
+        called: dict[Any, tuple[str, Ints]] = {}
         for load in loads(*exprs):
             self._load(load, points, found, called)
-        calls = {name: float(sum(x == name for x in called.values())) for name in set(called.values())}
-        return Table(d, points, self._index(d.target, points), list(found.values()), calls)
+        return Table(d, points, self._index(d.target, points), list(found.values()), list(called.values()))
 
     def _index(self, index: Iterable[Poly], points: Ints) -> Ints:
         n = points.shape[1]
         at = [np.broadcast_to(value(p, points, self.sizes), (n,)) for p in index]
         return np.array(at, np.int64).reshape(len(at), n)
 
-    def _load(self, load: Load, points: Ints, found: dict[Any, Loaded], called: dict[Any, str]) -> None:
+    def _load(self, load: Load, points: Ints, found: dict[Any, Loaded], called: dict[Any, tuple[str, Ints]]) -> None:
         at = self._index(load.index, points)
         if load.source in self.inlined:
-            called[load.source, at.tobytes()] = load.source
+            called[load.source, at.tobytes()] = load.source, at
             for inner in self.stages[load.source].loads:
                 self._load(inner, at, found, called)
             return

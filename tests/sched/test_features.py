@@ -154,6 +154,21 @@ def test_inlined_stages_are_looked_through(name: str, inlined: set[str]) -> None
     assert all(got[k, SCHEDULE.index("inlined_calls")] > 0 for k, s in enumerate(g.stages) if s.name in inlined)
 
 
+@pytest.mark.parametrize(("rows", "each"), [(1, 3.0), (2, 2.0), (4, 1.5)])
+def test_rows_that_run_together_share_what_they_call(rows: int, each: float) -> None:
+    g, root = GRAPHS["cols"], tree(f"""
+        store out
+          parallel out.d0
+            serial out.d1
+              unroll out.d0 of {rows}
+                vector out.d1 of 8
+                  compute out""")
+    assert_counted(g, root, inlined=frozenset({"cols"}))
+    got = schedule_features(sized("cols", inlined=frozenset({"cols"})), root)[0]
+    points = math.prod(sizes_value(n, SIZES) for n in g.stage("out").shape)
+    assert got[0, SCHEDULE.index("inlined_calls")] == each * points
+
+
 def nest_text(s: Stage) -> list[str]:
     """Plain loops of a stage, as they are printed."""
     n = len(s.shape)
