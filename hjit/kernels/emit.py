@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from hjit.errors import CompileError
-from hjit.kernels import carry, lanes, memory, outline, reduce, stores, stream, vecmath
+from hjit.kernels import bounds, carry, lanes, memory, outline, reduce, stores, stream, vecmath
 from hjit.kernels.code import BOOL, I32, I64, Code, Val, const, splat, type_name
 from hjit.kernels.driver import driver_text
 from hjit.kernels.loopir import BEGIN, END, Buffer, For, Lanes, Let, Nest, Outlined, Program, Put, Puts, Reduce, Reset, Slide, Stmt, When
@@ -483,7 +483,7 @@ class NestEmitter:
             case Extremum():
                 return self.minmax(a.which, self.int(a.a, self.spread(a.a, lanes)), self.int(a.b, self.spread(a.b, lanes)))
             case Bound():
-                return self.bounded(a, lanes)
+                return bounds.bounded(self, a, lanes)
             case Value():
                 return self.gathered(a, lanes)
         raise CompileError(f"an index holds {a}, which is not bound to a loop")
@@ -506,21 +506,6 @@ class NestEmitter:
 
     def choose(self, c: Val, a: Val, b: Val) -> Val:
         return self.code.emit(f"select {c}, {a}, {b}", a.dtype, a.lanes, c, a, b)
-
-    def bounded(self, a: Bound, lanes: int) -> Val:
-        lanes = self.spread(a.arg, lanes)
-        i, n, one = self.int(a.arg, lanes), self.int(a.extent), const(1, I64)
-        if a.mode == "clamp":
-            return self.minmax("min", self.minmax("max", i, const(0, I64)), self.arith("sub", n, one))
-        if a.mode == "wrap":
-            return self.divide(i, n, quotient=False)
-        if a.mode == "symmetric":
-            period = self.arith("add", n, n)
-            m = self.divide(i, period, quotient=False)
-            return self.minmax("min", m, self.arith("sub", self.arith("sub", period, one), m))
-        last = self.arith("sub", self.arith("add", n, n), const(2, I64))
-        m = self.divide(i, self.minmax("max", last, one), quotient=False)
-        return self.minmax("min", m, self.arith("sub", last, m))
 
     def gathered(self, a: Value, lanes: int) -> Val:
         """A value used as an index: checked against the axis, negative ones counted from its end."""

@@ -135,8 +135,7 @@ class _Order:
                 yield from self._fixed(values)
             case "loads":
                 assert isinstance(first, Load)
-                for v in memory.neighbours(e, first, n):
-                    yield v
+                yield from memory.neighbours(e, first, n)
             case "alike":
                 parts = [self.vectors(args) for args in _arguments(values)]
                 for args in zip(*parts, strict=True):
