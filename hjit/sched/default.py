@@ -70,7 +70,7 @@ def default_schedule(graph: Graph, target: Target, usual: Mapping[str, tuple[Nod
         found = list(nests[s.name])
         if s.name in inside:
             k, members = inside[s.name]
-            found[k] = _with_members(nests, found[k], members)
+            found[k] = _group(graph, nests, found[k], s, members, target)
         elif s.name not in packed and len(s.definitions) == 1:
             found = [_with_rows_together(s, n, target) for n in found]
         roots.append(Store(s.name, tuple(found)))
@@ -110,6 +110,21 @@ def _with_rows_together(s: Stage, node: Node, target: Target) -> Node:
         if not d.dims[k].is_const and _lines_of(loads, k, ROWS_TOGETHER) <= LINES_TOGETHER * ROWS_TOGETHER * len(loads):
             return _unrolled_inside(node, k)
     return node
+
+
+def _group(graph: Graph, nests: dict[str, tuple[Node, ...]], head: Node, s: Stage, members: tuple[str, ...], target: Target) -> Node:
+    """A nest with its members; several rows run together in all of it where they do in one of its stencils."""
+    several = {m: _several(graph.stage(m), nests[m], target) for m in members}
+    (rows,) = _several(s, (head,), target)
+    if rows is head and any(x is not y for m in members for x, y in zip(several[m], nests[m], strict=True)):
+        assert isinstance(head, Loop)
+        rows = replace(head, children=(Loop(s.name, head.dim, "serial", ROWS_TOGETHER, head.children),))
+    return _with_members({**nests, **several} if rows is not head else nests, rows, members)
+
+
+def _several(s: Stage, nodes: tuple[Node, ...], target: Target) -> tuple[Node, ...]:
+    """The nests of a stage with rows that run together, where it is a stencil."""
+    return tuple(_with_rows_together(s, n, target) for n in nodes) if len(s.definitions) == 1 else nodes
 
 
 def _lines_of(loads: Collection[Load], dim: int, rows: int) -> int:

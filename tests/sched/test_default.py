@@ -94,6 +94,21 @@ def test_rows_of_a_stencil_run_together(name: str) -> None:
         check(f, image(shape, "float64"), num_threads=1)
 
 
+@pytest.mark.parametrize("f", [
+    lambda a: window(np.exp(a), 3, 3),
+    lambda a: (soft := window(a, 9, 1))[:, 2:] * soft[:, :-2] - soft[:, 1:-1] / 3,
+    lambda a: window(np.sqrt(np.abs(window(np.pad(a, 4, mode="reflect"), 9, 1))), 3, 3),
+], ids=["the last", "one of them", "several"])  # fmt: skip
+def test_rows_of_a_group_run_together_where_it_has_a_stencil(f: Any) -> None:
+    p = hjit.pipeline(f, tune=False)
+    a = image((120, 96), "float32")
+    assert str(p.tree(a)).count("parallel") == 1, "one group"
+    assert any(n.size == ROWS_TOGETHER for n in loops(f, a))
+    for shape in ((120, 96), (15, 17), (18, 200), (30, 9), (33, 70)):
+        check(f, image(shape, "float32"), exact=False)
+        check(f, image(shape, "float64"), exact=False, num_threads=1)
+
+
 @pytest.mark.parametrize(("f", "dtype"), [
     (lambda a: window(a, 3, 3), "uint16"),  # few vectors
     (lambda a: window(a, 1, 12), "float32"),  # one row
