@@ -235,6 +235,10 @@ def test_scalar_results() -> None:
     check(lambda a, x: (a.max() + x, a[0, 0] * 2, np.float32(3) * a[1, 1], a.sum() / 2), sample((5, 40), "int32"), 2.5)
 
 
+def test_arrays_of_no_axes_become_scalars_where_numpys_do() -> None:
+    check(lambda a: (np.clip(a[0, 0, ...], 1, 3), np.clip(np.squeeze(a[:1, :1]), 1, 5), np.squeeze(a[:1, :1]).clip(1, 5)), sample((5, 40), "int32"))
+
+
 # -- casts and formulas
 
 

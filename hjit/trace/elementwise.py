@@ -307,7 +307,7 @@ def clip(a: Any, a_min: Any = None, a_max: Any = None, out: Any = None, *, min: 
     shape = broadcast(*(x.shape for x in operands if is_tracer(x)))
     x, lo, hi = (cast(_load(v, shape, dtype), dtype) for v in operands)
     value = Op("minimum", (Op("maximum", (x, lo), dtype), hi), dtype)
-    result = ordered_stage(value, shape, dtype, operands_order(tracers(*operands), shape), is_scalar=a.is_scalar and not shape)
+    result = ordered_stage(value, shape, dtype, operands_order(tracers(*operands), shape), is_scalar=not shape)
     if out is None:
         return result
     return np.positive(result, **kwargs)
