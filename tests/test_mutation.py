@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import hjit
+from tests.numpy_check import check
 
 pytestmark = pytest.mark.filterwarnings("error::hjit.HjitWarning")
 
@@ -295,3 +296,29 @@ def test_lists_and_dicts_that_outlive_the_call() -> None:
     assert log == [1]
     inside = hjit.pipeline(lambda items: [*items, items[0] + 1])
     assert len(inside([IMAGE])) == 2
+
+
+@pytest.mark.parametrize("first", [lambda w: w.__setitem__(0, 1), lambda w: w.__setitem__(0, w[0] + 1)], ids=["replaced", "changed"])
+def test_a_copy_reads_what_it_is_a_copy_of_after_it_changed_itself(first: Any) -> None:
+    def restored(a: Any) -> Any:
+        v = a + 2
+        v[0] = 5
+        w = v.copy()
+        first(w)
+        w[0] = v[0]
+        return w
+
+    check(restored, np.arange(60).reshape(5, 12))
+
+
+def test_copies_of_parts_that_are_apart_share_one_buffer() -> None:
+    def halves(a: Any) -> Any:
+        v = a * a
+        w = v.copy()
+        w[0::2] = v[0::2] + 1
+        w[1::2] = v[1::2] - 1
+        return w
+
+    a = np.arange(60).reshape(5, 12)
+    check(halves, a)
+    assert str(hjit.pipeline(halves).graph(a)).count("in halves") == 1, "one stage"

@@ -150,15 +150,14 @@ class _Order:
         """Values that are the same in all lanes, in turns."""
         e, code, n, lanes = self.e, self.e.code, self.n, self.e.lanes
         given = [e.value(x) for x in values]
-        t = type_name(given[0].dtype, lanes)
         if all(isinstance(x, Const) for x in values):
             one = type_name(given[0].dtype)
             for piece in range(n):
                 texts = (f"{one} {given[(piece * lanes + k) % n].text}" for k in range(lanes))
                 yield const(0, given[0].dtype, lanes)._replace(text=f"<{', '.join(texts)}>")
             return
-        v = splat(code, given[0], lanes)
+        v = splat(code, given[0], n)  # there may be more channels than lanes
         for k, x in enumerate(given[1:], 1):
-            v = code.emit(f"insertelement {t} {v.text}, {x}, i64 {k}", v.dtype, lanes, v, x)
+            v = code.emit(f"insertelement {v}, {x}, i64 {k}", v.dtype, n, v, x)
         for piece in range(n):
             yield memory.shuffle(code, v, v, [(piece * lanes + k) % n for k in range(lanes)])

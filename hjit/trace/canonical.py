@@ -68,8 +68,21 @@ def merge_versions(graph: Graph) -> Graph:
 
 
 def _in_place(old: str, s: Stage) -> bool:
-    """Do the updates read the old version only where they write?"""
-    return all(load.index == d.target and not d.rdims for d in s.updates for load in d.loads if load.source == old)
+    """Do the updates read the old version only where they write, and none before them?"""
+    for k, d in enumerate(s.updates):
+        reading = [x for x in d.loads if x.source == old]
+        if reading and (d.rdims or any(x.index != d.target for x in reading) or not all(_write_apart(b, d) for b in s.updates[:k])):
+            return False
+    return True
+
+
+def _write_apart(a: Definition, b: Definition) -> bool:
+    """Do two updates surely write different elements, as two channels, or even and odd rows?"""
+    for p, q in zip(a.target, b.target, strict=True):
+        step = math.gcd(*(c for x in (p, q) for c in x.terms.values()))
+        if (p.const != q.const) if step == 0 else (p.const - q.const) % step:
+            return True
+    return False
 
 
 def _renamer(old: str, new: str) -> Callable[[Expr], Expr]:

@@ -55,6 +55,24 @@ def test_the_numbers_are_numpys(case: str, channels: int) -> None:
     check(function, *args(channels))
 
 
+@pytest.mark.parametrize("target", ["x86-64-v2", "x86-64-v3"])
+def test_there_may_be_fewer_lanes_than_channels(target: str) -> None:
+    check(lambda a, w: a[..., None] * w, RNG.random((7, 40)), RNG.random(3), target=target)
+    check(lambda a: a[..., None] * np.array([1.5, 2.5, 3.5, 4.5]), RNG.random((7, 40)), target=target)
+
+
+@pytest.mark.parametrize("channels", [3, 4])
+def test_two_lanes_of_several_channels(channels: int) -> None:
+    def gains(a: Any) -> Any:
+        result = a[..., None] * np.arange(1, channels + 1)
+        return result
+
+    a = RNG.random((7, 40))
+    s = hjit.pipeline(gains).schedule(a)
+    s["result"].unroll("c").vectorize("x", 2)
+    check(gains, a, schedule=s)
+
+
 @pytest.mark.parametrize("channels", [2, 3, 4])
 def test_what_is_alike_is_not_taken_apart(channels: int) -> None:
     for case in ("neighbours", "bytes", "gains of channels", "numbers for channels"):

@@ -37,6 +37,7 @@ FOUND = (  # pairs that failed once
     3010243,  # a negative number as int64 and as uint64
     3012548,  # the same, in what is decided by it
     500306,  # a fused loop over a part of its first dimension, and a window along it
+    9506873,  # three values side by side in vectors of two lanes
     9001053,  # a window in a tile that is larger than what is needed, which its producer has no memory for
 )
 
