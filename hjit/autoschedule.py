@@ -181,7 +181,7 @@ def _searched(graph: Graph, sizes: Mapping[str, int], options: Options, cost: Co
     ways += otherwise(space, *min(ways, key=lambda x: x[0]), effort.otherwise, around.stop)
     ways.sort(key=lambda x: x[0])
     first, *others = dict.fromkeys(x for _, x in ways)
-    further = tuple(unlike([x for x in others if x != by_default], first)[: effort.timed])
+    further = tuple(unlike([x for x in others if x != by_default], first)[: effort.timed - (first != by_default)])
     seconds = time.perf_counter() - start
     log.debug("searched %d schedules of %d stages in %.3f s", whole.tally.asked, len(graph.stages), seconds)
     return Plan(None if first == by_default else first.tree, first.inlined, ways[0][0], seconds, found.record, whole.tally.asked, further)

@@ -36,25 +36,21 @@ def bounded(e: NestEmitter, a: Bound, lanes: int) -> Val:
 def _checked(e: NestEmitter, near: Val, i: Val, period: Val, n: Val, last: Val | None = None) -> Val:
     """What an index is that lies less than a period beyond the axis, or what comes of it as a remainder; that counted back from `last`, too."""
     code = e.code
-    if i.depth < len(code.scopes) - 1:
+
+    def divided() -> Val:
         m = e.divide(i, period, quotient=False)
         return m if last is None else e.minmax("min", m, e.arith("sub", last, m))
-    t, p, many = i.type, splat(code, period, i.lanes), splat(code, n, i.lanes)
-    far = code.emit(f"icmp uge {t} {near.text}, {many.text}", BOOL, i.lanes, near, many)
-    if i.lanes > 1:
-        far = code.call(f"llvm.vector.reduce.or.v{i.lanes}i1", BOOL, 1, far)
+
+    if i.depth < len(code.scopes) - 1:
+        return divided()
+    many = splat(code, n, i.lanes)
+    far = code.any_lane(code.emit(f"icmp uge {near.type} {near.text}, {many.text}", BOOL, i.lanes, near, many))
     label, before = code.fresh("far"), e.block
     code.effect(f"br i1 {far.text}, label %{label}, label %{label}.go")
-    code.label(label)  # nothing here may be moved out of the branch
-    rest = code.here(f"srem {t} {i.text}, {p.text}", I64, i.lanes)
-    negative = code.here(f"icmp slt {t} {rest.text}, {const(0, I64, i.lanes).text}", BOOL, i.lanes)
-    more = code.here(f"add {t} {rest.text}, {p.text}", I64, i.lanes)
-    found = code.here(f"select {negative}, {more}, {rest}", I64, i.lanes)
-    if last is not None:
-        back = code.here(f"sub {t} {splat(code, last, i.lanes).text}, {found.text}", I64, i.lanes)
-        nearer = code.here(f"icmp slt {t} {back.text}, {found.text}", BOOL, i.lanes)
-        found = code.here(f"select {nearer}, {back}, {found}", I64, i.lanes)
+    code.label(label)
+    with code.pinned():
+        found = divided()
     code.effect(f"br label %{label}.go")
     code.label(f"{label}.go")
     e.block = f"{label}.go"
-    return code.here(f"phi {t} [ {near.text}, %{before} ], [ {found.text}, %{label} ]", I64, i.lanes)
+    return code.here(f"phi {i.type} [ {near.text}, %{before} ], [ {found.text}, %{label} ]", I64, i.lanes)

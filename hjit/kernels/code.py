@@ -7,6 +7,8 @@ elimination happen while the text is written, so LLVM has little left to find.
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -78,6 +80,7 @@ class Code:
         self.declarations: dict[str, None] = {}
         self.width, self.features, self.fast = width, features, fast
         self._count = 0
+        self._is_pinned = False
 
     # -- instructions
     def fresh(self, prefix: str = "v") -> str:
@@ -85,10 +88,12 @@ class Code:
         return f"{prefix}{self._count}"
 
     def emit(self, rhs: str, dtype: Any, lanes: int, *operands: Val, pointer: bool = False) -> Val:
-        """A pure instruction. `rhs` is its text after the equals sign; `operands` decide where it is placed."""
+        """A pure instruction. `rhs` is its text after the equals sign; `operands` decide where it is placed, unless it is `pinned`."""
         if self.fast and rhs.startswith(_CONTRACTED):
             opcode, _, rest = rhs.partition(" ")
             rhs = f"{opcode} contract nsz arcp {rest}"
+        if self._is_pinned:
+            return self.here(rhs, dtype, lanes, pointer)
         depth = 0
         for o in operands:
             if o.depth > depth:
@@ -112,6 +117,19 @@ class Code:
         v = Val(f"%{self.fresh()}", np.dtype(dtype), lanes, len(self.scopes) - 1, pointer)
         self.scopes[-1].here.append(f"  {v.text} = {rhs}")
         return v
+
+    @contextlib.contextmanager
+    def pinned(self) -> Iterator[None]:
+        """What is written meanwhile stays in the block at hand: it is not moved out of loops, and nothing after it shares it."""
+        self._is_pinned = True
+        try:
+            yield
+        finally:
+            self._is_pinned = False
+
+    def any_lane(self, x: Val) -> Val:
+        """Does a truth value hold in any lane?"""
+        return x if x.lanes == 1 else self.call(f"llvm.vector.reduce.or.v{x.lanes}i1", BOOL, 1, x)
 
     def declare(self, text: str) -> None:
         """A line outside of all functions: an external function, as LLVM's ``declare`` line."""

@@ -528,8 +528,7 @@ class NestEmitter:
     def report(self, bad: Val) -> None:
         """Set the kernel's status where any lane of `bad` holds."""
         code = self.code
-        if bad.lanes > 1:
-            bad = code.call(f"llvm.vector.reduce.or.v{bad.lanes}i1", BOOL, 1, bad)
+        bad = code.any_lane(bad)
         label = code.fresh("bad")
         kernel = code.emit("load ptr, ptr %ctx, align 8", I64, 1, pointer=True)
         at = code.emit(f"getelementptr i64, ptr {kernel.text}, i64 {STATUS}", I64, 1, kernel, pointer=True)

@@ -8,11 +8,11 @@ in the order of memory will do, and what the channels share is repeated. It is d
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hjit.kernels import memory, vecmath
 from hjit.kernels.code import Code, Val, const, splat, type_name
-from hjit.trace.borders import settled
+from hjit.trace.borders import INSIDE, settled
 from hjit.trace.graph import Cast, Const, Expr, Load, Op, walk
 
 if TYPE_CHECKING:
@@ -53,6 +53,11 @@ def _arguments(values: Values) -> Iterator[Values]:
     return (tuple(map(settled, args)) for args in zip(*(x.args for x in values), strict=True))
 
 
+def _operation(x: Expr) -> tuple[Any, ...]:
+    """What an expression does, whatever it does that to."""
+    return type(x), x.name if isinstance(x, Op) else "", x.dtype, tuple(a.dtype for a in x.args)
+
+
 class _Order:
     """Expressions of `n` channels in the order of memory."""
 
@@ -88,16 +93,14 @@ class _Order:
             return "same"
         if not any(map(self.is_moving, values)):
             return "fixed"
-        if any((type(x), x.dtype, [a.dtype for a in x.args]) != (type(first), first.dtype, [a.dtype for a in first.args]) for x in values):
+        if len(set(map(_operation, values))) > 1:
             return "apart"
         match first:
             case Load():
                 return "loads" if self.are_neighbours([x for x in values if isinstance(x, Load)]) else "apart"
-            case Cast():
-                return "alike"
-            case Op(name=name) if name != "inside" and all(x.name == name for x in values if isinstance(x, Op)):
-                return "alike"
-        return "apart"
+            case Op(name=name):
+                return "apart" if name == INSIDE else "alike"
+        return "alike" if isinstance(first, Cast) else "apart"
 
     def is_moving(self, x: Expr) -> bool:
         """Does an expression differ between lanes?"""

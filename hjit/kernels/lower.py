@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import cached_property
 
 import numpy as np
 
@@ -81,9 +82,13 @@ class _Nest:
         self.names: dict[str, int] = {}
         self.warm = 0
         self.round_up = _rounding(reads, top)
-        self.vectors = vector_axes(reads, top)
         self.atomic = False
         self.doubled = any(isinstance(x, Loop) and x.tail == "shift_inwards" for x in walk(top))
+
+    @cached_property
+    def vectors(self) -> dict[str, frozenset[int]]:
+        """The axes of each stage that vectors run along; asked only where a window slides."""
+        return vector_axes(self.reads, self.top)
 
     # -- names
     def var(self, name: str) -> Var:

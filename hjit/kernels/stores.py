@@ -38,8 +38,12 @@ def _vectors(e: NestEmitter, values: Sequence[Expr]) -> list[Val]:
     ordered = interleave.in_order(e, values) if len(values) > 1 else None
     if ordered is not None:
         return [to_memory(e.code, v) for v in ordered]
-    found = [to_memory(e.code, e.value(x)) for x in values]
-    return list(interleave.joined(e.code, found, e.lanes)) if len(found) > 1 else found
+    return _joined(e, [to_memory(e.code, e.value(x)) for x in values])
+
+
+def _joined(e: NestEmitter, values: list[Val]) -> list[Val]:
+    """The vectors in the order of memory of values that are there already."""
+    return list(interleave.joined(e.code, values, e.lanes)) if len(values) > 1 else values
 
 
 _ATOMIC = {
@@ -59,8 +63,7 @@ def store_values(e: NestEmitter, values: Sequence[tuple[str, Poly, Val]]) -> Non
     """Store values, as memory holds them, at their places; neighbours together."""
     places = [(buffer, flat) for buffer, flat, _ in values]
     found = [v for _, _, v in values]
-    runs = [(at, list(interleave.joined(e.code, found[at], e.lanes)) if at.stop - at.start > 1 else found[at]) for at in _runs(e, places)]
-    _store_runs(e, places, runs)
+    _store_runs(e, places, [(at, _joined(e, found[at])) for at in _runs(e, places)])
 
 
 def _store_runs(e: NestEmitter, places: Sequence[Place], runs: Sequence[tuple[slice, Sequence[Val]]]) -> None:

@@ -71,8 +71,8 @@ def default_schedule(graph: Graph, target: Target, usual: Mapping[str, tuple[Nod
         if s.name in inside:
             k, members = inside[s.name]
             found[k] = _group(graph, nests, found[k], s, members, target)
-        elif s.name not in packed and len(s.definitions) == 1:
-            found = [_with_rows_together(s, n, target) for n in found]
+        elif s.name not in packed:
+            found = [*_several(s, nests[s.name], target)]
         roots.append(Store(s.name, tuple(found)))
     return Root(tuple(roots))
 

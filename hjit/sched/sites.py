@@ -11,6 +11,7 @@ import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import cached_property
 
 from hjit.sched.boxes import vector_axes
 from hjit.sched.build import flattened, parallel_loops
@@ -157,10 +158,14 @@ class _Walk:
         self._look(nest, {})
         self.size = {id(x): n for x, n in zip(self.sized, sizes, strict=True)}
         self.round_up = self._rounding()
-        self.vectors = vector_axes(graph.reads, nest)
         self.found = Sites()
         self.held: dict[str, Held] = {}
         self.task: Task
+
+    @cached_property
+    def vectors(self) -> dict[str, frozenset[int]]:
+        """The axes of each stage that vectors run along; asked only where a window slides."""
+        return vector_axes(self.graph.reads, self.nest)
 
     # -- questions about the tree
     def _look(self, node: Node, around: dict[tuple[str, DimKey], Loop]) -> tuple[Compute, ...]:
