@@ -43,7 +43,7 @@ from hjit.kernels.windows import Windows, slides_of
 from hjit.sched.boxes import Box, Reads, boxes, dims_of_box, single_dim, vector_axes, whole_box
 from hjit.sched.build import flattened, parallel_loops
 from hjit.sched.check import is_associative, is_direct, is_repeatable, nests
-from hjit.sched.memory import C_ORDER, Layout
+from hjit.sched.memory import C_ORDER, LINE, Layout
 from hjit.sched.tree import Compute, DimKey, Loop, Node, Root, Store, computes, dims_of, own, walk
 from hjit.trace.costs import cost
 from hjit.trace.graph import Cast, Definition, Graph, Load, Op, Stage, renumber, substitute
@@ -65,9 +65,20 @@ def lower(graph: Graph, schedule: Root, fast: bool = False) -> Program:
         ScheduleError: a stage cannot slide along the loop that the schedule says.
     """
     reads = Reads(graph)
-    layouts = {x.stage: Layout(x.order, x.align) for x in walk(schedule) if isinstance(x, Store) and (x.order or x.align)}
+    layouts = {x.stage: found for x in walk(schedule) if isinstance(x, Store) and (found := _layout(x, graph)) != C_ORDER}
     built = (_Nest(reads, layouts, top, fast).build() for top in nests(schedule))
     return Program(tuple(replace(nest, body=outlined(nest)) for nest in built), layouts)
+
+
+def _layout(store: Store, graph: Graph) -> Layout:
+    """How a stage lies in memory; rows whose length the call decides begin with lines of the cache, so that vectors do not straddle them."""
+    s = graph.stage(store.stage)
+    align = store.align
+    if not align and len(s.shape) > 1 and s.name not in graph.outputs:
+        row = store.order[-1] if store.order else len(s.shape) - 1
+        if not s.shape[row].is_const:
+            align = tuple(LINE // s.dtype.itemsize if k == row else 1 for k in range(len(s.shape)))
+    return Layout(store.order, align)
 
 
 class _Nest:

@@ -9,7 +9,7 @@ import numpy as np
 
 from hjit.kernels.code import BOOL, I8, I32, I64, Code, Val, const, splat, type_name
 from hjit.kernels.vecmath_text import suffix
-from hjit.sched.memory import rejoined
+from hjit.sched.memory import LINE, rejoined
 from hjit.trace.graph import Load
 from hjit.trace.poly import Poly, Var, poly
 
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from hjit.kernels.emit import NestEmitter
 
 _GROUP = Var("group")  # the vector's variable divided by its alignment
-LINE = 64  # bytes that a prefetch fetches
 PREFETCH = "llvm.prefetch.p0"
 MAX_SHUFFLED = 4  # strides up to here are loaded as whole vectors and shuffled
 

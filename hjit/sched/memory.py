@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from hjit.trace.graph import Graph
 from hjit.trace.poly import ONE, ZERO, Bound, Dim, FloorDiv, Mod, Poly, poly
 
+LINE = 64  # bytes that caches hold and fetch together
+
 
 @dataclass(frozen=True, slots=True)
 class Layout:

@@ -9,6 +9,7 @@ import pytest
 
 from hjit.kernels.lower import lower
 from hjit.sched.default import Target, default_schedule
+from hjit.sched.memory import C_ORDER
 from tests.trace.test_canonical import canonical
 
 GOLDEN = Path(__file__).parent.parent / "golden"
@@ -54,3 +55,21 @@ def test_the_interior_has_no_boundary_handling_along_the_vector() -> None:
     text = str(lower(graph, default_schedule(graph, Target(64))))
     interior = text.split("vector")[-1].split("rest")[0]
     assert "clamp(d1" not in interior and "d1 - 1" in interior
+
+
+def planes(img: Any) -> Any:
+    found = np.exp(np.stack([img, img * 2, img + 1], axis=-1))
+    return found[2:] + found[:-2]
+
+
+@pytest.mark.parametrize(("function", "dtype", "align"), [
+    (lines, "float32", (1, 16)),
+    (lines, "float64", (1, 8)),
+    (planes, "float32", ()),  # its rows are pixels of three values, that vectors run across
+])  # fmt: skip
+def test_rows_of_scratch_begin_with_lines_of_the_cache(function: Any, dtype: str, align: tuple[int, ...]) -> None:
+    graph = canonical(function, IMAGE.astype(dtype))
+    program = lower(graph, default_schedule(graph, Target(64)))
+    (scratch,) = (s.name for s in graph.stages if s.name not in graph.outputs)
+    assert program.layouts.get(scratch, C_ORDER).align == align
+    assert not set(graph.outputs) & set(program.layouts), "results are as NumPy has them"
