@@ -13,8 +13,8 @@ from hjit.sched.boxes import Reads
 from hjit.sched.build import Step, nest
 from hjit.sched.check import MAX_UNROLL, are_apart, is_direct, starts_reduction
 from hjit.sched.memory import Strides
-from hjit.sched.rows import group_of
-from hjit.sched.tree import Loop, Node, Root, Store, dims_of
+from hjit.sched.rows import bytes_of_column, group_of
+from hjit.sched.tree import Compute, Loop, Node, Root, Store, dims_of
 from hjit.sched.tree import walk as walk_tree
 from hjit.trace.costs import cost
 from hjit.trace.graph import Definition, Expr, Graph, Load, Stage, walk
@@ -27,6 +27,8 @@ TURNED_ROWS, MAX_TURNED_LANES = 32, 16  # of a tile that is read across: what a 
 STRIP_VECTORS = 16  # of a strip of columns, which a scan runs down: whole lines, many of a page
 ROWS_TOGETHER = 4  # of a stencil
 MANY_LOADS, LINES_TOGETHER = 8, 0.6  # what it must load to gain from that, and which part of its rows' loads must be left
+NEAR_BYTES = 1 << 19  # of the buffers of a group, which are to stay in a core's second cache
+STRIPS = (128, 512)  # columns of a strip, at least and at most, that a group is computed in where its rows would have more
 SCAN_ROWS = 4  # of a scan along its rows, that run together
 INTERLEAVED = 2  # parts of a histogram that one task counts at once
 FEW_PLANES = 4  # that are unrolled outside the lanes, if they are not too much code
@@ -62,36 +64,65 @@ def default_schedule(graph: Graph, target: Target, usual: Mapping[str, tuple[Nod
     for name, copies in packed.items():
         nests[name] = (_with_copies(nests, nests[name][0], copies),)
     inside = _attached(graph, nests, {*packed, *(c for copies in packed.values() for c in copies)})
-    placed = {m for members in (*(m for _, m in inside.values()), *packed.values()) for m in members}
+    placed = {m for members in (*(x.members for x in inside.values()), *packed.values()) for m in members}
     roots: list[Node] = []
     for s in graph.stages:
         if s.name in placed:
             continue
         found = list(nests[s.name])
         if s.name in inside:
-            k, members = inside[s.name]
-            found[k] = _group(graph, nests, found[k], s, members, target)
+            found[inside[s.name].nest] = _group(graph, nests, s, inside[s.name], target)
         elif s.name not in packed:
             found = [*_several(s, nests[s.name], target)]
         roots.append(Store(s.name, tuple(found)))
     return Root(tuple(roots))
 
 
-def _attached(graph: Graph, nests: Mapping[str, Sequence[Node]], taken: set[str]) -> dict[str, tuple[int, tuple[str, ...]]]:
-    """Head stage -> the number of one of its nests, and the stages that are computed row by row inside it; not those that are `taken`."""
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """A nest of a stage that others are computed in, row by row.
+
+    Attributes:
+        nest: its number.
+        members: the others, in the order of the Graph.
+        strip: columns that are computed before others are; None: all.
+    """
+
+    nest: int
+    members: tuple[str, ...]
+    strip: int | None
+
+
+def _attached(graph: Graph, nests: Mapping[str, Sequence[Node]], taken: set[str]) -> dict[str, _Group]:
+    """The groups by their heads, without the stages that are `taken`."""
     inner = {s.name: s for s in graph.stages if _is_divisible(graph, s)}
     consumers = graph.consumers()
     reads = Reads(graph)
-    found: dict[str, tuple[int, tuple[str, ...]]] = {}
+    found: dict[str, _Group] = {}
     for s in reversed(graph.stages):
         rows = _rows(graph, s, nests[s.name])
         if rows is not None and s.name not in taken:
             k, group, dim = rows
             members = group_of(reads, s, group, dim, taken, inner, consumers)
             if members:
-                found[s.name] = k, members
+                along = _lanes_dim(nests[s.name][k])
+                column = None if along is None or along == dim else bytes_of_column(reads, s, group, (dim, along), members)
+                found[s.name] = _Group(k, tuple(members), _strip(column))
                 taken.update(members)
     return found
+
+
+def _lanes_dim(node: Node) -> int | None:
+    """The dimension that the vectors of a nest run along."""
+    return next((x.dim for x in walk_tree(node) if isinstance(x, Loop) and x.kind == "vector" and isinstance(x.dim, int)), None)
+
+
+def _strip(column: int | None) -> int | None:
+    """How many columns of some bytes each are near; None where it is many, or not known."""
+    least, most = STRIPS
+    if column is None or NEAR_BYTES // column > most:
+        return None
+    return max(1 << (NEAR_BYTES // column).bit_length() - 1, least)
 
 
 def _with_rows_together(s: Stage, node: Node, target: Target) -> Node:
@@ -112,14 +143,27 @@ def _with_rows_together(s: Stage, node: Node, target: Target) -> Node:
     return node
 
 
-def _group(graph: Graph, nests: dict[str, tuple[Node, ...]], head: Node, s: Stage, members: tuple[str, ...], target: Target) -> Node:
+def _group(graph: Graph, nests: dict[str, tuple[Node, ...]], s: Stage, group: _Group, target: Target) -> Node:
     """A nest with its members; several rows run together in all of it where they do in one of its stencils."""
+    head, members = nests[s.name][group.nest], group.members
+    assert isinstance(head, Loop)
     several = {m: _several(graph.stage(m), nests[m], target) for m in members}
     (rows,) = _several(s, (head,), target)
     if rows is head and any(x is not y for m in members for x, y in zip(several[m], nests[m], strict=True)):
-        assert isinstance(head, Loop)
         rows = replace(head, children=(Loop(s.name, head.dim, "serial", ROWS_TOGETHER, head.children),))
-    return _with_members({**nests, **several} if rows is not head else nests, rows, members)
+    nests = {**nests, **several} if rows is not head else nests
+    if group.strip is None:
+        return _with_members(nests, rows, members)
+    dim = _lanes_dim(rows)
+    assert dim is not None
+    return Loop(s.name, dim, "parallel", None, (_with_members(nests, _of_size(rows, dim, group.strip), members),))
+
+
+def _of_size(node: Node, dim: int, size: int) -> Node:
+    """The nest with a size for its serial loop over a dimension that has none."""
+    if isinstance(node, Loop) and node.kind == "serial" and node.dim == dim and node.size is None:
+        return replace(node, size=size)
+    return node if isinstance(node, Compute) else replace(node, children=tuple(_of_size(c, dim, size) for c in node.children))
 
 
 def _several(s: Stage, nodes: tuple[Node, ...], target: Target) -> tuple[Node, ...]:

@@ -7,19 +7,22 @@ never written to memory.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from hjit.sched.boxes import Box, Needs, Reads, advance, dims_of_box, turns_before
 from hjit.trace.graph import Stage
 from hjit.trace.intervals import Span, whole
-from hjit.trace.poly import Var, poly
+from hjit.trace.poly import Poly, Var, extremum, poly
 
 MAX_ROWS = 64  # rows of one buffer
 MAX_TURNS_BEFORE = 32  # that a task begins early, to fill its buffers: tasks have not many more rows than that
 MAX_GROUP_ROWS = 512  # rows of all buffers of a group
 
-ROW = Var("row")
+MAX_SIDES = 64  # columns beside a strip of which rows are computed with it
+
+ROW, COLUMN = Var("row"), Var("column")
 
 
 def _rows(box: Box) -> int | None:
@@ -60,3 +63,42 @@ def group_of(
             for number, d in enumerate(s.definitions):
                 needs.add(s.name, number, dims_of_box(s, d, box))
     return tuple(reversed(members))
+
+
+def bytes_of_column(reads: Reads, head: Stage, group: Sequence[int], dims: tuple[int, int], members: Sequence[str]) -> int | None:
+    """What the buffers of a group have for each element of another dimension of the head than that of its rows.
+
+    Args:
+        dims: of the rows, and the other one.
+
+    Returns:
+        None where strips of that dimension would compute more than a few elements beside them twice.
+    """
+    needs = Needs(reads)
+    points = {k: Span.point(poly(v)) for k, v in zip(dims, (ROW, COLUMN), strict=True)}
+    for number in group:
+        needs.add(head.name, number, {k: points.get(k, whole(n)) for k, n in enumerate(head.definitions[number].extents)})
+    total = 0
+    for name in reversed(members):
+        s = reads.stages[name]
+        box = _named(name, needs.box(name))
+        column = [k for k, x in enumerate(box) if x.base.mentions(COLUMN)]
+        if len(column) != 1 or advance(box[column[0]].base, COLUMN, 1) != 1 or not _is_at_most(box[column[0]].length, MAX_SIDES):
+            return None
+        lengths = [x.length for k, x in enumerate(box) if k not in column]
+        if not all(n.is_const for n in lengths):
+            return None
+        total += s.dtype.itemsize * math.prod(1 << (n.const - 1).bit_length() for n in lengths)  # windows go round circles of such lengths
+        for number, d in enumerate(s.definitions):
+            needs.add(name, number, dims_of_box(s, d, tuple(map(_new_rows, box))))
+    return total
+
+
+def _new_rows(s: Span) -> Span:
+    """What one turn adds to a window: the turns before it have computed the rest."""
+    new = advance(s.base, ROW, 1) if s.base.mentions(ROW) else None
+    return s if new is None else replace(s, first=extremum("max", s.first, s.last - (max(new, 1) - 1)))
+
+
+def _is_at_most(n: Poly, most: int) -> bool:
+    return n.is_const and n.const <= most

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import hjit
-from hjit.sched.default import MAX_TURNED_LANES, ROWS_TOGETHER, STRIP_VECTORS, TURNED_ROWS
+from hjit.sched.default import MAX_TURNED_LANES, ROWS_TOGETHER, STRIP_VECTORS, STRIPS, TURNED_ROWS
 from hjit.sched.rows import MAX_TURNS_BEFORE
 from hjit.sched.tree import Loop, computes, walk
 from tests.numpy_check import check, image
@@ -107,6 +107,37 @@ def test_rows_of_a_group_run_together_where_it_has_a_stencil(f: Any) -> None:
     for shape in ((120, 96), (15, 17), (18, 200), (30, 9), (33, 70)):
         check(f, image(shape, "float32"), exact=False)
         check(f, image(shape, "float64"), exact=False, num_threads=1)
+
+
+def likeness(a: Any, turn: Any = lambda x: x) -> Any:
+    """How alike a picture is to itself in many other places."""
+    wide = a.shape[1] - 24
+    total: Any = 0
+    for dx in range(24):
+        apart = turn(np.sqrt(np.abs(a[:, dx : dx + wide] - a[:, :wide])))
+        total = total + np.exp(-sum(apart[k : k + a.shape[0] - 8] for k in range(9)))
+    return total
+
+
+def test_a_group_with_long_windows_is_computed_in_strips_of_columns() -> None:
+    found = loops(likeness, image((60, 90), "float32"))
+    assert [n.kind for n in found[:2]] == ["parallel", "parallel"] and found[0].dim != found[1].dim
+    (strip,) = (n.size for n in found if n.dim == found[0].dim and n.kind == "serial" and n.stage == found[0].stage and n.size)
+    assert strip == 256  # of 24 stages with 16 rows of 4 bytes each
+    for shape in ((60, 90), (9, 25), (20, 280), (33, 700)):
+        check(likeness, image(shape, "float32"), exact=False)
+    check(likeness, image((60, 600), "float32"), exact=False, num_threads=1)
+
+
+@pytest.mark.parametrize("f", [
+    lambda a: likeness(a, lambda x: x[:, ::-1]),  # a strip would need other columns
+    lambda a: likeness(a, lambda x: x - np.max(x, axis=1, keepdims=True)),  # and all of them
+    lambda a: window(np.sqrt(np.abs(a)), 9, 3),  # its windows are near in any case
+], ids=range(3))
+def test_other_groups_are_not(f: Any) -> None:
+    found = [n for n in loops(f, image((60, 90), "float32")) if n.kind in ("parallel", "serial")]
+    assert not any(n.size and n.size >= STRIPS[0] for n in found)
+    check(f, image((30, 290), "float32"), exact=False)
 
 
 @pytest.mark.parametrize(("f", "dtype"), [
