@@ -60,6 +60,7 @@ class Effort:
         refine: seconds of local search from there, see `hjit.sched.refine`.
         timed: how many of the schedules that it found are timed beside the default one.
         otherwise: for how many of the dearest stages it is tried, too, what comes of inlining them, or of not doing so; see `otherwise`.
+        worth: predicted seconds of a run, below which this is not tried.
     """
 
     parameters: Parameters
@@ -72,11 +73,12 @@ class Effort:
     refine: float = 0.0
     timed: int = 1
     otherwise: int = 0
+    worth: float = 0.0
 
 
 GREEDY = presets()["greedy"]
 EFFORTS = {
-    "greedy": Effort(GREEDY, freeze=True, seconds=1.0),
+    "greedy": Effort(GREEDY, freeze=True, seconds=1.0, timed=2, otherwise=2, worth=1e-4),
     "refined": Effort(GREEDY, freeze=True, refine=3.0, timed=3, otherwise=2),
     # choices of sizes are costed together: samples would save nothing
     "beam": Effort(presets(32)["beam"], passes=5, freeze=True, seconds=30.0, refine=3.0, timed=6, otherwise=4),
@@ -178,7 +180,9 @@ def _searched(graph: Graph, sizes: Mapping[str, int], options: Options, cost: Co
         end = time.perf_counter() + effort.refine
         better = refined(whole, min(ways, key=lambda x: x[0])[1], stop=lambda: time.perf_counter() > end)
         ways.append((better.cost, better.schedule))
-    ways += otherwise(space, *min(ways, key=lambda x: x[0]), effort.otherwise, around.stop)
+    predicted, best = min(ways, key=lambda x: x[0])
+    if predicted >= effort.worth:
+        ways += otherwise(space, predicted, best, effort.otherwise, around.stop)
     ways.sort(key=lambda x: x[0])
     first, *others = dict.fromkeys(x for _, x in ways)
     further = tuple(unlike([x for x in others if x != by_default], first)[: effort.timed - (first != by_default)])

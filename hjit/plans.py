@@ -39,7 +39,7 @@ T = TypeVar("T")
 WEIGHTS = Path(__file__).parent / "model" / "weights.npz"
 BUCKET = 4  # sizes that differ by less than about this factor share a plan
 MOST_PLANS = 500  # of this process
-BUILT_SECONDS = 10.0  # of compiling, after which what else was found is not compiled any more
+BUILT_SECONDS = {"greedy": 0.5, "refined": 10.0, "beam": 10.0}  # of compiling, after which what else was found is not compiled any more
 
 _plans: dict[str, bytes] = {}  # of this process by name, for where there is no disk to keep them
 

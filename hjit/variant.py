@@ -212,7 +212,7 @@ class Variant:
         """The kernels by each schedule that was found, the best first, as far as there is time to compile them."""
         from hjit.plans import BUILT_SECONDS
 
-        end = time.perf_counter() + BUILT_SECONDS
+        end = time.perf_counter() + BUILT_SECONDS[str(self.options.tune)]
         ways: list[_Way] = []
         for schedule in ([found] if found.trees else []) + [*found.others]:
             way = self._way(schedule)

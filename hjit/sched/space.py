@@ -195,8 +195,9 @@ class Space:
 
     @property
     def start(self) -> State:
-        """Nothing is decided."""
-        return State(Batch(None, 0, (), None, NONE, frozenset()), 0)
+        """Nothing is decided but what is frozen: readers are measured with what will be inlined into them."""
+        inlined = frozenset(s.name for s in self.graph.stages if self.frozen.get(s.name) == "inline" and self.may_inline(s))
+        return State(Batch(None, 0, (), None, NONE, inlined), 0)
 
     def trivial(self) -> Root:
         """A schedule that is always legal."""

@@ -172,6 +172,17 @@ def test_what_is_frozen_is_not_searched() -> None:
     assert state is not None and state.inlined == frozenset(inlined)
 
 
+def test_what_is_frozen_inline_is_so_from_the_start() -> None:
+    rows, _ = Program(blurred).graph.stages
+    free, known = (Program(blurred, frozen=frozen, rules=Rules(recompute=math.inf)).space for frozen in ({}, {rows.name: "inline"}))
+    assert free.start.inlined == set() and known.start.inlined == {rows.name}
+    first = known.children(known.start)
+    assert all(x.inlined == {rows.name} for x in first)
+    other = [x for x in free.children(free.start) if x.tree in [y.tree for y in first]]
+    assert len(other) == len(first) and min(known.cost(first)) > min(free.cost(other)), "a nest costs what is inlined into it, too"
+
+
+
 # -- rules, one by one
 
 
