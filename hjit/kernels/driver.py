@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from hjit.kernels.emit import Call, Machine, NestEmitter
 
 GRAIN = 40_000  # operations that a task should have
+LONG = 400  # lines, from which on a driver is compiled as it stands: once a call it would gain little, and LLVM takes long for long blocks
+AS_IT_STANDS = "nounwind noinline optnone"
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +69,9 @@ def driver_text(graph: Graph, calls: Sequence[Call], params: Params, name: str, 
     code.label("failed")
     code.effect("ret i32 1")
     entry = "\n".join(["entry:", *e.allocas])
-    main = f"define i32 @{name}(ptr %params) #0 {{\n{entry}\n{code.text()}\n}}"
+    body = code.text()
+    kind = AS_IT_STANDS if len(e.allocas) + body.count("\n") > LONG else "#0"
+    main = f"define i32 @{name}(ptr %params) {kind} {{\n{entry}\n{body}\n}}"
     return Driver("\n\n".join([*tasks.values(), main]), code.declarations)
 
 

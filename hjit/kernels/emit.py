@@ -156,6 +156,7 @@ class NestEmitter:
         self.at_once = 1  # vectors that a turn of the vector loop computes
         self.turns: dict[Var, tuple[Val, int]] = {}  # of each loop: where the turn begins if it is not moved inwards, and how many it is long
         self.memo = Memo()
+        self._strides: dict[str, tuple[Poly, ...]] = {}
         self.allocas: list[str] = []
         self.block = "entry"
         self.align = 1
@@ -594,11 +595,8 @@ class NestEmitter:
         buffer = self.buffers.get(source)
         if buffer is not None:
             index = tuple(p % n if k == buffer.fold else p - o for k, (p, o, n) in enumerate(zip(index, buffer.origin, buffer.lengths, strict=True)))
-            for p, stride in zip(index, buffer.layout.strides(buffer.lengths), strict=True):
-                total = total + p * stride
-        elif i is None or i.data is not None:
-            layout = self.layouts.get(source, C_ORDER)
-            for p, stride in zip(index, layout.strides(self.shapes[source]), strict=True):
+        if buffer is not None or i is None or i.data is not None:
+            for p, stride in zip(index, self.strides(source), strict=True):
                 total = total + p * stride
         else:
             for k, (p, step) in enumerate(zip(index, i.layout, strict=True)):
@@ -610,6 +608,15 @@ class NestEmitter:
                 else:
                     total = total + p * step
         return rejoined(total)
+
+    def strides(self, source: str) -> tuple[Poly, ...]:
+        """Of what the kernel has made, in elements."""
+        found = self._strides.get(source)
+        if found is None:
+            buffer = self.buffers.get(source)
+            lengths, layout = (self.shapes[source], self.layouts.get(source, C_ORDER)) if buffer is None else (buffer.lengths, buffer.layout)
+            found = self._strides[source] = layout.strides(lengths)
+        return found
 
     def base(self, source: str, plus: int = 0) -> Val:
         """The address of an array, and some bytes more."""

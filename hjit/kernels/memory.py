@@ -113,11 +113,15 @@ def address(e: NestEmitter, source: str, flat: Poly) -> Val:
     cell = memory_dtype(e.dtypes[source])
     t = type_name(cell)
     first = e.first.setdefault(source, flat.const)
-    base = e.base(source, first * cell.itemsize)
     rest = flat - flat.const
-    for part in e.by_depth(rest):
-        offset = e.int(part)
-        base = code.emit(f"getelementptr {t}, ptr {base.text}, i64 {offset.text}", I64, 1, base, offset, pointer=True)
+    key = source, rest
+    base = e.memo.integers.get(key)
+    if base is None:
+        base = e.base(source, first * cell.itemsize)
+        for part in e.by_depth(rest):
+            offset = e.int(part)
+            base = code.emit(f"getelementptr {t}, ptr {base.text}, i64 {offset.text}", I64, 1, base, offset, pointer=True)
+        e.memo.remember(key, base, everywhere=False)
     if flat.const != first:
         base = code.emit(f"getelementptr {t}, ptr {base.text}, i64 {flat.const - first}", I64, 1, base, pointer=True)
     return base
