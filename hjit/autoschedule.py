@@ -37,7 +37,7 @@ log = logging.getLogger("hjit")
 Array = np.ndarray[Any, Any]
 
 MEASURED_SECONDS, TURNS = 0.1, (3, 40)  # of a searched schedule beside the default one: how many turns at least and at most
-LONG = 1.0  # seconds of measuring, after which two turns are enough, and the winner need not win again
+LONG, VERY_LONG = 1.0, 10.0  # seconds of measuring, after which two turns are enough, and the winner need not win again; and one is
 MUCH_SLOWER = (4.0, 1.5)  # than the fastest: not run again after the first turn, when all is cold, and after later ones
 NOT_MUCH_DEARER = 3.0  # than the best schedule known
 SURELY = 0.97  # how much faster than the default schedule another must be
@@ -116,9 +116,9 @@ def _least_times(runs: Sequence[Callable[[], bool]], seconds: float) -> list[flo
     """The least seconds of each, in turns; None where one fails. One that is much slower than another is not run again: the model may err by far."""
     best = [math.inf] * len(runs)
     begin, turns = time.perf_counter(), 0
-    while not _is_enough(turns, time.perf_counter() - begin, seconds):
+    while not _is_enough(turns, taken := time.perf_counter() - begin, seconds):
         for k, run in enumerate(runs):
-            if turns and best[k] > MUCH_SLOWER[turns > 1] * min(best):
+            if turns and best[k] > MUCH_SLOWER[turns > 1 or taken > LONG] * min(best):
                 continue
             start = time.perf_counter()
             if not run():
@@ -130,7 +130,7 @@ def _least_times(runs: Sequence[Callable[[], bool]], seconds: float) -> list[flo
 
 def _is_enough(turns: int, taken: float, seconds: float) -> bool:
     least, most = TURNS
-    return turns >= most or (turns >= least and taken >= seconds) or (turns >= 2 and taken >= LONG)
+    return turns >= most or (turns >= least and taken >= seconds) or (turns >= 2 and taken >= LONG) or taken >= VERY_LONG
 
 
 def searched(graph: Graph, sizes: Mapping[str, int], options: Options, cost: Cost | None = None, effort: Effort | None = None) -> Plan:

@@ -213,13 +213,12 @@ class Variant:
         from hjit.plans import BUILT_SECONDS
 
         end = time.perf_counter() + BUILT_SECONDS[str(self.options.tune)]
-        ways: list[_Way] = []
-        for schedule in ([found] if found.trees else []) + [*found.others]:
-            way = self._way(schedule)
-            ways += [] if way is None else [way]
+        ways = [self._way(found) if found.trees else self._by_default()]
+        for schedule in found.others:
             if time.perf_counter() > end:
                 break
-        return ways
+            ways.append(self._way(schedule))
+        return [x for x in ways if x is not None and x.schedule is not None]
 
     def _way(self, schedule: Searched) -> _Way | None:
         """The kernels by a searched schedule; None where it cannot be lowered."""
@@ -241,6 +240,8 @@ class Variant:
         if found.trees and ways and (values is None or len(ways[0].kernels) > 1):
             return ways[0]
         default = self._by_default()
+        if not ways:
+            return default
         kernels = [x for way in (*ways, default) for x in way.kernels if x is not None]
         if values is None or len(kernels) != len(ways) + 1:
             return default

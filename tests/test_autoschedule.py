@@ -19,11 +19,11 @@ from hjit.errors import OptionError, ScheduleError, SlidingError
 from hjit.options import Options
 from hjit.plans import Plan, Searched, built, from_text, keep, plan_name, scheduled, to_text
 from hjit.sched.check import check
-from hjit.sched.default import Target, default_schedule
+from hjit.sched.default import Target, default_schedule, serial_loops
 from hjit.sched.refine import Schedule
 from hjit.sched.search import presets
 from hjit.sched.transforms import storage_at_compute
-from hjit.sched.tree import Root, Store, computes
+from hjit.sched.tree import Loop, Root, Store, computes
 from tests.sched.test_space import Program, blurred, equalised, interleaved, product, pyramid
 from tests.scripts import run_script
 
@@ -176,7 +176,7 @@ def test_slow_kernels_are_run_twice_and_quick_ones_not_for_ever(monkeypatch: pyt
         return taken
 
     monkeypatch.setattr(autoschedule.time, "perf_counter", lambda: clock[0])
-    for seconds, count in ((1e-5, 40), (0.008, 7), (0.2, 3), (5.0, 2)):
+    for seconds, count in ((1e-5, 40), (0.008, 7), (0.2, 3), (3.0, 2), (5.0, 1)):
         clock[0], runs[0] = 0.0, 0
         autoschedule._least_times([run(seconds), run(seconds)], 0.1)
         assert runs[0] == 2 * count
@@ -281,6 +281,11 @@ def test_the_fastest_is_that_of_the_least_time() -> None:
         assert len(set(written)) == 1, "a new array costs its first writer more than the kernel does"
         assert autoschedule.fastest([Kernel(0.02, lucky=2), Kernel(0.02)], {}, {}) == 1  # once only
         assert autoschedule.fastest([Kernel(0.01, runs=False), *kernels], {}, {}) == 3  # an index is out of bounds: NumPy is to say so
+        kernels = [Kernel(3.0), Kernel(2.0), Kernel(1.9)]
+        assert autoschedule.fastest(kernels, {}, {}) == 2
+        assert [x.count for x in kernels] == [1, 2, 2], "of those that take long, only what is nearly as fast is run again"
+        kernels = [Kernel(30.0), Kernel(20.0)]
+        assert autoschedule.fastest(kernels, {}, {}) == 1 and [x.count for x in kernels] == [1, 1]
 
 
 def test_where_compiling_takes_long_not_all_that_was_found_is_tried(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -297,6 +302,31 @@ def test_where_compiling_takes_long_not_all_that_was_found_is_tried(folder: Path
         monkeypatch.setattr(plans, "_plans", {})
         hjit.pipeline(blurred, tune="beam", cache="off")(IMAGE)
     assert timed[0] > 2 and timed[1] == 2, "of what was found the best, and the default schedule"
+
+
+def test_what_is_found_beside_the_default_schedule_is_compiled_where_that_takes_no_time(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def otherwise_only(graph: Any, sizes: Any, options: Any) -> Plan:
+        tree = default_schedule(graph, Target(64))
+        return Plan(None, frozenset(), 1.0, others=(Schedule(serial(tree), frozenset()),))
+
+    def serial(node: Any) -> Any:
+        return serial_loops(node) if isinstance(node, Loop) else replace(node, children=tuple(map(serial, node.children)))
+
+    timed: list[int] = []
+
+    def fastest(kernels: Any, *more: Any) -> int:
+        timed.append(len(kernels))
+        return 0
+
+    monkeypatch.setattr(autoschedule, "searched", otherwise_only)
+    monkeypatch.setattr(autoschedule, "fastest", fastest)
+    for seconds in (0.0, 1000.0):
+        monkeypatch.setitem(plans.BUILT_SECONDS, "greedy", seconds)
+        monkeypatch.setattr(plans, "_plans", {})
+        f = hjit.pipeline(blurred, tune="greedy", cache="off")
+        f(IMAGE)
+        assert timed == ([2] if seconds else [])
+        assert ("parallel" in str(f.tree(IMAGE))) is (seconds == 0.0)
 
 
 def test_what_is_shown_is_what_runs(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
