@@ -31,6 +31,7 @@ from hjit.sched.search import Found, Parameters, never, presets, search
 from hjit.sched.search import Options as SearchOptions
 from hjit.sched.space import Space, State
 from hjit.sched.tree import Compute, Loop, Node
+from hjit.trace.costs import cost as cost_of
 from hjit.trace.graph import Graph
 
 log = logging.getLogger("hjit")
@@ -215,17 +216,25 @@ def _best(found: Found[State], count: int) -> list[tuple[float, Schedule]]:
 def otherwise(space: Space, cost: float, best: Schedule, count: int, stop: Callable[[], bool]) -> list[tuple[float, Schedule]]:
     """What greedy searches find that inline one of the dearest stages where `best` does not, or the other way round, and its predicted costs.
 
-    The model errs most where a value is computed again rather than kept; what it does not think much dearer is worth timing.
+    The model errs most where a value is computed again rather than kept; what it does not think much dearer is worth timing. Of stages that
+    share a nest, and so its cost, that one comes first which is cheapest to compute again.
     """
     costs = space.costs_by_stage(best.tree, best.inlined)
     free = [s.name for s in space.graph.stages if space.may_inline(s) and s.name not in space.frozen]
     found: list[tuple[float, Schedule]] = []
-    for name in sorted(free, key=lambda n: -costs.get(n, 0.0))[:count]:
+    for name in sorted(free, key=lambda n: (-costs.get(n, 0.0), _computed_again(space.graph, n)))[:count]:
         if stop():
             break
         other = Space.freezing(space, {**space.frozen, name: "root" if name in best.inlined else "inline"}, space.settled)
         found += _best(greedily(other, stop), 1)
     return [x for x in found if x[0] <= NOT_MUCH_DEARER * cost]
+
+
+def _computed_again(graph: Graph, name: str) -> float:
+    """What a stage costs at all the places where one turn of its readers would compute it, if it were inlined."""
+    (d,) = graph.stage(name).definitions
+    places = sum(len({x.index for r in graph.stage(c).definitions for x in r.loads if x.source == name}) for c in graph.consumers()[name])
+    return float(places * cost_of(d.value))
 
 
 def unlike(schedules: Sequence[Schedule], first: Schedule) -> list[Schedule]:

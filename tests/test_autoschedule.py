@@ -254,6 +254,23 @@ def test_the_dearest_stages_are_tried_otherwise(count: int) -> None:
     assert autoschedule.otherwise(space, 0.0, Schedule(tree, frozenset()), count, lambda: False) == []
 
 
+def sharpened(a: Array) -> Array:
+    bright = np.exp(a)
+    soft = sum(bright[k : k + a.shape[0] - 8] for k in range(9))
+    inner = a[4:-4]
+    ratio = np.sqrt(np.abs(soft - inner))
+    return np.stack([ratio * inner, ratio + inner, ratio - inner])
+
+
+def test_of_stages_in_one_nest_the_one_that_is_cheapest_to_compute_again_is_tried_first() -> None:
+    (graph,) = hjit.pipeline(sharpened).schedule(IMAGE).graphs()
+    space = space_of(graph, {"a.0": 700, "a.1": 960}, Options(num_threads=2))
+    tree = default_schedule(graph, space.target)
+    assert len(tree.children) == 1 and len(graph.stages) == 3, "one nest"
+    ((_, found),) = autoschedule.otherwise(space, math.inf, Schedule(tree, frozenset()), 1, lambda: False)
+    assert found.inlined == {graph.stages[1].name}, "it is read in one place by all three planes; the other one in nine"
+
+
 def test_the_fastest_is_that_of_the_least_time() -> None:
     class Kernel:
         inputs: tuple[str, ...] = ()
