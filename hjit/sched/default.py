@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from hjit.sched.boxes import Reads
+from hjit.sched.boxes import Reads, single_dim
 from hjit.sched.build import Step, nest
 from hjit.sched.check import MAX_UNROLL, are_apart, is_direct, starts_reduction
 from hjit.sched.memory import Strides
 from hjit.sched.rows import bytes_of_column, group_of
-from hjit.sched.tree import Compute, Loop, Node, Root, Store, dims_of
+from hjit.sched.tree import Compute, Loop, Node, Root, Store, computes, dims_of
 from hjit.sched.tree import walk as walk_tree
 from hjit.trace.costs import cost
 from hjit.trace.graph import Definition, Expr, Graph, Load, Stage, walk
@@ -95,7 +95,6 @@ class _Group:
 
 def _attached(graph: Graph, nests: Mapping[str, Sequence[Node]], taken: set[str]) -> dict[str, _Group]:
     """The groups by their heads, without the stages that are `taken`."""
-    inner = {s.name: s for s in graph.stages if _is_divisible(graph, s)}
     consumers = graph.consumers()
     reads = Reads(graph)
     found: dict[str, _Group] = {}
@@ -103,13 +102,35 @@ def _attached(graph: Graph, nests: Mapping[str, Sequence[Node]], taken: set[str]
         rows = _rows(graph, s, nests[s.name])
         if rows is not None and s.name not in taken:
             k, group, dim = rows
-            members = group_of(reads, s, group, dim, taken, inner, consumers)
+            step = _step(nests[s.name][k])
+
+            def may_join(x: Stage, axis: int, step: int = step) -> bool:
+                return x.name not in graph.outputs and len(x.shape) > 0 and lanes_across(x, nests[x.name], axis) <= step
+
+            members = group_of(reads, s, group, dim, taken, may_join, consumers, step)
             if members:
                 along = _lanes_dim(nests[s.name][k])
-                column = None if along is None or along == dim else bytes_of_column(reads, s, group, (dim, along), members)
-                found[s.name] = _Group(k, tuple(members), _strip(column))
+                column = None if along is None or along == dim or step > 1 else bytes_of_column(reads, s, group, (dim, along), members)
+                found[s.name] = _Group(k, members, _strip(column))
                 taken.update(members)
     return found
+
+
+def _step(node: Node) -> int:
+    """The rows of a tile that is read across, or 1."""
+    assert isinstance(node, Loop)
+    return next((x.size or 1 for x in walk_tree(node) if isinstance(x, Loop) and x.dim == node.dim and x is not node), 1)
+
+
+def lanes_across(s: Stage, nests: Sequence[Node], axis: int) -> int:
+    """How many rows along an axis a scan computes at once, as lanes of vectors."""
+    for k, d in enumerate(s.definitions):
+        dim = single_dim(d.target[axis], len(d.dims))
+        nest = next(x for x in nests if any(k in c.definitions for c in computes(x)))
+        vector = next((x for x in walk_tree(nest) if isinstance(x, Loop) and x.kind == "vector"), None)
+        if not is_direct(d) and vector is not None and vector.dim == dim:
+            return vector.size or 1
+    return 1
 
 
 def _lanes_dim(node: Node) -> int | None:
@@ -144,12 +165,15 @@ def _with_rows_together(s: Stage, node: Node, target: Target) -> Node:
 
 
 def _group(graph: Graph, nests: dict[str, tuple[Node, ...]], s: Stage, group: _Group, target: Target) -> Node:
-    """A nest with its members; several rows run together in all of it where they do in one of its stencils."""
+    """A nest with its members; several rows run together in all of it where they do in one of its stencils or scans."""
     head, members = nests[s.name][group.nest], group.members
     assert isinstance(head, Loop)
+    if _step(head) > 1:  # in tiles: a row of them is computed at once
+        return _with_members(nests, replace(head, children=tuple(map(serial_loops, head.children))), members)
     several = {m: _several(graph.stage(m), nests[m], target) for m in members}
     (rows,) = _several(s, (head,), target)
-    if rows is head and any(x is not y for m in members for x, y in zip(several[m], nests[m], strict=True)):
+    together = any(x is not y for m in members for x, y in zip(several[m], nests[m], strict=True))
+    if rows is head and (together or any(map(_has_scan_rows, (graph.stage(m) for m in members), (nests[m] for m in members)))):
         rows = replace(head, children=(Loop(s.name, head.dim, "serial", ROWS_TOGETHER, head.children),))
     nests = {**nests, **several} if rows is not head else nests
     if group.strip is None:
@@ -157,6 +181,12 @@ def _group(graph: Graph, nests: dict[str, tuple[Node, ...]], s: Stage, group: _G
     dim = _lanes_dim(rows)
     assert dim is not None
     return Loop(s.name, dim, "parallel", None, (_with_members(nests, _of_size(rows, dim, group.strip), members),))
+
+
+def _has_scan_rows(s: Stage, nests: Sequence[Node]) -> bool:
+    """Is a stage a scan of which several rows go on together?"""
+    scans = [x for x in nests if any(not is_direct(s.definitions[n]) for c in computes(x) for n in c.definitions)]
+    return any(isinstance(x, Loop) and x.kind == "unroll" and x.size == SCAN_ROWS for node in scans for x in walk_tree(node))
 
 
 def _of_size(node: Node, dim: int, size: int) -> Node:
@@ -247,13 +277,8 @@ def _rows(graph: Graph, s: Stage, nests: Sequence[Node]) -> tuple[int, tuple[int
     if not isinstance(node, Loop) or node.kind != "parallel" or not isinstance(node.dim, int):
         return None
     d = s.definitions[group[-1]]
-    split = any(isinstance(x, Loop) and x.dim == node.dim for c in node.children for x in walk_tree(c))
-    return None if split or d.extents[node.dim].is_const or len(d.extents) < 2 else (k, group, node.dim)
-
-
-def _is_divisible(graph: Graph, s: Stage) -> bool:
-    """Can parts of the stage be computed by themselves?"""
-    return s.name not in graph.outputs and len(s.shape) > 0 and all(is_direct(d) for d in s.definitions)
+    split = [x.size for c in node.children for x in walk_tree(c) if isinstance(x, Loop) and x.dim == node.dim]
+    return None if split not in ([], [TURNED_ROWS]) or d.extents[node.dim].is_const or len(d.extents) < 2 else (k, group, node.dim)
 
 
 def groups(s: Stage) -> list[tuple[int, ...]]:

@@ -8,7 +8,7 @@ never written to memory.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from hjit.sched.boxes import Box, Needs, Reads, advance, dims_of_box, turns_before
@@ -25,16 +25,16 @@ MAX_SIDES = 64  # columns beside a strip of which rows are computed with it
 ROW, COLUMN = Var("row"), Var("column")
 
 
-def _rows(box: Box) -> int | None:
-    """How many rows one turn of the head's loop needs, or None where they do not move steadily, or are too many."""
-    moving = [s for s in box if s.base.mentions(ROW)]
-    if len(moving) != 1 or not moving[0].length.is_const:
+def _moving(box: Box) -> tuple[int, int] | None:
+    """The axis along which what a row of the head needs moves, and how many rows that are; None where they do not move steadily, or are too many."""
+    moving = [k for k, s in enumerate(box) if s.base.mentions(ROW)]
+    if len(moving) != 1 or not box[moving[0]].length.is_const:
         return None
-    (s,) = moving
+    s = box[moving[0]]
     rows, new = s.length.const, advance(s.base, ROW, 1)
     if new is None or rows > MAX_ROWS:
         return None
-    return None if turns_before(s.base, ROW, 1, rows - 1, max(new, 1), MAX_TURNS_BEFORE) is None else rows
+    return None if turns_before(s.base, ROW, 1, rows - 1, max(new, 1), MAX_TURNS_BEFORE) is None else (moving[0], rows)
 
 
 def _named(stage: str, box: Box) -> Box:
@@ -43,23 +43,35 @@ def _named(stage: str, box: Box) -> Box:
 
 
 def group_of(
-    reads: Reads, head: Stage, group: Sequence[int], dim: int, taken: set[str], eligible: Mapping[str, Stage], consumers: Mapping[str, list[str]]
+    reads: Reads,
+    head: Stage,
+    group: Sequence[int],
+    dim: int,
+    taken: set[str],
+    may_join: Callable[[Stage, int], bool],
+    consumers: Mapping[str, list[str]],
+    step: int = 1,
 ) -> tuple[str, ...]:
-    """The producers that can be computed inside the nest of some definitions of `head`, in the order of the Graph."""
+    """The producers that can be computed inside the nest of some definitions of `head`, in the order of the Graph.
+
+    Args:
+        may_join: are rows of a stage, along one of its axes, computed as fast as all of it?
+        step: rows of the head that one turn computes. Of more than one, only what each of them needs one row of joins: tasks have few turns.
+    """
     needs = Needs(reads)
     for number in group:
         extents = head.definitions[number].extents
         needs.add(head.name, number, {k: Span.point(poly(ROW)) if k == dim else whole(n) for k, n in enumerate(extents)})
     members: dict[str, int] = {}
     for s in reversed(reads.graph.stages[: reads.position[head.name]]):
-        if s.name in taken or s.name not in eligible:
-            continue
-        if not all(c == head.name or c in members for c in consumers[s.name]):
+        if s.name in taken or not all(c == head.name or c in members for c in consumers[s.name]):
             continue
         box = _named(s.name, needs.box(s.name))
-        rows = _rows(box)
-        if rows is not None and sum(members.values()) + rows <= MAX_GROUP_ROWS:
-            members[s.name] = rows
+        found = _moving(box)
+        if found is None or not may_join(s, found[0]) or (step > 1 and found[1] > 1):
+            continue
+        if (sum(members.values()) + found[1]) * step <= MAX_GROUP_ROWS:
+            members[s.name] = found[1]
             for number, d in enumerate(s.definitions):
                 needs.add(s.name, number, dims_of_box(s, d, box))
     return tuple(reversed(members))

@@ -9,7 +9,17 @@ import numpy as np
 import pytest
 
 import hjit
-from hjit.sched.default import MAX_TURNED_LANES, ROWS_TOGETHER, STRIP_VECTORS, STRIPS, TURNED_ROWS
+from hjit.sched.default import (
+    MAX_TURNED_LANES,
+    ROWS_TOGETHER,
+    SCAN_ROWS,
+    STRIP_VECTORS,
+    STRIPS,
+    TURNED_ROWS,
+    Target,
+    lanes_across,
+    root_nests,
+)  # fmt: skip
 from hjit.sched.rows import MAX_TURNS_BEFORE
 from hjit.sched.tree import Loop, computes, walk
 from tests.numpy_check import check, image
@@ -198,6 +208,66 @@ def test_strips_of_a_scan_are_tasks(f: Any) -> None:
     assert vector.dim == dim and vector.kind == "vector" and found[strip].size == STRIP_VECTORS * (vector.size or 1)
     for shape in ((120, 700), (3, 1), (6, 255), (30, 257)):
         check(f, image(shape, "float32"))
+
+
+def box_filter(a: Any) -> Any:
+    total = np.cumsum(a, axis=1)
+    return np.sqrt(total[:, 8:] - total[:, :-8])
+
+
+def up_and_down(a: Any) -> Any:
+    """Sums to both sides; a row needs its own elements only."""
+    return np.cumsum(a, axis=1) + np.cumsum(a[:, ::-1], axis=1)[:, ::-1]
+
+
+def rows_of_sums(a: Any) -> Any:
+    total = np.maximum.accumulate(a, axis=1)
+    return total[4:] - total[:-4]
+
+
+@pytest.mark.parametrize("f", [box_filter, up_and_down, rows_of_sums])
+def test_scans_along_rows_are_computed_a_few_rows_at_a_time_with_what_reads_them(f: Any) -> None:
+    p = hjit.pipeline(f, tune=False)
+    a = image((120, 96), "float32")
+    (root,) = p.tree(a)
+    assert len(root.children) == 1, "one group"
+    scans = [n for n in walk(root) if isinstance(n, Loop) and n.kind == "unroll" and n.size == SCAN_ROWS]
+    head = root.children[0].stage
+    assert scans and any(n.stage == head and n.size == ROWS_TOGETHER for n in walk(root) if isinstance(n, Loop)), "several scans go on at once"
+    for shape in ((120, 96), (9, 17), (18, 200), (31, 9)):
+        check(f, image(shape, "float32"), exact=False)
+        check(f, image(shape, "float64"), exact=False, num_threads=1)
+
+
+def filtered(a: Any) -> Any:
+    """Down the columns of the turned picture: its lanes are the rows of the result."""
+    turned = np.exp(-a.T)
+    out = turned.copy()
+    for y in range(1, len(out)):
+        out[y] = turned[y] * 0.5 + out[y - 1] * 0.5
+    return np.ascontiguousarray(out.T)
+
+
+def test_what_a_tile_reads_across_is_computed_for_its_rows() -> None:
+    p = hjit.pipeline(filtered, tune=False)
+    (root,) = p.tree(image((120, 100), "float32"))
+    head = root.children[-1]
+    found = [n for n in walk(head) if isinstance(n, Loop)]
+    assert {n.stage for n in found} > {head.stage}, "the scan is in its nest"
+    assert any(n.stage == head.stage and n.size == TURNED_ROWS for n in found)
+    assert [n.kind for n in found].count("parallel") == 1
+    for shape in ((120, 100), (31, 33), (1, 40), (65, 9), (200, 130)):
+        check(filtered, image(shape, "float32"), exact=False)
+        check(filtered, image(shape, "float64"), exact=False, num_threads=1)
+
+
+def test_it_is_known_how_many_rows_a_scan_computes_at_once() -> None:
+    """A head that computes fewer in a turn would leave lanes without work."""
+    for f, along_last in ((down_rows, 16), (lambda a: np.cumsum(a, axis=1), 1)):
+        (graph,) = hjit.pipeline(f, tune=False).schedule(image((120, 96), "float32")).graphs()
+        (s,) = graph.stages
+        found = [lanes_across(s, root_nests(graph, Target(64))[s.name], axis) for axis in (0, 1)]
+        assert found == [1, along_last]
 
 
 def test_tasks_do_not_begin_long_before_their_rows() -> None:
