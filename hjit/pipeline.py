@@ -344,6 +344,10 @@ class Pipeline:
         except (HjitError, MemoryError):
             traced.recorder.take_back()
             raise
+        except RecursionError:
+            traced.recorder.take_back()
+            why = "its operations follow from one another hundreds deep: a loop whose turns were traced one by one"
+            raise TraceError(self.__name__, why, "write the loop as `for i in range(...)`, or compute with whole arrays") from None
         except Exception as error:
             traced.recorder.take_back()
             raise CompileError(f"{self.__name__}: {type(error).__name__} while compiling: {error}. Please report this.") from error

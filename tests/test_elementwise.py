@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -240,6 +241,18 @@ def test_arrays_of_no_axes_become_scalars_where_numpys_do() -> None:
 
 
 # -- casts and formulas
+
+
+@pytest.mark.parametrize("bounds", [(0, 100_000), (-100_000, 2), (-32768, 32767), (-100_000, 100_000), (None, 100_000), (100_000, None), (-5, -100_000)])
+def test_clip_knows_bounds_that_no_value_of_the_dtype_passes(bounds: tuple[Any, Any]) -> None:
+    a = sample((5, 40), "int16")
+    try:
+        expected = np.clip(a, *bounds)
+    except OverflowError as error:
+        with pytest.raises(OverflowError, match=re.escape(str(error))):
+            hjit.pipeline(lambda x: np.clip(x, *bounds))(a)
+        return
+    assert_same(hjit.pipeline(lambda x: np.clip(x, *bounds))(a), expected)
 
 
 @pytest.mark.parametrize("source", DTYPES)

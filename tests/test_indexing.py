@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -246,3 +247,31 @@ def test_gathers_by_32_and_by_64_bits_agree(limit: int, monkeypatch: pytest.Monk
     y, x = np.indices(a.shape)
     for dtype in ("int64", "int32", "int16", "uint8"):
         check(warped, a, ((y * 7) % 37).astype(dtype), ((x * 5 + y) % 53).astype(dtype), image((256,), "uint16"))
+
+
+@pytest.mark.parametrize("wrong", [None, -5, 4])
+@pytest.mark.parametrize("axis", [0, 1])
+@pytest.mark.parametrize("columns", [2, 40])
+def test_indices_of_axes_that_are_one_element_in_memory_are_checked(wrong: int | None, axis: int, columns: int) -> None:
+    """An axis of length 1, or one that is broadcast: its stride is 0, so that the index is no part of the address."""
+    where = np.random.default_rng(0).integers(-4, 4, (3, columns))
+    if wrong is not None:
+        where[-1, -1] = wrong
+    shape = [6, 6]
+    shape[axis] = 4
+    wide = np.broadcast_to(np.arange(6.0) if axis == 0 else np.arange(6.0)[:, None], shape)
+    single = np.ones((1, 7) if axis == 0 else (7, 1))
+
+    def f(img: Any, index: Any) -> Any:
+        return (img[index, 0] if axis == 0 else img[0, index]) * 2
+
+    for img, index in ((wide, where), (single, where // 4 if wrong is None else where)):
+        for threads in (1, 2):
+            p = hjit.pipeline(f, num_threads=threads, verify="off")
+            if wrong is None:
+                np.testing.assert_array_equal(p(img, index), f(img, index))
+            else:
+                with pytest.raises(IndexError) as expected:
+                    f(img, index)
+                with pytest.raises(IndexError, match=re.escape(str(expected.value))):
+                    p(img, index)

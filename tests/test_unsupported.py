@@ -240,3 +240,18 @@ def test_endless_recursion() -> None:
 
     with pytest.raises(RecursionError):
         hjit.pipeline(f)(IMAGE)
+
+
+def test_a_long_loop_that_is_traced_turn_by_turn_says_what_to_do() -> None:
+    def f(img: Any) -> Any:
+        soft = np.exp(-img.T)
+        out = soft.copy()
+        for x in list(range(img.shape[0] - 2, -1, -1)):  # not a range
+            out[:, x] = 0.5 * soft[:, x] + 0.5 * out[:, x + 1]
+        return out / (np.abs(out[:, -1:]) + 1)
+
+    tall = np.ones((320, 31))
+    with pytest.raises(TraceError, match=re.escape("range(...)")):
+        hjit.pipeline(f)(tall)
+    with pytest.warns(HjitWarning, match="plain NumPy"):
+        np.testing.assert_array_equal(hjit.pipeline(f, on_unsupported="numpy")(tall), f(tall))

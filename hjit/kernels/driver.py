@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 GRAIN = 40_000  # operations that a task should have
 LONG = 400  # lines, from which on a driver is compiled as it stands: once a call it would gain little, and LLVM takes long for long blocks
-AS_IT_STANDS = "nounwind noinline optnone"
+AS_IT_STANDS = "nounwind noinline optnone"  # without what concerns vectors and calls of the C library: it has none
 
 
 @dataclass(frozen=True, slots=True)

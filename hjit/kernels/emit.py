@@ -19,7 +19,7 @@ from hjit.errors import CompileError
 from hjit.kernels import bounds, carry, lanes, memory, outline, reduce, stores, stream, vecmath
 from hjit.kernels.code import BOOL, I32, I64, Code, Val, const, splat, type_name
 from hjit.kernels.driver import driver_text
-from hjit.kernels.loopir import BEGIN, END, Buffer, For, Lanes, Let, Nest, Outlined, Program, Put, Puts, Reduce, Reset, Slide, Stmt, When
+from hjit.kernels.loopir import BEGIN, END, Buffer, For, Lanes, Let, Nest, Outlined, Program, Put, Puts, Reduce, Reset, Slide, Stmt, When, sources
 from hjit.kernels.merge import Function, Uniform, merged
 from hjit.kernels.params import STATUS, Params
 from hjit.sched.memory import C_ORDER, Layout, rejoined
@@ -117,6 +117,10 @@ class Memo:
         for key in self._added.pop():
             del self.integers[key]
 
+    def forget(self) -> None:
+        """Memory was written: what was read of it before may be another value by now."""
+        self.values[-1].clear()
+
     def remember(self, key: Any, value: Val, everywhere: bool) -> None:
         """An integer; `everywhere`: it does not depend on any loop."""
         self.integers[key] = value
@@ -137,6 +141,7 @@ class NestEmitter:
         lanes: how many.
         align: what the variable is a multiple of.
         mask: of a vector of which some lanes do nothing: which do something, and the last index that one of them has.
+        changing: the arrays that it reads and writes.
         guard: loads stay as deep as this, as further out their index may be out of bounds.
         kept, stored: loads whose values are at hand, as memory has them, and what was stored; see `hjit.kernels.carry`.
         functions: those that are called.
@@ -164,6 +169,7 @@ class NestEmitter:
         self.guard = Val("", I64, 1, 0)
         self.lets: dict[Var, Poly] = {}
         self.written: set[str] = set()
+        self.changing: frozenset[str] = frozenset()
         self.buffers: dict[str, Buffer] = {}
         self.done: dict[str, str] = {}
         self.sizes: dict[Atom, bool] = {}
@@ -179,6 +185,7 @@ class NestEmitter:
     def function(self, nest: Nest) -> str:
         """The text of the function, named `NAME`."""
         self.written = set(nest.writes)
+        self.changing = frozenset(self.written.intersection(sources(nest.body)))
         self.buffers = nest.buffers
         self.vars[BEGIN], self.vars[END] = Val("%begin", I64, 1, 0), Val("%end", I64, 1, 0)
         self.stmts(nest.body)
@@ -194,7 +201,7 @@ class NestEmitter:
     def inside(self) -> NestEmitter:
         """The emitter of a function that this one calls."""
         found = NestEmitter(self.graph, self.params, self.machine, self.layouts)
-        found.around, found.written, found.buffers = self, self.written, self.buffers
+        found.around, found.written, found.changing, found.buffers = self, self.written, self.changing, self.buffers
         return found
 
     def outlined(self, body: tuple[Stmt, ...]) -> str:
@@ -293,6 +300,8 @@ class NestEmitter:
     def stmts(self, body: tuple[Stmt, ...]) -> None:
         for s in body:
             self.stmt(s)
+            if self.changing:
+                self.memo.forget()
 
     def stmt(self, s: Stmt) -> None:
         match s:
@@ -397,8 +406,13 @@ class NestEmitter:
             total = t if total.text == "0" else self.arith("add", total, t)
         if lanes > 1:
             total = splat(self.code, total, lanes)
-        self.memo.remember(key, total, everywhere=len(fixed) == len(p.terms))
+        if not self.is_changing(p):
+            self.memo.remember(key, total, everywhere=len(fixed) == len(p.terms))
         return total
+
+    def is_changing(self, p: Poly) -> bool:
+        """Is an index read from memory that the nest writes?"""
+        return bool(self.changing) and any(isinstance(a, Value) and any(x.source in self.changing for x in a.expr.loads) for a in deep_atoms(p))
 
     def by_depth(self, p: Poly) -> list[Poly]:
         """What is known outside the innermost loop of an index that changes, and the rest: a row's address is found before its elements'."""

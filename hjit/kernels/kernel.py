@@ -24,6 +24,7 @@ from hjit.kernels.params import FIRST, KEEP, SMALL_ARRAY, STREAM, STREAMED, TASK
 from hjit.kernels.scratch import lifetimes, offsets, staggered
 from hjit.kernels.sizes import encode, evaluate
 from hjit.options import Options
+from hjit.sched.memory import LINE
 from hjit.trace.graph import Graph
 from hjit.trace.key import Key, graph_key
 from hjit.trace.poly import sizes_value
@@ -227,7 +228,7 @@ class Bound:
 
 def _are_small(graph: Graph, sizes: Mapping[str, int], strides: Mapping[str, Sequence[int]]) -> bool:
     """Are all arrays short enough for 32-bit indices, from the first element in memory to the last?"""
-    stages = (math.prod(sizes_value(p, sizes) for p in s.shape) for s in graph.stages)
+    stages = (math.prod(sizes_value(p, sizes) + LINE * (k == len(s.shape) - 1) for k, p in enumerate(s.shape)) for s in graph.stages)  # with gaps
     given = [i for i in graph.inputs if i.data is None]
     inputs = (sum(abs(step) * sizes_value(n, sizes) for n, step in zip(i.shape, strides[i.name], strict=True)) for i in given)
     return all(n <= SMALL_ARRAY for n in (*stages, *inputs))

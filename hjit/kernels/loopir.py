@@ -7,7 +7,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -15,7 +15,7 @@ import numpy as np
 
 from hjit.sched.memory import Layout
 from hjit.trace.graph import Expr, Load, describe
-from hjit.trace.poly import ONE, Poly, Var
+from hjit.trace.poly import ONE, Poly, Value, Var, deep_atoms
 
 BEGIN, END = Var("begin"), Var("end")  # the part of a parallel nest that a task runs
 
@@ -258,6 +258,24 @@ def inner(s: Stmt) -> tuple[tuple[Stmt, ...], ...]:
         case When():
             return (s.body, s.otherwise)
     return ()
+
+
+def sources(body: Iterable[Stmt]) -> Iterator[str]:
+    """The arrays that statements read."""
+    for s in body:
+        values: list[Expr] = []
+        indices: list[Poly] = []
+        match s:
+            case Puts():
+                values += [put.value for put in s.puts]
+                indices += [p for put in s.puts for p in put.index]
+            case Reduce():
+                values += [e for i in s.items for e in (i.initial, i.value)]
+                indices += [p for i in s.items for p in i.index]
+        values += [a.expr for p in indices for a in deep_atoms(p) if isinstance(a, Value)]
+        yield from (x.source for e in values for x in e.loads)
+        for part in inner(s):
+            yield from sources(part)
 
 
 def with_bodies(s: Stmt, change: Callable[[tuple[Stmt, ...]], tuple[Stmt, ...]]) -> Stmt:

@@ -11,7 +11,7 @@ from hjit.kernels.code import BOOL, I8, I32, I64, Code, Val, const, splat, type_
 from hjit.kernels.vecmath_text import suffix
 from hjit.sched.memory import LINE, rejoined
 from hjit.trace.graph import Load
-from hjit.trace.poly import Poly, Var, poly
+from hjit.trace.poly import Poly, Value, Var, deep_atoms, poly
 
 if TYPE_CHECKING:
     from hjit.kernels.emit import NestEmitter
@@ -34,6 +34,7 @@ def load(e: NestEmitter, x: Load) -> Val:
     dtype = e.dtypes[x.source]
     if e.kept and x in e.kept:
         return _from_memory(e.code, e.kept[x], dtype)
+    _check_unmoving(e, x)
     flat = e.flat(x.source, x.index)
     if not e.varies(flat):
         return _from_memory(e.code, scalar(e, x.source, flat), dtype)
@@ -47,6 +48,14 @@ def load(e: NestEmitter, x: Load) -> Val:
     if offsets is not None:
         return _from_memory(e.code, _patterned_load(e, x.source, flat, offsets, memory_dtype(dtype)), dtype)
     return _from_memory(e.code, _gather(e, x.source, flat, dtype), dtype)
+
+
+def _check_unmoving(e: NestEmitter, x: Load) -> None:
+    """Evaluate indices of axes whose elements are one in memory: they are checked, though no part of the address."""
+    if x.source in e.inputs:
+        for p, step in zip(x.index, e.inputs[x.source].layout, strict=True):
+            if step == 0 and any(isinstance(a, Value) for a in deep_atoms(p)):
+                e.int(p, e.spread(p, e.lanes))
 
 
 def _pattern(e: NestEmitter, flat: Poly) -> list[int] | None:
@@ -121,7 +130,8 @@ def address(e: NestEmitter, source: str, flat: Poly) -> Val:
         for part in e.by_depth(rest):
             offset = e.int(part)
             base = code.emit(f"getelementptr {t}, ptr {base.text}, i64 {offset.text}", I64, 1, base, offset, pointer=True)
-        e.memo.remember(key, base, everywhere=False)
+        if not e.is_changing(rest):
+            e.memo.remember(key, base, everywhere=False)
     if flat.const != first:
         base = code.emit(f"getelementptr {t}, ptr {base.text}, i64 {flat.const - first}", I64, 1, base, pointer=True)
     return base

@@ -139,7 +139,7 @@ def _lanes_dim(node: Node) -> int | None:
 
 
 def _strip(column: int | None) -> int | None:
-    """How many columns of some bytes each are near; None where it is many, or not known."""
+    """How many columns of some bytes each are near, but a few vectors at least; None where it is many, or not known."""
     least, most = STRIPS
     if column is None or NEAR_BYTES // column > most:
         return None
@@ -176,11 +176,12 @@ def _group(graph: Graph, nests: dict[str, tuple[Node, ...]], s: Stage, group: _G
     if rows is head and (together or any(map(_has_scan_rows, (graph.stage(m) for m in members), (nests[m] for m in members)))):
         rows = replace(head, children=(Loop(s.name, head.dim, "serial", ROWS_TOGETHER, head.children),))
     nests = {**nests, **several} if rows is not head else nests
-    if group.strip is None:
-        return _with_members(nests, rows, members)
     dim = _lanes_dim(rows)
-    assert dim is not None
-    return Loop(s.name, dim, "parallel", None, (_with_members(nests, _of_size(rows, dim, group.strip), members),))
+    if group.strip is not None and dim is not None:
+        strip = _of_size(rows, dim, group.strip)
+        if strip != rows:
+            return Loop(s.name, dim, "parallel", None, (_with_members(nests, strip, members),))
+    return _with_members(nests, rows, members)
 
 
 def _has_scan_rows(s: Stage, nests: Sequence[Node]) -> bool:

@@ -293,6 +293,9 @@ def clip(a: Any, a_min: Any = None, a_max: Any = None, out: Any = None, *, min: 
     low = a_min if a_min is not None else min
     high = a_max if a_max is not None else max
     a = as_tracer(a)
+    if a.dtype.kind in "iu":  # as NumPy does: a bound that no value passes is none, also where it is no value of the dtype
+        low = None if type(low) is int and low <= np.iinfo(a.dtype).min else low
+        high = None if type(high) is int and high >= np.iinfo(a.dtype).max else high
     if low is None and high is None:
         return np.positive(a, out=out)
     if out is not None:
