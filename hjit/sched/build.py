@@ -107,18 +107,34 @@ def attached(root: Root, nests: Sequence[Node], site: Path, outer: Path, store: 
 
 def without(root: Root, stage: str) -> Root:
     """The tree without the nests and the storage of a stage."""
+    return Root(tuple(x for c in root.children for x in left_of(c, stage)))
 
-    def visit(node: Node) -> tuple[Node, ...]:
-        match node:
-            case Compute():
-                return () if node.stage == stage else (node,)
-            case Loop():
-                if node.stage == stage:
-                    return ()
-                return (replace(node, children=tuple(x for c in node.children for x in visit(c))),)
-            case Store():
-                inner = tuple(x for c in node.children for x in visit(c))
-                return inner if node.stage == stage else (replace(node, children=inner),)
-        raise AssertionError(node)
 
-    return Root(tuple(x for c in root.children for x in visit(c)))
+def left_of(node: Node, stage: str) -> tuple[Node, ...]:
+    """What of a node is left without the nests and the storage of a stage."""
+    match node:
+        case Compute():
+            return () if node.stage == stage else (node,)
+        case Loop():
+            if node.stage == stage:
+                return ()
+            return (replace(node, children=tuple(x for c in node.children for x in left_of(c, stage))),)
+        case Store():
+            inner = tuple(x for c in node.children for x in left_of(c, stage))
+            return inner if node.stage == stage else (replace(node, children=inner),)
+    raise AssertionError(node)
+
+
+def path_without(root: Root, stage: str, path: Path) -> Path:
+    """Where the node at `path` is in the tree without a stage; storage of that stage stands for what is around it."""
+    found: list[int] = []
+    node: Root | Node = root
+    before = 0
+    for k in path:
+        assert not isinstance(node, Compute)
+        before += sum(len(left_of(c, stage)) for c in node.children[:k])
+        node = node.children[k]
+        if not (isinstance(node, Store) and node.stage == stage):  # else its children take its place
+            found.append(before)
+            before = 0
+    return tuple(found)

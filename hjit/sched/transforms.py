@@ -10,10 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from hjit.errors import ScheduleError
-from hjit.sched.build import Path, at, attached, flattened, loops_around, own_nests, paths, replaced, without
+from hjit.sched.build import Path, at, attached, flattened, loops_around, own_nests, path_without, paths, replaced, without
 from hjit.sched.check import check
 from hjit.sched.default import Target, root_nests, serial_loops
-from hjit.sched.tree import KINDS, Compute, Loop, LoopKind, Node, Root, Store, computes, loop_name, own, walk, with_children
+from hjit.sched.tree import KINDS, Compute, Loop, LoopKind, Node, Root, Store, computes, loop_name, walk, with_children
 from hjit.trace.canonical import canonicalise, inline
 from hjit.trace.graph import Graph
 from hjit.trace.rewrites import Rewrites
@@ -238,33 +238,13 @@ def _lifted(root: Root, stage: str) -> _Lifted:
     if found is None or not nests:
         raise ScheduleError(f"there is no stage {stage} in the schedule")
     path, store = found
-    site, outer = _path_without(root, stage, nests[0][:-1]), _path_without(root, stage, path[:-1])
+    site, outer = path_without(root, stage, nests[0][:-1]), path_without(root, stage, path[:-1])
     return _Lifted(without(root, stage), [at(root, p) for p in nests], site, outer, store)
 
 
 def _loops_on(root: Root, path: Path) -> list[Path]:
     """The loops on the way to a node and that node, outermost first."""
     return [path[:k] for k in range(1, len(path) + 1) if isinstance(at(root, path[:k]), Loop)]
-
-
-def _path_without(root: Root, stage: str, path: Path) -> Path:
-    """Where the node at `path` is in the tree without a stage; a store of that stage stands for what is around it."""
-    while isinstance(at(root, path), Store) and at(root, path).stage == stage:  # type: ignore[union-attr]
-        path = path[:-1]
-    mark = _mark(at(root, path))
-    return next(p for p, n in paths(without(root, stage)) if _mark(n) == mark)
-
-
-def _mark(node: Node) -> object:
-    """What tells a node from the others of its tree."""
-    match node:
-        case Loop(stage=stage, dim=dim, size=size):
-            return ("loop", stage, dim, size, own(node, stage).definitions)
-        case Store(stage=stage):
-            return ("store", stage)
-        case Compute():
-            return node
-    return "root"
 
 
 def _at_root(root: Root, graph: Graph, store: Store) -> Root:

@@ -12,9 +12,9 @@ import pytest
 from hjit.errors import ScheduleError
 from hjit.kernels.lower import lower
 from hjit.sched import transforms
-from hjit.sched.build import paths
+from hjit.sched.build import at, left_of, path_without, paths, without
 from hjit.sched.default import Target, default_schedule, root_schedule
-from hjit.sched.tree import Loop, Root
+from hjit.sched.tree import Compute, Loop, Node, Root, Store
 from hjit.trace.graph import Graph
 from hjit.trace.rewrites import Rewrites
 from tests.numpy_check import check
@@ -125,3 +125,21 @@ def test_what_is_impossible_says_why(move: Any, args: Any, why: str) -> None:
     args = tuple(graph.outputs[0] if a == "result" else a for a in args)
     with pytest.raises(ScheduleError, match=why):
         move(tree, graph, *args)
+
+
+def test_places_are_found_among_loops_that_look_alike() -> None:
+    """A loop around another one over the same dimension and of the same size: the inner one has one turn."""
+
+    def nest(name: str, *inside: Node) -> Node:
+        return Loop(name, 0, "serial", None, (Loop(name, 0, "serial", 4, (Loop(name, 0, "unroll", 4, (*inside, Compute(name, (0,)))),)),))
+
+    tree = Root((Store("a", (Store("b", (nest("b"), nest("c", nest("a"), nest("d")))),)), Store("e", (nest("e"),))))
+    bare = without(tree, "a")
+    for path, node in paths(tree):
+        own = [at(tree, path[:k]) for k in range(len(path) + 1)]
+        if any(isinstance(x, Loop) and x.stage == "a" for x in own) or isinstance(node, Compute) or (isinstance(node, Store) and node.stage == "a"):
+            continue
+        found = at(bare, path_without(tree, "a", path))
+        assert found == (bare if isinstance(node, Root) else left_of(node, "a")[0])
+    assert path_without(tree, "a", (0,)) == ()
+    assert path_without(tree, "a", (0, 0, 1, 0, 0)) == (0, 1, 0, 0)
