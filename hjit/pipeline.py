@@ -341,15 +341,13 @@ class Pipeline:
         made = {k: tuple(traced.recorder.inputs[n].array for n in e.gives) for k, e in enumerate(events) if e.call is not None}
         try:
             variant = Variant(traced, structure, options, leaves)
-        except (HjitError, MemoryError):
-            traced.recorder.take_back()
-            raise
-        except RecursionError:
-            traced.recorder.take_back()
-            why = "its operations follow from one another hundreds deep: a loop whose turns were traced one by one"
-            raise TraceError(self.__name__, why, "write the loop as `for i in range(...)`, or compute with whole arrays") from None
         except Exception as error:
             traced.recorder.take_back()
+            if isinstance(error, (HjitError, MemoryError)):
+                raise
+            if isinstance(error, RecursionError):
+                why = "its operations follow from one another hundreds deep: a loop whose turns were traced one by one"
+                raise TraceError(self.__name__, why, "write the loop as `for i in range(...)`, or compute with whole arrays") from None
             raise CompileError(f"{self.__name__}: {type(error).__name__} while compiling: {error}. Please report this.") from error
         compiled, loaded = (now - then for now, then in zip(kernel.made(), before, strict=True))
         self.stats.traces += 1

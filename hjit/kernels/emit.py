@@ -24,7 +24,7 @@ from hjit.kernels.merge import Function, Uniform, merged
 from hjit.kernels.params import STATUS, Params
 from hjit.sched.memory import C_ORDER, Layout, rejoined
 from hjit.trace.borders import settled
-from hjit.trace.graph import Cast, Const, Expr, Graph, Index, Input, Load, Op, ScalarRef
+from hjit.trace.graph import Cast, Const, Expr, Graph, Index, Input, Load, Op, ScalarRef, loads
 from hjit.trace.poly import ZERO, Atom, Bound, Extremum, FloorDiv, Mod, Poly, Sym, Value, Var, deep_atoms, poly
 
 
@@ -412,7 +412,7 @@ class NestEmitter:
 
     def is_changing(self, p: Poly) -> bool:
         """Is an index read from memory that the nest writes?"""
-        return bool(self.changing) and any(isinstance(a, Value) and any(x.source in self.changing for x in a.expr.loads) for a in deep_atoms(p))
+        return bool(self.changing) and any(x.source in self.changing for x in loads(*p.exprs))
 
     def by_depth(self, p: Poly) -> list[Poly]:
         """What is known outside the innermost loop of an index that changes, and the rest: a row's address is found before its elements'."""

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from hjit.sched.memory import Layout
-from hjit.trace.graph import Expr, Load, describe
-from hjit.trace.poly import ONE, Poly, Value, Var, deep_atoms
+from hjit.trace.graph import Expr, Load, describe, loads
+from hjit.trace.poly import ONE, Poly, Var
 
 BEGIN, END = Var("begin"), Var("end")  # the part of a parallel nest that a task runs
 
@@ -272,8 +272,7 @@ def sources(body: Iterable[Stmt]) -> Iterator[str]:
             case Reduce():
                 values += [e for i in s.items for e in (i.initial, i.value)]
                 indices += [p for i in s.items for p in i.index]
-        values += [a.expr for p in indices for a in deep_atoms(p) if isinstance(a, Value)]
-        yield from (x.source for e in values for x in e.loads)
+        yield from (x.source for x in loads(*values, *(e for p in indices for e in p.exprs)))
         for part in inner(s):
             yield from sources(part)
 

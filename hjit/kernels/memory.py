@@ -11,7 +11,7 @@ from hjit.kernels.code import BOOL, I8, I32, I64, Code, Val, const, splat, type_
 from hjit.kernels.vecmath_text import suffix
 from hjit.sched.memory import LINE, rejoined
 from hjit.trace.graph import Load
-from hjit.trace.poly import Poly, Value, Var, deep_atoms, poly
+from hjit.trace.poly import Poly, Var, poly
 
 if TYPE_CHECKING:
     from hjit.kernels.emit import NestEmitter
@@ -54,7 +54,7 @@ def _check_unmoving(e: NestEmitter, x: Load) -> None:
     """Evaluate indices of axes whose elements are one in memory: they are checked, though no part of the address."""
     if x.source in e.inputs:
         for p, step in zip(x.index, e.inputs[x.source].layout, strict=True):
-            if step == 0 and any(isinstance(a, Value) for a in deep_atoms(p)):
+            if step == 0 and p.exprs:
                 e.int(p, e.spread(p, e.lanes))
 
 

@@ -85,11 +85,13 @@ class _Group:
     Attributes:
         nest: its number.
         members: the others, in the order of the Graph.
+        step: rows that one turn computes: of a tile that is read across, or 1.
         strip: columns that are computed before others are; None: all.
     """
 
     nest: int
     members: tuple[str, ...]
+    step: int
     strip: int | None
 
 
@@ -101,41 +103,38 @@ def _attached(graph: Graph, nests: Mapping[str, Sequence[Node]], taken: set[str]
     for s in reversed(graph.stages):
         rows = _rows(graph, s, nests[s.name])
         if rows is not None and s.name not in taken:
-            k, group, dim = rows
-            step = _step(nests[s.name][k])
+            k, group, dim, step = rows
 
             def may_join(x: Stage, axis: int, step: int = step) -> bool:
                 return x.name not in graph.outputs and len(x.shape) > 0 and lanes_across(x, nests[x.name], axis) <= step
 
             members = group_of(reads, s, group, dim, taken, may_join, consumers, step)
             if members:
-                along = _lanes_dim(nests[s.name][k])
-                column = None if along is None or along == dim or step > 1 else bytes_of_column(reads, s, group, (dim, along), members)
-                found[s.name] = _Group(k, members, _strip(column))
+                along = None if step > 1 else _lanes_dim(nests[s.name][k])
+                column = None if along is None or along == dim else bytes_of_column(reads, s, group, (dim, along), members)
+                found[s.name] = _Group(k, members, step, _strip(column))
                 taken.update(members)
     return found
 
 
-def _step(node: Node) -> int:
-    """The rows of a tile that is read across, or 1."""
-    assert isinstance(node, Loop)
-    return next((x.size or 1 for x in walk_tree(node) if isinstance(x, Loop) and x.dim == node.dim and x is not node), 1)
+def _vectors(node: Node) -> Loop | None:
+    """The loop of a nest that vectors run along."""
+    return next((x for x in walk_tree(node) if isinstance(x, Loop) and x.kind == "vector"), None)
 
 
 def lanes_across(s: Stage, nests: Sequence[Node], axis: int) -> int:
     """How many rows along an axis a scan computes at once, as lanes of vectors."""
     for k, d in enumerate(s.definitions):
-        dim = single_dim(d.target[axis], len(d.dims))
-        nest = next(x for x in nests if any(k in c.definitions for c in computes(x)))
-        vector = next((x for x in walk_tree(nest) if isinstance(x, Loop) and x.kind == "vector"), None)
-        if not is_direct(d) and vector is not None and vector.dim == dim:
-            return vector.size or 1
+        vectors = _vectors(next(x for x in nests if any(k in c.definitions for c in computes(x))))
+        if not is_direct(d) and vectors is not None and vectors.dim == single_dim(d.target[axis], len(d.dims)):
+            return vectors.size or 1
     return 1
 
 
 def _lanes_dim(node: Node) -> int | None:
     """The dimension that the vectors of a nest run along."""
-    return next((x.dim for x in walk_tree(node) if isinstance(x, Loop) and x.kind == "vector" and isinstance(x.dim, int)), None)
+    vectors = _vectors(node)
+    return vectors.dim if vectors is not None and isinstance(vectors.dim, int) else None
 
 
 def _strip(column: int | None) -> int | None:
@@ -152,8 +151,8 @@ def _with_rows_together(s: Stage, node: Node, target: Target) -> Node:
     Not of narrow types, whose rows are few vectors: there more lines of memory at once cost more than loads.
     """
     d = s.definitions[0]
-    lanes = next((x.size for x in walk_tree(node) if isinstance(x, Loop) and x.kind == "vector"), None)
-    if d.order != "pure" or lanes is None or lanes > target.vector_bytes // 4:
+    vectors = _vectors(node)
+    if d.order != "pure" or vectors is None or vectors.size is None or vectors.size > target.vector_bytes // 4:
         return node
     loads = d.value.loads
     if len(loads) < MANY_LOADS or ROWS_TOGETHER * sum(1 for _ in walk(d.value)) > UNROLL_CODE:
@@ -168,7 +167,7 @@ def _group(graph: Graph, nests: dict[str, tuple[Node, ...]], s: Stage, group: _G
     """A nest with its members; several rows run together in all of it where they do in one of its stencils or scans."""
     head, members = nests[s.name][group.nest], group.members
     assert isinstance(head, Loop)
-    if _step(head) > 1:  # in tiles: a row of them is computed at once
+    if group.step > 1:  # in tiles: a row of them is computed at once
         return _with_members(nests, replace(head, children=tuple(map(serial_loops, head.children))), members)
     several = {m: _several(graph.stage(m), nests[m], target) for m in members}
     (rows,) = _several(s, (head,), target)
@@ -267,8 +266,8 @@ def _with_copies(nests: Mapping[str, Sequence[Node]], head: Node, copies: tuple[
     return replace(head, children=children)
 
 
-def _rows(graph: Graph, s: Stage, nests: Sequence[Node]) -> tuple[int, tuple[int, ...], int] | None:
-    """The number of the nest that reads other stages, its definitions, and its dimension whose turns are tasks, where there are many."""
+def _rows(graph: Graph, s: Stage, nests: Sequence[Node]) -> tuple[int, tuple[int, ...], int, int] | None:
+    """The nest that reads other stages: its number, its definitions, the dimension whose turns are tasks, where there are many; rows of a turn."""
     found = groups(s)
     reading = [k for k, group in enumerate(found) if any(x != s.name and x in graph.by_name for n in group for x in s.definitions[n].sources)]
     if len(reading) != 1 or len(found) != len(nests):
@@ -278,8 +277,10 @@ def _rows(graph: Graph, s: Stage, nests: Sequence[Node]) -> tuple[int, tuple[int
     if not isinstance(node, Loop) or node.kind != "parallel" or not isinstance(node.dim, int):
         return None
     d = s.definitions[group[-1]]
-    split = [x.size for c in node.children for x in walk_tree(c) if isinstance(x, Loop) and x.dim == node.dim]
-    return None if split not in ([], [TURNED_ROWS]) or d.extents[node.dim].is_const or len(d.extents) < 2 else (k, group, node.dim)
+    inside = [x.size for x in walk_tree(node) if isinstance(x, Loop) and x.dim == node.dim and x is not node]
+    if inside not in ([], [TURNED_ROWS]) or d.extents[node.dim].is_const or len(d.extents) < 2:
+        return None
+    return k, group, node.dim, TURNED_ROWS if inside else 1
 
 
 def groups(s: Stage) -> list[tuple[int, ...]]:

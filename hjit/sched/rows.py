@@ -14,7 +14,7 @@ from dataclasses import replace
 from hjit.sched.boxes import Box, Needs, Reads, advance, dims_of_box, turns_before
 from hjit.trace.graph import Stage
 from hjit.trace.intervals import Span, whole
-from hjit.trace.poly import Poly, Var, extremum, poly
+from hjit.trace.poly import Var, extremum, poly
 
 MAX_ROWS = 64  # rows of one buffer
 MAX_TURNS_BEFORE = 32  # that a task begins early, to fill its buffers: tasks have not many more rows than that
@@ -42,6 +42,15 @@ def _named(stage: str, box: Box) -> Box:
     return tuple(replace(s, low=poly(Var(f"{stage}.low{k}")), high=poly(Var(f"{stage}.high{k}"))) for k, s in enumerate(box))
 
 
+def _needs(reads: Reads, head: Stage, group: Sequence[int], points: Mapping[int, Var]) -> Needs:
+    """What some definitions of a stage read, at a point of some of their dimensions and everywhere along the others."""
+    needs = Needs(reads)
+    for number in group:
+        extents = head.definitions[number].extents
+        needs.add(head.name, number, {k: Span.point(poly(points[k])) if k in points else whole(n) for k, n in enumerate(extents)})
+    return needs
+
+
 def group_of(
     reads: Reads,
     head: Stage,
@@ -58,10 +67,7 @@ def group_of(
         may_join: are rows of a stage, along one of its axes, computed as fast as all of it?
         step: rows of the head that one turn computes. Of more than one, only what each of them needs one row of joins: tasks have few turns.
     """
-    needs = Needs(reads)
-    for number in group:
-        extents = head.definitions[number].extents
-        needs.add(head.name, number, {k: Span.point(poly(ROW)) if k == dim else whole(n) for k, n in enumerate(extents)})
+    needs = _needs(reads, head, group, {dim: ROW})
     members: dict[str, int] = {}
     for s in reversed(reads.graph.stages[: reads.position[head.name]]):
         if s.name in taken or not all(c == head.name or c in members for c in consumers[s.name]):
@@ -86,21 +92,18 @@ def bytes_of_column(reads: Reads, head: Stage, group: Sequence[int], dims: tuple
     Returns:
         None where strips of that dimension would compute more than a few elements beside them twice.
     """
-    needs = Needs(reads)
-    points = {k: Span.point(poly(v)) for k, v in zip(dims, (ROW, COLUMN), strict=True)}
-    for number in group:
-        needs.add(head.name, number, {k: points.get(k, whole(n)) for k, n in enumerate(head.definitions[number].extents)})
+    needs = _needs(reads, head, group, dict(zip(dims, (ROW, COLUMN), strict=True)))
     total = 0
     for name in reversed(members):
         s = reads.stages[name]
         box = _named(name, needs.box(name))
-        column = [k for k, x in enumerate(box) if x.base.mentions(COLUMN)]
-        if len(column) != 1 or advance(box[column[0]].base, COLUMN, 1) != 1 or not _is_at_most(box[column[0]].length, MAX_SIDES):
+        column = [x for x in box if x.base.mentions(COLUMN)]
+        if len(column) != 1 or advance(column[0].base, COLUMN, 1) != 1 or not all(x.length.is_const for x in box):
             return None
-        lengths = [x.length for k, x in enumerate(box) if k not in column]
-        if not all(n.is_const for n in lengths):
+        if column[0].length.const > MAX_SIDES:
             return None
-        total += s.dtype.itemsize * math.prod(1 << (n.const - 1).bit_length() for n in lengths)  # windows go round circles of such lengths
+        others = [x.length.const for x in box if x is not column[0]]
+        total += s.dtype.itemsize * math.prod(1 << (n - 1).bit_length() for n in others)  # windows go round circles of such lengths
         for number, d in enumerate(s.definitions):
             needs.add(name, number, dims_of_box(s, d, tuple(map(_new_rows, box))))
     return total
@@ -110,7 +113,3 @@ def _new_rows(s: Span) -> Span:
     """What one turn adds to a window: the turns before it have computed the rest."""
     new = advance(s.base, ROW, 1) if s.base.mentions(ROW) else None
     return s if new is None else replace(s, first=extremum("max", s.first, s.last - (max(new, 1) - 1)))
-
-
-def _is_at_most(n: Poly, most: int) -> bool:
-    return n.is_const and n.const <= most
