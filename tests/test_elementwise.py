@@ -255,6 +255,19 @@ def test_clip_knows_bounds_that_no_value_of_the_dtype_passes(bounds: tuple[Any, 
     assert_same(hjit.pipeline(lambda x: np.clip(x, *bounds))(a), expected)
 
 
+def test_clip_knows_such_bounds_among_arguments() -> None:
+    a = sample((9, 17), "uint8")
+    f = hjit.pipeline(np_clip)
+    for bounds in ((10, 200), (-5, 300), (20, 300), (-1, 90), (30, 100)):
+        assert_same(f(a, *bounds), np_clip(a, *bounds))
+    with pytest.raises(OverflowError):
+        f(a, 300, 400)
+
+
+def np_clip(x: Any, low: int, high: int) -> Any:
+    return np.clip(x, low, high)
+
+
 @pytest.mark.parametrize("source", DTYPES)
 def test_casts(source: str) -> None:
     a = sample((7, 41), source)

@@ -294,8 +294,8 @@ def clip(a: Any, a_min: Any = None, a_max: Any = None, out: Any = None, *, min: 
     high = a_max if a_max is not None else max
     a = as_tracer(a)
     if a.dtype.kind in "iu":  # as NumPy does: a bound that no value passes is none, also where it is no value of the dtype
-        low = None if type(low) is int and low <= np.iinfo(a.dtype).min else low
-        high = None if type(high) is int and high >= np.iinfo(a.dtype).max else high
+        low = None if _is_int(low) and low <= np.iinfo(a.dtype).min else low
+        high = None if _is_int(high) and high >= np.iinfo(a.dtype).max else high
     if low is None and high is None:
         return np.positive(a, out=out)
     if out is not None:
@@ -314,6 +314,10 @@ def clip(a: Any, a_min: Any = None, a_max: Any = None, out: Any = None, *, min: 
     if out is None:
         return result
     return np.positive(result, **kwargs)
+
+
+def _is_int(x: Any) -> bool:
+    return type(x.value if is_host(x) else x) is int
 
 
 @implements(np.round, np.around)
