@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -17,7 +17,8 @@ from hjit.trace.reductions import start_value
 if TYPE_CHECKING:
     from hjit.kernels.emit import NestEmitter
 
-PRODUCTS = 16  # products that are summed before they join the accumulator: fewer roundings than in NumPy's pairwise sum
+PRODUCTS, WHOLE = 8, 12  # products that are summed before they join other such sums; so many, where they are all of the innermost loops
+SUMS = 8  # sums that are summed before they join the accumulator: about as many roundings as in NumPy's pairwise sum
 ACCUMULATORS = 4  # vectors accumulated independently, to hide the latency of the operation
 
 
@@ -135,41 +136,52 @@ def emit(e: NestEmitter, s: Reduce) -> None:
 
 
 def _products(e: NestEmitter, s: Reduce, accs: list[_Accumulator]) -> None:
-    """Sums of products: a few at a time by fused multiply-adds in the dtype of the result, then into the accumulators."""
-    outer, inner = _split_products(s.loops)
-    narrow = replace(s, dtype=s.dtype_out, compensated=False)
+    """Sums of products by fused multiply-adds in the dtype of the result: of a few, of a few of those, then into the accumulators."""
+    outer, products = _split(s.loops, PRODUCTS, WHOLE)
+    outer, sums = _split(outer, SUMS, SUMS)
+    _summed(e, replace(s, dtype=s.dtype_out, compensated=False), [outer, sums] if sums else [outer], products, accs)
 
-    def some() -> None:
-        parts = [_Accumulator(e, narrow, a.lanes, const(0, s.dtype_out)) for a in accs]
+
+def _summed(e: NestEmitter, s: Reduce, levels: Sequence[tuple[Turn, ...]], products: tuple[Turn, ...], into: list[_Accumulator]) -> None:
+    """The products of some loops, summed at each of their levels before they are added to what is outside of it."""
+    if not levels:
 
         def add() -> None:
-            for part, i in zip(parts, s.items, strict=True):
+            for acc, i in zip(into, s.items, strict=True):
                 assert isinstance(i.value, Op)
-                part.multiply_add(*(e.value(x) for x in i.value.args))
+                acc.multiply_add(*(e.value(x) for x in i.value.args))
 
-        nested(e, inner, add)
-        for acc, part in zip(accs, parts, strict=True):
-            acc.add(vecmath.convert(e.code, part.read()[0], s.dtype))
+        nested(e, products, add)
+        return
 
-    nested(e, outer, some)
+    def some() -> None:
+        parts = [_Accumulator(e, s, a.lanes, const(0, s.dtype)) for a in into]
+        _summed(e, s, levels[1:], products, parts)
+        for acc, part in zip(into, parts, strict=True):
+            acc.add(vecmath.convert(e.code, part.read()[0], acc.s.dtype))
+
+    nested(e, levels[0], some)
 
 
-def _split_products(loops: tuple[Turn, ...]) -> tuple[tuple[Turn, ...], tuple[Turn, ...]]:
-    """Reduction loops as outer ones and inner ones that have at most `PRODUCTS` turns together."""
+def _split(loops: tuple[Turn, ...], size: int, whole: int) -> tuple[tuple[Turn, ...], tuple[Turn, ...]]:
+    """Loops as outer ones and inner ones: as many of the innermost as have `whole` turns together, then a part of the next one up to `size`."""
     k, turns = len(loops), 1
-    while k:
-        extent = loops[k - 1].end - loops[k - 1].begin
-        if loops[k - 1].step != 1 or not extent.is_const or turns * extent.const > PRODUCTS:
-            break
-        turns *= max(extent.const, 1)
+    while k and (count := _turns(loops[k - 1])) is not None and turns * count <= whole:
+        turns *= max(count, 1)
         k -= 1
-    if k == 0 or turns * 2 > PRODUCTS or loops[k - 1].step != 1:
+    if k == 0 or turns * 2 > size:
         return loops[:k], loops[k:]
     head = loops[k - 1]
-    size = PRODUCTS // turns
+    step = head.step * (size // turns)
     block = Var(f"{head.var.name}.block")
-    end = extremum("min", poly(block) + size, head.end)
-    return (*loops[: k - 1], Turn(block, head.begin, head.end, size)), (replace(head, begin=poly(block), end=end), *loops[k:])
+    end = extremum("min", poly(block) + step, head.end)
+    return (*loops[: k - 1], Turn(block, head.begin, head.end, step)), (replace(head, begin=poly(block), end=end), *loops[k:])
+
+
+def _turns(loop: Turn) -> int | None:
+    """How many turns a loop has; None where only the run knows."""
+    extent = loop.end - loop.begin
+    return -(-extent.const // loop.step) if extent.is_const else None
 
 
 def nested(e: NestEmitter, loops: tuple[Turn, ...], body: Callable[[], None]) -> None:

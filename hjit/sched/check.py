@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from hjit.errors import ScheduleError
+from hjit.sched.boxes import single_dim
 from hjit.sched.tree import KINDS, TAILS, Compute, Loop, Node, Root, Store, computes, dim_name, dims_of, loop_name
 from hjit.trace.graph import Definition, Graph, Load, Op, Stage, identity
-from hjit.trace.poly import Dim, Poly, Value
+from hjit.trace.poly import ZERO, Dim, Poly, Value
 
 MAX_UNROLL = 256  # copies of one body
 ATOMICS = ("add", "minimum", "maximum", "bitwise_and", "bitwise_or", "bitwise_xor", "logical_and", "logical_or")
@@ -50,6 +51,23 @@ def is_direct(d: Definition) -> bool:
     """Does each point of the pure dimensions write one element of its own, whatever the reduction dimensions are?"""
     inner = [Dim(k) for k in range(len(d.dims), len(d.extents))]
     return not d.is_scatter and not any(p.mentions(k) for p in d.target for k in inner)
+
+
+def free_from(s: Stage, d: Definition) -> int:
+    """The first of the dimensions that the turns of a recurrence have inside them: points that differ in those only may be computed in any order.
+
+    Of the stage they read their own element, or rows that none of them writes.
+    """
+    if d.order != "sequential" or d.is_scatter:
+        return len(d.extents)
+    own = [x for x in d.loads if x.source == s.name and x.index != d.target]
+    for k in range(len(d.dims) + 1, len(d.extents)):
+        free = [Dim(n) for n in range(k, len(d.extents))]
+        rows = [(a, p) for a, p in enumerate(d.target) if not any(p.mentions(n) for n in free)]
+        apart = all(any((away := x.index[a] - p).is_const and away != ZERO for a, p in rows) for x in own)
+        if apart and {n.k for n in free} <= {single_dim(p, len(d.extents)) for p in d.target}:
+            return k
+    return len(d.extents)
 
 
 def is_associative(d: Definition) -> bool:
@@ -235,7 +253,7 @@ def _kinds(found: list[Leaf], graph: Graph) -> Iterator[str]:
                     yield f"{loop_name(x)}: there is another loop over {dim_name(x.dim)} inside it"
                 if sum(y.kind == "vector" for y in leaf.loops) > 1:
                     yield f"{loop_name(x)}: only one dimension runs along the lanes"
-                if reduction and not (is_associative(d) and is_direct(d)):
+                if reduction and not (is_associative(d) and is_direct(d)) and dims_of(x.dim)[0] < free_from(s, d):
                     yield f"{loop_name(x)}: lanes of this reduction may write the same element"
                 if not reduction and d.is_scatter:
                     yield f"{loop_name(x)}: lanes that write wherever an array says may write the same element"
@@ -283,7 +301,8 @@ def _reductions(found: list[Leaf], graph: Graph) -> Iterator[str]:
         order = [dims_of(x.dim)[0] for x in inside if dims_of(x.dim)[0] >= len(d.dims)]
         if d.order == "sequential" and order != sorted(order):
             yield f"{loop_name(inside[0])}: the loops of a recurrence keep their order"
-        if d.order == "sequential" and len(set(order)) > 1 and len(order) > len(set(order)):
+        kept = [k for k in order if k < free_from(s, d)]
+        if len(set(kept)) > 1 and len(kept) > len(set(kept)) and d.order == "sequential":
             yield f"{loop_name(inside[0])}: a recurrence over several dimensions is not tiled"
         if any(x.kind == "unroll" for x in inside if dims_of(x.dim)[0] >= len(d.dims)) and d.order != "sequential" and not is_direct(d):
             yield f"{loop_name(inside[0])}: a scatter is not unrolled, as its turns may write the same element"

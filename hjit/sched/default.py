@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from hjit.sched.boxes import Reads, single_dim
 from hjit.sched.build import Step, nest
-from hjit.sched.check import MAX_UNROLL, are_apart, is_direct, starts_reduction
+from hjit.sched.check import MAX_UNROLL, are_apart, free_from, is_direct, starts_reduction
 from hjit.sched.memory import Strides
 from hjit.sched.rows import bytes_of_column, group_of
 from hjit.sched.tree import Compute, Loop, Node, Root, Store, computes, dims_of
@@ -452,9 +452,10 @@ def lane_scores(s: Stage, definitions: list[Definition], strides: Strides) -> di
     for k, n in enumerate(d.extents):
         if n.is_const and n.const < 8:
             continue
-        if k >= len(d.dims) and (not associative or gathered or not is_direct(d)):
+        turns = k >= len(d.dims) and not (k == len(d.extents) - 1 and k >= free_from(s, d))
+        if turns and (not associative or gathered or not is_direct(d)):
             continue
-        if gathered or (d.order == "sequential" and k < len(d.dims) and strides.along(s.name, d.target, k) != ONE):
+        if gathered or (d.order == "sequential" and not turns and strides.along(s.name, d.target, k) != ONE):
             continue
         scores[k] = sum(_score(s, x, k, strides, own) for x, own in zip(definitions, reads, strict=True)) * 2 + (not n.is_const)
     return scores

@@ -10,7 +10,7 @@ import random
 from collections.abc import Collection
 
 from hjit.sched.build import Path, Step, at, attached, loops_around, nest
-from hjit.sched.check import is_associative, is_direct, problems
+from hjit.sched.check import free_from, is_associative, is_direct, problems
 from hjit.sched.default import groups
 from hjit.sched.tree import TAILS, DimKey, Loop, Root, Store, computes
 from hjit.trace.graph import Definition, Graph, Stage
@@ -68,7 +68,8 @@ def random_loops(s: Stage, group: tuple[int, ...], rng: random.Random, root: boo
     associative = is_associative(d)
     if associative:
         rng.shuffle(reduction)
-    lanes: list[DimKey | None] = [None, *pure, *(reduction if associative and is_direct(d) else [])]
+    free = reduction if associative and is_direct(d) else reduction[-1:] if free_from(s, d) < len(d.extents) else []
+    lanes: list[DimKey | None] = [None, *pure, *free]
     vector = rng.choice(lanes) if not plain else None
     outer: list[Step] = []
     inner: list[Step] = []

@@ -12,8 +12,9 @@ from dataclasses import replace
 import numpy as np
 
 from hjit.trace.graph import Const, Definition, Expr, Graph, Index, Op, Stage, select, substitute
-from hjit.trace.poly import Dim, Poly, bound, poly
+from hjit.trace.poly import ONE, Atom, Dim, Poly, bound, poly
 
+Side = tuple[Poly, Poly, int | None]  # of a box along an axis: where a point lies in it, its length, and the dimension that runs along it
 INSIDE = "inside"  # the operation 0 <= index < extent
 
 
@@ -36,21 +37,58 @@ def borders(graph: Graph) -> Graph:
 
 
 def _pure(s: Stage) -> Stage:
-    if len(s.updates) != 1 or not isinstance(s.initial, Const) or not _is_box(s, s.updates[0]):
+    if len(s.updates) != 1 or not isinstance(s.initial, Const) or len(s.updates[0].dims) != len(s.shape):
         return s
-    d = s.updates[0]
-    here = [poly(Dim(k)) - (p - poly(Dim(k))) for k, p in enumerate(d.target)]
-    within = [bound("clamp", p, n) if p != poly(Dim(k)) or n != s.shape[k] else p for k, (p, n) in enumerate(zip(here, d.dims, strict=True))]
-    value = substitute(d.value, lambda a: within[a.k] if isinstance(a, Dim) else None)
-    for k, (p, n) in enumerate(zip(here, d.dims, strict=True)):
-        if within[k] != poly(Dim(k)):
-            value = select(inside(p, n), value, s.initial)
-    return replace(s, initial=value, updates=())
+    value = piecewise(s)
+    return s if value is None else replace(s, initial=value, updates=())
 
 
-def _is_box(s: Stage, d: Definition) -> bool:
-    """Does the update write a box, each dimension along its axis, from values that do not depend on the stage?"""
-    if d.order != "pure" or len(d.dims) != len(s.shape) or s.name in d.sources:
-        return False
-    shifts = [p - poly(Dim(k)) for k, p in enumerate(d.target)]
-    return not any(p.mentions(Dim(k)) for p in shifts for k in range(len(d.dims)))
+def piecewise(s: Stage) -> Expr | None:
+    """The value of a stage that boxes are written into, at a point of its own; None where something else is written."""
+    value = s.initial
+    for d in s.updates:
+        box = _box(s, d)
+        if box is None:
+            return None
+        part = substitute(d.value, _Inside(s, box))
+        for axis, (p, n, _) in enumerate(box) if value is not None else ():
+            part = _where(axis, p, n, s.shape[axis], part, value)
+        value = part
+    return value
+
+
+def _where(axis: int, p: Poly, n: Poly, length: Poly, inner: Expr, outer: Expr) -> Expr:
+    """One value where `p` is in [0, n), another elsewhere on an axis; the test holds in the interior, so that it is dropped there."""
+    here = poly(Dim(axis))
+    if (p, n) == (here, length):
+        return inner
+    if n.is_const and not length.is_const and p == here:
+        return select(inside(here - n, length - n), outer, inner)
+    if n.is_const and not length.is_const and p == here - (length - n):
+        return select(inside(here, length - n), outer, inner)
+    return select(inside(p, n), inner, outer)
+
+
+class _Inside:
+    """Where in a box a point is, or the nearest one to it that is in the box."""
+
+    def __init__(self, s: Stage, box: list[Side]) -> None:
+        whole = [p == poly(Dim(axis)) and n == s.shape[axis] for axis, (p, n, _) in enumerate(box)]
+        self.at = {k: p if all_ else bound("clamp", p, n) for (p, n, k), all_ in zip(box, whole, strict=True) if k is not None}
+
+    def __call__(self, a: Atom) -> Poly | None:
+        return self.at[a.k] if isinstance(a, Dim) else None
+
+
+def _box(s: Stage, d: Definition) -> list[Side] | None:
+    """The box that an update writes; None where that is no box, or its values depend on the stage."""
+    if d.order != "pure" or s.name in d.sources:
+        return None
+    found: list[Side] = []
+    for axis, p in enumerate(d.target):
+        here = [k for k in range(len(d.dims)) if p.mentions(Dim(k))]
+        shift = p - poly(Dim(here[0])) if len(here) == 1 else p
+        if len(here) > 1 or any(shift.mentions(Dim(k)) for k in here):
+            return None
+        found.append((poly(Dim(axis)) - shift, d.dims[here[0]] if here else ONE, here[0] if here else None))
+    return found if sorted(k for _, _, k in found if k is not None) == [*range(len(d.dims))] else None

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from hjit.trace.borders import piecewise
 from hjit.trace.graph import Definition, Expr, Load, ScalarRef, Stage, identity, map_exprs, rewrite, substitute, walk
-from hjit.trace.poly import ONE, Atom, Dim, IntLike, Poly, Value, Var, deep_atoms, poly
+from hjit.trace.poly import ONE, ZERO, Atom, Dim, IntLike, Poly, Value, Var, deep_atoms, poly
 from hjit.trace.recorder import Recorder
 from hjit.trace.tracer import Buffer, set_version, version_name
 
@@ -72,9 +74,10 @@ class _Body:
         if s.name in self.versions:
             self._written(s)
         elif any(x.source == self.old or x.source in self.versions or x.source in self._values for x in s.loads):
-            if s.initial is None or s.updates:
+            value = piecewise(s)
+            if value is None:
                 raise NotOneUpdate("it writes to, or reduces, a temporary that depends on what the loop writes")
-            self._values[s.name] = self._rewritten(s.initial)
+            self._values[s.name] = self._rewritten(value)
         elif self._varies(s):
             self._lifted.add(s.name)
             self.kept.append(self._lift(map_exprs(s, self._rewritten)))
@@ -167,12 +170,19 @@ def _install(rec: Recorder, turn: _Body, buffer: Buffer, d: Definition) -> None:
     own = [x for x in d.value.loads if x.source == turn.old]
     axes = _own_axes(d)
     at = next((k for k, p in enumerate(d.target) if p.mentions(turn.var) and _alone(p, turn.var)), None)
-    if any(any(x.index[k] != d.target[k] for k in axes) for x in own):
+    crossed = [k for k, axis in enumerate(axes) if any(x.index[axis] != d.target[axis] for x in own)]
+    if crossed and not all(x.index == d.target or _is_of_other_turn(x, d, at) for x in own):
         raise NotOneUpdate("it reads elsewhere along an axis that is written at once")
     if at is not None and not d.rdims and all(x.index == d.target for x in own):
         _install_pure(rec, turn, buffer, d, [*axes], at)
     else:
-        _install_recurrence(rec, turn, buffer, d)
+        _install_recurrence(rec, turn, buffer, d, crossed)
+
+
+def _is_of_other_turn(x: Load, d: Definition, at: int | None) -> bool:
+    """Is what is read in the rows of another turn, which this one writes nothing of?"""
+    away = None if at is None or d.rdims else x.index[at] - d.target[at]
+    return away is not None and away.is_const and away != ZERO
 
 
 def _own_axes(d: Definition) -> list[int]:
@@ -208,15 +218,20 @@ def _install_pure(rec: Recorder, turn: _Body, buffer: Buffer, d: Definition, axe
     set_version(buffer, stage.name)
 
 
-def _install_recurrence(rec: Recorder, turn: _Body, buffer: Buffer, d: Definition) -> None:
-    """A reduction dimension outside those that there are: turn by turn."""
-    n = len(d.dims)
-    target, value = _moved(d, lambda a: Dim(n) if a == turn.var else Dim(a.k + 1) if isinstance(a, Dim) and a.k >= n else None)
+def _install_recurrence(rec: Recorder, turn: _Body, buffer: Buffer, d: Definition, crossed: Sequence[int]) -> None:
+    """A reduction dimension outside those that there are: turn by turn.
+
+    Inside it are dimensions that are `crossed`: a turn has to be over along all of them before the next one begins.
+    """
+    pure = [k for k in range(len(d.dims)) if k not in crossed]
+    inner = [*crossed, *range(len(d.dims), len(d.extents))]
+    place = {k: Dim(new) for new, k in enumerate([*pure, None, *inner])}
+    target, value = _moved(d, lambda a: place[None] if a == turn.var else place[a.k] if isinstance(a, Dim) else None)
     name = rec.unique(version_name(turn.old))
     value = rewrite(value, lambda e: Load(name, e.index, e.dtype) if _loads(e, turn.old) else None)
     keep = Load(turn.old, identity(len(buffer.shape)), buffer.dtype)
-    update = Definition(d.dims, (turn.count, *d.rdims), target, value, "sequential")
-    rec.stage(keep, buffer.shape, buffer.dtype, (update,), reserved=name)
+    dims, rdims = (tuple(d.extents[k] for k in some) for some in (pure, inner))
+    rec.stage(keep, buffer.shape, buffer.dtype, (Definition(dims, (turn.count, *rdims), target, value, "sequential"),), reserved=name)
     set_version(buffer, name)
 
 

@@ -5,7 +5,7 @@ found (local variables, lists and dicts), but for one array that it has written 
 was recorded is made one update of that array:
 
 - over one more pure dimension, where no turn reads what another one writes;
-- else over a reduction dimension in order, a recurrence.
+- else over a reduction dimension in order, a recurrence. Where a turn reads beside what others wrote, all that it writes is inside that dimension.
 
 Temporaries that do not depend on that array become stages with an axis for the turns; the others become part of the
 value. Whatever does not fit raises `CannotRoll`, and the function is traced again with that loop unrolled.

@@ -293,10 +293,63 @@ def name_used_again(img: Any) -> Any:
     return out + row
 
 
+def shifted_row(img: Any) -> Any:
+    out = img.copy()
+    for y in range(1, img.shape[0]):
+        out[y, 1:] += out[y - 1, :-1]
+    return out
+
+
+def lowest_path(img: Any) -> Any:
+    cost = img.copy()
+    for y in range(1, cost.shape[0]):
+        cost[y, 1:-1] += np.minimum(np.minimum(cost[y - 1, :-2], cost[y - 1, 1:-1]), cost[y - 1, 2:])
+    return cost
+
+
+def lowest_path_from_the_right(img: Any) -> Any:
+    cost = img.astype(np.float64)
+    for x in reversed(range(cost.shape[1] - 1)):
+        before = np.pad(cost[:, x + 1], 1, constant_values=np.inf)
+        cost[:, x] += np.minimum(np.minimum(before[:-2], before[1:-1]), before[2:])
+    return cost
+
+
+def of_joined_rows(img: Any) -> Any:
+    cost = img.copy()
+    for y in range(1, cost.shape[0]):
+        left, right = np.concatenate(([np.inf], cost[y - 1, :-1])), np.concatenate((cost[y - 1, 1:], [np.inf]))
+        cost[y] += np.minimum(np.minimum(left, cost[y - 1]), right)
+    return cost
+
+
+def of_turned_rows(img: Any) -> Any:
+    out = img.copy()
+    for y in range(2, out.shape[0]):
+        out[y] += 0.25 * np.roll(out[y - 1], 1) - 0.5 * np.roll(out[y - 2], -2)
+    return out
+
+
+def of_rows_to_come(img: Any) -> Any:
+    out = img.copy()
+    for y in range(1, out.shape[0] - 1):
+        out[y, 1:] = 0.5 * out[y + 1, :-1] + 0.25 * out[y - 1, 1:]
+    return out
+
+
+def of_planes(img: Any) -> Any:
+    cost = np.stack([img, 2 * img, 1 - img], axis=-1)
+    for y in range(1, cost.shape[0]):
+        padded = np.pad(cost[y - 1], ((0, 0), (1, 1)), mode="edge")
+        cost[y] += np.minimum(cost[y - 1], np.minimum(padded[:, :-2], padded[:, 2:]) + 0.125)
+    return cost
+
+
 ROLLED = [
     down, up, backwards, columns, last_axis, from_zero, second_order, every_second, mirrored, through_a_view, part_of_rows, strided_target,
     in_place_argument, small_integers, rounded_at_assignment, to_integers, running_maximum, selected, masked, written_twice, summed, decaying,
     with_row_mean, with_blurred_row, by_a_helper, branches_that_stay, taps_inside, pixel_by_pixel, with_errstate, name_used_again,
+    shifted_row, lowest_path, lowest_path_from_the_right, of_joined_rows, of_turned_rows, of_rows_to_come, of_planes,
 ]
 
 
@@ -449,17 +502,31 @@ def returns_early(img: Any) -> Any:
     return out
 
 
-def shifted_row(img: Any) -> Any:
-    out = img.copy()
-    for y in range(1, img.shape[0]):
-        out[y, 1:] += out[y - 1, :-1]
-    return out
-
-
 def along_the_row(img: Any) -> Any:
     out = img.copy()
     for y in range(img.shape[0]):
         out[y, 1:] += out[y, :-1]
+    return out
+
+
+def along_both_rows(img: Any) -> Any:
+    out = img.copy()
+    for y in range(1, img.shape[0]):
+        out[y, 1:] += out[y - 1, :-1] + out[y, :-1]
+    return out
+
+
+def across_a_fixed_row(img: Any) -> Any:
+    out = img.copy()
+    for y in range(img.shape[0]):
+        out[y, 1:] += out[7, :-1]
+    return out
+
+
+def across_mirrored_rows(img: Any) -> Any:
+    out = img.copy()
+    for y in range(img.shape[0]):
+        out[y, 1:] += out[img.shape[0] - 1 - y, :-1]
     return out
 
 
@@ -618,8 +685,8 @@ def decides_in_the_body(img: Any) -> Any:
 
 
 UNROLLED = [
-    wraps_around, carried, used_after, turn_in_the_value, decision_on_the_turn, condition_on_the_turn, breaks, returns_early, shifted_row,
-    along_the_row, two_arrays, two_places, collects, remembers_in_a_list, remembers_in_a_closure, remembers_in_an_iterator,
+    wraps_around, carried, used_after, turn_in_the_value, decision_on_the_turn, condition_on_the_turn, breaks, returns_early,
+    along_the_row, along_both_rows, across_a_fixed_row, across_mirrored_rows, two_arrays, two_places, collects, remembers_in_a_list, remembers_in_a_closure, remembers_in_an_iterator,
     remembers_in_a_default, mean_of_what_it_writes, length_of_the_turn, by_math, by_enumerate, swallows_everything, swallows_an_index_error,
     handles_in_the_body, swallows_a_refusal, a_helper_swallows_a_refusal,
 ]
@@ -748,6 +815,7 @@ def test_random_recurrences(seed: int) -> None:
     weights = rng.choice([0.5, 0.25, 1.5, 2, -1], 4).tolist() if dtype[0] == "f" else rng.integers(-3, 4, 4).tolist()
     pad = int(max(map(abs, (*own, *other))))
     side, in_place = int(rng.integers(3)), bool(rng.integers(2))
+    turned = int(rng.integers(-2, 3)) if own[0] else 0
 
     def f(img: Any) -> Any:
         out = img * 2
@@ -757,9 +825,9 @@ def test_random_recurrences(seed: int) -> None:
         start, stop = (pad, n - pad) if step > 0 else (n - pad - 1, pad - 1)
         for y in range(start, stop, step):
             if in_place:
-                a[y] += a[y + own[0]] * weights[0] - b[y + other[0]] * weights[1]
+                a[y] += np.roll(a[y + own[0]], turned) * weights[0] - b[y + other[0]] * weights[1]
             else:
-                a[y] = a[y + own[0]] * weights[0] + a[y + own[1]] * weights[1] + b[y + other[1]] * weights[2]
+                a[y] = np.roll(a[y + own[0]], turned) * weights[0] + a[y + own[1]] * weights[1] + b[y + other[1]] * weights[2]
         return out
 
     img = rng.integers(-20 if np.dtype(dtype).kind != "u" else 0, 20, tuple(rng.integers(60, 99, 2))).astype(dtype)
