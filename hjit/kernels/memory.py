@@ -18,7 +18,13 @@ if TYPE_CHECKING:
 
 _GROUP = Var("group")  # the vector's variable divided by its alignment
 PREFETCH = "llvm.prefetch.p0"
-MAX_SHUFFLED = 4  # strides up to here are loaded as whole vectors and shuffled
+MAX_SHUFFLED = 4, 16  # strides up to here are loaded as whole vectors and shuffled: in any case, and where there are twice as many lanes
+
+
+def most_shuffled(lanes: int) -> int:
+    """The largest stride for which whole vectors are loaded: each costs a load and a shuffle, single elements cost two operations a lane."""
+    always, most = MAX_SHUFFLED
+    return max(always, min(lanes // 2, most))
 
 
 def memory_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
@@ -42,7 +48,7 @@ def load(e: NestEmitter, x: Load) -> Val:
     c = flat.coefficient(e.vector)
     if e.mask is not None:
         return _from_memory(e.code, _masked_load(e, x.source, flat, memory_dtype(dtype)) if c == 1 else _gather(e, x.source, flat, dtype), dtype)
-    if c is not None and c.is_const and 0 < abs(c.const) <= MAX_SHUFFLED:
+    if c is not None and c.is_const and 0 < abs(c.const) <= most_shuffled(e.lanes):
         return _from_memory(e.code, _strided_load(e, x, flat, c.const, memory_dtype(dtype)), dtype)
     offsets = _pattern(e, flat)
     if offsets is not None:
@@ -66,7 +72,7 @@ def _pattern(e: NestEmitter, flat: Poly) -> list[int] | None:
         first = _at_lane(e, moving, 0)
         lanes = [_at_lane(e, moving, k) - first for k in range(e.lanes)]
         offsets = [p.const for p in lanes if p.is_const]
-        e.patterns[key] = offsets if len(offsets) == e.lanes and max(offsets) - min(offsets) < MAX_SHUFFLED * e.lanes else None
+        e.patterns[key] = offsets if len(offsets) == e.lanes and max(offsets) - min(offsets) < most_shuffled(e.lanes) * e.lanes else None
     return e.patterns[key]
 
 
@@ -285,7 +291,7 @@ def prefetch(e: NestEmitter, ahead: Sequence[Load]) -> None:
     for x in ahead:
         flat = e.flat(x.source, x.index)
         step = None if e.vector is None else flat.coefficient(e.vector)
-        if step is None or not step.is_const or not 1 <= step.const <= MAX_SHUFFLED:
+        if step is None or not step.is_const or not 1 <= step.const <= most_shuffled(e.lanes):
             continue
         if any(source == x.source and (flat - other).is_const and abs((flat - other).const) < step.const for source, other in fetched):
             continue  # it lies between the elements of one that is fetched

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -17,8 +18,8 @@ from hjit.trace.reductions import start_value
 if TYPE_CHECKING:
     from hjit.kernels.emit import NestEmitter
 
-PRODUCTS, WHOLE = 8, 12  # products that are summed before they join other such sums; so many, where they are all of the innermost loops
-SUMS = 8  # sums that are summed before they join the accumulator: about as many roundings as in NumPy's pairwise sum
+FEW, PRODUCTS = 9, 18  # products that are summed before they join other such sums: where there are few, and where there are more
+SUMS = 4  # of those that are summed before they join the accumulator: about as many roundings as in NumPy's pairwise sum
 ACCUMULATORS = 4  # vectors accumulated independently, to hide the latency of the operation
 
 
@@ -137,8 +138,10 @@ def emit(e: NestEmitter, s: Reduce) -> None:
 
 def _products(e: NestEmitter, s: Reduce, accs: list[_Accumulator]) -> None:
     """Sums of products by fused multiply-adds in the dtype of the result: of a few, of a few of those, then into the accumulators."""
-    outer, products = _split(s.loops, PRODUCTS, WHOLE)
-    outer, sums = _split(outer, SUMS, SUMS)
+    counts = [_turns(x) for x in s.loops]
+    known = math.prod(n for n in counts if n is not None)
+    outer, products = _split(s.loops, FEW if None not in counts and known < FEW * SUMS else PRODUCTS)
+    outer, sums = _split(outer, SUMS)
     _summed(e, replace(s, dtype=s.dtype_out, compensated=False), [outer, sums] if sums else [outer], products, accs)
 
 
@@ -163,16 +166,16 @@ def _summed(e: NestEmitter, s: Reduce, levels: Sequence[tuple[Turn, ...]], produ
     nested(e, levels[0], some)
 
 
-def _split(loops: tuple[Turn, ...], size: int, whole: int) -> tuple[tuple[Turn, ...], tuple[Turn, ...]]:
-    """Loops as outer ones and inner ones: as many of the innermost as have `whole` turns together, then a part of the next one up to `size`."""
+def _split(loops: tuple[Turn, ...], most: int) -> tuple[tuple[Turn, ...], tuple[Turn, ...]]:
+    """Loops as outer ones and inner ones that have at most `most` turns together: whole ones, and a part of the next one."""
     k, turns = len(loops), 1
-    while k and (count := _turns(loops[k - 1])) is not None and turns * count <= whole:
+    while k and (count := _turns(loops[k - 1])) is not None and turns * count <= most:
         turns *= max(count, 1)
         k -= 1
-    if k == 0 or turns * 2 > size:
+    if k == 0 or turns * 2 > most:
         return loops[:k], loops[k:]
     head = loops[k - 1]
-    step = head.step * (size // turns)
+    step = head.step << (most // turns).bit_length() - 1
     block = Var(f"{head.var.name}.block")
     end = extremum("min", poly(block) + step, head.end)
     return (*loops[: k - 1], Turn(block, head.begin, head.end, step)), (replace(head, begin=poly(block), end=end), *loops[k:])

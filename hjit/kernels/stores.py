@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from hjit.kernels import interleave, stream
 from hjit.kernels.code import I64, Val, const, splat, type_name
 from hjit.kernels.loopir import Put
-from hjit.kernels.memory import MAX_SHUFFLED, address, offset_address, shuffle, to_memory
+from hjit.kernels.memory import address, most_shuffled, offset_address, shuffle, to_memory
 from hjit.kernels.vecmath_text import suffix
 from hjit.trace.graph import Expr
 from hjit.trace.poly import Poly
@@ -99,7 +99,7 @@ def _side_by_side(e: NestEmitter, places: Sequence[Place]) -> int:
     if e.vector is None or e.mask is not None or not e.varies(flat):
         return 1
     c = flat.coefficient(e.vector)
-    if c is None or not c.is_const or not 2 <= c.const <= MAX_SHUFFLED or c.const > len(places):
+    if c is None or not c.is_const or not 2 <= c.const <= most_shuffled(e.lanes) or c.const > len(places):
         return 1
     return c.const if all(b == buffer and p - flat == k for k, (b, p) in enumerate(places[: c.const])) else 1
 

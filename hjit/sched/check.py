@@ -11,6 +11,7 @@ from hjit.errors import ScheduleError
 from hjit.sched.boxes import single_dim
 from hjit.sched.tree import KINDS, TAILS, Compute, Loop, Node, Root, Store, computes, dim_name, dims_of, loop_name
 from hjit.trace.graph import Definition, Graph, Load, Op, Stage, identity
+from hjit.trace.partition import write_apart
 from hjit.trace.poly import ZERO, Dim, Poly, Value
 
 MAX_UNROLL = 256  # copies of one body
@@ -165,6 +166,8 @@ def _groups(found: list[Leaf], graph: Graph) -> Iterator[str]:
             continue
         if not is_row or any(d.order != "pure" or d.dims != parts[0].dims for d in parts):
             yield f"compute {s.name} {numbers}: only adjacent pieces over the same dimensions are computed together"
+        elif not all(write_apart(a, b) for a, b in itertools.combinations(parts, 2)):
+            yield f"compute {s.name} {numbers}: pieces that may write the same element are computed one after the other"
         elif any(s.name in d.sources for d in parts):
             yield f"compute {s.name} {numbers}: pieces that read the stage itself are computed one after the other"
 

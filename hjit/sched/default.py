@@ -18,6 +18,7 @@ from hjit.sched.tree import Compute, Loop, Node, Root, Store, computes, dims_of
 from hjit.sched.tree import walk as walk_tree
 from hjit.trace.costs import cost
 from hjit.trace.graph import Definition, Expr, Graph, Load, Stage, walk
+from hjit.trace.partition import write_apart
 from hjit.trace.poly import ONE, ZERO, Dim, Poly, Value, poly
 
 UNROLL_CODE = 600  # operations that unrolled code of one body may have
@@ -292,7 +293,7 @@ def groups(s: Stage) -> list[tuple[int, ...]]:
             found[-1].append(n)
         elif found and all(are_apart(definitions[k], d, s.name) for k in found[-1]):
             found[-1].append(n)
-        elif found and _adjacent(definitions[found[-1][-1]], d, s.name):
+        elif found and _adjacent(definitions[found[-1][-1]], d, s.name) and all(write_apart(definitions[k], d) for k in found[-1]):
             found[-1].append(n)
         else:
             found.append([n])

@@ -17,7 +17,7 @@ from hjit.trace.bordered import bordered_terms
 from hjit.trace.borders import borders
 from hjit.trace.costs import REPEAT_LIMIT, cost
 from hjit.trace.graph import Cast, Const, Definition, Expr, Graph, Load, Op, Stage, cast, identity, map_exprs, rewrite, substitute, walk
-from hjit.trace.partition import is_tiled, part_histograms, unflatten
+from hjit.trace.partition import even_pieces, is_tiled, part_histograms, unflatten, write_apart
 from hjit.trace.poly import ONE, Dim, Poly, Value, poly
 from hjit.trace.reductions import start_value
 from hjit.trace.rewrites import AS_IT_IS, Rewrites, cache_reads, pack, rfactor
@@ -71,18 +71,9 @@ def _in_place(old: str, s: Stage) -> bool:
     """Do the updates read the old version only where they write, and none before them?"""
     for k, d in enumerate(s.updates):
         reading = [x for x in d.loads if x.source == old]
-        if reading and (d.rdims or any(x.index != d.target for x in reading) or not all(_write_apart(b, d) for b in s.updates[:k])):
+        if reading and (d.rdims or any(x.index != d.target for x in reading) or not all(write_apart(b, d) for b in s.updates[:k])):
             return False
     return True
-
-
-def _write_apart(a: Definition, b: Definition) -> bool:
-    """Do two updates surely write different elements, as two channels, or even and odd rows?"""
-    for p, q in zip(a.target, b.target, strict=True):
-        step = math.gcd(*(c for x in (p, q) for c in x.terms.values()))
-        if (p.const != q.const) if step == 0 else (p.const - q.const) % step:
-            return True
-    return False
 
 
 def _renamer(old: str, new: str) -> Callable[[Expr], Expr]:
@@ -344,6 +335,7 @@ PASSES: tuple[Callable[..., Graph], ...] = (
     tabulate,  # long formulas of one byte
     unflatten,  # rows and columns instead of flat indices
     part_histograms,  # parts in parallel, then their sum
+    even_pieces,  # pieces of a stage that are written side by side
     bordered_terms,  # what a reduction reads across borders, before it
     split_reductions,  # rows in parallel, then the rest
     rfactor,  # reductions in parts, where a schedule says so

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
 
 from hjit.trace.graph import Const, Definition, Graph, Index, Load, Op, Stage, cast, fresh, identity, select, substitute, walk
-from hjit.trace.poly import Atom, Dim, FloorDiv, IntLike, Mod, Poly, deep_atoms, extremum, poly
+from hjit.trace.poly import ONE, ZERO, Atom, Dim, FloorDiv, IntLike, Mod, Poly, deep_atoms, extremum, poly
 from hjit.trace.reductions import start_value
 
 PARTS = 16  # parts of a histogram; a constant, so that sums do not depend on the number of threads
 MAX_CLASSES = 64
+STEPS = range(2, 5)  # of pieces that are written side by side
 
 
 def unflatten(graph: Graph) -> Graph:
@@ -155,3 +157,72 @@ def _residues(p: Poly, d: Definition, extent: Poly) -> tuple[int, int] | None:
     if not first.is_const or not 0 <= first.const < step.const:
         return None
     return (step.const, first.const) if (extent - first.const + (step.const - 1)) // step.const == d.dims[dims[0]] else None
+
+
+def write_apart(a: Definition, b: Definition) -> bool:
+    """Do two updates surely write different elements, as two channels, or even and odd rows?"""
+    for p, q in zip(a.target, b.target, strict=True):
+        step = math.gcd(*(c for x in (p, q) for c in x.terms.values()))
+        if (p.const != q.const) if step == 0 else (p.const - q.const) % step:
+            return True
+    return False
+
+
+def even_pieces(graph: Graph) -> Graph:
+    """Pieces side by side, as ``out[0::2]`` and ``out[1::2]``, write as many elements each; what one has more is a piece of its own."""
+    return replace(graph, stages=tuple(replace(s, updates=tuple(_evened(s))) for s in graph.stages))
+
+
+def _evened(s: Stage) -> Iterator[Definition]:
+    rest = list(s.updates)
+    while rest:
+        run, along = [rest.pop(0)], None
+        while rest and (found := _beside(run[-1], rest[0], s.name)) is not None and along in (None, found) and len(run) < found[1]:
+            along = found
+            run.append(rest.pop(0))
+        if along is None:
+            yield from run
+            continue
+        k, _ = along
+        common = run[-1].dims[k]
+        yield from (_part(d, k, ZERO, common) for d in run)
+        yield from (_part(d, k, common, d.dims[k] - common) for d in run if d.dims[k] != common)
+
+
+def _beside(a: Definition, b: Definition, name: str) -> tuple[int, int] | None:
+    """The dimension along which two pieces of a stage take turns, and its step; the first has as many elements or more."""
+    if (a.order, b.order) != ("pure", "pure") or len(a.dims) != len(b.dims) or name in a.sources | b.sources:
+        return None
+    differ = [axis for axis, (p, q) in enumerate(zip(a.target, b.target, strict=True)) if p != q]
+    if len(differ) != 1 or b.target[differ[0]] - a.target[differ[0]] != ONE:
+        return None
+    p = a.target[differ[0]]
+    found = [k for k in range(len(a.dims)) if p.mentions(Dim(k))]
+    step = p.coefficient(Dim(found[0])) if len(found) == 1 else None
+    if step is None or not step.is_const or step.const not in STEPS:
+        return None
+    (k,) = found
+    alike = all(m == n for axis, (m, n) in enumerate(zip(a.dims, b.dims, strict=True)) if axis != k)
+    return (k, step.const) if alike and _is_longer(a.dims[k], b.dims[k]) else None
+
+
+def _is_longer(a: Poly, b: Poly) -> bool:
+    """Is a length at least another one? Of the same or of two quotients by one number it is known."""
+    if a == b:
+        return True
+    x, y = list(a.atoms()), list(b.atoms())
+    if len(x) != 1 or len(y) != 1 or not isinstance(x[0], FloorDiv) or not isinstance(y[0], FloorDiv) or (a, b) != (poly(x[0]), poly(y[0])):
+        return False
+    more = x[0].arg - y[0].arg
+    return x[0].by == y[0].by and more.is_const and more.const >= 0
+
+
+def _part(d: Definition, k: int, first: Poly, count: Poly) -> Definition:
+    """A part of a piece along a dimension."""
+
+    def change(a: Atom) -> IntLike | None:
+        return poly(a) + first if a == Dim(k) else None
+
+    if first == ZERO:
+        return replace(d, dims=(*d.dims[:k], count, *d.dims[k + 1 :]))
+    return Definition((*d.dims[:k], count, *d.dims[k + 1 :]), (), tuple(p.substitute(change) for p in d.target), substitute(d.value, change))

@@ -55,9 +55,22 @@ def test_the_numbers_are_numpys(case: str, channels: int) -> None:
     check(function, *args(channels))
 
 
+@pytest.mark.parametrize("dtype", ["bool", "uint8", "int16", "float32", "float64"])
+def test_elements_far_apart_are_shuffled_out_of_whole_vectors(dtype: str) -> None:
+    a = RNG.integers(0, 200, (5, 1111)).astype(dtype)
+    for step in (5, 6, 7, 8, 11, 12, 16, 17):
+        check(lambda a, step=step: (a[:, ::step] | a[:, ::step] if a.dtype == bool else a[:, ::step] * 2, a[:, 3::step].copy()), a)
+        check(lambda a, step=step: a[:, ::-step].copy(), a)
+    for channels in (5, 6, 8):
+        pixel = np.repeat(a[:, :133, None], channels, 2) & True if dtype == "bool" else a[:, :133, None] + np.arange(channels, dtype=dtype)
+        check(lambda p: (p[..., 0], p[..., -1] | p[..., 1] if p.dtype == bool else p[..., -1] - p[..., 1]), pixel)
+        check(lambda *planes: np.stack(planes, axis=-1), *np.moveaxis(pixel, -1, 0))
+
+
 @pytest.mark.parametrize("target", ["x86-64-v2", "x86-64-v3"])
 def test_there_may_be_fewer_lanes_than_channels(target: str) -> None:
     check(lambda a, w: a[..., None] * w, RNG.random((7, 40)), RNG.random(3), target=target)
+    check(lambda a: a[:, ::6] + a[:, 3::6], RNG.integers(0, 99, (7, 600)).astype(np.uint8), target=target)
     check(lambda a: a[..., None] * np.array([1.5, 2.5, 3.5, 4.5]), RNG.random((7, 40)), target=target)
 
 

@@ -91,3 +91,52 @@ def test_planes_in_interleaved_pieces_need_no_initial_value() -> None:
         return out
 
     assert canonical(gap, np.ones((20, 30), np.float32)).stages[0].initial is not None
+
+
+def mosaic(rgb: Any) -> Any:
+    out = np.empty(rgb.shape[:2], rgb.dtype)
+    out[0::2, 0::2] = rgb[0::2, 0::2, 0]
+    out[0::2, 1::2] = rgb[0::2, 1::2, 1]
+    out[1::2, 0::2] = rgb[1::2, 0::2, 1]
+    out[1::2, 1::2] = rgb[1::2, 1::2, 2]
+    return out
+
+
+def thirds(a: Any) -> Any:
+    out = np.zeros_like(a)
+    for k in range(3):
+        out[:, k::3] = a[:, k::3] * (k + 1)
+    return out
+
+
+def overwritten(a: Any) -> Any:
+    """Of three pieces the last one is the next element of the first."""
+    out = np.zeros_like(a)
+    out[:, 0:-2:2] = a[:, 0:-2:2] * 3
+    out[:, 1:-1:2] = a[:, 1:-1:2] * 5
+    out[:, 2::2] = a[:, 2::2] * 7
+    return out
+
+
+def reading(a: Any) -> Any:
+    out = a.copy()
+    out[:, 0::2] += 1
+    out[:, 1::2] += out[:, 0:-1:2]
+    return out
+
+
+@pytest.mark.parametrize("shape", [(37, 71), (37, 70), (36, 71), (20, 300), (1, 33), (33, 1), (2, 2), (19, 66), (19, 67), (19, 68)])
+def test_pieces_side_by_side_of_rows_of_any_length(shape: tuple[int, int]) -> None:
+    a = np.random.default_rng(3).integers(0, 80, (*shape, 3)).astype(np.uint8)
+    check(mosaic, a)
+    for f in (thirds, overwritten, reading):
+        check(f, a[..., 0])
+        check(f, a[..., 0].astype(np.float32))
+
+
+def test_pieces_side_by_side_write_as_many_elements_each() -> None:
+    (s,) = canonical(mosaic, np.ones((40, 60, 3), np.float32)).stages
+    assert len(s.updates) == 6
+    assert s.updates[0].dims == s.updates[1].dims and s.updates[3].dims == s.updates[4].dims
+    (s,) = canonical(thirds, np.ones((40, 60), np.float32)).stages
+    assert len({d.dims for d in s.updates[:3]}) == 1 and len(s.updates) == 5
