@@ -360,6 +360,12 @@ def test_recurrences_are_one_update(f: Callable[..., Any]) -> None:
     assert definitions(f, image(36, 28)) == definitions(f, image(72, 56))
 
 
+@pytest.mark.parametrize("f", ROLLED[-7:], ids=lambda f: f.__name__)
+def test_there_may_be_few_neighbours(f: Callable[..., Any]) -> None:
+    for shape in ((20, 1), (20, 2), (20, 3), (2, 20), (19, 19)):
+        check(f, image(*shape))
+
+
 def test_more_axes_and_filters_forth_and_back() -> None:
     def both(img: Any, alpha: Any) -> Any:
         return up(down(img, alpha).swapaxes(0, 1), alpha).swapaxes(0, 1)
