@@ -205,6 +205,7 @@ class Plan:
         values = np.empty((batch, *self.known.shape))
         values[:] = self.known
         values.reshape(batch, -1)[:, self.to] = numbers[: len(self.to)].T
+        np.maximum(values, 0.0, out=values)  # a piece without elements
         numbers = numbers[len(self.to) :]
         alike = (numbers == numbers[:, :1]).all(1).tolist()
         for k, block, at in self.blocks:

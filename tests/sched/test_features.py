@@ -290,6 +290,22 @@ def test_features_of_random_programs_are_finite_and_not_negative(seed: int) -> N
         assert np.isfinite(pipeline_features(g, sizes)).all()
 
 
+def test_pieces_without_elements_need_nothing() -> None:
+    """Of rows whose length is a multiple of three the pieces that take turns leave nothing over."""
+
+    def thirds(a: Any) -> Any:
+        out = np.zeros_like(a)
+        for k in range(3):
+            out[:, k::3] = a[:, k::3] * (k + 1)
+        return out
+
+    g, recorder, _ = traced(thirds, np.zeros((64, 96), np.uint8))
+    g = canonicalise(g)
+    assert len(g.stages[0].updates) == 5
+    got = schedule_features(SizedGraph(g, {**recorder.sizes}, 64, 8), random_schedule(g, random.Random(0), inside=0.0))
+    assert np.isfinite(got).all() and (got >= 0).all()
+
+
 @pytest.mark.parametrize("sizes", [{"h": 0, "w": 40, "k": 3}, {"h": 1, "w": 1, "k": 1}, {"h": 5, "w": 3, "k": 0}])
 @pytest.mark.parametrize("case", ["tiles that compute what they need", "a window in strips", "a block of sums", "an update of some columns"])
 def test_images_of_any_size(case: str, sizes: dict[str, int]) -> None:
