@@ -115,15 +115,16 @@ def test_rolls_and_differences(shape: tuple[int, int]) -> None:
         check(lambda a: (np.gradient(a), np.gradient(a, 2.0, axis=1), np.gradient(a.astype(np.float32), axis=0)), a)
 
 
-def test_mosaics() -> None:
-    def split(rgb: Any) -> Any:
-        bayer = np.zeros(rgb.shape[:2], rgb.dtype)
-        bayer[0::2, 0::2] = rgb[0::2, 0::2, 0]
-        bayer[0::2, 1::2] = rgb[0::2, 1::2, 1]
-        bayer[1::2, 0::2] = rgb[1::2, 0::2, 1]
-        bayer[1::2, 1::2] = rgb[1::2, 1::2, 2]
-        return bayer
+def mosaic(rgb: Any) -> Any:
+    bayer = np.zeros(rgb.shape[:2], rgb.dtype)
+    bayer[0::2, 0::2] = rgb[0::2, 0::2, 0]
+    bayer[0::2, 1::2] = rgb[0::2, 1::2, 1]
+    bayer[1::2, 0::2] = rgb[1::2, 0::2, 1]
+    bayer[1::2, 1::2] = rgb[1::2, 1::2, 2]
+    return bayer
 
+
+def test_mosaics() -> None:
     def merge(bayer: Any) -> Any:
         out = np.empty((*bayer.shape, 3), np.float32)
         p = np.pad(bayer.astype(np.float32), 1, mode="reflect")
@@ -137,7 +138,7 @@ def test_mosaics() -> None:
 
     for shape in ((2, 2), (17, 35), (40, 64)):
         for dtype in ("uint8", "float32"):
-            check(split, image((*shape, 3), dtype))
+            check(mosaic, image((*shape, 3), dtype))
         check(merge, image(shape, "uint16"))
 
 

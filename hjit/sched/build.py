@@ -107,10 +107,10 @@ def attached(root: Root, nests: Sequence[Node], site: Path, outer: Path, store: 
 
 def without(root: Root, stage: str) -> Root:
     """The tree without the nests and the storage of a stage."""
-    return Root(tuple(x for c in root.children for x in left_of(c, stage)))
+    return Root(tuple(x for c in root.children for x in stripped(c, stage)))
 
 
-def left_of(node: Node, stage: str) -> tuple[Node, ...]:
+def stripped(node: Node, stage: str) -> tuple[Node, ...]:
     """What of a node is left without the nests and the storage of a stage."""
     match node:
         case Compute():
@@ -118,9 +118,9 @@ def left_of(node: Node, stage: str) -> tuple[Node, ...]:
         case Loop():
             if node.stage == stage:
                 return ()
-            return (replace(node, children=tuple(x for c in node.children for x in left_of(c, stage))),)
+            return (replace(node, children=tuple(x for c in node.children for x in stripped(c, stage))),)
         case Store():
-            inner = tuple(x for c in node.children for x in left_of(c, stage))
+            inner = tuple(x for c in node.children for x in stripped(c, stage))
             return inner if node.stage == stage else (replace(node, children=inner),)
     raise AssertionError(node)
 
@@ -132,7 +132,7 @@ def path_without(root: Root, stage: str, path: Path) -> Path:
     before = 0
     for k in path:
         assert not isinstance(node, Compute)
-        before += sum(len(left_of(c, stage)) for c in node.children[:k])
+        before += sum(len(stripped(c, stage)) for c in node.children[:k])
         node = node.children[k]
         if not (isinstance(node, Store) and node.stage == stage):  # else its children take its place
             found.append(before)

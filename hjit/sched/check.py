@@ -304,8 +304,9 @@ def _reductions(found: list[Leaf], graph: Graph) -> Iterator[str]:
         order = [dims_of(x.dim)[0] for x in inside if dims_of(x.dim)[0] >= len(d.dims)]
         if d.order == "sequential" and order != sorted(order):
             yield f"{loop_name(inside[0])}: the loops of a recurrence keep their order"
-        kept = [k for k in order if k < free_from(s, d)]
-        if len(set(kept)) > 1 and len(kept) > len(set(kept)) and d.order == "sequential":
+        free = free_from(s, d)
+        kept = [k for k in order if k < free]
+        if d.order == "sequential" and len(set(kept)) > 1 and len(kept) > len(set(kept)):
             yield f"{loop_name(inside[0])}: a recurrence over several dimensions is not tiled"
         if any(x.kind == "unroll" for x in inside if dims_of(x.dim)[0] >= len(d.dims)) and d.order != "sequential" and not is_direct(d):
             yield f"{loop_name(inside[0])}: a scatter is not unrolled, as its turns may write the same element"

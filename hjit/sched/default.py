@@ -18,7 +18,7 @@ from hjit.sched.tree import Compute, Loop, Node, Root, Store, computes, dims_of
 from hjit.sched.tree import walk as walk_tree
 from hjit.trace.costs import cost
 from hjit.trace.graph import Definition, Expr, Graph, Load, Stage, walk
-from hjit.trace.partition import write_apart
+from hjit.trace.partition import STEPS, next_to, write_apart
 from hjit.trace.poly import ONE, ZERO, Dim, Poly, Value, poly
 
 UNROLL_CODE = 600  # operations that unrolled code of one body may have
@@ -301,14 +301,10 @@ def groups(s: Stage) -> list[tuple[int, ...]]:
 
 
 def _adjacent(a: Definition, b: Definition, name: str) -> bool:
-    if a.order != "pure" or b.order != "pure" or a.dims != b.dims or not a.dims or len(a.target) != len(b.target):
+    axis = next_to(a, b, name)
+    if axis is None or a.dims != b.dims or not a.dims:
         return False
-    differ = [k for k, (p, q) in enumerate(zip(a.target, b.target, strict=True)) if p != q]
-    if len(differ) != 1 or b.target[differ[0]] - a.target[differ[0]] != ONE:
-        return False
-    if any(a.target[differ[0]].coefficient(Dim(k)) not in (ZERO, *map(poly, range(2, 5))) for k in range(len(a.dims))):
-        return False
-    return name not in a.sources | b.sources
+    return all(a.target[axis].coefficient(Dim(k)) in (ZERO, *map(poly, STEPS)) for k in range(len(a.dims)))
 
 
 def _nest(s: Stage, group: tuple[int, ...], strides: Strides, target: Target) -> Node:

@@ -12,7 +12,7 @@ from dataclasses import replace
 import numpy as np
 
 from hjit.trace.graph import Const, Definition, Expr, Graph, Index, Op, Stage, select, substitute
-from hjit.trace.poly import ONE, Atom, Dim, Poly, bound, poly
+from hjit.trace.poly import ONE, Dim, Poly, bound, poly
 
 Side = tuple[Poly, Poly, int | None]  # of a box along an axis: where a point lies in it, its length, and the dimension that runs along it
 INSIDE = "inside"  # the operation 0 <= index < extent
@@ -50,7 +50,7 @@ def piecewise(s: Stage) -> Expr | None:
         box = _box(s, d)
         if box is None:
             return None
-        part = substitute(d.value, _Inside(s, box))
+        part = _brought_inside(d.value, s, box)
         for axis, (p, n, _) in enumerate(box) if value is not None else ():
             part = _where(axis, p, n, s.shape[axis], part, value)
         value = part
@@ -69,15 +69,11 @@ def _where(axis: int, p: Poly, n: Poly, length: Poly, inner: Expr, outer: Expr) 
     return select(inside(p, n), inner, outer)
 
 
-class _Inside:
-    """Where in a box a point is, or the nearest one to it that is in the box."""
-
-    def __init__(self, s: Stage, box: list[Side]) -> None:
-        whole = [p == poly(Dim(axis)) and n == s.shape[axis] for axis, (p, n, _) in enumerate(box)]
-        self.at = {k: p if all_ else bound("clamp", p, n) for (p, n, k), all_ in zip(box, whole, strict=True) if k is not None}
-
-    def __call__(self, a: Atom) -> Poly | None:
-        return self.at[a.k] if isinstance(a, Dim) else None
+def _brought_inside(value: Expr, s: Stage, box: list[Side]) -> Expr:
+    """The value of a box at a point of the stage, or at the point of the box that is nearest to it."""
+    whole = {axis for axis, (p, n, _) in enumerate(box) if (p, n) == (poly(Dim(axis)), s.shape[axis])}
+    at = {k: p if axis in whole else bound("clamp", p, n) for axis, (p, n, k) in enumerate(box) if k is not None}
+    return substitute(value, lambda a: at[a.k] if isinstance(a, Dim) else None)
 
 
 def _box(s: Stage, d: Definition) -> list[Side] | None:

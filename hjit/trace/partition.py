@@ -168,6 +168,14 @@ def write_apart(a: Definition, b: Definition) -> bool:
     return False
 
 
+def next_to(a: Definition, b: Definition, name: str) -> int | None:
+    """The axis of a stage along which one piece of it writes next to where another one does; None where it does not, or they read the stage."""
+    if a.order != "pure" or b.order != "pure" or name in a.sources | b.sources:
+        return None
+    differ = [axis for axis, (p, q) in enumerate(zip(a.target, b.target, strict=True)) if p != q]
+    return differ[0] if len(differ) == 1 and b.target[differ[0]] - a.target[differ[0]] == ONE else None
+
+
 def even_pieces(graph: Graph) -> Graph:
     """Pieces side by side, as ``out[0::2]`` and ``out[1::2]``, write as many elements each; what one has more is a piece of its own."""
     return replace(graph, stages=tuple(replace(s, updates=tuple(_evened(s))) for s in graph.stages))
@@ -191,12 +199,10 @@ def _evened(s: Stage) -> Iterator[Definition]:
 
 def _beside(a: Definition, b: Definition, name: str) -> tuple[int, int] | None:
     """The dimension along which two pieces of a stage take turns, and its step; the first has as many elements or more."""
-    if (a.order, b.order) != ("pure", "pure") or len(a.dims) != len(b.dims) or name in a.sources | b.sources:
+    next_along = next_to(a, b, name)
+    if next_along is None or len(a.dims) != len(b.dims):
         return None
-    differ = [axis for axis, (p, q) in enumerate(zip(a.target, b.target, strict=True)) if p != q]
-    if len(differ) != 1 or b.target[differ[0]] - a.target[differ[0]] != ONE:
-        return None
-    p = a.target[differ[0]]
+    p = a.target[next_along]
     found = [k for k in range(len(a.dims)) if p.mentions(Dim(k))]
     step = p.coefficient(Dim(found[0])) if len(found) == 1 else None
     if step is None or not step.is_const or step.const not in STEPS:

@@ -28,6 +28,7 @@ from tests.fuzz import random_program
 from tests.sched.counting import Counter
 from tests.sched.examples import F4, GRAPHS, IMAGE, SIZES, TREES, ZERO, H, W, X, Y, add, at, f, graph, stage, tree
 from tests.trace.test_canonical import graphs as traced
+from tests.trace.test_partition import thirds_of_rows
 
 
 def sized(name: str, tasks: int | None = None, **options: Any) -> SizedGraph:
@@ -293,14 +294,7 @@ def test_features_of_random_programs_are_finite_and_not_negative(seed: int) -> N
 
 def test_pieces_without_elements_need_nothing() -> None:
     """Of rows whose length is a multiple of three the pieces that take turns leave nothing over."""
-
-    def thirds(a: Any) -> Any:
-        out = np.zeros_like(a)
-        for k in range(3):
-            out[:, k::3] = a[:, k::3] * (k + 1)
-        return out
-
-    g, recorder, _ = traced(thirds, np.zeros((64, 96), np.uint8))
+    g, recorder, _ = traced(thirds_of_rows, np.zeros((64, 96), np.uint8))
     g = canonicalise(g)
     assert len(g.stages[0].updates) == 5
     (store,) = default_schedule(g, Target(64)).children

@@ -12,23 +12,12 @@ import pytest
 
 import hjit
 from hjit.errors import ScheduleError
-from hjit.sched.tree import Loop, walk
 from tests.numpy_check import check
+from tests.sched.test_default import loops
 from tests.schedules import RandomScheduler
+from tests.trace.test_rolling import lowest_path
 
 RECURRENCES = int(os.environ.get("HJIT_FUZZ_RECURRENCES", "60"))
-
-
-def loops(f: Any, a: Any) -> list[Loop]:
-    (root,) = f.tree(a)
-    return [n for n in walk(root) if isinstance(n, Loop)]
-
-
-def lowest_path(cost: Any) -> Any:
-    total = cost.copy()
-    for y in range(1, total.shape[0]):
-        total[y, 1:-1] += np.minimum(np.minimum(total[y - 1, :-2], total[y - 1, 1:-1]), total[y - 1, 2:])
-    return total
 
 
 def lowest_path_of_planes(cost: Any) -> Any:
@@ -40,18 +29,16 @@ def lowest_path_of_planes(cost: Any) -> Any:
 
 def test_a_row_is_in_vectors_and_whole_before_the_next_begins() -> None:
     cost = np.random.default_rng(0).random((40, 75), np.float32)
-    f = hjit.pipeline(lowest_path, tune=False)
-    own = loops(f, cost)[-3:]
+    own = loops(lowest_path, cost)[-3:]
     assert [(n.dim, n.kind) for n in own] == [(0, "serial"), (1, "serial"), (1, "vector")]
-    np.testing.assert_array_equal(f(cost), lowest_path(cost))
+    np.testing.assert_array_equal(hjit.pipeline(lowest_path, tune=False)(cost), lowest_path(cost))
 
 
 def test_other_dimensions_are_tasks() -> None:
     cost = np.random.default_rng(0).random((9, 40, 75), np.float32)
-    f = hjit.pipeline(lowest_path_of_planes, tune=False)
-    own = loops(f, cost)
+    own = loops(lowest_path_of_planes, cost)
     assert [n.kind for n in own if n.dim == 0] == ["parallel", "parallel"]
-    np.testing.assert_array_equal(f(cost), lowest_path_of_planes(cost))
+    np.testing.assert_array_equal(hjit.pipeline(lowest_path_of_planes, tune=False)(cost), lowest_path_of_planes(cost))
 
 
 @pytest.mark.parametrize(
@@ -62,7 +49,7 @@ def test_turns_keep_their_order(directives: Callable[[Any], Any]) -> None:
     f = hjit.pipeline(lowest_path, tune=False)
     s = f.schedule(cost)
     with pytest.raises(ScheduleError):
-        directives(s["total_v_2"].update(1))
+        directives(s["cost_v_2"].update(1))
         f.use(s)(cost)
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from hjit.trace.partition import PARTS
 from tests.numpy_check import check
+from tests.test_stencils import mosaic
 from tests.trace.test_canonical import canonical
 
 IMAGE = np.random.default_rng(1).integers(0, 200, (37, 70)).astype(np.uint8)
@@ -93,16 +94,7 @@ def test_planes_in_interleaved_pieces_need_no_initial_value() -> None:
     assert canonical(gap, np.ones((20, 30), np.float32)).stages[0].initial is not None
 
 
-def mosaic(rgb: Any) -> Any:
-    out = np.empty(rgb.shape[:2], rgb.dtype)
-    out[0::2, 0::2] = rgb[0::2, 0::2, 0]
-    out[0::2, 1::2] = rgb[0::2, 1::2, 1]
-    out[1::2, 0::2] = rgb[1::2, 0::2, 1]
-    out[1::2, 1::2] = rgb[1::2, 1::2, 2]
-    return out
-
-
-def thirds(a: Any) -> Any:
+def thirds_of_rows(a: Any) -> Any:
     out = np.zeros_like(a)
     for k in range(3):
         out[:, k::3] = a[:, k::3] * (k + 1)
@@ -129,7 +121,7 @@ def reading(a: Any) -> Any:
 def test_pieces_side_by_side_of_rows_of_any_length(shape: tuple[int, int]) -> None:
     a = np.random.default_rng(3).integers(0, 80, (*shape, 3)).astype(np.uint8)
     check(mosaic, a)
-    for f in (thirds, overwritten, reading):
+    for f in (thirds_of_rows, overwritten, reading):
         check(f, a[..., 0])
         check(f, a[..., 0].astype(np.float32))
 
@@ -138,5 +130,5 @@ def test_pieces_side_by_side_write_as_many_elements_each() -> None:
     (s,) = canonical(mosaic, np.ones((40, 60, 3), np.float32)).stages
     assert len(s.updates) == 6
     assert s.updates[0].dims == s.updates[1].dims and s.updates[3].dims == s.updates[4].dims
-    (s,) = canonical(thirds, np.ones((40, 60), np.float32)).stages
+    (s,) = canonical(thirds_of_rows, np.ones((40, 60), np.float32)).stages
     assert len({d.dims for d in s.updates[:3]}) == 1 and len(s.updates) == 5

@@ -692,7 +692,8 @@ def decides_in_the_body(img: Any) -> Any:
 
 UNROLLED = [
     wraps_around, carried, used_after, turn_in_the_value, decision_on_the_turn, condition_on_the_turn, breaks, returns_early,
-    along_the_row, along_both_rows, across_a_fixed_row, across_mirrored_rows, two_arrays, two_places, collects, remembers_in_a_list, remembers_in_a_closure, remembers_in_an_iterator,
+    along_the_row, along_both_rows, across_a_fixed_row, across_mirrored_rows, two_arrays, two_places, collects, remembers_in_a_list,
+    remembers_in_a_closure, remembers_in_an_iterator,
     remembers_in_a_default, mean_of_what_it_writes, length_of_the_turn, by_math, by_enumerate, swallows_everything, swallows_an_index_error,
     handles_in_the_body, swallows_a_refusal, a_helper_swallows_a_refusal,
 ]
