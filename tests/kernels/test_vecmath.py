@@ -199,7 +199,7 @@ def exactly(ufunc: np.ufunc, args: tuple[np.ndarray, ...]) -> np.ndarray:
     """The value in a format with at least 11 more bits."""
     wide = np.float64 if args[0].dtype.itemsize < 8 else np.longdouble
     with np.errstate(all="ignore"):
-        return np.asarray(ufunc(*(a.astype(wide) for a in args)))
+        return np.asarray(ufunc(*(a.astype(wide) * 1 for a in args)))  # times 1: NaN that signals need not be as other NaN are
 
 
 # -- ufuncs
