@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hjit.sched.search import Options, Parameters, presets, search
+from hjit.sched.search import OneByOne, Options, Parameters, presets, search
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -111,9 +111,9 @@ def score(trees: Iterable[SyntheticTree], parameters: Parameters) -> Score:
     """How well a search does on the trees."""
     literal, at_once, expansions = [], [], []
     for tree in trees:
-        found = search(tree, (0, 0), parameters, Options(at_once=False))
+        found = search(OneByOne(tree), (0, 0), parameters, Options(at_once=False))
         literal.append(tree.optimum / found.cost)
-        at_once.append(tree.optimum / search(tree, (0, 0), parameters).cost)
+        at_once.append(tree.optimum / search(OneByOne(tree), (0, 0), parameters).cost)
         expansions.append(found.record.expansions)
     spread = np.std(literal) / PAPER_TREES**0.5
     accuracy, at_once_accuracy, spread, mean = (round(float(x), 4) for x in (np.mean(literal), np.mean(at_once), spread, np.mean(expansions)))

@@ -165,7 +165,7 @@ def _searched(graph: Graph, sizes: Mapping[str, int], options: Options, cost: Co
     around = SearchOptions(
         passes=effort.passes,
         depth=len(space.decisions) if effort.by_depth else None,
-        bucket=space.bucket if effort.passes > 1 or effort.sample else None,
+        buckets=space.buckets if effort.passes > 1 or effort.sample else None,
         sample=effort.sample,
         asked=ASKED,
         stop=lambda: time.perf_counter() > limit,
@@ -203,9 +203,9 @@ def _completed(space: Space, found: Found[State]) -> Found[State]:
         return found
     stages = [s.name for s in space.graph.stages]
     rest = Space.freezing(space, {n: "inline" if space.frozen.get(n) == "inline" else "root" for n in stages}, stages)
-    (state,) = rest.children(found.halted)
-    (cost,) = space.cost([state])
-    return replace(found, finalists=((cost, state),) if cost < math.inf else ())
+    (batch,) = rest.families(found.halted)
+    ((cost,),) = space.cost([(batch, np.zeros(1, np.int64))])
+    return replace(found, finalists=((float(cost), batch[0]),) if cost < math.inf else ())
 
 
 def _best(found: Found[State], count: int) -> list[tuple[float, Schedule]]:

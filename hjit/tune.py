@@ -107,12 +107,13 @@ def limited(count: int) -> Callable[[], bool]:
 def random_state(space: Space, rng: random.Random) -> State | None:
     """Random decisions that break no rule in the end; None where that is hard to find."""
     for _ in range(RANDOM_TRIES):
-        state = space.start
-        while not space.is_complete(state):
-            batch = rng.choice(list({id(x.batch): x.batch for x in space.children(state)}.values()))
-            state = rng.choice(batch.states())
-        if all(c < math.inf for c in space.cost([state])):
-            return state
+        batch, row = space.start.batch, 0
+        while not batch.is_complete:
+            batch = rng.choice(space.families(batch[row]))
+            row = rng.randrange(len(batch))
+        ((cost,),) = space.cost([(batch, np.array([row]))])
+        if cost < math.inf:
+            return batch[row]
     return None
 
 
@@ -123,18 +124,18 @@ def chosen_state(space: Space, rng: random.Random, looked_at: int) -> State | No
     of their sizes all are looked at.
     """
     state = space.start
-    while not space.is_complete(state):
-        batches = list({id(x.batch): x.batch for x in space.children(state)}.values())
+    while not state.batch.is_complete:
+        batches = space.families(state)
         rng.shuffle(batches)
-        best: list[tuple[float, int, State]] = []
-        while batches and not best:
+        best = math.inf
+        while batches and best == math.inf:
             some, batches = batches[:looked_at], batches[looked_at:]
-            states = [x for b in some for x in b.states()]
-            found = [(c, k, x) for k, (c, x) in enumerate(zip(space.cost(states), states, strict=True)) if c < math.inf]
-            best = sorted(found, key=lambda x: x[:2])[:1]
-        if not best:
+            for batch, costs in zip(some, space.cost([(b, np.arange(len(b))) for b in some]), strict=True):
+                k = int(np.argmin(costs))
+                if costs[k] < best:
+                    best, state = float(costs[k]), batch[k]
+        if best == math.inf:
             return None
-        state = best[0][2]
     return state
 
 

@@ -5,6 +5,9 @@ first. Every round expands the first `beta1` of them (forward), keeps the `beta2
 forgets the rest; children and kept states are the next queue. At most `beta` states of one depth are expanded at all.
 `presets` names the settings of the paper's Table 1: greedy, beam, best-first and so on.
 
+States are told in families whose costs are found together, as arrays; of a family only those become nodes of the queue that
+may ever have a turn.
+
 Around it, all off unless asked for: passes from coarse to fine over buckets of similar states (Adams 2019, section 3.2),
 samples of each bucket instead of all its states (Anderson 2021, section 3.1), random dropout (Adams 2019, section 4.3),
 a priority that weighs cost and depth (Gao 2022, "MB2FBS for Halide"), and limits. Nothing here knows what a state is.
@@ -16,33 +19,126 @@ import random
 import sys
 from bisect import insort
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from math import inf
 from operator import attrgetter
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
+
+import numpy as np
 
 from hjit.errors import OptionError
 
 State = TypeVar("State")
+State_co = TypeVar("State_co", covariant=True)
+Ints = np.ndarray[Any, np.dtype[np.int64]]
+Floats = np.ndarray[Any, np.dtype[np.float64]]
 
 REASONABLE = 1.2  # how much worse than the best a complete state may be for its bucket to be looked at again; Adams's code
+
+
+class Family(Protocol[State_co]):
+    """States after as many decisions, all or none of them complete, whose costs are found together; by their number in it."""
+
+    @property
+    def depth(self) -> int:
+        """How many decisions were made."""
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether no decision is left to make: only such states are results."""
+
+    def __len__(self) -> int:
+        """How many states."""
+
+    def __getitem__(self, row: int) -> State_co:
+        """One of them."""
+
+
+Some = tuple[Family[State], Ints]  # a family, and the rows of those of its states that are meant
 
 
 class Tree(Protocol[State]):
     """What is searched. Complete states have no children that matter; others may have none, and end there."""
 
+    def families(self, state: State) -> Iterable[Family[State]]:
+        """The states after one more decision, in an order that is always the same."""
+
+    def alone(self, state: State) -> Family[State]:
+        """A family of this state only."""
+
+    def cost(self, some: Sequence[Some[State]]) -> Iterable[Floats]:
+        """A cost for each state, in the same unit for all, neither negative nor NaN; inf: nothing comes of it. Asked for many states at once."""
+
+
+class PlainTree(Protocol[State]):
+    """A tree that knows nothing of families."""
+
     def children(self, state: State) -> Sequence[State]:
         """The states after one more decision, in an order that is always the same."""
 
     def cost(self, states: Sequence[State]) -> Iterable[float]:
-        """A cost for each state, in the same unit for all, neither negative nor NaN; inf: nothing comes of it. Asked for many states at once."""
+        """A cost for each state, as `Tree.cost`."""
 
     def depth(self, state: State) -> int:
         """How many decisions were made."""
 
     def is_complete(self, state: State) -> bool:
-        """Whether no decision is left to make: only such a state is a result."""
+        """Whether no decision is left to make."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Siblings(Generic[State]):
+    """A family that is a list."""
+
+    states: tuple[State, ...]
+    depth: int
+    is_complete: bool
+
+    def __len__(self) -> int:
+        return len(self.states)
+
+    def __getitem__(self, row: int) -> State:
+        return self.states[row]
+
+
+class OneByOne(Generic[State]):
+    """A plain tree as a `Tree`: neighbours of one depth are a family.
+
+    Args:
+        bucket: ``bucket(state, fineness)`` is equal for states that are alike; see `Options`.
+    """
+
+    def __init__(self, tree: PlainTree[State], bucket: Callable[[State, int], Hashable] | None = None) -> None:
+        self.tree, self.bucket = tree, bucket
+        self._numbers: dict[Hashable, int] = {}
+
+    def families(self, state: State) -> list[Siblings[State]]:
+        """The children of a state."""
+        return [self._siblings(list(x)) for _, x in groupby(self.tree.children(state), self._kind)]
+
+    def alone(self, state: State) -> Siblings[State]:
+        """A family of this state only."""
+        return self._siblings([state])
+
+    def _siblings(self, states: Sequence[State]) -> Siblings[State]:
+        return Siblings(tuple(states), *self._kind(states[0]))
+
+    def _kind(self, state: State) -> tuple[int, bool]:
+        return self.tree.depth(state), self.tree.is_complete(state)
+
+    def cost(self, some: Sequence[Some[State]]) -> Iterator[Floats]:
+        """The costs, all asked for at once."""
+        states = [family[k] for family, rows in some for k in rows]
+        costs = np.array([cost for _, cost in zip(states, self.tree.cost(states), strict=True)], np.float64)
+        return iter(np.split(costs, np.cumsum([len(rows) for _, rows in some])[:-1]))
+
+    def buckets(self, family: Family[State], fineness: int) -> Ints:
+        """For `Options.buckets`."""
+        assert self.bucket is not None
+        keys = [self.bucket(family[k], fineness) for k in range(len(family))]
+        return np.array([self._numbers.setdefault(key, len(self._numbers)) for key in keys], np.int64)
 
 
 # -- settings
@@ -113,11 +209,11 @@ class Options(Generic[State]):
     Attributes:
         passes: number of searches one after the other; each knows what those before it found.
         depth: depth of the deepest states. With it, states are ordered by `DepthPriority`; without, by cost.
-        bucket: ``bucket(state, fineness)``: equal for states that are alike; the fineness counts up from 0, the
-            coarsest. In pass p = 0, 1, ... the n-th best state of a bucket (fineness p + 1) and a depth has its cost
-            multiplied by n, as long as it is in the queue with the others. From pass 1 on only states are costed that
-            share a bucket (fineness p - 1) with a state on the way to a finalist that is at most 20 % dearer than the
-            best.
+        buckets: ``buckets(family, fineness)``: a number for each state of a family, equal for those that are alike; the
+            fineness counts up from 0, the coarsest. In pass p = 0, 1, ... the n-th best state of a bucket (fineness p + 1)
+            and a depth has its cost multiplied by n, as long as it is in the queue with the others. From pass 1 on only
+            states are costed that share a bucket (fineness p - 1) with a state on the way to a finalist that is at most
+            20 % dearer than the best.
         sample: of the B children of a state in one bucket (fineness p), cost log2(B) random ones, rounded down, but
             one at least.
         keep: how probable it is that a state whose turn has come is expanded, not dropped for the next one in the
@@ -137,7 +233,7 @@ class Options(Generic[State]):
 
     passes: int = 1
     depth: int | None = None
-    bucket: Callable[[State, int], Hashable] | None = None
+    buckets: Callable[[Family[State], int], Ints] | None = None
     sample: bool = False
     keep: float = 1.0
     seed: int = 0
@@ -153,8 +249,8 @@ class Options(Generic[State]):
                 raise OptionError(f"{name} is {getattr(self, name)}; it must be at least 1")
         if not 0 <= self.keep <= 1:
             raise OptionError(f"keep is {self.keep}; it is a probability")
-        if self.sample and self.bucket is None:
-            raise OptionError("sample needs bucket: samples are drawn from buckets")
+        if self.sample and self.buckets is None:
+            raise OptionError("sample needs buckets, of which samples are drawn")
 
 
 def keep_probability(stages: int, untouched: float = 1 / 20) -> float:
@@ -184,7 +280,7 @@ class Record:
     Attributes:
         expansions: number of states expanded.
         costs: number of costs asked.
-        longest: number of states in the queue when it was longest.
+        longest: number of states in the queue when it was longest; those that can never have a turn do not count.
         improvements: the best cost over time.
         stopped: whether `stop` or the limit of expansions ended it.
     """
@@ -263,7 +359,7 @@ def search(tree: Tree[State], start: State, parameters: Parameters, options: Opt
     """
     options = options or Options()
     run = _Search(tree, parameters, options)
-    permitted: set[Hashable] | None = None
+    permitted: Ints | None = None
     for p in range(options.passes):
         priority = by_cost if options.depth is None else DepthPriority(run.best, (p + 1) * options.depth + 1)
         run.explore(start, _Pass(priority, p, permitted))
@@ -279,20 +375,40 @@ class _Pass:
 
     priority: Priority
     fineness: int
-    permitted: set[Hashable] | None
+    permitted: Ints | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Step(Generic[State]):
+    """Ways on from a node."""
+
+    family: Family[State]
+    rows: Ints
+    parent: _Node[State] | None
 
 
 @dataclass(slots=True, eq=False)
 class _Node(Generic[State]):
     """A state in the queue and the way to it; nodes are sorted by `rank`."""
 
-    state: State
+    family: Family[State]
+    row: int
     parent: _Node[State] | None
     cost: float
-    depth: int
-    complete: bool
-    alike: Hashable
+    alike: int
     rank: tuple[float, float]  # its priority and its cost, both with the penalty
+
+    @property
+    def state(self) -> State:
+        return self.family[self.row]
+
+    @property
+    def depth(self) -> int:
+        return self.family.depth
+
+    @property
+    def complete(self) -> bool:
+        return self.family.is_complete
 
 
 class _Search(Generic[State]):
@@ -306,6 +422,8 @@ class _Search(Generic[State]):
         self.improvements: list[Improvement] = []
         self.halted: State | None = None
         self.stopped = False
+        limits = parameters.beta1 + parameters.beta2 if self.options.keep == 1 else inf
+        self.most = _index(min(parameters.memory, limits))  # of one bucket: what is dearer than so many never has a turn
 
     @property
     def best(self) -> float:
@@ -315,11 +433,11 @@ class _Search(Generic[State]):
         """Gao 2022, Algorithm 2."""
         limits = self.parameters
         pops: Counter[int] = Counter()
-        queue = self._sorted(self._costed([(start, None)], this), this)
+        queue = self._sorted(self._costed([_Step(self.tree.alone(start), np.zeros(1, np.int64), None)], this), this)
         while queue and not self.stopped:
             forward = self._incomplete(self._taken(queue))
             onward = self._incomplete(queue[: _index(limits.beta2)])
-            children: list[tuple[State, _Node[State] | None]] = []
+            steps: list[_Step[State]] = []
             for node in forward:
                 if pops[node.depth] >= limits.beta:
                     continue
@@ -332,8 +450,8 @@ class _Search(Generic[State]):
                     break
                 pops[node.depth] += 1
                 self.expansions += 1
-                children += [(c, node) for c in self._allowed(self.tree.children(node.state), this)]
-            queue = self._sorted(onward + self._costed(children, this), this)
+                steps += self._allowed(node, this)
+            queue = self._sorted(onward + self._costed(steps, this), this)
         self._halt(queue)
 
     def _halt(self, nodes: Sequence[_Node[State]]) -> None:
@@ -375,53 +493,72 @@ class _Search(Generic[State]):
             insort(self.finalists, node, key=attrgetter("cost"))
             del self.finalists[self.options.finalists :]
 
-    def _allowed(self, states: Sequence[State], this: _Pass) -> Sequence[State]:
-        """The children of a state that are worth a cost."""
-        bucket = self.options.bucket
-        if bucket is None:
-            return states
-        if this.permitted is not None:
-            states = [s for s in states if bucket(s, this.fineness - 1) in this.permitted]
-        if self.options.sample:
-            groups: dict[Hashable, list[int]] = {}
-            for k, s in enumerate(states):
-                groups.setdefault(bucket(s, this.fineness), []).append(k)
-            chosen = [self.random.sample(g, max(1, len(g).bit_length() - 1)) for g in groups.values()]
-            states = [states[k] for k in sorted(k for g in chosen for k in g)]
-        return states
+    def _finish_all(self, step: _Step[State], costs: Floats) -> None:
+        """Count complete states as far as they are cheap enough."""
+        for k in np.argsort(costs, kind="stable"):
+            cost = float(costs[k])
+            full = len(self.finalists) == self.options.finalists
+            if cost == inf or (full and cost >= self.finalists[-1].cost):
+                break
+            self._finish(_Node(step.family, int(step.rows[k]), step.parent, cost, 0, (cost, cost)))
 
-    def _costed(self, states: Sequence[tuple[State, _Node[State] | None]], this: _Pass) -> list[_Node[State]]:
-        """States, each with its parent, as nodes; only the first ones where there is no time for the others."""
+    def _allowed(self, node: _Node[State], this: _Pass) -> list[_Step[State]]:
+        """The children of a node that are worth a cost."""
+        steps = [_Step(f, np.arange(len(f)), node) for f in self.tree.families(node.state)]
+        buckets = self.options.buckets
+        if buckets is not None and this.permitted is not None:
+            steps = [_Step(x.family, x.rows[np.isin(buckets(x.family, this.fineness - 1), this.permitted)], node) for x in steps]
+        if buckets is not None and self.options.sample:
+            steps = self._sampled(steps, [buckets(x.family, this.fineness)[x.rows] for x in steps])
+        return [x for x in steps if len(x.rows)]
+
+    def _sampled(self, steps: Sequence[_Step[State]], alike: Sequence[Ints]) -> list[_Step[State]]:
+        """Of the B states of each bucket log2(B) random ones."""
+        groups: dict[int, list[tuple[int, int]]] = {}
+        for n, numbers in enumerate(alike):
+            for k, number in enumerate(numbers.tolist()):
+                groups.setdefault(number, []).append((n, k))
+        chosen: list[list[int]] = [[] for _ in steps]
+        for g in groups.values():
+            for n, k in self.random.sample(g, max(1, len(g).bit_length() - 1)):
+                chosen[n].append(k)
+        return [_Step(x.family, x.rows[np.sort(np.array(some, np.int64))], x.parent) for x, some in zip(steps, chosen, strict=True)]
+
+    def _costed(self, steps: Sequence[_Step[State]], this: _Pass) -> list[_Node[State]]:
+        """The states as nodes; only the first ones where there is no time for the others."""
         nodes: list[_Node[State]] = []
-        most = _index(self.options.asked)
-        for k in range(0, len(states), most):
+        for k, some in enumerate(_portions(steps, _index(self.options.asked))):
             if k and self.options.stop():
                 self.stopped = True
                 break
-            nodes += self._costed_at_once(states[k : k + most], this)
+            nodes += self._costed_at_once(some, this)
         return nodes
 
-    def _costed_at_once(self, states: Sequence[tuple[State, _Node[State] | None]], this: _Pass) -> list[_Node[State]]:
-        tree, bucket = self.tree, self.options.bucket
-        costs = tree.cost([s for s, _ in states])
-        self.costs += len(states)
+    def _costed_at_once(self, steps: Sequence[_Step[State]], this: _Pass) -> list[_Node[State]]:
+        found = self.tree.cost([(x.family, x.rows) for x in steps])
+        self.costs += sum(len(x.rows) for x in steps)
         nodes = []
-        for (state, parent), cost in zip(states, map(float, costs), strict=True):
-            if cost == inf:
-                continue
-            depth = tree.depth(state)
-            alike = None if bucket is None else bucket(state, this.fineness + 1)
-            rank = (this.priority(cost, depth), cost)
-            node = _Node(state, parent, cost, depth, tree.is_complete(state), alike, rank)
-            nodes.append(node)
-            if node.complete and self.options.at_once:
-                self._finish(node)
+        for x, costs in zip(steps, found, strict=True):
+            if x.family.is_complete and self.options.at_once:
+                self._finish_all(x, costs)
+            nodes += self._nodes(x, costs, this)
         return nodes
+
+    def _nodes(self, step: _Step[State], costs: Floats, this: _Pass) -> list[_Node[State]]:
+        """The states of a family that may have a turn, in their order."""
+        family, buckets = step.family, self.options.buckets
+        alike = np.zeros(len(costs), np.int64) if buckets is None else buckets(family, this.fineness + 1)[step.rows]
+        found = []
+        for k in _cheapest(costs, alike, self.most):
+            cost = float(costs[k])
+            rank = (this.priority(cost, family.depth), cost)
+            found.append(_Node(family, int(step.rows[k]), step.parent, cost, int(alike[k]), rank))
+        return found
 
     def _sorted(self, nodes: list[_Node[State]], this: _Pass) -> list[_Node[State]]:
         """The nodes as a queue, the best first, no longer than the memory."""
-        if self.options.bucket is not None:
-            members: Counter[tuple[int, Hashable]] = Counter()
+        if self.options.buckets is not None:
+            members: Counter[tuple[int, int]] = Counter()
             for node in sorted(nodes, key=attrgetter("cost")):
                 members[node.depth, node.alike] += 1
                 cost = node.cost * members[node.depth, node.alike]
@@ -431,22 +568,50 @@ class _Search(Generic[State]):
         self.longest = max(self.longest, len(nodes))
         return nodes
 
-    def buckets_of_finalists(self, fineness: int) -> set[Hashable] | None:
+    def buckets_of_finalists(self, fineness: int) -> Ints | None:
         """The buckets on the ways to the best finalists; None, which permits all, where there are none."""
-        bucket = self.options.bucket
-        if bucket is None or not self.finalists:
+        buckets = self.options.buckets
+        if buckets is None or not self.finalists:
             return None
         found = set()
         for finalist in self.finalists:
             node: _Node[State] | None = finalist if finalist.cost <= REASONABLE * self.best else None
             while node is not None:
-                found.add(bucket(node.state, fineness))
+                found.add(int(buckets(node.family, fineness)[node.row]))
                 node = node.parent
-        return found
+        return np.array(sorted(found), np.int64)
 
     def found(self) -> Found[State]:
         record = Record(self.expansions, self.costs, self.longest, tuple(self.improvements), self.stopped)
         return Found(tuple((n.cost, n.state) for n in self.finalists), record, self.halted)
+
+
+def _portions(steps: Sequence[_Step[State]], most: int) -> Iterator[list[_Step[State]]]:
+    """The steps in parts of so many states at most."""
+    part: list[_Step[State]] = []
+    room = most
+    for x in steps:
+        rows = x.rows
+        while len(rows) > room:
+            if room:
+                part.append(_Step(x.family, rows[:room], x.parent))
+            yield part
+            part, rows, room = [], rows[room:], most
+        part.append(_Step(x.family, rows, x.parent))
+        room -= len(rows)
+    if part:
+        yield part
+
+
+def _cheapest(costs: Floats, alike: Ints, most: int) -> Ints:
+    """The rows of the so many cheapest states of each bucket, in their order; none that costs infinitely much."""
+    finite = np.flatnonzero(costs < inf)
+    if len(finite) <= most:
+        return finite
+    order = finite[np.lexsort((costs[finite], alike[finite]))]  # stable: the older one of equals is first
+    first = np.flatnonzero(np.diff(alike[order], prepend=alike[order[0]] - 1))
+    place = np.arange(len(order)) - np.repeat(first, np.diff(first, append=len(order)))
+    return np.sort(order[place < most])
 
 
 def _index(limit: float) -> int:

@@ -30,6 +30,7 @@ from hjit.sched.forms import Form, Forms, Sizes, chosen, columns, native_widths,
 from hjit.sched.memory import C_ORDER, Strides
 from hjit.sched.operations import pipeline_features
 from hjit.sched.rules import Rules
+from hjit.sched.search import Family, Floats, Ints, Some
 from hjit.sched.sized import SizedGraph
 from hjit.sched.tree import Compute, Loop, Node, Root, Store, computes, dims_of, walk
 from hjit.trace.graph import Graph, Stage
@@ -39,7 +40,7 @@ NONE: Sizes = np.zeros((1, 0), np.int64)  # the one choice of a nest whose sizes
 
 @dataclass(slots=True, eq=False)
 class Batch:
-    """Ways to make one decision that differ in sizes of loops only.
+    """Ways to make one decision that differ in sizes of loops only: a `hjit.sched.search.Family`.
 
     Attributes:
         parent: the state before.
@@ -48,8 +49,9 @@ class Batch:
         changed: the one that the decision makes or changes, with negative sizes (see `forms.Form`), or None.
         sizes: [choices, columns].
         inlined: the stages that are.
+        is_complete: was it the last decision?
         costs: of each choice; NaN where not known.
-        buckets: by fineness a number for what its states share, and the columns of sizes that tell them apart.
+        buckets: by fineness the number of each choice's bucket.
     """
 
     parent: State | None
@@ -58,15 +60,23 @@ class Batch:
     changed: int | None
     sizes: Sizes
     inlined: frozenset[str]
-    costs: np.ndarray[Any, np.dtype[np.float64]] = field(init=False)
-    buckets: dict[int, tuple[int, list[int]]] = field(default_factory=dict)
+    is_complete: bool = False
+    costs: Floats = field(init=False)
+    buckets: dict[int, Ints] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.costs = np.full(len(self.sizes), np.nan)
 
-    def states(self) -> list[State]:
-        """One for each choice."""
-        return [State(self, k) for k in range(len(self.sizes))]
+    @property
+    def depth(self) -> int:
+        """How many decisions were made."""
+        return self.step
+
+    def __len__(self) -> int:
+        return len(self.sizes)
+
+    def __getitem__(self, row: int) -> State:
+        return State(self, row)
 
 
 class State:
@@ -172,7 +182,7 @@ class Space:
         self._prepared: dict[tuple[str, ...], PreparedCost] = {}
         self._legal: dict[tuple[str, tuple[int, ...], bool], list[Form]] = {}
         self._first: dict[tuple[str, tuple[int, ...], bool], Form] = {}
-        self._memo: dict[Hashable, np.ndarray[Any, np.dtype[np.float64]]] = {}
+        self._memo: dict[Hashable, Floats] = {}
         self._numbers: dict[Hashable, int] = {}
         self._outlines: dict[tuple[Node, int], int] = {}
         self._unchanged: dict[tuple[int, frozenset[str]], tuple[Node, float]] = {}
@@ -197,26 +207,26 @@ class Space:
     def start(self) -> State:
         """Nothing is decided but what is frozen: readers are measured with what will be inlined into them."""
         inlined = frozenset(s.name for s in self.graph.stages if self.frozen.get(s.name) == "inline" and self.may_inline(s))
-        return State(Batch(None, 0, (), None, NONE, inlined), 0)
+        return self._batch(None, 0, (), None, NONE, inlined)[0]
 
     def trivial(self) -> Root:
         """A schedule that is always legal."""
         return root_schedule(self.graph, self.target)
 
     # -- the tree of decisions (hjit.sched.search.Tree)
-    def depth(self, state: State) -> int:
-        """How many decisions were made."""
-        return state.batch.step
-
-    def is_complete(self, state: State) -> bool:
-        """Whether all were."""
-        return state.batch.step == len(self.decisions)
-
-    def children(self, state: State) -> list[State]:
+    def families(self, state: State) -> list[Batch]:
         """All ways to make the next decision that the rules permit; before it those are made that leave no choice, whatever else was decided."""
         while state.batch.step in self._forced:
-            ((state,),) = (b.states() for b in self._batches(state))
-        return [state] if self.is_complete(state) else [s for b in self._batches(state) for s in b.states()]
+            (batch,) = self._batches(state)
+            state = batch[0]
+        return [self.alone(state)] if state.batch.is_complete else list(self._batches(state))
+
+    def alone(self, state: State) -> Batch:
+        """A family of one state."""
+        return self._batch(state.batch.parent, state.batch.step, state.nests, None, NONE, state.inlined)
+
+    def _batch(self, parent: State | None, step: int, nests: tuple[Node, ...], changed: int | None, sizes: Sizes, inlined: frozenset[str]) -> Batch:
+        return Batch(parent, step, nests, changed, sizes, inlined, step == len(self.decisions))
 
     def _freeze(self, frozen: Mapping[str, str], settled: Collection[str]) -> None:
         self.frozen, self.settled = dict(frozen), frozenset(settled)
@@ -237,7 +247,7 @@ class Space:
         if decision.group is None:
             yield from self._places(state, s)
         elif s.name in state.inlined:  # nothing to choose; what was decided as often costs as much of the schedule
-            yield Batch(state, state.batch.step + 1, state.nests, None, NONE, state.inlined)
+            yield self._batch(state, state.batch.step + 1, state.nests, None, NONE, state.inlined)
         else:
             yield from self._loops(state, s, decision.group)
 
@@ -247,11 +257,11 @@ class Space:
         only = self.frozen.get(s.name)
         at_root = Store(s.name, tuple(self._plain(s, g, True) for g in self.groups[s.name]))
         if only != "inline":
-            yield Batch(state, step, (at_root, *nests), 0, NONE, state.inlined)
+            yield self._batch(state, step, (at_root, *nests), 0, NONE, state.inlined)
         if s.name in self.graph.outputs or only == "root":
             return
         if self.may_inline(s) and only in (None, "inline", "apart"):
-            yield Batch(state, step, nests, None, NONE, state.inlined | {s.name})
+            yield self._batch(state, step, nests, None, NONE, state.inlined | {s.name})
         if only is None and is_divisible(s):
             yield from self._inside(state, s, step)
 
@@ -271,7 +281,7 @@ class Space:
                 return
             plain = [self._plain(s, g, False) for g in self.groups[s.name]]
             for node, sizes in self._with_stage(nest, s, plain, readers):
-                yield Batch(state, step, (*state.nests[:number], node, *state.nests[number + 1 :]), number, sizes, state.inlined)
+                yield self._batch(state, step, (*state.nests[:number], node, *state.nests[number + 1 :]), number, sizes, state.inlined)
 
     def _readers(self, name: str, inlined: Collection[str]) -> set[str]:
         """The stages that read a stage, looked through those that are inlined."""
@@ -326,8 +336,8 @@ class Space:
         for form in [self._first_form(s, group, at_root)] if s.name in self.settled else self._forms(s, group, at_root):
             node = replaced(whole, path, form.node)
             assert isinstance(node, Root)
-            (new,) = node.children
-            yield Batch(state, state.batch.step + 1, (*state.nests[:number], new, *state.nests[number + 1 :]), number, form.sizes, state.inlined)
+            nests = (*state.nests[:number], *node.children, *state.nests[number + 1 :])
+            yield self._batch(state, state.batch.step + 1, nests, number, form.sizes, state.inlined)
 
     def _forms(self, s: Stage, group: tuple[int, ...], at_root: bool) -> list[Form]:
         """The legal forms of a nest. Whether one is depends on nothing around it."""
@@ -372,18 +382,18 @@ class Space:
         return next(problems(Root((Store(s.name, tuple(nests)),)), part), None) is None
 
     # -- costs
-    def cost(self, states: Sequence[State]) -> Iterable[float]:
-        """The predicted cost of each state: those of its nests together."""
-        self.tally.asked += len(states)
-        wanted: dict[int, tuple[Batch, list[int]]] = {}
-        for x in states:
-            wanted.setdefault(id(x.batch), (x.batch, []))[1].append(x.row)
-        for batch, rows in wanted.values():
-            missing = [k for k in rows if np.isnan(batch.costs[k])]
-            if missing:  # all at once is hardly dearer than some, and kept for other passes
-                some = slice(None) if self.memoise else np.array(missing)
-                batch.costs[some] = self._costs(batch, some)
-        return [x.batch.costs[x.row] for x in states]
+    def cost(self, some: Sequence[Some[State]]) -> Iterable[Floats]:
+        """The predicted costs of states: those of their nests together."""
+        found = []
+        for batch, rows in some:
+            assert isinstance(batch, Batch)
+            self.tally.asked += len(rows)
+            missing = rows[np.isnan(batch.costs[rows])]
+            if len(missing):  # all at once is hardly dearer than some, and kept for other passes
+                wanted = slice(None) if self.memoise else missing
+                batch.costs[wanted] = self._costs(batch, wanted)
+            found.append(batch.costs[rows])
+        return found
 
     def _costs(self, batch: Batch, rows: slice | np.ndarray[Any, Any]) -> Any:
         total = np.zeros(len(batch.sizes[rows]))
@@ -500,19 +510,24 @@ class Space:
         return True
 
     # -- buckets of alike states
-    def bucket(self, state: State, fineness: int) -> Hashable:
+    def buckets(self, family: Family[State], fineness: int) -> Ints:
         """What states of one bucket share: the loops of their nests down to a depth, sizes above it (Adams 2019, section 3.2).
 
         A nest whose sizes are being chosen is another than one with the same loops of known sizes.
         """
-        b = state.batch
-        found = b.buckets.get(fineness)
+        assert isinstance(family, Batch)
+        found = family.buckets.get(fineness)
         if found is None:
-            outlines = tuple(self._outlined(n, fineness) for n in b.nests)
-            seen = [] if b.changed is None else sorted({-n - 1 for n in _sizes_above(b.nests[b.changed], fineness) if n < 0})
-            found = b.buckets[fineness] = self._numbers.setdefault((b.step, outlines, b.inlined), len(self._numbers)), seen
-        number, seen = found
-        return number, b.sizes[state.row, seen].tobytes()
+            found = family.buckets[fineness] = self._buckets(family, fineness)
+        return found
+
+    def _buckets(self, b: Batch, fineness: int) -> Ints:
+        outlines = tuple(self._outlined(n, fineness) for n in b.nests)
+        seen = [] if b.changed is None else sorted({-n - 1 for n in _sizes_above(b.nests[b.changed], fineness) if n < 0})
+        rows, which = np.unique(b.sizes[:, seen], axis=0, return_inverse=True) if seen else (NONE, np.zeros(len(b), np.int64))
+        key = b.step, outlines, b.inlined
+        numbers = [self._numbers.setdefault((key, tuple(row)), len(self._numbers)) for row in rows.tolist()]
+        return np.array(numbers, np.int64)[which.reshape(-1)]
 
     def _outlined(self, nest: Node, fineness: int) -> int:
         """A number for the outline of a nest."""

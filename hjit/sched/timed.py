@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 
+import numpy as np
+
 from hjit.sched.refine import Schedule
+from hjit.sched.search import Floats, Some
 from hjit.sched.space import Space, State
 
 
@@ -24,11 +28,14 @@ class Timed:
     def __init__(self, space: Space, seconds: Callable[[Schedule], float]) -> None:
         self.space, self.seconds = space, seconds
         self.measured: dict[Schedule, float] = {}
-        self.children, self.depth, self.is_complete = space.children, space.depth, space.is_complete
+        self.families, self.alone = space.families, space.alone
 
-    def cost(self, states: Sequence[State]) -> Iterable[float]:
-        """Seconds of each, measured or predicted; a schedule that a rule forbids is not run."""
-        return [self._measured(x) if c < float("inf") and self.is_complete(x) else c for x, c in zip(states, self.space.cost(states), strict=True)]
+    def cost(self, some: Sequence[Some[State]]) -> Iterable[Floats]:
+        """Seconds of each state, measured or predicted; a schedule that a rule forbids is not run."""
+        return [
+            np.array([self._measured(family[k]) if c < math.inf else c for k, c in zip(rows, costs, strict=True)]) if family.is_complete else costs
+            for (family, rows), costs in zip(some, self.space.cost(some), strict=True)
+        ]
 
     def _measured(self, state: State) -> float:
         schedule = Schedule(state.tree, state.inlined)

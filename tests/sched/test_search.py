@@ -7,6 +7,7 @@ import json
 import random
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from math import inf, log2
 from pathlib import Path
 from typing import Any
@@ -16,10 +17,19 @@ import pytest
 
 from benchmarks import mb2fbs
 from hjit.errors import OptionError
-from hjit.sched.search import DepthPriority, Options, Parameters, Record, keep_probability, presets, search
+from hjit.sched import search as searching
+from hjit.sched.search import DepthPriority, Found, OneByOne, Options, Parameters, Record, keep_probability, presets
 
 State = tuple[int, ...]
 SEEDS = range(150)
+SAMPLED: Options[Any] = Options(sample=True, buckets=lambda family, fineness: np.zeros(len(family), np.int64))
+
+
+def search(tree: Any, start: Any, parameters: Parameters, options: Options[Any] | None = None, bucket: Callable[[Any, int], Any] | None = None) -> Found[Any]:
+    """A search of a tree that knows nothing of families."""
+    families = OneByOne(tree, bucket)
+    options = options or Options()
+    return searching.search(families, start, parameters, options if bucket is None else replace(options, buckets=families.buckets))
 
 
 class RandomTree:
@@ -417,14 +427,14 @@ def test_a_penalty_makes_room_for_other_buckets() -> None:
     costs = {"a": 1.3, "b": 1, "c": 1.2, "d": 3, "aa": 1, "ba": 1, "ca": 1, "da": 1}
     plain, diverse = Small(**costs), Small(**costs)
     search(plain, "", presets(3)["beam"])
-    search(diverse, "", presets(3)["beam"], Options(bucket=lambda s, fineness: s == "d"))
+    search(diverse, "", presets(3)["beam"], bucket=lambda s, fineness: s == "d")
     assert plain.expanded == ["", "b", "c", "a"]
     assert diverse.expanded == ["", "b", "c", "d"]  # c counts 2 * 1.2, a 3 * 1.3
 
 
 def test_penalties_are_for_states_of_one_depth_and_leave_the_costs_of_results_alone() -> None:
     tree = Small(a=1, b=5, aa=4, ab=4.5, aaa=7, aba=8, ba=9, bb=10)
-    found = search(tree, "", Parameters(1, 1), Options(bucket=lambda s, fineness: 0))
+    found = search(tree, "", Parameters(1, 1), bucket=lambda s, fineness: 0)
     assert tree.expanded == ["", "a", "aa", "b"]  # b counts 5, being alone; ab 2 * 4.5
     assert found.finalists == ((7.0, "aaa"), (9.0, "ba"), (10.0, "bb"))
 
@@ -437,7 +447,7 @@ def test_a_later_pass_stays_in_the_coarse_buckets_of_good_results() -> None:
         finenesses.add(fineness)
         return fineness, s[: fineness + 1]
 
-    search(tree, "", Parameters(9, 0), Options(passes=2, bucket=bucket))
+    search(tree, "", Parameters(9, 0), Options(passes=2), bucket=bucket)
     assert tree.asked == [[""], ["a", "b", "c"], ["aa", "ab", "ba", "ca"], [""], ["a", "b"], ["aa", "ab", "ba"]]
     assert finenesses == {0, 1, 2}
 
@@ -445,7 +455,7 @@ def test_a_later_pass_stays_in_the_coarse_buckets_of_good_results() -> None:
 def test_a_pass_after_one_without_result_may_go_everywhere() -> None:
     tree = RandomTree(2)
     tree.ends = dict.fromkeys(tree.ends, False)
-    search(tree, (), Parameters(3, 0), Options(passes=2, bucket=lambda s, fineness: 0))
+    search(tree, (), Parameters(3, 0), Options(passes=2), bucket=lambda s, fineness: 0)
     half = len(tree.asked) // 2
     assert half > 1 and tree.asked[:half] == tree.asked[half:]
 
@@ -462,7 +472,7 @@ def test_a_sample_has_log2_of_the_states_of_each_bucket() -> None:
     chosen = []
     for seed in range(20):
         tree.asked = []
-        search(tree, "", Parameters(1, 0), Options(sample=True, bucket=bucket, seed=seed))
+        search(tree, "", Parameters(1, 0), replace(SAMPLED, seed=seed), bucket=bucket)
         assert Counter(of[s] for s in tree.asked[1]) == {name: max(1, int(log2(n))) for name, n in groups.items()}
         assert tree.asked[1] == sorted(tree.asked[1])
         chosen.append(tuple(tree.asked[1]))
@@ -475,7 +485,7 @@ def test_a_sample_has_log2_of_the_states_of_each_bucket() -> None:
 def test_the_seed_decides() -> None:
     def run(seed: int) -> tuple[list[State], Record]:
         tree = RandomTree(11)
-        found = search(tree, (), Parameters(3, 1), Options(keep=0.5, sample=True, bucket=lambda s, fineness: len(s), passes=3, seed=seed))
+        found = search(tree, (), Parameters(3, 1), replace(SAMPLED, keep=0.5, passes=3, seed=seed), bucket=lambda s, fineness: len(s))
         return tree.expanded, found.record
 
     assert run(1) == run(1)

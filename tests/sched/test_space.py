@@ -86,6 +86,16 @@ class Program:
         return out
 
 
+def after(space: Space, state: State) -> list[State]:
+    """The states after one more decision."""
+    return [family[k] for family in space.families(state) for k in range(len(family))]
+
+
+def costs(space: Space, states: list[State]) -> list[float]:
+    """The cost of each."""
+    return [float(cost) for found in space.cost([(x.batch, np.array([x.row])) for x in states]) for cost in found]
+
+
 @pytest.fixture(scope="module", params=PROGRAMS, ids=lambda f: f.__name__)
 def program(request: pytest.FixtureRequest) -> Program:
     return Program(request.param)
@@ -106,10 +116,10 @@ def test_random_states_compute_what_numpy_does(program: Program) -> None:
 def test_every_child_is_legal_and_its_cost_that_of_its_tree(program: Program) -> None:
     space, rng = program.space, random.Random(2)
     state = space.start
-    while not space.is_complete(state):
-        children = space.children(state)
+    while not state.batch.is_complete:
+        children = after(space, state)
         assert len(set(children)) >= 0.5 * len(children)
-        for child, cost in zip(rng.sample(children, min(12, len(children))), space.cost(children), strict=False):
+        for child, cost in zip(rng.sample(children, min(12, len(children))), costs(space, children), strict=False):
             names = {c.stage for c in computes(child.tree)}
             stages = tuple(s for s in program.graph.stages if s.name in names)
             outputs = tuple(n for n in program.graph.outputs if n in names)
@@ -117,9 +127,9 @@ def test_every_child_is_legal_and_its_cost_that_of_its_tree(program: Program) ->
                 assert list(problems(child.tree, Graph(program.graph.inputs, program.graph.scalars, stages, outputs))) == []
             assert cost >= 0
             again = sum(space.nest_costs(nest, np.zeros((1, 0), np.int64), child.inlined)[0] for nest in child.nests)
-            (own,) = space.cost([child])
+            (own,) = costs(space, [child])
             assert own == again or abs(own - again) <= 1e-9 * own
-        state = rng.choice([c for c, x in zip(children, space.cost(children), strict=True) if x < math.inf])
+        state = rng.choice([c for c, x in zip(children, costs(space, children), strict=True) if x < math.inf])
 
 
 def test_the_first_form_is_that_of_the_default_schedule(program: Program) -> None:
@@ -136,14 +146,14 @@ def test_the_first_form_is_that_of_the_default_schedule(program: Program) -> Non
 
 def test_a_greedy_search_ends_with_a_complete_schedule(program: Program) -> None:
     found = search(program.space, program.space.start, presets()["greedy"])
-    assert found.best is not None and program.space.is_complete(found.best)
+    assert found.best is not None and found.best.batch.is_complete
     np.testing.assert_allclose(program.result(found.best), program.function(program.image), rtol=1e-5, atol=1e-5)
 
 
 def test_searches_with_buckets_samples_and_passes_find_no_worse_schedules() -> None:
     space = Program(blurred).space
     greedy = search(space, space.start, presets()["greedy"])
-    options: SearchOptions[State] = SearchOptions(passes=3, bucket=space.bucket, sample=True, seed=4)
+    options: SearchOptions[State] = SearchOptions(passes=3, buckets=space.buckets, sample=True, seed=4)
     beam = search(space, space.start, presets(8)["beam"], options)
     assert beam.cost <= greedy.cost * 1.05
     again = search(space, space.start, presets(8)["beam"], options)
@@ -176,10 +186,10 @@ def test_what_is_frozen_inline_is_so_from_the_start() -> None:
     rows, _ = Program(blurred).graph.stages
     free, known = (Program(blurred, frozen=frozen, rules=Rules(recompute=math.inf)).space for frozen in ({}, {rows.name: "inline"}))
     assert free.start.inlined == set() and known.start.inlined == {rows.name}
-    first = known.children(known.start)
+    first = after(known, known.start)
     assert all(x.inlined == {rows.name} for x in first)
-    other = [x for x in free.children(free.start) if x.tree in [y.tree for y in first]]
-    assert len(other) == len(first) and min(known.cost(first)) > min(free.cost(other)), "a nest costs what is inlined into it, too"
+    other = [x for x in after(free, free.start) if x.tree in [y.tree for y in first]]
+    assert len(other) == len(first) and min(costs(known, first)) > min(costs(free, other)), "a nest costs what is inlined into it, too"
 
 
 
@@ -262,11 +272,11 @@ def test_states_after_as_many_decisions_are_as_deep(function: Any) -> None:
     ways = set()
     for turn in range(6):
         state, depths = space.start, [0]
-        while not space.is_complete(state):
-            children = space.children(state)
-            allowed = [c for c, x in zip(children, space.cost(children), strict=True) if x < math.inf]
+        while not state.batch.is_complete:
+            children = after(space, state)
+            allowed = [c for c, x in zip(children, costs(space, children), strict=True) if x < math.inf]
             state = rng.choice([c for c in allowed if c.inlined] or allowed) if turn % 2 else rng.choice(allowed)
-            depths.append(space.depth(state))
+            depths.append(state.batch.depth)
         ways.add(tuple(depths))
     assert len(ways) == 1
 
@@ -279,8 +289,8 @@ def few_rows(a: Array) -> Array:
 def test_no_tile_is_around_a_parallel_loop() -> None:
     """Rows too few for all cores, and columns, are parallel together."""
     p = Program(few_rows)
-    both = next(s for s in p.space.children(p.space.start) if [x.kind for x in walk(s.tree) if isinstance(x, Loop)].count("parallel") == 2)
-    inside = [s for s in p.space.children(both) if not s.inlined]
+    both = next(s for s in after(p.space, p.space.start) if [x.kind for x in walk(s.tree) if isinstance(x, Loop)].count("parallel") == 2)
+    inside = [s for s in after(p.space, both) if not s.inlined]
     assert len(inside) > 2
     for state in inside:
         assert list(problems(state.tree, p.graph)) == []
