@@ -36,6 +36,7 @@ from hjit.sched.default import (
     vector_lanes,
 )  # fmt: skip
 from hjit.sched.memory import Strides
+from hjit.sched.rules import log_spaced
 from hjit.sched.tree import Compute, DimKey, Loop, Node, with_children
 from hjit.trace.graph import Definition, Expr, Index, Stage, walk
 
@@ -46,8 +47,8 @@ VECTORS = (1, 2, 4)  # of one turn
 ROWS = (1, 2, 4)  # of one turn
 BLOCKS = ((1, 1), (1, 2), (1, 4), (2, 1), (2, 2), (4, 1), (4, 2), (4, 4), (BLOCK_ROWS, BLOCK_VECTORS))  # rows and vectors of accumulators
 BIG = 32  # a dimension of more elements is worth tiles
-TILES = tuple(itertools.product((4, 8, 16, 32, 64, 128, 256), (32, 64, 128, 256, 512, 1024)))  # rows, columns
-STRIPS = (STRIP_VECTORS, 1, 4, 64)  # vectors of a strip of columns
+TILES = (4, 256), (32, 1024)  # rows and columns of a tile, at least and at most
+WIDEST_STRIP = 64  # vectors of a strip of columns
 FEW_TURNS = 4  # a loop with fewer turns than this for each core has the next loop parallel, too
 SMALL_TASK = 1 << 16  # evaluations; a nest with fewer may as well run on one core
 
@@ -128,10 +129,13 @@ class Forms:
 
     Args:
         cores: how many tasks run at once.
+        tiles: sizes that are tried between a tile and one twice as large, the first of them included.
     """
 
-    def __init__(self, strides: Strides, target: Target, cores: int) -> None:
+    def __init__(self, strides: Strides, target: Target, cores: int, tiles: int) -> None:
         self.strides, self.target, self.cores = strides, target, cores
+        self.tiles = tuple(itertools.product(*(log_spaced(most, tiles, least) for least, most in TILES)))
+        self.strips = tuple(dict.fromkeys((STRIP_VECTORS, *log_spaced(WIDEST_STRIP, max(tiles // 2, 1)))))
         self._inner: dict[tuple[str, tuple[int, ...]], list[Inner]] = {}
 
     def of(self, s: Stage, group: tuple[int, ...], extents: Sequence[float], at_root: bool) -> Iterator[Form]:
@@ -145,10 +149,10 @@ class Forms:
         for inner in self.inner(s, group, extents):
             strip = strip_dim(d, inner.lanes_dim) if at_root else None
             if strip is not None:
-                choices = [(lanes, n * lanes) for lanes in dict.fromkeys(n for n, *_ in inner.options) for n in STRIPS]
+                choices = [(lanes, n * lanes) for lanes in dict.fromkeys(n for n, *_ in inner.options) for n in self.strips]
                 yield Form(nest(s.name, group, strips(d, strip, -2, -1)), np.array(choices, np.int64))
             for order in _orders(d, inner, extents, at_root):
-                tiles = _tiles(d, order, inner, extents) if at_root else []
+                tiles = self._tiles(d, order, inner, extents) if at_root else []
                 for parallel in self._parallel(d, order, inner, extents) if at_root else [0]:
                     steps, sizes = _steps(d, order, inner, tiles, parallel)
                     yield Form(nest(s.name, group, steps), sizes)
@@ -181,6 +185,15 @@ class Forms:
             widths = native_widths(s, d, self.target, lanes_dim)
             code = sum(1 for x in alike for _ in walk(x.value)) * max(int(np.prod([extents[k] for k in unrolled])), 1)
             yield _blocks(d, lanes_dim, widths, unrolled, extents, code)
+
+    def _tiles(self, d: Definition, order: Sequence[int], inner: Inner, extents: Sequence[float]) -> list[tuple[int, tuple[int, ...]]]:
+        """Tiles of the two innermost loops over big pure dimensions, side by side: dimension and sizes; nothing where there are none."""
+        big = [k for k in order if k < len(d.dims) and extents[k] > BIG][-2:]
+        if len(big) < 2 or inner.lanes_dim not in big or d.order == "sequential" or not is_direct(d):
+            return []
+        (rows,) = (k for k in big if k != inner.lanes_dim)
+        fits = [(r, c) for r, c in self.tiles if r < extents[rows] and c < extents[inner.lanes_dim]]
+        return [(k, tuple(x[n] for x in fits)) for k in order for n, of in ((0, rows), (1, inner.lanes_dim)) if k == of] if fits else []
 
     def _parallel(self, d: Definition, order: Sequence[int], inner: Inner, extents: Sequence[float]) -> Iterator[int]:
         """How many of the outermost loops are parallel: as many as give each core something to do, or none."""
@@ -245,16 +258,6 @@ def _orders(d: Definition, inner: Inner, extents: Sequence[float], at_root: bool
         yield [others[0], *(k for k in first if k != others[0])]
 
 
-def _tiles(d: Definition, order: Sequence[int], inner: Inner, extents: Sequence[float]) -> list[tuple[int, tuple[int, ...]]]:
-    """Tiles of the two innermost loops over big pure dimensions, side by side: dimension and sizes; nothing where there are none."""
-    big = [k for k in order if k < len(d.dims) and extents[k] > BIG][-2:]
-    if len(big) < 2 or inner.lanes_dim not in big or d.order == "sequential" or not is_direct(d):
-        return []
-    (rows,) = (k for k in big if k != inner.lanes_dim)
-    fits = [(r, c) for r, c in TILES if r < extents[rows] and c < extents[inner.lanes_dim]]
-    return [(k, tuple(x[n] for x in fits)) for k in order for n, of in ((0, rows), (1, inner.lanes_dim)) if k == of] if fits else []
-
-
 def _steps(
     d: Definition, order: Sequence[int], inner: Inner, tiles: Sequence[tuple[int, tuple[int, ...]]], parallel: int
 ) -> tuple[list[Step], Sizes]:
@@ -262,12 +265,13 @@ def _steps(
     pure, reductions = [k for k in order if k < len(d.dims)], [k for k in order if k >= len(d.dims)]
     lanes_dim, rows_dim = inner.lanes_dim, inner.rows_dim
     vector: list[Step] = [] if lanes_dim is None else [(lanes_dim, "vector", -1)]
-    choices = [(*x, *(_step(k, inner, x) for k, _ in tiles)) for x in inner.options]
+    plain = np.array([(*x, *(_step(k, inner, x) for k, _ in tiles)) for x in inner.options], np.int64)
     if (rows_dim is None and not tiles and len(inner.options) == 1) or (all(v == n and r == 1 for n, v, r in inner.options) and not tiles):
         steps: list[Step] = []
         for n, k in enumerate(order):
             steps.append((k, "parallel" if n < parallel else "serial", None))
             steps += vector if k == lanes_dim else []
+        choices = plain
     else:
         steps = [(k, "parallel" if n < parallel else "serial", None) for n, k in enumerate(pure)]
         steps += [(k, "serial", -4 - n) for n, (k, _) in enumerate(tiles)]
@@ -275,12 +279,16 @@ def _steps(
         steps += [] if rows_dim is None else [(rows_dim, "unroll", -3)]
         steps += [] if lanes_dim is None or lanes_dim in reductions else [(lanes_dim, "unroll", -2)]
         steps += vector
-        for x in inner.options:
-            for sizes in zip(*(of for _, of in tiles), strict=True):
-                if all(n % _step(k, inner, x) == 0 for (k, _), n in zip(tiles, sizes, strict=True)):
-                    choices.append((*x, *sizes))
+        choices = np.concatenate([plain, *(_tiled(x, tiles) for x in plain if tiles)])
     steps += [(k, "unroll", None) for k in inner.unrolled]
-    return steps, np.array(list(dict.fromkeys(choices)), np.int64)
+    return steps, choices[np.sort(np.unique(choices, axis=0, return_index=True)[1])]
+
+
+def _tiled(plain: Sizes, tiles: Sequence[tuple[int, tuple[int, ...]]]) -> Sizes:
+    """The choices with tiles around the innermost loops: multiples of what `plain`, the choice with tiles of one turn, has."""
+    sizes = np.array([of for _, of in tiles], np.int64).T
+    sizes = sizes[(sizes % plain[3:] == 0).all(1)]
+    return np.concatenate([np.broadcast_to(plain[:3], (len(sizes), 3)), sizes], 1)
 
 
 def _step(k: int, inner: Inner, option: tuple[int, int, int]) -> int:

@@ -24,7 +24,8 @@ class Rules:
 
     Attributes:
         recompute: how often a value may be computed, in the mean over a stage; inf: as often as one likes.
-        tile_steps: number of sizes of a tile along one dimension, each twice the one before; larger tiles are not tried.
+        largest_tile: along one dimension, in elements of what is inside it.
+        tiles: sizes that are tried between a tile and one twice as large, the first of them included.
         one_dimension: loops between where a stage is stored and where it is computed run over one dimension.
         together: stages that one child of the root computes.
         tile_levels: loops of a size over one dimension of a stage, besides those that are unrolled or vectors.
@@ -33,7 +34,8 @@ class Rules:
     """
 
     recompute: float = 10.0
-    tile_steps: int = 7
+    largest_tile: int = 64
+    tiles: int = 4
     one_dimension: bool = True
     together: int = 16
     tile_levels: int = 2
@@ -74,12 +76,12 @@ class Rules:
             yield best
 
     def tile_sizes(self, around: Sequence[Loop], inner: int, dim: int, extent: float) -> tuple[int, ...]:
-        """Sizes of a tile: that of the loops inside it, which is no tile, and that times powers of two, less than those outside it."""
+        """Sizes of a tile: that of the loops inside it, which is no tile, and multiples of it, less than those outside it."""
         above = [x.size for x in around if x.dim == dim and x.size is not None]
         if len(above) >= self.tile_levels:
             return (inner,)
         limit = above[-1] if above else extent
-        sizes = [inner << k for k in range(self.tile_steps)]
+        sizes = [inner * k for k in log_spaced(self.largest_tile, self.tiles)]
         return tuple(n for n in sizes if n == inner or (n < limit and (not above or above[-1] % n == 0)))
 
     def forbidden(self, features: Features, points: Features, cores: int) -> np.ndarray[Any, np.dtype[np.bool_]]:
@@ -96,3 +98,9 @@ class Rules:
         tasks = np.rint(features[..., _AT["inner_parallelism"]])  # a mean over definitions: where most have one, that is not few
         few = (tasks > 1) & (tasks < self.tasks * cores)
         return np.asarray(((computed > self.recompute * points) | few).any(-1))
+
+
+def log_spaced(most: int, each: int, least: int = 1) -> tuple[int, ...]:
+    """Whole numbers, `each` of them from one power of two to the next as far as there are so many, up to `most`."""
+    spaced = (m << k for k in range(most.bit_length()) for m in range(each, 2 * each))
+    return tuple(n for n in (*range(1, each), *spaced) if least <= n <= most)

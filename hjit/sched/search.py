@@ -318,10 +318,10 @@ class Found(Generic[State]):
 
 # -- priorities: the state with the lowest is next; among equal ones the cheaper, then the older
 
-Priority = Callable[[float, int], float]
+Priority = Callable[[Floats, Ints], Floats]
 
 
-def by_cost(cost: float, depth: int) -> float:
+def by_cost(cost: Floats, depth: Ints) -> Floats:
     """The cost alone."""
     return cost
 
@@ -339,8 +339,8 @@ class DepthPriority:
     best: float
     horizon: int
 
-    def __call__(self, cost: float, depth: int) -> float:
-        return -depth if self.best == inf else (cost - self.best) / (self.horizon - depth)
+    def __call__(self, cost: Floats, depth: Ints) -> Floats:
+        return np.negative(depth, dtype=np.float64) if self.best == inf else (cost - self.best) / (self.horizon - depth)
 
 
 # -- the search
@@ -395,7 +395,6 @@ class _Node(Generic[State]):
     row: int
     parent: _Node[State] | None
     cost: float
-    alike: int
     rank: tuple[float, float]  # its priority and its cost, both with the penalty
 
     @property
@@ -423,7 +422,7 @@ class _Search(Generic[State]):
         self.halted: State | None = None
         self.stopped = False
         limits = parameters.beta1 + parameters.beta2 if self.options.keep == 1 else inf
-        self.most = _index(min(parameters.memory, limits))  # of one bucket: what is dearer than so many never has a turn
+        self.most = _index(min(parameters.memory, limits))  # in the queue: what is after so many never has a turn
 
     @property
     def best(self) -> float:
@@ -433,7 +432,7 @@ class _Search(Generic[State]):
         """Gao 2022, Algorithm 2."""
         limits = self.parameters
         pops: Counter[int] = Counter()
-        queue = self._sorted(self._costed([_Step(self.tree.alone(start), np.zeros(1, np.int64), None)], this), this)
+        queue = self._sorted([], self._costed([_Step(self.tree.alone(start), np.zeros(1, np.int64), None)]), this)
         while queue and not self.stopped:
             forward = self._incomplete(self._taken(queue))
             onward = self._incomplete(queue[: _index(limits.beta2)])
@@ -451,7 +450,7 @@ class _Search(Generic[State]):
                 pops[node.depth] += 1
                 self.expansions += 1
                 steps += self._allowed(node, this)
-            queue = self._sorted(onward + self._costed(steps, this), this)
+            queue = self._sorted(onward, self._costed(steps), this)
         self._halt(queue)
 
     def _halt(self, nodes: Sequence[_Node[State]]) -> None:
@@ -500,7 +499,7 @@ class _Search(Generic[State]):
             full = len(self.finalists) == self.options.finalists
             if cost == inf or (full and cost >= self.finalists[-1].cost):
                 break
-            self._finish(_Node(step.family, int(step.rows[k]), step.parent, cost, 0, (cost, cost)))
+            self._finish(_Node(step.family, int(step.rows[k]), step.parent, cost, (cost, cost)))
 
     def _allowed(self, node: _Node[State], this: _Pass) -> list[_Step[State]]:
         """The children of a node that are worth a cost."""
@@ -524,49 +523,54 @@ class _Search(Generic[State]):
                 chosen[n].append(k)
         return [_Step(x.family, x.rows[np.sort(np.array(some, np.int64))], x.parent) for x, some in zip(steps, chosen, strict=True)]
 
-    def _costed(self, steps: Sequence[_Step[State]], this: _Pass) -> list[_Node[State]]:
-        """The states as nodes; only the first ones where there is no time for the others."""
-        nodes: list[_Node[State]] = []
+    def _costed(self, steps: Sequence[_Step[State]]) -> list[tuple[_Step[State], Floats]]:
+        """The steps with their costs; only the first ones where there is no time for the others."""
+        found: list[tuple[_Step[State], Floats]] = []
         for k, some in enumerate(_portions(steps, _index(self.options.asked))):
             if k and self.options.stop():
                 self.stopped = True
                 break
-            nodes += self._costed_at_once(some, this)
-        return nodes
-
-    def _costed_at_once(self, steps: Sequence[_Step[State]], this: _Pass) -> list[_Node[State]]:
-        found = self.tree.cost([(x.family, x.rows) for x in steps])
-        self.costs += sum(len(x.rows) for x in steps)
-        nodes = []
-        for x, costs in zip(steps, found, strict=True):
-            if x.family.is_complete and self.options.at_once:
-                self._finish_all(x, costs)
-            nodes += self._nodes(x, costs, this)
-        return nodes
-
-    def _nodes(self, step: _Step[State], costs: Floats, this: _Pass) -> list[_Node[State]]:
-        """The states of a family that may have a turn, in their order."""
-        family, buckets = step.family, self.options.buckets
-        alike = np.zeros(len(costs), np.int64) if buckets is None else buckets(family, this.fineness + 1)[step.rows]
-        found = []
-        for k in _cheapest(costs, alike, self.most):
-            cost = float(costs[k])
-            rank = (this.priority(cost, family.depth), cost)
-            found.append(_Node(family, int(step.rows[k]), step.parent, cost, int(alike[k]), rank))
+            costs = self.tree.cost([(x.family, x.rows) for x in some])
+            self.costs += sum(len(x.rows) for x in some)
+            found += zip(some, costs, strict=True)
+            if self.options.at_once:
+                for x, own in found[len(found) - len(some) :]:
+                    if x.family.is_complete:
+                        self._finish_all(x, own)
         return found
 
-    def _sorted(self, nodes: list[_Node[State]], this: _Pass) -> list[_Node[State]]:
-        """The nodes as a queue, the best first, no longer than the memory."""
+    def _sorted(self, onward: list[_Node[State]], found: Sequence[tuple[_Step[State], Floats]], this: _Pass) -> list[_Node[State]]:
+        """The queue of some nodes and the states after them, the best first, as far as they can have a turn."""
+        steps = [x for x, _ in found]
+        costs = np.array([n.cost for n in onward])
+        costs = np.concatenate([costs, *(c for _, c in found)])
+        depths = np.concatenate([np.array([n.depth for n in onward], np.int64), *(np.full(len(x.rows), x.family.depth) for x in steps)])
+        penalised = costs
         if self.options.buckets is not None:
-            members: Counter[tuple[int, int]] = Counter()
-            for node in sorted(nodes, key=attrgetter("cost")):
-                members[node.depth, node.alike] += 1
-                cost = node.cost * members[node.depth, node.alike]
-                node.rank = (this.priority(cost, node.depth), cost)
-        nodes.sort(key=attrgetter("rank"))  # stable: the older one of equals stays first
-        del nodes[_index(self.parameters.memory) :]
-        self.longest = max(self.longest, len(nodes))
-        return nodes
+            alike = [self._alike(n.family, np.array([n.row]), this) for n in onward] + [self._alike(x.family, x.rows, this) for x in steps]
+            penalised = costs * _places(costs, depths, np.concatenate([*alike, np.zeros(0, np.int64)]))
+        priorities = this.priority(penalised, depths)
+        order = np.lexsort((penalised, priorities))  # stable: the older one of equals stays first
+        order = order[costs[order] < inf][: self.most]
+        self.longest = max(self.longest, len(order))
+        ends = np.cumsum([len(x.rows) for x in steps])
+        queue = []
+        for k in order.tolist():
+            rank = float(priorities[k]), float(penalised[k])
+            if k < len(onward):
+                onward[k].rank = rank
+                queue.append(onward[k])
+                continue
+            n = int(np.searchsorted(ends, k - len(onward), side="right"))
+            x = steps[n]
+            row = int(x.rows[k - len(onward) - (ends[n] - len(x.rows))])
+            queue.append(_Node(x.family, row, x.parent, float(costs[k]), rank))
+        return queue
+
+    def _alike(self, family: Family[State], rows: Ints, this: _Pass) -> Ints:
+        """The buckets that penalties are for."""
+        assert self.options.buckets is not None
+        return self.options.buckets(family, this.fineness + 1)[rows]
 
     def buckets_of_finalists(self, fineness: int) -> Ints | None:
         """The buckets on the ways to the best finalists; None, which permits all, where there are none."""
@@ -603,15 +607,15 @@ def _portions(steps: Sequence[_Step[State]], most: int) -> Iterator[list[_Step[S
         yield part
 
 
-def _cheapest(costs: Floats, alike: Ints, most: int) -> Ints:
-    """The rows of the so many cheapest states of each bucket, in their order; none that costs infinitely much."""
-    finite = np.flatnonzero(costs < inf)
-    if len(finite) <= most:
-        return finite
-    order = finite[np.lexsort((costs[finite], alike[finite]))]  # stable: the older one of equals is first
-    first = np.flatnonzero(np.diff(alike[order], prepend=alike[order[0]] - 1))
-    place = np.arange(len(order)) - np.repeat(first, np.diff(first, append=len(order)))
-    return np.sort(order[place < most])
+def _places(costs: Floats, depths: Ints, alike: Ints) -> Ints:
+    """Which of its bucket and depth each state is, the cheapest being 1; of equal ones the older one is first."""
+    order = np.lexsort((costs, alike, depths))
+    new = np.ones(len(order), np.bool_)
+    new[1:] = (np.diff(alike[order]) != 0) | (np.diff(depths[order]) != 0)
+    first = np.flatnonzero(new)
+    found = np.empty(len(order), np.int64)
+    found[order] = np.arange(len(order)) - np.repeat(first, np.diff(first, append=len(order))) + 1
+    return found
 
 
 def _index(limit: float) -> int:

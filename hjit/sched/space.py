@@ -170,7 +170,7 @@ class Space:
         self.cost_model, self.machine = cost, np.asarray(machine, np.float32)
         self.rules = rules or Rules()
         self.memoise = memoise
-        self.forms = Forms(Strides(graph), target, cores)
+        self.forms = Forms(Strides(graph), target, cores, self.rules.tiles)
         self.consumers = graph.consumers()
         self.groups = {s.name: groups(s) for s in graph.stages}
         self.decisions = [Decision(s.name, g) for s in reversed(graph.stages) for g in (None, *self.groups[s.name])]

@@ -19,7 +19,7 @@ from hjit.sched.check import problems
 from hjit.sched.default import Target, root_schedule
 from hjit.sched.forms import chosen
 from hjit.sched.refine import Schedule
-from hjit.sched.rules import Rules
+from hjit.sched.rules import Rules, log_spaced
 from hjit.sched.search import Options as SearchOptions
 from hjit.sched.search import presets, search
 from hjit.sched.space import Space, State, sliding_at
@@ -238,8 +238,16 @@ def test_levels_of_tiles_are_limited() -> None:
     loop = Loop("f", 0, "serial", None, ())
     assert Rules(tile_levels=1).tile_sizes([loop, Loop("f", 0, "serial", 64, ())], 4, 0, 512.0) == (4,)
     assert Rules(tile_levels=2).tile_sizes([loop, Loop("f", 0, "serial", 64, ())], 4, 0, 512.0) == (4, 8, 16, 32)
-    assert Rules(tile_steps=3).tile_sizes([loop], 4, 0, 512.0) == (4, 8, 16)
+    assert Rules(tile_levels=2).tile_sizes([loop, Loop("f", 0, "serial", 60, ())], 4, 0, 512.0) == (4, 12, 20)
+    assert Rules(largest_tile=4).tile_sizes([loop], 4, 0, 512.0) == (4, 8, 12, 16)
+    assert Rules(tiles=1).tile_sizes([loop], 4, 0, 512.0) == (4, 8, 16, 32, 64, 128, 256)
     assert Rules().tile_sizes([loop], 4, 0, 10.0) == (4, 8)
+
+
+def test_sizes_are_spaced_alike_between_powers_of_two() -> None:
+    assert log_spaced(64, 1) == (1, 2, 4, 8, 16, 32, 64)
+    assert log_spaced(20, 4) == (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20)
+    assert log_spaced(40, 2, least=5) == (6, 8, 12, 16, 24, 32)
 
 
 @pytest.mark.parametrize(("computed", "inlined", "forbidden"), [(1000, 0, False), (1001, 0, True), (0, 1001, True)])

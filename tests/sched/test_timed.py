@@ -11,6 +11,7 @@ from hjit.errors import HjitError
 from hjit.options import Options
 from hjit.plans import Searched, built
 from hjit.sched.refine import Schedule
+from hjit.sched.rules import Rules
 from hjit.sched.search import Options as SearchOptions
 from hjit.sched.search import presets, search
 from hjit.sched.timed import Timed
@@ -19,7 +20,7 @@ from tests.sched.test_space import Program, blurred
 
 
 def test_a_search_finds_the_schedule_that_ran_fastest() -> None:
-    p = Program(blurred)
+    p = Program(blurred, rules=Rules(tiles=1))
 
     def seconds(schedule: Schedule) -> float:
         try:
