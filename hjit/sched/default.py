@@ -6,6 +6,7 @@ dimension the vector lanes run along, which small dimensions are unrolled, and w
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -512,6 +513,7 @@ def unrolled_dims(definitions: list[Definition], lanes_dim: int | None) -> list[
     return found
 
 
+@functools.lru_cache(maxsize=1024)
 def vector_lanes(s: Stage, d: Definition, target: Target, lanes_dim: int | None = None) -> int:
     """Lanes of a vector of the widest type at work along a dimension; indices of gathers count 4 bytes."""
     differs: dict[Expr, bool] = {}

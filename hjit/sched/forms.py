@@ -6,6 +6,7 @@ every loop that one of its choices has; a loop of one turn is no loop, and `chos
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections.abc import Iterator, Sequence
@@ -210,12 +211,13 @@ class Forms:
             yield 0
 
 
-def native_widths(s: Stage, d: Definition, target: Target, lanes_dim: int) -> list[int]:
+@functools.lru_cache(maxsize=1024)
+def native_widths(s: Stage, d: Definition, target: Target, lanes_dim: int) -> tuple[int, ...]:
     """Lanes: a native vector of the widest type at work, or of the narrowest one (Adams 2019, section 3.2)."""
     wide = vector_lanes(s, d, target, lanes_dim)
     sizes = [e.dtype.itemsize for e in walk(d.value) if e.dtype.kind != "b" and not _is_index(e)]
     narrow = max(target.vector_bytes // min([*sizes, s.dtype.itemsize]), 1)
-    return [wide, narrow] if narrow > wide else [wide]
+    return (wide, narrow) if narrow > wide else (wide,)
 
 
 def _is_index(e: Expr) -> bool:
@@ -296,6 +298,9 @@ def _step(k: int, inner: Inner, option: tuple[int, int, int]) -> int:
     return option[1] if k == inner.lanes_dim else option[2] if k == inner.rows_dim else 1
 
 
-def product_of(options: Sequence[Sequence[int]]) -> Sizes:
-    """Every combination of some sizes."""
-    return np.array([*itertools.product(*options)], np.int64)
+@functools.lru_cache(maxsize=256)
+def product_of(options: tuple[tuple[int, ...], ...]) -> Sizes:
+    """Every combination of some sizes; one array for equal options, so that they are told apart once."""
+    found = np.array([*itertools.product(*options)], np.int64)
+    found.flags.writeable = False
+    return found

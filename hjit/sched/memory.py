@@ -65,14 +65,23 @@ class Strides:
             self.of[i.name] = tuple(None if s is None else poly(s) for s in i.layout)
         for s in graph.stages:
             self.of[s.name] = C_ORDER.strides(s.shape)
+        self._along: dict[tuple[tuple[Poly | None, ...], tuple[Poly, ...], int], Poly | None] = {}
 
     def along(self, source: str, index: tuple[Poly, ...], k: int) -> Poly | None:
         """The stride of an access along dimension `k`, away from the borders; None where it is not a constant polynomial."""
-        total = ZERO
-        for p, stride in zip(index, self.of[source], strict=True):
-            c = _away_from_borders(p).coefficient(Dim(k))
-            if c is None or (stride is None and c != ZERO):
-                return None
-            if stride is not None:
-                total = total + c * stride
-        return total
+        key = self.of[source], index, k
+        if key not in self._along:
+            self._along[key] = _along(*key)
+        return self._along[key]
+
+
+def _along(strides: tuple[Poly | None, ...], index: tuple[Poly, ...], k: int) -> Poly | None:
+    """`Strides.along`, of an array with these strides."""
+    total = ZERO
+    for p, stride in zip(index, strides, strict=True):
+        c = _away_from_borders(p).coefficient(Dim(k))
+        if c is None or (stride is None and c != ZERO):
+            return None
+        if stride is not None:
+            total = total + c * stride
+    return total

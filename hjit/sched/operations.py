@@ -20,7 +20,8 @@ from hjit.trace.borders import INSIDE
 from hjit.trace.graph import Cast, Const, Definition, Expr, Graph, Index, Load, Op, ScalarRef, Stage, walk
 from hjit.trace.poly import Atom, Bound, Dim, FloorDiv, Poly, Value, deep_atoms, poly, sizes_value
 
-Jacobian = tuple[tuple[Fraction, ...], ...]  # [axes][dimensions]
+Jacobian = tuple[tuple[Fraction | int, ...], ...]  # [axes][dimensions]
+Known = dict[tuple[tuple[Poly, ...], int], Jacobian | None]  # of indices, with the number of dimensions
 
 _NAMES = {
     "add": "add",
@@ -54,6 +55,9 @@ BUCKETS = {name: bucket for bucket, names in _NAMES.items() for name in names.sp
 SAME_TYPE = {"uint32": "int32", "uint64": "int64", "float16": "int16"}
 
 
+_AT = {name: k for k, name in enumerate(PIPELINE)}
+
+
 def pipeline_features(graph: Graph, sizes: Mapping[str, int]) -> np.ndarray[Any, np.dtype[np.float32]]:
     """The features of the stages of a Graph that do not depend on its schedule.
 
@@ -66,18 +70,19 @@ def pipeline_features(graph: Graph, sizes: Mapping[str, int]) -> np.ndarray[Any,
         float32 [stages, len(PIPELINE)], in the orders of the Graph and of `hjit.model.names`.
     """
     found = np.zeros((len(graph.stages), len(PIPELINE)), np.float32)
+    known: Known = {}
     for k, s in enumerate(graph.stages):
-        for name, x in _features(graph, s, sizes).items():
-            found[k, PIPELINE.index(name)] = x
+        for name, x in _features(graph, s, sizes, known).items():
+            found[k, _AT[name]] = x
     return found
 
 
-def _features(graph: Graph, s: Stage, sizes: Mapping[str, int]) -> dict[str, float]:
+def _features(graph: Graph, s: Stage, sizes: Mapping[str, int], known: Known) -> dict[str, float]:
     points = [_points(d.extents, sizes) for d in s.definitions]
     weights = [n / max(sum(points), 1.0) for n in points]
     found: dict[str, float] = {}
     for d, weight in zip(s.definitions, weights, strict=True):
-        for name, n in (*_operations(graph, s, d).items(), *_accesses(d).items()):
+        for name, n in (*_operations(graph, s, d).items(), *_accesses(d, known).items()):
             found[name] = found.get(name, 0.0) + weight * n
     stages = graph.by_name
     dtype = s.dtype.name
@@ -163,13 +168,19 @@ def _cast(old: np.dtype[Any], new: np.dtype[Any]) -> str:
 # -- accesses
 
 
-def _accesses(d: Definition) -> Counter[str]:
-    """How many loads there are of each class."""
+def _accesses(d: Definition, known: Known) -> Counter[str]:
+    """How many loads there are of each class; stages that are alike share the Jacobians that are `known`."""
     old = d.value.args[0] if _accumulates(d) else None
     loads = [e for e in walk(*d.exprs()) if isinstance(e, Load) and e is not old]
-    found = [(load.source, jacobian(load.index, len(d.extents))) for load in loads]
-    taps = Counter(found)
-    return Counter(f"access_{access_class(j, taps[source, j])}" for source, j in found)
+    dims = len(d.extents)
+    for load in loads:
+        if (load.index, dims) not in known:
+            known[load.index, dims] = jacobian(load.index, dims)
+    taps = Counter((load.source, known[load.index, dims]) for load in loads)
+    classes: Counter[str] = Counter()
+    for (_, j), n in taps.items():
+        classes[f"access_{access_class(j, n)}"] += n
+    return classes
 
 
 def jacobian(index: Sequence[Poly], dims: int) -> Jacobian | None:
@@ -183,8 +194,8 @@ def jacobian(index: Sequence[Poly], dims: int) -> Jacobian | None:
         return None
 
 
-def _slope(p: Poly, k: int) -> Fraction:
-    total = Fraction(0)
+def _slope(p: Poly, k: int) -> Fraction | int:
+    total: Fraction | int = 0
     for m, c in p.terms.items():
         moving = [a for a in m if any(isinstance(b, (Dim, Value)) for b in deep_atoms(poly(a)))]
         if moving and len(m) > 1:
@@ -194,14 +205,14 @@ def _slope(p: Poly, k: int) -> Fraction:
     return total
 
 
-def _atom_slope(a: Atom, k: int) -> Fraction:
+def _atom_slope(a: Atom, k: int) -> Fraction | int:
     match a:
         case Dim():
-            return Fraction(a.k == k)
+            return int(a.k == k)
         case Bound():
             return _slope(a.arg, k)
         case FloorDiv() if a.by.is_const:
-            return _slope(a.arg, k) / a.by.const
+            return Fraction(_slope(a.arg, k)) / a.by.const
     raise ValueError
 
 

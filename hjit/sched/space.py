@@ -185,6 +185,7 @@ class Space:
         self._memo: dict[Hashable, Floats] = {}
         self._numbers: dict[Hashable, int] = {}
         self._outlines: dict[tuple[Node, int], int] = {}
+        self._seen: dict[tuple[int, tuple[int, ...]], tuple[Sizes, list[bytes], Ints]] = {}
         self._unchanged: dict[tuple[int, frozenset[str]], tuple[Node, float]] = {}
         self._sources = {s.name: s.sources for s in graph.stages}
         self._freeze(frozen or {}, settled)
@@ -313,7 +314,7 @@ class Space:
         around = [x for k in range(len(site) + 1) if isinstance(x := at(whole, site[:k]), Loop) and x.stage == loop.stage]
         dims = [k for k in dict.fromkeys(x.dim for x in around) if isinstance(k, int)][-TILED:]
         extents = self._extents(whole, site)
-        options = [self.rules.tile_sizes(around, inside_of(loop, k), k, extents[k]) for k in dims]
+        options = tuple(self.rules.tile_sizes(around, inside_of(loop, k), k, extents[k]) for k in dims)
         children = loop.children
         for column, k in reversed([*enumerate(dims)]):
             children = (Loop(loop.stage, k, "serial", -column - 1, children),)
@@ -524,10 +525,17 @@ class Space:
     def _buckets(self, b: Batch, fineness: int) -> Ints:
         outlines = tuple(self._outlined(n, fineness) for n in b.nests)
         seen = [] if b.changed is None else sorted({-n - 1 for n in _sizes_above(b.nests[b.changed], fineness) if n < 0})
-        rows, which = np.unique(b.sizes[:, seen], axis=0, return_inverse=True) if seen else (NONE, np.zeros(len(b), np.int64))
-        key = b.step, outlines, b.inlined
-        numbers = [self._numbers.setdefault((key, tuple(row)), len(self._numbers)) for row in rows.tolist()]
-        return np.array(numbers, np.int64)[which.reshape(-1)]
+        key = self._numbers.setdefault((b.step, outlines, b.inlined), len(self._numbers))
+        rows, which = self._alike(b.sizes, tuple(seen))
+        return np.array([self._numbers.setdefault((key, row), len(self._numbers)) for row in rows], np.int64)[which]
+
+    def _alike(self, sizes: Sizes, seen: tuple[int, ...]) -> tuple[list[bytes], Ints]:
+        """What there is in some columns of choices, and which of that each choice has."""
+        found = self._seen.get((id(sizes), seen))
+        if found is None:
+            rows, which = np.unique(sizes[:, seen], axis=0, return_inverse=True) if seen else (NONE, np.zeros(len(sizes), np.int64))
+            found = self._seen[id(sizes), seen] = sizes, [row.tobytes() for row in rows], which.reshape(-1)
+        return found[1:]
 
     def _outlined(self, nest: Node, fineness: int) -> int:
         """A number for the outline of a nest."""
