@@ -319,7 +319,7 @@ def _nest(s: Stage, group: tuple[int, ...], strides: Strides, target: Target) ->
     across = crossing_dim(d, lanes_dim, unrolled, strides) if len(group) == 1 else None
     if across is not None:
         assert lanes_dim is not None
-        return _tiled(s, group, d, lanes_dim, across, min(lanes, MAX_TURNED_LANES), unrolled)
+        return nest(s.name, group, turned(d, lanes_dim, across, TURNED_ROWS, min(lanes, MAX_TURNED_LANES), unrolled))
     strip = strip_dim(d, lanes_dim)
     if strip is not None:
         return nest(s.name, group, strips(d, strip, STRIP_VECTORS * lanes, lanes))
@@ -382,7 +382,7 @@ def _blocked(s: Stage, group: tuple[int, ...], d: Definition, lanes_dim: int, ro
     return nest(s.name, group, steps)
 
 
-def crossing_dim(d: Definition, lanes_dim: int | None, unrolled: list[int], strides: Strides) -> int | None:
+def crossing_dim(d: Definition, lanes_dim: int | None, unrolled: Sequence[int], strides: Strides) -> int | None:
     """The dimension along which loads are contiguous whose lanes are far apart, as in a transposed copy."""
     if lanes_dim is None or d.order != "pure" or d.rdims:
         return None
@@ -395,12 +395,12 @@ def crossing_dim(d: Definition, lanes_dim: int | None, unrolled: list[int], stri
     return None
 
 
-def _tiled(s: Stage, group: tuple[int, ...], d: Definition, lanes_dim: int, across: int, lanes: int, unrolled: list[int]) -> Node:
-    """A nest in tiles: the lines of memory that the lanes of one row load are at hand for the rows that follow."""
+def turned(d: Definition, lanes_dim: int, across: int, rows: int, lanes: int, unrolled: Sequence[int]) -> list[Step]:
+    """Loops in tiles: the lines of memory that the lanes of one row load are at hand for the rows that follow."""
     others = [k for k in range(len(d.dims)) if k not in (lanes_dim, across, *unrolled)]
     steps: list[Step] = [(k, "parallel", None) for k in (*others, across, lanes_dim)]
-    steps += [(across, "serial", TURNED_ROWS), (lanes_dim, "vector", lanes)]
-    return nest(s.name, group, [*steps, *((k, "unroll", None) for k in unrolled)])
+    steps += [(across, "serial", rows), (lanes_dim, "vector", lanes)]
+    return [*steps, *((k, "unroll", None) for k in unrolled)]
 
 
 def strip_dim(d: Definition, lanes_dim: int | None) -> int | None:

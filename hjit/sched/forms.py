@@ -10,7 +10,7 @@ import functools
 import itertools
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -21,18 +21,22 @@ from hjit.sched.default import (
     BLOCK_ROWS,
     BLOCK_VECTORS,
     INTERLEAVED,
+    MAX_TURNED_LANES,
     SCAN_ROWS,
     STRIP_VECTORS,
+    TURNED_ROWS,
     UNROLL_CODE,
     Target,
     best_lanes,
     block_dim,
+    crossing_dim,
     lane_scores,
     loops_in_order,
     parts_dim,
     scan_rows,
     strip_dim,
     strips,
+    turned,
     unrolled_dims,
     vector_lanes,
 )  # fmt: skip
@@ -50,6 +54,7 @@ BLOCKS = ((1, 1), (1, 2), (1, 4), (2, 1), (2, 2), (4, 1), (4, 2), (4, 4), (BLOCK
 BIG = 32  # a dimension of more elements is worth tiles
 TILES = (4, 256), (32, 1024)  # rows and columns of a tile, at least and at most
 WIDEST_STRIP = 64  # vectors of a strip of columns
+MOST_TURNED = 128  # rows of a tile that is read across
 FEW_TURNS = 4  # a loop with fewer turns than this for each core has the next loop parallel, too
 SMALL_TASK = 1 << 16  # evaluations; a nest with fewer may as well run on one core
 
@@ -116,6 +121,7 @@ class Inner:
         lanes_dim: the dimension of the vectors; None: there are none.
         rows_dim: another dimension of which several elements are computed in one turn, or None.
         unrolled: small dimensions, whole.
+        across: the dimension that other loads are contiguous along than those of the lanes, or None.
         options: (lanes, elements along `lanes_dim`, elements along `rows_dim`) of one turn, the first as in the default schedule.
     """
 
@@ -123,6 +129,7 @@ class Inner:
     rows_dim: int | None
     unrolled: tuple[int, ...]
     options: tuple[tuple[int, int, int], ...]
+    across: int | None = None
 
 
 class Forms:
@@ -136,39 +143,45 @@ class Forms:
     def __init__(self, strides: Strides, target: Target, cores: int, tiles: int) -> None:
         self.strides, self.target, self.cores = strides, target, cores
         self.tiles = tuple(itertools.product(*(log_spaced(most, tiles, least) for least, most in TILES)))
+        self.turned = tuple(dict.fromkeys((TURNED_ROWS, *log_spaced(MOST_TURNED, tiles, least=4))))
         self.strips = tuple(dict.fromkeys((STRIP_VECTORS, *log_spaced(WIDEST_STRIP, max(tiles // 2, 1)))))
-        self._inner: dict[tuple[str, tuple[int, ...]], list[Inner]] = {}
+        self._inner: dict[tuple[str, tuple[int, ...], tuple[int, ...]], list[Inner]] = {}
 
-    def of(self, s: Stage, group: tuple[int, ...], extents: Sequence[float], at_root: bool) -> Iterator[Form]:
+    def of(self, s: Stage, group: tuple[int, ...], extents: Sequence[float], at_root: bool, order: tuple[int, ...] = ()) -> Iterator[Form]:
         """All forms of a nest; the first one with its first sizes is that of the default schedule.
 
         Args:
             extents: numbers of the extents of the dimensions.
             at_root: is it computed by itself?
+            order: of the stage's axes in memory, as in `hjit.sched.tree.Store`.
         """
         d = s.definitions[group[-1]]
-        for inner in self.inner(s, group, extents):
+        for inner in self.inner(s, group, extents, order):
+            if at_root and inner.across is not None and inner.lanes_dim is not None and len(group) == 1:
+                lanes = dict.fromkeys(min(n, MAX_TURNED_LANES) for n, *_ in inner.options)
+                yield Form(nest(s.name, group, turned(d, inner.lanes_dim, inner.across, -1, -2, inner.unrolled)), product_of((self.turned, (*lanes,))))
             strip = strip_dim(d, inner.lanes_dim) if at_root else None
             if strip is not None:
                 choices = [(lanes, n * lanes) for lanes in dict.fromkeys(n for n, *_ in inner.options) for n in self.strips]
                 yield Form(nest(s.name, group, strips(d, strip, -2, -1)), np.array(choices, np.int64))
-            for order in _orders(d, inner, extents, at_root):
-                tiles = self._tiles(d, order, inner, extents) if at_root else []
-                for parallel in self._parallel(d, order, inner, extents) if at_root else [0]:
-                    steps, sizes = _steps(d, order, inner, tiles, parallel)
+            for loops in _orders(d, inner, extents, at_root):
+                tiles = self._tiles(d, loops, inner, extents) if at_root else []
+                for parallel in self._parallel(d, loops, inner, extents) if at_root else [0]:
+                    steps, sizes = _steps(d, loops, inner, tiles, parallel)
                     yield Form(nest(s.name, group, steps), sizes)
 
-    def inner(self, s: Stage, group: tuple[int, ...], extents: Sequence[float]) -> list[Inner]:
+    def inner(self, s: Stage, group: tuple[int, ...], extents: Sequence[float], order: tuple[int, ...] = ()) -> list[Inner]:
         """What may be in vectors and unrolled."""
-        key = s.name, group
+        key = s.name, group, order
         if key not in self._inner:
-            self._inner[key] = list(self._inners(s, group, extents))
+            strides = self.strides.with_order(s, order) if order else self.strides
+            self._inner[key] = list(self._inners(s, group, extents, strides))
         return self._inner[key]
 
-    def _inners(self, s: Stage, group: tuple[int, ...], extents: Sequence[float]) -> Iterator[Inner]:
+    def _inners(self, s: Stage, group: tuple[int, ...], extents: Sequence[float], strides: Strides) -> Iterator[Inner]:
         d = s.definitions[group[-1]]
         alike = [s.definitions[n] for n in group if len(s.definitions[n].extents) == len(d.extents)]
-        scores = lane_scores(s, alike, self.strides)
+        scores = lane_scores(s, alike, strides)
         first = best_lanes(alike, scores)
         others = [k for k in sorted(scores, key=lambda k: (-scores[k], -k))[:LANE_DIMS] if scores[k] >= 0]
         for lanes_dim in dict.fromkeys([first, *others] if first is not None else [None, *scores]):
@@ -185,7 +198,7 @@ class Forms:
                 continue
             widths = native_widths(s, d, self.target, lanes_dim)
             code = sum(1 for x in alike for _ in walk(x.value)) * max(int(np.prod([extents[k] for k in unrolled])), 1)
-            yield _blocks(d, lanes_dim, widths, unrolled, extents, code)
+            yield replace(_blocks(d, lanes_dim, widths, unrolled, extents, code), across=crossing_dim(d, lanes_dim, unrolled, strides))
 
     def _tiles(self, d: Definition, order: Sequence[int], inner: Inner, extents: Sequence[float]) -> list[tuple[int, tuple[int, ...]]]:
         """Tiles of the two innermost loops over big pure dimensions, side by side: dimension and sizes; nothing where there are none."""

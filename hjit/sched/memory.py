@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass
 
-from hjit.trace.graph import Graph
+from hjit.trace.graph import Graph, Stage
 from hjit.trace.poly import ONE, ZERO, Bound, Dim, FloorDiv, Mod, Poly, poly
 
 LINE = 64  # bytes that caches hold and fetch together
@@ -49,7 +50,7 @@ def rejoined(p: Poly) -> Poly:
     return p
 
 
-def _away_from_borders(p: Poly) -> Poly:
+def away_from_borders(p: Poly) -> Poly:
     """An index where no bound that it has changes it."""
     while any(isinstance(a, Bound) for a in p.atoms()):
         p = p.substitute(lambda a: a.arg if isinstance(a, Bound) else None)
@@ -67,6 +68,12 @@ class Strides:
             self.of[s.name] = C_ORDER.strides(s.shape)
         self._along: dict[tuple[tuple[Poly | None, ...], tuple[Poly, ...], int], Poly | None] = {}
 
+    def with_order(self, s: Stage, order: tuple[int, ...]) -> Strides:
+        """The same with another order of one stage's axes in memory."""
+        new = copy.copy(self)
+        new.of = {**self.of, s.name: Layout(order).strides(s.shape)}
+        return new
+
     def along(self, source: str, index: tuple[Poly, ...], k: int) -> Poly | None:
         """The stride of an access along dimension `k`, away from the borders; None where it is not a constant polynomial."""
         key = self.of[source], index, k
@@ -79,7 +86,7 @@ def _along(strides: tuple[Poly | None, ...], index: tuple[Poly, ...], k: int) ->
     """`Strides.along`, of an array with these strides."""
     total = ZERO
     for p, stride in zip(index, strides, strict=True):
-        c = _away_from_borders(p).coefficient(Dim(k))
+        c = away_from_borders(p).coefficient(Dim(k))
         if c is None or (stride is None and c != ZERO):
             return None
         if stride is not None:

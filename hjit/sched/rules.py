@@ -30,6 +30,7 @@ class Rules:
         together: stages that one child of the root computes.
         tile_levels: loops of a size over one dimension of a stage, besides those that are unrolled or vectors.
         tasks: a parallel loop has at least this many turns for each core.
+        orders: stages may lie in memory with that axis innermost which the vectors of a reader run along.
         native_vectors: no vector has more lanes than a native one of the narrowest type at work.
     """
 
@@ -40,6 +41,7 @@ class Rules:
     together: int = 16
     tile_levels: int = 2
     tasks: float = 1.0
+    orders: bool = True
     native_vectors: bool = True
 
     def is_site(self, graph: Graph, root: Root, path: Path) -> bool:

@@ -25,16 +25,20 @@ from hjit.sched.build import Path, Step, at, attached, flattened, loops_around, 
 from hjit.sched.build import nest as nest_of
 from hjit.sched.check import is_direct, problems
 from hjit.sched.default import Target, groups, root_schedule
-from hjit.sched.features import merged, plan_of
+from hjit.sched.features import layouts_of, merged, plan_of
 from hjit.sched.forms import Form, Forms, Sizes, chosen, columns, native_widths, product_of
-from hjit.sched.memory import C_ORDER, Strides
+from hjit.sched.memory import C_ORDER, Layout, Strides, away_from_borders
 from hjit.sched.operations import pipeline_features
 from hjit.sched.rules import Rules
 from hjit.sched.search import Family, Floats, Ints, Some
 from hjit.sched.sized import SizedGraph
 from hjit.sched.tree import Compute, Loop, Node, Root, Store, computes, dims_of, walk
 from hjit.trace.graph import Graph, Stage
+from hjit.trace.poly import Dim
 
+Layouts = dict[str, Layout]
+FormKey = tuple[str, tuple[int, ...], bool, tuple[int, ...]]  # a nest, whether it is at the root, and the order of its stage in memory
+IN_C_ORDER: Layouts = {}
 NONE: Sizes = np.zeros((1, 0), np.int64)  # the one choice of a nest whose sizes are known
 
 
@@ -49,6 +53,7 @@ class Batch:
         changed: the one that the decision makes or changes, with negative sizes (see `forms.Form`), or None.
         sizes: [choices, columns].
         inlined: the stages that are.
+        layouts: of stages that do not lie in C order in memory.
         is_complete: was it the last decision?
         costs: of each choice; NaN where not known.
         buckets: by fineness the number of each choice's bucket.
@@ -60,6 +65,7 @@ class Batch:
     changed: int | None
     sizes: Sizes
     inlined: frozenset[str]
+    layouts: Layouts
     is_complete: bool = False
     costs: Floats = field(init=False)
     buckets: dict[int, Ints] = field(default_factory=dict)
@@ -180,13 +186,13 @@ class Space:
         self._pipeline = pipeline_features(graph, sizes)
         self._sized: dict[frozenset[str], SizedGraph] = {frozenset(): self.sized}
         self._prepared: dict[tuple[str, ...], PreparedCost] = {}
-        self._legal: dict[tuple[str, tuple[int, ...], bool], list[Form]] = {}
-        self._first: dict[tuple[str, tuple[int, ...], bool], Form] = {}
+        self._legal: dict[FormKey, list[Form]] = {}
+        self._first: dict[FormKey, Form] = {}
         self._memo: dict[Hashable, Floats] = {}
         self._numbers: dict[Hashable, int] = {}
         self._outlines: dict[tuple[Node, int], int] = {}
         self._seen: dict[tuple[int, tuple[int, ...]], tuple[Sizes, list[bytes], Ints]] = {}
-        self._unchanged: dict[tuple[int, frozenset[str]], tuple[Node, float]] = {}
+        self._unchanged: dict[Hashable, tuple[Node, float]] = {}
         self._sources = {s.name: s.sources for s in graph.stages}
         self._freeze(frozen or {}, settled)
 
@@ -208,7 +214,7 @@ class Space:
     def start(self) -> State:
         """Nothing is decided but what is frozen: readers are measured with what will be inlined into them."""
         inlined = frozenset(s.name for s in self.graph.stages if self.frozen.get(s.name) == "inline" and self.may_inline(s))
-        return self._batch(None, 0, (), None, NONE, inlined)[0]
+        return Batch(None, 0, (), None, NONE, inlined, {}, not self.decisions)[0]
 
     def trivial(self) -> Root:
         """A schedule that is always legal."""
@@ -224,10 +230,14 @@ class Space:
 
     def alone(self, state: State) -> Batch:
         """A family of one state."""
-        return self._batch(state.batch.parent, state.batch.step, state.nests, None, NONE, state.inlined)
+        b = state.batch
+        return replace(b, nests=state.nests, changed=None, sizes=NONE, buckets={})
 
-    def _batch(self, parent: State | None, step: int, nests: tuple[Node, ...], changed: int | None, sizes: Sizes, inlined: frozenset[str]) -> Batch:
-        return Batch(parent, step, nests, changed, sizes, inlined, step == len(self.decisions))
+    def _after(self, state: State, nests: tuple[Node, ...], changed: int | None = None, sizes: Sizes = NONE, **more: Any) -> Batch:
+        """What there is after the next decision; `more`: what else is new."""
+        b, step = state.batch, state.batch.step + 1
+        given = {"inlined": b.inlined, "layouts": b.layouts, **more}
+        return Batch(state, step, nests, changed, sizes, **given, is_complete=step == len(self.decisions))
 
     def _freeze(self, frozen: Mapping[str, str], settled: Collection[str]) -> None:
         self.frozen, self.settled = dict(frozen), frozenset(settled)
@@ -248,30 +258,50 @@ class Space:
         if decision.group is None:
             yield from self._places(state, s)
         elif s.name in state.inlined:  # nothing to choose; what was decided as often costs as much of the schedule
-            yield self._batch(state, state.batch.step + 1, state.nests, None, NONE, state.inlined)
+            yield self._after(state, state.nests)
         else:
             yield from self._loops(state, s, decision.group)
 
     # -- where a stage is computed
     def _places(self, state: State, s: Stage) -> Iterator[Batch]:
-        step, nests = state.batch.step + 1, state.nests
         only = self.frozen.get(s.name)
-        at_root = Store(s.name, tuple(self._plain(s, g, True) for g in self.groups[s.name]))
+        orders = self._orders(state, s) if only is None else [()]
         if only != "inline":
-            yield self._batch(state, step, (at_root, *nests), 0, NONE, state.inlined)
+            for order in orders:
+                at_root = Store(s.name, tuple(self._plain(s, g, True, order) for g in self.groups[s.name]), order)
+                yield self._after(state, (at_root, *state.nests), 0, layouts=_with_order(state.batch.layouts, s.name, order))
         if s.name in self.graph.outputs or only == "root":
             return
         if self.may_inline(s) and only in (None, "inline", "apart"):
-            yield self._batch(state, step, nests, None, NONE, state.inlined | {s.name})
+            yield self._after(state, state.nests, inlined=state.inlined | {s.name})
         if only is None and is_divisible(s):
-            yield from self._inside(state, s, step)
+            for order in orders:
+                yield from self._inside(state, s, order)
+
+    def _orders(self, state: State, s: Stage) -> list[tuple[int, ...]]:
+        """How the axes of a stage may lie in memory: in C order, or with that one innermost which the vectors of a reader run along."""
+        found: dict[tuple[int, ...], None] = {(): None}
+        if not self.rules.orders or s.name in self.graph.outputs or len(s.shape) < 2:
+            return [*found]
+        readers, axes = self._readers(s.name, state.inlined), range(len(s.shape))
+        for nest in state.nests:
+            for x in walk(nest):
+                if isinstance(x, Loop) and x.kind == "vector" and x.stage in readers:
+                    c = next(c for c in computes(x) if c.stage == x.stage)
+                    part = self._sized_for(self._through(nest, state.inlined)).part(c.stage, c.definitions)
+                    for index in (index for source, index in part.loads if source == s.name):
+                        along = [k for k in axes if away_from_borders(index[k]).mentions(Dim(dims_of(x.dim)[-1]))]
+                        if along and axes[-1] not in along:
+                            found[*(k for k in axes if k != along[-1]), along[-1]] = None
+        return [*found]
 
     def may_inline(self, s: Stage) -> bool:
         """One pure definition that no gather reads, and nothing that it reads is written in the same nest."""
         return s.initial is not None and not s.updates and s.name not in self.graph.outputs
 
-    def _inside(self, state: State, s: Stage, step: int) -> Iterator[Batch]:
+    def _inside(self, state: State, s: Stage, order: tuple[int, ...]) -> Iterator[Batch]:
         """In a loop around all consumers, or in a new level of tiles there."""
+        layouts = _with_order(state.batch.layouts, s.name, order)
         readers = self._readers(s.name, state.inlined)
         for number, nest in enumerate(state.nests):
             if not any(c.stage in readers for c in computes(nest)):
@@ -280,9 +310,9 @@ class Space:
                 return  # consumers in several nests
             if len({c.stage for c in computes(nest)}) >= self.rules.together:
                 return
-            plain = [self._plain(s, g, False) for g in self.groups[s.name]]
-            for node, sizes in self._with_stage(nest, s, plain, readers):
-                yield self._batch(state, step, (*state.nests[:number], node, *state.nests[number + 1 :]), number, sizes, state.inlined)
+            own = Store(s.name, tuple(self._plain(s, g, False, order) for g in self.groups[s.name]), order)
+            for node, sizes in self._with_stage(nest, own, readers):
+                yield self._after(state, (*state.nests[:number], node, *state.nests[number + 1 :]), number, sizes, layouts=layouts)
 
     def _readers(self, name: str, inlined: Collection[str]) -> set[str]:
         """The stages that read a stage, looked through those that are inlined."""
@@ -291,10 +321,10 @@ class Space:
             found |= self._readers(c, inlined) if c in inlined else {c}
         return found
 
-    def _with_stage(self, nest: Node, s: Stage, plain: Sequence[Node], readers: Collection[str]) -> Iterator[tuple[Node, Sizes]]:
-        """The nest with the stage at each of the places in it that there may be."""
+    def _with_stage(self, nest: Node, own: Store, readers: Collection[str]) -> Iterator[tuple[Node, Sizes]]:
+        """The nest with the nests of another stage at each of the places in it that there may be."""
         whole = Root((nest,))
-        empty = Store(s.name, ())
+        empty = replace(own, children=())
         sites = [p for p in loops_around(whole, readers) if self.rules.is_site(self.graph, whole, p)]
         for site in sites:
             slides = bool(sliding_at(whole, site) & set(readers))
@@ -302,7 +332,7 @@ class Space:
                 for outer in self.rules.stores(tiled, site):
                     if slides and outer == site:
                         continue  # what a window reads slides with it: the loop starts turns early, see hjit.kernels.windows
-                    yield attached(tiled, plain, site, outer, empty).children[0], sizes
+                    yield attached(tiled, own.children, site, outer, empty).children[0], sizes
 
     def _tiled(self, whole: Root, site: Path) -> Iterator[tuple[Root, Sizes]]:
         """The tree with one more level of tiles inside a loop, and choices for their sizes: with tiles of one turn, there is none."""
@@ -334,46 +364,47 @@ class Space:
         whole = Root((nest,))
         path = own_nests(whole, s.name)[self.groups[s.name].index(group)]
         at_root = all(isinstance(at(whole, path[:k]), (Root, Store)) for k in range(len(path)))
-        for form in [self._first_form(s, group, at_root)] if s.name in self.settled else self._forms(s, group, at_root):
+        order = state.batch.layouts[s.name].order if s.name in state.batch.layouts else ()
+        for form in [self._first_form(s, group, at_root, order)] if s.name in self.settled else self._forms(s, group, at_root, order):
             node = replaced(whole, path, form.node)
             assert isinstance(node, Root)
             nests = (*state.nests[:number], *node.children, *state.nests[number + 1 :])
-            yield self._batch(state, state.batch.step + 1, nests, number, form.sizes, state.inlined)
+            yield self._after(state, nests, number, form.sizes)
 
-    def _forms(self, s: Stage, group: tuple[int, ...], at_root: bool) -> list[Form]:
+    def _forms(self, s: Stage, group: tuple[int, ...], at_root: bool, order: tuple[int, ...]) -> list[Form]:
         """The legal forms of a nest. Whether one is depends on nothing around it."""
-        key = s.name, group, at_root
+        key = s.name, group, at_root, order
         found = self._legal.get(key)
         if found is None:
-            forms = list(self.forms.of(s, group, self.sized.part(s.name, group).extents, at_root))
+            forms = list(self.forms.of(s, group, self.sized.part(s.name, group).extents, at_root, order))
             legal = [x for x in forms if self._is_legal(s, group, x)]
             found = self._legal[key] = legal or forms
         return found
 
-    def _first_form(self, s: Stage, group: tuple[int, ...], at_root: bool) -> Form:
+    def _first_form(self, s: Stage, group: tuple[int, ...], at_root: bool, order: tuple[int, ...]) -> Form:
         """The form of the default schedule, and no choice of sizes; another one where that is not legal, or a rule forbids it."""
-        key = s.name, group, at_root
+        key = s.name, group, at_root, order
         found = self._first.get(key)
         if found is None:
-            first = next(iter(self.forms.of(s, group, self.sized.part(s.name, group).extents, at_root)))
+            first = next(iter(self.forms.of(s, group, self.sized.part(s.name, group).extents, at_root, order)))
             node = chosen(first.node, first.sizes[0]) if self._is_legal(s, group, first) else None
-            if node is None or (at_root and self.nest_costs(Store(s.name, (node,)), NONE) == inf):
-                node = next(self._permitted(s, group, at_root), node)
+            if node is None or (at_root and self.nest_costs(Store(s.name, (node,), order), NONE) == inf):
+                node = next(self._permitted(s, group, at_root, order), node)
             if node is None:
-                form = self._forms(s, group, at_root)[0]
+                form = self._forms(s, group, at_root, order)[0]
                 node = chosen(form.node, form.sizes[0])
             found = self._first[key] = Form(node, NONE)
         return found
 
-    def _permitted(self, s: Stage, group: tuple[int, ...], at_root: bool) -> Iterator[Node]:
+    def _permitted(self, s: Stage, group: tuple[int, ...], at_root: bool, order: tuple[int, ...]) -> Iterator[Node]:
         """Of each form of a nest the first one that no rule forbids."""
-        for x in self._forms(s, group, at_root):
-            costs = self.nest_costs(Store(s.name, (x.node,)), x.sizes) if at_root else np.zeros(len(x.sizes))
+        for x in self._forms(s, group, at_root, order):
+            costs = self.nest_costs(Store(s.name, (x.node,), order), x.sizes) if at_root else np.zeros(len(x.sizes))
             yield from (chosen(x.node, row) for row in x.sizes[costs < inf][:1])
 
-    def _plain(self, s: Stage, group: tuple[int, ...], at_root: bool) -> Node:
+    def _plain(self, s: Stage, group: tuple[int, ...], at_root: bool, order: tuple[int, ...]) -> Node:
         """The nest that a stage has before its forms are looked at."""
-        return self._first_form(s, group, at_root).node
+        return self._first_form(s, group, at_root, order).node
 
     def _is_legal(self, s: Stage, group: tuple[int, ...], form: Form) -> bool:
         """Is a form legal, by the rules of `hjit.sched.check`, where it is computed by itself? Its sizes do not matter."""
@@ -399,31 +430,34 @@ class Space:
     def _costs(self, batch: Batch, rows: slice | np.ndarray[Any, Any]) -> Any:
         total = np.zeros(len(batch.sizes[rows]))
         for k, nest in enumerate(batch.nests):
-            total = total + (self.nest_costs(nest, batch.sizes[rows], batch.inlined) if k == batch.changed else self._known(nest, batch.inlined))
+            is_new, more = k == batch.changed, (batch.inlined, batch.layouts)
+            total = total + (self.nest_costs(nest, batch.sizes[rows], *more) if is_new else self._known(nest, *more))
         return total
 
-    def _known(self, nest: Node, inlined: frozenset[str]) -> float:
+    def _known(self, nest: Node, inlined: frozenset[str], layouts: Layouts) -> float:
         """The cost of a nest that does not change, found by its identity: the states after one share it."""
         if not self.memoise:
-            return float(self.nest_costs(nest, NONE, inlined)[0])
-        key = id(nest), inlined
+            return float(self.nest_costs(nest, NONE, inlined, layouts)[0])
+        key = id(nest), inlined, frozenset(layouts.items())
         found = self._unchanged.get(key)
         if found is None:
-            found = self._unchanged[key] = nest, float(self.nest_costs(nest, NONE, inlined)[0])
+            found = self._unchanged[key] = nest, float(self.nest_costs(nest, NONE, inlined, layouts)[0])
         return found[1]
 
     def costs_by_stage(self, tree: Root, inlined: frozenset[str] = frozenset()) -> dict[str, float]:
         """The predicted cost of the child of the root that each stage is computed in; an inlined stage costs what its readers do."""
         found: dict[str, float] = {}
+        layouts = _layouts(tree)
         for nest in tree.children:
-            (cost,) = self.nest_costs(nest, NONE, inlined)
+            (cost,) = self.nest_costs(nest, NONE, inlined, layouts)
             for name in {c.stage for c in computes(nest)} | self._through(nest, inlined):
                 found[name] = found.get(name, 0.0) + float(cost)
         return found
 
     def costs_of_nests(self, tree: Root, inlined: frozenset[str] = frozenset()) -> list[float]:
         """The predicted cost of each child of the root of any complete schedule of the Graph."""
-        return [self._known(nest, inlined) for nest in tree.children]
+        layouts = _layouts(tree)
+        return [self._known(nest, inlined, layouts) for nest in tree.children]
 
     def tree_cost(self, tree: Root) -> float:
         """The predicted cost of any schedule of the Graph."""
@@ -432,9 +466,10 @@ class Space:
     def features(self, tree: Root, inlined: frozenset[str] = frozenset()) -> Any:
         """The features of a schedule as the cost model sees them, [stages, len(SCHEDULE)]: those of its nests, each by itself."""
         found = np.zeros((len(self.graph.stages), len(SCHEDULE)))
+        placed = self.placed | _layouts(tree)
         for nest in tree.children:
             sized = self._sized_for(self._through(nest, inlined))
-            plan, own = plan_of(sized, nest, self.placed)
+            plan, own = plan_of(sized, nest, placed)
             part = plan.run(own, None)
             for name, row in zip(part.stages, part.values[0], strict=True):
                 k = sized.position[name]
@@ -452,21 +487,26 @@ class Space:
             sized = self._sized[inlined] = self.sized.inlining(inlined)
         return sized
 
-    def nest_costs(self, nest: Node, sizes: Sizes, inlined: frozenset[str] = frozenset()) -> Any:
-        """The costs of one child of the root, for each choice of its sizes."""
+    def nest_costs(self, nest: Node, sizes: Sizes, inlined: frozenset[str] = frozenset(), layouts: Layouts = IN_C_ORDER) -> Any:
+        """The costs of one child of the root, for each choice of its sizes; `layouts`: of what does not lie in C order in memory."""
         through = self._through(nest, inlined)
         if not self.memoise:
-            return self._nest_costs(nest, sizes, through)
-        key = nest, sizes.tobytes(), through
+            return self._nest_costs(nest, sizes, through, layouts)
+        key = nest, sizes.tobytes(), through, self._read(nest, through, layouts) if layouts else ()
         found = self._memo.get(key)
         if found is None:
-            found = self._memo[key] = self._nest_costs(nest, sizes, through)
+            found = self._memo[key] = self._nest_costs(nest, sizes, through, layouts)
         return found
 
-    def _nest_costs(self, nest: Node, sizes: Sizes, inlined: frozenset[str]) -> Any:
+    def _read(self, nest: Node, through: frozenset[str], layouts: Layouts) -> tuple[Hashable, ...]:
+        """Those layouts that matter for a nest."""
+        read = frozenset().union(*(self._sources[name] for name in {c.stage for c in computes(nest)} | through))
+        return tuple((name, layout) for name, layout in sorted(layouts.items()) if name in read)
+
+    def _nest_costs(self, nest: Node, sizes: Sizes, inlined: frozenset[str], layouts: Layouts) -> Any:
         sized = self._sized_for(inlined)
         self.tally.measured += len(sizes)
-        plan, own = plan_of(sized, nest, self.placed)
+        plan, own = plan_of(sized, nest, self.placed | layouts if layouts else self.placed)
         features = plan.run(own, columns(nest, sizes) if own else np.zeros((len(sizes), 0), np.int64))
         prepared = self._prepared.get(features.stages)
         if prepared is None:
@@ -544,6 +584,15 @@ class Space:
         if found is None:
             found = self._outlines[key] = self._numbers.setdefault(_outline(nest, fineness), len(self._numbers))
         return found
+
+
+def _with_order(layouts: Layouts, stage: str, order: tuple[int, ...]) -> Layouts:
+    return {**layouts, stage: Layout(order)} if order else layouts
+
+
+def _layouts(tree: Root) -> Layouts:
+    """How stages lie in memory that do not in C order."""
+    return {name: x for name, x in layouts_of(tree).items() if x != C_ORDER}
 
 
 def _outline(node: Node, depth: int) -> Hashable:

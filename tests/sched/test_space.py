@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from hjit.autoschedule import weights
 from hjit.model.costs import WeightedSum
 from hjit.model.names import SCHEDULE
 from hjit.options import Options
@@ -22,7 +23,7 @@ from hjit.sched.refine import Schedule
 from hjit.sched.rules import Rules, log_spaced
 from hjit.sched.search import Options as SearchOptions
 from hjit.sched.search import presets, search
-from hjit.sched.space import Space, State, sliding_at
+from hjit.sched.space import NONE, Space, State, sliding_at
 from hjit.sched.tree import Loop, Root, Store, computes, walk
 from hjit.trace.graph import Graph
 from hjit.tune import chosen_state, compiled, random_state
@@ -65,7 +66,14 @@ def interleaved(a: Array) -> Array:
     return out.max(2) + np.cumsum(out[:, :, 1], 0)
 
 
-PROGRAMS = (blurred, pyramid, product, equalised, interleaved)
+def turned(a: Array) -> Array:
+    soft = np.exp(a)
+    out = np.zeros(a.shape[::-1], np.float32)
+    out[1:] = soft.T[1:] - soft.T[:-1]
+    return out
+
+
+PROGRAMS = (blurred, pyramid, product, equalised, interleaved, turned)
 
 
 class Program:
@@ -126,7 +134,7 @@ def test_every_child_is_legal_and_its_cost_that_of_its_tree(program: Program) ->
             if not child.inlined:
                 assert list(problems(child.tree, Graph(program.graph.inputs, program.graph.scalars, stages, outputs))) == []
             assert cost >= 0
-            again = sum(space.nest_costs(nest, np.zeros((1, 0), np.int64), child.inlined)[0] for nest in child.nests)
+            again = sum(space.costs_of_nests(child.tree, child.inlined))
             (own,) = costs(space, [child])
             assert own == again or abs(own - again) <= 1e-9 * own
         state = rng.choice([c for c, x in zip(children, costs(space, children), strict=True) if x < math.inf])
@@ -292,6 +300,30 @@ def test_states_after_as_many_decisions_are_as_deep(function: Any) -> None:
 def few_rows(a: Array) -> Array:
     soft = np.exp(-a[:5] * a[:5])
     return soft[:, :-2] + soft[:, 1:-1] * soft[:, 2:]
+
+
+def orders(states: list[State]) -> set[tuple[int, ...]]:
+    return {x.order for state in states for x in walk(state.tree) if isinstance(x, Store)}
+
+
+def test_a_stage_may_lie_in_memory_as_the_vectors_of_its_reader_run() -> None:
+    p = Program(turned)
+    some = states(p.space, 30)
+    assert orders(some) == {(), (1, 0)}
+    loops = [y for state in some for x in walk(state.tree) if isinstance(x, Store) and x.order for y in walk(x) if isinstance(y, Loop)]
+    assert any(y.stage == "soft" and y.dim == 0 and y.kind == "vector" for y in loops), "along what is innermost now"
+    for state in [x for x in some if len(orders([x])) > 1][:6]:
+        np.testing.assert_allclose(p.result(state), turned(p.image), rtol=1e-5, atol=1e-5)
+    assert orders(states(Program(turned, rules=Rules(orders=False)).space)) == orders(states(Program(blurred).space)) == {()}
+
+
+def test_a_nest_costs_what_the_order_of_what_it_reads_makes_it_cost() -> None:
+    space = Space.like(Program(turned).space, weights())
+    first = next(x for x in after(space, space.start) if any(isinstance(n, Loop) and n.kind == "vector" for n in walk(x.tree)))
+    placed = [x for x in after(space, first) if len(x.tree.children) == 2]
+    assert sorted(x.batch.nests[0].order for x in placed) == [(), (1, 0)]  # type: ignore[union-attr]
+    in_c_order, turned_round = (space.nest_costs(x.nests[1], NONE, x.inlined, x.batch.layouts)[0] for x in placed)
+    assert turned_round < in_c_order
 
 
 def test_no_tile_is_around_a_parallel_loop() -> None:
