@@ -158,8 +158,9 @@ class Forms:
         d = s.definitions[group[-1]]
         for inner in self.inner(s, group, extents, order):
             if at_root and inner.across is not None and inner.lanes_dim is not None and len(group) == 1:
-                lanes = dict.fromkeys(min(n, MAX_TURNED_LANES) for n, *_ in inner.options)
-                yield Form(nest(s.name, group, turned(d, inner.lanes_dim, inner.across, -1, -2, inner.unrolled)), product_of((self.turned, (*lanes,))))
+                lanes = tuple(dict.fromkeys(min(n, MAX_TURNED_LANES) for n, *_ in inner.options))
+                steps = turned(d, inner.lanes_dim, inner.across, -1, -2, inner.unrolled)
+                yield Form(nest(s.name, group, steps), product_of((self.turned, lanes)))
             strip = strip_dim(d, inner.lanes_dim) if at_root else None
             if strip is not None:
                 choices = [(lanes, n * lanes) for lanes in dict.fromkeys(n for n, *_ in inner.options) for n in self.strips]
