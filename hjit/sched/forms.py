@@ -132,6 +132,14 @@ class Inner:
     across: int | None = None
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Tiles:
+    """Tiles of some dimensions, the outer one first, and choices for their sizes, [choices, dimensions]."""
+
+    dims: tuple[int, ...]
+    sizes: Sizes
+
+
 class Forms:
     """The forms of the nests of one Graph's stages.
 
@@ -142,7 +150,7 @@ class Forms:
 
     def __init__(self, strides: Strides, target: Target, cores: int, tiles: int) -> None:
         self.strides, self.target, self.cores = strides, target, cores
-        self.tiles = tuple(itertools.product(*(log_spaced(most, tiles, least) for least, most in TILES)))
+        self.tiles = product_of(tuple(log_spaced(most, tiles, least) for least, most in TILES))
         self.turned = tuple(dict.fromkeys((TURNED_ROWS, *log_spaced(MOST_TURNED, tiles, least=4))))
         self.strips = tuple(dict.fromkeys((STRIP_VECTORS, *log_spaced(WIDEST_STRIP, max(tiles // 2, 1)))))
         self._inner: dict[tuple[str, tuple[int, ...], tuple[int, ...]], list[Inner]] = {}
@@ -166,7 +174,7 @@ class Forms:
                 choices = [(lanes, n * lanes) for lanes in dict.fromkeys(n for n, *_ in inner.options) for n in self.strips]
                 yield Form(nest(s.name, group, strips(d, strip, -2, -1)), np.array(choices, np.int64))
             for loops in _orders(d, inner, extents, at_root):
-                tiles = self._tiles(d, loops, inner, extents) if at_root else []
+                tiles = self._tiles(d, loops, inner, extents) if at_root else None
                 for parallel in self._parallel(d, loops, inner, extents) if at_root else [0]:
                     steps, sizes = _steps(d, loops, inner, tiles, parallel)
                     yield Form(nest(s.name, group, steps), sizes)
@@ -201,14 +209,16 @@ class Forms:
             code = sum(1 for x in alike for _ in walk(x.value)) * max(int(np.prod([extents[k] for k in unrolled])), 1)
             yield replace(_blocks(d, lanes_dim, widths, unrolled, extents, code), across=crossing_dim(d, lanes_dim, unrolled, strides))
 
-    def _tiles(self, d: Definition, order: Sequence[int], inner: Inner, extents: Sequence[float]) -> list[tuple[int, tuple[int, ...]]]:
-        """Tiles of the two innermost loops over big pure dimensions, side by side: dimension and sizes; nothing where there are none."""
+    def _tiles(self, d: Definition, order: Sequence[int], inner: Inner, extents: Sequence[float]) -> Tiles | None:
+        """Tiles of the two innermost loops over big pure dimensions, side by side."""
         big = [k for k in order if k < len(d.dims) and extents[k] > BIG][-2:]
         if len(big) < 2 or inner.lanes_dim not in big or d.order == "sequential" or not is_direct(d):
-            return []
+            return None
         (rows,) = (k for k in big if k != inner.lanes_dim)
-        fits = [(r, c) for r, c in self.tiles if r < extents[rows] and c < extents[inner.lanes_dim]]
-        return [(k, tuple(x[n] for x in fits)) for k in order for n, of in ((0, rows), (1, inner.lanes_dim)) if k == of] if fits else []
+        fits = self.tiles[(self.tiles < (extents[rows], extents[inner.lanes_dim])).all(1)]
+        if not len(fits):
+            return None
+        return Tiles(tuple(big), fits if big[0] == rows else fits[:, ::-1])
 
     def _parallel(self, d: Definition, order: Sequence[int], inner: Inner, extents: Sequence[float]) -> Iterator[int]:
         """How many of the outermost loops are parallel: as many as give each core something to do, or none."""
@@ -274,15 +284,14 @@ def _orders(d: Definition, inner: Inner, extents: Sequence[float], at_root: bool
         yield [others[0], *(k for k in first if k != others[0])]
 
 
-def _steps(
-    d: Definition, order: Sequence[int], inner: Inner, tiles: Sequence[tuple[int, tuple[int, ...]]], parallel: int
-) -> tuple[list[Step], Sizes]:
+def _steps(d: Definition, order: Sequence[int], inner: Inner, tiles: Tiles | None, parallel: int) -> tuple[list[Step], Sizes]:
     """The loops of a form, and the choices for their sizes; columns: lanes, along the lanes, rows, then tiles."""
     pure, reductions = [k for k in order if k < len(d.dims)], [k for k in order if k >= len(d.dims)]
     lanes_dim, rows_dim = inner.lanes_dim, inner.rows_dim
     vector: list[Step] = [] if lanes_dim is None else [(lanes_dim, "vector", -1)]
-    plain = np.array([(*x, *(_step(k, inner, x) for k, _ in tiles)) for x in inner.options], np.int64)
-    if (rows_dim is None and not tiles and len(inner.options) == 1) or (all(v == n and r == 1 for n, v, r in inner.options) and not tiles):
+    tiled = () if tiles is None else tiles.dims
+    plain = np.array([(*x, *(_step(k, inner, x) for k in tiled)) for x in inner.options], np.int64)
+    if tiles is None and ((rows_dim is None and len(inner.options) == 1) or all(v == n and r == 1 for n, v, r in inner.options)):
         steps: list[Step] = []
         for n, k in enumerate(order):
             steps.append((k, "parallel" if n < parallel else "serial", None))
@@ -290,21 +299,20 @@ def _steps(
         choices = plain
     else:
         steps = [(k, "parallel" if n < parallel else "serial", None) for n, k in enumerate(pure)]
-        steps += [(k, "serial", -4 - n) for n, (k, _) in enumerate(tiles)]
+        steps += [(k, "serial", -4 - n) for n, k in enumerate(tiled)]
         steps += [(k, "serial", None) for k in reductions]
         steps += [] if rows_dim is None else [(rows_dim, "unroll", -3)]
         steps += [] if lanes_dim is None or lanes_dim in reductions else [(lanes_dim, "unroll", -2)]
         steps += vector
-        choices = np.concatenate([plain, *(_tiled(x, tiles) for x in plain if tiles)])
+        choices = plain if tiles is None else np.concatenate([plain, *(_tiled(x, tiles.sizes) for x in plain)])
     steps += [(k, "unroll", None) for k in inner.unrolled]
-    return steps, choices[np.sort(np.unique(choices, axis=0, return_index=True)[1])]
+    return steps, choices
 
 
-def _tiled(plain: Sizes, tiles: Sequence[tuple[int, tuple[int, ...]]]) -> Sizes:
+def _tiled(plain: Sizes, tiles: Sizes) -> Sizes:
     """The choices with tiles around the innermost loops: multiples of what `plain`, the choice with tiles of one turn, has."""
-    sizes = np.array([of for _, of in tiles], np.int64).T
-    sizes = sizes[(sizes % plain[3:] == 0).all(1)]
-    return np.concatenate([np.broadcast_to(plain[:3], (len(sizes), 3)), sizes], 1)
+    found = tiles[(tiles % plain[3:] == 0).all(1) & (tiles != plain[3:]).any(1)]
+    return np.concatenate([np.broadcast_to(plain[:3], (len(found), 3)), found], 1)
 
 
 def _step(k: int, inner: Inner, option: tuple[int, int, int]) -> int:

@@ -130,14 +130,18 @@ class Sites:
     inside: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
     stored: list[tuple[int, Num]] = field(default_factory=list)
     ends: list[int] = field(default_factory=list)
+    _allocated: dict[int, Num] = field(default_factory=dict)
 
     def allocated(self, *spans: tuple[int, int]) -> Num:
         """Bytes of all that is stored at places from first to last."""
         return total(n for at, n in self.stored if any(a <= at <= b for a, b in spans))
 
     def allocated_at(self, place: int) -> Num:
-        """Bytes of all that is stored at a place and further in."""
-        return self.allocated((place, self.ends[place]))
+        """Bytes of all that is stored at a place and further in; asked when the walk is over."""
+        found = self._allocated.get(place)  # many ask for the same few
+        if found is None:
+            found = self._allocated[place] = self.allocated((place, self.ends[place]))
+        return found
 
 
 def sites_of(graph: SizedGraph, nest: Node, sizes: Sequence[Num]) -> Sites:
