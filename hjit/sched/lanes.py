@@ -72,13 +72,11 @@ class Count(NamedTuple):
 
 def _total(graph: SizedGraph, part: Part, reads: Sequence[Read], vector: DimKey | None, lanes: int, copies: Copies) -> Count:
     """What all arrays come to. Many may be read alike, and by other parts."""
-    known = graph.counts.setdefault((part.extents, vector, lanes, copies), {})
-    block: _Block | None = None
-    for read in reads:
-        if read not in known:
-            block = block or _Block(part.extents, vector, lanes, copies)
-            known[read] = block.count(read)
-    found = [known[read] for read in reads]
+    key = part.extents, vector, lanes, copies
+    points = graph.counts.get(key)
+    if points is None:
+        points = graph.counts[key] = _Points(*key)
+    found = [points.count(read) for read in reads]
     return Count(sum(x.distinct for x in found), sum(x.scalars for x in found), sum(x.vectors for x in found))
 
 
@@ -114,14 +112,16 @@ class Block:
         return loads_of_block(graph, self.part, self.vector, lanes, copies, self.layouts)
 
 
-class _Block:
-    """A block of unrolled vectors in the middle of the image."""
+class _Points:
+    """The points of a block of unrolled vectors in the middle of the image, and what was worked out there."""
 
     def __init__(self, extents: Sequence[float], vector: DimKey | None, lanes: int, copies: Copies) -> None:
         self.vector, self.lanes = vector, lanes
         counts = [n for _, n, _ in copies]
         self.shape = math.prod(counts), lanes
         self.dims = self._dims(extents, np.indices(counts).reshape(len(copies), self.shape[0]), copies)
+        self._counts: dict[Read, Count] = {}
+        self._values: dict[Poly | Atom, Ints] = {}
 
     def _dims(self, sizes: Sequence[float], turns: Ints, copies: Copies) -> list[Ints]:
         """The dimensions at each lane of each copy, [copies, lanes] each; `turns`: those of the unrolled loops, [loops, copies]."""
@@ -142,7 +142,14 @@ class _Block:
         return found
 
     def count(self, read: Read) -> Count:
-        """The loads of an array, equal ones once: by the elements from the first to the last that their lanes load."""
+        """The loads of an array, equal ones once."""
+        found = self._counts.get(read)
+        if found is None:
+            found = self._counts[read] = self._count(read)
+        return found
+
+    def _count(self, read: Read) -> Count:
+        """By the elements from the first to the last that the lanes of each load."""
         loaded: dict[bytes, int] = {}
         for index, constants in read.groups:
             offsets = np.frombuffer(constants, np.int64).reshape(-1, len(index)) if index else np.zeros((1, 0), np.int64)
@@ -162,7 +169,7 @@ class _Block:
 
     def _addresses(self, index: At, constants: Ints, read: Read) -> Ints:
         """The addresses of the lanes of every load of a group, in elements, [loads * copies, lanes]."""
-        values = [np.broadcast_to(_value(p, self.dims), self.shape) for p in index]
+        values = [np.broadcast_to(self._value(p), self.shape) for p in index]
         strides = read.strides
         if read.is_open and self.lanes > 1:
             moving = [k for k, v in enumerate(values) if (v[:, 1:] != v[:, :1]).any()]
@@ -177,6 +184,44 @@ class _Block:
         if 1 < step <= SHUFFLED and strides[-1] == 1 and read.innermost == step:
             total = total - total % step  # the channels of a pixel share their loads
         return np.ascontiguousarray(total.reshape(-1, self.lanes))
+
+    def _value(self, p: Poly) -> Ints:
+        """An index at the points."""
+        found = self._values.get(p)
+        if found is None:
+            found = np.full((1, 1), p.const, np.int64)
+            for m, c in p.terms.items():
+                product = np.full((1, 1), c, np.int64)
+                for a in m:
+                    product = product * self._atom(a)
+                found = found + product
+            self._values[p] = found
+        return found
+
+    def _atom(self, a: Atom) -> Ints:
+        found = self._values.get(a)
+        if found is None:
+            found = self._values[a] = self._new_atom(a)
+        return found
+
+    def _new_atom(self, a: Atom) -> Ints:
+        match a:
+            case Dim():
+                return self.dims[a.k]
+            case FloorDiv():
+                return self._value(a.arg) // self._value(a.by)
+            case Mod():
+                return self._value(a.arg) % self._value(a.by)
+            case Extremum():
+                return (np.minimum if a.which == "min" else np.maximum)(self._value(a.a), self._value(a.b))
+            case Bound():
+                return _bounded(a.mode, self._value(a.arg), self._value(a.extent))
+            case Value():  # anywhere, but the same where the dimensions are that it depends on
+                found = np.zeros((1, 1), np.int64)
+                for k in sorted(set(_dims_of(a))):
+                    found = found + self.dims[k] * (APART * (k + 1))
+                return found
+        raise AssertionError(a)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -219,37 +264,6 @@ def _groups_of(graph: SizedGraph, loads: Iterable[tuple[str, At]], layouts: Layo
         fields = numbers, graph.strides(source, layout or C_ORDER), layout is None, shape[-1] if shape else 1.0
         found.append(graph.once(("read", *fields), functools.partial(Read, *fields)))
     return found
-
-
-def _value(p: Poly, dims: Sequence[Ints]) -> Ints:
-    """An index at points."""
-    total = np.full((1, 1), p.const, np.int64)
-    for m, c in p.terms.items():
-        product = np.full((1, 1), c, np.int64)
-        for a in m:
-            product = product * _atom(a, dims)
-        total = total + product
-    return total
-
-
-def _atom(a: Atom, dims: Sequence[Ints]) -> Ints:
-    match a:
-        case Dim():
-            return dims[a.k]
-        case FloorDiv():
-            return _value(a.arg, dims) // _value(a.by, dims)
-        case Mod():
-            return _value(a.arg, dims) % _value(a.by, dims)
-        case Extremum():
-            return (np.minimum if a.which == "min" else np.maximum)(_value(a.a, dims), _value(a.b, dims))
-        case Bound():
-            return _bounded(a.mode, _value(a.arg, dims), _value(a.extent, dims))
-        case Value():  # anywhere, but the same where the dimensions are that it depends on
-            found = np.zeros((1, 1), np.int64)
-            for k in sorted(set(_dims_of(a))):
-                found = found + dims[k] * (APART * (k + 1))
-            return found
-    raise AssertionError(a)
 
 
 def _bounded(mode: str, i: Ints, n: Ints) -> Ints:

@@ -92,7 +92,7 @@ class SizedGraph:
             many as the loops have turns.
         inlined: stages of one pure definition that are computed wherever they are read.
         plans: what `hjit.sched.features` has recorded.
-        counts, reads_of: what `hjit.sched.lanes` has counted, and the loads of parts by array.
+        counts, reads_of: the points at which `hjit.sched.lanes` counts loads, and the loads of parts by array.
     """
 
     def __init__(
@@ -104,7 +104,7 @@ class SizedGraph:
         self.stages = graph.by_name
         self.position = self.reads.position
         self.plans: dict[Any, Any] = {}
-        self.counts: dict[Any, dict[Any, Any]] = {}
+        self.counts: dict[Any, Any] = {}
         self.reads_of: dict[Any, Any] = {}
         self._sizes = sizes
         self._inputs = {x.name: x for x in graph.inputs}
