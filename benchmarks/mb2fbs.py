@@ -32,7 +32,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hjit.sched.search import OneByOne, Options, Parameters, presets, search
+from hjit.sched.families import OneByOne
+from hjit.sched.search import Options, Parameters, presets, search
 
 if TYPE_CHECKING:
     from rich.table import Table

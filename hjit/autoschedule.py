@@ -25,11 +25,12 @@ from hjit.model.costs import Cost
 from hjit.model.network import load
 from hjit.options import Options
 from hjit.plans import WEIGHTS, Plan, target_of
+from hjit.sched.batches import State
 from hjit.sched.default import default_schedule
 from hjit.sched.refine import Schedule, refined
 from hjit.sched.search import Found, Parameters, never, presets, search
 from hjit.sched.search import Options as SearchOptions
-from hjit.sched.space import Space, State
+from hjit.sched.space import Space
 from hjit.sched.tree import Compute, Loop, Node
 from hjit.trace.costs import cost as cost_of
 from hjit.trace.graph import Graph

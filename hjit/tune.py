@@ -36,9 +36,10 @@ from hjit.model.costs import Cost
 from hjit.options import Options
 from hjit.pipeline import Pipeline
 from hjit.plans import Searched, built
+from hjit.sched.batches import State
 from hjit.sched.default import default_schedule
 from hjit.sched.refine import Schedule, refined, walked
-from hjit.sched.space import Space, State
+from hjit.sched.space import Space
 from hjit.trace.graph import Graph
 from hjit.trace.key import graph_key
 from hjit.variant import Variant, segments

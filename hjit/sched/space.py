@@ -1,8 +1,9 @@
 """The space of schedules as a tree of decisions, for `hjit.sched.search`.
 
 Stages are decided on from the outputs back to the inputs (Adams 2019, section 3.1). First where a stage is computed and stored:
-inlined, at the root, or in a loop of its consumers' nest, which may get one more level of tiles for it. Then, for each of its
-nests, what loops it has: `hjit.sched.forms`. Ways that differ in sizes only are one `Batch`, which is measured at once.
+inlined, at the root, or in a loop of its consumers' nest, which may get one more level of tiles for it; and which of its axes is
+innermost in memory. Then, for each of its nests, what loops it has: `hjit.sched.forms`. Ways that differ in sizes only are one
+`Batch`, which is measured at once.
 
 The cost of a schedule is the sum over the children of its root (Anderson 2021, section 3.3): a decision changes one of them,
 and what a child costs is kept. Ways that a rule of `hjit.sched.rules` forbids are left out, or cost infinitely much.
@@ -13,7 +14,7 @@ from __future__ import annotations
 import copy
 import itertools
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from math import inf
 from typing import Any
 
@@ -21,102 +22,23 @@ import numpy as np
 
 from hjit.model.costs import Cost, PreparedCost
 from hjit.model.names import SCHEDULE
+from hjit.sched.batches import IN_C_ORDER, NONE, Batch, Layouts, State
 from hjit.sched.build import Path, Step, at, attached, flattened, loops_around, own_nests, replaced
 from hjit.sched.build import nest as nest_of
 from hjit.sched.check import is_direct, problems
 from hjit.sched.default import Target, groups, root_schedule
+from hjit.sched.families import Family, Floats, Ints, Some
 from hjit.sched.features import layouts_of, merged, plan_of
 from hjit.sched.forms import Form, Forms, Sizes, chosen, columns, native_widths, product_of
 from hjit.sched.memory import C_ORDER, Layout, Strides, away_from_borders
 from hjit.sched.operations import pipeline_features
 from hjit.sched.rules import Rules
-from hjit.sched.search import Family, Floats, Ints, Some
 from hjit.sched.sized import SizedGraph
 from hjit.sched.tree import Compute, Loop, Node, Root, Store, computes, dims_of, walk
 from hjit.trace.graph import Graph, Stage
 from hjit.trace.poly import Dim
 
-Layouts = dict[str, Layout]
 FormKey = tuple[str, tuple[int, ...], bool, tuple[int, ...]]  # a nest, whether it is at the root, and the order of its stage in memory
-IN_C_ORDER: Layouts = {}
-NONE: Sizes = np.zeros((1, 0), np.int64)  # the one choice of a nest whose sizes are known
-
-
-@dataclass(slots=True, eq=False)
-class Batch:
-    """Ways to make one decision that differ in sizes of loops only: a `hjit.sched.search.Family`.
-
-    Attributes:
-        parent: the state before.
-        step: number of the decision that is next.
-        nests: the children of the root.
-        changed: the one that the decision makes or changes, with negative sizes (see `forms.Form`), or None.
-        sizes: [choices, columns].
-        inlined: the stages that are.
-        layouts: of stages that do not lie in C order in memory.
-        is_complete: was it the last decision?
-        costs: of each choice; NaN where not known.
-        buckets: by fineness the number of each choice's bucket.
-    """
-
-    parent: State | None
-    step: int
-    nests: tuple[Node, ...]
-    changed: int | None
-    sizes: Sizes
-    inlined: frozenset[str]
-    layouts: Layouts
-    is_complete: bool = False
-    costs: Floats = field(init=False)
-    buckets: dict[int, Ints] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        self.costs = np.full(len(self.sizes), np.nan)
-
-    @property
-    def depth(self) -> int:
-        """How many decisions were made."""
-        return self.step
-
-    def __len__(self) -> int:
-        return len(self.sizes)
-
-    def __getitem__(self, row: int) -> State:
-        return State(self, row)
-
-
-class State:
-    """A partial schedule."""
-
-    __slots__ = ("_nests", "batch", "row")
-
-    def __init__(self, batch: Batch, row: int) -> None:
-        self.batch, self.row = batch, row
-        self._nests: tuple[Node, ...] | None = None
-
-    @property
-    def nests(self) -> tuple[Node, ...]:
-        """The children of the root."""
-        if self._nests is None:
-            nests, k = self.batch.nests, self.batch.changed
-            self._nests = nests if k is None else (*nests[:k], chosen(nests[k], self.batch.sizes[self.row]), *nests[k + 1 :])
-        return self._nests
-
-    @property
-    def tree(self) -> Root:
-        """The schedule."""
-        return Root(self.nests)
-
-    @property
-    def inlined(self) -> frozenset[str]:
-        """Stages that are computed wherever they are read."""
-        return self.batch.inlined
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, State) and self.nests == other.nests and self.inlined == other.inlined
-
-    def __hash__(self) -> int:
-        return hash((self.nests, self.inlined))
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,7 +136,7 @@ class Space:
     def start(self) -> State:
         """Nothing is decided but what is frozen: readers are measured with what will be inlined into them."""
         inlined = frozenset(s.name for s in self.graph.stages if self.frozen.get(s.name) == "inline" and self.may_inline(s))
-        return Batch(None, 0, (), None, NONE, inlined, {}, not self.decisions)[0]
+        return Batch(0, (), None, NONE, inlined, {}, not self.decisions)[0]
 
     def trivial(self) -> Root:
         """A schedule that is always legal."""
@@ -237,7 +159,7 @@ class Space:
         """What there is after the next decision; `more`: what else is new."""
         b, step = state.batch, state.batch.step + 1
         given = {"inlined": b.inlined, "layouts": b.layouts, **more}
-        return Batch(state, step, nests, changed, sizes, **given, is_complete=step == len(self.decisions))
+        return Batch(step, nests, changed, sizes, **given, is_complete=step == len(self.decisions))
 
     def _freeze(self, frozen: Mapping[str, str], settled: Collection[str]) -> None:
         self.frozen, self.settled = dict(frozen), frozenset(settled)

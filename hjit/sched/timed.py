@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
+from hjit.sched.batches import State
+from hjit.sched.families import Floats, Some
 from hjit.sched.refine import Schedule
-from hjit.sched.search import Floats, Some
-from hjit.sched.space import Space, State
+from hjit.sched.space import Space
 
 
 class Timed:

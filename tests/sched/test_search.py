@@ -18,7 +18,8 @@ import pytest
 from benchmarks import mb2fbs
 from hjit.errors import OptionError
 from hjit.sched import search as searching
-from hjit.sched.search import DepthPriority, Found, OneByOne, Options, Parameters, Record, keep_probability, presets
+from hjit.sched.families import OneByOne
+from hjit.sched.search import DepthPriority, Found, Options, Parameters, Record, keep_probability, presets
 
 State = tuple[int, ...]
 SEEDS = range(150)

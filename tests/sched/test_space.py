@@ -16,6 +16,7 @@ from hjit.model.names import SCHEDULE
 from hjit.options import Options
 from hjit.pipeline import Pipeline
 from hjit.plans import Searched, built
+from hjit.sched.batches import NONE, State
 from hjit.sched.check import problems
 from hjit.sched.default import Target, root_schedule
 from hjit.sched.forms import chosen
@@ -23,7 +24,7 @@ from hjit.sched.refine import Schedule
 from hjit.sched.rules import Rules, log_spaced
 from hjit.sched.search import Options as SearchOptions
 from hjit.sched.search import presets, search
-from hjit.sched.space import NONE, Space, State, sliding_at
+from hjit.sched.space import Space, sliding_at
 from hjit.sched.tree import Loop, Root, Store, computes, walk
 from hjit.trace.graph import Graph
 from hjit.tune import chosen_state, compiled, random_state

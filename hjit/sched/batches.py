@@ -1,0 +1,91 @@
+"""The states of `hjit.sched.space`: partial schedules, those that differ in sizes of loops only in one `Batch`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from hjit.sched.families import Floats, Ints
+from hjit.sched.forms import Sizes, chosen
+from hjit.sched.memory import Layout
+from hjit.sched.tree import Node, Root
+
+Layouts = dict[str, Layout]
+IN_C_ORDER: Layouts = {}
+NONE: Sizes = np.zeros((1, 0), np.int64)  # the one choice of a nest whose sizes are known
+
+
+@dataclass(slots=True, eq=False)
+class Batch:
+    """Ways to make one decision that differ in sizes of loops only: a `hjit.sched.families.Family`.
+
+    Attributes:
+        step: number of the decision that is next.
+        nests: the children of the root.
+        changed: the one that the decision makes or changes, with negative sizes (see `forms.Form`), or None.
+        sizes: [choices, columns].
+        inlined: the stages that are.
+        layouts: of stages that do not lie in C order in memory.
+        is_complete: was it the last decision?
+        costs: of each choice; NaN where not known.
+        buckets: by fineness the number of each choice's bucket.
+    """
+
+    step: int
+    nests: tuple[Node, ...]
+    changed: int | None
+    sizes: Sizes
+    inlined: frozenset[str]
+    layouts: Layouts
+    is_complete: bool = False
+    costs: Floats = field(init=False)
+    buckets: dict[int, Ints] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.costs = np.full(len(self.sizes), np.nan)
+
+    @property
+    def depth(self) -> int:
+        """How many decisions were made."""
+        return self.step
+
+    def __len__(self) -> int:
+        return len(self.sizes)
+
+    def __getitem__(self, row: int) -> State:
+        return State(self, row)
+
+
+class State:
+    """A partial schedule."""
+
+    __slots__ = ("_nests", "batch", "row")
+
+    def __init__(self, batch: Batch, row: int) -> None:
+        self.batch, self.row = batch, row
+        self._nests: tuple[Node, ...] | None = None
+
+    @property
+    def nests(self) -> tuple[Node, ...]:
+        """The children of the root."""
+        if self._nests is None:
+            nests, k = self.batch.nests, self.batch.changed
+            self._nests = nests if k is None else (*nests[:k], chosen(nests[k], self.batch.sizes[self.row]), *nests[k + 1 :])
+        return self._nests
+
+    @property
+    def tree(self) -> Root:
+        """The schedule."""
+        return Root(self.nests)
+
+    @property
+    def inlined(self) -> frozenset[str]:
+        """Stages that are computed wherever they are read."""
+        return self.batch.inlined
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, State) and self.nests == other.nests and self.inlined == other.inlined
+
+    def __hash__(self) -> int:
+        return hash((self.nests, self.inlined))
