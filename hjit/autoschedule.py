@@ -44,7 +44,6 @@ MUCH_SLOWER = (4.0, 1.5)  # than the fastest: not run again after the first turn
 NOT_MUCH_DEARER = 3.0  # than the best schedule known
 SURELY = 0.97  # how much faster than the default schedule another must be
 FEW_STAGES = 12  # of which all are searched
-ASKED = 500  # costs at once; between them a search looks at the time
 COLLECTED_AFTER = 200_000  # new objects, while a search runs
 
 
@@ -63,6 +62,7 @@ class Effort:
         timed: how many of the schedules that it found are timed beside the default one.
         otherwise: for how many of the dearest stages it is tried, too, what comes of inlining them, or of not doing so; see `otherwise`.
         worth: predicted seconds of a run, below which this is not tried.
+        asked: costs at once; between them a search looks at the time.
     """
 
     parameters: Parameters
@@ -76,6 +76,7 @@ class Effort:
     timed: int = 1
     otherwise: int = 0
     worth: float = 0.0
+    asked: int = 500
 
 
 GREEDY = presets()["greedy"]
@@ -83,7 +84,7 @@ EFFORTS = {
     "greedy": Effort(GREEDY, freeze=True, seconds=1.0, timed=2, otherwise=2, worth=1e-4),
     "refined": Effort(GREEDY, freeze=True, refine=3.0, timed=3, otherwise=2),
     # choices of sizes are costed together: samples would save nothing
-    "beam": Effort(presets(32)["beam"], passes=5, freeze=True, seconds=30.0, refine=3.0, timed=6, otherwise=4),
+    "beam": Effort(presets(32)["beam"], passes=5, freeze=True, seconds=30.0, refine=3.0, timed=6, otherwise=4, asked=100_000),
 }
 
 
@@ -168,7 +169,7 @@ def _searched(graph: Graph, sizes: Mapping[str, int], options: Options, cost: Co
         depth=len(space.decisions) if effort.by_depth else None,
         buckets=space.buckets if effort.passes > 1 or effort.sample else None,
         sample=effort.sample,
-        asked=ASKED,
+        asked=effort.asked,
         stop=lambda: time.perf_counter() > limit,
     )
     if effort.freeze and len(graph.stages) > FEW_STAGES:

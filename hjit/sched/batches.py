@@ -29,6 +29,7 @@ class Batch:
         layouts: of stages that do not lie in C order in memory.
         is_complete: was it the last decision?
         costs: of each choice; NaN where not known.
+        own: what of that the changed child of the root costs.
         buckets: by fineness the number of each choice's bucket.
     """
 
@@ -40,10 +41,12 @@ class Batch:
     layouts: Layouts
     is_complete: bool = False
     costs: Floats = field(init=False)
+    own: Floats = field(init=False)
     buckets: dict[int, Ints] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.costs = np.full(len(self.sizes), np.nan)
+        self.own = self.costs.copy()
 
     @property
     def depth(self) -> int:

@@ -28,7 +28,7 @@ from hjit.sched.build import nest as nest_of
 from hjit.sched.check import is_direct, problems
 from hjit.sched.default import Target, groups, root_schedule
 from hjit.sched.families import Family, Floats, Ints, Some
-from hjit.sched.features import layouts_of, merged, plan_of
+from hjit.sched.features import Plan, layouts_of, merged, plan_of
 from hjit.sched.forms import Form, Forms, Sizes, chosen, columns, native_widths, product_of
 from hjit.sched.memory import C_ORDER, Layout, Strides, away_from_borders
 from hjit.sched.operations import pipeline_features
@@ -148,7 +148,10 @@ class Space:
         while state.batch.step in self._forced:
             (batch,) = self._batches(state)
             state = batch[0]
-        return [self.alone(state)] if state.batch.is_complete else list(self._batches(state))
+        if state.batch.is_complete:
+            return [self.alone(state)]
+        self._keep_cost(state)
+        return list(self._batches(state))
 
     def alone(self, state: State) -> Batch:
         """A family of one state."""
@@ -338,33 +341,75 @@ class Space:
     # -- costs
     def cost(self, some: Sequence[Some[State]]) -> Iterable[Floats]:
         """The predicted costs of states: those of their nests together."""
-        found = []
+        missing: list[tuple[Batch, Any]] = []
         for batch, rows in some:
             assert isinstance(batch, Batch)
             self.tally.asked += len(rows)
-            missing = rows[np.isnan(batch.costs[rows])]
-            if len(missing):  # all at once is hardly dearer than some, and kept for other passes
-                wanted = slice(None) if self.memoise else missing
-                batch.costs[wanted] = self._costs(batch, wanted)
-            found.append(batch.costs[rows])
-        return found
+            unknown = rows[np.isnan(batch.costs[rows])]
+            if len(unknown):  # all at once is hardly dearer than some, and kept for other passes
+                missing.append((batch, slice(None) if self.memoise else unknown))
+        if self.memoise:
+            self._look_up([batch for batch, _ in missing])
+        for batch, which in missing:
+            batch.costs[which] = self._costs(batch, which)
+        return [batch.costs[rows] for batch, rows in some]  # type: ignore[attr-defined]
+
+    def _look_up(self, batches: Sequence[Batch]) -> None:
+        """Find what the nests of some batches cost. Those that differ in sizes only, of whatever batches, are measured together."""
+        found: list[tuple[Hashable, Batch, Node, bool]] = []
+        wanted: dict[Hashable, tuple[Plan, Sizes]] = {}
+        for b in batches:
+            for k, nest in enumerate(b.nests):
+                is_new = k == b.changed
+                if not is_new and self._identity(nest, b.inlined, b.layouts) in self._unchanged:
+                    continue
+                through, sizes = self._through(nest, b.inlined), b.sizes if is_new else NONE
+                key = self._memo_key(nest, sizes, through, b.layouts)
+                found.append((key, b, nest, is_new))
+                if key not in self._memo and key not in wanted:
+                    wanted[key] = self._planned(nest, sizes, through, b.layouts)
+        for keys in _by_plan(wanted):
+            plan = wanted[keys[0]][0]
+            sizes = np.concatenate([wanted[key][1] for key in keys])
+            ends = np.cumsum([len(wanted[key][1]) for key in keys])[:-1]
+            self._memo.update(zip(keys, np.split(self._run(plan, sizes), ends), strict=True))
+        for key, b, nest, is_new in found:
+            if is_new:
+                b.own[:] = self._memo[key]
+            else:
+                self._unchanged[self._identity(nest, b.inlined, b.layouts)] = nest, float(self._memo[key][0])
 
     def _costs(self, batch: Batch, rows: slice | np.ndarray[Any, Any]) -> Any:
         total = np.zeros(len(batch.sizes[rows]))
         for k, nest in enumerate(batch.nests):
-            is_new, more = k == batch.changed, (batch.inlined, batch.layouts)
-            total = total + (self.nest_costs(nest, batch.sizes[rows], *more) if is_new else self._known(nest, *more))
+            if k != batch.changed:
+                total = total + self._known(nest, batch.inlined, batch.layouts)
+            elif self.memoise:
+                total = total + batch.own[rows]
+            else:
+                total = total + self.nest_costs(nest, batch.sizes[rows], batch.inlined, batch.layouts)
         return total
+
+    def _keep_cost(self, state: State) -> None:
+        """What the child of the root costs that a decision changed is known, now that its sizes are chosen."""
+        b = state.batch
+        if self.memoise and b.changed is not None and not np.isnan(b.own[state.row]):
+            nest = state.nests[b.changed]
+            self._memo.setdefault(self._memo_key(nest, NONE, self._through(nest, b.inlined), b.layouts), b.own[state.row : state.row + 1])
 
     def _known(self, nest: Node, inlined: frozenset[str], layouts: Layouts) -> float:
         """The cost of a nest that does not change, found by its identity: the states after one share it."""
         if not self.memoise:
             return float(self.nest_costs(nest, NONE, inlined, layouts)[0])
-        key = id(nest), inlined, frozenset(layouts.items())
+        key = self._identity(nest, inlined, layouts)
         found = self._unchanged.get(key)
         if found is None:
             found = self._unchanged[key] = nest, float(self.nest_costs(nest, NONE, inlined, layouts)[0])
         return found[1]
+
+    @staticmethod
+    def _identity(nest: Node, inlined: frozenset[str], layouts: Layouts) -> Hashable:
+        return id(nest), inlined, frozenset(layouts.items())
 
     def costs_by_stage(self, tree: Root, inlined: frozenset[str] = frozenset()) -> dict[str, float]:
         """The predicted cost of the child of the root that each stage is computed in; an inlined stage costs what its readers do."""
@@ -413,26 +458,33 @@ class Space:
         """The costs of one child of the root, for each choice of its sizes; `layouts`: of what does not lie in C order in memory."""
         through = self._through(nest, inlined)
         if not self.memoise:
-            return self._nest_costs(nest, sizes, through, layouts)
-        key = nest, sizes.tobytes(), through, self._read(nest, through, layouts) if layouts else ()
+            return self._run(*self._planned(nest, sizes, through, layouts))
+        key = self._memo_key(nest, sizes, through, layouts)
         found = self._memo.get(key)
         if found is None:
-            found = self._memo[key] = self._nest_costs(nest, sizes, through, layouts)
+            found = self._memo[key] = self._run(*self._planned(nest, sizes, through, layouts))
         return found
 
-    def _read(self, nest: Node, through: frozenset[str], layouts: Layouts) -> tuple[Hashable, ...]:
-        """Those layouts that matter for a nest."""
+    def _memo_key(self, nest: Node, sizes: Sizes, through: frozenset[str], layouts: Layouts) -> Hashable:
+        """All that the costs of a nest depend on: layouts as far as it reads what lies so."""
+        if not layouts:
+            return nest, sizes.tobytes(), through
         read = frozenset().union(*(self._sources[name] for name in {c.stage for c in computes(nest)} | through))
-        return tuple((name, layout) for name, layout in sorted(layouts.items()) if name in read)
+        return nest, sizes.tobytes(), through, tuple((name, layout) for name, layout in sorted(layouts.items()) if name in read)
 
-    def _nest_costs(self, nest: Node, sizes: Sizes, inlined: frozenset[str], layouts: Layouts) -> Any:
-        sized = self._sized_for(inlined)
-        self.tally.measured += len(sizes)
+    def _planned(self, nest: Node, sizes: Sizes, through: frozenset[str], layouts: Layouts) -> tuple[Plan, Sizes]:
+        """How the features of a nest are worked out, and from which sizes of its loops."""
+        sized = self._sized_for(through)
         plan, own = plan_of(sized, nest, self.placed | layouts if layouts else self.placed)
-        features = plan.run(own, columns(nest, sizes) if own else np.zeros((len(sizes), 0), np.int64))
+        return plan, columns(nest, sizes) if own else np.zeros((len(sizes), 0), np.int64)
+
+    def _run(self, plan: Plan, sizes: Sizes) -> Floats:
+        """The costs of a nest, for each choice of the sizes of its loops."""
+        self.tally.measured += len(sizes)
+        features = plan.run((), sizes)
         prepared = self._prepared.get(features.stages)
         if prepared is None:
-            rows = [sized.position[n] for n in features.stages]
+            rows = [self.sized.position[n] for n in features.stages]
             prepared = self._prepared[features.stages] = self.cost_model.prepare(self._pipeline[rows], self.machine)
         costs = np.asarray(prepared.stages(features.values), np.float64).sum(-1)
         points = np.array([self._points(n) for n in features.stages])
@@ -508,6 +560,20 @@ class Space:
         return found
 
 
+def _by_plan(wanted: Mapping[Hashable, tuple[Plan, Sizes]]) -> list[list[Hashable]]:
+    """What has one plan, in parts of not too many choices: arrays that fit in caches."""
+    parts: list[list[Hashable]] = []
+    open_: dict[int, tuple[list[Hashable], int]] = {}
+    for key, (plan, sizes) in wanted.items():
+        part, count = open_.get(id(plan), ([], 0))
+        if not part or count + len(sizes) > TOGETHER:
+            part, count = [], 0
+            parts.append(part)
+        part.append(key)
+        open_[id(plan)] = part, count + len(sizes)
+    return parts
+
+
 def _with_order(layouts: Layouts, stage: str, order: tuple[int, ...]) -> Layouts:
     return {**layouts, stage: Layout(order)} if order else layouts
 
@@ -542,6 +608,7 @@ def _sizes_above(node: Node, depth: int) -> Iterator[int]:
             yield from _sizes_above(c, depth)
 
 
+TOGETHER = 2048  # choices that are measured at once, where they are not of one batch
 TILED = 2  # dimensions of a level of tiles that is made for a producer
 TASKS = 4  # for each core, as the launcher has them
 
