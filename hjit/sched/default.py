@@ -23,7 +23,8 @@ from hjit.trace.partition import STEPS, next_to, write_apart
 from hjit.trace.poly import ONE, ZERO, Dim, Poly, Value, poly
 
 UNROLL_CODE = 600  # operations that unrolled code of one body may have
-BLOCK_ROWS, BLOCK_VECTORS = 6, 4  # accumulators that a sum of products has in registers
+BLOCK = (6, 4)  # rows and vectors of accumulators that a sum of products has in registers, where there are 32
+SMALL_BLOCK = (5, 2)  # where there are 16, and what memory broadcasts takes another one
 GATHER_COST = 12  # additions for which lanes are worth gathering
 TURNED_ROWS, MAX_TURNED_LANES = 32, 16  # of a tile that is read across: what a line of memory brings is used before it is lost
 STRIP_VECTORS = 16  # of a strip of columns, which a scan runs down: whole lines, many of a page
@@ -47,6 +48,11 @@ class Target:
 
     vector_bytes: int = 64
 
+    @property
+    def block(self) -> tuple[int, int]:
+        """Rows and vectors of accumulators: AVX-512 has 32 registers, and products that take what memory broadcasts."""
+        return BLOCK if self.vector_bytes >= 64 else SMALL_BLOCK
+
 
 def root_nests(graph: Graph, target: Target) -> dict[str, tuple[Node, ...]]:
     """For each stage the nests that it has where it is computed at the root."""
@@ -62,7 +68,7 @@ def root_schedule(graph: Graph, target: Target) -> Root:
 def default_schedule(graph: Graph, target: Target, usual: Mapping[str, tuple[Node, ...]] | None = None) -> Root:
     """The default schedule of a canonical Graph; `usual`: its `root_nests`, where they are known."""
     nests = dict(usual or root_nests(graph, target))
-    packed = {s.name: copies for s in graph.stages if (copies := _packed(graph, s, nests))}
+    packed = {s.name: copies for s in graph.stages if (copies := _packed(graph, s, nests, target))}
     for name, copies in packed.items():
         nests[name] = (_with_copies(nests, nests[name][0], copies),)
     inside = _attached(graph, nests, {*packed, *(c for copies in packed.values() for c in copies)})
@@ -233,10 +239,10 @@ def serial_loops(node: Node) -> Node:
     return node
 
 
-def _packed(graph: Graph, s: Stage, nests: Mapping[str, Sequence[Node]]) -> tuple[str, ...]:
+def _packed(graph: Graph, s: Stage, nests: Mapping[str, Sequence[Node]], target: Target) -> tuple[str, ...]:
     """Copies for this stage alone, a sum of products in blocks: each block of columns makes its part of them."""
     head = nests[s.name][0]
-    if len(nests[s.name]) != 1 or not isinstance(head, Loop) or not any(isinstance(x, Loop) and x.size == BLOCK_ROWS for x in walk_tree(head)):
+    if len(nests[s.name]) != 1 or not isinstance(head, Loop) or not any(isinstance(x, Loop) and x.size == target.block[0] for x in walk_tree(head)):
         return ()
     columns = Dim(dims_of(head.dim)[0])
     reads = {x.source for d in s.definitions for x in d.loads if any(p.mentions(columns) for p in x.index)}
@@ -315,7 +321,7 @@ def _nest(s: Stage, group: tuple[int, ...], strides: Strides, target: Target) ->
     blocked = block_dim(d, lanes_dim, unrolled)
     if blocked is not None:
         assert lanes_dim is not None
-        return _blocked(s, group, d, lanes_dim, blocked, lanes)
+        return _blocked(s, group, d, lanes_dim, blocked, lanes, target)
     across = crossing_dim(d, lanes_dim, unrolled, strides) if len(group) == 1 else None
     if across is not None:
         assert lanes_dim is not None
@@ -365,20 +371,21 @@ def block_dim(d: Definition, lanes_dim: int | None, unrolled: list[int]) -> int 
     along = [x for x in reading if any(p.mentions(Dim(lanes_dim)) for p in x.index)]
     across = [x for x in reading if x not in along]
     for k in reversed(range(len(d.dims))):
-        if k == lanes_dim or (d.dims[k].is_const and d.dims[k].const < BLOCK_ROWS):
+        if k == lanes_dim or (d.dims[k].is_const and d.dims[k].const < BLOCK[0]):
             continue
         if across and all(any(p.mentions(Dim(k)) for p in x.index) for x in across) and not any(p.mentions(Dim(k)) for x in along for p in x.index):
             return k
     return None
 
 
-def _blocked(s: Stage, group: tuple[int, ...], d: Definition, lanes_dim: int, rows: int, lanes: int) -> Node:
-    """A nest with a block of accumulators in registers: `BLOCK_ROWS` rows of `BLOCK_VECTORS` vectors share their loads."""
+def _blocked(s: Stage, group: tuple[int, ...], d: Definition, lanes_dim: int, rows: int, lanes: int, target: Target) -> Node:
+    """A nest with a block of accumulators in registers: rows of vectors share their loads."""
     others = [k for k in range(len(d.dims)) if k not in (lanes_dim, rows)]
     outer = [*others, rows, lanes_dim] if others else [lanes_dim, rows]
     steps: list[Step] = [(k, "parallel" if position == 0 else "serial", None) for position, k in enumerate(outer)]
     steps += [(k, "serial", None) for k in range(len(d.dims), len(d.extents))]
-    steps += [(rows, "unroll", BLOCK_ROWS), (lanes_dim, "unroll", BLOCK_VECTORS * lanes), (lanes_dim, "vector", lanes)]
+    count, vectors = target.block
+    steps += [(rows, "unroll", count), (lanes_dim, "unroll", vectors * lanes), (lanes_dim, "vector", lanes)]
     return nest(s.name, group, steps)
 
 

@@ -18,11 +18,11 @@ import numpy as np
 from hjit.sched.build import Step, nest
 from hjit.sched.check import MAX_UNROLL, is_associative, is_direct
 from hjit.sched.default import (
-    BLOCK_ROWS,
-    BLOCK_VECTORS,
+    BLOCK,
     INTERLEAVED,
     MAX_TURNED_LANES,
     SCAN_ROWS,
+    SMALL_BLOCK,
     STRIP_VECTORS,
     TURNED_ROWS,
     UNROLL_CODE,
@@ -50,7 +50,7 @@ Sizes = np.ndarray[Any, np.dtype[np.int64]]  # [choices, columns]
 LANE_DIMS = 2  # dimensions that are tried for the lanes
 VECTORS = (1, 2, 4)  # of one turn
 ROWS = (1, 2, 4)  # of one turn
-BLOCKS = ((1, 1), (1, 2), (1, 4), (2, 1), (2, 2), (4, 1), (4, 2), (4, 4), (BLOCK_ROWS, BLOCK_VECTORS))  # rows and vectors of accumulators
+BLOCKS = ((1, 1), (1, 2), (1, 4), (2, 1), (2, 2), (4, 1), (4, 2), (4, 4), SMALL_BLOCK, BLOCK)  # rows and vectors of accumulators
 BIG = 32  # a dimension of more elements is worth tiles
 TILES = (4, 256), (32, 1024)  # rows and columns of a tile, at least and at most
 WIDEST_STRIP = 64  # vectors of a strip of columns
@@ -207,7 +207,26 @@ class Forms:
                 continue
             widths = native_widths(s, d, self.target, lanes_dim)
             code = sum(1 for x in alike for _ in walk(x.value)) * max(int(np.prod([extents[k] for k in unrolled])), 1)
-            yield replace(_blocks(d, lanes_dim, widths, unrolled, extents, code), across=crossing_dim(d, lanes_dim, unrolled, strides))
+            yield replace(self._blocks(d, lanes_dim, widths, unrolled, extents, code), across=crossing_dim(d, lanes_dim, unrolled, strides))
+
+    def _blocks(
+        self, d: Definition, lanes_dim: int, widths: Sequence[int], unrolled: tuple[int, ...], extents: Sequence[float], code: int
+    ) -> Inner:
+        """How much one turn computes: vectors side by side, rows, or blocks of both, as far as the code does not grow too long."""
+        plain = tuple((n, n, 1) for n in widths)
+        if lanes_dim >= len(d.dims) or d.order == "sequential" or not is_direct(d):
+            return Inner(lanes_dim, None, unrolled, plain)
+        default = block_dim(d, lanes_dim, list(unrolled))
+        rows = [k for k in range(len(d.dims)) if k not in (lanes_dim, *unrolled) and extents[k] >= 2 * max(ROWS)]
+        rows_dim = default if default is not None else rows[-1] if rows else None
+        blocks = BLOCKS if is_associative(d) and d.rdims else [(r, v) for r in ROWS for v in VECTORS if 1 in (r, v)]
+        copies = max(math.prod(extents[k] for k in unrolled), 1)  # there may be no elements
+        most = min(UNROLL_CODE * 2 / code, MAX_UNROLL / copies)
+        found = [(n, v * n, r) for n in widths for r, v in blocks if _fits(r, v, n, rows_dim, extents[lanes_dim], most)]
+        block_rows, vectors = self.target.block
+        is_blocked = default is not None and vectors * block_rows * copies <= MAX_UNROLL
+        first = (widths[0], vectors * widths[0], block_rows) if is_blocked else plain[0]
+        return Inner(lanes_dim, rows_dim, unrolled, tuple(dict.fromkeys([first, *plain[:1], *found])))
 
     def _tiles(self, d: Definition, order: Sequence[int], inner: Inner, extents: Sequence[float]) -> Tiles | None:
         """Tiles of the two innermost loops over big pure dimensions, side by side."""
@@ -247,23 +266,6 @@ def native_widths(s: Stage, d: Definition, target: Target, lanes_dim: int) -> tu
 def _is_index(e: Expr) -> bool:
     """Is an expression the arithmetic of indices?"""
     return isinstance(e, Index) or any(isinstance(a, Index) for a in e.args)
-
-
-def _blocks(d: Definition, lanes_dim: int, widths: Sequence[int], unrolled: tuple[int, ...], extents: Sequence[float], code: int) -> Inner:
-    """How much one turn computes: vectors side by side, rows, or blocks of both, as far as the code does not grow too long."""
-    plain = tuple((n, n, 1) for n in widths)
-    if lanes_dim >= len(d.dims) or d.order == "sequential" or not is_direct(d):
-        return Inner(lanes_dim, None, unrolled, plain)
-    default = block_dim(d, lanes_dim, list(unrolled))
-    rows = [k for k in range(len(d.dims)) if k not in (lanes_dim, *unrolled) and extents[k] >= 2 * max(ROWS)]
-    rows_dim = default if default is not None else rows[-1] if rows else None
-    blocks = BLOCKS if is_associative(d) and d.rdims else [(r, v) for r in ROWS for v in VECTORS if 1 in (r, v)]
-    copies = max(math.prod(extents[k] for k in unrolled), 1)  # there may be no elements
-    most = min(UNROLL_CODE * 2 / code, MAX_UNROLL / copies)
-    found = [(n, v * n, r) for n in widths for r, v in blocks if _fits(r, v, n, rows_dim, extents[lanes_dim], most)]
-    is_blocked = default is not None and BLOCK_VECTORS * BLOCK_ROWS * copies <= MAX_UNROLL
-    first = (widths[0], BLOCK_VECTORS * widths[0], BLOCK_ROWS) if is_blocked else plain[0]
-    return Inner(lanes_dim, rows_dim, unrolled, tuple(dict.fromkeys([first, *plain[:1], *found])))
 
 
 def _fits(rows: int, vectors: int, lanes: int, rows_dim: int | None, extent: float, most: float) -> bool:
