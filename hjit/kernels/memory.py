@@ -263,7 +263,7 @@ def _gather(e: NestEmitter, source: str, flat: Poly, dtype: np.dtype[Any]) -> Va
         still = Poly({m: c for m, c in flat.terms.items() if not e.varies(Poly({m: c}, 0))}, flat.const)
         base, index = address(e, source, still), e.int32(flat - still, lanes)
     whole = cell if cell.itemsize >= 4 else I32 if source in e.params.scratch and cell.kind != "f" else None  # scratch may be read past its end
-    if whole is not None and not e.is_mutable(source):
+    if whole is not None and "avx512" in e.machine.features and not e.is_mutable(source):  # before it, gathers are slower than single loads
         at = code.emit(f"getelementptr {type_name(cell)}, ptr {base.text}, {index}", I64, lanes, base, index, pointer=False)
         t, types = type_name(whole, lanes), f"{suffix(whole, lanes)}.v{lanes}p0"
         code.declare(f"declare {t} @llvm.masked.gather.{types}(<{lanes} x ptr>, i32, <{lanes} x i1>, {t})")
