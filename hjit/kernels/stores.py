@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from hjit.kernels import interleave, stream
+from hjit.kernels import chains, interleave, stream
 from hjit.kernels.code import I64, Val, const, splat, type_name
 from hjit.kernels.loopir import Put
 from hjit.kernels.memory import address, most_shuffled, offset_address, shuffle, to_memory
@@ -23,11 +23,13 @@ def store_all(e: NestEmitter, puts: Sequence[Put]) -> None:
     """Evaluate all values, then store them, neighbours together."""
     plain = [p for p in puts if p.atomic is None]
     places = [(p.buffer, e.flat(p.buffer, p.index)) for p in plain]
-    runs = [(at, _vectors(e, [p.value for p in plain[at]])) for at in _runs(e, places)]
+    runs = list(_runs(e, places))
+    chains.evaluate(e, [plain[at.start].value for at in runs if at.stop - at.start == 1])
+    values = [(at, _vectors(e, [p.value for p in plain[at]])) for at in runs]
     joining = [(p, to_memory(e.code, e.value(p.value))) for p in puts if p.atomic is not None]
     if e.kept:
         e.stored.update((p, to_memory(e.code, e.value(p.value))) for p in puts)
-    _store_runs(e, places, runs)
+    _store_runs(e, places, values)
     for p, v in joining:
         assert p.atomic is not None
         _join(e, p.atomic, p.buffer, e.flat(p.buffer, p.index), v)
@@ -35,9 +37,11 @@ def store_all(e: NestEmitter, puts: Sequence[Put]) -> None:
 
 def _vectors(e: NestEmitter, values: Sequence[Expr]) -> list[Val]:
     """Values that are stored side by side, in the order of memory."""
-    ordered = interleave.in_order(e, values) if len(values) > 1 else None
-    if ordered is not None:
-        return [to_memory(e.code, v) for v in ordered]
+    if len(values) > 1:
+        ordered = interleave.in_order(e, values)
+        if ordered is not None:
+            return [to_memory(e.code, v) for v in ordered]
+        chains.evaluate(e, values)
     return _joined(e, [to_memory(e.code, e.value(x)) for x in values])
 
 

@@ -25,6 +25,7 @@ from hjit.trace.poly import ONE, ZERO, Dim, Poly, Value, poly
 UNROLL_CODE = 600  # operations that unrolled code of one body may have
 BLOCK = (6, 4)  # rows and vectors of accumulators that a sum of products has in registers, where there are 32
 SMALL_BLOCK = (5, 2)  # where there are 16, and what memory broadcasts takes another one
+LINE = 64  # bytes of a line of memory, which a turn of a vector loop computes at least
 GATHER_COST = 12  # additions for which lanes are worth gathering
 TURNED_ROWS, MAX_TURNED_LANES = 32, 16  # of a tile that is read across: what a line of memory brings is used before it is lost
 STRIP_VECTORS = 16  # of a strip of columns, which a scan runs down: whole lines, many of a page
@@ -160,7 +161,7 @@ def _with_rows_together(s: Stage, node: Node, target: Target) -> Node:
     """
     d = s.definitions[0]
     vectors = _vectors(node)
-    if d.order != "pure" or vectors is None or vectors.size is None or vectors.size > target.vector_bytes // 4:
+    if d.order != "pure" or vectors is None or not isinstance(vectors.dim, int) or vector_lanes(s, d, target, vectors.dim) > target.vector_bytes // 4:
         return node
     loads = d.value.loads
     if len(loads) < MANY_LOADS or ROWS_TOGETHER * sum(1 for _ in walk(d.value)) > UNROLL_CODE:
@@ -334,6 +335,7 @@ def _nest(s: Stage, group: tuple[int, ...], strides: Strides, target: Target) ->
         others = [k for k in range(len(d.extents)) if k != parts]
         return nest(s.name, group, [(parts, "parallel", None), *((k, "serial", None) for k in others), (parts, "unroll", INTERLEAVED)])
     steps: list[Step] = []
+    lanes = turn_lanes(d, target, lanes_dim, lanes)
     for k in loops_in_order(d, lanes_dim, unrolled):
         steps.append((k, "parallel" if not steps and k < len(d.dims) else "serial", None))
         if k == lanes_dim:
@@ -499,6 +501,7 @@ def unrolled_dims(definitions: list[Definition], lanes_dim: int | None) -> list[
     d = definitions[0]
     code = sum(1 for x in definitions for _ in walk(x.value))
     copies = 1
+    differs: dict[int, dict[Expr, bool]] = {}
     found: list[int] = []
     for k in reversed(range(len(d.extents))):
         n = d.extents[k]
@@ -513,9 +516,11 @@ def unrolled_dims(definitions: list[Definition], lanes_dim: int | None) -> list[
             continue  # two points may write the same element
         if lanes_dim is not None and lanes_dim >= len(d.dims) and reduction:
             continue  # the accumulator loop is innermost
-        if code * n.const > UNROLL_CODE or copies * n.const > MAX_UNROLL:
+        moving = sum(1 for x in definitions for e in walk(x.value) if _varies(e, Dim(k), differs.setdefault(k, {})))
+        more = code + copies * moving * max(n.const - 1, 0)  # what all copies share is there once
+        if more > UNROLL_CODE or copies * n.const > MAX_UNROLL:
             continue
-        code, copies = code * max(n.const, 1), copies * max(n.const, 1)
+        code, copies = more, copies * max(n.const, 1)
         found.insert(0, k)
     return found
 
@@ -529,6 +534,20 @@ def vector_lanes(s: Stage, d: Definition, target: Target, lanes_dim: int | None 
     widest = max((min(e.dtype.itemsize, 4) if e in inside else e.dtype.itemsize for e in values), default=1)
     widest = max(widest, s.dtype.itemsize)
     return max(target.vector_bytes // widest, 1)
+
+
+def turn_lanes(d: Definition, target: Target, lanes_dim: int | None, native: int) -> int:
+    """Lanes of a turn: those of a line of memory, so that of short vectors there are two, and one goes on while the other waits.
+
+    A scan has tiles of its own, and what is gathered is loaded one by one anyway.
+
+    Args:
+        native: lanes of a vector register.
+    """
+    n = native * max(LINE // target.vector_bytes, 1)
+    is_short = lanes_dim is None or (d.extents[lanes_dim].is_const and d.extents[lanes_dim].const < n)
+    is_gather = any(isinstance(a, Value) for x in d.value.loads for p in x.index for a in p.atoms())
+    return native if is_short or is_gather or d.order == "sequential" else n
 
 
 def _varies(e: Expr, dim: Dim, known: dict[Expr, bool]) -> bool:

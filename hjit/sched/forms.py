@@ -36,6 +36,7 @@ from hjit.sched.default import (
     scan_rows,
     strip_dim,
     strips,
+    turn_lanes,
     turned,
     unrolled_dims,
     vector_lanes,
@@ -207,13 +208,15 @@ class Forms:
                 continue
             widths = native_widths(s, d, self.target, lanes_dim)
             code = sum(1 for x in alike for _ in walk(x.value)) * max(int(np.prod([extents[k] for k in unrolled])), 1)
-            yield replace(self._blocks(d, lanes_dim, widths, unrolled, extents, code), across=crossing_dim(d, lanes_dim, unrolled, strides))
+            across = crossing_dim(d, lanes_dim, unrolled, strides)
+            usual = widths[0] if across is not None else turn_lanes(d, self.target, lanes_dim, widths[0])
+            yield replace(self._blocks(d, lanes_dim, widths, usual, unrolled, extents, code), across=across)
 
     def _blocks(
-        self, d: Definition, lanes_dim: int, widths: Sequence[int], unrolled: tuple[int, ...], extents: Sequence[float], code: int
+        self, d: Definition, lanes_dim: int, widths: Sequence[int], usual: int, unrolled: tuple[int, ...], extents: Sequence[float], code: int
     ) -> Inner:
         """How much one turn computes: vectors side by side, rows, or blocks of both, as far as the code does not grow too long."""
-        plain = tuple((n, n, 1) for n in widths)
+        plain = tuple((n, n, 1) for n in dict.fromkeys((usual, *widths)))
         if lanes_dim >= len(d.dims) or d.order == "sequential" or not is_direct(d):
             return Inner(lanes_dim, None, unrolled, plain)
         default = block_dim(d, lanes_dim, list(unrolled))
@@ -223,6 +226,7 @@ class Forms:
         copies = max(math.prod(extents[k] for k in unrolled), 1)  # there may be no elements
         most = min(UNROLL_CODE * 2 / code, MAX_UNROLL / copies)
         found = [(n, v * n, r) for n in widths for r, v in blocks if _fits(r, v, n, rows_dim, extents[lanes_dim], most)]
+        found += [(usual, usual, r) for r, v in blocks if v == 1 and usual not in widths and _fits(r, 1, usual, rows_dim, extents[lanes_dim], most)]
         block_rows, vectors = self.target.block
         is_blocked = default is not None and vectors * block_rows * copies <= MAX_UNROLL
         first = (widths[0], vectors * widths[0], block_rows) if is_blocked else plain[0]

@@ -486,7 +486,7 @@ class Space:
         if prepared is None:
             rows = [self.sized.position[n] for n in features.stages]
             prepared = self._prepared[features.stages] = self.cost_model.prepare(self._pipeline[rows], self.machine)
-        costs = np.asarray(prepared.stages(features.values), np.float64).sum(-1)
+        costs = _rounded(np.asarray(prepared.stages(features.values), np.float64).sum(-1))
         points = np.array([self._points(n) for n in features.stages])
         return np.where(self.rules.forbidden(features.values, points, self.cores), inf, costs)
 
@@ -560,6 +560,12 @@ class Space:
         return found
 
 
+def _rounded(costs: Floats) -> Floats:
+    """Costs without the bits that depend on what else was measured with them: matrices are multiplied in another order then."""
+    mantissas, exponents = np.frexp(costs)
+    return np.ldexp(np.rint(mantissas * 2.0**BITS), exponents - BITS)
+
+
 def _by_plan(wanted: Mapping[Hashable, tuple[Plan, Sizes]]) -> list[list[Hashable]]:
     """What has one plan, in parts of not too many choices: arrays that fit in caches."""
     parts: list[list[Hashable]] = []
@@ -608,6 +614,7 @@ def _sizes_above(node: Node, depth: int) -> Iterator[int]:
             yield from _sizes_above(c, depth)
 
 
+BITS = 18  # of a cost that count
 TOGETHER = 2048  # choices that are measured at once, where they are not of one batch
 TILED = 2  # dimensions of a level of tiles that is made for a producer
 TASKS = 4  # for each core, as the launcher has them

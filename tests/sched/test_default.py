@@ -19,10 +19,12 @@ from hjit.sched.default import (
     Target,
     lanes_across,
     root_nests,
+    vector_lanes,
 )  # fmt: skip
 from hjit.sched.rows import MAX_TURNS_BEFORE
 from hjit.sched.tree import Loop, computes, walk
 from tests.numpy_check import check, image
+from tests.trace.test_canonical import canonical
 
 
 def loops(f: Any, *args: Any) -> list[Loop]:
@@ -323,3 +325,55 @@ def test_what_planes_share_is_computed_row_by_row_with_them() -> None:
     assert len(root.children) == 1 and len({c.stage for c in computes(root)}) == 51
     np.testing.assert_allclose(f(planes), weighted_means(planes), rtol=1e-5)
     assert 0 < f.stats.scratch_bytes < planes.nbytes, "rows, not 49 images"
+
+
+LINES = {
+    "a sum": lambda a: a + 1,
+    "a stencil": lambda a: window(a, 2, 3),
+    "a sum over planes": lambda a: a.reshape(4, -1, a.shape[1]).sum(0),
+}
+
+
+@pytest.mark.parametrize("name", LINES)
+@pytest.mark.parametrize("vector_bytes", [16, 32, 64])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "uint8"])
+def test_a_turn_computes_a_line_of_memory(name: str, dtype: str, vector_bytes: int) -> None:
+    a = image((120, 96), dtype)
+    graph = canonical(LINES[name], a)
+    s, target = graph.stages[-1], Target(vector_bytes)
+    (node,) = root_nests(graph, target)[s.name]
+    vectors = [x for x in walk(node) if isinstance(x, Loop) and x.kind == "vector"]
+    for x in vectors:
+        assert isinstance(x.dim, int) and x.size == vector_lanes(s, s.definitions[-1], target, x.dim) * 64 // vector_bytes
+    assert len(vectors) == 1
+
+
+OF_A_REGISTER = {
+    "gathers": lambda a: np.sqrt(np.arange(256, dtype=np.float32))[(a * 255).astype(np.uint8)],
+    "a scan": down_rows,
+    "read across": lambda a: np.ascontiguousarray(a.T),
+    "a product": lambda a: a @ a.T,
+}
+
+
+@pytest.mark.parametrize("name", OF_A_REGISTER)
+def test_where_two_vectors_gain_nothing_a_turn_computes_one(name: str) -> None:
+    a = image((120, 120), "float32")
+    graph = canonical(OF_A_REGISTER[name], a)
+    s = graph.stages[-1]
+    found = [x.size for node in root_nests(graph, Target(32))[s.name] for x in walk(node) if isinstance(x, Loop) and x.kind == "vector"]
+    assert found and (set(found[1:]) or set(found)) == {8}
+
+
+def test_what_copies_share_counts_once_as_code() -> None:
+    """Weights that all planes share are no more code for three planes than for one."""
+
+    def f(img: Any) -> Any:
+        total = np.zeros((3, img.shape[1], img.shape[2] - 40), img.dtype)
+        for k in range(40):
+            total += np.sqrt(img[0, :, k : k - 40] + img[1, :, k : k - 40] * img[2, :, k : k - 40]) * img[:, :, k : k - 40]
+        return total
+
+    planes = np.random.default_rng(0).random((3, 30, 120), np.float32)
+    assert any(x.kind == "unroll" and x.dim == 0 for x in loops(f, planes))
+    check(f, planes, exact=False)
