@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -274,8 +274,7 @@ def _gather(e: NestEmitter, source: str, flat: Poly, dtype: np.dtype[Any]) -> Va
         )
         return found if whole == cell else code.emit(f"trunc {found} to {type_name(cell, lanes)}", cell, lanes, found)
     result: Val | None = None
-    for k in range(lanes):
-        i = code.emit(f"extractelement {index}, i64 {k}", index.dtype, 1, index)
+    for k, i in enumerate(_elements(e, index)):
         at = code.emit(f"getelementptr {type_name(cell)}, ptr {base.text}, {i}", I64, 1, base, i, pointer=True)
         v = _read(e, source, at, cell, 1)
         into = "poison" if result is None else result.text
@@ -283,6 +282,21 @@ def _gather(e: NestEmitter, source: str, flat: Poly, dtype: np.dtype[Any]) -> Va
         result = code.emit(f"insertelement {type_name(cell, lanes)} {into}, {v}, i64 {k}", cell, lanes, *deps)
     assert result is not None
     return result
+
+
+def _elements(e: NestEmitter, index: Val) -> Iterator[Val]:
+    """The lanes of an index: those of 32 bits in pairs, as x86 needs two operations to move any number of bits out of a vector."""
+    code, lanes = e.code, index.lanes
+    if index.dtype != I32 or lanes % 2 or "x86" not in e.machine.features or not index.text.startswith("%"):
+        for k in range(lanes):
+            yield code.emit(f"extractelement {index}, i64 {k}", index.dtype, 1, index)
+        return
+    pairs = code.emit(f"bitcast {index} to {type_name(I64, lanes // 2)}", I64, lanes // 2, index)
+    for k in range(lanes // 2):
+        pair = code.opaque(code.emit(f"extractelement {pairs}, i64 {k}" if lanes > 2 else f"bitcast {index} to i64", I64, 1, pairs))
+        low = code.emit(f"trunc i64 {pair.text} to i32", I32, 1, pair)
+        yield code.emit(f"sext {low} to i64", I64, 1, low)
+        yield code.emit(f"ashr i64 {pair.text}, 32", I64, 1, pair)
 
 
 def prefetch(e: NestEmitter, ahead: Sequence[Load]) -> None:

@@ -351,7 +351,7 @@ class _Advanced:
 def gather_index(t: Tracer, dims: Sequence[Poly], shape: Shape, n: int) -> Poly:
     """The value of integer array `t`, broadcast to `shape`, as an index into an axis of length `n`.
 
-    Where the dtype or the known contents prove that it is in range, no check is made at run time.
+    Where the known contents, or how it was computed, prove that it is in range, no check is made at run time.
 
     Raises:
         IndexError: known contents are out of range.
@@ -364,7 +364,8 @@ def gather_index(t: Tracer, dims: Sequence[Poly], shape: Shape, n: int) -> Poly:
             raise IndexError(f"index {low if low < -n else high} is out of bounds for axis 0 with size {int(n)}")
         safe = low >= 0
     else:
-        safe = t.dtype.kind == "u" and np.iinfo(t.dtype).max < n
+        found = current().range_of(expr)
+        safe = found is not None and found[0] >= 0 and found[1] < n
     return poly(Value(expr, None if safe else size_poly(n) if isinstance(n, Size) else current().poly(n)))
 
 

@@ -11,7 +11,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from types import CodeType
 from typing import Any
 
@@ -21,6 +21,7 @@ from hjit.errors import Origin, TraceError
 from hjit.trace.graph import Definition, Expr, Graph, Input, Scalar, ScalarRef, Stage
 from hjit.trace.host import HostScalar, Slot, Tape
 from hjit.trace.poly import SMALL, Poly, Sym, poly
+from hjit.trace.ranges import Range, Ranges
 from hjit.trace.size import Size
 from hjit.trace.turn import Site, Turn
 
@@ -240,6 +241,19 @@ class Recorder:
         stage = Stage(reserved or self.unique(name or variable), np.dtype(dtype), self.polys(shape), value, updates, origin)
         self.stages[stage.name] = stage
         return stage
+
+    def range_of(self, e: Expr) -> Range | None:
+        """The least and the greatest integer that an expression can be; None of floats. In a loop arrays change, and are not looked through."""
+        return (Ranges() if self.loops else self._ranges).of(e)
+
+    @cached_property
+    def _ranges(self) -> Ranges:
+        return Ranges(self.stages, self._contents)
+
+    def _contents(self, name: str) -> np.ndarray[Any, Any] | None:
+        """Of an array that the function itself made."""
+        source = self.inputs.get(name)
+        return source.array if source is not None and source.where == ("constant",) else None
 
     # -- ends
     def graph(self, outputs: tuple[str, ...]) -> Graph:
