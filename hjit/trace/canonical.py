@@ -17,6 +17,7 @@ from hjit.trace.bordered import bordered_terms
 from hjit.trace.borders import borders
 from hjit.trace.costs import REPEAT_LIMIT, cost
 from hjit.trace.graph import Cast, Const, Definition, Expr, Graph, Load, Op, Stage, cast, identity, map_exprs, rewrite, substitute, walk
+from hjit.trace.narrowing import narrow
 from hjit.trace.partition import even_pieces, is_tiled, part_histograms, unflatten, write_apart
 from hjit.trace.poly import ONE, Dim, Poly, Value, poly
 from hjit.trace.reductions import start_value
@@ -331,6 +332,7 @@ PASSES: tuple[Callable[..., Graph], ...] = (
     merge_versions,  # again: in-place updates read what they write only now that they are fused
     merge_slabs,  # a few planes as a pure definition, once those share what they are computed from
     fuse,  # those
+    narrow,  # what is read through a cast only, of its dtype
     start_scans,  # no more of an array before a scan than the scan leaves
     tabulate,  # long formulas of one byte
     unflatten,  # rows and columns instead of flat indices
