@@ -16,13 +16,13 @@ from typing import Any
 import numpy as np
 
 from hjit.model.names import SCHEDULE
-from hjit.sched.formulas import Array, Num, Tape, Var
+from hjit.sched.formulas import Array, Num, Program, Tape, Var
 from hjit.sched.lanes import Block
 from hjit.sched.measures import Measures, Row, inlined
 from hjit.sched.memory import Layout
 from hjit.sched.sites import layout_of, sites_of
 from hjit.sched.sized import SizedGraph
-from hjit.sched.tree import Compute, Loop, Node, Root, Store, computes, structural_hash
+from hjit.sched.tree import Compute, Loop, Node, Root, Store, computes, structural_hash, walk
 
 LOADS = [SCHEDULE.index(name) for name in ("scalar_loads_per_vector", "vector_loads_per_vector", "scalar_loads_per_scalar")]
 CALLS = [SCHEDULE.index(name) for name in ("inlined_calls", "num_vectors", "num_scalars")]
@@ -162,46 +162,88 @@ def merged(rows: Sequence[Array]) -> Array:
 # -- what is recorded of a nest
 
 
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """The features of a computation, and of the stages that are inlined into it, but for the working sets.
+
+    Attributes:
+        names: of the stages.
+        known: the features that do not depend on sizes, [rows, len(SCHEDULE)], and zeros for the others.
+        to, at: of those others the flat positions in `known`, and those on the tape.
+        blocks: how the loads, or the calls of inlined stages, of each row are counted, and where from.
+        needed: what all these are worked out from.
+    """
+
+    names: tuple[str, ...]
+    known: Array
+    to: list[int]
+    at: list[int]
+    blocks: tuple[tuple[Block, list[int]], ...]
+    needed: set[int]
+
+    @staticmethod
+    def of(tape: Tape, rows: Sequence[tuple[str, Row, Block]]) -> Rows:
+        known = np.array([[x if isinstance(x := row.get(name, 0.0), float) else 0.0 for name in SCHEDULE] for _, row, _ in rows])
+        open_ = {k * len(SCHEDULE) + COLUMN[name]: x.at for k, (_, row, _) in enumerate(rows) for name, x in row.items() if isinstance(x, Var)}
+        blocks = tuple((block, list(map(tape.position, block.numbers))) for _, _, block in rows)
+        needed = tape.needed([*open_.values(), *(k for _, at in blocks for k in at)])
+        return Rows(tuple(name for name, _, _ in rows), known, [*open_], [*open_.values()], blocks, needed)
+
+
 @dataclass(frozen=True)
 class Plan:
     """The features of a nest, as operations on the sizes of its loops.
 
     Attributes:
+        program: the features that depend on sizes, then what loads are counted from, then `NestFeatures.allocated`.
         names: for each row of features the stage: one for each computation, and each stage inlined into it.
         known: the features that do not depend on sizes, [rows, len(SCHEDULE)], and zeros for the others.
-        at: positions on the tape of those others, then those of what loads are counted from.
         to: positions of those others in `known`, flat.
         blocks: rows with how their loads, or calls of inlined stages, are counted, and from which of these numbers.
-        allocated: position on the tape.
     """
 
     graph: SizedGraph
-    tape: Tape
+    program: Program
     names: tuple[str, ...]
     known: Array
-    at: list[int]
     to: np.ndarray[Any, np.dtype[np.intp]]
     blocks: tuple[tuple[int, Block, slice], ...]
-    allocated: int
 
     @staticmethod
-    def of(graph: SizedGraph, tape: Tape, rows: Sequence[tuple[str, Row, Block]], allocated: Num) -> Plan:
-        known = np.array([[x if isinstance(x := row.get(name, 0.0), float) else 0.0 for name in SCHEDULE] for _, row, _ in rows])
-        open_ = {k * len(SCHEDULE) + COLUMN[name]: x.at for k, (_, row, _) in enumerate(rows) for name, x in row.items() if isinstance(x, Var)}
+    def of(graph: SizedGraph, inputs: Sequence[Var], parts: Sequence[tuple[Rows, Row]], allocated: Num) -> Plan:
+        """`parts`: of each computation its rows, and its working sets."""
+        tape = graph.tape
+        known = np.concatenate([rows.known for rows, _ in parts])
+        to: list[int] = []
+        at: list[int] = []
         counted: list[int] = []
         blocks = []
-        for k, (_, _, block) in enumerate(rows):
-            blocks.append((k, block, slice(len(counted), len(counted) + len(block.numbers))))
-            counted += map(tape.position, block.numbers)
-        last, at = tape.position(allocated), [*open_.values(), *counted]
-        tape.keep([*at, last])
-        return Plan(graph, tape, tuple(name for name, _, _ in rows), known, at, np.array([*open_], np.intp), tuple(blocks), last)
+        first = 0
+        for rows, sets in parts:
+            to += [first * len(SCHEDULE) + k for k in rows.to]
+            at += rows.at
+            for name, x in sets.items():
+                if isinstance(x, Var):
+                    to.append(first * len(SCHEDULE) + COLUMN[name])
+                    at.append(x.at)
+                else:
+                    known[first, COLUMN[name]] = x
+            for k, (block, numbers) in enumerate(rows.blocks, first):
+                blocks.append((k, block, slice(len(counted), len(counted) + len(numbers))))
+                counted += numbers
+            first += len(rows.names)
+        results = [*at, *counted, tape.position(allocated)]
+        needed = tape.needed([x.at for _, sets in parts for x in sets.values() if isinstance(x, Var)]).union(*(rows.needed for rows, _ in parts))
+        needed |= tape.needed(results[-1:])
+        program = Program(tape, [x.at for x in inputs], results, needed)
+        names = tuple(name for rows, _ in parts for name in rows.names)
+        return Plan(graph, program, names, known, np.array(to, np.intp), tuple(blocks))
 
     def run(self, sizes: Sequence[int], tiles: np.ndarray[Any, Any] | None) -> NestFeatures:
         """For `tiles` [batch, slots], or for one tiling."""
         batch = 1 if tiles is None else len(tiles)
-        v = self.tape.run(list(map(float, sizes)) if tiles is None else list(tiles.T.astype(np.float64)))
-        numbers = np.array([v[k] for k in self.at]).reshape(len(self.at), -1)  # [numbers, batch], or one for all
+        *v, allocated = self.program.run(list(map(float, sizes)) if tiles is None else list(tiles.T.astype(np.float64)))
+        numbers = np.array(v).reshape(len(v), -1)  # [numbers, batch], or one for all
         values = np.empty((batch, *self.known.shape))
         values[:] = self.known
         values.reshape(batch, -1)[:, self.to] = numbers[: len(self.to)].T
@@ -217,7 +259,7 @@ class Plan:
         stages = tuple(dict.fromkeys(self.names))
         if len(stages) < len(self.names):
             values = np.stack([merged([values[:, k] for k, x in enumerate(self.names) if x == name]) for name in stages], 1)
-        return NestFeatures(stages, values, np.broadcast_to(np.asarray(v[self.allocated], np.float64), (batch,)))
+        return NestFeatures(stages, values, np.broadcast_to(np.asarray(allocated, np.float64), (batch,)))
 
 
 def plan_of(graph: SizedGraph, nest: Node, placed: Placed) -> tuple[Plan, list[int]]:
@@ -230,7 +272,7 @@ def plan_of(graph: SizedGraph, nest: Node, placed: Placed) -> tuple[Plan, list[i
     sources, plans = graph.plans[key]
     outside = tuple(map(placed.get, sources))
     if outside not in plans:
-        plans[outside] = _recorded(graph, nest, len(sizes), placed)
+        plans[outside] = _recorded(graph, nest, placed)
     return plans[outside], sizes
 
 
@@ -248,14 +290,17 @@ def _structure(node: Node, sizes: list[int]) -> tuple[Any, ...]:
     raise AssertionError(node)
 
 
-def _recorded(graph: SizedGraph, nest: Node, slots: int, placed: Placed) -> Plan:
-    tape = Tape(slots)
-    sites = sites_of(graph, nest, tape.inputs)
+def _recorded(graph: SizedGraph, nest: Node, placed: Placed) -> Plan:
+    inputs = graph.sizes_of([(x.stage, x.dim) for x in walk(nest) if isinstance(x, Loop) and x.size is not None])
+    sites = sites_of(graph, nest, inputs)
     layouts = {**placed, **{name: x.held.layout for name, x in sites.sites.items()}}
-    rows: list[tuple[str, Row, Block]] = []
+    parts: list[tuple[Rows, Row]] = []
     for leaf in sites.leaves:
         measures = Measures(graph, sites, layouts, leaf)
-        row, block = measures.row(), measures.block()
-        rows.append((leaf.part.stage, row, block))
-        rows += ((name, inlined(graph, name, row), replace(block, called=name)) for name in leaf.part.calls)
-    return Plan.of(graph, tape, rows, sites.allocated_at(0))
+        key = measures.key()
+        if key not in sites.walked:
+            row, block = measures.row(), measures.block()
+            calls = ((name, inlined(graph, name, row), replace(block, called=name)) for name in leaf.part.calls)
+            sites.walked[key] = Rows.of(graph.tape, [(leaf.part.stage, row, block), *calls])
+        parts.append((sites.walked[key], measures.working_sets()))
+    return Plan.of(graph, inputs, parts, sites.allocated_at(0))

@@ -165,21 +165,26 @@ RANGES: dict[str, Callable[..., Range]] = {
 
 
 class Tape:
-    """Operations in the order in which they run, over `inputs` numbers that are given, all of them at least 1.
+    """Operations in the order in which they run, over numbers that are given, all of them at least 1.
 
     Positions count all numbers: the given ones, constants, and results.
 
     Attributes:
+        start: constants where they are.
+        operations: name and arguments of each result.
         sums: positions of sums -> those of their two parts.
     """
 
-    def __init__(self, inputs: int) -> None:
-        self.start: list[float | None] = [None] * inputs  # constants where they are
-        self.inputs: list[Num] = [Var(self, k, 0.0, 1.0, inf) for k in range(inputs)]
+    def __init__(self) -> None:
+        self.start: list[float | None] = []
+        self.operations: list[tuple[str, tuple[int, ...]] | None] = []
         self.sums: dict[int, tuple[int, int]] = {}
         self._lines: dict[tuple[str, tuple[int, ...]], int] = {}
         self._constants: dict[float, int] = {}
-        self._filled: dict[int, list[Any]] = {}
+
+    def input(self) -> Var:
+        """One more number that is given."""
+        return Var(self, self._add(None, None), 0.0, 1.0, inf)
 
     def record(self, name: str, *args: Num | Truth) -> Var:
         """The result of an operation."""
@@ -197,57 +202,85 @@ class Tape:
         """The position of the result of an operation on positions."""
         found = self._lines.get((name, at))
         if found is None:
-            found = self._lines[name, at] = len(self.start)
-            self.start.append(None)
+            found = self._lines[name, at] = self._add(None, (name, at))
         return found
 
     def constant(self, x: float) -> int:
         """The position of a constant."""
         found = self._constants.get(x)
         if found is None:
-            found = self._constants[x] = len(self.start)
-            self.start.append(x)
+            found = self._constants[x] = self._add(x, None)
         return found
 
+    def _add(self, constant: float | None, operation: tuple[str, tuple[int, ...]] | None) -> int:
+        self.start.append(constant)
+        self.operations.append(operation)
+        return len(self.start) - 1
+
+    def needed(self, positions: Iterable[int]) -> set[int]:
+        """These positions, and all that they are worked out from."""
+        found: set[int] = set()
+        work = list(positions)
+        operations = self.operations
+        while work:
+            k = work.pop()
+            if k not in found:
+                found.add(k)
+                operation = operations[k]
+                if operation is not None:
+                    work += operation[1]
+        return found
+
+
+class Program:
+    """What some numbers of a tape are worked out by.
+
+    Args:
+        inputs: the positions of the numbers that are given.
+        results: those of the numbers that are asked for.
+        needed: what these need, where it is known.
+    """
+
+    def __init__(self, tape: Tape, inputs: Sequence[int], results: Sequence[int], needed: Iterable[int] | None = None) -> None:
+        order = sorted(tape.needed(results) if needed is None else needed)
+        at = {k: n for n, k in enumerate(order)}
+        self._start = [tape.start[k] for k in order]
+        self._inputs = [at.get(k) for k in inputs]
+        self._results = [at[k] for k in results]
+        self._lines = [(op[0], n, [at[k] for k in op[1]]) for n, k in enumerate(order) if (op := tape.operations[k]) is not None]
+        self._filled: dict[int, list[Any]] = {}
+
     def run(self, inputs: Sequence[float] | Sequence[Array]) -> list[Any]:
-        """The numbers at all positions: floats for floats, arrays for arrays."""
+        """The results: floats for floats, arrays for arrays."""
         v: list[Any]
         if not inputs or isinstance(inputs[0], float):
-            v, program = list(self.start), self._single
+            v, lines = list(self._start), self._single
         else:
-            v, program = list(self._constants_for(len(inputs[0]))), self._many
-        v[: len(inputs)] = inputs
-        for f, k, a, b, c in program:
+            v, lines = list(self._constants_for(len(inputs[0]))), self._many
+        for k, x in zip(self._inputs, inputs, strict=True):
+            if k is not None:
+                v[k] = x
+        for f, k, a, b, c in lines:
             v[k] = f(v[a], v[b]) if c is None else f(v[a], v[b], v[c])
-        return v
+        return [v[k] for k in self._results]
 
     def _constants_for(self, batch: int) -> list[Any]:
         """Constants as arrays: NumPy is faster with them than with numbers."""
         found = self._filled.get(batch)
         if found is None:
-            found = self._filled[batch] = [None if x is None else np.full(batch, x) for x in self.start]
+            found = self._filled[batch] = [None if x is None else np.full(batch, x) for x in self._start]
         return found
-
-    def keep(self, positions: Iterable[int]) -> None:
-        """Forget what these positions do not depend on; the last thing to do before it runs."""
-        wanted = set(positions)
-        kept = []
-        for (name, at), k in reversed(self._lines.items()):
-            if k in wanted:
-                wanted.update(at)
-                kept.append(((name, at), k))
-        self._lines = dict(reversed(kept))
 
     @cached_property
     def _single(self) -> list[Any]:
-        return self._program(0)
+        return self._functions(0)
 
     @cached_property
     def _many(self) -> list[Any]:
-        return self._program(1)
+        return self._functions(1)
 
-    def _program(self, kind: int) -> list[Any]:
-        return [(OPERATIONS[name][kind], k, at[0], at[1], at[2] if len(at) > 2 else None) for (name, at), k in self._lines.items()]
+    def _functions(self, kind: int) -> list[Any]:
+        return [(OPERATIONS[name][kind], k, at[0], at[1], at[2] if len(at) > 2 else None) for name, k, at in self._lines]
 
 
 # -- functions of numbers that may be recorded

@@ -19,7 +19,7 @@ Where the paper leaves it open, or this tree is another, its words are read so:
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 
 from hjit.sched.footprint import Dims, Memory, Window, extent
@@ -48,9 +48,23 @@ class Measures:
     leaf: Leaf
 
     def row(self) -> Row:
-        """All of them but the loads."""
-        counts = self.counts()
-        return {**counts, **self.tile(), **self.sizes(), **self.reads(), **self.vectors(counts["points_computed_total"]), **self.working_sets()}
+        """All of them but the loads and the working sets: what does not depend on what else is in the nest."""
+        key, walked = ("here", *self.here()), self.sites.walked
+        if key not in walked:
+            counts = self.counts()
+            walked[key] = {**counts, **self.tile(), **self.sizes(), **self.vectors(counts["points_computed_total"])}
+        return {**walked[key], **self.reads()}
+
+    def here(self) -> tuple[Hashable, ...]:
+        """What all but `reads` and `block` depends on."""
+        leaf = self.leaf
+        return id(leaf.part), id(leaf.env), id(leaf.site), id(leaf.task), tuple(alone for _, alone in self.chain())
+
+    def key(self) -> tuple[Hashable, ...]:
+        """What `row` and `block` depend on."""
+        sites = self.sites.sites
+        sources = tuple((id(sites.get(name)), name in self.sites.heads, self.layouts.get(name)) for name in self.leaf.part.windows)
+        return "row", *self.here(), sources
 
     def counts(self) -> Row:
         """How often, how much, and how much at once."""
@@ -110,20 +124,21 @@ class Measures:
         """Bytes and contiguous pieces of memory read by a realization, by a task and by a vector."""
         part, task = self.leaf.part, self.leaf.task
         during = task.dims if part.stage == task.head else part.dims(task.boxes[part.stage])
-        places = {"realization": part.dims(self.leaf.site.held.box), "task": during, "vector": self.leaf.env.dims[part.stage]}
+        held, vector = self.leaf.site.held, self.leaf.env.dims[part.stage]
+        places: dict[str, tuple[object, Dims]] = {"realization": (held, part.dims(held.box)), "task": (task, during), "vector": (vector, vector)}
         found: Row = {f"unique_{what}_read_per_{word}": 0.0 for word in places for what in ("bytes", "lines")}
         allocated: Num = 0.0
-        touched: dict[tuple[str, Window, Memory], tuple[Num, Num]] = {}  # many arrays may be read alike
+        walked = self.sites.walked  # many arrays are read alike, and in many nests
         for name, w in part.windows.items():
             memory = self.source(name)
             is_outside = name != part.stage and (name not in self.sites.sites or name in self.sites.heads)
-            for word, dims in places.items():
+            for word, (place, dims) in places.items():
                 if word == "task" and not is_outside:
                     continue
-                key = word, w, memory
-                if key not in touched:
-                    touched[key] = self._touched(w, memory, dims)
-                size, lines = touched[key]
+                key = "touched", id(part), w, id(memory), id(place)
+                if key not in walked:
+                    walked[key] = self._touched(w, memory, dims)
+                size, lines = walked[key]
                 found[f"unique_bytes_read_per_{word}"] += size
                 found[f"unique_lines_read_per_{word}"] += lines
                 if word == "realization":
@@ -140,14 +155,20 @@ class Measures:
         return size * some, lines * some
 
     # -- vectors
+    def chain(self) -> list[tuple[Own, bool]]:
+        """The loops over the dimension of the vectors, and whether nothing of other stages is computed inside."""
+        loops = self.leaf.env.loops
+        dims = [o.loop.dim for o in loops if o.loop.kind == "vector"]
+        return [(o, alone) for o, alone in zip(loops, self.leaf.alone, strict=True) if o.loop.dim in dims]
+
     def vectors(self, total: Num) -> Row:
         """How many vectors and scalars."""
         part, env = self.leaf.part, self.leaf.env
         found: Row = {"vector_size": 1.0, "native_vector_size": self.graph.native_lanes(part.stage), "num_vectors": 0.0, "num_scalars": total}
-        chain = [o for o in env.loops if any(x.loop.kind == "vector" and x.loop.dim == o.loop.dim for x in env.loops)]
+        chain = [o for o, _ in self.chain()]
         if chain:
             n = product(env.lengths[k] for k in dims_of(chain[0].loop.dim))
-            vectors, scalars = whole_vectors(chain, n, part.is_repeatable and dims_of(chain[0].loop.dim)[-1] < part.pure)
+            vectors, scalars = whole_vectors(self.chain(), n, part.is_repeatable and dims_of(chain[0].loop.dim)[-1] < part.pure)
             rows = ratio(total, n)
             lanes = chain[-1].size
             assert lanes is not None
@@ -171,12 +192,13 @@ class Measures:
 
     def working_sets(self) -> Row:
         """Bytes of all that is allocated at the sites and further in."""
-        site, sites = self.leaf.site, self.sites
+        sites = self.sites
+        stored, computed = sites.places[self.leaf.part.stage]
         return {
             "working_set": sites.allocated(*sites.inside[self.leaf.part.stage]),
-            "working_set_at_task": sites.allocated_at(self.leaf.task.place),
-            "working_set_at_production": sites.allocated_at(site.place),
-            "working_set_at_realization": sites.allocated_at(site.held.place),
+            "working_set_at_task": sites.allocated_at(self.leaf.place),
+            "working_set_at_production": sites.allocated_at(computed),
+            "working_set_at_realization": sites.allocated_at(stored),
         }
 
 
@@ -189,17 +211,18 @@ def is_optional(loop: Loop) -> bool:
     return loop.size is not None and loop.size < 0
 
 
-def whole_vectors(chain: Sequence[Own], n: Num, shifts: bool) -> tuple[Num, Num]:
+def whole_vectors(chain: Sequence[tuple[Own, bool]], n: Num, shifts: bool) -> tuple[Num, Num]:
     """Whole vectors and single elements in which `n` elements are computed, as lowering has it (`Lanes` of the loop IR).
 
     Args:
-        chain: the loops over the dimension, the last one that of the vectors.
+        chain: the loops over the dimension, the last one that of the vectors, and whether nothing of other stages is computed inside.
         shifts: may the last vector start earlier, where the loop's tail does not say otherwise?
     """
-    lanes, tail = chain[-1].size, chain[-1].loop.tail
+    loops = [o for o, _ in chain]
+    lanes, tail = loops[-1].size, loops[-1].loop.tail
     assert lanes is not None
-    first = next(k for k, o in enumerate(chain) if o.alone and all(x.loop.kind == "unroll" for x in chain[k + 1 : -1]))
-    together = lanes if first >= len(chain) - 2 else chain[first + 1].size
+    first = next(k for k, (_, alone) in enumerate(chain) if alone and all(x.loop.kind == "unroll" for x in loops[k + 1 : -1]))
+    together = lanes if first >= len(loops) - 2 else loops[first + 1].size
     assert together is not None
 
     def split(m: Num) -> tuple[Num, Num]:
@@ -220,11 +243,11 @@ def whole_vectors(chain: Sequence[Own], n: Num, shifts: bool) -> tuple[Num, Num]
         (a, b), (c, d) = split(region), split(n - pieces * region)
         return pieces * a + c, pieces * b + d
 
-    own = chain[first].size
-    if own is None or not is_optional(chain[first].loop) or chain[first].loop.kind != "serial" or first == 0 or not chain[first - 1].alone:
+    own, loop = loops[first].size, loops[first].loop
+    if own is None or not is_optional(loop) or loop.kind != "serial" or first == 0 or not chain[first - 1][1]:
         return inside(own)
     is_none = own <= together
-    both = zip(inside(own), inside(chain[first - 1].size), strict=True)
+    both = zip(inside(own), inside(loops[first - 1].size), strict=True)
     vectors, scalars = (choose(is_none, y, x) for x, y in both)
     return vectors, scalars
 

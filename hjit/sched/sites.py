@@ -3,25 +3,31 @@
 The walk down the tree is that of lowering (`hjit.kernels.lower`, `hjit.kernels.windows`), over numbers: at each place it
 knows what is left of every dimension and how often the place runs, and where stages begin, box inference says how much of
 them is needed. Of each loop the middle turn stands for all (`hjit.sched.turns`).
+
+Nests that a search looks at differ in one stage: what is known at a place is kept under what it was worked out from
+(`SizedGraph.walked`), and found again in the next nest. So nothing of it may depend on what else is in a nest; places, which
+do, are kept beside it.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from functools import cached_property
+from functools import cache, cached_property
+from typing import Any, TypeVar
 
 from hjit.sched.boxes import vector_axes
 from hjit.sched.build import flattened, parallel_loops
 from hjit.sched.footprint import ANYWHERE, Box, Interval, Memory, extent, joined
-from hjit.sched.formulas import Num, Truth, ceil_div, choose, least, most, power_of_two, product, total
+from hjit.sched.formulas import Num, Truth, Var, ceil_div, choose, least, most, power_of_two, product, total
 from hjit.sched.memory import Layout
 from hjit.sched.sized import Part, SizedGraph
-from hjit.sched.tree import Compute, DimKey, Loop, Node, Store, dims_of
+from hjit.sched.tree import Compute, DimKey, Loop, LoopKind, Node, Store, Tail, dims_of
 from hjit.sched.turns import Env, Own, left_of, narrowed
 
+T = TypeVar("T")
 Speeds = tuple[Fraction, ...]
 
 
@@ -34,14 +40,12 @@ class Task:
         count: how many tasks there are.
         dims: the ranges of the head's dimensions.
         boxes: the part of each stage that the task computes.
-        place: its number.
     """
 
     head: str
     count: Num
     dims: list[Interval]
     boxes: dict[str, Box]
-    place: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,12 +70,10 @@ class Held:
     Attributes:
         box: the part of the stage that is alive in one realization.
         count: how many realizations there are.
-        place: where it is.
     """
 
     box: Box
     count: Num
-    place: int
     layout: Layout
 
 
@@ -85,7 +87,6 @@ class Site:
         run, runs: the part that is computed from one time that the stage has nothing to the next, and how often.
         held: its storage.
         memory: that storage; of a circular buffer, its length.
-        place: where it is computed.
     """
 
     box: Box
@@ -94,7 +95,6 @@ class Site:
     runs: Num
     held: Held
     memory: Memory
-    place: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,12 +103,16 @@ class Leaf:
 
     Attributes:
         env: what is known there; along a vector, all its lanes.
+        alone: of each loop of `env.loops`, is nothing of other stages computed inside?
+        place: of its task.
     """
 
     part: Part
     site: Site
     task: Task
     env: Env
+    alone: tuple[bool, ...]
+    place: int
 
 
 @dataclass(slots=True)
@@ -119,17 +123,21 @@ class Sites:
         heads: the stages that are computed at the root.
         leaves: its computations, in the order in which they run.
         sites: by stage.
+        places: by stage where it is stored, and where it is computed.
         inside: by stage, the places inside its loops, as first and last.
         stored: places with what is stored there, in bytes.
         ends: for each place the last one inside it; place 0 is around all.
+        walked: what is kept of this nest and others like it.
     """
 
     heads: tuple[str, ...] = ()
     leaves: list[Leaf] = field(default_factory=list)
     sites: dict[str, Site] = field(default_factory=dict)
+    places: dict[str, tuple[int, int]] = field(default_factory=dict)
     inside: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
     stored: list[tuple[int, Num]] = field(default_factory=list)
     ends: list[int] = field(default_factory=list)
+    walked: dict[Any, Any] = field(default_factory=dict)
     _allocated: dict[int, Num] = field(default_factory=dict)
 
     def allocated(self, *spans: tuple[int, int]) -> Num:
@@ -148,7 +156,7 @@ def sites_of(graph: SizedGraph, nest: Node, sizes: Sequence[Num]) -> Sites:
     """What is known of one child of the root.
 
     Args:
-        sizes: of the loops that have one, in place of their own, in the order of `hjit.sched.tree.walk`.
+        sizes: of the loops that have one, in place of their own, in the order of `hjit.sched.tree.walk`; the same objects for equal loops.
     """
     return _Walk(graph, nest, sizes).sites()
 
@@ -162,14 +170,22 @@ class _Walk:
         self._look(nest, {})
         self.size = {id(x): n for x, n in zip(self.sized, sizes, strict=True)}
         self.round_up = self._rounding()
-        self.found = Sites()
-        self.held: dict[str, Held] = {}
-        self.task: Task
+        self.walked: dict[Any, Any] = {} if self.round_up else graph.walked
+        self.found = Sites(walked=self.walked)
+        self.held: dict[str, tuple[Held, int]] = {}
+        self.task: tuple[Task, int]
 
     @cached_property
     def vectors(self) -> dict[str, frozenset[int]]:
         """The axes of each stage that vectors run along; asked only where a window slides."""
         return vector_axes(self.graph.reads, self.nest)
+
+    def _once(self, make: Callable[[], T], *key: Any) -> T:
+        """What `make` gives, made once for all nests."""
+        found: T | None = self.walked.get(key)
+        if found is None:
+            found = self.walked[key] = make()
+        return found
 
     # -- questions about the tree
     def _look(self, node: Node, around: dict[tuple[str, DimKey], Loop]) -> tuple[Compute, ...]:
@@ -223,43 +239,63 @@ class _Walk:
         top = self._new_place()
         for x in stores:
             if x.stage in found.heads:
-                box = tuple((0.0, n - 1.0) for n in self.graph.shape(x.stage))
-                self.held[x.stage] = Held(box, 1.0, top, layout_of(x))
-                self._add(x.stage, box, 1.0, box, 1.0, top)
+                self._whole(x.stage, layout_of(x), top)
         for item in items:
             self._nest(item, [x for x in stores if x.stage not in found.heads])
         self._close(top)
         return found
 
+    def _whole(self, name: str, layout: Layout, top: int) -> None:
+        """A stage that is computed at the root."""
+
+        def make() -> tuple[Held, Site]:
+            box = tuple((0.0, n - 1.0) for n in self.graph.shape(name))
+            held = Held(box, 1.0, layout)
+            return held, self._site(name, Need(box, box, {}), 1.0, None, 1.0, held, frozenset())
+
+        held, site = self._once(make, "whole", name, layout)
+        self.held[name] = held, top
+        self._note(name, site, top, top)
+
     def _nest(self, item: Loop | Compute, stores: Sequence[Store]) -> None:
         """One loop nest. What is stored around it and not computed at the root, each task has for itself."""
-        part, place = self._part_of(item), self._new_place()
-        env = self._middle_task(item, self._opened(item, part.whole, 1.0, Env({}, {}, [], [], {}, (), 1.0, None, None, place)))
-        dims = env.dims[part.stage]
-        boxes = {name: x.box for name, x in self._boxes(env, self.under[id(item)]).items()}
-        for c in self.under[id(item)]:
-            if c.stage == part.stage:
-                boxes[c.stage] = joined(boxes.get(c.stage), self.graph.part(c.stage, c.definitions).written.region(dims))
-        self.task = Task(part.stage, env.times, dims, boxes, place)
+        part, place, under = self._part_of(item), self._new_place(), self.under[id(item)]
+        opened = self._once(lambda: _opened(part, part.whole, 1.0, TOP), "top", id(part))
+        env = self._middle_task(item, opened)
+        task = self._once(lambda: self._task(part, env, under), "task", id(env), under)
+        self.task = task, place
         for x in stores:
-            if x.stage in boxes:
-                self.held[x.stage] = Held(boxes[x.stage], env.times, place, layout_of(x))
-        self._visit(item, env)
+            if x.stage in task.boxes:
+                self.held[x.stage] = self._held(x, task.boxes[x.stage], env, task), place
+        self._visit(item, env, place, ())
         self._close(place)
         self.found.inside.setdefault(part.stage, []).append((place, self.found.ends[place]))
 
+    def _task(self, part: Part, env: Env, under: Sequence[Compute]) -> Task:
+        dims = env.dims[part.stage]
+        boxes = {name: x.box for name, x in self._boxes(env, under).items()}
+        for c in under:
+            if c.stage == part.stage:
+                boxes[c.stage] = joined(boxes.get(c.stage), self.graph.part(c.stage, c.definitions).written.region(dims))
+        return Task(part.stage, env.times, dims, boxes)
+
     def _middle_task(self, item: Loop | Compute, env: Env) -> Env:
         """What the middle task has, as a block of turns: whole rounds of the inner parallel loops first."""
-        loops = parallel_loops(item)
-        turns = [ceil_div(left_of(env, x).length, self._step(x)) for x in loops]
-        count = product(turns)
-        each: Num = 1.0 if self.graph.tasks is None else ceil_div(count, most(least(count, float(self.graph.tasks)), 1.0))
-        for loop, n in zip(reversed(loops), reversed(turns), strict=True):
-            some = most(least(each, n), 1.0)
-            each = ceil_div(each, some)
-            dims, left = narrowed(env, loop, some * self._step(loop))
-            env = env._replace(dims=dims, left=left)
-        return env
+        loops = [(_head(x), self._step(x)) for x in parallel_loops(item)]
+
+        def make() -> Env:
+            inside = env
+            turns = [ceil_div(left_of(inside, x).length, step) for x, step in loops]
+            count = product(turns)
+            each: Num = 1.0 if self.graph.tasks is None else ceil_div(count, most(least(count, float(self.graph.tasks)), 1.0))
+            for (loop, step), n in zip(reversed(loops), reversed(turns), strict=True):
+                some = most(least(each, n), 1.0)
+                each = ceil_div(each, some)
+                dims, left = narrowed(inside, loop, some * step)
+                inside = inside._replace(dims=dims, left=left)
+            return inside
+
+        return self._once(make, "middle", id(env), *((id(x), _mark(step)) for x, step in loops))
 
     # -- places
     def _new_place(self) -> int:
@@ -269,79 +305,97 @@ class _Walk:
     def _close(self, place: int) -> None:
         self.found.ends[place] = len(self.found.ends) - 1
 
-    def _opened(self, item: Loop | Compute, dims: list[Interval], productions: Num, env: Env) -> Env:
-        """Where the loops of a stage begin that computes these dimensions."""
-        lengths = self._part_of(item).lengths(dims)
-        return Env({**env.dims, item.stage: dims}, {}, dims, lengths, {}, (), productions, env.run, env.around, env.place)
-
-    def _visit(self, node: Loop | Compute, env: Env) -> None:
+    def _visit(self, node: Loop | Compute, env: Env, place: int, alone: tuple[bool, ...]) -> None:
         if isinstance(node, Compute):
             part = self.graph.part(node.stage, node.definitions)
-            self.found.leaves.append(Leaf(part, self.found.sites[node.stage], self.task, env))
+            self.found.leaves.append(Leaf(part, self.found.sites[node.stage], self.task[0], env, alone, self.task[1]))
             return
-        place = self._new_place()
-        self._inside(node.children, self._entered(env, node, place))
-        self._close(place)
+        inside, under = self._new_place(), self.under[id(node)]
+        is_alone = len(under) == 1 or all(c.stage == node.stage for c in under)
+        self._inside(node.children, self._entered(env, node), inside, (*alone, is_alone))
+        self._close(inside)
 
-    def _entered(self, env: Env, loop: Loop, place: int) -> Env:
+    def _entered(self, env: Env, loop: Loop) -> Env:
         """Inside a loop, at its middle turn; inside a vector loop, at all lanes."""
-        under = self.under[id(loop)]
-        alone = len(under) == 1 or all(c.stage == loop.stage for c in under)
-        length, step = left_of(env, loop).length, self._step(loop)
-        own = Own(loop, self.size.get(id(loop)), length, step, alone)
-        if loop.kind == "vector":
-            return env._replace(loops=(*env.loops, own), place=place)
-        dims, left = narrowed(env, loop, step)
-        runs_turns = loop.kind != "unroll" and dims_of(loop.dim)[0] < self._part_of(loop).pure
-        return Env(dims, left, env.base, env.lengths, left if runs_turns else env.tile, (*env.loops, own), env.productions, env, own, place)
+        head, part = _head(loop), self._part_of(loop)
+        size, step = self.size.get(id(loop)), self._step(loop)
 
-    def _inside(self, children: tuple[Node, ...], env: Env) -> None:
+        def make() -> Env:
+            own = Own(head, size, left_of(env, head).length, step)
+            if head.kind == "vector":
+                return env._replace(loops=(*env.loops, own))
+            dims, left = narrowed(env, head, step)
+            runs_turns = head.kind != "unroll" and dims_of(head.dim)[0] < part.pure
+            return Env(dims, left, env.base, env.lengths, left if runs_turns else env.tile, (*env.loops, own), env.productions, env, own)
+
+        return self._once(make, "in", id(env), id(head), id(part), _mark(size), _mark(step))
+
+    def _inside(self, children: tuple[Node, ...], env: Env, place: int, alone: tuple[bool, ...]) -> None:
         """What runs at a place."""
         items, stores = flattened(children)
         new = dict.fromkeys(x.stage for x in items if x.stage not in env.dims)
         if new or stores:
-            self._begin(new, items, stores, env)
+            self._begin(new, items, stores, env, place)
         for x in items:
             if x.stage in new:
-                site, at = self.found.sites[x.stage], len(self.found.ends)
-                self._visit(x, self._opened(x, self._part_of(x).dims(site.box), site.count, env))
+                at = len(self.found.ends)
+                self._visit(x, self._begun(self.found.sites[x.stage], self._part_of(x), env), place, ())
                 self.found.inside.setdefault(x.stage, []).append((at, len(self.found.ends) - 1))
             else:
-                self._visit(x, env)
+                self._visit(x, env, place, alone)
 
-    def _begin(self, new: Iterable[str], items: Sequence[Loop | Compute], stores: Sequence[Store], env: Env) -> None:
+    def _begun(self, site: Site, part: Part, env: Env) -> Env:
+        """Where the loops of a stage begin inside others."""
+        return self._once(lambda: _opened(part, part.dims(site.box), site.count, env), "open", id(env), id(site), id(part))
+
+    def _held(self, store: Store, box: Box, env: Env, of: Task | Need) -> Held:
+        """The storage of a part of a stage, which is that `of` something."""
+        layout = layout_of(store)
+        return self._once(lambda: Held(box, env.times, layout), "held", id(env), id(of), store.stage, layout)
+
+    def _begin(self, new: Iterable[str], items: Sequence[Loop | Compute], stores: Sequence[Store], env: Env, place: int) -> None:
         """How much of the stages that begin at a place is computed there, and of those that are stored there, kept."""
         computed = tuple(c for x in items for c in self.under[id(x)])
-        sliding = set(new) - {x.stage for x in stores}
-        found = self._boxes(env, computed, sliding)
+        sliding = frozenset(new) - {x.stage for x in stores}
+        found = self._once(lambda: self._boxes(env, computed, sliding), "boxes", id(env), computed, sliding)
         for x in stores:
-            self.held[x.stage] = Held(found[x.stage].box, env.times, env.place, layout_of(x))
-        run = self._boxes(env.run, computed) if sliding and env.run is not None else {}
+            self.held[x.stage] = self._held(x, found[x.stage].box, env, found[x.stage]), place
+        around = env.run
+        run = self._once(lambda: self._boxes(around, computed), "boxes", id(around), computed, None) if sliding and around is not None else {}
         for name in new:
-            part, count = found[name].part, env.times
-            if name in sliding and env.run is not None:
-                self._add(name, part, count, run[name].box, env.run.times, env.place, found[name].windows)
-            else:
-                self._add(name, part, count, part, count, env.place)
+            held, at = self.held[name]
+            need, whole = found[name], run.get(name) if name in sliding else None
+            axes = self.vectors.get(name, frozenset()) if whole is not None else frozenset()
 
-    def _add(self, name: str, box: Box, count: Num, run: Box, runs: Num, place: int, windows: Mapping[int, Num] | None = None) -> None:
-        """Note where a stage is computed.
+            def make(name: str = name, need: Need = need, whole: Need | None = whole, held: Held = held, axes: frozenset[int] = axes) -> Site:
+                return self._site(name, need, env.times, whole, 1.0 if around is None else around.times, held, axes)
+
+            site = self._once(make, "site", name, id(env), id(need), id(whole), id(held), axes)
+            self._note(name, site, at, place)
+
+    def _note(self, name: str, site: Site, held: int, place: int) -> None:
+        """Where a stage is computed, and where it is stored."""
+        self.found.sites[name] = site
+        self.found.places[name] = held, place
+        self.found.stored.append((held, site.memory.bytes))
+
+    def _site(self, name: str, need: Need, count: Num, run: Need | None, runs: Num, held: Held, axes: Collection[int]) -> Site:
+        """What is computed of a stage at a place.
 
         Args:
-            windows: where it is stored further out, how long the windows of the axes are that slide, zero for tilings where they do not.
+            run, runs: where it is stored further out, what is computed from one time that it has nothing to the next, and how often.
+            axes: those that vectors run along.
         """
-        held = self.held[name]
+        if run is None:
+            return Site(need.part, count, need.part, count, held, self.graph.buffer(name, [extent(x) for x in held.box], held.layout))
         lengths = [extent(x) for x in held.box]
-        if windows is not None:
-            slides: Truth = False
-            for axis, n in windows.items():
-                slides = slides | (n > 0.0)
-                if axis not in self.vectors.get(name, ()):
-                    lengths[axis] = choose(n > 0.0, power_of_two(most(n, 1.0)), lengths[axis])
-            count = choose(slides, count, runs)  # the first turn computes all of what does not slide
-        memory = self.graph.buffer(name, lengths, held.layout)
-        self.found.sites[name] = Site(box, count, run, runs, held, memory, place)
-        self.found.stored.append((held.place, memory.bytes))
+        slides: Truth = False
+        for axis, n in need.windows.items():  # zero for tilings where they do not slide
+            slides = slides | (n > 0.0)
+            if axis not in axes:
+                lengths[axis] = choose(n > 0.0, power_of_two(most(n, 1.0)), lengths[axis])
+        count = choose(slides, count, runs)  # the first turn computes all of what does not slide
+        return Site(need.part, count, run.box, runs, held, self.graph.buffer(name, lengths, held.layout))
 
     def _boxes(self, env: Env, computed: Iterable[Compute], sliding: Collection[str] = ()) -> dict[str, Need]:
         """What is needed of the stages that begin under a place; see `hjit.sched.boxes.boxes`."""
@@ -367,6 +421,30 @@ class _Walk:
                         if sliding:
                             speeds[source] = tuple(map(max, w.speeds(moving), speeds.get(source, w.speeds(moving))))
         return found
+
+
+TOP = Env({}, {}, [], [], {}, (), 1.0, None, None)
+
+
+def _opened(part: Part, dims: list[Interval], productions: Num, env: Env) -> Env:
+    """Where the loops of a stage begin that computes these dimensions."""
+    return Env({**env.dims, part.stage: dims}, {}, dims, part.lengths(dims), {}, (), productions, env.run, env.around)
+
+
+def _head(loop: Loop) -> Loop:
+    """A loop without what is in it, and with the sign of its size only; the same object for equal ones."""
+    size = loop.size
+    return _plain_loop(loop.stage, loop.dim, loop.kind, None if size is None else -1 if size < 0 else 1, loop.tail)
+
+
+@cache
+def _plain_loop(stage: str, dim: DimKey, kind: LoopKind, size: int | None, tail: Tail) -> Loop:
+    return Loop(stage, dim, kind, size, (), tail)
+
+
+def _mark(x: Num | None) -> float | int | None:
+    """What tells a number from others: of those that are recorded, which object it is."""
+    return id(x) if isinstance(x, Var) else x
 
 
 def layout_of(store: Store) -> Layout:

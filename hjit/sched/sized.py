@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -10,8 +11,9 @@ from typing import Any, TypeVar
 from hjit.sched.boxes import Reads, single_dim
 from hjit.sched.check import is_associative, is_direct, is_repeatable
 from hjit.sched.footprint import ANYWHERE, Box, Dims, Interval, Memory, Window, clipped, concrete, joined, row_axes, window
-from hjit.sched.formulas import Num, ceil_div, floor_div, least, most, product, total, within
+from hjit.sched.formulas import Num, Tape, Var, ceil_div, floor_div, least, most, product, total, within
 from hjit.sched.memory import C_ORDER, Layout
+from hjit.sched.tree import DimKey
 from hjit.trace.graph import Const, Definition, Expr, Graph, Index, Input, Load, Op, Stage, loads, renumber, walk
 from hjit.trace.poly import SMALL, Dim, Poly
 
@@ -91,7 +93,8 @@ class SizedGraph:
         tasks: how many tasks the threads run for one nest at most, each of them several turns of its parallel loops; None: as
             many as the loops have turns.
         inlined: stages of one pure definition that are computed wherever they are read.
-        plans: what `hjit.sched.features` has recorded.
+        plans: what `hjit.sched.features` has recorded, on `tape`, in the `sizes_of` loops.
+        walked: what `hjit.sched.sites` knows of places in nests.
         counts, reads_of: the points at which `hjit.sched.lanes` counts loads, and the loads of parts by array.
     """
 
@@ -103,7 +106,7 @@ class SizedGraph:
         self.reads = Reads(graph)
         self.stages = graph.by_name
         self.position = self.reads.position
-        self.plans: dict[Any, Any] = {}
+        self._start()
         self.counts: dict[Any, Any] = {}
         self.reads_of: dict[Any, Any] = {}
         self._sizes = sizes
@@ -111,11 +114,30 @@ class SizedGraph:
         self._made: dict[tuple[Any, ...], Any] = {}
         self._parts: dict[tuple[str, tuple[int, ...]], Part] = {}
 
+    def _start(self) -> None:
+        self.tape = Tape()
+        self.plans: dict[Any, Any] = {}
+        self.walked: dict[Any, Any] = {}
+        self._loops: dict[tuple[str, DimKey, int], Var] = {}
+
     def inlining(self, stages: frozenset[str]) -> SizedGraph:
         """The same with these stages inlined, and no others; what does not depend on that is shared."""
         new = copy.copy(self)
-        new.inlined, new.plans, new._parts = stages, {}, {}
+        new.inlined, new._parts = stages, {}
+        new._start()
         return new
+
+    def sizes_of(self, loops: Sequence[tuple[str, DimKey]]) -> list[Var]:
+        """The sizes of loops over dimensions of stages, in any order that has outer ones first: the same numbers for equal loops of other nests."""
+        found: list[Var] = []
+        seen: Counter[tuple[str, DimKey]] = Counter()
+        for loop in reversed(loops):  # those of other nests may have one more around them
+            key = (*loop, seen[loop])
+            seen[loop] += 1
+            if key not in self._loops:
+                self._loops[key] = self.tape.input()
+            found.append(self._loops[key])
+        return found[::-1]
 
     def once(self, key: tuple[Any, ...], make: Callable[[], T]) -> T:
         """What `make` gives, made once."""

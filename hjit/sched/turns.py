@@ -34,17 +34,16 @@ class Own(NamedTuple):
     """A loop around a computation, of the same stage.
 
     Attributes:
+        loop: without what is in it, and of its size the sign only.
         size: of the loop, None where it runs over all.
         length: what one run of it has of its dimension.
         step: how far one turn goes.
-        alone: is nothing of other stages computed inside?
     """
 
     loop: Loop
     size: Num | None
     length: Num
     step: Num
-    alone: bool
 
 
 class Env(NamedTuple):
@@ -59,7 +58,6 @@ class Env(NamedTuple):
         productions: how many productions of it there are.
         run: what is known around the innermost loop, as far as one task runs it; None: there is no loop.
         around: that loop.
-        place: its number; places further in have higher ones.
     """
 
     dims: dict[str, list[Interval]]
@@ -71,7 +69,6 @@ class Env(NamedTuple):
     productions: Num
     run: Env | None
     around: Own | None
-    place: int
 
     @property
     def times(self) -> Num:

@@ -16,7 +16,7 @@ from hjit.model.names import PIPELINE, SCHEDULE
 from hjit.sched.check import check
 from hjit.sched.default import Target, default_schedule
 from hjit.sched.features import assembled, layouts_of, nest_features, nest_key, schedule_features
-from hjit.sched.formulas import Num, Tape, ceil_div, choose, floor_div, least, most, power_of_two
+from hjit.sched.formulas import Num, Program, Tape, ceil_div, choose, floor_div, least, most, power_of_two
 from hjit.sched.operations import pipeline_features
 from hjit.sched.sample import random_schedule
 from hjit.sched.sized import SizedGraph
@@ -321,6 +321,18 @@ OPERATIONS: list[Any] = [
 ]  # fmt: skip
 
 
+@pytest.mark.parametrize("name", GRAPHS)
+def test_what_is_known_of_other_nests_changes_nothing(name: str) -> None:
+    """Places that were met in nests before are looked up; the features are those of a nest that is met first."""
+    met = sized(name, 8)
+    for seed in range(25):
+        root = random_schedule(GRAPHS[name], random.Random(seed), inside=0.7)
+        slots = sum(isinstance(x, Loop) and x.size is not None for x in walk(root))
+        tiles = np.random.default_rng(seed).integers(1, 40, (5, slots))
+        np.testing.assert_array_equal(schedule_features(met, root, tiles), schedule_features(sized(name, 8), root, tiles))
+    assert any(key[0] == "row" for key in met.walked)
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_what_a_tape_recorded_runs_for_other_numbers(seed: int) -> None:
     """Every operation of random formulas, from whatever was known of ranges and sums while they were recorded."""
@@ -334,17 +346,16 @@ def test_what_a_tape_recorded_runs_for_other_numbers(seed: int) -> None:
             found.append(least(most(x, -1000.0), 1000.0))
         return found
 
-    tape = Tape(3)
-    recorded = formula(tape.inputs)
-    at_ = [tape.position(x) for x in recorded]
-    tape.keep(at_)
+    tape = Tape()
+    given = [tape.input() for _ in range(3)]
+    recorded = formula([*given])
+    program = Program(tape, [x.at for x in given], [tape.position(x) for x in recorded])
     inputs = np.random.default_rng(seed).integers(1, 30, (3, 11)).astype(np.float64)
-    many = tape.run(list(inputs))
+    many = program.run(list(inputs))
     for k, column in enumerate(inputs.T.tolist()):
-        one = tape.run(column)
         expected = formula(column)
-        assert [one[x] for x in at_] == expected
-        assert [float(np.broadcast_to(many[x], 11)[k]) for x in at_] == expected
+        assert program.run(column) == expected
+        assert [float(np.broadcast_to(x, 11)[k]) for x in many] == expected
 
 
 def only(got: np.ndarray[Any, Any]) -> dict[str, float]:
