@@ -5,20 +5,19 @@ The model errs, so the first process that searches measures the best of what it 
 
 from __future__ import annotations
 
-import contextlib
 import functools
-import gc
 import itertools
 import logging
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from hjit import machine
+from hjit.collector import few_collections
 from hjit.kernels import launch
 from hjit.kernels.kernel import Bound
 from hjit.model.costs import Cost
@@ -44,7 +43,6 @@ MUCH_SLOWER = (4.0, 1.5)  # than the fastest: not run again after the first turn
 NOT_MUCH_DEARER = 3.0  # than the best schedule known
 SURELY = 0.97  # how much faster than the default schedule another must be
 FEW_STAGES = 12  # of which all are searched
-COLLECTED_AFTER = 200_000  # new objects, while a search runs
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +56,7 @@ class Effort:
         memoise: see `hjit.sched.space.Space`.
         by_depth: are states ordered by `hjit.sched.search.DepthPriority`?
         seconds: after which a search ends with what it has.
-        refine: seconds of local search from there, see `hjit.sched.refine`.
+        refine: further seconds, of local search from there, see `hjit.sched.refine`.
         timed: how many of the schedules that it found are timed beside the default one.
         otherwise: for how many of the dearest stages it is tried, too, what comes of inlining them, or of not doing so; see `otherwise`.
         worth: predicted seconds of a run, below which this is not tried.
@@ -84,7 +82,7 @@ EFFORTS = {
     "greedy": Effort(GREEDY, freeze=True, seconds=0.95, timed=2, otherwise=2, worth=1e-4),
     "refined": Effort(GREEDY, freeze=True, refine=3.0, timed=3, otherwise=2),
     # choices of sizes are costed together: samples would save nothing
-    "beam": Effort(presets(32)["beam"], passes=5, freeze=True, seconds=30.0, refine=3.0, timed=6, otherwise=4, asked=100_000),
+    "beam": Effort(presets(32)["beam"], passes=5, freeze=True, seconds=26.0, refine=3.0, timed=6, otherwise=4, asked=100_000),
 }
 
 
@@ -143,19 +141,8 @@ def searched(graph: Graph, sizes: Mapping[str, int], options: Options, cost: Cos
         cost: the cost model, if not the one that comes with hjit.
         effort: if not that of `options.tune`.
     """
-    with _few_collections():
+    with few_collections():
         return _searched(graph, sizes, options, cost, effort or EFFORTS[str(options.tune)])
-
-
-@contextlib.contextmanager
-def _few_collections() -> Iterator[None]:
-    """The garbage collector runs less often: a search makes much that it keeps, and little garbage in circles."""
-    old = gc.get_threshold()
-    gc.set_threshold(COLLECTED_AFTER, *old[1:])
-    try:
-        yield
-    finally:
-        gc.set_threshold(*old)
 
 
 def _searched(graph: Graph, sizes: Mapping[str, int], options: Options, cost: Cost | None, effort: Effort) -> Plan:

@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hjit import forks
+from hjit.collector import few_collections
 from hjit.errors import CompileError, HjitError, HjitWarning, TraceError
 from hjit.options import Options, checked, context_state, resolve
 from hjit.outcome import MISS, PLAIN
@@ -312,6 +313,7 @@ class Pipeline:
             self._warned = True
             warnings.warn(why, HjitWarning, stacklevel=_depth())
 
+    @few_collections()
     def _build(self, structure: Any, leaves: list[Any], options: Options) -> tuple[Variant, dict[int, tuple[Any, ...]]]:
         """Trace and bind; also the results of opaque calls that the trace made.
 
@@ -628,7 +630,7 @@ _pipelines: weakref.WeakSet[Pipeline] = weakref.WeakSet()
 def _after_fork() -> None:
     for p in _pipelines:
         p._lock = threading.RLock()
-    for name in ("hjit.kernels.arena", "hjit.kernels.kernel", "hjit.kernels.backend", "hjit.kernels.launch", "hjit.kernels.aside"):
+    for name in ("hjit.kernels.arena", "hjit.kernels.kernel", "hjit.kernels.backend", "hjit.kernels.launch", "hjit.kernels.aside", "hjit.collector"):
         module = sys.modules.get(name)
         if module is not None:
             module.after_fork()

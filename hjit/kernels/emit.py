@@ -459,6 +459,16 @@ class NestEmitter:
         return self.code.emit(f"{op} {a.type} {a.text}, {b.text}", I32, a.lanes, a, b)
 
     def product(self, m: tuple[Atom, ...], c: int, lanes: int) -> Val:
+        """One term of an index."""
+        key = m, c, lanes
+        found = self.memo.integers.get(key)
+        if found is None:
+            found = self._product(m, c, lanes)
+            if not self.changing or not self.is_changing(Poly({m: 1}, 0)):
+                self.memo.remember(key, found, everywhere=False)
+        return found
+
+    def _product(self, m: tuple[Atom, ...], c: int, lanes: int) -> Val:
         fixed = tuple(a for a in m if self.is_size(a))
         factors = sorted((self.atom(a, lanes) for a in m if a not in fixed), key=lambda v: (v.depth, v.lanes))
         total = self.uniform(Poly({fixed: c}, 0)) if fixed else const(c, I64)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -37,6 +37,9 @@ class Leaf:
         while own and isinstance(self.path[own - 1], Store):
             own -= 1
         return own
+
+
+Rule = Callable[[list[Leaf], Graph], Iterator[str]]
 
 
 def leaves(node: Node, path: tuple[Node, ...] = ()) -> Iterator[Leaf]:
@@ -121,6 +124,16 @@ def check(root: Root, graph: Graph) -> None:
         raise ScheduleError(problem)
 
 
+def check_loops(root: Root, graph: Graph, child: int) -> None:
+    """Is a tree still legal in which nothing but loops of one child of the root has changed?
+
+    Raises:
+        ScheduleError: it says which rule is broken.
+    """
+    for problem in _broken(LOOP_RULES, list(leaves(Root((root.children[child],)))), graph):
+        raise ScheduleError(problem)
+
+
 def problems(root: Root, graph: Graph) -> Iterator[str]:
     """What is wrong with a tree, rule by rule; later rules rely on earlier ones."""
     stages = graph.by_name
@@ -133,7 +146,12 @@ def problems(root: Root, graph: Graph) -> Iterator[str]:
         if not c.definitions or max(c.definitions) >= len(stages[c.stage].definitions):
             yield f"compute {c.stage} {c.definitions}: it has {len(stages[c.stage].definitions)} definitions"
             return
-    for rule in RULES:
+    yield from _broken(RULES, found, graph)
+
+
+def _broken(rules: Sequence[Rule], found: list[Leaf], graph: Graph) -> Iterator[str]:
+    """What breaks the first of the rules that is broken."""
+    for rule in rules:
         broken = False
         for problem in rule(found, graph):
             broken = True
@@ -367,26 +385,22 @@ def _sites(found: list[Leaf], graph: Graph) -> Iterator[str]:
                     yield f"compute {name}: {consumer} reads it, but is not computed inside the same loops"
                 elif any(isinstance(x, Loop) for x in site) and own[0].path[: store + 1] != leaf.path[: store + 1]:
                     yield f"store {name}: {consumer} reads it outside of that"
-        for x in site:
+
+
+def _turns(found: list[Leaf], graph: Graph) -> Iterator[str]:
+    """A stage is computed, and kept, in loops that have turns of their own."""
+    for leaf in found:
+        name = leaf.compute.stage
+        for x in leaf.path[: leaf.site]:
             if isinstance(x, Loop) and x.kind in ("vector", "unroll"):
                 yield f"compute {name}: it is not computed inside {loop_name(x)}, which has no turns of its own"
-        between = [x for x in own[0].path[store + 1 : own[0].site] if isinstance(x, Loop)]
-        if any(x.kind in ("vector", "unroll") for x in between):
+        store = next(k for k, x in enumerate(leaf.path) if isinstance(x, Store) and x.stage == name)
+        if any(isinstance(x, Loop) and x.kind in ("vector", "unroll") for x in leaf.path[store + 1 : leaf.site]):
             yield f"store {name}: between its storage and where it is computed are only serial loops"
 
 
-RULES = (
-    _each_once,
-    _groups,
-    _stored,
-    _nested,
-    _dimensions,
-    _kinds,
-    _tails,
-    _reductions,
-    _order,
-    _sites,
-)
+LOOP_RULES = (_nested, _dimensions, _kinds, _tails, _reductions, _turns)  # of each leaf by itself
+RULES = (_each_once, _groups, _stored, *LOOP_RULES, _order, _sites)
 
 
 def nests(node: Node) -> Iterator[Node]:
@@ -398,4 +412,4 @@ def nests(node: Node) -> Iterator[Node]:
         yield node
 
 
-__all__ = ["Leaf", "check", "computes", "is_associative", "is_direct", "leaves", "nests", "problems", "starts_reduction"]
+__all__ = ["Leaf", "check", "check_loops", "computes", "is_associative", "is_direct", "leaves", "nests", "problems", "starts_reduction"]

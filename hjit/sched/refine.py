@@ -75,6 +75,7 @@ def refined(space: Space, start: Schedule, seed: int = 0, stop: Callable[[], boo
             if not all(map(space.has_native_vectors, new.tree.children)):
                 continue
             costs += 1
+            space.tally.asked += 1
             now = _cost(space, new)
             if now < GAIN * cost:
                 best, cost, taken, found = new, now, taken + 1, True

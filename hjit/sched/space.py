@@ -111,6 +111,7 @@ class Space:
         self._legal: dict[FormKey, list[Form]] = {}
         self._first: dict[FormKey, Form] = {}
         self._memo: dict[Hashable, Floats] = {}
+        self._lanes: dict[tuple[str, int, int], int] = {}
         self._numbers: dict[Hashable, int] = {}
         self._outlines: dict[tuple[Node, int], int] = {}
         self._seen: dict[tuple[int, tuple[int, ...]], tuple[Sizes, list[bytes], Ints]] = {}
@@ -518,11 +519,19 @@ class Space:
             return True
         for x in walk(nest):
             if isinstance(x, Loop) and x.kind == "vector":
-                s = self.graph.stage(x.stage)
-                d = s.definitions[next(c for c in computes(x) if c.stage == x.stage).definitions[-1]]
-                if (x.size or 1) > max(native_widths(s, d, self.target, dims_of(x.dim)[-1])):
+                number = next(c for c in computes(x) if c.stage == x.stage).definitions[-1]
+                if (x.size or 1) > self._widest(x.stage, number, dims_of(x.dim)[-1]):
                     return False
         return True
+
+    def _widest(self, stage: str, number: int, dim: int) -> int:
+        """Lanes of a native vector of the narrowest type that a definition works on."""
+        key = stage, number, dim
+        found = self._lanes.get(key)
+        if found is None:
+            s = self.graph.stage(stage)
+            found = self._lanes[key] = max(native_widths(s, s.definitions[number], self.target, dim))
+        return found
 
     # -- buckets of alike states
     def buckets(self, family: Family[State], fineness: int) -> Ints:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from hjit.errors import ScheduleError
 from hjit.sched.build import Path, at, attached, flattened, loops_around, own_nests, path_without, paths, replaced, without
-from hjit.sched.check import check
+from hjit.sched.check import check, check_loops
 from hjit.sched.default import Target, root_nests, serial_loops
 from hjit.sched.tree import KINDS, Compute, Loop, LoopKind, Node, Root, Store, computes, loop_name, walk, with_children
 from hjit.trace.canonical import canonicalise, inline
@@ -29,7 +29,7 @@ def split(root: Root, graph: Graph, path: Path, size: int) -> Root:
     if loop.kind in ("vector", "unroll"):
         raise ScheduleError(f"{loop_name(loop)}: a {loop.kind} loop is not split; change its type first")
     inner = Loop(loop.stage, loop.dim, "serial", size, loop.children)
-    return _legal(replaced(root, path, replace(loop, children=(inner,))), graph)
+    return _still_legal(replaced(root, path, replace(loop, children=(inner,))), graph, path)
 
 
 def resize(root: Root, graph: Graph, path: Path, size: int | None) -> Root:
@@ -42,11 +42,11 @@ def resize(root: Root, graph: Graph, path: Path, size: int | None) -> Root:
     if loop.size is None:
         raise ScheduleError(f"{loop_name(loop)}: it runs over all of its dimension")
     if size is not None:
-        return _legal(replaced(root, path, replace(loop, size=size)), graph)
+        return _still_legal(replaced(root, path, replace(loop, size=size)), graph, path)
     around = at(root, path[:-1])
     assert not isinstance(around, Compute)
     children = (*around.children[: path[-1]], *loop.children, *around.children[path[-1] + 1 :])
-    return _legal(replaced(root, path[:-1], with_children(around, children)), graph)
+    return _still_legal(replaced(root, path[:-1], with_children(around, children)), graph, path)
 
 
 def change_type(root: Root, graph: Graph, path: Path, kind: LoopKind) -> Root:
@@ -57,7 +57,7 @@ def change_type(root: Root, graph: Graph, path: Path, kind: LoopKind) -> Root:
     """
     if kind not in KINDS:
         raise ScheduleError(f"there is no kind of loop {kind}; there are {', '.join(KINDS)}")
-    return _legal(replaced(root, path, replace(_loop(root, path), kind=kind)), graph)
+    return _still_legal(replaced(root, path, replace(_loop(root, path), kind=kind)), graph, path)
 
 
 def reorder(root: Root, graph: Graph, path: Path) -> Root:
@@ -73,7 +73,7 @@ def reorder(root: Root, graph: Graph, path: Path) -> Root:
     if inner.dim == outer.dim:
         raise ScheduleError(f"{loop_name(outer)} and {loop_name(inner)} run over the same dimension")
     new = replace(inner, children=(replace(outer, children=inner.children),))
-    return _legal(replaced(root, path, new), graph)
+    return _still_legal(replaced(root, path, new), graph, path)
 
 
 def hoist_compute(root: Root, graph: Graph, stage: str) -> Root:
@@ -204,6 +204,13 @@ def computed_at_root(root: Root, graph: Graph, stage: str, target: Target) -> Ro
 def _legal(tree: Node, graph: Graph) -> Root:
     assert isinstance(tree, Root)
     check(tree, graph)
+    return tree
+
+
+def _still_legal(tree: Node, graph: Graph, path: Path) -> Root:
+    """A tree that was legal before the loops at `path` changed."""
+    assert isinstance(tree, Root)
+    check_loops(tree, graph, path[0])
     return tree
 
 

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import functools
+import random
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 
-from hjit.sched.check import problems
+from hjit.errors import ScheduleError
+from hjit.sched import transforms
+from hjit.sched.check import check_loops, problems
 from hjit.sched.default import default_schedule
-from hjit.sched.refine import Refined, Schedule, refined
+from hjit.sched.refine import Refined, Schedule, moves, refined, walked
+from hjit.sched.tree import Root
 from hjit.trace.canonical import inline
+from hjit.trace.graph import Graph
 from hjit.tune import limited
 from tests.sched.test_space import PROGRAMS, Program, blurred
 
@@ -72,3 +77,30 @@ def test_inlined_stages_may_get_loops_of_their_own_again() -> None:
     after = refined(p.space, start, stop=limited(COSTS))
     assert list(problems(after.schedule.tree, inline(p.graph, set(after.schedule.inlined)))) == []
     assert after.cost <= sum(p.space.costs_of_nests(tree, names))
+
+
+@pytest.mark.parametrize("function", PROGRAMS)
+def test_whether_loops_may_change_is_told_from_their_child_of_the_root(function: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    verdicts = {True: 0, False: 0}
+
+    def both(root: Root, graph: Graph, child: int) -> None:
+        is_legal = next(problems(root, graph), None) is None
+        verdicts[is_legal] += 1
+        if is_legal:
+            check_loops(root, graph, child)
+        else:
+            with pytest.raises(ScheduleError):
+                check_loops(root, graph, child)
+            raise ScheduleError("not legal")
+
+    p, rng = Program(function), random.Random(0)
+    monkeypatch.setattr(transforms, "check_loops", both)
+    start = by_default(p)
+    for _ in range(6):
+        for move in list(moves(p.space, start, rng))[:200]:
+            try:
+                move()
+            except ScheduleError:
+                continue
+        start = walked(p.space, start, 2, rng)
+    assert min(verdicts.values()) > 20
