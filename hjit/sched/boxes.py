@@ -46,11 +46,11 @@ class Reads:
         return found
 
     def indices(self, stage: str, number: int, source: str) -> tuple[tuple[Poly, ...], ...]:
-        """By which indices a definition reads each axis of a source, every one once."""
+        """By which indices a definition reads each axis of a source; of those that differ by constants, the first and the last."""
         found = self._indices.get((stage, number, source))
         if found is None:
             axes = zip(*(load.index for load in self.of(stage, number)[source]), strict=True)
-            found = self._indices[stage, number, source] = tuple(tuple(dict.fromkeys(axis)) for axis in axes)
+            found = self._indices[stage, number, source] = tuple(map(_ends, axes))
         return found
 
     def full(self, stage: str, number: int) -> Dims:
@@ -73,6 +73,14 @@ class Reads:
         if found is None:
             found = self._whole[stage] = frozenset(_whole_axes(self.stages[stage]))
         return found
+
+
+def _ends(indices: Iterable[Poly]) -> tuple[Poly, ...]:
+    """Of indices that differ by constants the least and the greatest: the others read what is between them."""
+    constants: dict[Poly, list[int]] = {}
+    for p in indices:
+        constants.setdefault(p - p.const, []).append(p.const)
+    return tuple(p + c for p, found in constants.items() for c in dict.fromkeys((min(found), max(found))))
 
 
 def _steps(s: Stage) -> tuple[int, ...]:

@@ -7,7 +7,7 @@ dimension the vector lanes run along, which small dimensions are unrolled, and w
 from __future__ import annotations
 
 import functools
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from hjit.sched.boxes import Reads, single_dim
@@ -55,20 +55,35 @@ class Target:
         return BLOCK if self.vector_bytes >= 64 else SMALL_BLOCK
 
 
-def root_nests(graph: Graph, target: Target) -> dict[str, tuple[Node, ...]]:
-    """For each stage the nests that it has where it is computed at the root."""
-    strides = Strides(graph)
-    return {s.name: tuple(_nest(s, group, strides, target) for group in groups(s)) for s in graph.stages}
+class RootNests(Mapping[str, tuple[Node, ...]]):
+    """For each stage of a Graph the nests that it has where it is computed at the root, made when they are asked for."""
+
+    def __init__(self, graph: Graph, target: Target) -> None:
+        self._stages, self._strides, self._target = graph.by_name, Strides(graph), target
+        self._known: dict[str, tuple[Node, ...]] = {}
+
+    def __getitem__(self, stage: str) -> tuple[Node, ...]:
+        found = self._known.get(stage)
+        if found is None:
+            s = self._stages[stage]
+            found = self._known[stage] = tuple(_nest(s, group, self._strides, self._target) for group in groups(s))
+        return found
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._stages)
+
+    def __len__(self) -> int:
+        return len(self._stages)
 
 
 def root_schedule(graph: Graph, target: Target) -> Root:
     """Every stage by itself, at the root: legal for every Graph."""
-    return Root(tuple(Store(name, nests) for name, nests in root_nests(graph, target).items()))
+    return Root(tuple(Store(name, nests) for name, nests in RootNests(graph, target).items()))
 
 
 def default_schedule(graph: Graph, target: Target, usual: Mapping[str, tuple[Node, ...]] | None = None) -> Root:
-    """The default schedule of a canonical Graph; `usual`: its `root_nests`, where they are known."""
-    nests = dict(usual or root_nests(graph, target))
+    """The default schedule of a canonical Graph; `usual`: its `RootNests`, where there are some."""
+    nests = dict(RootNests(graph, target) if usual is None else usual)
     packed = {s.name: copies for s in graph.stages if (copies := _packed(graph, s, nests, target))}
     for name, copies in packed.items():
         nests[name] = (_with_copies(nests, nests[name][0], copies),)

@@ -12,7 +12,7 @@ from typing import Any
 
 from hjit.errors import ScheduleError
 from hjit.sched.build import Path, Step, at, attached, nest, paths
-from hjit.sched.default import Target, default_schedule, groups, root_nests, serial_loops
+from hjit.sched.default import RootNests, Target, default_schedule, groups, serial_loops
 from hjit.sched.tree import TAILS, Ahead, Compute, DimKey, Loop, LoopKind, Node, Root, Store, Tail, computes, with_children
 from hjit.trace.graph import Definition, Graph, Stage
 from hjit.trace.rewrites import Rewrites
@@ -263,15 +263,15 @@ def plan_of(stage: Stage, directives: Iterable[Directive]) -> StagePlan:
 
 def tree_of(graph: Graph, found: Mapping[str, StagePlan], target: Target) -> Root:
     """The schedule tree of a Graph."""
-    usual = root_nests(graph, target)
-    default = default_schedule(graph, target, usual)
+    usual = RootNests(graph, target)
+    default = Root(()) if found.keys() == graph.by_name.keys() else default_schedule(graph, target, usual)
     if not found:
         return default
     tree = _roots(graph, default, found, usual)
     for s in reversed(graph.stages):
         plan = found.get(s.name)
         if plan is not None and plan.site is not None:
-            tree = _placed(graph, tree, plan, found, _nests(plan, usual[s.name], serial=True))
+            tree = _placed(graph, tree, plan, found, _nests(plan, usual, serial=True))
     return tree
 
 
@@ -283,15 +283,16 @@ def all_loops(plan: StagePlan) -> list[Named]:
 # -- from directives to a tree
 
 
-def _nests(plan: StagePlan, default: Sequence[Node], serial: bool) -> tuple[Node, ...]:
+def _nests(plan: StagePlan, usual: Mapping[str, Sequence[Node]], serial: bool) -> tuple[Node, ...]:
     """The nests of a stage: as said, or as in the default schedule."""
-    found = []
-    for number, (group, usual) in enumerate(zip(groups(plan.stage), default, strict=True)):
+    found: list[Node] = []
+    for number, group in enumerate(groups(plan.stage)):
         if number in plan.loops:
             steps: list[Step] = [(x.dim, x.kind, x.size, x.tail) for x in plan.loops[number]]
             found.append(nest(plan.stage.name, group, steps))
         else:
-            found.append(serial_loops(usual) if serial else usual)
+            node = usual[plan.stage.name][number]
+            found.append(serial_loops(node) if serial else node)
         if number in plan.ahead:
             _check_read(plan.stage, group, (source for source, _, _ in plan.ahead[number]))
             found[-1] = _ahead(found[-1], tuple(plan.ahead[number]))
@@ -311,17 +312,21 @@ def _ahead(node: Node, ahead: tuple[Ahead, ...]) -> Node:
 
 
 def _roots(graph: Graph, default: Root, plans: Mapping[str, StagePlan], usual: Mapping[str, Sequence[Node]]) -> Root:
-    """Every stage at the root, but for those with a place, and for groups of the default schedule of which nothing is said."""
+    """Every stage at the root, but for those with a place, and for groups of the default schedule of which nothing is said.
+
+    Args:
+        default: the default schedule; with no stages where all of them have plans.
+    """
     children: list[Node] = []
     together = [{c.stage for c in computes(x)} for x in default.children]
     position = {s.name: k for k, s in enumerate(graph.stages)}
     number = {name: k for k, names in enumerate(together) for name in names}
     for s in graph.stages:
-        k = number[s.name]
-        if together[k] & plans.keys():
+        k = number.get(s.name)
+        if k is None or together[k] & plans.keys():
             plan = plans.get(s.name, StagePlan(s))
             if plan.site is None:
-                children.append(Store(s.name, _nests(plan, usual[s.name], serial=False), plan.order, plan.align))
+                children.append(Store(s.name, _nests(plan, usual, serial=False), plan.order, plan.align))
         elif s.name == max(together[k], key=position.__getitem__):
             children.append(default.children[k])
     return Root(tuple(children))

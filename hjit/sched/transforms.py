@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from hjit.errors import ScheduleError
 from hjit.sched.build import Path, at, attached, flattened, loops_around, own_nests, path_without, paths, replaced, without
 from hjit.sched.check import check, check_loops
-from hjit.sched.default import Target, root_nests, serial_loops
+from hjit.sched.default import RootNests, Target, serial_loops
 from hjit.sched.tree import KINDS, Compute, Loop, LoopKind, Node, Root, Store, computes, loop_name, walk, with_children
 from hjit.trace.canonical import canonicalise, inline
 from hjit.trace.graph import Graph
@@ -195,7 +195,7 @@ def computed_at_root(root: Root, graph: Graph, stage: str, target: Target) -> Ro
     Raises:
         ScheduleError: it computes the stage.
     """
-    return _legal(_at_root(root, graph, Store(stage, root_nests(graph, target)[stage])), graph)
+    return _legal(_at_root(root, graph, Store(stage, RootNests(graph, target)[stage])), graph)
 
 
 # -- parts

@@ -16,9 +16,9 @@ from hjit.sched.default import (
     STRIP_VECTORS,
     STRIPS,
     TURNED_ROWS,
+    RootNests,
     Target,
     lanes_across,
-    root_nests,
     vector_lanes,
 )  # fmt: skip
 from hjit.sched.rows import MAX_TURNS_BEFORE
@@ -268,7 +268,7 @@ def test_it_is_known_how_many_rows_a_scan_computes_at_once() -> None:
     for f, along_last in ((down_rows, 16), (lambda a: np.cumsum(a, axis=1), 1)):
         (graph,) = hjit.pipeline(f, tune=False).schedule(image((120, 96), "float32")).graphs()
         (s,) = graph.stages
-        found = [lanes_across(s, root_nests(graph, Target(64))[s.name], axis) for axis in (0, 1)]
+        found = [lanes_across(s, RootNests(graph, Target(64))[s.name], axis) for axis in (0, 1)]
         assert found == [1, along_last]
 
 
@@ -341,7 +341,7 @@ def test_a_turn_computes_a_line_of_memory(name: str, dtype: str, vector_bytes: i
     a = image((120, 96), dtype)
     graph = canonical(LINES[name], a)
     s, target = graph.stages[-1], Target(vector_bytes)
-    (node,) = root_nests(graph, target)[s.name]
+    (node,) = RootNests(graph, target)[s.name]
     vectors = [x for x in walk(node) if isinstance(x, Loop) and x.kind == "vector"]
     for x in vectors:
         assert isinstance(x.dim, int) and x.size == vector_lanes(s, s.definitions[-1], target, x.dim) * 64 // vector_bytes
@@ -361,7 +361,7 @@ def test_where_two_vectors_gain_nothing_a_turn_computes_one(name: str) -> None:
     a = image((120, 120), "float32")
     graph = canonical(OF_A_REGISTER[name], a)
     s = graph.stages[-1]
-    found = [x.size for node in root_nests(graph, Target(32))[s.name] for x in walk(node) if isinstance(x, Loop) and x.kind == "vector"]
+    found = [x.size for node in RootNests(graph, Target(32))[s.name] for x in walk(node) if isinstance(x, Loop) and x.kind == "vector"]
     assert found and (set(found[1:]) or set(found)) == {8}
 
 
