@@ -1,4 +1,4 @@
-"""`pipeline`: the decorator, the keys of arguments, and the way of a call.
+"""`pipeline`: the decorator and the way of a call.
 
 A call looks its arguments' key up among those seen. A known key runs its variant: a bound kernel, without tracing and
 without locks. A new key traces, canonicalises, finds or compiles the kernels, and, the first time, compares the
@@ -7,10 +7,8 @@ result with NumPy's own.
 
 from __future__ import annotations
 
-import enum
 import functools
 import importlib
-import inspect
 import logging
 import os
 import pickle
@@ -20,7 +18,6 @@ import time
 import types
 import warnings
 import weakref
-from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -28,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hjit import forks
+from hjit.arguments import copied, is_same_memory, key_of, leaf_names, leaves_of
 from hjit.collector import few_collections
 from hjit.errors import CompileError, HjitError, HjitWarning, TraceError
 from hjit.options import Options, checked, context_state, resolve
@@ -68,65 +66,6 @@ class Stats:
     fallbacks: int = 0
     verified: bool | None = None
     scratch_bytes: int = 0
-
-
-_NUMBERS = frozenset({int, float})
-_BY_VALUE = (str, bytes, type(None), bool, enum.Enum, np.dtype, type, types.FunctionType, range, frozenset)
-
-
-def _key(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
-    """The options in force, and what of the arguments a kernel depends on."""
-    if kwargs:
-        return (context_state(), *map(_signature, args), None, *[(k, _signature(v)) for k, v in kwargs.items()])
-    return (context_state(), *map(_signature, args))
-
-
-def _signature(x: Any) -> Any:
-    """What of an argument a kernel depends on."""
-    t = type(x)
-    if t is np.ndarray:
-        return (x.dtype, x.shape, x.strides)
-    if t in _NUMBERS:
-        return t
-    if t in (list, tuple):
-        return (t, *map(_signature, x))
-    if t in (dict, OrderedDict):
-        return (t, *((k, _signature(v)) for k, v in x.items()))
-    if isinstance(x, np.generic):
-        return t if x.dtype.kind in "biuf" and x.dtype.itemsize <= 8 else (t, repr(x))
-    if t is np.memmap:
-        return (t, x.dtype, x.shape, x.strides)
-    if t in (complex, slice):
-        return (t, repr(x)) if t is complex else (t, *map(_part, (x.start, x.stop, x.step)))
-    if isinstance(x, tuple) and hasattr(t, "_fields"):
-        return (t, *map(_signature, x))
-    if isinstance(x, types.MethodType):
-        return (t, _Identity(x.__self__), x.__func__)
-    return (t, x) if isinstance(x, _BY_VALUE) and t.__hash__ is not None else (t, _Identity(x))
-
-
-def _part(x: Any) -> Any:
-    """A part of a slice: its value is part of the key."""
-    return (type(x), x) if x is None or type(x) is int else _Identity(x)
-
-
-class _Identity:
-    """An object as itself in a key; the key does not keep it alive."""
-
-    __slots__ = ("number", "ref")
-
-    def __init__(self, x: Any) -> None:
-        self.number = id(x)
-        try:
-            self.ref: Any = weakref.ref(x)
-        except TypeError:
-            self.ref = lambda: x
-
-    def __hash__(self) -> int:
-        return self.number
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Identity) and self.ref() is not None and self.ref() is other.ref()
 
 
 @dataclass(slots=True)
@@ -177,7 +116,7 @@ class Pipeline:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         self.stats.calls += 1
-        key = _key(args, kwargs)
+        key = key_of(args, kwargs)
         known = self._variants.get(key)
         if known is not None and known[0].flat:
             result = known[0].run_flat((*args, *kwargs.values()) if kwargs else args)
@@ -362,7 +301,7 @@ class Pipeline:
     def _own_error(self, error: Exception, structure: Any, leaves: list[Any]) -> Exception:
         """What NumPy raises for these arguments; where it raises nothing, the trace is at fault."""
         copies: dict[int, Any] = {}
-        args, kwargs = structure.build(lambda k: copies.setdefault(id(leaves[k]), _copy(leaves[k])))
+        args, kwargs = structure.build(lambda k: copies.setdefault(id(leaves[k]), copied(leaves[k])))
         try:
             self.py_func(*args, **kwargs)
         except Exception as own:
@@ -377,7 +316,7 @@ class Pipeline:
 
         names = sorted(variant.written)
         arrays = held[1] | {n: call.leaves[k] for n, k in variant.arguments.items()}
-        copies = {n: _copy(arrays[n]) for n in names}
+        copies = {n: copied(arrays[n]) for n in names}
         leaves = list(call.leaves)
         for n in names:
             if n in variant.arguments:
@@ -413,8 +352,8 @@ class Pipeline:
             ValueError: `out` has not the structure, or an array not the shape or dtype, of the result.
         """
         self.stats.calls += 1
-        targets = _leaves_of(out)
-        results = _leaves_of(self._call(_key(args, kwargs), args, kwargs, targets))
+        targets = leaves_of(out)
+        results = leaves_of(self._call(key_of(args, kwargs), args, kwargs, targets))
         if len(results) != len(targets):
             raise ValueError(f"out has {len(targets)} arrays, the function returns {len(results)}")
         for t, r in zip(targets, results, strict=True):
@@ -423,7 +362,7 @@ class Pipeline:
                 given = f"{np.shape(t)} {getattr(t, 'dtype', type(t))}"
                 raise ValueError(f"out: an array of shape {array.shape} and dtype {array.dtype} is needed, not {given}")
         for t, r in zip(targets, results, strict=True):
-            if t is not r and not _is_same_memory(t, r):
+            if t is not r and not is_same_memory(t, r):
                 np.copyto(t, r)
         return out
 
@@ -440,7 +379,7 @@ class Pipeline:
         """What a call with these arguments runs."""
         leaves: list[Any] = []
         structure = Tree(tuple, (flatten(args, leaves), flatten(kwargs, leaves)))
-        known = self._variants.get(_key(args, kwargs), ())
+        known = self._variants.get(key_of(args, kwargs), ())
         variant = next((v for v in known if v.guards(leaves) is not None), None)
         if variant is None:
             with forks.builds, self._lock:
@@ -526,46 +465,6 @@ def evaluate(rec: Any, names: tuple[str, ...], leaves: list[Any], options: Optio
     return [found[n] for n in names]
 
 
-def leaf_names(function: types.FunctionType, structure: Any, count: int) -> list[str]:
-    """A name for each leaf of the arguments: its parameter's."""
-
-
-    names = ["arg"] * count
-    try:
-        parameters = list(inspect.signature(function).parameters)
-    except (TypeError, ValueError):
-        parameters = []
-
-    def mark(x: Any, name: str) -> None:
-        if isinstance(x, Tree):
-            for y in x.items:
-                mark(y, name)
-        else:
-            names[x] = name
-
-    args, kwargs = structure.items
-    for k, x in enumerate(args.items):
-        mark(x, parameters[k] if k < len(parameters) else "arg")
-    for name, x in zip(kwargs.keys or (), kwargs.items, strict=True):
-        mark(x, name)
-    return names
-
-
-def _copy(x: Any) -> Any:
-    """A copy of an array with its strides, as writeable as it is; anything else as it is."""
-    if not isinstance(x, np.ndarray):
-        return x
-    if type(x) is np.ndarray and x.size and not x.dtype.hasobject:
-        low, high = np.lib.array_utils.byte_bounds(x)
-        memory = np.empty(high - low, np.uint8)
-        copied: Any = np.ndarray(x.shape, x.dtype, memory, x.__array_interface__["data"][0] - low, x.strides)
-        np.copyto(copied, x)
-    else:
-        copied = x.copy()
-    copied.flags.writeable = x.flags.writeable
-    return copied
-
-
 def _parts_at(v: Variant, miss: Any, missed: Variant) -> bool:
     """Did this variant make the same decisions as the missed one, and then the one that was missed?"""
     from hjit.trace.host import same
@@ -597,19 +496,6 @@ def _depth() -> int:
     while frame.f_back is not None and os.path.dirname(frame.f_code.co_filename) == here:
         frame, level = frame.f_back, level + 1
     return level
-
-
-def _is_same_memory(a: np.ndarray[Any, Any], b: Any) -> bool:
-    """Are two arrays of one shape the same elements?"""
-    return isinstance(b, np.ndarray) and a.strides == b.strides and a.ctypes.data == b.ctypes.data
-
-
-def _leaves_of(x: Any) -> list[Any]:
-    if isinstance(x, (list, tuple)):
-        return [leaf for y in x for leaf in _leaves_of(y)]
-    if isinstance(x, dict):
-        return [leaf for y in x.values() for leaf in _leaves_of(y)]
-    return [x]
 
 
 def _named(module: str, name: str) -> Any:

@@ -16,12 +16,12 @@ from typing import Any
 import numpy as np
 
 from hjit.errors import CompileError
-from hjit.kernels import bounds, carry, lanes, memory, outline, reduce, stores, stream, vecmath
-from hjit.kernels.code import BOOL, I32, I64, Code, Val, const, splat, type_name
+from hjit.kernels import bounds, carry, gathers, lanes, memory, outline, reduce, stores, stream, vecmath
+from hjit.kernels.code import BOOL, I64, Code, Val, const, splat, type_name
 from hjit.kernels.driver import driver_text
 from hjit.kernels.loopir import BEGIN, END, Buffer, For, Lanes, Let, Nest, Outlined, Program, Put, Puts, Reduce, Reset, Slide, Stmt, When, sources
 from hjit.kernels.merge import Function, Uniform, merged
-from hjit.kernels.params import STATUS, Params
+from hjit.kernels.params import Params
 from hjit.sched.memory import C_ORDER, Layout, rejoined
 from hjit.trace.borders import settled
 from hjit.trace.graph import Cast, Const, Expr, Graph, Index, Input, Load, Op, ScalarRef, loads
@@ -412,7 +412,8 @@ class NestEmitter:
 
     def is_changing(self, p: Poly) -> bool:
         """Is an index read from memory that the nest writes?"""
-        return bool(self.changing) and any(x.source in self.changing for x in loads(*p.exprs))
+        exprs = p.exprs if self.changing else ()
+        return bool(exprs) and any(x.source in self.changing for x in loads(*exprs))
 
     def by_depth(self, p: Poly) -> list[Poly]:
         """What is known outside the innermost loop of an index that changes, and the rest: a row's address is found before its elements'."""
@@ -424,47 +425,13 @@ class NestEmitter:
         outer = {m: c for m, c in p.terms.items() if m not in inner}
         return [Poly(outer, 0), Poly(inner, p.const)] if outer and deepest else [p]
 
-    def int32(self, p: Poly, lanes: int) -> Val:
-        """An index of each lane in 32 bits, where they are enough for every array."""
-        total = const(p.const, I32, lanes)
-        for m, c in p.terms.items():
-            still = tuple(a for a in m if not self.varies(poly(a)))
-            factor = splat(self.code, self.narrow(self.int(Poly({still: c}, 0) if still else poly(c))), lanes)
-            for a in m:
-                if a not in still:
-                    factor = self.arith32("mul", factor, self.atom32(a, lanes))
-            total = self.arith32("add", total, factor)
-        return total
-
-    def atom32(self, a: Atom, lanes: int) -> Val:
-        if not isinstance(a, Value):
-            return self.narrow(splat(self.code, self.atom(a, lanes), lanes))
-        e = a.expr.arg if isinstance(a.expr, Cast) and a.expr.dtype == I64 else a.expr
-        if e.dtype.kind not in "iu" or e.dtype.itemsize > 4 or e.dtype == np.uint32:
-            return self.narrow(splat(self.code, self.gathered(a, lanes), lanes))
-        i = splat(self.code, vecmath.convert(self.code, self.value(e), I32), lanes)
-        return i if a.extent is None else self.checked(i, self.narrow(self.int(a.extent)))
-
-    def narrow(self, v: Val) -> Val:
-        """The lower 32 bits of an index."""
-        if not v.text.startswith("%"):
-            return Val(v.text, I32, v.lanes, v.depth)
-        return self.code.emit(f"trunc {v} to {type_name(I32, v.lanes)}", I32, v.lanes, v)
-
-    def arith32(self, op: str, a: Val, b: Val) -> Val:
-        same = {"mul": "1", "add": "0"}[op]
-        for x, y in ((a, b), (b, a)):
-            if x.text in (same, f"splat (i32 {same})", "zeroinitializer" if op == "add" else ""):
-                return y
-        return self.code.emit(f"{op} {a.type} {a.text}, {b.text}", I32, a.lanes, a, b)
-
     def product(self, m: tuple[Atom, ...], c: int, lanes: int) -> Val:
         """One term of an index."""
         key = m, c, lanes
         found = self.memo.integers.get(key)
         if found is None:
             found = self._product(m, c, lanes)
-            if not self.changing or not self.is_changing(Poly({m: 1}, 0)):
+            if not (self.changing and any(a.parts for a in m) and self.is_changing(Poly({m: 1}, 0))):
                 self.memo.remember(key, found, everywhere=False)
         return found
 
@@ -510,7 +477,7 @@ class NestEmitter:
             case Bound():
                 return bounds.bounded(self, a, lanes)
             case Value():
-                return self.gathered(a, lanes)
+                return gathers.gathered(self, a, lanes)
         raise CompileError(f"an index holds {a}, which is not bound to a loop")
 
     def spread(self, p: Poly, lanes: int) -> int:
@@ -531,38 +498,6 @@ class NestEmitter:
 
     def choose(self, c: Val, a: Val, b: Val) -> Val:
         return self.code.emit(f"select {c}, {a}, {b}", a.dtype, a.lanes, c, a, b)
-
-    def gathered(self, a: Value, lanes: int) -> Val:
-        """A value used as an index: checked against the axis, negative ones counted from its end."""
-        i = self.value(a.expr)
-        if a.extent is None:
-            return i
-        return self.checked(i, self.int(a.extent))
-
-    def checked(self, i: Val, extent: Val) -> Val:
-        """Indices inside an axis; those counted from its end as they are meant."""
-        code = self.code
-        n, zero = splat(code, extent, i.lanes), const(0, i.dtype, i.lanes)
-        below = code.emit(f"icmp slt {i.type} {i.text}, {zero.text}", BOOL, i.lanes, i)
-        after = code.emit(f"add {i.type} {i.text}, {n.text}", i.dtype, i.lanes, i, n)
-        j = self.choose(below, after, i)
-        bad = code.emit(f"icmp uge {j.type} {j.text}, {n.text}", BOOL, i.lanes, j, n)
-        self.report(bad)
-        return self.choose(bad, zero, j)
-
-    def report(self, bad: Val) -> None:
-        """Set the kernel's status where any lane of `bad` holds."""
-        code = self.code
-        bad = code.any_lane(bad)
-        label = code.fresh("bad")
-        kernel = code.emit("load ptr, ptr %ctx, align 8", I64, 1, pointer=True)
-        at = code.emit(f"getelementptr i64, ptr {kernel.text}, i64 {STATUS}", I64, 1, kernel, pointer=True)
-        code.effect(f"br i1 {bad.text}, label %{label}, label %{label}.go")
-        code.label(label)
-        code.effect(f"store i64 1, ptr {at.text}, align 8")
-        code.effect(f"br label %{label}.go")
-        code.label(f"{label}.go")
-        self.block = f"{label}.go"
 
     # -- values
     def value(self, e: Expr) -> Val:

@@ -94,6 +94,7 @@ class _Nest:
         self.warm = 0
         self.round_up = _rounding(reads, top)
         self.atomic = False
+        self.points: dict[tuple[str, int, tuple[Poly, ...]], Put] = {}  # each is in vectors and in the code beside them
         self.doubled = any(isinstance(x, Loop) and x.tail == "shift_inwards" for x in walk(top))
 
     @cached_property
@@ -469,14 +470,19 @@ class _Nest:
     # -- leaves
     def leaf(self, node: Compute, env: Env) -> Stmts:
         s = self.reads.stages[node.stage]
-        puts = []
-        for n in node.definitions:
-            d = s.definitions[n]
-            change = renumber(_point(env.spans[s.name], len(d.extents)))
-            value, how = (d.value.args[1], d.order) if self.atomic and s.name == self.head and isinstance(d.value, Op) else (d.value, None)
-            puts.append(Put(s.name, tuple(p.substitute(change) for p in d.target), substitute(value, change), how))
+        puts = [self.put(s, n, _point(env.spans[s.name], len(s.definitions[n].extents))) for n in node.definitions]
         ahead = dict.fromkeys(x for n in node.definitions for x in self.ahead(node, s.definitions[n], env))
         return (Puts(tuple(puts), tuple(ahead)),)
+
+    def put(self, s: Stage, number: int, point: tuple[Poly, ...]) -> Put:
+        """What a definition writes at a point of its loops."""
+        found = self.points.get((s.name, number, point))
+        if found is None:
+            d, change = s.definitions[number], renumber(point)
+            value, how = (d.value.args[1], d.order) if self.atomic and s.name == self.head and isinstance(d.value, Op) else (d.value, None)
+            found = Put(s.name, tuple(p.substitute(change) for p in d.target), substitute(value, change), how)
+            self.points[s.name, number, point] = found
+        return found
 
     def ahead(self, node: Compute, d: Definition, env: Env) -> Iterator[Load]:
         """What a definition will read where its stage says so: the last of neighbours, as turns before have fetched the others."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hjit.kernels import gathers
 from hjit.kernels.code import BOOL, I8, I32, I64, Code, Val, const, splat, type_name
 from hjit.kernels.vecmath_text import suffix
 from hjit.sched.memory import LINE, rejoined
@@ -261,7 +262,7 @@ def _gather(e: NestEmitter, source: str, flat: Poly, dtype: np.dtype[Any]) -> Va
     base, index = e.base(source), e.int(flat, lanes) if not e.machine.small else None
     if index is None:
         still = Poly({m: c for m, c in flat.terms.items() if not e.varies(Poly({m: c}, 0))}, flat.const)
-        base, index = address(e, source, still), e.int32(flat - still, lanes)
+        base, index = address(e, source, still), gathers.index32(e, flat - still, lanes)
     whole = cell if cell.itemsize >= 4 else I32 if source in e.params.scratch and cell.kind != "f" else None  # scratch may be read past its end
     if whole is not None and "avx512" in e.machine.features and not e.is_mutable(source):  # before it, gathers are slower than single loads
         at = code.emit(f"getelementptr {type_name(cell)}, ptr {base.text}, {index}", I64, lanes, base, index, pointer=False)

@@ -14,6 +14,7 @@ import functools
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from hjit.kernels import gathers
 from hjit.kernels.code import BOOL, I64, Val, const, splat
 from hjit.kernels.vecmath_text import suffix
 
@@ -85,7 +86,7 @@ class Stores:
         e, code = self._e, self._e.code
         end = e.arith("add", before, const(step, I64))
         for _, v, at, elements in self._waiting:
-            begins, ends = (splat(code, e.narrow(x), v.lanes) for x in (before, end))
+            begins, ends = (splat(code, gathers.narrow(e, x), v.lanes) for x in (before, end))
             numbers = f"<{', '.join(f'i32 {k}' for k in elements)}>"
             after = code.emit(f"icmp sle {begins.type} {begins.text}, {numbers}", BOOL, v.lanes, begins)
             below = code.emit(f"icmp sgt {ends.type} {ends.text}, {numbers}", BOOL, v.lanes, ends)

@@ -23,11 +23,12 @@ import numpy as np
 from hjit.model.costs import Cost, PreparedCost
 from hjit.model.names import SCHEDULE
 from hjit.sched.batches import IN_C_ORDER, NONE, Batch, Layouts, State
+from hjit.sched.buckets import Buckets
 from hjit.sched.build import Path, Step, at, attached, flattened, loops_around, own_nests, replaced
 from hjit.sched.build import nest as nest_of
 from hjit.sched.check import is_direct, problems
 from hjit.sched.default import Target, groups, root_schedule
-from hjit.sched.families import Family, Floats, Ints, Some
+from hjit.sched.families import Floats, Some
 from hjit.sched.features import Plan, layouts_of, merged, plan_of
 from hjit.sched.forms import Form, Forms, Sizes, chosen, columns, native_widths, product_of
 from hjit.sched.memory import C_ORDER, Layout, Strides, away_from_borders
@@ -78,6 +79,7 @@ class Space:
     Attributes:
         decisions: in the order in which they are made.
         tally: shared by spaces that are the same but for what is frozen.
+        buckets: of alike states, for `hjit.sched.search.Options`.
     """
 
     def __init__(
@@ -112,9 +114,7 @@ class Space:
         self._first: dict[FormKey, Form] = {}
         self._memo: dict[Hashable, Floats] = {}
         self._lanes: dict[tuple[str, int, int], int] = {}
-        self._numbers: dict[Hashable, int] = {}
-        self._outlines: dict[tuple[Node, int], int] = {}
-        self._seen: dict[tuple[int, tuple[int, ...]], tuple[Sizes, list[bytes], Ints]] = {}
+        self.buckets = Buckets()
         self._unchanged: dict[Hashable, tuple[Node, float]] = {}
         self._sources = {s.name: s.sources for s in graph.stages}
         self._freeze(frozen or {}, settled)
@@ -533,42 +533,6 @@ class Space:
             found = self._lanes[key] = max(native_widths(s, s.definitions[number], self.target, dim))
         return found
 
-    # -- buckets of alike states
-    def buckets(self, family: Family[State], fineness: int) -> Ints:
-        """What states of one bucket share: the loops of their nests down to a depth, sizes above it (Adams 2019, section 3.2).
-
-        A nest whose sizes are being chosen is another than one with the same loops of known sizes.
-        """
-        assert isinstance(family, Batch)
-        found = family.buckets.get(fineness)
-        if found is None:
-            found = family.buckets[fineness] = self._buckets(family, fineness)
-        return found
-
-    def _buckets(self, b: Batch, fineness: int) -> Ints:
-        outlines = tuple(self._outlined(n, fineness) for n in b.nests)
-        seen = [] if b.changed is None else sorted({-n - 1 for n in _sizes_above(b.nests[b.changed], fineness) if n < 0})
-        key = self._numbers.setdefault((b.step, outlines, b.inlined), len(self._numbers))
-        rows, which = self._alike(b.sizes, tuple(seen))
-        return np.array([self._numbers.setdefault((key, row), len(self._numbers)) for row in rows], np.int64)[which]
-
-    def _alike(self, sizes: Sizes, seen: tuple[int, ...]) -> tuple[list[bytes], Ints]:
-        """What there is in some columns of choices, and which of that each choice has."""
-        found = self._seen.get((id(sizes), seen))
-        if found is None:
-            rows, which = np.unique(sizes[:, seen], axis=0, return_inverse=True) if seen else (NONE, np.zeros(len(sizes), np.int64))
-            found = self._seen[id(sizes), seen] = sizes, [row.tobytes() for row in rows], which.reshape(-1)
-        return found[1:]
-
-    def _outlined(self, nest: Node, fineness: int) -> int:
-        """A number for the outline of a nest."""
-        key = nest, fineness
-        found = self._outlines.get(key)
-        if found is None:
-            found = self._outlines[key] = self._numbers.setdefault(_outline(nest, fineness), len(self._numbers))
-        return found
-
-
 def _rounded(costs: Floats) -> Floats:
     """Costs without the bits that depend on what else was measured with them: matrices are multiplied in another order then."""
     mantissas, exponents = np.frexp(costs)
@@ -596,31 +560,6 @@ def _with_order(layouts: Layouts, stage: str, order: tuple[int, ...]) -> Layouts
 def _layouts(tree: Root) -> Layouts:
     """How stages lie in memory that do not in C order."""
     return {name: x for name, x in layouts_of(tree).items() if x != C_ORDER}
-
-
-def _outline(node: Node, depth: int) -> Hashable:
-    """A tree down to a depth of loops: what lies deeper counts by which stages are there, and the sizes of the last depth do not."""
-    match node:
-        case Compute():
-            return node
-        case Store(stage, children, order, align):
-            return stage, order, align, tuple(_outline(c, depth) for c in children)
-        case Loop(stage, dim, kind, size, children):
-            if depth < 0:
-                return tuple((c.stage, c.definitions) for c in computes(node))
-            return stage, dim, kind, size is None or (size if depth else -1), tuple(_outline(c, depth - 1) for c in children)
-    raise AssertionError(node)
-
-
-def _sizes_above(node: Node, depth: int) -> Iterator[int]:
-    """The sizes that count in an outline."""
-    if isinstance(node, Loop):
-        if depth > 0 and node.size is not None:
-            yield node.size
-        depth -= 1
-    if depth >= 0 and not isinstance(node, Compute):
-        for c in node.children:
-            yield from _sizes_above(c, depth)
 
 
 BITS = 18  # of a cost that count

@@ -223,10 +223,12 @@ def dims_of(dim: DimKey) -> tuple[int, ...]:
 
 def walk(node: Node) -> Iterator[Node]:
     """The node and all under it, in the order in which they run."""
-    yield node
-    if not isinstance(node, Compute):
-        for c in node.children:
-            yield from walk(c)
+    nodes = [node]  # not a generator in a generator: trees of many stages are deep
+    while nodes:
+        x = nodes.pop()
+        yield x
+        if not isinstance(x, Compute):
+            nodes += x.children[::-1]
 
 
 def computes(node: Node) -> tuple[Compute, ...]:

@@ -325,19 +325,25 @@ class Poly:
         """The polynomial with atoms replaced; `change` returns None for an atom that stays."""
         if not self.terms:
             return self
-        total = Poly({}, self.const)
-        changed = False
+        terms: dict[Monomial, int] = {}
+        const, changed = self.const, False
         for m, c in self.terms.items():
-            product: Poly | None = None
+            product: IntLike = ONE
             for a in m:
                 new = change(a)
                 if new is None:
-                    new = rebuild(a, change)
-                if new is not a:
-                    changed = True
-                product = poly(new) if product is None else product * poly(new)
-            total = total + product * c  # type: ignore[operator]
-        return total if changed else self
+                    new = rebuild(a, change) if a.parts else a
+                changed = changed or new is not a
+                product = new if product is ONE else poly(product) * new
+            p = poly(product)
+            const += c * p.const
+            for n, k in p.terms.items():
+                total = terms.get(n, 0) + c * k
+                if total:
+                    terms[n] = total
+                else:
+                    del terms[n]
+        return Poly(terms, const) if changed else self
 
     def __str__(self) -> str:
         if not self.terms:

@@ -1,0 +1,125 @@
+"""The arguments of a call: what of them a kernel depends on, what they are named, and copies of them."""
+
+from __future__ import annotations
+
+import enum
+import inspect
+import types
+import weakref
+from collections import OrderedDict
+from typing import Any
+
+import numpy as np
+
+from hjit.options import context_state
+from hjit.trace.trace import Tree
+
+_NUMBERS = frozenset({int, float})
+_BY_VALUE = (str, bytes, type(None), bool, enum.Enum, np.dtype, type, types.FunctionType, range, frozenset)
+
+
+def key_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+    """The options in force, and what of the arguments a kernel depends on."""
+    if kwargs:
+        return (context_state(), *map(_signature, args), None, *[(k, _signature(v)) for k, v in kwargs.items()])
+    return (context_state(), *map(_signature, args))
+
+
+def _signature(x: Any) -> Any:
+    """What of an argument a kernel depends on."""
+    t = type(x)
+    if t is np.ndarray:
+        return (x.dtype, x.shape, x.strides)
+    if t in _NUMBERS:
+        return t
+    if t in (list, tuple):
+        return (t, *map(_signature, x))
+    if t in (dict, OrderedDict):
+        return (t, *((k, _signature(v)) for k, v in x.items()))
+    if isinstance(x, np.generic):
+        return t if x.dtype.kind in "biuf" and x.dtype.itemsize <= 8 else (t, repr(x))
+    if t is np.memmap:
+        return (t, x.dtype, x.shape, x.strides)
+    if t in (complex, slice):
+        return (t, repr(x)) if t is complex else (t, *map(_part, (x.start, x.stop, x.step)))
+    if isinstance(x, tuple) and hasattr(t, "_fields"):
+        return (t, *map(_signature, x))
+    if isinstance(x, types.MethodType):
+        return (t, _Identity(x.__self__), x.__func__)
+    return (t, x) if isinstance(x, _BY_VALUE) and t.__hash__ is not None else (t, _Identity(x))
+
+
+def _part(x: Any) -> Any:
+    """A part of a slice: its value is part of the key."""
+    return (type(x), x) if x is None or type(x) is int else _Identity(x)
+
+
+class _Identity:
+    """An object as itself in a key; the key does not keep it alive."""
+
+    __slots__ = ("number", "ref")
+
+    def __init__(self, x: Any) -> None:
+        self.number = id(x)
+        try:
+            self.ref: Any = weakref.ref(x)
+        except TypeError:
+            self.ref = lambda: x
+
+    def __hash__(self) -> int:
+        return self.number
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Identity) and self.ref() is not None and self.ref() is other.ref()
+
+
+def leaf_names(function: types.FunctionType, structure: Any, count: int) -> list[str]:
+    """A name for each leaf of the arguments: its parameter's."""
+    names = ["arg"] * count
+    try:
+        parameters = list(inspect.signature(function).parameters)
+    except (TypeError, ValueError):
+        parameters = []
+
+    def mark(x: Any, name: str) -> None:
+        if isinstance(x, Tree):
+            for y in x.items:
+                mark(y, name)
+        else:
+            names[x] = name
+
+    args, kwargs = structure.items
+    for k, x in enumerate(args.items):
+        mark(x, parameters[k] if k < len(parameters) else "arg")
+    for name, x in zip(kwargs.keys or (), kwargs.items, strict=True):
+        mark(x, name)
+    return names
+
+
+def copied(x: Any) -> Any:
+    """A copy of an array with its strides, as writeable as it is; anything else as it is."""
+    if not isinstance(x, np.ndarray):
+        return x
+    if type(x) is np.ndarray and x.size and not x.dtype.hasobject:
+        low, high = np.lib.array_utils.byte_bounds(x)
+        memory = np.empty(high - low, np.uint8)
+        found: Any = np.ndarray(x.shape, x.dtype, memory, x.__array_interface__["data"][0] - low, x.strides)
+        np.copyto(found, x)
+    else:
+        found = x.copy()
+    found.flags.writeable = x.flags.writeable
+    return found
+
+
+def is_same_memory(a: np.ndarray[Any, Any], b: Any) -> bool:
+    """Are two arrays of one shape the same elements?"""
+    return isinstance(b, np.ndarray) and a.strides == b.strides and a.ctypes.data == b.ctypes.data
+
+
+def leaves_of(x: Any) -> list[Any]:
+    """What lists, tuples and dicts hold, in their order."""
+    if isinstance(x, (list, tuple)):
+        return [leaf for y in x for leaf in leaves_of(y)]
+    if isinstance(x, dict):
+        return [leaf for y in x.values() for leaf in leaves_of(y)]
+    return [x]
