@@ -23,6 +23,7 @@ from hjit.kernels.aside import undisturbed
 from hjit.kernels.params import FIRST, KEEP, SMALL_ARRAY, STREAM, STREAMED, TASKS_PER_THREAD, params_of
 from hjit.kernels.scratch import lifetimes, offsets, staggered
 from hjit.kernels.sizes import encode, evaluate
+from hjit.kernels.trial import Trial
 from hjit.options import Options
 from hjit.sched.memory import LINE
 from hjit.trace.graph import Graph
@@ -186,9 +187,11 @@ class Bound:
         constants += [strides[name][axis] for name, axis in params.strides]
         constants += [sizes[name] for name in params.symbols]
         large = [math.prod(shape) * dtype.itemsize >= STREAMED for name, shape, dtype in self.outputs if name in params.keep]
-        self._constants, self._streaming = (
+        blocks = (
             struct.pack(f"={len(constants) + len(large)}q", *constants, *(STREAM if given and x else KEEP for x in large)) for given in (False, True)
         )
+        self._given = Trial(*blocks)
+        self._constants = self._given.blocks[0]
         self._head = struct.Struct(f"={FIRST + len(params.arrays)}q")
         self.scalars = tuple((s.name, s.dtype) for s in graph.scalars)
         self._numbers = struct.Struct("=" + "".join(_format(dtype) for _, dtype in self.scalars))
@@ -205,15 +208,21 @@ class Bound:
         """Compute `outputs`, which are C-contiguous; False where an index was out of bounds.
 
         `given`: had they been there before? Of a new array the system clears the pages when they are first written, which brings
-        them into the caches: there is nothing to gain from streaming.
+        them into the caches: there is nothing to gain from streaming. Whether a given one gains by it depends on what else the kernel
+        does, and on the processor: the first calls try.
         """
         block = arena.borrow(self.scratch_bytes)
         try:
             data = self._head.pack(self._for, self._threads, block[1], 0, *map(id, arrays), *map(id, outputs))
-            data += self._streaming if given else self._constants
-            if scalars:
-                data += self._bits(scalars)
-            return self._entry(data) == 0
+            bits = self._bits(scalars) if scalars else b""
+            best = self._given.best if given else self._constants
+            if best is not None:
+                return self._entry(data + best + bits) == 0
+            way, start = self._given.begin()
+            done = self._entry(data + self._given.blocks[way] + bits) == 0
+            if done:
+                self._given.end(way, start)
+            return done
         finally:
             if self.scratch_bytes:
                 arena.give_back(block)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from hjit.kernels import memory, stream
 from hjit.kernels.code import BOOL, I64, Val, const, splat
 from hjit.kernels.interior import copies
-from hjit.kernels.loopir import Lanes, Let, Puts, vectors_at_once
+from hjit.kernels.loopir import For, Lanes, Let, Puts, Stmt, vectors_at_once
 from hjit.trace.poly import Poly, Var, deep_atoms
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ class _Lines:
 
 def _lines(e: NestEmitter, s: Lanes, low: Val, n: Val) -> _Lines | None:
     """Of a loop whose results may be streamed; None for others."""
-    found = _first_put(e, s) if s.align == 1 and all(isinstance(x, (Let, Puts)) for x in s.rest) else None
+    found = _first_put(e, s) if s.align == 1 and _are_puts(s.rest) else None
     if found is None:
         return None
     buffer, flat, step = found
@@ -99,6 +99,11 @@ def _lines(e: NestEmitter, s: Lanes, low: Val, n: Val) -> _Lines | None:
     says = stream.says(e, buffer)
     streamed = code.emit(f"icmp eq i64 {says.text}, 0", BOOL, 1, says)
     return _Lines(code.emit(f"and i1 {enough.text}, {streamed.text}", BOOL, 1, enough, streamed), around, first)
+
+
+def _are_puts(stmts: tuple[Stmt, ...]) -> bool:
+    """Stores, also of rows one after the other, whose vectors hold several?"""
+    return all(isinstance(x, (Let, Puts)) or (isinstance(x, For) and _are_puts(x.body)) for x in stmts)
 
 
 def _first_put(e: NestEmitter, s: Lanes) -> tuple[str, Poly, int] | None:

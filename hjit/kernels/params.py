@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from hjit.trace.graph import Graph
+from hjit.sched.check import is_repeatable
+from hjit.trace.graph import Graph, Stage
 
 PARALLEL_FOR, THREADS, SCRATCH, STATUS = range(4)
 FIRST = 4
@@ -51,7 +52,7 @@ def params_of(graph: Graph, symbols: tuple[str, ...], buffers: Iterable[str]) ->
     scratch = [s.name for s in graph.stages if s.name not in graph.outputs]
     strides = [(i.name, k) for i in graph.inputs if i.data is None for k, step in enumerate(i.layout) if step is None]
     consumers = graph.consumers()
-    keep = [n for n in graph.outputs if not consumers[n] and not graph.stage(n).updates]
+    keep = [n for n in graph.outputs if not consumers[n] and _is_written_once(graph.stage(n))]
     for names in (arrays, scratch, [*buffers], strides, symbols, keep, [s.name for s in graph.scalars]):
         group = {}
         for name in names:
@@ -59,3 +60,8 @@ def params_of(graph: Graph, symbols: tuple[str, ...], buffers: Iterable[str]) ->
             slot += 1
         groups.append(group)
     return Params(*groups, count=slot)
+
+
+def _is_written_once(s: Stage) -> bool:
+    """Is each element written by one definition, which reads none? Of pieces that have elements in common few are."""
+    return not s.updates or (s.initial is None and is_repeatable(s, tuple(range(len(s.definitions)))))

@@ -1,12 +1,14 @@
 """Streaming stores: large results that are given go to memory past the caches, whatever their alignment, and are what NumPy computes."""
 
+import re
 from typing import Any
 
 import numpy as np
 import pytest
 
 import hjit
-from hjit.kernels import features, kernel
+from hjit.kernels import features, kernel, params, trial
+from hjit.kernels.trial import Trial
 
 X86 = "x86" in features.host_features()
 RNG = np.random.default_rng(7)
@@ -39,6 +41,24 @@ def padded(img: Any) -> Any:
     return p[:-4, 2:-2] + p[4:, 2:-2] + p[2:-2, :-4] - p[2:-2, 4:]
 
 
+def stacked(img: Any) -> Any:
+    return np.stack([img * 2 + 1, img + 1, 3 - img], axis=-1)
+
+
+def pieces(img: Any) -> Any:
+    out = np.empty((*img.shape, 3), img.dtype)
+    out[..., 0] = img * 2 + 1
+    out[..., 1] = img + 1
+    out[..., 2] = 3 - img
+    return out
+
+
+def patched(img: Any) -> Any:
+    out = img * 2 + 1
+    out[2:-2] = 3 - img[2:-2]
+    return out
+
+
 def at(offset: int, shape: tuple[int, ...], dtype: Any) -> np.ndarray[Any, Any]:
     """A new array whose address is `offset` bytes past a multiple of 64."""
     size = int(np.prod(shape)) * np.dtype(dtype).itemsize
@@ -49,8 +69,9 @@ def at(offset: int, shape: tuple[int, ...], dtype: Any) -> np.ndarray[Any, Any]:
 
 @pytest.fixture
 def always(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However small a result is."""
+    """However small a result is, and whatever is faster."""
     monkeypatch.setattr(kernel, "STREAMED", 0)
+    monkeypatch.setattr(kernel, "Trial", lambda kept, streamed: Trial(streamed, streamed))
 
 
 @pytest.mark.usefixtures("always")
@@ -80,20 +101,40 @@ def test_a_result_that_is_read_again_is_kept() -> None:
         np.testing.assert_array_equal(got, want)
 
 
-@pytest.mark.usefixtures("always")
-@pytest.mark.parametrize("rows", [1, 2, 4])
-def test_rows_that_run_together_are_streamed_together(rows: int) -> None:
-    img = RNG.integers(0, 60000, (22, 1030)).astype(np.uint16)
-    f = hjit.pipeline(blur, verify="off")
+def by_rows(function: Any, img: Any, rows: int, inside: bool) -> Any:
+    """A pipeline that computes so many rows at once, in loops inside or around those over columns."""
+    f = hjit.pipeline(function, verify="off")
     s = f.schedule(img)
-    last = s.stages[-1]
-    s["rows"].inline()
-    s[last].split("y", "yo", "yi", rows).unroll("yi").vectorize("x", 16).parallel("yo")
-    f.use(s)
+    if "rows" in s.stages:
+        s["rows"].inline()
+    last = s[s.stages[-1]].split("y", "yo", "yi", rows).unroll("yi").vectorize("x", 16).parallel("yo")
+    if inside:
+        last.reorder("yo", "x", "yi", "xv")
+    return f.use(s)
+
+
+@pytest.mark.usefixtures("always")
+@pytest.mark.parametrize("inside", [False, True])
+@pytest.mark.parametrize("rows", [1, 2, 4])
+@pytest.mark.parametrize("function", [blur, padded])
+def test_rows_that_run_together_are_streamed_together(function: Any, rows: int, inside: bool) -> None:
+    img = RNG.integers(0, 60000, (22, 1030)).astype(np.uint16)
+    expected = function(img)
+    f = by_rows(function, img, rows, inside)
     for offset in (0, 2, 32, 34):
-        out = at(offset, (20, 1028), np.uint16)
+        out = at(offset, expected.shape, np.uint16)
         f.into(out, img)
-        np.testing.assert_array_equal(out, blur(img))
+        np.testing.assert_array_equal(out, expected)
+        assert out.base is not None and np.count_nonzero(out.base) == np.count_nonzero(expected.view(np.uint8)), "something else was written"
+
+
+@pytest.mark.skipif(not X86, reason="streaming is for x86")
+def test_streamed_rows_begin_and_end_with_vectors_wherever_their_loop_is() -> None:
+    """A search puts the loop over rows inside that over columns: what is left of rows is a loop over them, too."""
+    img = np.zeros((22, 1030), np.uint16)
+    around, inside = (by_rows(blur, img, 4, x).inspect_llvm(img) for x in (False, True))
+    places = r"and i64 %\w+, 15\b"  # of addresses in lines of memory
+    assert len(re.findall(places, inside)) == len(re.findall(places, around)) > 0
 
 
 @pytest.mark.usefixtures("always")
@@ -141,7 +182,40 @@ def test_new_and_small_results_are_kept(monkeypatch: pytest.MonkeyPatch) -> None
     for shape in ((4, 64, 3), (1024, 2048, 3)):
         img = np.ones(shape, np.float32)
         blocks.clear()
-        f(img)
-        f.into(np.empty_like(img), img)
-        says = [np.frombuffer(b, np.int64)[-1] for b in blocks]
-        assert says[0] == -1 and says[-1] == (0 if img.nbytes >= kernel.STREAMED else -1)
+        for _ in range(4):
+            f(img)
+        assert {int(np.frombuffer(b, np.int64)[-1]) for b in blocks} == {params.KEEP}
+        for _ in range(4):
+            f.into(np.empty_like(img), img)
+        assert {int(np.frombuffer(b, np.int64)[-1]) for b in blocks[4:]} == ({params.KEEP, params.STREAM} if img.nbytes >= params.STREAMED else {params.KEEP})
+
+
+@pytest.mark.skipif(not X86, reason="streaming is for x86")
+@pytest.mark.usefixtures("always")
+@pytest.mark.parametrize("function", [stacked, pieces, patched])
+def test_pieces_are_streamed_where_none_writes_what_another_wrote(function: Any) -> None:
+    img = RNG.random((9, 1031)).astype(np.float32)
+    expected = function(img)
+    f = hjit.pipeline(function, verify="off", tune=False)
+    assert ("nontemporal" in f.inspect_llvm(img)) is (function is not patched)
+    for offset in (0, 4, 16, 32):
+        out = at(offset, expected.shape, np.float32)
+        f.into(out, img)
+        np.testing.assert_array_equal(out, expected)
+        assert out.base is not None and np.count_nonzero(out.base) == np.count_nonzero(expected.view(np.uint8)), "something else was written"
+
+
+def test_the_faster_of_two_ways_is_taken_after_some_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 0.0
+    monkeypatch.setattr(trial, "perf_counter", lambda: now)
+    for seconds, best in (((3.0, 2.0), b"second"), ((3.0, 2.99), b"first"), ((2.0, 3.0), b"first")):
+        t = Trial(b"first", b"second")
+        tried = []
+        while t.best is None:
+            way, start = t.begin()
+            now += seconds[way] + (5.0 if len(tried) % 3 == 0 else 0.0)  # something else ran
+            t.end(way, start)
+            tried.append(way)
+        assert t.best == best
+        assert tried.count(0) == tried.count(1) == trial.TRIES
+    assert Trial(b"same", b"same").best == b"same"
