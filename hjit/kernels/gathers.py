@@ -9,7 +9,7 @@ import numpy as np
 from hjit.kernels import vecmath
 from hjit.kernels.code import BOOL, I32, I64, Val, const, splat, type_name
 from hjit.kernels.params import STATUS
-from hjit.trace.graph import Cast
+from hjit.trace.graph import Cast, Expr
 from hjit.trace.poly import Atom, Poly, Value, poly
 
 if TYPE_CHECKING:
@@ -67,11 +67,17 @@ def index32(e: NestEmitter, p: Poly, lanes: int) -> Val:
 def _atom32(e: NestEmitter, a: Atom, lanes: int) -> Val:
     if not isinstance(a, Value):
         return narrow(e, splat(e.code, e.atom(a, lanes), lanes))
-    x = a.expr.arg if isinstance(a.expr, Cast) and a.expr.dtype == I64 else a.expr
-    if x.dtype.kind not in "iu" or x.dtype.itemsize > 4 or x.dtype == np.uint32:
+    x = in_32_bits(a)
+    if x is None:
         return narrow(e, splat(e.code, gathered(e, a, lanes), lanes))
     i = splat(e.code, vecmath.convert(e.code, e.value(x), I32), lanes)
     return i if a.extent is None else checked(e, i, narrow(e, e.int(a.extent)))
+
+
+def in_32_bits(a: Value) -> Expr | None:
+    """An expression with the index's value whose dtype 32 bits hold; None where there is none."""
+    x = a.expr.arg if isinstance(a.expr, Cast) and a.expr.dtype == I64 else a.expr
+    return None if x.dtype.kind not in "iu" or x.dtype.itemsize > 4 or x.dtype == np.uint32 else x
 
 
 def narrow(e: NestEmitter, v: Val) -> Val:

@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from hjit.kernels import memory, vecmath
+from hjit.kernels import gathers, memory, vecmath
 from hjit.kernels.code import Code, Val, const, splat, type_name
 from hjit.trace.borders import INSIDE, settled
 from hjit.trace.graph import Cast, Const, Expr, Load, Op, walk
+from hjit.trace.poly import Value, poly
 
 if TYPE_CHECKING:
     from hjit.kernels.emit import NestEmitter
@@ -58,6 +59,13 @@ def _operation(x: Expr) -> tuple[Any, ...]:
     return type(x), x.name if isinstance(x, Op) else "", x.dtype, tuple(a.dtype for a in x.args)
 
 
+def _chosen(x: Expr) -> Value | None:
+    """Of a load with one index that is a value and nothing more, that value."""
+    chosen = [p for p in x.index if p.exprs] if isinstance(x, Load) else []
+    atoms = [a for p in chosen for a in p.atoms() if isinstance(a, Value)]
+    return atoms[0] if len(chosen) == len(atoms) == 1 and chosen[0] == poly(atoms[0]) else None
+
+
 class _Order:
     """Expressions of `n` channels in the order of memory."""
 
@@ -85,6 +93,8 @@ class _Order:
             if kind == "alike":
                 for args in _arguments(values):
                     self.look(args)
+            elif kind == "lookups":
+                self.look(tuple(map(self.chosen_by, values)))
 
     def kind(self, values: Values) -> str:
         """What the values are to each other: how `vectors` makes them."""
@@ -97,7 +107,8 @@ class _Order:
             return "apart"
         match first:
             case Load():
-                return "loads" if self.are_neighbours([x for x in values if isinstance(x, Load)]) else "apart"
+                loads = [x for x in values if isinstance(x, Load)]
+                return "loads" if self.are_neighbours(loads) else "lookups" if self.are_lookups(loads) else "apart"
             case Op(name=name):
                 return "apart" if name == INSIDE else "alike"
         return "alike" if isinstance(first, Cast) else "apart"
@@ -117,6 +128,20 @@ class _Order:
         if flat.coefficient(e.vector) != self.n or any(x.source != first.source for x in loads):
             return False
         return all(e.flat(x.source, x.index) - flat == k for k, x in enumerate(loads))
+
+    def are_lookups(self, loads: Sequence[Load]) -> bool:
+        """Are they elements of one table, each chosen by a value of its own?"""
+        found = [_chosen(x) for x in loads]
+        if None in found or not all(self.is_moving(x) for x in loads):
+            return False
+        tables = {(x.source, self.e.flat(x.source, x.index) - poly(a), a.extent) for x, a in zip(loads, found, strict=True) if a is not None}
+        return len(tables) == 1 and not self.e.varies(next(iter(tables))[1])
+
+    def chosen_by(self, x: Expr) -> Expr:
+        """The value that chooses the element of a lookup."""
+        a = _chosen(x)
+        assert a is not None
+        return settled(gathers.in_32_bits(a) or a.expr)
 
     # -- code
     def vectors(self, values: Values) -> list[Val]:
@@ -146,6 +171,11 @@ class _Order:
                         yield e.applied(first, args)
                     else:
                         yield vecmath.convert(code, args[0], first.dtype)
+            case "lookups":
+                a = _chosen(first)
+                assert isinstance(first, Load) and a is not None
+                for index in self.vectors(tuple(map(self.chosen_by, values))):
+                    yield memory.looked_up(e, first, a, index)
             case _:
                 yield from joined(code, [e.value(x) for x in values], lanes)
 

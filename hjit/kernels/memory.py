@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hjit.kernels import gathers
+from hjit.kernels import gathers, vecmath
 from hjit.kernels.code import BOOL, I8, I32, I64, Code, Val, const, splat, type_name
 from hjit.kernels.vecmath_text import suffix
 from hjit.sched.memory import LINE, rejoined
 from hjit.trace.graph import Load
-from hjit.trace.poly import Poly, Var, poly
+from hjit.trace.poly import Poly, Value, Var, poly
 
 if TYPE_CHECKING:
     from hjit.kernels.emit import NestEmitter
@@ -258,11 +258,27 @@ def shuffle(code: Code, a: Val, b: Val, mask: Sequence[int]) -> Val:
 
 def _gather(e: NestEmitter, source: str, flat: Poly, dtype: np.dtype[Any]) -> Val:
     """Lanes from anywhere."""
-    code, lanes, cell = e.code, e.lanes, memory_dtype(dtype)
+    lanes, cell = e.lanes, memory_dtype(dtype)
     base, index = e.base(source), e.int(flat, lanes) if not e.machine.small else None
     if index is None:
         still = Poly({m: c for m, c in flat.terms.items() if not e.varies(Poly({m: c}, 0))}, flat.const)
         base, index = address(e, source, still), gathers.index32(e, flat - still, lanes)
+    return _at(e, source, base, index, cell)
+
+
+def looked_up(e: NestEmitter, x: Load, a: Value, index: Val) -> Val:
+    """A load that a value chooses the element of, which is at hand for all lanes."""
+    code, dtype = e.code, e.dtypes[x.source]
+    index = splat(code, vecmath.convert(code, index, I32 if e.machine.small else I64), e.lanes)
+    if a.extent is not None:
+        extent = e.int(a.extent)
+        index = gathers.checked(e, index, gathers.narrow(e, extent) if e.machine.small else extent)
+    return _from_memory(code, _at(e, x.source, address(e, x.source, e.flat(x.source, x.index) - poly(a)), index, memory_dtype(dtype)), dtype)
+
+
+def _at(e: NestEmitter, source: str, base: Val, index: Val, cell: np.dtype[Any]) -> Val:
+    """Elements so far behind `base`, one for each lane."""
+    code, lanes = e.code, e.lanes
     whole = cell if cell.itemsize >= 4 else I32 if source in e.params.scratch and cell.kind != "f" else None  # scratch may be read past its end
     if whole is not None and "avx512" in e.machine.features and not e.is_mutable(source):  # before it, gathers are slower than single loads
         at = code.emit(f"getelementptr {type_name(cell)}, ptr {base.text}, {index}", I64, lanes, base, index, pointer=False)

@@ -9,12 +9,14 @@ import numpy as np
 import pytest
 
 import hjit
+from hjit.kernels import stream
 from tests.numpy_check import check
 
 RNG = np.random.default_rng(5)
 SHAPE = (9, 133)
 GRAY = RNG.random(SHAPE).astype(np.float32)
 MASK = RNG.random(SHAPE) > 0.5
+TABLE = RNG.permutation(256).astype(np.uint8)
 GRAY_BYTES = RNG.integers(0, 256, SHAPE).astype(np.uint8)
 
 
@@ -23,8 +25,10 @@ def pixels(channels: int, dtype: Any = np.float32) -> np.ndarray[Any, Any]:
 
 
 def shuffles(function: Callable[..., Any], *args: Any) -> list[int]:
-    """Lanes of the results of shuffles that are no copies of one lane."""
-    text = hjit.pipeline(function, tune=False, num_threads=1).inspect_llvm(*args)
+    """Lanes of the results of shuffles that are no copies of one lane. Without those at the ends of streamed rows."""
+    with pytest.MonkeyPatch.context() as m:
+        m.setattr(stream, "is_streamed", lambda *args: False)
+        text = hjit.pipeline(function, tune=False, num_threads=1).inspect_llvm(*args)
     return [line.count("i32 ") for line in text.splitlines() if "shufflevector" in line and "zeroinitializer" not in line]
 
 
@@ -44,6 +48,12 @@ CASES: dict[str, tuple[Callable[..., Any], Callable[[int], tuple[Any, ...]]]] = 
     "channels of several kinds": (lambda a: np.stack([a[..., 0], np.sqrt(a[..., 1]), *([a[..., 0] + 1] * (a.shape[-1] - 2))], axis=-1), lambda n: (pixels(n),)),
     "a stack with a grey one": (lambda a, g: np.concatenate([g[..., None], a[..., 1:] * 2], axis=-1), lambda n: (pixels(n), GRAY)),
     "colours of a table": (lambda g: np.arange(768, dtype=np.uint8).reshape(256, 3)[g], lambda n: (GRAY_BYTES,)),
+    "bytes through a table": (lambda a: TABLE[a], lambda n: (pixels(n, np.uint8),)),
+    "numbers through a table": (lambda a, g: TABLE[np.clip((a * 300).astype(np.int32) - 20, 0, 255)] + g[..., None], lambda n: (pixels(n), GRAY)),
+    "a table from its end": (lambda a: TABLE[-1 - a.astype(np.int64)] > 30, lambda n: (pixels(n, np.uint8),)),
+    "a row of tables": (lambda a, g: np.stack([TABLE, TABLE // 2])[1, a] * g[..., None], lambda n: (pixels(n, np.uint8), GRAY)),
+    "a table of truth, and of itself": (lambda a: (TABLE > 90)[TABLE[a] // 2], lambda n: (pixels(n, np.uint8),)),
+    "a table for each channel": (lambda a: np.stack([TABLE // (k + 1) for k in range(a.shape[-1])])[np.arange(a.shape[-1]), a], lambda n: (pixels(n, np.uint8),)),
     "doubles": (lambda a, g: a * g[..., None], lambda n: (pixels(n, np.float64), GRAY)),
 }  # fmt: skip
 
@@ -53,6 +63,12 @@ CASES: dict[str, tuple[Callable[..., Any], Callable[[int], tuple[Any, ...]]]] = 
 def test_the_numbers_are_numpys(case: str, channels: int) -> None:
     function, args = CASES[case]
     check(function, *args(channels))
+
+
+def test_lookups_of_channels_are_in_the_order_of_memory() -> None:
+    assert not shuffles(lambda a: TABLE[a], pixels(3, np.uint8))
+    with pytest.raises(IndexError):
+        hjit.pipeline(lambda a: TABLE[a])(pixels(3, np.uint8).astype(np.int16) + 256)
 
 
 @pytest.mark.parametrize("dtype", ["bool", "uint8", "int16", "float32", "float64"])
