@@ -82,7 +82,7 @@ EFFORTS = {
     "greedy": Effort(GREEDY, freeze=True, seconds=0.95, timed=2, otherwise=2, worth=1e-4),
     "refined": Effort(GREEDY, freeze=True, refine=3.0, timed=3, otherwise=2),
     # choices of sizes are costed together: samples would save nothing
-    "beam": Effort(presets(32)["beam"], passes=5, freeze=True, seconds=26.0, refine=3.0, timed=6, otherwise=4, asked=100_000),
+    "beam": Effort(presets(32)["beam"], passes=5, freeze=True, seconds=25.0, refine=3.0, timed=6, otherwise=4, asked=100_000),
 }
 
 
