@@ -23,13 +23,19 @@ import contextvars
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields, replace
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from hjit.errors import OptionError
 
 
 class Scheduler(Protocol):
-    """What decides on the schedule of a Graph, in place of the default schedule."""
+    """What decides on the schedule of a Graph, in place of the default schedule.
+
+    Attributes:
+        longest_block: instructions of one block of code, above which the schedule is refused.
+    """
+
+    longest_block: ClassVar[float]
 
     def rewrites(self) -> Any:
         """What it changes of the Graph, for the canonicaliser; see `hjit.trace.rewrites`."""

@@ -14,7 +14,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 from hjit import cache
 from hjit.errors import ScheduleError, SlidingError
@@ -39,6 +39,7 @@ T = TypeVar("T")
 WEIGHTS = Path(__file__).parent / "model" / "weights.npz"
 BUCKET = 4  # sizes that differ by less than about this factor share a plan
 MOST_PLANS = 500  # of this process
+LONGEST_BLOCK = 5000  # instructions of code without a branch: the backend's time grows faster than they do, and nobody waits for a guess
 BUILT_SECONDS = {"greedy": 0.5, "refined": 10.0, "beam": 10.0}  # of compiling, after which what else was found is not compiled any more
 
 _plans: dict[str, bytes] = {}  # of this process by name, for where there is no disk to keep them
@@ -55,6 +56,7 @@ class Searched:
         others: what else is worth measuring then.
     """
 
+    longest_block: ClassVar[float] = LONGEST_BLOCK
     trees: Mapping[tuple[str, ...], Root]
     inlined: frozenset[str] = frozenset()
     new: tuple[tuple[str, Graph], ...] = ()

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import random
 import sys
 import zlib
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from hjit.errors import ScheduleError
 from hjit.kernels.lower import lower
@@ -68,6 +69,7 @@ def evaluations(graph: Graph, tree: Root) -> float:
 class RandomScheduler:
     """Decides at random, the same for equal graphs."""
 
+    longest_block: ClassVar[float] = math.inf
     seed: int
 
     def rewrites(self) -> Rewrites:

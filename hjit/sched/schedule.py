@@ -8,6 +8,7 @@ dimensions after the pure ones, and `split`, `tile`, `fuse`, `vectorize` and `un
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
@@ -27,6 +28,8 @@ FORMAT = 1
 
 class Schedule:
     """A partial schedule of a pipeline; `f.use(s)` makes the pipeline run by it."""
+
+    longest_block = math.inf  # who unrolls by hand means it
 
     def __init__(
         self, graphs: Callable[[Rewrites], list[Graph]] | None = None, directives: Sequence[Directive] = (), target: Target | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Iterator
 from typing import Any
@@ -47,6 +48,8 @@ def moves(root: Root, graph: Graph) -> Iterator[tuple[Any, tuple[Any, ...]]]:
 
 class Fixed:
     """Schedules by a tree that was made for the same graph."""
+
+    longest_block = math.inf
 
     def __init__(self, tree: Root, inlining: Rewrites) -> None:
         self._tree, self._inlining = tree, inlining

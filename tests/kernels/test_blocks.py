@@ -1,0 +1,69 @@
+"""Long blocks of code: what LLVM would need minutes for is parted, or not compiled for a guess."""
+
+import numpy as np
+import pytest
+
+import hjit
+from hjit.kernels import code
+from hjit.kernels.code import LOADS, MARK, longest_block, parted
+from hjit.plans import Searched
+from tests.numpy_check import assert_same
+
+ROWS, COLUMNS = 15, 21
+
+
+def window(x: np.ndarray) -> np.ndarray:
+    """A sum of more neighbours than LLVM is to see at once."""
+    total = x[: -ROWS + 1, : -COLUMNS + 1] * np.float32(0.5)
+    for i in range(ROWS):
+        for j in range(COLUMNS):
+            total = total + x[i : x.shape[0] - ROWS + 1 + i, j : x.shape[1] - COLUMNS + 1 + j]
+    return total
+
+
+def loads_between_marks(text: str) -> list[int]:
+    """How many loads each block has between its effects."""
+    counts = [0]
+    for line in text.splitlines():
+        if line == MARK or line.endswith((":", "{")) or line.startswith("  store "):
+            counts.append(0)
+        counts[-1] += " = load " in line
+    return counts
+
+
+def test_loads_of_long_blocks_are_parted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(code, "LOADS", 100)
+    x = np.random.default_rng(0).random((60, 90), np.float32)
+    f = hjit.pipeline(window, tune=False, cache="off")
+    assert_same(f(x), window(x))
+    text = f.inspect_llvm(x)
+    assert MARK in text
+    assert max(loads_between_marks(text)) == 100
+
+
+def test_short_blocks_have_no_marks() -> None:
+    x = np.random.default_rng(0).random((60, 90), np.float32)
+    f = hjit.pipeline(lambda x: x[1:] + x[:-1], tune=False, cache="off")
+    assert_same(f(x), x[1:] + x[:-1])
+    assert MARK not in f.inspect_llvm(x)
+
+
+def test_marks_begin_again_after_stores_and_labels() -> None:
+    load, store, label = "  %v = load i64, ptr %p", "  store i64 %v, ptr %p", "next:"
+    block = [load] * (LOADS - 1)
+    assert parted([*block, store, *block, label, *block]).count(MARK) == 0
+    assert parted([*block, load, load, load]) == [*block, load, MARK, load, load]
+
+
+def test_the_longest_block_is_counted() -> None:
+    text = "define void @f() {\nentry:\n  a\n  br label %next\nnext:\n  b\n  c\n  d\n  ret void\n}\n"
+    assert longest_block(text) == 4
+
+
+def test_searched_schedules_of_very_long_blocks_are_refused(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    monkeypatch.setattr(Searched, "longest_block", 300)
+    x = np.random.default_rng(0).random((600, 900), np.float32)
+    f = hjit.pipeline(window, tune="greedy", cache="off")
+    with caplog.at_level("DEBUG", "hjit"):
+        assert_same(f(x), window(x))  # by the default schedule
+    assert "instructions in one block of code, more than 300" in caplog.text
