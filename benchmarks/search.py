@@ -1,4 +1,4 @@
-"""``python -m benchmarks search``: what a search of the applications' schedules costs, each in a fresh process.
+"""``python -m benchmarks search``: what a search of the applications' schedules costs, each in a fresh process, the fastest of three.
 
 For every application: `us_per_schedule`, `schedules` (whose cost was asked), `greedy_s` (`refined_s`, `beam_s`), `peak_mb` (of the
 process when the search ends), and `cost` (seconds that the cost model predicts), all of the graphs of one call together.
@@ -11,7 +11,8 @@ import json
 import resource
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmarks import apps
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from hjit.plans import Plan
 
 TIMEOUT = 1800  # seconds of one application
+REPEATS = 3  # on shared cores the same search may take three times as long as a moment before
 
 Row = dict[str, Any]
 
@@ -36,14 +38,19 @@ def run(names: Sequence[str], efforts: Sequence[str], threads: Sequence[int] = (
         for name in names:
             for effort in efforts:
                 command = [sys.executable, "-m", "benchmarks.search", json.dumps([name, effort, n, small])]
-                row: Row = {"app": name, "tune": effort, "threads": n}
-                try:
-                    done = subprocess.run(command, env=environment(n), cwd=ROOT, capture_output=True, text=True, timeout=TIMEOUT, check=False)
-                    told = json.loads(done.stdout.splitlines()[-1]) if done.returncode == 0 else {"error": done.stderr.strip()[-500:]}
-                except subprocess.TimeoutExpired:
-                    told = {"error": f"more than {TIMEOUT} s"}
-                found.append({**row, **told})
+                told = [_told(command, environment(n), ROOT) for _ in range(REPEATS)]
+                failed = next((x for x in told if "error" in x), None)
+                found.append({"app": name, "tune": effort, "threads": n, **(failed or min(told, key=lambda x: x["us_per_schedule"]))})
     return found
+
+
+def _told(command: Sequence[str], environment: Mapping[str, str], root: Path) -> Row:
+    """What a process prints, or how it failed."""
+    try:
+        done = subprocess.run(command, env=environment, cwd=root, capture_output=True, text=True, timeout=TIMEOUT, check=False)
+    except subprocess.TimeoutExpired:
+        return {"error": f"more than {TIMEOUT} s"}
+    return json.loads(done.stdout.splitlines()[-1]) if done.returncode == 0 else {"error": done.stderr.strip()[-500:]}
 
 
 class _Searched(BaseException):
