@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import resource
 import subprocess
 import sys
@@ -40,7 +41,7 @@ def run(names: Sequence[str], efforts: Sequence[str], threads: Sequence[int] = (
                 command = [sys.executable, "-m", "benchmarks.search", json.dumps([name, effort, n, small])]
                 told = [_told(command, environment(n), ROOT) for _ in range(REPEATS)]
                 failed = next((x for x in told if "error" in x), None)
-                found.append({"app": name, "tune": effort, "threads": n, **(failed or min(told, key=lambda x: x["us_per_schedule"]))})
+                found.append({"app": name, "tune": effort, "threads": n, **(failed or min(told, key=lambda x: x["us_per_schedule"] or math.inf))})
     return found
 
 
@@ -113,7 +114,7 @@ def measure(name: str, effort: str, threads: int, small: bool) -> Row:
         "stages": sum(n for _, n, _ in found),
         "schedules": count,
         f"{effort}_s": seconds,
-        "us_per_schedule": 1e6 * seconds / max(count, 1),
+        "us_per_schedule": 1e6 * seconds / count if count else None,
         "expansions": sum(r.expansions for r in records),
         "peak_mb": max((mb for _, _, mb in found), default=before),
         "before_mb": before,
@@ -135,7 +136,8 @@ def show(rows: Sequence[Row]) -> None:
         if "error" in r:
             t.add_row(f"{r['app']} {r['tune']}", *[""] * 6, r["error"])
             continue
-        numbers = (str(r["stages"]), str(r["schedules"]), f"{r['us_per_schedule']:.0f}", f"{r[r['tune'] + '_s']:.2f}", f"{r['peak_mb']:.0f}")
+        us = "-" if r["us_per_schedule"] is None else f"{r['us_per_schedule']:.0f}"
+        numbers = (str(r["stages"]), str(r["schedules"]), us, f"{r[r['tune'] + '_s']:.2f}", f"{r['peak_mb']:.0f}")
         t.add_row(f"{r['app']} {r['tune']}", *numbers, f"{1e3 * r['cost']:.3g}", "the default schedule" if r["by_default"] else "")
     for effort in dict.fromkeys(r["tune"] for r in rows):
         mean = geomean(r.get("us_per_schedule") for r in rows if r["tune"] == effort)

@@ -43,6 +43,7 @@ MUCH_SLOWER = (4.0, 1.5)  # than the fastest: not run again after the first turn
 NOT_MUCH_DEARER = 3.0  # than the best schedule known
 SURELY = 0.97  # how much faster than the default schedule another must be
 FEW_STAGES = 12  # of which all are searched
+COMPLETED = 2.5  # times the seconds that all nests of a tree cost: what it takes to put all stages at the root that a search left
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +150,9 @@ def _searched(graph: Graph, sizes: Mapping[str, int], options: Options, cost: Co
     start = time.perf_counter()
     space = whole = space_of(graph, sizes, options, cost, effort.memoise)
     by_default = Schedule(default_schedule(graph, space.target), frozenset())
+    begin = time.perf_counter()
     ways = [(space.tree_cost(by_default.tree), by_default)]
+    of_a_tree = time.perf_counter() - begin
     limit = start + effort.seconds
     around = SearchOptions(
         passes=effort.passes,
@@ -161,6 +164,9 @@ def _searched(graph: Graph, sizes: Mapping[str, int], options: Options, cost: Co
     )
     if effort.freeze and len(graph.stages) > FEW_STAGES:
         half = start + effort.seconds / 2
+        if max(half, time.perf_counter()) + COMPLETED * of_a_tree > limit:
+            log.debug("%d stages are too many to search in %g s", len(graph.stages), effort.seconds)
+            return Plan(None, frozenset(), ways[0][0], time.perf_counter() - start, None, whole.tally.asked)
         space = frozen(space, lambda: time.perf_counter() > half)
     if effort.parameters != GREEDY:  # a beam may end dearer, or early; what this costs is known to it
         ways += _best(greedily(space, around.stop), 1)

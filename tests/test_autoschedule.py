@@ -394,6 +394,14 @@ def test_all_but_the_dearest_stages_of_a_large_graph_are_frozen(monkeypatch: pyt
     assert set(some.frozen.values()) <= {"root", "inline"}
 
 
+def test_a_graph_too_large_for_the_time_there_is_has_the_default_schedule(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(autoschedule, "FEW_STAGES", 2)
+    monkeypatch.setattr(autoschedule, "COMPLETED", 1e6)
+    p = Program(interleaved)
+    plan = searched(p.graph, p.variant.rec.sizes, Options(tune="greedy", cache="off"))
+    assert plan.tree is None and not plan.others and plan.cost > 0
+
+
 def test_functions_of_several_kernels_have_a_plan_for_each(folder: Path) -> None:
     def decided(a: Array) -> Array:
         soft = a[1:] + a[:-1]
