@@ -54,6 +54,18 @@ class SlidingError(ScheduleError):
         self.stage = stage
 
 
+class BlockError(ScheduleError):
+    """A searched schedule makes a block of code that would take the back end too long.
+
+    Attributes:
+        stage: of the child of the root that it is in.
+    """
+
+    def __init__(self, stage: str, message: str) -> None:
+        super().__init__(message)
+        self.stage = stage
+
+
 class CompileError(HjitError):
     """The back end refused generated code: a fault of hjit, worth a report."""
 

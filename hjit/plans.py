@@ -17,13 +17,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 from hjit import cache
-from hjit.errors import ScheduleError, SlidingError
+from hjit.errors import BlockError, ScheduleError, SlidingError
 from hjit.kernels import features, launch
 from hjit.options import Options
 from hjit.sched.check import check
 from hjit.sched.default import Target, default_schedule
-from hjit.sched.transforms import storage_at_compute
-from hjit.sched.tree import Root, from_json, renamed
+from hjit.sched.transforms import rolled, storage_at_compute
+from hjit.sched.tree import Root, computes, from_json, renamed
 from hjit.trace.graph import Graph
 from hjit.trace.key import graph_key
 from hjit.trace.poly import sizes_value
@@ -133,7 +133,9 @@ def _is_legal(found: Searched, make: Callable[[Rewrites], list[Graph]]) -> bool:
 
 
 def built(made: Callable[[Searched], T], found: Searched) -> tuple[T, Searched]:
-    """What `made` makes of searched schedules, and the schedules; storage of stages that turn out not to slide is moved inwards.
+    """What `made` makes of searched schedules, and the schedules.
+
+    Storage of stages that turn out not to slide is moved inwards, and what makes too long a block is unrolled less.
 
     Raises:
         ScheduleError: a schedule cannot be lowered for another reason.
@@ -141,12 +143,17 @@ def built(made: Callable[[Searched], T], found: Searched) -> tuple[T, Searched]:
     while True:
         try:
             return made(found), found
-        except SlidingError as error:
-            trees = {outputs: storage_at_compute(tree, error.stage) for outputs, tree in found.trees.items()}
+        except (SlidingError, BlockError) as error:
+            mend = storage_at_compute if isinstance(error, SlidingError) else rolled
+            trees = {outputs: mend(tree, error.stage) if _has(tree, error.stage) else tree for outputs, tree in found.trees.items()}
             if trees == found.trees:
                 raise
-            log.debug("%s: stored where it is computed", error)
+            log.debug("mended: %s", error)
             found = replace(found, trees=trees)
+
+
+def _has(tree: Root, stage: str) -> bool:
+    return any(c.stage == stage for c in computes(tree))
 
 
 def refused(error: Exception) -> None:

@@ -1,4 +1,4 @@
-"""All tests of a session share one disk cache of their own; the user's is never touched."""
+"""All tests of a session share one disk cache of their own; the user's is never touched. Of the environment's options only the target counts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 @pytest.fixture(scope="session", autouse=True)
 def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        for name in [n for n in os.environ if n.startswith("HJIT_")]:
+        for name in [n for n in os.environ if n.startswith("HJIT_") and n != "HJIT_TARGET"]:
             patch.delenv(name)
         patch.setenv("HJIT_CACHE_DIR", str(tmp_path_factory.mktemp("hjit-cache")))
         patch.setenv("HJIT_TUNE", "0")  # what runs is the same in every run, and soon; searches have tests of their own

@@ -29,7 +29,7 @@ from tests.numpy_check import place, watched_scratch
 BEAM_EVERY = 8  # of the programs of either kind
 SMALL_BEAM = replace(autoschedule.EFFORTS["beam"], parameters=presets(4)["beam"], passes=2, seconds=20.0)
 BRIEF = replace(autoschedule.EFFORTS["refined"], refine=0.3, timed=1)
-BANDWIDTH = (2.0**31, 2.0**34)  # bytes a second: measured, a seed would not always have the same schedule
+BANDWIDTH = (2.0**31, 2.0**34)  # bytes a second: of the machine at hand, a seed would not always have the same schedule
 PIXELS = (1000, 5000, 40_000)  # of the generator's images
 
 
@@ -47,6 +47,8 @@ def forced(seed: int) -> Iterator[list[str]]:
         mock.patch.object(Variant, "_fastest", first),
         mock.patch.object(plans, "refused", lambda error: refused.append(f"refused: {error}")),
         mock.patch.object(machine, "bandwidth", lambda _: BANDWIDTH[seed // 4 % 2]),
+        mock.patch.object(machine, "caches", lambda: machine.USUAL),
+        mock.patch.dict(plans._plans, clear=True),  # a seed is searched however often it runs
         mock.patch.dict(autoschedule.EFFORTS, beam=SMALL_BEAM, refined=BRIEF),
     ):
         yield refused

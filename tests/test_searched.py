@@ -17,6 +17,7 @@ FOUND = (  # seeds that failed once
     10,  # an unrolled dimension without elements
     164,  # a tile around a parallel loop
     1778,  # more copies of a body than there may be
+    21,  # gathers in unrolled code: a block longer than there may be
 )
 
 
@@ -38,6 +39,6 @@ def test_a_schedule_that_is_refused_fails(seed: int, monkeypatch: pytest.MonkeyP
         raise ScheduleError("no")
 
     monkeypatch.setattr(plans, "built", built)
-    assert searched.failure(seed) == "refused: no"
+    assert set((searched.failure(seed) or "").split("; ")) == {"refused: no"}
     monkeypatch.setattr(plans, "check", built)
-    assert searched.failure(seed) == "refused: no"
+    assert set((searched.failure(seed) or "").split("; ")) == {"refused: no"}

@@ -9,15 +9,16 @@ handed to it as numbers (`Uniform`), so that nests that differ in nothing else, 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from hjit.errors import CompileError
+from hjit.errors import BlockError, CompileError
 from hjit.kernels import bounds, carry, gathers, lanes, memory, outline, reduce, stores, stream, vecmath
-from hjit.kernels.code import BOOL, I64, Code, Val, const, splat, type_name
+from hjit.kernels.code import BOOL, I64, Code, Val, const, longest_block, splat, type_name
 from hjit.kernels.driver import driver_text
 from hjit.kernels.loopir import BEGIN, END, Buffer, For, Lanes, Let, Nest, Outlined, Program, Put, Puts, Reduce, Reset, Slide, Stmt, When, sources
 from hjit.kernels.merge import Function, Uniform, merged
@@ -42,14 +43,21 @@ class Machine:
     small: bool = True
 
 
-def emit_module(graph: Graph, program: Program, params: Params, name: str, machine: Machine) -> str:
-    """LLVM IR of a kernel whose entry is ``i32 name(ptr params)``; it returns 1 where an index is out of bounds."""
+def emit_module(graph: Graph, program: Program, params: Params, name: str, machine: Machine, longest: float = math.inf) -> str:
+    """LLVM IR of a kernel whose entry is ``i32 name(ptr params)``; it returns 1 where an index is out of bounds.
+
+    Raises:
+        BlockError: a block has more than `longest` instructions.
+    """
     declarations: dict[str, None] = {}
     constants = [constant_text(i) for i in graph.inputs if i.data is not None]
     made: list[tuple[Function, list[outline.Inner]]] = []
     for nest in program.nests:
         emitter = NestEmitter(graph, params, machine, program.layouts)
-        made.append((Function(emitter.function(nest), tuple(emitter.uniforms or ())), emitter.functions))
+        text = emitter.function(nest)
+        if longest < math.inf:
+            _check_blocks(nest.stage, [text, *(f.of.text for f in emitter.functions)], longest)
+        made.append((Function(text, tuple(emitter.uniforms or ())), emitter.functions))
         declarations.update(emitter.code.declarations)
     linked = outline.linked(made, name, NAME)
     functions: dict[str, str] = {}  # text -> name
@@ -66,6 +74,12 @@ def emit_module(graph: Graph, program: Program, params: Params, name: str, machi
         '"no-builtins" }'
     )
     return "\n\n".join([head, *bodies, driver.text, attributes]) + "\n"
+
+
+def _check_blocks(stage: str, texts: list[str], longest: float) -> None:
+    length = max(map(longest_block, texts))
+    if length > longest:
+        raise BlockError(stage, f"{length} instructions in one block of code of {stage}, more than {longest}: unroll, or inline, less")
 
 
 def constant_text(i: Input) -> str:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hjit import cache
-from hjit.errors import CompileError, ScheduleError
+from hjit.errors import CompileError
 from hjit.kernels import arena, backend, features, launch
 from hjit.kernels.aside import undisturbed
 from hjit.kernels.params import FIRST, KEEP, SMALL_ARRAY, STREAM, STREAMED, TASKS_PER_THREAD, params_of
@@ -123,12 +123,9 @@ def _load(name: str, options: Options) -> Kernel | None:
 
 
 def _compile(graph: Graph, name: str, options: Options, schedule: Root | None, small: bool) -> Kernel:
-    from hjit.kernels.code import longest_block  # a process that only looks kernels up never loads the compiler
-    from hjit.kernels.plan import plan
+    from hjit.kernels.plan import plan  # a process that only looks kernels up never loads the compiler
 
     planned = plan(graph, options, schedule, small)
-    if options.schedule is not None and (length := longest_block(planned.llvm)) > options.schedule.longest_block:
-        raise ScheduleError(f"{length} instructions in one block of code, more than {options.schedule.longest_block}: unroll, or inline, less")
     compiled = undisturbed(backend.compile_module, planned.llvm, name, options.target)
     _made.compiled = made()[0] + 1
     position = {s.name: k for k, s in enumerate(graph.stages)}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from dataclasses import dataclass, replace
 
 from hjit.errors import CompileError, ScheduleError
@@ -45,7 +46,7 @@ def plan(graph: Graph, options: Options, schedule: Root | None = None, small: bo
     """Lower and emit a canonical Graph under a schedule; None is the default schedule. `small`: see `emit.Machine`.
 
     Raises:
-        ScheduleError: the schedule asks for what cannot be done.
+        ScheduleError: the schedule asks for what cannot be done; `BlockError`: it was searched, and makes too long a block.
     """
     key = graph_key(graph)
     target = replace(machine(options), small=small)
@@ -55,7 +56,8 @@ def plan(graph: Graph, options: Options, schedule: Root | None = None, small: bo
     else:
         program = lower(graph, schedule, target.fast_math)
     params = params_of(graph, key.symbols, program.buffers)
-    return Plan(graph, key, schedule, program, params, emit_module(graph, program, params, name, target), name)
+    longest = math.inf if options.schedule is None else options.schedule.longest_block
+    return Plan(graph, key, schedule, program, params, emit_module(graph, program, params, name, target, longest), name)
 
 
 def _by_default(graph: Graph, target: Target, fast: bool) -> tuple[Root, Program]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from hjit.sched.tree import Compute, DimKey, Loop, LoopKind, Node, Root, Store, Tail, computes, with_children
+from hjit.sched.tree import Compute, DimKey, Loop, LoopKind, Node, Root, Store, Tail, computes, dims_of, with_children
 
 Step = tuple[DimKey, LoopKind, int | None] | tuple[DimKey, LoopKind, int | None, Tail]  # a loop: dimension, kind, size, tail
 Path = tuple[int, ...]  # a node, as the numbers of the children that lead to it
@@ -91,6 +91,18 @@ def loops_around(root: Root, stages: Collection[str]) -> list[Path]:
     """The loops inside which all computations of some stages are, outermost first."""
     wanted = sum(c.stage in stages for c in computes(root))
     return [p for p, n in paths(root) if isinstance(n, Loop) and sum(c.stage in stages for c in computes(n)) == wanted]
+
+
+def inside_of(loop: Loop, dim: int) -> int:
+    """The elements of a dimension that one turn of its loops down to `loop` has: the size of the next loop over it, or 1."""
+    nodes: list[Node] = list(loop.children)
+    while nodes:
+        x = nodes.pop(0)
+        if isinstance(x, Loop) and x.stage == loop.stage and dim in dims_of(x.dim):
+            return x.size or 1
+        if not isinstance(x, Compute):
+            nodes += x.children
+    return 1
 
 
 def attached(root: Root, nests: Sequence[Node], site: Path, outer: Path, store: Store) -> Root:

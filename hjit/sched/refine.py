@@ -7,19 +7,21 @@ left. Moves are tried in a random order, those of the dearest children of the ro
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
-from math import inf
 
 from hjit.errors import ScheduleError
 from hjit.sched import transforms
-from hjit.sched.build import paths
+from hjit.sched.build import inside_of, paths
+from hjit.sched.forms import native_widths
 from hjit.sched.search import never
 from hjit.sched.space import Space
-from hjit.sched.tree import KINDS, Loop, Root, computes
+from hjit.sched.tree import KINDS, Compute, Loop, Node, Root, computes, dims_of, walk
 from hjit.trace.canonical import inline
+from hjit.trace.costs import length
 from hjit.trace.graph import Graph
 
 SIZES = tuple(2**k for k in range(1, 10))  # of new tiles
@@ -68,11 +70,8 @@ def refined(space: Space, start: Schedule, seed: int = 0, stop: Callable[[], boo
         for move in moves(space, best, rng):
             if stop():
                 return Refined(best, cost, taken, costs)
-            try:
-                new = move()
-            except ScheduleError:
-                continue
-            if not all(map(space.has_native_vectors, new.tree.children)):
+            new = _made(space, move)
+            if new is None:
                 continue
             costs += 1
             space.tally.asked += 1
@@ -81,6 +80,15 @@ def refined(space: Space, start: Schedule, seed: int = 0, stop: Callable[[], boo
                 best, cost, taken, found = new, now, taken + 1, True
                 break
     return Refined(best, cost, taken, costs)
+
+
+def _made(space: Space, move: Move) -> Schedule | None:
+    """What a move makes of a schedule; None where that is not legal, or the rules forbid it."""
+    try:
+        new = move()
+    except ScheduleError:
+        return None
+    return new if all(is_permitted(space, nest, new.inlined) for nest in new.tree.children) else None
 
 
 def _cost(space: Space, of: Schedule) -> float:
@@ -104,11 +112,8 @@ def walked(space: Space, start: Schedule, steps: int, rng: random.Random) -> Sch
     for _ in range(steps):
         some = list(moves(space, start, rng))
         for move in rng.sample(some, len(some)):
-            try:
-                new = move()
-            except ScheduleError:
-                continue
-            if _cost(space, new) < inf:
+            new = _made(space, move)
+            if new is not None and _cost(space, new) < math.inf:
                 start = new
                 break
     return start
@@ -143,3 +148,44 @@ def _at_root(space: Space, of: Schedule, name: str) -> Schedule:
     """An inlined stage computed at the root."""
     rest = of.inlined - {name}
     return Schedule(transforms.computed_at_root(of.tree, inline(space.graph, set(rest)), name, space.target), rest)
+
+
+# -- what the rules forbid of nests that transforms make; the forms of `hjit.sched.forms` obey them anyway
+
+
+def is_permitted(space: Space, nest: Node, inlined: frozenset[str]) -> bool:
+    """Has a child of the root no vector that is too wide, and no unrolled body that is too long?"""
+    if space.rules.native_vectors and any(isinstance(x, Loop) and x.kind == "vector" and (x.size or 1) > _widest(space, x) for x in walk(nest)):
+        return False
+    return all(copies == 1 or copies * _length(space, c, inlined) <= space.rules.unrolled for c, copies in _bodies(space, nest, 1))
+
+
+def _widest(space: Space, loop: Loop) -> int:
+    """Lanes of a native vector of the narrowest type that is worked on."""
+    s = space.graph.stage(loop.stage)
+    d = s.definitions[_own(loop).definitions[-1]]
+    return space.sized.once(("widest", loop.stage, d, loop.dim), lambda: max(native_widths(s, d, space.target, dims_of(loop.dim)[-1])))
+
+
+def _bodies(space: Space, node: Node, copies: int) -> Iterator[tuple[Compute, int]]:
+    """What a nest computes, and how many copies of it unrolled loops make."""
+    if isinstance(node, Compute):
+        yield node, copies
+        return
+    if isinstance(node, Loop) and node.kind == "unroll":
+        extents = space.sized.part(node.stage, _own(node).definitions).extents
+        size = math.prod(int(extents[k]) for k in dims_of(node.dim)) if node.size is None else node.size
+        copies *= max(size // inside_of(node, dims_of(node.dim)[-1]), 1)
+    for child in node.children:
+        yield from _bodies(space, child, copies)
+
+
+def _length(space: Space, c: Compute, inlined: frozenset[str]) -> int:
+    """Instructions of one evaluation, with those of the stages that are inlined into it."""
+    calls = space.sized_for(space.through(c, inlined)).part(c.stage, c.definitions).calls
+    own = sum(length(space.graph.stage(c.stage).definitions[n].value) for n in c.definitions)
+    return own + sum(len(indices) * length(space.graph.stage(name).definitions[0].value) for name, indices in calls.items())
+
+
+def _own(loop: Loop) -> Compute:
+    return next(c for c in computes(loop) if c.stage == loop.stage)

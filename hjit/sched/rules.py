@@ -11,6 +11,7 @@ import numpy as np
 from hjit.model.names import SCHEDULE
 from hjit.sched.build import Path, at
 from hjit.sched.check import is_associative, is_direct
+from hjit.sched.default import UNROLL_CODE
 from hjit.sched.tree import Loop, Root, Store, dims_of
 from hjit.trace.graph import Graph
 
@@ -32,6 +33,7 @@ class Rules:
         tasks: a parallel loop has at least this many turns for each core.
         orders: stages may lie in memory with that axis innermost which the vectors of a reader run along.
         native_vectors: no vector has more lanes than a native one of the narrowest type at work.
+        unrolled: operations that the copies of one unrolled body have, inlined stages included.
     """
 
     recompute: float = 10.0
@@ -43,6 +45,7 @@ class Rules:
     tasks: float = 1.0
     orders: bool = True
     native_vectors: bool = True
+    unrolled: float = 2.0 * UNROLL_CODE
 
     def is_site(self, graph: Graph, root: Root, path: Path) -> bool:
         """May a stage be computed in a loop? Not where loops are unrolled or vectors, nor inside a sum."""

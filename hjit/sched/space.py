@@ -24,18 +24,18 @@ from hjit.model.costs import Cost, PreparedCost
 from hjit.model.names import SCHEDULE
 from hjit.sched.batches import IN_C_ORDER, NONE, Batch, Layouts, State
 from hjit.sched.buckets import Buckets
-from hjit.sched.build import Path, Step, at, attached, flattened, loops_around, own_nests, replaced
+from hjit.sched.build import Path, Step, at, attached, flattened, inside_of, loops_around, own_nests, replaced
 from hjit.sched.build import nest as nest_of
 from hjit.sched.check import is_direct, problems
 from hjit.sched.default import Target, groups, root_schedule
 from hjit.sched.families import Floats, Some
 from hjit.sched.features import Plan, layouts_of, merged, plan_of
-from hjit.sched.forms import Form, Forms, Sizes, chosen, columns, native_widths, product_of
+from hjit.sched.forms import Form, Forms, Sizes, chosen, columns, product_of
 from hjit.sched.memory import C_ORDER, Layout, Strides, away_from_borders
 from hjit.sched.operations import pipeline_features
 from hjit.sched.rules import Rules
 from hjit.sched.sized import SizedGraph
-from hjit.sched.tree import Compute, Loop, Node, Root, Store, computes, dims_of, walk
+from hjit.sched.tree import Loop, Node, Root, Store, computes, dims_of, walk
 from hjit.trace.graph import Graph, Stage
 from hjit.trace.poly import Dim
 
@@ -113,7 +113,6 @@ class Space:
         self._legal: dict[FormKey, list[Form]] = {}
         self._first: dict[FormKey, Form] = {}
         self._memo: dict[Hashable, Floats] = {}
-        self._lanes: dict[tuple[str, int, int], int] = {}
         self.buckets = Buckets()
         self._unchanged: dict[Hashable, tuple[Node, float]] = {}
         self._sources = {s.name: s.sources for s in graph.stages}
@@ -214,7 +213,7 @@ class Space:
             for x in walk(nest):
                 if isinstance(x, Loop) and x.kind == "vector" and x.stage in readers:
                     c = next(c for c in computes(x) if c.stage == x.stage)
-                    part = self._sized_for(self._through(nest, state.inlined)).part(c.stage, c.definitions)
+                    part = self.sized_for(self.through(nest, state.inlined)).part(c.stage, c.definitions)
                     for index in (index for source, index in part.loads if source == s.name):
                         along = [k for k in axes if away_from_borders(index[k]).mentions(Dim(dims_of(x.dim)[-1]))]
                         if along and axes[-1] not in along:
@@ -364,7 +363,7 @@ class Space:
                 is_new = k == b.changed
                 if not is_new and self._identity(nest, b.inlined, b.layouts) in self._unchanged:
                     continue
-                through, sizes = self._through(nest, b.inlined), b.sizes if is_new else NONE
+                through, sizes = self.through(nest, b.inlined), b.sizes if is_new else NONE
                 key = self._memo_key(nest, sizes, through, b.layouts)
                 found.append((key, b, nest, is_new))
                 if key not in self._memo and key not in wanted:
@@ -396,7 +395,7 @@ class Space:
         b = state.batch
         if self.memoise and b.changed is not None and not np.isnan(b.own[state.row]):
             nest = state.nests[b.changed]
-            self._memo.setdefault(self._memo_key(nest, NONE, self._through(nest, b.inlined), b.layouts), b.own[state.row : state.row + 1])
+            self._memo.setdefault(self._memo_key(nest, NONE, self.through(nest, b.inlined), b.layouts), b.own[state.row : state.row + 1])
 
     def _known(self, nest: Node, inlined: frozenset[str], layouts: Layouts) -> float:
         """The cost of a nest that does not change, found by its identity: the states after one share it."""
@@ -418,7 +417,7 @@ class Space:
         layouts = _layouts(tree)
         for nest in tree.children:
             (cost,) = self.nest_costs(nest, NONE, inlined, layouts)
-            for name in {c.stage for c in computes(nest)} | self._through(nest, inlined):
+            for name in {c.stage for c in computes(nest)} | self.through(nest, inlined):
                 found[name] = found.get(name, 0.0) + float(cost)
         return found
 
@@ -436,7 +435,7 @@ class Space:
         found = np.zeros((len(self.graph.stages), len(SCHEDULE)))
         placed = self.placed | _layouts(tree)
         for nest in tree.children:
-            sized = self._sized_for(self._through(nest, inlined))
+            sized = self.sized_for(self.through(nest, inlined))
             plan, own = plan_of(sized, nest, placed)
             part = plan.run(own, None)
             for name, row in zip(part.stages, part.values[0], strict=True):
@@ -449,7 +448,8 @@ class Space:
         """The features of the stages that do not depend on schedules, [stages, len(PIPELINE)]."""
         return self._pipeline
 
-    def _sized_for(self, inlined: frozenset[str]) -> SizedGraph:
+    def sized_for(self, inlined: frozenset[str]) -> SizedGraph:
+        """The Graph in numbers, with some stages inlined."""
         sized = self._sized.get(inlined)
         if sized is None:
             sized = self._sized[inlined] = self.sized.inlining(inlined)
@@ -457,7 +457,7 @@ class Space:
 
     def nest_costs(self, nest: Node, sizes: Sizes, inlined: frozenset[str] = frozenset(), layouts: Layouts = IN_C_ORDER) -> Any:
         """The costs of one child of the root, for each choice of its sizes; `layouts`: of what does not lie in C order in memory."""
-        through = self._through(nest, inlined)
+        through = self.through(nest, inlined)
         if not self.memoise:
             return self._run(*self._planned(nest, sizes, through, layouts))
         key = self._memo_key(nest, sizes, through, layouts)
@@ -475,7 +475,7 @@ class Space:
 
     def _planned(self, nest: Node, sizes: Sizes, through: frozenset[str], layouts: Layouts) -> tuple[Plan, Sizes]:
         """How the features of a nest are worked out, and from which sizes of its loops."""
-        sized = self._sized_for(through)
+        sized = self.sized_for(through)
         plan, own = plan_of(sized, nest, self.placed | layouts if layouts else self.placed)
         return plan, columns(nest, sizes) if own else np.zeros((len(sizes), 0), np.int64)
 
@@ -500,7 +500,7 @@ class Space:
         assert isinstance(found, float)  # sizes are known at the root
         return found
 
-    def _through(self, nest: Node, inlined: frozenset[str]) -> frozenset[str]:
+    def through(self, nest: Node, inlined: frozenset[str]) -> frozenset[str]:
         """The inlined stages that matter for a nest."""
         if not inlined:
             return inlined
@@ -513,25 +513,6 @@ class Space:
                     work.append(source)
         return frozenset(found)
 
-    def has_native_vectors(self, nest: Node) -> bool:
-        """Has a nest no vector that the rules forbid? The forms have none; transforms make them."""
-        if not self.rules.native_vectors:
-            return True
-        for x in walk(nest):
-            if isinstance(x, Loop) and x.kind == "vector":
-                number = next(c for c in computes(x) if c.stage == x.stage).definitions[-1]
-                if (x.size or 1) > self._widest(x.stage, number, dims_of(x.dim)[-1]):
-                    return False
-        return True
-
-    def _widest(self, stage: str, number: int, dim: int) -> int:
-        """Lanes of a native vector of the narrowest type that a definition works on."""
-        key = stage, number, dim
-        found = self._lanes.get(key)
-        if found is None:
-            s = self.graph.stage(stage)
-            found = self._lanes[key] = max(native_widths(s, s.definitions[number], self.target, dim))
-        return found
 
 def _rounded(costs: Floats) -> Floats:
     """Costs without the bits that depend on what else was measured with them: matrices are multiplied in another order then."""
@@ -585,15 +566,3 @@ def sliding_at(root: Root, site: Path) -> set[str]:
     assert isinstance(loop, Loop)
     items, stores = flattened(loop.children)
     return {x.stage for x in items} - {x.stage for x in stores} - {loop.stage}
-
-
-def inside_of(loop: Loop, dim: int) -> int:
-    """The elements of a dimension that one turn of its loops down to `loop` has: the size of the next loop over it, or 1."""
-    nodes: list[Node] = list(loop.children)
-    while nodes:
-        x = nodes.pop(0)
-        if isinstance(x, Loop) and x.stage == loop.stage and dim in dims_of(x.dim):
-            return x.size or 1
-        if not isinstance(x, Compute):
-            nodes += x.children
-    return 1

@@ -7,13 +7,14 @@ loops of its own. A node is named by its path, the numbers of the children that 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 from hjit.errors import ScheduleError
-from hjit.sched.build import Path, at, attached, flattened, loops_around, own_nests, path_without, paths, replaced, without
+from hjit.sched.build import Path, at, attached, flattened, inside_of, loops_around, own_nests, path_without, paths, replaced, without
 from hjit.sched.check import check, check_loops
 from hjit.sched.default import RootNests, Target, serial_loops
-from hjit.sched.tree import KINDS, Compute, Loop, LoopKind, Node, Root, Store, computes, loop_name, walk, with_children
+from hjit.sched.tree import KINDS, Compute, Loop, LoopKind, Node, Root, Store, computes, dims_of, loop_name, walk, with_children
 from hjit.trace.canonical import canonicalise, inline
 from hjit.trace.graph import Graph
 from hjit.trace.rewrites import Rewrites
@@ -155,6 +156,24 @@ def storage_at_compute(root: Root, stage: str) -> Root:
         return (with_children(node, children),)
 
     (tree,) = visit(root)
+    assert isinstance(tree, Root)
+    return tree
+
+
+def rolled(root: Root, stage: str) -> Root:
+    """The tree with fewer copies of a body: of that with the most copies in the child of the root that computes a stage.
+
+    The outermost of the body's unrolled loops becomes serial, those last that run over all of a small dimension. Where no loop is
+    unrolled, the tree stays as it is.
+    """
+    k = next(k for k, child in enumerate(root.children) if any(c.stage == stage for c in computes(child)))
+    leaves = [path for path, x in paths(root.children[k], (k,)) if isinstance(x, Compute)]
+    loops = [[(p, x) for p in _loops_on(root, leaf) if isinstance(x := at(root, p), Loop) and x.kind == "unroll"] for leaf in leaves]
+    most = max(loops, key=lambda around: (math.prod((x.size or 1) // inside_of(x, dims_of(x.dim)[-1]) or 1 for _, x in around), len(around)))
+    if not most:
+        return root
+    path, loop = min(most, key=lambda found: found[1].size is None)
+    tree = replaced(root, path, replace(loop, kind="serial"))
     assert isinstance(tree, Root)
     return tree
 

@@ -21,6 +21,11 @@ def cost(e: Expr) -> int:
     return sum(_node_cost(x) for x in walk(e))
 
 
+def length(e: Expr) -> int:
+    """Instructions of one evaluation: what needs no arithmetic is one, too."""
+    return sum(_node_cost(x) or 1 for x in walk(e))
+
+
 def _node_cost(e: Expr) -> int:
     if isinstance(e, Op):
         return COSTS.get(e.name, 1)

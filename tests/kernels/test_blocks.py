@@ -1,12 +1,17 @@
 """Long blocks of code: what LLVM would need minutes for is parted, or not compiled for a guess."""
 
+import re
+
 import numpy as np
 import pytest
 
 import hjit
 from hjit.kernels import code
 from hjit.kernels.code import LOADS, MARK, longest_block, parted
-from hjit.plans import Searched
+from hjit.options import Options
+from hjit.plans import Searched, built
+from hjit.sched.tree import Compute, Loop, LoopKind, Root, Store
+from hjit.tune import compiled
 from tests.numpy_check import assert_same
 
 ROWS, COLUMNS = 15, 21
@@ -66,4 +71,27 @@ def test_searched_schedules_of_very_long_blocks_are_refused(monkeypatch: pytest.
     f = hjit.pipeline(window, tune="greedy", cache="off")
     with caplog.at_level("DEBUG", "hjit"):
         assert_same(f(x), window(x))  # by the default schedule
-    assert "instructions in one block of code, more than 300" in caplog.text
+    assert re.search(r"refused: \d+ instructions in one block of code of \w+, more than 300", caplog.text)
+
+
+def rows_together(x: np.ndarray) -> np.ndarray:
+    return np.exp(x[1:]) * x[:-1] + np.exp(x[:-1])
+
+
+def test_searched_schedules_of_long_blocks_unroll_less(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = np.random.default_rng(0).random((60, 90), np.float32)
+    options = Options(tune=False, cache="off")
+    variant = hjit.pipeline(rows_together, tune=False, cache="off")._variant((x,), {}, options)
+    (graph,) = variant.graphs
+    (stage,) = graph.outputs
+
+    def nest(kind: LoopKind) -> Root:
+        inner = Loop(stage, 0, kind, 32, (Loop(stage, 1, "vector", 8, (Compute(stage, (0,)),)),))
+        return Root((Store(stage, (Loop(stage, 0, "parallel", None, (Loop(stage, 1, "serial", None, (inner,)),)),)),))
+
+    monkeypatch.setattr(Searched, "longest_block", 150)
+    bound, found = built(lambda s: compiled(variant, s, options), Searched({graph.outputs: nest("unroll")}))
+    assert found.trees == {graph.outputs: nest("serial")}
+    (out,) = bound.new_outputs()
+    assert bound.run([x], [out], ())
+    np.testing.assert_allclose(out, rows_together(x), rtol=1e-6)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import random
 from collections.abc import Callable
 from typing import Any
@@ -14,12 +15,13 @@ from hjit.errors import ScheduleError
 from hjit.sched import transforms
 from hjit.sched.check import check_loops, problems
 from hjit.sched.default import default_schedule
-from hjit.sched.refine import Refined, Schedule, moves, refined, walked
-from hjit.sched.tree import Root
+from hjit.sched.refine import Refined, Schedule, is_permitted, moves, refined, walked
+from hjit.sched.rules import Rules
+from hjit.sched.tree import Compute, Loop, Root, Store
 from hjit.trace.canonical import inline
 from hjit.trace.graph import Graph
 from hjit.tune import limited
-from tests.sched.test_space import PROGRAMS, Program, blurred
+from tests.sched.test_space import PROGRAMS, Program, blurred, turned
 
 Array = np.ndarray[Any, Any]
 COSTS = 400  # that the searches here ask
@@ -52,9 +54,34 @@ def test_what_it_finds_computes_what_numpy_does(function: Any) -> None:
 
 
 @pytest.mark.parametrize("function", PROGRAMS)
-def test_vectors_stay_native(function: Any) -> None:
+def test_what_it_finds_breaks_no_rule(function: Any) -> None:
     p, _, after = found(function)
-    assert all(map(p.space.has_native_vectors, after.schedule.tree.children))
+    assert all(is_permitted(p.space, nest, after.schedule.inlined) for nest in after.schedule.tree.children)
+
+
+def unrolled(*sizes: int) -> Store:
+    """The result of `turned` with so many rows and columns unrolled."""
+    rows, columns = sizes
+    inner = Loop("out_v", 0, "unroll", rows, (Loop("out_v", 1, "unroll", columns, (Compute("out_v", (0,)),)),))
+    return Store("out_v", (Loop("out_v", 0, "parallel", None, (Loop("out_v", 1, "serial", None, (inner,)),)),))
+
+
+def test_unrolled_bodies_stay_short_with_what_is_inlined_into_them() -> None:
+    p = Program(turned)
+    assert is_permitted(p.space, unrolled(8, 8), frozenset())
+    assert not is_permitted(p.space, unrolled(8, 8), frozenset({"soft"}))  # two exponentials each
+    assert is_permitted(p.space, unrolled(4, 4), frozenset({"soft"}))
+    assert not is_permitted(p.space, unrolled(32, 8), frozenset())
+    assert is_permitted(Program(turned, rules=Rules(unrolled=math.inf)).space, unrolled(32, 8), frozenset({"soft"}))
+
+
+def test_vectors_stay_native() -> None:
+    def nest(lanes: int) -> Store:
+        return Store("soft", (Loop("soft", 0, "serial", None, (Loop("soft", 1, "vector", lanes, (Compute("soft", (0,)),)),)),))
+
+    p = Program(turned)
+    assert is_permitted(p.space, nest(16), frozenset())
+    assert not is_permitted(p.space, nest(32), frozenset())
 
 
 def test_the_same_seed_finds_the_same_schedule() -> None:

@@ -15,7 +15,7 @@ from hjit.kernels.lower import lower
 from hjit.sched import transforms
 from hjit.sched.build import at, path_without, paths, stripped, without
 from hjit.sched.default import Target, default_schedule, root_schedule
-from hjit.sched.tree import Compute, Loop, Node, Root, Store
+from hjit.sched.tree import Compute, Loop, LoopKind, Node, Root, Store
 from hjit.trace.graph import Graph
 from hjit.trace.rewrites import Rewrites
 from tests.numpy_check import check
@@ -97,6 +97,25 @@ def test_hoisting_takes_back_lowering() -> None:
     assert [c.stage for c in again.children] == [c.stage for c in tree.children]  # type: ignore[union-attr]
     stored_out = transforms.hoist_storage(lowered, graph, "down")
     assert transforms.lower_storage(stored_out, graph, "down") == lowered
+
+
+def test_the_body_of_most_copies_is_rolled_from_the_outermost_loop_on() -> None:
+    def nest(stage: str, *kinds: LoopKind) -> Store:
+        inner = Loop(stage, 0, kinds[0], 8, (Loop(stage, 1, kinds[1], 32, (Loop(stage, 1, "vector", 16, (Compute(stage, (0,)),)),)),))
+        return Store(stage, (Loop(stage, 0, "parallel", None, (Loop(stage, 1, "serial", None, (inner,)),)),))
+
+    small = Loop("down", 0, "serial", None, (Loop("down", 1, "unroll", None, (Compute("down", (0,)),)),))
+
+    def tree(*kinds: LoopKind, first: Node = small) -> Root:
+        return Root((Store("down", (first, *nest("down", *kinds).children)), nest("edges", "unroll", "unroll")))
+
+    whole = tree("unroll", "unroll")
+    once = transforms.rolled(whole, "down")
+    twice = transforms.rolled(once, "down")
+    assert once == tree("serial", "unroll") and twice == tree("serial", "serial")
+    thrice = transforms.rolled(twice, "down")
+    assert thrice == tree("serial", "serial", first=Loop("down", 0, "serial", None, (Loop("down", 1, "serial", None, (Compute("down", (0,)),)),)))
+    assert transforms.rolled(thrice, "down") == thrice
 
 
 def test_inlining_and_back() -> None:
