@@ -61,6 +61,7 @@ REFINED_MOVES = 150  # looked at
 LOOKED_AT = (2, 4)  # ways of each decision that a cost model chooses from
 DECAY = 0.3  # of weights; held out programs are foretold best with it
 RTOL = 1e-3  # of results: sums of floats have no order
+NOISE = 1e-5  # what is left of float32 values of about 1 that cancel
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,7 +293,7 @@ def alike(a: Any, b: Any) -> bool:
         return False
     if a.dtype.kind not in "fc":
         return bool(np.array_equal(a, b))
-    return bool(np.allclose(a, b, rtol=RTOL, atol=RTOL * float(np.abs(b[np.isfinite(b)]).max(initial=1e-6)), equal_nan=True))
+    return bool(np.allclose(a, b, rtol=RTOL, atol=NOISE + RTOL * float(np.abs(b[np.isfinite(b)]).max(initial=0.0)), equal_nan=True))
 
 
 # -- collecting

@@ -23,6 +23,7 @@ INEXACT = frozenset(
 # Ufuncs from floats to floats that jump
 _JUMPS = frozenset("rint floor ceil trunc sign floor_divide remainder fmod heaviside copysign spacing nextafter".split())
 _ROUNDINGS = 256  # roundings of the largest number that results may be apart
+DOUBTS = 2  # calls whose results differ where roundings could be all that is left of values, as of a blank image less its mean
 _FEW = 1e-4  # elements for which a decision on a rounded value may fall the other way
 
 
@@ -108,6 +109,12 @@ def _all(parts: Iterable[Tolerance]) -> Tolerance:
     for t in parts:
         found = found | t
     return found
+
+
+def is_exact(allowed: Any) -> bool:
+    """Must results have NumPy's bits? `allowed`: as in `difference`."""
+    parts = allowed.values() if isinstance(allowed, dict) else allowed
+    return allowed == EXACT if isinstance(allowed, Tolerance) else all(map(is_exact, parts))
 
 
 def difference(ours: Any, expected: Any, allowed: Any = EXACT) -> str | None:

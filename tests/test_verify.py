@@ -11,7 +11,7 @@ import pytest
 import hjit
 from hjit import HjitWarning
 from hjit.variant import Variant
-from hjit.verify import EXACT, Tolerance, difference
+from hjit.verify import DOUBTS, EXACT, Tolerance, difference, is_exact
 
 IMAGE = np.linspace(0, 9, 40 * 50).reshape(40, 50)
 SINGLE = np.random.default_rng(0).random((300, 200), dtype=np.float32)
@@ -64,6 +64,37 @@ def test_a_wrong_kernel_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "[0, 0]" in text
     assert p.stats.verified is False
     assert p.stats.fallbacks == 3
+
+
+def test_a_blank_image_decides_nothing_where_values_cancel() -> None:
+    def centred(img: Any) -> Any:
+        return img - img.mean(0)
+
+    p = hjit.pipeline(centred)
+    blank = np.full((500, 40), 0.1, np.float32)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert centred(blank).any()  # NumPy's roundings
+        np.testing.assert_array_equal(p(blank), centred(blank))
+        assert p.stats.verified is None and p.stats.fallbacks == 1
+        np.testing.assert_array_equal(p(SINGLE), centred(SINGLE))
+        assert p.stats.verified is True
+        p(SINGLE)
+    assert p.stats.fallbacks == 1
+
+
+def test_a_kernel_that_is_wrong_by_more_than_roundings_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    spoil(monkeypatch)
+    p = hjit.pipeline(lambda img: np.exp(img))
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        for _ in range(DOUBTS):
+            np.testing.assert_array_equal(p(SINGLE), np.exp(SINGLE))
+            assert p.stats.verified is None and not seen
+        for _ in range(2):
+            np.testing.assert_array_equal(p(SINGLE), np.exp(SINGLE))
+    assert len(seen) == 1 and p.stats.verified is False
+    assert p.stats.fallbacks == DOUBTS + 2
 
 
 def test_verify_off_trusts_the_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -172,6 +203,11 @@ def test_the_tolerance_is_of_the_coarsest_float_since_an_operation_was_inexact(f
     p(SINGLE)
     ((variant,),) = p._variants.values()
     assert variant.tolerances()[0] == Tolerance(eps, decided)
+
+
+def test_results_are_exact_where_all_are() -> None:
+    assert is_exact(({"a": EXACT}, [EXACT, EXACT]))
+    assert not is_exact(({"a": EXACT}, [EXACT, CLOSE]))
 
 
 def test_one_result_may_differ_and_another_not() -> None:
