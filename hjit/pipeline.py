@@ -407,7 +407,6 @@ class Pipeline:
     def schedule(self, *args: Any, **kwargs: Any) -> Schedule:
         """The default schedule, or the one given to `use`: printable, a picture in a notebook, and to be edited for `use`."""
         from hjit.kernels import features
-        from hjit.sched.default import Target
         from hjit.sched.schedule import Schedule
         from hjit.variant import segments
 
@@ -419,7 +418,7 @@ class Pipeline:
             return [g for g in segments(variant.rec, goals, said) if g.outputs]
 
         directives = getattr(options.schedule, "directives", ())
-        return Schedule(graphs, directives, Target(features.native_width(features.target_features(options.target))))
+        return Schedule(graphs, directives, features.schedule_target(features.target_features(options.target)))
 
     def use(self, schedule: Schedule | None) -> Pipeline:
         """Run by a schedule from now on; None: by the default one. Returns the pipeline.

@@ -163,7 +163,7 @@ def refused(error: Exception) -> None:
 
 def target_of(options: Options) -> Target:
     """What schedules must know of the machine that code is for."""
-    return Target(features.native_width(features.target_features(options.target)))
+    return features.schedule_target(features.target_features(options.target))
 
 
 # -- on disk

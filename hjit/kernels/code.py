@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -248,3 +248,9 @@ def splat(code: Code, x: Val, lanes: int) -> Val:
     wide = type_name(x.dtype, lanes)
     first = code.emit(f"insertelement {wide} poison, {x}, i64 0", x.dtype, lanes, x)
     return code.emit(f"shufflevector {wide} {first.text}, {wide} poison, <{lanes} x i32> zeroinitializer", x.dtype, lanes, first)
+
+
+def shuffle(code: Code, a: Val, b: Val, mask: Sequence[int]) -> Val:
+    """``shufflevector``; -1 leaves a lane open."""
+    text = ", ".join("i32 poison" if k < 0 else f"i32 {k}" for k in mask)
+    return code.emit(f"shufflevector {a}, {b}, <{len(mask)} x i32> <{text}>", a.dtype, len(mask), a, b)

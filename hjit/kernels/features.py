@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 import llvmlite.binding as llvm
 
 from hjit.errors import OptionError
+
+if TYPE_CHECKING:
+    from hjit.sched.default import Target
 
 
 @lru_cache(maxsize=1)
@@ -22,7 +26,7 @@ def load_libraries() -> bool:
 
 @lru_cache(maxsize=1)
 def host_features() -> frozenset[str]:
-    """What of ``x86, avx2, avx512, f16c, fma, libmvec`` this machine has."""
+    """What of ``x86, avx2, avx512, f16c, fma, libmvec, vbmi`` this machine has."""
     triple = llvm.get_default_triple()
     found = set()
     if triple.startswith(("x86_64", "amd64")):
@@ -31,6 +35,7 @@ def host_features() -> frozenset[str]:
         found.update(name for name in ("avx2", "f16c", "fma", "sse4.1") if cpu.get(name))
         if all(cpu.get(f"avx512{part}") for part in ("f", "bw", "dq", "vl")):
             found.add("avx512")
+            found.update(["vbmi"] if cpu.get("avx512vbmi") else [])
         if load_libraries():
             found.add("libmvec")
     return frozenset(found)
@@ -60,3 +65,15 @@ def target_features(target: str) -> frozenset[str]:
 def native_width(features: frozenset[str]) -> int:
     """The bytes of the widest vector register."""
     return 64 if "avx512" in features else 32 if "avx2" in features else 16
+
+
+def picked(features: frozenset[str]) -> frozenset[int]:
+    """Bytes of the elements of which a register takes lanes from two others: small tables are looked up so."""
+    return frozenset({1} if "vbmi" in features else ()) | frozenset({2, 4} if "avx512" in features else ())
+
+
+def schedule_target(features: frozenset[str]) -> Target:
+    """What schedules must know of the machine."""
+    from hjit.sched.default import Target
+
+    return Target(native_width(features), picked(features))

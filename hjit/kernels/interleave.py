@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from hjit.kernels import gathers, memory, vecmath
-from hjit.kernels.code import Code, Val, const, splat, type_name
+from hjit.kernels.code import Code, Val, const, shuffle, splat, type_name
 from hjit.trace.borders import INSIDE, settled
 from hjit.trace.graph import Cast, Const, Expr, Load, Op, walk
 from hjit.trace.poly import Value, poly
@@ -31,11 +31,11 @@ def joined(code: Code, values: Sequence[Val], lanes: int) -> Iterator[Val]:
         result: Val | None = None
         for w in range(0, n, 2):
             a, b = values[w], values[min(w + 1, n - 1)]
-            part = memory.shuffle(code, a, b, [lane if which == w else lanes + lane if which == w + 1 else -1 for lane, which in sources])
+            part = shuffle(code, a, b, [lane if which == w else lanes + lane if which == w + 1 else -1 for lane, which in sources])
             if result is None:
                 result = part
             else:
-                result = memory.shuffle(code, result, part, [lanes + k if which in (w, w + 1) else k for k, (_, which) in enumerate(sources)])
+                result = shuffle(code, result, part, [lanes + k if which in (w, w + 1) else k for k, (_, which) in enumerate(sources)])
         assert result is not None
         yield result
 
@@ -158,7 +158,7 @@ class _Order:
             case "same":
                 v = e.value(first)
                 for piece in range(n):
-                    yield v if v.lanes == 1 else memory.shuffle(code, v, v, [(piece * lanes + k) // n for k in range(lanes)])
+                    yield v if v.lanes == 1 else shuffle(code, v, v, [(piece * lanes + k) // n for k in range(lanes)])
             case "fixed":
                 yield from self._fixed(values)
             case "loads":
@@ -193,4 +193,4 @@ class _Order:
         for k, x in enumerate(given[1:], 1):
             v = code.emit(f"insertelement {v}, {x}, i64 {k}", v.dtype, n, v, x)
         for piece in range(n):
-            yield memory.shuffle(code, v, v, [(piece * lanes + k) % n for k in range(lanes)])
+            yield shuffle(code, v, v, [(piece * lanes + k) % n for k in range(lanes)])

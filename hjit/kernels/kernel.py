@@ -87,9 +87,8 @@ def scheduled(graph: Graph, options: Options) -> Root | None:
     if options.schedule is None:
         return None
     from hjit.sched.check import check
-    from hjit.sched.default import Target
 
-    tree: Root = options.schedule.tree(graph, Target(features.native_width(features.target_features(options.target))))
+    tree: Root = options.schedule.tree(graph, features.schedule_target(features.target_features(options.target)))
     check(tree, graph)
     return tree
 

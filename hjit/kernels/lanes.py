@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from hjit.kernels import memory, stream
+from hjit.kernels import stream
+from hjit.kernels.address import address, memory_dtype
 from hjit.kernels.code import BOOL, I64, Val, const, splat
 from hjit.kernels.interior import copies
 from hjit.kernels.loopir import For, Lanes, Let, Puts, Stmt, vectors_at_once
@@ -88,10 +89,10 @@ def _lines(e: NestEmitter, s: Lanes, low: Val, n: Val) -> _Lines | None:
     if found is None:
         return None
     buffer, flat, step = found
-    code, dtype = e.code, memory.memory_dtype(e.dtypes[buffer])
-    at = memory.address(e, buffer, flat.substitute(lambda a: s.low if a == s.var else None))
-    address = code.emit(f"ptrtoint ptr {at.text} to i64", I64, 1, at)
-    element = code.emit(f"lshr i64 {address.text}, {dtype.itemsize.bit_length() - 1}", I64, 1, address)
+    code, dtype = e.code, memory_dtype(e.dtypes[buffer])
+    at = address(e, buffer, flat.substitute(lambda a: s.low if a == s.var else None))
+    number = code.emit(f"ptrtoint ptr {at.text} to i64", I64, 1, at)
+    element = code.emit(f"lshr i64 {number.text}, {dtype.itemsize.bit_length() - 1}", I64, 1, number)
     turns = e.arith("mul", element, const(pow(step, -1, s.lanes), I64))  # `step` of them are one element
     around = e.arith("sub", low, e.arith("and", turns, const(s.lanes - 1, I64)))
     first = e.arith("add", low, e.arith("and", e.arith("sub", const(0, I64), turns), const(s.lanes - 1, I64)))

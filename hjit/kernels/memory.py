@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hjit.kernels import gathers, vecmath
-from hjit.kernels.code import BOOL, I8, I32, I64, Code, Val, const, splat, type_name
+from hjit.kernels import gathers, tables, vecmath
+from hjit.kernels.address import address, memory_dtype, offset_address
+from hjit.kernels.code import BOOL, I8, I32, I64, Code, Val, const, shuffle, splat, type_name
 from hjit.kernels.vecmath_text import suffix
 from hjit.sched.memory import LINE, rejoined
 from hjit.trace.graph import Load
@@ -28,11 +29,6 @@ def most_shuffled(lanes: int) -> int:
     return max(always, min(lanes // 2, most))
 
 
-def memory_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """bool is a byte in memory."""
-    return I8 if dtype == BOOL else dtype
-
-
 def load(e: NestEmitter, x: Load) -> Val:
     """The value of a load: a vector where its address differs between lanes."""
     constant = _constant(e, x)
@@ -47,8 +43,13 @@ def load(e: NestEmitter, x: Load) -> Val:
         return _from_memory(e.code, scalar(e, x.source, flat), dtype)
     assert e.vector is not None
     c = flat.coefficient(e.vector)
+    if e.mask is not None and c == 1:
+        return _from_memory(e.code, _masked_load(e, x.source, flat, memory_dtype(dtype)), dtype)
+    at_hand = tables.looked_up(e, x, memory_dtype(dtype)) if c is None or c == 0 else None
+    if at_hand is not None:
+        return _from_memory(e.code, at_hand, dtype)
     if e.mask is not None:
-        return _from_memory(e.code, _masked_load(e, x.source, flat, memory_dtype(dtype)) if c == 1 else _gather(e, x.source, flat, dtype), dtype)
+        return _from_memory(e.code, _gather(e, x.source, flat, dtype), dtype)
     if c is not None and c.is_const and 0 < abs(c.const) <= most_shuffled(e.lanes):
         return _from_memory(e.code, _strided_load(e, x, flat, c.const, memory_dtype(dtype)), dtype)
     offsets = _pattern(e, flat)
@@ -118,37 +119,6 @@ def to_memory(code: Code, v: Val) -> Val:
     if v.dtype != BOOL:
         return v
     return code.emit(f"zext {v} to {type_name(I8, v.lanes)}", I8, v.lanes, v)
-
-
-def address(e: NestEmitter, source: str, flat: Poly) -> Val:
-    """The address of element `flat`; the constant part is added last, so that neighbours share the rest.
-
-    Constants count from the first one that the nest uses, so that nests are one function whose constants all differ by the same.
-    """
-    code = e.code
-    cell = memory_dtype(e.dtypes[source])
-    t = type_name(cell)
-    first = e.first.setdefault(source, flat.const)
-    rest = flat - flat.const
-    key = source, rest
-    base = e.memo.integers.get(key)
-    if base is None:
-        base = e.base(source, first * cell.itemsize)
-        for part in e.by_depth(rest):
-            offset = e.int(part)
-            base = code.emit(f"getelementptr {t}, ptr {base.text}, i64 {offset.text}", I64, 1, base, offset, pointer=True)
-        if not e.is_changing(rest):
-            e.memo.remember(key, base, everywhere=False)
-    if flat.const != first:
-        base = code.emit(f"getelementptr {t}, ptr {base.text}, i64 {flat.const - first}", I64, 1, base, pointer=True)
-    return base
-
-
-def offset_address(e: NestEmitter, at: Val, dtype: np.dtype[Any], elements: int) -> Val:
-    """The address some elements further."""
-    if elements == 0:
-        return at
-    return e.code.emit(f"getelementptr {type_name(dtype)}, ptr {at.text}, i64 {elements}", I64, 1, at, pointer=True)
 
 
 def _read(e: NestEmitter, source: str, at: Val, dtype: np.dtype[Any], lanes: int) -> Val:
@@ -250,12 +220,6 @@ def pick(code: Code, pieces: Sequence[Val], offsets: Sequence[int], wanted: Sequ
     return result
 
 
-def shuffle(code: Code, a: Val, b: Val, mask: Sequence[int]) -> Val:
-    """``shufflevector``; -1 leaves a lane open."""
-    text = ", ".join("i32 poison" if k < 0 else f"i32 {k}" for k in mask)
-    return code.emit(f"shufflevector {a}, {b}, <{len(mask)} x i32> <{text}>", a.dtype, len(mask), a, b)
-
-
 def _gather(e: NestEmitter, source: str, flat: Poly, dtype: np.dtype[Any]) -> Val:
     """Lanes from anywhere."""
     lanes, cell = e.lanes, memory_dtype(dtype)
@@ -269,6 +233,9 @@ def _gather(e: NestEmitter, source: str, flat: Poly, dtype: np.dtype[Any]) -> Va
 def looked_up(e: NestEmitter, x: Load, a: Value, index: Val) -> Val:
     """A load that a value chooses the element of, which is at hand for all lanes."""
     code, dtype = e.code, e.dtypes[x.source]
+    at_hand = tables.looked_up(e, x, memory_dtype(dtype), index)
+    if at_hand is not None:
+        return _from_memory(code, at_hand, dtype)
     index = splat(code, vecmath.convert(code, index, I32 if e.machine.small else I64), e.lanes)
     if a.extent is not None:
         extent = e.int(a.extent)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from hjit.kernels import memory, stores, vecmath
-from hjit.kernels.code import I64, Val, const, splat, type_name
+from hjit.kernels.code import I64, Val, const, shuffle, splat, type_name
 from hjit.kernels.loopir import Reduce, Turn
 from hjit.kernels.vecmath_text import intrinsic
 from hjit.trace.graph import Op
@@ -96,7 +96,7 @@ def horizontal(e: NestEmitter, s: Reduce, state: State) -> State:
                 return None
             if half == 1:
                 return e.code.emit(f"extractelement {v}, i64 {first}", v.dtype, 1, v)
-            return memory.shuffle(e.code, v, v, range(first, first + half))
+            return shuffle(e.code, v, v, range(first, first + half))
 
         low = (part(state[0], 0), part(state[1], 0))
         high = (part(state[0], half), part(state[1], half))

@@ -6,9 +6,10 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from hjit.kernels import chains, interleave, stream
-from hjit.kernels.code import I64, Val, const, splat, type_name
+from hjit.kernels.address import address, offset_address
+from hjit.kernels.code import I64, Val, const, shuffle, splat, type_name
 from hjit.kernels.loopir import Put
-from hjit.kernels.memory import address, most_shuffled, offset_address, shuffle, to_memory
+from hjit.kernels.memory import most_shuffled, to_memory
 from hjit.kernels.vecmath_text import suffix
 from hjit.trace.graph import Expr
 from hjit.trace.poly import Poly

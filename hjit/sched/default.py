@@ -15,12 +15,14 @@ from hjit.sched.build import Step, nest
 from hjit.sched.check import MAX_UNROLL, are_apart, free_from, is_direct, starts_reduction
 from hjit.sched.memory import Strides
 from hjit.sched.rows import bytes_of_column, group_of
+from hjit.sched.tables import registers
 from hjit.sched.tree import Compute, Loop, Node, Root, Store, computes, dims_of
 from hjit.sched.tree import walk as walk_tree
 from hjit.trace.costs import cost
 from hjit.trace.graph import Definition, Expr, Graph, Load, Stage, walk
 from hjit.trace.partition import STEPS, next_to, write_apart
 from hjit.trace.poly import ONE, ZERO, Dim, Poly, Value, poly
+from hjit.trace.ranges import Ranges
 
 UNROLL_CODE = 600  # operations that unrolled code of one body may have
 BLOCK = (6, 4)  # rows and vectors of accumulators that a sum of products has in registers, where there are 32
@@ -45,9 +47,11 @@ class Target:
 
     Attributes:
         vector_bytes: width of a native vector register.
+        picked: bytes of the elements of which small tables are looked up in registers.
     """
 
     vector_bytes: int = 64
+    picked: frozenset[int] = frozenset()
 
     @property
     def block(self) -> tuple[int, int]:
@@ -542,13 +546,25 @@ def unrolled_dims(definitions: list[Definition], lanes_dim: int | None) -> list[
 
 @functools.lru_cache(maxsize=1024)
 def vector_lanes(s: Stage, d: Definition, target: Target, lanes_dim: int | None = None) -> int:
-    """Lanes of a vector of the widest type at work along a dimension; indices of gathers count 4 bytes."""
+    """Lanes of a vector of the widest type at work along a dimension.
+
+    Indices of gathers count 4 bytes, those of tables in registers nothing: a look-up takes as long for few lanes as for a whole register.
+    """
     differs: dict[Expr, bool] = {}
     values = {e for e in walk(d.value) if e.dtype.kind != "b" and not _is_index(e) and (lanes_dim is None or _varies(e, Dim(lanes_dim), differs))}
     inside = {e for x in d.value.loads for p in x.index for a in p.atoms() if isinstance(a, Value) for e in walk(a.expr)}
+    values -= {e for x in d.value.loads if (index := _looks_up(x, target)) is not None for e in walk(index)}
     widest = max((min(e.dtype.itemsize, 4) if e in inside else e.dtype.itemsize for e in values), default=1)
     widest = max(widest, s.dtype.itemsize)
     return max(target.vector_bytes // widest, 1)
+
+
+def _looks_up(x: Load, target: Target) -> Expr | None:
+    """The index of a load that looks a table up in registers."""
+    values = [a.expr for p in x.index for a in p.atoms() if isinstance(a, Value)]
+    found = Ranges().of(values[0]) if len(values) == 1 and x.dtype.itemsize in target.picked else None
+    count = found[1] + 1 if found is not None and found[0] >= 0 else None
+    return None if registers(x.dtype, count, target.vector_bytes) is None else values[0]
 
 
 def turn_lanes(d: Definition, target: Target, lanes_dim: int | None, native: int) -> int:

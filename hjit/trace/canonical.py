@@ -26,6 +26,7 @@ from hjit.trace.slabs import forward_slabs, merge_slabs, slabs
 from hjit.trace.starts import start_scans
 from hjit.trace.tabulate import tabulate
 from hjit.trace.tracer import compose
+from hjit.trace.widths import narrow_integers
 
 ROW_LIMIT = 16  # additions repeated for each row, hoisted out of the inner loop
 STEPS_LIMIT = 64  # additions repeated where several elements are computed of what is read in steps, each of them once or twice
@@ -333,6 +334,7 @@ PASSES: tuple[Callable[..., Graph], ...] = (
     merge_slabs,  # a few planes as a pure definition, once those share what they are computed from
     fuse,  # those
     narrow,  # what is read through a cast only, of its dtype
+    narrow_integers,  # operations and stages in the narrowest dtypes that hold them
     start_scans,  # no more of an array before a scan than the scan leaves
     tabulate,  # long formulas of one byte
     unflatten,  # rows and columns instead of flat indices

@@ -27,9 +27,9 @@ class Ranges:
         self._arrays: dict[str, Range | None] = {}
         self._depth = 0
 
-    def of(self, e: Expr) -> Range | None:
-        """The least and the greatest one; None of floats."""
-        known: dict[Expr, Range | None] = {}
+    def of(self, e: Expr, known: dict[Expr, Range | None] | None = None) -> Range | None:
+        """The least and the greatest one; None of floats. `known`: what was found out before, while nothing else changed."""
+        known = {} if known is None else known
 
         def of(x: Expr) -> Range | None:
             if x not in known:
@@ -44,9 +44,9 @@ class Ranges:
                     return of(x.arg)
                 case Load():
                     return self.of_array(x.source)
-                case Op() if x.name in _RANGES:
+                case Op() if x.name in RANGES:
                     found = [r for r in map(of, x.args) if r is not None]
-                    return _RANGES[x.name](found) if len(found) == len(x.args) else None
+                    return RANGES[x.name](found) if len(found) == len(x.args) else None
             return None
 
         return of(e)
@@ -140,7 +140,7 @@ def _select(args: Arguments) -> Range:
     return min(a[0], b[0]), max(a[1], b[1])
 
 
-_RANGES: dict[str, Callable[[Arguments], Range | None]] = {
+RANGES: dict[str, Callable[[Arguments], Range | None]] = {
     "add": lambda args: (args[0][0] + args[1][0], args[0][1] + args[1][1]),
     "subtract": lambda args: (args[0][0] - args[1][1], args[0][1] - args[1][0]),
     "multiply": _ends(lambda x, y: x * y),
