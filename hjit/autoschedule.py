@@ -93,8 +93,10 @@ def weights() -> Cost:
     return load(WEIGHTS)
 
 
-def fastest(bounds: Sequence[Bound], arrays: Mapping[str, Array], scalars: Mapping[str, Any]) -> int:
+def fastest(bounds: Sequence[Bound], arrays: Mapping[str, Array], scalars: Mapping[str, Any]) -> tuple[int, list[float]]:
     """Which of some kernels is the fastest, run in turns on the arrays at hand; the last one where an index is out of bounds.
+
+    And the least seconds of each; none in that case.
 
     The last one is by the default schedule. The luckiest of several need not be the fastest: it must win once more, against that one alone.
     """
@@ -102,16 +104,23 @@ def fastest(bounds: Sequence[Bound], arrays: Mapping[str, Array], scalars: Mappi
     given = [([arrays[n] for n in x.inputs], results.setdefault(x.outputs, x.new_outputs()), [scalars[n] for n, _ in x.scalars]) for x in bounds]
     last = len(bounds) - 1
 
+    seconds_of = [math.inf] * len(bounds)
+
     def winner(some: Sequence[int], seconds: float) -> int:
         times = _least_times([functools.partial(bounds[k].run, *given[k]) for k in some], seconds)
         if times is None:
+            seconds_of.clear()
             return last
         log.debug("measured, the default schedule first: %s ms", ", ".join(f"{1e3 * x:.3f}" for x in times))
+        for k, x in zip(some, times, strict=True):
+            seconds_of[k] = min(seconds_of[k], x)
         return min(zip(some, times, strict=True), key=lambda x: x[1] * (SURELY if x[0] == last else 1.0))[0]
 
     start = time.perf_counter()
     best = winner([*reversed(range(len(bounds)))], MEASURED_SECONDS * last)
-    return best if best == last or time.perf_counter() - start > LONG else winner([last, best], MEASURED_SECONDS)
+    if best != last and time.perf_counter() - start <= LONG:
+        best = winner([last, best], MEASURED_SECONDS)
+    return best, seconds_of
 
 
 def _least_times(runs: Sequence[Callable[[], bool]], seconds: float) -> list[float] | None:
@@ -181,10 +190,12 @@ def _searched(graph: Graph, sizes: Mapping[str, int], options: Options, cost: Co
         ways += otherwise(space, predicted, best, effort.otherwise, around.stop)
     ways.sort(key=lambda x: x[0])
     first, *others = dict.fromkeys(x for _, x in ways)
-    further = tuple(unlike([x for x in others if x != by_default], first)[: effort.timed - (first != by_default)])
+    further = unlike([x for x in others if x != by_default], first)[: effort.timed - (first != by_default)]
+    cost_of_each = {x: c for c, x in reversed(ways)}
+    others_found = tuple(Plan(x.tree, x.inlined, cost_of_each[x]) for x in further)
     seconds = time.perf_counter() - start
     log.debug("searched %d schedules of %d stages in %.3f s", whole.tally.asked, len(graph.stages), seconds)
-    return Plan(None if first == by_default else first.tree, first.inlined, ways[0][0], seconds, found.record, whole.tally.asked, further)
+    return Plan(None if first == by_default else first.tree, first.inlined, ways[0][0], seconds, found.record, whole.tally.asked, others_found)
 
 
 def greedily(space: Space, stop: Callable[[], bool] = never) -> Found[State]:

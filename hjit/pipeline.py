@@ -18,7 +18,7 @@ import time
 import types
 import warnings
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -35,7 +35,8 @@ from hjit.trace.overlay import load_table
 from hjit.trace.trace import Tree, flatten, trace
 
 if TYPE_CHECKING:
-    from hjit.sched.schedule import Schedule
+    from hjit.sched.schedule import Fixed, Schedule
+    from hjit.sched.tree import Root
     from hjit.variant import Held, Variant
 
 log = logging.getLogger("hjit")
@@ -109,7 +110,7 @@ class Pipeline:
         self._variants: dict[Any, tuple[Variant, ...]] = {}
         self._plain: dict[Any, None] = {}
         self._options: dict[Any, Options] = {}
-        self._schedule: Schedule | None = None
+        self._schedule: Schedule | Fixed | None = None
         self._warned = False
         self._doubts = 0
         self._lock = threading.RLock()
@@ -420,14 +421,20 @@ class Pipeline:
         directives = getattr(options.schedule, "directives", ())
         return Schedule(graphs, directives, features.schedule_target(features.target_features(options.target)))
 
-    def use(self, schedule: Schedule | None) -> Pipeline:
-        """Run by a schedule from now on; None: by the default one. Returns the pipeline.
+    def use(self, schedule: Schedule | Root | Sequence[Root] | None) -> Pipeline:
+        """Run by a schedule from now on, as it is now; None: by the default one. Returns the pipeline.
+
+        Args:
+            schedule: directives, or trees such as `tree` shows and `hjit.sched.transforms` make of them.
 
         Raises:
-            ScheduleError: at the first call, where it is not legal for what the function computes.
+            ScheduleError: it is no schedule; at the first call, it is not legal for what the function computes.
         """
+        from hjit.sched.schedule import usable
+
+        found = None if schedule is None else usable(schedule)
         with forks.builds, self._lock:
-            self._schedule = schedule
+            self._schedule = found
             self._options = {}
             self._variants = {}
             self._plain = {}

@@ -11,8 +11,8 @@ import functools
 import json
 import logging
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, TypeVar
 
@@ -24,13 +24,12 @@ from hjit.sched.check import check
 from hjit.sched.default import Target, default_schedule
 from hjit.sched.transforms import rolled, storage_at_compute
 from hjit.sched.tree import Root, computes, from_json, renamed
-from hjit.trace.graph import Graph
+from hjit.trace.graph import Definition, Graph, Stage
 from hjit.trace.key import graph_key
 from hjit.trace.poly import sizes_value
-from hjit.trace.rewrites import AS_IT_IS, Rewrites
+from hjit.trace.rewrites import AS_IT_IS, Rewrites, factors, parts_name
 
 if TYPE_CHECKING:
-    from hjit.sched.refine import Schedule
     from hjit.sched.search import Record
 
 log = logging.getLogger("hjit")
@@ -38,6 +37,9 @@ T = TypeVar("T")
 
 WEIGHTS = Path(__file__).parent / "model" / "weights.npz"
 BUCKET = 4  # sizes that differ by less than about this factor share a plan
+PARTS = 4  # of a reduction for each core
+FEW_TASKS = 2  # for each core: where there are fewer, cores may wait for each other
+LONG = 1 << 18  # evaluations of a reduction that is worth parts
 MOST_PLANS = 500  # of this process
 LONGEST_BLOCK = 5000  # instructions of code without a branch: the backend's time grows faster than they do, and nobody waits for a guess
 BUILT_SECONDS = {"greedy": 0.5, "refined": 10.0, "beam": 10.0}  # of compiling, after which what else was found is not compiled any more
@@ -54,6 +56,8 @@ class Searched:
         inlined: stages that are computed wherever they are read.
         new: names and Graphs of the plans that no process has measured yet.
         others: what else is worth measuring then.
+        costs: what the cost model predicts, in seconds, by the outputs of the Graphs.
+        factored: reductions that are done in parts; see `hjit.trace.rewrites.Rewrites`.
     """
 
     longest_block: ClassVar[float] = LONGEST_BLOCK
@@ -61,10 +65,12 @@ class Searched:
     inlined: frozenset[str] = frozenset()
     new: tuple[tuple[str, Graph], ...] = ()
     others: tuple[Searched, ...] = ()
+    costs: Mapping[tuple[str, ...], float] = field(default_factory=dict)
+    factored: Mapping[str, tuple[int, int]] = field(default_factory=dict)
 
     def rewrites(self) -> Rewrites:
         """What changes of the Graphs."""
-        return Rewrites(inlined_after=self.inlined)
+        return Rewrites(inlined_after=self.inlined, factored=self.factored)
 
     def tree(self, graph: Graph, target: Target) -> Root:
         """The schedule of one of the Graphs."""
@@ -78,7 +84,9 @@ class Plan:
 
     Attributes:
         tree: None: the default schedule.
-        cost: as the cost model has it.
+        cost: as the cost model has it, in seconds.
+        measured: seconds that it, and the default schedule, took when they were compared; None: they were not.
+        factored: reductions that are done in parts.
         seconds: that the search took.
         record: of the search with the options' effort.
         asked: schedules whose cost was asked, by that search and those before and after it.
@@ -91,7 +99,9 @@ class Plan:
     seconds: float = 0.0
     record: Record | None = None
     asked: int = 0
-    others: tuple[Schedule, ...] = ()
+    others: tuple[Plan, ...] = ()
+    measured: tuple[float, float] | None = None
+    factored: Mapping[str, tuple[int, int]] = field(default_factory=dict)
 
 
 Search = Callable[[Graph, Mapping[str, int], Options], Plan]  # the plan of a canonical Graph at some sizes
@@ -109,16 +119,55 @@ def scheduled(make: Callable[[Rewrites], list[Graph]], sizes: Mapping[str, int],
     named = [(plan_name(g, sizes, options), g) for g in graphs]
     known = [kept(name, g, options) for name, g in named]
     plans = [search(g, sizes, options) if p is None else p for p, g in zip(known, graphs, strict=True)]
+    if known == [None]:
+        plans = [_in_parts(plans[0], graphs[0], make, sizes, options, search)]
     new = tuple(x for x, p in zip(named, known, strict=True) if p is None)
     trees = {g.outputs: p.tree for g, p in zip(graphs, plans, strict=True) if p.tree is not None}
-    found = Searched(trees, frozenset(n for p in plans for n in p.inlined), new)
-    others = [Searched({graphs[0].outputs: x.tree}, x.inlined, new) for x in plans[0].others] if len(plans) == 1 else []
+    costs = {g.outputs: p.cost for g, p in zip(graphs, plans, strict=True)}
+    factored = {n: x for p in plans for n, x in p.factored.items()}
+    found = Searched(trees, frozenset(n for p in plans for n in p.inlined), new, costs=costs, factored=factored)
+    others = [_other(graphs[0], x, new) for x in plans[0].others] if len(plans) == 1 else []
     legal, *more = (x if _is_legal(x, make) else None for x in (found, *others))
-    found = replace(legal or Searched({}, new=new), others=tuple(x for x in more if x is not None))
+    found = replace(legal or Searched({}, new=new, costs=costs), others=tuple(x for x in more if x is not None))
     if not found.trees and not found.others:
         keep(found, options)
         return None
     return found
+
+
+def _in_parts(
+    plan: Plan, graph: Graph, make: Callable[[Rewrites], list[Graph]], sizes: Mapping[str, int], options: Options, search: Search
+) -> Plan:
+    """A plan, or one that does the longest reduction in parts, which are then joined, where the cost model expects that to be faster.
+
+    It is tried where the elements of the result are too few for all cores (Halide's `rfactor`).
+    """
+    cores = launch.threads(options.num_threads)
+    long = [(n, s.name, k) for s in graph.stages for d in s.updates for k, n in _factors(s, d, sizes, cores)]
+    if not long:
+        return plan
+    _, name, k = max(long)
+    factored = {name: (k, PARTS * cores)}
+    graphs = [g for g in make(Rewrites(factored=factored)) if g.outputs]
+    other = search(graphs[0], sizes, options)
+    if other.cost >= plan.cost or parts_name(name) not in graphs[0].by_name:
+        return replace(plan, seconds=plan.seconds + other.seconds, asked=plan.asked + other.asked)
+    tree = other.tree or default_schedule(graphs[0], target_of(options))
+    return replace(other, tree=tree, others=(), factored=factored, seconds=plan.seconds + other.seconds, asked=plan.asked + other.asked)
+
+
+def _factors(s: Stage, d: Definition, sizes: Mapping[str, int], cores: int) -> Iterator[tuple[int, int]]:
+    """Reduction dimensions of an update that may be done in parts, and is worth it, and their extents."""
+    pure = math.prod(sizes_value(n, sizes) for n in d.dims)
+    every = pure * math.prod(sizes_value(n, sizes) for n in d.rdims)
+    for k, n in enumerate(d.rdims):
+        if pure < FEW_TASKS * cores and every >= LONG and sizes_value(n, sizes) >= PARTS * cores and factors(s, d, k):
+            yield k, sizes_value(n, sizes)
+
+
+def _other(graph: Graph, plan: Plan, new: tuple[tuple[str, Graph], ...]) -> Searched:
+    assert plan.tree is not None
+    return Searched({graph.outputs: plan.tree}, plan.inlined, new, costs={graph.outputs: plan.cost})
 
 
 def _is_legal(found: Searched, make: Callable[[Rewrites], list[Graph]]) -> bool:
@@ -175,11 +224,17 @@ def kept(name: str, graph: Graph, options: Options) -> Plan | None:
     return None if text is None else from_text(text, graph)
 
 
-def keep(found: Searched, options: Options) -> None:
-    """Put the new plans on the disk, and in this process."""
+def keep(found: Searched, options: Options, measured: tuple[float, float] | None = None) -> None:
+    """Put the new plans on the disk, and in this process.
+
+    Args:
+        measured: see `Plan`.
+    """
     for name, graph in found.new:
         inlined = found.inlined & graph.by_name.keys()
-        text = to_text(Plan(found.trees.get(graph.outputs), inlined, 0.0), graph)
+        factored = {n: x for n, x in found.factored.items() if n in graph.by_name}
+        cost = found.costs.get(graph.outputs, 0.0)
+        text = to_text(Plan(found.trees.get(graph.outputs), inlined, cost, measured=measured, factored=factored), graph)
         if len(_plans) >= MOST_PLANS:
             _plans.clear()
         _plans[name] = text
@@ -188,7 +243,7 @@ def keep(found: Searched, options: Options) -> None:
 
 def plan_name(graph: Graph, sizes: Mapping[str, int], options: Options) -> str:
     """The name of a plan in the cache."""
-    points = sum(math.prod(sizes_value(n, sizes) for n in s.shape) for s in graph.stages if s.name in graph.outputs)
+    points = sum(math.prod(sizes_value(n, sizes) for n in d.extents) for s in graph.stages for d in s.definitions)
     bucket = round(math.log(max(points, 1), BUCKET))
     threads = launch.threads(options.num_threads)
     parts = (graph_key(graph).text, str(bucket), str(target_of(options)), str(threads), str(options.tune), str(options.fast_math), _model_digest())
@@ -203,8 +258,11 @@ def _model_digest() -> str:
 def to_text(found: Plan, graph: Graph) -> bytes:
     """A plan as it is kept: stages by position."""
     number = {s.name: f"s{k}" for k, s in enumerate(graph.stages)}
+    number |= {parts_name(n): parts_name(number[n]) for n in found.factored}
     tree = None if found.tree is None else json.loads(renamed(found.tree, number).to_json())  # type: ignore[union-attr]
-    return json.dumps({"tree": tree, "inlined": sorted(number[n] for n in found.inlined), "cost": found.cost}).encode()
+    inlined = sorted(number[n] for n in found.inlined)
+    factored = {number[n]: x for n, x in found.factored.items()}
+    return json.dumps({"tree": tree, "inlined": inlined, "cost": found.cost, "measured": found.measured, "factored": factored}).encode()
 
 
 def from_text(text: bytes, graph: Graph) -> Plan | None:
@@ -213,10 +271,13 @@ def from_text(text: bytes, graph: Graph) -> Plan | None:
     try:
         data = json.loads(text)
         inlined = frozenset(names[n] for n in data["inlined"])
+        factored = {names[n]: (int(k), int(parts)) for n, (k, parts) in data["factored"].items()}
+        names |= {parts_name(number): parts_name(names[number]) for number in data["factored"]}
         tree = None if data["tree"] is None else renamed(from_json(json.dumps(data["tree"])), names)
         cost = float(data["cost"])
-    except (ValueError, KeyError, TypeError, RecursionError, ScheduleError) as error:
+        measured = None if data["measured"] is None else (float(data["measured"][0]), float(data["measured"][1]))
+    except (ValueError, KeyError, IndexError, TypeError, AttributeError, RecursionError, ScheduleError) as error:
         log.debug("a plan is not usable: %s", error)
         return None
-    return Plan(tree, inlined, cost) if tree is None or isinstance(tree, Root) else None
+    return Plan(tree, inlined, cost, measured=measured, factored=factored) if tree is None or isinstance(tree, Root) else None
 

@@ -61,6 +61,9 @@ class Listing:
     def __getitem__(self, k: int) -> Any:
         return self.parts[k]
 
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.parts)
+
     def _repr_html_(self) -> str:
         return "".join(map(_html, self.parts))
 

@@ -120,11 +120,12 @@ def _searched(graph: Graph, sizes: Mapping[str, int], options: Options) -> Plan:
 
 @dataclass(frozen=True, slots=True)
 class _Way:
-    """Kernels by one of several schedules; None is the default one."""
+    """Kernels by one of several schedules; None is the default one. `measured`: see `hjit.plans.Plan`."""
 
     kernels: list[Bound | None]
     schedule: Searched | None
     graphs: list[Graph]
+    measured: tuple[float, float] | None = None
 
 
 class Variant:
@@ -195,7 +196,7 @@ class Variant:
         ways = self._ways(found)
         best = self._fastest(ways, found) if found.new or not ways else ways[0]
         self.graphs, self.options = best.graphs, replace(self.options, schedule=best.schedule)
-        plans.keep(replace(best.schedule or plans.Searched({}), new=found.new), self.options)
+        plans.keep(replace(best.schedule or plans.Searched({}), new=found.new), self.options, best.measured)
         return best.kernels
 
     def _made(self, schedule: Scheduler | None) -> list[Bound | None]:
@@ -246,7 +247,8 @@ class Variant:
         if values is None or len(kernels) != len(ways) + 1:
             return default
         arrays = {n: s.array for n, s in self.rec.inputs.items()}
-        return (*ways, default)[fastest(kernels, arrays, {n: values[k] for n, k in self.slots.items()})]
+        best, seconds = fastest(kernels, arrays, {n: values[k] for n, k in self.slots.items()})
+        return replace((*ways, default)[best], measured=(seconds[best], seconds[-1]) if seconds else None)
 
     def _goals(self) -> list[tuple[str, ...]]:
         """The stages that each segment is to compute."""

@@ -191,7 +191,7 @@ def test_an_effort_may_be_given() -> None:
 
 
 def test_what_measures_slower_than_the_default_schedule_is_not_kept(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(autoschedule, "fastest", lambda kernels, *_: len(kernels) - 1)
+    monkeypatch.setattr(autoschedule, "fastest", lambda kernels, *_: (len(kernels) - 1, [2.0] * (len(kernels) - 1) + [1.0]))
     f = hjit.pipeline(blurred, tune="greedy")
     f(IMAGE)
     (path,) = folder.glob("*.plan")
@@ -203,9 +203,9 @@ def test_of_several_schedules_that_were_found_the_fastest_is_kept(folder: Path, 
     monkeypatch.setitem(autoschedule.EFFORTS, "beam", Effort(presets(8)["beam"], timed=3))
     timed: list[list[str]] = []
 
-    def second(kernels: Any, *_: Any) -> int:
+    def second(kernels: Any, *_: Any) -> tuple[int, list[float]]:
         timed.append([str(k.options.schedule and k.options.schedule.tree(k.graph, Target(64))) for k in kernels])
-        return 1
+        return 1, []
 
     monkeypatch.setattr(autoschedule, "fastest", second)
     f = hjit.pipeline(blurred, tune="beam")
@@ -293,16 +293,18 @@ def test_the_fastest_is_that_of_the_least_time() -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(autoschedule.time, "perf_counter", lambda: clock[0])
         kernels: list[Any] = [Kernel(0.05), Kernel(0.01), Kernel(0.02)]
-        assert autoschedule.fastest(kernels, {}, {}) == 1
+        best, seconds = autoschedule.fastest(kernels, {}, {})
+        assert best == 1 and seconds == pytest.approx([0.05, 0.01, 0.02])
         assert (kernels[0].count, kernels[2].count) == (1, 4) and kernels[1].count > 2  # what is much slower is not run again
         assert len(set(written)) == 1, "a new array costs its first writer more than the kernel does"
-        assert autoschedule.fastest([Kernel(0.02, lucky=2), Kernel(0.02)], {}, {}) == 1  # once only
-        assert autoschedule.fastest([Kernel(0.01, runs=False), *kernels], {}, {}) == 3  # an index is out of bounds: NumPy is to say so
+        assert autoschedule.fastest([Kernel(0.02, lucky=2), Kernel(0.02)], {}, {})[0] == 1  # once only
+        assert autoschedule.fastest([Kernel(0.01, runs=False), *kernels], {}, {}) == (3, [])  # an index is out of bounds: NumPy is to say so
         kernels = [Kernel(3.0), Kernel(2.0), Kernel(1.9)]
-        assert autoschedule.fastest(kernels, {}, {}) == 2
+        best, seconds = autoschedule.fastest(kernels, {}, {})
+        assert best == 2 and seconds == pytest.approx([3.0, 2.0, 1.9])
         assert [x.count for x in kernels] == [1, 2, 2], "of those that take long, only what is nearly as fast is run again"
         kernels = [Kernel(30.0), Kernel(20.0)]
-        assert autoschedule.fastest(kernels, {}, {}) == 1 and [x.count for x in kernels] == [1, 1]
+        assert autoschedule.fastest(kernels, {}, {})[0] == 1 and [x.count for x in kernels] == [1, 1]
 
 
 def serial(node: Any) -> Any:
@@ -315,11 +317,11 @@ def test_where_compiling_takes_long_not_all_that_was_found_is_tried(folder: Path
     def found(graph: Any, sizes: Any, options: Any) -> Plan:
         tree = default_schedule(graph, Target(64))
         others = [serial(root_schedule(graph, Target(64))), root_schedule(graph, Target(64))]
-        return Plan(serial(tree), frozenset(), 1.0, others=tuple(Schedule(x, frozenset()) for x in others))
+        return Plan(serial(tree), frozenset(), 1.0, others=tuple(Plan(x, frozenset(), 1.0) for x in others))
 
-    def fastest(kernels: Any, *more: Any) -> int:
+    def fastest(kernels: Any, *more: Any) -> tuple[int, list[float]]:
         timed.append(len(kernels))
-        return 0
+        return 0, []
 
     monkeypatch.setattr(autoschedule, "searched", found)
     monkeypatch.setattr(autoschedule, "fastest", fastest)
@@ -333,13 +335,13 @@ def test_where_compiling_takes_long_not_all_that_was_found_is_tried(folder: Path
 def test_what_is_found_beside_the_default_schedule_is_compiled_where_that_takes_no_time(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def otherwise_only(graph: Any, sizes: Any, options: Any) -> Plan:
         tree = default_schedule(graph, Target(64))
-        return Plan(None, frozenset(), 1.0, others=(Schedule(serial(tree), frozenset()),))
+        return Plan(None, frozenset(), 1.0, others=(Plan(serial(tree), frozenset(), 1.0),))
 
     timed: list[int] = []
 
-    def fastest(kernels: Any, *more: Any) -> int:
+    def fastest(kernels: Any, *more: Any) -> tuple[int, list[float]]:
         timed.append(len(kernels))
-        return 0
+        return 0, []
 
     monkeypatch.setattr(autoschedule, "searched", otherwise_only)
     monkeypatch.setattr(autoschedule, "fastest", fastest)
@@ -353,7 +355,7 @@ def test_what_is_found_beside_the_default_schedule_is_compiled_where_that_takes_
 
 
 def test_what_is_shown_is_what_runs(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(autoschedule, "fastest", lambda *_: 0)
+    monkeypatch.setattr(autoschedule, "fastest", lambda *_: (0, [1.0, 2.0]))
     f = hjit.pipeline(blurred, tune="greedy")
     f(IMAGE)
     (path,) = folder.glob("*.plan")
@@ -465,3 +467,45 @@ def test_the_space_knows_the_machine() -> None:
     p = Program(blurred)
     space = space_of(p.graph, p.variant.rec.sizes, Options(num_threads=1))
     assert space.cores == 1 and len(space.machine) == 6 and (space.machine > 0).all()
+
+
+def column_sums(a: Any) -> Any:
+    soft = np.exp(-a)
+    return (soft[:, 1:] * soft[:, :-1]).sum(1)
+
+
+def test_plans_are_of_the_order_of_magnitude_of_what_is_computed(folder: Path) -> None:
+    """Also where the result is as small for every image."""
+    for rows in (40, 44, 4000):
+        hjit.pipeline(lambda a: np.abs(a[1:] - a[:-1]).max(0), tune="greedy")(np.random.default_rng(0).random((rows, 100)))
+    assert len(list(folder.glob("*.plan"))) == 2
+
+
+def test_a_plan_says_what_was_predicted_and_measured(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(autoschedule, "fastest", lambda *_: (0, [1.0, 2.0]))
+    hjit.pipeline(blurred, tune="greedy")(IMAGE)
+    (path,) = folder.glob("*.plan")
+    kept = json.loads(path.read_bytes().partition(b"\n")[2])
+    assert kept["measured"] == [1.0, 2.0] and kept["cost"] > 0
+
+
+def test_long_reductions_to_few_elements_are_done_in_parts_where_that_is_expected_to_be_faster(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(autoschedule, "fastest", lambda *_: (0, [1.0, 2.0]))
+    real, better = autoschedule.searched, []
+
+    def searched_in_parts(graph: Any, *more: Any) -> Plan:
+        """The search, with the cost of another number of cores."""
+        plan = real(graph, *more)
+        is_in_parts = any(s.name.endswith("_parts") for s in graph.stages)
+        better.append(is_in_parts)
+        return replace(plan, cost=plan.cost / 2 if is_in_parts else plan.cost)
+
+    monkeypatch.setattr(autoschedule, "searched", searched_in_parts)
+    a = np.random.default_rng(0).random((2, 300_000))
+    for _ in range(2):  # the second time from the plan
+        f = hjit.pipeline(column_sums, tune="greedy")
+        np.testing.assert_allclose(f(a), column_sums(a), rtol=1e-12)
+        assert "_parts" in str(f.tree(a))
+    assert better == [False, True]
+    (path,) = folder.glob("*.plan")
+    assert json.loads(path.read_bytes().partition(b"\n")[2])["factored"]

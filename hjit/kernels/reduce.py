@@ -88,20 +88,23 @@ def combine(e: NestEmitter, s: Reduce, a: State, b: State) -> State:
 
 def horizontal(e: NestEmitter, s: Reduce, state: State) -> State:
     """All lanes into one."""
-    while state[0].lanes > 1:
-        half = state[0].lanes // 2
 
-        def part(v: Val | None, first: int, half: int = half) -> Val | None:
-            if v is None:
-                return None
-            if half == 1:
+    def part(first: int, count: int) -> State:
+        def some(v: Val) -> Val:
+            if count == 1:
                 return e.code.emit(f"extractelement {v}, i64 {first}", v.dtype, 1, v)
-            return shuffle(e.code, v, v, range(first, first + half))
+            return shuffle(e.code, v, v, range(first, first + count))
 
-        low = (part(state[0], 0), part(state[1], 0))
-        high = (part(state[0], half), part(state[1], half))
-        state = combine(e, s, low, high)  # type: ignore[arg-type]
-    return state
+        return some(state[0]), None if state[1] is None else some(state[1])
+
+    lanes = state[0].lanes
+    if lanes == 1:
+        return state
+    half = 1 << ((lanes - 1).bit_length() - 1)
+    low, high = part(0, half), part(half, lanes - half)
+    if lanes == 2 * half:
+        return horizontal(e, s, combine(e, s, low, high))
+    return combine(e, s, horizontal(e, s, low), horizontal(e, s, high))
 
 
 def finish(e: NestEmitter, s: Reduce, state: State) -> Val:

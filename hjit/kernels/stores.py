@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING
 
 from hjit.kernels import chains, interleave, stream
 from hjit.kernels.address import address, offset_address
-from hjit.kernels.code import I64, Val, const, shuffle, splat, type_name
+from hjit.kernels.code import BOOL, I64, Val, const, shuffle, splat, type_name
 from hjit.kernels.loopir import Put
 from hjit.kernels.memory import most_shuffled, to_memory
 from hjit.kernels.vecmath_text import suffix
 from hjit.trace.graph import Expr
 from hjit.trace.poly import Poly
+
+MAX_SPREAD = 4  # elements from one lane to the next, of vectors that are stored by masks
 
 if TYPE_CHECKING:
     from hjit.kernels.emit import NestEmitter
@@ -139,6 +141,9 @@ def store(e: NestEmitter, buffer: str, flat: Poly, v: Val, waiting: stream.Store
         code.declare(f"declare void @{name}({v.type}, <{lanes} x ptr>, i32, <{lanes} x i1>)")
         code.effect(f"call void @{name}({v}, <{lanes} x ptr> {to.text}, i32 {v.dtype.itemsize}, {e.mask[0]})")
         return
+    if c is not None and c.is_const and 2 <= c.const <= MAX_SPREAD and "avx512" in e.machine.features and lanes & (lanes - 1) == 0:
+        _store_spread(e, v, address(e, buffer, flat), c.const)
+        return
     linear = c is not None and c.is_const
     at = address(e, buffer, flat) if linear else None
     index = None if linear else e.int(flat, lanes)
@@ -152,3 +157,13 @@ def store(e: NestEmitter, buffer: str, flat: Poly, v: Val, waiting: stream.Store
             base = e.base(buffer)
             to = code.emit(f"getelementptr {type_name(v.dtype)}, ptr {base.text}, i64 {i.text}", I64, 1, base, i, pointer=True)
         code.effect(f"store {one}, ptr {to.text}, align {v.dtype.itemsize}")
+
+
+def _store_spread(e: NestEmitter, v: Val, at: Val, step: int) -> None:
+    """Every `step`-th element from `at` on, by whole vectors of which the lanes between do nothing."""
+    code, lanes = e.code, v.lanes
+    for first in range(0, lanes * step, lanes):
+        sources = [divmod(first + k, step) for k in range(lanes)]  # (lane of v, whether it is between)
+        spread = shuffle(code, v, v, [-1 if between else lane for lane, between in sources])
+        mask = Val(f"<{', '.join('i1 false' if between else 'i1 true' for _, between in sources)}>", BOOL, lanes)
+        stream.store_masked(e, spread, offset_address(e, at, v.dtype, first), mask)

@@ -6,6 +6,7 @@ in the default schedule. The directives themselves are in `hjit.sched.schedule`.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -97,6 +98,8 @@ def _split(plan: StagePlan, group: int, loop: str, outer: str, inner: str, size:
         raise ScheduleError(f"split {loop}: {size!r} is not a number of turns")
     if tail not in TAILS:
         raise ScheduleError(f"split {loop}: there is no tail {tail}; there are {', '.join(TAILS)}")
+    if outer == inner:
+        raise ScheduleError(f"split {loop}: both loops would be called {outer}")
     for name in (outer, inner):
         if any(x.name == name and x.name != loop for x in loops):
             raise ScheduleError(f"split {loop}: there is a loop {name} already")
@@ -336,13 +339,13 @@ def _placed(graph: Graph, tree: Root, plan: StagePlan, plans: Mapping[str, Stage
     """The tree with a stage computed where its plan says."""
     name = plan.stage.name
     assert plan.site is not None
-    site = _path(graph, tree, plan.site, plans)
+    site = _path(graph, tree, plan.site, plans, name)
     if plan.store is None:
         outer = site
     elif isinstance(plan.store, str):
         outer = _outermost(tree, site)
     else:
-        outer = _path(graph, tree, plan.store, plans)
+        outer = _path(graph, tree, plan.store, plans, name)
         if site[: len(outer)] != outer:
             raise ScheduleError(f"{name}: it is computed at {'.'.join(plan.site)}, which is not inside {'.'.join(plan.store)}, where it is stored")
     return attached(tree, nests, site, outer, Store(name, (), plan.order, plan.align))
@@ -356,15 +359,41 @@ def _outermost(tree: Root, site: Path) -> Path:
     return site
 
 
-def _path(graph: Graph, tree: Root, place: tuple[str, str], plans: Mapping[str, StagePlan]) -> Path:
-    """The path to a loop of a stage, by its name."""
+def _path(graph: Graph, tree: Root, place: tuple[str, str], plans: Mapping[str, StagePlan], source: str) -> Path:
+    """The path to a loop of a stage, by its name; of several nests with such a loop to that of one that reads `source`."""
     stage, loop = place
     if stage not in graph.by_name:
         raise ScheduleError(f"there is no stage {stage}; there are {', '.join(graph.by_name)}")
-    loops = all_loops(plans.get(stage) or StagePlan(graph.stage(stage)))
-    for x in loops:
-        if x.name == loop:
-            for path, node in paths(tree):
-                if isinstance(node, Loop) and (node.stage, node.dim, node.size) == (stage, x.dim, x.size):
-                    return path
+    plan = plans.get(stage) or StagePlan(graph.stage(stage))
+    every = list(enumerate(groups(plan.stage)))
+    every.sort(key=lambda x: not any(source in plan.stage.definitions[n].sources for n in x[1]))
+    for number, group in every:
+        for x in loops_of(plan, number):
+            if x.name == loop:
+                for path, node in paths(tree):
+                    if isinstance(node, Loop) and (node.stage, node.dim, node.size) == (stage, x.dim, x.size) and _computes(node, stage, group):
+                        return path
+    loops = all_loops(plan)
     raise ScheduleError(f"{stage} has no loop {loop}; it has {', '.join(dict.fromkeys(x.name for x in loops))}")
+
+
+def _computes(node: Node, stage: str, group: tuple[int, ...]) -> bool:
+    return any(c.stage == stage and c.definitions == group for c in computes(node))
+
+
+def check_arguments(word: str, args: Sequence[Any]) -> None:
+    """Are these arguments of a directive, as a file may have them?
+
+    Raises:
+        ScheduleError: there are too many or too few, or one is neither a name nor a number.
+    """
+    count = {"inline": 0, "cache_read": 0, "rfactor": 2}.get(word)
+    try:
+        if count is None:
+            inspect.signature(WORDS[word]).bind(None, 0, *args)
+        elif len(args) != count:
+            raise TypeError(f"{count} arguments are needed")
+    except TypeError as error:
+        raise ScheduleError(f"{word}({', '.join(map(repr, args))}): {error}") from None
+    if not all(type(a) in (str, int) for a in args) or (word == "rfactor" and not all(type(a) is int and a >= 0 for a in args)):
+        raise ScheduleError(f"{word}({', '.join(map(repr, args))}): arguments are names and numbers")

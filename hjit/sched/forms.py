@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from hjit.sched.build import Step, nest
-from hjit.sched.check import MAX_UNROLL, is_associative, is_direct
+from hjit.sched.build import Step, nest, parallel_loops
+from hjit.sched.check import MAX_UNROLL, is_associative, is_atomic, is_direct
 from hjit.sched.default import (
     BLOCK,
     INTERLEAVED,
@@ -43,7 +43,8 @@ from hjit.sched.default import (
 )  # fmt: skip
 from hjit.sched.memory import Strides
 from hjit.sched.rules import log_spaced
-from hjit.sched.tree import Compute, DimKey, Loop, Node, with_children
+from hjit.sched.tree import Compute, DimKey, Loop, Node, dims_of, with_children
+from hjit.sched.tree import walk as walk_tree
 from hjit.trace.graph import Definition, Expr, Index, Stage, walk
 
 Sizes = np.ndarray[Any, np.dtype[np.int64]]  # [choices, columns]
@@ -52,6 +53,7 @@ LANE_DIMS = 2  # dimensions that are tried for the lanes
 VECTORS = (1, 2, 4)  # of one turn
 ROWS = (1, 2, 4)  # of one turn
 BLOCKS = ((1, 1), (1, 2), (1, 4), (2, 1), (2, 2), (4, 1), (4, 2), (4, 4), SMALL_BLOCK, BLOCK)  # rows and vectors of accumulators
+TURNS = (1, 2, 4, 8)  # of a long reduction that are one
 BIG = 32  # a dimension of more elements is worth tiles
 TILES = (4, 256), (32, 1024)  # rows and columns of a tile, at least and at most
 WIDEST_STRIP = 64  # vectors of a strip of columns
@@ -103,6 +105,15 @@ def columns(node: Node, sizes: Sizes) -> Sizes:
     """The choices with a column for each loop of a size, in the order of `walk`, as `hjit.sched.features` takes them."""
     found = [sizes[:, -n - 1] if n < 0 else np.full(len(sizes), n) for n in loop_sizes(node)]
     return np.stack(found, 1) if found else np.zeros((len(sizes), 0), np.int64)
+
+
+def turns_of(node: Node, extents: Sequence[float]) -> float:
+    """Turns of the parallel loops of a nest, all together."""
+    turns = 1.0
+    for loop in parallel_loops(node):
+        inside = next((x.size for x in walk_tree(loop) if isinstance(x, Loop) and x is not loop and x.dim == loop.dim), None)
+        turns *= math.ceil(math.prod(extents[k] for k in dims_of(loop.dim)) / (inside or 1))
+    return turns
 
 
 def loop_sizes(node: Node) -> Iterator[int]:
@@ -176,8 +187,8 @@ class Forms:
                 yield Form(nest(s.name, group, strips(d, strip, -2, -1)), np.array(choices, np.int64))
             for loops in _orders(d, inner, extents, at_root):
                 tiles = self._tiles(d, loops, inner, extents) if at_root else None
-                for parallel in self._parallel(d, loops, inner, extents) if at_root else [0]:
-                    steps, sizes = _steps(d, loops, inner, tiles, parallel)
+                for parallel in self._parallel(s, d, loops, inner, extents) if at_root else [0]:
+                    steps, sizes = _steps(d, loops, inner, tiles, parallel, extents)
                     yield Form(nest(s.name, group, steps), sizes)
 
     def inner(self, s: Stage, group: tuple[int, ...], extents: Sequence[float], order: tuple[int, ...] = ()) -> list[Inner]:
@@ -243,8 +254,11 @@ class Forms:
             return None
         return Tiles(tuple(big), fits if big[0] == rows else fits[:, ::-1])
 
-    def _parallel(self, d: Definition, order: Sequence[int], inner: Inner, extents: Sequence[float]) -> Iterator[int]:
-        """How many of the outermost loops are parallel: as many as give each core something to do, or none."""
+    def _parallel(self, s: Stage, d: Definition, order: Sequence[int], inner: Inner, extents: Sequence[float]) -> Iterator[int]:
+        """How many of the outermost loops are parallel: as many as give each core something to do, or none.
+
+        Of a histogram without any, that over what is counted may be: tasks count atomically then.
+        """
         turns, count = 1.0, 0
         for k in order:
             if k >= len(d.dims):
@@ -256,6 +270,8 @@ class Forms:
         yield count
         if count and np.prod(extents) < SMALL_TASK:
             yield 0
+        if not count and order and d.rdims and is_atomic(s, d) and np.prod(extents) >= SMALL_TASK:
+            yield 1
 
 
 @functools.lru_cache(maxsize=1024)
@@ -290,8 +306,10 @@ def _orders(d: Definition, inner: Inner, extents: Sequence[float], at_root: bool
         yield [others[0], *(k for k in first if k != others[0])]
 
 
-def _steps(d: Definition, order: Sequence[int], inner: Inner, tiles: Tiles | None, parallel: int) -> tuple[list[Step], Sizes]:
-    """The loops of a form, and the choices for their sizes; columns: lanes, along the lanes, rows, then tiles."""
+def _steps(
+    d: Definition, order: Sequence[int], inner: Inner, tiles: Tiles | None, parallel: int, extents: Sequence[float]
+) -> tuple[list[Step], Sizes]:
+    """The loops of a form, and the choices for their sizes; columns: lanes, along the lanes, rows, tiles, and turns of a reduction that are one."""
     pure, reductions = [k for k in order if k < len(d.dims)], [k for k in order if k >= len(d.dims)]
     lanes_dim, rows_dim = inner.lanes_dim, inner.rows_dim
     vector: list[Step] = [] if lanes_dim is None else [(lanes_dim, "vector", -1)]
@@ -307,12 +325,24 @@ def _steps(d: Definition, order: Sequence[int], inner: Inner, tiles: Tiles | Non
         steps = [(k, "parallel" if n < parallel else "serial", None) for n, k in enumerate(pure)]
         steps += [(k, "serial", -4 - n) for n, k in enumerate(tiled)]
         steps += [(k, "serial", None) for k in reductions]
+        split = split_dim(d, order, inner, extents)
+        steps += [] if split is None else [(split, "unroll", -4 - len(tiled))]
         steps += [] if rows_dim is None else [(rows_dim, "unroll", -3)]
         steps += [] if lanes_dim is None or lanes_dim in reductions else [(lanes_dim, "unroll", -2)]
         steps += vector
         choices = plain if tiles is None else np.concatenate([plain, *(_tiled(x, tiles.sizes) for x in plain)])
+        if split is not None:
+            choices = np.concatenate([np.concatenate([choices, np.full((len(choices), 1), n, np.int64)], 1) for n in TURNS])
     steps += [(k, "unroll", None) for k in inner.unrolled]
     return steps, choices
+
+
+def split_dim(d: Definition, order: Sequence[int], inner: Inner, extents: Sequence[float]) -> int | None:
+    """The innermost reduction dimension, where it is long and the lanes do not run along it: several of its turns may be one."""
+    last = next((k for k in reversed(order) if k >= len(d.dims)), None)
+    if last is None or last == inner.lanes_dim or last == inner.rows_dim or extents[last] <= BIG:
+        return None
+    return last if is_associative(d) and is_direct(d) else None
 
 
 def _tiled(plain: Sizes, tiles: Sizes) -> Sizes:

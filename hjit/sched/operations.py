@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -20,8 +20,9 @@ from hjit.trace.borders import INSIDE
 from hjit.trace.graph import Cast, Const, Definition, Expr, Graph, Index, Load, Op, ScalarRef, Stage, walk
 from hjit.trace.poly import Atom, Bound, Dim, FloorDiv, Poly, Value, deep_atoms, poly, sizes_value
 
-Jacobian = tuple[tuple[Fraction | int, ...], ...]  # [axes][dimensions]
-Known = dict[tuple[tuple[Poly, ...], int], Jacobian | None]  # of indices, with the number of dimensions
+Slope = Fraction | int | None
+Jacobian = tuple[tuple[Slope, ...], ...]  # [axes][dimensions]; None: unknown, or not the same everywhere
+Known = dict[tuple[tuple[Poly, ...], int], Jacobian]  # of indices, with the number of dimensions
 
 _NAMES = {
     "add": "add",
@@ -183,46 +184,53 @@ def _accesses(d: Definition, known: Known) -> Counter[str]:
     return classes
 
 
-def jacobian(index: Sequence[Poly], dims: int) -> Jacobian | None:
-    """How fast each index of an access moves with each of `dims` dimensions; None where it is not the same everywhere.
+def jacobian(index: Sequence[Poly], dims: int) -> Jacobian:
+    """How fast each index of an access moves with each of `dims` dimensions.
 
     Boundary modes count as what they are away from the boundary.
     """
-    try:
-        return tuple(tuple(_slope(p, k) for k in range(dims)) for p in index)
-    except ValueError:
-        return None
+    return tuple(tuple(_slope(p, k) for k in range(dims)) for p in index)
 
 
-def _slope(p: Poly, k: int) -> Fraction | int:
+def _slope(p: Poly, k: int) -> Slope:
     total: Fraction | int = 0
     for m, c in p.terms.items():
         moving = [a for a in m if any(isinstance(b, (Dim, Value)) for b in deep_atoms(poly(a)))]
-        if moving and len(m) > 1:
-            raise ValueError
-        for a in moving:
-            total += c * _atom_slope(a, k)
+        slopes = [_atom_slope(a, k) for a in moving]
+        if None in slopes or (len(m) > 1 and any(slopes)):
+            return None
+        total += c * sum(x for x in slopes if x is not None)
     return total
 
 
-def _atom_slope(a: Atom, k: int) -> Fraction | int:
+def _atom_slope(a: Atom, k: int) -> Slope:
     match a:
         case Dim():
             return int(a.k == k)
         case Bound():
             return _slope(a.arg, k)
         case FloorDiv() if a.by.is_const:
-            return Fraction(_slope(a.arg, k)) / a.by.const
-    raise ValueError
+            slope = _slope(a.arg, k)
+            return None if slope is None else Fraction(slope) / a.by.const
+    return None if Dim(k) in _deep(poly(a)) else 0
 
 
-def access_class(j: Jacobian | None, taps: int) -> str:
+def _deep(p: Poly) -> Iterator[Atom]:
+    """Atoms at any depth, those in values that are indices included."""
+    yield from deep_atoms(p)
+    for e in p.exprs:
+        for x in walk(e):
+            for q in x.polys:
+                yield from _deep(q)
+
+
+def access_class(j: Jacobian, taps: int) -> str:
     """The class of an access, of `hjit.model.names.ACCESSES`.
 
     "stencil": one of several `taps` of one array that differ by constants only, or an index that adds dimensions up, as
     that of a window does. "slice": some index is fixed. "broadcast": some dimension does not matter.
     """
-    if j is None:
+    if any(x is None for row in j for x in row):
         return "unknown"
     if taps > 1 or any(sum(x != 0 for x in row) > 1 for row in j):
         return "stencil"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import Any
 
 import numpy as np
@@ -24,13 +25,14 @@ class Rules:
     """The rules and their numbers.
 
     Attributes:
-        recompute: how often a value may be computed, in the mean over a stage; inf: as often as one likes.
+        recompute: how often a value may be computed, in the mean over a stage, by one child of the root; inf: as often as one likes.
         largest_tile: along one dimension, in elements of what is inside it.
         tiles: sizes that are tried between a tile and one twice as large, the first of them included.
         one_dimension: loops between where a stage is stored and where it is computed run over one dimension.
         together: stages that one child of the root computes.
         tile_levels: loops of a size over one dimension of a stage, besides those that are unrolled or vectors.
-        tasks: a parallel loop has at least this many turns for each core.
+        tasks: a parallel loop has at least this many turns for each core, where the stage has so many. (Of more than four for each core the
+            launcher makes fewer tasks, so there is no rule of the most.)
         orders: stages may lie in memory with that axis innermost which the vectors of a reader run along.
         native_vectors: no vector has more lanes than a native one of the narrowest type at work.
         unrolled: operations that the copies of one unrolled body have, inlined stages included.
@@ -89,19 +91,20 @@ class Rules:
         sizes = [inner * k for k in log_spaced(self.largest_tile, self.tiles)]
         return tuple(n for n in sizes if n == inner or (n < limit and (not above or above[-1] % n == 0)))
 
-    def forbidden(self, features: Features, points: Features, cores: int) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    def forbidden(self, features: Features, points: Features, cores: int, most: float = inf) -> np.ndarray[Any, np.dtype[np.bool_]]:
         """Which schedules compute too much again, or run in too few tasks.
 
         Args:
             features: [batch, stages, len(SCHEDULE)].
             points: how many points of each stage there are to compute, [stages].
+            most: tasks that the default schedule has: where there cannot be enough, these are not too few.
 
         Returns:
             [batch].
         """
         computed = features[..., _AT["points_computed_total"]] + features[..., _AT["inlined_calls"]]
         tasks = np.rint(features[..., _AT["inner_parallelism"]])  # a mean over definitions: where most have one, that is not few
-        few = (tasks > 1) & (tasks < self.tasks * cores)
+        few = (tasks > 1) & (tasks < min(self.tasks * cores, most))
         return np.asarray(((computed > self.recompute * points) | few).any(-1))
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path as File
 from typing import Any
@@ -18,8 +18,21 @@ from typing import Any
 from hjit.errors import ScheduleError
 from hjit.sched.check import check
 from hjit.sched.default import Target
-from hjit.sched.directives import REWRITES, WORDS, Directive, Named, all_loops, check_inlined, loops_of, plan_of, plans, rewrites, tree_of
-from hjit.sched.tree import Root, Tail
+from hjit.sched.directives import (
+    REWRITES,
+    WORDS,
+    Directive,
+    Named,
+    all_loops,
+    check_arguments,
+    check_inlined,
+    loops_of,
+    plan_of,
+    plans,
+    rewrites,
+    tree_of,
+)
+from hjit.sched.tree import Root, Tail, computes
 from hjit.trace.graph import Graph, Stage
 from hjit.trace.rewrites import Rewrites, cache_name, parts_name
 
@@ -38,6 +51,10 @@ class Schedule:
         self._made: tuple[Rewrites, list[Graph]] | None = None
         self._directives: list[Directive] = list(directives)
         self._target = target or Target()
+
+    def copy(self) -> Schedule:
+        """Another schedule that says the same."""
+        return Schedule(self._make, self._directives, self._target)
 
     # -- by hand
     def __getitem__(self, stage: str) -> StageHandle:
@@ -121,6 +138,8 @@ class Schedule:
         self._loops(stage)
         if word in ("compute_at", "store_at"):
             consumer, loop = args
+            if consumer == stage:
+                raise ScheduleError(f"{word}: {stage} cannot be computed, or stored, in loops of its own; name a stage that reads it")
             found = [x.name for x in self._loops(consumer)]
             if loop not in found:
                 raise ScheduleError(f"{consumer} has no loop {loop}; it has {', '.join(dict.fromkeys(found))}")
@@ -177,6 +196,7 @@ class Schedule:
             ScheduleError: one is not legal; the message says why.
         """
         found = []
+        self.check_names(self.graphs())
         for g in self.graphs():
             tree = self.tree(g, self._target)
             check(tree, g)
@@ -221,12 +241,64 @@ class Schedule:
             if data["hjit schedule"] != FORMAT:
                 raise ScheduleError(f"{file}: a schedule of format {data['hjit schedule']}; this hjit reads format {FORMAT}")
             directives = [(str(s), int(g), str(w), tuple(a)) for s, g, w, a in data["directives"]]
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise ScheduleError(f"{file} is not a schedule: {error}") from None
-        for _, _, word, _ in directives:
+        for _, _, word, args in directives:
             if word not in WORDS and word not in REWRITES:
                 raise ScheduleError(f"{file}: there is no directive {word}; there are {', '.join(sorted((*WORDS, *REWRITES)))}")
+            check_arguments(word, args)
         return Schedule(None, directives)
+
+
+def usable(schedule: object) -> Schedule | Fixed:
+    """A schedule of its own for a pipeline to run by.
+
+    Raises:
+        ScheduleError: it is none.
+    """
+    if isinstance(schedule, Schedule):
+        return schedule.copy()
+    trees = [schedule] if isinstance(schedule, Root) else list(schedule) if isinstance(schedule, Iterable) and not isinstance(schedule, str) else []
+    if not trees or not all(isinstance(t, Root) for t in trees):
+        raise ScheduleError(f"{schedule!r} is no schedule. What to do: make one with `schedule` of the pipeline, or read one with hjit.Schedule.load")
+    return Fixed(trees)
+
+
+class Fixed:
+    """Whole trees as the schedule of a pipeline: what `f.tree` shows, `hjit.sched.transforms` make of it, or `Root.to_json` keeps.
+
+    Stages that no tree computes are inlined.
+    """
+
+    longest_block = math.inf
+
+    def __init__(self, trees: Sequence[Root]) -> None:
+        self._trees = {frozenset(c.stage for c in computes(t)): t for t in trees}
+
+    def rewrites(self) -> Rewrites:
+        """What it changes of the Graph."""
+        return Rewrites(inlined_after=_Other(frozenset().union(*self._trees)))
+
+    def tree(self, graph: Graph, target: Target) -> Root:
+        """The schedule tree of a canonical Graph.
+
+        Raises:
+            ScheduleError: no tree computes its stages.
+        """
+        found = self._trees.get(frozenset(graph.by_name))
+        if found is None:
+            raise ScheduleError(f"no tree computes just the stages {', '.join(graph.by_name)}: is it of another function, or of other arguments?")
+        return found
+
+
+class _Other:
+    """The set of all that is not in another one."""
+
+    def __init__(self, names: frozenset[str]) -> None:
+        self._names = names
+
+    def __contains__(self, name: object) -> bool:
+        return name not in self._names
 
 
 class _Everything:

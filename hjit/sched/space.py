@@ -30,7 +30,7 @@ from hjit.sched.check import is_direct, problems
 from hjit.sched.default import Target, groups, root_schedule
 from hjit.sched.families import Floats, Some
 from hjit.sched.features import Plan, layouts_of, merged, plan_of
-from hjit.sched.forms import Form, Forms, Sizes, chosen, columns, product_of
+from hjit.sched.forms import Form, Forms, Sizes, chosen, columns, product_of, turns_of
 from hjit.sched.memory import C_ORDER, Layout, Strides, away_from_borders
 from hjit.sched.operations import pipeline_features
 from hjit.sched.rules import Rules
@@ -111,6 +111,8 @@ class Space:
         self._sized: dict[frozenset[str], SizedGraph] = {frozenset(): self.sized}
         self._prepared: dict[tuple[str, ...], PreparedCost] = {}
         self._legal: dict[FormKey, list[Form]] = {}
+        self._most: dict[str, float] = {}
+        self._heads: dict[int, str] = {}  # the stage of each plan's nest
         self._first: dict[FormKey, Form] = {}
         self._memo: dict[Hashable, Floats] = {}
         self.buckets = Buckets()
@@ -477,6 +479,8 @@ class Space:
         """How the features of a nest are worked out, and from which sizes of its loops."""
         sized = self.sized_for(through)
         plan, own = plan_of(sized, nest, self.placed | layouts if layouts else self.placed)
+        assert isinstance(nest, Store)
+        self._heads[id(plan)] = nest.stage  # the Graph in numbers keeps plans
         return plan, columns(nest, sizes) if own else np.zeros((len(sizes), 0), np.int64)
 
     def _run(self, plan: Plan, sizes: Sizes) -> Floats:
@@ -489,7 +493,20 @@ class Space:
             prepared = self._prepared[features.stages] = self.cost_model.prepare(self._pipeline[rows], self.machine)
         costs = _rounded(np.asarray(prepared.stages(features.values), np.float64).sum(-1))
         points = np.array([self._points(n) for n in features.stages])
-        return np.where(self.rules.forbidden(features.values, points, self.cores), inf, costs)
+        most = self._most_tasks(self._heads[id(plan)])
+        return np.where(self.rules.forbidden(features.values, points, self.cores, most), inf, costs)
+
+    def _most_tasks(self, stage: str) -> float:
+        """How many tasks a stage has by default, the nest with the fewest: as many as its parallel loops have turns."""
+        found = self._most.get(stage)
+        if found is None:
+            s, tasks = self.graph.stage(stage), []
+            for group in self.groups[stage]:
+                extents = self.sized.part(stage, group).extents
+                form = next(iter(self.forms.of(s, group, extents, True)))
+                tasks.append(turns_of(chosen(form.node, form.sizes[0]), extents))
+            found = self._most[stage] = min(tasks)
+        return found
 
     def _points(self, stage: str) -> float:
         """Evaluations that a stage needs at the least."""

@@ -187,11 +187,11 @@ def from_json(text: str) -> Root:
     """
     try:
         data = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ScheduleError(f"not a schedule: {error}") from None
     try:
         node = _from_data(data)
-    except (ValueError, TypeError, KeyError, IndexError) as error:
+    except (ValueError, TypeError, KeyError, IndexError, RecursionError) as error:
         raise ScheduleError(f"not a schedule: {error}") from None
     if not isinstance(node, Root):
         raise ScheduleError("a schedule starts at its root")

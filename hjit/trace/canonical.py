@@ -16,6 +16,7 @@ import numpy as np
 from hjit.trace.bordered import bordered_terms
 from hjit.trace.borders import borders
 from hjit.trace.costs import REPEAT_LIMIT, cost
+from hjit.trace.crops import crop
 from hjit.trace.graph import Cast, Const, Definition, Expr, Graph, Load, Op, Stage, cast, identity, map_exprs, rewrite, substitute, walk
 from hjit.trace.narrowing import narrow
 from hjit.trace.partition import even_pieces, is_tiled, part_histograms, unflatten, write_apart
@@ -335,6 +336,7 @@ PASSES: tuple[Callable[..., Graph], ...] = (
     fuse,  # those
     narrow,  # what is read through a cast only, of its dtype
     narrow_integers,  # operations and stages in the narrowest dtypes that hold them
+    crop,  # what somebody reads of stages, and no more
     start_scans,  # no more of an array before a scan than the scan leaves
     tabulate,  # long formulas of one byte
     unflatten,  # rows and columns instead of flat indices
