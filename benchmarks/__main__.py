@@ -14,6 +14,14 @@ def names(text: str) -> list[str]:
     return [n for n in (part.strip() for part in text.split(",")) if n]
 
 
+def threads(text: str) -> list[int]:
+    """Numbers of threads with commas between them."""
+    found = [int(n) if n.isdigit() else 0 for n in names(text)]
+    if min(found, default=0) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of threads")
+    return found
+
+
 def parser() -> argparse.ArgumentParser:
     """The command line."""
     from benchmarks.apps import NAMES
@@ -29,7 +37,7 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--peers", metavar="P,Q", type=names, default=list(PEERS), help=f"of {', '.join(PEERS)}")
     p.add_argument("--halide", metavar="S,T", type=names, default=list(HALIDE_SCHEDULES), help=f"of {', '.join(HALIDE_SCHEDULES)}")
     p.add_argument("--hjit", metavar="S,T", type=names, default=None, help=f"of {', '.join(HJIT_SCHEDULES)}")
-    p.add_argument("--threads", metavar="N[,M]", type=lambda text: [int(n) for n in names(text)], default=[], help="all cores if not given")
+    p.add_argument("--threads", metavar="N[,M]", type=threads, default=[], help="all cores if not given")
     p.add_argument("--small", action="store_true", help="the sizes of the tests")
     p.add_argument("--tables", action="store_true", help="with search: the tables of Anderson 2021 and Gao 2022 instead")
     p.add_argument("--limit", metavar="SECONDS", type=float, default=LIMIT, help="of a search in those tables")

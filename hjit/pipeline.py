@@ -28,14 +28,14 @@ from hjit import forks
 from hjit.arguments import copied, is_same_memory, key_of, leaf_names, leaves_of
 from hjit.collector import few_collections
 from hjit.errors import CompileError, HjitError, HjitWarning, TraceError
-from hjit.options import Options, checked, context_state, resolve
+from hjit.options import Options, Scheduler, checked, context_state, resolve
 from hjit.outcome import MISS, PLAIN
 from hjit.trace.canonical import canonicalise
 from hjit.trace.overlay import load_table
 from hjit.trace.trace import Tree, flatten, trace
 
 if TYPE_CHECKING:
-    from hjit.sched.schedule import Fixed, Schedule
+    from hjit.sched.schedule import Schedule
     from hjit.sched.tree import Root
     from hjit.variant import Held, Variant
 
@@ -110,7 +110,7 @@ class Pipeline:
         self._variants: dict[Any, tuple[Variant, ...]] = {}
         self._plain: dict[Any, None] = {}
         self._options: dict[Any, Options] = {}
-        self._schedule: Schedule | Fixed | None = None
+        self._schedule: Scheduler | None = None
         self._warned = False
         self._doubts = 0
         self._lock = threading.RLock()

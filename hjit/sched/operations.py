@@ -115,7 +115,7 @@ def _operations(graph: Graph, s: Stage, d: Definition) -> Counter[str]:
         found["op_fma" if is_product else "op_accumulate"] += 1
         skip |= {d.value, old, *([element] if is_product else [])}
     for e in walk(*d.exprs()):
-        if e in skip:
+        if e in skip or (isinstance(e, Op) and e.name == "reordered"):
             continue
         inner = _saturates(e)
         if inner is not None:

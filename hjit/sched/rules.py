@@ -36,6 +36,7 @@ class Rules:
         orders: stages may lie in memory with that axis innermost which the vectors of a reader run along.
         native_vectors: no vector has more lanes than a native one of the narrowest type at work.
         unrolled: operations that the copies of one unrolled body have, inlined stages included.
+        inlined: operations that one evaluation has at most, those of inlined stages included: on a small image all of it looks cheap.
     """
 
     recompute: float = 10.0
@@ -48,6 +49,7 @@ class Rules:
     orders: bool = True
     native_vectors: bool = True
     unrolled: float = 2.0 * UNROLL_CODE
+    inlined: float = 4.0 * UNROLL_CODE
 
     def is_site(self, graph: Graph, root: Root, path: Path) -> bool:
         """May a stage be computed in a loop? Not where loops are unrolled or vectors, nor inside a sum."""

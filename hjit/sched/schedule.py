@@ -250,7 +250,7 @@ class Schedule:
         return Schedule(None, directives)
 
 
-def usable(schedule: object) -> Schedule | Fixed:
+def usable(schedule: Any) -> Any:
     """A schedule of its own for a pipeline to run by.
 
     Raises:
@@ -258,6 +258,8 @@ def usable(schedule: object) -> Schedule | Fixed:
     """
     if isinstance(schedule, Schedule):
         return schedule.copy()
+    if hasattr(schedule, "rewrites") and hasattr(schedule, "tree"):
+        return schedule  # whatever decides on schedules
     trees = [schedule] if isinstance(schedule, Root) else list(schedule) if isinstance(schedule, Iterable) and not isinstance(schedule, str) else []
     if not trees or not all(isinstance(t, Root) for t in trees):
         raise ScheduleError(f"{schedule!r} is no schedule. What to do: make one with `schedule` of the pipeline, or read one with hjit.Schedule.load")

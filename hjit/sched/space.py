@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import copy
 import itertools
+from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf
@@ -36,6 +37,7 @@ from hjit.sched.operations import pipeline_features
 from hjit.sched.rules import Rules
 from hjit.sched.sized import SizedGraph
 from hjit.sched.tree import Loop, Node, Root, Store, computes, dims_of, walk
+from hjit.trace.costs import length
 from hjit.trace.graph import Graph, Stage
 from hjit.trace.poly import Dim
 
@@ -112,6 +114,9 @@ class Space:
         self._prepared: dict[tuple[str, ...], PreparedCost] = {}
         self._legal: dict[FormKey, list[Form]] = {}
         self._most: dict[str, float] = {}
+        self._short: dict[frozenset[str], bool] = {}
+        self._lengths = {s.name: float(max(length(d.value) for d in s.definitions)) for s in graph.stages}
+        self._places_read = {s.name: Counter(x.source for x in s.loads) for s in graph.stages}
         self._heads: dict[int, str] = {}  # the stage of each plan's nest
         self._first: dict[FormKey, Form] = {}
         self._memo: dict[Hashable, Floats] = {}
@@ -199,7 +204,7 @@ class Space:
                 yield self._after(state, (at_root, *state.nests), 0, layouts=_with_order(state.batch.layouts, s.name, order))
         if s.name in self.graph.outputs or only == "root":
             return
-        if self.may_inline(s) and only in (None, "inline", "apart"):
+        if self.may_inline(s) and (only == "inline" or (only in (None, "apart") and self._is_short(state.inlined | {s.name}))):
             yield self._after(state, state.nests, inlined=state.inlined | {s.name})
         if only is None and is_divisible(s):
             for order in orders:
@@ -225,6 +230,16 @@ class Space:
     def may_inline(self, s: Stage) -> bool:
         """One pure definition that no gather reads, and nothing that it reads is written in the same nest."""
         return s.initial is not None and not s.updates and s.name not in self.graph.outputs
+
+    def _is_short(self, inlined: frozenset[str]) -> bool:
+        """Are all stages evaluated in few operations, with some inlined into them? Each place that reads one evaluates it."""
+        found = self._short.get(inlined)
+        if found is None:
+            lengths: dict[str, float] = {}
+            for s in self.graph.stages:
+                lengths[s.name] = self._lengths[s.name] + sum(n * lengths[x] for x, n in self._places_read[s.name].items() if x in inlined)
+            found = self._short[inlined] = max(lengths.values()) <= max(self.rules.inlined, *self._lengths.values())
+        return found
 
     def _inside(self, state: State, s: Stage, order: tuple[int, ...]) -> Iterator[Batch]:
         """In a loop around all consumers, or in a new level of tiles there."""

@@ -11,6 +11,7 @@ COSTS = {
     **dict.fromkeys("power arctan2 hypot arcsinh arccosh arctanh logaddexp logaddexp2".split(), 20),
     **dict.fromkeys("true_divide floor_divide remainder fmod sqrt".split(), 4),
     "select": 1,
+    "reordered": 0,
 }
 
 REPEAT_LIMIT = 8  # additions that may be done again for each element, wherever it is read

@@ -195,19 +195,21 @@ def linspace(start: Any, stop: Any, num: Any = 50, endpoint: bool = True, retste
         start, stop = (v.item() if is_tracer(v) else unpin(v) for v in (start, stop))
         made = np.linspace(start, stop, int(num), endpoint, retstep, dtype)
         return (from_known(made[0]), made[1]) if retstep else from_known(made)
+    strong = [v.dtype for v in (start, stop) if isinstance(v, (np.generic, np.ndarray)) or (is_tracer(v) and not v.weak)]
+    work = np.result_type(*strong, 1.0) if strong else np.dtype(np.float64)  # Python's numbers are weak
     start, stop = (v if is_host(v) else as_tracer(v) for v in (start, stop))
     if any(is_tracer(v) and v.ndim for v in (start, stop)):
         raise current().error("numpy.linspace", "arrays as start or stop")
     div = num - 1 if endpoint else num
     begin, end = start * 1.0, stop * 1.0
     delta = as_tracer(end - begin)
-    count = from_stage(cast(Index(current().poly(div)), np.float64), (), np.float64)
-    step = delta / count
-    y = arange(num).astype(np.float64) * step + begin
+    count = from_stage(cast(Index(current().poly(div)), work), (), work)
+    step = delta.astype(work, copy=False) / count
+    y = arange(num).astype(work) * step + as_tracer(begin).astype(work, copy=False)
     if endpoint:
         last = from_stage(GraphOp("equal", (Index(poly(Dim(0))), Index(current().poly(num - 1))), bool), (num,), bool)
-        y = from_stage(select(last.load(), cast(as_tracer(end).load((num,)), np.float64), y.load()), (num,), np.float64)
-    wanted = np.dtype(dtype or np.float64)
+        y = from_stage(select(last.load(), cast(as_tracer(end).load((num,)), work), y.load()), (num,), work)
+    wanted = np.dtype(dtype or work)
     return np.floor(y).astype(wanted) if wanted.kind in "iu" else y.astype(wanted, copy=False)
 
 

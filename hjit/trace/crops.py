@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from hjit.trace.graph import Definition, Expr, Graph, Load, Stage, identity, map_exprs, rewrite, substitute
-from hjit.trace.intervals import Span, span
+from hjit.trace.intervals import Span, most, span
 from hjit.trace.poly import ZERO, Atom, Dim, Extremum, IntLike, Poly, deep_atoms, poly
 
 FEW = 16  # elements at the ends of an axis: not worth another stage
@@ -90,7 +90,8 @@ def _part(n: Poly, low: Poly | None, high: Poly | None) -> Part:
     length, after = high - low + 1, n - 1 - high
     if (low == ZERO and after == ZERO) or (length.is_const and length.const < 1):
         return Part(ZERO, n)
-    small = low.is_const and after.is_const and low.const + after.const < FEW
+    before, behind = most(low), most(after)
+    small = before is not None and behind is not None and before + behind < FEW
     return Part(ZERO, n) if small else Part(low, length)
 
 

@@ -84,7 +84,7 @@ def _elementwise(ufunc: np.ufunc, name: str, inputs: tuple[Any, ...], out: Any =
                  casting: str = "same_kind", signature: Any = None, sig: Any = None, order: str = "K", subok: bool = True) -> Any:
     operands = tuple(_operand(x) for x in inputs)
     out = out[0] if isinstance(out, tuple) else out
-    mask = None if where is True else as_tracer(where)
+    mask = None if where is True or where is np._NoValue else as_tracer(where)
     if out is None and mask is None:
         known = _known(ufunc, operands, dtype, casting)
         if known is not None:

@@ -272,6 +272,14 @@ def substitute(e: Expr, change: Change, memo: dict[Expr, Expr] | None = None) ->
     """Replace atoms in all indices of `e`."""
     memo = {} if memo is None else memo
 
+    def deep_change(a: Atom) -> IntLike | None:
+        """An expression that is an index may hold others: each is rewritten once."""
+        new = change(a)
+        if new is not None or not isinstance(a, Value):
+            return new
+        expr, extent = go(a.expr), None if a.extent is None else a.extent.substitute(deep_change)
+        return a if expr is a.expr and extent is a.extent else Value(expr, extent)
+
     def go(e: Expr) -> Expr:
         done = memo.get(e)
         if done is None:
@@ -279,7 +287,7 @@ def substitute(e: Expr, change: Change, memo: dict[Expr, Expr] | None = None) ->
                 args = tuple(map(go, e.args))
                 done = e if all(a is b for a, b in zip(args, e.args, strict=True)) else e.with_args(args)
             else:
-                done = map_polys(e, lambda p: p.substitute(change))
+                done = map_polys(e, lambda p: p.substitute(deep_change))
             memo[e] = done
         return done
 

@@ -15,7 +15,7 @@ from hjit.trace.graph import Cast, Const, Definition, Expr, Graph, Index, Load, 
 from hjit.trace.poly import Atom, Bound, Dim, Extremum, FloorDiv, Mod, Poly, Sym, Value, sizes_value
 
 Array = np.ndarray[Any, Any]
-_ALIAS = {"radians": "deg2rad", "degrees": "rad2deg"}
+_ALIAS = {"radians": "deg2rad", "degrees": "rad2deg", "reordered": "positive"}
 
 
 class _Run:

@@ -152,7 +152,7 @@ def _bounded(a: Bound, x: Span, reach: Span) -> Span:
         case _:
             return whole(a.extent)
     times = 1 if a.mode == "clamp" else 2
-    later, earlier = _most(-reach.low * times), _most((reach.high - last) * times)
+    later, earlier = most(-reach.low * times), most((reach.high - last) * times)
     if later is None or earlier is None:
         return whole(a.extent)
     found = Span(low, high, x.base, x.first - max(earlier, 0), x.last + max(later, 0)).clipped(a.extent)
@@ -162,7 +162,7 @@ def _bounded(a: Bound, x: Span, reach: Span) -> Span:
     return replace(found, low=low, high=high, partial=True)
 
 
-def _most(p: Poly) -> int | None:
+def most(p: Poly) -> int | None:
     """A number that a size is never above, or None where none is known."""
     total = p
     for m, c in p.terms.items():

@@ -240,7 +240,8 @@ def uniform_filter1d(image: Any, size: int, axis: int, output: Tracer, mode: int
         total = functools.reduce(_add, map(tap, range(size)))
     else:
         total = _reduced(image, Const(0, work), (size,), lambda: tap(poly(Dim(image.ndim))), "add")
-    store(output, Op("true_divide", (cast(total, DOUBLE), Const(size, DOUBLE)), DOUBLE))
+    total = cast(total, DOUBLE)
+    store(output, Op("true_divide", (total if exact else Op("reordered", (total,), DOUBLE), Const(size, DOUBLE)), DOUBLE))
 
 
 # -- order statistics

@@ -227,17 +227,23 @@ class Tracer:
             raise ValueError("The truth value of an array with more than one element is ambiguous. Use a.any() or a.all()")
         return bool(as_value(self))
 
+    def _scalar(self) -> Any:
+        """What a conversion to a Python number converts."""
+        if self.ndim:
+            raise TypeError("only 0-dimensional arrays can be converted to Python scalars")
+        return as_value(self)
+
     def __int__(self) -> int:
-        return int(as_value(self))
+        return int(self._scalar())
 
     def __float__(self) -> float:
-        return float(as_value(self))
+        return float(self._scalar())
 
     def __complex__(self) -> complex:
-        return complex(as_value(self))
+        return complex(self._scalar())
 
     def __index__(self) -> int:
-        if self.dtype.kind not in "iu":
+        if self.dtype.kind not in "iu" or self.ndim:
             raise TypeError("only integer scalar arrays can be converted to a scalar index")
         return operator.index(as_value(self))
 
