@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import dataclasses
 import datetime
 import random
 import sys
@@ -385,3 +386,63 @@ def test_impure_calls_are_refused(f: Any) -> None:
 def test_dates_are_still_dates() -> None:
     day = datetime.date(2020, 1, 2)
     checked(hjit.pipeline(lambda img: img + (datetime.datetime(2020, 1, 2).day if isinstance(day, datetime.date) else 0)), IMAGE)
+
+
+@dataclasses.dataclass(frozen=True)
+class Gains:
+    gain: float = 1.0
+    shift: float = 0.5
+
+
+class Odd:
+    """An object that is empty, and true."""
+
+    def __init__(self) -> None:
+        self.weights = [1.0, 2.0]
+
+    def __len__(self) -> int:
+        return len(self.weights) - 2
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __contains__(self, x: Any) -> bool:
+        return x in self.weights
+
+    def __add__(self, other: Any) -> Any:
+        return other + self.weights[0]
+
+    __radd__ = __add__
+
+    def __float__(self) -> float:
+        return self.weights[1]
+
+
+class Plain:
+    pass
+
+
+G1, G2, G3, ODD, PLAIN, OTHER = Gains(), Gains(), Gains(2.0), Odd(), Plain(), Plain()
+
+
+@pytest.mark.parametrize("f", [
+    lambda img: img + 1 if G1 == G2 else img,
+    lambda img: img + 1 if G1 != G3 else img,
+    lambda img: img + 1 if PLAIN == PLAIN and PLAIN != OTHER else img,
+    lambda img: img + 1 if PLAIN in [OTHER, PLAIN] else img,
+    lambda img: img + 1 if PLAIN and ODD and not len(ODD) else img,
+    lambda img: img + 1 if 2.0 in ODD and 7 not in ODD else img,
+    lambda img: (ODD + img) * float(ODD),
+    lambda img: img + {G1: 3.0}[G2],
+    lambda img: img + len(f"{G3}") + len(str(G1)),
+])  # fmt: skip
+def test_captured_objects_compare_and_count_as_they_do(f: Any) -> None:
+    checked(hjit.pipeline(f), IMAGE)
+
+
+def test_what_a_comparison_of_objects_reads_is_watched() -> None:
+    odd = Odd()
+    p = hjit.pipeline(lambda img: img + 1 if 2.0 in odd else img)
+    checked(p, IMAGE)
+    odd.weights[1] = 5.0
+    checked(p, IMAGE)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -74,3 +75,29 @@ def test_statistics_without_nans(name: str, axis: Any) -> None:
     a = IMAGE.copy()
     a[3, 5:9] = np.nan
     check(lambda a: getattr(np, name)(a, axis=axis), a, exact=False)
+
+
+def test_files_are_not_read_once_for_all_calls(tmp_path: Path) -> None:
+    file = str(tmp_path / "x.npy")
+    np.save(file, 2.0)
+    for read in (lambda: np.load(file), lambda: np.fromfile(file).sum(), lambda: np.memmap(file).sum()):
+        with pytest.raises(hjit.TraceError, match="read it outside the function"):
+            hjit.pipeline(lambda a: a * read())(IMAGE)
+
+
+def test_paths_and_fractions_are_values(tmp_path: Path) -> None:
+    check(lambda a: a * len((tmp_path / "x").parts), IMAGE)
+
+
+def test_integers_out_of_range_compare_as_numpys_do() -> None:
+    u = RNG.integers(0, 256, (9, 40)).astype(np.uint8)
+    f = hjit.pipeline(lambda u, k: (u < k) & (u != -k), cache="off", verify="off")
+    for k in (3, 300, 3, -1, 255, 256, 1 << 70):
+        assert np.array_equal(f(u, k), (u < k) & (u != -k)), k
+    g = hjit.pipeline(lambda u, k: u + k, cache="off", verify="off")
+    for k in (3, 300, 4, -1):
+        if 0 <= k < 256:
+            assert np.array_equal(g(u, k), u + k)
+        else:
+            with pytest.raises(OverflowError):
+                g(u, k)

@@ -204,7 +204,7 @@ class Bound:
     def run(
         self, arrays: Sequence[np.ndarray[Any, Any]], outputs: Sequence[np.ndarray[Any, Any]], scalars: Sequence[Any], given: bool = False
     ) -> bool:
-        """Compute `outputs`, which are C-contiguous; False where an index was out of bounds.
+        """Compute `outputs`, which are C-contiguous; False where an index was out of bounds, or a Python int out of the range of its dtype.
 
         `given`: had they been there before? Of a new array the system clears the pages when they are first written, which brings
         them into the caches: there is nothing to gain from streaming. Whether a given one gains by it depends on what else the kernel
@@ -213,7 +213,10 @@ class Bound:
         block = arena.borrow(self.scratch_bytes)
         try:
             data = self._head.pack(self._for, self._threads, block[1], 0, *map(id, arrays), *map(id, outputs))
-            bits = self._bits(scalars) if scalars else b""
+            try:
+                bits = self._bits(scalars) if scalars else b""
+            except OverflowError:
+                return False  # NumPy itself knows where that is an error: a comparison is none
             best = self._given.best if given else self._constants
             if best is not None:
                 return self._entry(data + best + bits) == 0

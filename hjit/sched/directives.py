@@ -142,8 +142,19 @@ def _fuse(plan: StagePlan, group: int, outer: str, inner: str, name: str) -> Non
 
 def _kind(plan: StagePlan, group: int, loop: str, kind: LoopKind) -> None:
     loops, k = _find(plan, group, loop)
+    whole = _length(plan, group, loops[k])
+    if kind == "vector" and loops[k].size is None and whole is not None and _inner_size(loops, k) == 1:
+        _inner(plan, group, loop, kind, whole)
+        return
     loops[k] = replace(loops[k], kind=kind)
     plan.loops[group] = loops
+
+
+def _length(plan: StagePlan, group: int, loop: Named) -> int | None:
+    """Turns of a whole loop, if they are known: few."""
+    d = plan.stage.definitions[groups(plan.stage)[group][-1]]
+    n = d.extents[loop.dim] if isinstance(loop.dim, int) else None
+    return n.const if n is not None and n.is_const and n.const > 0 else None
 
 
 def _inner(plan: StagePlan, group: int, loop: str, kind: LoopKind, size: int, tail: Tail = "auto") -> None:

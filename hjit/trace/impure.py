@@ -19,6 +19,7 @@ from hjit.trace.host import unpin
 from hjit.trace.recorder import current
 
 CLOCKS = ("time", "perf_counter", "monotonic", "process_time", "thread_time", "localtime", "gmtime", "sleep")
+FILES = (np.load, np.loadtxt, np.genfromtxt, np.fromfile, np.memmap)
 STREAMS = (np.random.RandomState, np.random.Generator)
 IN_PLACE = frozenset({"shuffle"})  # draws that change an array that they are given
 
@@ -122,6 +123,8 @@ def replaced() -> dict[Any, Any]:
     found[print] = refused("print", printing, "print outside the function")
     for builtin in (open, input):
         found[builtin] = refused(builtin.__name__)
+    for function in FILES:
+        found[function] = refused(f"numpy.{function.__name__}", advice="read it outside the function and pass it as an argument")
     for name in CLOCKS:
         found[getattr(time, name)] = refused(f"time.{name}")
         if hasattr(time, f"{name}_ns"):

@@ -31,6 +31,7 @@ from hjit.trace.tracer import Selected, Tracer, from_known, from_source, functio
 _SAFE_BUILTINS = ("builtins", "_operator", "math", "time", "")  # they ask a tracer through Python's own protocols
 _PACKAGES = ("numpy", "scipy")
 _LIBRARY = frozenset("dataclasses typing collections enum functools inspect abc contextlib warnings logging os re".split())
+_VALUES = frozenset("pathlib fractions decimal datetime uuid ipaddress".split())  # whose objects never change
 _OWN = ("hjit.trace", "hjit.kernels", "hjit.sched", "hjit.model", "hjit.pipeline", "hjit.variant", "hjit.options")
 
 
@@ -236,11 +237,63 @@ class ObjectProxy:
         value = object.__getattribute__(self, "_hjit_object")
         return wrap(value[unpin(key)], Path(object.__getattribute__(self, "_hjit_path"), unpin(key)))
 
-    def __len__(self) -> int:
-        return len(object.__getattribute__(self, "_hjit_object"))
-
     def __iter__(self) -> Any:
         return iter(object.__getattribute__(self, "_hjit_object"))
+
+    def __contains__(self, x: Any) -> bool:
+        if _class_attribute(type(_bare(self)), "__contains__") is not None:
+            return bool(_special(self, "__contains__", x))
+        return any(x is y or x == y for y in self)
+
+    def __bool__(self) -> bool:
+        cls = type(object.__getattribute__(self, "_hjit_object"))
+        name = next((n for n in ("__bool__", "__len__") if _class_attribute(cls, n) is not None), None)
+        return True if name is None else bool(_special(self, name))
+
+    def __eq__(self, other: object) -> Any:
+        return _special(self, "__eq__", other)
+
+    def __ne__(self, other: object) -> Any:
+        return _special(self, "__ne__", other)
+
+    def __hash__(self) -> int:
+        return int(_special(self, "__hash__"))
+
+
+def _bare(x: Any) -> Any:
+    """A captured object itself."""
+    return object.__getattribute__(x, "_hjit_object") if type(x) is ObjectProxy else x
+
+
+def _special(proxy: ObjectProxy, name: str, *args: Any) -> Any:
+    """What a method that operators and built-in functions call gives: one in Python runs on the proxy, so that what it reads is seen."""
+    value = _bare(proxy)
+    found = _class_attribute(type(value), name)
+    if isinstance(found, types.FunctionType):
+        return clone(found)(proxy, *args)
+    if name == "__ne__" and isinstance(_class_attribute(type(value), "__eq__"), types.FunctionType):
+        equal = _special(proxy, "__eq__", *args)
+        return equal if equal is NotImplemented else not equal
+    if found is None:
+        return NotImplemented if args else _refuse_special(value, name)
+    return getattr(value, name)(*map(_bare, args))
+
+
+def _refuse_special(value: Any, name: str) -> Any:
+    raise TypeError(f"{type(value).__name__} has no {name}")
+
+
+def _forward(name: str) -> Callable[..., Any]:
+    def method(self: ObjectProxy, *args: Any) -> Any:
+        return _special(self, name, *args)
+
+    return method
+
+
+_SPECIAL = """len str repr format lt le gt ge add radd sub rsub mul rmul truediv rtruediv floordiv rfloordiv mod rmod pow rpow matmul
+    rmatmul and rand or ror neg pos abs invert float int index round""".split()
+for _name in _SPECIAL:
+    setattr(ObjectProxy, f"__{_name}__", _forward(f"__{_name}__"))
 
 
 def _class_attribute(cls: type, name: str) -> Any:
@@ -260,7 +313,8 @@ def captured_object(value: Any, path: Path) -> Any:
         raise current().error(f"{name}: {cls.__name__}", "hjit cannot see when its contents change", "use a list, tuple or dict")
     if cls is types.SimpleNamespace:
         return ObjectProxy(value, path)
-    if isinstance(value, (enum.Enum, type)) or not cls.__flags__ & (1 << 9) or cls.__module__.partition(".")[0] in _LIBRARY | {"numpy", "scipy"}:
+    top = cls.__module__.partition(".")[0]
+    if isinstance(value, (enum.Enum, type)) or not cls.__flags__ & (1 << 9) or top in _LIBRARY | _VALUES | {"numpy", "scipy"}:
         return value
     return ObjectProxy(value, path)
 

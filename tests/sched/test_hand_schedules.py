@@ -174,3 +174,15 @@ def test_lone_pieces_with_steps_leave_what_lies_between(dtype: str, step: int) -
     for shape in ((9, 133), (4, 7), (3, 260)):
         a = RNG.integers(0, 99, shape).astype(dtype)
         check(written, a, a[1::2, step - 1 :: step].copy())
+
+
+@pytest.mark.parametrize("channels", [2, 3, 4, 5])
+def test_all_channels_may_be_the_lanes(channels: int) -> None:
+    def mixed(a: Any) -> Any:
+        v = a * 2 + a[..., ::-1]
+        return v
+
+    a = RNG.random((9, 21, channels)).astype(np.float32)
+    _, s = scheduled(mixed, a)
+    s["v"].vectorize("c")
+    check(mixed, a, schedule=s)
