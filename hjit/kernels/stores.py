@@ -141,7 +141,7 @@ def store(e: NestEmitter, buffer: str, flat: Poly, v: Val, waiting: stream.Store
         code.declare(f"declare void @{name}({v.type}, <{lanes} x ptr>, i32, <{lanes} x i1>)")
         code.effect(f"call void @{name}({v}, <{lanes} x ptr> {to.text}, i32 {v.dtype.itemsize}, {e.mask[0]})")
         return
-    if c is not None and c.is_const and 2 <= c.const <= MAX_SPREAD and "avx512" in e.machine.features and lanes & (lanes - 1) == 0:
+    if c is not None and c.is_const and _may_spread(e, c.const):
         _store_spread(e, v, address(e, buffer, flat), c.const)
         return
     linear = c is not None and c.is_const
@@ -157,6 +157,11 @@ def store(e: NestEmitter, buffer: str, flat: Poly, v: Val, waiting: stream.Store
             base = e.base(buffer)
             to = code.emit(f"getelementptr {type_name(v.dtype)}, ptr {base.text}, i64 {i.text}", I64, 1, base, i, pointer=True)
         code.effect(f"store {one}, ptr {to.text}, align {v.dtype.itemsize}")
+
+
+def _may_spread(e: NestEmitter, step: int) -> bool:
+    """Are there masks for it? LLVM 22 stores too much by a constant mask of one lane, so that each vector is to have two."""
+    return 2 <= step <= MAX_SPREAD and "avx512" in e.machine.features and e.lanes & (e.lanes - 1) == 0 and e.lanes >= 2 * step
 
 
 def _store_spread(e: NestEmitter, v: Val, at: Val, step: int) -> None:

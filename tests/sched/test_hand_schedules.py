@@ -186,3 +186,22 @@ def test_all_channels_may_be_the_lanes(channels: int) -> None:
     _, s = scheduled(mixed, a)
     s["v"].vectorize("c")
     check(mixed, a, schedule=s)
+
+
+@pytest.mark.parametrize("lanes", [2, 4, 8, 16, 32, 64])
+@pytest.mark.parametrize("step", [2, 3, 4, 5])
+def test_pieces_with_steps_in_any_number_of_lanes(lanes: int, step: int) -> None:
+    """A constant mask of one lane stored more than that: see `hjit.kernels.stores`."""
+    for dtype in ("u1", "u2", "i4", "f8"):
+
+        def written(a: Any, e: Any) -> Any:
+            out = a * 2
+            out[:, 1::step] = e * 3
+            return out
+
+        a = RNG.integers(0, 60, (3, 3 * lanes * step + 5)).astype(dtype)
+        e = a[:, 1::step].copy()
+        _, s = scheduled(written, a, e)
+        stage = s.stages[-1]
+        s[stage].update(1).vectorize("x", lanes)
+        check(written, a, e, schedule=s)

@@ -38,6 +38,8 @@ FOUND = (  # pairs that failed once
     3012548,  # the same, in what is decided by it
     500306,  # a fused loop over a part of its first dimension, and a window along it
     9506873,  # three values side by side in vectors of two lanes
+    11000692,  # every second element in vectors of two lanes, of whose masks LLVM knows one lane
+    11002043,  # the same, behind the end of the memory
     9001053,  # a window in a tile that is larger than what is needed, which its producer has no memory for
 )
 
