@@ -191,7 +191,7 @@ def test_all_channels_may_be_the_lanes(channels: int) -> None:
 @pytest.mark.parametrize("lanes", [2, 4, 8, 16, 32, 64])
 @pytest.mark.parametrize("step", [2, 3, 4, 5])
 def test_pieces_with_steps_in_any_number_of_lanes(lanes: int, step: int) -> None:
-    """A constant mask of one lane stored more than that: see `hjit.kernels.stores`."""
+    """Masks of two lanes and more, and fewer lanes than steps."""
     for dtype in ("u1", "u2", "i4", "f8"):
 
         def written(a: Any, e: Any) -> Any:
