@@ -419,7 +419,7 @@ class Pipeline:
             return [g for g in segments(variant.rec, goals, said) if g.outputs]
 
         directives = getattr(options.schedule, "directives", ())
-        return Schedule(graphs, directives, features.schedule_target(features.target_features(options.target)))
+        return Schedule(graphs, directives, features.schedule_target(options.target))
 
     def use(self, schedule: Schedule | Root | Sequence[Root] | None) -> Pipeline:
         """Run by a schedule from now on, as it is now; None: by the default one. Returns the pipeline.

@@ -212,7 +212,7 @@ def refused(error: Exception) -> None:
 
 def target_of(options: Options) -> Target:
     """What schedules must know of the machine that code is for."""
-    return features.schedule_target(features.target_features(options.target))
+    return features.schedule_target(options.target)
 
 
 # -- on disk

@@ -27,6 +27,7 @@ from hjit.sched.memory import C_ORDER, Layout, rejoined
 from hjit.trace.borders import settled
 from hjit.trace.graph import Cast, Const, Expr, Graph, Index, Input, Load, Op, ScalarRef, loads
 from hjit.trace.poly import ZERO, Atom, Bound, Extremum, FloorDiv, Mod, Poly, Sym, Value, Var, deep_atoms, poly
+from hjit.trace.ranges import Ranges
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +148,7 @@ class NestEmitter:
 
     Attributes:
         uniforms: the numbers that it is given -> their slots. None: it reads the parameter block of the kernel itself.
+        ranges: what the indices of look-ups can be.
         first: the constant part of the first address in each array.
         patterns: how far lanes of an index lie from each other; see `hjit.kernels.memory`.
         vars: loop variables -> their values.
@@ -166,6 +168,7 @@ class NestEmitter:
         self.graph, self.params, self.machine, self.layouts = graph, params, machine, layouts
         self.code = Code(machine.width, machine.features, machine.fast_math)
         self.uniforms: dict[Uniform, int] | None = {}
+        self.ranges = Ranges(graph.by_name)
         self.inputs = {i.name: i for i in graph.inputs}
         self.dtypes = {x.name: x.dtype for x in (*graph.inputs, *graph.stages)}
         self.shapes = {x.name: x.shape for x in (*graph.inputs, *graph.stages)}

@@ -72,8 +72,9 @@ def picked(features: frozenset[str]) -> frozenset[int]:
     return frozenset({1} if "vbmi" in features else ()) | frozenset({2, 4} if "avx512" in features else ())
 
 
-def schedule_target(features: frozenset[str]) -> Target:
-    """What schedules must know of the machine."""
+def schedule_target(target: str) -> Target:
+    """What schedules must know of the machine that code is for; `target`: as `target_features` takes it."""
     from hjit.sched.default import Target
 
-    return Target(native_width(features), picked(features))
+    found = target_features(target)
+    return Target(native_width(found), picked(found))

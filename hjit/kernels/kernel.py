@@ -88,7 +88,7 @@ def scheduled(graph: Graph, options: Options) -> Root | None:
         return None
     from hjit.sched.check import check
 
-    tree: Root = options.schedule.tree(graph, features.schedule_target(features.target_features(options.target)))
+    tree: Root = options.schedule.tree(graph, features.schedule_target(options.target))
     check(tree, graph)
     return tree
 

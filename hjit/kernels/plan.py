@@ -52,7 +52,7 @@ def plan(graph: Graph, options: Options, schedule: Root | None = None, small: bo
     target = replace(machine(options), small=small)
     name = kernel_name(graph, key, options, schedule, small)
     if schedule is None:
-        schedule, program = _by_default(graph, features.schedule_target(target.features), target.fast_math)
+        schedule, program = _by_default(graph, features.schedule_target(options.target), target.fast_math)
     else:
         program = lower(graph, schedule, target.fast_math)
     params = params_of(graph, key.symbols, program.buffers)

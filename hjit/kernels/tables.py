@@ -16,7 +16,6 @@ from hjit.kernels.vecmath_text import suffix
 from hjit.sched.tables import REGISTER, registers
 from hjit.trace.graph import Load
 from hjit.trace.poly import Poly, Value, poly
-from hjit.trace.ranges import Ranges
 
 if TYPE_CHECKING:
     from hjit.kernels.emit import NestEmitter
@@ -62,7 +61,7 @@ def _chosen(e: NestEmitter, x: Load, flat: Poly) -> tuple[int, Value] | None:
 
 def _count(e: NestEmitter, a: Value, extent: Poly) -> int | None:
     """Elements that an index chooses from, at most."""
-    found = Ranges(e.graph.by_name).of(a.expr)
+    found = e.ranges.of(a.expr)
     counts = [found[1] + 1] if found is not None and found[0] >= 0 else []
     return min([*counts, extent.const] if extent.is_const else counts, default=None)
 
