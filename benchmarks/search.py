@@ -1,7 +1,8 @@
 """``python -m benchmarks search``: what a search of the applications' schedules costs, each in a fresh process, the fastest of three.
 
 For every application: `us_per_schedule`, `schedules` (whose cost was asked), `greedy_s` (`refined_s`, `beam_s`), `peak_mb` (of the
-process when the search ends), and `cost` (seconds that the cost model predicts), all of the graphs of one call together.
+process when the search ends), and `cost` (seconds that the cost model predicts), all of the graphs of one call together. The machine's
+bandwidth, which is measured once and kept, is known before.
 """
 
 from __future__ import annotations
@@ -102,9 +103,10 @@ def _peak() -> float:
 
 def measure(name: str, effort: str, threads: int, small: bool) -> Row:
     """Search the schedules of an application."""
-    from hjit import autoschedule
+    from hjit import autoschedule, machine
 
     autoschedule.weights()
+    machine.bandwidth(threads)
     before = _peak()
     found = plans(name, effort, threads, small)
     records = [p.record for p, _, _ in found if p.record is not None]

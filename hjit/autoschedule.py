@@ -290,4 +290,5 @@ def frozen(space: Space, stop: Callable[[], bool] = never) -> Space:
 def space_of(graph: Graph, sizes: Mapping[str, int], options: Options, cost: Cost | None = None, memoise: bool = True) -> Space:
     """The space of the schedules of a Graph on this machine."""
     target, threads = target_of(options), launch.threads(options.num_threads)
-    return Space(graph, sizes, cost or weights(), machine.facts(threads, target.vector_bytes), threads, target, memoise=memoise)
+    facts = machine.facts(threads, target.vector_bytes, options.cache_dir, options.cache)
+    return Space(graph, sizes, cost or weights(), facts, threads, target, memoise=memoise)

@@ -1,4 +1,4 @@
-"""The disk cache: object code and plans, each under a key that says everything that it depends on.
+"""The disk cache: object code, plans and facts of the machine, each under a key that says everything that it depends on.
 
 One immutable file an entry: a line of JSON (the header), then the payload. A file is written beside its place and
 renamed over it. Whatever is wrong with a file, a folder or a disk, reading answers None and writing does nothing:
@@ -23,7 +23,7 @@ log = logging.getLogger("hjit")
 
 FORMAT = "hjit-1"
 MAX_BYTES = 512 << 20
-SUFFIXES = (".code", ".plan")
+SUFFIXES = (".code", ".plan", ".facts")
 TRIM_EVERY = 64  # stores between two looks at the size of the folder
 _stores = 0
 
@@ -88,7 +88,7 @@ def folder(cache_dir: str | os.PathLike[str]) -> Path | None:
 
 
 def load(name: str, cache_dir: str | os.PathLike[str], mode: str, kind: str = "code") -> bytes | None:
-    """The payload of an entry, or None; `kind`: "code" or "plan"."""
+    """The payload of an entry, or None; `kind`: "code", "plan" or "facts"."""
     if mode == "off":
         return None
     where = folder(cache_dir)

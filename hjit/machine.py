@@ -1,25 +1,62 @@
-"""Facts of the machine that the cost model reads: `hjit.model.names.MACHINE`."""
+"""Facts of the machine that the cost model reads: `hjit.model.names.MACHINE`.
+
+What is measured of it is kept in the disk cache: it takes as long as many a search, and searches in several processes find the same.
+"""
 
 from __future__ import annotations
 
 import functools
 import math
+import os
+import platform
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
 
+from hjit import cache
+
+CPU = Path("/proc/cpuinfo")
 CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
 USUAL = {"1": 32 << 10, "2": 1 << 20, "3": 16 << 20}  # bytes of the caches where the system does not say
 COPIED = 1 << 25  # bytes of the array whose copy is timed
 UNITS = {"K": 10, "M": 20, "G": 30}
 
 
-def facts(threads: int, vector_bytes: int) -> tuple[float, ...]:
-    """The facts in the order of `MACHINE`: threads, bytes of a vector, bytes of the caches of one core, bytes a second of a copy."""
+def facts(threads: int, vector_bytes: int, cache_dir: str | os.PathLike[str] = "", mode: str = "off") -> tuple[float, ...]:
+    """The facts in the order of `MACHINE`: threads, bytes of a vector, bytes of the caches of one core, bytes a second of a copy.
+
+    Args:
+        cache_dir, mode: of the disk cache, as in `hjit.cache`.
+    """
     sizes = caches()
-    return (float(threads), float(vector_bytes), *(float(sizes[level]) for level in "123"), bandwidth(threads))
+    return (float(threads), float(vector_bytes), *(float(sizes[level]) for level in "123"), kept_bandwidth(threads, cache_dir, mode))
+
+
+def kept_bandwidth(threads: int, cache_dir: str | os.PathLike[str], mode: str) -> float:
+    """What `bandwidth` measured once on such a machine."""
+    name = "machine_" + cache.digest(_cpu(), str(caches()), str(threads), str(COPIED))[:40]
+    text = cache.load(name, cache_dir, mode, "facts")
+    try:
+        found = float(text or b"")
+        if 0 < found < math.inf:
+            return found
+    except ValueError:  # none, or damaged
+        pass
+    found = bandwidth(threads)
+    cache.store(name, repr(found).encode(), {}, cache_dir, mode, "facts")
+    return found
+
+
+@functools.lru_cache(maxsize=1)
+def _cpu() -> str:
+    """The processor's name."""
+    try:
+        lines = CPU.read_text().splitlines()
+    except OSError:
+        lines = []
+    return next((x for x in lines if x.startswith("model name")), "") or f"{platform.machine()} {platform.processor()}"
 
 
 @functools.lru_cache(maxsize=1)

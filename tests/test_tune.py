@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hjit import machine, tune
+from hjit import cache, machine, tune
 from hjit.errors import HjitError
 from hjit.kernels.kernel import made
 from hjit.model import network
@@ -118,3 +118,18 @@ def test_facts_of_the_machine_are_positive_and_kept() -> None:
     facts = machine.facts(1, 64)
     assert len(facts) == len(MACHINE) and all(x > 0 for x in facts)
     assert machine.facts(1, 64) == facts
+
+
+def test_a_measured_bandwidth_serves_the_processes_that_follow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    measured: list[int] = []
+    monkeypatch.setattr(machine, "bandwidth", lambda threads: float(measured.append(threads) or 7e9))
+    assert [machine.kept_bandwidth(2, tmp_path, "rw") for _ in range(3)] == [7e9] * 3 and measured == [2]
+    assert machine.kept_bandwidth(1, tmp_path, "rw") == 7e9 and measured == [2, 1]
+    assert machine.kept_bandwidth(2, tmp_path, "off") == 7e9 and measured == [2, 1, 2]
+
+
+@pytest.mark.parametrize("damaged", [b"", b"nan", b"-1", b"inf", b"much", b"\xff"])
+def test_a_damaged_fact_is_measured_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damaged: bytes) -> None:
+    monkeypatch.setattr(machine, "bandwidth", lambda threads: 7e9)
+    monkeypatch.setattr(cache, "load", lambda *given: damaged)
+    assert machine.kept_bandwidth(2, tmp_path, "rw") == 7e9

@@ -37,6 +37,8 @@ NAMES = {"pipeline": PIPELINE, "schedule": SCHEDULE, "machine": MACHINE, "coeffi
 
 PIPELINE_WIDTH, SCHEDULE_WIDTH = 8, 24  # of the embeddings, as in the paper's code
 
+ROWS = 1024  # stages of schedules that NumPy works out at once: what lies between the layers stays in a cache
+
 IS_OUTPUT = PIPELINE.index("is_output")
 LOGGED = np.array([x == "reduction_points" for x in PIPELINE])  # of the pipeline features; the others are small counts
 
@@ -77,6 +79,12 @@ class Prepared:
 
     def stages(self, schedule: Array) -> Array:
         """Predicted seconds of each stage, float32 [batch, stages], of schedule features [batch, stages, len(SCHEDULE)]."""
+        some = max(ROWS // max(schedule.shape[1], 1), 1)
+        if self.xp is np and len(schedule) > some:
+            return np.concatenate([self._stages(schedule[k : k + some]) for k in range(0, len(schedule), some)])
+        return self._stages(schedule)
+
+    def _stages(self, schedule: Array) -> Array:
         schedule = self.xp.asarray(schedule, dtype=self.xp.float32).T.copy().T  # each feature in one piece, for speed
         return stage_costs(self.coefficients(schedule), schedule, self.is_output, self.machine, self.xp)
 

@@ -171,12 +171,14 @@ class Tape:
 
     Attributes:
         start: constants where they are.
+        arrays: the same as arrays without axes, which NumPy is faster with than with numbers.
         operations: name and arguments of each result.
         sums: positions of sums -> those of their two parts.
     """
 
     def __init__(self) -> None:
         self.start: list[float | None] = []
+        self.arrays: list[Array | None] = []
         self.operations: list[tuple[str, tuple[int, ...]] | None] = []
         self.sums: dict[int, tuple[int, int]] = {}
         self._lines: dict[tuple[str, tuple[int, ...]], int] = {}
@@ -188,9 +190,20 @@ class Tape:
 
     def record(self, name: str, *args: Num | Truth) -> Var:
         """The result of an operation."""
-        at = [self.position(x) for x in args]
-        low, high = RANGES[name](*map(range_of, args)) if name in RANGES else (0.0, 1.0)
-        return Var(self, self.line(name, *(sorted(at) if name in SYMMETRIC else at)), 0.0, low, high)
+        at: list[int] = []
+        ranges: list[Range] = []
+        for x in args:  # without calls: there are many
+            if type(x) is Var:
+                at.append(x.at if x.plus else x.base)
+                ranges.append((x.low, x.high))
+            else:
+                at.append(self.constant(x))  # type: ignore[arg-type]
+                ranges.append((x, x))  # type: ignore[arg-type]
+        if name in SYMMETRIC:
+            at.sort()
+        bounds = RANGES.get(name)
+        low, high = (0.0, 1.0) if bounds is None else bounds(*ranges)
+        return Var(self, self.line(name, *at), 0.0, low, high)
 
     def position(self, x: Num) -> int:
         """Where a number is."""
@@ -214,6 +227,7 @@ class Tape:
 
     def _add(self, constant: float | None, operation: tuple[str, tuple[int, ...]] | None) -> int:
         self.start.append(constant)
+        self.arrays.append(None if constant is None else np.array(constant))
         self.operations.append(operation)
         return len(self.start) - 1
 
@@ -245,31 +259,25 @@ class Program:
         order = sorted(tape.needed(results) if needed is None else needed)
         at = {k: n for n, k in enumerate(order)}
         self._start = [tape.start[k] for k in order]
+        self._arrays = [tape.arrays[k] for k in order]
         self._inputs = [at.get(k) for k in inputs]
         self._results = [at[k] for k in results]
+        self._fixed = sorted({k for k in self._results if self._start[k] is not None})
         self._lines = [(op[0], n, [at[k] for k in op[1]]) for n, k in enumerate(order) if (op := tape.operations[k]) is not None]
-        self._filled: dict[int, list[Any]] = {}
 
     def run(self, inputs: Sequence[float] | Sequence[Array]) -> list[Any]:
         """The results: floats for floats, arrays for arrays."""
         v: list[Any]
-        if not inputs or isinstance(inputs[0], float):
-            v, lines = list(self._start), self._single
-        else:
-            v, lines = list(self._constants_for(len(inputs[0]))), self._many
+        is_single = not inputs or isinstance(inputs[0], float)
+        v, lines = (list(self._start), self._single) if is_single else (list(self._arrays), self._many)
         for k, x in zip(self._inputs, inputs, strict=True):
             if k is not None:
                 v[k] = x
         for f, k, a, b, c in lines:
             v[k] = f(v[a], v[b]) if c is None else f(v[a], v[b], v[c])
+        for k in () if is_single else self._fixed:
+            v[k] = np.full(len(inputs[0]), v[k])
         return [v[k] for k in self._results]
-
-    def _constants_for(self, batch: int) -> list[Any]:
-        """Constants as arrays: NumPy is faster with them than with numbers."""
-        found = self._filled.get(batch)
-        if found is None:
-            found = self._filled[batch] = [None if x is None else np.full(batch, x) for x in self._start]
-        return found
 
     @cached_property
     def _single(self) -> list[Any]:

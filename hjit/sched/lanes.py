@@ -169,10 +169,10 @@ class _Points:
 
     def _addresses(self, index: At, constants: Ints, read: Read) -> Ints:
         """The addresses of the lanes of every load of a group, in elements, [loads * copies, lanes]."""
-        values = [np.broadcast_to(self._value(p), self.shape) for p in index]
+        values = list(map(self._value, index))
         strides = read.strides
         if read.is_open and self.lanes > 1:
-            moving = [k for k, v in enumerate(values) if (v[:, 1:] != v[:, :1]).any()]
+            moving = [k for k, v in enumerate(values) if v.shape[1] > 1 and (v[:, 1:] != v[:, :1]).any()]
             if len(moving) == 1:
                 strides = tuple(1 if k == moving[0] else APART * (k + 1) for k in range(len(strides)))
         first = np.zeros(self.shape, np.int64)
@@ -186,7 +186,7 @@ class _Points:
         return np.ascontiguousarray(total.reshape(-1, self.lanes))
 
     def _value(self, p: Poly) -> Ints:
-        """An index at the points."""
+        """An index at the points: of one copy or one lane, where it is the same for all."""
         found = self._values.get(p)
         if found is None:
             found = np.full((1, 1), p.const, np.int64)
