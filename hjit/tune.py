@@ -257,7 +257,7 @@ def measured(
             for case in cases:
                 case.make(candidate)
     with quiet.measuring():
-        return [Measured(c.space.pipeline, c.samples(), c.space.machine) for c in cases]
+        return [Measured(c.space.nests.pipeline, c.samples(), c.space.nests.machine) for c in cases]
 
 
 def compiled(variant: Variant, schedule: Searched, options: Options) -> Bound:

@@ -103,7 +103,7 @@ def test_what_is_collected_can_be_learnt_from(tmp_path: Path, capsys: pytest.Cap
     fit_all([tmp_path], tmp_path / "w.npz", passes=2, seed=0)
     fitted = network.load(tmp_path / "w.npz")
     p = Program(blurred)
-    assert fitted.stages(p.space.pipeline, np.ones((1, len(p.graph.stages), len(SCHEDULE))), p.space.machine).shape == (1, len(p.graph.stages))
+    assert fitted.stages(p.space.nests.pipeline, np.ones((1, len(p.graph.stages), len(SCHEDULE))), p.space.nests.machine).shape == (1, len(p.graph.stages))
     assert "held out" in capsys.readouterr().out and (tmp_path / "w.json").exists()
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -12,8 +14,26 @@ from hjit.sched.memory import Layout
 from hjit.sched.tree import Node, Root
 
 Layouts = dict[str, Layout]
+Rows = slice | np.ndarray[Any, Any]
 IN_C_ORDER: Layouts = {}
 NONE: Sizes = np.zeros((1, 0), np.int64)  # the one choice of a nest whose sizes are known
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Known:
+    """What is known of a child of the root, for each choice of the sizes of its loops.
+
+    Attributes:
+        costs: inf where a rule forbids it.
+        calls: how often it evaluates each of the stages that are inlined into it.
+    """
+
+    costs: Floats
+    calls: Mapping[str, Floats]
+
+    def some(self, rows: Rows) -> Known:
+        """Of some choices."""
+        return Known(self.costs[rows], {name: n[rows] for name, n in self.calls.items()})
 
 
 @dataclass(slots=True, eq=False)
@@ -29,7 +49,7 @@ class Batch:
         layouts: of stages that do not lie in C order in memory.
         is_complete: was it the last decision?
         costs: of each choice; NaN where not known.
-        own: what of that the changed child of the root costs.
+        own: of the changed child of the root; None where that is not known, or not kept.
         buckets: by fineness the number of each choice's bucket.
     """
 
@@ -41,12 +61,11 @@ class Batch:
     layouts: Layouts
     is_complete: bool = False
     costs: Floats = field(init=False)
-    own: Floats = field(init=False)
+    own: Known | None = field(init=False, default=None)
     buckets: dict[int, Ints] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.costs = np.full(len(self.sizes), np.nan)
-        self.own = self.costs.copy()
 
     @property
     def depth(self) -> int:

@@ -195,6 +195,7 @@ class Plan:
     """The features of a nest, as operations on the sizes of its loops.
 
     Attributes:
+        head: the stage that the nest is of.
         program: the features that depend on sizes, then what loads are counted from, then `NestFeatures.allocated`.
         names: for each row of features the stage: one for each computation, and each stage inlined into it.
         known: the features that do not depend on sizes, [rows, len(SCHEDULE)], and zeros for the others.
@@ -203,6 +204,7 @@ class Plan:
     """
 
     graph: SizedGraph
+    head: str
     program: Program
     names: tuple[str, ...]
     known: Array
@@ -210,7 +212,7 @@ class Plan:
     blocks: tuple[tuple[int, Block, slice], ...]
 
     @staticmethod
-    def of(graph: SizedGraph, inputs: Sequence[Var], parts: Sequence[tuple[Rows, Row]], allocated: Num) -> Plan:
+    def of(graph: SizedGraph, head: str, inputs: Sequence[Var], parts: Sequence[tuple[Rows, Row]], allocated: Num) -> Plan:
         """`parts`: of each computation its rows, and its working sets."""
         tape = graph.tape
         known = np.concatenate([rows.known for rows, _ in parts])
@@ -237,7 +239,7 @@ class Plan:
         needed |= tape.needed(results[-1:])
         program = Program(tape, [x.at for x in inputs], results, needed)
         names = tuple(name for rows, _ in parts for name in rows.names)
-        return Plan(graph, program, names, known, np.array(to, np.intp), tuple(blocks))
+        return Plan(graph, head, program, names, known, np.array(to, np.intp), tuple(blocks))
 
     def run(self, sizes: Sequence[int], tiles: np.ndarray[Any, Any] | None) -> NestFeatures:
         """For `tiles` [batch, slots], or for one tiling."""
@@ -273,6 +275,7 @@ def plan_of(graph: SizedGraph, nest: Node, placed: Placed) -> tuple[Plan, list[i
     outside = tuple(map(placed.get, sources))
     if outside not in plans:
         plans[outside] = _recorded(graph, nest, placed)
+        graph.recorded += len(plans[outside].program)
     return plans[outside], sizes
 
 
@@ -303,4 +306,4 @@ def _recorded(graph: SizedGraph, nest: Node, placed: Placed) -> Plan:
             calls = ((name, inlined(graph, name, row), replace(block, called=name)) for name in leaf.part.calls)
             sites.walked[key] = Rows.of(graph.tape, [(leaf.part.stage, row, block), *calls])
         parts.append((sites.walked[key], measures.working_sets()))
-    return Plan.of(graph, inputs, parts, sites.allocated_at(0))
+    return Plan.of(graph, sites.heads[0], inputs, parts, sites.allocated_at(0))

@@ -9,8 +9,7 @@ from the ranges of numbers, so that most of the clipping of regions to images is
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterable, Sequence
-from functools import cached_property
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import ceil, floor, inf, isinf
 from typing import Any
 
@@ -263,32 +262,39 @@ class Program:
         self._inputs = [at.get(k) for k in inputs]
         self._results = [at[k] for k in results]
         self._fixed = sorted({k for k in self._results if self._start[k] is not None})
-        self._lines = [(op[0], n, [at[k] for k in op[1]]) for n, k in enumerate(order) if (op := tape.operations[k]) is not None]
+        self._lines: list[Line] = [_line(op, n, at) for n, k in enumerate(order) if (op := tape.operations[k]) is not None]
+
+    def __len__(self) -> int:
+        """How many operations there are."""
+        return len(self._lines)
 
     def run(self, inputs: Sequence[float] | Sequence[Array]) -> list[Any]:
         """The results: floats for floats, arrays for arrays."""
-        v: list[Any]
         is_single = not inputs or isinstance(inputs[0], float)
-        v, lines = (list(self._start), self._single) if is_single else (list(self._arrays), self._many)
+        v: list[Any] = list(self._start if is_single else self._arrays)
         for k, x in zip(self._inputs, inputs, strict=True):
             if k is not None:
                 v[k] = x
-        for f, k, a, b, c in lines:
-            v[k] = f(v[a], v[b]) if c is None else f(v[a], v[b], v[c])
-        for k in () if is_single else self._fixed:
-            v[k] = np.full(len(inputs[0]), v[k])
+        if is_single:
+            for f, k, a, b, c in self._lines:
+                f = SINGLE[f]
+                v[k] = f(v[a], v[b]) if c is None else f(v[a], v[b], v[c])
+        else:
+            for f, k, a, b, c in self._lines:
+                v[k] = f(v[a], v[b]) if c is None else f(v[a], v[b], v[c])
+            batch = np.shape(inputs[0])
+            for k in self._fixed:
+                v[k] = np.full(batch, v[k])
         return [v[k] for k in self._results]
 
-    @cached_property
-    def _single(self) -> list[Any]:
-        return self._functions(0)
 
-    @cached_property
-    def _many(self) -> list[Any]:
-        return self._functions(1)
+Line = tuple[Operation, int, int, int, int | None]  # an operation on arrays, where its result goes, and where its arguments are
+SINGLE: dict[Operation, Operation] = {many: single for single, many in OPERATIONS.values()}
 
-    def _functions(self, kind: int) -> list[Any]:
-        return [(OPERATIONS[name][kind], k, at[0], at[1], at[2] if len(at) > 2 else None) for name, k, at in self._lines]
+
+def _line(operation: tuple[str, tuple[int, ...]], to: int, at: Mapping[int, int]) -> Line:
+    name, (a, b, *more) = operation
+    return OPERATIONS[name][1], to, at[a], at[b], at[more[0]] if more else None
 
 
 # -- functions of numbers that may be recorded

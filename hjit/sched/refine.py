@@ -182,7 +182,7 @@ def _bodies(space: Space, node: Node, copies: int) -> Iterator[tuple[Compute, in
 
 def _length(space: Space, c: Compute, inlined: frozenset[str]) -> int:
     """Instructions of one evaluation, with those of the stages that are inlined into it."""
-    calls = space.sized_for(space.through(c, inlined)).part(c.stage, c.definitions).calls
+    calls = space.nests.sized_for(space.nests.through(c, inlined)).part(c.stage, c.definitions).calls
     own = sum(length(space.graph.stage(c.stage).definitions[n].value) for n in c.definitions)
     return own + sum(len(indices) * length(space.graph.stage(name).definitions[0].value) for name, indices in calls.items())
 

@@ -25,7 +25,7 @@ class Rules:
     """The rules and their numbers.
 
     Attributes:
-        recompute: how often a value may be computed, in the mean over a stage, by one child of the root; inf: as often as one likes.
+        recompute: how often a value may be computed, in the mean over a stage; inf: as often as one likes.
         largest_tile: along one dimension, in elements of what is inside it.
         tiles: sizes that are tried between a tile and one twice as large, the first of them included.
         one_dimension: loops between where a stage is stored and where it is computed run over one dimension.
@@ -107,7 +107,11 @@ class Rules:
         computed = features[..., _AT["points_computed_total"]] + features[..., _AT["inlined_calls"]]
         tasks = np.rint(features[..., _AT["inner_parallelism"]])  # a mean over definitions: where most have one, that is not few
         few = (tasks > 1) & (tasks < min(self.tasks * cores, most))
-        return np.asarray(((computed > self.recompute * points) | few).any(-1))
+        return np.asarray((self.is_too_often(computed, points) | few).any(-1))
+
+    def is_too_often(self, computed: Features, points: Features | float) -> Features:
+        """Which stages are computed too much again, by one child of the root or by all that they are inlined into."""
+        return np.asarray(computed > self.recompute * points)
 
 
 def log_spaced(most: int, each: int, least: int = 1) -> tuple[int, ...]:

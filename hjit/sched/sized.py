@@ -93,7 +93,8 @@ class SizedGraph:
         tasks: how many tasks the threads run for one nest at most, each of them several turns of its parallel loops; None: as
             many as the loops have turns.
         inlined: stages of one pure definition that are computed wherever they are read.
-        plans: what `hjit.sched.features` has recorded, on `tape`, in the `sizes_of` loops.
+        plans: what `hjit.sched.features` has recorded, on `tape`, in the `sizes_of` loops; `forget` bounds what it takes.
+        recorded: operations of these plans.
         walked: what `hjit.sched.sites` knows of places in nests.
         counts, reads_of: the points at which `hjit.sched.lanes` counts loads, and the loads of parts by array.
     """
@@ -114,10 +115,15 @@ class SizedGraph:
         self._made: dict[tuple[Any, ...], Any] = {}
         self._parts: dict[tuple[str, tuple[int, ...]], Part] = {}
 
+    def forget(self) -> None:
+        """Start anew with what is recorded of nests, which takes the most memory by far; plans that somebody holds can still be run."""
+        self._start()
+
     def _start(self) -> None:
         self.tape = Tape()
         self.plans: dict[Any, Any] = {}
         self.walked: dict[Any, Any] = {}
+        self.recorded = 0
         self._loops: dict[tuple[str, DimKey, int], Var] = {}
 
     def inlining(self, stages: frozenset[str]) -> SizedGraph:

@@ -5,35 +5,33 @@ inlined, at the root, or in a loop of its consumers' nest, which may get one mor
 innermost in memory. Then, for each of its nests, what loops it has: `hjit.sched.forms`. Ways that differ in sizes only are one
 `Batch`, which is measured at once.
 
-The cost of a schedule is the sum over the children of its root (Anderson 2021, section 3.3): a decision changes one of them,
-and what a child costs is kept. Ways that a rule of `hjit.sched.rules` forbids are left out, or cost infinitely much.
+A decision changes one of the children of the root, and what a child costs is kept: `hjit.sched.nests`. Ways that a rule of
+`hjit.sched.rules` forbids are left out, or cost infinitely much.
 """
 
 from __future__ import annotations
 
 import copy
-import itertools
 from collections import Counter
-from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf
 from typing import Any
 
 import numpy as np
 
-from hjit.model.costs import Cost, PreparedCost
-from hjit.model.names import SCHEDULE
+from hjit.model.costs import Cost
 from hjit.sched.batches import IN_C_ORDER, NONE, Batch, Layouts, State
 from hjit.sched.buckets import Buckets
 from hjit.sched.build import Path, Step, at, attached, flattened, inside_of, loops_around, own_nests, replaced
 from hjit.sched.build import nest as nest_of
 from hjit.sched.check import is_direct, problems
-from hjit.sched.default import Target, groups, root_schedule
+from hjit.sched.default import Target, root_schedule
 from hjit.sched.families import Floats, Some
-from hjit.sched.features import Plan, layouts_of, merged, plan_of
-from hjit.sched.forms import Form, Forms, Sizes, chosen, columns, product_of, turns_of
+from hjit.sched.features import layouts_of
+from hjit.sched.forms import Form, Forms, Sizes, chosen, product_of
 from hjit.sched.memory import C_ORDER, Layout, Strides, away_from_borders
-from hjit.sched.operations import pipeline_features
+from hjit.sched.nests import Nests, Tally
 from hjit.sched.rules import Rules
 from hjit.sched.sized import SizedGraph
 from hjit.sched.tree import Loop, Node, Root, Store, computes, dims_of, walk
@@ -52,19 +50,6 @@ class Decision:
     group: tuple[int, ...] | None
 
 
-@dataclass(slots=True)
-class Tally:
-    """What the searches of a space came to.
-
-    Attributes:
-        asked: number of schedules whose cost was asked.
-        measured: number of those whose features were worked out.
-    """
-
-    asked: int = 0
-    measured: int = 0
-
-
 class Space:
     """All schedules of a Graph at some sizes, for one machine and one cost model.
 
@@ -80,7 +65,7 @@ class Space:
 
     Attributes:
         decisions: in the order in which they are made.
-        tally: shared by spaces that are the same but for what is frozen.
+        nests: what children of the root cost.
         buckets: of alike states, for `hjit.sched.search.Options`.
     """
 
@@ -97,39 +82,27 @@ class Space:
         rules: Rules | None = None,
         memoise: bool = True,
     ) -> None:
-        self.graph, self.cores, self.target = graph, cores, target
+        self.graph, self.cores, self.target, self.rules = graph, cores, target, rules or Rules()
         self.sized = SizedGraph(graph, sizes, target.vector_bytes, tasks=cores * TASKS)
-        self.cost_model, self.machine = cost, np.asarray(machine, np.float32)
-        self.rules = rules or Rules()
-        self.memoise = memoise
         self.forms = Forms(Strides(graph), target, cores, self.rules.tiles)
+        self.nests = Nests(self.sized, sizes, cost, machine, cores, self.forms, self.rules, memoise)
         self.consumers = graph.consumers()
-        self.groups = {s.name: groups(s) for s in graph.stages}
+        self.groups = self.nests.groups
         self.decisions = [Decision(s.name, g) for s in reversed(graph.stages) for g in (None, *self.groups[s.name])]
         self.first_of = {d.stage: k for k, d in enumerate(self.decisions) if d.group is None}
-        self.placed = dict.fromkeys((s.name for s in graph.stages), C_ORDER)
-        self.tally = Tally()
-        self._pipeline = pipeline_features(graph, sizes)
-        self._sized: dict[frozenset[str], SizedGraph] = {frozenset(): self.sized}
-        self._prepared: dict[tuple[str, ...], PreparedCost] = {}
         self._legal: dict[FormKey, list[Form]] = {}
-        self._most: dict[str, float] = {}
         self._short: dict[frozenset[str], bool] = {}
         self._lengths = {s.name: float(max(length(d.value) for d in s.definitions)) for s in graph.stages}
         self._places_read = {s.name: Counter(x.source for x in s.loads) for s in graph.stages}
-        self._heads: dict[int, str] = {}  # the stage of each plan's nest
         self._first: dict[FormKey, Form] = {}
-        self._memo: dict[Hashable, Floats] = {}
         self.buckets = Buckets()
-        self._unchanged: dict[Hashable, tuple[Node, float]] = {}
-        self._sources = {s.name: s.sources for s in graph.stages}
         self._freeze(frozen or {}, settled)
 
     @staticmethod
     def like(space: Space, cost: Cost) -> Space:
         """The same space under another cost model; what features need is shared."""
         new = copy.copy(space)
-        new.cost_model, new.tally, new._prepared, new._memo, new._unchanged = cost, Tally(), {}, {}, {}
+        new.nests = Nests.like(space.nests, cost)
         return new
 
     @staticmethod
@@ -138,6 +111,11 @@ class Space:
         new = copy.copy(space)
         new._freeze(frozen, settled)
         return new
+
+    @property
+    def tally(self) -> Tally:
+        """What the searches of the space came to."""
+        return self.nests.tally
 
     @property
     def start(self) -> State:
@@ -157,7 +135,8 @@ class Space:
             state = batch[0]
         if state.batch.is_complete:
             return [self.alone(state)]
-        self._keep_cost(state)
+        if state.batch.changed is not None:
+            self.nests.keep(state.batch, state.row, state.nests[state.batch.changed])
         return list(self._batches(state))
 
     def alone(self, state: State) -> Batch:
@@ -220,7 +199,7 @@ class Space:
             for x in walk(nest):
                 if isinstance(x, Loop) and x.kind == "vector" and x.stage in readers:
                     c = next(c for c in computes(x) if c.stage == x.stage)
-                    part = self.sized_for(self.through(nest, state.inlined)).part(c.stage, c.definitions)
+                    part = self.nests.sized_for(self.nests.through(nest, state.inlined)).part(c.stage, c.definitions)
                     for index in (index for source, index in part.loads if source == s.name):
                         along = [k for k in axes if away_from_borders(index[k]).mentions(Dim(dims_of(x.dim)[-1]))]
                         if along and axes[-1] not in along:
@@ -358,75 +337,19 @@ class Space:
     # -- costs
     def cost(self, some: Sequence[Some[State]]) -> Iterable[Floats]:
         """The predicted costs of states: those of their nests together."""
+        self.nests.forget()
         missing: list[tuple[Batch, Any]] = []
         for batch, rows in some:
             assert isinstance(batch, Batch)
             self.tally.asked += len(rows)
             unknown = rows[np.isnan(batch.costs[rows])]
             if len(unknown):  # all at once is hardly dearer than some, and kept for other passes
-                missing.append((batch, slice(None) if self.memoise else unknown))
-        if self.memoise:
-            self._look_up([batch for batch, _ in missing])
+                missing.append((batch, slice(None) if self.nests.memoise else unknown))
+        if self.nests.memoise:
+            self.nests.look_up([batch for batch, _ in missing])
         for batch, which in missing:
-            batch.costs[which] = self._costs(batch, which)
+            batch.costs[which] = self.nests.costs(batch, which)
         return [batch.costs[rows] for batch, rows in some]  # type: ignore[attr-defined]
-
-    def _look_up(self, batches: Sequence[Batch]) -> None:
-        """Find what the nests of some batches cost. Those that differ in sizes only, of whatever batches, are measured together."""
-        found: list[tuple[Hashable, Batch, Node, bool]] = []
-        wanted: dict[Hashable, tuple[Plan, Sizes]] = {}
-        for b in batches:
-            for k, nest in enumerate(b.nests):
-                is_new = k == b.changed
-                if not is_new and self._identity(nest, b.inlined, b.layouts) in self._unchanged:
-                    continue
-                through, sizes = self.through(nest, b.inlined), b.sizes if is_new else NONE
-                key = self._memo_key(nest, sizes, through, b.layouts)
-                found.append((key, b, nest, is_new))
-                if key not in self._memo and key not in wanted:
-                    wanted[key] = self._planned(nest, sizes, through, b.layouts)
-        for keys in _by_plan(wanted):
-            plan = wanted[keys[0]][0]
-            sizes = np.concatenate([wanted[key][1] for key in keys])
-            ends = np.cumsum([len(wanted[key][1]) for key in keys])[:-1]
-            self._memo.update(zip(keys, np.split(self._run(plan, sizes), ends), strict=True))
-        for key, b, nest, is_new in found:
-            if is_new:
-                b.own[:] = self._memo[key]
-            else:
-                self._unchanged[self._identity(nest, b.inlined, b.layouts)] = nest, float(self._memo[key][0])
-
-    def _costs(self, batch: Batch, rows: slice | np.ndarray[Any, Any]) -> Any:
-        total = np.zeros(len(batch.sizes[rows]))
-        for k, nest in enumerate(batch.nests):
-            if k != batch.changed:
-                total = total + self._known(nest, batch.inlined, batch.layouts)
-            elif self.memoise:
-                total = total + batch.own[rows]
-            else:
-                total = total + self.nest_costs(nest, batch.sizes[rows], batch.inlined, batch.layouts)
-        return total
-
-    def _keep_cost(self, state: State) -> None:
-        """What the child of the root costs that a decision changed is known, now that its sizes are chosen."""
-        b = state.batch
-        if self.memoise and b.changed is not None and not np.isnan(b.own[state.row]):
-            nest = state.nests[b.changed]
-            self._memo.setdefault(self._memo_key(nest, NONE, self.through(nest, b.inlined), b.layouts), b.own[state.row : state.row + 1])
-
-    def _known(self, nest: Node, inlined: frozenset[str], layouts: Layouts) -> float:
-        """The cost of a nest that does not change, found by its identity: the states after one share it."""
-        if not self.memoise:
-            return float(self.nest_costs(nest, NONE, inlined, layouts)[0])
-        key = self._identity(nest, inlined, layouts)
-        found = self._unchanged.get(key)
-        if found is None:
-            found = self._unchanged[key] = nest, float(self.nest_costs(nest, NONE, inlined, layouts)[0])
-        return found[1]
-
-    @staticmethod
-    def _identity(nest: Node, inlined: frozenset[str], layouts: Layouts) -> Hashable:
-        return id(nest), inlined, frozenset(layouts.items())
 
     def costs_by_stage(self, tree: Root, inlined: frozenset[str] = frozenset()) -> dict[str, float]:
         """The predicted cost of the child of the root that each stage is computed in; an inlined stage costs what its readers do."""
@@ -434,14 +357,14 @@ class Space:
         layouts = _layouts(tree)
         for nest in tree.children:
             (cost,) = self.nest_costs(nest, NONE, inlined, layouts)
-            for name in {c.stage for c in computes(nest)} | self.through(nest, inlined):
+            for name in {c.stage for c in computes(nest)} | self.nests.through(nest, inlined):
                 found[name] = found.get(name, 0.0) + float(cost)
         return found
 
     def costs_of_nests(self, tree: Root, inlined: frozenset[str] = frozenset()) -> list[float]:
         """The predicted cost of each child of the root of any complete schedule of the Graph."""
         layouts = _layouts(tree)
-        return [self._known(nest, inlined, layouts) for nest in tree.children]
+        return [float(self.nests.unchanged(nest, inlined, layouts).costs[0]) for nest in tree.children]
 
     def tree_cost(self, tree: Root) -> float:
         """The predicted cost of any schedule of the Graph."""
@@ -449,121 +372,11 @@ class Space:
 
     def features(self, tree: Root, inlined: frozenset[str] = frozenset()) -> Any:
         """The features of a schedule as the cost model sees them, [stages, len(SCHEDULE)]: those of its nests, each by itself."""
-        found = np.zeros((len(self.graph.stages), len(SCHEDULE)))
-        placed = self.placed | _layouts(tree)
-        for nest in tree.children:
-            sized = self.sized_for(self.through(nest, inlined))
-            plan, own = plan_of(sized, nest, placed)
-            part = plan.run(own, None)
-            for name, row in zip(part.stages, part.values[0], strict=True):
-                k = sized.position[name]
-                found[k] = merged([found[k][None], row[None]])[0] if found[k].any() else row
-        return found
+        return self.nests.features(tree, inlined, _layouts(tree))
 
-    @property
-    def pipeline(self) -> Any:
-        """The features of the stages that do not depend on schedules, [stages, len(PIPELINE)]."""
-        return self._pipeline
-
-    def sized_for(self, inlined: frozenset[str]) -> SizedGraph:
-        """The Graph in numbers, with some stages inlined."""
-        sized = self._sized.get(inlined)
-        if sized is None:
-            sized = self._sized[inlined] = self.sized.inlining(inlined)
-        return sized
-
-    def nest_costs(self, nest: Node, sizes: Sizes, inlined: frozenset[str] = frozenset(), layouts: Layouts = IN_C_ORDER) -> Any:
+    def nest_costs(self, nest: Node, sizes: Sizes, inlined: frozenset[str] = frozenset(), layouts: Layouts = IN_C_ORDER) -> Floats:
         """The costs of one child of the root, for each choice of its sizes; `layouts`: of what does not lie in C order in memory."""
-        through = self.through(nest, inlined)
-        if not self.memoise:
-            return self._run(*self._planned(nest, sizes, through, layouts))
-        key = self._memo_key(nest, sizes, through, layouts)
-        found = self._memo.get(key)
-        if found is None:
-            found = self._memo[key] = self._run(*self._planned(nest, sizes, through, layouts))
-        return found
-
-    def _memo_key(self, nest: Node, sizes: Sizes, through: frozenset[str], layouts: Layouts) -> Hashable:
-        """All that the costs of a nest depend on: layouts as far as it reads what lies so."""
-        if not layouts:
-            return nest, sizes.tobytes(), through
-        read = frozenset().union(*(self._sources[name] for name in {c.stage for c in computes(nest)} | through))
-        return nest, sizes.tobytes(), through, tuple((name, layout) for name, layout in sorted(layouts.items()) if name in read)
-
-    def _planned(self, nest: Node, sizes: Sizes, through: frozenset[str], layouts: Layouts) -> tuple[Plan, Sizes]:
-        """How the features of a nest are worked out, and from which sizes of its loops."""
-        sized = self.sized_for(through)
-        plan, own = plan_of(sized, nest, self.placed | layouts if layouts else self.placed)
-        assert isinstance(nest, Store)
-        self._heads[id(plan)] = nest.stage  # the Graph in numbers keeps plans
-        return plan, columns(nest, sizes) if own else np.zeros((len(sizes), 0), np.int64)
-
-    def _run(self, plan: Plan, sizes: Sizes) -> Floats:
-        """The costs of a nest, for each choice of the sizes of its loops."""
-        self.tally.measured += len(sizes)
-        features = plan.run((), sizes)
-        prepared = self._prepared.get(features.stages)
-        if prepared is None:
-            rows = [self.sized.position[n] for n in features.stages]
-            prepared = self._prepared[features.stages] = self.cost_model.prepare(self._pipeline[rows], self.machine)
-        costs = _rounded(np.asarray(prepared.stages(features.values), np.float64).sum(-1))
-        points = np.array([self._points(n) for n in features.stages])
-        most = self._most_tasks(self._heads[id(plan)])
-        return np.where(self.rules.forbidden(features.values, points, self.cores, most), inf, costs)
-
-    def _most_tasks(self, stage: str) -> float:
-        """How many tasks a stage has by default, the nest with the fewest: as many as its parallel loops have turns."""
-        found = self._most.get(stage)
-        if found is None:
-            s, tasks = self.graph.stage(stage), []
-            for group in self.groups[stage]:
-                extents = self.sized.part(stage, group).extents
-                form = next(iter(self.forms.of(s, group, extents, True)))
-                tasks.append(turns_of(chosen(form.node, form.sizes[0]), extents))
-            found = self._most[stage] = min(tasks)
-        return found
-
-    def _points(self, stage: str) -> float:
-        """Evaluations that a stage needs at the least."""
-        return float(sum(map(self._minimum, itertools.repeat(stage), self.groups[stage])))
-
-    def _minimum(self, stage: str, group: tuple[int, ...]) -> float:
-        found = self.sized.minimum(self.sized.part(stage, group))
-        assert isinstance(found, float)  # sizes are known at the root
-        return found
-
-    def through(self, nest: Node, inlined: frozenset[str]) -> frozenset[str]:
-        """The inlined stages that matter for a nest."""
-        if not inlined:
-            return inlined
-        found: set[str] = set()
-        work = list({c.stage for c in computes(nest)})
-        while work:
-            for source in self._sources[work.pop()]:
-                if source in inlined and source not in found:
-                    found.add(source)
-                    work.append(source)
-        return frozenset(found)
-
-
-def _rounded(costs: Floats) -> Floats:
-    """Costs without the bits that depend on what else was measured with them: matrices are multiplied in another order then."""
-    mantissas, exponents = np.frexp(costs)
-    return np.ldexp(np.rint(mantissas * 2.0**BITS), exponents - BITS)
-
-
-def _by_plan(wanted: Mapping[Hashable, tuple[Plan, Sizes]]) -> list[list[Hashable]]:
-    """What has one plan, in parts of not too many choices: arrays that fit in caches."""
-    parts: list[list[Hashable]] = []
-    open_: dict[int, tuple[list[Hashable], int]] = {}
-    for key, (plan, sizes) in wanted.items():
-        part, count = open_.get(id(plan), ([], 0))
-        if not part or count + len(sizes) > TOGETHER:
-            part, count = [], 0
-            parts.append(part)
-        part.append(key)
-        open_[id(plan)] = part, count + len(sizes)
-    return parts
+        return self.nests.known(nest, sizes, inlined, layouts).costs
 
 
 def _with_order(layouts: Layouts, stage: str, order: tuple[int, ...]) -> Layouts:
@@ -575,8 +388,6 @@ def _layouts(tree: Root) -> Layouts:
     return {name: x for name, x in layouts_of(tree).items() if x != C_ORDER}
 
 
-BITS = 18  # of a cost that count
-TOGETHER = 2048  # choices that are measured at once, where they are not of one batch
 TILED = 2  # dimensions of a level of tiles that is made for a producer
 TASKS = 4  # for each core, as the launcher has them
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import random
 from collections.abc import Callable
@@ -16,6 +17,7 @@ from hjit.model.names import SCHEDULE
 from hjit.options import Options
 from hjit.pipeline import Pipeline
 from hjit.plans import Searched, built
+from hjit.sched import nests
 from hjit.sched.batches import NONE, State
 from hjit.sched.check import problems
 from hjit.sched.default import Target, root_schedule
@@ -177,6 +179,19 @@ def test_costs_are_the_same_whether_they_are_kept_or_not() -> None:
     assert again.tally.measured > 1.2 * kept.tally.measured
 
 
+def test_what_is_recorded_of_nests_is_forgotten_before_it_takes_too_much(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = Program(pyramid).space
+    found = search(whole, whole.start, presets(8)["beam"])
+    monkeypatch.setattr(nests, "RECORDED", 500)
+    space = Program(pyramid).space
+    recorded: list[int] = []
+    remember = space.cost
+    monkeypatch.setattr(space, "cost", lambda some: (recorded.append(space.nests.recorded), remember(some))[1])
+    again = search(space, space.start, presets(8)["beam"])
+    assert max(recorded) > 500 and any(later < one for one, later in itertools.pairwise(recorded))
+    assert (again.cost, again.best, again.record) == (found.cost, found.best, found.record)
+
+
 def test_what_is_frozen_is_not_searched() -> None:
     free = Program(pyramid)
     middle = [s.name for s in free.graph.stages if s.name not in free.graph.outputs]
@@ -266,6 +281,26 @@ def test_nothing_is_computed_more_often_than_the_rule_says(computed: float, inli
     features[..., SCHEDULE.index("inlined_calls")] = inlined
     assert Rules().forbidden(features, np.array([100.0]), 2).tolist() == [forbidden]
     assert Rules(recompute=math.inf).forbidden(features, np.array([100.0]), 2).tolist() == [False]
+
+
+def shared(a: Array) -> tuple[Array, Array]:
+    soft = np.exp(a)
+    rows = sum((soft[k : k - 7] for k in range(1, 7)), soft[:-7])
+    columns = sum((soft[:, k : k - 7] for k in range(1, 7)), soft[:, :-7])
+    return rows, columns
+
+
+@pytest.mark.parametrize(("recompute", "forbidden"), [(10.0, True), (20.0, False)])
+def test_calls_by_all_nests_together_count(recompute: float, forbidden: bool) -> None:
+    """Seven times by each of two nests."""
+    space = Program(shared, rules=Rules(recompute=recompute)).space
+    soft = space.graph.stages[0].name
+    state = space.start
+    while state.batch.step < space.first_of[soft]:
+        state = space.families(state)[0][0]
+    (inlined,) = [b for b in space.families(state) if soft in b.inlined]
+    assert [bool(cost == math.inf) for cost in costs(space, [inlined[0]])] == [forbidden]
+    assert all(cost < math.inf for cost in space.costs_of_nests(inlined[0].tree, inlined.inlined))
 
 
 @pytest.mark.parametrize(("tasks", "forbidden"), [(1, False), (2, True), (4, False)])

@@ -1,0 +1,284 @@
+"""What the children of the root cost: worked out for many choices of the sizes of their loops at once, and kept.
+
+The cost of a schedule is the sum over the children of its root (Anderson 2021, section 3.3). What a rule of `hjit.sched.rules`
+forbids costs infinitely much.
+"""
+
+from __future__ import annotations
+
+import copy
+import itertools
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import inf
+from typing import Any
+
+import numpy as np
+
+from hjit.model.costs import Cost, PreparedCost
+from hjit.model.names import SCHEDULE
+from hjit.sched.batches import IN_C_ORDER, NONE, Batch, Known, Layouts
+from hjit.sched.default import groups
+from hjit.sched.families import Floats
+from hjit.sched.features import Plan, merged, plan_of
+from hjit.sched.forms import Forms, Sizes, chosen, columns, turns_of
+from hjit.sched.memory import C_ORDER
+from hjit.sched.operations import pipeline_features
+from hjit.sched.rules import Rules
+from hjit.sched.sized import SizedGraph
+from hjit.sched.tree import Node, Root, computes
+from hjit.trace.graph import Graph
+
+BITS = 18  # of a cost that count
+TOGETHER = 2048  # choices that are measured at once, where they are not of one batch
+RECORDED = 1 << 20  # operations of all plans that are kept: half a gigabyte
+CALLS = SCHEDULE.index("inlined_calls")
+
+
+@dataclass(slots=True)
+class Tally:
+    """What the searches of a space came to.
+
+    Attributes:
+        asked: number of schedules whose cost was asked.
+        measured: number of those whose features were worked out.
+    """
+
+    asked: int = 0
+    measured: int = 0
+
+
+@dataclass(slots=True)
+class _Memory:
+    """What is kept of costs: by all that they depend on, and by identity, as the states after one share its nests."""
+
+    known: dict[Hashable, Known] = field(default_factory=dict)
+    unchanged: dict[Hashable, tuple[Node, Known]] = field(default_factory=dict)
+    prepared: dict[tuple[str, ...], PreparedCost] = field(default_factory=dict)
+
+
+class Nests:
+    """The costs of the children of the root, of any schedule of a Graph.
+
+    Args:
+        sized: the Graph in numbers.
+        sizes: numbers of the run-time sizes by name.
+        machine: facts of the machine, see `hjit.model.names.MACHINE`.
+        cores: number of threads.
+        memoise: are costs kept? If not, all are worked out again whenever they are asked for.
+
+    Attributes:
+        pipeline: the features of the stages that do not depend on schedules, [stages, len(PIPELINE)].
+        tally: shared by spaces that are the same but for what is frozen.
+    """
+
+    def __init__(
+        self, sized: SizedGraph, sizes: Mapping[str, int], cost: Cost, machine: Sequence[float], cores: int, forms: Forms, rules: Rules, memoise: bool
+    ) -> None:
+        self.sized, self.cost_model, self.cores, self.forms, self.rules, self.memoise = sized, cost, cores, forms, rules, memoise
+        self.graph: Graph = sized.graph
+        self.machine = np.asarray(machine, np.float32)
+        self.pipeline = pipeline_features(self.graph, sizes)
+        self.groups = {s.name: groups(s) for s in self.graph.stages}
+        self.placed = dict.fromkeys((s.name for s in self.graph.stages), C_ORDER)
+        self.tally = Tally()
+        self._sources = {s.name: s.sources for s in self.graph.stages}
+        self._sized: dict[frozenset[str], SizedGraph] = {frozenset(): sized}
+        self._most: dict[str, float] = {}
+        self._memory = _Memory()
+
+    @staticmethod
+    def like(nests: Nests, cost: Cost) -> Nests:
+        """The same under another cost model; what features need is shared."""
+        new = copy.copy(nests)
+        new.cost_model, new.tally, new._memory = cost, Tally(), _Memory()
+        return new
+
+    def sized_for(self, inlined: frozenset[str]) -> SizedGraph:
+        """The Graph in numbers, with some stages inlined."""
+        sized = self._sized.get(inlined)
+        if sized is None:
+            sized = self._sized[inlined] = self.sized.inlining(inlined)
+        return sized
+
+    def through(self, nest: Node, inlined: frozenset[str]) -> frozenset[str]:
+        """The inlined stages that matter for a nest."""
+        if not inlined:
+            return inlined
+        found: set[str] = set()
+        work = list({c.stage for c in computes(nest)})
+        while work:
+            for source in self._sources[work.pop()]:
+                if source in inlined and source not in found:
+                    found.add(source)
+                    work.append(source)
+        return frozenset(found)
+
+    @property
+    def recorded(self) -> int:
+        """Operations of all plans that are kept."""
+        return sum(x.recorded for x in self._sized.values())
+
+    def forget(self) -> None:
+        """Bound what is recorded of nests. Their costs are kept, so that little of it is asked for again."""
+        if self.recorded > RECORDED:
+            for x in self._sized.values():
+                x.forget()
+
+    # -- of batches
+    def look_up(self, batches: Sequence[Batch]) -> None:
+        """Find what the nests of some batches cost. Those that differ in sizes only, of whatever batches, are measured together."""
+        memory = self._memory
+        found: list[tuple[Hashable, Batch, Node, bool]] = []
+        wanted: dict[Hashable, tuple[Plan, Sizes]] = {}
+        for b in batches:
+            for k, nest in enumerate(b.nests):
+                is_new = k == b.changed
+                if not is_new and _identity(nest, b.inlined, b.layouts) in memory.unchanged:
+                    continue
+                through, sizes = self.through(nest, b.inlined), b.sizes if is_new else NONE
+                key = self._key(nest, sizes, through, b.layouts)
+                found.append((key, b, nest, is_new))
+                if key not in memory.known and key not in wanted:
+                    wanted[key] = self._planned(nest, sizes, through, b.layouts)
+        for keys in _by_plan(wanted):
+            whole = self._run(wanted[keys[0]][0], np.concatenate([wanted[key][1] for key in keys]))
+            ends = [0, *itertools.accumulate(len(wanted[key][1]) for key in keys)]
+            memory.known.update((key, whole.some(slice(*ends[k : k + 2]))) for k, key in enumerate(keys))
+        for key, b, nest, is_new in found:
+            if is_new:
+                b.own = memory.known[key]
+            else:
+                memory.unchanged[_identity(nest, b.inlined, b.layouts)] = nest, memory.known[key]
+
+    def costs(self, batch: Batch, rows: slice | np.ndarray[Any, Any]) -> Floats:
+        """The costs of states: those of their nests together."""
+        total: Floats = np.zeros(len(batch.sizes[rows]))
+        calls: dict[str, list[Floats]] = {}
+        for k, nest in enumerate(batch.nests):
+            if k != batch.changed:
+                own = self.unchanged(nest, batch.inlined, batch.layouts)
+            elif batch.own is not None:
+                own = batch.own.some(rows)
+            else:
+                own = self.known(nest, batch.sizes[rows], batch.inlined, batch.layouts)
+            total = total + own.costs
+            for name, n in own.calls.items():
+                calls.setdefault(name, []).append(n)
+        for name, each in calls.items():
+            if len(each) > 1:  # of one nest it is known
+                total = np.where(self.rules.is_too_often(sum(each[1:], each[0]), self._points(name)), inf, total)
+        return total
+
+    def keep(self, batch: Batch, row: int, nest: Node) -> None:
+        """What the child of the root costs that a decision changed is known, now that its sizes are chosen: `nest`."""
+        if batch.own is not None:
+            key = self._key(nest, NONE, self.through(nest, batch.inlined), batch.layouts)
+            self._memory.known.setdefault(key, batch.own.some(slice(row, row + 1)))
+
+    # -- of one nest
+    def unchanged(self, nest: Node, inlined: frozenset[str], layouts: Layouts) -> Known:
+        """What is known of a nest whose sizes are chosen."""
+        if not self.memoise:
+            return self.known(nest, NONE, inlined, layouts)
+        key = _identity(nest, inlined, layouts)
+        found = self._memory.unchanged.get(key)
+        if found is None:
+            found = self._memory.unchanged[key] = nest, self.known(nest, NONE, inlined, layouts)
+        return found[1]
+
+    def known(self, nest: Node, sizes: Sizes, inlined: frozenset[str] = frozenset(), layouts: Layouts = IN_C_ORDER) -> Known:
+        """What is known of a nest, for each choice of its sizes; `layouts`: of what does not lie in C order in memory."""
+        through = self.through(nest, inlined)
+        if not self.memoise:
+            return self._run(*self._planned(nest, sizes, through, layouts))
+        key = self._key(nest, sizes, through, layouts)
+        found = self._memory.known.get(key)
+        if found is None:
+            found = self._memory.known[key] = self._run(*self._planned(nest, sizes, through, layouts))
+        return found
+
+    def features(self, tree: Root, inlined: frozenset[str], layouts: Layouts) -> Any:
+        """The features of a schedule as the cost model sees them, [stages, len(SCHEDULE)]: those of its nests, each by itself."""
+        found = np.zeros((len(self.graph.stages), len(SCHEDULE)))
+        for nest in tree.children:
+            sized = self.sized_for(self.through(nest, inlined))
+            plan, own = plan_of(sized, nest, self.placed | layouts)
+            part = plan.run(own, None)
+            for name, row in zip(part.stages, part.values[0], strict=True):
+                k = sized.position[name]
+                found[k] = merged([found[k][None], row[None]])[0] if found[k].any() else row
+        return found
+
+    def _key(self, nest: Node, sizes: Sizes, through: frozenset[str], layouts: Layouts) -> Hashable:
+        """All that the costs of a nest depend on: layouts as far as it reads what lies so."""
+        if not layouts:
+            return nest, sizes.tobytes(), through
+        read = frozenset().union(*(self._sources[name] for name in {c.stage for c in computes(nest)} | through))
+        return nest, sizes.tobytes(), through, tuple((name, layout) for name, layout in sorted(layouts.items()) if name in read)
+
+    def _planned(self, nest: Node, sizes: Sizes, through: frozenset[str], layouts: Layouts) -> tuple[Plan, Sizes]:
+        """How the features of a nest are worked out, and from which sizes of its loops."""
+        plan, own = plan_of(self.sized_for(through), nest, self.placed | layouts if layouts else self.placed)
+        return plan, columns(nest, sizes) if own else np.zeros((len(sizes), 0), np.int64)
+
+    def _run(self, plan: Plan, sizes: Sizes) -> Known:
+        """What is known of a nest, for each choice of the sizes of its loops."""
+        self.tally.measured += len(sizes)
+        features = plan.run((), sizes)
+        prepared = self._memory.prepared.get(features.stages)
+        if prepared is None:
+            rows = [self.sized.position[n] for n in features.stages]
+            prepared = self._memory.prepared[features.stages] = self.cost_model.prepare(self.pipeline[rows], self.machine)
+        costs = _rounded(np.asarray(prepared.stages(features.values), np.float64).sum(-1))
+        points = np.array([self._points(n) for n in features.stages])
+        forbidden = self.rules.forbidden(features.values, points, self.cores, self._most_tasks(plan.head))
+        calls = {n: features.values[:, k, CALLS].copy() for k, n in enumerate(features.stages) if n in plan.graph.inlined}
+        return Known(np.where(forbidden, inf, costs), calls)
+
+    def _most_tasks(self, stage: str) -> float:
+        """How many tasks a stage has by default, the nest with the fewest: as many as its parallel loops have turns."""
+        found = self._most.get(stage)
+        if found is None:
+            found = self._most[stage] = min(self._default_tasks(stage))
+        return found
+
+    def _default_tasks(self, stage: str) -> Iterator[float]:
+        s = self.graph.stage(stage)
+        for group in self.groups[stage]:
+            extents = self.sized.part(stage, group).extents
+            form = next(iter(self.forms.of(s, group, extents, True)))
+            yield turns_of(chosen(form.node, form.sizes[0]), extents)
+
+    def _points(self, stage: str) -> float:
+        """Evaluations that a stage needs at the least."""
+        return float(sum(map(self._minimum, itertools.repeat(stage), self.groups[stage])))
+
+    def _minimum(self, stage: str, group: tuple[int, ...]) -> float:
+        found = self.sized.minimum(self.sized.part(stage, group))
+        assert isinstance(found, float)  # sizes are known at the root
+        return found
+
+
+def _identity(nest: Node, inlined: frozenset[str], layouts: Layouts) -> Hashable:
+    return id(nest), inlined, frozenset(layouts.items())
+
+
+def _rounded(costs: Floats) -> Floats:
+    """Costs without the bits that depend on what else was measured with them: matrices are multiplied in another order then."""
+    mantissas, exponents = np.frexp(costs)
+    return np.ldexp(np.rint(mantissas * 2.0**BITS), exponents - BITS)
+
+
+def _by_plan(wanted: Mapping[Hashable, tuple[Plan, Sizes]]) -> list[list[Hashable]]:
+    """What has one plan, in parts of not too many choices: arrays that fit in caches."""
+    parts: list[list[Hashable]] = []
+    open_: dict[int, tuple[list[Hashable], int]] = {}
+    for key, (plan, sizes) in wanted.items():
+        part, count = open_.get(id(plan), ([], 0))
+        if not part or count + len(sizes) > TOGETHER:
+            part, count = [], 0
+            parts.append(part)
+        part.append(key)
+        open_[id(plan)] = part, count + len(sizes)
+    return parts
