@@ -47,6 +47,7 @@ class Batch:
         sizes: [choices, columns].
         inlined: the stages that are.
         layouts: of stages that do not lie in C order in memory.
+        open: the stages of which it is not decided yet where they are computed, where that is to matter.
         is_complete: was it the last decision?
         costs: of each choice; NaN where not known.
         own: of the changed child of the root; None where that is not known, or not kept.
@@ -59,6 +60,7 @@ class Batch:
     sizes: Sizes
     inlined: frozenset[str]
     layouts: Layouts
+    open: frozenset[str] = frozenset()
     is_complete: bool = False
     costs: Floats = field(init=False)
     own: Known | None = field(init=False, default=None)

@@ -48,8 +48,8 @@ class NestFeatures:
 def schedule_features(graph: SizedGraph, root: Root, tiles: np.ndarray[Any, Any] | None = None) -> Array:
     """The features of a schedule, complete or partial: stages that the tree has not placed have zeros.
 
-    Of an unplaced stage that a placed one reads, it is assumed that it is computed at the root at no cost, and that its
-    layout in memory is the one that suits the reader best (Adams 2019, section 3.2).
+    Of an unplaced stage that a placed one reads, it is assumed that it is computed at no cost, as far inwards in its reader's loops
+    as may be, and that its layout in memory is the one that suits the reader best (Adams 2019, section 3.2).
 
     Args:
         tiles: int [batch, slots]: sizes in place of those of the loops that have one, in the order of `walk(root)`;

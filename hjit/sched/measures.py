@@ -133,8 +133,10 @@ class Measures:
             memory = self.source(name)
             is_outside = name != part.stage and (name not in self.sites.sites or name in self.sites.heads)
             for word, (place, dims) in places.items():
-                if word == "task" and not is_outside:
+                if word == "task" and not (is_outside and memory.settled):
                     continue
+                if word == "realization" and not memory.settled:
+                    place, dims = places["vector"]  # what is not placed yet is computed as far inwards as may be
                 key = "touched", id(part), w, id(memory), id(place)
                 if key not in walked:
                     walked[key] = self._touched(w, memory, dims)

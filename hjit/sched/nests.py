@@ -32,6 +32,7 @@ from hjit.trace.graph import Graph
 BITS = 18  # of a cost that count
 TOGETHER = 2048  # choices that are measured at once, where they are not of one batch
 RECORDED = 1 << 20  # operations of all plans that are kept: half a gigabyte
+NOTHING: frozenset[str] = frozenset()
 CALLS = SCHEDULE.index("inlined_calls")
 
 
@@ -86,6 +87,7 @@ class Nests:
         self._sized: dict[frozenset[str], SizedGraph] = {frozenset(): sized}
         self._most: dict[str, float] = {}
         self._memory = _Memory()
+        self._read: dict[tuple[int, frozenset[str]], tuple[Node, frozenset[str]]] = {}
 
     @staticmethod
     def like(nests: Nests, cost: Cost) -> Nests:
@@ -134,13 +136,13 @@ class Nests:
         for b in batches:
             for k, nest in enumerate(b.nests):
                 is_new = k == b.changed
-                if not is_new and _identity(nest, b.inlined, b.layouts) in memory.unchanged:
+                if not is_new and self._identity(nest, b.inlined, b.layouts, b.open) in memory.unchanged:
                     continue
                 through, sizes = self.through(nest, b.inlined), b.sizes if is_new else NONE
-                key = self._key(nest, sizes, through, b.layouts)
+                key = self._key(nest, sizes, through, b.layouts, b.open)
                 found.append((key, b, nest, is_new))
                 if key not in memory.known and key not in wanted:
-                    wanted[key] = self._planned(nest, sizes, through, b.layouts)
+                    wanted[key] = self._planned(nest, sizes, through, b.layouts, b.open)
         for keys in _by_plan(wanted):
             whole = self._run(wanted[keys[0]][0], np.concatenate([wanted[key][1] for key in keys]))
             ends = [0, *itertools.accumulate(len(wanted[key][1]) for key in keys)]
@@ -149,7 +151,7 @@ class Nests:
             if is_new:
                 b.own = memory.known[key]
             else:
-                memory.unchanged[_identity(nest, b.inlined, b.layouts)] = nest, memory.known[key]
+                memory.unchanged[self._identity(nest, b.inlined, b.layouts, b.open)] = nest, memory.known[key]
 
     def costs(self, batch: Batch, rows: slice | np.ndarray[Any, Any]) -> Floats:
         """The costs of states: those of their nests together."""
@@ -157,11 +159,11 @@ class Nests:
         calls: dict[str, list[Floats]] = {}
         for k, nest in enumerate(batch.nests):
             if k != batch.changed:
-                own = self.unchanged(nest, batch.inlined, batch.layouts)
+                own = self.unchanged(nest, batch.inlined, batch.layouts, batch.open)
             elif batch.own is not None:
                 own = batch.own.some(rows)
             else:
-                own = self.known(nest, batch.sizes[rows], batch.inlined, batch.layouts)
+                own = self.known(nest, batch.sizes[rows], batch.inlined, batch.layouts, batch.open)
             total = total + own.costs
             for name, n in own.calls.items():
                 calls.setdefault(name, []).append(n)
@@ -173,29 +175,36 @@ class Nests:
     def keep(self, batch: Batch, row: int, nest: Node) -> None:
         """What the child of the root costs that a decision changed is known, now that its sizes are chosen: `nest`."""
         if batch.own is not None:
-            key = self._key(nest, NONE, self.through(nest, batch.inlined), batch.layouts)
+            key = self._key(nest, NONE, self.through(nest, batch.inlined), batch.layouts, batch.open)
             self._memory.known.setdefault(key, batch.own.some(slice(row, row + 1)))
 
     # -- of one nest
-    def unchanged(self, nest: Node, inlined: frozenset[str], layouts: Layouts) -> Known:
+    def unchanged(self, nest: Node, inlined: frozenset[str], layouts: Layouts, open_: frozenset[str] = NOTHING) -> Known:
         """What is known of a nest whose sizes are chosen."""
         if not self.memoise:
-            return self.known(nest, NONE, inlined, layouts)
-        key = _identity(nest, inlined, layouts)
+            return self.known(nest, NONE, inlined, layouts, open_)
+        key = self._identity(nest, inlined, layouts, open_)
         found = self._memory.unchanged.get(key)
         if found is None:
-            found = self._memory.unchanged[key] = nest, self.known(nest, NONE, inlined, layouts)
+            found = self._memory.unchanged[key] = nest, self.known(nest, NONE, inlined, layouts, open_)
         return found[1]
 
-    def known(self, nest: Node, sizes: Sizes, inlined: frozenset[str] = frozenset(), layouts: Layouts = IN_C_ORDER) -> Known:
-        """What is known of a nest, for each choice of its sizes; `layouts`: of what does not lie in C order in memory."""
+    def known(
+        self, nest: Node, sizes: Sizes, inlined: frozenset[str] = NOTHING, layouts: Layouts = IN_C_ORDER, open_: frozenset[str] = NOTHING
+    ) -> Known:
+        """What is known of a nest, for each choice of its sizes.
+
+        Args:
+            layouts: of what does not lie in C order in memory.
+            open_: stages that are not placed yet, as far as that matters; see `hjit.sched.rules.Rules`.
+        """
         through = self.through(nest, inlined)
         if not self.memoise:
-            return self._run(*self._planned(nest, sizes, through, layouts))
-        key = self._key(nest, sizes, through, layouts)
+            return self._run(*self._planned(nest, sizes, through, layouts, open_))
+        key = self._key(nest, sizes, through, layouts, open_)
         found = self._memory.known.get(key)
         if found is None:
-            found = self._memory.known[key] = self._run(*self._planned(nest, sizes, through, layouts))
+            found = self._memory.known[key] = self._run(*self._planned(nest, sizes, through, layouts, open_))
         return found
 
     def features(self, tree: Root, inlined: frozenset[str], layouts: Layouts) -> Any:
@@ -210,16 +219,32 @@ class Nests:
                 found[k] = merged([found[k][None], row[None]])[0] if found[k].any() else row
         return found
 
-    def _key(self, nest: Node, sizes: Sizes, through: frozenset[str], layouts: Layouts) -> Hashable:
-        """All that the costs of a nest depend on: layouts as far as it reads what lies so."""
-        if not layouts:
-            return nest, sizes.tobytes(), through
-        read = frozenset().union(*(self._sources[name] for name in {c.stage for c in computes(nest)} | through))
-        return nest, sizes.tobytes(), through, tuple((name, layout) for name, layout in sorted(layouts.items()) if name in read)
+    # -- what costs depend on
+    def _read_by(self, nest: Node, inlined: frozenset[str]) -> frozenset[str]:
+        """What a nest reads, looked through what is inlined."""
+        key = id(nest), inlined
+        found = self._read.get(key)
+        if found is None:
+            names = {c.stage for c in computes(nest)} | self.through(nest, inlined)
+            found = self._read[key] = nest, frozenset().union(*(self._sources[name] for name in names)) - names
+        return found[1]
 
-    def _planned(self, nest: Node, sizes: Sizes, through: frozenset[str], layouts: Layouts) -> tuple[Plan, Sizes]:
+    def _identity(self, nest: Node, inlined: frozenset[str], layouts: Layouts, open_: frozenset[str]) -> Hashable:
+        return id(nest), inlined, frozenset(layouts.items()), open_ & self._read_by(nest, inlined) if open_ else open_
+
+    def _key(self, nest: Node, sizes: Sizes, through: frozenset[str], layouts: Layouts, open_: frozenset[str]) -> Hashable:
+        """All that the costs of a nest depend on: layouts, and what is not placed, as far as it reads that."""
+        if not layouts and not open_:
+            return nest, sizes.tobytes(), through
+        read = self._read_by(nest, through)
+        return nest, sizes.tobytes(), through, tuple((name, layout) for name, layout in sorted(layouts.items()) if name in read), open_ & read
+
+    def _planned(self, nest: Node, sizes: Sizes, through: frozenset[str], layouts: Layouts, open_: frozenset[str]) -> tuple[Plan, Sizes]:
         """How the features of a nest are worked out, and from which sizes of its loops."""
-        plan, own = plan_of(self.sized_for(through), nest, self.placed | layouts if layouts else self.placed)
+        placed = self.placed | layouts if layouts else self.placed
+        if open_:
+            placed = {n: x for n, x in placed.items() if n not in open_}
+        plan, own = plan_of(self.sized_for(through), nest, placed)
         return plan, columns(nest, sizes) if own else np.zeros((len(sizes), 0), np.int64)
 
     def _run(self, plan: Plan, sizes: Sizes) -> Known:
@@ -258,10 +283,6 @@ class Nests:
         found = self.sized.minimum(self.sized.part(stage, group))
         assert isinstance(found, float)  # sizes are known at the root
         return found
-
-
-def _identity(nest: Node, inlined: frozenset[str], layouts: Layouts) -> Hashable:
-    return id(nest), inlined, frozenset(layouts.items())
 
 
 def _rounded(costs: Floats) -> Floats:

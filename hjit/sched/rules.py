@@ -36,6 +36,9 @@ class Rules:
         orders: stages may lie in memory with that axis innermost which the vectors of a reader run along.
         native_vectors: no vector has more lanes than a native one of the narrowest type at work.
         unrolled: operations that the copies of one unrolled body have, inlined stages included.
+        optimistic: are stages of which it is not decided where they are computed assumed to be where that costs their readers the least (Adams
+            2019, section 3.2), and not at the root? Every nest is then measured again when what it reads is placed. A beam of 32 finds schedules
+            of the same cost either way, a greedy search now better ones and now worse: see `benchmarks/README.md`.
         inlined: operations that one evaluation has at most, those of inlined stages included: on a small image all of it looks cheap.
     """
 
@@ -50,6 +53,7 @@ class Rules:
     native_vectors: bool = True
     unrolled: float = 2.0 * UNROLL_CODE
     inlined: float = 4.0 * UNROLL_CODE
+    optimistic: bool = False
 
     def is_site(self, graph: Graph, root: Root, path: Path) -> bool:
         """May a stage be computed in a loop? Not where loops are unrolled or vectors, nor inside a sum."""

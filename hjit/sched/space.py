@@ -121,7 +121,7 @@ class Space:
     def start(self) -> State:
         """Nothing is decided but what is frozen: readers are measured with what will be inlined into them."""
         inlined = frozenset(s.name for s in self.graph.stages if self.frozen.get(s.name) == "inline" and self.may_inline(s))
-        return Batch(0, (), None, NONE, inlined, {}, not self.decisions)[0]
+        return Batch(0, (), None, NONE, inlined, {}, self._open[0], not self.decisions)[0]
 
     def trivial(self) -> Root:
         """A schedule that is always legal."""
@@ -147,11 +147,15 @@ class Space:
     def _after(self, state: State, nests: tuple[Node, ...], changed: int | None = None, sizes: Sizes = NONE, **more: Any) -> Batch:
         """What there is after the next decision; `more`: what else is new."""
         b, step = state.batch, state.batch.step + 1
-        given = {"inlined": b.inlined, "layouts": b.layouts, **more}
+        given = {"inlined": b.inlined, "layouts": b.layouts, "open": self._open[step], **more}
         return Batch(step, nests, changed, sizes, **given, is_complete=step == len(self.decisions))
 
     def _freeze(self, frozen: Mapping[str, str], settled: Collection[str]) -> None:
         self.frozen, self.settled = dict(frozen), frozenset(settled)
+        self._open = [frozenset[str]()]  # after each decision, what may be anywhere yet
+        for d in reversed(self.decisions):
+            is_open = self.rules.optimistic and d.group is None and d.stage not in self.frozen
+            self._open.insert(0, self._open[0] | {d.stage} if is_open else self._open[0])
         self._forced = frozenset(step for step, d in enumerate(self.decisions) if self._is_forced(self.graph.stage(d.stage), d.group))
 
     def _is_forced(self, s: Stage, group: tuple[int, ...] | None) -> bool:

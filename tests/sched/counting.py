@@ -184,20 +184,21 @@ class Counter(Run):
         found = {f"unique_{what}_read_per_{at}": 0.0 for what in ("bytes", "lines") for at in ("realization", "task", "vector")}
         found["allocation_bytes_read_per_realization"] = 0.0
         for at, table in (("realization", realization.reads), ("task", c.outside), ("vector", c.vector)):
-            for (number, source), box in table.items():
+            for (number, source), region in table.items():
+                is_open = source in self.stages and source not in self.placed  # it is computed as far inwards as may be
+                box = c.vector.get((number, source)) if is_open and at == "realization" else None if is_open and at == "task" else region
                 if number != last or box is None or (at == "task" and (source == name or self._is_local(source))):
                     continue
                 shape, order = self._memory(source)
                 part = [min(n, m) for n, m in zip(lengths(box), shape, strict=True)]
                 size = self._itemsize(source) * math.prod(part)
                 found[f"unique_bytes_read_per_{at}"] += size
-                if source in self.stages and source not in self.placed:
+                if is_open:
                     found[f"unique_lines_read_per_{at}"] += math.prod(part) / max(part, default=1)
                 else:
                     found[f"unique_lines_read_per_{at}"] += len(pieces(part, shape, order))
                 if at == "realization":
-                    known = source not in self.stages or source in self.placed
-                    found["allocation_bytes_read_per_realization"] += self._itemsize(source) * math.prod(shape) if known else size
+                    found["allocation_bytes_read_per_realization"] += size if is_open else self._itemsize(source) * math.prod(shape)
         return found
 
     def _is_local(self, name: str) -> bool:

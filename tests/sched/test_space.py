@@ -192,6 +192,22 @@ def test_what_is_recorded_of_nests_is_forgotten_before_it_takes_too_much(monkeyp
     assert (again.cost, again.best, again.record) == (found.cost, found.best, found.record)
 
 
+@pytest.mark.parametrize("function", [blurred, pyramid, equalised])
+def test_what_is_not_placed_yet_may_be_assumed_where_it_costs_its_readers_least(function: Any) -> None:
+    plain, hopeful = (Space.like(Program(function, rules=rules).space, weights()) for rules in (Rules(), Rules(optimistic=True)))
+    state, less = hopeful.start, 0
+    while not state.batch.is_complete:
+        batches = hopeful.families(state)
+        state = batches[0][0]  # at the root
+        (found,) = costs(hopeful, [state])
+        open_ = state.batch.open
+        assert open_ == {s.name for s in hopeful.graph.stages} - {c.stage for c in computes(state.tree)} - state.inlined
+        at_root = sum(plain.costs_of_nests(state.tree, state.inlined))
+        less += found < at_root
+        assert open_ or found == pytest.approx(at_root, rel=1e-5)
+    assert less
+
+
 def test_what_is_frozen_is_not_searched() -> None:
     free = Program(pyramid)
     middle = [s.name for s in free.graph.stages if s.name not in free.graph.outputs]
