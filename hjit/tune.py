@@ -243,6 +243,7 @@ def measured(
     """
     with quiet.working():
         given = {"verify": "off", "cache": "off", "tune": False, "fast_math": options.fast_math, "num_threads": options.num_threads}
+        given["target"] = options.target
         pipe = Pipeline(function, given)
         cases = [Case(pipe, function, arrays, options, cost or network.random(seed)) for arrays in sizes]
         first = cases[0]
@@ -299,15 +300,19 @@ def alike(a: Any, b: Any) -> bool:
 # -- collecting
 
 
-def collect_one(seed: int, folder: Path, count: int, weights: Path | None) -> str:
-    """Measure one random program, a file for each size of images; a line that says what came of it."""
+def collect_one(seed: int, folder: Path, count: int, weights: Path | None, target: str) -> str:
+    """Measure one random program, a file for each size of images; a line that says what came of it.
+
+    Args:
+        target: see `hjit.options.Options`.
+    """
     from hjit.model.generator import random_program
 
     rng = random.Random(seed)
     low, high = map(math.log, PIXELS)
     programs = [random_program(seed, round(math.exp(rng.uniform(low, high)))) for _ in range(IMAGES)]
     same = [p for p in programs if p.source == programs[0].source]
-    options = Options(num_threads=1 if seed % 4 == 3 else 0, cache="off", verify="off", tune=False, fast_math=seed % 2 == 0)
+    options = Options(num_threads=1 if seed % 4 == 3 else 0, cache="off", verify="off", tune=False, fast_math=seed % 2 == 0, target=target)
     cost = None if weights is None else network.load(weights)
     found = measured(programs[0].function, [p.inputs(seed) for p in same], options, count, seed, Quiet(folder), cost)
     said = []
@@ -321,7 +326,7 @@ def collect_one(seed: int, folder: Path, count: int, weights: Path | None) -> st
     return f"{seed}: {len(found[0].pipeline)} stages, samples " + ("; ".join(said) or "none")
 
 
-def collect(seconds: float, folder: Path, first: int, count: int, jobs: int, weights: Path | None) -> None:
+def collect(seconds: float, folder: Path, first: int, count: int, jobs: int, weights: Path | None, target: str) -> None:
     """Measure random programs, each in a process of its own, until the time is over."""
     folder.mkdir(parents=True, exist_ok=True)
     end = time.time() + seconds
@@ -330,7 +335,7 @@ def collect(seconds: float, folder: Path, first: int, count: int, jobs: int, wei
     def work(number: int) -> None:
         while time.time() < end:
             seed = next(seeds)
-            command = [sys.executable, "-m", "hjit.tune", "--one", str(seed), "--out", str(folder), "--count", str(count)]
+            command = [sys.executable, "-m", "hjit.tune", "--one", str(seed), "--out", str(folder), "--count", str(count), "--target", target]
             command += ["--weights", str(weights)] if weights else []
             try:
                 done = subprocess.run(command, capture_output=True, text=True, timeout=90, check=False)
@@ -376,6 +381,7 @@ def main() -> int:
     parser.add_argument("--count", type=int, default=16, help="schedules of one program")
     parser.add_argument("--jobs", type=int, default=2, help="processes at once; one at a time measures, while the others wait")
     parser.add_argument("--weights", type=Path, help="a fitted network that chooses some of the schedules, or where to write one")
+    parser.add_argument("--target", default="cpu", help="x86-64-v3, say, to learn of machines without AVX-512, too")
     parser.add_argument("--fit", type=Path, nargs="+", help="folders of samples to learn from")
     parser.add_argument("--passes", type=int, default=60)
     parser.add_argument("--loss", default="log", help="the error that is made small: log or throughput, see hjit.model.fit")
@@ -386,9 +392,9 @@ def main() -> int:
     if given.fit:
         fit_all(given.fit, given.weights, given.passes, given.seed, given.loss, given.decay, given.held_out)
     elif given.one is not None:
-        print(collect_one(given.one, given.out, given.count, given.weights))
+        print(collect_one(given.one, given.out, given.count, given.weights, given.target))
     else:
-        collect(given.seconds, given.out, given.seed, given.count, given.jobs, given.weights)
+        collect(given.seconds, given.out, given.seed, given.count, given.jobs, given.weights, given.target)
     return 0
 
 
