@@ -59,7 +59,7 @@ IMAGES = 3  # sizes of them, for one program
 LONGEST_WALK = 8  # moves from the default schedule
 REFINED_MOVES = 150  # looked at
 LOOKED_AT = (2, 4)  # ways of each decision that a cost model chooses from
-DECAY = 0.3  # of weights; held out programs are foretold best with it
+DECAY, RATE = 0.1, 6e-3  # of weights, and of learning; held out programs are foretold best with them
 RTOL = 1e-3  # of results: sums of floats have no order
 NOISE = 1e-5  # what is left of float32 values of about 1 that cancel
 
@@ -349,7 +349,7 @@ def collect(seconds: float, folder: Path, first: int, count: int, jobs: int, wei
 
 def fit_all(folders: Sequence[Path], out: Path, passes: int, seed: int, loss: str = "log", decay: float = DECAY, held_out: float = 0.2) -> None:
     """Fit a network to all samples of some folders."""
-    from hjit.model.fit import Program, fit
+    from hjit.model.fit import Program, fit, steadied
 
     programs = []
     for folder in folders:
@@ -360,7 +360,8 @@ def fit_all(folders: Sequence[Path], out: Path, passes: int, seed: int, loss: st
     def show(number: int, error: float) -> None:
         print(number, round(error, 5), flush=True)
 
-    found, report = fit(programs, passes=passes, seed=seed, loss=loss, decay=decay, held_out=held_out, show=show)
+    given = {"passes": passes, "seed": seed, "learning_rate": RATE, "loss": loss, "decay": decay, "held_out": held_out}
+    found, report = fit(steadied(programs), **given, show=show)  # type: ignore[arg-type]
     found.save(out)
     about = {name: vars_of(of) for name in ("trained", "held_out") if (of := getattr(report, name)) is not None}
     print(report)

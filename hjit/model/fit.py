@@ -17,7 +17,7 @@ from __future__ import annotations
 import functools
 import html
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -79,7 +79,10 @@ class Accuracy:
 
     Attributes:
         programs, schedules: how many were compared.
-        throughput_r2: R2 of throughput relative to the fastest schedule of the program. 1 is perfect.
+        throughput_r2: R2 of throughput relative to the fastest schedule of the program. 1 is perfect; below 0 the error of the seconds that
+            all schedules of a program share is more than what their throughputs differ by.
+        relative_r2: the same without that error: foretold throughput is relative to the fastest that is foretold. A search compares
+            schedules of one program only.
         log_runtime_r2: R2 of the logarithm of seconds.
         rank: mean over programs of Spearman's rank correlation between predicted and measured runtimes.
         choice: how many times slower than the fastest the schedule is that the cost prefers; geometric mean over programs.
@@ -88,6 +91,7 @@ class Accuracy:
     programs: int
     schedules: int
     throughput_r2: float
+    relative_r2: float
     log_runtime_r2: float
     rank: float
     choice: float
@@ -104,6 +108,7 @@ def accuracy(cost: Cost, programs: Sequence[Program]) -> Accuracy:
         programs=len(pairs),
         schedules=sum(map(len, measured)),
         throughput_r2=_r2([b.min() / np.maximum(a, _TINY) for a, b in pairs], [b.min() / b for b in measured]),
+        relative_r2=_r2([max(a.min(), _TINY) / np.maximum(a, _TINY) for a in predicted], [b.min() / b for b in measured]),
         log_runtime_r2=_r2([np.log(np.maximum(a, _TINY)) for a in predicted], [np.log(b) for b in measured]),
         rank=float(np.mean(ranks)) if ranks else float("nan"),
         choice=float(np.exp(np.mean(np.log(slower)))) if slower else float("nan"),
@@ -220,6 +225,20 @@ def split(programs: Sequence[Program], held_out: float, rng: np.random.Generator
     order = [list(groups.values())[k] for k in rng.permutation(len(groups))]
     count = max(1, round(held_out * len(order))) if held_out else 0
     return [p for group in order[count:] for p in group], [p for group in order[:count] for p in group]
+
+
+def steadied(programs: Sequence[Program]) -> list[Program]:
+    """The same programs, on machines whose bandwidth is the median of those that are alike but for it: it was measured beside other work."""
+    column = MACHINE.index("bandwidth")
+    alike: dict[bytes, list[float]] = {}
+    for p in programs:
+        alike.setdefault(np.delete(p.machine, column).tobytes(), []).append(float(p.machine[column]))
+    found = []
+    for p in programs:
+        machine = p.machine.copy()
+        machine[column] = np.median(alike[np.delete(machine, column).tobytes()])
+        found.append(replace(p, machine=machine))
+    return found
 
 
 def _normalised(network: Network, programs: Sequence[Program]) -> Network:

@@ -37,6 +37,7 @@ NEAR_BYTES = 1 << 19  # of the buffers of a group, which are to stay in a core's
 STRIPS = (128, 512)  # columns of a strip, at least and at most, that a group is computed in where its rows would have more
 SCAN_ROWS = 4  # of a scan along its rows, that run together
 INTERLEAVED = 2  # parts of a histogram that one task counts at once
+MANY_TURNS = 64  # of parallel loops: tasks of a few turns each are as long as each other
 FEW_PLANES = 4  # that are unrolled outside the lanes, if they are not too much code
 UNROLL_REDUCTION = 64  # points of a constant reduction domain that are unrolled
 
@@ -288,7 +289,7 @@ def _with_members(nests: Mapping[str, Sequence[Node]], head: Node, members: tupl
 def _with_copies(nests: Mapping[str, Sequence[Node]], head: Node, copies: tuple[str, ...]) -> Node:
     """A nest that makes copies in its outermost loop."""
     assert isinstance(head, Loop)
-    children = _preceded(nests, copies, head.children)
+    children = _preceded(nests, copies, tuple(map(serial_loops, head.children)))
     for c in copies:
         children = (Store(c, children),)
     return replace(head, children=children)
@@ -355,14 +356,28 @@ def _nest(s: Stage, group: tuple[int, ...], strides: Strides, target: Target) ->
         return nest(s.name, group, [(parts, "parallel", None), *((k, "serial", None) for k in others), (parts, "unroll", INTERLEAVED)])
     steps: list[Step] = []
     lanes = turn_lanes(d, target, lanes_dim, lanes)
-    for k in loops_in_order(d, lanes_dim, unrolled):
-        steps.append((k, "parallel" if not steps and k < len(d.dims) else "serial", None))
+    loops = loops_in_order(d, lanes_dim, unrolled)
+    tasks = _task_loops(d, loops, lanes_dim)
+    for position, k in enumerate(loops):
+        steps.append((k, "parallel" if position < tasks else "serial", None))
         if k == lanes_dim:
             steps.append((k, "vector", lanes))
     rows = scan_rows(d, lanes_dim, unrolled)
     if rows is not None:
         steps.append((rows, "unroll", SCAN_ROWS))
     return nest(s.name, group, [*steps, *((k, "unroll", None) for k in unrolled)])
+
+
+def _task_loops(d: Definition, loops: Sequence[int], lanes_dim: int | None) -> int:
+    """How many of the outermost loops are parallel: one, and where that has a few turns only those inside it, too, but for that of the lanes."""
+    turns = 1
+    for position, k in enumerate(loops):
+        if k >= len(d.dims) or (position and k == lanes_dim):
+            return position
+        turns *= d.dims[k].const if d.dims[k].is_const else MANY_TURNS
+        if turns >= MANY_TURNS:
+            return position + 1
+    return len(loops)
 
 
 def scan_rows(d: Definition, lanes_dim: int | None, unrolled: Sequence[int]) -> int | None:
@@ -403,7 +418,8 @@ def _blocked(s: Stage, group: tuple[int, ...], d: Definition, lanes_dim: int, ro
     """A nest with a block of accumulators in registers: rows of vectors share their loads."""
     others = [k for k in range(len(d.dims)) if k not in (lanes_dim, rows)]
     outer = [*others, rows, lanes_dim] if others else [lanes_dim, rows]
-    steps: list[Step] = [(k, "parallel" if position == 0 else "serial", None) for position, k in enumerate(outer)]
+    tasks = _task_loops(d, outer, lanes_dim)
+    steps: list[Step] = [(k, "parallel" if position < tasks else "serial", None) for position, k in enumerate(outer)]
     steps += [(k, "serial", None) for k in range(len(d.dims), len(d.extents))]
     count, vectors = target.block
     steps += [(rows, "unroll", count), (lanes_dim, "unroll", vectors * lanes), (lanes_dim, "vector", lanes)]

@@ -1,5 +1,6 @@
 """Fitting the network: a known truth is found again, and how samples are grouped, padded and measured."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -8,7 +9,7 @@ import pytest
 from hjit.errors import ModelError
 from hjit.model import network
 from hjit.model.costs import WeightedSum
-from hjit.model.fit import BATCH, Accuracy, Program, Report, accuracy, fit, padded, split
+from hjit.model.fit import BATCH, Accuracy, Program, Report, accuracy, fit, padded, split, steadied
 from hjit.model.names import MACHINE, OPERATIONS, PIPELINE, SCHEDULE
 from hjit.model.network import Network, prepare
 from hjit.model.terms import cost
@@ -287,13 +288,23 @@ def measured(*seconds: list[float]) -> list[Program]:
 
 
 def test_a_perfect_cost_is_perfect() -> None:
-    assert accuracy(Foretold([1, 2, 3], [5, 4]), measured([1, 2, 3], [5, 4])) == Accuracy(2, 5, 1.0, 1.0, pytest.approx(1.0), 1.0)
+    assert accuracy(Foretold([1, 2, 3], [5, 4]), measured([1, 2, 3], [5, 4])) == Accuracy(2, 5, 1.0, 1.0, 1.0, pytest.approx(1.0), 1.0)
+
+
+def test_machines_that_are_alike_have_one_bandwidth() -> None:
+    facts = [(2, 64, 1, 1, 1, x) for x in (1.0, 9.0, 2.0)] + [(1, 64, 1, 1, 1, 5.0)]
+    programs = [replace(p, machine=np.array(m)) for p, m in zip(measured([1], [1], [1], [1]), facts, strict=True)]
+    assert [tuple(p.machine) for p in steadied(programs)] == [(2, 64, 1, 1, 1, 2.0)] * 3 + [(1, 64, 1, 1, 1, 5.0)]
+    assert programs[1].machine[-1] == 9
 
 
 def test_accuracy_by_hand() -> None:
     found = accuracy(Foretold([1, 2, 4], [2, 1]), measured([1, 4, 2], [1, 4]))
     # Throughputs 1, 1/4, 1/2, 1, 1/4 against predicted 1, 1/2, 1/4, 1/2, 1: squares of differences 0 + 1/16 + 1/16 + 1/4 + 9/16.
     assert found.throughput_r2 == pytest.approx(1 - (15 / 16) / (2.375 - 3**2 / 5))
+    # Relative to 1, 1/2 and 1/4 foretold, to 1, 1/2, of 1, 1/4 and 1/2, 1, 1/4: squares 0 + 1/16 + 1/16, 1/4 + 9/16.
+    assert found.relative_r2 == found.throughput_r2
+    assert accuracy(Foretold([3, 6, 12], [2, 1]), measured([1, 4, 2], [1, 4])).relative_r2 == found.relative_r2
     # In powers of two: 0, 2, 1, 0, 2 measured, 0, 1, 2, 1, 0 predicted.
     assert found.log_runtime_r2 == pytest.approx(1 - 7 / (9 - 5**2 / 5))
     assert found.rank == pytest.approx((0.5 - 1) / 2)  # 1 - 6 (0 + 1 + 1) / (3 * 8), and the other upside down
@@ -317,12 +328,13 @@ def test_any_cost_can_be_ranked() -> None:
 
 
 def test_the_report_prints_as_a_table() -> None:
-    report = Report((0.5, 0.25), Accuracy(4, 128, 0.91, 0.97, 0.9, 1.02), Accuracy(1, 32, 0.81, 0.87, 0.8, 1.12))
+    report = Report((0.5, 0.25), Accuracy(4, 128, 0.91, 0.93, 0.97, 0.9, 1.02), Accuracy(1, 32, 0.81, 0.83, 0.87, 0.8, 1.12))
     assert str(report).splitlines() == [
         "                  trained  held out",
         "programs                4         1",
         "schedules             128        32",
         "throughput_r2       0.910     0.810",
+        "relative_r2         0.930     0.830",
         "log_runtime_r2      0.970     0.870",
         "rank                0.900     0.800",
         "choice              1.020     1.120",
