@@ -6,9 +6,12 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from hjit.sched.tree import Compute, DimKey, Loop, LoopKind, Node, Root, Store, Tail, computes, dims_of, with_children
+from hjit.trace.graph import Definition
 
 Step = tuple[DimKey, LoopKind, int | None] | tuple[DimKey, LoopKind, int | None, Tail]  # a loop: dimension, kind, size, tail
 Path = tuple[int, ...]  # a node, as the numbers of the children that lead to it
+
+MANY_TURNS = 64  # of parallel loops: tasks of a few turns each are as long as each other
 
 
 def nest(stage: str, definitions: tuple[int, ...], loops: Sequence[Step]) -> Node:
@@ -150,3 +153,22 @@ def path_without(root: Root, stage: str, path: Path) -> Path:
             found.append(before)
             before = 0
     return tuple(found)
+
+
+def serial_loops(node: Node) -> Node:
+    """The nest with its parallel loops serial, as it runs inside others."""
+    if isinstance(node, Loop) and node.kind == "parallel":
+        return replace(node, kind="serial", children=tuple(map(serial_loops, node.children)))
+    return node
+
+
+def task_loops(d: Definition, loops: Sequence[int], lanes_dim: int | None) -> int:
+    """How many of the outermost loops are parallel: one, and where that has a few turns only those inside it, too, but for that of the lanes."""
+    turns = 1
+    for position, k in enumerate(loops):
+        if k >= len(d.dims) or (position and k == lanes_dim):
+            return position
+        turns *= d.dims[k].const if d.dims[k].is_const else MANY_TURNS
+        if turns >= MANY_TURNS:
+            return position + 1
+    return len(loops)

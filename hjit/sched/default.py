@@ -11,8 +11,9 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from hjit.sched.boxes import Reads, single_dim
-from hjit.sched.build import Step, nest
+from hjit.sched.build import Step, nest, serial_loops, task_loops
 from hjit.sched.check import MAX_UNROLL, are_apart, free_from, is_direct, starts_reduction
+from hjit.sched.epilogues import block_of, products_of, with_products
 from hjit.sched.memory import Strides
 from hjit.sched.rows import bytes_of_column, group_of
 from hjit.sched.tables import registers
@@ -37,7 +38,6 @@ NEAR_BYTES = 1 << 19  # of the buffers of a group, which are to stay in a core's
 STRIPS = (128, 512)  # columns of a strip, at least and at most, that a group is computed in where its rows would have more
 SCAN_ROWS = 4  # of a scan along its rows, that run together
 INTERLEAVED = 2  # parts of a histogram that one task counts at once
-MANY_TURNS = 64  # of parallel loops: tasks of a few turns each are as long as each other
 FEW_PLANES = 4  # that are unrolled outside the lanes, if they are not too much code
 UNROLL_REDUCTION = 64  # points of a constant reduction domain that are unrolled
 
@@ -89,11 +89,16 @@ def root_schedule(graph: Graph, target: Target) -> Root:
 def default_schedule(graph: Graph, target: Target, usual: Mapping[str, tuple[Node, ...]] | None = None) -> Root:
     """The default schedule of a canonical Graph; `usual`: its `RootNests`, where there are some."""
     nests = dict(RootNests(graph, target) if usual is None else usual)
-    packed = {s.name: copies for s in graph.stages if (copies := _packed(graph, s, nests, target))}
+    packed = {s.name: copies for s in graph.stages if (copies := _packed(graph, s, nests))}
     for name, copies in packed.items():
         nests[name] = (_with_copies(nests, nests[name][0], copies),)
-    inside = _attached(graph, nests, {*packed, *(c for copies in packed.values() for c in copies)})
-    placed = {m for members in (*(x.members for x in inside.values()), *packed.values()) for m in members}
+    taken = {*packed, *(c for copies in packed.values() for c in copies)}
+    products = products_of(graph, nests, taken)
+    for name, members in products.items():
+        nests[name] = (with_products(graph.stage(name), nests, members),)
+        taken |= {name, *members}
+    inside = _attached(graph, nests, taken)
+    placed = {m for members in (*(x.members for x in inside.values()), *packed.values(), *products.values()) for m in members}
     roots: list[Node] = []
     for s in graph.stages:
         if s.name in placed:
@@ -101,7 +106,7 @@ def default_schedule(graph: Graph, target: Target, usual: Mapping[str, tuple[Nod
         found = list(nests[s.name])
         if s.name in inside:
             found[inside[s.name].nest] = _group(graph, nests, s, inside[s.name], target)
-        elif s.name not in packed:
+        elif s.name not in packed and s.name not in products:
             found = [*_several(s, nests[s.name], target)]
         roots.append(Store(s.name, tuple(found)))
     return Root(tuple(roots))
@@ -253,17 +258,10 @@ def _unrolled_inside(node: Node, dim: int) -> Node:
     return replace(node, children=tuple(_unrolled_inside(c, dim) for c in node.children))
 
 
-def serial_loops(node: Node) -> Node:
-    """The nest with its parallel loops serial, as it runs inside others."""
-    if isinstance(node, Loop) and node.kind == "parallel":
-        return replace(node, kind="serial", children=tuple(map(serial_loops, node.children)))
-    return node
-
-
-def _packed(graph: Graph, s: Stage, nests: Mapping[str, Sequence[Node]], target: Target) -> tuple[str, ...]:
+def _packed(graph: Graph, s: Stage, nests: Mapping[str, Sequence[Node]]) -> tuple[str, ...]:
     """Copies for this stage alone, a sum of products in blocks: each block of columns makes its part of them."""
     head = nests[s.name][0]
-    if len(nests[s.name]) != 1 or not isinstance(head, Loop) or not any(isinstance(x, Loop) and x.size == target.block[0] for x in walk_tree(head)):
+    if len(nests[s.name]) != 1 or not isinstance(head, Loop) or block_of(head) is None:
         return ()
     columns = Dim(dims_of(head.dim)[0])
     reads = {x.source for d in s.definitions for x in d.loads if any(p.mentions(columns) for p in x.index)}
@@ -357,7 +355,7 @@ def _nest(s: Stage, group: tuple[int, ...], strides: Strides, target: Target) ->
     steps: list[Step] = []
     lanes = turn_lanes(d, target, lanes_dim, lanes)
     loops = loops_in_order(d, lanes_dim, unrolled)
-    tasks = _task_loops(d, loops, lanes_dim)
+    tasks = task_loops(d, loops, lanes_dim)
     for position, k in enumerate(loops):
         steps.append((k, "parallel" if position < tasks else "serial", None))
         if k == lanes_dim:
@@ -366,18 +364,6 @@ def _nest(s: Stage, group: tuple[int, ...], strides: Strides, target: Target) ->
     if rows is not None:
         steps.append((rows, "unroll", SCAN_ROWS))
     return nest(s.name, group, [*steps, *((k, "unroll", None) for k in unrolled)])
-
-
-def _task_loops(d: Definition, loops: Sequence[int], lanes_dim: int | None) -> int:
-    """How many of the outermost loops are parallel: one, and where that has a few turns only those inside it, too, but for that of the lanes."""
-    turns = 1
-    for position, k in enumerate(loops):
-        if k >= len(d.dims) or (position and k == lanes_dim):
-            return position
-        turns *= d.dims[k].const if d.dims[k].is_const else MANY_TURNS
-        if turns >= MANY_TURNS:
-            return position + 1
-    return len(loops)
 
 
 def scan_rows(d: Definition, lanes_dim: int | None, unrolled: Sequence[int]) -> int | None:
@@ -418,7 +404,7 @@ def _blocked(s: Stage, group: tuple[int, ...], d: Definition, lanes_dim: int, ro
     """A nest with a block of accumulators in registers: rows of vectors share their loads."""
     others = [k for k in range(len(d.dims)) if k not in (lanes_dim, rows)]
     outer = [*others, rows, lanes_dim] if others else [lanes_dim, rows]
-    tasks = _task_loops(d, outer, lanes_dim)
+    tasks = task_loops(d, outer, lanes_dim)
     steps: list[Step] = [(k, "parallel" if position < tasks else "serial", None) for position, k in enumerate(outer)]
     steps += [(k, "serial", None) for k in range(len(d.dims), len(d.extents))]
     count, vectors = target.block

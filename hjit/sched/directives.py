@@ -12,8 +12,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from hjit.errors import ScheduleError
-from hjit.sched.build import Path, Step, at, attached, nest, paths
-from hjit.sched.default import RootNests, Target, default_schedule, groups, serial_loops
+from hjit.sched.build import Path, Step, at, attached, nest, paths, serial_loops
+from hjit.sched.default import RootNests, Target, default_schedule, groups
 from hjit.sched.tree import TAILS, Ahead, Compute, DimKey, Loop, LoopKind, Node, Root, Store, Tail, computes, with_children
 from hjit.trace.graph import Definition, Graph, Stage
 from hjit.trace.rewrites import Rewrites

@@ -11,9 +11,9 @@ import math
 from dataclasses import dataclass, replace
 
 from hjit.errors import ScheduleError
-from hjit.sched.build import Path, at, attached, flattened, inside_of, loops_around, own_nests, path_without, paths, replaced, without
+from hjit.sched.build import Path, at, attached, flattened, inside_of, loops_around, own_nests, path_without, paths, replaced, serial_loops, without
 from hjit.sched.check import check, check_loops
-from hjit.sched.default import RootNests, Target, serial_loops
+from hjit.sched.default import RootNests, Target
 from hjit.sched.tree import KINDS, Compute, Loop, LoopKind, Node, Root, Store, computes, dims_of, loop_name, walk, with_children
 from hjit.trace.canonical import canonicalise, inline
 from hjit.trace.graph import Graph

@@ -23,6 +23,7 @@ from hjit.sched.default import (
 )  # fmt: skip
 from hjit.sched.rows import MAX_TURNS_BEFORE
 from hjit.sched.tree import Loop, computes, walk
+from hjit.tune import leaves
 from tests.numpy_check import check, image
 from tests.trace.test_canonical import canonical
 
@@ -377,3 +378,43 @@ def test_what_copies_share_counts_once_as_code() -> None:
     planes = np.random.default_rng(0).random((3, 30, 120), np.float32)
     assert any(x.kind == "unroll" and x.dim == 0 for x in loops(f, planes))
     check(f, planes, exact=False)
+
+
+def layer(x: Any, w: Any, b: Any) -> Any:
+    return np.maximum(x @ w + b, 0)
+
+
+def neighbours(x: Any, w: Any, b: Any) -> Any:
+    total = np.zeros((*x.shape[:2], x.shape[2] - 1, w.shape[1]), x.dtype)
+    for k in range(2):
+        total += x[:, :, k : x.shape[2] - 1 + k] @ w
+    return np.where(total > 0, total, total * 0.1) + b
+
+
+@pytest.mark.parametrize("shape", [(5, 40, 60, 33, 70), (5, 9, 13, 8, 64), (3, 2, 7, 1, 17), (20, 3, 30, 50, 100)])
+@pytest.mark.parametrize("f", [layer, neighbours])
+def test_what_sums_of_products_are_for_is_computed_in_tiles_of_their_blocks(f: Any, shape: tuple[int, ...]) -> None:
+    rng = np.random.default_rng(0)
+    n, h, w, inner, outer = shape
+    given = [rng.standard_normal(s, np.float32) for s in ((n, h, w, inner), (inner, outer), (outer,))]
+    g = hjit.pipeline(f, cache="off", tune=False)
+    assert len(g.tree(*given)[0].children) == 1 or inner < 8
+    np.testing.assert_allclose(g(*given), f(*given), rtol=1e-5, atol=1e-5 * inner)
+
+
+def test_products_that_are_read_elsewhere_too_are_computed_by_themselves() -> None:
+    rng = np.random.default_rng(0)
+    x, w = rng.standard_normal((5, 20, 60, 33), np.float32), rng.standard_normal((33, 70), np.float32)
+    for f in (lambda x, w: (x @ w, np.exp(x @ w)), lambda x, w: (x @ w)[:, 1:] - (x @ w)[:, :-1], lambda x, w: (x @ w)[::-1] * 2):
+        g = hjit.pipeline(f, cache="off", tune=False)
+        assert len(g.tree(x, w)[0].children) > 1
+        for ours, theirs in zip(leaves(g(x, w)), leaves(f(x, w)), strict=True):
+            np.testing.assert_allclose(ours, theirs, rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize(("shape", "parallel"), [((5, 100, 120, 128), [0, 1]), ((100, 5, 120, 128), [0, 1]), ((7, 3000), [0]), ((200, 300, 40), [0])])
+def test_loops_in_a_parallel_one_of_few_turns_are_parallel_too(shape: tuple[int, ...], parallel: list[int]) -> None:
+    f = lambda a: np.sqrt(a) + 1  # noqa: E731
+    a = np.abs(image(shape, "float32"))
+    assert [n.dim for n in loops(f, a) if n.kind == "parallel"] == (parallel if shape[0] < 16 else [0])
+    check(f, a)
