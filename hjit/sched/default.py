@@ -93,11 +93,10 @@ def default_schedule(graph: Graph, target: Target, usual: Mapping[str, tuple[Nod
     for name, copies in packed.items():
         nests[name] = (_with_copies(nests, nests[name][0], copies),)
     taken = {*packed, *(c for copies in packed.values() for c in copies)}
-    products = products_of(graph, nests, taken)
+    inside = _attached(graph, nests, taken)
+    products = products_of(graph, nests, taken.union(inside, *(x.members for x in inside.values())))
     for name, members in products.items():
         nests[name] = (with_products(graph.stage(name), nests, members),)
-        taken |= {name, *members}
-    inside = _attached(graph, nests, taken)
     placed = {m for members in (*(x.members for x in inside.values()), *packed.values(), *products.values()) for m in members}
     roots: list[Node] = []
     for s in graph.stages:

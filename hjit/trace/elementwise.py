@@ -72,7 +72,7 @@ def ufunc_call(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs: di
         return pair(*inputs, **kwargs)
     name = _ALIASES.get(ufunc.__name__, ufunc.__name__)
     if name not in UFUNCS or ufunc.nout != 1:
-        from hjit.trace.overlay import opaque_call
+        from hjit.trace.opaque import opaque_call
 
         if kwargs.get("out") is not None:
             raise current().error(f"{ufunc.__name__}(out=)", "this ufunc is not compiled", "assign its result")

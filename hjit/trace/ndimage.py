@@ -23,7 +23,8 @@ import numpy as np
 from hjit.trace.graph import Const, Definition, Expr, Load, Op, cast, identity, select
 from hjit.trace.host import unpin
 from hjit.trace.networks import ranked
-from hjit.trace.overlay import clone, opaque_call
+from hjit.trace.opaque import opaque_call
+from hjit.trace.overlay import clone
 from hjit.trace.poly import Dim, Poly, bound, poly
 from hjit.trace.recorder import current
 from hjit.trace.reductions import start_value

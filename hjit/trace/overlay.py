@@ -15,18 +15,17 @@ import functools
 import importlib
 import sys
 import types
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from hjit.errors import TraceError
 from hjit.trace import asked
-from hjit.trace.host import HostScalar, is_host, unpin
+from hjit.trace.host import HostScalar, unpin
 from hjit.trace.impure import STREAMS, Stream, draw, is_stream_method, replaced
-from hjit.trace.recorder import Recorder, current, site, supported_dtype
-from hjit.trace.size import Size
-from hjit.trace.tracer import Selected, Tracer, from_known, from_source, functions, has_tracer, is_tracer, python_float
+from hjit.trace.opaque import concrete, opaque, opaque_call
+from hjit.trace.recorder import Recorder, current, supported_dtype
+from hjit.trace.tracer import Selected, Tracer, from_source, functions, has_tracer
 
 _SAFE_BUILTINS = ("builtins", "_operator", "math", "time", "")  # they ask a tracer through Python's own protocols
 _PACKAGES = ("numpy", "scipy")
@@ -394,7 +393,7 @@ def wrap_callable(value: Any) -> Any:
     if type(value).__module__ == "uarray" or type(value).__module__.startswith("scipy._lib"):  # scipy.fft's, which choose a back end
         return _numpy_function(value)
     if _is_compiled(value) and (value.__module__ or "").partition(".")[0] not in _SAFE_BUILTINS:
-        return _opaque(value)
+        return opaque(value)
     return value
 
 
@@ -430,22 +429,6 @@ def _taken_over(function: Any) -> Callable[..., Any]:
         return concrete(function, args, kwargs)
 
     return functools.wraps(function, updated=())(method) if hasattr(function, "__name__") else method
-
-
-def concrete(function: Any, args: Any, kwargs: Any) -> Any:
-    """Call a real function with real arguments; an array that it returns is one of the trace's own."""
-    return _owned(function(*args, **kwargs))
-
-
-def _owned(result: Any) -> Any:
-    """The arrays of a result as known arrays of the trace, where kernels have their dtype."""
-    if type(result) is np.ndarray and supported_dtype(result.dtype):
-        return from_known(result)
-    if type(result) in (list, tuple):
-        return type(result)(map(_owned, result))
-    if isinstance(result, tuple) and hasattr(type(result), "_fields"):
-        return type(result)(*map(_owned, result))
-    return result
 
 
 @functools.lru_cache(maxsize=4096)
@@ -493,100 +476,6 @@ def _undispatched(function: Any) -> Any:
     if type(function).__name__ == "_ArrayFunctionDispatcher":
         return getattr(function, "_implementation", function)
     return function
-
-
-def opaque_call(name: str, function: Any, args: Any, kwargs: Any, impure: bool = False, foreign: bool = False) -> Any:
-    """An extern stage: at every call the inputs are realised and the original function is called; now, where all is known.
-
-    A `foreign` function may write to its arguments, which is looked after.
-    """
-    rec = current()
-    tracers: list[Tracer] = []
-
-    def lower(x: Any) -> Any:
-        if is_tracer(x):
-            whole = x if x.is_whole else x.copy()
-            tracers.append(whole)
-            return _Hole(len(tracers) - 1, tuple(map(int, x.shape)), x.is_scalar)
-        if is_host(x):
-            return x.pin()
-        if type(x) in (list, tuple):
-            return type(x)(map(lower, x))
-        return {k: lower(v) for k, v in x.items()} if type(x) is dict else int(x) if type(x) is Size else x
-
-    frozen_args, frozen_kwargs = lower(tuple(args)), lower(dict(kwargs))
-    single: list[bool] = []
-    kind: type = object
-    origin = site()[0]
-
-    def run(arrays: Sequence[np.ndarray[Any, Any]]) -> Any:
-        given = [a.copy() for a in arrays] if foreign else arrays
-        result = function(*_fill(frozen_args, given), **_fill(frozen_kwargs, given))
-        if foreign and any(a.tobytes() != b.tobytes() for a, b in zip(arrays, given, strict=True)):
-            raise TraceError(name, "it writes to an array that it is given", "call it outside the function", origin)
-        return result
-
-    contents = [t.known for t in tracers]
-    if not impure and all(k is not None for k in contents):
-        return _owned(run([k.copy() for k in contents if k is not None]))
-
-    def call(*arrays: np.ndarray[Any, Any]) -> tuple[Any, ...]:
-        result = run(arrays)
-        nonlocal kind
-        kind = type(result)
-        single[:] = [not isinstance(result, tuple)]
-        return () if result is None else result if isinstance(result, tuple) else (result,)
-
-    needs = tuple(t.buffer.source() for t in tracers)
-    sources = rec.extern(name, call, needs, impure)
-    results = tuple(_extern_result(s.input.name) for s in sources)
-    if single[0] and kind is float:
-        return python_float(results[0])
-    if not results:
-        return None
-    return results[0] if single[0] else results
-
-
-def _extern_result(name: str) -> Tracer:
-    from hjit.trace.tracer import Buffer, _shown, identity
-
-    rec = current()
-    source = rec.inputs[name]
-    shape = tuple(_shown(rec, p) for p in source.input.shape)
-    t = Tracer(Buffer(shape, source.input.dtype, name), shape, identity(len(shape)))
-    return t.copy() if shape else t
-
-
-class _Hole:
-    """The place of an array in the arguments of an opaque call."""
-
-    __slots__ = ("number", "scalar", "shape")
-
-    def __init__(self, number: int, shape: tuple[int, ...], scalar: bool) -> None:
-        self.number, self.shape, self.scalar = number, shape, scalar
-
-
-def _fill(x: Any, arrays: Sequence[Any]) -> Any:
-    if type(x) is _Hole:
-        a = arrays[x.number].reshape(x.shape)
-        return a[()] if x.scalar else a
-    if type(x) in (list, tuple):
-        return type(x)(_fill(y, arrays) for y in x)
-    return {k: _fill(v, arrays) for k, v in x.items()} if type(x) is dict else x
-
-
-@functools.lru_cache(maxsize=1024)
-def _opaque(function: Any) -> Callable[..., Any]:
-    """A compiled function of another package: opaque where it is given a tracer."""
-    name = f"{function.__module__}.{function.__name__}"
-
-    def method(*args: Any, **kwargs: Any) -> Any:
-        if has_tracer(args) or has_tracer(kwargs):
-            traced = functions().get(function)
-            return traced(*args, **kwargs) if traced else opaque_call(name, function, args, kwargs, foreign=True)
-        return concrete(function, args, kwargs)
-
-    return method
 
 
 # -- modules

@@ -12,7 +12,8 @@ import numpy as np
 
 from hjit.trace.graph import Const, Definition, Expr, Load, Op, cast, identity
 from hjit.trace.ndimage import MAX_TAPS, Extended, known_first, opaque
-from hjit.trace.overlay import clone, opaque_call
+from hjit.trace.opaque import opaque_call
+from hjit.trace.overlay import clone
 from hjit.trace.poly import Dim, poly
 from hjit.trace.recorder import current
 from hjit.trace.size import size_poly
