@@ -72,6 +72,22 @@ def test_the_numbers_are_numpys(case: str, dtypes: str) -> None:
     check(CASES[case][0], *map(image, dtypes.split()))
 
 
+@pytest.mark.parametrize("dtype", ["u1", "i1"])
+def test_means_of_bytes_in_shuffled_vectors_compile(dtype: str) -> None:
+    """Of ``(a & b) + ((a ^ b) >> 1)`` of two vectors whose lanes are repeated LLVM compiled for ever."""
+
+    def written(a: Any, b: Any) -> Any:
+        a, b = np.repeat(a, 2, axis=1), np.repeat(b, 2, axis=1)
+        return (a & b) + ((a ^ b) >> 1), ((a ^ b) >> 1) + (b & a)
+
+    def meant(a: Any, b: Any) -> Any:
+        a, b = np.repeat(a, 2, axis=1), np.repeat(b, 2, axis=1)
+        return np.maximum(((a.astype(int) + b) >> 1).astype(a.dtype), ((a.astype(int) + b[::-1]) // 2).astype(a.dtype)) * np.float32(0.5)
+
+    for f in (written, meant):
+        check(f, np.tile(image(dtype), (1, 4)), np.tile(image(dtype), (1, 4))[:, ::-1].copy())
+
+
 def test_what_wraps_around_wraps() -> None:
     a, b = image("u2"), image("u2")
     check(lambda a, b: (a - b) // 2, a, b)
