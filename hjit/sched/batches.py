@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,15 +24,17 @@ class Known:
 
     Attributes:
         costs: inf where a rule forbids it.
-        calls: how often it evaluates each of the stages that are inlined into it.
+        called: positions in the Graph of the stages that are inlined into it.
+        calls: how often it evaluates each of those, [called, choices].
     """
 
     costs: Floats
-    calls: Mapping[str, Floats]
+    called: Ints
+    calls: Floats
 
     def some(self, rows: Rows) -> Known:
         """Of some choices."""
-        return Known(self.costs[rows], {name: n[rows] for name, n in self.calls.items()})
+        return Known(self.costs[rows], self.called, self.calls[:, rows])
 
 
 @dataclass(slots=True, eq=False)

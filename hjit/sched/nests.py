@@ -7,6 +7,7 @@ forbids costs infinitely much.
 from __future__ import annotations
 
 import copy
+import functools
 import itertools
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -33,6 +34,7 @@ BITS = 18  # of a cost that count
 TOGETHER = 2048  # choices that are measured at once, where they are not of one batch
 RECORDED = 1 << 20  # operations of all plans that are kept: half a gigabyte
 NOTHING: frozenset[str] = frozenset()
+RESTS = 1 << 14  # sets of nests of which it is known what they cost together
 CALLS = SCHEDULE.index("inlined_calls")
 
 
@@ -49,12 +51,21 @@ class Tally:
     measured: int = 0
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Rest:
+    """Some nests together: what they cost, and how often they evaluate each stage that is inlined into them, [stages]."""
+
+    cost: float
+    calls: Floats
+
+
 @dataclass(slots=True)
 class _Memory:
     """What is kept of costs: by all that they depend on, and by identity, as the states after one share its nests."""
 
     known: dict[Hashable, Known] = field(default_factory=dict)
     unchanged: dict[Hashable, tuple[Node, Known]] = field(default_factory=dict)
+    rests: dict[Hashable, _Rest] = field(default_factory=dict)
     prepared: dict[tuple[str, ...], PreparedCost] = field(default_factory=dict)
 
 
@@ -155,22 +166,48 @@ class Nests:
 
     def costs(self, batch: Batch, rows: slice | np.ndarray[Any, Any]) -> Floats:
         """The costs of states: those of their nests together."""
-        total: Floats = np.zeros(len(batch.sizes[rows]))
-        calls: dict[str, list[Floats]] = {}
-        for k, nest in enumerate(batch.nests):
-            if k != batch.changed:
-                own = self.unchanged(nest, batch.inlined, batch.layouts, batch.open)
-            elif batch.own is not None:
-                own = batch.own.some(rows)
-            else:
-                own = self.known(nest, batch.sizes[rows], batch.inlined, batch.layouts, batch.open)
-            total = total + own.costs
-            for name, n in own.calls.items():
-                calls.setdefault(name, []).append(n)
-        for name, each in calls.items():
-            if len(each) > 1:  # of one nest it is known
-                total = np.where(self.rules.is_too_often(sum(each[1:], each[0]), self._points(name)), inf, total)
+        rest = self._rest(batch)
+        if batch.changed is None:
+            return np.full(len(batch.sizes[rows]), rest.cost)
+        if batch.own is not None:
+            own = batch.own.some(rows)
+        else:
+            own = self.known(batch.nests[batch.changed], batch.sizes[rows], batch.inlined, batch.layouts, batch.open)
+        total = own.costs + rest.cost
+        beside = rest.calls[own.called]
+        if beside.any():  # of what one nest alone computes it is known
+            every = np.where(beside > 0.0, beside, -inf)[:, None] + own.calls
+            total = np.where(self.rules.is_too_often(every, self._least[own.called][:, None]).any(0), inf, total)
         return total
+
+    def _rest(self, batch: Batch) -> _Rest:
+        """The nests of a batch that do not change; many batches have the same."""
+        nests = [nest for k, nest in enumerate(batch.nests) if k != batch.changed]
+        if not self.memoise:
+            return self._together(batch, nests)
+        key = tuple(map(id, nests)), batch.inlined, frozenset(batch.layouts.items()), batch.open
+        found = self._memory.rests.get(key)
+        if found is None:
+            if len(self._memory.rests) >= RESTS:
+                self._memory.rests.clear()
+            found = self._memory.rests[key] = self._together(batch, nests)
+        return found
+
+    def _together(self, batch: Batch, nests: Sequence[Node]) -> _Rest:
+        cost, calls, times = 0.0, np.zeros(len(self.graph.stages)), np.zeros(len(self.graph.stages))
+        for nest in nests:
+            own = self.unchanged(nest, batch.inlined, batch.layouts, batch.open)
+            cost += float(own.costs[0])
+            if len(own.called):
+                calls[own.called] += own.calls[:, 0]
+                times[own.called] += 1.0
+        is_forbidden = times.any() and (self.rules.is_too_often(calls, self._least) & (times > 1.0)).any()
+        return _Rest(inf if is_forbidden else cost, calls)
+
+    @functools.cached_property
+    def _least(self) -> Floats:
+        """Evaluations that each stage needs at the least."""
+        return np.array([self._points(s.name) for s in self.graph.stages])
 
     def keep(self, batch: Batch, row: int, nest: Node) -> None:
         """What the child of the root costs that a decision changed is known, now that its sizes are chosen: `nest`."""
@@ -258,8 +295,9 @@ class Nests:
         costs = _rounded(np.asarray(prepared.stages(features.values), np.float64).sum(-1))
         points = np.array([self._points(n) for n in features.stages])
         forbidden = self.rules.forbidden(features.values, points, self.cores, self._most_tasks(plan.head))
-        calls = {n: features.values[:, k, CALLS].copy() for k, n in enumerate(features.stages) if n in plan.graph.inlined}
-        return Known(np.where(forbidden, inf, costs), calls)
+        rows = [k for k, n in enumerate(features.stages) if n in plan.graph.inlined]
+        called = np.array([self.sized.position[features.stages[k]] for k in rows], np.int64)
+        return Known(np.where(forbidden, inf, costs), called, features.values[:, rows, CALLS].T.copy())
 
     def _most_tasks(self, stage: str) -> float:
         """How many tasks a stage has by default, the nest with the fewest: as many as its parallel loops have turns."""
