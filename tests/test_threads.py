@@ -256,6 +256,7 @@ def test_interrupts(layer: str, tmp_path: Path) -> None:
     out = script(tmp_path, layer, """
     import signal
     import time
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # what a shell runs in the background ignores it
     check()
     interrupted = 0
     for n in range(60):
