@@ -18,7 +18,7 @@ import numpy as np
 
 from hjit.model.costs import Cost, PreparedCost
 from hjit.model.names import SCHEDULE
-from hjit.sched.batches import IN_C_ORDER, NONE, Batch, Known, Layouts
+from hjit.sched.batches import IN_C_ORDER, NONE, Batch, Known, Layouts, Rows
 from hjit.sched.default import groups
 from hjit.sched.families import Floats
 from hjit.sched.features import Plan, merged, plan_of
@@ -145,9 +145,10 @@ class Nests:
         found: list[tuple[Hashable, Batch, Node, bool]] = []
         wanted: dict[Hashable, tuple[Plan, Sizes]] = {}
         for b in batches:
+            is_known = self._rest_key(b) in memory.rests
             for k, nest in enumerate(b.nests):
                 is_new = k == b.changed
-                if not is_new and self._identity(nest, b.inlined, b.layouts, b.open) in memory.unchanged:
+                if not is_new and (is_known or self._identity(nest, b.inlined, b.layouts, b.open) in memory.unchanged):
                     continue
                 through, sizes = self.through(nest, b.inlined), b.sizes if is_new else NONE
                 key = self._key(nest, sizes, through, b.layouts, b.open)
@@ -164,7 +165,7 @@ class Nests:
             else:
                 memory.unchanged[self._identity(nest, b.inlined, b.layouts, b.open)] = nest, memory.known[key]
 
-    def costs(self, batch: Batch, rows: slice | np.ndarray[Any, Any]) -> Floats:
+    def costs(self, batch: Batch, rows: Rows) -> Floats:
         """The costs of states: those of their nests together."""
         rest = self._rest(batch)
         if batch.changed is None:
@@ -182,20 +183,23 @@ class Nests:
 
     def _rest(self, batch: Batch) -> _Rest:
         """The nests of a batch that do not change; many batches have the same."""
-        nests = [nest for k, nest in enumerate(batch.nests) if k != batch.changed]
         if not self.memoise:
-            return self._together(batch, nests)
-        key = tuple(map(id, nests)), batch.inlined, frozenset(batch.layouts.items()), batch.open
+            return self._together(batch)
+        key = self._rest_key(batch)
         found = self._memory.rests.get(key)
         if found is None:
             if len(self._memory.rests) >= RESTS:
                 self._memory.rests.clear()
-            found = self._memory.rests[key] = self._together(batch, nests)
+            found = self._memory.rests[key] = self._together(batch)
         return found
 
-    def _together(self, batch: Batch, nests: Sequence[Node]) -> _Rest:
+    @staticmethod
+    def _rest_key(batch: Batch) -> Hashable:
+        return tuple(map(id, batch.rest)), batch.inlined, frozenset(batch.layouts.items()), batch.open
+
+    def _together(self, batch: Batch) -> _Rest:
         cost, calls, times = 0.0, np.zeros(len(self.graph.stages)), np.zeros(len(self.graph.stages))
-        for nest in nests:
+        for nest in batch.rest:
             own = self.unchanged(nest, batch.inlined, batch.layouts, batch.open)
             cost += float(own.costs[0])
             if len(own.called):
@@ -207,7 +211,8 @@ class Nests:
     @functools.cached_property
     def _least(self) -> Floats:
         """Evaluations that each stage needs at the least."""
-        return np.array([self._points(s.name) for s in self.graph.stages])
+        parts = [[self.sized.part(s.name, group) for group in self.groups[s.name]] for s in self.graph.stages]
+        return np.array([sum(map(self.sized.minimum, each)) for each in parts], np.float64)
 
     def keep(self, batch: Batch, row: int, nest: Node) -> None:
         """What the child of the root costs that a decision changed is known, now that its sizes are chosen: `nest`."""
@@ -288,16 +293,14 @@ class Nests:
         """What is known of a nest, for each choice of the sizes of its loops."""
         self.tally.measured += len(sizes)
         features = plan.run((), sizes)
+        at = np.array([self.sized.position[n] for n in features.stages], np.int64)
         prepared = self._memory.prepared.get(features.stages)
         if prepared is None:
-            rows = [self.sized.position[n] for n in features.stages]
-            prepared = self._memory.prepared[features.stages] = self.cost_model.prepare(self.pipeline[rows], self.machine)
+            prepared = self._memory.prepared[features.stages] = self.cost_model.prepare(self.pipeline[at], self.machine)
         costs = _rounded(np.asarray(prepared.stages(features.values), np.float64).sum(-1))
-        points = np.array([self._points(n) for n in features.stages])
-        forbidden = self.rules.forbidden(features.values, points, self.cores, self._most_tasks(plan.head))
-        rows = [k for k, n in enumerate(features.stages) if n in plan.graph.inlined]
-        called = np.array([self.sized.position[features.stages[k]] for k in rows], np.int64)
-        return Known(np.where(forbidden, inf, costs), called, features.values[:, rows, CALLS].T.copy())
+        forbidden = self.rules.forbidden(features.values, self._least[at], self.cores, self._most_tasks(plan.head))
+        is_inlined = np.array([n in plan.graph.inlined for n in features.stages], np.bool_)
+        return Known(np.where(forbidden, inf, costs), at[is_inlined], features.values[:, is_inlined, CALLS].T.copy())
 
     def _most_tasks(self, stage: str) -> float:
         """How many tasks a stage has by default, the nest with the fewest: as many as its parallel loops have turns."""
@@ -312,15 +315,6 @@ class Nests:
             extents = self.sized.part(stage, group).extents
             form = next(iter(self.forms.of(s, group, extents, True)))
             yield turns_of(chosen(form.node, form.sizes[0]), extents)
-
-    def _points(self, stage: str) -> float:
-        """Evaluations that a stage needs at the least."""
-        return float(sum(map(self._minimum, itertools.repeat(stage), self.groups[stage])))
-
-    def _minimum(self, stage: str, group: tuple[int, ...]) -> float:
-        found = self.sized.minimum(self.sized.part(stage, group))
-        assert isinstance(found, float)  # sizes are known at the root
-        return found
 
 
 def _rounded(costs: Floats) -> Floats:
