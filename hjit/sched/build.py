@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from hjit.sched.tree import Compute, DimKey, Loop, LoopKind, Node, Root, Store, Tail, computes, dims_of, with_children
@@ -162,13 +162,24 @@ def serial_loops(node: Node) -> Node:
     return node
 
 
-def task_loops(d: Definition, loops: Sequence[int], lanes_dim: int | None) -> int:
-    """How many of the outermost loops are parallel: one, and where that has a few turns only those inside it, too, but for that of the lanes."""
+def preceded(nests: Mapping[str, Sequence[Node]], stages: Sequence[str], children: tuple[Node, ...]) -> tuple[Node, ...]:
+    """What is computed in a loop, some stages before it."""
+    return (*(serial_loops(n) for name in stages for n in nests[name]), *children)
+
+
+def stored(stages: Sequence[str], children: tuple[Node, ...]) -> tuple[Node, ...]:
+    """What is computed at a place, inside the storage of some stages, the first outermost."""
+    for name in reversed(stages):
+        children = (Store(name, children),)
+    return children
+
+
+def whole_loops(d: Definition, dims: Sequence[int], lanes_dim: int | None = None) -> list[Step]:
+    """Loops over all of some dimensions: the outermost is parallel, and where it has few turns those inside it, too, but for that of the lanes."""
+    found: list[Step] = []
     turns = 1
-    for position, k in enumerate(loops):
-        if k >= len(d.dims) or (position and k == lanes_dim):
-            return position
-        turns *= d.dims[k].const if d.dims[k].is_const else MANY_TURNS
-        if turns >= MANY_TURNS:
-            return position + 1
-    return len(loops)
+    for k in dims:
+        is_task = turns < MANY_TURNS and k < len(d.dims) and (not found or k != lanes_dim)
+        turns = turns * (d.dims[k].const if d.dims[k].is_const else MANY_TURNS) if is_task else MANY_TURNS
+        found.append((k, "parallel" if is_task else "serial", None))
+    return found

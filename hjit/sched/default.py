@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from hjit.sched.boxes import Reads, single_dim
-from hjit.sched.build import Step, nest, serial_loops, task_loops
+from hjit.sched.build import Step, nest, preceded, serial_loops, stored, whole_loops
 from hjit.sched.check import MAX_UNROLL, are_apart, free_from, is_direct, starts_reduction
 from hjit.sched.epilogues import block_of, products_of, with_products
 from hjit.sched.memory import Strides
@@ -269,27 +269,18 @@ def _packed(graph: Graph, s: Stage, nests: Mapping[str, Sequence[Node]]) -> tupl
     return tuple(x.name for x in copies if consumers[x.name] == [s.name])
 
 
-def _preceded(nests: Mapping[str, Sequence[Node]], stages: Sequence[str], children: tuple[Node, ...]) -> tuple[Node, ...]:
-    """What is computed in a loop, some stages before it."""
-    return (*(serial_loops(n) for name in stages for n in nests[name]), *children)
-
-
 def _with_members(nests: Mapping[str, Sequence[Node]], head: Node, members: tuple[str, ...]) -> Node:
     """A nest in whose outermost loop other stages are computed, of which it keeps what earlier turns computed."""
     assert isinstance(head, Loop)
-    node: Node = replace(head, children=_preceded(nests, members, head.children))
-    for m in reversed(members):
-        node = Store(m, (node,))
+    (node,) = stored(members, (replace(head, children=preceded(nests, members, head.children)),))
     return node
 
 
 def _with_copies(nests: Mapping[str, Sequence[Node]], head: Node, copies: tuple[str, ...]) -> Node:
     """A nest that makes copies in its outermost loop."""
     assert isinstance(head, Loop)
-    children = _preceded(nests, copies, tuple(map(serial_loops, head.children)))
-    for c in copies:
-        children = (Store(c, children),)
-    return replace(head, children=children)
+    children = preceded(nests, copies, tuple(map(serial_loops, head.children)))
+    return replace(head, children=stored(copies[::-1], children))
 
 
 def _rows(graph: Graph, s: Stage, nests: Sequence[Node]) -> tuple[int, tuple[int, ...], int, int] | None:
@@ -353,12 +344,8 @@ def _nest(s: Stage, group: tuple[int, ...], strides: Strides, target: Target) ->
         return nest(s.name, group, [(parts, "parallel", None), *((k, "serial", None) for k in others), (parts, "unroll", INTERLEAVED)])
     steps: list[Step] = []
     lanes = turn_lanes(d, target, lanes_dim, lanes)
-    loops = loops_in_order(d, lanes_dim, unrolled)
-    tasks = task_loops(d, loops, lanes_dim)
-    for position, k in enumerate(loops):
-        steps.append((k, "parallel" if position < tasks else "serial", None))
-        if k == lanes_dim:
-            steps.append((k, "vector", lanes))
+    for step in whole_loops(d, loops_in_order(d, lanes_dim, unrolled), lanes_dim):
+        steps += [step, (lanes_dim, "vector", lanes)] if step[0] == lanes_dim is not None else [step]
     rows = scan_rows(d, lanes_dim, unrolled)
     if rows is not None:
         steps.append((rows, "unroll", SCAN_ROWS))
@@ -403,8 +390,7 @@ def _blocked(s: Stage, group: tuple[int, ...], d: Definition, lanes_dim: int, ro
     """A nest with a block of accumulators in registers: rows of vectors share their loads."""
     others = [k for k in range(len(d.dims)) if k not in (lanes_dim, rows)]
     outer = [*others, rows, lanes_dim] if others else [lanes_dim, rows]
-    tasks = task_loops(d, outer, lanes_dim)
-    steps: list[Step] = [(k, "parallel" if position < tasks else "serial", None) for position, k in enumerate(outer)]
+    steps = whole_loops(d, outer, lanes_dim)
     steps += [(k, "serial", None) for k in range(len(d.dims), len(d.extents))]
     count, vectors = target.block
     steps += [(rows, "unroll", count), (lanes_dim, "unroll", vectors * lanes), (lanes_dim, "vector", lanes)]
