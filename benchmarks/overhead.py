@@ -178,6 +178,7 @@ def demo_rows(rounds: int = 5) -> list[demo.Row]:
 def about() -> dict[str, Any]:
     """The machine, the versions and the commit."""
     from hjit.kernels import features, launch
+    from hjit.machine import cpu
 
     names = ("numpy", "numba", "llvmlite", "tbb")
     found = {"python": platform.python_version(), "hjit": hjit.__version__}
@@ -189,20 +190,13 @@ def about() -> dict[str, Any]:
     machine = {
         "system": platform.system(),
         "architecture": platform.machine(),
-        "cpu": _cpu(),
+        "cpu": cpu(),
         "cores": launch.cores(),
         "vector_bits": 8 * features.native_width(features.host_features()),
         "threading": launch.parallel_for()[1],
     }
     return {"machine": machine, "versions": found, "commit": _commit()}
 
-
-def _cpu() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return platform.processor()
-    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.processor())
 
 
 def _commit() -> str:

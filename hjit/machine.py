@@ -36,7 +36,7 @@ def facts(threads: int, vector_bytes: int, cache_dir: str | os.PathLike[str] = "
 
 def kept_bandwidth(threads: int, cache_dir: str | os.PathLike[str], mode: str) -> float:
     """What `bandwidth` measured once on such a machine."""
-    name = "machine_" + cache.digest(_cpu(), str(caches()), str(threads), str(COPIED))[:40]
+    name = "machine_" + cache.digest(cpu(), str(caches()), str(threads), str(COPIED))[:40]
     text = cache.load(name, cache_dir, mode, "facts")
     try:
         found = float(text or b"")
@@ -50,13 +50,13 @@ def kept_bandwidth(threads: int, cache_dir: str | os.PathLike[str], mode: str) -
 
 
 @functools.lru_cache(maxsize=1)
-def _cpu() -> str:
+def cpu() -> str:
     """The processor's name."""
     try:
         lines = CPU.read_text().splitlines()
     except OSError:
-        lines = []
-    return next((x for x in lines if x.startswith("model name")), "") or f"{platform.machine()} {platform.processor()}"
+        return platform.processor()
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.processor())
 
 
 @functools.lru_cache(maxsize=1)
