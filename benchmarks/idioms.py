@@ -18,8 +18,8 @@ from scipy import ndimage, signal
 import hjit
 from benchmarks.rows import in_turns
 from benchmarks.table import geomean
-from hjit.kernels.launch import cores
-from hjit.tune import alike, leaves
+from hjit.kernels.runtime.launch import cores
+from hjit.tuning.samples import alike, leaves
 
 Array = np.ndarray[Any, Any]
 Function = Callable[..., Any]

@@ -1,4 +1,4 @@
-"""``python -m benchmarks.mb2fbs [--json FILE] [--quick]``: the synthetic trees of Gao 2022, searched by `hjit.sched.search`.
+"""``python -m benchmarks.mb2fbs [--json FILE] [--quick]``: the synthetic trees of Gao 2022, searched by `hjit.sched.search.search`.
 
 It reruns Figures 6 and 7 and Table 5 of the paper. The figures are plots: what the text says of them is printed beside.
 
@@ -10,7 +10,7 @@ It reruns Figures 6 and 7 and Table 5 of the paper. The figures are plots: what 
 - Priority: the cost alone. The paper does not say, but by its depth-aware priority a round never comes back to a
   shallower state before all deeper ones are done, and (beta2, beta1) = (2, 254) would expand 1101 states, not 1114.6.
 - "At once": the accuracy of the same expansions if a complete state counts as soon as its cost is known, which is the
-  default of `hjit.sched.search`. In Algorithm 2 it counts when its turn comes, and costly ones drop out of the queue
+  default of `hjit.sched.search.search`. In Algorithm 2 it counts when its turn comes, and costly ones drop out of the queue
   before, pushed out by cheaper states of depths that are used up or are never reached again. This is what makes Table
   5 fall to 0.71 for the controlled search.
 - (0, 256) is a beam of 256: 1 + 4 + 16 + 64 + 4 * 256 = 1109 expansions in every tree, also uncontrolled.
@@ -32,8 +32,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hjit.sched.families import OneByOne
-from hjit.sched.search import Options, Parameters, presets, search
+from hjit.sched.search.search import Options, Parameters, presets, search
+from hjit.sched.search.successors import OneByOne
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -106,7 +106,7 @@ _FIRST_CALL = """
 import json, sys, time
 import numpy as np, llvmlite.binding, numba, hjit
 import numba.core.codegen
-import hjit.kernels.plan, hjit.variant
+import hjit.kernels.runtime.listing, hjit.variant
 from benchmarks.overhead import twelve_stages
 image = np.random.default_rng(2).random((512, 768), np.float32)
 f = hjit.pipeline(twelve_stages, verify="off", cache_dir=sys.argv[1])
@@ -177,7 +177,7 @@ def demo_rows(rounds: int = 5) -> list[demo.Row]:
 
 def about() -> dict[str, Any]:
     """The machine, the versions and the commit."""
-    from hjit.kernels import features, launch
+    from hjit.kernels.runtime import features, launch
     from hjit.machine import cpu
 
     names = ("numpy", "numba", "llvmlite", "tbb")

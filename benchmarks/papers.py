@@ -2,7 +2,7 @@
 
 - Anderson 2021, Tables 1 to 3: what hierarchical sampling, freezing and memoisation save of a beam search (32 states, 5 passes): `anderson`.
   States are those whose cost was asked. The search that decides what to freeze is in the seconds, not in the states; Graphs of few stages
-  are not frozen (`hjit.autoschedule.FEW_STAGES`). Without memoisation every decision works out the costs of all nests again; ways that
+  are not frozen (`hjit.tuning.autoschedule.FEW_STAGES`). Without memoisation every decision works out the costs of all nests again; ways that
   differ in sizes only are one batch also then.
 - Gao 2022, Tables 2 and 3: two searches of MB2FBS beside beams, all with 5 passes, nothing sampled or frozen: `mb2fbs`. Expansions are those
   of a pass. Costs are in other units than the paper's, so both are given relative to the beam of 32.
@@ -25,9 +25,10 @@ from unittest import mock
 
 from benchmarks import search
 from benchmarks.table import geomean
-from hjit import autoschedule, machine
-from hjit.autoschedule import EFFORTS, Effort
-from hjit.sched.search import Parameters, presets
+from hjit import machine
+from hjit.sched.search.search import Parameters, presets
+from hjit.tuning import autoschedule
+from hjit.tuning.autoschedule import EFFORTS, Effort
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -79,7 +80,7 @@ def run(
     """
     from rich.console import Console
 
-    from hjit.kernels.launch import cores
+    from hjit.kernels.runtime.launch import cores
     from hjit.machine import bandwidth
 
     console = Console(stderr=True)

@@ -21,8 +21,8 @@ from benchmarks import apps
 from benchmarks.table import geomean
 
 if TYPE_CHECKING:
-    from hjit.autoschedule import Effort
-    from hjit.plans import Plan
+    from hjit.tuning.autoschedule import Effort
+    from hjit.tuning.plans import Plan
 
 TIMEOUT = 1800  # seconds of one application
 REPEATS = 3  # on shared cores the same search may take three times as long as a moment before
@@ -33,7 +33,7 @@ Row = dict[str, Any]
 def run(names: Sequence[str], efforts: Sequence[str], threads: Sequence[int] = (), *, small: bool = False) -> list[Row]:
     """A row for each application, effort and number of threads."""
     from benchmarks.suite import ROOT, environment
-    from hjit.kernels.launch import cores
+    from hjit.kernels.runtime.launch import cores
 
     found = []
     for n in threads or (cores(),):
@@ -70,13 +70,13 @@ def plans(name: str, tune: str, threads: int, small: bool, effort: Effort | None
     import numpy as np
 
     import hjit
-    import hjit.plans
-    from hjit import autoschedule
+    import hjit.tuning.plans
+    from hjit.tuning import autoschedule
 
     module = apps.load(name)
     arguments = module.inputs(np.random.default_rng(0), module.SMALL if small else module.SHAPE)
     found: list[tuple[Plan, int, float]] = []
-    real, of_all = autoschedule.searched, hjit.plans.scheduled
+    real, of_all = autoschedule.searched, hjit.tuning.plans.scheduled
 
     def searched(graph: Any, *more: Any, **named: Any) -> Plan:
         found.append((real(graph, *more, **{"effort": effort, **named}), len(graph.stages), _peak()))
@@ -87,12 +87,12 @@ def plans(name: str, tune: str, threads: int, small: bool, effort: Effort | None
         raise _Searched
 
     f = hjit.pipeline(getattr(module, name), tune=tune, num_threads=threads, cache="off", verify="off")
-    autoschedule.searched, hjit.plans.scheduled = searched, scheduled
+    autoschedule.searched, hjit.tuning.plans.scheduled = searched, scheduled
     try:
         with contextlib.suppress(_Searched):
             f.graph(*arguments)
     finally:
-        autoschedule.searched, hjit.plans.scheduled = real, of_all
+        autoschedule.searched, hjit.tuning.plans.scheduled = real, of_all
     return found
 
 
@@ -103,7 +103,8 @@ def _peak() -> float:
 
 def measure(name: str, effort: str, threads: int, small: bool) -> Row:
     """Search the schedules of an application."""
-    from hjit import autoschedule, machine
+    from hjit import machine
+    from hjit.tuning import autoschedule
 
     autoschedule.weights()
     machine.bandwidth(threads)

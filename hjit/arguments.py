@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from hjit.options import context_state
-from hjit.trace.trace import Tree
+from hjit.trace.capture.trace import Tree
 
 _NUMBERS = frozenset({int, float})
 _BY_VALUE = (str, bytes, type(None), bool, enum.Enum, np.dtype, type, types.FunctionType, range, frozenset)

@@ -108,7 +108,7 @@ def _info(given: argparse.Namespace) -> int:
         options = resolve({})
     except OptionError as error:
         return _failed(error)
-    from hjit.kernels import features, launch
+    from hjit.kernels.runtime import features, launch
 
     found = features.host_features()
     lines = [("hjit", __version__), ("Python", f"{platform.python_version()} on {platform.system()} {platform.machine()}")]

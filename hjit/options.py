@@ -38,7 +38,7 @@ class Scheduler(Protocol):
     longest_block: ClassVar[float]
 
     def rewrites(self) -> Any:
-        """What it changes of the Graph, for the canonicaliser; see `hjit.trace.rewrites`."""
+        """What it changes of the Graph, for the canonicaliser; see `hjit.trace.passes.rewrites`."""
 
     def tree(self, graph: Any, target: Any) -> Any:
         """The schedule tree of a canonical Graph."""

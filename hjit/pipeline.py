@@ -30,13 +30,13 @@ from hjit.collector import few_collections
 from hjit.errors import CompileError, HjitError, HjitWarning, TraceError
 from hjit.options import Options, Scheduler, checked, context_state, resolve
 from hjit.outcome import MISS, PLAIN
-from hjit.trace.canonical import canonicalise
-from hjit.trace.overlay import load_table
-from hjit.trace.trace import Tree, flatten, trace
+from hjit.trace.capture.overlay import load_table
+from hjit.trace.capture.trace import Tree, flatten, trace
+from hjit.trace.passes.canonical import canonicalise
 
 if TYPE_CHECKING:
-    from hjit.sched.schedule import Schedule
-    from hjit.sched.tree import Root
+    from hjit.sched.language.schedule import Schedule
+    from hjit.sched.language.tree import Root
     from hjit.variant import Held, Variant
 
 log = logging.getLogger("hjit")
@@ -211,7 +211,7 @@ class Pipeline:
 
     def _first(self, call: _Call) -> Any:
         """No variant for this call yet: trace, compile, verify."""
-        from hjit.report import progress
+        from hjit.report.listing import progress
         from hjit.variant import OutOfBounds
 
         options = self._resolved(call.key[0])
@@ -263,7 +263,7 @@ class Pipeline:
             CompileError: a fault of hjit.
             Exception: what the function itself raises.
         """
-        from hjit.kernels import kernel
+        from hjit.kernels.runtime import kernel
         from hjit.variant import Variant
 
         start, before = time.perf_counter(), kernel.made()
@@ -375,8 +375,8 @@ class Pipeline:
 
     # -- inspection
     def _inspect(self, args: Any, kwargs: Any) -> list[Any]:
-        from hjit.kernels.kernel import scheduled
-        from hjit.kernels.plan import plan
+        from hjit.kernels.runtime.kernel import scheduled
+        from hjit.kernels.runtime.listing import plan
 
         variant = self._variant(args, kwargs, self._resolved(context_state()))
         options = variant.options  # with what a search decided on
@@ -395,20 +395,20 @@ class Pipeline:
 
     def graph(self, *args: Any, **kwargs: Any) -> Any:
         """The canonical Graph that these arguments lead to; printable, and a picture in a notebook."""
-        from hjit.report import Listing
+        from hjit.report.listing import Listing
 
         return Listing([p.graph for p in self._inspect(args, kwargs)])
 
     def tree(self, *args: Any, **kwargs: Any) -> Any:
         """The schedule tree that these arguments run by, found by a search, given to `use`, or the default one; a picture in a notebook."""
-        from hjit.report import Listing
+        from hjit.report.listing import Listing
 
         return Listing([p.schedule for p in self._inspect(args, kwargs)])
 
     def schedule(self, *args: Any, **kwargs: Any) -> Schedule:
         """The default schedule, or the one given to `use`: printable, a picture in a notebook, and to be edited for `use`."""
-        from hjit.kernels import features
-        from hjit.sched.schedule import Schedule
+        from hjit.kernels.runtime import features
+        from hjit.sched.language.schedule import Schedule
         from hjit.variant import segments
 
         options = self._resolved(context_state())
@@ -425,12 +425,12 @@ class Pipeline:
         """Run by a schedule from now on, as it is now; None: by the default one. Returns the pipeline.
 
         Args:
-            schedule: directives, or trees such as `tree` shows and `hjit.sched.transforms` make of them.
+            schedule: directives, or trees such as `tree` shows and `hjit.sched.language.transforms` make of them.
 
         Raises:
             ScheduleError: it is no schedule; at the first call, it is not legal for what the function computes.
         """
-        from hjit.sched.schedule import usable
+        from hjit.sched.language.schedule import usable
 
         found = None if schedule is None else usable(schedule)
         with forks.builds, self._lock:
@@ -442,7 +442,7 @@ class Pipeline:
 
     def loops(self, *args: Any, **kwargs: Any) -> Any:
         """The loop IR after lowering."""
-        from hjit.report import Listing
+        from hjit.report.listing import Listing
 
         return Listing([p.program for p in self._inspect(args, kwargs)])
 
@@ -452,7 +452,7 @@ class Pipeline:
 
     def inspect_asm(self, *args: Any, **kwargs: Any) -> str:
         """The machine's assembly after optimisation."""
-        from hjit.kernels.backend import assembly
+        from hjit.kernels.runtime.backend import assembly
 
         options = self._resolved(context_state())
         return "\n".join(assembly(p.llvm, p.name, options.target) for p in self._inspect(args, kwargs))
@@ -460,7 +460,7 @@ class Pipeline:
 
 def evaluate(rec: Any, names: tuple[str, ...], leaves: list[Any], options: Options) -> list[Any]:
     """Stages of an unfinished trace, computed by compiled kernels on the arrays at hand."""
-    from hjit.kernels.kernel import Bound
+    from hjit.kernels.runtime.kernel import Bound
     from hjit.variant import element_strides
 
     found = {n: rec.inputs[n].array for n in names if n in rec.inputs}
@@ -479,7 +479,7 @@ def evaluate(rec: Any, names: tuple[str, ...], leaves: list[Any], options: Optio
 
 def _parts_at(v: Variant, miss: Any, missed: Variant) -> bool:
     """Did this variant make the same decisions as the missed one, and then the one that was missed?"""
-    from hjit.trace.host import same
+    from hjit.trace.tracing.host import same
 
     at = miss.number
     events, others = v.rec.events, missed.rec.events
@@ -523,12 +523,13 @@ def _unpickle(module: str, name: str, given: dict[str, Any]) -> Any:
 
 
 _pipelines: weakref.WeakSet[Pipeline] = weakref.WeakSet()
+WITH_LOCKS = (*(f"hjit.kernels.runtime.{name}" for name in ("arena", "kernel", "backend", "launch", "signals")), "hjit.collector")
 
 
 def _after_fork() -> None:
     for p in _pipelines:
         p._lock = threading.RLock()
-    for name in ("hjit.kernels.arena", "hjit.kernels.kernel", "hjit.kernels.backend", "hjit.kernels.launch", "hjit.kernels.aside", "hjit.collector"):
+    for name in WITH_LOCKS:
         module = sys.modules.get(name)
         if module is not None:
             module.after_fork()

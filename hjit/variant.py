@@ -14,22 +14,22 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hjit.errors import ScheduleError
-from hjit.kernels.kernel import Bound
+from hjit.kernels.runtime.kernel import Bound
 from hjit.options import Options, Scheduler
 from hjit.outcome import MISS, PLAIN
-from hjit.trace.canonical import canonicalise
-from hjit.trace.graph import Graph, Input
-from hjit.trace.host import same
-from hjit.trace.layout import c_strides
-from hjit.trace.overlay import container_shape
-from hjit.trace.poly import ONE, SMALL, Dim, Poly, sizes_value
-from hjit.trace.recorder import Event, Recorder, packed
-from hjit.trace.rewrites import AS_IT_IS, Rewrites
-from hjit.trace.trace import Result, Trace, Tree
+from hjit.trace.tracing.host import same
+from hjit.trace.capture.overlay import container_shape
+from hjit.trace.tracing.recorder import Event, Recorder, packed
+from hjit.trace.capture.trace import Result, Trace, Tree
+from hjit.trace.ir.graph import Graph, Input
+from hjit.trace.ir.poly import ONE, SMALL, Dim, Poly, sizes_value
+from hjit.trace.ops.layout import c_strides
+from hjit.trace.passes.canonical import canonicalise
+from hjit.trace.passes.rewrites import AS_IT_IS, Rewrites
 from hjit.verify import EXACT, Tolerance, tolerances
 
 if TYPE_CHECKING:
-    from hjit.plans import Plan, Searched  # a process that searches nothing never loads it
+    from hjit.tuning.plans import Plan, Searched  # a process that searches nothing never loads it
 
 Array = np.ndarray[Any, Any]
 Held = tuple[list[Any], dict[str, Array]]  # values of the tape, captured arrays by input
@@ -113,14 +113,14 @@ def result_leaves(result: Any) -> list[Result]:
 
 def _searched(graph: Graph, sizes: Mapping[str, int], options: Options) -> Plan:
     """The plan that a search makes; only then is loaded what searches."""
-    from hjit import autoschedule
+    from hjit.tuning import autoschedule
 
     return autoschedule.searched(graph, sizes, options)
 
 
 @dataclass(frozen=True, slots=True)
 class _Way:
-    """Kernels by one of several schedules; None is the default one. `measured`: see `hjit.plans.Plan`."""
+    """Kernels by one of several schedules; None is the default one. `measured`: see `hjit.tuning.plans.Plan`."""
 
     kernels: list[Bound | None]
     schedule: Searched | None
@@ -179,7 +179,7 @@ class Variant:
     def _schedule(self) -> None:
         """Search a schedule, where none is given; and the Graphs as the schedule wants them."""
         if self.options.schedule is None and self.options.tune:
-            from hjit.plans import scheduled
+            from hjit.tuning.plans import scheduled
 
             self.options = replace(self.options, schedule=scheduled(self._graphs, self.rec.sizes, self.options, _searched))
         self.graphs = self._graphs(AS_IT_IS if self.options.schedule is None else self.options.schedule.rewrites())
@@ -188,7 +188,7 @@ class Variant:
         """The kernels; where a schedule was searched, by the fastest of what was found, or by the default schedule."""
         if not self.options.tune or self.options.schedule is None:
             return self._made(self.options.schedule)
-        from hjit import plans
+        from hjit.tuning import plans
 
         found = self.options.schedule
         if not isinstance(found, plans.Searched):
@@ -211,7 +211,7 @@ class Variant:
 
     def _ways(self, found: Searched) -> list[_Way]:
         """The kernels by each schedule that was found, the best first, as far as there is time to compile them."""
-        from hjit.plans import BUILT_SECONDS
+        from hjit.tuning.plans import BUILT_SECONDS
 
         end = time.perf_counter() + BUILT_SECONDS[str(self.options.tune)]
         ways = [self._way(found) if found.trees else self._by_default()]
@@ -223,7 +223,7 @@ class Variant:
 
     def _way(self, schedule: Searched) -> _Way | None:
         """The kernels by a searched schedule; None where it cannot be lowered."""
-        from hjit import plans
+        from hjit.tuning import plans
 
         self.graphs = self._graphs(schedule.rewrites())
         try:
@@ -235,7 +235,7 @@ class Variant:
 
     def _fastest(self, ways: Sequence[_Way], found: Searched) -> _Way:
         """The fastest of some ways and the default schedule; where arrays of a later kernel are not there yet, the search is believed."""
-        from hjit.autoschedule import fastest
+        from hjit.tuning.autoschedule import fastest
 
         values = self.rec.tape.replay(self._leaves_now) if self.rec.tape.ops else []
         if found.trees and ways and (values is None or len(ways[0].kernels) > 1):

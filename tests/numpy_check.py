@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 import hjit
-from hjit.kernels import arena
+from hjit.kernels.runtime import arena
 
 PAGE = mmap.PAGESIZE
 MARK, GARBAGE = 0xAB, 0x7D  # bytes

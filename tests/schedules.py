@@ -10,15 +10,15 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from hjit.errors import ScheduleError
-from hjit.kernels.lower import lower
+from hjit.kernels.lower.lower import lower
 from hjit.model.names import SCHEDULE
-from hjit.sched.features import plan_of
-from hjit.sched.memory import C_ORDER
-from hjit.sched.sample import random_schedule
-from hjit.sched.sized import SizedGraph
-from hjit.sched.tree import Root
-from hjit.trace.graph import Graph
-from hjit.trace.rewrites import Rewrites
+from hjit.sched.analysis.sized import SizedGraph
+from hjit.sched.features.featurise import plan_of
+from hjit.sched.language.memory import C_ORDER
+from hjit.sched.language.tree import Root
+from hjit.sched.search.sample import random_schedule
+from hjit.trace.ir.graph import Graph
+from hjit.trace.passes.rewrites import Rewrites
 from tests import seeds
 from tests.fuzz import random_program
 

@@ -17,11 +17,12 @@ from typing import Any
 from unittest import mock
 
 import hjit
-from hjit import autoschedule, machine, plans
+from hjit import machine
 from hjit.model import generator
-from hjit.sched.search import presets
-from hjit.sched.space import Space
-from hjit.tune import alike, leaves
+from hjit.sched.search.search import presets
+from hjit.sched.search.space import Space
+from hjit.tuning import autoschedule, plans
+from hjit.tuning.samples import alike, leaves
 from hjit.variant import Variant
 from tests import fuzz, seeds
 from tests.numpy_check import place, watched_scratch

@@ -13,17 +13,17 @@ import numpy as np
 import pytest
 
 import hjit
-from hjit import autoschedule, plans
-from hjit.autoschedule import Effort, frozen, greedily, searched, space_of
 from hjit.errors import OptionError, ScheduleError, SlidingError
 from hjit.options import Options
-from hjit.plans import Plan, Searched, built, from_text, keep, plan_name, scheduled, to_text
-from hjit.sched.check import check
-from hjit.sched.default import Target, default_schedule, root_schedule, serial_loops
-from hjit.sched.refine import Schedule
-from hjit.sched.search import presets
-from hjit.sched.transforms import storage_at_compute
-from hjit.sched.tree import Loop, Root, Store, computes
+from hjit.sched.default.schedules import Target, default_schedule, root_schedule, serial_loops
+from hjit.sched.language.check import check
+from hjit.sched.language.transforms import storage_at_compute
+from hjit.sched.language.tree import Loop, Root, Store, computes
+from hjit.sched.search.refine import Schedule
+from hjit.sched.search.search import presets
+from hjit.tuning import autoschedule, plans
+from hjit.tuning.autoschedule import Effort, frozen, greedily, searched, space_of
+from hjit.tuning.plans import Plan, Searched, built, from_text, keep, plan_name, scheduled, to_text
 from tests.sched.test_space import Program, blurred, equalised, interleaved, product, pyramid
 from tests.scripts import run_script
 
@@ -436,7 +436,7 @@ SCRIPT = """
         return np.sqrt(rows[:, 1:] + rows[:, :-1])
 
     f(np.ones((70, 90)))
-    print(f.stats.compilations > 0, "hjit.autoschedule" in sys.modules)
+    print(f.stats.compilations > 0, "hjit.tuning.autoschedule" in sys.modules)
 """
 
 
@@ -449,10 +449,10 @@ def test_a_process_that_finds_a_plan_neither_searches_nor_compiles(tmp_path: Pat
 SEARCHED = """
     import numpy as np
     from hjit import machine
-    from hjit.autoschedule import EFFORTS, searched
+    from hjit.tuning.autoschedule import EFFORTS, searched
     from hjit.options import Options
-    from hjit.plans import to_text
-    from hjit.sched.search import presets
+    from hjit.tuning.plans import to_text
+    from hjit.sched.search.search import presets
     from dataclasses import replace
     from tests.sched.test_space import PROGRAMS, Program
 

@@ -16,7 +16,7 @@ import pytest
 
 import hjit
 from hjit import cache
-from hjit.kernels import kernel
+from hjit.kernels.runtime import kernel
 from tests.scripts import ROOT, TIMEOUT, run_file, run_script
 
 pytestmark = pytest.mark.filterwarnings("error::hjit.HjitWarning")

@@ -235,7 +235,7 @@ def test_numbers_given_to_at_have_a_dtype_of_their_own(dtype: str, value: Any, n
 
 @pytest.mark.parametrize("limit", [0, 1 << 28])
 def test_gathers_by_32_and_by_64_bits_agree(limit: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    from hjit.kernels import kernel
+    from hjit.kernels.runtime import kernel
 
     monkeypatch.setattr(kernel, "SMALL_ARRAY", limit)
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from hjit import plans
 from hjit.errors import ScheduleError
+from hjit.tuning import plans
 from tests import searched
 
 PROGRAMS = int(os.environ.get("HJIT_FUZZ_SEARCHED", "24"))

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import hjit
-from hjit.kernels.features import LEVELS, host_features
+from hjit.kernels.runtime.features import LEVELS, host_features
 
 pytestmark = pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="levels of x86-64")
 RNG = np.random.default_rng(3)

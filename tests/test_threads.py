@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import hjit
-from hjit.kernels import kernel
+from hjit.kernels.runtime import kernel
 from tests.scripts import run_script
 
 pytestmark = pytest.mark.filterwarnings("error::hjit.HjitWarning")

@@ -1,4 +1,4 @@
-"""The features by name: what `hjit.sched.features` measures and `hjit.model` reads.
+"""The features by name: what `hjit.sched.features.featurise` measures and `hjit.model` reads.
 
 Per stage, as in Adams 2019: those of its definition alone (section 4.1) are `PIPELINE`, those of a schedule
 (appendix A) are `SCHEDULE`. Arrays have features along their last axis, in the order here.

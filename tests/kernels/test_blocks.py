@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 import hjit
-from hjit.kernels import code
-from hjit.kernels.code import LOADS, MARK, longest_block, parted
+from hjit.kernels.llvm import code
+from hjit.kernels.llvm.code import LOADS, MARK, longest_block, parted
 from hjit.options import Options
-from hjit.plans import Searched, built
-from hjit.sched.tree import Compute, Loop, LoopKind, Root, Store
-from hjit.tune import compiled
+from hjit.sched.language.tree import Compute, Loop, LoopKind, Root, Store
+from hjit.tuning.plans import Searched, built
+from hjit.tuning.samples import compiled
 from tests.numpy_check import assert_same
 
 ROWS, COLUMNS = 15, 21

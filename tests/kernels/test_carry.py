@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 import hjit
-from hjit.kernels.carry import carried
-from hjit.kernels.loopir import For, Put, Puts
-from hjit.sched.default import SCAN_ROWS
-from hjit.trace.graph import Load, Op
-from hjit.trace.poly import Poly, Var, poly
+from hjit.kernels.llvm.scalar_replacement import carried
+from hjit.kernels.lower.loopir import For, Put, Puts
+from hjit.sched.default.schedules import SCAN_ROWS
+from hjit.trace.ir.graph import Load, Op
+from hjit.trace.ir.poly import Poly, Var, poly
 from tests.numpy_check import check
 
 F4 = np.dtype("f4")

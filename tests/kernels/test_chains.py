@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import hjit
-from hjit.kernels.chains import LONG
+from hjit.kernels.llvm.chains import LONG
 from tests.numpy_check import check
 
 RNG = np.random.default_rng(8)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import hjit
-from hjit.kernels import stream
+from hjit.kernels.llvm import streaming_stores as stream
 from tests.numpy_check import check
 
 RNG = np.random.default_rng(5)

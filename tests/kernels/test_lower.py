@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from scipy import ndimage
 
-from hjit.kernels.lower import lower
-from hjit.sched.default import Target, default_schedule
-from hjit.sched.memory import C_ORDER
+from hjit.kernels.lower.lower import lower
+from hjit.sched.default.schedules import Target, default_schedule
+from hjit.sched.language.memory import C_ORDER
 from tests.trace.test_canonical import canonical
 
 GOLDEN = Path(__file__).parent.parent / "golden"

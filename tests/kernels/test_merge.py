@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 
 import hjit
-from hjit.kernels.merge import Function, merged
-from hjit.trace.poly import poly
+from hjit.kernels.llvm.function_merging import Function, merged
+from hjit.trace.ir.poly import poly
 from tests.numpy_check import check
 
 IMAGE = np.random.default_rng(0).integers(0, 1 << 16, (37, 50)).astype(np.uint16)

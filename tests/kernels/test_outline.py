@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 import hjit
-from hjit.kernels import outline
-from hjit.kernels.loopir import For, Lanes, Outlined, Slide, Stmt, When, with_bodies
-from hjit.trace.poly import ZERO, Var, poly
+from hjit.kernels.llvm import outline
+from hjit.kernels.lower.loopir import For, Lanes, Outlined, Slide, Stmt, When, with_bodies
+from hjit.trace.ir.poly import ZERO, Var, poly
 from tests.numpy_check import check
 from tests.schedules import failure
 

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import hjit
-from hjit.kernels.arena import ALIGN
-from hjit.kernels.scratch import LARGE, PAGE, offsets, staggered
+from hjit.kernels.runtime.arena import ALIGN
+from hjit.kernels.runtime.scratch import LARGE, PAGE, offsets, staggered
 
 LIVES = st.tuples(st.integers(0, 12), st.integers(0, 6)).map(lambda x: (x[0], x[0] + x[1]))
 

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import hjit
-from hjit.kernels import features, kernel, params, trial
-from hjit.kernels.trial import Trial
+from hjit.kernels.runtime import features, kernel, params, trial
+from hjit.kernels.runtime.trial import Trial
 from hjit.options import resolve
 
 X86 = "x86" in features.host_features()

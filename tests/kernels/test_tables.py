@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 import hjit
-from hjit.kernels import features
-from hjit.sched.default import Target, default_schedule
-from hjit.sched.tables import registers
-from hjit.sched.tree import Loop, walk
+from hjit.kernels.runtime import features
+from hjit.sched.default.schedules import Target, default_schedule
+from hjit.sched.default.tables import registers
+from hjit.sched.language.tree import Loop, walk
 from tests.numpy_check import check
 from tests.trace.test_canonical import canonical
 

@@ -1,4 +1,4 @@
-"""Every ufunc and cast of `hjit.kernels.vecmath` against NumPy, on vectors of several lengths."""
+"""Every ufunc and cast of `hjit.kernels.llvm.vecmath.apply` against NumPy, on vectors of several lengths."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ from numba.core.codegen import JITCPUCodegen
 from numba.core.compiler_lock import global_compiler_lock
 
 from hjit.errors import CompileError
-from hjit.kernels import features, vecmath
-from hjit.kernels.code import Code, Val, const, splat, type_name
-from hjit.trace.elementwise import UFUNCS
+from hjit.kernels.llvm.code import Code, Val, const, splat, type_name
+from hjit.kernels.llvm.vecmath import apply as vecmath
+from hjit.kernels.runtime import features
+from hjit.trace.ops.elementwise import UFUNCS
 
 DType = np.dtype[Any]
 BOOL = np.dtype(bool)

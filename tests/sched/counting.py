@@ -15,10 +15,10 @@ from collections.abc import Iterable
 import numpy as np
 
 from hjit.model.names import SCHEDULE
-from hjit.sched.boxes import vector_axes
-from hjit.sched.tree import Compute, Loop, Node, Store, computes, dims_of, walk
-from hjit.trace.graph import Const, Index
-from hjit.trace.graph import walk as walk_expr
+from hjit.sched.analysis.bounds import vector_axes
+from hjit.sched.language.tree import Compute, Loop, Node, Store, computes, dims_of, walk
+from hjit.trace.ir.graph import Const, Index
+from hjit.trace.ir.graph import walk as walk_expr
 from tests.sched.running import Realization, Run, flat, path_to
 from tests.sched.tables import Ranges, hull, joined, lengths
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from hjit.sched.tree import Compute, Loop, Node, Root, Store
-from hjit.trace.graph import Const, Definition, Expr, Graph, Input, Load, Op, Stage, identity
-from hjit.trace.poly import Dim, Sym, Value, bound, poly
+from hjit.sched.language.tree import Compute, Loop, Node, Root, Store
+from hjit.trace.ir.graph import Const, Definition, Expr, Graph, Input, Load, Op, Stage, identity
+from hjit.trace.ir.poly import Dim, Sym, Value, bound, poly
 
 F4, U1 = np.dtype(np.float32), np.dtype(np.uint8)
 Y, X, C, R = (poly(Dim(k)) for k in range(4))

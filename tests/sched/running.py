@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from hjit.sched.boxes import Reads
-from hjit.sched.check import is_repeatable
-from hjit.sched.tree import Compute, DimKey, Loop, Node, Root, Store, computes, dims_of, own, walk
-from hjit.trace.graph import Graph
-from hjit.trace.poly import Dim, Value
+from hjit.sched.analysis.bounds import Reads
+from hjit.sched.language.check import is_repeatable
+from hjit.sched.language.tree import Compute, DimKey, Loop, Node, Root, Store, computes, dims_of, own, walk
+from hjit.trace.ir.graph import Graph
+from hjit.trace.ir.poly import Dim, Value
 from tests.sched.tables import Ints, Mask, Ranges, Regions, Tables, hull, joined, lengths
 
 

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from hjit.sched.check import is_associative, is_direct
-from hjit.sched.tree import DimKey, dims_of
-from hjit.trace.graph import Definition, Graph, Input, Load, Op, Stage, loads
-from hjit.trace.poly import Bound, Dim, Extremum, FloorDiv, Mod, Poly, Sym, Value
+from hjit.sched.language.check import is_associative, is_direct
+from hjit.sched.language.tree import DimKey, dims_of
+from hjit.trace.ir.graph import Definition, Graph, Input, Load, Op, Stage, loads
+from hjit.trace.ir.poly import Bound, Dim, Extremum, FloorDiv, Mod, Poly, Sym, Value
 
 Ints = np.ndarray[Any, np.dtype[np.int64]]
 Mask = np.ndarray[Any, np.dtype[np.bool_]]

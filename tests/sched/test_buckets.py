@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hjit.sched.batches import Batch, State
-from hjit.sched.buckets import Buckets
-from hjit.sched.tree import Loop, computes, walk
+from hjit.sched.language.tree import Loop, computes, walk
+from hjit.sched.search.batches import Batch, State
+from hjit.sched.search.buckets import Buckets
 from tests.sched.test_space import Program, blurred, product, pyramid
 
 FINENESS = (0, 1, 2, 3, 4)

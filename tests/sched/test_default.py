@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 import hjit
-from hjit.sched.default import (
+from hjit.sched.default.line_buffers import MAX_TURNS_BEFORE
+from hjit.sched.default.schedules import (  # fmt: skip
     MAX_TURNED_LANES,
     ROWS_TOGETHER,
     SCAN_ROWS,
@@ -20,10 +21,9 @@ from hjit.sched.default import (
     Target,
     lanes_across,
     vector_lanes,
-)  # fmt: skip
-from hjit.sched.rows import MAX_TURNS_BEFORE
-from hjit.sched.tree import Loop, computes, walk
-from hjit.tune import leaves
+)
+from hjit.sched.language.tree import Loop, computes, walk
+from hjit.tuning.samples import leaves
 from tests.numpy_check import check, image
 from tests.trace.test_canonical import canonical
 

@@ -11,19 +11,19 @@ import numpy as np
 import pytest
 
 from hjit.errors import ScheduleError
-from hjit.kernels.lower import lower
+from hjit.kernels.lower.lower import lower
 from hjit.model.names import PIPELINE, SCHEDULE
-from hjit.sched.check import check
-from hjit.sched.default import Target, default_schedule
-from hjit.sched.features import assembled, layouts_of, nest_features, nest_key, schedule_features
-from hjit.sched.formulas import Num, Program, Tape, ceil_div, choose, floor_div, least, most, power_of_two
-from hjit.sched.operations import pipeline_features
-from hjit.sched.sample import random_schedule
-from hjit.sched.sized import SizedGraph
-from hjit.sched.tree import Compute, Loop, Node, Root, computes, from_json, structural_hash, walk
-from hjit.trace.canonical import canonicalise, inline
-from hjit.trace.graph import Cast, Const, Expr, Graph, Input, Op, Stage
-from hjit.trace.poly import Value, bound, sizes_value
+from hjit.sched.analysis.sized import SizedGraph
+from hjit.sched.analysis.tape import Num, Program, Tape, ceil_div, choose, floor_div, least, most, power_of_two
+from hjit.sched.default.schedules import Target, default_schedule
+from hjit.sched.features.algorithm_features import pipeline_features
+from hjit.sched.features.featurise import assembled, layouts_of, nest_features, nest_key, schedule_features
+from hjit.sched.language.check import check
+from hjit.sched.language.tree import Compute, Loop, Node, Root, computes, from_json, structural_hash, walk
+from hjit.sched.search.sample import random_schedule
+from hjit.trace.ir.graph import Cast, Const, Expr, Graph, Input, Op, Stage
+from hjit.trace.ir.poly import Value, bound, sizes_value
+from hjit.trace.passes.canonical import canonicalise, inline
 from tests.fuzz import random_program
 from tests.sched.counting import Counter
 from tests.sched.examples import F4, GRAPHS, IMAGE, SIZES, TREES, ZERO, H, W, X, Y, add, at, f, graph, stage, tree

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hjit.autoschedule import greedily
 from hjit.model.costs import WeightedSum
-from hjit.sched.default import Target, root_schedule
-from hjit.sched.forms import Form, chosen, turns_of
-from hjit.sched.refine import Schedule
-from hjit.sched.space import Space
-from hjit.sched.tree import Loop, Store, dims_of, walk
+from hjit.sched.default.schedules import Target, root_schedule
+from hjit.sched.language.tree import Loop, Store, dims_of, walk
+from hjit.sched.search.refine import Schedule
+from hjit.sched.search.space import Space
+from hjit.sched.search.templates import Form, chosen, turns_of
+from hjit.tuning.autoschedule import greedily
 from tests.sched.test_space import MACHINE, Array, Program, equalised
 
 

@@ -11,9 +11,9 @@ import pytest
 
 import hjit
 from hjit.errors import ScheduleError
-from hjit.sched import transforms
-from hjit.sched.build import paths
-from hjit.sched.tree import Loop, from_json
+from hjit.sched.language import transforms
+from hjit.sched.language.build import paths
+from hjit.sched.language.tree import Loop, from_json
 from tests.numpy_check import check
 
 RNG = np.random.default_rng(0)

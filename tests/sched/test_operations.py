@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from hjit.model.names import OPERATIONS, PIPELINE
-from hjit.sched.operations import access_class, jacobian, pipeline_features
-from hjit.trace.graph import Load
-from hjit.trace.poly import Bound, Dim, Mod, Poly, Sym, Value, deep_atoms, poly
+from hjit.sched.features.algorithm_features import access_class, jacobian, pipeline_features
+from hjit.trace.ir.graph import Load
+from hjit.trace.ir.poly import Bound, Dim, Mod, Poly, Sym, Value, deep_atoms, poly
 from tests.trace.test_canonical import canonical
 
 F = np.random.default_rng(0).random((6, 40)) + 0.5

@@ -12,15 +12,15 @@ import numpy as np
 import pytest
 
 from hjit.errors import ScheduleError
-from hjit.sched import transforms
-from hjit.sched.check import check_loops, problems
-from hjit.sched.default import default_schedule
-from hjit.sched.refine import Refined, Schedule, is_permitted, moves, refined, walked
-from hjit.sched.rules import Rules
-from hjit.sched.tree import Compute, Loop, Root, Store
-from hjit.trace.canonical import inline
-from hjit.trace.graph import Graph
-from hjit.tune import limited
+from hjit.sched.default.schedules import default_schedule
+from hjit.sched.language import transforms
+from hjit.sched.language.check import check_loops, problems
+from hjit.sched.language.tree import Compute, Loop, Root, Store
+from hjit.sched.search.pruning import Rules
+from hjit.sched.search.refine import Refined, Schedule, is_permitted, moves, refined, walked
+from hjit.trace.ir.graph import Graph
+from hjit.trace.passes.canonical import inline
+from hjit.tuning.samples import limited
 from tests.sched.test_space import PROGRAMS, Program, blurred, turned
 
 Array = np.ndarray[Any, Any]

@@ -17,9 +17,9 @@ import pytest
 
 from benchmarks import mb2fbs
 from hjit.errors import OptionError
-from hjit.sched import search as searching
-from hjit.sched.families import OneByOne
-from hjit.sched.search import DepthPriority, Found, Options, Parameters, Record, keep_probability, presets
+from hjit.sched.search import search as searching
+from hjit.sched.search.search import DepthPriority, Found, Options, Parameters, Record, keep_probability, presets
+from hjit.sched.search.successors import OneByOne
 
 State = tuple[int, ...]
 SEEDS = range(150)

@@ -11,25 +11,25 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hjit.autoschedule import weights
 from hjit.model.costs import WeightedSum
 from hjit.model.names import SCHEDULE
 from hjit.options import Options
 from hjit.pipeline import Pipeline
-from hjit.plans import Searched, built
-from hjit.sched import nests
-from hjit.sched.batches import NONE, State
-from hjit.sched.check import problems
-from hjit.sched.default import Target, root_schedule
-from hjit.sched.forms import chosen
-from hjit.sched.refine import Schedule
-from hjit.sched.rules import Rules, log_spaced
-from hjit.sched.search import Options as SearchOptions
-from hjit.sched.search import presets, search
-from hjit.sched.space import Space, sliding_at
-from hjit.sched.tree import Loop, Root, Store, computes, walk
-from hjit.trace.graph import Graph
-from hjit.tune import chosen_state, compiled, random_state
+from hjit.sched.default.schedules import Target, root_schedule
+from hjit.sched.language.check import problems
+from hjit.sched.language.tree import Loop, Root, Store, computes, walk
+from hjit.sched.search import nests
+from hjit.sched.search.batches import NONE, State
+from hjit.sched.search.pruning import Rules, log_spaced
+from hjit.sched.search.refine import Schedule
+from hjit.sched.search.search import Options as SearchOptions
+from hjit.sched.search.search import presets, search
+from hjit.sched.search.space import Space, sliding_at
+from hjit.sched.search.templates import chosen
+from hjit.trace.ir.graph import Graph
+from hjit.tuning.autoschedule import weights
+from hjit.tuning.plans import Searched, built
+from hjit.tuning.samples import chosen_state, compiled, random_state
 
 Array = np.ndarray[Any, Any]
 MACHINE = (2.0, 64.0, 32e3, 1e6, 16e6, 1e10)

@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 import hjit
-from hjit.kernels.memory import _piece_offsets
-from hjit.sched import transforms
-from hjit.sched.build import paths
-from hjit.sched.tree import Store, from_json
-from hjit.trace.canonical import canonicalise
-from hjit.trace.poly import Sym, extremum, poly
-from hjit.trace.rewrites import Rewrites
+from hjit.kernels.llvm.memory import _piece_offsets
+from hjit.sched.language import transforms
+from hjit.sched.language.build import paths
+from hjit.sched.language.tree import Store, from_json
+from hjit.trace.ir.poly import Sym, extremum, poly
+from hjit.trace.passes.canonical import canonicalise
+from hjit.trace.passes.rewrites import Rewrites
 from tests.numpy_check import check
 from tests.trace.test_canonical import graphs
 

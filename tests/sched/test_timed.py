@@ -9,13 +9,13 @@ import pytest
 
 from hjit.errors import HjitError
 from hjit.options import Options
-from hjit.plans import Searched, built
-from hjit.sched.refine import Schedule
-from hjit.sched.rules import Rules
-from hjit.sched.search import Options as SearchOptions
-from hjit.sched.search import presets, search
-from hjit.sched.timed import Timed
-from hjit.tune import compiled, timed
+from hjit.sched.search.pruning import Rules
+from hjit.sched.search.refine import Schedule
+from hjit.sched.search.search import Options as SearchOptions
+from hjit.sched.search.search import presets, search
+from hjit.sched.search.timed import Timed
+from hjit.tuning.plans import Searched, built
+from hjit.tuning.samples import compiled, timed
 from tests.sched.test_space import Program, blurred
 
 

@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 
 from hjit.errors import ScheduleError
-from hjit.kernels.lower import lower
-from hjit.sched import transforms
-from hjit.sched.build import at, path_without, paths, stripped, without
-from hjit.sched.default import Target, default_schedule, root_schedule
-from hjit.sched.tree import Compute, Loop, LoopKind, Node, Root, Store
-from hjit.trace.graph import Graph
-from hjit.trace.rewrites import Rewrites
+from hjit.kernels.lower.lower import lower
+from hjit.sched.default.schedules import Target, default_schedule, root_schedule
+from hjit.sched.language import transforms
+from hjit.sched.language.build import at, path_without, paths, stripped, without
+from hjit.sched.language.tree import Compute, Loop, LoopKind, Node, Root, Store
+from hjit.trace.ir.graph import Graph
+from hjit.trace.passes.rewrites import Rewrites
 from tests.numpy_check import check
 from tests.sched.test_tree import canonical
 
@@ -82,7 +82,7 @@ def test_random_walks_keep_the_result(seed: int) -> None:
 
 
 def canonical_kept() -> Graph:
-    from hjit.trace.canonical import canonicalise
+    from hjit.trace.passes.canonical import canonicalise
     from tests.trace.test_canonical import graphs
 
     return canonicalise(graphs(program, IMAGE)[0], KEPT)

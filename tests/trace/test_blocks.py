@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import hjit
-from hjit.sched.tree import Compute, Loop, walk
+from hjit.sched.language.tree import Compute, Loop, walk
 from tests.numpy_check import check
 
 RNG = np.random.default_rng(0)

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from hjit.trace import interpret
-from hjit.trace.canonical import PASSES, canonicalise
-from hjit.trace.graph import Graph
-from hjit.trace.key import graph_key
+from hjit.trace.ir.graph import Graph
+from hjit.trace.ir.key import graph_key
+from hjit.trace.passes.canonical import PASSES, canonicalise
 from tests.trace.helpers import scalars_of, trace_of
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import ndimage
 
-from hjit.trace.poly import Poly
+from hjit.trace.ir.poly import Poly
 from tests.numpy_check import check
 from tests.trace.test_canonical import canonical
 

@@ -3,8 +3,8 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hjit.trace.intervals import Span, span, whole
-from hjit.trace.poly import Dim, Poly, Sym, Var, bound, poly
+from hjit.trace.ir.intervals import Span, span, whole
+from hjit.trace.ir.poly import Dim, Poly, Sym, Var, bound, poly
 
 N = 23
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hjit.trace.narrowing import narrow
+from hjit.trace.passes.storage_narrowing import narrow
 from tests.numpy_check import check
 from tests.trace.test_canonical import canonical
 

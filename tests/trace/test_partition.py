@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hjit.trace.partition import PARTS
+from hjit.trace.passes.partition import PARTS
 from tests.numpy_check import check
 from tests.test_stencils import mosaic
 from tests.trace.test_canonical import canonical

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hjit.trace.poly import ONE, ZERO, Dim, Poly, Sym, bound, bound_value, extremum, poly
+from hjit.trace.ir.poly import ONE, ZERO, Dim, Poly, Sym, bound, bound_value, extremum, poly
 
 NAMES = ("h", "w")
 VALUES = {"h": 37, "w": 18}

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hjit.trace.canonical import canonicalise
-from hjit.trace.poly import poly
+from hjit.trace.ir.poly import poly
+from hjit.trace.passes.canonical import canonicalise
 from tests.numpy_check import check
 from tests.trace.helpers import trace_of
 

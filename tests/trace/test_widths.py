@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import hjit
-from hjit.kernels import features
-from hjit.trace.graph import Op, walk
-from hjit.trace.widths import narrowest
+from hjit.kernels.runtime import features
+from hjit.trace.ir.graph import Op, walk
+from hjit.trace.passes.demotion import narrowest
 from tests.numpy_check import check
 from tests.trace.test_canonical import canonical
 

@@ -1,0 +1,183 @@
+"""The driver of a kernel: resolves parameters, then runs the nests in order, in parallel where the work pays for it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from hjit.kernels.llvm.code import BOOL, I64
+from hjit.kernels.llvm.function_merging import KERNEL
+from hjit.kernels.runtime.params import PARALLEL_FOR, SCRATCH, STATUS, TASKS_PER_THREAD, THREADS, Params
+from hjit.trace.ir.graph import Graph
+
+if TYPE_CHECKING:
+    from hjit.kernels.llvm.emit import Call, Machine, NestEmitter
+
+GRAIN = 40_000  # operations that a task should have
+LONG = 400  # lines, from which on a driver is compiled as it stands: once a call it would gain little, and LLVM takes long for long blocks
+AS_IT_STANDS = "nounwind noinline optnone"  # without what concerns vectors and calls of the C library: it has none
+
+
+@dataclass(frozen=True, slots=True)
+class Driver:
+    """Text of the driver and its tasks, and what they declare."""
+
+    text: str
+    declarations: dict[str, None]
+
+
+def data_offset() -> int:
+    """Bytes from a NumPy array object to its data pointer, found by looking.
+
+    The layout is part of NumPy's ABI; the position depends on the build of Python only.
+    """
+    import ctypes
+
+    import numpy as np
+
+    probe = np.empty(1)
+    for offset in (16, 32, 24, 40):
+        if ctypes.c_void_p.from_address(id(probe) + offset).value == probe.ctypes.data:
+            return offset
+    raise RuntimeError("the layout of NumPy arrays is not known")
+
+
+def driver_text(graph: Graph, calls: Sequence[Call], params: Params, name: str, machine: Machine) -> Driver:
+    """``i32 name(ptr params)``, and for every function of parallel nests the task that the threads run."""
+    from hjit.kernels.llvm.emit import NestEmitter
+
+    e = NestEmitter(graph, params, machine, {})
+    e.uniforms = None
+    code = e.code
+    size = params.count
+    e.allocas += [f"  %ctx = alloca [{size} x i64], align 64", "  %data = alloca [3 x i64]", "  %args = alloca [1 x i64]"]
+    most = 1 + max((len(c.uniforms) for c in calls), default=0)
+    e.allocas += ["  %dims = alloca [1 x i64]", "  %steps = alloca [1 x i64]", f"  %given = alloca [{most} x i64], align 64"]
+    e.allocas.append(f"  call void @llvm.memcpy.p0.p0.i64(ptr %ctx, ptr %params, i64 {8 * size}, i1 false)")
+    code.declare("declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)")
+    e.allocas += _resolve(params)
+    tasks: dict[str, str] = {}
+    code.effect("store ptr %ctx, ptr %given")
+    for call in calls:
+        points = e.int(call.nest.points)
+        if call.nest.count is not None:
+            tasks.setdefault(call.function, _task(call.function))
+        # loads are hoisted out of loops, also out of those that never run: a nest without elements is not entered
+        e.branch(code.emit(f"icmp sgt i64 {points.text}, 0", BOOL, 1, points), lambda call=call: _run(e, call))
+    code.effect("ret i32 0")
+    code.label("failed")
+    code.effect("ret i32 1")
+    entry = "\n".join(["entry:", *e.allocas])
+    body = code.text()
+    kind = AS_IT_STANDS if len(e.allocas) + body.count("\n") > LONG else "#0"
+    main = f"define i32 @{name}(ptr %params) {kind} {{\n{entry}\n{body}\n}}"
+    return Driver("\n\n".join([*tasks.values(), main]), code.declarations)
+
+
+def _run(e: NestEmitter, call: Call) -> None:
+    """Run a nest, and end the kernel where it fails."""
+    code = e.code
+    _give(e, call)
+    if call.nest.count is None:
+        code.effect(f"call void @{call.function}(ptr %given, i64 0, i64 1, i64 0)")
+    else:
+        _launch(e, call.function, e.int(call.nest.count).text, e.int(call.nest.work).text)
+    label = code.fresh("ok")
+    code.effect(f"%{label}.at = getelementptr i64, ptr %ctx, i64 {STATUS}")
+    code.effect(f"%{label}.status = load i64, ptr %{label}.at")
+    code.effect(f"%{label}.good = icmp eq i64 %{label}.status, 0")
+    code.effect(f"br i1 %{label}.good, label %{label}, label %failed")
+    code.label(label)
+
+
+def _give(e: NestEmitter, call: Call) -> None:
+    """Write the numbers that a nest is given."""
+    for k, what in enumerate(call.uniforms, 1):
+        value = "ptr %ctx" if what is KERNEL else e.slot(*what) if isinstance(what, tuple) else e.int(what)
+        at = e.code.emit(f"getelementptr i64, ptr %given, i64 {k}", I64, 1, pointer=True)
+        e.code.effect(f"store {value}, ptr {at.text}, align 8")
+
+
+def _resolve(params: Params) -> list[str]:
+    """Addresses in place of array objects and scratch offsets."""
+    lines = [f"  %status.at = getelementptr i64, ptr %ctx, i64 {STATUS}", "  store i64 0, ptr %status.at"]
+    offset = data_offset()
+    for slot in params.arrays.values():
+        lines += [
+            f"  %a{slot}.at = getelementptr i64, ptr %ctx, i64 {slot}",
+            f"  %a{slot}.object = load ptr, ptr %a{slot}.at",
+            f"  %a{slot}.field = getelementptr i8, ptr %a{slot}.object, i64 {offset}",
+            f"  %a{slot}.data = load ptr, ptr %a{slot}.field",
+            f"  store ptr %a{slot}.data, ptr %a{slot}.at",
+        ]
+    lines += [f"  %scratch.at = getelementptr i64, ptr %ctx, i64 {SCRATCH}", "  %scratch = load i64, ptr %scratch.at"]
+    for slot in params.scratch.values():
+        lines += [
+            f"  %s{slot}.at = getelementptr i64, ptr %ctx, i64 {slot}",
+            f"  %s{slot}.offset = load i64, ptr %s{slot}.at",
+            f"  %s{slot}.address = add i64 %s{slot}.offset, %scratch",
+            f"  store i64 %s{slot}.address, ptr %s{slot}.at",
+        ]
+    return lines
+
+
+def _task(function: str) -> str:
+    """What a thread runs: tasks [first, first + n) of a nest, each a part of its range."""
+    return f"""define internal void @{function}.task(ptr %args, ptr %dims, ptr %steps, ptr %data) #0 {{
+  %first = load i64, ptr %args
+  %n = load i64, ptr %dims
+  %given = load ptr, ptr %data
+  %tasks.at = getelementptr i64, ptr %data, i64 1
+  %tasks = load i64, ptr %tasks.at
+  %count.at = getelementptr i64, ptr %data, i64 2
+  %count = load i64, ptr %count.at
+  %last = add i64 %first, %n
+  %b = mul i64 %first, %count
+  %begin = udiv i64 %b, %tasks
+  %e = mul i64 %last, %count
+  %end = udiv i64 %e, %tasks
+  call void @{function}(ptr %given, i64 %begin, i64 %end, i64 %first)
+  ret void
+}}"""
+
+
+def _launch(e: NestEmitter, function: str, count: str, work: str) -> None:
+    """Run a nest: here, or as tasks on the threads where there is work for them."""
+    code = e.code
+    p = code.fresh("p")
+    for line in (
+        f"%{p}.for.at = getelementptr i64, ptr %ctx, i64 {PARALLEL_FOR}",
+        f"%{p}.for = load ptr, ptr %{p}.for.at",
+        f"%{p}.threads.at = getelementptr i64, ptr %ctx, i64 {THREADS}",
+        f"%{p}.threads = load i64, ptr %{p}.threads.at",
+        f"%{p}.grains = udiv i64 {work}, {GRAIN}",
+        f"%{p}.most = mul i64 %{p}.threads, {TASKS_PER_THREAD}",
+        f"%{p}.t1 = call i64 @llvm.umin.i64(i64 %{p}.grains, i64 %{p}.most)",
+        f"%{p}.tasks = call i64 @llvm.umin.i64(i64 %{p}.t1, i64 {count})",
+        f"%{p}.alone = icmp ule i64 %{p}.tasks, 1",
+        f"%{p}.single = icmp ule i64 %{p}.threads, 1",
+        f"%{p}.serial = or i1 %{p}.alone, %{p}.single",
+        f"br i1 %{p}.serial, label %{p}.here, label %{p}.spread",
+    ):
+        code.effect(line)
+    code.label(f"{p}.here")
+    code.effect(f"call void @{function}(ptr %given, i64 0, i64 {count}, i64 0)")
+    code.effect(f"br label %{p}.done")
+    code.label(f"{p}.spread")
+    for line in (
+        "store ptr %given, ptr %data",
+        f"%{p}.d1 = getelementptr i64, ptr %data, i64 1",
+        f"store i64 %{p}.tasks, ptr %{p}.d1",
+        f"%{p}.d2 = getelementptr i64, ptr %data, i64 2",
+        f"store i64 {count}, ptr %{p}.d2",
+        "store i64 0, ptr %args",
+        f"store i64 %{p}.tasks, ptr %dims",
+        "store i64 1, ptr %steps",
+        f"%{p}.threads32 = trunc i64 %{p}.threads to i32",
+        f"call void %{p}.for(ptr @{function}.task, ptr %args, ptr %dims, ptr %steps, ptr %data, i64 0, i64 1, i32 %{p}.threads32)",
+        f"br label %{p}.done",
+    ):
+        code.effect(line)
+    code.label(f"{p}.done")
+    code.declare("declare i64 @llvm.umin.i64(i64, i64)")

@@ -1,0 +1,123 @@
+"""Streaming stores: whole vectors of a result that no cache holds go to memory without its lines being read first.
+
+A store to memory that is not in a cache costs twice its bytes: the line is read, changed, and written back later. A store
+with a non-temporal hint writes a line that is given as a whole (Intel's optimization manual, "Cacheability control"). The
+processor demands aligned addresses. So there are both stores in the code, and each turn takes the one that its address allows;
+a vector loop begins as far before its first element as makes the addresses of its later turns aligned (`hjit.kernels.llvm.vector_loops`).
+A turn that is moved inwards, the first or the last, computes what its neighbour does, too, and leaves that to it: a line that
+is partly stored and then streamed is written twice, and waited for (unsharp: 1.4 times slower).
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from hjit.kernels.llvm import gathers
+from hjit.kernels.llvm.code import BOOL, I64, Val, const, splat
+from hjit.kernels.llvm.vecmath.text import suffix
+
+if TYPE_CHECKING:
+    from hjit.kernels.llvm.emit import NestEmitter
+
+_HINT = "!0"
+_METADATA = f"{_HINT} = !{{i32 1}}"
+
+
+class Stores:
+    """Stores of one statement, written together at its end.
+
+    Attributes:
+        first: of the elements that a turn of the vector loop computes, the number of the first one of the vector at hand.
+    """
+
+    def __init__(self, e: NestEmitter) -> None:
+        self._e = e
+        self._waiting: list[tuple[str, Val, Val, list[int]]] = []
+        self.first = 0
+
+    def whole(self, buffer: str, v: Val, at: Val, elements: Iterable[int]) -> None:
+        """A vector, all of whose lanes are stored at `at`; `elements`: the number of each lane's element in its vector."""
+        if is_streamed(self._e, buffer, v.dtype.itemsize * v.lanes):
+            self._waiting.append((buffer, v, at, [self.first + k for k in elements]))
+        else:
+            self._e.code.effect(f"store {v}, ptr {at.text}, align {v.dtype.itemsize}")
+
+    def finish(self) -> None:
+        """Write what may be streamed: with the hint where all addresses are aligned."""
+        if not self._waiting:
+            return
+        e, code = self._e, self._e.code
+        kept = [says(e, buffer) for buffer in dict.fromkeys(buffer for buffer, *_ in self._waiting)]
+        bits = list(kept)
+        for _, v, at, _ in self._waiting:
+            address = code.emit(f"ptrtoint ptr {at.text} to i64", I64, 1, at)
+            bits.append(e.arith("and", address, const(v.dtype.itemsize * v.lanes - 1, I64)))
+        code.declare(_METADATA)
+        e.branch(self._none(bits), lambda: self._store(f", !nontemporal {_HINT}"), lambda: self._unaligned(kept))
+
+    def _none(self, bits: Iterable[Val]) -> Val:
+        """Are they all 0?"""
+        every = functools.reduce(lambda x, y: self._e.arith("or", x, y), bits)
+        return self._e.code.emit(f"icmp eq i64 {every.text}, 0", BOOL, 1, every)
+
+    def _store(self, hint: str) -> None:
+        for _, v, at, _ in self._waiting:
+            aligned = v.dtype.itemsize * (v.lanes if hint else 1)
+            self._e.code.effect(f"store {v}, ptr {at.text}, align {aligned}{hint}")
+
+    def _unaligned(self, kept: Sequence[Val]) -> None:
+        """Of a turn that is moved inwards its own elements where others are streamed, else all."""
+        e = self._e
+        assert e.vector is not None
+        at = e.vars[e.vector]
+        begin, step = e.turns.get(e.vector, (at, 0))
+        if begin.text == at.text or not all(_has_masks(v) for _, v, _, _ in self._waiting):
+            self._store("")
+            return
+        before = e.arith("sub", begin, at)
+        moved = e.code.emit(f"icmp ne i64 {before.text}, 0", BOOL, 1, before)
+        own = e.code.emit(f"and i1 {moved.text}, {self._none(kept).text}", BOOL, 1, moved)
+        e.branch(own, lambda: self._own(before, step), lambda: self._store(""))
+
+    def _own(self, before: Val, step: int) -> None:
+        """Store the elements from `before` on, and before the next turn's."""
+        e, code = self._e, self._e.code
+        end = e.arith("add", before, const(step, I64))
+        for _, v, at, elements in self._waiting:
+            begins, ends = (splat(code, gathers.narrow(e, x), v.lanes) for x in (before, end))
+            numbers = f"<{', '.join(f'i32 {k}' for k in elements)}>"
+            after = code.emit(f"icmp sle {begins.type} {begins.text}, {numbers}", BOOL, v.lanes, begins)
+            below = code.emit(f"icmp sgt {ends.type} {ends.text}, {numbers}", BOOL, v.lanes, ends)
+            mask = code.emit(f"and {after.type} {after.text}, {below.text}", BOOL, v.lanes, after, below)
+            store_masked(e, v, at, mask)
+
+
+def store_masked(e: NestEmitter, v: Val, at: Val, mask: Val) -> None:
+    """Store the lanes of a vector for which `mask` holds."""
+    name = f"llvm.masked.store.{suffix(v.dtype, v.lanes)}.p0"
+    e.code.declare(f"declare void @{name}({v.type}, ptr, i32, <{v.lanes} x i1>)")
+    e.code.effect(f"call void @{name}({v}, ptr {at.text}, i32 {v.dtype.itemsize}, {mask})")
+
+
+def _has_masks(v: Val) -> bool:
+    """Does the processor store some lanes of such a vector at once? (AVX-512 also of narrower ones: not tried.)"""
+    return v.dtype.itemsize >= 4
+
+
+def is_streamed(e: NestEmitter, buffer: str, size: int) -> bool:
+    """Does a store of so many bytes wait for `Stores.finish`?"""
+    return buffer in e.params.keep and "x86" in e.machine.features and size >= e.machine.width and size & (size - 1) == 0 and e.mask is None
+
+
+def finish(e: NestEmitter) -> None:
+    """At the end of a function: what was streamed is in memory before anybody is told that it is done."""
+    if _METADATA in e.code.declarations:
+        e.code.declare("declare void @llvm.x86.sse.sfence()")
+        e.code.effect("call void @llvm.x86.sse.sfence()")
+
+
+def says(e: NestEmitter, buffer: str) -> Val:
+    """`params.KEEP` or `params.STREAM`."""
+    return e.slot(e.params.keep[buffer])

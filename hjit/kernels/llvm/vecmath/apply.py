@@ -1,0 +1,39 @@
+"""NumPy's ufuncs and `astype` on LLVM vectors: the values, signed zeros, NaNs and wrap-arounds of NumPy's own loops.
+
+A row of `vecmath_int.EMITTERS` or `vecmath_float.EMITTERS` is one ufunc. Arguments are already in the dtypes of NumPy's
+loop. Half precision is computed in single and rounded after each operation, as NumPy does.
+"""
+
+from __future__ import annotations
+
+from hjit.errors import CompileError
+from hjit.kernels.llvm.code import Code, Val
+from hjit.kernels.llvm.vecmath import floats as vecmath_float
+from hjit.kernels.llvm.vecmath import integers as vecmath_int
+from hjit.kernels.llvm.vecmath.casts import convert
+from hjit.kernels.llvm.vecmath.text import F16, F32, DType, select
+
+_ALIASES = {"divide": "true_divide", "mod": "remainder", "float_power": "power", "abs": "absolute", "fabs": "absolute",
+            "deg2rad": "radians", "rad2deg": "degrees", "bitwise_not": "invert"}
+
+
+def apply(code: Code, name: str, args: tuple[Val, ...], dtype: DType) -> Val:
+    """The ufunc `name`, or ``"select"`` (condition, a, b), with the result `dtype`.
+
+    Raises:
+        CompileError: there is no such ufunc for these dtypes.
+    """
+    if name == "select":
+        return select(code, *args)
+    name = _ALIASES.get(name, name)
+    kind = args[0].dtype.kind
+    emitter = (vecmath_float.EMITTERS if kind == "f" else vecmath_int.EMITTERS).get(name)
+    if emitter is None:
+        raise CompileError(f"numpy.{name} of {args[0].dtype} is not compiled")
+    if args[0].dtype == F16 and name not in vecmath_float.IN_HALF:
+        wide = tuple(convert(code, a, F32) for a in args)
+        return convert(code, emitter(code, wide, F32 if dtype == F16 else dtype), dtype)
+    return emitter(code, args, dtype)
+
+
+__all__ = ["apply", "convert"]

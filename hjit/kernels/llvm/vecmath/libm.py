@@ -1,0 +1,104 @@
+"""log, sin and the other functions of the C library: libmvec's vector variants where it is there, else one call a lane."""
+
+from __future__ import annotations
+
+import math
+
+from hjit.kernels.llvm.code import Code, Val
+from hjit.kernels.llvm.vecmath import polynomials as poly
+from hjit.kernels.llvm.vecmath.integers import Emitter
+from hjit.kernels.llvm.vecmath.text import (
+    F32,
+    F64,
+    DType,
+    cast,
+    cmp,
+    float_constant,
+    in_pieces,
+    intrinsic,
+    library,
+    like,
+    op,
+    per_lane,
+    register_lanes,
+    select,
+)
+
+_NAMES = {"arcsin": "asin", "arccos": "acos", "arctan": "atan", "arcsinh": "asinh", "arccosh": "acosh", "arctanh": "atanh",
+          "arctan2": "atan2", "power": "pow"}
+_FUNCTIONS = (
+    "exp2", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "arcsin", "arccos", "arctan", "arctan2",
+    "sinh", "cosh", "tanh", "arcsinh", "arccosh", "arctanh", "cbrt", "hypot",
+)
+_CLASSES = {64: "e", 32: "d", 16: "b"}
+
+
+def call(code: Code, name: str, *args: Val) -> Val:
+    """The C function `name` of floats or doubles."""
+    x = args[0]
+    function = name + ("f" if x.dtype == F32 else "")
+    if x.lanes == 1 or "libmvec" not in code.features:
+        return per_lane(code, lambda *one: library(code, function, x.dtype, 1, *one), *args)
+    lanes = register_lanes(code, x)
+    symbol = f"_ZGV{_CLASSES[lanes * x.dtype.itemsize]}N{lanes}{'v' * len(args)}_{function}"
+    return in_pieces(code, lanes, lambda *piece: library(code, symbol, x.dtype, lanes, *piece), *args)
+
+
+def _function(name: str) -> Emitter:
+    def emit(code: Code, args: tuple[Val, ...], dtype: DType) -> Val:
+        return call(code, name, *args)
+
+    return emit
+
+
+def power(code: Code, args: tuple[Val, ...], dtype: DType) -> Val:
+    x, y = args
+    exponent = float_constant(y)
+    if exponent == 0:
+        return like(1, x)
+    if exponent == 1:
+        return x
+    if exponent == -1:
+        return op(code, "fdiv", like(1, x), x)
+    if exponent in (2, 3, 4):
+        square = op(code, "fmul", x, x)
+        return square if exponent == 2 else op(code, "fmul", square, x if exponent == 3 else square)
+    if exponent in (0.5, -0.5):
+        # unlike sqrt, pow takes -0 to 0 and -inf to inf
+        root = intrinsic(code, "sqrt", op(code, "fadd", x, like(0, x)))
+        root = select(code, cmp(code, "oeq", x, like(float("-inf"), x)), like(float("inf"), x), root)
+        return root if exponent == 0.5 else op(code, "fdiv", like(1, x), root)
+    return poly.power(code, x, y) if x.dtype == F32 else call(code, "pow", x, y)
+
+
+def _log_of_sum(base: str) -> Emitter:
+    """``logaddexp``: the larger, plus the log of 1 + base**-difference; of floats in double, as the two may cancel."""
+    power_of = poly.exp if base == "exp" else lambda code, x: call(code, "exp2", x)
+    unit = 1.0 if base == "exp2" else math.log(2)
+
+    def emit(code: Code, args: tuple[Val, ...], dtype: DType) -> Val:
+        if args[0].dtype == F32:
+            wide = tuple(cast(code, "fpext", a, F64) for a in args)
+            return cast(code, "fptrunc", emit(code, wide, F64), F32)
+        x, y = args
+        difference = op(code, "fsub", x, y)
+        larger = select(code, cmp(code, "ogt", difference, like(0, x)), x, y)
+        distance = intrinsic(code, "fabs", difference)
+        rest = call(code, "log1p", power_of(code, code.emit(f"fneg {distance}", x.dtype, x.lanes, distance)))
+        if base == "exp2":
+            rest = op(code, "fmul", rest, like(math.log2(math.e), x))
+        result = op(code, "fadd", larger, rest)
+        # equal infinities have no difference; a NaN has no larger
+        result = select(code, cmp(code, "oeq", x, y), op(code, "fadd", x, like(unit, x)), result)
+        return select(code, cmp(code, "uno", x, y), op(code, "fadd", x, y), result)
+
+    return emit
+
+
+EMITTERS: dict[str, Emitter] = {
+    **{name: _function(_NAMES.get(name, name)) for name in _FUNCTIONS},
+    "exp": lambda code, args, dtype: poly.exp(code, args[0]),
+    "power": power,
+    "logaddexp": _log_of_sum("exp"),
+    "logaddexp2": _log_of_sum("exp2"),
+}

@@ -1,0 +1,358 @@
+"""The loop IR: what the back ends print. Indices are polynomials over loop variables (`Var`) and run-time sizes.
+
+    Stmt = Let(var, value) | For(var, begin, end, step) | Lanes(var, ...) | When(value, body, otherwise)
+         | Puts((buffer, index, value)*) | Reduce(buffer, items, ...) | Reset(stage) | Slide(stage, ...) | Outlined(body)
+    Program = nests, one for each root of the schedule tree, run in order
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from hjit.sched.language.memory import Layout
+from hjit.trace.ir.graph import Expr, Load, describe, loads
+from hjit.trace.ir.poly import ONE, Poly, Var
+
+BEGIN, END = Var("begin"), Var("end")  # the part of a parallel nest that a task runs
+
+
+@dataclass(frozen=True, slots=True)
+class Let:
+    """A name for an index that is used below."""
+
+    var: Var
+    value: Poly
+
+
+@dataclass(frozen=True, slots=True)
+class Put:
+    """``buffer[index] = value``; `atomic`: the ufunc by which the value is joined to what is there, also by other tasks at once."""
+
+    buffer: str
+    index: tuple[Poly, ...]
+    value: Expr
+    atomic: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Puts:
+    """Evaluate all values, then store them; they share loads. `ahead`: what later turns load, fetched into the caches."""
+
+    puts: tuple[Put, ...]
+    ahead: tuple[Load, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class For:
+    """``for var in range(begin, end, step)``.
+
+    Attributes:
+        limit: where a turn would pass it, the turn starts earlier instead, at ``limit - step``, and repeats what
+            the turn before it did; None: nothing like that.
+    """
+
+    var: Var
+    begin: Poly
+    end: Poly
+    step: int
+    body: tuple[Stmt, ...]
+    limit: Poly | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Lanes:
+    """A loop whose turns are lanes of vectors: the interior ``low .. high`` in vectors, the rest one by one.
+
+    Attributes:
+        begin, end: the whole range.
+        low, high: where no boundary handling along `var` is needed; `body` has none.
+        lanes: elements of a vector.
+        copies: vectors of one turn; they share loads.
+        align: `var` is a multiple of this at each turn.
+        tail: "shift": the last vector starts earlier, see `For`. "mask": of the last vector some lanes do nothing, or what the
+            last one does. "scalar": single elements.
+        body: of one vector at `var`. rest: of one element; none where there are always vectors enough for all of them.
+    """
+
+    var: Var
+    begin: Poly
+    end: Poly
+    low: Poly
+    high: Poly
+    lanes: int
+    copies: int
+    align: int
+    tail: str
+    body: tuple[Stmt, ...]
+    rest: tuple[Stmt, ...]
+
+
+def vectors_at_once(lanes: int, copies: int, align: int) -> tuple[int, ...]:
+    """How many vectors one turn of `Lanes` may do, at multiples of `align`: all copies, and a single one for what they leave."""
+    return tuple(n for n in dict.fromkeys((copies, 1)) if n * lanes % align == 0)
+
+
+@dataclass(frozen=True, slots=True)
+class When:
+    """`body` where ``value >= 0``, else `otherwise`."""
+
+    value: Poly
+    body: tuple[Stmt, ...]
+    otherwise: tuple[Stmt, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """Header of a reduction loop.
+
+    Attributes:
+        lanes: of its vectors, where the lanes run along it.
+        unroll: turns whose code is repeated.
+    """
+
+    var: Var
+    begin: Poly
+    end: Poly
+    step: int = 1
+    lanes: int = 1
+    unroll: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One accumulator of a reduction: ``buffer[index] = op over the loops of value, from initial``."""
+
+    index: tuple[Poly, ...]
+    initial: Expr
+    value: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Reduce:
+    """Reductions of several elements over the same loops, accumulated in registers.
+
+    Attributes:
+        op: the associative ufunc.
+        loops: headers, outermost first; the innermost may have lanes.
+        dtype: of the accumulators.
+        dtype_out: of op's result; accumulators are cast to it at the end.
+        compensated: is the rounding error of each addition carried along (Knuth's two-sum)?
+        products: are the values products, of which a few at a time are summed by fused multiply-adds in the dtype of
+            the result, before they join the accumulator?
+    """
+
+    buffer: str
+    op: str
+    items: tuple[Item, ...]
+    loops: tuple[Turn, ...]
+    dtype: np.dtype[Any]
+    dtype_out: np.dtype[Any]
+    compensated: bool
+    products: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Reset:
+    """Nothing of a stage is in its circular buffer."""
+
+    stage: str
+
+
+@dataclass(frozen=True, slots=True)
+class Slide:
+    """Compute what is new of a stage: ``var = max(first, how far earlier turns have come)``, up to `end`.
+
+    Attributes:
+        last: is this the last of the stage's definitions, after which the turn has come to `end`?
+    """
+
+    stage: str
+    var: Var
+    first: Poly
+    end: Poly
+    body: tuple[Stmt, ...]
+    last: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Outlined:
+    """What is compiled as a function by itself; see `hjit.kernels.llvm.outline`."""
+
+    body: tuple[Stmt, ...]
+
+
+Stmt = Let | For | Lanes | When | Puts | Reduce | Reset | Slide | Outlined
+
+
+@dataclass(frozen=True, slots=True)
+class Buffer:
+    """Memory that a task has for itself.
+
+    Attributes:
+        origin: per axis, the index of its first element.
+        lengths: per axis, over run-time sizes only.
+        fold: the axis that is circular, its length a power of two, or None.
+    """
+
+    stage: str
+    origin: tuple[Poly, ...]
+    lengths: tuple[Poly, ...]
+    layout: Layout
+    fold: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Nest:
+    """One root of the schedule tree.
+
+    Attributes:
+        writes: the stages that it computes.
+        count: turns of its parallel loops, from which tasks take `BEGIN` .. `END`; None: the body runs once.
+        work: estimated operations of one of them.
+        buffers: of the stages computed inside.
+        warm: turns that a task runs before its first one to fill circular buffers.
+        points: elements that it computes, over all its stages; where there are none, it is not entered.
+    """
+
+    stage: str
+    body: tuple[Stmt, ...]
+    count: Poly | None
+    work: Poly
+    writes: tuple[str, ...] = ()
+    buffers: dict[str, Buffer] = field(default_factory=dict)
+    warm: int = 0
+    points: Poly = ONE
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """The nests of a kernel, in order.
+
+    Attributes:
+        layouts: of stages that are not in plain C order in memory.
+    """
+
+    nests: tuple[Nest, ...]
+    layouts: dict[str, Layout] = field(default_factory=dict)
+
+    @property
+    def buffers(self) -> dict[str, Buffer]:
+        """All buffers of tasks."""
+        return {name: b for nest in self.nests for name, b in nest.buffers.items()}
+
+    def __str__(self) -> str:
+        return "\n".join(line for nest in self.nests for line in _nest_lines(nest))
+
+
+def inner(s: Stmt) -> tuple[tuple[Stmt, ...], ...]:
+    """The bodies of a statement."""
+    match s:
+        case For() | Slide() | Outlined():
+            return (s.body,)
+        case Lanes():
+            return (s.body, s.rest)
+        case When():
+            return (s.body, s.otherwise)
+    return ()
+
+
+def sources(body: Iterable[Stmt]) -> Iterator[str]:
+    """The arrays that statements read."""
+    for s in body:
+        values: list[Expr] = []
+        indices: list[Poly] = []
+        match s:
+            case Puts():
+                values += [put.value for put in s.puts]
+                indices += [p for put in s.puts for p in put.index]
+            case Reduce():
+                values += [e for i in s.items for e in (i.initial, i.value)]
+                indices += [p for i in s.items for p in i.index]
+        yield from (x.source for x in loads(*values, *(e for p in indices for e in p.exprs)))
+        for part in inner(s):
+            yield from sources(part)
+
+
+def with_bodies(s: Stmt, change: Callable[[tuple[Stmt, ...]], tuple[Stmt, ...]]) -> Stmt:
+    """A statement with other statements inside it."""
+    match s:
+        case For() | Slide() | Outlined():
+            return replace(s, body=change(s.body))
+        case Lanes():
+            return replace(s, body=change(s.body), rest=change(s.rest))
+        case When():
+            return replace(s, body=change(s.body), otherwise=change(s.otherwise))
+    return s
+
+
+def _nest_lines(nest: Nest) -> Iterator[str]:
+    yield f"nest {nest.stage}:"
+    for b in nest.buffers.values():
+        sizes = " x ".join(f"{n}" + (" circular" if k == b.fold else f" from {o}") for k, (n, o) in enumerate(zip(b.lengths, b.origin, strict=True)))
+        yield f"  buffer {b.stage}: {sizes or 'one element'}{b.layout}"
+    depth = 1
+    if nest.count is not None:
+        yield f"  parallel {nest.count} turns:"
+        depth = 2
+    for s in nest.body:
+        yield from lines(s, depth)
+
+
+TAIL_TEXT = {"shift": ", backward", "mask": ", masked", "scalar": ""}
+
+
+def lines(s: Stmt, depth: int) -> Iterator[str]:
+    """A statement as indented text."""
+    pad = "  " * depth
+
+    def block(head: str, body: tuple[Stmt, ...]) -> Iterator[str]:
+        yield pad + head
+        for t in body:
+            yield from lines(t, depth + 1)
+
+    match s:
+        case Let(var, value):
+            yield f"{pad}{var} = {value}"
+        case For():
+            step = f" step {s.step}" if s.step != 1 else ""
+            yield from block(f"for {s.var} in [{s.begin}, {s.end}){step}{f' backward from {s.limit}' if s.limit is not None else ''}:", s.body)
+        case Lanes():
+            how = f"{s.lanes} lanes" + (f" x {s.copies}" if s.copies > 1 else "") + (f", multiples of {s.align}" if s.align > 1 else "")
+            yield from block(f"vector {s.var} in [{s.low}, {s.high}), {how}{TAIL_TEXT[s.tail]}:", s.body)
+            if s.rest:
+                yield from block(f"rest {s.var} of [{s.begin}, {s.end}):", s.rest)
+        case When():
+            yield from block(f"when {s.value} >= 0:", s.body)
+            if s.otherwise:
+                yield from block("otherwise:", s.otherwise)
+        case Reset():
+            yield f"{pad}reset {s.stage}"
+        case Outlined():
+            yield from block("outlined:", s.body)
+        case Slide():
+            yield from block(f"slide {s.stage} {s.var} from {s.first} until {s.end}:", s.body)
+        case Puts(puts, ahead):
+            yield from (f"{pad}prefetch {x}" for x in ahead)
+            for put in puts:
+                lets, text = describe(put.value)
+                yield from (f"{pad}{line}" for line in lets)
+                to = f"{put.buffer}[{', '.join(map(str, put.index))}]"
+                yield f"{pad}{to} = {text}" if put.atomic is None else f"{pad}atomic {put.atomic} {to}, {text}"
+        case Reduce():
+            loops = " ".join(_turn(t) for t in s.loops)
+            how = ("compensated " if s.compensated else "") + ("products " if s.products else "")
+            yield f"{pad}{how}{s.op} in {s.dtype} for {loops}:"
+            for i in s.items:
+                lets, text = describe(i.value)
+                yield f"{pad}  {s.buffer}[{', '.join(map(str, i.index))}] from {i.initial}:"
+                yield from (f"{pad}    {line}" for line in [*lets, text])
+
+
+def _turn(t: Turn) -> str:
+    step = f" step {t.step}" if t.step != 1 else ""
+    lanes = f" of {t.lanes} lanes" if t.lanes > 1 else ""
+    return f"{t.var} in [{t.begin}, {t.end}){step}{lanes}" + (f" unrolled {t.unroll}" if t.unroll > 1 else "")

@@ -1,0 +1,180 @@
+"""Sliding windows: what of a stage is new at each turn of the loop that it is computed in.
+
+A stage whose memory lies outside that loop keeps what earlier turns computed (Halide 2012, section 4.3). Of the axis
+that moves with the loop only the last elements are kept, in a circular buffer as long as the window that a turn reads;
+where vectors run along that axis, all are kept: they do not go round a circle.
+So that no turn must compute more than its part, the loop starts some turns early with nothing but the sliding stages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from hjit.errors import SlidingError
+from hjit.kernels.lower.loopir import Slide, Stmt, When
+from hjit.sched.analysis.bounds import Box, Dims, Reads, advance, boxes, turns_before
+from hjit.sched.language.tree import Compute
+from hjit.trace.ir.intervals import Span
+from hjit.trace.ir.poly import ZERO, Poly, Var, extremum, poly
+
+MAX_WARM = (1 << 14) - 1  # turns
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """How a stage slides.
+
+    Attributes:
+        axis: the one that moves.
+        first: the first index of it that any turn needs.
+        end: how far a turn comes.
+        new: elements of the axis that one turn adds at most; 0: the first turn computes all.
+        window: elements of the axis that one turn reads at most; 0: all.
+        low: the first one that this turn reads, where the window moves on by more than its length: what lies between is never needed.
+    """
+
+    axis: int
+    first: Poly
+    end: Poly
+    new: int
+    window: int
+    low: Poly | None = None
+
+    def part(self, box: Box, begin: Poly) -> Box:
+        """The part of a box that a turn computes, from `begin` on."""
+        s = box[self.axis]
+        first = s.last - (self.new - 1) if self.new else s.first
+        return (*box[: self.axis], Span(begin, self.end - 1, s.base, first, s.last, s.partial), *box[self.axis + 1 :])
+
+
+class Windows:
+    """The sliding stages of one place.
+
+    Args:
+        sliding: for each what of it all turns together need, as the place around this one has it: its producers have memory, or have computed
+            their part, for that only, wherever it is stored itself.
+        around: the boxes at the place around this one; see `hjit.sched.analysis.bounds`.
+        begun: the stages whose own loops are directly at the place.
+
+    Attributes:
+        slides: what was found, by stage.
+        warm: turns before the first one.
+    """
+
+    def __init__(
+        self,
+        reads: Reads,
+        computed: list[Compute],
+        round_up: Mapping[str, Mapping[int, int]],
+        turn: tuple[Var, int, Poly] | None,
+        sliding: Mapping[str, Box],
+        spans: dict[str, dict[int, Span]],
+        around: Mapping[str, Box],
+        begun: Container[str],
+    ) -> None:
+        self.reads, self.computed, self.round_up, self.turn, self.sliding, self.spans = reads, computed, round_up, turn, sliding, spans
+        self.around, self.begun = around, begun
+        self.slides: dict[str, Window] = {}
+        self.warm = 0
+        self._last: dict[str, Span] = {}
+
+    def first_boxes(self, name: Callable[[str, Box], Box]) -> dict[str, Box]:
+        """What of each stage all turns together need at the loop's begin."""
+        if not self.sliding:
+            return {}
+        assert self.turn is not None
+        var, _, begin = self.turn
+
+        def start(p: Poly) -> Poly:
+            return p.substitute(lambda a: begin if a == var else None)
+
+        def spans(stage: str, number: int) -> Dims | None:
+            dims = self.spans.get(stage)
+            if dims is None:
+                return None
+            return {k: replace(s, low=start(s.low), high=start(s.high), base=start(s.base)) for k, s in dims.items()}
+
+        return boxes(self.reads, self.computed, spans, name, round_up=self.round_up, around=self.around, begun=self.begun)
+
+    def steady(self, stage: str, box: Box) -> Box:
+        """The part of a box that one turn computes when all before have been."""
+        if stage not in self.sliding or not box:
+            return box
+        assert self.turn is not None
+        var, step, _ = self.turn
+        moving = [k for k, s in enumerate(box) if s.base.mentions(var)]
+        if not moving:
+            self.slides[stage] = Window(0, box[0].low, box[0].high + 1, 0, 0)
+            return box
+        if len(moving) > 1:
+            raise self._error(stage, f"what it computes moves along {len(moving)} axes at once")
+        (axis,) = moving
+        s = box[axis]
+        new = advance(s.base, var, step)
+        if new is None:
+            raise self._error(stage, "what is needed of it does not move on steadily")
+        if not s.length.is_const:
+            raise self._error(stage, "the part of it that a turn reads has no known length")
+        length = s.length.const
+        low = s.base + s.first if new > length else None
+        new = min(max(new, 1), max(length, 1))
+        self._last[stage] = s
+        extent = self.reads.stages[stage].shape[axis]
+        end = extremum("min", s.base + s.last + 1, self.sliding[stage][axis].high + 1)
+        self.slides[stage] = Window(axis, ZERO, end, new, length, low)
+        begin = s.base + s.last - (new - 1) if s.partial else end - new
+        part = Span(begin, end - 1, s.base, s.last - (new - 1), s.last, s.partial).clipped(extent)
+        return (*box[:axis], part, *box[axis + 1 :])
+
+    def finish(self, found: dict[str, Box], first: dict[str, Box]) -> None:
+        """Where each stage starts, and how early the loop must."""
+        for stage, w in self.slides.items():
+            if w.new:
+                s = first[stage][w.axis]
+                begin = extremum("max", s.base + s.first, self.sliding[stage][w.axis].low)
+                self.slides[stage] = replace(w, first=begin if w.low is None else extremum("max", begin, w.low))
+                self.warm = max(self.warm, self._turns_before(stage, w, s))
+        if not self.warm:
+            return
+        for stage in self.slides:
+            for number in range(len(self.reads.stages[stage].definitions)):
+                for source in self.reads.of(stage, number):
+                    if source in found and source not in self.slides and source != stage and self._is_here(source):
+                        why = f"{stage}, which reads it, is stored outside of the loop and it is not; store it inside that loop"
+                        raise SlidingError(stage, f"{source} cannot slide along {self._loop}: {why}")
+
+    def _is_here(self, stage: str) -> bool:
+        return stage not in self.spans
+
+    def _turns_before(self, stage: str, w: Window, first: Span) -> int:
+        """How many turns before the first one the stage adds no more than `new` elements."""
+        assert self.turn is not None
+        var, step, _ = self.turn
+        s = self._last[stage]
+        reach = s.last - first.first
+        if not reach.is_const:
+            raise self._error(stage, "the part of it that a turn reads has no known length")
+        turns = turns_before(s.base, var, step, reach.const, w.new, MAX_WARM)
+        if turns is None:
+            raise self._error(stage, "it would have to start too long before")
+        return turns
+
+    def when_begun(self, body: tuple[Stmt, ...]) -> Stmt:
+        """`body`, not before the first turn."""
+        assert self.turn is not None
+        var, _, begin = self.turn
+        return When(poly(var) - begin, body)
+
+    @property
+    def _loop(self) -> str:
+        assert self.turn is not None
+        return str(self.turn[0])
+
+    def _error(self, stage: str, why: str) -> SlidingError:
+        return SlidingError(stage, f"{stage} cannot slide along {self._loop}: {why}; store it inside that loop")
+
+
+def slides_of(body: Iterable[Stmt]) -> list[str]:
+    """Stages that slide along the loop with this body."""
+    return list(dict.fromkeys(s.stage for s in body if isinstance(s, Slide)))

@@ -1,0 +1,44 @@
+"""Unroll and jam: the bodies of turns that do not depend on each other as one body, in which they share loads."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from hjit.kernels.lower.loopir import For, Lanes, Puts, Reduce, Stmt, When
+
+
+def jam(bodies: Sequence[tuple[Stmt, ...]]) -> tuple[Stmt, ...]:
+    """Bodies of the same shape statement by statement into one; else one after the other."""
+    if len({len(b) for b in bodies}) == 1:
+        merged = [_merge(group) for group in zip(*bodies, strict=True)]
+        if all(m is not None for m in merged):
+            return tuple(m for m in merged if m is not None)
+    return tuple(s for b in bodies for s in b)
+
+
+def _merge(group: tuple[Stmt, ...]) -> Stmt | None:
+    first = group[0]
+    if any(type(s) is not type(first) for s in group):
+        return None
+    match first:
+        case Puts():
+            ahead = dict.fromkeys(x for s in group for x in s.ahead)  # type: ignore[union-attr]
+            return Puts(tuple(p for s in group for p in s.puts), tuple(ahead))  # type: ignore[union-attr]
+        case Reduce():
+            if any(replace(s, items=()) != replace(first, items=()) for s in group):  # type: ignore[type-var]
+                return None
+            return replace(first, items=tuple(i for s in group for i in s.items))  # type: ignore[union-attr]
+        case For():
+            if any(replace(s, body=()) != replace(first, body=()) for s in group):  # type: ignore[type-var]
+                return None
+            return replace(first, body=jam([s.body for s in group]))  # type: ignore[union-attr]
+        case When():
+            if any(s.value != first.value for s in group):  # type: ignore[union-attr]
+                return None
+            return When(first.value, jam([s.body for s in group]), jam([s.otherwise for s in group]))  # type: ignore[union-attr]
+        case Lanes():
+            if any(replace(s, body=(), rest=()) != replace(first, body=(), rest=()) for s in group):  # type: ignore[type-var]
+                return None
+            return replace(first, body=jam([s.body for s in group]), rest=jam([s.rest for s in group]))  # type: ignore[union-attr]
+    return None

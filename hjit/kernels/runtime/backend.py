@@ -1,0 +1,159 @@
+"""The numba back end: LLVM IR to machine code, object code to and from bytes.
+
+numba's code libraries do the optimisation, the linking and the object cache; the passes are a subset of theirs, because
+the emitter already vectorises, unrolls, hoists and shares.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sysconfig
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import llvmlite.binding as llvm
+from numba.core import codegen
+from numba.core.compiler_lock import global_compiler_lock
+
+from hjit.errors import CompileError
+from hjit.kernels.runtime import features
+
+_lock = threading.Lock()
+_compilations = 0
+
+
+class _Library(codegen.JITCodeLibrary):  # type: ignore[misc]
+    """A code library with a short optimisation run.
+
+    The text that hjit writes has its invariants hoisted and its common subexpressions shared already. What is left for
+    LLVM is to keep accumulators in registers and to combine instructions: a tenth of the time of its O2, the same code.
+    """
+
+    def _optimize_functions(self, ll_module: Any) -> None:
+        ll_module.data_layout = self._codegen._data_layout
+
+    def _optimize_final_module(self) -> None:
+        _, builder = self._codegen._module_pass_manager(loop_vectorize=False, slp_vectorize=False, opt=1)
+        manager = llvm.create_new_module_pass_manager()
+        manager.add_sroa_pass()
+        manager.add_instruction_combine_pass()
+        manager.add_simplify_cfg_pass()
+        manager.run(self._final_module, builder)
+
+
+class _Codegen(codegen.JITCPUCodegen):  # type: ignore[misc]
+    _library_class = _Library
+
+    def __init__(self, name: str, cpu: str) -> None:
+        self._cpu = cpu
+        super().__init__(name)
+
+    def _get_host_cpu_name(self) -> str:
+        return self._cpu or str(super()._get_host_cpu_name())
+
+    def _get_host_cpu_features(self) -> str:
+        return "" if self._cpu else str(super()._get_host_cpu_features())
+
+
+@lru_cache(maxsize=8)
+def _codegen(target: str) -> _Codegen:
+    features.load_libraries()
+    return _Codegen("hjit", "" if target == "cpu" else target)
+
+
+@lru_cache(maxsize=8)
+def machine_text(target: str) -> str:
+    """Everything of the machine that object code depends on."""
+    found = features.host_features()
+    build = str(sysconfig.get_config_var("SOABI"))  # where an array object keeps its data pointer
+    return "|".join([build, llvm.get_process_triple(), llvm.get_host_cpu_name() if target == "cpu" else target,
+                     llvm.get_host_cpu_features().flatten(), " ".join(sorted(found)), str(llvm.llvm_version_info)])
+
+
+def compilations() -> int:
+    """How many modules this process has compiled."""
+    return _compilations
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """Machine code of a kernel.
+
+    Attributes:
+        entry: ``i32 entry(ptr params)`` as a ctypes function that releases the GIL.
+        object_code: the bytes to store.
+        library: keeps the code alive; has the text of LLVM IR and assembly where it was compiled here.
+    """
+
+    entry: Callable[[Any], int]
+    object_code: bytes
+    library: Any
+
+
+_PROTOTYPE = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_char_p)
+
+
+def compile_module(text: str, name: str, target: str) -> Compiled:
+    """Compile a module of LLVM IR whose entry is `name`.
+
+    Raises:
+        CompileError: LLVM refuses the module.
+    """
+    global _compilations
+    with _lock, global_compiler_lock:
+        generator = _codegen(target)
+        library = generator.create_library(name)
+        library.enable_object_caching()
+        try:
+            module = llvm.parse_assembly(text)
+            module.verify()
+        except RuntimeError as error:
+            raise CompileError(f"LLVM refuses the generated code of {name}: {error}. Please report this.") from None
+        library.add_llvm_module(module)
+        library.finalize()
+        _compilations += 1
+        return Compiled(_entry(library, name), bytes(library._get_compiled_object()), library)
+
+
+def load_object(object_code: bytes, name: str, target: str) -> Compiled:
+    """The kernel that `compile_module` made, in this or another process.
+
+    Raises:
+        CompileError: the bytes hold no such kernel.
+    """
+    with _lock, global_compiler_lock:
+        generator = _codegen(target)
+        empty = llvm.parse_assembly(f"declare i32 @{name}(ptr)")
+        library = generator.create_library(name)
+        library.enable_object_caching()
+        library._set_compiled_object(object_code)
+        library._shared_module = empty
+        library._finalize_final_module()
+        generator._engine._defined_symbols.add(name)
+        return Compiled(_entry(library, name), object_code, library)
+
+
+def _entry(library: Any, name: str) -> Callable[[Any], int]:
+    address = library._codegen._engine.get_function_address(name)
+    if not address:
+        raise CompileError(f"no entry {name} in the compiled code")
+    return _PROTOTYPE(address)
+
+
+def assembly(text: str, name: str, target: str) -> str:
+    """The assembly of a module of LLVM IR."""
+    with _lock, global_compiler_lock:
+        generator = _codegen(target)
+        library = generator.create_library(f"{name}.asm")
+        library.add_llvm_module(llvm.parse_assembly(text))
+        library._optimize_final_module()
+        return str(generator._tm.emit_assembly(library._final_module))
+
+
+def after_fork() -> None:
+    """Locks of the parent's other threads are open in a child."""
+    global _lock
+    _lock = threading.Lock()

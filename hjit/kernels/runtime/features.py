@@ -1,0 +1,80 @@
+"""What the machine, or the level of it that is asked for, can do."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+import llvmlite.binding as llvm
+
+from hjit.errors import OptionError
+
+if TYPE_CHECKING:
+    from hjit.sched.default.schedules import Target
+
+
+@lru_cache(maxsize=1)
+def load_libraries() -> bool:
+    """Make the C library's scalar and vector functions known to LLVM; True if there are vector ones."""
+    for name in ("libm.so.6", "libmvec.so.1"):
+        try:
+            llvm.load_library_permanently(name)
+        except RuntimeError:
+            return False
+    return True
+
+
+@lru_cache(maxsize=1)
+def host_features() -> frozenset[str]:
+    """What of ``x86, avx2, avx512, f16c, fma, libmvec, vbmi`` this machine has."""
+    triple = llvm.get_default_triple()
+    found = set()
+    if triple.startswith(("x86_64", "amd64")):
+        cpu = llvm.get_host_cpu_features()
+        found.add("x86")
+        found.update(name for name in ("avx2", "f16c", "fma", "sse4.1") if cpu.get(name))
+        if all(cpu.get(f"avx512{part}") for part in ("f", "bw", "dq", "vl")):
+            found.add("avx512")
+            found.update(["vbmi"] if cpu.get("avx512vbmi") else [])
+        if load_libraries():
+            found.add("libmvec")
+    return frozenset(found)
+
+
+# Levels of x86-64 that can be asked for in place of the machine at hand, as its psABI names them
+_V2 = frozenset({"x86", "sse4.1"})
+_V3 = _V2 | {"avx2", "f16c", "fma"}
+LEVELS = {"x86-64-v2": _V2, "x86-64-v3": _V3, "x86-64-v4": _V3 | {"avx512"}}
+
+
+def target_features(target: str) -> frozenset[str]:
+    """The features to generate code for.
+
+    Raises:
+        OptionError: this machine lacks some of them.
+    """
+    host = host_features()
+    if target == "cpu":
+        return host
+    missing = LEVELS[target] - host
+    if missing:
+        raise OptionError(f"target={target!r}: this machine has no {', '.join(sorted(missing))}")
+    return LEVELS[target] | (host & {"libmvec"})
+
+
+def native_width(features: frozenset[str]) -> int:
+    """The bytes of the widest vector register."""
+    return 64 if "avx512" in features else 32 if "avx2" in features else 16
+
+
+def picked(features: frozenset[str]) -> frozenset[int]:
+    """Bytes of the elements of which a register takes lanes from two others: small tables are looked up so."""
+    return frozenset({1} if "vbmi" in features else ()) | frozenset({2, 4} if "avx512" in features else ())
+
+
+def schedule_target(target: str) -> Target:
+    """What schedules must know of the machine that code is for; `target`: as `target_features` takes it."""
+    from hjit.sched.default.schedules import Target
+
+    found = target_features(target)
+    return Target(native_width(found), picked(found))

@@ -1,0 +1,265 @@
+"""Kernels: a canonical Graph with its schedule, compiled; and the same bound to the sizes of one call.
+
+A `Kernel` serves every Graph with its key. A `Bound` has the constant part of the parameter block for one set of
+sizes and strides; running it packs addresses and scalars, and enters the compiled code without the GIL.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import struct
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hjit import cache
+from hjit.errors import CompileError
+from hjit.kernels.runtime import arena, backend, features, launch
+from hjit.kernels.runtime.params import FIRST, KEEP, SMALL_ARRAY, STREAM, STREAMED, TASKS_PER_THREAD, params_of
+from hjit.kernels.runtime.scratch import lifetimes, offsets, staggered
+from hjit.kernels.runtime.signals import undisturbed
+from hjit.kernels.runtime.sizes import encode, evaluate
+from hjit.kernels.runtime.trial import Trial
+from hjit.options import Options
+from hjit.sched.language.memory import LINE
+from hjit.trace.ir.graph import Graph
+from hjit.trace.ir.key import Key, graph_key
+from hjit.trace.ir.poly import sizes_value
+
+if TYPE_CHECKING:
+    from hjit.sched.language.tree import Root
+
+_kernels: dict[str, Kernel] = {}
+_lock = threading.RLock()
+_made = threading.local()
+
+
+def made() -> tuple[int, int]:
+    """How many kernels this thread has compiled, and loaded from disk."""
+    return getattr(_made, "compiled", 0), getattr(_made, "loaded", 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """Compiled code for all Graphs of one key.
+
+    Attributes:
+        name: the entry's symbol, and the name in the disk cache.
+        buffers: stages in buffers of tasks, by position in the Graph, with the lengths of their axes; see `sizes`.
+        align: stages whose axes have gaps in memory, by position in the Graph; see `hjit.sched.language.tree.Store`.
+        lives: stages that are in memory, by position in the Graph, with their first and last nests; see `scratch.lifetimes`.
+        from_cache: was the object code found on disk?
+    """
+
+    name: str
+    compiled: backend.Compiled
+    buffers: tuple[tuple[int, Any], ...]
+    align: tuple[tuple[int, Any], ...]
+    lives: tuple[tuple[int, Any], ...]
+    from_cache: bool
+
+
+def kernel_name(graph: Graph, key: Key, options: Options, schedule: Root | None = None, small: bool = True) -> str:
+    """The symbol and cache name of the kernel of a Graph and its schedule; None is the default schedule."""
+    target = backend.machine_text(options.target)
+    parts = (key.text, _schedule_text(graph, schedule), target, cache.versions(), str(options.fast_math), "small" if small else "large")
+    return "hjit_" + cache.digest(*parts)[:40]
+
+
+def _schedule_text(graph: Graph, schedule: Root | None) -> str:
+    if schedule is None:
+        return "default schedule"
+    from hjit.sched.language.tree import renamed
+
+    return str(renamed(schedule, {s.name: f"s{k}" for k, s in enumerate(graph.stages)}).to_json())  # type: ignore[union-attr]
+
+
+def scheduled(graph: Graph, options: Options) -> Root | None:
+    """The tree that the schedule in `options` makes for a Graph; None is the default schedule.
+
+    Raises:
+        ScheduleError: it is not legal for this Graph.
+    """
+    if options.schedule is None:
+        return None
+    from hjit.sched.language.check import check
+
+    tree: Root = options.schedule.tree(graph, features.schedule_target(options.target))
+    check(tree, graph)
+    return tree
+
+
+def kernel_for(graph: Graph, key: Key, options: Options, small: bool = True) -> Kernel:
+    """The compiled kernel of a canonical Graph: of this process, from the disk cache, or new. `small`: are all arrays?"""
+    schedule = scheduled(graph, options)
+    name = kernel_name(graph, key, options, schedule, small)
+    found = _kernels.get(name)
+    if found is not None:
+        return found
+    with _lock:
+        found = _kernels.get(name)
+        if found is None:
+            found = _kernels[name] = _load(name, options) or _compile(graph, name, options, schedule, small)
+        return found
+
+
+def _load(name: str, options: Options) -> Kernel | None:
+    code = cache.load(name, options.cache_dir, options.cache)
+    if code is None:
+        return None
+    try:
+        head, _, code = code.partition(b"\n")
+        buffers, align, lives = (tuple((int(k), numbers) for k, numbers in part) for part in json.loads(head))
+        found = Kernel(name, undisturbed(backend.load_object, code, name, options.target), buffers, align, lives, True)
+    except (CompileError, RuntimeError, ValueError, TypeError):
+        return None
+    _made.loaded = made()[1] + 1
+    return found
+
+
+def _compile(graph: Graph, name: str, options: Options, schedule: Root | None, small: bool) -> Kernel:
+    from hjit.kernels.runtime.listing import plan  # a process that only looks kernels up never loads the compiler
+
+    planned = plan(graph, options, schedule, small)
+    compiled = undisturbed(backend.compile_module, planned.llvm, name, options.target)
+    _made.compiled = made()[0] + 1
+    position = {s.name: k for k, s in enumerate(graph.stages)}
+    symbols = planned.key.symbols
+    program = planned.program
+    buffers = tuple((position[n], [encode(p, symbols) for p in b.layout.lengths(b.lengths)]) for n, b in program.buffers.items())
+    align = tuple((position[n], layout.align) for n, layout in program.layouts.items() if layout.align and n not in program.buffers)
+    lives = tuple((position[n], life) for n, life in lifetimes(graph, program).items())
+    head = json.dumps([buffers, align, lives]).encode() + b"\n"
+    cache.store(name, head + compiled.object_code, {"versions": cache.versions()}, options.cache_dir, options.cache)
+    return Kernel(name, compiled, buffers, align, lives, False)
+
+
+def after_fork() -> None:
+    """Locks of the parent's other threads are open in a child."""
+    global _lock
+    _lock = threading.RLock()
+
+
+class Bound:
+    """A kernel with the sizes, strides and scratch layout of one call's arrays.
+
+    Attributes:
+        inputs: names of the arrays to pass, in order.
+        outputs: (name, shape, dtype) of the results, in order.
+        scratch_bytes: what a run borrows.
+    """
+
+    def __init__(self, graph: Graph, options: Options, sizes: Mapping[str, int], strides: Mapping[str, Sequence[int]]) -> None:
+        key = graph_key(graph)
+        self.graph, self.options = graph, options
+        self.kernel = kernel_for(graph, key, options, _are_small(graph, sizes, strides))
+        numbers = [sizes[name] for name in key.symbols]
+        buffers = {graph.stages[k].name: [max(evaluate(n, numbers), 1) for n in lengths] for k, lengths in self.kernel.buffers}
+        align = {graph.stages[k].name: numbers for k, numbers in self.kernel.align}
+        params = params_of(graph, key.symbols, buffers)
+        stages = graph.by_name
+        self.inputs = tuple(i.name for i in graph.inputs if i.data is None)
+        self.outputs = tuple((n, tuple(sizes_value(p, sizes) for p in stages[n].shape), stages[n].dtype) for n in graph.outputs)
+        self._threads = launch.threads(options.num_threads)
+        tasks = 1 if self._threads == 1 else self._threads * TASKS_PER_THREAD
+        lives = {graph.stages[k].name: tuple(life) for k, life in self.kernel.lives}
+        taken: dict[str, int] = {}  # bytes
+        steps: dict[str, int] = {}
+        for name in params.scratch:
+            if name not in lives:
+                continue
+            s = stages[name]
+            multiples = align.get(name) or [1] * len(s.shape)
+            shape = buffers.get(name) or [-(-sizes_value(p, sizes) // a) * a for p, a in zip(s.shape, multiples, strict=True)]
+            size = -(-math.prod(shape) * s.dtype.itemsize // arena.ALIGN) * arena.ALIGN
+            if name in buffers:
+                steps[name] = size
+                size *= tasks
+            taken[name] = staggered(size)
+        places, self.scratch_bytes = offsets(taken, lives)
+        constants = [places.get(name, 0) for name in params.scratch]
+        constants += [steps[name] for name in params.tasks]
+        constants += [strides[name][axis] for name, axis in params.strides]
+        constants += [sizes[name] for name in params.symbols]
+        large = [math.prod(shape) * dtype.itemsize >= STREAMED for name, shape, dtype in self.outputs if name in params.keep]
+        blocks = (
+            struct.pack(f"={len(constants) + len(large)}q", *constants, *(STREAM if given and x else KEEP for x in large)) for given in (False, True)
+        )
+        self._given = Trial(*blocks)
+        self._constants = self._given.blocks[0]
+        self._head = struct.Struct(f"={FIRST + len(params.arrays)}q")
+        self.scalars = tuple((s.name, s.dtype) for s in graph.scalars)
+        self._numbers = struct.Struct("=" + "".join(_format(dtype) for _, dtype in self.scalars))
+        self._for = launch.parallel_for()[0]
+        self._entry = launch.entered(self.kernel.compiled.entry, self._threads)
+
+    def new_outputs(self) -> list[np.ndarray[Any, Any]]:
+        """Arrays for the results."""
+        return [np.empty(shape, dtype) for _, shape, dtype in self.outputs]
+
+    def run(
+        self, arrays: Sequence[np.ndarray[Any, Any]], outputs: Sequence[np.ndarray[Any, Any]], scalars: Sequence[Any], given: bool = False
+    ) -> bool:
+        """Compute `outputs`, which are C-contiguous; False where an index was out of bounds, or a Python int out of the range of its dtype.
+
+        `given`: had they been there before? Of a new array the system clears the pages when they are first written, which brings
+        them into the caches: there is nothing to gain from streaming. Whether a given one gains by it depends on what else the kernel
+        does, and on the processor: the first calls try.
+        """
+        block = arena.borrow(self.scratch_bytes)
+        try:
+            data = self._head.pack(self._for, self._threads, block[1], 0, *map(id, arrays), *map(id, outputs))
+            try:
+                bits = self._bits(scalars) if scalars else b""
+            except OverflowError:
+                return False  # NumPy itself knows where that is an error: a comparison is none
+            best = self._given.best if given else self._constants
+            if best is not None:
+                return self._entry(data + best + bits) == 0
+            way, start = self._given.begin()
+            done = self._entry(data + self._given.blocks[way] + bits) == 0
+            if done:
+                self._given.end(way, start)
+            return done
+        finally:
+            if self.scratch_bytes:
+                arena.give_back(block)
+
+    def _bits(self, scalars: Sequence[Any]) -> bytes:
+        """The slots of the scalars."""
+        try:
+            return self._numbers.pack(*scalars)
+        except (struct.error, OverflowError, TypeError):  # a number that `struct` does not convert as NumPy does
+            return b"".join(map(_bits, scalars, (dtype for _, dtype in self.scalars)))
+
+
+def _are_small(graph: Graph, sizes: Mapping[str, int], strides: Mapping[str, Sequence[int]]) -> bool:
+    """Are all arrays short enough for 32-bit indices, from the first element in memory to the last?"""
+    stages = (math.prod(sizes_value(p, sizes) + LINE * (k == len(s.shape) - 1) for k, p in enumerate(s.shape)) for s in graph.stages)  # with gaps
+    given = [i for i in graph.inputs if i.data is None]
+    inputs = (sum(abs(step) * sizes_value(n, sizes) for n, step in zip(i.shape, strides[i.name], strict=True)) for i in given)
+    return all(n <= SMALL_ARRAY for n in (*stages, *inputs))
+
+
+def _format(dtype: np.dtype[Any]) -> str:
+    """The format of a slot for `struct`: 8 bytes, the number first."""
+    if dtype.char == "e":
+        return "8s"  # `struct` raises where NumPy rounds to infinity, and rounds twice elsewhere: left to `_bits`
+    code = dtype.char if dtype.char in "?fd" else {"i": "bhiq", "u": "BHIQ"}[dtype.kind][dtype.itemsize.bit_length() - 1]
+    return f"{code}{8 - dtype.itemsize}x" if dtype.itemsize < 8 else code
+
+
+def _bits(value: Any, dtype: np.dtype[Any]) -> bytes:
+    """A number as the 8 bytes of its slot.
+
+    Raises:
+        OverflowError: a Python int that the dtype cannot hold, as NumPy has it.
+    """
+    if type(value) is int and dtype.kind in "iu":
+        return np.asarray(dtype.type(value)).tobytes().ljust(8, b"\0")
+    with np.errstate(all="ignore"):
+        return np.asarray(value).astype(dtype).tobytes().ljust(8, b"\0")

@@ -1,0 +1,72 @@
+"""From a canonical Graph to LLVM IR: schedule, lower, emit. Imported only where something is compiled."""
+
+from __future__ import annotations
+
+import logging
+import math
+from dataclasses import dataclass, replace
+
+from hjit.errors import CompileError, ScheduleError
+from hjit.kernels.llvm.emit import Machine, emit_module
+from hjit.kernels.lower.loopir import Program
+from hjit.kernels.lower.lower import lower
+from hjit.kernels.runtime import features
+from hjit.kernels.runtime.kernel import kernel_name
+from hjit.kernels.runtime.params import Params, params_of
+from hjit.options import Options
+from hjit.sched.default.schedules import Target, default_schedule, root_schedule
+from hjit.sched.language.check import check
+from hjit.sched.language.tree import Root
+from hjit.trace.ir.graph import Graph
+from hjit.trace.ir.key import Key, graph_key
+
+log = logging.getLogger("hjit")
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Everything that leads from a Graph to its LLVM IR, for people to look at."""
+
+    graph: Graph
+    key: Key
+    schedule: Root
+    program: Program
+    params: Params
+    llvm: str
+    name: str
+
+
+def machine(options: Options) -> Machine:
+    """What to generate code for."""
+    found = features.target_features(options.target)
+    return Machine(features.native_width(found), found, options.fast_math)
+
+
+def plan(graph: Graph, options: Options, schedule: Root | None = None, small: bool = True) -> Plan:
+    """Lower and emit a canonical Graph under a schedule; None is the default schedule. `small`: see `emit.Machine`.
+
+    Raises:
+        ScheduleError: the schedule asks for what cannot be done; `BlockError`: it was searched, and makes too long a block.
+    """
+    key = graph_key(graph)
+    target = replace(machine(options), small=small)
+    name = kernel_name(graph, key, options, schedule, small)
+    if schedule is None:
+        schedule, program = _by_default(graph, features.schedule_target(options.target), target.fast_math)
+    else:
+        program = lower(graph, schedule, target.fast_math)
+    params = params_of(graph, key.symbols, program.buffers)
+    longest = math.inf if options.schedule is None else options.schedule.longest_block
+    return Plan(graph, key, schedule, program, params, emit_module(graph, program, params, name, target, longest), name)
+
+
+def _by_default(graph: Graph, target: Target, fast: bool) -> tuple[Root, Program]:
+    """The default schedule and its loops; every stage at the root where a window turns out not to slide."""
+    for make in (default_schedule, root_schedule):
+        schedule = make(graph, target)
+        try:
+            check(schedule, graph)
+            return schedule, lower(graph, schedule, fast)
+        except ScheduleError as error:
+            log.debug("the default schedule is not legal: %s", error)
+    raise CompileError(f"no schedule for\n{graph}")

@@ -1,0 +1,67 @@
+"""The parameter block of a kernel: which slot holds what.
+
+Every slot is 8 bytes. The driver of the kernel copies the block, turns array objects and scratch offsets into
+addresses, and hands the copy to the nests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from hjit.sched.language.check import is_repeatable
+from hjit.trace.ir.graph import Graph, Stage
+
+PARALLEL_FOR, THREADS, SCRATCH, STATUS = range(4)
+FIRST = 4
+TASKS_PER_THREAD = 4
+STREAMED = 24 << 20  # bytes of a result that is not in the caches any more when it is read: at 15 MiB reading it again loses more than is gained
+KEEP, STREAM = -1, 0
+SMALL_ARRAY = 1 << 28  # elements; sums of a few indices beyond them stay within 32 bits
+
+
+@dataclass(frozen=True, slots=True)
+class Params:
+    """Slots of a kernel.
+
+    Attributes:
+        arrays: inputs and outputs, given as Python objects: name -> slot.
+        scratch: stages in scratch memory, given as offsets in bytes.
+        tasks: stages in buffers of tasks: bytes from one task's buffer to the next one's.
+        strides: (input, axis) -> slot, in elements.
+        symbols: run-time sizes.
+        keep: results that are written once and not read again: `KEEP` in the caches or `STREAM`. See `hjit.kernels.llvm.streaming_stores`.
+        scalars: scalar arguments, as the bits of their dtype.
+    """
+
+    arrays: dict[str, int]
+    scratch: dict[str, int]
+    tasks: dict[str, int]
+    strides: dict[tuple[str, int], int]
+    symbols: dict[str, int]
+    keep: dict[str, int]
+    scalars: dict[str, int]
+    count: int
+
+
+def params_of(graph: Graph, symbols: tuple[str, ...], buffers: Iterable[str]) -> Params:
+    """The slots of a canonical Graph: equal Graphs have equal slots, by position. `buffers`: stages that tasks have for themselves."""
+    slot = FIRST
+    groups: list[dict] = []  # type: ignore[type-arg]
+    arrays = [i.name for i in graph.inputs if i.data is None] + list(graph.outputs)
+    scratch = [s.name for s in graph.stages if s.name not in graph.outputs]
+    strides = [(i.name, k) for i in graph.inputs if i.data is None for k, step in enumerate(i.layout) if step is None]
+    consumers = graph.consumers()
+    keep = [n for n in graph.outputs if not consumers[n] and _is_written_once(graph.stage(n))]
+    for names in (arrays, scratch, [*buffers], strides, symbols, keep, [s.name for s in graph.scalars]):
+        group = {}
+        for name in names:
+            group[name] = slot
+            slot += 1
+        groups.append(group)
+    return Params(*groups, count=slot)
+
+
+def _is_written_once(s: Stage) -> bool:
+    """Is each element written by one definition, which reads none? Of pieces that have elements in common few are."""
+    return not s.updates or (s.initial is None and is_repeatable(s, tuple(range(len(s.definitions)))))

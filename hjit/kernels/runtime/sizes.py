@@ -1,0 +1,48 @@
+"""Polynomials over run-time sizes as JSON: stored with a kernel to say how much scratch memory its buffers need."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from hjit.trace.ir.poly import Atom, Extremum, FloorDiv, Mod, Poly, Sym
+
+
+def encode(p: Poly, symbols: Sequence[str]) -> Any:
+    """A polynomial as nested lists, its symbols by position."""
+
+    def atom(a: Atom) -> Any:
+        match a:
+            case Sym():
+                return symbols.index(a.name)
+            case FloorDiv():
+                return ["//", encode(a.arg, symbols), encode(a.by, symbols)]
+            case Mod():
+                return ["%", encode(a.arg, symbols), encode(a.by, symbols)]
+            case Extremum():
+                return [a.which, encode(a.a, symbols), encode(a.b, symbols)]
+        raise ValueError(f"{a} is not a size")
+
+    return [p.const, [[c, [atom(a) for a in m]] for m, c in p.terms.items()]]
+
+
+def evaluate(data: Any, values: Sequence[int]) -> int:
+    """The number that an encoded polynomial is."""
+    total, terms = data
+    for c, atoms in terms:
+        for a in atoms:
+            c *= _atom(a, values)
+        total += c
+    return int(total)
+
+
+def _atom(a: Any, values: Sequence[int]) -> int:
+    if isinstance(a, int):
+        return values[a]
+    kind, x, y = a
+    p, q = evaluate(x, values), evaluate(y, values)
+    if kind == "//":
+        return p // q
+    if kind == "%":
+        return p % q
+    return min(p, q) if kind == "min" else max(p, q)

@@ -1,0 +1,483 @@
+"""A nest in numbers: how often each of its places runs, and what of each stage is computed and stored there.
+
+The walk down the tree is that of lowering (`hjit.kernels.lower.lower`, `hjit.kernels.lower.sliding_windows`), over numbers: at each place it
+knows what is left of every dimension and how often the place runs, and where stages begin, box inference says how much of
+them is needed. Of each loop the middle turn stands for all (`hjit.sched.analysis.iterations`).
+
+Nests that a search looks at differ in one stage: what is known at a place is kept under what it was worked out from
+(`SizedGraph.walked`), and found again in the next nest. So nothing of it may depend on what else is in a nest; places, which
+do, are kept beside it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import cache, cached_property
+from typing import Any, TypeVar
+
+from hjit.sched.analysis.bounds import vector_axes
+from hjit.sched.analysis.footprint import ANYWHERE, Box, Interval, Memory, extent, joined
+from hjit.sched.analysis.iterations import Env, Own, left_of, narrowed
+from hjit.sched.analysis.sized import Part, SizedGraph
+from hjit.sched.analysis.tape import Num, Truth, Var, ceil_div, choose, least, most, power_of_two, product, total
+from hjit.sched.language.build import flattened, parallel_loops
+from hjit.sched.language.memory import Layout
+from hjit.sched.language.tree import Compute, DimKey, Loop, LoopKind, Node, Store, Tail, dims_of
+
+T = TypeVar("T")
+Speeds = tuple[Fraction, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """What the middle task of a nest has: some turns of the parallel loops, or all of the nest.
+
+    Attributes:
+        head: the stage whose nest it is.
+        count: how many tasks there are.
+        dims: the ranges of the head's dimensions.
+        boxes: the part of each stage that the task computes.
+    """
+
+    head: str
+    count: Num
+    dims: list[Interval]
+    boxes: dict[str, Box]
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """What is needed of a stage at a place.
+
+    Attributes:
+        box: all that is read there.
+        part: what one turn computes of it, when it slides.
+        windows: the lengths of the axes along which it slides, zero for tilings where it does not.
+    """
+
+    box: Box
+    part: Box
+    windows: dict[int, Num]
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """The storage of a stage.
+
+    Attributes:
+        box: the part of the stage that is alive in one realization.
+        count: how many realizations there are.
+    """
+
+    box: Box
+    count: Num
+    layout: Layout
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """Where a stage is computed, and how much of it there.
+
+    Attributes:
+        box: the part that one production computes, which with a sliding window is what the turns before have not.
+        count: how many productions there are.
+        run, runs: the part that is computed from one time that the stage has nothing to the next, and how often.
+        held: its storage.
+        memory: that storage; of a circular buffer, its length.
+    """
+
+    box: Box
+    count: Num
+    run: Box
+    runs: Num
+    held: Held
+    memory: Memory
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """A computation of the tree.
+
+    Attributes:
+        env: what is known there; along a vector, all its lanes.
+        alone: of each loop of `env.loops`, is nothing of other stages computed inside?
+        place: of its task.
+    """
+
+    part: Part
+    site: Site
+    task: Task
+    env: Env
+    alone: tuple[bool, ...]
+    place: int
+
+
+@dataclass(slots=True)
+class Sites:
+    """All that is known of one child of the root.
+
+    Attributes:
+        heads: the stages that are computed at the root.
+        leaves: its computations, in the order in which they run.
+        sites: by stage.
+        places: by stage where it is stored, and where it is computed.
+        inside: by stage, the places inside its loops, as first and last.
+        stored: places with what is stored there, in bytes.
+        ends: for each place the last one inside it; place 0 is around all.
+        walked: what is kept of this nest and others like it.
+    """
+
+    heads: tuple[str, ...] = ()
+    leaves: list[Leaf] = field(default_factory=list)
+    sites: dict[str, Site] = field(default_factory=dict)
+    places: dict[str, tuple[int, int]] = field(default_factory=dict)
+    inside: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
+    stored: list[tuple[int, Num]] = field(default_factory=list)
+    ends: list[int] = field(default_factory=list)
+    walked: dict[Any, Any] = field(default_factory=dict)
+    _allocated: dict[int, Num] = field(default_factory=dict)
+
+    def allocated(self, *spans: tuple[int, int]) -> Num:
+        """Bytes of all that is stored at places from first to last."""
+        return total(n for at, n in self.stored if any(a <= at <= b for a, b in spans))
+
+    def allocated_at(self, place: int) -> Num:
+        """Bytes of all that is stored at a place and further in; asked when the walk is over."""
+        found = self._allocated.get(place)  # many ask for the same few
+        if found is None:
+            found = self._allocated[place] = self.allocated((place, self.ends[place]))
+        return found
+
+
+def sites_of(graph: SizedGraph, nest: Node, sizes: Sequence[Num]) -> Sites:
+    """What is known of one child of the root.
+
+    Args:
+        sizes: of the loops that have one, in place of their own, in the order of `hjit.sched.language.tree.walk`; the same objects for equal loops.
+    """
+    return _Walk(graph, nest, sizes).sites()
+
+
+class _Walk:
+    def __init__(self, graph: SizedGraph, nest: Node, sizes: Sequence[Num]) -> None:
+        self.graph, self.nest = graph, nest
+        self.under: dict[int, tuple[Compute, ...]] = {}  # node -> what is computed under it
+        self.inner: dict[int, Loop] = {}  # loop -> the next one over its dimension
+        self.sized: list[Loop] = []
+        self._look(nest, {})
+        self.size = {id(x): n for x, n in zip(self.sized, sizes, strict=True)}
+        self.round_up = self._rounding()
+        self.walked: dict[Any, Any] = {} if self.round_up else graph.walked
+        self.found = Sites(walked=self.walked)
+        self.held: dict[str, tuple[Held, int]] = {}
+        self.task: tuple[Task, int]
+
+    @cached_property
+    def vectors(self) -> dict[str, frozenset[int]]:
+        """The axes of each stage that vectors run along; asked only where a window slides."""
+        return vector_axes(self.graph.reads, self.nest)
+
+    def _once(self, make: Callable[[], T], *key: Any) -> T:
+        """What `make` gives, made once for all nests."""
+        found: T | None = self.walked.get(key)
+        if found is None:
+            found = self.walked[key] = make()
+        return found
+
+    # -- questions about the tree
+    def _look(self, node: Node, around: dict[tuple[str, DimKey], Loop]) -> tuple[Compute, ...]:
+        """Note what is computed under each node, the loops of a size, and the next loop over each loop's dimension."""
+        if isinstance(node, Compute):
+            for key in [key for key in around if key[0] == node.stage]:
+                del around[key]  # what follows is another computation, with loops of its own
+            found: tuple[Compute, ...] = (node,)
+        else:
+            if isinstance(node, Loop):
+                outer = around.get((node.stage, node.dim))
+                if outer is not None:
+                    self.inner[id(outer)] = node
+                around[node.stage, node.dim] = node
+                if node.size is not None:
+                    self.sized.append(node)
+            found = ()
+            for x in node.children:
+                found += self._look(x, around)
+        self.under[id(node)] = found
+        return found
+
+    def _rounding(self) -> dict[str, dict[int, Num]]:
+        """Stage -> axis -> what its part of the axis is made a multiple of, as the tail "round_up" says."""
+        found: dict[str, dict[int, Num]] = {}
+        for x in self.sized:
+            if x.tail == "round_up":
+                for k, axis, c, _, _ in self._part_of(x).inverse:
+                    if k == x.dim:
+                        sizes = found.setdefault(x.stage, {})
+                        sizes[axis] = most(sizes.get(axis, 1.0), self.size[id(x)] * c)
+        return found
+
+    def _part_of(self, node: Loop | Compute) -> Part:
+        """The first computation of a node's stage under it."""
+        for c in self.under[id(node)]:
+            if c.stage == node.stage:
+                return self.graph.part(c.stage, c.definitions)
+        raise AssertionError(node)
+
+    def _step(self, loop: Loop) -> Num:
+        """How far one turn of a loop goes."""
+        inner = self.inner.get(id(loop))
+        return 1.0 if inner is None else self.size[id(inner)]
+
+    # -- all of it
+    def sites(self) -> Sites:
+        found = self.found
+        items, stores = flattened((self.nest,))
+        found.heads = tuple(dict.fromkeys(x.stage for x in items))
+        top = self._new_place()
+        for x in stores:
+            if x.stage in found.heads:
+                self._whole(x.stage, layout_of(x), top)
+        for item in items:
+            self._nest(item, [x for x in stores if x.stage not in found.heads])
+        self._close(top)
+        return found
+
+    def _whole(self, name: str, layout: Layout, top: int) -> None:
+        """A stage that is computed at the root."""
+
+        def make() -> tuple[Held, Site]:
+            box = tuple((0.0, n - 1.0) for n in self.graph.shape(name))
+            held = Held(box, 1.0, layout)
+            return held, self._site(name, Need(box, box, {}), 1.0, None, 1.0, held, frozenset())
+
+        held, site = self._once(make, "whole", name, layout)
+        self.held[name] = held, top
+        self._note(name, site, top, top)
+
+    def _nest(self, item: Loop | Compute, stores: Sequence[Store]) -> None:
+        """One loop nest. What is stored around it and not computed at the root, each task has for itself."""
+        part, place, under = self._part_of(item), self._new_place(), self.under[id(item)]
+        opened = self._once(lambda: _opened(part, part.whole, 1.0, TOP), "top", id(part))
+        env = self._middle_task(item, opened)
+        task = self._once(lambda: self._task(part, env, under), "task", id(env), under)
+        self.task = task, place
+        for x in stores:
+            if x.stage in task.boxes:
+                self.held[x.stage] = self._held(x, task.boxes[x.stage], env, task), place
+        self._visit(item, env, place, ())
+        self._close(place)
+        self.found.inside.setdefault(part.stage, []).append((place, self.found.ends[place]))
+
+    def _task(self, part: Part, env: Env, under: Sequence[Compute]) -> Task:
+        dims = env.dims[part.stage]
+        boxes = {name: x.box for name, x in self._boxes(env, under).items()}
+        for c in under:
+            if c.stage == part.stage:
+                boxes[c.stage] = joined(boxes.get(c.stage), self.graph.part(c.stage, c.definitions).written.region(dims))
+        return Task(part.stage, env.times, dims, boxes)
+
+    def _middle_task(self, item: Loop | Compute, env: Env) -> Env:
+        """What the middle task has, as a block of turns: whole rounds of the inner parallel loops first."""
+        loops = [(_head(x), self._step(x)) for x in parallel_loops(item)]
+
+        def make() -> Env:
+            inside = env
+            turns = [ceil_div(left_of(inside, x).length, step) for x, step in loops]
+            count = product(turns)
+            each: Num = 1.0 if self.graph.tasks is None else ceil_div(count, most(least(count, float(self.graph.tasks)), 1.0))
+            for (loop, step), n in zip(reversed(loops), reversed(turns), strict=True):
+                some = most(least(each, n), 1.0)
+                each = ceil_div(each, some)
+                dims, left = narrowed(inside, loop, some * step)
+                inside = inside._replace(dims=dims, left=left)
+            return inside
+
+        return self._once(make, "middle", id(env), *((id(x), _mark(step)) for x, step in loops))
+
+    # -- places
+    def _new_place(self) -> int:
+        self.found.ends.append(len(self.found.ends))
+        return len(self.found.ends) - 1
+
+    def _close(self, place: int) -> None:
+        self.found.ends[place] = len(self.found.ends) - 1
+
+    def _visit(self, node: Loop | Compute, env: Env, place: int, alone: tuple[bool, ...]) -> None:
+        if isinstance(node, Compute):
+            part = self.graph.part(node.stage, node.definitions)
+            self.found.leaves.append(Leaf(part, self.found.sites[node.stage], self.task[0], env, alone, self.task[1]))
+            return
+        inside, under = self._new_place(), self.under[id(node)]
+        is_alone = len(under) == 1 or all(c.stage == node.stage for c in under)
+        self._inside(node.children, self._entered(env, node), inside, (*alone, is_alone))
+        self._close(inside)
+
+    def _entered(self, env: Env, loop: Loop) -> Env:
+        """Inside a loop, at its middle turn; inside a vector loop, at all lanes."""
+        head, part = _head(loop), self._part_of(loop)
+        size, step = self.size.get(id(loop)), self._step(loop)
+
+        def make() -> Env:
+            own = Own(head, size, left_of(env, head).length, step)
+            if head.kind == "vector":
+                return env._replace(loops=(*env.loops, own))
+            dims, left = narrowed(env, head, step)
+            runs_turns = head.kind != "unroll" and dims_of(head.dim)[0] < part.pure
+            return Env(dims, left, env.base, env.lengths, left if runs_turns else env.tile, (*env.loops, own), env.productions, env, own)
+
+        return self._once(make, "in", id(env), id(head), id(part), _mark(size), _mark(step))
+
+    def _inside(self, children: tuple[Node, ...], env: Env, place: int, alone: tuple[bool, ...]) -> None:
+        """What runs at a place."""
+        items, stores = flattened(children)
+        new = dict.fromkeys(x.stage for x in items if x.stage not in env.dims)
+        if new or stores:
+            self._begin(new, items, stores, env, place)
+        for x in items:
+            if x.stage in new:
+                at = len(self.found.ends)
+                self._visit(x, self._begun(self.found.sites[x.stage], self._part_of(x), env), place, ())
+                self.found.inside.setdefault(x.stage, []).append((at, len(self.found.ends) - 1))
+            else:
+                self._visit(x, env, place, alone)
+
+    def _begun(self, site: Site, part: Part, env: Env) -> Env:
+        """Where the loops of a stage begin inside others."""
+        return self._once(lambda: _opened(part, part.dims(site.box), site.count, env), "open", id(env), id(site), id(part))
+
+    def _held(self, store: Store, box: Box, env: Env, of: Task | Need) -> Held:
+        """The storage of a part of a stage, which is that `of` something."""
+        layout = layout_of(store)
+        return self._once(lambda: Held(box, env.times, layout), "held", id(env), id(of), store.stage, layout)
+
+    def _begin(self, new: Iterable[str], items: Sequence[Loop | Compute], stores: Sequence[Store], env: Env, place: int) -> None:
+        """How much of the stages that begin at a place is computed there, and of those that are stored there, kept."""
+        computed = tuple(c for x in items for c in self.under[id(x)])
+        sliding = frozenset(new) - {x.stage for x in stores}
+        found = self._once(lambda: self._boxes(env, computed, sliding), "boxes", id(env), computed, sliding)
+        for x in stores:
+            self.held[x.stage] = self._held(x, found[x.stage].box, env, found[x.stage]), place
+        around = env.run
+        run = self._once(lambda: self._boxes(around, computed), "boxes", id(around), computed, None) if sliding and around is not None else {}
+        for name in new:
+            held, at = self.held[name]
+            need, whole = found[name], run.get(name) if name in sliding else None
+            axes = self.vectors.get(name, frozenset()) if whole is not None else frozenset()
+
+            def make(name: str = name, need: Need = need, whole: Need | None = whole, held: Held = held, axes: frozenset[int] = axes) -> Site:
+                return self._site(name, need, env.times, whole, 1.0 if around is None else around.times, held, axes)
+
+            site = self._once(make, "site", name, id(env), id(need), id(whole), id(held), axes)
+            self._note(name, site, at, place)
+
+    def _note(self, name: str, site: Site, held: int, place: int) -> None:
+        """Where a stage is computed, and where it is stored."""
+        self.found.sites[name] = site
+        self.found.places[name] = held, place
+        self.found.stored.append((held, site.memory.bytes))
+
+    def _site(self, name: str, need: Need, count: Num, run: Need | None, runs: Num, held: Held, axes: Collection[int]) -> Site:
+        """What is computed of a stage at a place.
+
+        Args:
+            run, runs: where it is stored further out, what is computed from one time that it has nothing to the next, and how often.
+            axes: those that vectors run along.
+        """
+        if run is None:
+            return Site(need.part, count, need.part, count, held, self.graph.buffer(name, [extent(x) for x in held.box], held.layout))
+        lengths = [extent(x) for x in held.box]
+        slides: Truth = False
+        for axis, n in need.windows.items():  # zero for tilings where they do not slide
+            slides = slides | (n > 0.0)
+            if axis not in axes:
+                lengths[axis] = choose(n > 0.0, power_of_two(most(n, 1.0)), lengths[axis])
+        count = choose(slides, count, runs)  # the first turn computes all of what does not slide
+        return Site(need.part, count, run.box, runs, held, self.graph.buffer(name, lengths, held.layout))
+
+    def _boxes(self, env: Env, computed: Iterable[Compute], sliding: Collection[str] = ()) -> dict[str, Need]:
+        """What is needed of the stages that begin under a place; see `hjit.sched.analysis.bounds.boxes`."""
+        here: dict[str, list[Part]] = {}
+        for c in computed:
+            here.setdefault(c.stage, []).append(self.graph.part(c.stage, c.definitions))
+        needs: dict[str, Box] = {}
+        speeds: dict[str, Speeds] = {}
+        found: dict[str, Need] = {}
+        for name in sorted(here, key=self.graph.position.__getitem__, reverse=True):
+            if name not in env.dims:
+                wanted, box = self.graph.completed(name, needs.get(name), self.round_up.get(name, {}))
+                if name in sliding and env.around is not None and name in speeds:
+                    found[name] = steady(box, wanted, speeds[name], self.graph.reads.steps(name), env.around)
+                else:
+                    found[name] = Need(box, box, {})
+            for part in here[name]:
+                dims = env.dims[name] if name in env.dims else part.dims(found[name].part)
+                moving = _speeds(part, env.around, speeds.get(name)) if sliding else ()
+                for source, w in part.windows.items():
+                    if source in here and source not in env.dims and source != name:
+                        needs[source] = joined(needs.get(source), w.wanted(part.reading(dims)))
+                        if sliding:
+                            speeds[source] = tuple(map(max, w.speeds(moving), speeds.get(source, w.speeds(moving))))
+        return found
+
+
+TOP = Env({}, {}, [], [], {}, (), 1.0, None, None)
+
+
+def _opened(part: Part, dims: list[Interval], productions: Num, env: Env) -> Env:
+    """Where the loops of a stage begin that computes these dimensions."""
+    return Env({**env.dims, part.stage: dims}, {}, dims, part.lengths(dims), {}, (), productions, env.run, env.around)
+
+
+def _head(loop: Loop) -> Loop:
+    """A loop without what is in it, and with the sign of its size only; the same object for equal ones."""
+    size = loop.size
+    return _plain_loop(loop.stage, loop.dim, loop.kind, None if size is None else -1 if size < 0 else 1, loop.tail)
+
+
+@cache
+def _plain_loop(stage: str, dim: DimKey, kind: LoopKind, size: int | None, tail: Tail) -> Loop:
+    return Loop(stage, dim, kind, size, (), tail)
+
+
+def _mark(x: Num | None) -> float | int | None:
+    """What tells a number from others: of those that are recorded, which object it is."""
+    return id(x) if isinstance(x, Var) else x
+
+
+def layout_of(store: Store) -> Layout:
+    """How a stage that is stored lies in memory."""
+    return Layout(store.order, store.align)
+
+
+def steady(box: Box, wanted: Box, speeds: Speeds, steps: Sequence[int], loop: Own) -> Need:
+    """What one turn of a loop computes of a box when all before have been.
+
+    Args:
+        wanted: the box unclipped.
+        speeds: elements of each axis by which it moves with one of the loop's dimension.
+        steps: how many elements of each axis are computed together.
+    """
+    found = list(box)
+    windows: dict[int, Num] = {}
+    several = loop.length > loop.step
+    for axis, (x, v, c) in enumerate(zip(box, speeds, steps, strict=True)):
+        if v > 0 and wanted[axis] != ANYWHERE:
+            new = least(ceil_div(loop.step * float(v.numerator), float(v.denominator * c)) * float(c), extent(x))
+            found[axis] = choose(several, x[1] - new + 1.0, x[0]), x[1]
+            windows[axis] = choose(several, extent(wanted[axis]), 0.0)
+    return Need(box, tuple(found), windows)
+
+
+def _speeds(part: Part, loop: Own | None, box: Speeds | None) -> Speeds:
+    """How fast the dimensions of a stage move with a loop: its own, or that of another stage, with which its box moves."""
+    found = [Fraction(0)] * len(part.extents)
+    if loop is not None and loop.loop.stage == part.stage:
+        first, *rest = dims_of(loop.loop.dim)
+        found[first] = Fraction(1, max(int(math.prod(part.extents[k] for k in rest)), 1))
+    elif box is not None:
+        for k, axis, c, _, _ in part.inverse:
+            found[k] = box[axis] / int(c)
+    return tuple(found)

@@ -1,0 +1,344 @@
+"""A Graph in numbers: what the features of its schedules ask again and again, worked out once for concrete sizes."""
+
+from __future__ import annotations
+
+import copy
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from hjit.sched.analysis.bounds import Reads, single_dim
+from hjit.sched.analysis.footprint import ANYWHERE, Box, Dims, Interval, Memory, Window, clipped, concrete, joined, row_axes, window
+from hjit.sched.analysis.tape import Num, Tape, Var, ceil_div, floor_div, least, most, product, total, within
+from hjit.sched.language.check import is_associative, is_direct, is_repeatable
+from hjit.sched.language.memory import C_ORDER, Layout
+from hjit.sched.language.tree import DimKey
+from hjit.trace.ir.graph import Const, Definition, Expr, Graph, Index, Input, Load, Op, Stage, loads, renumber, walk
+from hjit.trace.ir.poly import SMALL, Dim, Poly
+
+T = TypeVar("T")
+At = tuple[Poly, ...]  # the index of a load
+NOTHING: Mapping[int, Num] = {}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Part:
+    """What a computation of a schedule tree evaluates: definitions of a stage that share their loops.
+
+    Attributes:
+        extents: of the dimensions of the loops.
+        pure: how many of them are pure; the reduction dimensions follow.
+        dimensions: of each definition: the first so many of the loops' are its own.
+        inverse: of the loops' dimensions those that one axis of the stage tells: dimension, axis, coefficient, offset, and
+            whether the dimension is all of the axis.
+        windows: what is loaded, by source.
+        written: what is stored.
+        loads: every distinct load, stages that are inlined looked through.
+        calls: at which indices one evaluation calls each of those.
+        is_repeatable: may an element be computed twice?
+        is_plain: does every box have iterations that write it?
+    """
+
+    stage: str
+    definitions: tuple[int, ...]
+    extents: tuple[float, ...]
+    pure: int
+    dimensions: tuple[int, ...]
+    inverse: tuple[tuple[int, int, float, float, bool], ...]
+    windows: dict[str, Window]
+    written: Window
+    loads: tuple[tuple[str, At], ...]
+    calls: dict[str, tuple[At, ...]]
+    is_repeatable: bool
+    is_plain: bool
+
+    @property
+    def whole(self) -> list[Interval]:
+        """All iterations."""
+        return [(0.0, n - 1.0) for n in self.extents]
+
+    def dims(self, box: Box) -> list[Interval]:
+        """The iterations that write a box (see `hjit.sched.analysis.bounds.dims_of_box`); possibly none: ranges that end before they begin."""
+        found = self.whole
+        for k, axis, c, offset, plain in self.inverse:
+            low, high = box[axis]
+            if not plain:
+                low = most(ceil_div(low - offset, c), 0.0)
+                high = least(floor_div(high - offset, c), self.extents[k] - 1.0)
+            found[k] = low, high
+        return found
+
+    def lengths(self, dims: Dims) -> list[Num]:
+        """How many elements each dimension has."""
+        if self.is_plain:
+            return [within(most(high - low + 1.0, min(n, 1.0)), 0.0, n) for (low, high), n in zip(dims, self.extents, strict=True)]
+        return [most(high - low + 1.0, 0.0) for low, high in dims]
+
+    def reading(self, dims: Dims) -> Dims:
+        """The ranges, at least one iteration of each: what is read where nothing is computed does not matter, but it is some box."""
+        return dims if self.is_plain else [(low, most(low, high)) for low, high in dims]
+
+    def points(self, lengths: Sequence[Num]) -> Num:
+        """Evaluations of all definitions over dimensions of these lengths."""
+        return total(product(lengths[:n]) for n in self.dimensions)
+
+
+class SizedGraph:
+    """A Graph at concrete sizes, for a machine.
+
+    Attributes:
+        graph: canonical; or before fusion, with `inlined` saying what is to be fused.
+        vector_bytes: width of a native vector register.
+        tasks: how many tasks the threads run for one nest at most, each of them several turns of its parallel loops; None: as
+            many as the loops have turns.
+        inlined: stages of one pure definition that are computed wherever they are read.
+        plans: what `hjit.sched.features.featurise` has recorded, on `tape`, in the `sizes_of` loops; `forget` bounds what it takes.
+        recorded: operations of these plans.
+        walked: what `hjit.sched.analysis.sites` knows of places in nests.
+        counts, reads_of: the points at which `hjit.sched.features.load_counts` counts loads, and the loads of parts by array.
+    """
+
+    def __init__(
+        self, graph: Graph, sizes: Mapping[str, int], vector_bytes: int = 64, tasks: int | None = None, inlined: frozenset[str] = frozenset()
+    ) -> None:
+        """`sizes`: the numbers of the run-time sizes (`Sym`) by name."""
+        self.graph, self.vector_bytes, self.tasks, self.inlined = graph, vector_bytes, tasks, inlined
+        self.reads = Reads(graph)
+        self.stages = graph.by_name
+        self.position = self.reads.position
+        self._start()
+        self.counts: dict[Any, Any] = {}
+        self.reads_of: dict[Any, Any] = {}
+        self._sizes = sizes
+        self._inputs = {x.name: x for x in graph.inputs}
+        self._made: dict[tuple[Any, ...], Any] = {}
+        self._parts: dict[tuple[str, tuple[int, ...]], Part] = {}
+
+    def forget(self) -> None:
+        """Start anew with what is recorded of nests, which takes the most memory by far; plans that somebody holds can still be run."""
+        self._start()
+
+    def _start(self) -> None:
+        self.tape = Tape()
+        self.plans: dict[Any, Any] = {}
+        self.walked: dict[Any, Any] = {}
+        self.recorded = 0
+        self._loops: dict[tuple[str, DimKey, int], Var] = {}
+
+    def inlining(self, stages: frozenset[str]) -> SizedGraph:
+        """The same with these stages inlined, and no others; what does not depend on that is shared."""
+        new = copy.copy(self)
+        new.inlined, new._parts = stages, {}
+        new._start()
+        return new
+
+    def sizes_of(self, loops: Sequence[tuple[str, DimKey]]) -> list[Var]:
+        """The sizes of loops over dimensions of stages, in any order that has outer ones first: the same numbers for equal loops of other nests."""
+        found: list[Var] = []
+        seen: Counter[tuple[str, DimKey]] = Counter()
+        for loop in reversed(loops):  # those of other nests may have one more around them
+            key = (*loop, seen[loop])
+            seen[loop] += 1
+            if key not in self._loops:
+                self._loops[key] = self.tape.input()
+            found.append(self._loops[key])
+        return found[::-1]
+
+    def once(self, key: tuple[Any, ...], make: Callable[[], T]) -> T:
+        """What `make` gives, made once."""
+        found: T | None = self._made.get(key)
+        if found is None:
+            found = self._made[key] = make()
+        return found
+
+    def number(self, p: Poly) -> float:
+        """The number that a size is."""
+        return float(max(concrete(p, self._sizes).const, 0))
+
+    def shape(self, name: str) -> tuple[float, ...]:
+        """Of an input or a stage."""
+        return self.once(("shape", name), lambda: tuple(map(self.number, self._array(name).shape)))
+
+    def _array(self, name: str) -> Input | Stage:
+        return self._inputs[name] if name in self._inputs else self.stages[name]
+
+    # -- memory
+    def memory(self, name: str, layout: Layout = C_ORDER, settled: bool = True) -> Memory:
+        """How an input or a whole stage lies in memory."""
+        return self.once(("memory", name, layout, settled), lambda: self._memory(name, layout, settled))
+
+    def _memory(self, name: str, layout: Layout, settled: bool) -> Memory:
+        x = self._array(name)
+        order = layout.order or (_order(x.layout) if isinstance(x, Input) else tuple(range(len(x.shape))))
+        row = row_axes([n.is_const and n.const <= SMALL for n in x.shape], order)
+        return Memory(float(x.dtype.itemsize), aligned(self.shape(name), layout), order, row, settled=settled)
+
+    def buffer(self, name: str, lengths: Sequence[Num], layout: Layout) -> Memory:
+        """How a part of a stage lies in memory that is kept by itself."""
+        whole = self.memory(name, layout)
+        return Memory(whole.itemsize, aligned(lengths, layout), whole.order, whole.row, is_buffer=True)
+
+    def strides(self, name: str, layout: Layout = C_ORDER) -> tuple[int, ...]:
+        """Elements from one index of each axis to the next, in the whole array."""
+        memory, x = self.memory(name, layout), self._array(name)
+        found = [0] * len(memory.lengths)
+        step = 1
+        for axis in reversed(memory.order):
+            found[axis] = step
+            step *= max(int(memory.lengths[axis]), 1)  # type: ignore[arg-type]
+        return tuple(found if isinstance(x, Stage) else [n if known is None else known for n, known in zip(found, x.layout, strict=True)])
+
+    def native_lanes(self, stage: str) -> float:
+        """Lanes of a native vector of the narrowest type at work; truth values are masks and do not count."""
+
+        def count() -> float:
+            s = self.stages[stage]
+            sizes = [e.dtype.itemsize for d in s.definitions for e in walk(d.value) if _is_data(e)]
+            return float(self.vector_bytes // min([*sizes, s.dtype.itemsize]))
+
+        return self.once(("lanes", stage), count)
+
+    # -- definitions
+    def part(self, stage: str, definitions: tuple[int, ...]) -> Part:
+        """What definitions of a stage compute together."""
+        found = self._parts.get((stage, definitions))
+        if found is None:
+            key = "part", stage, definitions, self._through(stage)
+            found = self._parts[stage, definitions] = self.once(key, lambda: self._part(self.stages[stage], definitions))
+        return found
+
+    def _through(self, stage: str) -> frozenset[str]:
+        """The inlined stages that the loads of a stage lead through."""
+        if not self.inlined:
+            return self.inlined
+        found = self.stages[stage].sources & self.inlined
+        return found.union(*map(self._through, found))
+
+    def _part(self, s: Stage, numbers: tuple[int, ...]) -> Part:
+        ds = [s.definitions[n] for n in numbers]
+        last, shape = ds[-1], self.shape(s.name)
+        extents = tuple(map(self.number, last.extents))
+        inverse = []
+        for axis, p in enumerate(last.target):
+            k, p = single_dim(p, len(last.dims)), concrete(p, self._sizes)
+            if k is not None:
+                c = p.coefficient(Dim(k))
+                assert c is not None
+                plain = c.const == 1 and p.const == 0 and extents[k] == shape[axis]
+                inverse.append((k, axis, float(c.const), float(p.const), plain))
+        found: dict[tuple[str, At], None] = {}
+        calls: dict[str, list[At]] = {}
+        for n in numbers:
+            called: dict[tuple[str, At], None] = {}
+            for source, index in self._loads(s.name, n):
+                self._look_through(source, index, found, called)
+            for name, index in called:
+                calls.setdefault(name, []).append(index)
+        by_source: dict[str, list[At]] = {}
+        for source, index in found:
+            by_source.setdefault(source, []).append(index)
+        windows = {source: self._window(self.shape(source), indices) for source, indices in by_source.items()}
+        written = self._window(shape, [tuple(concrete(p, self._sizes) for p in d.target) for d in ds])
+        dimensions = tuple(len(d.extents) for d in ds)
+        return Part(
+            s.name, numbers, extents, len(last.dims), dimensions, tuple(inverse), windows, written, tuple(found),
+            {name: tuple(indices) for name, indices in calls.items()},
+            is_repeatable(s, numbers), all(plain for *_, plain in inverse),
+        )  # fmt: skip
+
+    def _window(self, shape: tuple[float, ...], indices: Sequence[At]) -> Window:
+        """One for all that read alike."""
+        return self.once(("window", shape, tuple(indices)), lambda: window(shape, indices))
+
+    def _loads(self, stage: str, number: int) -> tuple[tuple[str, At], ...]:
+        """The loads of a definition."""
+
+        def make() -> tuple[tuple[str, At], ...]:
+            d = self.stages[stage].definitions[number]
+            return tuple((x.source, tuple(concrete(p, self._sizes) for p in x.index)) for x in loads(*_evaluated(stage, d)))
+
+        return self.once(("loads", stage, number), make)
+
+    def _look_through(self, source: str, index: At, found: dict[tuple[str, At], None], called: dict[tuple[str, At], None]) -> None:
+        """A load, or where its source is inlined those of its definition: the product of the Jacobians (section 4.1)."""
+        if source not in self.inlined:
+            found[source, index] = None
+        elif (source, index) not in called:
+            called[source, index] = None
+            for name, inner in self._loads(source, 0):
+                self._look_through(name, tuple(_at(p, index) for p in inner), found, called)
+
+    def required(self) -> dict[str, Box]:
+        """The part of each stage that the outputs depend on: what box inference finds at the root."""
+        return self.once(("required",), SizedGraph.inlining(self, frozenset())._required)
+
+    def _required(self) -> dict[str, Box]:
+        needs: dict[str, Box] = {}
+        found: dict[str, Box] = {}
+        for s in reversed(self.graph.stages):
+            _, box = self.completed(s.name, None if s.name in self.graph.outputs else needs.get(s.name))
+            found[s.name] = box
+            if s.name in self.inlined:
+                continue
+            for n in range(len(s.definitions)):
+                part = self.part(s.name, (n,))
+                for source, w in part.windows.items():
+                    if source != s.name:
+                        needs[source] = joined(needs.get(source), w.needs(part.reading(part.dims(box))))
+        return found
+
+    def minimum(self, part: Part) -> Num:
+        """points_computed_minimum of appendix A."""
+        return self.once(("minimum", part), lambda: part.points(part.lengths(part.dims(self.required()[part.stage]))))
+
+    def completed(self, stage: str, needs: Box | None, round_up: Mapping[int, Num] = NOTHING) -> tuple[Box, Box]:
+        """What is computed where some of a stage is needed (None: nobody says what): as it is asked for, and within the stage.
+
+        See `hjit.sched.analysis.bounds`: whole axes, multiples of the pieces that are written side by side, and of `round_up`.
+        """
+        whole = self.reads.whole_axes(stage)
+        wanted, found = [], []
+        for axis, (n, step) in enumerate(zip(self.shape(stage), self.reads.steps(stage), strict=True)):
+            x, c = ANYWHERE if needs is None or axis in whole else needs[axis], float(step)
+            if step > 1 and x != ANYWHERE:
+                x = floor_div(x[0], c) * c, floor_div(x[1], c) * c + (c - 1.0)
+            y = clipped(x, n)
+            if axis in round_up and x != ANYWHERE:
+                x, y = ((low, low + ceil_div(high - low + 1.0, round_up[axis]) * round_up[axis] - 1.0) for low, high in (x, y))
+                y = y[0], least(y[1], n - 1.0)
+            wanted.append(x)
+            found.append(y)
+        return tuple(wanted), tuple(found)
+
+
+def _at(p: Poly, index: At) -> Poly:
+    """`p` with `index` in place of the dimensions."""
+    if len(p.terms) == 1:
+        ((m, c),) = p.terms.items()
+        if c == 1 and len(m) == 1 and isinstance(m[0], Dim):
+            return index[m[0].k] + p.const
+    return p.substitute(renumber(index))
+
+
+def aligned(lengths: Sequence[Num], layout: Layout) -> tuple[Num, ...]:
+    """Lengths of axes in memory."""
+    return tuple(ceil_div(n, float(a)) * float(a) for n, a in zip(lengths, layout.align, strict=True)) if layout.align else tuple(lengths)
+
+
+def _is_data(e: Expr) -> bool:
+    """Is an expression more than a mask or the arithmetic of indices?"""
+    return e.dtype.kind != "b" and not isinstance(e, (Index, Const)) and not (len(e.args) == 1 and isinstance(e.args[0], Index))
+
+
+def _evaluated(stage: str, d: Definition) -> Iterable[Expr]:
+    """What is evaluated at each point: all but the accumulator of a sum, which is in a register."""
+    if is_associative(d) and is_direct(d) and isinstance(d.value, Op) and d.value.args[0] == Load(stage, d.target, d.value.args[0].dtype):
+        return (d.value.args[1],)
+    return d.exprs()
+
+
+def _order(layout: Sequence[int | None]) -> tuple[int, ...]:
+    """The axes of an input from the slowest to the fastest: those of known strides are the fastest ones."""
+    known = sorted((k for k, s in enumerate(layout) if s), key=lambda k: (-abs(layout[k] or 0), k))
+    return (*(k for k, s in enumerate(layout) if not s), *known)

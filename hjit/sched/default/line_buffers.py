@@ -1,0 +1,115 @@
+"""Which stages the default schedule computes inside their consumers' nest, through circular buffers.
+
+A group is a head stage whose rows run in parallel tasks, and producers of which each turn needs only a few rows. Each
+task walks along its rows; a producer computes what no earlier turn of the task has. Whole intermediate images are then
+never written to memory.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+from hjit.sched.analysis.bounds import Box, Needs, Reads, advance, dims_of_box, turns_before
+from hjit.trace.ir.graph import Stage
+from hjit.trace.ir.intervals import Span, whole
+from hjit.trace.ir.poly import Var, extremum, poly
+
+MAX_ROWS = 64  # rows of one buffer
+MAX_TURNS_BEFORE = 32  # that a task begins early, to fill its buffers: tasks have not many more rows than that
+MAX_GROUP_ROWS = 512  # rows of all buffers of a group
+
+MAX_SIDES = 64  # columns beside a strip of which rows are computed with it
+
+ROW, COLUMN = Var("row"), Var("column")
+
+
+def _moving(box: Box) -> tuple[int, int] | None:
+    """The axis along which what a row of the head needs moves, and how many rows that are; None where they do not move steadily, or are too many."""
+    moving = [k for k, s in enumerate(box) if s.base.mentions(ROW)]
+    if len(moving) != 1 or not box[moving[0]].length.is_const:
+        return None
+    s = box[moving[0]]
+    rows, new = s.length.const, advance(s.base, ROW, 1)
+    if new is None or rows > MAX_ROWS:
+        return None
+    return None if turns_before(s.base, ROW, 1, rows - 1, max(new, 1), MAX_TURNS_BEFORE) is None else (moving[0], rows)
+
+
+def _named(stage: str, box: Box) -> Box:
+    """The box with names for its exact bounds, which nothing here depends on and which would grow with each stage."""
+    return tuple(replace(s, low=poly(Var(f"{stage}.low{k}")), high=poly(Var(f"{stage}.high{k}"))) for k, s in enumerate(box))
+
+
+def _needs(reads: Reads, head: Stage, group: Sequence[int], points: Mapping[int, Var]) -> Needs:
+    """What some definitions of a stage read, at a point of some of their dimensions and everywhere along the others."""
+    needs = Needs(reads)
+    for number in group:
+        extents = head.definitions[number].extents
+        needs.add(head.name, number, {k: Span.point(poly(points[k])) if k in points else whole(n) for k, n in enumerate(extents)})
+    return needs
+
+
+def group_of(
+    reads: Reads,
+    head: Stage,
+    group: Sequence[int],
+    dim: int,
+    taken: set[str],
+    may_join: Callable[[Stage, int], bool],
+    consumers: Mapping[str, list[str]],
+    step: int = 1,
+) -> tuple[str, ...]:
+    """The producers that can be computed inside the nest of some definitions of `head`, in the order of the Graph.
+
+    Args:
+        may_join: are rows of a stage, along one of its axes, computed as fast as all of it?
+        step: rows of the head that one turn computes. Of more than one, only what each of them needs one row of joins: tasks have few turns.
+    """
+    needs = _needs(reads, head, group, {dim: ROW})
+    members: dict[str, int] = {}
+    for s in reversed(reads.graph.stages[: reads.position[head.name]]):
+        if s.name in taken or not all(c == head.name or c in members for c in consumers[s.name]):
+            continue
+        box = _named(s.name, needs.box(s.name))
+        found = _moving(box)
+        if found is None or not may_join(s, found[0]) or (step > 1 and found[1] > 1):
+            continue
+        if (sum(members.values()) + found[1]) * step <= MAX_GROUP_ROWS:
+            members[s.name] = found[1]
+            for number, d in enumerate(s.definitions):
+                needs.add(s.name, number, dims_of_box(s, d, box))
+    return tuple(reversed(members))
+
+
+def bytes_of_column(reads: Reads, head: Stage, group: Sequence[int], dims: tuple[int, int], members: Sequence[str]) -> int | None:
+    """What the buffers of a group have for each element of another dimension of the head than that of its rows.
+
+    Args:
+        dims: of the rows, and the other one.
+
+    Returns:
+        None where strips of that dimension would compute more than a few elements beside them twice.
+    """
+    needs = _needs(reads, head, group, dict(zip(dims, (ROW, COLUMN), strict=True)))
+    total = 0
+    for name in reversed(members):
+        s = reads.stages[name]
+        box = _named(name, needs.box(name))
+        column = [x for x in box if x.base.mentions(COLUMN)]
+        if len(column) != 1 or advance(column[0].base, COLUMN, 1) != 1 or not all(x.length.is_const for x in box):
+            return None
+        if column[0].length.const > MAX_SIDES:
+            return None
+        others = [x.length.const for x in box if x is not column[0]]
+        total += s.dtype.itemsize * math.prod(1 << (n - 1).bit_length() for n in others)  # windows go round circles of such lengths
+        for number, d in enumerate(s.definitions):
+            needs.add(name, number, dims_of_box(s, d, tuple(map(_new_rows, box))))
+    return total
+
+
+def _new_rows(s: Span) -> Span:
+    """What one turn adds to a window: the turns before it have computed the rest."""
+    new = advance(s.base, ROW, 1) if s.base.mentions(ROW) else None
+    return s if new is None else replace(s, first=extremum("max", s.first, s.last - (max(new, 1) - 1)))

@@ -1,0 +1,310 @@
+"""The features of schedules (Adams 2019, section 4.1 and appendix A), of many tilings of one tree at once.
+
+`hjit.sched.analysis.sites` walks a nest and says how often everything runs and on which regions, and
+`hjit.sched.features.schedule_features` makes the numbers of it that the paper names. All that is recorded once for nests that
+differ in sizes only (`hjit.sched.analysis.tape`).
+
+A stage's features depend on the child of the root that it is in, on how the arrays that are read there lie in memory,
+and on `working_set_at_root`; so a nest is featurised once and kept under its `nest_key` (Anderson 2021, section 3.3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from hjit.model.names import SCHEDULE
+from hjit.sched.analysis.sites import layout_of, sites_of
+from hjit.sched.analysis.sized import SizedGraph
+from hjit.sched.analysis.tape import Array, Num, Program, Tape, Var
+from hjit.sched.features.load_counts import Block
+from hjit.sched.features.schedule_features import Measures, Row, inlined
+from hjit.sched.language.memory import Layout
+from hjit.sched.language.tree import Compute, Loop, Node, Root, Store, computes, structural_hash, walk
+
+LOADS = [SCHEDULE.index(name) for name in ("scalar_loads_per_vector", "vector_loads_per_vector", "scalar_loads_per_scalar")]
+CALLS = [SCHEDULE.index(name) for name in ("inlined_calls", "num_vectors", "num_scalars")]
+COLUMN = {name: k for k, name in enumerate(SCHEDULE)}
+Placed = Mapping[str, Layout]  # stages that a tree stores, and how they lie in memory
+
+
+@dataclass(frozen=True)
+class NestFeatures:
+    """The features of the stages that one child of the root computes, and of those that are inlined into them.
+
+    Attributes:
+        stages: their names.
+        values: float64 [batch, stages, len(SCHEDULE)]; working_set_at_root is zero.
+        allocated: float64 [batch], bytes: what this nest adds to working_set_at_root.
+    """
+
+    stages: tuple[str, ...]
+    values: Array
+    allocated: Array
+
+
+def schedule_features(graph: SizedGraph, root: Root, tiles: np.ndarray[Any, Any] | None = None) -> Array:
+    """The features of a schedule, complete or partial: stages that the tree has not placed have zeros.
+
+    Of an unplaced stage that a placed one reads, it is assumed that it is computed at no cost, as far inwards in its reader's loops
+    as may be, and that its layout in memory is the one that suits the reader best (Adams 2019, section 3.2).
+
+    Args:
+        tiles: int [batch, slots]: sizes in place of those of the loops that have one, in the order of `walk(root)`;
+            None: the tree's own, a batch of one.
+
+    Returns:
+        float64 [batch, stages, len(SCHEDULE)], finite and not negative: the stages in the order of the Graph, the
+        features in that of `hjit.model.names`.
+
+    Raises:
+        ValueError: `tiles` has not one column for each loop of a size.
+    """
+    placed = layouts_of(root)
+    plans = [plan_of(graph, child, placed) for child in root.children]
+    slots = sum(len(sizes) for _, sizes in plans)
+    if tiles is not None and (tiles.ndim != 2 or tiles.shape[1] != slots):
+        raise ValueError(f"tiles of shape {tiles.shape} for {slots} loops of a size")
+    found = []
+    start = 0
+    for plan, sizes in plans:
+        found.append(plan.run(sizes, None if tiles is None else tiles[:, start : start + len(sizes)]))
+        start += len(sizes)
+    return assembled(graph, found)
+
+
+def nest_features(graph: SizedGraph, nest: Node, tiles: np.ndarray[Any, Any] | None = None, placed: Placed | None = None) -> NestFeatures:
+    """The features of one child of the root.
+
+    Args:
+        tiles: as in `schedule_features`, the columns of this nest.
+        placed: how the stages lie in memory that the whole tree places (`layouts_of`); None: it places those of this nest only.
+
+    Raises:
+        ValueError: `tiles` has not one column for each loop of a size.
+    """
+    plan, sizes = plan_of(graph, nest, placed or {})
+    if tiles is not None and (tiles.ndim != 2 or tiles.shape[1] != len(sizes)):
+        raise ValueError(f"tiles of shape {tiles.shape} for {len(sizes)} loops of a size")
+    return plan.run(sizes, tiles)
+
+
+def assembled(graph: SizedGraph, nests: Iterable[NestFeatures]) -> Array:
+    """The features of a schedule from those of its nests, whose batches are of one size, or of one tiling."""
+    nests = list(nests)
+    found = np.zeros((max((len(x.values) for x in nests), default=1), len(graph.graph.stages), len(SCHEDULE)))
+    seen: set[str] = set()
+    for nest in nests:
+        found[:, [graph.position[name] for name in nest.stages]] = nest.values
+        seen.update(nest.stages)
+    if len(seen) < sum(len(x.stages) for x in nests):
+        for name in seen:
+            rows = [np.broadcast_to(x.values[:, x.stages.index(name)], found[:, 0].shape) for x in nests if name in x.stages]
+            found[:, graph.position[name]] = merged(rows)
+    placed = [graph.position[name] for name in seen - graph.inlined]
+    found[:, placed, COLUMN["working_set_at_root"]] = sum(x.allocated[:, None] for x in nests)
+    return found
+
+
+def nest_key(graph: SizedGraph, nest: Node, placed: Placed | None = None) -> str:
+    """What the features of a nest are kept under: for one SizedGraph, equal keys have equal features."""
+    inside = layouts_of(nest)
+    sources = {source for c in computes(nest) for source in graph.part(c.stage, c.definitions).windows}
+    outside = [f"{name}{layout}" for name, layout in sorted((placed or {}).items()) if name in sources and name not in inside]
+    return f"{structural_hash(nest)} {', '.join(outside)}"
+
+
+def layouts_of(node: Node) -> dict[str, Layout]:
+    """How every stage lies in memory that is stored under a node."""
+    found: dict[str, Layout] = {}
+    nodes = [node]
+    while nodes:
+        x = nodes.pop()
+        if isinstance(x, Store):
+            found[x.stage] = layout_of(x)
+        if not isinstance(x, Compute):
+            nodes += x.children
+    return found
+
+
+# -- several computations of one stage
+
+MEANS = frozenset(
+    """innermost_loop_extent innermost_pure_loop_extent unrolled_loop_extent inner_parallelism outer_parallelism vector_size
+    scalar_loads_per_vector vector_loads_per_vector scalar_loads_per_scalar unique_bytes_read_per_vector unique_lines_read_per_vector
+    bytes_at_task innermost_bytes_at_task working_set_at_task""".split()
+)
+SUMS = frozenset(
+    """points_computed_per_realization points_computed_per_production points_computed_total points_computed_minimum inlined_calls
+    unique_bytes_read_per_realization unique_lines_read_per_realization allocation_bytes_read_per_realization num_vectors num_scalars
+    unique_bytes_read_per_task unique_lines_read_per_task""".split()
+)
+_IS_MEAN = np.array([name in MEANS for name in SCHEDULE])
+_IS_SUM = np.array([name in SUMS for name in SCHEDULE])
+
+
+def merged(rows: Sequence[Array]) -> Array:
+    """The features of a stage from those of its computations, [batch, len(SCHEDULE)] each.
+
+    Counts add up, what is said of one tile, task or vector is a mean over the points, and the rest is the stage's own.
+    """
+    if len(rows) == 1:
+        return rows[0]
+    every = np.stack(rows)
+    weights = every[..., COLUMN["points_computed_total"]] + every[..., COLUMN["inlined_calls"]]
+    weights = np.where(weights.sum(0) > 0.0, weights, 1.0)
+    mean = np.einsum("rb,rbf->bf", weights / weights.sum(0), every)
+    return np.where(_IS_SUM, every.sum(0), np.where(_IS_MEAN, mean, every.max(0)))
+
+
+# -- what is recorded of a nest
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """The features of a computation, and of the stages that are inlined into it, but for the working sets.
+
+    Attributes:
+        names: of the stages.
+        known: the features that do not depend on sizes, [rows, len(SCHEDULE)], and zeros for the others.
+        to, at: of those others the flat positions in `known`, and those on the tape.
+        blocks: how the loads, or the calls of inlined stages, of each row are counted, and where from.
+        needed: what all these are worked out from.
+    """
+
+    names: tuple[str, ...]
+    known: Array
+    to: list[int]
+    at: list[int]
+    blocks: tuple[tuple[Block, list[int]], ...]
+    needed: set[int]
+
+    @staticmethod
+    def of(tape: Tape, rows: Sequence[tuple[str, Row, Block]]) -> Rows:
+        known = np.array([[x if isinstance(x := row.get(name, 0.0), float) else 0.0 for name in SCHEDULE] for _, row, _ in rows])
+        open_ = {k * len(SCHEDULE) + COLUMN[name]: x.at for k, (_, row, _) in enumerate(rows) for name, x in row.items() if isinstance(x, Var)}
+        blocks = tuple((block, list(map(tape.position, block.numbers))) for _, _, block in rows)
+        needed = tape.needed([*open_.values(), *(k for _, at in blocks for k in at)])
+        return Rows(tuple(name for name, _, _ in rows), known, [*open_], [*open_.values()], blocks, needed)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The features of a nest, as operations on the sizes of its loops.
+
+    Attributes:
+        head: the stage that the nest is of.
+        program: the features that depend on sizes, then what loads are counted from, then `NestFeatures.allocated`.
+        names: for each row of features the stage: one for each computation, and each stage inlined into it.
+        known: the features that do not depend on sizes, [rows, len(SCHEDULE)], and zeros for the others.
+        to: positions of those others in `known`, flat.
+        blocks: rows with how their loads, or calls of inlined stages, are counted, and from which of these numbers.
+    """
+
+    graph: SizedGraph
+    head: str
+    program: Program
+    names: tuple[str, ...]
+    known: Array
+    to: np.ndarray[Any, np.dtype[np.intp]]
+    blocks: tuple[tuple[int, Block, slice], ...]
+
+    @staticmethod
+    def of(graph: SizedGraph, head: str, inputs: Sequence[Var], parts: Sequence[tuple[Rows, Row]], allocated: Num) -> Plan:
+        """`parts`: of each computation its rows, and its working sets."""
+        tape = graph.tape
+        known = np.concatenate([rows.known for rows, _ in parts])
+        to: list[int] = []
+        at: list[int] = []
+        counted: list[int] = []
+        blocks = []
+        first = 0
+        for rows, sets in parts:
+            to += [first * len(SCHEDULE) + k for k in rows.to]
+            at += rows.at
+            for name, x in sets.items():
+                if isinstance(x, Var):
+                    to.append(first * len(SCHEDULE) + COLUMN[name])
+                    at.append(x.at)
+                else:
+                    known[first, COLUMN[name]] = x
+            for k, (block, numbers) in enumerate(rows.blocks, first):
+                blocks.append((k, block, slice(len(counted), len(counted) + len(numbers))))
+                counted += numbers
+            first += len(rows.names)
+        results = [*at, *counted, tape.position(allocated)]
+        needed = tape.needed([x.at for _, sets in parts for x in sets.values() if isinstance(x, Var)]).union(*(rows.needed for rows, _ in parts))
+        needed |= tape.needed(results[-1:])
+        program = Program(tape, [x.at for x in inputs], results, needed)
+        names = tuple(name for rows, _ in parts for name in rows.names)
+        return Plan(graph, head, program, names, known, np.array(to, np.intp), tuple(blocks))
+
+    def run(self, sizes: Sequence[int], tiles: np.ndarray[Any, Any] | None) -> NestFeatures:
+        """For `tiles` [batch, slots], or for one tiling."""
+        batch = 1 if tiles is None else len(tiles)
+        *v, allocated = self.program.run(list(map(float, sizes)) if tiles is None else list(tiles.T.astype(np.float64)))
+        numbers = np.array(v).reshape(len(v), -1)  # [numbers, batch], or one for all
+        values = np.empty((batch, *self.known.shape))
+        values[:] = self.known
+        values.reshape(batch, -1)[:, self.to] = numbers[: len(self.to)].T
+        np.maximum(values, 0.0, out=values)  # a piece without elements
+        numbers = numbers[len(self.to) :]
+        alike = (numbers == numbers[:, :1]).all(1).tolist()
+        for k, block, at in self.blocks:
+            found = block.count(self.graph, numbers[at], all(alike[at]))
+            if block.called is None:
+                values[:, k, LOADS] = found
+            else:
+                values[:, k, CALLS] *= found[..., [0, 0, 1]]
+        stages = tuple(dict.fromkeys(self.names))
+        if len(stages) < len(self.names):
+            values = np.stack([merged([values[:, k] for k, x in enumerate(self.names) if x == name]) for name in stages], 1)
+        return NestFeatures(stages, values, np.broadcast_to(np.asarray(allocated, np.float64), (batch,)))
+
+
+def plan_of(graph: SizedGraph, nest: Node, placed: Placed) -> tuple[Plan, list[int]]:
+    """The plan of a nest, and the sizes of its loops; nests that differ in those only have one plan."""
+    sizes: list[int] = []
+    key = _structure(nest, sizes)
+    if key not in graph.plans:
+        sources = dict.fromkeys(name for c in computes(nest) for name in graph.part(c.stage, c.definitions).windows)
+        graph.plans[key] = tuple(sources), {}
+    sources, plans = graph.plans[key]
+    outside = tuple(map(placed.get, sources))
+    if outside not in plans:
+        plans[outside] = _recorded(graph, nest, placed)
+        graph.recorded += len(plans[outside].program)
+    return plans[outside], sizes
+
+
+def _structure(node: Node, sizes: list[int]) -> tuple[Any, ...]:
+    """All of a tree but the sizes of loops, which are appended to `sizes` in the order of `walk`."""
+    match node:
+        case Loop(stage, dim, kind, size, children, tail):
+            if size is not None:
+                sizes.append(size)
+            return stage, dim, kind, tail, size is None or size < 0, size is None, *(_structure(x, sizes) for x in children)
+        case Store(stage, children, order, align):
+            return stage, order, align, *(_structure(x, sizes) for x in children)
+        case Compute():
+            return node.stage, node.definitions
+    raise AssertionError(node)
+
+
+def _recorded(graph: SizedGraph, nest: Node, placed: Placed) -> Plan:
+    inputs = graph.sizes_of([(x.stage, x.dim) for x in walk(nest) if isinstance(x, Loop) and x.size is not None])
+    sites = sites_of(graph, nest, inputs)
+    layouts = {**placed, **{name: x.held.layout for name, x in sites.sites.items()}}
+    parts: list[tuple[Rows, Row]] = []
+    for leaf in sites.leaves:
+        measures = Measures(graph, sites, layouts, leaf)
+        key = measures.key()
+        if key not in sites.walked:
+            row, block = measures.row(), measures.block()
+            calls = ((name, inlined(graph, name, row), replace(block, called=name)) for name in leaf.part.calls)
+            sites.walked[key] = Rows.of(graph.tape, [(leaf.part.stage, row, block), *calls])
+        parts.append((sites.walked[key], measures.working_sets()))
+    return Plan.of(graph, sites.heads[0], inputs, parts, sites.allocated_at(0))

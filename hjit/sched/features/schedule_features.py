@@ -1,0 +1,267 @@
+"""What appendix A of Adams 2019 names, of one computation of a schedule tree.
+
+Where the paper leaves it open, or this tree is another, its words are read so:
+
+- A parallel task is a block of turns of the parallel loops (`SizedGraph.tasks`). What is stored around those loops and
+  computed inside them, each task has for itself; of that, the part counts that it uses.
+- The storage of a window that slides is its circular buffer. A realization computes what all its turns need, anew for
+  each time that the loop around the stage starts. A production computes what the turns before have not.
+- Points are evaluations of definitions, those of all points of a reduction too; repeats in tails are not counted.
+- A tile is one turn of the innermost loop over a pure dimension that is neither unrolled nor a vector.
+- The innermost dimension is a row: the fastest axis in memory, and with it small constant axes inside it (channels).
+- Lines are contiguous pieces of memory: rows that are read whole join. Of a buffer no more counts than it has.
+- A task reads what lies outside of it. A realization and a vector read from buffers, too, but not from registers, where
+  the accumulators of sums are.
+- A load of a vector is that of an inner vector, in the middle of the image, where it lies in a whole array. Its lanes'
+  addresses count: one, up to four vectors long, or further apart. Channels of a pixel are loaded together.
+- A working set is all that is stored at a site and further in; of a stage at the root, in the root's child that it is in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+
+from hjit.sched.analysis.footprint import Dims, Memory, Window, extent
+from hjit.sched.analysis.iterations import Own
+from hjit.sched.analysis.sites import Leaf, Sites
+from hjit.sched.analysis.sized import SizedGraph
+from hjit.sched.analysis.tape import Num, ceil_div, choose, floor_div, least, most, product, ratio
+from hjit.sched.features.load_counts import Block
+from hjit.sched.language.memory import C_ORDER, Layout
+from hjit.sched.language.tree import DimKey, Loop, dims_of
+
+Row = dict[str, Num]  # features by name
+
+
+@dataclass(frozen=True, slots=True)
+class Measures:
+    """The features of one computation, a group of them in each method.
+
+    Attributes:
+        layouts: how the stages lie in memory that are stored anywhere in the tree; others are not placed yet.
+    """
+
+    graph: SizedGraph
+    sites: Sites
+    layouts: Mapping[str, Layout]
+    leaf: Leaf
+
+    def row(self) -> Row:
+        """All of them but the loads and the working sets: what does not depend on what else is in the nest."""
+        key, walked = ("here", *self.here()), self.sites.walked
+        if key not in walked:
+            counts = self.counts()
+            walked[key] = {**counts, **self.tile(), **self.sizes(), **self.vectors(counts["points_computed_total"])}
+        return {**walked[key], **self.reads()}
+
+    def here(self) -> tuple[Hashable, ...]:
+        """What all but `reads` and `block` depends on."""
+        leaf = self.leaf
+        return id(leaf.part), id(leaf.env), id(leaf.site), id(leaf.task), tuple(alone for _, alone in self.chain())
+
+    def key(self) -> tuple[Hashable, ...]:
+        """What `row` and `block` depend on."""
+        sites = self.sites.sites
+        sources = tuple((id(sites.get(name)), name in self.sites.heads, self.layouts.get(name)) for name in self.leaf.part.windows)
+        return "row", *self.here(), sources
+
+    def counts(self) -> Row:
+        """How often, how much, and how much at once."""
+        part, site, task = self.leaf.part, self.leaf.site, self.leaf.task
+        each = part.points(part.lengths(part.dims(site.run))) * ratio(site.runs, site.held.count)
+        is_head = part.stage == task.head
+        return {
+            "num_realizations": site.held.count,
+            "num_productions": site.count,
+            "points_computed_per_realization": each,
+            "points_computed_per_production": part.points(self.leaf.env.lengths),
+            "points_computed_total": each * site.held.count,
+            "points_computed_minimum": self.graph.minimum(part),
+            "inner_parallelism": task.count if is_head else 1.0,
+            "outer_parallelism": 1.0 if is_head else task.count,
+        }
+
+    def tile(self) -> Row:
+        """The innermost tile."""
+        part, env = self.leaf.part, self.leaf.env
+        opened = {k for key in env.tile for k in dims_of(key)}
+        parts = [(k, n) for k, n in enumerate(env.lengths) if k not in opened] + [(dims_of(key)[0], x.length) for key, x in env.tile.items()]
+        pure, every = product(n for k, n in parts if k < part.pure), product(n for _, n in parts)
+        last = max((k for k, o in enumerate(env.loops) if _has_turns(o) and dims_of(o.loop.dim)[0] < part.pure), default=-1)
+        blocks = [o for o in env.loops[last + 1 :] if o.loop.kind == "unroll"]
+        copies = product(ratio(o.size or 1.0, o.step) for o in blocks if is_optional(o.loop))
+        unrolled = pure if any(not is_optional(o.loop) for o in blocks) else choose(copies > 1.0, pure, 1.0)
+        return {"innermost_loop_extent": every, "innermost_pure_loop_extent": pure, "unrolled_loop_extent": unrolled}
+
+    def sizes(self) -> Row:
+        """Bytes of the stage itself at the sites."""
+        name, site = self.leaf.part.stage, self.leaf.site
+        root, stored = self.graph.memory(name, Layout(site.held.layout.order)), site.memory
+        found: Row = {
+            "bytes_at_realization": stored.bytes,
+            "innermost_bytes_at_realization": stored.row_bytes(stored.lengths),
+            "bytes_at_root": root.bytes,
+            "innermost_bytes_at_root": root.row_bytes(root.lengths),
+        }
+        for word, box in (("production", site.box), ("task", self.leaf.task.boxes[name])):
+            lengths = list(map(extent, box))
+            found[f"bytes_at_{word}"] = root.itemsize * product(lengths)
+            found[f"innermost_bytes_at_{word}"] = root.row_bytes(lengths)
+        return found
+
+    # -- reading
+    def source(self, name: str) -> Memory:
+        """How an array that is read lies in memory."""
+        site = self.sites.sites.get(name)
+        if site is not None and name not in self.sites.heads:
+            return site.memory
+        if name in self.layouts or name not in self.graph.stages:
+            return self.graph.memory(name, self.layouts.get(name, C_ORDER))
+        return self.graph.memory(name, settled=False)
+
+    def reads(self) -> Row:
+        """Bytes and contiguous pieces of memory read by a realization, by a task and by a vector."""
+        part, task = self.leaf.part, self.leaf.task
+        during = task.dims if part.stage == task.head else part.dims(task.boxes[part.stage])
+        held, vector = self.leaf.site.held, self.leaf.env.dims[part.stage]
+        places: dict[str, tuple[object, Dims]] = {"realization": (held, part.dims(held.box)), "task": (task, during), "vector": (vector, vector)}
+        found: Row = {f"unique_{what}_read_per_{word}": 0.0 for word in places for what in ("bytes", "lines")}
+        allocated: Num = 0.0
+        walked = self.sites.walked  # many arrays are read alike, and in many nests
+        for name, w in part.windows.items():
+            memory = self.source(name)
+            is_outside = name != part.stage and (name not in self.sites.sites or name in self.sites.heads)
+            for word, (place, dims) in places.items():
+                if word == "task" and not (is_outside and memory.settled):
+                    continue
+                if word == "realization" and not memory.settled:
+                    place, dims = places["vector"]  # what is not placed yet is computed as far inwards as may be
+                key = "touched", id(part), w, id(memory), id(place)
+                if key not in walked:
+                    walked[key] = self._touched(w, memory, dims)
+                size, lines = walked[key]
+                found[f"unique_bytes_read_per_{word}"] += size
+                found[f"unique_lines_read_per_{word}"] += lines
+                if word == "realization":
+                    allocated = allocated + (memory.bytes * choose(size > 0.0, 1.0, 0.0) if memory.settled else size)
+        return {**found, "allocation_bytes_read_per_realization": allocated}
+
+    def _touched(self, w: Window, memory: Memory, dims: Dims) -> tuple[Num, Num]:
+        """Bytes of an array that iterations read, and contiguous pieces; nothing is read where nothing is computed."""
+        part = self.leaf.part
+        size, lines = memory.touched(w.region(part.reading(dims)))
+        if part.is_plain:
+            return size, lines
+        some = least(product(part.lengths(dims)), 1.0)
+        return size * some, lines * some
+
+    # -- vectors
+    def chain(self) -> list[tuple[Own, bool]]:
+        """The loops over the dimension of the vectors, and whether nothing of other stages is computed inside."""
+        loops = self.leaf.env.loops
+        dims = [o.loop.dim for o in loops if o.loop.kind == "vector"]
+        return [(o, alone) for o, alone in zip(loops, self.leaf.alone, strict=True) if o.loop.dim in dims]
+
+    def vectors(self, total: Num) -> Row:
+        """How many vectors and scalars."""
+        part, env = self.leaf.part, self.leaf.env
+        found: Row = {"vector_size": 1.0, "native_vector_size": self.graph.native_lanes(part.stage), "num_vectors": 0.0, "num_scalars": total}
+        chain = [o for o, _ in self.chain()]
+        if chain:
+            n = product(env.lengths[k] for k in dims_of(chain[0].loop.dim))
+            vectors, scalars = whole_vectors(self.chain(), n, part.is_repeatable and dims_of(chain[0].loop.dim)[-1] < part.pure)
+            rows = ratio(total, n)
+            lanes = chain[-1].size
+            assert lanes is not None
+            found |= {"vector_size": lanes, "num_vectors": rows * vectors, "num_scalars": rows * scalars}
+        return found
+
+    def block(self) -> Block:
+        """What the loads are counted from."""
+        lanes: Num = 1.0
+        vector: DimKey | None = None
+        dims: list[DimKey] = []
+        numbers: list[Num] = []
+        for o in self.leaf.env.loops:
+            if o.loop.kind == "unroll":
+                dims.append(o.loop.dim)
+                numbers += [most(ceil_div(o.length, o.step), 1.0), o.step]
+            elif o.loop.kind == "vector" and o.size is not None:
+                lanes, vector = o.size, o.loop.dim
+        layouts = {name: self.layouts.get(name, None if name in self.graph.stages else C_ORDER) for name in self.leaf.part.windows}
+        return Block(self.leaf.part, vector, tuple(dims), layouts, (lanes, *numbers))
+
+    def working_sets(self) -> Row:
+        """Bytes of all that is allocated at the sites and further in."""
+        sites = self.sites
+        stored, computed = sites.places[self.leaf.part.stage]
+        return {
+            "working_set": sites.allocated(*sites.inside[self.leaf.part.stage]),
+            "working_set_at_task": sites.allocated_at(self.leaf.place),
+            "working_set_at_production": sites.allocated_at(computed),
+            "working_set_at_realization": sites.allocated_at(stored),
+        }
+
+
+def _has_turns(o: Own) -> bool:
+    return o.loop.kind in ("serial", "parallel")
+
+
+def is_optional(loop: Loop) -> bool:
+    """Is a loop no loop where it would have one turn only? See `hjit.sched.search.templates`."""
+    return loop.size is not None and loop.size < 0
+
+
+def whole_vectors(chain: Sequence[tuple[Own, bool]], n: Num, shifts: bool) -> tuple[Num, Num]:
+    """Whole vectors and single elements in which `n` elements are computed, as lowering has it (`Lanes` of the loop IR).
+
+    Args:
+        chain: the loops over the dimension, the last one that of the vectors, and whether nothing of other stages is computed inside.
+        shifts: may the last vector start earlier, where the loop's tail does not say otherwise?
+    """
+    loops = [o for o, _ in chain]
+    lanes, tail = loops[-1].size, loops[-1].loop.tail
+    assert lanes is not None
+    first = next(k for k, (_, alone) in enumerate(chain) if alone and all(x.loop.kind == "unroll" for x in loops[k + 1 : -1]))
+    together = lanes if first >= len(loops) - 2 else loops[first + 1].size
+    assert together is not None
+
+    def split(m: Num) -> tuple[Num, Num]:
+        whole = floor_div(m, lanes)
+        if tail == "predicate":
+            return ceil_div(m, lanes), 0.0
+        if not shifts or tail == "guard_with_if":
+            return whole, m - whole * lanes
+        many = ceil_div(m, lanes)
+        if together is not lanes:
+            many = choose(m >= together, ceil_div(m, together) * (together / lanes), many)
+        return choose(m >= lanes, many, 0.0), choose(m >= lanes, 0.0, m)
+
+    def inside(region: Num | None) -> tuple[Num, Num]:
+        if region is None:
+            return split(n)
+        pieces = floor_div(n, region)
+        (a, b), (c, d) = split(region), split(n - pieces * region)
+        return pieces * a + c, pieces * b + d
+
+    own, loop = loops[first].size, loops[first].loop
+    if own is None or not is_optional(loop) or loop.kind != "serial" or first == 0 or not chain[first - 1][1]:
+        return inside(own)
+    is_none = own <= together
+    both = zip(inside(own), inside(loops[first - 1].size), strict=True)
+    vectors, scalars = (choose(is_none, y, x) for x, y in both)
+    return vectors, scalars
+
+
+def inlined(graph: SizedGraph, name: str, row: Row) -> Row:
+    """Of a stage that is inlined only how often it is evaluated, and how, as if the stage with these features called it once."""
+    return {
+        "inlined_calls": row["points_computed_total"],
+        "num_vectors": row["num_vectors"],
+        "num_scalars": row["num_scalars"],
+        "vector_size": row["vector_size"],
+        "native_vector_size": graph.native_lanes(name),
+        "inner_parallelism": 1.0,
+        "outer_parallelism": row["inner_parallelism"] * row["outer_parallelism"],
+    }

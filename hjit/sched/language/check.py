@@ -1,0 +1,415 @@
+"""Is a schedule tree legal for a Graph? Each rule is a function that yields what is wrong; `RULES` is the list."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from hjit.errors import ScheduleError
+from hjit.sched.analysis.bounds import single_dim
+from hjit.sched.language.tree import KINDS, TAILS, Compute, Loop, Node, Root, Store, computes, dim_name, dims_of, loop_name
+from hjit.trace.ir.graph import Definition, Graph, Load, Op, Stage, identity
+from hjit.trace.ir.poly import ZERO, Dim, Poly, Value
+from hjit.trace.passes.partition import write_apart
+
+MAX_UNROLL = 256  # copies of one body
+ATOMICS = ("add", "minimum", "maximum", "bitwise_and", "bitwise_or", "bitwise_xor", "logical_and", "logical_or")
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """A computation and the nodes above it, outermost first."""
+
+    path: tuple[Node, ...]
+    compute: Compute
+
+    @cached_property
+    def loops(self) -> tuple[Loop, ...]:
+        """The stage's own loops."""
+        return tuple(x for x in self.path if isinstance(x, Loop) and x.stage == self.compute.stage)
+
+    @cached_property
+    def site(self) -> int:
+        """How many nodes of the path lie outside the stage's own loops and the stores directly around them."""
+        own = next((k for k, x in enumerate(self.path) if isinstance(x, Loop) and x.stage == self.compute.stage), len(self.path))
+        while own and isinstance(self.path[own - 1], Store):
+            own -= 1
+        return own
+
+
+Rule = Callable[[list[Leaf], Graph], Iterator[str]]
+
+
+def leaves(node: Node, path: tuple[Node, ...] = ()) -> Iterator[Leaf]:
+    """The computations of a tree, in the order in which they run."""
+    if isinstance(node, Compute):
+        yield Leaf(path, node)
+    else:
+        for c in node.children:
+            yield from leaves(c, (*path, node))
+
+
+def is_direct(d: Definition) -> bool:
+    """Does each point of the pure dimensions write one element of its own, whatever the reduction dimensions are?"""
+    inner = [Dim(k) for k in range(len(d.dims), len(d.extents))]
+    return not d.is_scatter and not any(p.mentions(k) for p in d.target for k in inner)
+
+
+def free_from(s: Stage, d: Definition) -> int:
+    """The first of the dimensions that the turns of a recurrence have inside them: points that differ in those only may be computed in any order.
+
+    Of the stage they read their own element, or rows that none of them writes.
+    """
+    if d.order != "sequential" or d.is_scatter:
+        return len(d.extents)
+    own = [x for x in d.loads if x.source == s.name and x.index != d.target]
+    for k in range(len(d.dims) + 1, len(d.extents)):
+        free = [Dim(n) for n in range(k, len(d.extents))]
+        rows = [(a, p) for a, p in enumerate(d.target) if not any(p.mentions(n) for n in free)]
+        apart = all(any((away := x.index[a] - p).is_const and away != ZERO for a, p in rows) for x in own)
+        if apart and {n.k for n in free} <= {single_dim(p, len(d.extents)) for p in d.target}:
+            return k
+    return len(d.extents)
+
+
+def is_associative(d: Definition) -> bool:
+    return d.order not in ("pure", "sequential")
+
+
+def starts_reduction(s: Stage) -> bool:
+    """Is the first update a reduction of every element, so that its accumulators can start from the initial value?"""
+    if s.initial is None or not s.updates:
+        return False
+    d = s.updates[0]
+    return is_associative(d) and d.dims == s.shape and d.target == identity(len(s.shape)) and bool(d.rdims)
+
+
+def is_repeatable(s: Stage, numbers: tuple[int, ...]) -> bool:
+    """May an element that these definitions compute be computed twice?"""
+    if numbers == (0, 1) and starts_reduction(s):
+        return True
+    parts = [s.definitions[n] for n in numbers]
+    return all(d.order == "pure" and is_direct(d) and s.name not in d.sources for d in parts)
+
+
+def are_apart(a: Definition, b: Definition, name: str) -> bool:
+    """Do two updates over the same domain write, and read of the stage itself, parts that have nothing in common?"""
+    if (a.dims, a.rdims, a.order) != (b.dims, b.rdims, b.order) or a.order == "pure" or (is_associative(a) and is_direct(a)):
+        return False
+    own = [(d.target, load.index) for d in (a, b) for load in d.loads if load.source == name]
+    return any(
+        p != q and p.is_const and q.is_const and all(index[axis] == target[axis] for target, index in own)
+        for axis, (p, q) in enumerate(zip(a.target, b.target, strict=True))
+    )
+
+
+def is_atomic(s: Stage, d: Definition) -> bool:
+    """Can tasks update the same elements at once? Whole numbers only: their sums are the same in any order."""
+    if d.order not in ATOMICS or s.dtype.kind not in "iub" or is_direct(d) or not isinstance(d.value, Op) or d.value.dtype != s.dtype:
+        return False
+    old, element = d.value.args
+    reads = [*element.loads, *(x for p in d.target for a in p.atoms() if isinstance(a, Value) for x in a.expr.loads)]
+    return old == Load(s.name, d.target, s.dtype) and all(x.source != s.name for x in reads)
+
+
+def check(root: Root, graph: Graph) -> None:
+    """Is the tree legal for the Graph?
+
+    Raises:
+        ScheduleError: it says which rule is broken.
+    """
+    for problem in problems(root, graph):
+        raise ScheduleError(problem)
+
+
+def check_loops(root: Root, graph: Graph, child: int) -> None:
+    """Is a tree still legal in which nothing but loops of one child of the root has changed?
+
+    Raises:
+        ScheduleError: it says which rule is broken.
+    """
+    for problem in _broken(LOOP_RULES, list(leaves(Root((root.children[child],)))), graph):
+        raise ScheduleError(problem)
+
+
+def problems(root: Root, graph: Graph) -> Iterator[str]:
+    """What is wrong with a tree, rule by rule; later rules rely on earlier ones."""
+    stages = graph.by_name
+    found = list(leaves(root))
+    for leaf in found:
+        c = leaf.compute
+        if c.stage not in stages:
+            yield f"compute {c.stage}: there is no such stage; there are {', '.join(stages)}"
+            return
+        if not c.definitions or max(c.definitions) >= len(stages[c.stage].definitions):
+            yield f"compute {c.stage} {c.definitions}: it has {len(stages[c.stage].definitions)} definitions"
+            return
+    yield from _broken(RULES, found, graph)
+
+
+def _broken(rules: Sequence[Rule], found: list[Leaf], graph: Graph) -> Iterator[str]:
+    """What breaks the first of the rules that is broken."""
+    for rule in rules:
+        broken = False
+        for problem in rule(found, graph):
+            broken = True
+            yield problem
+        if broken:
+            return
+
+
+def _each_once(found: list[Leaf], graph: Graph) -> Iterator[str]:
+    seen: set[tuple[str, int]] = set()
+    for leaf in found:
+        for n in leaf.compute.definitions:
+            if (leaf.compute.stage, n) in seen:
+                yield f"compute {leaf.compute.stage} {n}: it is computed twice"
+            seen.add((leaf.compute.stage, n))
+    missing = [f"{s.name} {n}" for s in graph.stages for n in range(len(s.definitions)) if (s.name, n) not in seen]
+    if missing:
+        yield f"every definition is computed once: {', '.join(missing)} is not"
+
+
+def _groups(found: list[Leaf], graph: Graph) -> Iterator[str]:
+    """Definitions that one leaf computes together run over the same loops and do not read each other."""
+    for leaf in found:
+        s, numbers = graph.stage(leaf.compute.stage), leaf.compute.definitions
+        parts = [s.definitions[n] for n in numbers]
+        if len(parts) == 1 or (numbers == (0, 1) and starts_reduction(s)):
+            continue
+        is_row = numbers == tuple(range(numbers[0], numbers[0] + len(numbers)))
+        if is_row and all(are_apart(a, b, s.name) for a, b in itertools.combinations(parts, 2)):
+            continue
+        if not is_row or any(d.order != "pure" or d.dims != parts[0].dims for d in parts):
+            yield f"compute {s.name} {numbers}: only adjacent pieces over the same dimensions are computed together"
+        elif not all(write_apart(a, b) for a, b in itertools.combinations(parts, 2)):
+            yield f"compute {s.name} {numbers}: pieces that may write the same element are computed one after the other"
+        elif any(s.name in d.sources for d in parts):
+            yield f"compute {s.name} {numbers}: pieces that read the stage itself are computed one after the other"
+
+
+def _stored(found: list[Leaf], graph: Graph) -> Iterator[str]:
+    for leaf in found:
+        s = leaf.compute.stage
+        stores = [x for x in leaf.path if isinstance(x, Store) and x.stage == s]
+        if len(stores) != 1:
+            yield f"compute {s}: its storage is not around it" if not stores else f"compute {s}: it is stored twice"
+            continue
+        if s in graph.outputs and any(isinstance(x, Loop) for x in leaf.path[: leaf.site]):
+            yield f"compute {s}: it is a result, so it is computed at the root"
+        order, align = stores[0].order, stores[0].align
+        if s in graph.outputs and (order or align):
+            yield f"store {s}: it is a result, so it is in C order without gaps"
+        if align and (len(align) != len(graph.stage(s).shape) or min(align) < 1):
+            yield f"store {s}: {align} does not say for each of its {len(graph.stage(s).shape)} axes what its length is a multiple of"
+        if order and sorted(order) != list(range(len(graph.stage(s).shape))):
+            yield f"store {s}: its order {order} is not one of its {len(graph.stage(s).shape)} axes"
+
+
+def _nested(found: list[Leaf], graph: Graph) -> Iterator[str]:
+    """Loops of a stage are not interrupted by those of another one."""
+    for leaf in found:
+        seen: list[str] = []
+        for x in leaf.path:
+            if isinstance(x, Loop) and (not seen or x.stage != seen[-1]):
+                if x.stage in seen:
+                    yield f"{loop_name(x)}: it lies inside loops of {seen[-1]}, which lie inside loops of {x.stage}"
+                seen.append(x.stage)
+
+
+def _dimensions(found: list[Leaf], graph: Graph) -> Iterator[str]:
+    for leaf in found:
+        s = leaf.compute.stage
+        d = graph.stage(s).definitions[leaf.compute.definitions[-1]]
+        wanted = list(range(len(d.extents)))
+        outer = sorted(k for x in leaf.loops if x.size is None for k in dims_of(x.dim))
+        if outer != wanted:
+            yield f"compute {s}: its dimensions are {wanted}, the loops around it run over {outer}"
+        sizes: dict[object, int | None] = {}
+        for x in leaf.loops:
+            if x.kind not in KINDS:
+                yield f"{loop_name(x)}: there is no such kind of loop; there are {', '.join(KINDS)}"
+            if x.size is not None:
+                if x.dim not in sizes:
+                    yield f"{loop_name(x)}: there is no outer loop over {dim_name(x.dim)}"
+                    continue
+                above = sizes[x.dim]
+                if x.size < 1 or (above is not None and (above % x.size or above < x.size)):
+                    yield f"{loop_name(x)}: its size does not divide {above}, that of the loop outside it"
+            sizes[x.dim] = x.size
+            if isinstance(x.dim, tuple) and (len(x.dim) < 2 or list(x.dim) != list(range(x.dim[0], x.dim[0] + len(x.dim)))):
+                yield f"{loop_name(x)}: only adjacent dimensions are fused"
+            if isinstance(x.dim, tuple) and x.dim[-1] >= len(d.dims):
+                yield f"{loop_name(x)}: reduction dimensions are not fused"
+
+
+def _kinds(found: list[Leaf], graph: Graph) -> Iterator[str]:
+    for leaf in found:
+        s = graph.stage(leaf.compute.stage)
+        d = s.definitions[leaf.compute.definitions[-1]]
+        loops = [x for x in leaf.path if isinstance(x, Loop)]
+        outermost = next((k for k, x in enumerate(loops) if x.kind != "parallel"), len(loops))
+        copies = 1
+        for k, x in enumerate(loops):
+            if x.stage != s.name:
+                continue
+            inner = next((y for y in loops[k + 1 :] if y.stage == s.name and y.dim == x.dim), None)
+            reduction = dims_of(x.dim)[0] >= len(d.dims)
+            if x.kind == "parallel":
+                if k >= outermost or loops[0].stage != s.name:
+                    yield f"{loop_name(x)}: only the outermost loops of a root are parallel"
+                if reduction and not is_atomic(s, d):
+                    yield (
+                        f"{loop_name(x)}: turns of a reduction write the same elements; only histograms and the like of whole numbers are "
+                        f"updated atomically, `rfactor` makes parts of others"
+                    )
+                if x.size is not None:
+                    yield f"{loop_name(x)}: only the loop over all of a dimension is parallel"
+            if x.kind == "vector":
+                if x.size is None:
+                    yield f"{loop_name(x)}: a vector loop has a size"
+                if inner is not None:
+                    yield f"{loop_name(x)}: there is another loop over {dim_name(x.dim)} inside it"
+                if sum(y.kind == "vector" for y in leaf.loops) > 1:
+                    yield f"{loop_name(x)}: only one dimension runs along the lanes"
+                if reduction and not (is_associative(d) and is_direct(d)) and dims_of(x.dim)[0] < free_from(s, d):
+                    yield f"{loop_name(x)}: lanes of this reduction may write the same element"
+                if not reduction and d.is_scatter:
+                    yield f"{loop_name(x)}: lanes that write wherever an array says may write the same element"
+            if x.kind == "unroll":
+                n = x.size if x.size is not None else _constant(s, d, x)
+                if n is None:
+                    yield f"{loop_name(x)}: only a loop of a known length is unrolled; split it first"
+                    continue
+                step = inner.size if inner is not None and inner.size else 1
+                copies *= max(n // step, 1)
+                if copies > MAX_UNROLL:
+                    yield f"{loop_name(x)}: {copies} copies of the body, more than {MAX_UNROLL}"
+
+
+def _constant(s: Stage, d: Definition, x: Loop) -> int | None:
+    total = 1
+    for k in dims_of(x.dim):
+        n: Poly = d.extents[k]
+        if not n.is_const:
+            return None
+        total *= n.const
+    return total
+
+
+def _reductions(found: list[Leaf], graph: Graph) -> Iterator[str]:
+    """What may be reordered: pure dimensions always, reduction dimensions where the operation is associative."""
+    for leaf in found:
+        s = graph.stage(leaf.compute.stage)
+        d = s.definitions[leaf.compute.definitions[-1]]
+        first = next((k for k, x in enumerate(leaf.loops) if dims_of(x.dim)[0] >= len(d.dims)), None)
+        if first is None:
+            continue
+        inside = leaf.loops[first:]
+        if is_associative(d) and is_direct(d):
+            start = leaf.path.index(inside[0])
+            if any(x for x in leaf.path[start:] if not (isinstance(x, Loop) and x.stage == s.name)) or any(len(x.children) > 1 for x in inside):
+                yield f"{loop_name(inside[0])}: nothing else is computed inside the loops of a reduction"
+            for x in inside:
+                if dims_of(x.dim)[0] < len(d.dims) and x.kind not in ("unroll", "vector"):
+                    yield f"{loop_name(x)}: inside the loops of a reduction, whose sums are in registers, it is unrolled or a vector"
+            vectors = [x for x in inside if x.kind == "vector" and dims_of(x.dim)[0] >= len(d.dims)]
+            if vectors and [x for x in inside if dims_of(x.dim)[0] >= len(d.dims)][-1] is not vectors[0]:
+                yield f"{loop_name(vectors[0])}: lanes along a reduction are the innermost of its loops"
+            continue
+        order = [dims_of(x.dim)[0] for x in inside if dims_of(x.dim)[0] >= len(d.dims)]
+        if d.order == "sequential" and order != sorted(order):
+            yield f"{loop_name(inside[0])}: the loops of a recurrence keep their order"
+        free = free_from(s, d)
+        kept = [k for k in order if k < free]
+        if d.order == "sequential" and len(set(kept)) > 1 and len(kept) > len(set(kept)):
+            yield f"{loop_name(inside[0])}: a recurrence over several dimensions is not tiled"
+        if any(x.kind == "unroll" for x in inside if dims_of(x.dim)[0] >= len(d.dims)) and d.order != "sequential" and not is_direct(d):
+            yield f"{loop_name(inside[0])}: a scatter is not unrolled, as its turns may write the same element"
+
+
+def _tails(found: list[Leaf], graph: Graph) -> Iterator[str]:
+    for leaf in found:
+        s, numbers = graph.stage(leaf.compute.stage), leaf.compute.definitions
+        pure = len(s.definitions[numbers[-1]].dims)
+        for x in leaf.loops:
+            if x.tail not in TAILS:
+                yield f"{loop_name(x)}: there is no such tail; there are {', '.join(TAILS)}"
+            if x.tail == "auto":
+                continue
+            if x.size is None:
+                yield f"{loop_name(x)}: only an inner loop has a tail"
+            if dims_of(x.dim)[-1] >= pure:
+                yield f"{loop_name(x)}: the turns of a reduction run once each, so its tail is not chosen"
+            if x.tail == "shift_inwards" and not is_repeatable(s, numbers):
+                yield f"{loop_name(x)}: it updates what it reads, so no turn is repeated"
+            if x.tail == "predicate" and x.kind != "vector":
+                yield f"{loop_name(x)}: only lanes of a vector do nothing one by one"
+            if x.tail == "round_up" and (isinstance(x.dim, tuple) or not any(isinstance(y, Loop) for y in leaf.path[: leaf.site])):
+                yield f"{loop_name(x)}: only a dimension of a stage that is computed inside other loops is rounded up"
+
+
+def _order(found: list[Leaf], graph: Graph) -> Iterator[str]:
+    place = {(leaf.compute.stage, n): k for k, leaf in enumerate(found) for n in leaf.compute.definitions}
+    stages = graph.by_name
+    for s in graph.stages:
+        places = [place[s.name, n] for n in range(len(s.definitions))]
+        used = [(name, at) for d, at in zip(s.definitions, places, strict=True) for name in d.sources if name in stages and name != s.name]
+        late = sorted(name for name, at in used if place[name, len(stages[name].definitions) - 1] > at)
+        if late:
+            yield f"compute {s.name}: it comes before {late[0]}, which it reads"
+        elif places != sorted(places):
+            yield f"compute {s.name}: its definitions are computed in their order"
+
+
+def _sites(found: list[Leaf], graph: Graph) -> Iterator[str]:
+    """A stage is computed where all that reads it is."""
+    by_stage: dict[str, list[Leaf]] = {}
+    for leaf in found:
+        by_stage.setdefault(leaf.compute.stage, []).append(leaf)
+    consumers = graph.consumers()
+    for name, own in by_stage.items():
+        site = own[0].path[: own[0].site]
+        if any(leaf.path[: leaf.site] != site for leaf in own):
+            yield f"compute {name}: its definitions are computed at different places"
+            continue
+        store = next(k for k, x in enumerate(own[0].path) if isinstance(x, Store) and x.stage == name)
+        for consumer in consumers[name]:
+            parts = graph.stage(consumer).definitions
+            for leaf in by_stage[consumer]:
+                if not any(name in parts[n].sources for n in leaf.compute.definitions):
+                    continue
+                if leaf.path[: len(site)] != site:
+                    yield f"compute {name}: {consumer} reads it, but is not computed inside the same loops"
+                elif any(isinstance(x, Loop) for x in site) and own[0].path[: store + 1] != leaf.path[: store + 1]:
+                    yield f"store {name}: {consumer} reads it outside of that"
+
+
+def _turns(found: list[Leaf], graph: Graph) -> Iterator[str]:
+    """A stage is computed, and kept, in loops that have turns of their own."""
+    for leaf in found:
+        name = leaf.compute.stage
+        for x in leaf.path[: leaf.site]:
+            if isinstance(x, Loop) and x.kind in ("vector", "unroll"):
+                yield f"compute {name}: it is not computed inside {loop_name(x)}, which has no turns of its own"
+        store = next(k for k, x in enumerate(leaf.path) if isinstance(x, Store) and x.stage == name)
+        if any(isinstance(x, Loop) and x.kind in ("vector", "unroll") for x in leaf.path[store + 1 : leaf.site]):
+            yield f"store {name}: between its storage and where it is computed are only serial loops"
+
+
+LOOP_RULES = (_nested, _dimensions, _kinds, _tails, _reductions, _turns)  # of each leaf by itself
+RULES = (_each_once, _groups, _stored, *LOOP_RULES, _order, _sites)
+
+
+def nests(node: Node) -> Iterator[Node]:
+    """The outermost loops (or computations) of a tree, each a nest of its own."""
+    if isinstance(node, (Root, Store)):
+        for c in node.children:
+            yield from nests(c)
+    else:
+        yield node
+
+
+__all__ = ["Leaf", "check", "check_loops", "computes", "is_associative", "is_direct", "leaves", "nests", "problems", "starts_reduction"]

@@ -1,0 +1,410 @@
+"""What directives mean: loops with names, and the schedule tree that they make of a Graph.
+
+A stage begins with one loop for each dimension; `split`, `fuse` and the like make new ones. What nothing is said of is as
+in the default schedule. The directives themselves are in `hjit.sched.language.schedule`.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from hjit.errors import ScheduleError
+from hjit.sched.default.schedules import RootNests, Target, default_schedule, groups
+from hjit.sched.language.build import Path, Step, at, attached, nest, paths, serial_loops
+from hjit.sched.language.tree import TAILS, Ahead, Compute, DimKey, Loop, LoopKind, Node, Root, Store, Tail, computes, with_children
+from hjit.trace.ir.graph import Definition, Graph, Stage
+from hjit.trace.passes.rewrites import Rewrites
+
+Directive = tuple[str, int, str, tuple[Any, ...]]  # stage, group of definitions, word, arguments
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """A loop of a nest being made."""
+
+    name: str
+    dim: DimKey
+    kind: LoopKind = "serial"
+    size: int | None = None
+    tail: Tail = "auto"
+
+
+@dataclass
+class StagePlan:
+    """What the directives say of one stage.
+
+    Attributes:
+        loops: for each group of definitions its loops, outermost first; None: as in the default schedule.
+        site: (consumer, loop) to compute it at; None: at the root.
+        store: (consumer, loop) to store it at, "root", or None: where it is computed.
+        order, align: of its memory; see `hjit.sched.language.tree.Store`.
+        ahead: for each group what is prefetched; see `hjit.sched.language.tree.Compute`.
+    """
+
+    stage: Stage
+    loops: dict[int, list[Named]] = field(default_factory=dict)
+    site: tuple[str, str] | None = None
+    store: tuple[str, str] | str | None = None
+    order: tuple[int, ...] = ()
+    align: tuple[int, ...] = ()
+    ahead: dict[int, list[Ahead]] = field(default_factory=dict)
+
+
+def dim_names(s: Stage, d: Definition) -> list[str]:
+    """Names of the loops that a definition begins with: x is the last axis, or the one before a small last axis c."""
+    n = len(d.dims)
+    if n == 3 and d.dims[-1].is_const:
+        pure = ["y", "x", "c"]
+    elif n <= 4:
+        pure = ["n", "c", "y", "x"][4 - n :]
+    else:
+        pure = [f"d{k}" for k in range(n)]
+    return pure + [f"r{k}" for k in range(len(d.rdims))]
+
+
+# -- the words
+
+
+def loops_of(plan: StagePlan, group: int) -> list[Named]:
+    """The loops of a group of definitions, plain ones where nothing is said yet."""
+    found = groups(plan.stage)
+    if not 0 <= group < len(found):
+        raise ScheduleError(f"{plan.stage.name} is computed in {len(found)} nests; there is no update({group})")
+    if group not in plan.loops:
+        d = plan.stage.definitions[found[group][-1]]
+        return [Named(name, k) for k, name in enumerate(dim_names(plan.stage, d))]
+    return plan.loops[group]
+
+
+def _find(plan: StagePlan, group: int, name: str) -> tuple[list[Named], int]:
+    loops = loops_of(plan, group)
+    for k, x in enumerate(loops):
+        if x.name == name:
+            return list(loops), k
+    raise ScheduleError(f"{plan.stage.name} has no loop {name}; it has {', '.join(x.name for x in loops)}")
+
+
+def _inner_size(loops: list[Named], k: int) -> int:
+    """What one turn of a loop is long."""
+    return next((x.size or 1 for x in loops[k + 1 :] if x.dim == loops[k].dim), 1)
+
+
+def _split(plan: StagePlan, group: int, loop: str, outer: str, inner: str, size: int, tail: Tail = "auto") -> None:
+    loops, k = _find(plan, group, loop)
+    if type(size) is not int or size < 1:
+        raise ScheduleError(f"split {loop}: {size!r} is not a number of turns")
+    if tail not in TAILS:
+        raise ScheduleError(f"split {loop}: there is no tail {tail}; there are {', '.join(TAILS)}")
+    if outer == inner:
+        raise ScheduleError(f"split {loop}: both loops would be called {outer}")
+    for name in (outer, inner):
+        if any(x.name == name and x.name != loop for x in loops):
+            raise ScheduleError(f"split {loop}: there is a loop {name} already")
+    old = loops[k]
+    loops[k : k + 1] = [replace(old, name=outer), Named(inner, old.dim, "serial", size * _inner_size(loops, k), tail)]
+    plan.loops[group] = loops
+
+
+def _reorder(plan: StagePlan, group: int, *names: str) -> None:
+    loops = list(loops_of(plan, group))
+    places = sorted(_find(plan, group, n)[1] for n in names)
+    if len(set(places)) != len(names):
+        raise ScheduleError(f"reorder: {', '.join(names)} names a loop twice")
+    moved = [loops[_find(plan, group, n)[1]] for n in names]
+    for k, x in zip(places, moved, strict=True):
+        loops[k] = x
+    for k, x in enumerate(loops):
+        if any(y.dim == x.dim and (y.size is None or (x.size is not None and y.size > x.size)) for y in loops[k + 1 :]):
+            raise ScheduleError(f"reorder: {x.name} would be outside of the loop that it is a part of; its loops are {_names(loops_of(plan, group))}")
+    plan.loops[group] = loops
+
+
+def _names(loops: Iterable[Named]) -> str:
+    return ", ".join(x.name for x in loops)
+
+
+def _fuse(plan: StagePlan, group: int, outer: str, inner: str, name: str) -> None:
+    loops, k = _find(plan, group, outer)
+    _, j = _find(plan, group, inner)
+    a, b = loops[k], loops[j]
+    first = a.dim if isinstance(a.dim, tuple) else (a.dim,)
+    second = b.dim if isinstance(b.dim, tuple) else (b.dim,)
+    if j != k + 1 or second[0] != first[-1] + 1 or a.size is not None or b.size is not None:
+        raise ScheduleError(f"fuse: {outer} and {inner} are not loops over two neighbouring dimensions, one directly inside the other")
+    if any(x.dim in (a.dim, b.dim) for n, x in enumerate(loops) if n not in (j, k)):
+        raise ScheduleError(f"fuse: {outer} or {inner} is split already; fuse first, then split")
+    loops[k : j + 1] = [Named(name, (*first, *second))]
+    plan.loops[group] = loops
+
+
+def _kind(plan: StagePlan, group: int, loop: str, kind: LoopKind) -> None:
+    loops, k = _find(plan, group, loop)
+    whole = _length(plan, group, loops[k])
+    if kind == "vector" and loops[k].size is None and whole is not None and _inner_size(loops, k) == 1:
+        _inner(plan, group, loop, kind, whole)
+        return
+    loops[k] = replace(loops[k], kind=kind)
+    plan.loops[group] = loops
+
+
+def _length(plan: StagePlan, group: int, loop: Named) -> int | None:
+    """Turns of a whole loop, if they are known: few."""
+    d = plan.stage.definitions[groups(plan.stage)[group][-1]]
+    n = d.extents[loop.dim] if isinstance(loop.dim, int) else None
+    return n.const if n is not None and n.is_const and n.const > 0 else None
+
+
+def _inner(plan: StagePlan, group: int, loop: str, kind: LoopKind, size: int, tail: Tail = "auto") -> None:
+    loops, _ = _find(plan, group, loop)
+    name = f"{loop}{kind[0]}"
+    while any(x.name == name for x in loops):
+        name += kind[0]
+    _split(plan, group, loop, loop, name, size, tail)
+    _kind(plan, group, name, kind)
+
+
+def _compute_at(plan: StagePlan, group: int, consumer: str, loop: str) -> None:
+    plan.site = (consumer, loop)
+
+
+def _store_at(plan: StagePlan, group: int, consumer: str, loop: str) -> None:
+    plan.store = (consumer, loop)
+
+
+def _store_root(plan: StagePlan, group: int) -> None:
+    plan.store = "root"
+
+
+def _root(plan: StagePlan, group: int) -> None:
+    plan.site = plan.store = None
+
+
+def _storage(plan: StagePlan, group: int, *axes: int) -> None:
+    if sorted(axes) != list(range(len(plan.stage.shape))):
+        raise ScheduleError(f"{plan.stage.name} has the axes {', '.join(map(str, range(len(plan.stage.shape))))}, each is named once")
+    plan.order = tuple(axes)
+
+
+def _align(plan: StagePlan, group: int, axis: int, n: int) -> None:
+    axes = range(len(plan.stage.shape))
+    if axis not in axes or type(n) is not int or n < 1:
+        raise ScheduleError(f"align_storage: {plan.stage.name} has the axes {', '.join(map(str, axes))}, and {n!r} is to be a number of elements")
+    plan.align = tuple(n if k == axis else old for k, old in zip(axes, plan.align or (1,) * len(axes), strict=True))
+
+
+def _prefetch(plan: StagePlan, group: int, source: str, loop: str, turns: int) -> None:
+    loops, k = _find(plan, group, loop)
+    dim = loops[k].dim
+    definitions = [plan.stage.definitions[n] for n in groups(plan.stage)[group]]
+    if not isinstance(dim, int):
+        raise ScheduleError(f"prefetch: {loop} runs over several dimensions")
+    if any(d.order != "pure" for d in definitions):
+        raise ScheduleError(f"prefetch: {plan.stage.name} is a reduction")
+    if type(turns) is not int or turns < 1:
+        raise ScheduleError(f"prefetch: {turns!r} is not a number of turns")
+    plan.ahead.setdefault(group, []).append((source, dim, turns))
+
+
+WORDS: dict[str, Callable[..., None]] = {
+    "split": _split,
+    "reorder": _reorder,
+    "fuse": _fuse,
+    "kind": _kind,
+    "inner": _inner,
+    "compute_at": _compute_at,
+    "store_at": _store_at,
+    "store_root": _store_root,
+    "root": _root,
+    "storage": _storage,
+    "align": _align,
+    "prefetch": _prefetch,
+}
+REWRITES = ("inline", "cache_read", "rfactor")  # what changes the Graph
+
+
+def rewrites(directives: Iterable[Directive]) -> Rewrites:
+    """What directives change of the Graph: stages that are scheduled are stages; those that are said to be inlined are not."""
+    kept, inlined = set[str](), set[str]()
+    cached = set[str]()
+    factored: dict[str, tuple[int, int]] = {}
+    for stage, _, word, args in directives:
+        (inlined.add if word == "inline" else inlined.discard)(stage)
+        (kept.discard if word == "inline" else kept.add)(stage)
+        if word in ("compute_at", "store_at"):
+            kept.add(args[0])
+        elif word == "cache_read":
+            cached.add(stage)
+        elif word == "rfactor":
+            factored[stage] = args
+    return Rewrites(frozenset(kept), frozenset(inlined), frozenset(cached), factored)
+
+
+def check_inlined(graphs: Iterable[Graph], directives: Iterable[Directive]) -> None:
+    """Are the stages gone that are said to be inlined?
+
+    Raises:
+        ScheduleError: one cannot be inlined.
+    """
+    wanted = rewrites(directives).inlined
+    for g in graphs:
+        for s in g.stages:
+            if s.name in wanted:
+                updates = f"it has updates, {len(s.definitions)} definitions; compute it at a loop of what reads it"
+                why = "it is a result" if s.name in g.outputs else updates if s.updates else "its expression is nested too deeply"
+                raise ScheduleError(f"{s.name} cannot be inlined: {why}")
+
+
+def plans(graph: Graph, directives: Iterable[Directive]) -> dict[str, StagePlan]:
+    """What directives say of each stage of a Graph."""
+    said: dict[str, list[Directive]] = {}
+    for d in directives:
+        if d[2] not in REWRITES:
+            said.setdefault(d[0], []).append(d)
+    return {s.name: plan_of(s, said[s.name]) for s in graph.stages if s.name in said}
+
+
+def plan_of(stage: Stage, directives: Iterable[Directive]) -> StagePlan:
+    """What directives say of a stage."""
+    plan = StagePlan(stage)
+    for name, group, word, args in directives:
+        if name == stage.name and word not in REWRITES:
+            WORDS[word](plan, group, *args)
+    return plan
+
+
+def tree_of(graph: Graph, found: Mapping[str, StagePlan], target: Target) -> Root:
+    """The schedule tree of a Graph."""
+    usual = RootNests(graph, target)
+    default = Root(()) if found.keys() == graph.by_name.keys() else default_schedule(graph, target, usual)
+    if not found:
+        return default
+    tree = _roots(graph, default, found, usual)
+    for s in reversed(graph.stages):
+        plan = found.get(s.name)
+        if plan is not None and plan.site is not None:
+            tree = _placed(graph, tree, plan, found, _nests(plan, usual, serial=True))
+    return tree
+
+
+def all_loops(plan: StagePlan) -> list[Named]:
+    """The loops of all nests of a stage."""
+    return [x for k in range(len(groups(plan.stage))) for x in loops_of(plan, k)]
+
+
+# -- from directives to a tree
+
+
+def _nests(plan: StagePlan, usual: Mapping[str, Sequence[Node]], serial: bool) -> tuple[Node, ...]:
+    """The nests of a stage: as said, or as in the default schedule."""
+    found: list[Node] = []
+    for number, group in enumerate(groups(plan.stage)):
+        if number in plan.loops:
+            steps: list[Step] = [(x.dim, x.kind, x.size, x.tail) for x in plan.loops[number]]
+            found.append(nest(plan.stage.name, group, steps))
+        else:
+            node = usual[plan.stage.name][number]
+            found.append(serial_loops(node) if serial else node)
+        if number in plan.ahead:
+            _check_read(plan.stage, group, (source for source, _, _ in plan.ahead[number]))
+            found[-1] = _ahead(found[-1], tuple(plan.ahead[number]))
+    return tuple(found)
+
+
+def _check_read(s: Stage, group: Iterable[int], sources: Iterable[str]) -> None:
+    read = sorted({name for n in group for name in s.definitions[n].sources})
+    for source in sources:
+        if source not in read:
+            raise ScheduleError(f"prefetch: {s.name} does not read {source}; it reads {', '.join(read) or 'nothing'}")
+
+
+def _ahead(node: Node, ahead: tuple[Ahead, ...]) -> Node:
+    """The nest with what it prefetches."""
+    return replace(node, ahead=ahead) if isinstance(node, Compute) else with_children(node, tuple(_ahead(c, ahead) for c in node.children))
+
+
+def _roots(graph: Graph, default: Root, plans: Mapping[str, StagePlan], usual: Mapping[str, Sequence[Node]]) -> Root:
+    """Every stage at the root, but for those with a place, and for groups of the default schedule of which nothing is said.
+
+    Args:
+        default: the default schedule; with no stages where all of them have plans.
+    """
+    children: list[Node] = []
+    together = [{c.stage for c in computes(x)} for x in default.children]
+    position = {s.name: k for k, s in enumerate(graph.stages)}
+    number = {name: k for k, names in enumerate(together) for name in names}
+    for s in graph.stages:
+        k = number.get(s.name)
+        if k is None or together[k] & plans.keys():
+            plan = plans.get(s.name, StagePlan(s))
+            if plan.site is None:
+                children.append(Store(s.name, _nests(plan, usual, serial=False), plan.order, plan.align))
+        elif s.name == max(together[k], key=position.__getitem__):
+            children.append(default.children[k])
+    return Root(tuple(children))
+
+
+def _placed(graph: Graph, tree: Root, plan: StagePlan, plans: Mapping[str, StagePlan], nests: Sequence[Node]) -> Root:
+    """The tree with a stage computed where its plan says."""
+    name = plan.stage.name
+    assert plan.site is not None
+    site = _path(graph, tree, plan.site, plans, name)
+    if plan.store is None:
+        outer = site
+    elif isinstance(plan.store, str):
+        outer = _outermost(tree, site)
+    else:
+        outer = _path(graph, tree, plan.store, plans, name)
+        if site[: len(outer)] != outer:
+            raise ScheduleError(f"{name}: it is computed at {'.'.join(plan.site)}, which is not inside {'.'.join(plan.store)}, where it is stored")
+    return attached(tree, nests, site, outer, Store(name, (), plan.order, plan.align))
+
+
+def _outermost(tree: Root, site: Path) -> Path:
+    """The node around the outermost loop on a path."""
+    for k in range(len(site)):
+        if isinstance(at(tree, site[: k + 1]), Loop):
+            return site[:k]
+    return site
+
+
+def _path(graph: Graph, tree: Root, place: tuple[str, str], plans: Mapping[str, StagePlan], source: str) -> Path:
+    """The path to a loop of a stage, by its name; of several nests with such a loop to that of one that reads `source`."""
+    stage, loop = place
+    if stage not in graph.by_name:
+        raise ScheduleError(f"there is no stage {stage}; there are {', '.join(graph.by_name)}")
+    plan = plans.get(stage) or StagePlan(graph.stage(stage))
+    every = list(enumerate(groups(plan.stage)))
+    every.sort(key=lambda x: not any(source in plan.stage.definitions[n].sources for n in x[1]))
+    for number, group in every:
+        for x in loops_of(plan, number):
+            if x.name == loop:
+                for path, node in paths(tree):
+                    if isinstance(node, Loop) and (node.stage, node.dim, node.size) == (stage, x.dim, x.size) and _computes(node, stage, group):
+                        return path
+    loops = all_loops(plan)
+    raise ScheduleError(f"{stage} has no loop {loop}; it has {', '.join(dict.fromkeys(x.name for x in loops))}")
+
+
+def _computes(node: Node, stage: str, group: tuple[int, ...]) -> bool:
+    return any(c.stage == stage and c.definitions == group for c in computes(node))
+
+
+def check_arguments(word: str, args: Sequence[Any]) -> None:
+    """Are these arguments of a directive, as a file may have them?
+
+    Raises:
+        ScheduleError: there are too many or too few, or one is neither a name nor a number.
+    """
+    count = {"inline": 0, "cache_read": 0, "rfactor": 2}.get(word)
+    try:
+        if count is None:
+            inspect.signature(WORDS[word]).bind(None, 0, *args)
+        elif len(args) != count:
+            raise TypeError(f"{count} arguments are needed")
+    except TypeError as error:
+        raise ScheduleError(f"{word}({', '.join(map(repr, args))}): {error}") from None
+    if not all(type(a) in (str, int) for a in args) or (word == "rfactor" and not all(type(a) is int and a >= 0 for a in args)):
+        raise ScheduleError(f"{word}({', '.join(map(repr, args))}): arguments are names and numbers")

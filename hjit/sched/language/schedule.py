@@ -1,0 +1,436 @@
+"""Schedules by hand, in Halide's words: ``s = f.schedule(img); s["blur_x"].compute_at("blur_y", "yo").vectorize("x", 16)``.
+
+A `Schedule` is a list of directives, partial: what it does not say is as in the default schedule. `Schedule.tree` makes
+the schedule tree of a Graph from it. Loops have names: a stage begins with one for each dimension, the reduction
+dimensions after the pure ones, and `split`, `tile`, `fuse`, `vectorize` and `unroll` make new ones.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cached_property
+from pathlib import Path as File
+from typing import Any
+
+from hjit.errors import ScheduleError
+from hjit.sched.default.schedules import Target
+from hjit.sched.language.check import check
+from hjit.sched.language.directives import (
+    REWRITES,
+    WORDS,
+    Directive,
+    Named,
+    all_loops,
+    check_arguments,
+    check_inlined,
+    loops_of,
+    plan_of,
+    plans,
+    rewrites,
+    tree_of,
+)
+from hjit.sched.language.tree import Root, Tail, computes
+from hjit.trace.ir.graph import Graph, Stage
+from hjit.trace.passes.rewrites import Rewrites, cache_name, parts_name
+
+FORMAT = 1
+
+
+class Schedule:
+    """A partial schedule of a pipeline; `f.use(s)` makes the pipeline run by it."""
+
+    longest_block = math.inf  # who unrolls by hand means it
+
+    def __init__(
+        self, graphs: Callable[[Rewrites], list[Graph]] | None = None, directives: Sequence[Directive] = (), target: Target | None = None
+    ) -> None:
+        self._make = graphs
+        self._made: tuple[Rewrites, list[Graph]] | None = None
+        self._directives: list[Directive] = list(directives)
+        self._target = target or Target()
+
+    def copy(self) -> Schedule:
+        """Another schedule that says the same."""
+        return Schedule(self._make, self._directives, self._target)
+
+    # -- by hand
+    def __getitem__(self, stage: str) -> StageHandle:
+        """The stage of a variable's name.
+
+        Raises:
+            ScheduleError: there is no such stage; the message lists those that there are.
+        """
+        self._known(stage)
+        return StageHandle(self, stage, 0)
+
+    def cache_read(self, source: str) -> StageHandle:
+        """A copy of an input or of a stage, which all that read it read instead: a stage with a place and a layout of its own.
+
+        Raises:
+            ScheduleError: there is nothing of that name to copy.
+        """
+        return self._new_stage((source, 0, "cache_read", ()), cache_name(source), f"there is no input or stage {source} to copy")
+
+    @property
+    def directives(self) -> tuple[Directive, ...]:
+        """What has been said, in order."""
+        return tuple(self._directives)
+
+    @property
+    def stages(self) -> list[str]:
+        """Names of the stages, those inlined into others not among them."""
+        return [s.name for g in self.graphs() for s in g.stages]
+
+    @property
+    def inlined(self) -> list[str]:
+        """Names of the stages that are inlined as it stands; any directive but `inline` makes them stages of their own."""
+        known = set(self.stages)
+        return [name for name in self._whole if name not in known]
+
+    @cached_property
+    def _whole(self) -> dict[str, Stage]:
+        """The stages where nothing is inlined."""
+        return {} if self._make is None else {s.name: s for g in self._make(Rewrites(kept=_Everything())) for s in g.stages}
+
+    def graphs(self) -> list[Graph]:
+        """The canonical Graphs that it schedules."""
+        if self._make is None:
+            return []
+        said = self.rewrites()
+        if self._made is None or not self._is_as(said, *self._made):
+            self._made = said, self._make(said)
+        return self._made[1]
+
+    @staticmethod
+    def _is_as(said: Rewrites, old: Rewrites, made: list[Graph]) -> bool:
+        """Do two rewrites make the same Graphs? To keep what is a stage anyway changes nothing."""
+        if (said.inlined, said.cached, said.factored) != (old.inlined, old.cached, old.factored):
+            return False
+        kept, before = said.kept, old.kept
+        assert isinstance(kept, frozenset) and isinstance(before, frozenset)
+        return before <= kept and all(any(name in g.by_name for g in made) for name in kept - before)
+
+    def add(self, directive: Directive) -> None:
+        """Add a directive, if the schedule stays one.
+
+        Raises:
+            ScheduleError: it is not possible; the schedule is as before.
+        """
+        self._directives.append(directive)
+        try:
+            if self._make is not None:
+                self._check(directive)
+        except ScheduleError:
+            self._directives.pop()
+            raise
+
+    def _check(self, directive: Directive) -> None:
+        """Is what was said last possible? What it does to the loops of its stage is seen without making the Graphs anew."""
+        stage, _, word, args = directive
+        if word in REWRITES:
+            for g in self.graphs():
+                plans(g, self._directives)
+            check_inlined(self.graphs(), self._directives)
+            return
+        self._loops(stage)
+        if word in ("compute_at", "store_at"):
+            consumer, loop = args
+            if consumer == stage:
+                raise ScheduleError(f"{word}: {stage} cannot be computed, or stored, in loops of its own; name a stage that reads it")
+            found = [x.name for x in self._loops(consumer)]
+            if loop not in found:
+                raise ScheduleError(f"{consumer} has no loop {loop}; it has {', '.join(dict.fromkeys(found))}")
+
+    def _loops(self, stage: str) -> list[Named]:
+        """The loops of all nests of a stage."""
+        self._known(stage)
+        if stage in self._whole and not any(word in REWRITES for _, _, word, _ in self._directives):
+            return all_loops(plan_of(self._whole[stage], self._directives))
+        return [x for g in self.graphs() if stage in g.by_name for x in all_loops(plan_of(g.stage(stage), self._directives))]
+
+    def _new_stage(self, directive: Directive, name: str, otherwise: str) -> StageHandle:
+        """The stage that a directive makes: `name`, or something like it."""
+        before = set(self.stages)
+        self.add(directive)
+        new = [n for n in self.stages if n not in before and n != directive[0]] or [n for n in self.stages if n == name]
+        if not new:
+            self._directives.pop()
+            raise ScheduleError(otherwise)
+        return StageHandle(self, new[0], 0)
+
+    def _known(self, stage: str) -> None:
+        if self._make is not None and stage not in self._whole and stage not in self.stages:
+            raise ScheduleError(f"there is no stage {stage}; there are {', '.join(self.stages)}, and inlined {', '.join(self.inlined) or 'none'}")
+
+    # -- what it means
+    def rewrites(self) -> Rewrites:
+        """What it changes of the Graph."""
+        return rewrites(self._directives)
+
+    def check_names(self, graphs: Sequence[Graph]) -> None:
+        """Are there the stages that it speaks of?
+
+        Raises:
+            ScheduleError: it is not for these Graphs.
+        """
+        stages = [s.name for g in graphs for s in g.stages]
+        known = {*stages, *(i.name for g in graphs for i in g.inputs)}
+        for stage, _, word, args in self._directives:
+            names = (stage, args[0]) if word in ("compute_at", "store_at") else () if word == "inline" else (stage,)
+            for name in names:
+                if name not in known:
+                    raise ScheduleError(f"the schedule speaks of a stage {name}, which there is not; there are {', '.join(stages)}")
+        check_inlined(graphs, self._directives)
+
+    def tree(self, graph: Graph, target: Target) -> Root:
+        """The schedule tree of a canonical Graph."""
+        return tree_of(graph, plans(graph, self._directives), target)
+
+    def trees(self) -> list[Root]:
+        """The schedule trees of all its Graphs, checked.
+
+        Raises:
+            ScheduleError: one is not legal; the message says why.
+        """
+        found = []
+        self.check_names(self.graphs())
+        for g in self.graphs():
+            tree = self.tree(g, self._target)
+            check(tree, g)
+            found.append(tree)
+        return found
+
+    def __len__(self) -> int:
+        return len(self.trees())
+
+    def __iter__(self) -> Iterator[Root]:
+        return iter(self.trees())
+
+    # -- for people, and for later
+    def __str__(self) -> str:
+        if self._make is None:
+            return "\n".join(_directive_text(d) for d in self._directives) or "the default schedule"
+        return "\n\n".join(map(str, self.trees()))
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def _repr_html_(self) -> str:
+        from hjit.sched.language.picture import schedule_html
+
+        return "".join(map(schedule_html, self.trees()))
+
+    def save(self, file: str | os.PathLike[str]) -> None:
+        """Write the directives as JSON; `Schedule.load` reads them."""
+        rows = ",\n  ".join(json.dumps([s, g, w, list(a)]) for s, g, w, a in self._directives)
+        File(file).write_text(f'{{"hjit schedule": {FORMAT}, "directives": [\n  {rows}\n]}}\n')
+
+    @staticmethod
+    def load(file: str | os.PathLike[str]) -> Schedule:
+        """The schedule in a file that `save` wrote.
+
+        Raises:
+            ScheduleError: the file holds no schedule.
+            OSError: it cannot be read.
+        """
+        try:
+            data = json.loads(File(file).read_text())
+            if data["hjit schedule"] != FORMAT:
+                raise ScheduleError(f"{file}: a schedule of format {data['hjit schedule']}; this hjit reads format {FORMAT}")
+            directives = [(str(s), int(g), str(w), tuple(a)) for s, g, w, a in data["directives"]]
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
+            raise ScheduleError(f"{file} is not a schedule: {error}") from None
+        for _, _, word, args in directives:
+            if word not in WORDS and word not in REWRITES:
+                raise ScheduleError(f"{file}: there is no directive {word}; there are {', '.join(sorted((*WORDS, *REWRITES)))}")
+            check_arguments(word, args)
+        return Schedule(None, directives)
+
+
+def usable(schedule: Any) -> Any:
+    """A schedule of its own for a pipeline to run by.
+
+    Raises:
+        ScheduleError: it is none.
+    """
+    if isinstance(schedule, Schedule):
+        return schedule.copy()
+    if hasattr(schedule, "rewrites") and hasattr(schedule, "tree"):
+        return schedule  # whatever decides on schedules
+    trees = [schedule] if isinstance(schedule, Root) else list(schedule) if isinstance(schedule, Iterable) and not isinstance(schedule, str) else []
+    if not trees or not all(isinstance(t, Root) for t in trees):
+        raise ScheduleError(f"{schedule!r} is no schedule. What to do: make one with `schedule` of the pipeline, or read one with hjit.Schedule.load")
+    return Fixed(trees)
+
+
+class Fixed:
+    """Whole trees as the schedule of a pipeline: what `f.tree` shows, `hjit.sched.language.transforms` make of it, or `Root.to_json` keeps.
+
+    Stages that no tree computes are inlined.
+    """
+
+    longest_block = math.inf
+
+    def __init__(self, trees: Sequence[Root]) -> None:
+        self._trees = {frozenset(c.stage for c in computes(t)): t for t in trees}
+
+    def rewrites(self) -> Rewrites:
+        """What it changes of the Graph."""
+        return Rewrites(inlined_after=_Other(frozenset().union(*self._trees)))
+
+    def tree(self, graph: Graph, target: Target) -> Root:
+        """The schedule tree of a canonical Graph.
+
+        Raises:
+            ScheduleError: no tree computes its stages.
+        """
+        found = self._trees.get(frozenset(graph.by_name))
+        if found is None:
+            raise ScheduleError(f"no tree computes just the stages {', '.join(graph.by_name)}: is it of another function, or of other arguments?")
+        return found
+
+
+class _Other:
+    """The set of all that is not in another one."""
+
+    def __init__(self, names: frozenset[str]) -> None:
+        self._names = names
+
+    def __contains__(self, name: object) -> bool:
+        return name not in self._names
+
+
+class _Everything:
+    """A set that has everything in it."""
+
+    def __contains__(self, name: object) -> bool:
+        return True
+
+
+def _directive_text(d: Directive) -> str:
+    stage, group, word, args = d
+    update = f".update({group})" if group else ""
+    return f'["{stage}"]{update}.{word}({", ".join(map(repr, args))})'
+
+
+class StageHandle:
+    """Directives for one stage; each returns the handle, so that they chain."""
+
+    def __init__(self, schedule: Schedule, stage: str, group: int) -> None:
+        self._schedule, self.stage, self._group = schedule, stage, group
+
+    def _say(self, word: str, *args: Any) -> StageHandle:
+        self._schedule.add((self.stage, self._group, word, args))
+        return self
+
+    def update(self, n: int) -> StageHandle:
+        """The n-th nest of the stage, for stages that are computed in several; 0 is the first."""
+        return StageHandle(self._schedule, self.stage, n)
+
+    @property
+    def loops(self) -> list[str]:
+        """Names of the loops, outermost first."""
+        for g in self._schedule.graphs():
+            if self.stage in g.by_name:
+                return [x.name for x in loops_of(plan_of(g.stage(self.stage), self._schedule.directives), self._group)]
+        return []
+
+    def split(self, loop: str, outer: str, inner: str, size: int, tail: Tail = "auto") -> StageHandle:
+        """Run `size` turns of `loop` as an inner loop; `tail`: what happens where there are fewer, see `hjit.sched.language.tree.Loop`."""
+        return self._say("split", loop, outer, inner, size, *_unless_auto(tail))
+
+    def tile(self, y: str, x: str, yo: str, xo: str, yi: str, xi: str, ysize: int, xsize: int, tail: Tail = "auto") -> StageHandle:
+        """Split two loops, both inner ones inside both outer ones."""
+        return self.split(y, yo, yi, ysize, tail).split(x, xo, xi, xsize, tail).reorder(yo, xo, yi, xi)
+
+    def reorder(self, *loops: str) -> StageHandle:
+        """Put loops into this order, outermost first, in the places that they have now."""
+        return self._say("reorder", *loops)
+
+    def fuse(self, outer: str, inner: str, name: str) -> StageHandle:
+        """Run two neighbouring dimensions as one."""
+        return self._say("fuse", outer, inner, name)
+
+    def parallel(self, loop: str) -> StageHandle:
+        """Run the turns as tasks."""
+        return self._say("kind", loop, "parallel")
+
+    def serial(self, loop: str) -> StageHandle:
+        """Run the turns one after the other."""
+        return self._say("kind", loop, "serial")
+
+    def vectorize(self, loop: str, size: int | None = None, tail: Tail = "auto") -> StageHandle:
+        """Run `size` turns as lanes of vectors; without a size, the loop itself."""
+        return self._say("kind", loop, "vector") if size is None else self._say("inner", loop, "vector", size, *_unless_auto(tail))
+
+    def unroll(self, loop: str, size: int | None = None, tail: Tail = "auto") -> StageHandle:
+        """Write out the code of `size` turns; without a size, of the loop itself."""
+        return self._say("kind", loop, "unroll") if size is None else self._say("inner", loop, "unroll", size, *_unless_auto(tail))
+
+    def rfactor(self, loop: str, parts: int) -> StageHandle:
+        """Do a reduction in `parts` parts of a reduction dimension, then join them; the stage of the parts is returned.
+
+        Raises:
+            ScheduleError: `loop` runs over no whole reduction dimension, or the operation is not associative.
+        """
+        if type(parts) is not int or parts < 1:
+            raise ScheduleError(f"rfactor: {parts!r} is not a number of parts")
+        for g in self._schedule.graphs():
+            if self.stage in g.by_name:
+                plan = plan_of(g.stage(self.stage), self._schedule.directives)
+                found = loops_of(plan, self._group)
+                pure = len(plan.stage.definitions[-1].dims)
+                k = next((x.dim for x in found if x.name == loop and x.size is None and isinstance(x.dim, int)), None)
+                if k is None or k < pure:
+                    raise ScheduleError(f"rfactor: {loop} is no loop over a reduction dimension; {self.stage} has {', '.join(x.name for x in found)}")
+                why = f"rfactor: {self.stage} is not computed by an associative operation whose order NumPy leaves open"
+                return self._schedule._new_stage((self.stage, self._group, "rfactor", (k - pure, parts)), parts_name(self.stage), why)
+        raise ScheduleError(f"there is no stage {self.stage}")
+
+    def compute_at(self, consumer: str | StageHandle, loop: str) -> StageHandle:
+        """Compute what each turn of a consumer's loop needs, inside it."""
+        return self._say("compute_at", _name(consumer), loop)
+
+    def store_at(self, consumer: str | StageHandle, loop: str) -> StageHandle:
+        """Keep the stage for all turns of the loops inside `loop`: each computes only what is new."""
+        return self._say("store_at", _name(consumer), loop)
+
+    def store_root(self) -> StageHandle:
+        """Keep the stage for all turns that a task runs of a parallel loop."""
+        return self._say("store_root")
+
+    def root(self) -> StageHandle:
+        """Compute all of the stage before its consumers."""
+        return self._say("root")
+
+    def inline(self) -> StageHandle:
+        """Compute it wherever it is read."""
+        return self._say("inline")
+
+    def prefetch(self, array: str, loop: str, turns: int) -> StageHandle:
+        """Fetch what it will read of an input or a stage so many elements of a loop's dimension later: what others read by then, before they wait.
+
+        Raises:
+            ScheduleError: the stage is a reduction, or the loop runs over several dimensions. That it does not read the array says the first
+                use of the schedule, when it is known what is inlined.
+        """
+        return self._say("prefetch", array, loop, turns)
+
+    def reorder_storage(self, *axes: int) -> StageHandle:
+        """Lay the axes out in memory in this order, the slowest first."""
+        return self._say("storage", *axes)
+
+    def align_storage(self, axis: int, n: int) -> StageHandle:
+        """Make the length of an axis in memory a multiple of `n` elements."""
+        return self._say("align", axis, n)
+
+
+def _unless_auto(tail: Tail) -> tuple[Tail, ...]:
+    return () if tail == "auto" else (tail,)
+
+
+def _name(x: str | StageHandle) -> str:
+    return x.stage if isinstance(x, StageHandle) else x

@@ -1,0 +1,124 @@
+"""What the search does not look at: the prunings of Adams 2019, section 3.2, each a rule of its own that can be switched off."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from math import inf
+from typing import Any
+
+import numpy as np
+
+from hjit.model.names import SCHEDULE
+from hjit.sched.default.schedules import UNROLL_CODE
+from hjit.sched.language.build import Path, at
+from hjit.sched.language.check import is_associative, is_direct
+from hjit.sched.language.tree import Loop, Root, Store, dims_of
+from hjit.trace.ir.graph import Graph
+
+Features = np.ndarray[Any, Any]
+_AT = {name: k for k, name in enumerate(SCHEDULE)}
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """The rules and their numbers.
+
+    Attributes:
+        recompute: how often a value may be computed, in the mean over a stage; inf: as often as one likes.
+        largest_tile: along one dimension, in elements of what is inside it.
+        tiles: sizes that are tried between a tile and one twice as large, the first of them included.
+        one_dimension: loops between where a stage is stored and where it is computed run over one dimension.
+        together: stages that one child of the root computes.
+        tile_levels: loops of a size over one dimension of a stage, besides those that are unrolled or vectors.
+        tasks: a parallel loop has at least this many turns for each core, where the stage has so many. (Of more than four for each core the
+            launcher makes fewer tasks, so there is no rule of the most.)
+        orders: stages may lie in memory with that axis innermost which the vectors of a reader run along.
+        native_vectors: no vector has more lanes than a native one of the narrowest type at work.
+        unrolled: operations that the copies of one unrolled body have, inlined stages included.
+        optimistic: are stages of which it is not decided where they are computed assumed to be where that costs their readers the least (Adams
+            2019, section 3.2), and not at the root? Every nest is then measured again when what it reads is placed. A beam of 32 finds schedules
+            of the same cost either way, a greedy search now better ones and now worse: see `benchmarks/README.md`.
+        inlined: operations that one evaluation has at most, those of inlined stages included: on a small image all of it looks cheap.
+    """
+
+    recompute: float = 10.0
+    largest_tile: int = 64
+    tiles: int = 4
+    one_dimension: bool = True
+    together: int = 16
+    tile_levels: int = 2
+    tasks: float = 1.0
+    orders: bool = True
+    native_vectors: bool = True
+    unrolled: float = 2.0 * UNROLL_CODE
+    inlined: float = 4.0 * UNROLL_CODE
+    optimistic: bool = False
+
+    def is_site(self, graph: Graph, root: Root, path: Path) -> bool:
+        """May a stage be computed in a loop? Not where loops are unrolled or vectors, nor inside a sum."""
+        for k in range(1, len(path) + 1):
+            x = at(root, path[:k])
+            if not isinstance(x, Loop):
+                continue
+            if x.kind in ("vector", "unroll"):
+                return False
+            ds = graph.stage(x.stage).definitions
+            pure = min(len(d.dims) for d in ds)
+            if dims_of(x.dim)[-1] >= pure and any((is_associative(d) and is_direct(d)) or dims_of(x.dim)[-1] >= len(d.dims) for d in ds):
+                return False
+        return True
+
+    def stores(self, root: Root, site: Path) -> Iterator[Path]:
+        """Where a stage that is computed in a loop may be stored: there, or further out, so that a window slides.
+
+        Loops between are over one dimension (`one_dimension`), as a window slides along one.
+        """
+        yield site
+        loop = at(root, site)
+        assert isinstance(loop, Loop)
+        best: Path | None = None
+        for k in reversed(range(len(site))):
+            x = at(root, site[: k + 1])
+            if isinstance(x, Loop) and self.one_dimension and (x.stage, x.dim) != (loop.stage, loop.dim):
+                break
+            above = at(root, site[:k])
+            if isinstance(above, (Loop, Store)):
+                best = site[:k]
+        if best is not None and best != site:
+            yield best
+
+    def tile_sizes(self, around: Sequence[Loop], inner: int, dim: int, extent: float) -> tuple[int, ...]:
+        """Sizes of a tile: that of the loops inside it, which is no tile, and multiples of it, less than those outside it."""
+        above = [x.size for x in around if x.dim == dim and x.size is not None]
+        if len(above) >= self.tile_levels:
+            return (inner,)
+        limit = above[-1] if above else extent
+        sizes = [inner * k for k in log_spaced(self.largest_tile, self.tiles)]
+        return tuple(n for n in sizes if n == inner or (n < limit and (not above or above[-1] % n == 0)))
+
+    def forbidden(self, features: Features, points: Features, cores: int, most: float = inf) -> np.ndarray[Any, np.dtype[np.bool_]]:
+        """Which schedules compute too much again, or run in too few tasks.
+
+        Args:
+            features: [batch, stages, len(SCHEDULE)].
+            points: how many points of each stage there are to compute, [stages].
+            most: tasks that the default schedule has: where there cannot be enough, these are not too few.
+
+        Returns:
+            [batch].
+        """
+        computed = features[..., _AT["points_computed_total"]] + features[..., _AT["inlined_calls"]]
+        tasks = np.rint(features[..., _AT["inner_parallelism"]])  # a mean over definitions: where most have one, that is not few
+        few = (tasks > 1) & (tasks < min(self.tasks * cores, most))
+        return np.asarray((self.is_too_often(computed, points) | few).any(-1))
+
+    def is_too_often(self, computed: Features, points: Features | float) -> Features:
+        """Which stages are computed too much again, by one child of the root or by all that they are inlined into."""
+        return np.asarray(computed > self.recompute * points)
+
+
+def log_spaced(most: int, each: int, least: int = 1) -> tuple[int, ...]:
+    """Whole numbers, `each` of them from one power of two to the next as far as there are so many, up to `most`."""
+    spaced = (m << k for k in range(most.bit_length()) for m in range(each, 2 * each))
+    return tuple(n for n in (*range(1, each), *spaced) if least <= n <= most)

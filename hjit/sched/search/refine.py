@@ -1,0 +1,191 @@
+"""Local search: a finished schedule made cheaper, one transform of its tree at a time, under the cost model that chose it.
+
+The moves are those of the schedule-tree autoscheduler (`papers/schedule-tree-autoscheduler`, section 3), in
+`hjit.sched.language.transforms`. The first one that makes the schedule cheaper is taken, and the next one looked for, until none is
+left. Moves are tried in a random order, those of the dearest children of the root first: most of what there is to gain is there.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+
+from hjit.errors import ScheduleError
+from hjit.sched.language import transforms
+from hjit.sched.language.build import inside_of, paths
+from hjit.sched.language.tree import KINDS, Compute, Loop, Node, Root, computes, dims_of, walk
+from hjit.sched.search.search import never
+from hjit.sched.search.space import Space
+from hjit.sched.search.templates import native_widths
+from hjit.trace.ir.costs import length
+from hjit.trace.ir.graph import Graph
+from hjit.trace.passes.canonical import inline
+
+SIZES = tuple(2**k for k in range(1, 10))  # of new tiles
+GAIN = 0.999  # how much cheaper a schedule is that counts as cheaper
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """A complete schedule: its tree, and the stages that are inlined."""
+
+    tree: Root
+    inlined: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Refined:
+    """What a local search came to.
+
+    Attributes:
+        moves: how many transforms were taken.
+        costs: how many schedules were costed.
+    """
+
+    schedule: Schedule
+    cost: float
+    moves: int
+    costs: int
+
+
+Move = Callable[[], Schedule]
+
+
+def refined(space: Space, start: Schedule, seed: int = 0, stop: Callable[[], bool] = never) -> Refined:
+    """The schedule after all moves that make it cheaper.
+
+    Args:
+        start: legal.
+        seed: of the order of the moves.
+        stop: asked before each move is tried; where it is true, the search ends with what it has.
+    """
+    rng = random.Random(seed)
+    best, cost, taken, costs = start, _cost(space, start), 0, 0
+    found = True
+    while found:
+        found = False
+        for move in moves(space, best, rng):
+            if stop():
+                return Refined(best, cost, taken, costs)
+            new = _made(space, move)
+            if new is None:
+                continue
+            costs += 1
+            space.tally.asked += 1
+            now = _cost(space, new)
+            if now < GAIN * cost:
+                best, cost, taken, found = new, now, taken + 1, True
+                break
+    return Refined(best, cost, taken, costs)
+
+
+def _made(space: Space, move: Move) -> Schedule | None:
+    """What a move makes of a schedule; None where that is not legal, or the rules forbid it."""
+    try:
+        new = move()
+    except ScheduleError:
+        return None
+    return new if all(is_permitted(space, nest, new.inlined) for nest in new.tree.children) else None
+
+
+def _cost(space: Space, of: Schedule) -> float:
+    return sum(space.costs_of_nests(of.tree, of.inlined))
+
+
+def moves(space: Space, of: Schedule, rng: random.Random) -> Iterator[Move]:
+    """All transforms of a schedule, those in the dearest child of the root first; one that is not legal raises `ScheduleError`."""
+    graph = inline(space.graph, set(of.inlined))
+    costs = space.costs_of_nests(of.tree, of.inlined)
+    for k in sorted(range(len(costs)), key=lambda k: -costs[k]):
+        stages = tuple(dict.fromkeys(c.stage for c in computes(of.tree.children[k])))
+        found = [*_of_loops(space, of, graph, k), *_of_stages(space, of, graph, stages)]
+        rng.shuffle(found)
+        yield from found
+    yield from (partial(_at_root, space, of, name) for name in sorted(of.inlined))
+
+
+def walked(space: Space, start: Schedule, steps: int, rng: random.Random) -> Schedule:
+    """The schedule some random moves away, none of which a rule forbids; the cost does not matter."""
+    for _ in range(steps):
+        some = list(moves(space, start, rng))
+        for move in rng.sample(some, len(some)):
+            new = _made(space, move)
+            if new is not None and _cost(space, new) < math.inf:
+                start = new
+                break
+    return start
+
+
+def _of_loops(space: Space, of: Schedule, graph: Graph, child: int) -> Iterator[Move]:
+    """Loops split, resized, of another kind, and exchanged."""
+
+    def moved(transform: Callable[..., Root], *more: object) -> Move:
+        return lambda: replace(of, tree=transform(of.tree, graph, *more))
+
+    for path, node in paths(of.tree.children[child], (child,)):
+        if not isinstance(node, Loop):
+            continue
+        yield from (moved(transforms.change_type, path, kind) for kind in KINDS if kind != node.kind)
+        yield moved(transforms.reorder, path)
+        yield from (moved(transforms.split, path, n) for n in SIZES)
+        if node.size is not None:
+            yield from (moved(transforms.resize, path, n) for n in (node.size * 2, node.size // 2, None) if n != 0)
+
+
+def _of_stages(space: Space, of: Schedule, graph: Graph, stages: tuple[str, ...]) -> Iterator[Move]:
+    """Stages computed or stored one loop further out or in, or inlined."""
+    for name in stages:
+        for transform in (transforms.hoist_compute, transforms.lower_compute, transforms.hoist_storage, transforms.lower_storage):
+            yield lambda name=name, transform=transform: replace(of, tree=transform(of.tree, graph, name))  # type: ignore[misc]
+        if space.may_inline(space.graph.stage(name)):
+            yield lambda name=name: Schedule(transforms.inlined(of.tree, graph, name)[0], of.inlined | {name})  # type: ignore[misc]
+
+
+def _at_root(space: Space, of: Schedule, name: str) -> Schedule:
+    """An inlined stage computed at the root."""
+    rest = of.inlined - {name}
+    return Schedule(transforms.computed_at_root(of.tree, inline(space.graph, set(rest)), name, space.target), rest)
+
+
+# -- what the rules forbid of nests that transforms make; the forms of `hjit.sched.search.templates` obey them anyway
+
+
+def is_permitted(space: Space, nest: Node, inlined: frozenset[str]) -> bool:
+    """Has a child of the root no vector that is too wide, and no unrolled body that is too long?"""
+    if space.rules.native_vectors and any(isinstance(x, Loop) and x.kind == "vector" and (x.size or 1) > _widest(space, x) for x in walk(nest)):
+        return False
+    return all(copies == 1 or copies * _length(space, c, inlined) <= space.rules.unrolled for c, copies in _bodies(space, nest, 1))
+
+
+def _widest(space: Space, loop: Loop) -> int:
+    """Lanes of a native vector of the narrowest type that is worked on."""
+    s = space.graph.stage(loop.stage)
+    d = s.definitions[_own(loop).definitions[-1]]
+    return space.sized.once(("widest", loop.stage, d, loop.dim), lambda: max(native_widths(s, d, space.target, dims_of(loop.dim)[-1])))
+
+
+def _bodies(space: Space, node: Node, copies: int) -> Iterator[tuple[Compute, int]]:
+    """What a nest computes, and how many copies of it unrolled loops make."""
+    if isinstance(node, Compute):
+        yield node, copies
+        return
+    if isinstance(node, Loop) and node.kind == "unroll":
+        extents = space.sized.part(node.stage, _own(node).definitions).extents
+        size = math.prod(int(extents[k]) for k in dims_of(node.dim)) if node.size is None else node.size
+        copies *= max(size // inside_of(node, dims_of(node.dim)[-1]), 1)
+    for child in node.children:
+        yield from _bodies(space, child, copies)
+
+
+def _length(space: Space, c: Compute, inlined: frozenset[str]) -> int:
+    """Instructions of one evaluation, with those of the stages that are inlined into it."""
+    calls = space.nests.sized_for(space.nests.through(c, inlined)).part(c.stage, c.definitions).calls
+    own = sum(length(space.graph.stage(c.stage).definitions[n].value) for n in c.definitions)
+    return own + sum(len(indices) * length(space.graph.stage(name).definitions[0].value) for name, indices in calls.items())
+
+
+def _own(loop: Loop) -> Compute:
+    return next(c for c in computes(loop) if c.stage == loop.stage)

@@ -1,0 +1,415 @@
+"""The space of schedules as a tree of decisions, for `hjit.sched.search.search`.
+
+Stages are decided on from the outputs back to the inputs (Adams 2019, section 3.1). First where a stage is computed and stored:
+inlined, at the root, or in a loop of its consumers' nest, which may get one more level of tiles for it; and which of its axes is
+innermost in memory. Then, for each of its nests, what loops it has: `hjit.sched.search.templates`. Ways that differ in sizes only are one
+`Batch`, which is measured at once.
+
+A decision changes one of the children of the root, and what a child costs is kept: `hjit.sched.search.nests`. Ways that a rule of
+`hjit.sched.search.pruning` forbids are left out, or cost infinitely much.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import inf
+from typing import Any
+
+import numpy as np
+
+from hjit.model.costs import Cost
+from hjit.sched.analysis.sized import SizedGraph
+from hjit.sched.default.schedules import Target, root_schedule
+from hjit.sched.features.featurise import layouts_of
+from hjit.sched.language.build import Path, Step, at, attached, flattened, inside_of, loops_around, own_nests, replaced
+from hjit.sched.language.build import nest as nest_of
+from hjit.sched.language.check import is_direct, problems
+from hjit.sched.language.memory import C_ORDER, Layout, Strides, away_from_borders
+from hjit.sched.language.tree import Loop, Node, Root, Store, computes, dims_of, walk
+from hjit.sched.search.batches import IN_C_ORDER, NONE, Batch, Layouts, State
+from hjit.sched.search.buckets import Buckets
+from hjit.sched.search.nests import Nests, Tally
+from hjit.sched.search.pruning import Rules
+from hjit.sched.search.successors import Floats, Some
+from hjit.sched.search.templates import Form, Forms, Sizes, chosen, product_of
+from hjit.trace.ir.costs import length
+from hjit.trace.ir.graph import Graph, Stage
+from hjit.trace.ir.poly import Dim
+
+FormKey = tuple[str, tuple[int, ...], bool, tuple[int, ...]]  # a nest, whether it is at the root, and the order of its stage in memory
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What is decided: where a stage is computed (`group` is None), or the loops of one of its nests."""
+
+    stage: str
+    group: tuple[int, ...] | None
+
+
+class Space:
+    """All schedules of a Graph at some sizes, for one machine and one cost model.
+
+    Args:
+        sizes: numbers of the run-time sizes by name.
+        machine: facts of the machine, see `hjit.model.names.MACHINE`.
+        cores: number of threads.
+        frozen: for some stages where they are computed, "root", "inline" or "apart", which is either: what is not searched (Anderson 2021,
+            section 3.2).
+        settled: stages whose loops are those of the default schedule: what is not searched, either.
+        rules: what is pruned.
+        memoise: are the costs of nests kept? If not, every decision works all of them out again.
+
+    Attributes:
+        decisions: in the order in which they are made.
+        nests: what children of the root cost.
+        buckets: of alike states, for `hjit.sched.search.search.Options`.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        sizes: Mapping[str, int],
+        cost: Cost,
+        machine: Sequence[float],
+        cores: int,
+        target: Target,
+        frozen: Mapping[str, str] | None = None,
+        settled: Collection[str] = (),
+        rules: Rules | None = None,
+        memoise: bool = True,
+    ) -> None:
+        self.graph, self.cores, self.target, self.rules = graph, cores, target, rules or Rules()
+        self.sized = SizedGraph(graph, sizes, target.vector_bytes, tasks=cores * TASKS)
+        self.forms = Forms(Strides(graph), target, cores, self.rules.tiles)
+        self.nests = Nests(self.sized, sizes, cost, machine, cores, self.forms, self.rules, memoise)
+        self.consumers = graph.consumers()
+        self.groups = self.nests.groups
+        self.decisions = [Decision(s.name, g) for s in reversed(graph.stages) for g in (None, *self.groups[s.name])]
+        self.first_of = {d.stage: k for k, d in enumerate(self.decisions) if d.group is None}
+        self._legal: dict[FormKey, list[Form]] = {}
+        self._short: dict[frozenset[str], bool] = {}
+        self._lengths = {s.name: float(max(length(d.value) for d in s.definitions)) for s in graph.stages}
+        self._places_read = {s.name: Counter(x.source for x in s.loads) for s in graph.stages}
+        self._first: dict[FormKey, Form] = {}
+        self.buckets = Buckets()
+        self._freeze(frozen or {}, settled)
+
+    @staticmethod
+    def like(space: Space, cost: Cost) -> Space:
+        """The same space under another cost model; what features need is shared."""
+        new = copy.copy(space)
+        new.nests = Nests.like(space.nests, cost)
+        return new
+
+    @staticmethod
+    def freezing(space: Space, frozen: Mapping[str, str], settled: Collection[str]) -> Space:
+        """The same space with some stages frozen; what was measured is shared."""
+        new = copy.copy(space)
+        new._freeze(frozen, settled)
+        return new
+
+    @property
+    def tally(self) -> Tally:
+        """What the searches of the space came to."""
+        return self.nests.tally
+
+    @property
+    def start(self) -> State:
+        """Nothing is decided but what is frozen: readers are measured with what will be inlined into them."""
+        inlined = frozenset(s.name for s in self.graph.stages if self.frozen.get(s.name) == "inline" and self.may_inline(s))
+        return Batch(0, (), None, NONE, inlined, {}, self._open[0], not self.decisions)[0]
+
+    def trivial(self) -> Root:
+        """A schedule that is always legal."""
+        return root_schedule(self.graph, self.target)
+
+    # -- the tree of decisions (hjit.sched.search.search.Tree)
+    def families(self, state: State) -> list[Batch]:
+        """All ways to make the next decision that the rules permit; before it those are made that leave no choice, whatever else was decided."""
+        while state.batch.step in self._forced:
+            (batch,) = self._batches(state)
+            state = batch[0]
+        if state.batch.is_complete:
+            return [self.alone(state)]
+        if state.batch.changed is not None:
+            self.nests.keep(state.batch, state.row, state.nests[state.batch.changed])
+        return list(self._batches(state))
+
+    def alone(self, state: State) -> Batch:
+        """A family of one state."""
+        b = state.batch
+        return replace(b, nests=state.nests, changed=None, sizes=NONE, buckets={})
+
+    def _after(self, state: State, nests: tuple[Node, ...], changed: int | None = None, sizes: Sizes = NONE, **more: Any) -> Batch:
+        """What there is after the next decision; `more`: what else is new."""
+        b, step = state.batch, state.batch.step + 1
+        given = {"inlined": b.inlined, "layouts": b.layouts, "open": self._open[step], **more}
+        return Batch(step, nests, changed, sizes, **given, is_complete=step == len(self.decisions))
+
+    def _freeze(self, frozen: Mapping[str, str], settled: Collection[str]) -> None:
+        self.frozen, self.settled = dict(frozen), frozenset(settled)
+        self._open = [frozenset[str]()]  # after each decision, what may be anywhere yet
+        for d in reversed(self.decisions):
+            is_open = self.rules.optimistic and d.group is None and d.stage not in self.frozen
+            self._open.insert(0, self._open[0] | {d.stage} if is_open else self._open[0])
+        self._forced = frozenset(step for step, d in enumerate(self.decisions) if self._is_forced(self.graph.stage(d.stage), d.group))
+
+    def _is_forced(self, s: Stage, group: tuple[int, ...] | None) -> bool:
+        """Is there nothing to choose, whatever was decided before?"""
+        if group is not None:
+            return s.name in self.settled
+        only = self.frozen.get(s.name)
+        return only == "root" or (self.may_inline(s) if only == "inline" else s.name in self.graph.outputs)
+
+    def _batches(self, state: State) -> Iterator[Batch]:
+        decision = self.decisions[state.batch.step] if state.batch.step < len(self.decisions) else None
+        if decision is None:
+            return
+        s = self.graph.stage(decision.stage)
+        if decision.group is None:
+            yield from self._places(state, s)
+        elif s.name in state.inlined:  # nothing to choose; what was decided as often costs as much of the schedule
+            yield self._after(state, state.nests)
+        else:
+            yield from self._loops(state, s, decision.group)
+
+    # -- where a stage is computed
+    def _places(self, state: State, s: Stage) -> Iterator[Batch]:
+        only = self.frozen.get(s.name)
+        orders = self._orders(state, s) if only is None else [()]
+        if only != "inline":
+            for order in orders:
+                at_root = Store(s.name, tuple(self._plain(s, g, True, order) for g in self.groups[s.name]), order)
+                yield self._after(state, (at_root, *state.nests), 0, layouts=_with_order(state.batch.layouts, s.name, order))
+        if s.name in self.graph.outputs or only == "root":
+            return
+        if self.may_inline(s) and (only == "inline" or (only in (None, "apart") and self._is_short(state.inlined | {s.name}))):
+            yield self._after(state, state.nests, inlined=state.inlined | {s.name})
+        if only is None and is_divisible(s):
+            for order in orders:
+                yield from self._inside(state, s, order)
+
+    def _orders(self, state: State, s: Stage) -> list[tuple[int, ...]]:
+        """How the axes of a stage may lie in memory: in C order, or with that one innermost which the vectors of a reader run along."""
+        found: dict[tuple[int, ...], None] = {(): None}
+        if not self.rules.orders or s.name in self.graph.outputs or len(s.shape) < 2:
+            return [*found]
+        readers, axes = self._readers(s.name, state.inlined), range(len(s.shape))
+        for nest in state.nests:
+            for x in walk(nest):
+                if isinstance(x, Loop) and x.kind == "vector" and x.stage in readers:
+                    c = next(c for c in computes(x) if c.stage == x.stage)
+                    part = self.nests.sized_for(self.nests.through(nest, state.inlined)).part(c.stage, c.definitions)
+                    for index in (index for source, index in part.loads if source == s.name):
+                        along = [k for k in axes if away_from_borders(index[k]).mentions(Dim(dims_of(x.dim)[-1]))]
+                        if along and axes[-1] not in along:
+                            found[*(k for k in axes if k != along[-1]), along[-1]] = None
+        return [*found]
+
+    def may_inline(self, s: Stage) -> bool:
+        """One pure definition that no gather reads, and nothing that it reads is written in the same nest."""
+        return s.initial is not None and not s.updates and s.name not in self.graph.outputs
+
+    def _is_short(self, inlined: frozenset[str]) -> bool:
+        """Are all stages evaluated in few operations, with some inlined into them? Each place that reads one evaluates it."""
+        found = self._short.get(inlined)
+        if found is None:
+            lengths: dict[str, float] = {}
+            for s in self.graph.stages:
+                lengths[s.name] = self._lengths[s.name] + sum(n * lengths[x] for x, n in self._places_read[s.name].items() if x in inlined)
+            found = self._short[inlined] = max(lengths.values()) <= max(self.rules.inlined, *self._lengths.values())
+        return found
+
+    def _inside(self, state: State, s: Stage, order: tuple[int, ...]) -> Iterator[Batch]:
+        """In a loop around all consumers, or in a new level of tiles there."""
+        layouts = _with_order(state.batch.layouts, s.name, order)
+        readers = self._readers(s.name, state.inlined)
+        for number, nest in enumerate(state.nests):
+            if not any(c.stage in readers for c in computes(nest)):
+                continue
+            if any(c.stage in readers for k, other in enumerate(state.nests) if k != number for c in computes(other)):
+                return  # consumers in several nests
+            if len({c.stage for c in computes(nest)}) >= self.rules.together:
+                return
+            own = Store(s.name, tuple(self._plain(s, g, False, order) for g in self.groups[s.name]), order)
+            for node, sizes in self._with_stage(nest, own, readers):
+                yield self._after(state, (*state.nests[:number], node, *state.nests[number + 1 :]), number, sizes, layouts=layouts)
+
+    def _readers(self, name: str, inlined: Collection[str]) -> set[str]:
+        """The stages that read a stage, looked through those that are inlined."""
+        found: set[str] = set()
+        for c in self.consumers[name]:
+            found |= self._readers(c, inlined) if c in inlined else {c}
+        return found
+
+    def _with_stage(self, nest: Node, own: Store, readers: Collection[str]) -> Iterator[tuple[Node, Sizes]]:
+        """The nest with the nests of another stage at each of the places in it that there may be."""
+        whole = Root((nest,))
+        empty = replace(own, children=())
+        sites = [p for p in loops_around(whole, readers) if self.rules.is_site(self.graph, whole, p)]
+        for site in sites:
+            slides = bool(sliding_at(whole, site) & set(readers))
+            for tiled, sizes in self._tiled(whole, site):
+                for outer in self.rules.stores(tiled, site):
+                    if slides and outer == site:
+                        continue  # what a window reads slides with it: the loop starts turns early, see hjit.kernels.lower.sliding_windows
+                    yield attached(tiled, own.children, site, outer, empty).children[0], sizes
+
+    def _tiled(self, whole: Root, site: Path) -> Iterator[tuple[Root, Sizes]]:
+        """The tree with one more level of tiles inside a loop, and choices for their sizes: with tiles of one turn, there is none."""
+        loop = at(whole, site)
+        assert isinstance(loop, Loop)
+        if any(isinstance(x, Loop) and x.kind == "parallel" for c in loop.children for x in walk(c)):
+            yield whole, NONE  # parallel loops are the outermost ones: no tile is around one
+            return
+        around = [x for k in range(len(site) + 1) if isinstance(x := at(whole, site[:k]), Loop) and x.stage == loop.stage]
+        dims = [k for k in dict.fromkeys(x.dim for x in around) if isinstance(k, int)][-TILED:]
+        extents = self._extents(whole, site)
+        options = tuple(self.rules.tile_sizes(around, inside_of(loop, k), k, extents[k]) for k in dims)
+        children = loop.children
+        for column, k in reversed([*enumerate(dims)]):
+            children = (Loop(loop.stage, k, "serial", -column - 1, children),)
+        tree = replaced(whole, site, replace(loop, children=children))
+        assert isinstance(tree, Root)
+        yield tree, product_of(options)
+
+    def _extents(self, whole: Root, site: Path) -> Sequence[float]:
+        loop = at(whole, site)
+        assert isinstance(loop, Loop)
+        c = next(c for c in computes(loop) if c.stage == loop.stage)
+        return self.sized.part(c.stage, c.definitions).extents
+
+    # -- the loops of a nest
+    def _loops(self, state: State, s: Stage, group: tuple[int, ...]) -> Iterator[Batch]:
+        number, nest = next((k, x) for k, x in enumerate(state.nests) if any(c.stage == s.name for c in computes(x)))
+        whole = Root((nest,))
+        path = own_nests(whole, s.name)[self.groups[s.name].index(group)]
+        at_root = all(isinstance(at(whole, path[:k]), (Root, Store)) for k in range(len(path)))
+        order = state.batch.layouts[s.name].order if s.name in state.batch.layouts else ()
+        for form in [self._first_form(s, group, at_root, order)] if s.name in self.settled else self._forms(s, group, at_root, order):
+            node = replaced(whole, path, form.node)
+            assert isinstance(node, Root)
+            nests = (*state.nests[:number], *node.children, *state.nests[number + 1 :])
+            yield self._after(state, nests, number, form.sizes)
+
+    def _forms(self, s: Stage, group: tuple[int, ...], at_root: bool, order: tuple[int, ...]) -> list[Form]:
+        """The legal forms of a nest. Whether one is depends on nothing around it."""
+        key = s.name, group, at_root, order
+        found = self._legal.get(key)
+        if found is None:
+            forms = list(self.forms.of(s, group, self.sized.part(s.name, group).extents, at_root, order))
+            legal = [x for x in forms if self._is_legal(s, group, x)]
+            found = self._legal[key] = legal or forms
+        return found
+
+    def _first_form(self, s: Stage, group: tuple[int, ...], at_root: bool, order: tuple[int, ...]) -> Form:
+        """The form of the default schedule, and no choice of sizes; another one where that is not legal, or a rule forbids it."""
+        key = s.name, group, at_root, order
+        found = self._first.get(key)
+        if found is None:
+            first = next(iter(self.forms.of(s, group, self.sized.part(s.name, group).extents, at_root, order)))
+            node = chosen(first.node, first.sizes[0]) if self._is_legal(s, group, first) else None
+            if node is None or (at_root and self.nest_costs(Store(s.name, (node,), order), NONE) == inf):
+                node = next(self._permitted(s, group, at_root, order), node)
+            if node is None:
+                form = self._forms(s, group, at_root, order)[0]
+                node = chosen(form.node, form.sizes[0])
+            found = self._first[key] = Form(node, NONE)
+        return found
+
+    def _permitted(self, s: Stage, group: tuple[int, ...], at_root: bool, order: tuple[int, ...]) -> Iterator[Node]:
+        """Of each form of a nest the first one that no rule forbids."""
+        for x in self._forms(s, group, at_root, order):
+            costs = self.nest_costs(Store(s.name, (x.node,), order), x.sizes) if at_root else np.zeros(len(x.sizes))
+            yield from (chosen(x.node, row) for row in x.sizes[costs < inf][:1])
+
+    def _plain(self, s: Stage, group: tuple[int, ...], at_root: bool, order: tuple[int, ...]) -> Node:
+        """The nest that a stage has before its forms are looked at."""
+        return self._first_form(s, group, at_root, order).node
+
+    def _is_legal(self, s: Stage, group: tuple[int, ...], form: Form) -> bool:
+        """Is a form legal, by the rules of `hjit.sched.language.check`, where it is computed by itself? Its sizes do not matter."""
+        node = chosen(form.node, form.sizes[0])
+        nests = [node if g == group else serial_nest(s, g) for g in self.groups[s.name]]
+        part = Graph(self.graph.inputs, self.graph.scalars, (s,), tuple(n for n in self.graph.outputs if n == s.name))
+        return next(problems(Root((Store(s.name, tuple(nests)),)), part), None) is None
+
+    # -- costs
+    def cost(self, some: Sequence[Some[State]]) -> Iterable[Floats]:
+        """The predicted costs of states: those of their nests together."""
+        self.nests.forget()
+        missing: list[tuple[Batch, Any]] = []
+        for batch, rows in some:
+            assert isinstance(batch, Batch)
+            self.tally.asked += len(rows)
+            unknown = rows[np.isnan(batch.costs[rows])]
+            if len(unknown):  # all at once is hardly dearer than some, and kept for other passes
+                missing.append((batch, slice(None) if self.nests.memoise else unknown))
+        if self.nests.memoise:
+            self.nests.look_up([batch for batch, _ in missing])
+        for batch, which in missing:
+            batch.costs[which] = self.nests.costs(batch, which)
+        return [batch.costs[rows] for batch, rows in some]  # type: ignore[attr-defined]
+
+    def costs_by_stage(self, tree: Root, inlined: frozenset[str] = frozenset()) -> dict[str, float]:
+        """The predicted cost of the child of the root that each stage is computed in; an inlined stage costs what its readers do."""
+        found: dict[str, float] = {}
+        layouts = _layouts(tree)
+        for nest in tree.children:
+            (cost,) = self.nest_costs(nest, NONE, inlined, layouts)
+            for name in {c.stage for c in computes(nest)} | self.nests.through(nest, inlined):
+                found[name] = found.get(name, 0.0) + float(cost)
+        return found
+
+    def costs_of_nests(self, tree: Root, inlined: frozenset[str] = frozenset()) -> list[float]:
+        """The predicted cost of each child of the root of any complete schedule of the Graph."""
+        layouts = _layouts(tree)
+        return [float(self.nests.unchanged(nest, inlined, layouts).costs[0]) for nest in tree.children]
+
+    def tree_cost(self, tree: Root) -> float:
+        """The predicted cost of any schedule of the Graph."""
+        return sum(self.costs_of_nests(tree))
+
+    def features(self, tree: Root, inlined: frozenset[str] = frozenset()) -> Any:
+        """The features of a schedule as the cost model sees them, [stages, len(SCHEDULE)]: those of its nests, each by itself."""
+        return self.nests.features(tree, inlined, _layouts(tree))
+
+    def nest_costs(self, nest: Node, sizes: Sizes, inlined: frozenset[str] = frozenset(), layouts: Layouts = IN_C_ORDER) -> Floats:
+        """The costs of one child of the root, for each choice of its sizes; `layouts`: of what does not lie in C order in memory."""
+        return self.nests.known(nest, sizes, inlined, layouts).costs
+
+
+def _with_order(layouts: Layouts, stage: str, order: tuple[int, ...]) -> Layouts:
+    return {**layouts, stage: Layout(order)} if order else layouts
+
+
+def _layouts(tree: Root) -> Layouts:
+    """How stages lie in memory that do not in C order."""
+    return {name: x for name, x in layouts_of(tree).items() if x != C_ORDER}
+
+
+TILED = 2  # dimensions of a level of tiles that is made for a producer
+TASKS = 4  # for each core, as the launcher has them
+
+
+def serial_nest(s: Stage, group: tuple[int, ...]) -> Node:
+    """The plainest nest of some definitions."""
+    steps: list[Step] = [(k, "serial", None) for k in range(len(s.definitions[group[-1]].extents))]
+    return nest_of(s.name, group, steps)
+
+
+def is_divisible(s: Stage) -> bool:
+    """Can parts of a stage be computed by themselves?"""
+    return len(s.shape) > 0 and all(is_direct(d) for d in s.definitions)
+
+
+def sliding_at(root: Root, site: Path) -> set[str]:
+    """The stages that are computed in a loop and stored further out."""
+    loop = at(root, site)
+    assert isinstance(loop, Loop)
+    items, stores = flattened(loop.children)
+    return {x.stage for x in items} - {x.stage for x in stores} - {loop.stage}

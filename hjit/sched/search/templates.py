@@ -1,0 +1,364 @@
+"""The nests that a definition may have on a CPU: which dimension the lanes run along, what is unrolled, tiled, parallel.
+
+A `Form` is a structure of loops with choices for their sizes, so that all its choices are measured at once. In a structure there is
+every loop that one of its choices has; a loop of one turn is no loop, and `chosen` leaves it out.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from hjit.sched.default.schedules import (  # fmt: skip
+    BLOCK,
+    INTERLEAVED,
+    MAX_TURNED_LANES,
+    SCAN_ROWS,
+    SMALL_BLOCK,
+    STRIP_VECTORS,
+    TURNED_ROWS,
+    UNROLL_CODE,
+    Target,
+    best_lanes,
+    block_dim,
+    crossing_dim,
+    lane_scores,
+    loops_in_order,
+    parts_dim,
+    scan_rows,
+    strip_dim,
+    strips,
+    turn_lanes,
+    turned,
+    unrolled_dims,
+    vector_lanes,
+)
+from hjit.sched.language.build import Step, nest, parallel_loops
+from hjit.sched.language.check import MAX_UNROLL, is_associative, is_atomic, is_direct
+from hjit.sched.language.memory import Strides
+from hjit.sched.language.tree import Compute, DimKey, Loop, Node, dims_of, with_children
+from hjit.sched.language.tree import walk as walk_tree
+from hjit.sched.search.pruning import log_spaced
+from hjit.trace.ir.graph import Definition, Expr, Index, Stage, walk
+
+Sizes = np.ndarray[Any, np.dtype[np.int64]]  # [choices, columns]
+
+LANE_DIMS = 2  # dimensions that are tried for the lanes
+VECTORS = (1, 2, 4)  # of one turn
+ROWS = (1, 2, 4)  # of one turn
+BLOCKS = ((1, 1), (1, 2), (1, 4), (2, 1), (2, 2), (4, 1), (4, 2), (4, 4), SMALL_BLOCK, BLOCK)  # rows and vectors of accumulators
+TURNS = (1, 2, 4, 8)  # of a long reduction that are one
+BIG = 32  # a dimension of more elements is worth tiles
+TILES = (4, 256), (32, 1024)  # rows and columns of a tile, at least and at most
+WIDEST_STRIP = 64  # vectors of a strip of columns
+MOST_TURNED = 128  # rows of a tile that is read across
+FEW_TURNS = 4  # a loop with fewer turns than this for each core has the next loop parallel, too
+SMALL_TASK = 1 << 16  # evaluations; a nest with fewer may as well run on one core
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Form:
+    """A nest with choices for its sizes.
+
+    Attributes:
+        node: the nest; a loop of the size -k - 1 has the sizes of column k.
+        sizes: [choices, columns].
+    """
+
+    node: Node
+    sizes: Sizes
+
+
+def chosen(node: Node, sizes: Sequence[int]) -> Node:
+    """The nest with one of the choices, without loops of one turn."""
+    return _chosen(node, sizes)[0]
+
+
+def _chosen(node: Node, sizes: Sequence[int]) -> tuple[Node, dict[tuple[str, DimKey], int]]:
+    """Also the size of the outermost loop in it over each dimension, 0 where that runs over all."""
+    if isinstance(node, Compute):
+        return node, {}
+    inner: dict[tuple[str, DimKey], int] = {}
+    children: list[Node] = []
+    for c in node.children:
+        child, own = _chosen(c, sizes)
+        children.append(child)
+        inner |= own
+    if not isinstance(node, Loop):
+        return with_children(node, tuple(children)), inner
+    key, size = (node.stage, node.dim), node.size
+    if size is not None and size < 0:
+        size = int(sizes[-size - 1])
+        if size == inner.get(key, 1) and node.kind != "vector" and len(children) == 1:
+            return children[0], inner
+    inner[key] = size or 0
+    return Loop(node.stage, node.dim, node.kind, size, tuple(children), node.tail), inner
+
+
+def columns(node: Node, sizes: Sizes) -> Sizes:
+    """The choices with a column for each loop of a size, in the order of `walk`, as `hjit.sched.features.featurise` takes them."""
+    found = [sizes[:, -n - 1] if n < 0 else np.full(len(sizes), n) for n in loop_sizes(node)]
+    return np.stack(found, 1) if found else np.zeros((len(sizes), 0), np.int64)
+
+
+def turns_of(node: Node, extents: Sequence[float]) -> float:
+    """Turns of the parallel loops of a nest, all together."""
+    turns = 1.0
+    for loop in parallel_loops(node):
+        inside = next((x.size for x in walk_tree(loop) if isinstance(x, Loop) and x is not loop and x.dim == loop.dim), None)
+        turns *= math.ceil(math.prod(extents[k] for k in dims_of(loop.dim)) / (inside or 1))
+    return turns
+
+
+def loop_sizes(node: Node) -> Iterator[int]:
+    """The sizes of the loops that have one, in the order of `walk`."""
+    if isinstance(node, Loop) and node.size is not None:
+        yield node.size
+    if not isinstance(node, Compute):
+        for c in node.children:
+            yield from loop_sizes(c)
+
+
+@dataclass(frozen=True, slots=True)
+class Inner:
+    """The innermost loops of a form.
+
+    Attributes:
+        lanes_dim: the dimension of the vectors; None: there are none.
+        rows_dim: another dimension of which several elements are computed in one turn, or None.
+        unrolled: small dimensions, whole.
+        across: the dimension that other loads are contiguous along than those of the lanes, or None.
+        options: (lanes, elements along `lanes_dim`, elements along `rows_dim`) of one turn, the first as in the default schedule.
+    """
+
+    lanes_dim: int | None
+    rows_dim: int | None
+    unrolled: tuple[int, ...]
+    options: tuple[tuple[int, int, int], ...]
+    across: int | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Tiles:
+    """Tiles of some dimensions, the outer one first, and choices for their sizes, [choices, dimensions]."""
+
+    dims: tuple[int, ...]
+    sizes: Sizes
+
+
+class Forms:
+    """The forms of the nests of one Graph's stages.
+
+    Args:
+        cores: how many tasks run at once.
+        tiles: sizes that are tried between a tile and one twice as large, the first of them included.
+    """
+
+    def __init__(self, strides: Strides, target: Target, cores: int, tiles: int) -> None:
+        self.strides, self.target, self.cores = strides, target, cores
+        self.tiles = product_of(tuple(log_spaced(most, tiles, least) for least, most in TILES))
+        self.turned = tuple(dict.fromkeys((TURNED_ROWS, *log_spaced(MOST_TURNED, tiles, least=4))))
+        self.strips = tuple(dict.fromkeys((STRIP_VECTORS, *log_spaced(WIDEST_STRIP, max(tiles // 2, 1)))))
+        self._inner: dict[tuple[str, tuple[int, ...], tuple[int, ...]], list[Inner]] = {}
+
+    def of(self, s: Stage, group: tuple[int, ...], extents: Sequence[float], at_root: bool, order: tuple[int, ...] = ()) -> Iterator[Form]:
+        """All forms of a nest; the first one with its first sizes is that of the default schedule.
+
+        Args:
+            extents: numbers of the extents of the dimensions.
+            at_root: is it computed by itself?
+            order: of the stage's axes in memory, as in `hjit.sched.language.tree.Store`.
+        """
+        d = s.definitions[group[-1]]
+        for inner in self.inner(s, group, extents, order):
+            if at_root and inner.across is not None and inner.lanes_dim is not None and len(group) == 1:
+                lanes = tuple(dict.fromkeys(min(n, MAX_TURNED_LANES) for n, *_ in inner.options))
+                steps = turned(d, inner.lanes_dim, inner.across, -1, -2, inner.unrolled)
+                yield Form(nest(s.name, group, steps), product_of((self.turned, lanes)))
+            strip = strip_dim(d, inner.lanes_dim) if at_root else None
+            if strip is not None:
+                choices = [(lanes, n * lanes) for lanes in dict.fromkeys(n for n, *_ in inner.options) for n in self.strips]
+                yield Form(nest(s.name, group, strips(d, strip, -2, -1)), np.array(choices, np.int64))
+            for loops in _orders(d, inner, extents, at_root):
+                tiles = self._tiles(d, loops, inner, extents) if at_root else None
+                for parallel in self._parallel(s, d, loops, inner, extents) if at_root else [0]:
+                    steps, sizes = _steps(d, loops, inner, tiles, parallel, extents)
+                    yield Form(nest(s.name, group, steps), sizes)
+
+    def inner(self, s: Stage, group: tuple[int, ...], extents: Sequence[float], order: tuple[int, ...] = ()) -> list[Inner]:
+        """What may be in vectors and unrolled."""
+        key = s.name, group, order
+        if key not in self._inner:
+            strides = self.strides.with_order(s, order) if order else self.strides
+            self._inner[key] = list(self._inners(s, group, extents, strides))
+        return self._inner[key]
+
+    def _inners(self, s: Stage, group: tuple[int, ...], extents: Sequence[float], strides: Strides) -> Iterator[Inner]:
+        d = s.definitions[group[-1]]
+        alike = [s.definitions[n] for n in group if len(s.definitions[n].extents) == len(d.extents)]
+        scores = lane_scores(s, alike, strides)
+        first = best_lanes(alike, scores)
+        others = [k for k in sorted(scores, key=lambda k: (-scores[k], -k))[:LANE_DIMS] if scores[k] >= 0]
+        for lanes_dim in dict.fromkeys([first, *others] if first is not None else [None, *scores]):
+            unrolled = tuple(unrolled_dims(alike, lanes_dim))
+            if lanes_dim is None:
+                parts = parts_dim(d, list(unrolled))
+                rows = scan_rows(d, None, unrolled)
+                if parts is not None:
+                    yield Inner(None, parts, (), ((1, 1, INTERLEAVED),))
+                elif rows is not None:
+                    yield Inner(None, rows, unrolled, tuple((1, 1, n) for n in dict.fromkeys((SCAN_ROWS, *ROWS, 2 * SCAN_ROWS))))
+                else:
+                    yield Inner(None, None, unrolled, ((1, 1, 1),))
+                continue
+            widths = native_widths(s, d, self.target, lanes_dim)
+            code = sum(1 for x in alike for _ in walk(x.value)) * max(int(np.prod([extents[k] for k in unrolled])), 1)
+            across = crossing_dim(d, lanes_dim, unrolled, strides)
+            usual = widths[0] if across is not None else turn_lanes(d, self.target, lanes_dim, widths[0])
+            yield replace(self._blocks(d, lanes_dim, widths, usual, unrolled, extents, code), across=across)
+
+    def _blocks(
+        self, d: Definition, lanes_dim: int, widths: Sequence[int], usual: int, unrolled: tuple[int, ...], extents: Sequence[float], code: int
+    ) -> Inner:
+        """How much one turn computes: vectors side by side, rows, or blocks of both, as far as the code does not grow too long."""
+        plain = tuple((n, n, 1) for n in dict.fromkeys((usual, *widths)))
+        if lanes_dim >= len(d.dims) or d.order == "sequential" or not is_direct(d):
+            return Inner(lanes_dim, None, unrolled, plain)
+        default = block_dim(d, lanes_dim, list(unrolled))
+        rows = [k for k in range(len(d.dims)) if k not in (lanes_dim, *unrolled) and extents[k] >= 2 * max(ROWS)]
+        rows_dim = default if default is not None else rows[-1] if rows else None
+        blocks = BLOCKS if is_associative(d) and d.rdims else [(r, v) for r in ROWS for v in VECTORS if 1 in (r, v)]
+        copies = max(math.prod(extents[k] for k in unrolled), 1)  # there may be no elements
+        most = min(UNROLL_CODE * 2 / code, MAX_UNROLL / copies)
+        found = [(n, v * n, r) for n in widths for r, v in blocks if _fits(r, v, n, rows_dim, extents[lanes_dim], most)]
+        found += [(usual, usual, r) for r, v in blocks if v == 1 and usual not in widths and _fits(r, 1, usual, rows_dim, extents[lanes_dim], most)]
+        block_rows, vectors = self.target.block
+        is_blocked = default is not None and vectors * block_rows * copies <= MAX_UNROLL
+        first = (widths[0], vectors * widths[0], block_rows) if is_blocked else plain[0]
+        return Inner(lanes_dim, rows_dim, unrolled, tuple(dict.fromkeys([first, *plain[:1], *found])))
+
+    def _tiles(self, d: Definition, order: Sequence[int], inner: Inner, extents: Sequence[float]) -> Tiles | None:
+        """Tiles of the two innermost loops over big pure dimensions, side by side."""
+        big = [k for k in order if k < len(d.dims) and extents[k] > BIG][-2:]
+        if len(big) < 2 or inner.lanes_dim not in big or d.order == "sequential" or not is_direct(d):
+            return None
+        (rows,) = (k for k in big if k != inner.lanes_dim)
+        fits = self.tiles[(self.tiles < (extents[rows], extents[inner.lanes_dim])).all(1)]
+        if not len(fits):
+            return None
+        return Tiles(tuple(big), fits if big[0] == rows else fits[:, ::-1])
+
+    def _parallel(self, s: Stage, d: Definition, order: Sequence[int], inner: Inner, extents: Sequence[float]) -> Iterator[int]:
+        """How many of the outermost loops are parallel: as many as give each core something to do, or none.
+
+        Of a histogram without any, that over what is counted may be: tasks count atomically then.
+        """
+        turns, count = 1.0, 0
+        for k in order:
+            if k >= len(d.dims):
+                break
+            turns *= max(extents[k] // (inner.options[0][0] if k == inner.lanes_dim else 1), 1.0)
+            count += 1
+            if turns >= FEW_TURNS * self.cores:
+                break
+        yield count
+        if count and np.prod(extents) < SMALL_TASK:
+            yield 0
+        if not count and order and d.rdims and is_atomic(s, d) and np.prod(extents) >= SMALL_TASK:
+            yield 1
+
+
+@functools.lru_cache(maxsize=1024)
+def native_widths(s: Stage, d: Definition, target: Target, lanes_dim: int) -> tuple[int, ...]:
+    """Lanes: a native vector of the widest type at work, or of the narrowest one (Adams 2019, section 3.2)."""
+    wide = vector_lanes(s, d, target, lanes_dim)
+    sizes = [e.dtype.itemsize for e in walk(d.value) if e.dtype.kind != "b" and not _is_index(e)]
+    narrow = max(target.vector_bytes // min([*sizes, s.dtype.itemsize]), 1)
+    return (wide, narrow) if narrow > wide else (wide,)
+
+
+def _is_index(e: Expr) -> bool:
+    """Is an expression the arithmetic of indices?"""
+    return isinstance(e, Index) or any(isinstance(a, Index) for a in e.args)
+
+
+def _fits(rows: int, vectors: int, lanes: int, rows_dim: int | None, extent: float, most: float) -> bool:
+    """Is a block neither larger than the dimension, nor its code too long?"""
+    if rows * vectors == 1:
+        return True
+    return (rows_dim is not None or rows == 1) and vectors * lanes <= extent and rows * vectors <= most
+
+
+def _orders(d: Definition, inner: Inner, extents: Sequence[float], at_root: bool) -> Iterator[list[int]]:
+    """The loops that have turns, outermost first: as the default schedule has them, or another big dimension outermost."""
+    first = loops_in_order(d, inner.lanes_dim, list(inner.unrolled))
+    yield first
+    blocked = any(r > 1 for *_, r in inner.options) and bool(d.rdims)
+    pure = [k for k in first if k < len(d.dims) and (k != inner.lanes_dim or blocked)]
+    others = sorted(pure[1:], key=lambda k: -extents[k])
+    if at_root and others and pure[0] == first[0]:
+        yield [others[0], *(k for k in first if k != others[0])]
+
+
+def _steps(
+    d: Definition, order: Sequence[int], inner: Inner, tiles: Tiles | None, parallel: int, extents: Sequence[float]
+) -> tuple[list[Step], Sizes]:
+    """The loops of a form, and the choices for their sizes; columns: lanes, along the lanes, rows, tiles, and turns of a reduction that are one."""
+    pure, reductions = [k for k in order if k < len(d.dims)], [k for k in order if k >= len(d.dims)]
+    lanes_dim, rows_dim = inner.lanes_dim, inner.rows_dim
+    vector: list[Step] = [] if lanes_dim is None else [(lanes_dim, "vector", -1)]
+    tiled = () if tiles is None else tiles.dims
+    plain = np.array([(*x, *(_step(k, inner, x) for k in tiled)) for x in inner.options], np.int64)
+    if tiles is None and ((rows_dim is None and len(inner.options) == 1) or all(v == n and r == 1 for n, v, r in inner.options)):
+        steps: list[Step] = []
+        for n, k in enumerate(order):
+            steps.append((k, "parallel" if n < parallel else "serial", None))
+            steps += vector if k == lanes_dim else []
+        choices = plain
+    else:
+        steps = [(k, "parallel" if n < parallel else "serial", None) for n, k in enumerate(pure)]
+        steps += [(k, "serial", -4 - n) for n, k in enumerate(tiled)]
+        steps += [(k, "serial", None) for k in reductions]
+        split = split_dim(d, order, inner, extents)
+        steps += [] if split is None else [(split, "unroll", -4 - len(tiled))]
+        steps += [] if rows_dim is None else [(rows_dim, "unroll", -3)]
+        steps += [] if lanes_dim is None or lanes_dim in reductions else [(lanes_dim, "unroll", -2)]
+        steps += vector
+        choices = plain if tiles is None else np.concatenate([plain, *(_tiled(x, tiles.sizes) for x in plain)])
+        if split is not None:
+            choices = np.concatenate([np.concatenate([choices, np.full((len(choices), 1), n, np.int64)], 1) for n in TURNS])
+    steps += [(k, "unroll", None) for k in inner.unrolled]
+    return steps, choices
+
+
+def split_dim(d: Definition, order: Sequence[int], inner: Inner, extents: Sequence[float]) -> int | None:
+    """The innermost reduction dimension, where it is long and the lanes do not run along it: several of its turns may be one."""
+    last = next((k for k in reversed(order) if k >= len(d.dims)), None)
+    if last is None or last == inner.lanes_dim or last == inner.rows_dim or extents[last] <= BIG:
+        return None
+    return last if is_associative(d) and is_direct(d) else None
+
+
+def _tiled(plain: Sizes, tiles: Sizes) -> Sizes:
+    """The choices with tiles around the innermost loops: multiples of what `plain`, the choice with tiles of one turn, has."""
+    found = tiles[(tiles % plain[3:] == 0).all(1) & (tiles != plain[3:]).any(1)]
+    return np.concatenate([np.broadcast_to(plain[:3], (len(found), 3)), found], 1)
+
+
+def _step(k: int, inner: Inner, option: tuple[int, int, int]) -> int:
+    """How much of a dimension one turn of the innermost loops computes."""
+    return option[1] if k == inner.lanes_dim else option[2] if k == inner.rows_dim else 1
+
+
+@functools.lru_cache(maxsize=256)
+def product_of(options: tuple[tuple[int, ...], ...]) -> Sizes:
+    """Every combination of some sizes; one array for equal options, so that they are told apart once."""
+    found = np.array([*itertools.product(*options)], np.int64)
+    found.flags.writeable = False
+    return found

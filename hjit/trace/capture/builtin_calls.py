@@ -1,0 +1,77 @@
+"""Python's builtins and the functions of `math` as traced functions see them: they ask tracers and host scalars, not their stand-ins."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from hjit.trace.tracing.host import HostScalar, is_host, record
+from hjit.trace.tracing.induction import Turn
+from hjit.trace.capture.rerolling import range_
+from hjit.trace.tracing.size import Size
+from hjit.trace.tracing.tracer import Selected, is_tracer, python_float
+
+
+def _float(x: Any = 0.0) -> Any:
+    if is_tracer(x) and x.size == 1:
+        return python_float(x)
+    if is_host(x):
+        return record(float, x)
+    return float(x)
+
+
+def _int(x: Any = 0, *base: Any) -> Any:
+    if type(x) is Size:
+        return x
+    if is_host(x) and isinstance(x.value, int) and not isinstance(x.value, bool):
+        return x
+    return int(x, *base) if base else int(x)
+
+
+def _len(x: Any) -> int:
+    return x.shape[0] if is_tracer(x) and x.shape else len(x)
+
+
+def _isinstance(x: Any, cls: Any) -> bool:
+    if type(x) is Turn:
+        raise x.refusal("isinstance")
+    if is_tracer(x) and x.is_scalar:
+        return issubclass(x.dtype.type, cls)
+    return isinstance(x, cls)
+
+
+def _type(*args: Any) -> Any:
+    from hjit.trace.capture.overlay import ObjectProxy
+
+    if len(args) != 1:
+        return type(*args)
+    x = args[0]
+    if type(x) is Turn:
+        raise x.refusal("type")
+    if is_tracer(x):
+        return float if x.weak else x.dtype.type if x.is_scalar else np.ndarray
+    if type(x) in (HostScalar, Selected, ObjectProxy):
+        return x.__class__
+    return int if type(x) is Size else type(x)
+
+
+def _math(function: Callable[..., Any]) -> Callable[..., Any]:
+    def method(*args: Any) -> Any:
+        if any(map(is_host, args)) and not any(map(is_tracer, args)):
+            return record(function, *args)
+        return function(*args)
+
+    return method
+
+
+def _isscalar(x: Any) -> bool:
+    return bool(x.is_scalar) if is_tracer(x) else True if is_host(x) else np.isscalar(x)
+
+
+REPLACED: dict[Any, Any] = {range: range_, len: _len, isinstance: _isinstance, np.isscalar: _isscalar}
+for _name in "sqrt exp log log2 log10 sin cos tan atan atan2 hypot pow radians degrees tanh erf fabs".split():
+    REPLACED[getattr(math, _name)] = _math(getattr(math, _name))
+CALLED: dict[str, Any] = {"float": _float, "int": _int, "type": _type}

@@ -1,0 +1,137 @@
+"""What must run at every call, or not at all: random numbers, the clock, input and output.
+
+NumPy's random numbers are drawn at every call, from the stream that the function names. Everything else whose result
+changes from call to call is refused, because a trace would freeze it.
+"""
+
+from __future__ import annotations
+
+import datetime
+import functools
+import random
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from hjit.trace.tracing.host import unpin
+from hjit.trace.tracing.recorder import current
+
+CLOCKS = ("time", "perf_counter", "monotonic", "process_time", "thread_time", "localtime", "gmtime", "sleep")
+FILES = (np.load, np.loadtxt, np.genfromtxt, np.fromfile, np.memmap)
+STREAMS = (np.random.RandomState, np.random.Generator)
+IN_PLACE = frozenset({"shuffle"})  # draws that change an array that they are given
+
+
+def refused(name: str, reason: str = "its result changes from call to call", advice: str = "pass it as an argument") -> Callable[..., Any]:
+    """Stands for a function that cannot be traced.
+
+    Raises:
+        TraceError: it is called.
+    """
+
+    def method(*args: Any, **kwargs: Any) -> Any:
+        raise current().error(name, reason, advice)
+
+    return method
+
+
+class _Clock:
+    """`datetime.datetime` or `datetime.date` without today."""
+
+    def __init__(self, cls: type) -> None:
+        self.cls = cls
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("now", "utcnow", "today"):
+            return refused(f"{self.cls.__module__}.{self.cls.__name__}.{name}")
+        return getattr(self.cls, name)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.cls(*args, **kwargs)
+
+    def __instancecheck__(self, x: Any) -> bool:
+        return isinstance(x, self.cls)
+
+
+def default_rng(seed: Any = None) -> Any:
+    """A generator of the function's own: the same numbers at every call, so it needs a seed."""
+    if type(seed) is Stream:
+        return seed
+    if seed is None:
+        raise current().error("numpy.random.default_rng()", "without a seed it differs from call to call", "make the generator outside the function")
+    return np.random.default_rng(unpin(seed))
+
+
+class Stream:
+    """A random-number generator from outside the function: its draws are made at every call."""
+
+    __slots__ = ("_hjit_stream",)
+
+    def __init__(self, stream: Any) -> None:
+        object.__setattr__(self, "_hjit_stream", stream)
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:
+        return type(object.__getattribute__(self, "_hjit_stream"))
+
+    def __getattribute__(self, name: str) -> Any:
+        stream = object.__getattribute__(self, "_hjit_stream")
+        if name == "__class__":
+            return type(stream)
+        found = getattr(stream, name)
+        return draw(found, stream) if callable(found) else refused(f"{type(stream).__name__}.{name}")()
+
+
+def draw(function: Any, stream: Any) -> Callable[..., Any]:
+    """A function that draws from a stream, called at every call; the stream is as it was where the trace fails."""
+    from hjit.trace.capture.externs import opaque_call
+    from hjit.trace.tracing.tracer import has_tracer
+
+    name = f"numpy.random.{function.__name__}"
+
+    @functools.wraps(function)
+    def drawn(*args: Any, **kwargs: Any) -> Any:
+        if function.__name__ in IN_PLACE and has_tracer(args):
+            return refused(name, "it changes its argument in place", "use permutation() and assign the result")()
+        current().undo.append(_rewind(stream))
+        return opaque_call(name, function, args, kwargs, impure=True)
+
+    return drawn
+
+
+def _rewind(stream: Any) -> Callable[[], None]:
+    """Puts a stream back to where it is now."""
+    if isinstance(stream, np.random.RandomState):
+        return functools.partial(stream.set_state, stream.get_state(legacy=False))
+    return functools.partial(setattr, stream.bit_generator, "state", stream.bit_generator.state)
+
+
+def is_stream_method(value: Any) -> bool:
+    """Is this a method of a NumPy stream, such as `numpy.random.rand`?"""
+    return isinstance(getattr(value, "__self__", None), STREAMS)
+
+
+def replaced() -> dict[Any, Any]:
+    """Impure functions and classes of the standard library and NumPy, and what stands for them."""
+    found: dict[Any, Any] = {np.random.default_rng: default_rng}
+    shared: Any = np.random.rand.__self__  # the stream of numpy.random's own functions
+    for function in (np.random.seed, np.random.sample, np.random.ranf):
+        found[function] = draw(function, shared)
+    printing = "the function prints while it computes: it would print once, not at every call"
+    found[print] = refused("print", printing, "print outside the function")
+    for builtin in (open, input):
+        found[builtin] = refused(builtin.__name__)
+    for function in FILES:
+        found[function] = refused(f"numpy.{function.__name__}", advice="read it outside the function and pass it as an argument")
+    for name in CLOCKS:
+        found[getattr(time, name)] = refused(f"time.{name}")
+        if hasattr(time, f"{name}_ns"):
+            found[getattr(time, f"{name}_ns")] = refused(f"time.{name}_ns")
+    for cls in (datetime.datetime, datetime.date):
+        found[cls] = _Clock(cls)
+    for name in random.__all__:
+        if isinstance(getattr(getattr(random, name), "__self__", None), random.Random):
+            found[getattr(random, name)] = refused(f"random.{name}", advice="draw the number outside the function and pass it as an argument")
+    return found

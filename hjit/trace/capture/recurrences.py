@@ -1,0 +1,240 @@
+"""What one turn of a loop recorded, as one update over all its turns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from hjit.trace.tracing.recorder import Recorder
+from hjit.trace.tracing.tracer import Buffer, set_version, version_name
+from hjit.trace.ir.borders import piecewise
+from hjit.trace.ir.graph import Definition, Expr, Load, ScalarRef, Stage, identity, map_exprs, rewrite, substitute, walk
+from hjit.trace.ir.poly import ONE, ZERO, Atom, Dim, IntLike, Poly, Value, Var, deep_atoms, poly
+
+
+class NotOneUpdate(Exception):
+    """What a turn recorded is not one update of one array."""
+
+
+def merged(rec: Recorder, var: Var, count: Poly, at: tuple[int, int, int]) -> None:
+    """Replace what was recorded since `at` (number of stages, of changes, serial of buffers) by one update over `count` turns.
+
+    Raises:
+        NotOneUpdate: it is not one update.
+    """
+    stages, changes, serial = at
+    body = {name: rec.stages.pop(name) for name in list(rec.stages)[stages:]}
+    made = rec.changes[changes:]
+    del rec.changes[changes:]
+    lasting = [c for c in made if c[0].serial < serial or c[0].argument]
+    if not lasting:
+        return
+    buffer, old, known = lasting[0]
+    if any(c[0] is not buffer for c in lasting):
+        raise NotOneUpdate("it writes to several arrays")
+    versions = (*(c[1] for c in lasting[1:]), buffer.version)
+    if any(v not in body for v in versions):
+        raise NotOneUpdate("it writes known numbers")
+    turn = _Body(var, count, old, frozenset(versions))
+    for s in body.values():
+        turn.add(s)
+    assert turn.write is not None
+    if known and not _reads_arguments(rec, turn):
+        raise NotOneUpdate("its result is known while tracing")
+    rec.stages.update((s.name, s) for s in turn.kept)
+    buffer.version = old
+    _install(rec, turn, buffer, turn.write)
+    rec.changes[-1] = (buffer, old, known)
+
+
+@dataclass
+class _Body:
+    """The stages of one turn, taken up one after the other.
+
+    Attributes:
+        old: the version of the written array that the turn found.
+        versions: those that it made.
+        kept: stages that do not depend on that array, with an axis for the turns where they depend on the turn.
+        write: what is written, over the dimensions of the written view; its value loads `old` where it reads the array.
+    """
+
+    var: Var
+    count: Poly
+    old: str
+    versions: frozenset[str]
+    kept: list[Stage] = field(default_factory=list)
+    write: Definition | None = None
+    _lifted: set[str] = field(default_factory=set)
+    _values: dict[str, Expr] = field(default_factory=dict)
+    _memo: dict[Expr, Expr] = field(default_factory=dict)
+
+    def add(self, s: Stage) -> None:
+        """Take up the next stage."""
+        if s.name in self.versions:
+            self._written(s)
+        elif any(x.source == self.old or x.source in self.versions or x.source in self._values for x in s.loads):
+            value = piecewise(s)
+            if value is None:
+                raise NotOneUpdate("it writes to, or reduces, a temporary that depends on what the loop writes")
+            self._values[s.name] = self._rewritten(value)
+        elif self._varies(s):
+            self._lifted.add(s.name)
+            self.kept.append(self._lift(map_exprs(s, self._rewritten)))
+        else:
+            self.kept.append(s)
+
+    def _varies(self, s: Stage) -> bool:
+        exprs = s.exprs()
+        targets = [p for d in s.updates for p in d.target]
+        return any(e.mentions(self.var) for e in exprs) or any(p.mentions(self.var) for p in targets) or any(
+            x.source in self._lifted for x in s.loads
+        )
+
+    def _rewritten(self, e: Expr) -> Expr:
+        """The expression with temporaries put in their place."""
+
+        def change(e: Expr) -> Expr | None:
+            if not isinstance(e, Load):
+                return None
+            if e.source in self._lifted:
+                return Load(e.source, (poly(self.var), *e.index), e.dtype)
+            if e.source in self._values:
+                return substitute(self._values[e.source], lambda a: e.index[a.k] if isinstance(a, Dim) else None)
+            if e.source in self.versions:
+                return self._again(e)
+            return None
+
+        return rewrite(e, change, self._memo)
+
+    def _again(self, e: Load) -> Expr:
+        """What the turn reads of the array after it has written to it."""
+        assert self.write is not None
+        target = self.write.target
+        if e.index == target and not self.write.rdims:
+            return self.write.value
+        if any((p - q).is_const and p != q and not any(isinstance(a, Dim) for a in deep_atoms(q)) for p, q in zip(e.index, target, strict=True)):
+            return Load(self.old, e.index, e.dtype)
+        raise NotOneUpdate("it reads elsewhere in what it has just written")
+
+    def _lift(self, s: Stage) -> Stage:
+        """The stage for all turns: the turn is its first axis."""
+
+        def change(a: Atom) -> IntLike | None:
+            return Dim(a.k + 1) if isinstance(a, Dim) else Dim(0) if a == self.var else None
+
+        def lifted(d: Definition) -> Definition:
+            target = (poly(Dim(0)), *(p.substitute(change) for p in d.target))
+            return Definition((self.count, *d.dims), d.rdims, target, substitute(d.value, change), d.order)
+
+        initial = None if s.initial is None else substitute(s.initial, change)
+        return replace(s, shape=(self.count, *s.shape), initial=initial, updates=tuple(map(lifted, s.updates)))
+
+    def _written(self, s: Stage) -> None:
+        if s.updates:
+            d, initial = s.updates[-1], s.initial
+            keeps = isinstance(initial, Load) and initial.index == identity(len(s.shape)) and initial.source in (self.old, *self.versions)
+            if len(s.updates) > 1 or not keeps or d.order not in ("pure", "sequential"):
+                raise NotOneUpdate("it writes in a way of its own")
+        else:
+            assert s.initial is not None
+            d = Definition(s.shape, (), identity(len(s.shape)), s.initial)
+        if any(isinstance(a, Value) for p in d.target for a in deep_atoms(p)):
+            raise NotOneUpdate("it writes where an array says")
+        if self.write is not None and (self.write.target != d.target or self.write.extents != d.extents or d.rdims):
+            raise NotOneUpdate("it writes to several places of an array")
+        value = d.value if not d.rdims else rewrite(d.value, lambda e: Load(self.old, e.index, e.dtype) if _loads(e, s.name) else None)
+        self.write = replace(d, value=self._rewritten(value))
+
+
+def _loads(e: Expr, source: str) -> bool:
+    return isinstance(e, Load) and e.source == source
+
+
+def _reads_arguments(rec: Recorder, turn: _Body) -> bool:
+    """Does the value depend on more than constants?"""
+    assert turn.write is not None
+    made = {s.name for s in turn.kept}
+
+    def varies(name: str) -> bool:
+        return name in made or name not in rec.inputs or rec.inputs[name].where != ("constant",)
+
+    return any(isinstance(e, ScalarRef) or (isinstance(e, Load) and varies(e.source)) for e in walk(turn.write.value))
+
+
+# -- the update
+
+
+def _install(rec: Recorder, turn: _Body, buffer: Buffer, d: Definition) -> None:
+    """Make the next version of the buffer."""
+    own = [x for x in d.value.loads if x.source == turn.old]
+    axes = _own_axes(d)
+    at = next((k for k, p in enumerate(d.target) if p.mentions(turn.var) and _alone(p, turn.var)), None)
+    crossed = [k for k, axis in enumerate(axes) if any(x.index[axis] != d.target[axis] for x in own)]
+    if crossed and not all(x.index == d.target or _is_of_other_turn(x, d, at) for x in own):
+        raise NotOneUpdate("it reads elsewhere along an axis that is written at once")
+    if at is not None and not d.rdims and all(x.index == d.target for x in own):
+        _install_pure(rec, turn, buffer, d, [*axes], at)
+    else:
+        _install_recurrence(rec, turn, buffer, d, crossed)
+
+
+def _is_of_other_turn(x: Load, d: Definition, at: int | None) -> bool:
+    """Is what is read in the rows of another turn, which this one writes nothing of?"""
+    away = None if at is None or d.rdims else x.index[at] - d.target[at]
+    return away is not None and away.is_const and away != ZERO
+
+
+def _own_axes(d: Definition) -> list[int]:
+    """For each pure dimension the axis that it alone runs along, so that its points never meet."""
+    found = []
+    for k, n in enumerate(d.dims):
+        axis = next((a for a, p in enumerate(d.target) if p.mentions(Dim(k)) and _alone(p, Dim(k))), None)
+        if axis is None and n != ONE:
+            raise NotOneUpdate("it may write an element twice")
+        found.append(-1 if axis is None else axis)
+    return found
+
+
+def _alone(p: Poly, atom: Atom) -> bool:
+    """Is an index a constant multiple of `atom`, but for what no loop changes?"""
+    factor = p.coefficient(atom)
+    others = (a for a in deep_atoms(p) if isinstance(a, (Dim, Var, Value)) and a != atom)
+    return factor is not None and factor.is_const and factor.const != 0 and next(others, None) is None
+
+
+def _install_pure(rec: Recorder, turn: _Body, buffer: Buffer, d: Definition, axes: list[int], at: int) -> None:
+    """One dimension more, in the order of the axes: all turns at once."""
+    order: list[Any] = sorted([*range(len(axes)), turn.var], key=lambda k: at if k is turn.var else axes[k])
+    place = {k: poly(Dim(new)) for new, k in enumerate(order)}
+    dims = tuple(turn.count if k is turn.var else d.dims[k] for k in order)
+    target, value = _moved(d, lambda a: place.get(a.k) if isinstance(a, Dim) else place[a] if a == turn.var else None)
+    shape = rec.polys(buffer.shape)
+    if dims == shape and target == identity(len(shape)):
+        stage = rec.stage(value, buffer.shape, buffer.dtype, name=version_name(turn.old))
+    else:
+        keep = Load(turn.old, identity(len(shape)), buffer.dtype)
+        stage = rec.stage(keep, buffer.shape, buffer.dtype, (Definition(dims, (), target, value),), name=version_name(turn.old))
+    set_version(buffer, stage.name)
+
+
+def _install_recurrence(rec: Recorder, turn: _Body, buffer: Buffer, d: Definition, crossed: Sequence[int]) -> None:
+    """A reduction dimension outside those that there are: turn by turn.
+
+    Inside it are dimensions that are `crossed`: a turn has to be over along all of them before the next one begins.
+    """
+    pure = [k for k in range(len(d.dims)) if k not in crossed]
+    inner = [*crossed, *range(len(d.dims), len(d.extents))]
+    place = {k: Dim(new) for new, k in enumerate([*pure, None, *inner])}
+    target, value = _moved(d, lambda a: place[None] if a == turn.var else place[a.k] if isinstance(a, Dim) else None)
+    name = rec.unique(version_name(turn.old))
+    value = rewrite(value, lambda e: Load(name, e.index, e.dtype) if _loads(e, turn.old) else None)
+    keep = Load(turn.old, identity(len(buffer.shape)), buffer.dtype)
+    dims, rdims = (tuple(d.extents[k] for k in some) for some in (pure, inner))
+    rec.stage(keep, buffer.shape, buffer.dtype, (Definition(dims, (turn.count, *rdims), target, value, "sequential"),), reserved=name)
+    set_version(buffer, name)
+
+
+def _moved(d: Definition, change: Any) -> tuple[tuple[Poly, ...], Expr]:
+    """Target and value over other dimensions."""
+    return tuple(p.substitute(change) for p in d.target), substitute(d.value, change)

@@ -1,0 +1,178 @@
+"""Python loops over ``range(...)`` traced once for all their turns, so that the trace does not grow with the image.
+
+The first turn stands for all of them: its variable is a `Turn`. When it is over, what it left behind must be what it
+found (local variables, lists and dicts), but for one array that it has written to. Then any turn does the same, and what
+was recorded is made one update of that array:
+
+- over one more pure dimension, where no turn reads what another one writes;
+- else over a reduction dimension in order, a recurrence. Where a turn reads beside what others wrote, all that it writes is inside that dimension.
+
+Temporaries that do not depend on that array become stages with an axis for the turns; the others become part of the
+value. Whatever does not fit raises `CannotRoll`, and the function is traced again with that loop unrolled.
+"""
+
+from __future__ import annotations
+
+import operator
+import sys
+import types
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from hjit.trace.capture.bytecode import Loop, leaves_no_trace, loops
+from hjit.trace.tracing.host import is_host, unpin
+from hjit.trace.tracing.induction import CannotRoll, Site, Turn
+from hjit.trace.tracing.recorder import Recorder, current, tracing
+from hjit.trace.capture.recurrences import NotOneUpdate, merged
+from hjit.trace.tracing.size import Size
+from hjit.trace.tracing.tracer import is_tracer, serials
+from hjit.trace.ir.poly import SMALL, Var, poly
+
+MAX_TAPS = 128  # turns of a loop that has nothing to do with a size: they unroll into one expression
+
+
+def range_(*args: Any) -> Any:
+    """``range`` for traced functions: the turns of a loop at once, where its body allows that."""
+    plain = range(*(operator.index(unpin(a)) for a in args))
+    frame = sys._getframe(1)
+    if len(plain) <= SMALL or type(frame.f_globals) is dict or not tracing():
+        return plain
+    sizes = [a if type(a) is Size else operator.index(unpin(a)) for a in args]
+    start, stop = sizes[:2] if len(sizes) > 1 else (0, sizes[0])
+    if len(plain) <= MAX_TAPS and not any(type(n) is Size for n in (start, stop)):
+        return plain
+    loop, rec = loops(frame.f_code).get(frame.f_lasti), current()
+    if loop is None or (frame.f_code, loop.offset) in rec.unrolled:
+        return plain
+    step = plain.step
+    span = stop - start if step > 0 else start - stop
+    count = span if abs(step) == 1 else (span + (abs(step) - 1)) // abs(step)
+    if loop.is_reversed:
+        start, step = start + step * (count - 1), -step
+    found = _found(loop, frame)
+    return plain if found is None else _Rolled(rec, frame, loop, found, (start, step, count))
+
+
+# -- what a turn finds
+
+
+@dataclass
+class _Found:
+    """The variables that a turn must leave as they are, and the containers that it can reach with what they hold."""
+
+    kept: dict[str, Any]
+    containers: list[tuple[Any, list[Any]]] = field(default_factory=list)
+
+    def is_left(self, frame: types.FrameType) -> bool:
+        now = frame.f_locals
+        same = all(now.get(name, self) is value for name, value in self.kept.items())
+        return same and all(_identical(_contents(c), before) for c, before in self.containers)
+
+
+def _found(loop: Loop, frame: types.FrameType) -> _Found | None:
+    """What the loop finds; None where it can reach things that might remember a turn."""
+    known = frame.f_locals
+    found = _Found({name: known.get(name) for name in loop.kept})
+    values = [known.get(name) for name in loop.read]
+    under: dict[str, Any] = frame.f_globals.under  # type: ignore[attr-defined]
+    named = [under.get(name, _BUILTINS.get(name, sys)) for name in loop.names]
+    named = [v for v in named if type(v) is not np.ndarray]  # these are read as tracers
+    return found if all(_forgets(v, found.containers) for v in (*values, *named)) else None
+
+
+_HARMLESS = (min, max, abs, len, float, int, bool, range, slice, tuple, list, round, sum, zip, enumerate, reversed, isinstance)
+_BUILTINS = {f.__name__: f for f in _HARMLESS}
+_PLAIN = (type(None), bool, int, float, str, bytes, complex, slice, range, np.generic, np.dtype, np.ufunc, type(...))
+_MODULES = ("numpy", "math", "scipy")
+_CALLABLE = (type, types.FunctionType, types.BuiltinFunctionType, type(np.sum))
+
+
+def _forgets(value: Any, containers: list[tuple[Any, list[Any]]]) -> bool:
+    """Can a turn leave nothing behind in this object, but in arrays and the containers noted here?"""
+    from hjit.trace.capture.overlay import ObjectProxy
+
+    if is_tracer(value) or is_host(value) or type(value) in (Size, Turn, ObjectProxy) or isinstance(value, _PLAIN):
+        return True
+    if type(value) in (tuple, list, dict):
+        if type(value) is not tuple:
+            containers.append((value, _contents(value)))
+        return all(_forgets(v, containers) for v in (value.values() if type(value) is dict else value))
+    if isinstance(value, types.ModuleType):
+        return value.__name__.partition(".")[0] in _MODULES
+    if any(value is f for f in _HARMLESS) or (isinstance(value, _CALLABLE) and (value.__module__ or "").partition(".")[0] in _MODULES):
+        return True
+    if not isinstance(value, types.FunctionType):
+        return False
+    held = (*(value.__defaults__ or ()), *(value.__kwdefaults__ or {}).values(), *_cells(value))
+    return leaves_no_trace(value.__code__) and all(_forgets(v, containers) for v in held)
+
+
+def _cells(function: types.FunctionType) -> Iterator[Any]:
+    for cell in function.__closure__ or ():
+        try:
+            yield cell.cell_contents
+        except ValueError:  # a name not yet bound
+            pass
+
+
+def _contents(container: Any) -> list[Any]:
+    return [*container, *container.values()] if type(container) is dict else list(container)
+
+
+def _identical(a: list[Any], b: list[Any]) -> bool:
+    return len(a) == len(b) and all(x is y for x, y in zip(a, b, strict=True))
+
+
+# -- the loop
+
+
+class _Rolled:
+    """The iterator of a loop: it gives one `Turn`, and then makes one update of what was recorded."""
+
+    def __init__(self, rec: Recorder, frame: types.FrameType, loop: Loop, found: _Found, turns: tuple[Any, Any, Any]) -> None:
+        self.rec, self.frame, self.found = rec, frame, found
+        self.site: Site = (frame.f_code, loop.offset)
+        self.start, self.step, self.count = turns
+        self.at: tuple[int, int, int] | None = None
+
+    def __iter__(self) -> _Rolled:
+        return self
+
+    __reversed__ = __iter__  # its turns are in the order of the loop already
+
+    def __next__(self) -> Turn:
+        if self.at is None:
+            return self._begin()
+        self._end()
+        raise StopIteration
+
+    def _begin(self) -> Turn:
+        rec = self.rec
+        self.at = len(rec.stages), len(rec.changes), next(serials)
+        self.effects = len(rec.events), len(rec.undo)
+        self.var = Var(f"turn{len(rec.loops)}")
+        rec.loops.append(self)
+        last = self.start + self.step * (self.count - 1)
+        return Turn(self, self.start, last, rec.poly(self.start) + self.step * poly(self.var))
+
+    def _end(self) -> None:
+        rec = self.rec
+        if rec.refused:
+            raise CannotRoll(rec.refused, "an exception that the code has handled")
+        if rec.loops[-1:] != [self] or self.effects != (len(rec.events), len(rec.undo)):
+            raise self.refusal("a decision, a draw or a call of another library in the loop")
+        if not self.found.is_left(self.frame):
+            raise self.refusal("a variable goes from turn to turn")
+        assert self.at is not None
+        try:
+            merged(rec, self.var, rec.poly(self.count), self.at)
+        except NotOneUpdate as why:
+            raise self.refusal(str(why)) from None
+        rec.loops.pop()
+
+    def refusal(self, why: str) -> CannotRoll:
+        self.rec.refused = self.site
+        return CannotRoll(self.site, why)

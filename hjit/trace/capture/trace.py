@@ -1,0 +1,227 @@
+"""`trace`: run a function on tracers and keep what it computes, writes and returns."""
+
+from __future__ import annotations
+
+import types
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from hjit.errors import Origin
+from hjit.trace.tracing.host import HostScalar, is_host
+from hjit.trace.tracing.induction import CannotRoll, Site
+from hjit.trace.capture.overlay import Path, captured_object, clone, load_table, whole_array
+from hjit.trace.tracing.recorder import Recorder
+from hjit.trace.tracing.size import Size
+from hjit.trace.tracing.tracer import Selected, Tracer, from_source, is_tracer
+from hjit.trace.ir.graph import identity
+from hjit.trace.ir.poly import Poly
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """One leaf of what the function returns.
+
+    kind "array" (name: stage), "view" (name: stage or argument; shape, index), "argument" (name), "host" (value: entry of
+    the tape), "constant" (value: an array, copied at each call), "static" (value). A `weak` scalar is a Python float.
+    `order`: of an array that lies otherwise than in C order, for each axis that of the stage.
+    """
+
+    kind: str
+    name: str = ""
+    value: Any = None
+    shape: tuple[Poly, ...] = ()
+    index: tuple[Poly, ...] = ()
+    is_scalar: bool = False
+    weak: bool = False
+    order: tuple[int, ...] = ()
+
+    def given(self, array: np.ndarray[Any, Any]) -> Any:
+        """The computed array as what the function returns: itself, transposed, a NumPy scalar or a Python float."""
+        if self.is_scalar:
+            return array.item() if self.weak else array[()]
+        return array.transpose(self.order) if self.order else array
+
+    def taken(self, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        """The other way round: the stage of what the function returns."""
+        return array.transpose(np.argsort(self.order)) if self.order else array
+
+
+@dataclass(frozen=True, slots=True)
+class Tree:
+    """A tuple, list, dict or named tuple of leaves or trees."""
+
+    make: Any
+    items: tuple[Any, ...]
+    keys: tuple[Any, ...] | None = None
+
+    def build(self, leaf: Callable[[Any], Any]) -> Any:
+        """The same structure over ``leaf(item)``."""
+        items = [x.build(leaf) if type(x) is Tree else leaf(x) for x in self.items]
+        if self.keys is not None:
+            return self.make(zip(self.keys, items, strict=True))
+        return self.make(*items) if hasattr(self.make, "_fields") else self.make(items)
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """A finished trace: the recorder with all stages, and the structure of the result."""
+
+    recorder: Recorder
+    result: Any
+    writes: tuple[tuple[str, str], ...]
+
+
+def flatten(x: Any, leaves: list[Any]) -> Any:
+    """The structure of arguments, their leaves appended to `leaves`; a leaf stands as its number."""
+    t = type(x)
+    if t in (list, tuple) or (isinstance(x, tuple) and hasattr(t, "_fields")):
+        return Tree(t, tuple(flatten(y, leaves) for y in x))
+    if t in (dict, OrderedDict):
+        return Tree(t, tuple(flatten(y, leaves) for y in x.values()), tuple(x))
+    leaves.append(x)
+    return len(leaves) - 1
+
+
+def is_run_time(x: Any) -> bool:
+    """Is this argument a number that a kernel takes as a parameter?"""
+    return type(x) in (int, float) or (isinstance(x, np.generic) and x.dtype.kind in "biuf" and x.dtype.itemsize <= 8)
+
+
+def trace(function: types.FunctionType, structure: Any, leaves: list[Any], names: list[str], evaluate: Callable[..., Any]) -> Trace:
+    """Run `function` on tracers that stand for `leaves`.
+
+    Args:
+        structure: a `Tree` of (args, kwargs) whose leaves are numbers into `leaves`.
+        names: a name for each leaf, for printing.
+        evaluate: computes stages on the arrays at hand, when the function decides on a value.
+
+    Raises:
+        TraceError: a statement cannot be traced.
+        Exception: what the function itself raises.
+    """
+    load_table()
+    unrolled: frozenset[Site] = frozenset()
+    while True:
+        code = function.__code__
+        rec = Recorder(evaluate, function.__name__, Origin(code.co_filename, code.co_firstlineno, code.co_name), unrolled=unrolled)
+        try:
+            return _traced(rec, function, structure, leaves, names)
+        except CannotRoll as refusal:
+            unrolled |= {refusal.site}
+        except Exception:
+            if not rec.loops:
+                raise
+            unrolled |= {rec.loops[-1].site}  # turn by turn it may be another error, or none
+
+
+def _traced(rec: Recorder, function: types.FunctionType, structure: Any, leaves: list[Any], names: list[str]) -> Trace:
+    """One run of the function.
+
+    Raises:
+        CannotRoll: with one of its loops taken turn by turn it may succeed.
+    """
+    with rec:
+
+        def stand_in(leaf: int) -> Any:
+            x = leaves[leaf]
+            if isinstance(x, np.ndarray):
+                return from_source(whole_array(x, names[leaf]), names[leaf], ("arg", leaf))
+            if is_run_time(x):
+                return HostScalar.leaf(rec.tape, leaf, x)
+            return captured_object(x, Path(None, leaf, "leaf"))
+
+        args, kwargs = structure.build(stand_in)
+        _watch(rec, (*args, *kwargs.values()))
+        returned = clone(function)(*args, **kwargs)
+        if rec.loops or rec.refused:  # the code has handled the exception that left it
+            raise CannotRoll(rec.refused or rec.loops[-1].site, "an exception")
+        rec.check_watched()
+        shared = _shared_buffers(returned)
+        result = _result(returned, rec, shared)
+        writes = tuple(rec.written.items())
+    return Trace(rec, result, writes)
+
+
+def _watch(rec: Recorder, values: Iterable[Any]) -> None:
+    """Look after the lists and dicts among the arguments, which the function may not change."""
+    for x in values:
+        rec.watch(x, "argument")
+        if isinstance(x, (list, tuple, dict)):
+            _watch(rec, x.values() if isinstance(x, dict) else x)
+
+
+def _shared_buffers(x: Any) -> dict[int, int]:
+    """How often each buffer is returned."""
+    counts: dict[int, int] = {}
+
+    def visit(x: Any) -> None:
+        if is_tracer(x):
+            counts[id(x.buffer)] = counts.get(id(x.buffer), 0) + 1
+        elif isinstance(x, (list, tuple)) and type(x) not in (Selected,):
+            for y in x:
+                visit(y)
+        elif type(x) in (dict, OrderedDict):
+            for y in x.values():
+                visit(y)
+
+    visit(x)
+    return counts
+
+
+def _result(x: Any, rec: Recorder, shared: dict[int, int]) -> Any:
+    t = type(x)
+    if is_tracer(x):
+        return _array_result(x, rec, shared)
+    if t is Selected:
+        raise rec.error("return", "an array read under a boolean mask: its length depends on the image's values")
+    if is_host(x):
+        return Result("host", value=x.k)
+    if t in (list, tuple) or (isinstance(x, tuple) and hasattr(t, "_fields")):
+        return Tree(t, tuple(_result(y, rec, shared) for y in x))
+    if t in (dict, OrderedDict):
+        return Tree(t, tuple(_result(y, rec, shared) for y in x.values()), tuple(x))
+    if t is Size:
+        x = int(x)
+    elif t is np.ndarray:
+        return Result("constant", value=x)
+    elif not isinstance(x, (bool, int, float, complex, str, bytes, type(None), np.generic, np.dtype, type)):
+        raise rec.error("return", f"a {t.__name__}", "return arrays, numbers, or tuples, lists and dicts of them")
+    return Result("static", value=x)
+
+
+def _array_result(x: Tracer, rec: Recorder, shared: dict[int, int]) -> Result:
+    buffer = x.buffer
+    if buffer.argument and not x.is_scalar:
+        if x.is_whole:
+            return Result("argument", buffer.argument)
+        if _is_strided(x):
+            return Result("view", buffer.argument, shape=rec.polys(x.shape), index=x.index)
+    if x.known is not None and shared[id(buffer)] == 1:
+        return Result("constant", value=x.known.copy("K"), is_scalar=x.is_scalar)
+    if shared[id(buffer)] > 1 and _is_strided(x) and not x.is_scalar:
+        if buffer.source() not in rec.stages:
+            buffer.version = rec.stage(x.load(), buffer.shape, buffer.dtype).name if x.is_whole else _copied(rec, buffer)
+        return Result("view", buffer.source(), shape=rec.polys(x.shape), index=x.index)
+    if x.is_whole and buffer.source() in rec.stages:
+        return Result("array", buffer.source(), is_scalar=x.is_scalar, weak=x.weak)
+    axes = x.axes
+    if axes is not None and buffer.source() in rec.stages and not x.is_scalar:
+        return Result("array", buffer.source(), order=tuple(axes.index(k) for k in range(len(axes))))
+    stage = rec.stage(x.at(identity(x.ndim)), x.shape, x.dtype)
+    return Result("array", stage.name, is_scalar=x.is_scalar, weak=x.weak)
+
+
+def _copied(rec: Recorder, buffer: Any) -> str:
+    whole = Tracer(buffer, buffer.shape, identity(len(buffer.shape)))
+    return rec.stage(whole.load(), buffer.shape, buffer.dtype).name
+
+
+def _is_strided(x: Tracer) -> bool:
+    """Is the view one that NumPy's strides can express?"""
+    from hjit.trace.ir.poly import Dim, Sym
+
+    return all(isinstance(a, Sym) or (isinstance(a, Dim) and len(m) == 1) for p in x.index for m in p.terms for a in m)

@@ -1,0 +1,33 @@
+"""What expressions cost to evaluate, in additions."""
+
+from __future__ import annotations
+
+from hjit.trace.ir.graph import Expr, Load, Op, walk
+from hjit.trace.ir.poly import Value
+
+# Costs of operations; what is not named costs 1.
+COSTS = {
+    **dict.fromkeys("exp exp2 expm1 log log2 log10 log1p sin cos tan arcsin arccos arctan sinh cosh tanh cbrt".split(), 12),
+    **dict.fromkeys("power arctan2 hypot arcsinh arccosh arctanh logaddexp logaddexp2".split(), 20),
+    **dict.fromkeys("true_divide floor_divide remainder fmod sqrt".split(), 4),
+    "select": 1,
+    "reordered": 0,
+}
+
+REPEAT_LIMIT = 8  # additions that may be done again for each element, wherever it is read
+
+
+def cost(e: Expr) -> int:
+    """Arithmetic of one evaluation."""
+    return sum(_node_cost(x) for x in walk(e))
+
+
+def length(e: Expr) -> int:
+    """Instructions of one evaluation: what needs no arithmetic is one, too."""
+    return sum(_node_cost(x) or 1 for x in walk(e))
+
+
+def _node_cost(e: Expr) -> int:
+    if isinstance(e, Op):
+        return COSTS.get(e.name, 1)
+    return 1 if isinstance(e, Load) and any(isinstance(a, Value) for p in e.index for a in p.atoms()) else 0

@@ -1,0 +1,536 @@
+"""The Graph: what a traced function computes, as a DAG of stages.
+
+    Graph      = inputs: Input*, scalars: Scalar*, stages: Stage*, outputs: name*
+    Stage      = name, dtype, shape, definitions: Definition+      the first is pure, the others are updates
+    Definition = dims, rdims, target: Poly*, value: Expr, order: pure | associative | sequential
+    Expr       = Const | ScalarRef | Index | Load(source, Poly*) | Op(name, args) | Cast
+
+Dimension k of a definition is ``Dim(k)``; reduction dimensions follow the pure ones. Sizes are polynomials over
+run-time parameters, so that one Graph serves many image sizes. Boundary handling is part of an index (`Bound`).
+All nodes are immutable, hashed once, and print.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from hjit.errors import Origin
+from hjit.trace.ir.poly import Atom, Dim, IntLike, Poly, Value, poly
+
+Change = Callable[[Atom], IntLike | None]
+
+
+class Expr:
+    """Base of the value expressions. Subclasses are immutable; equality is structural.
+
+    Attributes:
+        args: the expressions that this one is computed from, those inside indices not counted.
+        polys: the polynomials that this one holds itself.
+    """
+
+    __slots__ = ("_hash", "_key", "_loads", "dtype")
+    dtype: np.dtype[Any]
+    args: tuple[Expr, ...] = ()
+    polys: tuple[Poly, ...] = ()
+    _loads: tuple[Load, ...]
+    _key: tuple[Any, ...]
+    _hash: int
+
+    def _seal(self, dtype: np.dtype[Any], *key: Any) -> None:
+        put = object.__setattr__
+        put(self, "dtype", dtype)
+        put(self, "_key", key)
+        put(self, "_hash", hash((type(self).__name__, key)))
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"{type(self).__name__} is immutable")
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        if type(self) is not type(other) or self._hash != other._hash:  # type: ignore[attr-defined]
+            return False
+        if self._key is other._key:  # type: ignore[attr-defined]
+            return True
+        if self._key != other._key:  # type: ignore[attr-defined]
+            return False
+        # equal ones share their key from now on: comparing two equal graphs of shared nodes stays linear
+        object.__setattr__(other, "_key", self._key)
+        return True
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    @property
+    def loads(self) -> tuple[Load, ...]:
+        """Every distinct load in the expression."""
+        try:
+            return self._loads
+        except AttributeError:
+            found = tuple(e for e in walk(self) if isinstance(e, Load))
+            object.__setattr__(self, "_loads", found)
+            return found
+
+    def with_args(self, args: tuple[Expr, ...]) -> Expr:
+        """The same node over other arguments."""
+        return self
+
+    def substitute(self, change: Change) -> Expr:
+        """The expression with the atoms of all its indices replaced."""
+        return substitute(self, change)
+
+    def mentions(self, atom: Atom) -> bool:
+        """Does any index in this expression depend on `atom`?"""
+        return any(p.mentions(atom) for e in walk(self) for p in e.polys)
+
+
+class Const(Expr):
+    """A number, exactly as its dtype holds it."""
+
+    __slots__ = ("bits",)
+    bits: bytes
+
+    def __init__(self, value: Any, dtype: Any) -> None:
+        dtype = np.dtype(dtype)
+        with np.errstate(all="ignore"):
+            bits = np.asarray(value).astype(dtype).tobytes()
+        object.__setattr__(self, "bits", bits)
+        self._seal(dtype, bits, dtype.str)
+
+    @property
+    def value(self) -> Any:
+        """The number as a NumPy scalar."""
+        return np.frombuffer(self.bits, self.dtype)[0]
+
+    def __str__(self) -> str:
+        return f"{self.dtype.str[1:]}:{self.value}"
+
+
+class ScalarRef(Expr):
+    """A scalar argument of the kernel."""
+
+    __slots__ = ("name",)
+    name: str
+
+    def __init__(self, name: str, dtype: Any) -> None:
+        object.__setattr__(self, "name", name)
+        self._seal(np.dtype(dtype), name, np.dtype(dtype).str)
+
+    def __str__(self) -> str:
+        return f"${self.name}"
+
+
+class Index(Expr):
+    """An index as an int64 value."""
+
+    __slots__ = ("poly", "polys")
+    poly: Poly
+
+    def __init__(self, p: Poly) -> None:
+        object.__setattr__(self, "poly", p)
+        object.__setattr__(self, "polys", (p,))
+        self._seal(np.dtype(np.int64), p)
+
+    def __str__(self) -> str:
+        return f"({self.poly})"
+
+
+class Load(Expr):
+    """One element of an input or of a stage."""
+
+    __slots__ = ("index", "polys", "source")
+    source: str
+    index: tuple[Poly, ...]
+
+    def __init__(self, source: str, index: tuple[Poly, ...], dtype: Any) -> None:
+        object.__setattr__(self, "source", source)
+        object.__setattr__(self, "index", index)
+        object.__setattr__(self, "polys", index)
+        self._seal(np.dtype(dtype), source, index)
+
+    def __str__(self) -> str:
+        return f"{self.source}[{', '.join(map(str, self.index))}]"
+
+
+class Op(Expr):
+    """An operation, named as NumPy's ufunc is; its arguments already have the dtypes of NumPy's loop."""
+
+    __slots__ = ("args", "name")
+    name: str
+
+    def __init__(self, name: str, args: tuple[Expr, ...], dtype: Any) -> None:
+        object.__setattr__(self, "name", name)
+        object.__setattr__(self, "args", args)
+        self._seal(np.dtype(dtype), name, args, np.dtype(dtype).str)
+
+    def with_args(self, args: tuple[Expr, ...]) -> Expr:
+        return Op(self.name, args, self.dtype)
+
+    def __str__(self) -> str:
+        return f"{self.name}({', '.join(map(str, self.args))})"
+
+
+class Cast(Expr):
+    """``astype``: NumPy's conversion, out-of-range values as this machine's C compiler has them."""
+
+    __slots__ = ("arg", "args")
+    arg: Expr
+
+    def __init__(self, arg: Expr, dtype: Any) -> None:
+        object.__setattr__(self, "arg", arg)
+        object.__setattr__(self, "args", (arg,))
+        self._seal(np.dtype(dtype), arg, np.dtype(dtype).str)
+
+    def with_args(self, args: tuple[Expr, ...]) -> Expr:
+        return Cast(args[0], self.dtype)
+
+    def __str__(self) -> str:
+        return f"{self.dtype.str[1:]}({self.arg})"
+
+
+def cast(e: Expr, dtype: Any) -> Expr:
+    """`e` as `dtype`; nothing where it has it already, a constant where `e` is one."""
+    dtype = np.dtype(dtype)
+    if e.dtype == dtype:
+        return e
+    if isinstance(e, Const):
+        return Const(e.value, dtype)
+    return Cast(e, dtype)
+
+
+def select(condition: Expr, a: Expr, b: Expr) -> Expr:
+    """`a` where the bool `condition` holds, else `b`; both of one dtype."""
+    return Op("select", (condition, a, b), a.dtype)
+
+
+# -- walks, all over shared sub-expressions only once
+
+
+def walk(*roots: Expr) -> Iterator[Expr]:
+    """Every sub-expression once, those inside indices too; users before what they use."""
+    seen: set[Expr] = set()
+    stack = list(roots)
+    while stack:
+        e = stack.pop()
+        if e in seen:
+            continue
+        seen.add(e)
+        yield e
+        stack.extend(e.args)
+        for p in e.polys:
+            stack.extend(p.exprs)
+
+
+def rewrite(e: Expr, change: Callable[[Expr], Expr | None], memo: dict[Expr, Expr] | None = None) -> Expr:
+    """Rebuild bottom-up: `change` sees each node after its arguments, and returns None to keep it."""
+    memo = {} if memo is None else memo
+
+    def poly_change(a: Atom) -> IntLike | None:
+        if isinstance(a, Value):
+            new = go(a.expr)
+            return None if new is a.expr else Value(new, a.extent)
+        return None
+
+    def go(e: Expr) -> Expr:
+        done = memo.get(e)
+        if done is not None:
+            return done
+        new: Expr = e
+        if e.args:
+            args = tuple(map(go, e.args))
+            if any(a is not b for a, b in zip(args, e.args, strict=True)):
+                new = e.with_args(args)
+        elif any(p.exprs for p in e.polys):
+            new = map_polys(e, lambda p: p.substitute(poly_change))
+        changed = change(new)
+        memo[e] = new = new if changed is None else changed
+        return new
+
+    return go(e)
+
+
+def map_polys(e: Expr, f: Callable[[Poly], Poly]) -> Expr:
+    """A `Load` or `Index` with its polynomials replaced."""
+    if isinstance(e, Load):
+        index = tuple(map(f, e.index))
+        return e if all(a is b for a, b in zip(index, e.index, strict=True)) else Load(e.source, index, e.dtype)
+    if isinstance(e, Index):
+        p = f(e.poly)
+        return e if p is e.poly else Index(p)
+    return e
+
+
+def substitute(e: Expr, change: Change, memo: dict[Expr, Expr] | None = None) -> Expr:
+    """Replace atoms in all indices of `e`."""
+    memo = {} if memo is None else memo
+
+    def deep_change(a: Atom) -> IntLike | None:
+        """An expression that is an index may hold others: each is rewritten once."""
+        new = change(a)
+        if new is not None or not isinstance(a, Value):
+            return new
+        expr, extent = go(a.expr), None if a.extent is None else a.extent.substitute(deep_change)
+        return a if expr is a.expr and extent is a.extent else Value(expr, extent)
+
+    def go(e: Expr) -> Expr:
+        done = memo.get(e)
+        if done is None:
+            if e.args:
+                args = tuple(map(go, e.args))
+                done = e if all(a is b for a, b in zip(args, e.args, strict=True)) else e.with_args(args)
+            else:
+                done = map_polys(e, lambda p: p.substitute(deep_change))
+            memo[e] = done
+        return done
+
+    return go(e)
+
+
+def renumber(dims: Sequence[Poly]) -> Change:
+    """A change of atoms that puts ``dims[k]`` in place of dimension k."""
+
+    def change(a: Atom) -> IntLike | None:
+        return dims[a.k] if isinstance(a, Dim) else None
+
+    return change
+
+
+def loads(*roots: Expr) -> tuple[Load, ...]:
+    """Every distinct load in several expressions."""
+    return tuple(dict.fromkeys(x for e in roots for x in e.loads))
+
+
+def describe(root: Expr) -> tuple[list[str], str]:
+    """`root` as text, its shared sub-expressions written once: the lines that name them, and the rest."""
+    counts: dict[Expr, int] = {}
+    stack = [root]
+    while stack:
+        e = stack.pop()
+        counts[e] = counts.get(e, 0) + 1
+        if counts[e] == 1:
+            stack.extend(e.args)
+    text: dict[Expr, str] = {}
+    lines: list[str] = []
+
+    def go(e: Expr) -> str:
+        found = text.get(e)
+        if found is None:
+            inner = [go(a) for a in e.args]
+            name = e.name if isinstance(e, Op) else e.dtype.str[1:]
+            found = f"{name}({', '.join(inner)})" if e.args else str(e)
+            if e.args and counts[e] > 1 and e is not root:
+                lines.append(f"v{len(lines)} = {found}")
+                found = f"v{len(lines) - 1}"
+            text[e] = found
+        return found
+
+    return lines, go(root)
+
+
+# -- definitions, stages, graphs
+
+
+@dataclass(frozen=True)  # not slotted, as Stage and Graph: what is asked again and again is worked out once
+class Definition:
+    """``for dims, rdims: stage[target] = value``.
+
+    Attributes:
+        dims: extents of the pure dimensions.
+        rdims: extents of the reduction dimensions.
+        target: one index per axis of the stage.
+        value: the new element; in an update it may load the stage itself.
+        order: "pure", "sequential", or the associative operation ("add", "maximum", ...) of a reduction
+            ``stage[target] = op(stage[target], x)`` that may run in any order.
+    """
+
+    dims: tuple[Poly, ...]
+    rdims: tuple[Poly, ...]
+    target: tuple[Poly, ...]
+    value: Expr
+    order: str = "pure"
+
+    @cached_property
+    def extents(self) -> tuple[Poly, ...]:
+        return self.dims + self.rdims
+
+    @cached_property
+    def is_scatter(self) -> bool:
+        """Is where it writes read from arrays?"""
+        return any(isinstance(a, Value) for p in self.target for a in p.atoms())
+
+    def exprs(self) -> tuple[Expr, ...]:
+        """The value, and the expressions inside the target's indices."""
+        return (self.value, *(e for p in self.target for e in p.exprs))
+
+    @cached_property
+    def loads(self) -> tuple[Load, ...]:
+        """Every distinct load in them."""
+        return loads(*self.exprs())
+
+    @cached_property
+    def sources(self) -> frozenset[str]:
+        """What is read."""
+        return frozenset(load.source for load in self.loads)
+
+    def __str__(self) -> str:
+        loops = [f"d{k} < {n}" for k, n in enumerate(self.dims)]
+        loops += [f"d{k} <r {n}" for k, n in enumerate(self.rdims, len(self.dims))]
+        order = "" if self.order == "pure" else f"  ({self.order})"
+        lets, value = describe(self.value)
+        where = "".join(f"\n      where {line}" for line in lets)
+        return f"[{', '.join(map(str, self.target))}] = {value}   for {', '.join(loops) or 'once'}{order}{where}"
+
+
+def pure(shape: tuple[Poly, ...], value: Expr) -> Definition:
+    """The definition of every element of a stage of `shape`."""
+    return Definition(shape, (), identity(len(shape)), value)
+
+
+_identities: dict[int, tuple[Poly, ...]] = {}
+
+
+def identity(ndim: int) -> tuple[Poly, ...]:
+    """``(Dim(0), ..., Dim(ndim - 1))`` as indices."""
+    found = _identities.get(ndim)
+    if found is None:
+        found = _identities[ndim] = tuple(poly(Dim(k)) for k in range(ndim))
+    return found
+
+
+@dataclass(frozen=True)
+class Stage:
+    """An array that the Graph computes.
+
+    `initial` is the pure definition, or None where the updates define every element that is read.
+    """
+
+    name: str
+    dtype: np.dtype[Any]
+    shape: tuple[Poly, ...]
+    initial: Expr | None
+    updates: tuple[Definition, ...] = ()
+    origin: Origin | None = field(default=None, compare=False)
+
+    @cached_property
+    def definitions(self) -> tuple[Definition, ...]:
+        first = () if self.initial is None else (pure(self.shape, self.initial),)
+        return first + self.updates
+
+    def exprs(self) -> tuple[Expr, ...]:
+        return tuple(e for d in self.definitions for e in d.exprs())
+
+    @cached_property
+    def loads(self) -> tuple[Load, ...]:
+        """Every distinct load in any definition."""
+        return tuple(dict.fromkeys(x for d in self.definitions for x in d.loads))
+
+    @cached_property
+    def sources(self) -> frozenset[str]:
+        """What is read, the stage itself where updates read it."""
+        return frozenset(load.source for load in self.loads)
+
+    def __str__(self) -> str:
+        shape = ", ".join(map(str, self.shape))
+        head = f"{self.name}: {self.dtype}[{shape}]" + (f"   # {self.origin}" if self.origin else "")
+        return "\n".join([head, *(f"    {d}" for d in self.definitions)])
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """An array that the kernel is given.
+
+    Attributes:
+        layout: per axis the stride in elements where it is a constant of the kernel, or None.
+        data: the contents, where they are constants of the kernel.
+    """
+
+    name: str
+    dtype: np.dtype[Any]
+    shape: tuple[Poly, ...]
+    layout: tuple[int | None, ...]
+    data: bytes | None = None
+
+    def __str__(self) -> str:
+        strides = ", ".join("?" if s is None else str(s) for s in self.layout)
+        return f"{self.name}: {self.dtype}[{', '.join(map(str, self.shape))}] strides ({strides})" + (" constant" if self.data else "")
+
+
+@dataclass(frozen=True, slots=True)
+class Scalar:
+    """A number that the kernel is given."""
+
+    name: str
+    dtype: np.dtype[Any]
+
+
+@dataclass(frozen=True)
+class Graph:
+    """A DAG of stages, in an order in which they can be computed."""
+
+    inputs: tuple[Input, ...]
+    scalars: tuple[Scalar, ...]
+    stages: tuple[Stage, ...]
+    outputs: tuple[str, ...]
+
+    def stage(self, name: str) -> Stage:
+        return self.by_name[name]
+
+    @cached_property
+    def by_name(self) -> dict[str, Stage]:
+        return {s.name: s for s in self.stages}
+
+    def consumers(self) -> dict[str, list[str]]:
+        """For each input and stage, the other stages that load it."""
+        found: dict[str, list[str]] = {s.name: [] for s in (*self.inputs, *self.stages)}
+        for s in self.stages:
+            for name in s.sources:
+                if name != s.name and name in found:
+                    found[name].append(s.name)
+        return found
+
+    def __str__(self) -> str:
+        rows = [f"input {i}" for i in self.inputs]
+        rows += [f"scalar {s.name}: {s.dtype}" for s in self.scalars]
+        rows += [str(s) for s in self.stages]
+        return "\n".join([*rows, f"return {', '.join(self.outputs)}"])
+
+
+def map_exprs(s: Stage, f: Callable[[Expr], Expr]) -> Stage:
+    """The stage with `f` applied to every expression, those in targets included."""
+    return map_definitions(s, lambda e, _: f(e))
+
+
+def map_definitions(s: Stage, f: Callable[[Expr, tuple[Poly, ...]], Expr]) -> Stage:
+    """`map_exprs`, where `f` is given the extents of the dimensions, too."""
+
+    def target(p: Poly, extents: tuple[Poly, ...]) -> Poly:
+        def change(a: Atom) -> Poly | None:
+            if isinstance(a, Value):
+                new = f(a.expr, extents)
+                return None if new is a.expr else poly(Value(new, a.extent))
+            return None
+
+        return p.substitute(change)
+
+    initial = None if s.initial is None else f(s.initial, s.shape)
+    updates = tuple(replace(d, value=f(d.value, d.extents), target=tuple(target(p, d.extents) for p in d.target)) for d in s.updates)
+    return replace(s, initial=initial, updates=updates)
+
+
+def fresh(name: str, taken: Iterable[str]) -> str:
+    """`name`, or `name` with the first free number."""
+    used = set(taken)
+    if name not in used:
+        return name
+    n = 2
+    while f"{name}_{n}" in used:
+        n += 1
+    return f"{name}_{n}"

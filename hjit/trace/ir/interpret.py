@@ -1,0 +1,189 @@
+"""A Graph computed by plain NumPy, definition by definition: slow, simple, and the judge of the compiler.
+
+It tells a fault of tracing from a fault of lowering: both have the same Graph, only one has compiled code.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from hjit.trace.ir.graph import Cast, Const, Definition, Expr, Graph, Index, Load, Op, ScalarRef, Stage
+from hjit.trace.ir.poly import Atom, Bound, Dim, Extremum, FloorDiv, Mod, Poly, Sym, Value, sizes_value
+
+Array = np.ndarray[Any, Any]
+_ALIAS = {"radians": "deg2rad", "degrees": "rad2deg", "reordered": "positive"}
+
+
+class _Run:
+    """Arrays and sizes of one interpretation; `dims` holds the open grids of the definition at work."""
+
+    def __init__(self, arrays: dict[str, Array], sizes: Mapping[str, int], scalars: Mapping[str, Any]) -> None:
+        self.arrays, self.sizes, self.scalars = arrays, sizes, scalars
+        self.dims: list[Any] = []
+        self.memo: dict[Any, Any] = {}
+
+    def index(self, p: Poly) -> Any:
+        total: Any = p.const
+        for m, c in p.terms.items():
+            term: Any = c
+            for a in m:
+                term = term * self.atom(a)
+            total = total + term
+        return total
+
+    def atom(self, a: Atom) -> Any:
+        match a:
+            case Dim():
+                return self.dims[a.k]
+            case Sym():
+                return self.sizes[a.name]
+            case FloorDiv():
+                return self.index(a.arg) // self.index(a.by)
+            case Mod():
+                return self.index(a.arg) % self.index(a.by)
+            case Extremum():
+                return (np.minimum if a.which == "min" else np.maximum)(self.index(a.a), self.index(a.b))
+            case Bound():
+                return _bound(a.mode, self.index(a.arg), self.index(a.extent))
+            case Value():
+                return self.gather(a)
+        raise AssertionError(a)
+
+    def gather(self, a: Value) -> Any:
+        i = np.asarray(self.value(a.expr)).astype(np.int64)
+        if a.extent is None:
+            return i
+        n = self.index(a.extent)
+        if np.any((i < -n) | (i >= n)):
+            raise IndexError(f"index out of bounds for axis with size {n}")
+        return np.where(i < 0, i + n, i)
+
+    def value(self, e: Expr) -> Any:
+        done = self.memo.get(e)
+        if done is None:
+            done = self.memo[e] = self._value(e)
+        return done
+
+    def _value(self, e: Expr) -> Any:
+        match e:
+            case Const():
+                return e.value
+            case ScalarRef():
+                return e.dtype.type(self.scalars[e.name])
+            case Index():
+                return np.asarray(self.index(e.poly), np.int64)
+            case Load():
+                return self.load(e)
+            case Cast():
+                return np.asarray(self.value(e.arg)).astype(e.dtype)
+            case Op(name="select"):
+                c, a, b = map(self.value, e.args)
+                return np.where(c, a, b).astype(e.dtype)
+            case Op(name="inside"):
+                i, n = map(self.value, e.args)
+                return (i >= 0) & (i < n)
+            case Op():
+                args = [np.asarray(self.value(x)) for x in e.args]
+                return np.asarray(getattr(np, _ALIAS.get(e.name, e.name))(*args)).astype(e.dtype)
+        raise AssertionError(e)
+
+    def load(self, e: Load) -> Any:
+        array = self.arrays[e.source]
+        if not e.index:
+            return array[()]
+        return array[tuple(np.asarray(self.index(p)) for p in e.index)]
+
+    def define(self, stage: Stage, d: Definition) -> None:
+        out = self.arrays[stage.name]
+        pure, inner = ([sizes_value(n, self.sizes) for n in ns] for ns in (d.dims, d.rdims))
+        if 0 in pure or 0 in inner:
+            return
+        if d.order in ("pure", "sequential"):
+            # pure dimensions all at once, reduction dimensions in order
+            for point in itertools.product(*map(range, inner)):
+                self.dims = [*_grids(pure), *point]
+                self.memo = {}
+                where = tuple(np.asarray(self.index(p)) for p in d.target)
+                out[where if where else ()] = self.value(d.value)
+            return
+        assert isinstance(d.value, Op)
+        self.dims, self.memo = _grids(pure + inner), {}
+        element = np.broadcast_to(self.value(d.value.args[1]), pure + inner)
+        where = tuple(np.asarray(self.index(p)) for p in d.target)
+        ufunc = getattr(np, d.order)
+        if any(_varies(p, len(pure)) for p in d.target):
+            ufunc.at(out, tuple(np.broadcast_to(w, pure + inner) for w in where), element)
+            return
+        axes = tuple(range(len(pure), len(pure) + len(inner)))
+        where = tuple(w.reshape(w.shape[: len(pure)]) if w.ndim else w for w in where)
+        total = element
+        for axis in reversed(axes):
+            total = ufunc.reduce(total, axis=axis, dtype=d.value.dtype)
+        out[where] = ufunc(out[where], total)
+
+
+def _varies(p: Poly, first: int) -> bool:
+    """Does a target index depend on a reduction dimension?"""
+    def deep(p: Poly) -> bool:
+        return any(isinstance(a, Value) or (isinstance(a, Dim) and a.k >= first) for a in p.atoms())
+
+    return deep(p)
+
+
+def _grids(extents: list[int]) -> list[Any]:
+    return list(np.ogrid[tuple(slice(0, n) for n in extents)]) if extents else []
+
+
+def _bound(mode: str, i: Any, n: Any) -> Any:
+    if mode == "clamp":
+        return np.clip(i, 0, n - 1)
+    if mode == "wrap":
+        return i % n
+    if mode == "symmetric":
+        i = i % (2 * n)
+        return np.minimum(i, 2 * n - 1 - i)
+    if n == 1:
+        return i * 0
+    i = i % (2 * n - 2)
+    return np.minimum(i, 2 * n - 2 - i)
+
+
+def evaluate(e: Expr, dims: Mapping[int, Any], arrays: Mapping[str, Array], sizes: Mapping[str, int], scalars: Mapping[str, Any]) -> Array:
+    """An expression at some indices of the dimensions that it mentions.
+
+    Raises:
+        IndexError: a gather is out of bounds.
+    """
+    run = _Run(dict(arrays), sizes, scalars)
+    run.dims = [dims.get(k, 0) for k in range(max(dims, default=-1) + 1)]
+    with np.errstate(all="ignore"):
+        return np.asarray(run.value(e))
+
+
+def interpret(graph: Graph, arrays: Mapping[str, Array], sizes: Mapping[str, int], scalars: Mapping[str, Any]) -> list[Array]:
+    """The outputs of `graph`.
+
+    Args:
+        arrays: the inputs by name; constants of the Graph may be left out.
+        sizes: the run-time sizes by name.
+        scalars: the scalar arguments by name.
+
+    Raises:
+        IndexError: a gather is out of bounds.
+    """
+    state = dict(arrays)
+    for i in graph.inputs:
+        if i.data is not None:
+            state[i.name] = np.frombuffer(i.data, i.dtype).reshape([p.const for p in i.shape])
+    run = _Run(state, sizes, scalars)
+    with np.errstate(all="ignore"):
+        for stage in graph.stages:
+            shape = [sizes_value(p, sizes) for p in stage.shape]
+            state[stage.name] = np.zeros(shape, stage.dtype)
+            for d in stage.definitions:
+                run.define(stage, d)
+    return [state[name] for name in graph.outputs]

@@ -1,0 +1,172 @@
+"""Interval arithmetic on indices: which part of an axis a range of iterations reads.
+
+A `Span` keeps two bounds of the same thing. The exact one is what must be computed. The loose one has the form
+``base + first .. base + last``, where only `base` depends on loop variables, so that it moves steadily with them and
+its length is known before they run: memory is sized by it, and windows slide along it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from hjit.trace.ir.poly import ZERO, Atom, Bound, Dim, Extremum, FloorDiv, Mod, Poly, Sym, Var, deep_atoms, extremum, poly
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """``low .. high``, both included, inside ``base + first .. base + last``.
+
+    Attributes:
+        partial: may it be empty, `high` below `low`? It is what a definition needs that writes only part of its stage. Then `low` is
+            still not below the loose bounds, nor `high` above them, so that a hull with others stays inside of theirs.
+    """
+
+    low: Poly
+    high: Poly
+    base: Poly
+    first: Poly
+    last: Poly
+    partial: bool = False
+
+    @staticmethod
+    def of(low: Poly, high: Poly) -> Span:
+        """Bounds that are known before any loop runs."""
+        return Span(low, high, ZERO, low, high)
+
+    @staticmethod
+    def point(p: Poly) -> Span:
+        """One index."""
+        moving = Poly({m: c for m, c in p.terms.items() if any(_moves(a) for a in m)}, 0)
+        rest = p - moving
+        return Span(p, p, moving, rest, rest)
+
+    @staticmethod
+    def tile(low: Poly, size: int, high: Poly | None = None) -> Span:
+        """`size` indices from `low` on, fewer of them where `high` is the last one."""
+        last = low + (size - 1)
+        return Span(low, last if high is None else extremum("min", last, high), low, ZERO, poly(size - 1))
+
+    @property
+    def length(self) -> Poly:
+        """How many elements it has at most."""
+        return self.last - self.first + 1
+
+    def hull(self, other: Span) -> Span | None:
+        """The smallest span around both; None where they move apart."""
+        shift = other.base - self.base
+        if any(_moves(a) for a in shift.atoms()):
+            return None
+        low, high = extremum("min", self.low, other.low), extremum("max", self.high, other.high)
+        first, last = extremum("min", self.first, other.first + shift), extremum("max", self.last, other.last + shift)
+        return Span(low, high, self.base, first, last, self.partial and other.partial)
+
+    def plus(self, other: Span) -> Span:
+        first, last = self.first + other.first, self.last + other.last
+        return Span(self.low + other.low, self.high + other.high, self.base + other.base, first, last, self.partial or other.partial)
+
+    def times(self, c: int) -> Span:
+        if c < 0:
+            return Span(self.high * c, self.low * c, self.base * c, self.last * c, self.first * c, self.partial)
+        return Span(self.low * c, self.high * c, self.base * c, self.first * c, self.last * c, self.partial)
+
+    def floordiv(self, by: int) -> Span:
+        base = self.base // by
+        whole = all(c % by == 0 for c in self.base.terms.values()) and self.base.const % by == 0
+        last = self.last // by if whole else (self.last + (by - 1)) // by
+        return Span(self.low // by, self.high // by, base, self.first // by, last, self.partial)
+
+    def clipped(self, extent: Poly) -> Span:
+        """The exact bounds brought into an axis of length `extent`; not empty, unless it is a part that may be."""
+        if self.low == ZERO and self.high == extent - 1:
+            return whole(extent)
+        if self.partial:
+            return replace(self, low=extremum("max", self.low, ZERO), high=extremum("min", self.high, extent - 1))
+        low = ZERO if self.low == ZERO else extremum("min", extremum("max", self.low, ZERO), extent - 1)
+        return Span(low, extremum("max", low, extremum("min", self.high, extent - 1)), self.base, self.first, self.last)
+
+
+def whole(extent: Poly) -> Span:
+    """A whole axis."""
+    return Span.of(ZERO, extent - 1)
+
+
+def _moves(a: Atom) -> bool:
+    """Does an atom depend on a loop variable?"""
+    return any(isinstance(b, (Var, Dim)) for b in deep_atoms(poly(a)))
+
+
+def span(p: Poly, dims: Mapping[int, Span], full: Mapping[int, Span]) -> Span | None:
+    """Bounds of an index, `dims` giving those of each dimension here, `full` its whole range; None where they cannot be told."""
+    total = Span.of(poly(p.const), poly(p.const))
+    for m, c in p.terms.items():
+        if all(isinstance(a, (Sym, Var)) for a in m):
+            total = total.plus(Span.point(Poly({m: c}, 0)))
+            continue
+        part = _atom(m[0], dims, full) if len(m) == 1 else None
+        if part is None:
+            return None
+        total = total.plus(part.times(c))
+    return total
+
+
+def _atom(a: Atom, dims: Mapping[int, Span], full: Mapping[int, Span]) -> Span | None:
+    match a:
+        case Dim():
+            return dims.get(a.k)
+        case FloorDiv() if a.by.is_const:
+            inner = span(a.arg, dims, full)
+            return None if inner is None else inner.floordiv(a.by.const)
+        case Mod():
+            return Span.of(ZERO, a.by - 1)
+        case Extremum():
+            x, y = span(a.a, dims, full), span(a.b, dims, full)
+            if x is None or y is None:
+                return None
+            both = x.hull(y)
+            if both is None:
+                return None
+            low, high = extremum(a.which, x.low, y.low), extremum(a.which, x.high, y.high)
+            return Span(low, high, both.base, both.first, both.last, x.partial or y.partial)
+        case Bound():
+            inner, reach = span(a.arg, dims, full), span(a.arg, full, full)
+            return None if inner is None or reach is None else _bounded(a, inner, reach)
+    return None
+
+
+def _bounded(a: Bound, x: Span, reach: Span) -> Span:
+    """What boundary handling makes of a span, `reach` being all that the index ever is.
+
+    An index before the axis becomes a later one, at most as much later as it ever lies before it; one behind the axis
+    an earlier one. By so much the loose bounds are wider: of a turn that reaches over the end of what is computed, any
+    part may be left.
+    """
+    last = a.extent - 1
+    match a.mode:
+        case "clamp":
+            low, high = x.low, x.high
+        case "reflect":
+            low, high = extremum("min", x.low, last * 2 - x.high), extremum("max", x.high, -x.low)
+        case "symmetric":
+            low, high = extremum("min", x.low, last * 2 + 1 - x.high), extremum("max", x.high, -x.low - 1)
+        case _:
+            return whole(a.extent)
+    times = 1 if a.mode == "clamp" else 2
+    later, earlier = most(-reach.low * times), most((reach.high - last) * times)
+    if later is None or earlier is None:
+        return whole(a.extent)
+    found = Span(low, high, x.base, x.first - max(earlier, 0), x.last + max(later, 0)).clipped(a.extent)
+    if not x.partial or found == whole(a.extent):
+        return found
+    low, high = extremum("max", found.low, found.base + found.first), extremum("min", found.high, found.base + found.last)
+    return replace(found, low=low, high=high, partial=True)
+
+
+def most(p: Poly) -> int | None:
+    """A number that a size is never above, or None where none is known."""
+    total = p
+    for m, c in p.terms.items():
+        if len(m) == 1 and isinstance(m[0], FloorDiv) and m[0].by.is_const and c % m[0].by.const == 0:
+            a, k = m[0].arg, m[0].by.const
+            total = total - Poly({m: c}, 0) + (a if c > 0 else a - (k - 1)) * (c // k)
+    return total.const if total.is_const else None

@@ -1,0 +1,159 @@
+"""Which integers an expression can be, by interval arithmetic: an index that cannot leave its axis needs no check at run time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from hjit.trace.ir.graph import Cast, Const, Expr, Load, Op, Stage
+
+Range = tuple[int, int]  # least, greatest
+NO_STAGES: Mapping[str, Stage] = {}
+DEEP = 24  # arrays that are looked through one behind the other
+
+
+class Ranges:
+    """The integers that expressions of one trace can be.
+
+    Args:
+        stages: what loads are looked through to; of arrays that are updated, all that their dtype holds is assumed.
+        contents: of arrays, where they are known.
+    """
+
+    def __init__(self, stages: Mapping[str, Stage] = NO_STAGES, contents: Callable[[str], np.ndarray[Any, Any] | None] = lambda _: None) -> None:
+        self.stages, self.contents = stages, contents
+        self._arrays: dict[str, Range | None] = {}
+        self._depth = 0
+
+    def of(self, e: Expr, known: dict[Expr, Range | None] | None = None) -> Range | None:
+        """The least and the greatest one; None of floats. `known`: what was found out before, while nothing else changed."""
+        known = {} if known is None else known
+
+        def of(x: Expr) -> Range | None:
+            if x not in known:
+                known[x] = _inside(make(x), x.dtype)
+            return known[x]
+
+        def make(x: Expr) -> Range | None:
+            match x:
+                case Const():
+                    return (int(x.value), int(x.value)) if x.dtype.kind in "iub" else None
+                case Cast():
+                    return of(x.arg)
+                case Load():
+                    return self.of_array(x.source)
+                case Op() if x.name in RANGES:
+                    found = [r for r in map(of, x.args) if r is not None]
+                    return RANGES[x.name](found) if len(found) == len(x.args) else None
+            return None
+
+        return of(e)
+
+    def of_array(self, name: str) -> Range | None:
+        """The elements of an array."""
+        if name not in self._arrays:
+            found = self._of_array(name)
+            if self._depth >= DEEP:
+                return found
+            self._arrays[name] = found
+        return self._arrays[name]
+
+    def _of_array(self, name: str) -> Range | None:
+        s = self.stages.get(name)
+        if s is None:
+            data = self.contents(name)
+            return (int(data.min()), int(data.max())) if data is not None and data.size and data.dtype.kind in "iub" else None
+        if s.initial is None or s.updates or self._depth >= DEEP:
+            return None
+        self._depth += 1
+        found = self.of(s.initial)
+        self._depth -= 1
+        return found
+
+
+def of_dtype(dtype: np.dtype[Any]) -> Range | None:
+    """All that a dtype holds."""
+    if dtype.kind == "b":
+        return 0, 1
+    return (int(np.iinfo(dtype).min), int(np.iinfo(dtype).max)) if dtype.kind in "iu" else None
+
+
+def _inside(found: Range | None, dtype: np.dtype[Any]) -> Range | None:
+    """A range that a dtype holds; where it does not, numbers wrap, and may be anything."""
+    every = of_dtype(dtype)
+    if every is None or found is None or found[0] < every[0] or found[1] > every[1]:
+        return every
+    return found
+
+
+Arguments = Sequence[Range]
+
+
+def _ends(f: Callable[[int, int], int]) -> Callable[[Arguments], Range]:
+    """Of a function that is monotonic in each argument."""
+
+    def of(args: Arguments) -> Range:
+        found = [f(x, y) for x in args[0] for y in args[1]]
+        return min(found), max(found)
+
+    return of
+
+
+def _quotient(args: Arguments) -> Range | None:
+    a, (low, high) = args
+    return _ends(lambda x, y: x // y)([a, (low, high)]) if low > 0 else None
+
+
+def _remainder(args: Arguments) -> Range | None:
+    (a, b), (low, high) = args
+    return None if low <= 0 else (a, b) if a >= 0 and b < low else (0, high - 1)
+
+
+def _shifted_right(args: Arguments) -> Range | None:
+    a, (low, high) = args
+    return _ends(lambda x, y: x >> y)([a, (low, high)]) if low >= 0 and high < 64 else None
+
+
+def _shifted_left(args: Arguments) -> Range | None:
+    a, (low, high) = args
+    return _ends(lambda x, y: x << y)([a, (low, high)]) if low >= 0 and high < 64 else None
+
+
+def _and(args: Arguments) -> Range | None:
+    tops = [high for low, high in args if low >= 0]  # one that is not negative bounds the other
+    return (0, min(tops)) if tops else None
+
+
+def _or(args: Arguments) -> Range | None:
+    return (0, (1 << max(high for _, high in args).bit_length()) - 1) if all(low >= 0 for low, _ in args) else None
+
+
+def _absolute(args: Arguments) -> Range:
+    ((a, b),) = args
+    return (a if a >= 0 else -b if b <= 0 else 0), max(abs(a), abs(b))
+
+
+def _select(args: Arguments) -> Range:
+    _, a, b = args
+    return min(a[0], b[0]), max(a[1], b[1])
+
+
+RANGES: dict[str, Callable[[Arguments], Range | None]] = {
+    "add": lambda args: (args[0][0] + args[1][0], args[0][1] + args[1][1]),
+    "subtract": lambda args: (args[0][0] - args[1][1], args[0][1] - args[1][0]),
+    "multiply": _ends(lambda x, y: x * y),
+    "negative": lambda args: (-args[0][1], -args[0][0]),
+    "minimum": lambda args: (min(args[0][0], args[1][0]), min(args[0][1], args[1][1])),
+    "maximum": lambda args: (max(args[0][0], args[1][0]), max(args[0][1], args[1][1])),
+    "floor_divide": _quotient,
+    "remainder": _remainder,
+    "right_shift": _shifted_right,
+    "left_shift": _shifted_left,
+    "bitwise_and": _and,
+    "bitwise_or": _or,
+    "bitwise_xor": _or,
+    "absolute": _absolute,
+    "select": _select,
+}

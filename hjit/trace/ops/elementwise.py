@@ -1,0 +1,414 @@
+"""Element-wise operations: every NumPy ufunc, `astype`, and the functions that are a formula of them.
+
+A ufunc's dtypes come from NumPy itself (`ufunc.resolve_dtypes`, NEP 50), so one row serves every dtype: the traced
+operation is `Op(ufunc name)` on arguments already cast to the dtypes of NumPy's loop. Adding a ufunc is a row in
+`UFUNCS` here, a row in `hjit.kernels.llvm.vecmath.apply` and one in the tests' table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from hjit.trace.tracing.host import is_host, record
+from hjit.trace.tracing.recorder import current, supported_dtype
+from hjit.trace.tracing.size import Size
+from hjit.trace.tracing.tracer import MAX_KNOWN, Selected, Shape, Tracer, as_tracer, call, from_known, from_stage, implements, is_tracer, trim, write
+from hjit.trace.ir.graph import Const, Expr, Op, cast, select
+from hjit.trace.ops.layout import copy_order, in_order, operands_order, order_of, ordered_stage, tracers
+
+# The ufuncs of one result that the back ends know. `divmod` and `modf` are pairs of these.
+UFUNCS = frozenset(
+    """add subtract multiply true_divide floor_divide remainder fmod negative positive absolute fabs sign
+    power float_power square sqrt cbrt reciprocal rint floor ceil trunc
+    exp exp2 expm1 log log2 log10 log1p logaddexp logaddexp2 sin cos tan arcsin arccos arctan arctan2 hypot
+    sinh cosh tanh arcsinh arccosh arctanh degrees radians deg2rad rad2deg copysign nextafter spacing heaviside signbit
+    maximum minimum fmax fmin greater greater_equal less less_equal equal not_equal
+    logical_and logical_or logical_xor logical_not isnan isfinite isinf
+    bitwise_and bitwise_or bitwise_xor invert left_shift right_shift gcd lcm bitwise_count""".split()
+)
+_COMPARISONS = frozenset("greater greater_equal less less_equal equal not_equal".split())
+_ALIASES = {"divide": "true_divide", "mod": "remainder", "abs": "absolute", "conjugate": "positive", "bitwise_not": "invert",
+            "deg2rad": "radians", "rad2deg": "degrees"}
+
+
+@lru_cache(maxsize=4096)
+def _resolve(ufunc: np.ufunc, dtypes: tuple[Any, ...], signature: tuple[Any, ...] | None, casting: str) -> tuple[np.dtype[Any], ...]:
+    given = {} if signature is None else {"signature": signature}
+    return ufunc.resolve_dtypes(dtypes + (None,) * ufunc.nout, casting=casting, **given)
+
+
+def ufunc_call(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """What `__array_ufunc__` of a tracer or a host scalar does."""
+    if method != "__call__":
+        from hjit.trace.ops.reductions import ufunc_method
+
+        return ufunc_method(ufunc, method, inputs, kwargs)
+    if any(type(x) is Selected for x in inputs) or type(kwargs.get("out")) is Selected:
+        first = next(x for x in inputs if type(x) is Selected)
+        return first.__array_ufunc__(ufunc, method, *inputs, **kwargs)
+    if not any(is_tracer(x) for x in inputs) and kwargs.get("out") is None and all(is_host(x) or np.isscalar(x) for x in inputs):
+        return record(ufunc, *inputs) if not kwargs else ufunc(*(x.pin() if is_host(x) else x for x in inputs), **kwargs)
+    if ufunc.signature is not None:
+        return call(ufunc, *inputs, **kwargs)
+    pair = _PAIRS.get(ufunc)
+    if pair is not None:
+        return pair(*inputs, **kwargs)
+    name = _ALIASES.get(ufunc.__name__, ufunc.__name__)
+    if name not in UFUNCS or ufunc.nout != 1:
+        from hjit.trace.capture.externs import opaque_call
+
+        if kwargs.get("out") is not None:
+            raise current().error(f"{ufunc.__name__}(out=)", "this ufunc is not compiled", "assign its result")
+        return opaque_call(ufunc.__name__, ufunc, inputs, kwargs)
+    return _elementwise(ufunc, name, inputs, **kwargs)
+
+
+def _elementwise(ufunc: np.ufunc, name: str, inputs: tuple[Any, ...], out: Any = None, where: Any = True, dtype: Any = None,
+                 casting: str = "same_kind", signature: Any = None, sig: Any = None, order: str = "K", subok: bool = True) -> Any:
+    operands = tuple(_operand(x) for x in inputs)
+    out = out[0] if isinstance(out, tuple) else out
+    mask = None if where is True or where is np._NoValue else as_tracer(where)
+    if out is None and mask is None:
+        known = _known(ufunc, operands, dtype, casting)
+        if known is not None:
+            return known
+    signature = signature or sig
+    if signature is None and dtype is not None:
+        signature = (None,) * ufunc.nin + (np.dtype(dtype),)
+    loop = _loop(ufunc, operands, signature, casting)
+    shape = broadcast(*(x.shape for x in (*operands, mask) if is_tracer(x)))
+    if name in _COMPARISONS and _out_of_range(operands, loop):
+        value: Expr = _constant_comparison(ufunc, operands, loop)
+    else:
+        value = _simplify(name, tuple(cast(_load(x, shape, t), t) for x, t in zip(operands, loop, strict=False)), loop[-1])
+    if out is not None:
+        if not is_tracer(out):
+            raise current().error(f"numpy.{ufunc.__name__}(out=)", "the output array is not an argument of the function, nor made in it")
+        if not np.can_cast(loop[-1], out.dtype, casting):
+            raise np._core._exceptions._UFuncOutputCastingError(ufunc, casting, loop[-1], out.dtype, 0)
+        if broadcast(shape, out.shape) != out.shape:
+            wide = _plain(broadcast(shape, out.shape))
+            raise ValueError(f"non-broadcastable output operand with shape {_plain(out.shape)} doesn't match the broadcast shape {wide}")
+        result = from_stage(value, shape, loop[-1])
+        write(out, result, None if mask is None else mask.load(out.shape))
+        return out
+    if mask is not None:
+        value = select(mask.load(shape), value, Const(0, loop[-1]))
+    scalar = not shape and all(not is_tracer(x) or x.is_scalar or not x.shape for x in operands)
+    return ordered_stage(value, shape, loop[-1], order_of(order, tracers(*operands, mask), shape), is_scalar=scalar)
+
+
+def _operand(x: Any) -> Any:
+    """A tracer, a host scalar, or a Python number that takes the other operand's dtype (NEP 50)."""
+    if is_tracer(x) or is_host(x) or type(x) in (int, float, bool):
+        return x
+    if isinstance(x, Size):
+        return int(x)
+    if isinstance(x, complex) or (isinstance(x, np.generic) and not supported_dtype(x.dtype)):
+        raise current().error(f"{type(x).__name__} operand", "hjit handles bool, integers and floats up to 64 bits")
+    return as_tracer(x)
+
+
+def _known(ufunc: np.ufunc, operands: tuple[Any, ...], dtype: Any, casting: str) -> Tracer | None:
+    """The result, where NumPy can compute it from known contents."""
+    values = []
+    for x in operands:
+        if is_tracer(x):
+            if x.known is None:
+                return None
+            values.append(x.known)
+        elif is_host(x):
+            return None
+        else:
+            values.append(x)
+    if max((v.size for v in values if isinstance(v, np.ndarray)), default=1) > MAX_KNOWN:
+        return None
+    result = ufunc(*values, dtype=dtype, casting=casting)
+    return from_known(result, is_scalar=not isinstance(result, np.ndarray))
+
+
+def _loop(ufunc: np.ufunc, operands: tuple[Any, ...], signature: Any, casting: str) -> tuple[np.dtype[Any], ...]:
+    kinds = tuple((float if x.weak else x.dtype) if is_tracer(x) else _weak(x.value if is_host(x) else x) for x in operands)
+    try:
+        if all(isinstance(k, type) for k in kinds):
+            kinds = tuple(np.dtype(k) for k in kinds)
+        loop = _resolve(ufunc, kinds, None if signature is None else tuple(signature), casting)
+    except TypeError as error:
+        if "resolve_dtypes" in str(error):
+            raise current().error(f"numpy.{ufunc.__name__}", str(error)) from None
+        raise
+    for t in loop:
+        if not supported_dtype(t):
+            raise current().error(f"numpy.{ufunc.__name__}", f"NumPy computes this as {t}, which hjit does not compile")
+    return loop
+
+
+def _weak(value: Any) -> Any:
+    if isinstance(value, np.generic):
+        return value.dtype
+    return np.dtype(bool) if isinstance(value, bool) else int if isinstance(value, int) else float
+
+
+def _load(x: Any, shape: Shape, dtype: np.dtype[Any]) -> Expr:
+    if is_tracer(x):
+        return x.load(shape)
+    if is_host(x):
+        return current().scalar(x, x.value.dtype if isinstance(x.value, np.generic) else dtype)
+    return Const(_checked(x, dtype), dtype)
+
+
+def _checked(x: Any, dtype: np.dtype[Any]) -> Any:
+    """A Python number as `dtype`, or NumPy's OverflowError."""
+    if type(x) is int and dtype.kind in "iu":
+        return dtype.type(x)
+    return x
+
+
+def _out_of_range(operands: tuple[Any, ...], loop: tuple[np.dtype[Any], ...]) -> bool:
+    for x, t in zip(operands, loop, strict=False):
+        if type(x) is int and t.kind in "iu" and not np.iinfo(t).min <= x <= np.iinfo(t).max:
+            return True
+    return False
+
+
+def _constant_comparison(ufunc: np.ufunc, operands: tuple[Any, ...], loop: tuple[np.dtype[Any], ...]) -> Const:
+    """A Python int outside an integer dtype compares the same with all its values."""
+    values = [t.type(0) if is_tracer(x) else x for x, t in zip(operands, loop, strict=False)]
+    return Const(ufunc(*values), bool)
+
+
+def _simplify(name: str, args: tuple[Expr, ...], dtype: np.dtype[Any]) -> Expr:
+    if name == "positive":
+        return args[0]
+    if name == "float_power":
+        name = "power"
+    if name == "square":
+        return Op("multiply", (args[0], args[0]), dtype)
+    if dtype.kind in "iub":
+        if name in ("rint", "floor", "ceil", "trunc") and args[0].dtype == dtype:
+            return args[0]
+        if name == "absolute" and dtype.kind in "ub":
+            return args[0]
+    return Op(name, args, dtype)
+
+
+def broadcast(*shapes: Shape) -> Shape:
+    """NumPy's broadcast of shapes, keeping the sizes that are run-time parameters.
+
+    Raises:
+        ValueError: the shapes do not broadcast.
+    """
+    if len(shapes) == 1:
+        return shapes[0]
+    if len(set(shapes)) == 1:
+        return shapes[0]
+    result: list[int] = [1] * max(map(len, shapes))
+    for s in shapes:
+        for k, n in enumerate(s, len(result) - len(s)):
+            if result[k] == 1:
+                result[k] = n
+            elif n not in (1, result[k]):
+                text = " ".join(str(_plain(t)).replace(" ", "") for t in shapes)
+                raise ValueError(f"operands could not be broadcast together with shapes {text} ")
+    return tuple(result)
+
+
+def _plain(shape: Shape) -> Shape:
+    return tuple(map(int, shape))
+
+
+# -- astype, and functions that are formulas
+
+
+def astype(x: Tracer, dtype: Any, casting: str = "unsafe", copy: bool = True, order: str = "K") -> Tracer:
+    """`ndarray.astype`.
+
+    Raises:
+        TypeError: `casting` forbids it.
+    """
+    dtype = np.dtype(dtype)
+    if not supported_dtype(dtype):
+        raise current().error(f"astype({dtype})", "hjit handles bool, integers and floats up to 64 bits")
+    if not np.can_cast(x.dtype, dtype, casting):
+        raise TypeError(f"Cannot cast array data from {x.dtype!r} to {dtype!r} according to the rule '{casting}'")
+    if not copy and x.dtype == dtype and in_order(x, order):
+        return x
+    if x.known is not None and x.known.size <= MAX_KNOWN:
+        with np.errstate(all="ignore"):
+            return from_known(x.known.astype(dtype), x.is_scalar)
+    return ordered_stage(cast(x.load(), dtype), x.shape, dtype, copy_order(x, order), is_scalar=x.is_scalar)
+
+
+def _divmod(a: Any, b: Any, **kwargs: Any) -> tuple[Any, Any]:
+    return np.floor_divide(a, b, **kwargs), np.remainder(a, b, **kwargs)
+
+
+def _modf(x: Any, **kwargs: Any) -> tuple[Any, Any]:
+    whole = np.trunc(x)
+    fraction = call(np.where, np.isinf(x), 0.0, x - whole)
+    return np.copysign(fraction, x), whole
+
+
+_PAIRS: dict[np.ufunc, Callable[..., Any]] = {np.divmod: _divmod, np.modf: _modf}
+
+
+@implements(np.where)
+def where(condition: Any, x: Any = None, y: Any = None) -> Any:
+    if x is None and y is None:
+        return call(np.nonzero, condition)
+    condition = as_tracer(condition)
+    x, y = _operand(x), _operand(y)
+    # np.where promotes Python numbers as np.result_type does
+    kinds = [(1.0 if v.weak else v.dtype) if is_tracer(v) else (v.value if is_host(v) else v) for v in (x, y)]
+    dtype = np.result_type(*kinds)
+    shape = broadcast(*(v.shape for v in (condition, x, y) if is_tracer(v)))
+    a, b = (cast(_load(v, shape, dtype), dtype) for v in (x, y))
+    return ordered_stage(select(cast_bool(condition.load(shape)), a, b), shape, dtype, operands_order(tracers(condition, x, y), shape))
+
+
+def cast_bool(e: Expr) -> Expr:
+    """Truth of a number: nonzero, NaN included."""
+    return cast(e, bool)
+
+
+@implements(np.clip)
+def clip(a: Any, a_min: Any = None, a_max: Any = None, out: Any = None, *, min: Any = None, max: Any = None, **kwargs: Any) -> Any:
+    low = a_min if a_min is not None else min
+    high = a_max if a_max is not None else max
+    a = as_tracer(a)
+    if a.dtype.kind in "iu":  # as NumPy does: a bound that no value passes is none, also where it is no value of the dtype
+        low = None if _is_int(low) and low <= np.iinfo(a.dtype).min else low
+        high = None if _is_int(high) and high >= np.iinfo(a.dtype).max else high
+    if low is None and high is None:
+        return np.positive(a, out=out)
+    if out is not None:
+        kwargs["out"] = out
+    if low is None:
+        return np.minimum(a, high, **kwargs)
+    if high is None:
+        return np.maximum(a, low, **kwargs)
+    # np.clip has one loop for three operands: all are promoted together
+    operands = tuple(map(_operand, (a, low, high)))
+    dtype = _loop(np._core.umath.clip, operands, None, "same_kind")[-1]
+    shape = broadcast(*(x.shape for x in operands if is_tracer(x)))
+    x, lo, hi = (cast(_load(v, shape, dtype), dtype) for v in operands)
+    value = Op("minimum", (Op("maximum", (x, lo), dtype), hi), dtype)
+    result = ordered_stage(value, shape, dtype, operands_order(tracers(*operands), shape), is_scalar=not shape)
+    if out is None:
+        return result
+    return np.positive(result, **kwargs)
+
+
+def _is_int(x: Any) -> bool:
+    return type(x.value if is_host(x) else x) is int
+
+
+@implements(np.round, np.around)
+def round_(a: Any, decimals: int = 0, out: Any = None) -> Any:
+    a = as_tracer(a)
+    if a.dtype.kind == "b":
+        return np.positive(a.astype(np.float16), out=out)
+    if a.dtype.kind in "iu":
+        if decimals >= 0:
+            return np.positive(a, out=out)
+        raise current().error("numpy.round", "negative decimals of integers")
+    if decimals == 0:
+        return np.rint(a, out=out)
+    # NumPy multiplies or divides by a power of ten in the array's dtype
+    scale = a.dtype.type(10.0 ** abs(decimals))
+    if decimals > 0:
+        return np.true_divide(np.rint(np.multiply(a, scale, order="A")), scale, out=out)
+    return np.multiply(np.rint(np.true_divide(a, scale, order="A")), scale, out=out)
+
+
+@implements(np.nan_to_num)
+def nan_to_num(x: Any, copy: bool = True, nan: Any = 0.0, posinf: Any = None, neginf: Any = None) -> Any:
+    x = as_tracer(x)
+    if x.dtype.kind != "f":
+        return x.copy() if copy else x
+    info = np.finfo(x.dtype)
+    low, high = (info.min if neginf is None else neginf), (info.max if posinf is None else posinf)
+    e = x.load()
+    zero = Const(0, x.dtype)
+    e = select(Op("isnan", (e,), np.dtype(bool)), _as_expr(nan, x), e)
+    infinite = Op("isinf", (e,), np.dtype(bool))
+    negative = Op("less", (e, zero), np.dtype(bool))
+    e = select(infinite, select(negative, _as_expr(low, x), _as_expr(high, x)), e)
+    result = ordered_stage(e, x.shape, x.dtype, copy_order(x), is_scalar=x.is_scalar)
+    if copy:
+        return result
+    x[...] = result
+    return x
+
+
+def _as_expr(value: Any, like: Tracer) -> Expr:
+    return cast(_load(_operand(value), like.shape, like.dtype), like.dtype)
+
+
+@implements(np.select)
+def select_(condlist: Any, choicelist: Any, default: Any = 0) -> Any:
+    if len(condlist) != len(choicelist):
+        raise ValueError("list of cases must be same length as list of conditions")
+    dtype = np.result_type(*(c.dtype if is_tracer(c) else c for c in (*choicelist, default)))
+    result: Any = default
+    for condition, choice in zip(reversed(condlist), reversed(choicelist), strict=True):
+        result = where(condition, choice, result)
+    return result.astype(dtype, order="C")
+
+
+@implements(np.isposinf)
+def isposinf(x: Any, out: Any = None) -> Any:
+    return np.logical_and(np.isinf(x), np.logical_not(np.signbit(x)), out=out)
+
+
+@implements(np.isneginf)
+def isneginf(x: Any, out: Any = None) -> Any:
+    return np.logical_and(np.isinf(x), np.signbit(x), out=out)
+
+
+@implements(np.isclose)
+def isclose(a: Any, b: Any, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> Any:
+    a, b = as_tracer(a), as_tracer(b)
+    b = b.astype(np.result_type(b.dtype, 1.0))
+    close = (abs(a - b) <= atol + rtol * abs(b)) & np.isfinite(b) | (a == b)
+    return close | (np.isnan(a) & np.isnan(b)) if equal_nan else close
+
+
+@implements(np.copyto)
+def copyto(dst: Any, src: Any, casting: str = "same_kind", where: Any = True) -> None:
+    src = src if is_host(src) else as_tracer(src)
+    write(dst, src, None if where is True else as_tracer(where).load(dst.shape))
+
+
+@implements(np.putmask)
+def putmask(a: Any, mask: Any, values: Any) -> None:
+    values = as_tracer(values)
+    if values.ndim and values.shape != a.shape:
+        raise current().error("numpy.putmask", "values of another shape than the array are repeated")
+    write(a, trim(values, a.shape), as_tracer(mask).load(a.shape))
+
+
+@implements(np.interp)
+def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period: Any = None) -> Any:
+    """NumPy's formula on its piece: ``slope * (x - xp[j]) + fp[j]``."""
+    if period is not None:
+        raise current().error("numpy.interp", "period is not compiled")
+    x, xp, fp = (as_tracer(v).astype(np.float64) for v in (x, xp, fp))
+    if xp.ndim != 1 or xp.shape != fp.shape:
+        raise ValueError("fp and xp are not of the same length.")
+    n = xp.shape[0]
+    j = call(np.searchsorted, xp, x, side="right") - 1
+    j = call(np.clip, j, 0, n - 2 if n > 1 else 0)
+    k = np.minimum(j + 1, n - 1)
+    x0, x1, f0, f1 = xp[j], xp[k], fp[j], fp[k]
+    slope = (f1 - f0) / call(np.where, x1 == x0, 1.0, x1 - x0)
+    value = slope * (x - x0) + f0
+    value = call(np.where, np.isnan(value) & ~np.isnan(x), slope * (x - x1) + f1, value)
+    value = call(np.where, x == x0, f0, value)
+    value = call(np.where, x >= xp[n - 1], call(np.where, x == xp[n - 1], fp[n - 1], fp[n - 1] if right is None else right), value)
+    value = call(np.where, x < xp[0], fp[0] if left is None else left, value)
+    return call(np.where, np.isnan(x), x, value).astype(np.float64, order="C", copy=False)

@@ -1,0 +1,169 @@
+"""How traced arrays lie in memory, by NumPy's rules: its strides, and the order of the axes that it gives to a new array.
+
+A stage is always in C order. An array whose axes lie otherwise is a transposed view of one, so that loops along the stage's
+last axis run along memory, and a result has NumPy's strides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from hjit.trace.tracing.recorder import current
+from hjit.trace.tracing.tracer import Shape, Tracer, from_stage, is_tracer
+from hjit.trace.ir.graph import Expr, identity, renumber, substitute
+from hjit.trace.ir.poly import Atom, Dim, FloorDiv, Mod, Poly, Sym, Var, deep_atoms, poly
+
+Order = tuple[int, ...]  # axes, from the slowest to the fastest
+Strides = tuple[int, ...]  # in bytes, as NumPy's
+
+
+def c_strides(shape: Sequence[int], itemsize: int) -> Strides:
+    """Strides of an array in C order."""
+    found: list[int] = []
+    step = itemsize
+    for n in reversed(shape):
+        found.append(step)
+        step *= max(int(n), 1)
+    return tuple(reversed(found))
+
+
+def strides(a: Tracer) -> Strides | None:
+    """The strides that NumPy's array has; None where it is no view of memory."""
+    if a.known is not None:
+        return a.known.strides
+    base = a.buffer.strides or c_strides(a.buffer.shape, a.dtype.itemsize)
+    if a.is_whole:
+        return base
+    if not all(isinstance(x, (Dim, Sym, Var, FloorDiv, Mod)) for p in a.index for x in deep_atoms(p)):
+        return None
+    found = [0] * a.ndim
+    for p, step in zip(a.index, base, strict=True):
+        if not all(len(m) == 1 and isinstance(m[0], (Dim, Sym, Var)) for m in p.terms):
+            start = _at(p, -1)
+            found = [s + (_at(p, k) - start) * step for k, s in enumerate(found)]
+            continue
+        for (x,), c in p.terms.items():
+            if isinstance(x, Dim):
+                found[x.k] += c * step
+    return tuple(found)
+
+
+def _at(p: Poly, k: int) -> int:
+    """An index where dimension `k` is 1 and all else that moves is 0."""
+    sizes = current().sizes
+
+    def value(x: Atom) -> int:
+        return sizes[x.name] if isinstance(x, Sym) else int(isinstance(x, Dim) and x.k == k)
+
+    return p.evaluate(value)
+
+
+def stand_in(a: Tracer) -> np.ndarray[Any, Any] | None:
+    """An array with the shape and the strides of a traced one, whose elements must not be touched."""
+    found = strides(a)
+    return None if found is None else np.lib.stride_tricks.as_strided(np.empty(1, a.dtype), tuple(map(int, a.shape)), found)
+
+
+def is_c_ordered(a: Tracer) -> bool:
+    """Is the array in C order without gaps? No where it is no view of memory."""
+    if a.is_whole and a.buffer.strides is None:
+        return True
+    like = stand_in(a)
+    return like is not None and bool(like.flags.c_contiguous)
+
+
+def in_order(a: Tracer, word: str | None) -> bool:
+    """Does the array lie as NumPy's word says, so that no copy is made?"""
+    if word == "F":
+        like = stand_in(a)
+        return like is not None and bool(like.flags.f_contiguous)
+    return word != "C" or is_c_ordered(a)
+
+
+def order_of(word: str | Order, arrays: Sequence[Tracer], shape: Shape) -> Order:
+    """The order of the axes of a new array of `shape`, where it is not given, by NumPy's word for it; "K" as operands of a ufunc have it."""
+    if isinstance(word, tuple):
+        return word
+    straight = tuple(range(len(shape)))
+    if word == "F":
+        return straight[::-1]
+    if word == "A":
+        likes = [stand_in(a) for a in arrays]
+        return straight[::-1] if likes and all(x is not None and x.flags.f_contiguous for x in likes) else straight
+    return operands_order(arrays, shape) if word == "K" else straight
+
+
+def operands_order(arrays: Sequence[Tracer], shape: Shape) -> Order:
+    """The order in which NumPy's iterator goes over operands: strides decide, C order where they disagree."""
+    straight = tuple(range(len(shape)))
+    steps = [_aligned(a, len(shape)) for a in arrays if a.ndim > 1 and not (a.is_whole and a.buffer.strides is None)]
+    steps = [s for s in steps if [*filter(None, s)] != sorted(filter(None, s), reverse=True)]
+    if not steps:
+        return straight
+    steps = [_aligned(a, len(shape)) for a in arrays if a.ndim > 1]
+    found = list(straight)
+    for axis in reversed(straight):
+        at = place = found.index(axis)
+        while at + 1 < len(found):
+            at += 1
+            inner = found[at]
+            known = [s[inner] > s[axis] for s in steps if s[inner] and s[axis]]
+            if known and not all(known):
+                break
+            if known:
+                place = at
+        found.insert(place, found.pop(found.index(axis)))
+    return tuple(found)
+
+
+def _aligned(a: Tracer, ndim: int) -> list[int]:
+    """Absolute strides along the axes of a result; 0 where the array is repeated."""
+    found = strides(a) or c_strides(a.shape, a.dtype.itemsize)
+    return [0] * (ndim - a.ndim) + [0 if n == 1 else abs(s) for n, s in zip(a.shape, found, strict=True)]
+
+
+def copy_order(a: Tracer, word: str = "K") -> Order:
+    """The order of the axes of a copy of `a`, or of a new array like it, by NumPy's word for it."""
+    if word != "K":
+        return order_of(word, (a,), a.shape)
+    straight = tuple(range(a.ndim))
+    if a.is_whole and a.buffer.strides is None:
+        return straight
+    like = stand_in(a)
+    if like is None or like.flags.c_contiguous:
+        return straight
+    if like.flags.f_contiguous:
+        return straight[::-1]
+    return tuple(sorted(straight, key=lambda k: -abs(like.strides[k])))
+
+
+def laid_out(make: Callable[[Shape], Tracer], shape: Shape, order: Order) -> Tracer:
+    """What `make` makes for the axes in another order, seen as an array of `shape`."""
+    if order == tuple(range(len(shape))):
+        return make(shape)
+    made = make(tuple(shape[k] for k in order))
+    known = None if made.known is None else made.known.transpose(np.argsort(order))
+    return Tracer(made.buffer, shape, tuple(poly(Dim(k)) for k in order), known)
+
+
+def ordered_stage(value: Expr, shape: Shape, dtype: Any, order: Order, is_scalar: bool = False) -> Tracer:
+    """A new array of `value` over the dimensions of `shape`, whose axes lie in an order."""
+    if order == tuple(range(len(shape))):
+        return from_stage(value, shape, dtype, is_scalar=is_scalar)
+    return laid_out(lambda moved: from_stage(substitute(value, renumber(places(order))), moved, dtype), shape, order)
+
+
+def places(order: Order) -> list[Poly]:
+    """For each axis the dimension that it is in an order."""
+    found = list(identity(len(order)))
+    for position, axis in enumerate(order):
+        found[axis] = poly(Dim(position))
+    return found
+
+
+def tracers(*values: Any) -> list[Tracer]:
+    """The traced arrays among some operands."""
+    return [x for x in values if is_tracer(x)]

@@ -1,0 +1,84 @@
+"""Where a scan starts: of the array that it runs over only the first rows are computed before it.
+
+``out = img.copy()`` and then ``out[y] = a * img[y] + b * out[y - 1]`` for all rows but the first one: what the copy has in the
+other rows nobody reads. Where the scan reads it, as ``out[y] += out[y - 1]`` and running sums do, it may as well read ``img``.
+The same goes for scans that run backwards.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hjit.trace.ir.costs import cost
+from hjit.trace.ir.graph import Definition, Expr, Graph, Load, Stage, identity, renumber, rewrite, substitute
+from hjit.trace.ir.poly import Dim, Poly, least, poly
+
+CHEAP = 2  # additions that the initial value may take to be computed by the scan, perhaps one element at a time
+
+
+def start_scans(graph: Graph) -> Graph:
+    """The initial values that a scan overwrites before anything reads them are not computed."""
+    return replace(graph, stages=tuple(map(_started, graph.stages)))
+
+
+def _started(s: Stage) -> Stage:
+    number = next((k for k, d in enumerate(s.updates) if d.order == "sequential"), None)
+    start = None if s.initial is None or number is None else _start(s, s.updates[number])
+    if start is None:
+        return s
+    axis, count, first = start
+    assert s.initial is not None and number is not None
+    before, scan, after = s.updates[:number], s.updates[number], s.updates[number + 1 :]
+    if not all(_is_at_start(d, s.name, axis, first, count) for d in before):
+        return s
+    target = tuple(p + first if k == axis else p for k, p in enumerate(identity(len(s.shape))))
+    dims = tuple(poly(count) if k == axis else n for k, n in enumerate(s.shape))
+    initial = Definition(dims, (), target, substitute(s.initial, renumber(target)))
+    return replace(s, initial=None, updates=(initial, *before, replace(scan, value=_from_initial(s, scan)), *after))
+
+
+def _is_at_start(d: Definition, stage: str, axis: int, first: Poly, count: int) -> bool:
+    """Does an update before the scan write nothing but what the scan leaves, and read nothing of the array?"""
+    at = d.target[axis] - first
+    return d.order == "pure" and not d.rdims and stage not in d.sources and at.is_const and 0 <= at.const < count
+
+
+def _from_initial(s: Stage, d: Definition) -> Expr:
+    """The value of a scan, which computes itself what it reads of its own element."""
+    assert s.initial is not None
+    own = substitute(s.initial, renumber(d.target))
+    return rewrite(d.value, lambda e: own if isinstance(e, Load) and e.source == s.name and e.index == d.target else None)
+
+
+def _start(s: Stage, d: Definition) -> tuple[int, int, Poly] | None:
+    """The axis that an update runs along, and how many rows it leaves, from which one on; None where it does not overwrite all others.
+
+    Of the stage itself it may read what it has written, or left.
+    """
+    if d.order != "sequential" or len(d.rdims) != 1 or len(d.dims) != len(s.shape) - 1:
+        return None
+    turn = Dim(len(d.dims))
+    along = [k for k, p in enumerate(d.target) if p.mentions(turn)]
+    others = [k for k in range(len(s.shape)) if k not in along]
+    if len(along) != 1 or {d.target[k] for k in others} != set(identity(len(d.dims))):
+        return None
+    if any(d.dims[a.k] != s.shape[k] for k in others for a in d.target[k].atoms() if isinstance(a, Dim)):
+        return None
+    (axis,) = along
+    left = s.shape[axis] - d.rdims[0]
+    if not left.is_const or left.const < 1 or least(s.shape[axis]) < left.const:
+        return None
+    forth, back = poly(turn) + left, s.shape[axis] - left - 1 - poly(turn)
+    if d.target[axis] not in (forth, back):
+        return None
+    way = 1 if d.target[axis] == forth else -1
+    own = [x for x in d.loads if x.source == s.name and not _is_behind(x, d, axis, way)]
+    if any(x.index != d.target for x in own) or (own and s.initial is not None and cost(s.initial) > CHEAP):
+        return None
+    return axis, left.const, poly(0) if way > 0 else s.shape[axis] - left
+
+
+def _is_behind(load: Load, d: Definition, axis: int, way: int) -> bool:
+    """Does a load read what an earlier turn wrote, or what the scan starts from?"""
+    behind = (d.target[axis] - load.index[axis]) * way
+    return behind.is_const and behind.const > 0 and all(p == q for k, (p, q) in enumerate(zip(load.index, d.target, strict=True)) if k != axis)

@@ -1,0 +1,109 @@
+"""Regions that nobody reads are not computed: stages have the extents that their readers need.
+
+Inside loops box inference sees to that (`hjit.sched.analysis.bounds`); here it is done for whole stages, wherever they are computed:
+``gaussian_filter(img, 3)[10:20, 5:9]`` filters what lies around those pixels, ``img.sum(axis=1)[3:5]`` adds up two rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from hjit.trace.ir.graph import Definition, Expr, Graph, Load, Stage, identity, map_exprs, rewrite, substitute
+from hjit.trace.ir.intervals import Span, most, span
+from hjit.trace.ir.poly import ZERO, Atom, Dim, Extremum, IntLike, Poly, deep_atoms, poly
+
+FEW = 16  # elements at the ends of an axis: not worth another stage
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What is read of an axis: from `low` on, `length` elements."""
+
+    low: Poly
+    length: Poly
+
+
+def crop(graph: Graph) -> Graph:
+    """Every stage that is read in part only, and computed element by element, is that part."""
+    stages: dict[str, Stage] = {}
+    lows: dict[str, tuple[Poly, ...]] = {}
+    reads: dict[str, list[list[Span | None]]] = {s.name: [] for s in graph.stages}
+    for s in reversed(graph.stages):
+        parts = None if s.name in graph.outputs or not _by_element(s) else _parts(s, reads[s.name])
+        if parts is not None:
+            lows[s.name] = tuple(p.low for p in parts)
+            s = _cropped(s, parts)
+        stages[s.name] = s
+        for d in s.definitions:
+            every = {k: Span.of(ZERO, n - 1) for k, n in enumerate(d.extents)}
+            for x in d.loads:
+                if x.source in reads and x.source != s.name:
+                    reads[x.source].append([span(p, every, every) for p in x.index])
+    if not lows:
+        return graph
+
+    def moved(e: Expr) -> Expr | None:
+        low = lows.get(e.source) if isinstance(e, Load) else None
+        return None if low is None else Load(e.source, tuple(p - n for p, n in zip(e.index, low, strict=True)), e.dtype)
+
+    memo: dict[Expr, Expr] = {}
+    return replace(graph, stages=tuple(map_exprs(stages[s.name], lambda e: rewrite(e, moved, memo)) for s in graph.stages))
+
+
+def _by_element(s: Stage) -> bool:
+    """Is each element computed by itself, whatever the others are?"""
+    here = identity(len(s.shape))
+    return s.initial is not None and bool(s.shape) and all(
+        d.target == here and d.dims == s.shape and all(x.index == here for x in d.loads if x.source == s.name) for d in s.updates
+    )
+
+
+def _parts(s: Stage, reads: Sequence[Sequence[Span | None]]) -> list[Part] | None:
+    """What is read of each axis; None where that is not known, or nearly all."""
+    if not reads:
+        return None
+    found: list[Part] = []
+    for k, n in enumerate(s.shape):
+        spans = [x[k] for x in reads]
+        low = _extreme([None if x is None else x.low for x in spans], least=True)
+        high = _extreme([None if x is None else x.high for x in spans], least=False)
+        found.append(_part(n, low, high))
+    return None if all(x == Part(ZERO, n) for x, n in zip(found, s.shape, strict=True)) else found
+
+
+def _extreme(ends: Sequence[Poly | None], least: bool) -> Poly | None:
+    """The least or the greatest of some bounds, where they differ by constants."""
+    best = ends[0]
+    for p in ends:
+        if best is None or p is None or any(isinstance(a, Extremum) for a in deep_atoms(p)) or not (p - best).is_const:
+            return None
+        if ((p - best).const < 0) == least and p != best:
+            best = p
+    return best
+
+
+def _part(n: Poly, low: Poly | None, high: Poly | None) -> Part:
+    """Of an axis of `n` elements those from `low` to `high`, if that is much less than all."""
+    if low is None or high is None:
+        return Part(ZERO, n)
+    length, after = high - low + 1, n - 1 - high
+    if (low == ZERO and after == ZERO) or (length.is_const and length.const < 1):
+        return Part(ZERO, n)
+    before, behind = most(low), most(after)
+    small = before is not None and behind is not None and before + behind < FEW
+    return Part(ZERO, n) if small else Part(low, length)
+
+
+def _cropped(s: Stage, parts: Sequence[Part]) -> Stage:
+    """That part of a stage; what it reads of itself is still as it was."""
+    shape = tuple(p.length for p in parts)
+
+    def further(a: Atom) -> IntLike | None:
+        return poly(a) + parts[a.k].low if isinstance(a, Dim) and a.k < len(parts) else None
+
+    def own(d: Definition) -> Definition:
+        return replace(d, dims=shape, value=substitute(d.value, further))
+
+    assert s.initial is not None
+    return replace(s, shape=shape, initial=substitute(s.initial, further), updates=tuple(map(own, s.updates)))

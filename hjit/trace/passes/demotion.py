@@ -1,0 +1,237 @@
+"""Integers in the narrowest dtype that holds them: twice as many lanes for half the bytes, with NumPy's numbers.
+
+NumPy code widens bytes before it adds them (``a.astype(np.int16) + b``, ``img.astype(int)``). By interval arithmetic on what the
+operands can be, many such operations give the same number in a narrower dtype, and so do the stages that hold them. Means of two
+numbers, sums and differences that are clipped at the ends of a dtype, and absolute differences need no wider dtype at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from hjit.trace.ir.graph import Cast, Const, Expr, Graph, Load, Op, Stage, cast, map_exprs, rewrite
+from hjit.trace.ir.ranges import RANGES, Range, Ranges, of_dtype
+
+DType = np.dtype[Any]
+
+UNSIGNED = tuple(np.dtype(t) for t in ("u1", "u2", "u4"))
+SIGNED = tuple(np.dtype(t) for t in ("i1", "i2", "i4"))
+COMPARISONS = frozenset(("less", "less_equal", "greater", "greater_equal", "equal", "not_equal"))
+IN_BYTES = COMPARISONS | {"add", "subtract", "minimum", "maximum", "bitwise_and", "bitwise_or", "bitwise_xor", "select", "absolute", "negative"}
+NARROWED = IN_BYTES | {"multiply", "floor_divide", "remainder", "right_shift", "left_shift"}  # processors have no vectors of bytes for these
+
+
+def narrow_integers(graph: Graph) -> Graph:
+    """Operations on integers, and stages, in the narrowest dtypes that hold all that they can be."""
+    widths = _Widths()
+    stages = []
+    for s in graph.stages:
+        s = widths.stage(map_exprs(s, widths.expr), s.name in graph.outputs)
+        widths.stages[s.name] = s
+        stages.append(s)
+    return replace(graph, stages=tuple(stages))
+
+
+class _Widths:
+    """A Graph being rewritten.
+
+    Attributes:
+        stages: those that are done.
+        was: the dtypes of those that are narrower now.
+    """
+
+    def __init__(self) -> None:
+        self.stages: dict[str, Stage] = {}
+        self.was: dict[str, DType] = {}
+        self.ranges = Ranges(self.stages)
+        self.known: dict[Expr, Range | None] = {}
+        self.memo: dict[Expr, Expr] = {}
+
+    def expr(self, e: Expr) -> Expr:
+        """An expression rewritten; its value and its dtype stay."""
+        return rewrite(e, self.change, self.memo)
+
+    def range(self, e: Expr) -> Range | None:
+        return self.ranges.of(e, self.known)
+
+    def stage(self, s: Stage, is_output: bool) -> Stage:
+        """A stage, holding what it is made of before the last widening."""
+        if is_output or s.initial is None or s.updates or not isinstance(s.initial, Cast) or not _widens(s.initial):
+            return s
+        self.was[s.name] = s.dtype
+        return replace(s, dtype=s.initial.arg.dtype, initial=s.initial.arg)
+
+    def change(self, e: Expr) -> Expr | None:
+        """A node whose arguments are rewritten."""
+        match e:
+            case Load() if e.source in self.was:
+                return Cast(Load(e.source, e.index, self.stages[e.source].dtype), e.dtype)
+            case Cast() if isinstance(e.arg, Cast) and _widens(e.arg):
+                return cast(e.arg.arg, e.dtype)  # what it was before it was widened
+            case Op():
+                return self.clipped(e) or _first(f(self, e) for f in IDIOMS) or self.narrowed(e)
+        return None
+
+    def clipped(self, e: Op) -> Expr | None:
+        """A bound that is never reached."""
+        if e.name not in ("minimum", "maximum") or e.dtype.kind not in "iu":
+            return None
+        for x, bound in (e.args, e.args[::-1]):
+            found = self.range(x)
+            if isinstance(bound, Const) and found is not None:
+                if found[1] <= bound.value if e.name == "minimum" else found[0] >= bound.value:
+                    return x
+        return None
+
+    def narrowed(self, e: Op) -> Expr | None:
+        """The operation in the narrowest dtype that holds its arguments and its result, where they come from there."""
+        operands = e.args[1:] if e.name == "select" else e.args
+        wide = operands[0].dtype if operands else e.dtype
+        if e.name not in NARROWED or wide.kind not in "iu" or wide.itemsize == 1 or any(a.dtype != wide for a in operands):
+            return None
+        sources = [a.arg.dtype.itemsize if isinstance(a, Cast) and _widens(a) else 0 for a in operands if not isinstance(a, Const)]
+        if not sources or 0 in sources:
+            return None
+        spans = [self.range(a) for a in operands]
+        if any(s is None for s in spans):
+            return None
+        every = [s for s in spans if s is not None]
+        if e.name not in COMPARISONS:
+            result = RANGES[e.name]([(0, 1), *every] if e.name == "select" else every)
+            held = of_dtype(wide)
+            if result is None or held is None or result[0] < held[0] or result[1] > held[1]:
+                return None  # it wraps
+            every.append(result)
+        least = max(*sources, 1 if e.name in IN_BYTES else 2)
+        to = narrowest(min(s[0] for s in every), max(s[1] for s in every), least)
+        if to is None or to.itemsize >= wide.itemsize:
+            return None
+        args = (*e.args[: len(e.args) - len(operands)], *(_as(a, to) for a in operands))
+        return Op(e.name, args, e.dtype) if e.name in COMPARISONS else Cast(Op(e.name, args, to), e.dtype)
+
+    def unsigned(self, *operands: Expr) -> DType | None:
+        """The unsigned dtype of one or two bytes that operands were widened from, and that holds those that are constants."""
+        dtypes = {a.arg.dtype for a in operands if isinstance(a, Cast) and _widens(a)}
+        if len(dtypes) != 1 or not all(isinstance(a, Const) or (isinstance(a, Cast) and _widens(a)) for a in operands):
+            return None
+        (dtype,) = dtypes
+        if dtype.kind != "u" or dtype.itemsize > 2:
+            return None
+        held = of_dtype(dtype)
+        assert held is not None
+        return dtype if all(held[0] <= a.value <= held[1] for a in operands if isinstance(a, Const)) else None
+
+
+def _first(found: Iterable[Expr | None]) -> Expr | None:
+    return next((e for e in found if e is not None), None)
+
+
+def _widens(e: Cast) -> bool:
+    """Does a cast of integers keep every value, in more bytes?"""
+    old, new = e.arg.dtype, e.dtype
+    return old.kind in "iu" and new.kind in "iu" and old.itemsize < new.itemsize and (old.kind == "u" or new.kind == "i")
+
+
+def _as(e: Expr, dtype: DType) -> Expr:
+    """A value that the dtype holds."""
+    return cast(e.arg if isinstance(e, Cast) and _widens(e) else e, dtype)
+
+
+def narrowest(low: int, high: int, least: int) -> DType | None:
+    """The first dtype of `least` bytes and more that holds ``low .. high``."""
+    for unsigned, signed in zip(UNSIGNED, SIGNED, strict=True):
+        for dtype in (unsigned, signed):
+            held = of_dtype(dtype)
+            if held is not None and dtype.itemsize >= least and held[0] <= low and high <= held[1]:
+                return dtype
+    return None
+
+
+# -- idioms
+
+
+def _is(e: Expr, value: int) -> bool:
+    return isinstance(e, Const) and e.dtype.kind in "iu" and e.value == value
+
+
+def _inner(e: Expr, name: str) -> Op | None:
+    """The operation of that name which an expression is, widened or not."""
+    e = e.arg if isinstance(e, Cast) and _widens(e) else e
+    return e if isinstance(e, Op) and e.name == name and e.dtype.kind in "iu" else None
+
+
+def _terms(e: Expr) -> list[Expr]:
+    """What is added up."""
+    found = _inner(e, "add")
+    return [e] if found is None else [x for a in found.args for x in _terms(a)]
+
+
+def mean(w: _Widths, e: Op) -> Expr | None:
+    """``(a + b + 1) // 2`` and ``(a + b) // 2`` of unsigned numbers, in their own dtype (Warren, Hacker's Delight, section 2-5)."""
+    halves = (e.name == "floor_divide" and _is(e.args[1], 2)) or (e.name == "right_shift" and _is(e.args[1], 1))
+    if not halves or _inner(e.args[0], "add") is None:
+        return None
+    terms = _terms(e.args[0])
+    operands = [x for x in terms if not _is(x, 1)]
+    dtype = w.unsigned(*operands) if len(operands) == 2 and len(terms) < 4 else None
+    if dtype is None or e.dtype.itemsize <= dtype.itemsize:
+        return None
+    a, b = (_as(x, dtype) for x in operands)
+    return Cast(_halved(a, b, dtype, up=len(terms) == 3), e.dtype)
+
+
+def _halved(a: Expr, b: Expr, dtype: DType, up: bool) -> Op:
+    """Half of the sum of two numbers, in their own dtype.
+
+    Rounded down it is one less than rounded up, which processors have an instruction for, where the sum is odd. The shorter
+    ``(a & b) + ((a ^ b) >> 1)`` of bytes, where both are shuffled vectors, LLVM 20 and 22 rewrite for ever.
+    """
+    unlike = Op("bitwise_xor", (a, b), dtype)
+    found = Op("subtract", (Op("bitwise_or", (a, b), dtype), Op("right_shift", (unlike, Const(1, dtype)), dtype)), dtype)
+    return found if up else Op("subtract", (found, Op("bitwise_and", (unlike, Const(1, dtype)), dtype)), dtype)
+
+
+def halved(w: _Widths, e: Op) -> Expr | None:
+    """``(a & b) + ((a ^ b) >> 1)`` of bytes: see `_halved`."""
+    if e.name != "add" or e.dtype.kind not in "iu" or e.dtype.itemsize > 1:
+        return None
+    for both, half in (e.args, e.args[::-1]):
+        if isinstance(both, Op) and both.name == "bitwise_and" and isinstance(half, Op) and half.name == "right_shift" and _is(half.args[1], 1):
+            unlike = half.args[0]
+            if isinstance(unlike, Op) and unlike.name == "bitwise_xor" and {*unlike.args} == {*both.args}:
+                return _halved(both.args[0], both.args[1], e.dtype, up=False)
+    return None
+
+
+def saturated(w: _Widths, e: Op) -> Expr | None:
+    """``minimum(a + b, greatest)`` and ``maximum(a - b, 0)`` of unsigned numbers, in their own dtype."""
+    if e.name not in ("minimum", "maximum") or e.dtype.kind not in "iu":
+        return None
+    for x, bound in (e.args, e.args[::-1]):
+        found = _inner(x, "add" if e.name == "minimum" else "subtract")
+        dtype = None if found is None else w.unsigned(*found.args)
+        if found is None or dtype is None or e.dtype.itemsize <= dtype.itemsize:
+            continue
+        a, b = (_as(x, dtype) for x in found.args)
+        if e.name == "maximum" and _is(bound, 0):
+            return Cast(Op("subtract", (Op("maximum", (a, b), dtype), b), dtype), e.dtype)
+        if e.name == "minimum" and _is(bound, np.iinfo(dtype).max):
+            return Cast(Op("add", (Op("minimum", (a, Op("invert", (b,), dtype)), dtype), b), dtype), e.dtype)
+    return None
+
+
+def apart(w: _Widths, e: Op) -> Expr | None:
+    """``abs(a - b)`` of unsigned numbers, in their own dtype."""
+    found = _inner(e.args[0], "subtract") if e.name in ("absolute", "fabs") and e.dtype.kind in "iu" else None
+    dtype = None if found is None else w.unsigned(*found.args)
+    if found is None or dtype is None or found.dtype.kind != "i" or e.dtype.itemsize <= dtype.itemsize:
+        return None
+    a, b = (_as(x, dtype) for x in found.args)
+    return Cast(Op("subtract", (Op("maximum", (a, b), dtype), Op("minimum", (a, b), dtype)), dtype), e.dtype)
+
+
+IDIOMS: tuple[Callable[[_Widths, Op], Expr | None], ...] = (mean, saturated, apart, halved)

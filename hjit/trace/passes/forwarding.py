@@ -1,0 +1,126 @@
+"""Arrays assembled from slabs along one axis: stacked and concatenated planes, channels written one after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from hjit.trace.ir.borders import inside
+from hjit.trace.ir.costs import REPEAT_LIMIT, cost
+from hjit.trace.ir.graph import Definition, Expr, Graph, Load, Stage, map_definitions, rewrite, select, substitute
+from hjit.trace.ir.poly import Dim, Poly, bound, poly
+
+MAX_PLANES = 4  # of what becomes one definition: loops over them are unrolled, which decides between them
+
+
+@dataclass(frozen=True, slots=True)
+class Slab:
+    """``stage[..., first : first + count, ...] = definition``, all of the other axes."""
+
+    first: int
+    count: int
+    definition: Definition
+
+    def value(self, axis: int, index: tuple[Poly, ...]) -> Expr:
+        """The value at an index of the stage that is in the slab."""
+        if len(self.definition.dims) == len(index):
+            index = (*index[:axis], index[axis] - self.first, *index[axis + 1 :])
+        else:
+            index = (*index[:axis], *index[axis + 1 :])
+        return substitute(self.definition.value, lambda a: index[a.k] if isinstance(a, Dim) else None)
+
+
+def slabs(s: Stage) -> tuple[int, tuple[Slab, ...]] | None:
+    """The axis, of known extent, and the slabs of a stage that is assembled from them without reading itself."""
+    if not s.updates or any(d.order != "pure" or d.rdims or s.name in d.sources for d in s.updates):
+        return None
+    for axis, extent in enumerate(s.shape):
+        found = [_slab(s, d, axis) for d in s.updates] if extent.is_const else []
+        known = {(x.first, x.count): x for x in found if x is not None}  # the last of those written to one place
+        if found and None not in found and _cover(known.values(), extent.const):
+            return axis, tuple(known.values())
+    return None
+
+
+def _slab(s: Stage, d: Definition, axis: int) -> Slab | None:
+    rest = [k for k in range(len(s.shape)) if k != axis]
+    at = d.target[axis]
+    if at.is_const and d.dims == tuple(s.shape[k] for k in rest):
+        return Slab(at.const, 1, d) if all(d.target[k] == poly(Dim(j)) for j, k in enumerate(rest)) else None
+    first = at - poly(Dim(axis))
+    whole = len(d.dims) == len(s.shape) and all(d.dims[k] == s.shape[k] and d.target[k] == poly(Dim(k)) for k in rest)
+    return Slab(first.const, d.dims[axis].const, d) if whole and first.is_const and d.dims[axis].is_const else None
+
+
+def _cover(found: Iterable[Slab], extent: int) -> bool:
+    """Is every index in one of them, and in one only?"""
+    end = 0
+    for x in sorted(found, key=lambda x: x.first):
+        if x.first != end:
+            return False
+        end += x.count
+    return end == extent
+
+
+def _cheap(s: Stage) -> tuple[int, tuple[Slab, ...]] | None:
+    """`slabs`, where each is of so little arithmetic that it may be done again."""
+    found = slabs(s)
+    return found if found is not None and all(cost(x.definition.value) <= REPEAT_LIMIT for x in found[1]) else None
+
+
+def forward_slabs(graph: Graph) -> Graph:
+    """A load of an assembled stage that is in one slab wherever it runs is the value there."""
+    known: dict[str, tuple[int, tuple[Slab, ...]]] = {}
+    stages = []
+
+    def forwarded(e: Expr, extents: tuple[Poly, ...]) -> Expr | None:
+        if not isinstance(e, Load) or e.source not in known:
+            return None
+        axis, found = known[e.source]
+        within = _range(e.index[axis], extents)
+        if within is None:
+            return None
+        return next((x.value(axis, e.index) for x in found if within.start >= x.first and within.stop <= x.first + x.count), None)
+
+    for s in graph.stages:
+        if known.keys() & s.sources:
+            s = map_definitions(s, lambda e, extents: rewrite(e, lambda x: forwarded(x, extents)))
+        found = _cheap(s)
+        if found is not None:
+            known[s.name] = found
+        stages.append(s)
+    return replace(graph, stages=tuple(stages))
+
+
+def _range(index: Poly, extents: tuple[Poly, ...]) -> range | None:
+    """The values of an index that is a constant, or a dimension of known extent and a constant; None for others."""
+    if index.is_const:
+        return range(index.const, index.const + 1)
+    for a in index.atoms():
+        shift = index - poly(a)
+        if isinstance(a, Dim) and shift.is_const and extents[a.k].is_const:
+            return range(shift.const, shift.const + extents[a.k].const)
+    return None
+
+
+def merge_slabs(graph: Graph) -> Graph:
+    """A few planes of little arithmetic are one pure definition, which chooses between them, so that it fuses and goes where a schedule says.
+
+    Not those of results, which are written one after the other.
+    """
+    return replace(graph, stages=tuple(s if s.name in graph.outputs else _merged(s) for s in graph.stages))
+
+
+def _merged(s: Stage) -> Stage:
+    found = _cheap(s)
+    if found is None or s.shape[found[0]].const > MAX_PLANES:
+        return s
+    axis, parts = found
+    index = tuple(poly(Dim(k)) for k in range(len(s.shape)))
+    value: Expr | None = None
+    for x in reversed(parts):
+        at = index[axis] - x.first
+        clamped = bound("clamp", at, poly(x.count)) + x.first
+        here = x.value(axis, (*index[:axis], clamped, *index[axis + 1 :]))
+        value = here if value is None else select(inside(at, poly(x.count)), here, value)
+    return replace(s, initial=value, updates=())

@@ -1,0 +1,66 @@
+"""Stages that are read through one narrowing cast only hold what comes of it: less memory to write and to read."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from hjit.trace.ir.graph import Cast, Expr, Graph, Load, Stage, cast, map_exprs, rewrite, walk
+
+DType = np.dtype[Any]
+
+
+def narrow(graph: Graph) -> Graph:
+    """Every stage of which all readers cast what they read to one narrower dtype has that dtype.
+
+    A running value, which a stage reads of itself, keeps its own.
+    """
+    reads = _reads(graph)
+    to = {s.name: dtype for s in graph.stages if (dtype := reads.get(s.name)) is not None and _may_be(s, dtype, graph)}
+    if not to:
+        return graph
+
+    def change(e: Expr) -> Expr | None:
+        if isinstance(e, Cast) and isinstance(e.arg, Load) and e.arg.dtype != to.get(e.arg.source, e.arg.dtype):
+            return Load(e.arg.source, e.arg.index, e.dtype)
+        return None  # another cast around that one stays
+
+    def changed(s: Stage) -> Stage:
+        memo: dict[Expr, Expr] = {}
+        s = map_exprs(s, lambda e: rewrite(e, change, memo))
+        dtype = to.get(s.name)
+        if dtype is None:
+            return s
+        initial = None if s.initial is None else cast(s.initial, dtype)
+        return replace(s, dtype=dtype, initial=initial, updates=tuple(replace(d, value=cast(d.value, dtype)) for d in s.updates))
+
+    return replace(graph, stages=tuple(map(changed, graph.stages)))
+
+
+def _may_be(s: Stage, dtype: DType, graph: Graph) -> bool:
+    """Can a stage be of a narrower dtype?"""
+    if s.name in graph.outputs or dtype.itemsize >= s.dtype.itemsize:
+        return False
+    return s.name not in s.sources and all(d.order == "pure" for d in s.definitions)
+
+
+def _reads(graph: Graph) -> dict[str, DType | None]:
+    """What every array is cast to where it is read; None: several dtypes, or it is read as it is."""
+    found: dict[str, DType | None] = {}
+
+    def note(e: Expr, dtype: DType | None) -> None:
+        if isinstance(e, Load):
+            found[e.source] = dtype if found.get(e.source, dtype) == dtype else None
+
+    for s in graph.stages:
+        for root in s.exprs():
+            note(root, None)
+        for e in walk(*s.exprs()):
+            for a in e.args:
+                note(a, e.dtype if isinstance(e, Cast) else None)
+            for p in e.polys:
+                for root in p.exprs:
+                    note(root, None)
+    return found

@@ -1,0 +1,160 @@
+"""Scalars of the caller and values that the function captures: read at every call, never frozen.
+
+A `HostScalar` stands for a Python or NumPy number that may differ from call to call. Arithmetic between such
+numbers is recorded on a tape that Python itself replays at each call, so it has Python's own semantics,
+exceptions included. Where the code needs the value (``if``, ``range``, ``int()``) the scalar is *pinned*: a guard
+compares it at later calls, and a change traces anew.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+
+@dataclass(slots=True)
+class Tape:
+    """Host computations: entry k is a leaf of the arguments, or a function of earlier entries and constants."""
+
+    ops: list[tuple[Callable[..., Any], tuple[Any, ...]]] = field(default_factory=list)
+    guards: list[tuple[int, Any]] = field(default_factory=list)
+
+    def replay(self, leaves: Sequence[Any]) -> list[Any] | None:
+        """All values for these leaves of the arguments; None where a guard does not hold, or an operation is not possible."""
+        values: list[Any] = []
+        try:
+            for f, args in self.ops:
+                if f is _leaf:
+                    values.append(leaves[args[0]])
+                else:
+                    values.append(f(*[values[a.k] if type(a) is Slot else a for a in args]))
+        except Exception:  # after the guards that come before it, the function may not even get there
+            return None
+        for k, expected in self.guards:
+            if not same(values[k], expected):
+                return None
+        return values
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """A reference to entry `k` of the tape."""
+
+    k: int
+
+
+def _leaf(leaf: int) -> Any:
+    raise AssertionError("leaves are read by replay")
+
+
+def same(a: Any, b: Any) -> bool:
+    """Equal in type and value, NaN equal to NaN and -0.0 different from 0.0."""
+    if type(a) is not type(b):
+        return False
+    if isinstance(a, float):
+        return (a == b and math.copysign(1, a) == math.copysign(1, b)) or (a != a and b != b)
+    if isinstance(a, (tuple, list)):
+        return len(a) == len(b) and all(map(same, a, b))
+    if isinstance(a, np.ndarray):
+        return a.dtype == b.dtype and bool(np.array_equal(a, b))
+    try:
+        return a is b or bool(a == b)
+    except Exception:  # a foreign __eq__ may do anything
+        return False
+
+
+class HostScalar:
+    """A number that is a run-time parameter of the pipeline."""
+
+    __slots__ = ("k", "tape", "value")
+    __array_priority__ = 1000
+
+    def __init__(self, tape: Tape, k: int, value: Any) -> None:
+        self.tape, self.k, self.value = tape, k, value
+
+    @classmethod
+    def leaf(cls, tape: Tape, leaf: int, value: Any) -> HostScalar:
+        tape.ops.append((_leaf, (leaf,)))
+        return cls(tape, len(tape.ops) - 1, value)
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:  # isinstance(x, float) is what user code asks
+        return type(self.value)
+
+    def pin(self) -> Any:
+        """The value, from now on a condition of this trace."""
+        guard = (self.k, self.value)
+        if guard not in self.tape.guards:
+            self.tape.guards.append(guard)
+        return self.value
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        from hjit.trace.ops.elementwise import ufunc_call
+
+        return ufunc_call(ufunc, method, inputs, kwargs)
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray[Any, Any]:
+        return np.array(self.pin(), dtype)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return getattr(self.pin(), name)
+
+    def __repr__(self) -> str:
+        return repr(self.pin())
+
+    def __str__(self) -> str:
+        return str(self.pin())
+
+    def __format__(self, spec: str) -> str:
+        return format(self.pin(), spec)
+
+    def __hash__(self) -> int:
+        return hash(self.pin())
+
+
+def is_host(x: Any) -> bool:
+    """`isinstance` cannot ask: a HostScalar answers with the class of its value."""
+    return type(x) is HostScalar
+
+
+def record(f: Callable[..., Any], *args: Any) -> Any:
+    """``f(*args)`` on host scalars and constants, replayed at every call."""
+    tape = next(a.tape for a in args if is_host(a))
+    value = f(*(a.value if is_host(a) else a for a in args))
+    tape.ops.append((f, tuple(Slot(a.k) if is_host(a) else a for a in args)))
+    return HostScalar(tape, len(tape.ops) - 1, value)
+
+
+def unpin(x: Any) -> Any:
+    """The plain value of anything: host scalars are pinned."""
+    return x.pin() if is_host(x) else x
+
+
+def _method(f: Callable[..., Any], swap: bool = False) -> Callable[..., Any]:
+    def method(self: HostScalar, other: Any) -> Any:
+        if not is_host(other) and not isinstance(other, (bool, int, float, np.generic)):
+            return NotImplemented
+        return record(f, other, self) if swap else record(f, self, other)
+
+    return method
+
+
+for _name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "lshift", "rshift", "and_", "or_", "xor"):
+    _dunder = _name.rstrip("_")
+    setattr(HostScalar, f"__{_dunder}__", _method(getattr(operator, _name)))
+    setattr(HostScalar, f"__r{_dunder}__", _method(getattr(operator, _name), swap=True))
+for _name in ("lt", "le", "gt", "ge", "eq", "ne"):
+    setattr(HostScalar, f"__{_name}__", _method(getattr(operator, _name)))
+for _name, _f in (("neg", operator.neg), ("pos", operator.pos), ("abs", operator.abs), ("invert", operator.invert)):
+    setattr(HostScalar, f"__{_name}__", lambda self, f=_f: record(f, self))
+for _name, _f in (("bool", bool), ("int", int), ("float", float), ("index", operator.index), ("trunc", math.trunc),
+                  ("floor", math.floor), ("ceil", math.ceil), ("complex", complex)):
+    setattr(HostScalar, f"__{_name}__", lambda self, f=_f: f(self.pin()))
+HostScalar.__round__ = lambda self, n=None: round(self.pin(), n)  # type: ignore[attr-defined]

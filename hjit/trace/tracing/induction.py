@@ -1,0 +1,115 @@
+"""`Turn`: the variable of a Python loop whose body is traced once for all its turns.
+
+It stands for every value of the variable at once, so it can only be what is the same sum in all turns: an index that is
+affine in the turn. Comparisons answer where the first and the last turn agree. Anything else refuses, and the loop is
+traced turn by turn.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from hjit.trace.tracing.host import unpin
+from hjit.trace.tracing.size import Size, size_poly
+from hjit.trace.ir.poly import Poly
+
+Site = tuple[Any, int]  # the code of a function and the offset of a loop in it
+
+
+class CannotRoll(BaseException):
+    """A loop has to be traced turn by turn; not an `Exception`, so that the traced code does not handle it."""
+
+    def __init__(self, site: Site, why: str) -> None:
+        super().__init__(why)
+        self.site = site
+
+
+class Rolling(Protocol):
+    """A loop whose turns are traced as one."""
+
+    def refusal(self, why: str) -> CannotRoll:
+        """The exception that ends that."""
+
+
+class Turn:
+    """A whole number, affine in the turn of a loop; deliberately not an int, so that nothing takes it for a plain one.
+
+    Attributes:
+        loop: the loop, which is told of every refusal, as the traced code may handle the exception after all.
+        first, last: the number in the first and in the last turn.
+        poly: the number over the loop's variable.
+    """
+
+    __slots__ = ("first", "last", "loop", "poly")
+
+    def __init__(self, loop: Rolling, first: int, last: int, poly: Poly) -> None:
+        self.loop, self.first, self.last, self.poly = loop, int(first), int(last), poly
+
+    def refusal(self, what: str) -> CannotRoll:
+        """The exception for a use that is not affine in the turn."""
+        return self.loop.refusal(f"{what} of a loop variable")
+
+    def __neg__(self) -> Any:
+        return Turn(self.loop, -self.first, -self.last, -self.poly)
+
+    def __pos__(self) -> Any:
+        return self
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def _ends(turn: Turn, other: Any) -> tuple[int, int, Poly] | None:
+    """Another number in the first and in the last turn, and its polynomial."""
+    if type(other) is Turn:
+        return (other.first, other.last, other.poly) if other.loop is turn.loop else None
+    other = unpin(other)
+    return (int(other), int(other), size_poly(other)) if type(other) in (int, Size) else None
+
+
+def _sum(f: Callable[[Any, Any], Any], swap: bool) -> Callable[[Turn, Any], Any]:
+    def method(self: Turn, other: Any) -> Any:
+        ends = _ends(self, other)
+        if ends is None or (f is operator.mul and type(other) is Turn):
+            raise self.refusal(f.__name__)
+        first, last, p = (f(b, a) if swap else f(a, b) for a, b in zip((self.first, self.last, self.poly), ends, strict=True))
+        varies = first != last
+        return Turn(self.loop, first, last, p) if varies else Size(first, p)
+
+    return method
+
+
+def _comparison(f: Callable[[Any, Any], bool]) -> Callable[[Turn, Any], bool]:
+    """What holds at both ends of a line holds between them; two lines are unequal where neither end changes sides."""
+
+    def method(self: Turn, other: Any) -> bool:
+        ends = _ends(self, other)
+        if ends is None:
+            raise self.refusal("comparison")
+        first, last = self.first - ends[0], self.last - ends[1]
+        apart = f in (operator.eq, operator.ne) and first * last <= 0 and (first, last) != (0, 0)
+        if apart or f(first, 0) != f(last, 0):
+            raise self.refusal("decision on the turn")
+        return f(first, 0)
+
+    return method
+
+
+def _refused(name: str) -> Callable[..., Any]:
+    def method(self: Turn, *args: Any, **kwargs: Any) -> Any:
+        raise self.refusal(name.strip("_"))
+
+    return method
+
+
+for _name in ("add", "sub", "mul"):
+    setattr(Turn, f"__{_name}__", _sum(getattr(operator, _name), False))
+    setattr(Turn, f"__r{_name}__", _sum(getattr(operator, _name), True))
+for _name in ("lt", "le", "gt", "ge", "eq", "ne"):
+    setattr(Turn, f"__{_name}__", _comparison(getattr(operator, _name)))
+for _name in "index int float complex bool str repr format round trunc floor ceil abs invert array array_ufunc array_function".split():
+    setattr(Turn, f"__{_name}__", _refused(f"__{_name}__"))
+for _name in "truediv floordiv mod divmod pow lshift rshift and or xor matmul".split():
+    setattr(Turn, f"__{_name}__", _refused(_name))
+    setattr(Turn, f"__r{_name}__", _refused(_name))

@@ -1,0 +1,352 @@
+"""The Recorder: all state of one trace.
+
+It holds the inputs, the stages made so far, the values of the run-time sizes, the tape of host scalars, and
+the events (decisions, opaque calls) that cut the trace into segments. One recorder is current per thread.
+"""
+
+from __future__ import annotations
+
+import dis
+import sys
+import threading
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+from types import CodeType
+from typing import Any
+
+import numpy as np
+
+from hjit.errors import Origin, TraceError
+from hjit.trace.tracing.host import HostScalar, Slot, Tape
+from hjit.trace.tracing.induction import Site, Turn
+from hjit.trace.tracing.size import Size
+from hjit.trace.ir.graph import Definition, Expr, Graph, Input, Scalar, ScalarRef, Stage
+from hjit.trace.ir.poly import SMALL, Poly, Sym, poly
+from hjit.trace.ir.ranges import Range, Ranges
+
+MAX_STAGES = 20_000
+MAX_DECISIONS = 24  # a loop until convergence would trace, and compile, every turn
+MAX_CONSTANT = 1024  # elements of an array that are part of the kernel's key; larger ones are passed
+
+_state = threading.local()
+
+
+def current() -> Recorder:
+    """The recorder of the trace that this thread runs.
+
+    Raises:
+        TraceError: no trace is running: a tracer escaped from its function.
+    """
+    rec: Recorder | None = getattr(_state, "recorder", None)
+    if rec is None:
+        raise TraceError("tracer", "an array of a finished trace is used", "do not keep arrays of the function in globals or attributes")
+    return rec
+
+
+def tracing() -> bool:
+    """Is this thread running a trace?"""
+    return getattr(_state, "recorder", None) is not None
+
+
+def supported_dtype(dtype: np.dtype[Any]) -> bool:
+    """bool, integers and floats of up to 64 bits, in native byte order."""
+    return dtype.kind in "biuf" and dtype.itemsize <= 8 and dtype.isnative
+
+
+@dataclass(slots=True)
+class Source:
+    """An input array of the trace: the array itself, and where later calls find theirs.
+
+    `where` is ("arg", leaf), ("captured", path), ("constant",) or ("event", number, leaf). A `packed` array is read
+    through a copy in C order.
+    """
+
+    input: Input
+    array: np.ndarray[Any, Any]
+    where: tuple[Any, ...]
+    packed: bool = False
+
+
+@dataclass(slots=True)
+class Event:
+    """What cuts the trace: a decision on a computed scalar, or an opaque call.
+
+    A decision has `value` and compares it at later calls. An opaque call has `call`, which takes the realised
+    arrays of `needs` and returns a tuple of new arrays, whose inputs are `gives`.
+    """
+
+    needs: tuple[str, ...]
+    value: Any = None
+    call: Callable[..., tuple[Any, ...]] | None = None
+    gives: tuple[str, ...] = ()
+    impure: bool = False
+    operation: str = ""
+
+
+@dataclass
+class Recorder:
+    """State of one trace.
+
+    Attributes:
+        evaluate: computes a finished Graph on the arrays at hand, for decisions and opaque calls.
+        undo: what to do where the trace fails, so that it leaves nothing behind.
+        unrolled: loops over ``range(...)`` that are to be traced turn by turn.
+        loops: those whose turns are now traced as one, innermost last.
+        refused: the last one that turned out to need that.
+        hosts: the numbers that the scalars are.
+        changes: for each write a buffer, the version before, and whether its contents were known.
+    """
+
+    evaluate: Callable[[Recorder, tuple[str, ...]], list[np.ndarray[Any, Any]]]
+    function: str = "function"
+    origin: Origin | None = None
+    inputs: dict[str, Source] = field(default_factory=dict)
+    stages: dict[str, Stage] = field(default_factory=dict)
+    sizes: dict[str, int] = field(default_factory=dict)
+    tape: Tape = field(default_factory=Tape)
+    scalars: dict[tuple[int, str], str] = field(default_factory=dict)
+    hosts: dict[str, HostScalar] = field(default_factory=dict)
+    events: list[Event] = field(default_factory=list)
+    captures: list[tuple[Any, Any]] = field(default_factory=list)
+    captured: dict[Any, Any] = field(default_factory=dict)
+    written: dict[str, str] = field(default_factory=dict)
+    overlays: dict[int, Any] = field(default_factory=dict)
+    undo: list[Callable[[], None]] = field(default_factory=list)
+    unrolled: frozenset[Site] = frozenset()
+    loops: list[Any] = field(default_factory=list)
+    refused: Site | None = None
+    changes: list[tuple[Any, str, bool]] = field(default_factory=list)
+    _watched: list[tuple[Any, Any, str]] = field(default_factory=list)
+    _names: dict[str, int] = field(default_factory=dict)
+
+    def __enter__(self) -> Recorder:
+        self._outer = getattr(_state, "recorder", None)
+        _state.recorder = self
+        return self
+
+    def __exit__(self, kind: object, *exc: object) -> None:
+        _state.recorder = self._outer
+        if kind is not None:
+            self.take_back()
+
+    def take_back(self) -> None:
+        """Put random-number streams back to where they were before the trace."""
+        while self.undo:
+            self.undo.pop()()
+
+    def forget(self) -> None:
+        """Let go of what only the trace needs."""
+        self.evaluate = _finished
+        self.undo.clear()
+        self._watched.clear()
+        self.overlays.clear()
+        self.hosts.clear()
+
+    # -- containers that outlive the call
+    def watch(self, container: Any, name: str) -> None:
+        """Keep what a list, dict or set from outside the function holds, for `check_watched`."""
+        if isinstance(container, (list, dict, set)):
+            self._watched.append((container, _contents(container), name))
+
+    def check_watched(self) -> None:
+        """Raise where the function has changed a global, or a list or dict from outside: later calls would not."""
+        for name in [name for o in self.overlays.values() for name in o.assigned()]:
+            raise self.error(f"global {name}", "the function assigns to a global variable", "return the value instead")
+        for container, before, name in self._watched:
+            now = _contents(container)
+            if len(now) != len(before) or any(x is not y for x, y in zip(now, before, strict=True)):
+                raise self.error(name, f"the function changes a {type(container).__name__} that outlives it", "return the value instead")
+
+    # -- names
+    def unique(self, name: str) -> str:
+        """`name`, numbered where it is taken; a number costs one dictionary look-up."""
+        n = self._names.get(name, 0) + 1
+        self._names[name] = n
+        if n == 1:
+            return name
+        return self.unique(f"{name}_{n}")
+
+    def reserve(self, default: str) -> str:
+        """A name for a stage that loads itself: the user's variable, or `default`."""
+        variable = site()[1]
+        return self.unique(default if variable == "t" else variable)
+
+    # -- sizes
+    def symbol(self, name: str, value: int) -> Any:
+        """A run-time size; a constant where it is small."""
+        if -SMALL <= value <= SMALL:
+            return int(value)
+        self.sizes[name] = int(value)
+        return Size(value, poly(Sym(name)))
+
+    def poly(self, n: int | Poly) -> Poly:
+        """A size or offset as a polynomial; a large plain number becomes a run-time parameter of its own."""
+        if isinstance(n, Poly):
+            return n
+        if type(n) in (Size, Turn):
+            return n.poly
+        n = int(n)
+        if -SMALL <= n <= SMALL:
+            return poly(n)
+        name = f"k{abs(n)}"
+        self.sizes[name] = abs(n)
+        p = poly(Sym(name))
+        return p if n > 0 else -p
+
+    def polys(self, ns: Iterable[int | Poly]) -> tuple[Poly, ...]:
+        return tuple(map(self.poly, ns))
+
+    # -- inputs
+    def input(self, name: str, array: np.ndarray[Any, Any], where: tuple[Any, ...]) -> Source:
+        """Register an array that later calls bring anew."""
+        if not supported_dtype(array.dtype):
+            raise self.error(f"array of dtype {array.dtype}", "hjit handles bool, integers and floats up to 64 bits", "convert it first")
+        name = self.unique(name)
+        shape = [self.symbol(f"{name}.{k}", n) for k, n in enumerate(array.shape)]
+        whole = packed(array)
+        source = Source(Input(name, array.dtype, self.polys(shape), layout(whole)), whole, where, whole is not array)
+        self.inputs[name] = source
+        return source
+
+    def constant(self, array: np.ndarray[Any, Any]) -> Source:
+        """Register an array whose contents the function itself made."""
+        array = np.asarray(array, order="C")
+        if not supported_dtype(array.dtype):
+            raise self.error(f"array of dtype {array.dtype}", "hjit handles bool, integers and floats up to 64 bits")
+        data = array.tobytes() if array.size <= MAX_CONSTANT else None
+        name = self.unique("const")
+        shape = tuple(map(poly, array.shape)) if data is not None else self.polys(array.shape)
+        source = Source(Input(name, array.dtype, shape, layout(array), data), array, ("constant",))
+        self.inputs[name] = source
+        return source
+
+    def scalar(self, host: HostScalar, dtype: Any) -> ScalarRef:
+        """A host scalar as a kernel parameter of `dtype`."""
+        dtype = np.dtype(dtype)
+        key = (host.k, dtype.str)
+        name = self.scalars.get(key)
+        if name is None:
+            name = self.scalars[key] = f"s{len(self.scalars)}"
+            self.hosts[name] = host
+        return ScalarRef(name, dtype)
+
+    # -- stages
+    def stage(self, value: Expr | None, shape: Iterable[int | Poly], dtype: Any, updates: tuple[Definition, ...] = (), name: str = "",
+              reserved: str = "") -> Stage:
+        """Add a stage, named after the user's variable, or with a `reserved` name."""
+        if len(self.stages) >= MAX_STAGES:
+            raise self.error("loop", f"the trace has passed {MAX_STAGES} operations: a Python loop over pixels or rows", "vectorise the loop")
+        origin, variable = site()
+        stage = Stage(reserved or self.unique(name or variable), np.dtype(dtype), self.polys(shape), value, updates, origin)
+        self.stages[stage.name] = stage
+        return stage
+
+    def range_of(self, e: Expr) -> Range | None:
+        """The least and the greatest integer that an expression can be; None of floats. In a loop arrays change, and are not looked through."""
+        return (Ranges() if self.loops else self._ranges).of(e)
+
+    @cached_property
+    def _ranges(self) -> Ranges:
+        return Ranges(self.stages, self._contents)
+
+    def _contents(self, name: str) -> np.ndarray[Any, Any] | None:
+        """Of an array that the function itself made."""
+        source = self.inputs.get(name)
+        return source.array if source is not None and source.where == ("constant",) else None
+
+    # -- ends
+    def graph(self, outputs: tuple[str, ...]) -> Graph:
+        """The Graph of everything recorded, with the given stages or inputs as outputs."""
+        slots = [(name, dtype) for (k, dtype), name in self.scalars.items()]
+        return Graph(
+            tuple(s.input for s in self.inputs.values()),
+            tuple(Scalar(name, np.dtype(dtype)) for name, dtype in slots),
+            tuple(self.stages.values()),
+            outputs,
+        )
+
+    def scalar_slots(self) -> dict[str, tuple[Slot, np.dtype[Any]]]:
+        """For each scalar parameter the entry of the tape that it is."""
+        return {name: (Slot(k), np.dtype(dtype)) for (k, dtype), name in self.scalars.items()}
+
+    def decide(self, stage: str) -> Any:
+        """The value of a one-element stage, now; later calls check that it is the same."""
+        if sum(e.call is None for e in self.events) >= MAX_DECISIONS:
+            raise self.error("loop", f"it has decided on computed values {MAX_DECISIONS} times", "iterate outside the decorated function")
+        value = self.evaluate(self, (stage,))[0].reshape(())[()]
+        self.events.append(Event((stage,), value=value, operation="decision"))
+        return value
+
+    def extern(self, operation: str, call: Callable[..., tuple[Any, ...]], needs: tuple[str, ...], impure: bool = False) -> tuple[Source, ...]:
+        """Call an opaque function on realised arrays, now and at every call; its results are inputs."""
+        arrays = self.evaluate(self, needs) if needs else []
+        results = call(*arrays)
+        number = len(self.events)
+        sources = tuple(self.input("extern", np.asarray(r), ("event", number, k)) for k, r in enumerate(results))
+        self.events.append(Event(needs, call=call, gives=tuple(s.input.name for s in sources), impure=impure, operation=operation))
+        return sources
+
+    def error(self, operation: str, reason: str, advice: str = "") -> TraceError:
+        """A `TraceError` for the user's present line."""
+        return TraceError(operation, reason, advice, site()[0] or self.origin)
+
+
+def _finished(rec: Recorder, names: tuple[str, ...]) -> list[np.ndarray[Any, Any]]:
+    raise AssertionError("the trace is finished")
+
+
+def _contents(container: Any) -> list[Any]:
+    """What makes a list or dict the same: its items by identity, its keys in order."""
+    return [*container, *container.values()] if isinstance(container, dict) else list(container)
+
+
+def packed(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """The array; a copy in C order where its strides are no whole elements, as in a field of a structured array."""
+    return array.copy() if any(s % array.itemsize for s in array.strides) else array
+
+
+def layout(array: np.ndarray[Any, Any]) -> tuple[int | None, ...]:
+    """Strides in elements where they are small and so constants of the kernel, else None.
+
+    Axes of length 1 have stride 0: NumPy leaves theirs open.
+    """
+    item = array.itemsize
+    found: list[int | None] = []
+    for n, s in zip(array.shape, array.strides, strict=True):
+        step = s // item
+        found.append(0 if n == 1 else step if abs(step) <= SMALL else None)
+    return tuple(found)
+
+
+# -- where in the user's source
+
+
+def site() -> tuple[Origin | None, str]:
+    """The source line that is being traced, and the variable that its result is assigned to."""
+    frame = sys._getframe(1)
+    while frame is not None:
+        if type(frame.f_globals) is not dict:
+            code = frame.f_code
+            origin = Origin(code.co_filename, frame.f_lineno, code.co_name)
+            return origin, _assigned(code).get(frame.f_lasti, "t")
+        frame = frame.f_back  # type: ignore[assignment]
+    return None, "t"
+
+
+@lru_cache(maxsize=1024)
+def _assigned(code: CodeType) -> dict[int, str]:
+    """For each instruction whose result goes straight into a variable, that variable.
+
+    CPython 3.11 stands at the PRECALL before a CALL once it has specialised the call, and behind the CALL's own inline cache
+    where it runs a Python function in the same interpreter loop.
+    """
+    found: dict[int, str] = {}
+    before: list[dis.Instruction] = []
+    for step in dis.get_instructions(code):
+        if step.opname in ("STORE_FAST", "STORE_NAME", "STORE_DEREF", "STORE_GLOBAL"):
+            name = str(step.argval)
+            for offset in range(before[0].offset, step.offset, 2) if before else ():
+                found[offset] = name if name.isidentifier() else "t"
+        before = [*before, step] if before and before[-1].opname == "PRECALL" else [step]
+    return found

@@ -1,0 +1,658 @@
+"""`Tracer`: stands for a NumPy array while the user's function runs.
+
+A tracer is a view (one index polynomial per axis) of a versioned `Buffer`. Reading loads from the buffer's
+present version; writing makes a new version, which every view of the buffer sees from then on. Small arrays whose
+contents are known (literals, ``np.arange(5)``) carry them along in a real array, and are computed by NumPy itself.
+"""
+
+from __future__ import annotations
+
+import itertools
+import operator
+import re
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from hjit.errors import TraceError
+from hjit.trace.tracing.host import is_host
+from hjit.trace.tracing.recorder import Recorder, current, supported_dtype
+from hjit.trace.tracing.size import Size
+from hjit.trace.ir.graph import Const, Definition, Expr, Load, cast, identity, renumber, select
+from hjit.trace.ir.poly import Dim, Poly, poly
+
+MAX_KNOWN = 4096  # elements up to which arrays made of known numbers are computed while tracing
+Shape = tuple[int, ...]
+_FUNCTIONS: dict[Any, Callable[..., Any]] = {}
+serials = itertools.count()
+
+
+class Buffer:
+    """Memory that tracers view.
+
+    Attributes:
+        version: the input or stage that holds the present contents; "" for known contents not yet needed by a stage.
+        real: the contents where they are known, else None.
+        argument: the name of the input whose memory this is, or "".
+        strides: in bytes; None where the memory is in C order without gaps.
+        serial: buffers made later have a larger one.
+    """
+
+    __slots__ = ("argument", "dtype", "real", "serial", "shape", "strides", "version", "writeable")
+
+    def __init__(self, shape: Shape, dtype: np.dtype[Any], version: str, real: np.ndarray[Any, Any] | None = None,
+                 argument: str = "", strides: tuple[int, ...] | None = None, writeable: bool = True) -> None:
+        self.shape, self.dtype, self.version, self.real = shape, dtype, version, real
+        self.argument, self.strides, self.writeable = argument, strides, writeable
+        self.serial = next(serials)
+
+    def source(self) -> str:
+        """The present version, made now where the contents are only known."""
+        if not self.version:
+            assert self.real is not None
+            self.version = current().constant(self.real).input.name
+        return self.version
+
+
+class Tracer:
+    """A traced array; supports what `numpy.ndarray` does as far as hjit can compile it.
+
+    Attributes:
+        buffer: the memory viewed.
+        shape: a tuple of ints, those above 16 as `Size`.
+        index: per axis of the buffer an index over ``Dim(0..ndim - 1)``.
+        known: the same view of the buffer's known contents, or None.
+        is_scalar: a NumPy scalar rather than a 0-d array.
+        weak: a Python float rather than a NumPy scalar; its dtype gives way to that of arrays.
+    """
+
+    __slots__ = ("_known", "buffer", "index", "is_scalar", "shape", "weak")
+    __array_priority__ = 1000.0
+
+    def __init__(self, buffer: Buffer, shape: Shape, index: tuple[Poly, ...], known: np.ndarray[Any, Any] | None = None,
+                 is_scalar: bool = False) -> None:
+        self.buffer, self.shape, self.index, self._known, self.is_scalar = buffer, shape, index, known, is_scalar
+        self.weak = False
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:  # code asks isinstance(x, np.ndarray)
+        return np.ndarray
+
+    # -- attributes
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self.buffer.dtype
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        n: int = 1
+        for s in self.shape:
+            n = n * s
+        return n
+
+    @property
+    def itemsize(self) -> int:
+        return self.dtype.itemsize
+
+    @property
+    def nbytes(self) -> int:
+        return self.size * self.itemsize
+
+    @property
+    def known(self) -> np.ndarray[Any, Any] | None:
+        return None if self.buffer.real is None else self._known
+
+    @property
+    def T(self) -> Tracer:
+        return self.transpose()
+
+    @property
+    def mT(self) -> Tracer:
+        return self.swapaxes(-1, -2)
+
+    @property
+    def real(self) -> Tracer:
+        return self
+
+    @property
+    def imag(self) -> Tracer:
+        return call(np.zeros_like, self)
+
+    @property
+    def flat(self) -> Tracer:
+        from hjit.trace.ops.views import flat
+
+        return flat(self)
+
+    @property
+    def base(self) -> Any:
+        return None if self.is_whole else self
+
+    @property
+    def flags(self) -> Any:
+        from hjit.trace.ops.layout import stand_in
+
+        like = stand_in(self)
+        return _Flags(False, False, False) if like is None else _Flags(like.flags.c_contiguous, like.flags.f_contiguous, self.buffer.writeable)
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        from hjit.trace.ops.layout import strides
+
+        found = strides(self)
+        if found is None:
+            raise current().error("ndarray.strides", "the strides of this view are not known while tracing", "use .shape")
+        return found
+
+    @property
+    def is_whole(self) -> bool:
+        """Does this view show the whole buffer as it lies?"""
+        return self.index is identity(len(self.shape)) and len(self.shape) == len(self.buffer.shape)
+
+    @property
+    def axes(self) -> tuple[int, ...] | None:
+        """Where this view shows the whole buffer, its axes in the order in which they are the buffer's; else None."""
+        if self.is_whole:
+            return tuple(range(len(self.shape)))
+        found = tuple(k for p in self.index if (k := _dim_of(p)) is not None)
+        if len(set(found)) != len(self.shape) or len(self.index) != len(self.shape):
+            return None
+        return found if tuple(self.shape[k] for k in found) == tuple(self.buffer.shape) else None
+
+    # -- reading
+    def at(self, index: Sequence[Poly]) -> Load:
+        """The element at `index`, one polynomial per axis of this view."""
+        if self.is_whole:
+            return Load(self.buffer.source(), tuple(index), self.dtype)
+        if tuple(index) == identity(len(self.shape)):
+            return Load(self.buffer.source(), self.index, self.dtype)
+        return Load(self.buffer.source(), compose(self.index, index), self.dtype)
+
+    def load(self, shape: Shape | None = None) -> Expr:
+        """The element at the iteration dimensions of a result of `shape`, this array being broadcast to it."""
+        if self.known is not None and self.known.size == 1:
+            return Const(self.known.reshape(())[()], self.dtype)
+        if shape is None or shape == self.shape:
+            return self.at(identity(len(self.shape)))
+        lead = len(shape) - len(self.shape)
+        return self.at([poly(0) if n == 1 and shape[k] != 1 else poly(Dim(k)) for k, n in enumerate(self.shape, lead)])
+
+    def item(self, *at: Any) -> Any:
+        one = self[at] if at else self
+        if one.size != 1:
+            raise ValueError("can only convert an array of size 1 to a Python scalar")
+        return python_float(one) if one.dtype.kind == "f" else as_value(one).item()
+
+    def tolist(self) -> Any:
+        if self.known is not None:
+            return self.known.tolist()
+        return self.item() if self.ndim == 0 else [row.tolist() for row in self]
+
+    # -- protocols of NumPy
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        from hjit.trace.ops.elementwise import ufunc_call
+
+        return ufunc_call(ufunc, method, inputs, kwargs)
+
+    def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        from hjit.trace.capture.overlay import numpy_call
+
+        return numpy_call(func, args, kwargs)
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray[Any, Any]:
+        if self.known is not None:
+            return np.array(self.known, dtype)
+        raise current().error("conversion to a real array", "code that cannot be traced asks for the array's numbers")
+
+    # -- Python protocols
+    def __len__(self) -> int:
+        if not self.shape:
+            raise TypeError("len() of unsized object")
+        return int(self.shape[0])
+
+    def __iter__(self) -> Iterator[Tracer]:
+        if not self.shape:
+            raise TypeError("iteration over a 0-d array")
+        return (self[k] for k in range(self.shape[0]))
+
+    def __bool__(self) -> bool:
+        if self.size != 1:
+            if self.size == 0:
+                raise ValueError("The truth value of an empty array is ambiguous. Use `array.size > 0` to check that an array is not empty.")
+            raise ValueError("The truth value of an array with more than one element is ambiguous. Use a.any() or a.all()")
+        return bool(as_value(self))
+
+    def _scalar(self) -> Any:
+        """What a conversion to a Python number converts."""
+        if self.ndim:
+            raise TypeError("only 0-dimensional arrays can be converted to Python scalars")
+        return as_value(self)
+
+    def __int__(self) -> int:
+        return int(self._scalar())
+
+    def __float__(self) -> float:
+        return float(self._scalar())
+
+    def __complex__(self) -> complex:
+        return complex(self._scalar())
+
+    def __index__(self) -> int:
+        if self.dtype.kind not in "iu" or self.ndim:
+            raise TypeError("only integer scalar arrays can be converted to a scalar index")
+        return operator.index(as_value(self))
+
+    def __round__(self, n: int | None = None) -> Any:
+        return round(float(as_value(self)), n) if self.weak else call(np.round, self, n or 0)
+
+    def __contains__(self, x: Any) -> bool:
+        return bool(call(np.any, self == x))
+
+    def __repr__(self) -> str:
+        return f"<traced {self.dtype} array of shape {tuple(map(int, self.shape))}>"
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __getitem__(self, key: Any) -> Any:
+        from hjit.trace.ops.indexing import getitem
+
+        return getitem(self, key)
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        from hjit.trace.ops.indexing import setitem
+
+        setitem(self, key, value)
+
+    def __copy__(self) -> Tracer:
+        return self.copy()
+
+    def __deepcopy__(self, memo: Any) -> Tracer:
+        return self.copy()
+
+    def __getattr__(self, name: str) -> Any:
+        if not name.startswith("__") and hasattr(np.ndarray, name):
+            raise current().error(f"ndarray.{name}", "hjit does not trace this attribute")
+        raise AttributeError(f"'numpy.ndarray' object has no attribute '{name}'")
+
+    # -- views that need no table
+    def view(self, dtype: Any = None, type: Any = None) -> Tracer:
+        if dtype is None or dtype is np.ndarray or np.dtype(dtype) == self.dtype:
+            return Tracer(self.buffer, self.shape, self.index, self._known)
+        raise current().error("ndarray.view", f"bits of {self.dtype} seen as {np.dtype(dtype)}", "use astype")
+
+    def astype(self, dtype: Any, order: str = "K", casting: str = "unsafe", subok: bool = True, copy: bool = True) -> Tracer:
+        from hjit.trace.ops.elementwise import astype
+
+        return astype(self, dtype, casting, copy, order)
+
+    def fill(self, value: Any) -> None:
+        self[...] = value
+
+
+class _Flags:
+    """What code asks of ``a.flags``."""
+
+    def __init__(self, c_contiguous: bool, f_contiguous: bool, writeable: bool) -> None:
+        self.c_contiguous = self.contiguous = self.carray = c_contiguous
+        self.f_contiguous, self.forc, self.fnc = f_contiguous, c_contiguous or f_contiguous, f_contiguous and not c_contiguous
+        self.writeable, self.aligned, self.owndata = writeable, True, self.forc
+
+    def __getitem__(self, name: str) -> Any:
+        return getattr(self, {"C": "c_contiguous", "F": "f_contiguous", "W": "writeable"}.get(name, name.lower()))
+
+
+def _dim_of(p: Poly) -> int | None:
+    """The dimension that an index is, if it is nothing else."""
+    (m, c), *more = p.terms.items() if p.terms else [((), 0)]
+    return m[0].k if c == 1 and not more and p.const == 0 and len(m) == 1 and isinstance(m[0], Dim) else None
+
+
+def compose(outer: Sequence[Poly], inner: Sequence[Poly]) -> tuple[Poly, ...]:
+    """`outer` with its dimension k replaced by ``inner[k]``."""
+    change = renumber(inner)
+    return tuple(p.substitute(change) for p in outer)
+
+
+def is_tracer(x: Any) -> bool:
+    """`isinstance` cannot ask: a tracer answers that it is an ndarray."""
+    return type(x) is Tracer
+
+
+def has_tracer(x: Any) -> bool:
+    """Is a tracer or a host scalar in `x`, or in the lists, tuples and dicts it is made of?"""
+    t = type(x)
+    if t in (Tracer, Selected) or is_host(x):
+        return True
+    if t in (list, tuple):
+        return any(map(has_tracer, x))
+    if t is dict:
+        return any(map(has_tracer, x.values()))
+    return False
+
+
+# -- making tracers
+
+
+def from_stage(value: Expr | None, shape: Shape, dtype: Any, updates: tuple[Definition, ...] = (), name: str = "", is_scalar: bool = False,
+               reserved: str = "") -> Tracer:
+    """A new array, defined for every index by `value` over ``Dim(0..)`` and then by `updates`."""
+    rec = current()
+    stage = rec.stage(value, shape, dtype, updates, name, reserved)
+    return Tracer(Buffer(shape, stage.dtype, stage.name), shape, identity(len(shape)), is_scalar=is_scalar)
+
+
+def from_known(array: Any, is_scalar: bool = False) -> Tracer:
+    """A new array with known contents, which the tracer owns."""
+    array = np.asarray(array)
+    if not supported_dtype(array.dtype):
+        raise current().error(f"array of dtype {array.dtype}", "hjit handles bool, integers and floats up to 64 bits")
+    return Tracer(Buffer(array.shape, array.dtype, "", real=array), array.shape, identity(array.ndim), array, is_scalar)
+
+
+def from_source(array: np.ndarray[Any, Any], name: str, where: tuple[Any, ...]) -> Tracer:
+    """A view of an array that every call brings anew."""
+    rec = current()
+    source = rec.input(name, array, where)
+    shape = tuple(_shown(rec, p) for p in source.input.shape)
+    strides = None if array.flags.c_contiguous else array.strides
+    buffer = Buffer(shape, array.dtype, source.input.name, argument=source.input.name, strides=strides, writeable=bool(array.flags.writeable))
+    return Tracer(buffer, shape, identity(array.ndim))
+
+
+def _shown(rec: Recorder, p: Poly) -> int:
+    return p.const if p.is_const else Size(p.evaluate(lambda a: rec.sizes[a.name]), p)  # type: ignore[attr-defined,no-any-return]
+
+
+def as_tracer(x: Any, dtype: Any = None) -> Tracer:
+    """What `numpy.asarray` makes of `x`: an array, a number, or nested lists of them, traced or not."""
+    if is_tracer(x):
+        return x if dtype is None or x.dtype == np.dtype(dtype) else x.astype(dtype)
+    if type(x) is Selected:
+        raise current().error("boolean-mask read", "its length depends on the image's values", "write it back under the same mask, or reduce it")
+    if is_host(x):
+        rec = current()
+        dtype = np.result_type(x.value) if dtype is None else np.dtype(dtype)
+        return from_stage(rec.scalar(x, dtype), (), dtype)
+    if type(x) in (list, tuple) and has_tracer(x):
+        rows = [as_tracer(row) for row in x]
+        stacked = call(np.stack, rows)
+        return stacked if dtype is None else stacked.astype(dtype)
+    return from_known(np.array(x, dtype))
+
+
+def python_float(t: Tracer) -> Any:
+    """``float(t)`` of a one-element array, without its value."""
+    if t.known is not None:
+        return float(t.known.reshape(())[()])
+    one = t.reshape(()).astype(np.float64)
+    result = Tracer(one.buffer, (), one.index, is_scalar=True)
+    result.weak = True
+    return result
+
+
+def as_value(t: Tracer) -> Any:
+    """The number of a one-element array: known, or decided now and guarded."""
+    if t.known is not None:
+        return t.known.reshape(())[()]
+    rec = current()
+    one = from_stage(t.at((poly(0),) * t.ndim), (), t.dtype, name="decision")
+    return rec.decide(one.buffer.version)
+
+
+def call(function: Any, *args: Any, **kwargs: Any) -> Any:
+    """A NumPy function on tracers."""
+    from hjit.trace.capture.overlay import numpy_call
+
+    return numpy_call(function, args, kwargs)
+
+
+def implements(*functions: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Register the traced version of NumPy or SciPy functions. It takes over whenever an argument is traced."""
+
+    def register(traced: Callable[..., Any]) -> Callable[..., Any]:
+        for f in functions:
+            _FUNCTIONS[f] = traced
+        return traced
+
+    return register
+
+
+def functions() -> dict[Any, Callable[..., Any]]:
+    """The table that `implements` fills."""
+    return _FUNCTIONS
+
+
+# -- writing
+
+
+def write(view: Tracer, value: Any, where: Expr | None = None) -> None:
+    """``view[...] = value``, under the mask `where` if given; the value is broadcast and cast as NumPy does.
+
+    Raises:
+        ValueError: the view is read-only, or `value` does not broadcast to its shape.
+    """
+    if not view.buffer.writeable:
+        raise ValueError("assignment destination is read-only")
+    source = value if is_tracer(value) else None
+    if source is not None and source.buffer is view.buffer and source.index == view.index and where is None:
+        return  # the second half of ``a[k] += x``
+    if source is None and not is_host(value):
+        source = as_tracer(value)
+    if source is not None and tuple(source.shape) != tuple(view.shape):
+        source = trim(source, view.shape)
+    if source is not None and source.known is not None and view.known is not None and where is None:
+        view.known[...] = source.known
+        current().changes.append((view.buffer, view.buffer.version, True))
+        view.buffer.version = ""
+        return
+    shape = view.shape
+    if source is not None:
+        expr = source.load(shape)
+    else:
+        expr = current().scalar(value, view.dtype)
+    update(view, cast(expr, view.dtype), where)
+
+
+def trim(source: Tracer, shape: Shape) -> Tracer:
+    """`source` without leading axes of length 1 that `shape` lacks, after NumPy's check that it broadcasts."""
+    extra = source.ndim - len(shape)
+    if extra > 0 and all(n == 1 for n in source.shape[:extra]):
+        source = source[(0,) * extra]
+    if source.ndim > len(shape) or any(n not in (1, m) for n, m in zip(reversed(source.shape), reversed(shape), strict=False)):
+        given, wanted = (",".join(str(int(n)) for n in s) + ("," if len(s) == 1 else "") for s in (source.shape, shape))
+        raise ValueError(f"could not broadcast input array from shape ({given}) into shape ({wanted})")
+    return source
+
+
+def update(view: Tracer, expr: Expr, where: Expr | None = None) -> None:
+    """Make the buffer's next version: `expr` over the dimensions of `view`, written through it."""
+    rec, buffer = current(), view.buffer
+    old = buffer.source()
+    if any(n == 0 for n in view.shape):
+        return
+    if where is not None:
+        expr = select(where, expr, view.load())
+    axes = view.axes
+    if axes is not None:
+        if not view.is_whole:
+            expr = expr.substitute(renumber([poly(Dim(axes.index(k))) for k in range(len(axes))]))
+        stage = rec.stage(expr, buffer.shape, buffer.dtype)
+    else:
+        definition = Definition(rec.polys(view.shape), (), view.index, expr)
+        keep = Load(old, identity(len(buffer.shape)), buffer.dtype)
+        stage = rec.stage(keep, buffer.shape, buffer.dtype, (definition,), name=version_name(old))
+    set_version(buffer, stage.name)
+
+
+_VERSION = re.compile(r"_v(_\d+)*$")
+
+
+def version_name(old: str) -> str:
+    """A name for the version of a buffer that follows `old`."""
+    return f"{_VERSION.sub('', old)}_v"
+
+
+def set_version(buffer: Buffer, stage: str) -> None:
+    """All views of the buffer see `stage` from now on; an argument is written back when the function ends."""
+    current().changes.append((buffer, buffer.version, buffer.real is not None))
+    buffer.version, buffer.real = stage, None
+    if buffer.argument:
+        current().written[buffer.argument] = stage
+
+
+def same_values(a: Tracer, b: Tracer) -> bool:
+    """Are two arrays the same by the way they are computed?"""
+    stages = current().stages
+
+    def chain(e: Expr) -> list[Expr]:
+        found = [e]
+        while isinstance(e, Load) and e.source in stages:
+            stage = stages[e.source]
+            if stage.initial is None or stage.updates or e.index != identity(len(stage.shape)):
+                break
+            e = stage.initial
+            found.append(e)
+        return found
+
+    def same(a: Expr, b: Expr, depth: int) -> bool:
+        ours, theirs = chain(a), chain(b)
+        if any(e in theirs for e in ours):
+            return True
+        x, y = ours[-1], theirs[-1]
+        if not depth or not x.args or type(x) is not type(y) or x.dtype != y.dtype or x.with_args(y.args) != y:
+            return False
+        return all(same(p, q, depth - 1) for p, q in zip(x.args, y.args, strict=True))
+
+    return tuple(a.shape) == tuple(b.shape) and same(a.at(identity(a.ndim)), b.at(identity(b.ndim)), 4)
+
+
+# -- arrays read under a boolean mask
+
+
+class Selected:
+    """``a[mask]`` for a traced mask: its length is not known, so it lives over the whole of `a`.
+
+    It can be computed with element by element, be written back under the same mask, and be reduced.
+
+    Attributes:
+        full: the values at every element of the mask.
+        mask: the mask.
+    """
+
+    __slots__ = ("full", "mask")
+    __array_priority__ = 1001.0
+
+    def __init__(self, full: Tracer, mask: Tracer) -> None:
+        self.full, self.mask = full, mask
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:
+        return np.ndarray
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self.full.dtype
+
+    @property
+    def ndim(self) -> int:
+        return 1 + self.full.ndim - self.mask.ndim
+
+    @property
+    def size(self) -> int:
+        return int(call(np.count_nonzero, self.mask)) * int(self.full.size // self.mask.size)
+
+    @property
+    def shape(self) -> Shape:
+        return (int(call(np.count_nonzero, self.mask)), *self.full.shape[self.mask.ndim :])
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        out = kwargs.pop("out", None)
+        out = out[0] if isinstance(out, tuple) and len(out) == 1 else out
+        if method != "__call__" or type(out) not in (Selected, type(None)):
+            raise self._error(f"numpy.{ufunc.__name__}.{method}")
+        values = [*map(self._full, inputs)]
+        if out is None:
+            return Selected(ufunc(*values, **kwargs), self.mask)
+        ufunc(*values, out=self._full(out), **kwargs)
+        return out
+
+    def __getitem__(self, key: Any) -> Any:
+        raise self._error("index")
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        raise self._error("assignment to a part")
+
+    def __iter__(self) -> Any:
+        raise self._error("loop")
+
+    def __bool__(self) -> bool:
+        raise self._error("decision")
+
+    def __float__(self) -> float:
+        raise self._error("conversion to a number")
+
+    __int__ = __index__ = __float__  # type: ignore[assignment]
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray[Any, Any]:
+        raise self._error("conversion to a real array")
+
+    def _full(self, x: Any) -> Any:
+        if type(x) is Selected:
+            if not same_values(x.mask, self.mask):
+                raise self._error("operation on arrays read under different masks")
+            return x.full
+        if is_tracer(x) and x.ndim and x.size != 1:
+            raise self._error("operation on an array read under a mask and another array")
+        return x
+
+    def _error(self, operation: str) -> TraceError:
+        reason = "the length of a boolean-mask read depends on the image's values"
+        return current().error(operation, reason, "use np.where, or write back under the same mask")
+
+    def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        if func in _MASKED_REDUCTIONS and args[0] is self and len(args) == 1 and not kwargs and self.ndim == 1:
+            return self._reduce(func)
+        raise self._error(f"numpy.{getattr(func, '__name__', func)}")
+
+    def _reduce(self, func: Any) -> Any:
+        if func in (np.min, np.max, np.amin, np.amax):
+            if not call(np.any, self.mask):  # a decision: what NumPy refuses is refused at every call
+                name = "maximum" if func in (np.max, np.amax) else "minimum"
+                raise ValueError(f"zero-size array to reduction operation {name} which has no identity")
+            worst = _worst(self.dtype, func in (np.max, np.amax))
+            return call(func, call(np.where, self.mask, self.full, worst))
+        return call(func, self.full, where=self.mask)
+
+    def astype(self, dtype: Any, **kwargs: Any) -> Selected:
+        return Selected(self.full.astype(dtype), self.mask)
+
+    def copy(self) -> Selected:
+        return Selected(self.full.copy(), self.mask)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        func = getattr(np, name, None)
+        if func in _MASKED_REDUCTIONS:
+            return lambda: self._reduce(func)
+        raise self._error(f"ndarray.{name}")
+
+
+def _worst(dtype: np.dtype[Any], for_max: bool) -> Any:
+    if dtype.kind == "f":
+        return dtype.type(-np.inf if for_max else np.inf)
+    if dtype.kind == "b":
+        return np.bool_(not for_max)
+    info = np.iinfo(dtype)
+    return dtype.type(info.min if for_max else info.max)
+
+
+_MASKED_REDUCTIONS = frozenset({np.sum, np.mean, np.min, np.max, np.amin, np.amax, np.any, np.all, np.var, np.std, np.prod})
