@@ -16,7 +16,7 @@ from hjit.options import options
 from hjit.pipeline import Pipeline, pipeline
 
 if TYPE_CHECKING:
-    from hjit.sched.language.schedule import Schedule
+    from hjit.sched.hand.schedule import Schedule
 
 __version__ = "0.1.0"
 __all__ = [
@@ -36,7 +36,7 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name == "Schedule":  # loaded when it is asked for: most programs never do
-        from hjit.sched.language.schedule import Schedule
+        from hjit.sched.hand.schedule import Schedule
 
         return Schedule
     raise AttributeError(f"module 'hjit' has no attribute {name!r}")

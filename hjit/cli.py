@@ -109,6 +109,7 @@ def _info(given: argparse.Namespace) -> int:
     except OptionError as error:
         return _failed(error)
     from hjit.kernels.runtime import features, launch
+    from hjit.sched.language.target import native_width
 
     found = features.host_features()
     lines = [("hjit", __version__), ("Python", f"{platform.python_version()} on {platform.system()} {platform.machine()}")]
@@ -116,7 +117,7 @@ def _info(given: argparse.Namespace) -> int:
     lines += [
         ("cores", str(launch.cores())),
         ("threads", launch.parallel_for()[1]),
-        ("vectors", f"{8 * features.native_width(found)} bits ({', '.join(sorted(found)) or 'no known features'})"),
+        ("vectors", f"{8 * native_width(found)} bits ({', '.join(sorted(found)) or 'no known features'})"),
     ]
     print("\n".join(f"{name:<15} {text}" for name, text in lines))
     print("\noptions")

@@ -35,7 +35,7 @@ from hjit.trace.capture.trace import Tree, flatten, trace
 from hjit.trace.passes.canonical import canonicalise
 
 if TYPE_CHECKING:
-    from hjit.sched.language.schedule import Schedule
+    from hjit.sched.hand.schedule import Schedule
     from hjit.sched.language.tree import Root
     from hjit.variant import Held, Variant
 
@@ -408,7 +408,7 @@ class Pipeline:
     def schedule(self, *args: Any, **kwargs: Any) -> Schedule:
         """The default schedule, or the one given to `use`: printable, a picture in a notebook, and to be edited for `use`."""
         from hjit.kernels.runtime import features
-        from hjit.sched.language.schedule import Schedule
+        from hjit.sched.hand.schedule import Schedule
         from hjit.variant import segments
 
         options = self._resolved(context_state())
@@ -430,7 +430,7 @@ class Pipeline:
         Raises:
             ScheduleError: it is no schedule; at the first call, it is not legal for what the function computes.
         """
-        from hjit.sched.language.schedule import usable
+        from hjit.sched.hand.schedule import usable
 
         found = None if schedule is None else usable(schedule)
         with forks.builds, self._lock:

@@ -17,15 +17,15 @@ from hjit.errors import ScheduleError
 from hjit.kernels.runtime.kernel import Bound
 from hjit.options import Options, Scheduler
 from hjit.outcome import MISS, PLAIN
-from hjit.trace.tracing.host import same
 from hjit.trace.capture.overlay import container_shape
-from hjit.trace.tracing.recorder import Event, Recorder, packed
 from hjit.trace.capture.trace import Result, Trace, Tree
 from hjit.trace.ir.graph import Graph, Input
 from hjit.trace.ir.poly import ONE, SMALL, Dim, Poly, sizes_value
 from hjit.trace.ops.layout import c_strides
 from hjit.trace.passes.canonical import canonicalise
 from hjit.trace.passes.rewrites import AS_IT_IS, Rewrites
+from hjit.trace.tracing.host import same
+from hjit.trace.tracing.recorder import Event, Recorder, packed
 from hjit.verify import EXACT, Tolerance, tolerances
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from hjit.trace.tracing.recorder import Event
 from hjit.trace.ir.graph import Expr, Graph, Load, Op, Stage
+from hjit.trace.tracing.recorder import Event
 
 # Ufuncs whose compiled result may differ from NumPy's in the last bits
 INEXACT = frozenset(

@@ -15,10 +15,12 @@ import pytest
 import hjit
 from hjit.errors import OptionError, ScheduleError, SlidingError
 from hjit.options import Options
-from hjit.sched.default.schedules import Target, default_schedule, root_schedule, serial_loops
+from hjit.sched.default.schedules import default_schedule, serial_loops
 from hjit.sched.language.check import check
+from hjit.sched.language.target import Target
 from hjit.sched.language.transforms import storage_at_compute
 from hjit.sched.language.tree import Loop, Root, Store, computes
+from hjit.sched.nests.usual import root_schedule
 from hjit.sched.search.refine import Schedule
 from hjit.sched.search.search import presets
 from hjit.tuning import autoschedule, plans

@@ -20,8 +20,9 @@ from hjit import cache
 from hjit.errors import BlockError, ScheduleError, SlidingError
 from hjit.kernels.runtime import features, launch
 from hjit.options import Options
-from hjit.sched.default.schedules import Target, default_schedule
+from hjit.sched.default.schedules import default_schedule
 from hjit.sched.language.check import check
+from hjit.sched.language.target import Target
 from hjit.sched.language.transforms import rolled, storage_at_compute
 from hjit.sched.language.tree import Root, computes, from_json, renamed
 from hjit.trace.ir.graph import Definition, Graph, Stage

@@ -10,8 +10,9 @@ import pytest
 from scipy import ndimage
 
 from hjit.kernels.lower.lower import lower
-from hjit.sched.default.schedules import Target, default_schedule
+from hjit.sched.default.schedules import default_schedule
 from hjit.sched.language.memory import C_ORDER
+from hjit.sched.language.target import Target
 from tests.trace.test_canonical import canonical
 
 GOLDEN = Path(__file__).parent.parent / "golden"

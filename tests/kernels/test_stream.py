@@ -10,9 +10,10 @@ import hjit
 from hjit.kernels.runtime import features, kernel, params, trial
 from hjit.kernels.runtime.trial import Trial
 from hjit.options import resolve
+from hjit.sched.language.target import native_width
 
 X86 = "x86" in features.host_features()
-LANES = features.native_width(features.target_features(resolve({}).target)) // 2  # of two bytes
+LANES = native_width(features.target_features(resolve({}).target)) // 2  # of two bytes
 RNG = np.random.default_rng(7)
 
 

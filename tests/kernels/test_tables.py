@@ -9,15 +9,15 @@ import pytest
 
 import hjit
 from hjit.kernels.runtime import features
-from hjit.sched.default.schedules import Target, default_schedule
-from hjit.sched.default.tables import registers
+from hjit.sched.default.schedules import default_schedule
+from hjit.sched.language.target import Target, picked, registers
 from hjit.sched.language.tree import Loop, walk
 from tests.numpy_check import check
 from tests.trace.test_canonical import canonical
 
 RNG = np.random.default_rng(11)
 SIZES = (1, 3, 31, 64, 65, 129, 200, 256, 1000)
-PICKS = pytest.mark.skipif(features.picked(features.host_features()) != {1, 2, 4}, reason="the processor picks no lanes")
+PICKS = pytest.mark.skipif(picked(features.host_features()) != {1, 2, 4}, reason="the processor picks no lanes")
 
 
 def table(size: int, dtype: str) -> np.ndarray[Any, Any]:

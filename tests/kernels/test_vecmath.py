@@ -18,12 +18,13 @@ from hjit.errors import CompileError
 from hjit.kernels.llvm.code import Code, Val, const, splat, type_name
 from hjit.kernels.llvm.vecmath import apply as vecmath
 from hjit.kernels.runtime import features
+from hjit.sched.language.target import native_width
 from hjit.trace.ops.elementwise import UFUNCS
 
 DType = np.dtype[Any]
 BOOL = np.dtype(bool)
 FEATURES = features.host_features()
-WIDTH = features.native_width(FEATURES)
+WIDTH = native_width(FEATURES)
 INTS = "bBhHiIqQ"
 ALL = tuple(map(np.dtype, "?" + INTS + "efd"))
 TRANSCENDENTAL = frozenset({

@@ -10,19 +10,10 @@ import pytest
 
 import hjit
 from hjit.sched.default.line_buffers import MAX_TURNS_BEFORE
-from hjit.sched.default.schedules import (  # fmt: skip
-    MAX_TURNED_LANES,
-    ROWS_TOGETHER,
-    SCAN_ROWS,
-    STRIP_VECTORS,
-    STRIPS,
-    TURNED_ROWS,
-    RootNests,
-    Target,
-    lanes_across,
-    vector_lanes,
-)
+from hjit.sched.default.schedules import ROWS_TOGETHER, STRIPS, lanes_across
+from hjit.sched.language.target import Target
 from hjit.sched.language.tree import Loop, computes, walk
+from hjit.sched.nests.usual import MAX_TURNED_LANES, SCAN_ROWS, STRIP_VECTORS, TURNED_ROWS, RootNests, vector_lanes
 from hjit.tuning.samples import leaves
 from tests.numpy_check import check, image
 from tests.trace.test_canonical import canonical

@@ -15,10 +15,11 @@ from hjit.kernels.lower.lower import lower
 from hjit.model.names import PIPELINE, SCHEDULE
 from hjit.sched.analysis.sized import SizedGraph
 from hjit.sched.analysis.tape import Num, Program, Tape, ceil_div, choose, floor_div, least, most, power_of_two
-from hjit.sched.default.schedules import Target, default_schedule
+from hjit.sched.default.schedules import default_schedule
 from hjit.sched.features.algorithm_features import pipeline_features
 from hjit.sched.features.featurise import assembled, layouts_of, nest_features, nest_key, schedule_features
 from hjit.sched.language.check import check
+from hjit.sched.language.target import Target
 from hjit.sched.language.tree import Compute, Loop, Node, Root, computes, from_json, structural_hash, walk
 from hjit.sched.search.sample import random_schedule
 from hjit.trace.ir.graph import Cast, Const, Expr, Graph, Input, Op, Stage

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 from hjit.model.costs import WeightedSum
-from hjit.sched.default.schedules import Target, root_schedule
+from hjit.sched.language.target import Target
 from hjit.sched.language.tree import Loop, Store, dims_of, walk
+from hjit.sched.nests.usual import root_schedule
 from hjit.sched.search.refine import Schedule
 from hjit.sched.search.space import Space
 from hjit.sched.search.templates import Form, chosen, turns_of

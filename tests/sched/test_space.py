@@ -15,9 +15,10 @@ from hjit.model.costs import WeightedSum
 from hjit.model.names import SCHEDULE
 from hjit.options import Options
 from hjit.pipeline import Pipeline
-from hjit.sched.default.schedules import Target, root_schedule
 from hjit.sched.language.check import problems
+from hjit.sched.language.target import Target
 from hjit.sched.language.tree import Loop, Root, Store, computes, walk
+from hjit.sched.nests.usual import root_schedule
 from hjit.sched.search import nests
 from hjit.sched.search.batches import NONE, State
 from hjit.sched.search.pruning import Rules, log_spaced

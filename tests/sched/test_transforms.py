@@ -12,10 +12,12 @@ import pytest
 
 from hjit.errors import ScheduleError
 from hjit.kernels.lower.lower import lower
-from hjit.sched.default.schedules import Target, default_schedule, root_schedule
+from hjit.sched.default.schedules import default_schedule
 from hjit.sched.language import transforms
 from hjit.sched.language.build import at, path_without, paths, stripped, without
+from hjit.sched.language.target import Target
 from hjit.sched.language.tree import Compute, Loop, LoopKind, Node, Root, Store
+from hjit.sched.nests.usual import root_schedule
 from hjit.trace.ir.graph import Graph
 from hjit.trace.passes.rewrites import Rewrites
 from tests.numpy_check import check

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from hjit.errors import ScheduleError
-from hjit.sched.default.schedules import Target, default_schedule
+from hjit.sched.default.schedules import default_schedule
 from hjit.sched.language.check import check
+from hjit.sched.language.target import Target
 from hjit.sched.language.tree import Compute, Loop, Root, Store, from_json, structural_hash
 from tests.trace.test_canonical import canonical
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from hjit.kernels.llvm.code import BOOL, I64
 from hjit.kernels.llvm.function_merging import KERNEL
-from hjit.kernels.runtime.params import PARALLEL_FOR, SCRATCH, STATUS, TASKS_PER_THREAD, THREADS, Params
+from hjit.kernels.lower.params import PARALLEL_FOR, SCRATCH, STATUS, TASKS_PER_THREAD, THREADS, Params
 from hjit.trace.ir.graph import Graph
 
 if TYPE_CHECKING:

@@ -46,7 +46,7 @@ from hjit.kernels.lower.loopir import (
     When,
     sources,
 )
-from hjit.kernels.runtime.params import Params
+from hjit.kernels.lower.params import Params
 from hjit.sched.language.memory import C_ORDER, Layout, rejoined
 from hjit.trace.ir.borders import settled
 from hjit.trace.ir.graph import Cast, Const, Expr, Graph, Index, Input, Load, Op, ScalarRef, loads

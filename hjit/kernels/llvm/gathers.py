@@ -8,7 +8,7 @@ import numpy as np
 
 from hjit.kernels.llvm.code import BOOL, I32, I64, Val, const, splat, type_name
 from hjit.kernels.llvm.vecmath import apply as vecmath
-from hjit.kernels.runtime.params import STATUS
+from hjit.kernels.lower.params import STATUS
 from hjit.trace.ir.graph import Cast, Expr
 from hjit.trace.ir.poly import Atom, Poly, Value, poly
 

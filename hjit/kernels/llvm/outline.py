@@ -1,84 +1,21 @@
-"""Loops inside a nest that occur again and again become functions of their own, of which LLVM compiles one (`hjit.kernels.llvm.function_merging`).
+"""Functions that a nest calls: their text, and the names that calls of them have in the end.
 
-The stages of a search window that are computed row by row, say: as many loops as it has positions, that differ in where
-they read and write. In one function, what is known before its loops is alive in all of them, and LLVM takes long.
+Which loops become functions is decided by `hjit.kernels.lower.outlining`; equal ones are compiled once (`hjit.kernels.llvm.function_merging`).
 """
 
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from hjit.kernels.llvm.code import I64
 from hjit.kernels.llvm.function_merging import KERNEL, Function, merged
-from hjit.kernels.lower.loopir import For, Lanes, Nest, Outlined, Reset, Slide, Stmt, When, inner, lines, with_bodies
+from hjit.kernels.lower.loopir import Outlined
 
 if TYPE_CHECKING:
     from hjit.kernels.llvm.emit import NestEmitter
-
-MANY = 24  # loops side by side, fewer compile fast
-ALIKE = 4  # of them with the same text but for names and constants
-
-_WORD = re.compile(r"[A-Za-z_][\w.]*(?!\w*\()|\d+")  # a name, but not that of an operation; a number
-
-Body = tuple[Stmt, ...]
-
-
-# -- loop IR -> loop IR
-
-
-def outlined(nest: Nest) -> Body:
-    """The body of a nest, in which the loops that are to be functions are `Outlined`."""
-    return _outlined(nest.body)
-
-
-def _outlined(body: Body) -> Body:
-    parts = [part for s in body for part in _parts(s)]
-    if len(parts) < MANY:
-        return tuple(with_bodies(s, _outlined) if isinstance(s, (For, When)) else s for s in body)
-    shapes = {id(part): _shape(part) for part in parts}
-    count = Counter(shapes.values())
-    often = {part for part, shape in shapes.items() if count[shape] >= ALIKE}
-
-    def visit(s: Stmt) -> Stmt:
-        if isinstance(s, (For, Lanes)):
-            return Outlined((s,)) if id(s) in often else s
-        return with_bodies(s, lambda part: (Outlined(part),) if id(part) in often else part)
-
-    return tuple(map(visit, body))
-
-
-def _parts(s: Stmt) -> Iterator[Stmt | Body]:
-    """What of a statement may become a function: a loop, or what runs under a condition."""
-    match s:
-        case For() | Lanes():
-            if not _has_state((s,)):
-                yield s
-        case When() | Slide():
-            yield from (part for part in inner(s) if part and not _has_state(part))
-
-
-def _has_state(body: Body) -> bool:
-    """Does a circular buffer begin or slide here? How far it has come is a variable of the function."""
-    return any(isinstance(s, (Reset, Slide)) or any(map(_has_state, inner(s))) for s in body)
-
-
-def _shape(part: Stmt | Body) -> str:
-    """The text of statements with numbers for names, in the order in which they occur, and without constants."""
-    names: dict[str, str] = {}
-
-    def number(m: re.Match[str]) -> str:
-        word = m[0]
-        return "#" if word[0].isdigit() else names.setdefault(word, f"v{len(names)}")
-
-    body = part if isinstance(part, tuple) else (part,)
-    return _WORD.sub(number, "\n".join(line for s in body for line in lines(s, 0)))
-
-
-# -- loop IR -> LLVM IR
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,8 @@ from hjit.kernels.llvm.vecmath import apply as vecmath
 from hjit.kernels.llvm.vecmath.text import intrinsic
 from hjit.kernels.lower.loopir import Reduce, Turn
 from hjit.trace.ir.graph import Op
+from hjit.trace.ir.identities import start_value
 from hjit.trace.ir.poly import Var, extremum, poly
-from hjit.trace.ops.reductions import start_value
 
 if TYPE_CHECKING:
     from hjit.kernels.llvm.emit import NestEmitter

@@ -14,8 +14,8 @@ from hjit.kernels.llvm.address import address
 from hjit.kernels.llvm.code import BOOL, I32, I64, Val, const, shuffle, splat, type_name
 from hjit.kernels.llvm.vecmath import apply as vecmath
 from hjit.kernels.llvm.vecmath.text import suffix
-from hjit.kernels.runtime import features
-from hjit.sched.default.tables import REGISTER, registers
+from hjit.sched.language import target
+from hjit.sched.language.target import REGISTER, registers
 from hjit.trace.ir.graph import Load
 from hjit.trace.ir.poly import Poly, Value, poly
 
@@ -33,7 +33,7 @@ def looked_up(e: NestEmitter, x: Load, cell: np.dtype[np.generic], index: Val | 
         cell: its dtype in memory.
         index: what the value that is the index is in all lanes, where it is at hand.
     """
-    if cell.itemsize not in features.picked(e.machine.features) or e.is_mutable(x.source):
+    if cell.itemsize not in target.picked(e.machine.features) or e.is_mutable(x.source):
         return None
     flat = e.flat(x.source, x.index)
     found = _chosen(e, x, flat)

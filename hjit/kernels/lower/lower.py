@@ -15,7 +15,6 @@ from functools import cached_property
 import numpy as np
 
 from hjit.errors import SlidingError
-from hjit.kernels.llvm.outline import outlined
 from hjit.kernels.lower.environment import Env, Region, not_negative
 from hjit.kernels.lower.loop_partitioning import alignment, interior, used
 from hjit.kernels.lower.loopir import (
@@ -38,9 +37,10 @@ from hjit.kernels.lower.loopir import (
     When,
     vectors_at_once,
 )
+from hjit.kernels.lower.outlining import outlined
 from hjit.kernels.lower.sliding_windows import Windows, slides_of
 from hjit.kernels.lower.unroll_and_jam import jam
-from hjit.sched.analysis.bounds import Box, Reads, boxes, dims_of_box, single_dim, vector_axes, whole_box
+from hjit.sched.analysis.bounds import Box, Reads, boxes, dims_of_box, vector_axes, whole_box
 from hjit.sched.language.build import flattened, parallel_loops
 from hjit.sched.language.check import is_associative, is_direct, is_repeatable, nests
 from hjit.sched.language.memory import C_ORDER, LINE, Layout
@@ -48,7 +48,7 @@ from hjit.sched.language.tree import Compute, DimKey, Loop, Node, Root, Store, c
 from hjit.trace.ir.costs import cost
 from hjit.trace.ir.graph import Cast, Definition, Graph, Load, Op, Stage, renumber, substitute
 from hjit.trace.ir.intervals import Span
-from hjit.trace.ir.poly import ONE, ZERO, Dim, Poly, Sym, Var, extremum, least, poly
+from hjit.trace.ir.poly import ONE, ZERO, Dim, Poly, Sym, Var, extremum, least, poly, single_dim
 
 EXACT_SUM = 8  # sums of up to so many terms are added in NumPy's order and dtype
 

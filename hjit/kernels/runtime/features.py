@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 import llvmlite.binding as llvm
 
 from hjit.errors import OptionError
-
-if TYPE_CHECKING:
-    from hjit.sched.default.schedules import Target
+from hjit.sched.language.target import Target, native_width, picked
 
 
 @lru_cache(maxsize=1)
@@ -62,19 +59,7 @@ def target_features(target: str) -> frozenset[str]:
     return LEVELS[target] | (host & {"libmvec"})
 
 
-def native_width(features: frozenset[str]) -> int:
-    """The bytes of the widest vector register."""
-    return 64 if "avx512" in features else 32 if "avx2" in features else 16
-
-
-def picked(features: frozenset[str]) -> frozenset[int]:
-    """Bytes of the elements of which a register takes lanes from two others: small tables are looked up so."""
-    return frozenset({1} if "vbmi" in features else ()) | frozenset({2, 4} if "avx512" in features else ())
-
-
 def schedule_target(target: str) -> Target:
     """What schedules must know of the machine that code is for; `target`: as `target_features` takes it."""
-    from hjit.sched.default.schedules import Target
-
     found = target_features(target)
     return Target(native_width(found), picked(found))

@@ -18,8 +18,8 @@ import numpy as np
 
 from hjit import cache
 from hjit.errors import CompileError
+from hjit.kernels.lower.params import FIRST, KEEP, SMALL_ARRAY, STREAM, STREAMED, TASKS_PER_THREAD, params_of
 from hjit.kernels.runtime import arena, backend, features, launch
-from hjit.kernels.runtime.params import FIRST, KEEP, SMALL_ARRAY, STREAM, STREAMED, TASKS_PER_THREAD, params_of
 from hjit.kernels.runtime.scratch import lifetimes, offsets, staggered
 from hjit.kernels.runtime.signals import undisturbed
 from hjit.kernels.runtime.sizes import encode, evaluate

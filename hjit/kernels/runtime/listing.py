@@ -10,13 +10,15 @@ from hjit.errors import CompileError, ScheduleError
 from hjit.kernels.llvm.emit import Machine, emit_module
 from hjit.kernels.lower.loopir import Program
 from hjit.kernels.lower.lower import lower
+from hjit.kernels.lower.params import Params, params_of
 from hjit.kernels.runtime import features
 from hjit.kernels.runtime.kernel import kernel_name
-from hjit.kernels.runtime.params import Params, params_of
 from hjit.options import Options
-from hjit.sched.default.schedules import Target, default_schedule, root_schedule
+from hjit.sched.default.schedules import default_schedule
 from hjit.sched.language.check import check
+from hjit.sched.language.target import Target, native_width
 from hjit.sched.language.tree import Root
+from hjit.sched.nests.usual import root_schedule
 from hjit.trace.ir.graph import Graph
 from hjit.trace.ir.key import Key, graph_key
 
@@ -39,7 +41,7 @@ class Plan:
 def machine(options: Options) -> Machine:
     """What to generate code for."""
     found = features.target_features(options.target)
-    return Machine(features.native_width(found), found, options.fast_math)
+    return Machine(native_width(found), found, options.fast_math)
 
 
 def plan(graph: Graph, options: Options, schedule: Root | None = None, small: bool = True) -> Plan:

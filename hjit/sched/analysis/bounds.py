@@ -13,7 +13,7 @@ from functools import cached_property, lru_cache
 from hjit.sched.language.tree import Compute, Loop, Node, computes, dims_of, walk
 from hjit.trace.ir.graph import Definition, Graph, Load, Stage
 from hjit.trace.ir.intervals import Span, span, whole
-from hjit.trace.ir.poly import Dim, FloorDiv, Poly, Sym, Var, extremum, poly
+from hjit.trace.ir.poly import Dim, FloorDiv, Poly, Var, extremum, poly, single_dim
 
 Box = tuple[Span, ...]  # one span for each axis
 Dims = Mapping[int, Span]  # a span for each dimension of a definition
@@ -145,20 +145,6 @@ def _whole_axes(s: Stage) -> Iterable[int]:
                 used.add(k)
         if d.is_scatter:
             yield from range(len(s.shape))
-
-
-def single_dim(p: Poly, ndims: int) -> int | None:
-    """k where an index is ``c * Dim(k) + offset`` with c > 0 and `offset` fixed."""
-    found = None
-    for m, c in p.terms.items():
-        for a in m:
-            if isinstance(a, Dim):
-                if len(m) > 1 or c <= 0 or found is not None or a.k >= ndims:
-                    return None
-                found = a.k
-            elif not isinstance(a, Sym):
-                return None
-    return found
 
 
 def whole_box(s: Stage) -> Box:

@@ -8,14 +8,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from hjit.sched.analysis.bounds import Reads, single_dim
+from hjit.sched.analysis.bounds import Reads
 from hjit.sched.analysis.footprint import ANYWHERE, Box, Dims, Interval, Memory, Window, clipped, concrete, joined, row_axes, window
 from hjit.sched.analysis.tape import Num, Tape, Var, ceil_div, floor_div, least, most, product, total, within
 from hjit.sched.language.check import is_associative, is_direct, is_repeatable
 from hjit.sched.language.memory import C_ORDER, Layout
 from hjit.sched.language.tree import DimKey
 from hjit.trace.ir.graph import Const, Definition, Expr, Graph, Index, Input, Load, Op, Stage, loads, renumber, walk
-from hjit.trace.ir.poly import SMALL, Dim, Poly
+from hjit.trace.ir.poly import SMALL, Dim, Poly, single_dim
 
 T = TypeVar("T")
 At = tuple[Poly, ...]  # the index of a load

@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from hjit.errors import ScheduleError
-from hjit.sched.analysis.bounds import single_dim
 from hjit.sched.language.tree import KINDS, TAILS, Compute, Loop, Node, Root, Store, computes, dim_name, dims_of, loop_name
 from hjit.trace.ir.graph import Definition, Graph, Load, Op, Stage, identity
-from hjit.trace.ir.poly import ZERO, Dim, Poly, Value
+from hjit.trace.ir.poly import ZERO, Dim, Poly, Value, single_dim
 from hjit.trace.passes.partition import write_apart
 
 MAX_UNROLL = 256  # copies of one body

@@ -11,7 +11,6 @@ import math
 from dataclasses import dataclass, replace
 
 from hjit.errors import ScheduleError
-from hjit.sched.default.schedules import RootNests, Target
 from hjit.sched.language.build import (
     Path,
     at,
@@ -27,7 +26,9 @@ from hjit.sched.language.build import (
     without,
 )
 from hjit.sched.language.check import check, check_loops
+from hjit.sched.language.target import Target
 from hjit.sched.language.tree import KINDS, Compute, Loop, LoopKind, Node, Root, Store, computes, dims_of, loop_name, walk, with_children
+from hjit.sched.nests.usual import RootNests
 from hjit.trace.ir.graph import Graph
 from hjit.trace.passes.canonical import canonicalise, inline
 from hjit.trace.passes.rewrites import Rewrites

@@ -19,9 +19,9 @@ import numpy as np
 from hjit.model.costs import Cost, PreparedCost
 from hjit.model.names import SCHEDULE
 from hjit.sched.analysis.sized import SizedGraph
-from hjit.sched.default.schedules import groups
 from hjit.sched.features.algorithm_features import pipeline_features
 from hjit.sched.features.featurise import Plan, merged, plan_of
+from hjit.sched.language.groups import groups
 from hjit.sched.language.memory import C_ORDER
 from hjit.sched.language.tree import Node, Root, computes
 from hjit.sched.search.batches import IN_C_ORDER, NONE, Batch, Known, Layouts, Rows

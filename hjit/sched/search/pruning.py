@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from hjit.model.names import SCHEDULE
-from hjit.sched.default.schedules import UNROLL_CODE
 from hjit.sched.language.build import Path, at
 from hjit.sched.language.check import is_associative, is_direct
 from hjit.sched.language.tree import Loop, Root, Store, dims_of
+from hjit.sched.nests.usual import UNROLL_CODE
 from hjit.trace.ir.graph import Graph
 
 Features = np.ndarray[Any, Any]

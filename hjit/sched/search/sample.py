@@ -9,9 +9,9 @@ from __future__ import annotations
 import random
 from collections.abc import Collection
 
-from hjit.sched.default.schedules import groups
 from hjit.sched.language.build import Path, Step, at, attached, loops_around, nest
 from hjit.sched.language.check import free_from, is_associative, is_direct, problems
+from hjit.sched.language.groups import groups
 from hjit.sched.language.tree import TAILS, DimKey, Loop, Root, Store, computes
 from hjit.trace.ir.graph import Definition, Graph, Stage
 

@@ -22,13 +22,14 @@ import numpy as np
 
 from hjit.model.costs import Cost
 from hjit.sched.analysis.sized import SizedGraph
-from hjit.sched.default.schedules import Target, root_schedule
 from hjit.sched.features.featurise import layouts_of
 from hjit.sched.language.build import Path, Step, at, attached, flattened, inside_of, loops_around, own_nests, replaced
 from hjit.sched.language.build import nest as nest_of
 from hjit.sched.language.check import is_direct, problems
 from hjit.sched.language.memory import C_ORDER, Layout, Strides, away_from_borders
+from hjit.sched.language.target import Target
 from hjit.sched.language.tree import Loop, Node, Root, Store, computes, dims_of, walk
+from hjit.sched.nests.usual import root_schedule
 from hjit.sched.search.batches import IN_C_ORDER, NONE, Batch, Layouts, State
 from hjit.sched.search.buckets import Buckets
 from hjit.sched.search.nests import Nests, Tally

@@ -15,16 +15,19 @@ from typing import Any
 
 import numpy as np
 
-from hjit.sched.default.schedules import (  # fmt: skip
-    BLOCK,
+from hjit.sched.language.build import Step, nest, parallel_loops
+from hjit.sched.language.check import MAX_UNROLL, is_associative, is_atomic, is_direct
+from hjit.sched.language.memory import Strides
+from hjit.sched.language.target import BLOCK, SMALL_BLOCK, Target
+from hjit.sched.language.tree import Compute, DimKey, Loop, Node, dims_of, with_children
+from hjit.sched.language.tree import walk as walk_tree
+from hjit.sched.nests.usual import (
     INTERLEAVED,
     MAX_TURNED_LANES,
     SCAN_ROWS,
-    SMALL_BLOCK,
     STRIP_VECTORS,
     TURNED_ROWS,
     UNROLL_CODE,
-    Target,
     best_lanes,
     block_dim,
     crossing_dim,
@@ -39,11 +42,6 @@ from hjit.sched.default.schedules import (  # fmt: skip
     unrolled_dims,
     vector_lanes,
 )
-from hjit.sched.language.build import Step, nest, parallel_loops
-from hjit.sched.language.check import MAX_UNROLL, is_associative, is_atomic, is_direct
-from hjit.sched.language.memory import Strides
-from hjit.sched.language.tree import Compute, DimKey, Loop, Node, dims_of, with_children
-from hjit.sched.language.tree import walk as walk_tree
 from hjit.sched.search.pruning import log_spaced
 from hjit.trace.ir.graph import Definition, Expr, Index, Stage, walk
 

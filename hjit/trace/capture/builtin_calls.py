@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from hjit.trace.capture.rerolling import range_
 from hjit.trace.tracing.host import HostScalar, is_host, record
 from hjit.trace.tracing.induction import Turn
-from hjit.trace.capture.rerolling import range_
 from hjit.trace.tracing.size import Size
 from hjit.trace.tracing.tracer import Selected, is_tracer, python_float
 

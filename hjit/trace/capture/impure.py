@@ -86,7 +86,7 @@ class Stream:
 
 def draw(function: Any, stream: Any) -> Callable[..., Any]:
     """A function that draws from a stream, called at every call; the stream is as it was where the trace fails."""
-    from hjit.trace.capture.externs import opaque_call
+    from hjit.trace.tracing.externs import opaque_call
     from hjit.trace.tracing.tracer import has_tracer
 
     name = f"numpy.random.{function.__name__}"

@@ -21,11 +21,12 @@ from typing import Any
 import numpy as np
 
 from hjit.trace.capture import builtin_calls as asked
-from hjit.trace.capture.externs import concrete, opaque, opaque_call
-from hjit.trace.tracing.host import HostScalar, unpin
 from hjit.trace.capture.impure import STREAMS, Stream, draw, is_stream_method, replaced
+from hjit.trace.tracing.dispatch import functions, provides
+from hjit.trace.tracing.externs import concrete, opaque, opaque_call
+from hjit.trace.tracing.host import HostScalar, unpin
 from hjit.trace.tracing.recorder import Recorder, current, supported_dtype
-from hjit.trace.tracing.tracer import Selected, Tracer, from_source, functions, has_tracer
+from hjit.trace.tracing.tracer import Selected, Tracer, from_source, has_tracer
 
 _SAFE_BUILTINS = ("builtins", "_operator", "math", "time", "")  # they ask a tracer through Python's own protocols
 _PACKAGES = ("numpy", "scipy")
@@ -321,6 +322,7 @@ def captured_object(value: Any, path: Path) -> Any:
 # -- functions
 
 
+@provides
 def clone(function: types.FunctionType) -> Callable[..., Any]:
     """`function` over an overlay of its globals and of its closure."""
     closure = function.__closure__
@@ -443,6 +445,7 @@ def _numpy_function(function: Any) -> Callable[..., Any]:
     return functools.wraps(function, updated=())(method)
 
 
+@provides
 def numpy_call(function: Any, args: Any, kwargs: Any) -> Any:
     """A NumPy or SciPy function on tracers: by the table, else by tracing its source, else opaquely.
 

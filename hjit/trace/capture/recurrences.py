@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from hjit.trace.tracing.recorder import Recorder
-from hjit.trace.tracing.tracer import Buffer, set_version, version_name
 from hjit.trace.ir.borders import piecewise
 from hjit.trace.ir.graph import Definition, Expr, Load, ScalarRef, Stage, identity, map_exprs, rewrite, substitute, walk
 from hjit.trace.ir.poly import ONE, ZERO, Atom, Dim, IntLike, Poly, Value, Var, deep_atoms, poly
+from hjit.trace.tracing.recorder import Recorder
+from hjit.trace.tracing.tracer import Buffer, set_version, version_name
 
 
 class NotOneUpdate(Exception):

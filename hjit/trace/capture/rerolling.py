@@ -23,13 +23,13 @@ from typing import Any
 import numpy as np
 
 from hjit.trace.capture.bytecode import Loop, leaves_no_trace, loops
+from hjit.trace.capture.recurrences import NotOneUpdate, merged
+from hjit.trace.ir.poly import SMALL, Var, poly
 from hjit.trace.tracing.host import is_host, unpin
 from hjit.trace.tracing.induction import CannotRoll, Site, Turn
 from hjit.trace.tracing.recorder import Recorder, current, tracing
-from hjit.trace.capture.recurrences import NotOneUpdate, merged
 from hjit.trace.tracing.size import Size
 from hjit.trace.tracing.tracer import is_tracer, serials
-from hjit.trace.ir.poly import SMALL, Var, poly
 
 MAX_TAPS = 128  # turns of a loop that has nothing to do with a size: they unroll into one expression
 

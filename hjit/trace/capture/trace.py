@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 
 from hjit.errors import Origin
+from hjit.trace.capture.overlay import Path, captured_object, clone, load_table, whole_array
+from hjit.trace.ir.graph import identity
+from hjit.trace.ir.poly import Poly
 from hjit.trace.tracing.host import HostScalar, is_host
 from hjit.trace.tracing.induction import CannotRoll, Site
-from hjit.trace.capture.overlay import Path, captured_object, clone, load_table, whole_array
 from hjit.trace.tracing.recorder import Recorder
 from hjit.trace.tracing.size import Size
 from hjit.trace.tracing.tracer import Selected, Tracer, from_source, is_tracer
-from hjit.trace.ir.graph import identity
-from hjit.trace.ir.poly import Poly
 
 
 @dataclass(frozen=True, slots=True)

@@ -534,3 +534,9 @@ def fresh(name: str, taken: Iterable[str]) -> str:
     while f"{name}_{n}" in used:
         n += 1
     return f"{name}_{n}"
+
+
+def compose(outer: Sequence[Poly], inner: Sequence[Poly]) -> tuple[Poly, ...]:
+    """`outer` with its dimension k replaced by ``inner[k]``."""
+    change = renumber(inner)
+    return tuple(p.substitute(change) for p in outer)

@@ -479,3 +479,17 @@ def least(n: Poly) -> int:
 def sizes_value(p: Poly, sizes: Mapping[str, int]) -> int:
     """The number that a polynomial over sizes is."""
     return p.evaluate(lambda a: sizes[a.name]) if p.terms else p.const  # type: ignore[attr-defined]
+
+
+def single_dim(p: Poly, ndims: int) -> int | None:
+    """k where an index is ``c * Dim(k) + offset`` with c > 0 and `offset` fixed."""
+    found = None
+    for m, c in p.terms.items():
+        for a in m:
+            if isinstance(a, Dim):
+                if len(m) > 1 or c <= 0 or found is not None or a.k >= ndims:
+                    return None
+                found = a.k
+            elif not isinstance(a, Sym):
+                return None
+    return found

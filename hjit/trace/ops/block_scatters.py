@@ -13,12 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from hjit.trace.tracing.recorder import current
-from hjit.trace.tracing.size import Size
-from hjit.trace.tracing.tracer import Tracer
 from hjit.trace.ir.graph import Expr, Load, ScalarRef, Stage, renumber, rewrite, substitute, walk
 from hjit.trace.ir.interpret import evaluate
 from hjit.trace.ir.poly import SMALL, ZERO, Dim, Poly, Sym, Var, deep_atoms, poly
+from hjit.trace.tracing.recorder import current
+from hjit.trace.tracing.size import Size
+from hjit.trace.tracing.tracer import Tracer
 
 MAX_PIECES = 3  # of a dimension: part of a block, whole ones, part of one
 MAX_DEPTH = 8  # stages that an index array may come by

@@ -11,15 +11,16 @@ from typing import Any
 
 import numpy as np
 
-from hjit.trace.tracing.host import is_host, unpin
-from hjit.trace.tracing.recorder import current, supported_dtype
-from hjit.trace.tracing.size import Size
-from hjit.trace.tracing.tracer import MAX_KNOWN, Shape, Tracer, as_tracer, from_known, from_stage, has_tracer, implements, is_tracer
 from hjit.trace.ir.graph import Const, Index, cast, select
 from hjit.trace.ir.graph import Op as GraphOp
 from hjit.trace.ir.poly import Dim, poly
 from hjit.trace.ops.elementwise import broadcast
 from hjit.trace.ops.layout import Order, copy_order, in_order, laid_out, order_of, ordered_stage
+from hjit.trace.tracing.dispatch import implements
+from hjit.trace.tracing.host import is_host, unpin
+from hjit.trace.tracing.recorder import current, supported_dtype
+from hjit.trace.tracing.size import Size
+from hjit.trace.tracing.tracer import MAX_KNOWN, Shape, Tracer, as_tracer, from_known, from_stage, has_tracer, is_tracer
 
 
 def makes(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -13,12 +13,13 @@ from typing import Any
 
 import numpy as np
 
+from hjit.trace.ir.graph import Const, Expr, Op, cast, select
+from hjit.trace.ops.layout import copy_order, in_order, operands_order, order_of, ordered_stage, tracers
+from hjit.trace.tracing.dispatch import implements, provides
 from hjit.trace.tracing.host import is_host, record
 from hjit.trace.tracing.recorder import current, supported_dtype
 from hjit.trace.tracing.size import Size
-from hjit.trace.tracing.tracer import MAX_KNOWN, Selected, Shape, Tracer, as_tracer, call, from_known, from_stage, implements, is_tracer, trim, write
-from hjit.trace.ir.graph import Const, Expr, Op, cast, select
-from hjit.trace.ops.layout import copy_order, in_order, operands_order, order_of, ordered_stage, tracers
+from hjit.trace.tracing.tracer import MAX_KNOWN, Selected, Shape, Tracer, as_tracer, call, from_known, from_stage, is_tracer, trim, write
 
 # The ufuncs of one result that the back ends know. `divmod` and `modf` are pairs of these.
 UFUNCS = frozenset(
@@ -41,6 +42,7 @@ def _resolve(ufunc: np.ufunc, dtypes: tuple[Any, ...], signature: tuple[Any, ...
     return ufunc.resolve_dtypes(dtypes + (None,) * ufunc.nout, casting=casting, **given)
 
 
+@provides
 def ufunc_call(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """What `__array_ufunc__` of a tracer or a host scalar does."""
     if method != "__call__":
@@ -59,7 +61,7 @@ def ufunc_call(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs: di
         return pair(*inputs, **kwargs)
     name = _ALIASES.get(ufunc.__name__, ufunc.__name__)
     if name not in UFUNCS or ufunc.nout != 1:
-        from hjit.trace.capture.externs import opaque_call
+        from hjit.trace.tracing.externs import opaque_call
 
         if kwargs.get("out") is not None:
             raise current().error(f"{ufunc.__name__}(out=)", "this ufunc is not compiled", "assign its result")
@@ -224,6 +226,7 @@ def _plain(shape: Shape) -> Shape:
 # -- astype, and functions that are formulas
 
 
+@provides
 def astype(x: Tracer, dtype: Any, casting: str = "unsafe", copy: bool = True, order: str = "K") -> Tracer:
     """`ndarray.astype`.
 

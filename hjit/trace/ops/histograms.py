@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from hjit.trace.tracing.host import unpin
-from hjit.trace.tracing.recorder import current
-from hjit.trace.tracing.tracer import Tracer, as_tracer, as_value, call, from_known, from_stage, has_tracer, implements, is_tracer
 from hjit.trace.ir.graph import Const, Definition, Expr, Load, Op, cast
 from hjit.trace.ir.poly import Value, poly
+from hjit.trace.tracing.dispatch import implements
+from hjit.trace.tracing.host import unpin
+from hjit.trace.tracing.recorder import current
+from hjit.trace.tracing.tracer import Tracer, as_tracer, as_value, call, from_known, from_stage, has_tracer, is_tracer
 
 
 def tally(index: Tracer, length: int, weights: Tracer | None = None, keep: Tracer | None = None) -> Tracer:

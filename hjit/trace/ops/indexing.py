@@ -9,6 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from hjit.trace.ir.graph import Definition, Expr, Load, cast, compose, identity, renumber
+from hjit.trace.ir.graph import substitute as substitute_expr
+from hjit.trace.ir.poly import Dim, Poly, Value, poly
+from hjit.trace.ops.block_scatters import parts
+from hjit.trace.tracing.dispatch import provides
 from hjit.trace.tracing.host import is_host, unpin
 from hjit.trace.tracing.induction import Turn
 from hjit.trace.tracing.recorder import current
@@ -18,7 +23,6 @@ from hjit.trace.tracing.tracer import (
     Shape,
     Tracer,
     as_tracer,
-    compose,
     from_known,
     from_stage,
     is_tracer,
@@ -28,12 +32,9 @@ from hjit.trace.tracing.tracer import (
     version_name,
     write,
 )
-from hjit.trace.ir.graph import Definition, Expr, Load, cast, identity, renumber
-from hjit.trace.ir.graph import substitute as substitute_expr
-from hjit.trace.ir.poly import Dim, Poly, Value, poly
-from hjit.trace.ops.block_scatters import parts
 
 
+@provides
 def getitem(a: Tracer, key: Any) -> Any:
     """``a[key]``: a view for basic keys, a gather for integer arrays, a `Selected` for a traced mask."""
     parsed = _parse(a, key)
@@ -62,6 +63,7 @@ def _settled(scalar: Tracer) -> Tracer:
     return from_stage(scalar.load(), (), scalar.dtype, is_scalar=True)
 
 
+@provides
 def setitem(a: Tracer, key: Any, value: Any) -> None:
     """``a[key] = value``."""
     parsed = _parse(a, key)

@@ -14,26 +14,14 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from hjit.trace.tracing.host import unpin
-from hjit.trace.tracing.recorder import current, supported_dtype
-from hjit.trace.tracing.size import Size
-from hjit.trace.tracing.tracer import (
-    MAX_KNOWN,
-    Buffer,
-    Shape,
-    Tracer,
-    as_tracer,
-    from_known,
-    from_stage,
-    has_tracer,
-    implements,
-    is_tracer,
-    trim,
-    write,
-)
 from hjit.trace.ir.graph import Const, Definition, Expr, cast, identity, substitute
 from hjit.trace.ir.poly import ONE, ZERO, Atom, Dim, Poly, poly
 from hjit.trace.ops.indexing import getitem, slice_range
+from hjit.trace.tracing.dispatch import implements
+from hjit.trace.tracing.host import unpin
+from hjit.trace.tracing.recorder import current, supported_dtype
+from hjit.trace.tracing.size import Size
+from hjit.trace.tracing.tracer import MAX_KNOWN, Buffer, Shape, Tracer, as_tracer, from_known, from_stage, has_tracer, is_tracer, trim, write
 
 MAX_DECIDED = 16  # elements of a computed argument whose values become conditions of the trace
 MAX_PIECES = 64  # pieces into which insert, delete and tile cut an array before they gather instead

@@ -11,10 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from hjit.trace.tracing.recorder import current
-from hjit.trace.tracing.tracer import Shape, Tracer, from_stage, is_tracer
 from hjit.trace.ir.graph import Expr, identity, renumber, substitute
 from hjit.trace.ir.poly import Atom, Dim, FloorDiv, Mod, Poly, Sym, Var, deep_atoms, poly
+from hjit.trace.tracing.dispatch import provides
+from hjit.trace.tracing.recorder import current
+from hjit.trace.tracing.tracer import Shape, Tracer, from_stage, is_tracer
 
 Order = tuple[int, ...]  # axes, from the slowest to the fastest
 Strides = tuple[int, ...]  # in bytes, as NumPy's
@@ -30,6 +31,7 @@ def c_strides(shape: Sequence[int], itemsize: int) -> Strides:
     return tuple(reversed(found))
 
 
+@provides
 def strides(a: Tracer) -> Strides | None:
     """The strides that NumPy's array has; None where it is no view of memory."""
     if a.known is not None:
@@ -61,6 +63,7 @@ def _at(p: Poly, k: int) -> int:
     return p.evaluate(value)
 
 
+@provides
 def stand_in(a: Tracer) -> np.ndarray[Any, Any] | None:
     """An array with the shape and the strides of a traced one, whose elements must not be touched."""
     found = strides(a)

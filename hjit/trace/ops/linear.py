@@ -12,14 +12,14 @@ from typing import Any
 
 import numpy as np
 
-from hjit.trace.tracing.host import is_host, unpin
-from hjit.trace.capture.overlay import clone
-from hjit.trace.tracing.recorder import current
-from hjit.trace.tracing.tracer import MAX_KNOWN, Shape, Tracer, as_tracer, call, from_known, from_stage, implements, is_tracer, write
 from hjit.trace.ir.graph import Const, Definition, Expr, Load, Op, cast, identity
 from hjit.trace.ir.poly import ZERO, Dim, Poly, poly
 from hjit.trace.ops.elementwise import broadcast
 from hjit.trace.ops.views import view
+from hjit.trace.tracing.dispatch import hook, implements
+from hjit.trace.tracing.host import is_host, unpin
+from hjit.trace.tracing.recorder import current
+from hjit.trace.tracing.tracer import MAX_KNOWN, Shape, Tracer, as_tracer, call, from_known, from_stage, is_tracer, write
 
 Labels = Sequence[Hashable]
 
@@ -285,7 +285,7 @@ def _source(function: Any) -> Callable[..., Any]:
     inner = getattr(function, "_implementation", None) or getattr(function, "__wrapped__", function)
 
     def method(*args: Any, **kwargs: Any) -> Any:
-        return clone(inner)(*args, **kwargs)
+        return hook("clone")(inner)(*args, **kwargs)
 
     return method
 

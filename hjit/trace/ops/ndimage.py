@@ -20,16 +20,16 @@ from typing import Any
 
 import numpy as np
 
-from hjit.trace.capture.externs import opaque_call
-from hjit.trace.tracing.host import unpin
-from hjit.trace.capture.overlay import clone
-from hjit.trace.tracing.recorder import current
-from hjit.trace.tracing.size import Size, size_poly
-from hjit.trace.tracing.tracer import Tracer, as_tracer, as_value, call, from_known, functions, implements, is_tracer, update
 from hjit.trace.ir.graph import Const, Definition, Expr, Load, Op, cast, identity, select
+from hjit.trace.ir.identities import start_value
 from hjit.trace.ir.poly import Dim, Poly, bound, poly
 from hjit.trace.ops.networks import ranked
-from hjit.trace.ops.reductions import start_value
+from hjit.trace.tracing.dispatch import functions, hook, implements
+from hjit.trace.tracing.externs import opaque_call
+from hjit.trace.tracing.host import unpin
+from hjit.trace.tracing.recorder import current
+from hjit.trace.tracing.size import Size, size_poly
+from hjit.trace.tracing.tracer import Tracer, as_tracer, as_value, call, from_known, is_tracer, update
 
 MAX_LINE_TAPS = 129  # taps of one axis that are unrolled
 MAX_TAPS = 49  # taps of a filter over several axes that are unrolled
@@ -402,7 +402,7 @@ def decided(real: types.FunctionType, argument: str) -> Callable[..., Any]:
         x = bound_args.arguments.get(argument)
         if x is not None:
             bound_args.arguments[argument] = from_known(_pattern(x))
-        return clone(real)(*bound_args.args, **bound_args.kwargs)
+        return hook("clone")(real)(*bound_args.args, **bound_args.kwargs)
 
     return method
 

@@ -11,13 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from hjit.trace.tracing.host import is_host, unpin
-from hjit.trace.tracing.recorder import current
-from hjit.trace.tracing.tracer import Shape, Tracer, as_tracer, call, from_known, from_stage, has_tracer, implements, is_tracer
 from hjit.trace.ir.graph import Const, Definition, Expr, Index, Load, Op, cast, identity, select
 from hjit.trace.ir.poly import ZERO, Dim, Poly, bound, poly
 from hjit.trace.ops.joining import Box, all_known, assemble, contents, join, part, refuse, whole_number
 from hjit.trace.ops.reductions import axes_of
+from hjit.trace.tracing.dispatch import implements
+from hjit.trace.tracing.host import is_host, unpin
+from hjit.trace.tracing.recorder import current
+from hjit.trace.tracing.tracer import Shape, Tracer, as_tracer, call, from_known, from_stage, has_tracer, is_tracer
 
 MAX_TAPS = 64  # known kernels up to this length are unrolled
 _MISSING = np._NoValue

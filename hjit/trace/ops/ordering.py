@@ -14,14 +14,15 @@ from typing import Any
 
 import numpy as np
 
-from hjit.trace.tracing.host import unpin
-from hjit.trace.tracing.recorder import current
-from hjit.trace.tracing.tracer import Tracer, as_tracer, from_known, from_stage, implements, is_tracer
 from hjit.trace.ir.graph import Const, Definition, Expr, Op, cast
 from hjit.trace.ir.poly import Dim, Poly, poly
 from hjit.trace.ops.elementwise import _resolve
 from hjit.trace.ops.joining import contents, finish, ghosts, refuse
 from hjit.trace.ops.reductions import axes_of
+from hjit.trace.tracing.dispatch import implements
+from hjit.trace.tracing.host import unpin
+from hjit.trace.tracing.recorder import current
+from hjit.trace.tracing.tracer import Tracer, as_tracer, from_known, from_stage, is_tracer
 
 MAX_SORTED = 32  # elements that a network sorts
 _BOOL = np.dtype(bool)

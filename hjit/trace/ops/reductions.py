@@ -11,22 +11,20 @@ from typing import Any
 
 import numpy as np
 
-from hjit.trace.tracing.host import unpin
-from hjit.trace.tracing.recorder import current
-from hjit.trace.tracing.tracer import MAX_KNOWN, Tracer, as_tracer, call, from_known, from_stage, implements, is_tracer, write
 from hjit.trace.ir.graph import Const, Definition, Expr, Index, Load, Op, cast, identity, select
 from hjit.trace.ir.graph import substitute as substitute_expr
+from hjit.trace.ir.identities import IDENTITIES, start_value
 from hjit.trace.ir.poly import Dim, Poly, poly
 from hjit.trace.ops.elementwise import UFUNCS, broadcast
 from hjit.trace.ops.layout import operands_order
+from hjit.trace.tracing.dispatch import implements
+from hjit.trace.tracing.host import unpin
+from hjit.trace.tracing.recorder import current
+from hjit.trace.tracing.tracer import MAX_KNOWN, Tracer, as_tracer, call, from_known, from_stage, is_tracer, write
 
 _MISSING = np._NoValue
 
 # ufunc -> the identity that a reduction starts from; None: the extreme of the dtype, an empty axis is an error
-IDENTITIES: dict[str, Any] = {
-    "add": 0, "multiply": 1, "maximum": None, "minimum": None, "fmax": None, "fmin": None,
-    "logical_and": True, "logical_or": False, "logical_xor": False, "bitwise_and": -1, "bitwise_or": 0, "bitwise_xor": 0,
-}
 
 
 def axes_of(axis: Any, ndim: int) -> tuple[int, ...]:
@@ -43,21 +41,6 @@ def axes_of(axis: Any, ndim: int) -> tuple[int, ...]:
     if len(set(found)) != len(found):
         raise ValueError("duplicate value in 'axis'")
     return tuple(sorted(found))
-
-
-def start_value(name: str, dtype: np.dtype[Any]) -> Any:
-    """What the reduction `name` starts from."""
-    start = IDENTITIES[name]
-    if start is not None:
-        return dtype.type(start) if dtype.kind != "u" or start >= 0 else np.array(start).astype(dtype)[()]
-    smallest = name in ("maximum", "fmax")
-    if dtype.kind == "b":
-        return not smallest
-    if name in ("fmax", "fmin"):
-        return dtype.type(np.nan) if dtype.kind == "f" else (np.iinfo(dtype).min if smallest else np.iinfo(dtype).max)
-    if dtype.kind == "f":
-        return dtype.type(-np.inf if smallest else np.inf)
-    return np.iinfo(dtype).min if smallest else np.iinfo(dtype).max
 
 
 def reduce_(name: str, a: Tracer, axes: tuple[int, ...], keepdims: bool = False, dtype: Any = None, where: Any = True,

@@ -12,24 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from hjit.trace.tracing.host import unpin
-from hjit.trace.tracing.recorder import current
-from hjit.trace.tracing.tracer import (
-    Shape,
-    Tracer,
-    as_tracer,
-    call,
-    compose,
-    from_known,
-    from_stage,
-    implements,
-    is_tracer,
-    set_version,
-    trim,
-    version_name,
-    write,
-)
-from hjit.trace.ir.graph import Const, Definition, Expr, Index, Load, Op, cast, identity, renumber, select
+from hjit.trace.ir.graph import Const, Definition, Expr, Index, Load, Op, cast, compose, identity, renumber, select
 from hjit.trace.ir.poly import ONE, Dim, Poly, Value, poly
 from hjit.trace.ops import histograms
 from hjit.trace.ops.creation import makes, shape_of
@@ -38,6 +21,10 @@ from hjit.trace.ops.elementwise import UFUNCS, broadcast
 from hjit.trace.ops.elementwise import _loop as loop_of
 from hjit.trace.ops.indexing import _Advanced, _basic, _parse, gather_index, getitem, scatter
 from hjit.trace.ops.reductions import axes_of
+from hjit.trace.tracing.dispatch import implements
+from hjit.trace.tracing.host import unpin
+from hjit.trace.tracing.recorder import current
+from hjit.trace.tracing.tracer import Shape, Tracer, as_tracer, call, from_known, from_stage, is_tracer, set_version, trim, version_name, write
 
 ASSOCIATIVE = frozenset("add multiply maximum minimum bitwise_and bitwise_or bitwise_xor logical_and logical_or logical_xor".split())
 MAX_CHOICES = 32

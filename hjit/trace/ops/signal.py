@@ -10,14 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from hjit.trace.capture.externs import opaque_call
-from hjit.trace.capture.overlay import clone
-from hjit.trace.tracing.recorder import current
-from hjit.trace.tracing.size import size_poly
-from hjit.trace.tracing.tracer import Shape, Tracer, as_tracer, from_stage, functions, implements
 from hjit.trace.ir.graph import Const, Definition, Expr, Load, Op, cast, identity
 from hjit.trace.ir.poly import Dim, poly
 from hjit.trace.ops.ndimage import MAX_TAPS, Extended, known_first, opaque
+from hjit.trace.tracing.dispatch import functions, hook, implements
+from hjit.trace.tracing.externs import opaque_call
+from hjit.trace.tracing.recorder import current
+from hjit.trace.tracing.size import size_poly
+from hjit.trace.tracing.tracer import Shape, Tracer, as_tracer, from_stage
 
 VALID, SAME, FULL = 0, 1, 2
 BOUNDARIES = {0: "constant", 4: "symmetric", 8: "wrap"}
@@ -104,7 +104,7 @@ def _convolve(real: Any) -> Any:
             method = "direct" if min(int(as_tracer(in1).size), int(as_tracer(in2).size)) <= MAX_DIRECT else "fft"
         if method == "fft":
             return opaque_call("scipy.signal.convolve", real, (in1, in2, mode, method), {})
-        return clone(real)(in1, in2, mode, method)
+        return hook("clone")(real)(in1, in2, mode, method)
 
     return method
 

@@ -10,14 +10,15 @@ from typing import Any
 
 import numpy as np
 
-from hjit.trace.tracing.host import unpin
-from hjit.trace.tracing.recorder import current
-from hjit.trace.tracing.size import Size
-from hjit.trace.tracing.tracer import Shape, Tracer, as_tracer, compose, from_stage, implements
-from hjit.trace.ir.graph import identity
+from hjit.trace.ir.graph import compose, identity
 from hjit.trace.ir.poly import ONE, ZERO, Dim, Poly, poly
 from hjit.trace.ops.layout import copy_order, in_order, is_c_ordered, stand_in
 from hjit.trace.ops.reductions import axes_of
+from hjit.trace.tracing.dispatch import implements, provides
+from hjit.trace.tracing.host import unpin
+from hjit.trace.tracing.recorder import current
+from hjit.trace.tracing.size import Size
+from hjit.trace.tracing.tracer import Shape, Tracer, as_tracer, from_stage
 
 
 def view(a: Tracer, shape: Shape, inner: Sequence[Poly], known: Any = None) -> Tracer:
@@ -103,6 +104,7 @@ def _joins(a: Tracer, target: list[int]) -> bool:
         return False
 
 
+@provides
 def flat(a: Tracer) -> Tracer:
     """``a.flat``: all elements in C order; what is written there goes to `a`, however it lies."""
     known = None if a.known is None else a.known.reshape(-1)

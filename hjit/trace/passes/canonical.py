@@ -13,12 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from hjit.trace.tracing.tracer import compose
 from hjit.trace.ir.borders import borders
 from hjit.trace.ir.costs import REPEAT_LIMIT, cost
-from hjit.trace.ir.graph import Cast, Const, Definition, Expr, Graph, Load, Op, Stage, cast, identity, map_exprs, rewrite, substitute, walk
+from hjit.trace.ir.graph import Cast, Const, Definition, Expr, Graph, Load, Op, Stage, cast, compose, identity, map_exprs, rewrite, substitute, walk
+from hjit.trace.ir.identities import start_value
 from hjit.trace.ir.poly import ONE, Dim, Poly, Value, poly
-from hjit.trace.ops.reductions import start_value
 from hjit.trace.passes.dead_stores import start_scans
 from hjit.trace.passes.demanded_regions import crop
 from hjit.trace.passes.demotion import narrow_integers

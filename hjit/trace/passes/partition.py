@@ -10,8 +10,8 @@ from dataclasses import replace
 import numpy as np
 
 from hjit.trace.ir.graph import Const, Definition, Graph, Index, Load, Op, Stage, cast, fresh, identity, select, substitute, walk
+from hjit.trace.ir.identities import start_value
 from hjit.trace.ir.poly import ONE, ZERO, Atom, Dim, FloorDiv, IntLike, Mod, Poly, deep_atoms, extremum, poly
-from hjit.trace.ops.reductions import start_value
 
 PARTS = 16  # parts of a histogram; a constant, so that sums do not depend on the number of threads
 MAX_CLASSES = 64

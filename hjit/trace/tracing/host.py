@@ -16,6 +16,8 @@ from typing import Any
 
 import numpy as np
 
+from hjit.trace.tracing.dispatch import hook
+
 
 @dataclass(slots=True)
 class Tape:
@@ -94,9 +96,7 @@ class HostScalar:
         return self.value
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
-        from hjit.trace.ops.elementwise import ufunc_call
-
-        return ufunc_call(ufunc, method, inputs, kwargs)
+        return hook("ufunc_call")(ufunc, method, inputs, kwargs)
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray[Any, Any]:
         return np.array(self.pin(), dtype)

@@ -11,9 +11,9 @@ import operator
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from hjit.trace.ir.poly import Poly
 from hjit.trace.tracing.host import unpin
 from hjit.trace.tracing.size import Size, size_poly
-from hjit.trace.ir.poly import Poly
 
 Site = tuple[Any, int]  # the code of a function and the offset of a loop in it
 

@@ -18,12 +18,12 @@ from typing import Any
 import numpy as np
 
 from hjit.errors import Origin, TraceError
-from hjit.trace.tracing.host import HostScalar, Slot, Tape
-from hjit.trace.tracing.induction import Site, Turn
-from hjit.trace.tracing.size import Size
 from hjit.trace.ir.graph import Definition, Expr, Graph, Input, Scalar, ScalarRef, Stage
 from hjit.trace.ir.poly import SMALL, Poly, Sym, poly
 from hjit.trace.ir.ranges import Range, Ranges
+from hjit.trace.tracing.host import HostScalar, Slot, Tape
+from hjit.trace.tracing.induction import Site, Turn
+from hjit.trace.tracing.size import Size
 
 MAX_STAGES = 20_000
 MAX_DECISIONS = 24  # a loop until convergence would trace, and compile, every turn

@@ -10,21 +10,21 @@ from __future__ import annotations
 import itertools
 import operator
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from hjit.errors import TraceError
+from hjit.trace.ir.graph import Const, Definition, Expr, Load, cast, compose, identity, renumber, select
+from hjit.trace.ir.poly import Dim, Poly, poly
+from hjit.trace.tracing.dispatch import hook
 from hjit.trace.tracing.host import is_host
 from hjit.trace.tracing.recorder import Recorder, current, supported_dtype
 from hjit.trace.tracing.size import Size
-from hjit.trace.ir.graph import Const, Definition, Expr, Load, cast, identity, renumber, select
-from hjit.trace.ir.poly import Dim, Poly, poly
 
 MAX_KNOWN = 4096  # elements up to which arrays made of known numbers are computed while tracing
 Shape = tuple[int, ...]
-_FUNCTIONS: dict[Any, Callable[..., Any]] = {}
 serials = itertools.count()
 
 
@@ -125,9 +125,7 @@ class Tracer:
 
     @property
     def flat(self) -> Tracer:
-        from hjit.trace.ops.views import flat
-
-        return flat(self)
+        return hook("flat")(self)
 
     @property
     def base(self) -> Any:
@@ -135,16 +133,12 @@ class Tracer:
 
     @property
     def flags(self) -> Any:
-        from hjit.trace.ops.layout import stand_in
-
-        like = stand_in(self)
+        like = hook("stand_in")(self)
         return _Flags(False, False, False) if like is None else _Flags(like.flags.c_contiguous, like.flags.f_contiguous, self.buffer.writeable)
 
     @property
     def strides(self) -> tuple[int, ...]:
-        from hjit.trace.ops.layout import strides
-
-        found = strides(self)
+        found = hook("strides")(self)
         if found is None:
             raise current().error("ndarray.strides", "the strides of this view are not known while tracing", "use .shape")
         return found
@@ -195,14 +189,10 @@ class Tracer:
 
     # -- protocols of NumPy
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
-        from hjit.trace.ops.elementwise import ufunc_call
-
-        return ufunc_call(ufunc, method, inputs, kwargs)
+        return hook("ufunc_call")(ufunc, method, inputs, kwargs)
 
     def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
-        from hjit.trace.capture.overlay import numpy_call
-
-        return numpy_call(func, args, kwargs)
+        return hook("numpy_call")(func, args, kwargs)
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray[Any, Any]:
         if self.known is not None:
@@ -259,14 +249,10 @@ class Tracer:
     __hash__ = None  # type: ignore[assignment]
 
     def __getitem__(self, key: Any) -> Any:
-        from hjit.trace.ops.indexing import getitem
-
-        return getitem(self, key)
+        return hook("getitem")(self, key)
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        from hjit.trace.ops.indexing import setitem
-
-        setitem(self, key, value)
+        hook("setitem")(self, key, value)
 
     def __copy__(self) -> Tracer:
         return self.copy()
@@ -286,9 +272,7 @@ class Tracer:
         raise current().error("ndarray.view", f"bits of {self.dtype} seen as {np.dtype(dtype)}", "use astype")
 
     def astype(self, dtype: Any, order: str = "K", casting: str = "unsafe", subok: bool = True, copy: bool = True) -> Tracer:
-        from hjit.trace.ops.elementwise import astype
-
-        return astype(self, dtype, casting, copy, order)
+        return hook("astype")(self, dtype, casting, copy, order)
 
     def fill(self, value: Any) -> None:
         self[...] = value
@@ -310,12 +294,6 @@ def _dim_of(p: Poly) -> int | None:
     """The dimension that an index is, if it is nothing else."""
     (m, c), *more = p.terms.items() if p.terms else [((), 0)]
     return m[0].k if c == 1 and not more and p.const == 0 and len(m) == 1 and isinstance(m[0], Dim) else None
-
-
-def compose(outer: Sequence[Poly], inner: Sequence[Poly]) -> tuple[Poly, ...]:
-    """`outer` with its dimension k replaced by ``inner[k]``."""
-    change = renumber(inner)
-    return tuple(p.substitute(change) for p in outer)
 
 
 def is_tracer(x: Any) -> bool:
@@ -406,25 +384,7 @@ def as_value(t: Tracer) -> Any:
 
 def call(function: Any, *args: Any, **kwargs: Any) -> Any:
     """A NumPy function on tracers."""
-    from hjit.trace.capture.overlay import numpy_call
-
-    return numpy_call(function, args, kwargs)
-
-
-def implements(*functions: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Register the traced version of NumPy or SciPy functions. It takes over whenever an argument is traced."""
-
-    def register(traced: Callable[..., Any]) -> Callable[..., Any]:
-        for f in functions:
-            _FUNCTIONS[f] = traced
-        return traced
-
-    return register
-
-
-def functions() -> dict[Any, Callable[..., Any]]:
-    """The table that `implements` fills."""
-    return _FUNCTIONS
+    return hook("numpy_call")(function, args, kwargs)
 
 
 # -- writing

@@ -16,9 +16,7 @@ from pathlib import Path as File
 from typing import Any
 
 from hjit.errors import ScheduleError
-from hjit.sched.default.schedules import Target
-from hjit.sched.language.check import check
-from hjit.sched.language.directives import (
+from hjit.sched.hand.directives import (
     REWRITES,
     WORDS,
     Directive,
@@ -32,6 +30,8 @@ from hjit.sched.language.directives import (
     rewrites,
     tree_of,
 )
+from hjit.sched.language.check import check
+from hjit.sched.language.target import Target
 from hjit.sched.language.tree import Root, Tail, computes
 from hjit.trace.ir.graph import Graph, Stage
 from hjit.trace.passes.rewrites import Rewrites, cache_name, parts_name

@@ -1,7 +1,7 @@
 """What directives mean: loops with names, and the schedule tree that they make of a Graph.
 
 A stage begins with one loop for each dimension; `split`, `fuse` and the like make new ones. What nothing is said of is as
-in the default schedule. The directives themselves are in `hjit.sched.language.schedule`.
+in the default schedule. The directives themselves are in `hjit.sched.hand.schedule`.
 """
 
 from __future__ import annotations
@@ -12,9 +12,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from hjit.errors import ScheduleError
-from hjit.sched.default.schedules import RootNests, Target, default_schedule, groups
+from hjit.sched.default.schedules import default_schedule
 from hjit.sched.language.build import Path, Step, at, attached, nest, paths, serial_loops
+from hjit.sched.language.groups import groups
+from hjit.sched.language.target import Target
 from hjit.sched.language.tree import TAILS, Ahead, Compute, DimKey, Loop, LoopKind, Node, Root, Store, Tail, computes, with_children
+from hjit.sched.nests.usual import RootNests
 from hjit.trace.ir.graph import Definition, Graph, Stage
 from hjit.trace.passes.rewrites import Rewrites
 

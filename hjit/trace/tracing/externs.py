@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 
 from hjit.errors import TraceError
+from hjit.trace.tracing.dispatch import functions
 from hjit.trace.tracing.host import is_host
 from hjit.trace.tracing.recorder import current, site, supported_dtype
 from hjit.trace.tracing.size import Size
-from hjit.trace.tracing.tracer import Tracer, from_known, functions, has_tracer, is_tracer, python_float
+from hjit.trace.tracing.tracer import Tracer, from_known, has_tracer, is_tracer, python_float
 
 
 def concrete(function: Any, args: Any, kwargs: Any) -> Any:

@@ -1,0 +1,31 @@
+"""Which definitions of a stage one nest computes together."""
+
+from __future__ import annotations
+
+from hjit.sched.language.check import are_apart, starts_reduction
+from hjit.trace.ir.graph import Definition, Stage
+from hjit.trace.ir.poly import ZERO, Dim, poly
+from hjit.trace.passes.partition import STEPS, next_to, write_apart
+
+
+def groups(s: Stage) -> list[tuple[int, ...]]:
+    """Definitions that one nest computes together: pieces over the same box that write next to each other, updates of parts that are apart."""
+    found: list[list[int]] = []
+    definitions = s.definitions
+    for n, d in enumerate(definitions):
+        if n == 1 and s.initial is not None and starts_reduction(s):
+            found[-1].append(n)
+        elif found and all(are_apart(definitions[k], d, s.name) for k in found[-1]):
+            found[-1].append(n)
+        elif found and _adjacent(definitions[found[-1][-1]], d, s.name) and all(write_apart(definitions[k], d) for k in found[-1]):
+            found[-1].append(n)
+        else:
+            found.append([n])
+    return [tuple(g) for g in found]
+
+
+def _adjacent(a: Definition, b: Definition, name: str) -> bool:
+    axis = next_to(a, b, name)
+    if axis is None or a.dims != b.dims or not a.dims:
+        return False
+    return all(a.target[axis].coefficient(Dim(k)) in (ZERO, *map(poly, STEPS)) for k in range(len(a.dims)))

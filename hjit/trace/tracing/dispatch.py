@@ -1,0 +1,39 @@
+"""The dispatch table: what NumPy's and SciPy's functions do to tracers, and the operations that tracers themselves ask for.
+
+The modules of `hjit.trace.ops` and `hjit.trace.capture` fill it when they are loaded; so tracers know none of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+_FUNCTIONS: dict[Any, Callable[..., Any]] = {}
+_HOOKS: dict[str, Callable[..., Any]] = {}
+
+
+def implements(*functions: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Register the traced version of NumPy or SciPy functions. It takes over whenever an argument is traced."""
+
+    def register(traced: Callable[..., Any]) -> Callable[..., Any]:
+        for f in functions:
+            _FUNCTIONS[f] = traced
+        return traced
+
+    return register
+
+
+def functions() -> dict[Any, Callable[..., Any]]:
+    """The table that `implements` fills."""
+    return _FUNCTIONS
+
+
+def provides(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Register, by its name, an operation that modules below ask for with `hook`."""
+    _HOOKS[function.__name__] = function
+    return function
+
+
+def hook(name: str) -> Callable[..., Any]:
+    """An operation that a module above provides."""
+    return _HOOKS[name]
