@@ -22,6 +22,7 @@ from hjit.kernels import features, launch
 from hjit.options import Options
 from hjit.sched.check import check
 from hjit.sched.default import Target, default_schedule
+from hjit.sched.limits import MAX_PARTS, check_number
 from hjit.sched.transforms import rolled, storage_at_compute
 from hjit.sched.tree import Root, computes, from_json, renamed
 from hjit.trace.graph import Definition, Graph, Stage
@@ -271,6 +272,8 @@ def from_text(text: bytes, graph: Graph) -> Plan | None:
     try:
         data = json.loads(text)
         inlined = frozenset(names[n] for n in data["inlined"])
+        for _, parts in data["factored"].values():
+            check_number("rfactor", parts, MAX_PARTS, "parts")
         factored = {names[n]: (int(k), int(parts)) for n, (k, parts) in data["factored"].items()}
         names |= {parts_name(number): parts_name(names[number]) for number in data["factored"]}
         tree = None if data["tree"] is None else renamed(from_json(json.dumps(data["tree"])), names)

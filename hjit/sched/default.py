@@ -12,8 +12,9 @@ from dataclasses import dataclass, replace
 
 from hjit.sched.boxes import Reads, single_dim
 from hjit.sched.build import Step, nest, preceded, serial_loops, stored, whole_loops
-from hjit.sched.check import MAX_UNROLL, are_apart, free_from, is_direct, starts_reduction
+from hjit.sched.check import are_apart, free_from, is_direct, starts_reduction
 from hjit.sched.epilogues import block_of, products_of, with_products
+from hjit.sched.limits import MAX_UNROLL
 from hjit.sched.memory import Strides
 from hjit.sched.rows import bytes_of_column, group_of
 from hjit.sched.tables import registers

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from hjit.sched.build import Step, nest, parallel_loops
-from hjit.sched.check import MAX_UNROLL, is_associative, is_atomic, is_direct
+from hjit.sched.check import is_associative, is_atomic, is_direct
 from hjit.sched.default import (
     BLOCK,
     INTERLEAVED,
@@ -41,6 +41,7 @@ from hjit.sched.default import (
     unrolled_dims,
     vector_lanes,
 )  # fmt: skip
+from hjit.sched.limits import MAX_UNROLL
 from hjit.sched.memory import Strides
 from hjit.sched.rules import log_spaced
 from hjit.sched.tree import Compute, DimKey, Loop, Node, dims_of, with_children
