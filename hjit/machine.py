@@ -34,6 +34,15 @@ def facts(threads: int, vector_bytes: int, cache_dir: str | os.PathLike[str] = "
     return (float(threads), float(vector_bytes), *(float(sizes[level]) for level in "123"), kept_bandwidth(threads, cache_dir, mode))
 
 
+@functools.lru_cache(maxsize=1)
+def memory() -> int:
+    """Bytes of the machine's memory; where the system does not say, as many as addresses are good for."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, OSError, ValueError):
+        return 1 << 46
+
+
 def kept_bandwidth(threads: int, cache_dir: str | os.PathLike[str], mode: str) -> float:
     """What `bandwidth` measured once on such a machine."""
     name = "machine_" + cache.digest(cpu(), str(caches()), str(threads), str(COPIED))[:40]

@@ -15,7 +15,8 @@ import pytest
 import hjit
 from hjit.errors import OptionError, ScheduleError, SlidingError
 from hjit.options import Options
-from hjit.sched.default.schedules import default_schedule, serial_loops
+from hjit.sched.default.schedules import default_schedule
+from hjit.sched.language.build import serial_loops
 from hjit.sched.language.check import check
 from hjit.sched.language.target import Target
 from hjit.sched.language.transforms import storage_at_compute

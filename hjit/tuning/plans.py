@@ -22,6 +22,7 @@ from hjit.kernels.runtime import features, launch
 from hjit.options import Options
 from hjit.sched.default.schedules import default_schedule
 from hjit.sched.language.check import check
+from hjit.sched.language.limits import MAX_PARTS, check_number
 from hjit.sched.language.target import Target
 from hjit.sched.language.transforms import rolled, storage_at_compute
 from hjit.sched.language.tree import Root, computes, from_json, renamed
@@ -272,6 +273,8 @@ def from_text(text: bytes, graph: Graph) -> Plan | None:
     try:
         data = json.loads(text)
         inlined = frozenset(names[n] for n in data["inlined"])
+        for _, parts in data["factored"].values():
+            check_number("rfactor", parts, MAX_PARTS, "parts")
         factored = {names[n]: (int(k), int(parts)) for n, (k, parts) in data["factored"].items()}
         names |= {parts_name(number): parts_name(names[number]) for number in data["factored"]}
         tree = None if data["tree"] is None else renamed(from_json(json.dumps(data["tree"])), names)

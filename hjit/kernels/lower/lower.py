@@ -43,6 +43,7 @@ from hjit.kernels.lower.unroll_and_jam import jam
 from hjit.sched.analysis.bounds import Box, Reads, boxes, dims_of_box, vector_axes, whole_box
 from hjit.sched.language.build import flattened, parallel_loops
 from hjit.sched.language.check import is_associative, is_direct, is_repeatable, nests
+from hjit.sched.language.limits import check_buffer
 from hjit.sched.language.memory import C_ORDER, LINE, Layout
 from hjit.sched.language.tree import Compute, DimKey, Loop, Node, Root, Store, computes, dims_of, own, walk
 from hjit.trace.ir.costs import cost
@@ -228,6 +229,7 @@ class _Nest:
         for k, n in enumerate(lengths):
             if not all(isinstance(a, Sym) for a in n.atoms()):  # minima of minima: a whole axis is enough, and a short text
                 origin[k], lengths[k] = ZERO, self.reads.stages[stage].shape[k]
+        check_buffer(stage, [n.const for n in lengths if n.is_const])
         fold = None
         if slide is not None and slide.window and slide.axis not in self.vectors.get(stage, ()):  # vectors do not go round a circle
             fold = slide.axis

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hjit import cache
-from hjit.errors import CompileError
+from hjit.errors import CompileError, ScheduleError
 from hjit.kernels.lower.params import FIRST, KEEP, SMALL_ARRAY, STREAM, STREAMED, TASKS_PER_THREAD, params_of
 from hjit.kernels.runtime import arena, backend, features, launch
 from hjit.kernels.runtime.scratch import lifetimes, offsets, staggered
@@ -181,6 +181,8 @@ class Bound:
                 size *= tasks
             taken[name] = staggered(size)
         places, self.scratch_bytes = offsets(taken, lives)
+        if options.schedule is not None:
+            _check_scratch(self.scratch_bytes, taken)
         constants = [places.get(name, 0) for name in params.scratch]
         constants += [steps[name] for name in params.tasks]
         constants += [strides[name][axis] for name, axis in params.strides]
@@ -235,6 +237,20 @@ class Bound:
             return self._numbers.pack(*scalars)
         except (struct.error, OverflowError, TypeError):  # a number that `struct` does not convert as NumPy does
             return b"".join(map(_bits, scalars, (dtype for _, dtype in self.scalars)))
+
+
+def _check_scratch(total: int, taken: Mapping[str, int]) -> None:
+    """Has the machine the memory that a schedule keeps stages in?
+
+    Raises:
+        ScheduleError: it has not.
+    """
+    from hjit.machine import memory
+
+    if total > memory():
+        most = max(taken, key=taken.__getitem__)
+        why = f"{total} bytes of scratch memory in all, more than this machine's {memory()}"
+        raise ScheduleError(f"store {most}: the schedule keeps {taken[most]} bytes of it, {why}; make tiles, alignments or parts smaller")
 
 
 def _are_small(graph: Graph, sizes: Mapping[str, int], strides: Mapping[str, Sequence[int]]) -> bool:

@@ -15,11 +15,12 @@ from hjit.errors import ScheduleError
 from hjit.sched.default.schedules import default_schedule
 from hjit.sched.language.build import Path, Step, at, attached, nest, paths, serial_loops
 from hjit.sched.language.groups import groups
+from hjit.sched.language.limits import MAX_ALIGN, MAX_LANES, MAX_LOOPS, MAX_PARTS, MAX_PREFETCHES, MAX_SIZE, check_number, shown
 from hjit.sched.language.target import Target
-from hjit.sched.language.tree import TAILS, Ahead, Compute, DimKey, Loop, LoopKind, Node, Root, Store, Tail, computes, with_children
+from hjit.sched.language.tree import KINDS, TAILS, Ahead, Compute, DimKey, Loop, LoopKind, Node, Root, Store, Tail, computes, with_children
 from hjit.sched.nests.usual import RootNests
 from hjit.trace.ir.graph import Definition, Graph, Stage
-from hjit.trace.passes.rewrites import Rewrites
+from hjit.trace.passes.rewrites import Rewrites, parts_name
 
 Directive = tuple[str, int, str, tuple[Any, ...]]  # stage, group of definitions, word, arguments
 
@@ -97,8 +98,7 @@ def _inner_size(loops: list[Named], k: int) -> int:
 
 def _split(plan: StagePlan, group: int, loop: str, outer: str, inner: str, size: int, tail: Tail = "auto") -> None:
     loops, k = _find(plan, group, loop)
-    if type(size) is not int or size < 1:
-        raise ScheduleError(f"split {loop}: {size!r} is not a number of turns")
+    check_number(f"split {loop}", size, MAX_SIZE, "turns")
     if tail not in TAILS:
         raise ScheduleError(f"split {loop}: there is no tail {tail}; there are {', '.join(TAILS)}")
     if outer == inner:
@@ -106,8 +106,12 @@ def _split(plan: StagePlan, group: int, loop: str, outer: str, inner: str, size:
     for name in (outer, inner):
         if any(x.name == name and x.name != loop for x in loops):
             raise ScheduleError(f"split {loop}: there is a loop {name} already")
-    old = loops[k]
-    loops[k : k + 1] = [replace(old, name=outer), Named(inner, old.dim, "serial", size * _inner_size(loops, k), tail)]
+    old, total = loops[k], size * _inner_size(loops, k)
+    if total > MAX_SIZE:
+        raise ScheduleError(f"split {loop}: {inner} would have {total} elements; allowed are up to {MAX_SIZE}")
+    if len(loops) >= MAX_LOOPS:
+        raise ScheduleError(f"split {loop}: {plan.stage.name} would have more than {MAX_LOOPS} loops")
+    loops[k : k + 1] = [replace(old, name=outer), Named(inner, old.dim, "serial", total, tail)]
     plan.loops[group] = loops
 
 
@@ -145,10 +149,15 @@ def _fuse(plan: StagePlan, group: int, outer: str, inner: str, name: str) -> Non
 
 def _kind(plan: StagePlan, group: int, loop: str, kind: LoopKind) -> None:
     loops, k = _find(plan, group, loop)
+    if kind not in KINDS:
+        raise ScheduleError(f"{loop}: there is no kind of loop {kind}; there are {', '.join(KINDS)}")
     whole = _length(plan, group, loops[k])
     if kind == "vector" and loops[k].size is None and whole is not None and _inner_size(loops, k) == 1:
         _inner(plan, group, loop, kind, whole)
         return
+    size = loops[k].size
+    if kind == "vector" and size is not None and size > MAX_LANES:
+        raise ScheduleError(f"vectorize {loop}: {size} lanes of {plan.stage.name}, more than {MAX_LANES}; vectorize a smaller part, and unroll")
     loops[k] = replace(loops[k], kind=kind)
     plan.loops[group] = loops
 
@@ -193,8 +202,9 @@ def _storage(plan: StagePlan, group: int, *axes: int) -> None:
 
 def _align(plan: StagePlan, group: int, axis: int, n: int) -> None:
     axes = range(len(plan.stage.shape))
-    if axis not in axes or type(n) is not int or n < 1:
-        raise ScheduleError(f"align_storage: {plan.stage.name} has the axes {', '.join(map(str, axes))}, and {n!r} is to be a number of elements")
+    if axis not in axes:
+        raise ScheduleError(f"align_storage: {plan.stage.name} has the axes {', '.join(map(str, axes))}, not {shown(axis)}")
+    check_number(f"align_storage of {plan.stage.name}", n, MAX_ALIGN, "elements")
     plan.align = tuple(n if k == axis else old for k, old in zip(axes, plan.align or (1,) * len(axes), strict=True))
 
 
@@ -206,8 +216,9 @@ def _prefetch(plan: StagePlan, group: int, source: str, loop: str, turns: int) -
         raise ScheduleError(f"prefetch: {loop} runs over several dimensions")
     if any(d.order != "pure" for d in definitions):
         raise ScheduleError(f"prefetch: {plan.stage.name} is a reduction")
-    if type(turns) is not int or turns < 1:
-        raise ScheduleError(f"prefetch: {turns!r} is not a number of turns")
+    check_number(f"prefetch {loop}", turns, MAX_SIZE, "turns")
+    if len(plan.ahead.get(group, ())) >= MAX_PREFETCHES:
+        raise ScheduleError(f"prefetch: {plan.stage.name} prefetches more than {MAX_PREFETCHES} times")
     plan.ahead.setdefault(group, []).append((source, dim, turns))
 
 
@@ -401,13 +412,59 @@ def check_arguments(word: str, args: Sequence[Any]) -> None:
     Raises:
         ScheduleError: there are too many or too few, or one is neither a name nor a number.
     """
-    count = {"inline": 0, "cache_read": 0, "rfactor": 2}.get(word)
+    if word not in WORDS and word not in REWRITES:
+        raise ScheduleError(f"there is no directive {shown(word)}; there are {', '.join(sorted((*WORDS, *REWRITES)))}")
+    text = f"{word}({', '.join(map(shown, args))})"
+    signature = inspect.signature(WORDS.get(word) or _SIGNATURES[word])
     try:
-        if count is None:
-            inspect.signature(WORDS[word]).bind(None, 0, *args)
-        elif len(args) != count:
-            raise TypeError(f"{count} arguments are needed")
+        bound = signature.bind(None, 0, *args)
     except TypeError as error:
-        raise ScheduleError(f"{word}({', '.join(map(repr, args))}): {error}") from None
-    if not all(type(a) in (str, int) for a in args) or (word == "rfactor" and not all(type(a) is int and a >= 0 for a in args)):
-        raise ScheduleError(f"{word}({', '.join(map(repr, args))}): arguments are names and numbers")
+        raise ScheduleError(f"{text}: {error}") from None
+    for name, value in list(bound.arguments.items())[2:]:
+        kind = int if signature.parameters[name].annotation == "int" else str
+        for x in value if signature.parameters[name].kind is inspect.Parameter.VAR_POSITIONAL else (value,):
+            if type(x) is not kind:
+                raise ScheduleError(f"{text}: {name} is {shown(x)}; it is to be {'a whole number' if kind is int else 'a name'}")
+    if word == "rfactor":
+        check_number(f"{text}: dim + 1", args[0] + 1, MAX_LOOPS, "dimensions")
+        check_number(text, args[1], MAX_PARTS, "parts")
+
+
+def check_directive(stage: object, group: object, word: str, args: Sequence[Any]) -> None:
+    """Is this a directive, as a file may have it?
+
+    Raises:
+        ScheduleError: the stage is not a name, the nest not a number, or the arguments are not those of the word.
+    """
+    if type(stage) is not str:
+        raise ScheduleError(f"{shown(stage)} is not the name of a stage")
+    if type(group) is not int or group < 0:
+        raise ScheduleError(f"{stage}: {shown(group)} is not the number of a nest; 0 is the first")
+    try:
+        check_arguments(word, args)
+    except ScheduleError as error:
+        raise ScheduleError(f"{stage}: {error}") from None
+
+
+def check_factored(graphs: Iterable[Graph], directives: Iterable[Directive]) -> None:
+    """Are the reductions in parts that are said to be?
+
+    Raises:
+        ScheduleError: one cannot be done in parts.
+    """
+    stages = {s.name for g in graphs for s in g.stages}
+    for name in rewrites(directives).factored:
+        if name in stages and not any(x.startswith(parts_name(name)) for x in stages):
+            why = "is not computed by an associative operation whose order NumPy leaves open, over a reduction dimension of that number"
+            raise ScheduleError(f"rfactor: {name} {why}")
+
+
+def _no_arguments(plan: None, group: int) -> None:
+    """The signature of the directives without arguments that change the Graph."""
+
+
+def _rfactor(plan: None, group: int, dim: int, parts: int) -> None:
+    """The signature of `rfactor`, which changes the Graph."""
+
+
+_SIGNATURES: dict[str, Callable[..., None]] = {"inline": _no_arguments, "cache_read": _no_arguments, "rfactor": _rfactor}

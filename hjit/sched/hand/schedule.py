@@ -18,11 +18,11 @@ from typing import Any
 from hjit.errors import ScheduleError
 from hjit.sched.hand.directives import (
     REWRITES,
-    WORDS,
     Directive,
     Named,
     all_loops,
-    check_arguments,
+    check_directive,
+    check_factored,
     check_inlined,
     loops_of,
     plan_of,
@@ -31,6 +31,7 @@ from hjit.sched.hand.directives import (
     tree_of,
 )
 from hjit.sched.language.check import check
+from hjit.sched.language.limits import MAX_DIRECTIVES, MAX_PARTS, check_nodes, check_number, shown
 from hjit.sched.language.target import Target
 from hjit.sched.language.tree import Root, Tail, computes
 from hjit.trace.ir.graph import Graph, Stage
@@ -119,8 +120,10 @@ class Schedule:
         Raises:
             ScheduleError: it is not possible; the schedule is as before.
         """
+        check_directive(*directive)
         self._directives.append(directive)
         try:
+            check_count(self._directives)
             if self._make is not None:
                 self._check(directive)
         except ScheduleError:
@@ -162,6 +165,8 @@ class Schedule:
         return StageHandle(self, new[0], 0)
 
     def _known(self, stage: str) -> None:
+        if type(stage) is not str:
+            raise ScheduleError(f"{shown(stage)} is not the name of a stage")
         if self._make is not None and stage not in self._whole and stage not in self.stages:
             raise ScheduleError(f"there is no stage {stage}; there are {', '.join(self.stages)}, and inlined {', '.join(self.inlined) or 'none'}")
 
@@ -184,6 +189,7 @@ class Schedule:
                 if name not in known:
                     raise ScheduleError(f"the schedule speaks of a stage {name}, which there is not; there are {', '.join(stages)}")
         check_inlined(graphs, self._directives)
+        check_factored(graphs, self._directives)
 
     def tree(self, graph: Graph, target: Target) -> Root:
         """The schedule tree of a canonical Graph."""
@@ -237,17 +243,44 @@ class Schedule:
             OSError: it cannot be read.
         """
         try:
-            data = json.loads(File(file).read_text())
-            if data["hjit schedule"] != FORMAT:
-                raise ScheduleError(f"{file}: a schedule of format {data['hjit schedule']}; this hjit reads format {FORMAT}")
-            directives = [(str(s), int(g), str(w), tuple(a)) for s, g, w, a in data["directives"]]
-        except (ValueError, KeyError, TypeError, RecursionError) as error:
+            return Schedule(None, _directives(json.loads(File(file).read_text())))
+        except (ValueError, RecursionError) as error:
             raise ScheduleError(f"{file} is not a schedule: {error}") from None
-        for _, _, word, args in directives:
-            if word not in WORDS and word not in REWRITES:
-                raise ScheduleError(f"{file}: there is no directive {word}; there are {', '.join(sorted((*WORDS, *REWRITES)))}")
-            check_arguments(word, args)
-        return Schedule(None, directives)
+        except ScheduleError as error:
+            raise ScheduleError(f"{file}: {error}") from None
+
+
+KEYS = {"hjit schedule", "directives"}  # of a file
+
+
+def _directives(data: Any) -> list[Directive]:
+    """The directives that a file holds.
+
+    Raises:
+        ScheduleError: it holds something else.
+    """
+    if not isinstance(data, dict) or data.keys() != KEYS:
+        found = f"the keys {', '.join(map(shown, data))}" if isinstance(data, dict) else shown(data)
+        raise ScheduleError(f"not a schedule: it has the keys {', '.join(sorted(KEYS))}, not {found}")
+    if type(data["hjit schedule"]) is not int or data["hjit schedule"] != FORMAT:
+        raise ScheduleError(f"a schedule of format {shown(data['hjit schedule'])}; this hjit reads format {FORMAT}")
+    rows = data["directives"]
+    if not isinstance(rows, list) or not all(isinstance(r, list) and len(r) == 4 and type(r[2]) is str and isinstance(r[3], list) for r in rows):
+        raise ScheduleError("directives is to be a list of [stage, nest, word, [arguments]]")
+    check_count(rows)
+    for stage, group, word, args in rows:
+        check_directive(stage, group, word, args)
+    return [(stage, group, word, tuple(args)) for stage, group, word, args in rows]
+
+
+def check_count(directives: Sequence[Any]) -> None:
+    """Are there not too many directives?
+
+    Raises:
+        ScheduleError: there are.
+    """
+    if len(directives) > MAX_DIRECTIVES:
+        raise ScheduleError(f"a schedule of {len(directives)} directives, more than {MAX_DIRECTIVES}")
 
 
 def usable(schedule: Any) -> Any:
@@ -263,6 +296,8 @@ def usable(schedule: Any) -> Any:
     trees = [schedule] if isinstance(schedule, Root) else list(schedule) if isinstance(schedule, Iterable) and not isinstance(schedule, str) else []
     if not trees or not all(isinstance(t, Root) for t in trees):
         raise ScheduleError(f"{schedule!r} is no schedule. What to do: make one with `schedule` of the pipeline, or read one with hjit.Schedule.load")
+    for t in trees:
+        check_nodes(t)
     return Fixed(trees)
 
 
@@ -376,8 +411,7 @@ class StageHandle:
         Raises:
             ScheduleError: `loop` runs over no whole reduction dimension, or the operation is not associative.
         """
-        if type(parts) is not int or parts < 1:
-            raise ScheduleError(f"rfactor: {parts!r} is not a number of parts")
+        check_number("rfactor", parts, MAX_PARTS, "parts")
         for g in self._schedule.graphs():
             if self.stage in g.by_name:
                 plan = plan_of(g.stage(self.stage), self._schedule.directives)

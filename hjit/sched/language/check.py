@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 from hjit.errors import ScheduleError
-from hjit.sched.language.tree import KINDS, TAILS, Compute, Loop, Node, Root, Store, computes, dim_name, dims_of, loop_name
+from hjit.sched.language.limits import MAX_CODE, MAX_UNROLL, REGISTER, check_nodes
+from hjit.sched.language.tree import Compute, Loop, Node, Root, Store, computes, dim_name, dims_of, loop_name
+from hjit.trace.ir.costs import length
 from hjit.trace.ir.graph import Definition, Graph, Load, Op, Stage, identity
 from hjit.trace.ir.poly import ZERO, Dim, Poly, Value, single_dim
 from hjit.trace.passes.partition import write_apart
 
-MAX_UNROLL = 256  # copies of one body
 ATOMICS = ("add", "minimum", "maximum", "bitwise_and", "bitwise_or", "bitwise_xor", "logical_and", "logical_or")
 
 
@@ -119,6 +121,7 @@ def check(root: Root, graph: Graph) -> None:
     Raises:
         ScheduleError: it says which rule is broken.
     """
+    check_nodes(root)
     for problem in problems(root, graph):
         raise ScheduleError(problem)
 
@@ -129,7 +132,9 @@ def check_loops(root: Root, graph: Graph, child: int) -> None:
     Raises:
         ScheduleError: it says which rule is broken.
     """
-    for problem in _broken(LOOP_RULES, list(leaves(Root((root.children[child],)))), graph):
+    part = Root((root.children[child],))
+    check_nodes(part)
+    for problem in _broken(LOOP_RULES, list(leaves(part)), graph):
         raise ScheduleError(problem)
 
 
@@ -139,6 +144,11 @@ def problems(root: Root, graph: Graph) -> Iterator[str]:
     found = list(leaves(root))
     for leaf in found:
         c = leaf.compute
+        around = next((x for x in leaf.path if not isinstance(x, (Root, Compute)) and x.stage not in stages), None)
+        if around is not None:
+            what = loop_name(around) if isinstance(around, Loop) else f"store {around.stage}"
+            yield f"{what}: there is no such stage; there are {', '.join(stages)}"
+            return
         if c.stage not in stages:
             yield f"compute {c.stage}: there is no such stage; there are {', '.join(stages)}"
             return
@@ -228,8 +238,6 @@ def _dimensions(found: list[Leaf], graph: Graph) -> Iterator[str]:
             yield f"compute {s}: its dimensions are {wanted}, the loops around it run over {outer}"
         sizes: dict[object, int | None] = {}
         for x in leaf.loops:
-            if x.kind not in KINDS:
-                yield f"{loop_name(x)}: there is no such kind of loop; there are {', '.join(KINDS)}"
             if x.size is not None:
                 if x.dim not in sizes:
                     yield f"{loop_name(x)}: there is no outer loop over {dim_name(x.dim)}"
@@ -334,8 +342,6 @@ def _tails(found: list[Leaf], graph: Graph) -> Iterator[str]:
         s, numbers = graph.stage(leaf.compute.stage), leaf.compute.definitions
         pure = len(s.definitions[numbers[-1]].dims)
         for x in leaf.loops:
-            if x.tail not in TAILS:
-                yield f"{loop_name(x)}: there is no such tail; there are {', '.join(TAILS)}"
             if x.tail == "auto":
                 continue
             if x.size is None:
@@ -348,6 +354,59 @@ def _tails(found: list[Leaf], graph: Graph) -> Iterator[str]:
                 yield f"{loop_name(x)}: only lanes of a vector do nothing one by one"
             if x.tail == "round_up" and (isinstance(x.dim, tuple) or not any(isinstance(y, Loop) for y in leaf.path[: leaf.site])):
                 yield f"{loop_name(x)}: only a dimension of a stage that is computed inside other loops is rounded up"
+
+
+def _own(found: list[Leaf], graph: Graph) -> Iterator[str]:
+    """Loops and storage of a stage are around a computation of it, loops around one only: another may run over other parts of its dimensions."""
+    inside: dict[int, tuple[Node, list[str]]] = {}
+    for leaf in found:
+        for x in leaf.path:
+            if isinstance(x, (Loop, Store)):
+                inside.setdefault(id(x), (x, []))[1].append(leaf.compute.stage)
+    for x, names in inside.values():
+        if isinstance(x, Store) and x.stage not in names:
+            yield f"store {x.stage}: the stage is not computed inside it"
+        if isinstance(x, Loop) and names.count(x.stage) != 1:
+            many = "not" if x.stage not in names else f"{names.count(x.stage)} times"
+            yield f"{loop_name(x)}: {x.stage} is computed {many} inside it, not once"
+
+
+def _prefetches(found: list[Leaf], graph: Graph) -> Iterator[str]:
+    for leaf in found:
+        parts = [graph.stage(leaf.compute.stage).definitions[n] for n in leaf.compute.definitions]
+        read = {name for d in parts for name in d.sources}
+        for source, dim, _ in leaf.compute.ahead:
+            if source not in read:
+                yield f"compute {leaf.compute.stage}: it does not read {source}, which it prefetches; it reads {', '.join(sorted(read)) or 'nothing'}"
+            elif dim >= len(parts[-1].dims) or any(d.order != "pure" for d in parts):
+                dims = len(parts[-1].dims)
+                yield f"compute {leaf.compute.stage}: it prefetches along d{dim}; only pure definitions do, along their {dims} dimensions"
+
+
+def _code(found: list[Leaf], graph: Graph) -> Iterator[str]:
+    """How much code a computation becomes: where loops do not divide what is left, there is code for the rest, too."""
+    for leaf in found:
+        s = graph.stage(leaf.compute.stage)
+        parts = [s.definitions[n] for n in leaf.compute.definitions]
+        tails: dict[tuple[str, object], int] = {}
+        copies = 1
+        for x in leaf.path:
+            if not isinstance(x, Loop):
+                continue
+            key = x.stage, x.dim
+            if x.size is not None and (x.kind in ("vector", "unroll") or x.tail == "shift_inwards"):
+                tails[key] = tails.get(key, 1) + 1
+            if x.kind == "unroll":
+                n = x.size if x.size is not None else _constant(s, parts[-1], x) or 1
+                inner = next((y.size for y in leaf.loops if y.dim == x.dim and y.size is not None and y.size < n), 1)
+                copies *= max(n // inner, 1)
+        lanes = next((x.size or 1 for x in leaf.loops if x.kind == "vector"), 1)
+        registers = -(-lanes * max(x.itemsize for d in parts for x in (s.dtype, *(y.dtype for y in d.loads))) // REGISTER)
+        rests = math.prod(tails.values())
+        total = (copies * registers + rests) * sum(length(d.value) for d in parts) if rests <= MAX_CODE else math.inf
+        if total > MAX_CODE:
+            size = f"{copies} copies of {registers} registers, and {rests} kinds of rests" if rests <= MAX_CODE else "its kinds of rests multiply"
+            yield f"compute {s.name}: code for more than {MAX_CODE} registers ({size}); unroll less, or make shorter vectors or fewer splits"
 
 
 def _order(found: list[Leaf], graph: Graph) -> Iterator[str]:
@@ -399,7 +458,7 @@ def _turns(found: list[Leaf], graph: Graph) -> Iterator[str]:
 
 
 LOOP_RULES = (_nested, _dimensions, _kinds, _tails, _reductions, _turns)  # of each leaf by itself
-RULES = (_each_once, _groups, _stored, *LOOP_RULES, _order, _sites)
+RULES = (_own, _each_once, _groups, _stored, *LOOP_RULES, _order, _sites, _prefetches, _code)
 
 
 def nests(node: Node) -> Iterator[Node]:

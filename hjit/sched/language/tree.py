@@ -187,27 +187,29 @@ def from_json(text: str) -> Root:
     """
     try:
         data = json.loads(text)
-    except (ValueError, RecursionError) as error:
+    except (ValueError, TypeError, RecursionError) as error:
         raise ScheduleError(f"not a schedule: {error}") from None
     try:
         node = _from_data(data)
     except (ValueError, TypeError, KeyError, IndexError, RecursionError) as error:
         raise ScheduleError(f"not a schedule: {error}") from None
-    if not isinstance(node, Root):
-        raise ScheduleError("a schedule starts at its root")
+    from hjit.sched.language.limits import check_nodes
+
+    check_nodes(node)
+    assert isinstance(node, Root)
     return node
 
 
 def _from_data(data: Any) -> Node:
     match data:
         case ["compute", str(stage), [*definitions], *more]:
-            ahead = tuple((str(source), int(dim), int(turns)) for rows in more for source, dim, turns in rows)
-            return Compute(stage, tuple(map(int, definitions)), ahead)
-        case ["loop", str(stage), dim, kind, size, tail, [*children]] if kind in KINDS and tail in TAILS and (size is None or type(size) is int):
-            key = dim if type(dim) is int else tuple(map(int, dim))
+            ahead = tuple((source, dim, turns) for rows in more for source, dim, turns in rows)
+            return Compute(stage, tuple(definitions), ahead)
+        case ["loop", str(stage), dim, kind, size, tail, [*children]]:
+            key = tuple(dim) if isinstance(dim, list) else dim
             return Loop(stage, key, kind, size, tuple(map(_from_data, children)), tail)
         case ["store", str(stage), [*order], [*align], [*children]]:
-            return Store(stage, tuple(map(_from_data, children)), tuple(map(int, order)), tuple(map(int, align)))
+            return Store(stage, tuple(map(_from_data, children)), tuple(order), tuple(align))
         case ["root", [*children]]:
             return Root(tuple(map(_from_data, children)))
     raise ScheduleError(f"not a node of a schedule: {str(data)[:80]}")

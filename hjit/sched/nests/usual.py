@@ -6,8 +6,9 @@ import functools
 from collections.abc import Iterator, Mapping, Sequence
 
 from hjit.sched.language.build import Step, nest, whole_loops
-from hjit.sched.language.check import MAX_UNROLL, free_from, is_direct
+from hjit.sched.language.check import free_from, is_direct
 from hjit.sched.language.groups import groups
+from hjit.sched.language.limits import MAX_UNROLL
 from hjit.sched.language.memory import Strides
 from hjit.sched.language.target import BLOCK, Target, registers
 from hjit.sched.language.tree import Node, Root, Store

@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 
 from hjit.sched.language.build import Step, nest, parallel_loops
-from hjit.sched.language.check import MAX_UNROLL, is_associative, is_atomic, is_direct
+from hjit.sched.language.check import is_associative, is_atomic, is_direct
+from hjit.sched.language.limits import MAX_UNROLL
 from hjit.sched.language.memory import Strides
 from hjit.sched.language.target import BLOCK, SMALL_BLOCK, Target
 from hjit.sched.language.tree import Compute, DimKey, Loop, Node, dims_of, with_children

@@ -85,7 +85,8 @@ def opaque_call(name: str, function: Any, args: Any, kwargs: Any, impure: bool =
 
 
 def _extern_result(name: str) -> Tracer:
-    from hjit.trace.tracing.tracer import Buffer, _shown, identity
+    from hjit.trace.ir.graph import identity
+    from hjit.trace.tracing.tracer import Buffer, _shown
 
     rec = current()
     source = rec.inputs[name]
