@@ -1,11 +1,13 @@
 """``python -m benchmarks idioms``: short pieces of NumPy and SciPy image code, beside NumPy itself.
 
-The applications say how fast hjit can be; this says where it is slow. A row for each idiom: NumPy's least time and hjit's, with the
-default schedule and NumPy's own numbers (no fast-math), new results each time, and the seconds of hjit's first call.
+The applications say how fast hjit can be; this says where it is slow. A row for each idiom: NumPy's time and hjit's, medians of
+interleaved rounds, and the median of their ratio in each round, with its quartiles; with the default schedule and NumPy's own numbers (no
+fast-math), new results each time; and the seconds of hjit's first call.
 """
 
 from __future__ import annotations
 
+import statistics
 import time
 import warnings
 from collections.abc import Callable, Sequence
@@ -16,7 +18,7 @@ import numpy as np
 from scipy import ndimage, signal
 
 import hjit
-from benchmarks.rows import in_turns
+from benchmarks.pairs import interleaved, ratio
 from benchmarks.table import geomean
 from hjit.kernels.runtime.launch import cores
 from hjit.tuning.samples import alike, leaves
@@ -265,7 +267,7 @@ class Row:
     """What was measured of an idiom; None where it did not come to that.
 
     Attributes:
-        times: how many times as fast as NumPy.
+        times: how many times as fast as NumPy: the median over pairs of calls; `times_iqr` are the quartiles.
         fell_back: did NumPy run after all?
     """
 
@@ -274,6 +276,7 @@ class Row:
     numpy_ms: float | None = None
     hjit_ms: float | None = None
     times: float | None = None
+    times_iqr: Sequence[float | None] = (None, None)
     first_s: float | None = None
     agrees: bool | None = None
     fell_back: bool | None = None
@@ -303,8 +306,10 @@ def _row(name: str, f: Function, image: Array, threads: int, budget: float) -> R
         return Row(name, threads, error=str(error).splitlines()[0])
     first = time.perf_counter() - start
     agrees = all(alike(a, b) for a, b in zip(found, leaves(f(image)), strict=True))
-    numpy_ms, hjit_ms = (1e3 * min(times) for times in in_turns([lambda: f(image), lambda: compiled(image)], budget, [None, None]))
-    return Row(name, threads, numpy_ms, hjit_ms, numpy_ms / hjit_ms, first, agrees, compiled.stats.fallbacks > 0)
+    numpy_s, hjit_s = interleaved([lambda: f(image), lambda: compiled(image)], budget)
+    times = ratio(numpy_s, hjit_s)
+    numpy_ms, hjit_ms = 1e3 * statistics.median(numpy_s), 1e3 * statistics.median(hjit_s)
+    return Row(name, threads, numpy_ms, hjit_ms, times.median, [times.low, times.high], first, agrees, compiled.stats.fallbacks > 0)
 
 
 def show(rows: Sequence[dict[str, Any]]) -> None:
@@ -314,14 +319,15 @@ def show(rows: Sequence[dict[str, Any]]) -> None:
     from rich.table import Table
 
     t = Table(box=box.SIMPLE_HEAD, title="idioms", title_justify="left", padding=(0, 1, 0, 0))
-    for column in ("", "NumPy ms", "hjit ms", "times", "first s", ""):
+    for column in ("", "NumPy ms", "hjit ms", "times", "quartiles", "first s", ""):
         t.add_column(column, justify="right" if column else "left")
     for r in rows:
         if r["error"]:
-            t.add_row(r["idiom"], "", "", "", "", r["error"])
+            t.add_row(r["idiom"], "", "", "", "", "", r["error"])
             continue
+        quartiles = "-".join(f"{x:.1f}" for x in r["times_iqr"] if x is not None)
         notes = [n for n, is_so in (("NumPy ran", r["fell_back"]), ("differs", not r["agrees"]), ("slow", r["times"] < SLOW)) if is_so]
-        t.add_row(r["idiom"], f"{r['numpy_ms']:.2f}", f"{r['hjit_ms']:.2f}", f"{r['times']:.1f}", f"{r['first_s']:.2f}", ", ".join(notes))
+        t.add_row(r["idiom"], f"{r['numpy_ms']:.2f}", f"{r['hjit_ms']:.2f}", f"{r['times']:.1f}", quartiles, f"{r['first_s']:.2f}", ", ".join(notes))
     mean = geomean(r["times"] for r in rows)
-    t.add_row("geometric mean", "", "", "-" if mean is None else f"{mean:.1f}", "", "")
+    t.add_row("geometric mean", "", "", "-" if mean is None else f"{mean:.1f}", "", "", "")
     Console().print(t)

@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 
 import hjit
+from benchmarks.pairs import quartiles
 from hjit import demo
 
 Array = np.ndarray[Any, Any]
@@ -135,15 +136,13 @@ def _fresh(code: str, *arguments: str) -> Any:
 
 def import_ms(rounds: int = 9) -> tuple[float, list[str]]:
     """Milliseconds of `import hjit` where numpy is there already, and which heavy packages came with it."""
-    times: list[float] = []
-    idle: list[float] = []
+    more: list[float] = []
     loaded: set[str] = set()
     for _ in range(rounds):
         _, t, names = _fresh(_IMPORT.format(statement="import hjit", heavy=HEAVY))
-        times.append(t)
         loaded.update(names)
-        idle.append(_fresh(_IMPORT.format(statement="pass", heavy=HEAVY))[1])
-    return 1e3 * (statistics.median(times) - statistics.median(idle)), sorted(loaded)
+        more.append(t - _fresh(_IMPORT.format(statement="pass", heavy=HEAVY))[1])
+    return 1e3 * statistics.median(more), sorted(loaded)
 
 
 def first_calls(rounds: int = 5) -> tuple[float, float, float]:
@@ -234,7 +233,7 @@ def run() -> dict[str, Any]:
         "second_process_ms": round(warm, 2),
         "compiler_import_ms": round(compiler, 2),
         "demo_geomean": round(demo.geometric_mean(r.ratio for r in rows), 3),
-        "demo": [asdict(r) | {"ratio": r.ratio} for r in rows],
+        "demo": [asdict(r) | {"ratio": r.ratio, "ratio_iqr": quartiles(r.ratios)} for r in rows],
         **about(),
     }
 
@@ -259,4 +258,4 @@ def show(numbers: dict[str, Any]) -> None:
     t.add_row("the demo's pipelines: geometric mean of NumPy's time / hjit's", f"{numbers['demo_geomean']:.2f}x")
     console = Console()
     console.print(t)
-    console.print(demo.table(demo.Row(**{k: v for k, v in r.items() if k != "ratio"}) for r in numbers["demo"]))
+    console.print(demo.table(demo.Row(**{k: v for k, v in r.items() if not k.startswith("ratio_") and k != "ratio"}) for r in numbers["demo"]))

@@ -1,4 +1,4 @@
-"""One application measured: its candidates built, checked against NumPy and timed in turns.
+"""One application measured: its candidates built, checked against NumPy and timed in interleaved rounds.
 
 `benchmarks.suite` runs this module in a fresh process, whose environment says how many threads everything may use:
 ``python -m benchmarks.rows REQUEST FILE``, REQUEST being a `Request` as JSON. FILE gets one JSON object a line:
@@ -13,7 +13,6 @@ import json
 import os
 import statistics
 import sys
-import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field, replace
@@ -23,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks import apps
+from benchmarks.pairs import MIN_ROUNDS, interleaved, quartiles, ratio, seconds
 
 Array = np.ndarray[Any, Any]
 Emit = Callable[[dict[str, Any]], None]
@@ -33,10 +33,9 @@ LAYOUTS = ("planar", "channels_last")
 HALIDE_SCHEDULES = ("manual", "adams2019", "mullapudi2016")
 HJIT_SCHEDULES = ("default", "manual", "greedy", "refined", "beam")
 SEARCHED = ("greedy", "refined", "beam")
-ROUNDS = 5
-MIN_RUNS = 3
 KEPT_BYTES = 1 << 28  # a peer may keep every new array that it has seen
 COPY = "copy"  # the peer that only moves the bytes that an application must
+REFERENCES = {"numpy": ("numpy", None), "halide manual": ("halide", "manual"), "hjit default": ("hjit", "default"), COPY: (COPY, None)}
 
 
 @dataclass(frozen=True)
@@ -64,7 +63,13 @@ class Request:
 
 @dataclass(frozen=True)
 class Row:
-    """A result. `agrees` is about NumPy's; times are None and `error` says why where there are none."""
+    """A result. `agrees` is about NumPy's; times are None and `error` says why where there are none.
+
+    Attributes:
+        median_ms: of a call, over rounds; `iqr_ms` are its quartiles.
+        rounds: in which it ran.
+        ratios: how many times as fast it is as each of `REFERENCES` that ran beside it: `pairs.Ratio` of the rounds of both.
+    """
 
     app: str
     peer: str
@@ -75,9 +80,10 @@ class Row:
     dtype: str
     fast_math: bool
     into: bool
-    min_ms: float | None = None
     median_ms: float | None = None
-    runs: int = 0
+    iqr_ms: Sequence[float | None] = (None, None)
+    rounds: int = 0
+    ratios: dict[str, Any] = field(default_factory=dict)
     compile_s: float | None = None
     agrees: bool | None = None
     bytes: int = 0
@@ -190,8 +196,8 @@ def _hjit(p: Problem, row: Row, path: Path | None) -> Candidate:
     f: Any = hjit.pipeline(p.function, tune=tune, fast_math=row.fast_math, num_threads=row.threads, cache="off", verify="off")
     if path is not None:
         f.use(hjit.Schedule.load(path))
-    first = _seconds(lambda: f(*p.arguments))
-    warm = _seconds(lambda: f(*p.arguments))
+    first = seconds(lambda: f(*p.arguments))
+    warm = seconds(lambda: f(*p.arguments))
     if f.stats.fallbacks:
         raise RuntimeError("it ran as plain NumPy")
     return Candidate("", replace(row, compile_s=max(first - warm, 0.0)), lambda: f(*p.arguments), lambda out: f.into(out, *p.arguments))
@@ -212,30 +218,6 @@ def agrees(got: Any, expected: Array, tolerance: tuple[float, float]) -> bool:
     if tolerance == (0, 0):
         return bool(np.array_equal(got, expected, equal_nan=expected.dtype.kind in "fc"))
     return bool(np.allclose(got, expected, rtol=tolerance[0], atol=tolerance[1], equal_nan=True))
-
-
-def _seconds(run: Callable[[], Any]) -> float:
-    start = time.perf_counter()
-    run()
-    return time.perf_counter() - start
-
-
-def in_turns(runs: Sequence[Callable[[], Any]], budget: float, limits: Sequence[int | None]) -> list[list[float]]:
-    """Seconds of many runs of each, in rounds: what disturbs the machine disturbs all of them.
-
-    In a round each runs for its share of the budget, so that it meets its own data in the caches. Nothing runs more often than its limit.
-    """
-    times: list[list[float]] = [[] for _ in runs]
-    for _ in range(ROUNDS):
-        for run, mine, limit in zip(runs, times, limits, strict=True):
-            if len(mine) >= MIN_RUNS and sum(mine) >= budget:
-                continue
-            until = time.perf_counter() + budget / ROUNDS
-            for _ in range(max(limit // ROUNDS, 1) if limit else 1_000_000):
-                mine.append(_seconds(run))
-                if time.perf_counter() >= until:
-                    break
-    return times
 
 
 def measure(request: Request, emit: Emit) -> None:
@@ -271,11 +253,31 @@ def _measure_layout(p: Problem, request: Request, emit: Emit) -> None:
         for r, made in checked:
             runs.append(r)
             rows.append(made)
-            limits.append(max(KEPT_BYTES // max(out.nbytes, 1), MIN_RUNS) if c.keeps and not made.into else None)
+            limits.append(max(KEPT_BYTES // max(out.nbytes, 1), MIN_ROUNDS) if c.keeps and not made.into else None)
     emit({"at": f"{p.layout} timing"})
-    for row, times in zip(rows, in_turns(runs, request.budget, limits), strict=True):
-        done = replace(row, min_ms=1e3 * min(times), median_ms=1e3 * statistics.median(times), runs=len(times))
-        emit({"row": asdict(done)})
+    for row in timed(rows, interleaved(runs, request.budget, limits)):
+        emit({"row": asdict(row)})
+
+
+def timed(rows: Sequence[Row], times: Sequence[Sequence[float]]) -> list[Row]:
+    """Rows with their times, and beside those of the references."""
+    found = []
+    for row, mine in zip(rows, times, strict=True):
+        ratios = {name: asdict(ratio(times[k], mine)) for name in REFERENCES if (k := _reference(rows, row, name)) is not None}
+        low, high = (None if x is None else 1e3 * x for x in quartiles(mine))
+        found.append(replace(row, median_ms=1e3 * statistics.median(mine), iqr_ms=[low, high], rounds=len(mine), ratios=ratios))
+    return found
+
+
+def _reference(rows: Sequence[Row], row: Row, name: str) -> int | None:
+    """The place of a reference that runs as `row` does: into a given array or not, and with the same numbers if it is hjit."""
+    peer, schedule = REFERENCES[name]
+
+    def fits(r: Row) -> bool:
+        return (r.peer, r.schedule) == (peer, schedule) and (peer != "hjit" or (row.peer, row.fast_math) == (peer, r.fast_math))
+
+    like = [k for k, r in enumerate(rows) if fits(r)]
+    return next((k for k in like if rows[k].into == row.into), next(iter(like), None))
 
 
 def _ways(c: Candidate, out: Array) -> list[tuple[bool, Callable[[], Any]]]:

@@ -1,11 +1,15 @@
-"""The applications' numbers as a table to read: milliseconds, the least of all runs, into an array given."""
+"""The applications' numbers as a table to read: milliseconds, the median over rounds, into an array given; and ratios, the medians over pairs.
+
+"By hand" is the schedule that was written by hand, and nothing else: an application that has none has no number there.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
+from benchmarks.pairs import Ratio
 from benchmarks.rows import COPY
 
 BANDWIDTH_BOUND = ("blur", "blur_large", "unsharp", "camera_pipe")
@@ -14,36 +18,39 @@ COLUMNS = (
     ("OpenCV", "opencv", None, None),
     ("numba", "numba", None, None),
     ("jax", "jax", None, None),
-    ("Halide manual", "halide", "manual", None),
+    ("Halide by hand", "halide", "manual", None),
     ("Adams2019", "halide", "adams2019", None),
     ("Mullapudi2016", "halide", "mullapudi2016", None),
-    ("hjit strict", "hjit", None, False),
-    ("hjit fast", "hjit", None, True),
+    ("strict, by hand", "hjit", "manual", False),
+    ("strict, default", "hjit", "default", False),
+    ("fast, by hand", "hjit", "manual", True),
     ("fast, default", "hjit", "default", True),
     ("fast, greedy", "hjit", "greedy", True),
     ("fast, refined", "hjit", "refined", True),
     ("fast, beam", "hjit", "beam", True),
 )
 
+BESIDE = ("manual", "default")  # schedules of hjit that stand beside Halide's by hand
+BESIDE_A_COPY = {"hjit by hand": ("hjit", "manual", True), "by default": ("hjit", "default", True), "Halide by hand": ("halide", "manual")}
+
 Row = dict[str, Any]
 
 
-def best(rows: Iterable[Row], peer: str, schedule: str | None = None, fast_math: bool | None = None) -> Row | None:
-    """The fastest of the rows that match; into a given array, where the peer can do that."""
+def one(rows: Iterable[Row], peer: str, schedule: str | None = None, fast_math: bool | None = None) -> Row | None:
+    """The row of a peer and schedule; into a given array, where the peer can do that."""
     found = [
         r
         for r in rows
-        if r["peer"] == peer and schedule in (None, r["schedule"]) and fast_math in (None, r.get("fast_math")) and r.get("min_ms") is not None
+        if r["peer"] == peer and r["schedule"] == schedule and fast_math in (None, r.get("fast_math")) and r.get("median_ms") is not None
     ]
-    into = [r for r in found if r["into"]]
-    return min(into or found, key=lambda r: r["min_ms"], default=None)
+    return next((r for r in found if r["into"]), next(iter(found), None))
 
 
-def ratio(rows: Iterable[Row], schedule: str | None) -> float | None:
-    """The time of Halide scheduled by hand over hjit's with fast_math."""
-    rows = list(rows)
-    theirs, ours = best(rows, "halide", "manual"), best(rows, "hjit", schedule, True)
-    return theirs["min_ms"] / ours["min_ms"] if theirs and ours else None
+def ratio(rows: Iterable[Row], schedule: str, reference: str = "halide manual") -> Ratio | None:
+    """The time of Halide scheduled by hand over hjit's with fast_math, by the pairs of their rounds."""
+    ours = one(rows, "hjit", schedule, True)
+    found = ours["ratios"].get(reference) if ours else None
+    return Ratio(**found) if found else None
 
 
 def groups(numbers: dict[str, Any]) -> dict[tuple[int, str, str], list[Row]]:
@@ -72,19 +79,20 @@ def show(numbers: dict[str, Any]) -> None:
     all_rows = groups(numbers)
     for threads in dict.fromkeys(k[0] for k in all_rows):
         mine = {(app, layout): rows for (n, app, layout), rows in all_rows.items() if n == threads}
-        shown = [c for c in COLUMNS if any(best(rows, *c[1:]) for rows in mine.values())]
+        shown = [c for c in COLUMNS if any(one(rows, *c[1:]) for rows in mine.values())]
         t = Table(box=box.SIMPLE_HEAD, title=f"ms, {threads} thread{'s' if threads > 1 else ''}", title_justify="left", padding=(0, 1, 0, 0))
         t.add_column("")
         for c in shown:
             t.add_column(c[0], justify="right")
-        t.add_column("Halide manual / hjit fast", justify="right")
-        t.add_column("/ default", justify="right")
+        t.add_column("Halide by hand / fast, by hand (quartiles)", justify="right")
+        t.add_column("/ fast, default", justify="right")
         for (app, layout), rows in mine.items():
-            ratios = [ratio(rows, None), ratio(rows, "default")]
-            t.add_row(_title(app, layout), *[_ms(best(rows, *c[1:])) for c in shown], *map(_times, ratios))
-        means = [geomean(ratio(rows, s) for rows in mine.values()) for s in (None, "default")]
+            ratios = [ratio(rows, s) for s in BESIDE]
+            t.add_row(_title(app, layout), *[_ms(one(rows, *c[1:])) for c in shown], *["-" if x is None else x.text() for x in ratios])
         t.add_section()
-        t.add_row("geometric mean", *[""] * len(shown), *map(_times, means))
+        t.add_row("geometric mean", *[""] * len(shown), *[mean_text([ratio(rows, s) for rows in mine.values()]) for s in BESIDE])
+        with_both = [r for rows in mine.values() if None not in (r := [ratio(rows, s) for s in BESIDE])]
+        t.add_row("of those by hand", *[""] * len(shown), *map(mean_text, zip(*with_both, strict=True) if with_both else ([], [])))
         console.print(t)
         for line in bandwidth(numbers, threads):
             console.print(line, highlight=False)
@@ -92,17 +100,24 @@ def show(numbers: dict[str, Any]) -> None:
         console.print(line, highlight=False, markup=False)
 
 
+def mean_text(ratios: Sequence[Ratio | None]) -> str:
+    """The geometric mean of the medians, and of how many."""
+    mean = geomean(None if x is None else x.median for x in ratios)
+    return "-" if mean is None else f"{mean:.2f} (of {sum(x is not None for x in ratios)})"
+
+
 def bandwidth(numbers: dict[str, Any], threads: int) -> list[str]:
-    """The times of applications that do little more than move memory, against a copy of as many bytes in the same run."""
+    """The times of applications that do little more than move memory, against a copy of as many bytes in the same rounds."""
     found = []
     for (n, app, layout), rows in groups(numbers).items():
-        ours, floor = best(rows, "hjit", None, True), best(rows, COPY)
-        if n != threads or app not in BANDWIDTH_BOUND or ours is None or floor is None:
+        floor = one(rows, COPY)
+        if n != threads or app not in BANDWIDTH_BOUND or floor is None:
             continue
-        theirs = best(rows, "halide", "manual")
-        also = f", Halide manual {theirs['min_ms']:.3g} ms ({theirs['min_ms'] / floor['min_ms']:.2f} times)" if theirs else ""
-        text = f"{_title(app, layout)}: {ours['bytes'] / 1e6:.1f} MB must move, a copy of them {floor['min_ms']:.3g} ms"
-        found.append(f"{text}; hjit {ours['min_ms']:.3g} ms ({ours['min_ms'] / floor['min_ms']:.2f} times){also}")
+        beside = [(name, one(rows, *which)) for name, which in BESIDE_A_COPY.items()]
+        told = [f"{name} {r['median_ms']:.3g} ms ({1 / r['ratios'][COPY]['median']:.2f} times)" for name, r in beside if r]
+        if told:
+            head = f"{_title(app, layout)}: {floor['bytes'] / 1e6:.1f} MB must move, a copy of them {floor['median_ms']:.3g} ms"
+            found.append(f"{head}; {', '.join(told)}")
     return found
 
 
@@ -126,8 +141,5 @@ def _title(app: str, layout: str) -> str:
 def _ms(row: Row | None) -> str:
     if row is None:
         return "-"
-    return f"{row['min_ms']:.3g}" + ("" if row["agrees"] else " [red]disagrees[/]")
+    return f"{row['median_ms']:.3g}" + ("" if row["agrees"] else " [red]disagrees[/]")
 
-
-def _times(x: float | None) -> str:
-    return "-" if x is None else f"{x:.2f}x"

@@ -14,7 +14,7 @@ import pytest
 
 import hjit
 from benchmarks import __main__ as command
-from benchmarks import apps, idioms, papers, rows, search, suite, table
+from benchmarks import apps, idioms, pairs, papers, rows, search, suite, table
 from benchmarks.peers import Compiled
 
 CASES = [(name, layout) for name in apps.NAMES for layout in rows.LAYOUTS if layout == "planar" or hasattr(apps.load(name), layout)]
@@ -89,8 +89,12 @@ def test_rows_of_an_application() -> None:
     for r in found:
         assert (r["app"], r["layout"], r["threads"], r["shape"], r["dtype"]) == ("blur", "planar", 1, [36, 81], "uint16")
         assert r["error"] is None and r["agrees"] is True
-        assert 0 < r["min_ms"] <= r["median_ms"]
-        assert r["compile_s"] >= 0 and r["runs"] >= rows.MIN_RUNS
+        low, high = r["iqr_ms"]
+        assert 0 < low <= r["median_ms"] <= high
+        assert r["compile_s"] >= 0 and r["rounds"] >= pairs.MIN_ROUNDS
+        assert set(r["ratios"]) == {"numpy", rows.COPY} | ({"hjit default"} if r["peer"] == "hjit" else set())
+        assert r["ratios"]["numpy"]["pairs"] == min(r["rounds"], found[0]["rounds"])
+    assert found[0]["ratios"]["numpy"] == {"median": 1, "low": 1, "high": 1, "pairs": found[0]["rounds"]}
     table.show(numbers)
 
 
@@ -118,7 +122,7 @@ def test_a_peer_that_agrees(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
 def test_a_peer_that_disagrees_is_timed_and_shown_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     found = _peer(lambda out: out.fill(7), monkeypatch, tmp_path)
     assert [r["agrees"] for r in found] == [False, False]
-    assert all(r["min_ms"] > 0 for r in found)
+    assert all(r["median_ms"] > 0 for r in found)
     table.show({"rows": found})
     assert "disagrees with NumPy" in capsys.readouterr().out
 
@@ -133,7 +137,7 @@ def test_a_peer_that_fails_is_a_row(monkeypatch: pytest.MonkeyPatch, tmp_path: P
 
     (row,) = _peer(run, monkeypatch, tmp_path)
     assert row["error"] == "RuntimeError: no such thing"
-    assert row["min_ms"] is None
+    assert row["median_ms"] is None
 
 
 def test_a_candidate_that_ends_the_process_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -181,39 +185,110 @@ def test_agreement() -> None:
     assert not rows.agrees(np.nan_to_num(a), a, (0.01, 0))
 
 
-def test_turns() -> None:
-    order: list[str] = []
-    a, b = rows.in_turns([lambda: order.append("a"), lambda: order.append("b")], 0.0, [None, 1])
-    assert len(a) == len(b) == rows.MIN_RUNS
-    assert order == ["a", "b"] * rows.MIN_RUNS
+class Clock:
+    """A machine whose calls take what `speeds` say, one after the other; time is what they add up to."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = 0.0
+        self.order: list[str] = []
+        monkeypatch.setattr(pairs.time, "perf_counter", lambda: self.now)
+
+    def run(self, name: str, took: Any) -> Any:
+        def call() -> None:
+            self.order.append(name)
+            self.now += took(len(self.order))
+
+        return call
 
 
-def test_ratios() -> None:
-    def row(peer: str, schedule: str | None, ms: float | None, fast: bool = True, into: bool = True) -> dict[str, Any]:
-        made = rows.Row("blur", peer, schedule, "planar", 2, [8], "uint8", fast, into, min_ms=ms, agrees=True, bytes=1000)
-        return asdict(made)
+def test_rounds_are_interleaved(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock(monkeypatch)
+    a, b = pairs.interleaved([clock.run("a", lambda _: 0.5), clock.run("b", lambda _: 0.25)], 0.0, [None, 1])
+    assert (a, b) == ([0.5] * pairs.MIN_ROUNDS, [0.25] * pairs.MIN_ROUNDS)
+    assert clock.order == ["a", *"ab" * pairs.MIN_ROUNDS], "one call that is not timed, as it is not known to be long"
 
-    found = [
-        row("halide", "manual", 6.0),
-        row("halide", "manual", 1.0, into=False),
-        row("halide", "adams2019", None),
-        row("hjit", "default", 4.0),
-        row("hjit", "manual", 3.0),
-        row("hjit", "manual", 2.0, fast=False),
+
+def test_short_calls_find_their_data_in_the_caches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of each turn the first call is slow, and is not timed."""
+    clock = Clock(monkeypatch)
+    last: list[str] = [""]
+
+    def took(name: str) -> Any:
+        def cold(_: int) -> float:
+            found, last[0] = (1e-3 if last[0] == name else 5e-3), name
+            return found
+
+        return cold
+
+    a, b = pairs.interleaved([clock.run("a", took("a")), clock.run("b", took("b"))], 0.0)
+    assert a == pytest.approx([1e-3] * pairs.MIN_ROUNDS) and b == pytest.approx([1e-3] * pairs.MIN_ROUNDS)
+
+
+def test_a_slow_run_drops_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock(monkeypatch)
+    slow, fast = pairs.interleaved([clock.run("slow", lambda _: 1.0), clock.run("fast", lambda _: 0.03)], 1.0)
+    assert len(slow) == pairs.MIN_ROUNDS and 30 <= len(fast) <= 36
+    assert pairs.ratio(slow, fast).pairs == pairs.MIN_ROUNDS
+    assert clock.order[-20:] == ["fast"] * 20
+
+
+def test_two_speeds_of_a_machine_leave_the_ratio_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Slow for most of the time; by luck one call of `a` meets the fast speed, and its minimum says that it is faster than `b`."""
+    clock = Clock(monkeypatch)
+
+    def took(name: str, base: float) -> Any:
+        return lambda _: base * (1.0 if name == "a" and clock.order.count("a") == 20 else 1.9)
+
+    a, b = pairs.interleaved([clock.run("a", took("a", 0.06)), clock.run("b", took("b", 0.05))], 3.0)
+    found = pairs.ratio(a, b)
+    assert min(a) / min(b) < 0.7, "what minima would say"
+    assert (found.median, found.low, found.high) == pytest.approx((1.2, 1.2, 1.2))
+
+
+def test_how_far_ratios_scatter() -> None:
+    found = pairs.ratio([1.0, 2.0, 3.0, 4.0, 5.0, 6.0], [1.0] * 5)
+    assert found == pairs.Ratio(3.0, 2.0, 4.0, 5)
+    assert found.text() == "3.00 (2.00-4.00)"
+    assert pairs.ratio([3.0], [2.0]) == pairs.Ratio(1.5, None, None, 1)
+    assert pairs.ratio([3.0], [2.0]).text() == "1.50"
+
+
+def test_ratios(capsys: pytest.CaptureFixture[str]) -> None:
+    """By hand is what was written by hand, also where the default schedule is the faster one; pairs are of one way to run."""
+
+    def row(peer: str, schedule: str | None, fast: bool = True, into: bool = True) -> rows.Row:
+        return rows.Row("blur", peer, schedule, "planar", 2, [8], "uint8", fast, into, agrees=True, bytes=1000)
+
+    given = [
+        (row(rows.COPY, None), [1e-3, 2e-3, 1e-3]),
+        (row("halide", "manual"), [6e-3, 12e-3, 6e-3]),
+        (row("halide", "manual", into=False), [1e-3, 1e-3, 1e-3]),
+        (row("hjit", "default"), [3e-3, 6e-3, 2e-3]),
+        (row("hjit", "manual"), [4e-3, 8e-3, 4e-3]),
+        (row("hjit", "manual", into=False), [4e-3, 8e-3, 4e-3]),
+        (row("hjit", "manual", fast=False), [2e-3, 2e-3, 2e-3]),
     ]
-    assert table.ratio(found, None) == 2
-    assert table.ratio(found, "default") == 1.5
-    assert table.ratio(found[:3], None) is None
+    found = [asdict(r) for r in rows.timed(*zip(*given, strict=True))]
+    assert table.ratio(found, "manual") == pairs.Ratio(1.5, 1.5, 1.5, 3)
+    assert table.ratio(found, "default") == pairs.Ratio(2, 2, 2.5, 3)
+    assert table.ratio(found, "manual", "hjit default") == pairs.Ratio(0.75, 0.625, 0.75, 3)
+    assert table.ratio(found[:3], "manual") is None
+    assert found[5]["ratios"]["halide manual"]["median"] == 0.25
+    assert "hjit default" not in found[6]["ratios"], "its numbers are others"
     assert table.geomean([2.0, None, 8.0]) == pytest.approx(4)
     assert table.geomean([]) is None
-    (line,) = table.bandwidth({"rows": [row(rows.COPY, None, 1.0), *found]}, 2)
-    assert "3.00 times" in line
+    (line,) = table.bandwidth({"rows": found}, 2)
+    assert "hjit by hand 4 ms (4.00 times), by default 3 ms (3.00 times), Halide by hand 6 ms (6.00 times)" in line
+    alone = [{**r, "app": "harris"} for r in found if r["schedule"] != "manual" or r["peer"] == "halide"]
+    table.show({"rows": found + alone})
+    shown = capsys.readouterr().out
+    assert "1.50 (1.50-1.50)" in shown and "2.00 (of 2)" in shown and "1.50 (of 1)" in shown
 
 
 def test_a_copy_moves_what_the_application_must() -> None:
     found = measured(rows.Request("blur", (), 2, small=True, budget=0.001, hjit=()))
     (row,) = [r for r in found if r["peer"] == rows.COPY and r["layout"] == "planar"]
-    assert row["bytes"] == rows.problem("blur", "planar", True).bytes and row["min_ms"] > 0
+    assert row["bytes"] == rows.problem("blur", "planar", True).bytes and row["median_ms"] > 0
 
 
 def test_unknown_names_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
@@ -253,6 +328,11 @@ def test_searched_schedules_are_timed_where_they_are_asked_for() -> None:
     found = measured(rows.Request("blur", (), 1, small=True, budget=0.001, hjit=("default", "greedy")))
     assert {r["schedule"] for r in found if r["peer"] == "hjit"} == {"default", "greedy"}
     assert all(r["agrees"] for r in found)
+
+
+def test_of_three_searches_the_middle_one_counts() -> None:
+    told = [{"us_per_schedule": x} for x in (9.0, None, 4.0)]
+    assert search.middle(told) == {"us_per_schedule": 9.0}
 
 
 # -- the tables of papers
@@ -342,7 +422,7 @@ def test_tables_are_asked_for_on_the_command_line(monkeypatch: pytest.MonkeyPatc
 def test_idioms_are_numpys(name: str) -> None:
     (row,) = idioms.run([name], 2, small=True, budget=0.0)
     assert row["error"] is None and row["agrees"] and not row["fell_back"]
-    assert (row["idiom"], row["threads"]) == (name, 2) and row["times"] == row["numpy_ms"] / row["hjit_ms"]
+    assert (row["idiom"], row["threads"]) == (name, 2) and 0 < row["times_iqr"][0] <= row["times"] <= row["times_iqr"][1]
 
 
 def test_idioms_are_asked_for_on_the_command_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

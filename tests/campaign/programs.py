@@ -1,0 +1,152 @@
+"""Whole functions against NumPy: the same results, dtypes, errors, changed arguments and shared memory; several calls of one pipeline."""
+
+from __future__ import annotations
+
+import random
+import re
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+import hjit
+from tests.campaign import arguments, source
+from tests.campaign.kinds import OK, Case, Result
+from tests.numpy_check import assert_same, place, watched_scratch
+
+LIMIT = 90.0
+CALLS = ((0, True), (0, False), (1, True), (0, True))  # a set of arguments, and whether the guard pages are at its ends
+ULPS = 4096  # of the largest number: of results of which the last bits are free
+
+described = source.described
+
+
+def case(seed: int) -> Case:
+    """A function with two sets of arguments, and options."""
+    r = random.Random(seed)
+    options: dict[str, Any] = {"tune": "greedy" if r.random() < 0.25 else False, "num_threads": r.choice((1, 2))}
+    if r.random() < 0.1:
+        options["verify"] = "first"
+    return {**source.random_case(seed), "options": options}
+
+
+def run(case: Case, **more: Any) -> Result:
+    """Compare some calls of one pipeline with plain ones."""
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        warnings.simplefilter("always", hjit.HjitWarning)
+        pipe = hjit.pipeline(source.function(case), **{"verify": "off", "cache": "off", **case["options"], **more})
+        return compared(pipe, source.function(case), case)
+
+
+def compared(pipe: Any, plain: Any, case: Case, calls: Sequence[tuple[int, bool]] = CALLS) -> Result:
+    """The first call that goes wrong, or how all of them went."""
+    for number, (which, at_end) in enumerate(calls):
+        given = [arguments.made(s) for s in case["args"][which].values()]
+        result = one(pipe, plain, given, at_end, case["returned"])
+        if result.status == "failed":
+            return replace(result, text=f"call {number}: {result.text}")
+        if result.status != "ok" and number == 0:
+            return result  # of later calls a refusal, or NumPy's own exception, is as good as an agreement
+    return Result("ok", "fell back") if pipe.stats.fallbacks else OK
+
+
+def one(pipe: Any, plain: Any, given: Sequence[Any], at_end: bool, names: Sequence[str]) -> Result:
+    """A call, compared with a plain one."""
+    theirs, ours = place(list(given), at_end), place(list(given), at_end)
+    error: Exception | None = None
+    try:
+        expected = plain(*theirs)
+    except Exception as raised:
+        error = raised
+    try:
+        with warnings.catch_warnings(record=True) as given_warnings:
+            warnings.simplefilter("always", hjit.HjitWarning)
+            with watched_scratch():
+                got = pipe(*ours)
+    except hjit.TraceError as raised:
+        return Result("refused", raised.operation, f"{raised.operation}: {raised.reason}")
+    except AssertionError as raised:
+        return Result("failed", "scratch memory", str(raised))
+    except Exception as raised:
+        if error is not None and isinstance(raised, type(error)):
+            return Result("invalid", type(error).__name__, str(error))
+        instead = f" where NumPy raises {error!r}" if error is not None else ""
+        return Result("failed", f"raises {type(raised).__name__}", f"{type(raised).__name__}: {raised}{instead}")
+    if error is not None:
+        return Result("failed", "no error", f"NumPy raises {error!r}, the pipeline does not")
+    if told := [str(x.message) for x in given_warnings if issubclass(x.category, hjit.HjitWarning)]:
+        return Result("failed", "warns", told[0])
+    return same(got, expected, ours, theirs, names)
+
+
+def same(got: Any, expected: Any, ours: Sequence[Any], theirs: Sequence[Any], names: Sequence[str]) -> Result:
+    """Is a result NumPy's, and are the arguments what they are after the plain call?"""
+    try:
+        assert_same(ours, theirs, zeros=False, where="arguments")
+        many = len(names) > 1
+        assert not many or (isinstance(got, tuple) and len(got) == len(names)), f"result: {type(got)} instead of a tuple"
+        for name, g, e in zip(names, got if many else [got], expected if many else [expected], strict=True):
+            assert_same(g, e, not name.startswith("s"), zeros=False, ulps=ULPS, where=f"result {name}")
+    except (AssertionError, TypeError, ValueError) as wrong:
+        return Result("failed", sort_of(str(wrong)), str(wrong))
+    pairs = [(k, j) for k, x in enumerate(leaves(expected)) for j, a in enumerate(theirs) if isinstance(x, np.ndarray) and isinstance(a, np.ndarray)]
+    for k, j in pairs:
+        if np.may_share_memory(leaves(expected)[k], theirs[j]) != np.may_share_memory(leaves(got)[k], ours[j]):
+            return Result("failed", "shared memory", f"result {k} and argument {j} share memory in one of NumPy and the pipeline, not in both")
+    return OK
+
+
+def leaves(x: Any) -> list[Any]:
+    return [y for part in x for y in leaves(part)] if isinstance(x, (tuple, list)) else [x]
+
+
+def sort_of(text: str) -> str:
+    """A wrong result in a word."""
+    if "differ" in text:
+        return "wrong numbers" if text.startswith("result") else "wrong arguments"
+    return "wrong type" if "instead of" in text else "wrong result"
+
+
+# -- smaller
+
+
+def smaller(case: Case) -> Iterator[Case]:
+    """Fewer blocks, fewer lines of them, fewer results, plainer options, arguments that are smaller or lie in C order."""
+    blocks, returned = case["blocks"], case["returned"]
+    n = len(blocks)
+    for size in [s for s in (n // 2, n // 4, 1) if s] if n > 1 else []:
+        for k in range(0, n, size):
+            yield source.used({**case, "blocks": blocks[:k] + blocks[k + size :]})
+    if len(returned) > 1:
+        for name in returned:
+            yield source.used({**case, "returned": [name]})
+    for k, block in enumerate(blocks):
+        names = re.findall(r"^([vs]\d+) [-+*|&]?=", block, re.MULTILINE)
+        if names and returned != [names[-1]]:
+            yield source.used({**case, "blocks": blocks[: k + 1], "returned": [names[-1]]})
+        text = block.split("\n")
+        for j in range(len(text)) if len(text) > 1 else ():
+            yield source.used({**case, "blocks": [*blocks[:k], "\n".join(text[:j] + text[j + 1 :]), *blocks[k + 1 :]]})
+    plain = {"tune": False, "num_threads": 1}
+    if case["options"] != plain:
+        yield {**case, "options": plain}
+    if case["args"][0] != case["args"][1]:
+        yield {**case, "args": [case["args"][0]] * 2}
+    yield from smaller_arguments(case)
+
+
+def smaller_arguments(case: Case) -> Iterator[Case]:
+    """The arguments smaller, and plainer."""
+    one, two = case["args"]
+    sizes = sorted({n for specs in (one, two) for s in specs.values() for n in s.get("shape", ()) if n > 1}, reverse=True)
+    for n in sizes:
+        for m in dict.fromkeys((n // 4, n // 2, n - 1)):
+            if m > 0:
+                yield {**case, "args": [{name: arguments.resized(s, {n: m}) for name, s in specs.items()} for specs in (one, two)]}
+    for name, spec in one.items():
+        for key, value in (("layout", arguments.WHOLE), ("numbers", "image")):
+            if spec.get(key, value) != value:
+                yield {**case, "args": [{**specs, name: {**specs[name], key: value}} for specs in (one, two)]}

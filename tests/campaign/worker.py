@@ -1,0 +1,56 @@
+"""A process that runs cases, one after the other: ``python -m tests.campaign.worker``.
+
+Requests come as lines of JSON, ``{"kind": ..., "seed": ...}`` or ``{"kind": ..., "case": ...}``. Of each the worker says ``{"case": ...}`` before it
+runs it, and ``{"result": ...}`` after it: who reads knows which case ended it.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import json
+import os
+import resource
+import signal
+import sys
+import traceback
+from dataclasses import asdict
+from typing import Any
+
+from tests.campaign import plants
+from tests.campaign.kinds import Result, kind
+
+MEMORY = 10 << 30  # bytes of addresses: what asks for more dies, not the machine
+
+
+def answer(request: dict[str, Any], say: Any) -> None:
+    """Run a case."""
+    module = kind(request["kind"])
+    case = request["case"] if "case" in request else module.case(request["seed"])
+    say({"case": case, "limit": module.LIMIT})
+    try:
+        result = module.run(case)
+    except Exception as error:  # of the campaign itself, or of hjit where it must not raise
+        result = Result("failed", f"raises {type(error).__name__}", traceback.format_exc(limit=-4))
+    say({"result": asdict(result)})
+
+
+def main() -> None:
+    """Answer until there are no more requests. What libraries print goes to standard error."""
+    out = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    faulthandler.enable(all_threads=False)
+    faulthandler.register(signal.SIGUSR1, all_threads=True)
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    plants.plant()
+
+    def say(record: dict[str, Any]) -> None:
+        out.write(json.dumps(record) + "\n")
+        out.flush()
+
+    for line in sys.stdin:
+        answer(json.loads(line), say)
+
+
+if __name__ == "__main__":
+    main()
