@@ -15,7 +15,7 @@ VARIABLE = "HJIT_CAMPAIGN_PLANT"
 
 def wrong_emitter() -> None:
     """Left shifts and minima are computed as maxima."""
-    from hjit.kernels.vecmath_int import EMITTERS
+    from hjit.kernels.llvm.vecmath.integers import EMITTERS
 
     EMITTERS["minimum"] = EMITTERS["maximum"]
 
