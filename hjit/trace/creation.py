@@ -14,12 +14,12 @@ import numpy as np
 from hjit.trace.elementwise import broadcast
 from hjit.trace.graph import Const, Index, cast, select
 from hjit.trace.graph import Op as GraphOp
-from hjit.trace.host import is_host, unpin
+from hjit.trace.host import as_fill, is_host, number, unpin
 from hjit.trace.layout import Order, copy_order, in_order, laid_out, order_of, ordered_stage
 from hjit.trace.poly import Dim, poly
 from hjit.trace.recorder import current, supported_dtype
 from hjit.trace.size import Size
-from hjit.trace.tracer import MAX_KNOWN, Shape, Tracer, as_tracer, from_known, from_stage, has_tracer, implements, is_tracer
+from hjit.trace.tracer import MAX_KNOWN, Shape, Tracer, as_tracer, from_known, from_stage, has_tracer, implements, is_tracer, stored
 
 
 def makes(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -82,10 +82,15 @@ def empty(shape: Any, dtype: Any = float, order: str = "C", **kwargs: Any) -> Tr
 @makes
 def full(shape: Any, fill_value: Any, dtype: Any = None, order: str | Order = "C", **kwargs: Any) -> Tracer:
     if not has_tracer(fill_value):
-        fill = np.asarray(fill_value, dtype)
+        fill = np.asarray(fill_value)
         if fill.ndim == 0:
-            return _filled(shape, fill[()], fill.dtype, order)
-    value, shape = as_tracer(fill_value, dtype), shape_of(shape)
+            dtype = np.dtype(dtype or fill.dtype)
+            return _filled(shape, number(fill_value, dtype, as_fill), dtype, order)
+    shape = shape_of(shape)
+    if is_host(fill_value):
+        value = stored(fill_value, np.dtype(dtype or np.result_type(fill_value.value)), as_fill)
+    else:
+        value = as_tracer(fill_value).astype(dtype or as_tracer(fill_value).dtype, copy=False)
     return ordered_stage(value.load(shape), shape, value.dtype, order_of(order, (), shape))
 
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from hjit.trace.assembly import Box, all_known, assemble, contents, join, part, refuse, whole_number
 from hjit.trace.graph import Const, Definition, Expr, Index, Load, Op, cast, identity, select
-from hjit.trace.host import is_host, unpin
+from hjit.trace.host import as_item, is_host, number, unpin
 from hjit.trace.poly import ZERO, Dim, Poly, bound, poly
 from hjit.trace.recorder import current
 from hjit.trace.reductions import axes_of
@@ -126,11 +126,15 @@ def _constant_pad(a: Tracer, widths: list[tuple[int, int]], shape: Shape, values
 
 
 def _pad_value(value: Any, common: Any, dtype: np.dtype[Any]) -> Expr:
-    if is_host(value):
-        return cast(current().scalar(value, np.result_type(value.value)), dtype)
     if is_tracer(value):
         return cast(value.load(), dtype)
-    return Const(np.asarray(value, common), dtype)
+    filled = number(value if is_host(value) else np.asarray(value, common)[()], dtype, _as_border)
+    return current().scalar(filled, dtype) if is_host(filled) else Const(filled, dtype)
+
+
+def _as_border(value: Any, dtype: np.dtype[Any]) -> Any:
+    """NumPy assigns an element of an array of border values."""
+    return as_item(np.asarray(value)[()], dtype)
 
 
 # -- roll, differences
