@@ -410,3 +410,30 @@ def test_expressions(data: st.DataObject) -> None:
         return values[3:]
 
     check(f, *args, zeros=False)
+
+
+@pytest.mark.parametrize("dtype", ["bool", "uint8", "int8", "int32", "uint64", "int64", "float16", "float32", "float64"])
+def test_dtypes_of_pairs_and_powers(dtype: str) -> None:
+    a = np.arange(40).astype(dtype)
+    check(lambda x: np.modf(x), a)
+    check(lambda x: np.modf(x / 3), a)
+    for k in (0, 1, 2, 3, 0.5, 2.0, True, np.int8(2), np.float32(2)):
+
+        def in_place(x: Any, k: Any) -> Any:
+            y = x.copy()
+            y **= k
+            return y
+
+        check(lambda x, k=k: x**k, a, exact=False)
+        check(lambda x, k: x**k, a, k, exact=False)
+        check(in_place, a, k, exact=False)
+
+
+@pytest.mark.parametrize("dtype", ["bool", "uint8", "int64", "float32"])
+def test_run_time_numbers_as_choices(dtype: str) -> None:
+    a = np.array([0, 1, 2, 3, 1] * 5).astype(dtype)
+    for k in (1, 2.5, np.float32(3), np.uint16(7)):
+        check(lambda x, k: np.select([x > 1, x < 1], [x, x * k], k), a, k)
+        check(lambda x, k: np.select([x > 1, x < 1], [k, x], x), a, k)
+        check(lambda x, k: np.choose(x > 1, [x, k]), a, k)
+        check(lambda x, k: np.where(x > 1, k, x), a, k)

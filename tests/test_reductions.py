@@ -277,3 +277,50 @@ def test_normalisation() -> None:
         return (a - low) / (high - low), a / a.max(), a - a.sum(0) // 3
 
     check(f, image((37, 45, 3), "int32"))
+
+
+@pytest.mark.parametrize("dtype", ["bool", "uint8", "int16", "int64", "uint64", "float16", "float32", "float64"])
+@pytest.mark.parametrize("name", ["logical_and", "logical_or", "logical_xor", "subtract", "true_divide", "fmod", "bitwise_or", "greater"])
+def test_dtypes_of_accumulate(name: str, dtype: str) -> None:
+    rng = np.random.default_rng(5)
+    a = rng.integers(0, 3, (20, 30)).astype(dtype)
+    ufunc = getattr(np, name)
+
+    def into(x: Any) -> Any:
+        out = np.zeros(x.shape)
+        ufunc.accumulate(x, axis=1, out=out)
+        return out
+
+    for function in (
+        lambda x: ufunc.accumulate(x),
+        lambda x: ufunc.accumulate(x, axis=1),
+        lambda x: ufunc.accumulate(x, axis=1, dtype=bool),
+        lambda x: ufunc.accumulate(x, axis=1, dtype=np.float64),
+        into,
+    ):
+        check(function, a)
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "float32"])
+def test_an_output_array_widens_sums(dtype: str) -> None:
+    rng = np.random.default_rng(6)
+    a = (rng.random((300, 400)) * 200).astype(dtype)
+
+    def into(x: Any) -> Any:
+        total, running = np.zeros(400), np.zeros(x.shape)
+        np.sum(x, axis=0, out=total)
+        np.cumsum(x, axis=0, out=running)
+        return total, running
+
+    check(into, a)
+
+
+@pytest.mark.parametrize("dtype", ["bool", "uint8", "int32", "float32", "float64"])
+def test_averages_with_weights(dtype: str) -> None:
+    rng = np.random.default_rng(5)
+    a = rng.integers(0, 2, (20, 30)).astype(dtype)
+    rows, columns = rng.random(20), rng.random(30).astype(np.float32)
+    check(lambda x, w: np.average(x, axis=0, weights=w), a, rows, exact=False)
+    check(lambda x, w: np.average(x, axis=1, weights=w, returned=True), a, columns, exact=False)
+    check(lambda x, w: np.average(x, axis=(1, 0), weights=w.T), a, rng.random((20, 30)), exact=False)
+    check(lambda x, k: np.average(x[:2], axis=0, weights=[1, k]), a, 3.0, exact=False)

@@ -17,10 +17,10 @@ from hjit.trace.ir.poly import Dim, poly
 from hjit.trace.ops.elementwise import broadcast
 from hjit.trace.ops.layout import Order, copy_order, in_order, laid_out, order_of, ordered_stage
 from hjit.trace.tracing.dispatch import implements
-from hjit.trace.tracing.host import is_host, unpin
+from hjit.trace.tracing.host import as_fill, is_host, number, unpin
 from hjit.trace.tracing.recorder import current, supported_dtype
 from hjit.trace.tracing.size import Size
-from hjit.trace.tracing.tracer import MAX_KNOWN, Shape, Tracer, as_tracer, from_known, from_stage, has_tracer, is_tracer
+from hjit.trace.tracing.tracer import MAX_KNOWN, Shape, Tracer, as_tracer, from_known, from_stage, has_tracer, is_tracer, stored
 
 
 def makes(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -83,10 +83,15 @@ def empty(shape: Any, dtype: Any = float, order: str = "C", **kwargs: Any) -> Tr
 @makes
 def full(shape: Any, fill_value: Any, dtype: Any = None, order: str | Order = "C", **kwargs: Any) -> Tracer:
     if not has_tracer(fill_value):
-        fill = np.asarray(fill_value, dtype)
+        fill = np.asarray(fill_value)
         if fill.ndim == 0:
-            return _filled(shape, fill[()], fill.dtype, order)
-    value, shape = as_tracer(fill_value, dtype), shape_of(shape)
+            dtype = np.dtype(dtype or fill.dtype)
+            return _filled(shape, number(fill_value, dtype, as_fill), dtype, order)
+    shape = shape_of(shape)
+    if is_host(fill_value):
+        value = stored(fill_value, np.dtype(dtype or np.result_type(fill_value.value)), as_fill)
+    else:
+        value = as_tracer(fill_value).astype(dtype or as_tracer(fill_value).dtype, copy=False)
     return ordered_stage(value.load(shape), shape, value.dtype, order_of(order, (), shape))
 
 

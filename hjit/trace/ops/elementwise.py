@@ -7,7 +7,7 @@ operation is `Op(ufunc name)` on arguments already cast to the dtypes of NumPy's
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 from typing import Any
 
@@ -16,10 +16,10 @@ import numpy as np
 from hjit.trace.ir.graph import Const, Expr, Op, cast, select
 from hjit.trace.ops.layout import copy_order, in_order, operands_order, order_of, ordered_stage, tracers
 from hjit.trace.tracing.dispatch import implements, provides
-from hjit.trace.tracing.host import is_host, record
+from hjit.trace.tracing.host import Conversion, as_cast, as_fill, is_host, number, record, unpin
 from hjit.trace.tracing.recorder import current, supported_dtype
 from hjit.trace.tracing.size import Size
-from hjit.trace.tracing.tracer import MAX_KNOWN, Selected, Shape, Tracer, as_tracer, call, from_known, from_stage, is_tracer, trim, write
+from hjit.trace.tracing.tracer import MAX_KNOWN, Selected, Shape, Tracer, as_tracer, call, from_known, from_stage, is_tracer, stored, trim, write
 
 # The ufuncs of one result that the back ends know. `divmod` and `modf` are pairs of these.
 UFUNCS = frozenset(
@@ -171,15 +171,25 @@ def _checked(x: Any, dtype: np.dtype[Any]) -> Any:
 
 
 def _out_of_range(operands: tuple[Any, ...], loop: tuple[np.dtype[Any], ...]) -> bool:
-    for x, t in zip(operands, loop, strict=False):
-        if type(x) is int and t.kind in "iu" and not np.iinfo(t).min <= x <= np.iinfo(t).max:
-            return True
-    return False
+    whole = any(is_tracer(x) and x.dtype.kind in "iu" for x in operands)  # bools are compared as ints, which a Python int must be
+    return whole and any(_side(x, t) for x, t in zip(operands, loop, strict=False))
+
+
+def _side(x: Any, dtype: np.dtype[Any]) -> int:
+    """On which side of the numbers of an integer dtype is a Python int? Of a run-time one that is a condition of the trace."""
+    if dtype.kind not in "iu" or type(x.value if is_host(x) else x) is not int:
+        return 0
+    return int(record(_beyond, x, dtype).pin() if is_host(x) else _beyond(x, dtype))
+
+
+def _beyond(x: int, dtype: np.dtype[Any]) -> int:
+    info = np.iinfo(dtype)
+    return (x > info.max) - (x < info.min)
 
 
 def _constant_comparison(ufunc: np.ufunc, operands: tuple[Any, ...], loop: tuple[np.dtype[Any], ...]) -> Const:
     """A Python int outside an integer dtype compares the same with all its values."""
-    values = [t.type(0) if is_tracer(x) else x for x, t in zip(operands, loop, strict=False)]
+    values = [2.0**70 * _side(x, t) for x, t in zip(operands, loop, strict=False)]
     return Const(ufunc(*values), bool)
 
 
@@ -251,6 +261,8 @@ def _divmod(a: Any, b: Any, **kwargs: Any) -> tuple[Any, Any]:
 
 
 def _modf(x: Any, **kwargs: Any) -> tuple[Any, Any]:
+    x = as_tracer(x)
+    x = x.astype(_resolve(np.modf, (x.dtype,), None, "same_kind")[0], copy=False)
     whole = np.trunc(x)
     fraction = call(np.where, np.isinf(x), 0.0, x - whole)
     return np.copysign(fraction, x), whole
@@ -259,17 +271,36 @@ def _modf(x: Any, **kwargs: Any) -> tuple[Any, Any]:
 _PAIRS: dict[np.ufunc, Callable[..., Any]] = {np.divmod: _divmod, np.modf: _modf}
 
 
+def common_dtype(operands: Iterable[Any]) -> np.dtype[Any]:
+    """`np.result_type` of arrays and numbers, to which Python's numbers adapt."""
+    return np.result_type(*((1.0 if x.weak else x.dtype) if is_tracer(x) else _kind(x) for x in operands))
+
+
+def _kind(x: Any) -> Any:
+    """A Python number of the type of `x`, which takes part in a promotion by its type alone, or a dtype."""
+    value = x.value if is_host(x) else x
+    if type(value) in (int, float, complex):
+        return type(value)(0)
+    return np.asarray(value).dtype
+
+
+def element(x: Any, shape: Shape, dtype: np.dtype[Any]) -> Expr:
+    """`x` broadcast to `shape` and cast to `dtype`, as where functions make an array of it first: ints out of range wrap around."""
+    if is_tracer(x):
+        return cast(x.load(shape), dtype)
+    value = number(x, dtype, as_cast)
+    return current().scalar(value, dtype) if is_host(value) else Const(value, dtype)
+
+
 @implements(np.where)
 def where(condition: Any, x: Any = None, y: Any = None) -> Any:
     if x is None and y is None:
         return call(np.nonzero, condition)
     condition = as_tracer(condition)
     x, y = _operand(x), _operand(y)
-    # np.where promotes Python numbers as np.result_type does
-    kinds = [(1.0 if v.weak else v.dtype) if is_tracer(v) else (v.value if is_host(v) else v) for v in (x, y)]
-    dtype = np.result_type(*kinds)
+    dtype = common_dtype((x, y))
     shape = broadcast(*(v.shape for v in (condition, x, y) if is_tracer(v)))
-    a, b = (cast(_load(v, shape, dtype), dtype) for v in (x, y))
+    a, b = (element(v, shape, dtype) for v in (x, y))
     return ordered_stage(select(cast_bool(condition.load(shape)), a, b), shape, dtype, operands_order(tracers(condition, x, y), shape))
 
 
@@ -356,11 +387,23 @@ def _as_expr(value: Any, like: Tracer) -> Expr:
 def select_(condlist: Any, choicelist: Any, default: Any = 0) -> Any:
     if len(condlist) != len(choicelist):
         raise ValueError("list of cases must be same length as list of conditions")
-    dtype = np.result_type(*(c.dtype if is_tracer(c) else c for c in (*choicelist, default)))
-    result: Any = default
-    for condition, choice in zip(reversed(condlist), reversed(choicelist), strict=True):
-        result = where(condition, choice, result)
-    return result.astype(dtype, order="C")
+    if len(condlist) == 0:
+        raise ValueError("select with an empty condition list is not possible")
+    conditions = [as_tracer(c) for c in condlist]
+    choices = [_operand(c) for c in choicelist]
+    default = _operand(default)
+    dtype = common_dtype((*choices, default))
+    for k, c in enumerate(conditions):
+        if c.dtype != bool:
+            raise TypeError(f"invalid entry {k} in condlist: should be boolean ndarray")
+    shape = broadcast(*(x.shape for x in (*conditions, *choices, default) if is_tracer(x)))
+    value = element(default, shape, dtype)
+    for condition, choice in zip(reversed(conditions), reversed(choices), strict=True):
+        given = choice.dtype if is_tracer(choice) else unpin(record(np.result_type, choice) if is_host(choice) else np.result_type(choice))
+        if not np.can_cast(given, dtype, "same_kind"):  # NumPy makes arrays of the choices before it casts them
+            raise TypeError(f"Cannot cast array data from {given!r} to {dtype!r} according to the rule 'same_kind'")
+        value = select(condition.load(shape), element(choice, shape, dtype), value)
+    return from_stage(value, shape, dtype)
 
 
 @implements(np.isposinf)
@@ -381,15 +424,33 @@ def isclose(a: Any, b: Any, rtol: float = 1e-05, atol: float = 1e-08, equal_nan:
     return close | (np.isnan(a) & np.isnan(b)) if equal_nan else close
 
 
+def _copied(casting: Any) -> Conversion:
+    def how(value: Any, dtype: np.dtype[Any]) -> Any:
+        one = np.empty((), dtype)
+        np.copyto(one, value, casting=casting)
+        return one[()]
+
+    return how
+
+
+COPIES: dict[str, Conversion] = {rule: _copied(rule) for rule in ("no", "equiv", "safe", "same_kind")} | {"unsafe": as_fill}
+
+
 @implements(np.copyto)
 def copyto(dst: Any, src: Any, casting: str = "same_kind", where: Any = True) -> None:
-    src = src if is_host(src) else as_tracer(src)
-    write(dst, src, None if where is True else as_tracer(where).load(dst.shape))
+    condition = None if where is True else as_tracer(where).load(dst.shape)
+    if is_host(src) or isinstance(src, (bool, int, float, np.generic)):
+        write(dst, src, condition, COPIES[casting])
+        return
+    src = as_tracer(src)
+    if not np.can_cast(src.dtype, dst.dtype, casting):
+        np.copyto(np.empty((1,) * dst.ndim, dst.dtype), np.empty((1,) * src.ndim, src.dtype), casting)  # raises what NumPy raises
+    write(dst, src, condition)
 
 
 @implements(np.putmask)
 def putmask(a: Any, mask: Any, values: Any) -> None:
-    values = as_tracer(values)
+    values = stored(values, a.dtype)
     if values.ndim and values.shape != a.shape:
         raise current().error("numpy.putmask", "values of another shape than the array are repeated")
     write(a, trim(values, a.shape), as_tracer(mask).load(a.shape))

@@ -28,6 +28,7 @@ from hjit.trace.tracing.tracer import (
     is_tracer,
     same_values,
     set_version,
+    stored,
     trim,
     version_name,
     write,
@@ -279,7 +280,7 @@ def _write_masked(view: Tracer, mask: Tracer, value: Any) -> None:
         write(view, value.full, condition)
         return
     if not is_host(value):
-        value = as_tracer(value)
+        value = stored(value, view.dtype)
         rest = view.shape[mask.ndim :]
         if value.ndim > len(rest) and not (value.ndim == 1 and value.shape[0] == 1):
             raise current().error(
@@ -375,7 +376,7 @@ def _scatter(view: Tracer, plan: _Advanced, value: Any) -> None:
     """``view[arrays] = value``, in NumPy's order: where an element is hit twice, the last value stays."""
     if type(value) is Selected:
         raise current().error("assignment", "values read under a mask")
-    value = trim(as_tracer(value), plan.shape)
+    value = trim(stored(value, view.dtype), plan.shape)
     scatter(view, plan, cast(value.load(plan.shape), view.dtype), "sequential")
 
 

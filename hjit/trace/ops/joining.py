@@ -21,7 +21,7 @@ from hjit.trace.tracing.dispatch import implements
 from hjit.trace.tracing.host import unpin
 from hjit.trace.tracing.recorder import current, supported_dtype
 from hjit.trace.tracing.size import Size
-from hjit.trace.tracing.tracer import MAX_KNOWN, Buffer, Shape, Tracer, as_tracer, from_known, from_stage, has_tracer, is_tracer, trim, write
+from hjit.trace.tracing.tracer import MAX_KNOWN, Buffer, Shape, Tracer, as_tracer, from_known, from_stage, has_tracer, is_tracer, stored, trim, write
 
 MAX_DECIDED = 16  # elements of a computed argument whose values become conditions of the trace
 MAX_PIECES = 64  # pieces into which insert, delete and tile cut an array before they gather instead
@@ -466,7 +466,7 @@ def _along(a: Tracer, axis: Any) -> tuple[Tracer, int]:
 def insert(arr: Any, obj: Any, values: Any, axis: Any = None) -> Any:
     a, axis = _along(as_tracer(arr), axis)
     n = a.shape[axis]
-    values = as_tracer(values).astype(a.dtype, copy=False)
+    values = stored(values, a.dtype).astype(a.dtype, copy=False)
     obj = unpin(obj)
     if isinstance(obj, slice):
         obj = np.arange(*obj.indices(int(n)))

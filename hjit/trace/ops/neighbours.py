@@ -16,7 +16,7 @@ from hjit.trace.ir.poly import ZERO, Dim, Poly, bound, poly
 from hjit.trace.ops.joining import Box, all_known, assemble, contents, join, part, refuse, whole_number
 from hjit.trace.ops.reductions import axes_of
 from hjit.trace.tracing.dispatch import implements
-from hjit.trace.tracing.host import is_host, unpin
+from hjit.trace.tracing.host import as_item, is_host, number, unpin
 from hjit.trace.tracing.recorder import current
 from hjit.trace.tracing.tracer import Shape, Tracer, as_tracer, call, from_known, from_stage, has_tracer, is_tracer
 
@@ -127,11 +127,15 @@ def _constant_pad(a: Tracer, widths: list[tuple[int, int]], shape: Shape, values
 
 
 def _pad_value(value: Any, common: Any, dtype: np.dtype[Any]) -> Expr:
-    if is_host(value):
-        return cast(current().scalar(value, np.result_type(value.value)), dtype)
     if is_tracer(value):
         return cast(value.load(), dtype)
-    return Const(np.asarray(value, common), dtype)
+    filled = number(value if is_host(value) else np.asarray(value, common)[()], dtype, _as_border)
+    return current().scalar(filled, dtype) if is_host(filled) else Const(filled, dtype)
+
+
+def _as_border(value: Any, dtype: np.dtype[Any]) -> Any:
+    """NumPy assigns an element of an array of border values."""
+    return as_item(np.asarray(value)[()], dtype)
 
 
 # -- roll, differences

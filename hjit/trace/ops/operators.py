@@ -45,8 +45,10 @@ def _power(a: Any, b: Any) -> Any:
         shortcut = {2: np.square, 1: np.positive, 0.5: np.sqrt, -1: np.reciprocal}.get(b)
         if shortcut is not None:
             return shortcut(a)
-    if type(b) is int and b == 2 and isinstance(a, np.ndarray) and a.dtype.kind in "iu":
+    if type(b) is int and b == 2 and isinstance(a, np.ndarray) and a.dtype.kind in "biu":
         return np.square(a)
+    if is_host(b) and isinstance(a, np.ndarray) and a.dtype == bool and type(b.value) is int and b == 2:
+        return np.square(a)  # whose dtype is another one than that of other powers: the exponent is a condition
     return np.power(a, b)
 
 
@@ -124,8 +126,8 @@ def _reshape(self: Any, *shape: Any, order: str = "C", copy: Any = None) -> Any:
 
 
 def _transpose(self: Any, *axes: Any) -> Any:
-    order = axes[0] if len(axes) == 1 and (axes[0] is None or isinstance(axes[0], (tuple, list))) else axes
-    return call(np.transpose, self, order or None)
+    order = axes[0] if len(axes) == 1 and (axes[0] is None or isinstance(axes[0], (tuple, list)) or getattr(axes[0], "ndim", 0)) else axes
+    return call(np.transpose, self, None if len(axes) == 0 else order)
 
 
 def _copy(self: Any, order: str = "C") -> Any:

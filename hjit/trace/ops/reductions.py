@@ -15,12 +15,13 @@ from hjit.trace.ir.graph import Const, Definition, Expr, Index, Load, Op, cast, 
 from hjit.trace.ir.graph import substitute as substitute_expr
 from hjit.trace.ir.identities import IDENTITIES, start_value
 from hjit.trace.ir.poly import Dim, Poly, poly
+from hjit.trace.ops.elementwise import _ALIASES as ALIASES
 from hjit.trace.ops.elementwise import UFUNCS, broadcast
 from hjit.trace.ops.layout import operands_order
 from hjit.trace.tracing.dispatch import implements
-from hjit.trace.tracing.host import unpin
+from hjit.trace.tracing.host import as_item, is_host, unpin
 from hjit.trace.tracing.recorder import current
-from hjit.trace.tracing.tracer import MAX_KNOWN, Tracer, as_tracer, call, from_known, from_stage, is_tracer, write
+from hjit.trace.tracing.tracer import MAX_KNOWN, Tracer, as_tracer, call, from_known, from_stage, is_tracer, stored, write
 
 _MISSING = np._NoValue
 
@@ -68,7 +69,7 @@ def reduce_(name: str, a: Tracer, axes: tuple[int, ...], keepdims: bool = False,
         element = select(cast(condition, bool), element, Const(start_value(name, dtype), dtype))
     rec = current()
     shape = tuple(a.shape[k] for k in kept)
-    start: Expr = Const(start_value(name, dtype) if initial is _MISSING else initial, dtype)
+    start: Expr = Const(start_value(name, dtype), dtype) if initial is _MISSING else cast(stored(initial, dtype, as_item).load(()), dtype)
     target = identity(len(kept))
     stage_name = rec.reserve(name)
     sizes = rec.polys(a.shape)
@@ -97,14 +98,12 @@ def _reduction(name: str, a: Any, axis: Any, dtype: Any, out: Any, keepdims: Any
     keepdims = bool(keepdims) if keepdims is not _MISSING else False
     where = True if where is _MISSING else where
     ufunc = getattr(np, name)
-    if a.known is not None and a.size <= MAX_KNOWN and not is_tracer(where) and out is None:
+    if a.known is not None and a.size <= MAX_KNOWN and not (is_tracer(where) or is_tracer(initial) or is_host(initial)) and out is None:
         options = {} if initial is _MISSING else {"initial": initial}
         known = ufunc.reduce(a.known, axis=axis, dtype=dtype, keepdims=keepdims, where=where, **options)
         return from_known(known, is_scalar=not isinstance(known, np.ndarray))
     axes = axes_of(axis, a.ndim)
-    if dtype is None:
-        dtype = _accumulator(name, a.dtype)
-    dtype = np.dtype(dtype)
+    dtype = _reduced_dtype(ufunc, name, a.dtype, dtype, out)
     if name.startswith("logical"):
         truth = a.astype(bool)
         return _finish(reduce_(name, truth, axes, keepdims, bool, where, initial), out)
@@ -290,11 +289,25 @@ def scan(name: str, a: Tracer, axis: int, dtype: Any) -> Tracer:
 def _ufunc_accumulate(name: str, a: Any, axis: Any = 0, dtype: Any = None, out: Any = None) -> Any:
     a = as_tracer(a)
     out = out[0] if isinstance(out, tuple) else out
+    ufunc, name = getattr(np, name), ALIASES.get(name, name)
     if name not in UFUNCS:
         raise current().error(f"numpy.{name}.accumulate", "this ufunc is not compiled")
     if axis is None:
         a, axis = a.reshape(-1), 0
-    return _finish(scan(name, a, axes_of(axis, a.ndim)[0], dtype or _accumulator(name, a.dtype)), out)
+    return _finish(scan(name, a, axes_of(axis, a.ndim)[0], _reduced_dtype(ufunc, name, a.dtype, dtype, out)), out)
+
+
+def _reduced_dtype(ufunc: np.ufunc, name: str, given: np.dtype[Any], asked: Any, out: Any) -> np.dtype[Any]:
+    """The dtype in which ``ufunc.reduce`` and ``accumulate`` compute; elements are cast to it.
+
+    Raises:
+        TypeError: NumPy has no such loop.
+    """
+    if asked is None and out is None:
+        asked = _accumulator(name, given)
+        asked = None if asked == given else asked
+    signature = {} if asked is None else {"signature": (np.dtype(asked), None, None)}
+    return ufunc.resolve_dtypes((None if out is None else out.dtype, given, None), casting="unsafe", reduction=True, **signature)[0]
 
 
 @implements(np.cumsum)

@@ -17,14 +17,27 @@ from hjit.trace.ir.poly import ONE, Dim, Poly, Value, poly
 from hjit.trace.ops import histograms
 from hjit.trace.ops.creation import makes, shape_of
 from hjit.trace.ops.elementwise import _ALIASES as ALIASES
-from hjit.trace.ops.elementwise import UFUNCS, broadcast
+from hjit.trace.ops.elementwise import UFUNCS, broadcast, common_dtype, element
 from hjit.trace.ops.elementwise import _loop as loop_of
 from hjit.trace.ops.indexing import _Advanced, _basic, _parse, gather_index, getitem, scatter
 from hjit.trace.ops.reductions import axes_of
 from hjit.trace.tracing.dispatch import implements
-from hjit.trace.tracing.host import unpin
+from hjit.trace.tracing.host import as_item, is_host, unpin
 from hjit.trace.tracing.recorder import current
-from hjit.trace.tracing.tracer import Shape, Tracer, as_tracer, call, from_known, from_stage, is_tracer, set_version, trim, version_name, write
+from hjit.trace.tracing.tracer import (
+    Shape,
+    Tracer,
+    as_tracer,
+    call,
+    from_known,
+    from_stage,
+    is_tracer,
+    set_version,
+    stored,
+    trim,
+    version_name,
+    write,
+)
 
 ASSOCIATIVE = frozenset("add multiply maximum minimum bitwise_and bitwise_or bitwise_xor logical_and logical_or logical_xor".split())
 MAX_CHOICES = 32
@@ -117,18 +130,18 @@ def choose(a: Any, choices: Any, out: Any = None, mode: str = "raise") -> Any:
     """A chain of selects."""
     if is_tracer(choices):
         choices = [choices[k] for k in range(choices.shape[0])]
-    a, options = as_tracer(a), [as_tracer(c) for c in choices]
-    dtype = np.result_type(*(c if type(c) in (int, float, bool) else t.dtype for c, t in zip(choices, options, strict=True)))
+    a, options = as_tracer(a), [c if is_host(c) or type(c) in (int, float, bool) else as_tracer(c) for c in choices]
+    dtype = common_dtype(options)
     if len(options) > MAX_CHOICES:
         raise current().error("numpy.choose", f"more than {MAX_CHOICES} choices", "stack them and use np.take_along_axis")
     if mode == "raise" and not (a.dtype == bool and len(options) > 1) and bool(call(np.any, np.less(a, 0) | np.greater_equal(a, len(options)))):
         raise ValueError("invalid entry in choice array")
     index = _within(a, len(options), mode)
-    shape = broadcast(index.shape, *(c.shape for c in options))
-    value = cast(options[-1].load(shape), dtype)
+    shape = broadcast(index.shape, *(c.shape for c in options if is_tracer(c)))
+    value = element(options[-1], shape, dtype)
     for k in reversed(range(len(options) - 1)):
         hit = Op("equal", (cast(index.load(shape), np.int64), Const(k, np.int64)), np.dtype(bool))
-        value = select(hit, cast(options[k].load(shape), dtype), value)
+        value = select(hit, element(options[k], shape, dtype), value)
     return _out(from_stage(value, shape, dtype), out)
 
 
@@ -339,7 +352,7 @@ def _write_at(view: Tracer, index: Sequence[Poly], pure: Sequence[int], inner: S
 
 @implements(np.put_along_axis)
 def put_along_axis(arr: Any, indices: Any, values: Any, axis: Any) -> None:
-    view, indices, values = arr, as_tracer(indices), as_tracer(values)
+    view, indices, values = arr, as_tracer(indices), stored(values, arr.dtype)
     if axis is None:
         put(view, indices, values)
         return
@@ -357,7 +370,7 @@ def put(a: Any, ind: Any, v: Any, mode: str = "raise") -> None:
     """Values are repeated, or left over, as the indices need."""
     if not is_tracer(a):
         raise TypeError(f"argument 1 must be numpy.ndarray, not {type(a).__name__}")
-    index, values = _indices(ind).reshape(-1), as_tracer(v).reshape(-1)
+    index, values = _indices(ind).reshape(-1), stored(v, a.dtype).reshape(-1)
     if not index.size or not values.size:
         return
     index = _within(index, a.size, mode)
@@ -368,7 +381,7 @@ def put(a: Any, ind: Any, v: Any, mode: str = "raise") -> None:
 
 @implements(np.place)
 def place(arr: Any, mask: Any, vals: Any) -> None:
-    vals = as_tracer(vals).reshape(-1)
+    vals = stored(vals, arr.dtype, as_item).reshape(-1)
     if vals.shape[0] != 1:
         raise _depends("numpy.place")
     write(arr, vals[0], as_tracer(mask).reshape(arr.shape).astype(bool, copy=False).load(arr.shape))

@@ -25,6 +25,7 @@ class Tape:
 
     ops: list[tuple[Callable[..., Any], tuple[Any, ...]]] = field(default_factory=list)
     guards: list[tuple[int, Any]] = field(default_factory=list)
+    converted: dict[tuple[Any, ...], HostScalar] = field(default_factory=dict)  # what `number` has recorded
 
     def replay(self, leaves: Sequence[Any]) -> list[Any] | None:
         """All values for these leaves of the arguments; None where a guard does not hold, or an operation is not possible."""
@@ -125,9 +126,18 @@ def is_host(x: Any) -> bool:
 
 
 def record(f: Callable[..., Any], *args: Any) -> Any:
-    """``f(*args)`` on host scalars and constants, replayed at every call."""
+    """``f(*args)`` on host scalars and constants, replayed at every call.
+
+    Raises:
+        Exception: what `f` raises, which is then an outcome of these very values: they are pinned.
+    """
     tape = next(a.tape for a in args if is_host(a))
-    value = f(*(a.value if is_host(a) else a for a in args))
+    try:
+        value = f(*(a.value if is_host(a) else a for a in args))
+    except Exception:
+        for a in args:
+            unpin(a)
+        raise
     tape.ops.append((f, tuple(Slot(a.k) if is_host(a) else a for a in args)))
     return HostScalar(tape, len(tape.ops) - 1, value)
 
@@ -137,11 +147,69 @@ def unpin(x: Any) -> Any:
     return x.pin() if is_host(x) else x
 
 
+# -- numbers as elements of arrays
+#
+# NumPy converts a number to the dtype of an array that it is stored in by one of these, which differ in what they refuse with an
+# OverflowError or a ValueError. Each is NumPy's own conversion of one element, so that it is right for every pair of types.
+
+Conversion = Callable[[Any, np.dtype[Any]], Any]
+
+
+def as_item(value: Any, dtype: np.dtype[Any]) -> Any:
+    """``a[0] = value``, ``a.fill``, ``np.array([value], dtype)``: Python's numbers must fit; NumPy's, too, in a signed integer."""
+    one = np.empty((), dtype)
+    one[...] = value
+    return one[()]
+
+
+def as_array(value: Any, dtype: np.dtype[Any]) -> Any:
+    """``np.array(value, dtype)``, and what is assigned to several elements: Python's numbers must fit, NumPy's are cast."""
+    return np.array(value, dtype)[()]
+
+
+def as_fill(value: Any, dtype: np.dtype[Any]) -> Any:
+    """``np.full``, ``np.copyto(casting="unsafe")``: Python's ints must fit, all others are cast."""
+    return np.full((), value, dtype)[()]
+
+
+def as_cast(value: Any, dtype: np.dtype[Any]) -> Any:
+    """``np.asarray(value).astype(dtype)``, ``np.where``, ``np.choose``: all are cast, ints modulo a power of two."""
+    return np.asarray(value).astype(dtype)[()]
+
+
+def number(x: Any, dtype: np.dtype[Any], how: Conversion) -> Any:
+    """A number as the element of `dtype` that NumPy makes of it; that of a run-time number is made again at every call.
+
+    Raises:
+        OverflowError, ValueError: NumPy refuses it, and so do later calls, before anything is written.
+    """
+    if not is_host(x):
+        return _quiet(how, x, dtype)
+    alike = how in (as_item, as_array, as_fill) or type(x.value) is not int
+    if alike and (np.result_type(x.value) == dtype or (dtype.kind == "f" and type(x.value) in (bool, int, float))):
+        return x  # the slots of kernels are filled by the same conversion
+    found = x.tape.converted.get((x.k, dtype, how))
+    if found is None:
+        found = x.tape.converted[x.k, dtype, how] = record(_quiet, how, x, dtype)
+    return found
+
+
+def _quiet(how: Conversion, value: Any, dtype: np.dtype[Any]) -> Any:
+    """Compiled code does not warn where a NaN is cast, nor does this."""
+    if type(value) is int:
+        return how(value, dtype)
+    with np.errstate(all="ignore"):
+        return how(value, dtype)
+
+
 def _method(f: Callable[..., Any], swap: bool = False) -> Callable[..., Any]:
     def method(self: HostScalar, other: Any) -> Any:
         if not is_host(other) and not isinstance(other, (bool, int, float, np.generic)):
             return NotImplemented
-        return record(f, other, self) if swap else record(f, self, other)
+        result = record(f, other, self) if swap else record(f, self, other)
+        if f is operator.pow:
+            record(type, result).pin()  # 2 ** k is an int or a float, after the sign of k
+        return result
 
     return method
 

@@ -19,7 +19,7 @@ from hjit.errors import TraceError
 from hjit.trace.ir.graph import Const, Definition, Expr, Load, cast, compose, identity, renumber, select
 from hjit.trace.ir.poly import Dim, Poly, poly
 from hjit.trace.tracing.dispatch import hook
-from hjit.trace.tracing.host import is_host
+from hjit.trace.tracing.host import Conversion, as_array, as_item, is_host, number
 from hjit.trace.tracing.recorder import Recorder, current, supported_dtype
 from hjit.trace.tracing.size import Size
 
@@ -126,6 +126,10 @@ class Tracer:
     @property
     def flat(self) -> Tracer:
         return hook("flat")(self)
+
+    @flat.setter
+    def flat(self, values: Any) -> None:
+        call(np.put, self, call(np.arange, self.size), values)
 
     @property
     def base(self) -> Any:
@@ -275,7 +279,7 @@ class Tracer:
         return hook("astype")(self, dtype, casting, copy, order)
 
     def fill(self, value: Any) -> None:
-        self[...] = value
+        write(self, value, how=as_item)
 
 
 class _Flags:
@@ -355,12 +359,37 @@ def as_tracer(x: Any, dtype: Any = None) -> Tracer:
     if is_host(x):
         rec = current()
         dtype = np.result_type(x.value) if dtype is None else np.dtype(dtype)
-        return from_stage(rec.scalar(x, dtype), (), dtype)
+        return from_stage(rec.scalar(number(x, dtype, as_array), dtype), (), dtype)
     if type(x) in (list, tuple) and has_tracer(x):
-        rows = [as_tracer(row) for row in x]
+        rows = [as_tracer(row) if dtype is None else stored(row, np.dtype(dtype), as_item) for row in x]
         stacked = call(np.stack, rows)
         return stacked if dtype is None else stacked.astype(dtype)
     return from_known(np.array(x, dtype))
+
+
+def stored(x: Any, dtype: np.dtype[Any], how: Conversion = as_array) -> Tracer:
+    """What is to be stored into an array of `dtype`, numbers being of it already; the elements of an array are cast later.
+
+    Raises:
+        OverflowError, ValueError: NumPy refuses to store a number, now or at a later call.
+    """
+    if is_tracer(x):
+        return _fitting(x, dtype) if x.weak and dtype.kind in "iu" else x
+    if type(x) in (list, tuple):
+        return as_tracer(x, dtype)
+    if isinstance(x, np.ndarray) or type(x) is Selected:
+        return as_tracer(x)
+    value = number(x, dtype, how)
+    return from_stage(current().scalar(value, dtype), (), dtype) if is_host(value) else from_known(value, is_scalar=True)
+
+
+def _fitting(x: Tracer, dtype: np.dtype[Any]) -> Tracer:
+    """A computed Python float that an integer dtype holds without its fraction; whether it does is a decision."""
+    info = np.iinfo(dtype)
+    whole = call(np.trunc, x)
+    if not bool((whole >= float(info.min)) & (whole < float(info.max) + 1)):
+        as_item(float(as_value(x)), dtype)
+    return x
 
 
 def python_float(t: Tracer) -> Any:
@@ -390,32 +419,32 @@ def call(function: Any, *args: Any, **kwargs: Any) -> Any:
 # -- writing
 
 
-def write(view: Tracer, value: Any, where: Expr | None = None) -> None:
-    """``view[...] = value``, under the mask `where` if given; the value is broadcast and cast as NumPy does.
+def write(view: Tracer, value: Any, where: Expr | None = None, how: Conversion | None = None) -> None:
+    """``view[...] = value``, under the mask `where` if given; the value is broadcast and cast as NumPy does, a number as `how` says.
 
     Raises:
         ValueError: the view is read-only, or `value` does not broadcast to its shape.
+        OverflowError, ValueError: NumPy refuses to store the number `value`.
     """
     if not view.buffer.writeable:
         raise ValueError("assignment destination is read-only")
     source = value if is_tracer(value) else None
     if source is not None and source.buffer is view.buffer and source.index == view.index and where is None:
         return  # the second half of ``a[k] += x``
-    if source is None and not is_host(value):
-        source = as_tracer(value)
-    if source is not None and tuple(source.shape) != tuple(view.shape):
+    how = how or (as_item if where is None else as_array)
+    if is_host(value):
+        update(view, current().scalar(number(value, view.dtype, how), view.dtype), where)
+        return
+    if source is None or source.weak:
+        source = stored(value, view.dtype, how)
+    if tuple(source.shape) != tuple(view.shape):
         source = trim(source, view.shape)
-    if source is not None and source.known is not None and view.known is not None and where is None:
+    if source.known is not None and view.known is not None and where is None:
         view.known[...] = source.known
         current().changes.append((view.buffer, view.buffer.version, True))
         view.buffer.version = ""
         return
-    shape = view.shape
-    if source is not None:
-        expr = source.load(shape)
-    else:
-        expr = current().scalar(value, view.dtype)
-    update(view, cast(expr, view.dtype), where)
+    update(view, cast(source.load(view.shape), view.dtype), where)
 
 
 def trim(source: Tracer, shape: Shape) -> Tracer:

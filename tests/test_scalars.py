@@ -1,0 +1,248 @@
+"""Run-time numbers as NumPy has them: what it refuses to store, how it casts, and what they compare as when they are out of range."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+
+import hjit
+from tests.numpy_check import check
+
+DTYPES = (np.uint8, np.int8, np.int32, np.uint64, np.int64, bool, np.float16, np.float32)
+NUMBERS: list[Any] = [
+    5, -1, 300, 2**63, 2**70, True, 2.5, 300.7, -1.5, 1e300, float("nan"), float("inf"),
+    np.uint64(2**63), np.int64(-1), np.int64(300), np.float64(300.7), np.float64("nan"), np.float32(1e20),
+]  # fmt: skip
+
+
+def item(a: Any, k: Any) -> None:
+    a[0] = k
+
+
+def whole(a: Any, k: Any) -> None:
+    a[...] = k
+
+
+def masked(a: Any, k: Any) -> None:
+    a[a > 1] = k
+
+
+def scattered(a: Any, k: Any) -> None:
+    a[[0, 2]] = k
+
+
+def listed(a: Any, k: Any) -> None:
+    a[0:2] = [k, 1]
+
+
+def filled(a: Any, k: Any) -> None:
+    a.fill(k)
+
+
+def flat(a: Any, k: Any) -> None:
+    a.flat = k
+
+
+def put(a: Any, k: Any) -> None:
+    np.put(a, [0, 2], k)
+
+
+def putmask(a: Any, k: Any) -> None:
+    np.putmask(a, a > 1, k)
+
+
+def place(a: Any, k: Any) -> None:
+    np.place(a, a > 1, [k])
+
+
+def along(a: Any, k: Any) -> None:
+    np.put_along_axis(a, np.array([0, 2]), k, 0)
+
+
+def copied(a: Any, k: Any) -> None:
+    np.copyto(a, k)
+
+
+def copied_unsafe(a: Any, k: Any) -> None:
+    np.copyto(a, k, casting="unsafe")
+
+
+def inserted(a: Any, k: Any) -> Any:
+    return np.insert(a, 1, k)
+
+
+def full(a: Any, k: Any) -> Any:
+    return np.full(3, k, a.dtype)
+
+
+def full_like(a: Any, k: Any) -> Any:
+    return np.full_like(a, k)
+
+
+def converted(a: Any, k: Any) -> Any:
+    return a + np.asarray(k, a.dtype)
+
+
+def converted_list(a: Any, k: Any) -> Any:
+    return a + np.array([k, 1, 0, 1], a.dtype)
+
+
+def initial_sum(a: Any, k: Any) -> Any:
+    return np.sum(a, initial=k)
+
+
+def initial_max(a: Any, k: Any) -> Any:
+    return np.max(a, initial=k)
+
+
+def padded(a: Any, k: Any) -> Any:
+    return np.pad(a, 1, constant_values=k)
+
+
+def where(a: Any, k: Any) -> Any:
+    return np.where(a > 1, a, k)
+
+
+def choose(a: Any, k: Any) -> Any:
+    return np.choose(a > 1, [a, k])
+
+
+def select_default(a: Any, k: Any) -> Any:
+    return np.select([a > 1], [a], k)
+
+
+def select(a: Any, k: Any) -> Any:
+    return np.select([a > 1, a < 1], [k, a], a)
+
+
+WAYS = (item, whole, masked, scattered, listed, filled, flat, put, putmask, place, along, copied, copied_unsafe, inserted, full, full_like,
+        converted, converted_list, initial_sum, initial_max, padded, where, choose, select_default, select)  # fmt: skip
+
+
+def outcome(f: Any, a: Any, k: Any) -> Any:
+    try:
+        with np.errstate(all="ignore"):
+            result = f(a, k)
+    except Exception as error:
+        return type(error), str(error)
+    result = a if result is None else result
+    return repr(np.asarray(result).tolist()), np.asarray(result).dtype
+
+
+@pytest.mark.parametrize("way", WAYS, ids=lambda f: f.__name__)
+@pytest.mark.parametrize("dtype", DTYPES, ids=lambda t: np.dtype(t).name)
+def test_what_numpy_refuses_raises_and_writes_nothing(way: Any, dtype: Any) -> None:
+    pipe = hjit.pipeline(way, verify="off", cache="off", on_unsupported="raise")
+    start = np.array([0, 1, 2, 1], dtype)
+    outcome(pipe, start.copy(), 1)
+    for k in NUMBERS:
+        theirs, ours = start.copy(), start.copy()
+        expected = outcome(way, theirs, k)
+        ran = pipe.stats.fallbacks
+        assert outcome(pipe, ours, k) == expected, repr(k)
+        if isinstance(expected[0], type):
+            np.testing.assert_array_equal(ours, start)
+        else:
+            assert pipe.stats.fallbacks == ran, f"the plain function ran for {k!r}"
+
+
+def test_refused_after_a_verified_call() -> None:
+    pipe = hjit.pipeline(item, cache="off")
+    a = np.zeros(4, np.uint8)
+    pipe(a, 7)
+    assert pipe.stats.verified and a[0] == 7
+    for k in (float("nan"), 300.7, -1, 300):
+        with pytest.raises((ValueError, OverflowError)):
+            pipe(a, k)
+    pipe(a, 9)
+    assert a.tolist() == [9, 0, 0, 0]
+
+
+def test_a_refusal_that_the_function_catches_is_no_constant() -> None:
+    def saturated(a: Any, k: Any) -> Any:
+        try:
+            a[0] = k
+        except OverflowError:
+            a[0] = 255
+        return a * 1
+
+    pipe = hjit.pipeline(saturated, verify="off", cache="off")
+    for k in (300, 5, 300, -1, 6):
+        ours, theirs = np.zeros(3, np.uint8), np.zeros(3, np.uint8)
+        np.testing.assert_array_equal(pipe(ours, k), saturated(theirs, k))
+        np.testing.assert_array_equal(ours, theirs)
+
+
+def test_constants_are_refused_alike() -> None:
+    def negative(a: Any) -> None:
+        a[[0, 2]] = -1
+
+    def fraction(a: Any) -> Any:
+        return np.full_like(a, 300.7) + a
+
+    check(negative, np.zeros(4, np.uint8))
+    check(fraction, np.arange(20, dtype=np.uint8))
+
+
+def test_computed_python_floats_must_fit() -> None:
+    def peak(a: Any, out: Any) -> Any:
+        out[0] = float(a.max())
+        return out * 2
+
+    pipe = hjit.pipeline(peak, verify="off", cache="off")
+    for high in (3.5, 254.9, 300.7, float("nan"), 12.0):
+        a = np.array([1.0, high])
+        ours, theirs = np.zeros(3, np.uint8), np.zeros(3, np.uint8)
+        assert outcome(lambda x, out: pipe(x, out), a, ours) == outcome(peak, a, theirs)
+
+
+def test_powers_of_ints_change_their_type() -> None:
+    def scaled(a: Any, k: Any, m: Any) -> Any:
+        return a + k**m
+
+    pipe = hjit.pipeline(scaled, verify="off", cache="off")
+    a = np.arange(4)
+    for m in (3, -1, 2):
+        expected = scaled(a, 2, m)
+        got = pipe(a, 2, m)
+        assert got.dtype == expected.dtype
+        np.testing.assert_array_equal(got, expected)
+
+
+COMPARISONS = {
+    "gt": lambda a, k: a > k, "ge": lambda a, k: a >= k, "lt": lambda a, k: a < k, "le": lambda a, k: a <= k,
+    "eq": lambda a, k: a == k, "ne": lambda a, k: a != k, "swapped": lambda a, k: np.less(k, a),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", COMPARISONS)
+@pytest.mark.parametrize("dtype", DTYPES, ids=lambda t: np.dtype(t).name)
+def test_comparisons_with_ints_out_of_range_run_compiled(name: str, dtype: Any) -> None:
+    compare = COMPARISONS[name]
+    pipe = hjit.pipeline(compare, verify="off", cache="off")
+    a = np.array([0, 1, 2, 100, 1] * 5).astype(dtype)
+    for k in (1, -2, 300, 70000, -(2**40), 2**63, 2**70, 1):
+        expected, ran = outcome(compare, a, k), pipe.stats.fallbacks
+        assert outcome(pipe, a, k) == expected
+        assert pipe.stats.fallbacks == ran or isinstance(expected[0], type)
+    traces = pipe.stats.traces
+    for k in (2, -3, 301):
+        pipe(a, k)
+    assert pipe.stats.traces == traces
+
+
+@pytest.mark.parametrize("k", [300, -1, 2**40])
+def test_constants_out_of_range_wrap_in_where(k: int) -> None:
+    check(lambda a: np.where(a > 1, a, k), np.arange(30, dtype=np.uint8))
+    check(lambda a: np.choose(a > 1, [a, k]), np.arange(30, dtype=np.uint8))
+
+
+def test_nothing_is_warned_about_that_compiled_code_does_not_warn_about() -> None:
+    pipe = hjit.pipeline(full, verify="off", cache="off")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        pipe(np.zeros(3, np.uint8), 2.5)
+        assert pipe(np.zeros(3, np.uint8), float("nan")).tolist() == [0, 0, 0]
