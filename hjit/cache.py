@@ -25,7 +25,10 @@ FORMAT = "hjit-1"
 MAX_BYTES = 512 << 20
 SUFFIXES = (".code", ".plan", ".facts")
 TRIM_EVERY = 64  # stores between two looks at the size of the folder
+OTHERS_WRITE = 0o022  # permissions of a folder that is not private
+_READ = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)  # a pipe is not waited for
 _stores = 0
+_refused: set[str] = set()  # folders that a warning was given of
 
 
 def digest(*parts: str) -> str:
@@ -65,8 +68,19 @@ def _own(info: os.stat_result) -> bool:
     return not hasattr(os, "getuid") or info.st_uid == os.getuid()
 
 
-def folder(cache_dir: str | os.PathLike[str]) -> Path | None:
-    """The folder of the cache, made if need be and private to the user; None where there can be none."""
+def _private(info: os.stat_result) -> bool:
+    """Is it a folder of this user, in which nobody else can put files?"""
+    return stat.S_ISDIR(info.st_mode) and _own(info) and not stat.S_IMODE(info.st_mode) & OTHERS_WRITE
+
+
+def folder(cache_dir: str | os.PathLike[str], make: bool = True) -> Path | None:
+    """The folder of the cache; None where there can be none.
+
+    A folder that exists stays as it is. Where others can write to it, or it belongs to somebody else, entries are in a private folder inside it.
+
+    Args:
+        make: create what is not there; otherwise the answer is None.
+    """
     try:
         if cache_dir:
             path = Path(cache_dir).expanduser()
@@ -74,32 +88,66 @@ def folder(cache_dir: str | os.PathLike[str]) -> Path | None:
             from platformdirs import user_cache_path
 
             path = user_cache_path("hjit", appauthor=False)
-        path.mkdir(mode=0o700, parents=True, exist_ok=True)
-        info = path.stat()
-        if not _own(info):
-            log.warning("the cache folder belongs to another user and is not used")
-            return None
-        if stat.S_IMODE(info.st_mode) & 0o022:
-            path.chmod(0o700)
-        return path
+        if make:
+            path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return path if _private(path.stat()) else _inside(path, make)
+    except FileNotFoundError:
+        return None
     except (OSError, RuntimeError, ValueError) as error:
         log.debug("no cache folder: %s", error)
         return None
+
+
+def _inside(shared: Path, make: bool) -> Path | None:
+    """This user's own folder in one that is shared with others; None, with one warning, where there is none that is safe."""
+    path = shared / (f"hjit-{os.getuid()}" if hasattr(os, "getuid") else "hjit")
+    try:
+        if make:
+            path.mkdir(mode=0o700, exist_ok=True)
+        info = path.lstat()  # a link may lead to a folder of this user where something else is kept
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        return _refuse(shared, f"{path.name} cannot be made in it: {error.strerror}")
+    return path if _private(info) else _refuse(shared, f"{path.name} in it is no private folder of this user")
+
+
+def _refuse(shared: Path, why: str) -> None:
+    """Say once that a folder is not used."""
+    if str(shared) not in _refused:
+        _refused.add(str(shared))
+        log.warning("hjit keeps no cache in %s: others can write to it, or it is another user's, and %s", shared, why)
+
+
+def _read(path: Path, touch: bool) -> bytes:
+    """The bytes of an entry. What is checked is the open file: a name may lead elsewhere a moment later.
+
+    Args:
+        touch: mark it as used now.
+
+    Raises:
+        OSError, ValueError: it is a link, no regular file, another user's, or too large.
+    """
+    handle = os.open(path, _READ)
+    with os.fdopen(handle, "rb") as f:
+        info = os.fstat(handle)
+        if not stat.S_ISREG(info.st_mode) or not _own(info) or info.st_size > MAX_BYTES:
+            raise ValueError("not a file of this user, or too large")
+        if touch:
+            with contextlib.suppress(OSError):
+                os.utime(handle if os.utime in os.supports_fd else path)
+        return f.read(info.st_size)
 
 
 def load(name: str, cache_dir: str | os.PathLike[str], mode: str, kind: str = "code") -> bytes | None:
     """The payload of an entry, or None; `kind`: "code", "plan" or "facts"."""
     if mode == "off":
         return None
-    where = folder(cache_dir)
+    where = folder(cache_dir, make=False)
     if where is None:
         return None
-    path = where / f"{name}.{kind}"
     try:
-        info = path.stat()
-        if not stat.S_ISREG(info.st_mode) or not _own(info):
-            raise ValueError("not a file of this user")
-        line, _, payload = path.read_bytes().partition(b"\n")
+        line, _, payload = _read(where / f"{name}.{kind}", mode == "rw").partition(b"\n")
         header: Any = json.loads(line)
         if header["format"] != FORMAT or header["name"] != name or header["sha256"] != hashlib.sha256(payload).hexdigest():
             raise ValueError("header and payload do not agree")
@@ -108,9 +156,6 @@ def load(name: str, cache_dir: str | os.PathLike[str], mode: str, kind: str = "c
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         log.debug("cache entry %s is not usable: %s", name, error)
         return None
-    if mode == "rw":
-        with contextlib.suppress(OSError):
-            os.utime(path)
     return payload
 
 
@@ -146,7 +191,7 @@ def trim(where: Path, limit: int = MAX_BYTES) -> None:
         entries = []
         for path in where.iterdir():
             with contextlib.suppress(OSError):
-                s = path.stat()
+                s = path.lstat()
                 if path.suffix == ".new" and time.time() - s.st_mtime > 3600:
                     path.unlink()
                 elif path.suffix in SUFFIXES:
@@ -163,11 +208,11 @@ def trim(where: Path, limit: int = MAX_BYTES) -> None:
 
 
 def clear(cache_dir: str | os.PathLike[str] = "") -> int:
-    """Remove all entries; how many there were."""
-    where = folder(cache_dir)
+    """Remove all entries, and what was left of writing some; how many entries there were."""
+    where = folder(cache_dir, make=False)
     count = 0
-    for path in [] if where is None else [x for x in where.iterdir() if x.suffix in SUFFIXES]:
+    for path in [] if where is None else [x for x in where.iterdir() if x.suffix in (*SUFFIXES, ".new")]:
         with contextlib.suppress(OSError):
             path.unlink()
-            count += 1
+            count += path.suffix in SUFFIXES
     return count

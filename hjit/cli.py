@@ -94,7 +94,7 @@ def _cache(given: argparse.Namespace) -> int:
     elif given.action == "clear":
         print(f"{cache.clear(cache_dir)} entries removed from {where}")
     else:
-        sizes = [path.stat().st_size for path in where.iterdir() if path.suffix in cache.SUFFIXES]
+        sizes = [path.lstat().st_size for path in where.iterdir() if path.suffix in cache.SUFFIXES]
         print(f"folder   {where}\nentries  {len(sizes)}\nsize     {sum(sizes) / 2**20:.2f} MiB of {cache.MAX_BYTES >> 20} MiB")
     return 0
 

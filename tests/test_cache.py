@@ -253,14 +253,122 @@ def test_permissions(tmp_path: Path) -> None:
     old = os.umask(0)
     try:
         use(tmp_path / "new")
-        shared = tmp_path / "shared"
-        shared.mkdir(mode=0o777)
-        use(shared)
     finally:
         os.umask(old)
-    for folder in (tmp_path / "new", shared):
-        assert stat.S_IMODE(folder.stat().st_mode) == 0o700
-        assert stat.S_IMODE(entry(folder).stat().st_mode) == 0o600
+    assert stat.S_IMODE((tmp_path / "new").stat().st_mode) == 0o700
+    assert stat.S_IMODE(entry(tmp_path / "new").stat().st_mode) == 0o600
+
+
+def private(shared: Path) -> Path:
+    """This user's folder in one that others can write to."""
+    return shared / f"hjit-{os.getuid()}"
+
+
+@pytest.mark.parametrize("mode", [0o755, 0o700, 0o2750])
+def test_a_folder_that_others_cannot_write_to_is_used_as_it_is(mode: int, tmp_path: Path) -> None:
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    folder.chmod(mode)
+    assert use(folder) == (1, 0)
+    assert use(folder) == (0, 1)
+    entry(folder)
+    assert stat.S_IMODE(folder.stat().st_mode) == mode
+
+
+@pytest.mark.parametrize("mode", [0o777, 0o1777, 0o770, 0o775])
+def test_a_shared_folder_stays_as_it_is(mode: int, tmp_path: Path) -> None:
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    shared.chmod(mode)
+    assert use(shared, "ro") == use(shared, "off") == (1, 0)
+    assert list(shared.iterdir()) == []
+    assert use(shared) == (1, 0)
+    assert use(shared) == use(shared, "ro") == (0, 1)
+    assert list(shared.iterdir()) == [private(shared)]
+    assert stat.S_IMODE(shared.stat().st_mode) == mode
+    assert stat.S_IMODE(private(shared).stat().st_mode) == 0o700
+    assert cache.clear(shared) == 1
+
+
+def other_users_folder(path: Path) -> None:
+    path.mkdir()
+    path.chmod(0o777)
+
+
+@pytest.mark.parametrize("kind", ["link", "file", "open to all"])
+def test_a_private_folder_that_is_not_private_is_not_used(kind: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    shared, mine = tmp_path / "shared", tmp_path / "mine"
+    shared.mkdir()
+    shared.chmod(0o777)
+    mine.mkdir(mode=0o700)
+    make = {"link": lambda path: path.symlink_to(mine), "file": lambda path: path.write_text("x"), "open to all": other_users_folder}
+    make[kind](private(shared))
+    mode = stat.S_IMODE(private(shared).lstat().st_mode)
+    assert use(shared) == use(shared) == (1, 0)
+    assert list(mine.iterdir()) == []
+    assert stat.S_IMODE(private(shared).lstat().st_mode) == mode
+    assert len([r for r in caplog.records if r.levelname == "WARNING"]) == 1
+    assert str(shared) in caplog.text
+
+
+def test_reading_makes_no_folder(tmp_path: Path) -> None:
+    assert cache.load("entry", tmp_path / "none", "rw") is None
+    assert cache.clear(tmp_path / "none") == 0
+    assert use(tmp_path / "none", "ro") == (1, 0)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_links_are_not_followed(tmp_path: Path) -> None:
+    use(tmp_path / "a")
+    use(tmp_path / "b")
+    path, other = entry(tmp_path / "a"), entry(tmp_path / "b")
+    path.unlink()
+    path.symlink_to(other)
+    os.utime(other, (1, 1))
+    assert use(tmp_path / "a", "ro") == (1, 0)
+    assert use(tmp_path / "a") == (1, 0)
+    assert not path.is_symlink()
+    assert other.stat().st_mtime == 1
+    assert use(tmp_path / "a") == (0, 1)
+
+
+def test_a_link_counts_and_goes_by_itself(tmp_path: Path) -> None:
+    kept = tmp_path / "kept.txt"
+    kept.write_text("x" * 5000)
+    folder = tmp_path / "cache"
+    cache.store("entry", bytes(1000), {}, folder, "rw")
+    (folder / "link.code").symlink_to(kept)
+    (folder / "nowhere.code").symlink_to(tmp_path / "nowhere")
+    cache.trim(folder, 4000)
+    assert cache.load("entry", folder, "rw") == bytes(1000)
+    cache.trim(folder, 0)
+    assert list(folder.iterdir()) == []
+    assert kept.stat().st_size == 5000
+
+
+@pytest.mark.parametrize("what", ["owner", "size"])
+def test_the_open_file_is_what_is_checked(what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    use(tmp_path)
+    look = os.fstat
+    position, value = {"owner": (4, os.getuid() + 1), "size": (6, cache.MAX_BYTES + 1)}[what]
+
+    def changed(handle: int) -> os.stat_result:
+        found = list(look(handle))
+        found[position] = value
+        return os.stat_result(found)
+
+    monkeypatch.setattr("os.fstat", changed)
+    assert cache.load(entry(tmp_path).stem, tmp_path, "ro") is None
+    monkeypatch.undo()
+    assert cache.load(entry(tmp_path).stem, tmp_path, "ro") is not None
+
+
+def test_what_is_left_of_writing_is_cleared(tmp_path: Path) -> None:
+    cache.store("entry", bytes(1000), {}, tmp_path, "rw")
+    (tmp_path / "left.new").write_text("x")
+    (tmp_path / "kept.txt").write_text("x")
+    assert cache.clear(tmp_path) == 1
+    assert [p.name for p in tmp_path.iterdir()] == ["kept.txt"]
 
 
 # -- size
