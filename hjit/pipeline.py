@@ -230,6 +230,8 @@ class Pipeline:
                     raise
                 self._give_up(call.key, f"{self.__name__} runs as plain NumPy: {error}")
                 return PLAIN
+            except OutOfBounds:
+                return PLAIN
             held = variant.guards(call.leaves)
             if held is None or not variant.may_write(call.leaves, held[1]):
                 self._install(call.key, variant)
@@ -261,33 +263,47 @@ class Pipeline:
         Raises:
             TraceError: the function cannot be traced.
             CompileError: a fault of hjit.
+            OutOfBounds: an index is out of bounds: NumPy is to say so itself.
             Exception: what the function itself raises.
         """
         from hjit.kernels.runtime import kernel
-        from hjit.variant import Variant
+        from hjit.variant import OutOfBounds, Variant
 
         start, before = time.perf_counter(), kernel.made()
         function = self.py_func
         if not isinstance(function, types.FunctionType):
             raise TraceError(repr(function), "not a Python function", "decorate a function written in Python")
+        beyond: list[IndexError] = []
+
+        def evaluated(rec: Any, names: tuple[str, ...]) -> list[Any]:
+            """An index that is out of bounds comes to light later than in NumPy, which is why the function must not handle it here."""
+            try:
+                return evaluate(rec, names, leaves, options)
+            except IndexError as error:
+                beyond.append(error)
+                raise
+
         try:
             names = leaf_names(function, structure, len(leaves))
-            traced = trace(function, structure, leaves, names, lambda rec, names: evaluate(rec, names, leaves, options))
+            traced = trace(function, structure, leaves, names, evaluated)
+        except Exception as error:
+            if beyond:
+                raise OutOfBounds from None
+            if isinstance(error, (HjitError, MemoryError)):
+                raise
+            raise self._own_error(error, structure, leaves) from None
+        if beyond:
+            raise OutOfBounds
+        traced.recorder.take_back()  # random numbers are drawn when the variant runs
+        events = traced.recorder.events
+        if any(e.impure for e in events) and any(e.call is None for e in events):
+            raise TraceError("numpy.random", "random numbers together with a decision on values", "draw the random numbers outside the function")
+        made = {k: tuple(traced.recorder.inputs[n].array for n in e.gives) for k, e in enumerate(events) if e.call is not None and not e.impure}
+        try:
+            variant = Variant(traced, structure, options, leaves)
         except (HjitError, MemoryError):
             raise
         except Exception as error:
-            raise self._own_error(error, structure, leaves) from None
-        events = traced.recorder.events
-        if any(e.impure for e in events) and any(e.call is None for e in events):
-            traced.recorder.take_back()
-            raise TraceError("numpy.random", "random numbers together with a decision on values", "draw the random numbers outside the function")
-        made = {k: tuple(traced.recorder.inputs[n].array for n in e.gives) for k, e in enumerate(events) if e.call is not None}
-        try:
-            variant = Variant(traced, structure, options, leaves)
-        except Exception as error:
-            traced.recorder.take_back()
-            if isinstance(error, (HjitError, MemoryError)):
-                raise
             if isinstance(error, RecursionError):
                 why = "its operations follow from one another hundreds deep: a loop whose turns were traced one by one"
                 raise TraceError(self.__name__, why, "write the loop as `for i in range(...)`, or compute with whole arrays") from None
@@ -384,13 +400,18 @@ class Pipeline:
 
     def _variant(self, args: Any, kwargs: Any, options: Options) -> Variant:
         """What a call with these arguments runs."""
+        from hjit.variant import OutOfBounds
+
         leaves: list[Any] = []
         structure = Tree(tuple, (flatten(args, leaves), flatten(kwargs, leaves)))
         known = self._variants.get(key_of(args, kwargs), ())
         variant = next((v for v in known if v.guards(leaves) is not None), None)
         if variant is None:
             with forks.builds, self._lock:
-                variant, _ = self._build(structure, leaves, options)
+                try:
+                    variant, _ = self._build(structure, leaves, options)
+                except OutOfBounds:
+                    raise IndexError("index out of bounds") from None
         return variant
 
     def graph(self, *args: Any, **kwargs: Any) -> Any:
@@ -483,7 +504,7 @@ def _parts_at(v: Variant, miss: Any, missed: Variant) -> bool:
 
     at = miss.number
     events, others = v.rec.events, missed.rec.events
-    if len(events) <= at or events[at].call is not None or not same(events[at].value, miss.value):
+    if len(events) <= at or not same(events[at].value, miss.value):
         return False
     return all(same(a.value, b.value) for a, b in zip(events[:at], others[:at], strict=True))
 

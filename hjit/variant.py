@@ -7,7 +7,7 @@ later segment needs of an earlier one is carried over in memory rather than comp
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -369,7 +369,7 @@ class Variant:
         Args:
             held: what `guards` gave.
             targets: arrays for the results, used where they fit.
-            events: results of opaque calls that the trace itself made, used instead of calling again.
+            events: arrays of opaque calls that the trace itself made, used instead of calling again.
 
         Raises:
             Mispredict: a decision came out otherwise.
@@ -378,6 +378,18 @@ class Variant:
         values, captured = held
         state = {**self.constants, **captured, **{n: leaves[k] for n, k in self.arguments.items()}}
         places = self._places(targets, state) if targets else {}
+        drawn: list[Callable[[], None]] = []
+        try:
+            self._run_steps(state, values, places, events or {}, drawn)
+        except (Mispredict, OutOfBounds):
+            for put_back in reversed(drawn):
+                put_back()
+            raise
+        return self._finish(values, state)
+
+    def _run_steps(self, state: dict[str, Array], values: list[Any], places: Mapping[str, Array], events: Mapping[int, tuple[Any, ...]],
+                   drawn: list[Callable[[], None]]) -> None:
+        """Kernels and events, in order; `drawn`: what puts the random-number streams back that were drawn from."""
         for number, step in enumerate(self.steps):
             if step.bound is not None:
                 self._run_kernel(step.bound, state, values, places)
@@ -388,19 +400,15 @@ class Variant:
                 value = state[event.needs[0]].reshape(())[()]
                 if not same(value, event.value):
                     raise Mispredict(number, value)
-            else:
-                given = None if events is None else events.get(number)
-                results = event.call(*(state[n] for n in event.needs)) if given is None else given
-                self._receive(number, event, results, state)
-        return self._finish(values, state)
-
-    def _receive(self, number: int, event: Event, results: Sequence[Any], state: dict[str, Array]) -> None:
-        """Keep the results of an opaque call."""
-        for name, r in zip(event.gives, results, strict=True):
-            array = np.asarray(r)
-            if not _alike(packed(array), self.rec.inputs[name].array):
-                raise Mispredict(number, (array.shape, array.dtype))
-            state[name] = array
+                continue
+            results = events.get(number)
+            if results is None:
+                if event.mark is not None:
+                    drawn.append(event.mark())
+                outcome, results, _ = event.call(*(state[n] for n in event.needs))
+                if not same(outcome, event.value):
+                    raise Mispredict(number, outcome)
+            state.update(zip(event.gives, results, strict=True))
 
     def _places(self, targets: Sequence[Any], state: Mapping[str, Array]) -> dict[str, Array]:
         """The results that can be computed straight into arrays of the caller."""

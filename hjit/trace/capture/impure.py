@@ -95,8 +95,7 @@ def draw(function: Any, stream: Any) -> Callable[..., Any]:
     def drawn(*args: Any, **kwargs: Any) -> Any:
         if function.__name__ in IN_PLACE and has_tracer(args):
             return refused(name, "it changes its argument in place", "use permutation() and assign the result")()
-        current().undo.append(_rewind(stream))
-        return opaque_call(name, function, args, kwargs, impure=True)
+        return opaque_call(name, function, args, kwargs, mark=functools.partial(_rewind, stream))
 
     return drawn
 

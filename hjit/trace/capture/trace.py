@@ -139,6 +139,8 @@ def _traced(rec: Recorder, function: types.FunctionType, structure: Any, leaves:
         returned = clone(function)(*args, **kwargs)
         if rec.loops or rec.refused:  # the code has handled the exception that left it
             raise CannotRoll(rec.refused or rec.loops[-1].site, "an exception")
+        if rec.refusals:
+            raise rec.refusals[0]
         rec.check_watched()
         shared = _shared_buffers(returned)
         result = _result(returned, rec, shared)

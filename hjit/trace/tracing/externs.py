@@ -9,9 +9,14 @@ from typing import Any
 import numpy as np
 
 from hjit.errors import TraceError
+from hjit.trace.host import is_host
+from hjit.trace.recorder import current, site, supported_dtype
+from hjit.trace.size import Size
+from hjit.trace.tracer import Tracer, from_known, functions, has_tracer, is_tracer, python_float
 from hjit.trace.tracing.dispatch import functions
 from hjit.trace.tracing.host import is_host
 from hjit.trace.tracing.recorder import current, site, supported_dtype
+from hjit.trace.tracing.results import Called, Unknown, called, rebuilt
 from hjit.trace.tracing.size import Size
 from hjit.trace.tracing.tracer import Tracer, from_known, has_tracer, is_tracer, python_float
 
@@ -32,19 +37,23 @@ def owned(result: Any) -> Any:
     return result
 
 
-def opaque_call(name: str, function: Any, args: Any, kwargs: Any, impure: bool = False, foreign: bool = False) -> Any:
+def opaque_call(name: str, function: Any, args: Any, kwargs: Any, foreign: bool = False, mark: Callable[[], Callable[[], None]] | None = None) -> Any:
     """An extern stage: at every call the inputs are realised and the original function is called; now, where all is known.
 
-    A `foreign` function may write to its arguments, which is looked after.
+    A `foreign` function may write to its arguments, which is looked after. One that draws random numbers has `mark`: see `Event`.
     """
     rec = current()
     tracers: list[Tracer] = []
+    originals: list[Tracer] = []
 
     def lower(x: Any) -> Any:
         if is_tracer(x):
-            whole = x if x.is_whole else x.copy()
-            tracers.append(whole)
-            return _Hole(len(tracers) - 1, tuple(map(int, x.shape)), x.is_scalar)
+            known = next((k for k, t in enumerate(originals) if t is x), None)
+            if known is None:
+                originals.append(x)
+                tracers.append(x if x.is_whole else x.copy())
+                known = len(tracers) - 1
+            return _Hole(known, tuple(map(int, x.shape)), x.is_scalar, x.weak)
         if is_host(x):
             return x.pin()
         if type(x) in (list, tuple):
@@ -52,65 +61,71 @@ def opaque_call(name: str, function: Any, args: Any, kwargs: Any, impure: bool =
         return {k: lower(v) for k, v in x.items()} if type(x) is dict else int(x) if type(x) is Size else x
 
     frozen_args, frozen_kwargs = lower(tuple(args)), lower(dict(kwargs))
-    single: list[bool] = []
-    kind: type = object
     origin = site()[0]
 
-    def run(arrays: Sequence[np.ndarray[Any, Any]]) -> Any:
+    def run(arrays: Sequence[np.ndarray[Any, Any]]) -> tuple[Callable[[], Any], list[Any]]:
         given = [a.copy() for a in arrays] if foreign else arrays
-        result = function(*_fill(frozen_args, given), **_fill(frozen_kwargs, given))
-        if foreign and any(a.tobytes() != b.tobytes() for a, b in zip(arrays, given, strict=True)):
-            raise TraceError(name, "it writes to an array that it is given", "call it outside the function", origin)
-        return result
+        views: dict[int, Any] = {}
+        real_args, real_kwargs = _fill(frozen_args, given, views), _fill(frozen_kwargs, given, views)
+
+        def real() -> Any:
+            result = function(*real_args, **real_kwargs)
+            if foreign and any(a.tobytes() != b.tobytes() for a, b in zip(arrays, given, strict=True)):
+                raise TraceError(name, "it writes to an array that it is given", "call it outside the function", origin)
+            return result
+
+        return real, [views[k] for k in range(len(given))]
 
     contents = [t.known for t in tracers]
-    if not impure and all(k is not None for k in contents):
-        return owned(run([k.copy() for k in contents if k is not None]))
+    if mark is None and all(k is not None for k in contents):
+        return owned(run([k.copy() for k in contents if k is not None])[0]())
 
-    def call(*arrays: np.ndarray[Any, Any]) -> tuple[Any, ...]:
-        result = run(arrays)
-        nonlocal kind
-        kind = type(result)
-        single[:] = [not isinstance(result, tuple)]
-        return () if result is None else result if isinstance(result, tuple) else (result,)
+    sources = [t.buffer.source() for t in tracers]
+    needs = tuple(dict.fromkeys(sources))  # two views may have one source
+    places = [needs.index(s) for s in sources]
 
-    needs = tuple(t.buffer.source() for t in tracers)
-    sources = rec.extern(name, call, needs, impure)
-    results = tuple(_extern_result(s.input.name) for s in sources)
-    if single[0] and kind is float:
-        return python_float(results[0])
-    if not results:
-        return None
-    return results[0] if single[0] else results
+    def call(*arrays: np.ndarray[Any, Any]) -> Called:
+        return called(*run([arrays[k] for k in places]), mark is not None)
+
+    event = rec.extern(name, call, needs, mark)
+    try:
+        return rebuilt(event.value, originals, lambda kind, number: _extern_result(event.gives[number], kind))
+    except Unknown as unknown:
+        raise rec.error(name, f"it returns a {unknown}, not an array or a number", "call it outside the function") from None
 
 
-def _extern_result(name: str) -> Tracer:
+def _extern_result(name: str, kind: str) -> Tracer:
     from hjit.trace.ir.graph import identity
     from hjit.trace.tracing.tracer import Buffer, _shown
 
     rec = current()
     source = rec.inputs[name]
     shape = tuple(_shown(rec, p) for p in source.input.shape)
-    t = Tracer(Buffer(shape, source.input.dtype, name), shape, identity(len(shape)))
+    t = Tracer(Buffer(shape, source.input.dtype, name), shape, identity(len(shape)), is_scalar=kind == "scalar")
+    if kind == "float":
+        return python_float(t)  # type: ignore[no-any-return]
     return t.copy() if shape else t
 
 
 class _Hole:
     """The place of an array in the arguments of an opaque call."""
 
-    __slots__ = ("number", "scalar", "shape")
+    __slots__ = ("number", "scalar", "shape", "weak")
 
-    def __init__(self, number: int, shape: tuple[int, ...], scalar: bool) -> None:
-        self.number, self.shape, self.scalar = number, shape, scalar
+    def __init__(self, number: int, shape: tuple[int, ...], scalar: bool, weak: bool) -> None:
+        self.number, self.shape, self.scalar, self.weak = number, shape, scalar, weak
 
 
-def _fill(x: Any, arrays: Sequence[Any]) -> Any:
+def _fill(x: Any, arrays: Sequence[Any], views: dict[int, Any]) -> Any:
+    """Arguments with the arrays in their places; `views`: as they are given, each one object however often it is given."""
     if type(x) is _Hole:
-        a = arrays[x.number].reshape(x.shape)
-        return a[()] if x.scalar else a
+        if x.number not in views:
+            a = arrays[x.number].reshape(x.shape)
+            views[x.number] = a.item() if x.weak else a[()] if x.scalar else a
+        return views[x.number]
     if type(x) in (list, tuple):
-        return type(x)(_fill(y, arrays) for y in x)
-    return {k: _fill(v, arrays) for k, v in x.items()} if type(x) is dict else x
+        return type(x)(_fill(y, arrays, views) for y in x)
+    return {k: _fill(v, arrays, views) for k, v in x.items()} if type(x) is dict else x
 
 
 @functools.lru_cache(maxsize=1024)

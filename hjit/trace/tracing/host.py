@@ -129,14 +129,14 @@ def record(f: Callable[..., Any], *args: Any) -> Any:
     """``f(*args)`` on host scalars and constants, replayed at every call.
 
     Raises:
-        Exception: what `f` raises, which is then an outcome of these very values: they are pinned.
+        Exception: what `f` raises for these numbers, which the traced function may handle: from now on they are a condition of the trace.
     """
     tape = next(a.tape for a in args if is_host(a))
     try:
         value = f(*(a.value if is_host(a) else a for a in args))
     except Exception:
-        for a in args:
-            unpin(a)
+        for a in filter(is_host, args):
+            a.pin()
         raise
     tape.ops.append((f, tuple(Slot(a.k) if is_host(a) else a for a in args)))
     return HostScalar(tape, len(tape.ops) - 1, value)

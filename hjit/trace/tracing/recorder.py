@@ -23,6 +23,7 @@ from hjit.trace.ir.poly import SMALL, Poly, Sym, poly
 from hjit.trace.ir.ranges import Range, Ranges
 from hjit.trace.tracing.host import HostScalar, Slot, Tape
 from hjit.trace.tracing.induction import Site, Turn
+from hjit.trace.tracing.results import Called
 from hjit.trace.tracing.size import Size
 
 MAX_STAGES = 20_000
@@ -72,16 +73,22 @@ class Source:
 class Event:
     """What cuts the trace: a decision on a computed scalar, or an opaque call.
 
-    A decision has `value` and compares it at later calls. An opaque call has `call`, which takes the realised
-    arrays of `needs` and returns a tuple of new arrays, whose inputs are `gives`.
+    A decision has `value` and compares it at later calls. An opaque call has `call`, which takes the realised arrays of
+    `needs`; its `value` is the outcome, compared as that of a decision, and `gives` are the inputs that its arrays are. One that
+    draws random numbers has `mark`, which gives what puts their stream back to where it is.
     """
 
     needs: tuple[str, ...]
     value: Any = None
-    call: Callable[..., tuple[Any, ...]] | None = None
+    call: Callable[..., Called] | None = None
     gives: tuple[str, ...] = ()
-    impure: bool = False
     operation: str = ""
+    mark: Callable[[], Callable[[], None]] | None = None
+
+    @property
+    def impure(self) -> bool:
+        """Is its result new at every call?"""
+        return self.mark is not None
 
 
 @dataclass
@@ -96,6 +103,7 @@ class Recorder:
         refused: the last one that turned out to need that.
         hosts: the numbers that the scalars are.
         changes: for each write a buffer, the version before, and whether its contents were known.
+        refusals: what could not be traced.
     """
 
     evaluate: Callable[[Recorder, tuple[str, ...]], list[np.ndarray[Any, Any]]]
@@ -117,6 +125,7 @@ class Recorder:
     loops: list[Any] = field(default_factory=list)
     refused: Site | None = None
     changes: list[tuple[Any, str, bool]] = field(default_factory=list)
+    refusals: list[TraceError] = field(default_factory=list)
     _watched: list[tuple[Any, Any, str]] = field(default_factory=list)
     _names: dict[str, int] = field(default_factory=dict)
 
@@ -142,6 +151,7 @@ class Recorder:
         self._watched.clear()
         self.overlays.clear()
         self.hosts.clear()
+        self.refusals.clear()
 
     # -- containers that outlive the call
     def watch(self, container: Any, name: str) -> None:
@@ -278,18 +288,31 @@ class Recorder:
         self.events.append(Event((stage,), value=value, operation="decision"))
         return value
 
-    def extern(self, operation: str, call: Callable[..., tuple[Any, ...]], needs: tuple[str, ...], impure: bool = False) -> tuple[Source, ...]:
-        """Call an opaque function on realised arrays, now and at every call; its results are inputs."""
+    def extern(self, operation: str, call: Callable[..., Called], needs: tuple[str, ...],
+               mark: Callable[[], Callable[[], None]] | None = None) -> Event:
+        """Call an opaque function on realised arrays, now and at every call; its arrays are inputs.
+
+        Raises:
+            Exception: what the function raises; later calls find out whether it does so again.
+        """
         arrays = self.evaluate(self, needs) if needs else []
-        results = call(*arrays)
+        if mark is not None:
+            self.undo.append(mark())
+        outcome, results, error = call(*arrays)
+        if isinstance(error, TraceError):
+            self.refusals.append(error)
+            raise error
         number = len(self.events)
-        sources = tuple(self.input("extern", np.asarray(r), ("event", number, k)) for k, r in enumerate(results))
-        self.events.append(Event(needs, call=call, gives=tuple(s.input.name for s in sources), impure=impure, operation=operation))
-        return sources
+        sources = tuple(self.input("extern", r, ("event", number, k)) for k, r in enumerate(results))
+        self.events.append(Event(needs, outcome, call, tuple(s.input.name for s in sources), operation, mark))
+        if error is not None:
+            raise error
+        return self.events[-1]
 
     def error(self, operation: str, reason: str, advice: str = "") -> TraceError:
-        """A `TraceError` for the user's present line."""
-        return TraceError(operation, reason, advice, site()[0] or self.origin)
+        """A `TraceError` for the user's present line. It is raised again at the end where the function has handled it: NumPy would not have raised it."""
+        self.refusals.append(TraceError(operation, reason, advice, site()[0] or self.origin))
+        return self.refusals[-1]
 
 
 def _finished(rec: Recorder, names: tuple[str, ...]) -> list[np.ndarray[Any, Any]]:

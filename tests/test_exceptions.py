@@ -1,0 +1,198 @@
+"""Exceptions that a function handles: whether there is one is found out anew at every call."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.special
+
+import hjit
+
+pytestmark = pytest.mark.filterwarnings("error::hjit.HjitWarning")
+
+REGULAR = np.random.default_rng(0).random((6, 6)) + np.eye(6) * 4
+SINGULAR = np.zeros((6, 6))
+SIDE = np.arange(6.0)
+
+
+def outcome(f: Any, args: Any) -> Any:
+    """A result, or an exception as its type and text."""
+    try:
+        return f(*(a.copy() if isinstance(a, np.ndarray) else a for a in args))
+    except Exception as error:
+        return type(error), str(error)
+
+
+def checked(f: Any, calls: list[tuple[Any, ...]], traces: int | None = None, **options: Any) -> Any:
+    """Compare the pipeline with the function over calls in this order."""
+    p = hjit.pipeline(f, **options)
+    for args in calls:
+        ours, expected = outcome(p, args), outcome(f, args)
+        assert type(ours) is type(expected)
+        np.testing.assert_equal(ours, expected)
+    if traces is not None:
+        assert (p.stats.traces, p.stats.fallbacks) == (traces, 0)
+    return p
+
+
+def solved(a: Any, b: Any) -> Any:
+    try:
+        return np.linalg.solve(a, b)
+    except np.linalg.LinAlgError:
+        return np.full(b.shape, np.nan)
+
+
+@pytest.mark.parametrize("first", [SINGULAR, REGULAR])
+def test_whether_an_opaque_call_raises_is_a_decision(first: Any) -> None:
+    checked(solved, [(first, SIDE), *[(a, SIDE) for a in (REGULAR, SINGULAR, REGULAR, SINGULAR)]], traces=2)
+
+
+def test_opaque_calls_in_a_row_that_raise() -> None:
+    def f(a: Any, b: Any) -> Any:
+        found = 0.0
+        for k, x in enumerate((a * 2, b + 0, a @ b)):
+            try:
+                found = found + np.linalg.inv(x) * k
+            except np.linalg.LinAlgError:
+                found = found + k * 10
+        return found
+
+    p = hjit.pipeline(f)
+    for _ in range(2):
+        for args in ((REGULAR, REGULAR), (REGULAR, SINGULAR), (SINGULAR, REGULAR), (SINGULAR, SINGULAR)):
+            np.testing.assert_allclose(p(*args), f(*args), atol=1e-12)
+    assert (p.stats.traces, p.stats.fallbacks) == (4, 0)
+
+
+def test_what_the_handler_sees_is_of_this_call() -> None:
+    def f(a: Any) -> Any:
+        try:
+            return np.linalg.cholesky(a), ""
+        except np.linalg.LinAlgError as error:
+            return a + 1, str(error)
+
+    p = hjit.pipeline(f)
+    for a in (REGULAR @ REGULAR.T, -REGULAR, REGULAR @ REGULAR.T, -REGULAR, REGULAR[:5]):
+        ours, expected = outcome(p, (a,)), outcome(f, (a,))
+        assert ours[1] == expected[1]
+        if len(a) == 6:
+            np.testing.assert_array_equal(ours[0], expected[0])
+
+
+def test_an_exception_that_is_not_handled_is_raised_again_and_again() -> None:
+    checked(lambda a, b: np.linalg.solve(a, b) + 1, [(SINGULAR, SIDE), (REGULAR, SIDE), (SINGULAR, SIDE), (SINGULAR, SIDE), (REGULAR, SIDE)])
+
+
+def test_clean_up_and_another_exception() -> None:
+    def f(a: Any) -> Any:
+        try:
+            np.linalg.inv(a)
+        except np.linalg.LinAlgError as error:
+            raise ValueError("no inverse") from error
+        else:
+            a += 1
+        finally:
+            a *= 2
+        return a
+
+    p = hjit.pipeline(f)
+    for a in (SINGULAR, REGULAR, SINGULAR, REGULAR):
+        assert repr(outcome(p, (a,))) == repr(outcome(f, (a,)))
+
+
+@pytest.mark.parametrize(("f", "numbers"), [
+    (lambda a, n: a * 1 / n, (0, 2.0)),
+    (lambda a, n: a * (1 / n), (0, 2, 4)),
+    (lambda a, n: a * (5 % n), (0, 2)),
+    (lambda a, n: a * math.sqrt(n), (-1.0, 4.0)),
+    (lambda a, n: a * math.log(n), (0, 4)),
+    (lambda a, n: a * 10.0**n, (400, 2)),
+    (lambda a, n: a * (1 << n), (-1, 2)),
+    (lambda a, n: a.astype(np.uint8) + n, (300, 4)),
+    (lambda a, n: a * (7 if n else 8) ** np.array([1, 2, 3])[n], (9, 2)),
+    (lambda a, n: a[n], (9, 2)),
+])
+def test_exceptions_of_numbers(f: Any, numbers: tuple[Any, ...]) -> None:
+    def handled(a: Any, n: Any) -> Any:
+        try:
+            return f(a, n)
+        except (ArithmeticError, ValueError, IndexError):
+            return a - 7
+
+    for order in (numbers, numbers[::-1]):
+        checked(handled, [(SIDE, n) for n in (*order, *order)])
+
+
+def test_a_float_of_the_image_that_divides() -> None:
+    def f(a: Any) -> Any:
+        try:
+            return a * (1.0 / float(a.max()))
+        except ZeroDivisionError:
+            return a - 1
+
+    for order in ((SIDE, SIDE * 0), (SIDE * 0, SIDE)):
+        checked(f, [(a,) for a in (*order, *order)])
+
+
+def test_a_bad_index_that_shows_late() -> None:
+    def f(a: Any, index: Any) -> Any:
+        try:
+            found = a[index]
+        except IndexError:
+            return a - 1
+        try:
+            return found * 2 if found.max() < 100 else found
+        except IndexError:
+            return a - 2
+
+    good, bad = np.array([1, 2]), np.array([1, 20])
+    for order in ((good, bad), (bad, good)):
+        checked(f, [(SIDE, index) for index in (*order, *order)])
+    with pytest.raises(IndexError, match="out of bounds"):
+        hjit.pipeline(f).graph(SIDE, bad)
+
+
+def test_a_refusal_that_the_function_handles_is_still_one() -> None:
+    def f(a: Any) -> Any:
+        try:
+            return np.unique(a)
+        except Exception:
+            return a
+
+    with pytest.raises(hjit.TraceError, match="numpy.unique"):
+        hjit.pipeline(f)(SIDE)
+
+
+def test_random_numbers_are_drawn_once_whatever_is_raised() -> None:
+    stream = np.random.default_rng(3)
+
+    def f(a: Any, index: Any) -> Any:
+        noise = stream.normal(size=a.shape[0])
+        try:
+            noise = noise + np.linalg.solve(a, noise)
+        except np.linalg.LinAlgError:
+            noise = noise * 2
+        return noise[index] + stream.random()
+
+    good, bad = np.arange(6), np.arange(6) + 3
+    calls = [(REGULAR, good), (SINGULAR, good), (REGULAR, bad), (REGULAR, good), (SINGULAR, bad), (SINGULAR, good)]
+    for start in range(len(calls)):
+        p = hjit.pipeline(f)
+        results = []
+        for function in (p, f):
+            stream.bit_generator.state = np.random.default_rng(3).bit_generator.state
+            results.append([outcome(function, args) for args in (*calls[start:], *calls[:start])])
+        np.testing.assert_equal(*results)
+
+
+def test_an_unknown_ufunc_that_raises() -> None:
+    def f(a: Any) -> Any:
+        with scipy.special.errstate(domain="raise"):
+            try:
+                return scipy.special.xlogy(a, a)
+            except scipy.special.SpecialFunctionError:
+                return a
+    checked(f, [(SIDE,), (-SIDE,)])
