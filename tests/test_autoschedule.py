@@ -20,6 +20,7 @@ from hjit.options import Options
 from hjit.plans import Plan, Searched, built, from_text, keep, plan_name, scheduled, to_text
 from hjit.sched.check import check
 from hjit.sched.default import Target, default_schedule, root_schedule, serial_loops
+from hjit.sched.nests import Nests
 from hjit.sched.refine import Schedule
 from hjit.sched.search import presets
 from hjit.sched.transforms import storage_at_compute
@@ -403,6 +404,37 @@ def test_a_graph_too_large_for_the_time_there_is_has_the_default_schedule(monkey
     p = Program(interleaved)
     plan = searched(p.graph, p.variant.rec.sizes, Options(tune="greedy", cache="off"))
     assert plan.tree is None and not plan.others and plan.cost > 0
+
+
+def summed_on_and_on(a: Any) -> Any:
+    for _ in range(40):
+        a = np.sqrt(abs(np.cumsum(a, axis=1)))
+    return a
+
+
+def test_the_default_schedule_of_a_large_graph_is_not_costed_beyond_the_time_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(autoschedule.EFFORTS, "greedy", replace(autoschedule.EFFORTS["greedy"], seconds=0.0))
+    p = Program(summed_on_and_on)
+    costed: list[Any] = []
+    unchanged = Nests.unchanged
+
+    def counting(self: Nests, nest: Any, *rest: Any) -> Any:
+        costed.append(nest)
+        return unchanged(self, nest, *rest)
+
+    monkeypatch.setattr(Nests, "unchanged", counting)
+    plan = searched(p.graph, p.variant.rec.sizes, Options(tune="greedy", cache="off"))
+    assert plan.tree is None and plan.cost > 0
+    assert len(costed) == 1 and len(p.graph.stages) >= 40
+
+
+def test_nests_that_there_is_no_time_for_cost_as_much_as_others() -> None:
+    p = Program(summed_on_and_on)
+    tree = default_schedule(p.graph, p.space.target)
+    turns = iter(range(len(tree.children)))
+    costs = p.space.costs_of_nests(tree)
+    assert p.space.tree_cost(tree, lambda: next(turns) == 2) == pytest.approx(sum(costs[:3]) * len(costs) / 3)
+    assert p.space.tree_cost(tree) == pytest.approx(sum(costs))
 
 
 def test_functions_of_several_kernels_have_a_plan_for_each(folder: Path) -> None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import copy
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf
 from typing import Any
@@ -31,7 +31,7 @@ from hjit.sched.families import Floats, Some
 from hjit.sched.features import layouts_of
 from hjit.sched.forms import Form, Forms, Sizes, chosen, product_of
 from hjit.sched.memory import C_ORDER, Layout, Strides, away_from_borders
-from hjit.sched.nests import Nests, Tally
+from hjit.sched.nests import NOTHING, Nests, Tally
 from hjit.sched.rules import Rules
 from hjit.sched.sized import SizedGraph
 from hjit.sched.tree import Loop, Node, Root, Store, computes, dims_of, walk
@@ -370,9 +370,14 @@ class Space:
         layouts = _layouts(tree)
         return [float(self.nests.unchanged(nest, inlined, layouts).costs[0]) for nest in tree.children]
 
-    def tree_cost(self, tree: Root) -> float:
-        """The predicted cost of any schedule of the Graph."""
-        return sum(self.costs_of_nests(tree))
+    def tree_cost(self, tree: Root, stop: Callable[[], bool] = lambda: False) -> float:
+        """The predicted cost of any schedule of the Graph; once `stop` says so, nests not looked at yet count as much as those that are."""
+        layouts, costs = _layouts(tree), list[float]()
+        for nest in tree.children:
+            costs.append(float(self.nests.unchanged(nest, NOTHING, layouts).costs[0]))
+            if stop():
+                break
+        return sum(costs) * (len(tree.children) / max(len(costs), 1))
 
     def features(self, tree: Root, inlined: frozenset[str] = frozenset()) -> Any:
         """The features of a schedule as the cost model sees them, [stages, len(SCHEDULE)]: those of its nests, each by itself."""
