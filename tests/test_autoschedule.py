@@ -407,8 +407,8 @@ def test_a_graph_too_large_for_the_time_there_is_has_the_default_schedule(monkey
 
 
 def summed_on_and_on(a: Any) -> Any:
-    for _ in range(40):
-        a = np.sqrt(abs(np.cumsum(a, axis=1)))
+    for k in range(40):
+        a = np.sqrt(abs(a - a.mean(axis=k % 2, keepdims=True)))
     return a
 
 
@@ -425,7 +425,7 @@ def test_the_default_schedule_of_a_large_graph_is_not_costed_beyond_the_time_the
     monkeypatch.setattr(Nests, "unchanged", counting)
     plan = searched(p.graph, p.variant.rec.sizes, Options(tune="greedy", cache="off"))
     assert plan.tree is None and plan.cost > 0
-    assert len(costed) == 1 and len(p.graph.stages) >= 40
+    assert len(costed) == 1 and len(default_schedule(p.graph, p.space.target).children) > 3
 
 
 def test_nests_that_there_is_no_time_for_cost_as_much_as_others() -> None:
@@ -433,6 +433,7 @@ def test_nests_that_there_is_no_time_for_cost_as_much_as_others() -> None:
     tree = default_schedule(p.graph, p.space.target)
     turns = iter(range(len(tree.children)))
     costs = p.space.costs_of_nests(tree)
+    assert len(costs) > 3
     assert p.space.tree_cost(tree, lambda: next(turns) == 2) == pytest.approx(sum(costs[:3]) * len(costs) / 3)
     assert p.space.tree_cost(tree) == pytest.approx(sum(costs))
 
