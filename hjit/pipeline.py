@@ -278,7 +278,7 @@ class Pipeline:
         def evaluated(rec: Any, names: tuple[str, ...]) -> list[Any]:
             """An index that is out of bounds comes to light later than in NumPy, which is why the function must not handle it here."""
             try:
-                return evaluate(rec, names, leaves, options)
+                return list(_with_room(evaluate, rec, names, leaves, options))
             except IndexError as error:
                 beyond.append(error)
                 raise
@@ -300,7 +300,7 @@ class Pipeline:
             raise TraceError("numpy.random", "random numbers together with a decision on values", "draw the random numbers outside the function")
         made = {k: tuple(traced.recorder.inputs[n].array for n in e.gives) for k, e in enumerate(events) if e.call is not None and not e.impure}
         try:
-            variant = Variant(traced, structure, options, leaves)
+            variant = _with_room(Variant, traced, structure, options, leaves)
         except (HjitError, MemoryError):
             raise
         except Exception as error:
@@ -346,7 +346,7 @@ class Pipeline:
         except Mispredict:
             ours = None
         expected = self.py_func(*call.args, **call.kwargs)
-        allowed, written = variant.tolerances()
+        allowed, written = _with_room(variant.tolerances)
         why = difference((ours, [copies[n] for n in names]), (expected, [arrays[n] for n in names]), (allowed, [written[n] for n in names]))
         if why is None:
             self.stats.verified = True
@@ -496,6 +496,23 @@ def evaluate(rec: Any, names: tuple[str, ...], leaves: list[Any], options: Optio
             raise IndexError("index out of bounds")
         found.update(zip(wanted, outputs, strict=True))
     return [found[n] for n in names]
+
+
+def _with_room(f: Callable[..., Any], *args: Any) -> Any:
+    """``f(*args)``, however deep the stack of the caller is; kernels that another thread makes for it count here."""
+    from hjit.kernels.runtime import kernel
+    from hjit.kernels.runtime.signals import with_room
+
+    def counted() -> tuple[Any, int, tuple[int, int]]:
+        before = kernel.made()
+        result = f(*args)
+        compiled, loaded = (now - then for now, then in zip(kernel.made(), before, strict=True))
+        return result, threading.get_ident(), (compiled, loaded)
+
+    result, thread, made = with_room(counted)
+    if thread != threading.get_ident():
+        kernel.count(*made)
+    return result
 
 
 def _parts_at(v: Variant, miss: Any, missed: Variant) -> bool:

@@ -22,6 +22,7 @@ from hjit.sched.language.target import Target
 from hjit.sched.language.transforms import storage_at_compute
 from hjit.sched.language.tree import Loop, Root, Store, computes
 from hjit.sched.nests.usual import root_schedule
+from hjit.sched.search.nests import Nests
 from hjit.sched.search.refine import Schedule
 from hjit.sched.search.search import presets
 from hjit.tuning import autoschedule, plans
@@ -406,6 +407,38 @@ def test_a_graph_too_large_for_the_time_there_is_has_the_default_schedule(monkey
     p = Program(interleaved)
     plan = searched(p.graph, p.variant.rec.sizes, Options(tune="greedy", cache="off"))
     assert plan.tree is None and not plan.others and plan.cost > 0
+
+
+def summed_on_and_on(a: Any) -> Any:
+    for k in range(40):
+        a = np.sqrt(abs(a - a.mean(axis=k % 2, keepdims=True)))
+    return a
+
+
+def test_the_default_schedule_of_a_large_graph_is_not_costed_beyond_the_time_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(autoschedule.EFFORTS, "greedy", replace(autoschedule.EFFORTS["greedy"], seconds=0.0))
+    p = Program(summed_on_and_on)
+    costed: list[Any] = []
+    unchanged = Nests.unchanged
+
+    def counting(self: Nests, nest: Any, *rest: Any) -> Any:
+        costed.append(nest)
+        return unchanged(self, nest, *rest)
+
+    monkeypatch.setattr(Nests, "unchanged", counting)
+    plan = searched(p.graph, p.variant.rec.sizes, Options(tune="greedy", cache="off"))
+    assert plan.tree is None and plan.cost > 0
+    assert len(costed) == 1 and len(default_schedule(p.graph, p.space.target).children) > 3
+
+
+def test_nests_that_there_is_no_time_for_cost_as_much_as_others() -> None:
+    p = Program(summed_on_and_on)
+    tree = default_schedule(p.graph, p.space.target)
+    turns = iter(range(len(tree.children)))
+    costs = p.space.costs_of_nests(tree)
+    assert len(costs) > 3
+    assert p.space.tree_cost(tree, lambda: next(turns) == 2) == pytest.approx(sum(costs[:3]) * len(costs) / 3)
+    assert p.space.tree_cost(tree) == pytest.approx(sum(costs))
 
 
 def test_functions_of_several_kernels_have_a_plan_for_each(folder: Path) -> None:

@@ -24,7 +24,7 @@ START = """
     import threading
     import numpy as np
     import hjit
-    from hjit.kernels import launch
+    from hjit.kernels.runtime import launch
 
     img = np.linspace(0, 9, 1500 * 1000).reshape(1500, 1000)
 

@@ -159,10 +159,11 @@ def _searched(graph: Graph, sizes: Mapping[str, int], options: Options, cost: Co
     start = time.perf_counter()
     space = whole = space_of(graph, sizes, options, cost, effort.memoise)
     by_default = Schedule(default_schedule(graph, space.target), frozenset())
+    limit, half = start + effort.seconds, start + effort.seconds / 2
+    is_large = effort.freeze and len(graph.stages) > FEW_STAGES
     begin = time.perf_counter()
-    ways = [(space.tree_cost(by_default.tree), by_default)]
+    ways = [(space.tree_cost(by_default.tree, lambda: is_large and time.perf_counter() > half), by_default)]
     of_a_tree = time.perf_counter() - begin
-    limit = start + effort.seconds
     around = SearchOptions(
         passes=effort.passes,
         depth=len(space.decisions) if effort.by_depth else None,
@@ -171,8 +172,7 @@ def _searched(graph: Graph, sizes: Mapping[str, int], options: Options, cost: Co
         asked=effort.asked,
         stop=lambda: time.perf_counter() > limit,
     )
-    if effort.freeze and len(graph.stages) > FEW_STAGES:
-        half = start + effort.seconds / 2
+    if is_large:
         if max(half, time.perf_counter()) + COMPLETED * of_a_tree > limit:
             log.debug("%d stages are too many to search in %g s", len(graph.stages), effort.seconds)
             return Plan(None, frozenset(), ways[0][0], time.perf_counter() - start, None, whole.tally.asked)

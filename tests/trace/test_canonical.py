@@ -1,14 +1,15 @@
 """The canonical Graph: what is fused, shared, dropped and split, and that its numbers stay the same."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from hjit.trace import interpret
-from hjit.trace.ir.graph import Graph
+from hjit.trace.ir.graph import Expr, Graph, rewrite
 from hjit.trace.ir.key import graph_key
-from hjit.trace.passes.canonical import PASSES, canonicalise
+from hjit.trace.passes.canonical import PASSES, canonicalise, fuse, merge_versions
 from tests.trace.helpers import scalars_of, trace_of
 
 
@@ -174,3 +175,47 @@ def test_long_chains_are_cut_into_stages() -> None:
         return a
 
     assert 2 <= len(canonical(long, IMAGE).stages) <= 20
+
+
+def in_links(n: int) -> Graph:
+    def f(a: Any) -> Any:
+        out = a * 0
+        for k in range(n):
+            out[k] += a[k] * 2
+        return out
+
+    return graphs(f, IMAGE)[0]
+
+
+@pytest.mark.parametrize("links", [5, 10, 20])
+def test_each_update_of_a_chain_of_versions_is_renamed_once(links: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = in_links(links)
+    rewritten: list[Expr] = []
+
+    def counting(e: Expr, *rest: Any) -> Expr:
+        rewritten.append(e)
+        return rewrite(e, *rest)
+
+    graph = fuse(graph)
+    monkeypatch.setattr("hjit.trace.passes.canonical.rewrite", counting)
+    merged = merge_versions(graph)
+    assert max(len(s.updates) for s in merged.stages) == links
+    assert len(rewritten) == links
+
+
+def test_a_graph_is_hashed_once() -> None:
+    hashed: list[str] = []
+
+    class Counted(str):
+        __slots__ = ()
+
+        def __hash__(self) -> int:
+            hashed.append(self)
+            return super().__hash__()
+
+    graph = graphs(chain, IMAGE)[0]
+    stages = tuple(replace(s, name=Counted(s.name)) for s in graph.stages)
+    graph = replace(graph, stages=stages)
+    assert len({hash(graph) for _ in range(3)}) == 1
+    assert len(hashed) == len(stages)
+    assert hash(graph) == hash(replace(graph, stages=tuple(map(replace, stages))))

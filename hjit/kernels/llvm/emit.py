@@ -193,9 +193,7 @@ class NestEmitter:
         self.code = Code(machine.width, machine.features, machine.fast_math)
         self.uniforms: dict[Uniform, int] | None = {}
         self.ranges = Ranges(graph.by_name)
-        self.inputs = {i.name: i for i in graph.inputs}
-        self.dtypes = {x.name: x.dtype for x in (*graph.inputs, *graph.stages)}
-        self.shapes = {x.name: x.shape for x in (*graph.inputs, *graph.stages)}
+        self.inputs, self.dtypes, self.shapes = graph.input_by_name, graph.dtypes, graph.shapes
         self.vars: dict[Var, Val] = {}
         self.vector: Var | None = None
         self.lanes = 1

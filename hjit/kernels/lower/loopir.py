@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -228,7 +229,7 @@ class Nest:
     points: Poly = ONE
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # not slotted: its buffers are asked for stage by stage
 class Program:
     """The nests of a kernel, in order.
 
@@ -239,7 +240,7 @@ class Program:
     nests: tuple[Nest, ...]
     layouts: dict[str, Layout] = field(default_factory=dict)
 
-    @property
+    @cached_property
     def buffers(self) -> dict[str, Buffer]:
         """All buffers of tasks."""
         return {name: b for nest in self.nests for name, b in nest.buffers.items()}

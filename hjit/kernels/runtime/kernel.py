@@ -43,6 +43,12 @@ def made() -> tuple[int, int]:
     return getattr(_made, "compiled", 0), getattr(_made, "loaded", 0)
 
 
+def count(compiled: int = 0, loaded: int = 0) -> None:
+    """This thread has made more kernels, or another one for it."""
+    before = made()
+    _made.compiled, _made.loaded = before[0] + compiled, before[1] + loaded
+
+
 @dataclass(frozen=True, slots=True)
 class Kernel:
     """Compiled code for all Graphs of one key.
@@ -117,7 +123,7 @@ def _load(name: str, options: Options) -> Kernel | None:
         found = Kernel(name, undisturbed(backend.load_object, code, name, options.target), buffers, align, lives, True)
     except (CompileError, RuntimeError, ValueError, TypeError):
         return None
-    _made.loaded = made()[1] + 1
+    count(loaded=1)
     return found
 
 
@@ -126,7 +132,7 @@ def _compile(graph: Graph, name: str, options: Options, schedule: Root | None, s
 
     planned = plan(graph, options, schedule, small)
     compiled = undisturbed(backend.compile_module, planned.llvm, name, options.target)
-    _made.compiled = made()[0] + 1
+    count(compiled=1)
     position = {s.name: k for k, s in enumerate(graph.stages)}
     symbols = planned.key.symbols
     program = planned.program

@@ -6,12 +6,16 @@ code leaves tasks undone. Python runs signal handlers in the main thread only.
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextvars import ContextVar, copy_context
 from typing import Any, TypeVar
 
 T = TypeVar("T")
+DEEPEST = 10_000  # frames: a graph's expressions are some hundred deep, and take a few frames for each level
+STACK = 256 << 20  # bytes; of address space, memory is taken as it is used
 _pools: dict[tuple[str, int], ThreadPoolExecutor] = {}
 
 
@@ -32,7 +36,11 @@ def undisturbed(f: Callable[..., T], *args: Any) -> T:
     """``f(*args)``; what a signal handler raises meanwhile is raised after it."""
     if threading.current_thread() is not threading.main_thread():
         return f(*args)
-    call = submit("calls", 1, f, *args)
+    return result_of(submit("calls", 1, f, *args))
+
+
+def result_of(call: Future[T]) -> T:
+    """What comes of a call in another thread; what a signal handler raises meanwhile is raised after it."""
     raised: BaseException | None = None
     while not call.done():
         try:
@@ -44,6 +52,83 @@ def undisturbed(f: Callable[..., T], *args: Any) -> T:
     return call.result()
 
 
+def with_room(f: Callable[..., T], *args: Any) -> T:
+    """``f(*args)``, also where the caller's stack leaves too little of it: then once more, in a thread with a stack of its own.
+
+    `f` may be called twice. The caller's context holds there, too. While it runs, other threads may recurse deeper as well.
+    """
+    if _room.taken.get():
+        return f(*args)
+    token = _room.taken.set(True)
+    try:
+        return f(*args)
+    except RecursionError:
+        pass
+    finally:
+        _room.taken.reset(token)
+    return _room.run(f, *args)
+
+
+class _Room:
+    """Threads with large stacks, and the recursion limit while there are any."""
+
+    def __init__(self) -> None:
+        self.taken = ContextVar("taken", default=False)  # who catches what is too deep is known already
+        self._lock = threading.Lock()
+        self._threads, self._limit = 0, 0
+
+    def run(self, f: Callable[..., T], *args: Any) -> T:
+        done: Future[T] = Future()
+        context = copy_context()
+        context.run(self.taken.set, True)
+
+        def work() -> None:
+            try:
+                result = context.run(f, *args)
+            except BaseException as error:
+                self._leave()
+                done.set_exception(error)
+            else:
+                self._leave()
+                done.set_result(result)
+
+        self._enter(work)
+        return result_of(done)
+
+    def _enter(self, work: Callable[[], None]) -> None:
+        with self._lock:
+            if not self._threads:  # first of all: to start a thread takes frames, too
+                self._limit = sys.getrecursionlimit()
+                sys.setrecursionlimit(max(self._limit, DEEPEST))
+            self._threads += 1
+            size = threading.stack_size(STACK)
+            try:
+                threading.Thread(target=work, name="hjit-room", daemon=True).start()
+            except RuntimeError:  # the interpreter is shutting down, or there is no memory for a thread
+                self._threads -= 1
+                if not self._threads:
+                    sys.setrecursionlimit(self._limit)
+                raise RecursionError("maximum recursion depth exceeded, and no thread can be started") from None
+            finally:
+                threading.stack_size(size)
+
+    def after_fork(self) -> None:
+        """The child has no such thread; nor whoever held the lock."""
+        if self._threads:
+            sys.setrecursionlimit(self._limit)
+        self._lock, self._threads = threading.Lock(), 0
+
+    def _leave(self) -> None:
+        with self._lock:
+            self._threads -= 1
+            if self._threads == 0:
+                sys.setrecursionlimit(self._limit)
+
+
+_room = _Room()
+
+
 def after_fork() -> None:
     """A child has none of its parent's threads."""
     _pools.clear()
+    _room.after_fork()

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import copy
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf
 from typing import Any
@@ -32,7 +32,7 @@ from hjit.sched.language.tree import Loop, Node, Root, Store, computes, dims_of,
 from hjit.sched.nests.usual import root_schedule
 from hjit.sched.search.batches import IN_C_ORDER, NONE, Batch, Layouts, State
 from hjit.sched.search.buckets import Buckets
-from hjit.sched.search.nests import Nests, Tally
+from hjit.sched.search.nests import NOTHING, Nests, Tally
 from hjit.sched.search.pruning import Rules
 from hjit.sched.search.successors import Floats, Some
 from hjit.sched.search.templates import Form, Forms, Sizes, chosen, product_of
@@ -371,9 +371,14 @@ class Space:
         layouts = _layouts(tree)
         return [float(self.nests.unchanged(nest, inlined, layouts).costs[0]) for nest in tree.children]
 
-    def tree_cost(self, tree: Root) -> float:
-        """The predicted cost of any schedule of the Graph."""
-        return sum(self.costs_of_nests(tree))
+    def tree_cost(self, tree: Root, stop: Callable[[], bool] = lambda: False) -> float:
+        """The predicted cost of any schedule of the Graph; once `stop` says so, nests not looked at yet count as much as those that are."""
+        layouts, costs = _layouts(tree), list[float]()
+        for nest in tree.children:
+            costs.append(float(self.nests.unchanged(nest, NOTHING, layouts).costs[0]))
+            if stop():
+                break
+        return sum(costs) * (len(tree.children) / max(len(costs), 1))
 
     def features(self, tree: Root, inlined: frozenset[str] = frozenset()) -> Any:
         """The features of a schedule as the cost model sees them, [stages, len(SCHEDULE)]: those of its nests, each by itself."""

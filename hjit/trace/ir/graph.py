@@ -13,7 +13,7 @@ All nodes are immutable, hashed once, and print.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any
 
@@ -338,6 +338,14 @@ def describe(root: Expr) -> tuple[list[str], str]:
 # -- definitions, stages, graphs
 
 
+def _hash_once(node: Any) -> int:
+    """The hash that a frozen dataclass has by itself, kept: Graphs are keys of what is asked for each of their stages."""
+    found: int | None = node.__dict__.get("_hash")
+    if found is None:
+        found = node.__dict__["_hash"] = hash(tuple(getattr(node, f.name) for f in fields(node) if f.compare))
+    return found
+
+
 @dataclass(frozen=True)  # not slotted, as Stage and Graph: what is asked again and again is worked out once
 class Definition:
     """``for dims, rdims: stage[target] = value``.
@@ -356,6 +364,8 @@ class Definition:
     target: tuple[Poly, ...]
     value: Expr
     order: str = "pure"
+
+    __hash__ = _hash_once
 
     @cached_property
     def extents(self) -> tuple[Poly, ...]:
@@ -419,6 +429,8 @@ class Stage:
     updates: tuple[Definition, ...] = ()
     origin: Origin | None = field(default=None, compare=False)
 
+    __hash__ = _hash_once
+
     @cached_property
     def definitions(self) -> tuple[Definition, ...]:
         first = () if self.initial is None else (pure(self.shape, self.initial),)
@@ -480,12 +492,28 @@ class Graph:
     stages: tuple[Stage, ...]
     outputs: tuple[str, ...]
 
+    __hash__ = _hash_once
+
     def stage(self, name: str) -> Stage:
         return self.by_name[name]
 
     @cached_property
     def by_name(self) -> dict[str, Stage]:
         return {s.name: s for s in self.stages}
+
+    @cached_property
+    def input_by_name(self) -> dict[str, Input]:
+        return {i.name: i for i in self.inputs}
+
+    @cached_property
+    def dtypes(self) -> dict[str, np.dtype[Any]]:
+        """Of inputs and stages."""
+        return {x.name: x.dtype for x in (*self.inputs, *self.stages)}
+
+    @cached_property
+    def shapes(self) -> dict[str, tuple[Poly, ...]]:
+        """Of inputs and stages."""
+        return {x.name: x.shape for x in (*self.inputs, *self.stages)}
 
     def consumers(self) -> dict[str, list[str]]:
         """For each input and stage, the other stages that load it."""

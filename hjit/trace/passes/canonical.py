@@ -7,7 +7,7 @@ arithmetic. What a stage costs says `hjit.trace.ir.costs`, and when it is too mu
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from typing import Any
 
@@ -57,16 +57,32 @@ def merge_versions(graph: Graph) -> Graph:
     for s in graph.stages:
         for name in s.sources - {s.name}:
             uses[name] = uses.get(name, 0) + 1
-    merged: dict[str, Stage] = {}
+    chains: dict[str, list[Stage]] = {}  # by their last versions
     for s in graph.stages:
-        old = merged.get(s.initial.source) if isinstance(s.initial, Load) and s.initial.index == identity(len(s.shape)) else None
-        if old is not None and s.updates and uses[old.name] == 1 and old.shape == s.shape and old.dtype == s.dtype and _in_place(old.name, s):
-            del merged[old.name]
-            rename = _renamer(old.name, s.name)
-            updates = tuple(replace(d, value=rename(d.value)) for d in (*old.updates, *s.updates))
-            s = replace(s, initial=old.initial, updates=updates)
-        merged[s.name] = s
-    return replace(graph, stages=tuple(merged.values()))
+        chain = chains.get(s.initial.source) if isinstance(s.initial, Load) and s.initial.index == identity(len(s.shape)) else None
+        old = chain[-1] if chain else None
+        if chain and old is not None and uses[old.name] == 1 and _continues(old, s):
+            del chains[old.name]
+            chain.append(s)
+        else:
+            chain = [s]
+        chains[s.name] = chain
+    return replace(graph, stages=tuple(map(_joined, chains.values())))
+
+
+def _joined(chain: list[Stage]) -> Stage:
+    """The last of some versions, with the updates of all: each is renamed once, however many follow."""
+    *before, last = chain
+    if not before:
+        return last
+    rename = _renamer({s.name for s in before}, last.name)
+    updates = tuple(replace(d, value=rename(d.value)) for s in chain for d in s.updates)
+    return replace(last, initial=before[0].initial, updates=updates)
+
+
+def _continues(old: Stage, s: Stage) -> bool:
+    """May a stage that starts as another is have its memory?"""
+    return bool(s.updates) and old.shape == s.shape and old.dtype == s.dtype and _in_place(old.name, s)
 
 
 def _in_place(old: str, s: Stage) -> bool:
@@ -78,11 +94,13 @@ def _in_place(old: str, s: Stage) -> bool:
     return True
 
 
-def _renamer(old: str, new: str) -> Callable[[Expr], Expr]:
-    def change(e: Expr) -> Expr | None:
-        return Load(new, e.index, e.dtype) if isinstance(e, Load) and e.source == old else None
+def _renamer(old: Collection[str], new: str) -> Callable[[Expr], Expr]:
+    memo: dict[Expr, Expr] = {}
 
-    return lambda e: rewrite(e, change)
+    def change(e: Expr) -> Expr | None:
+        return Load(new, e.index, e.dtype) if isinstance(e, Load) and e.source in old else None
+
+    return lambda e: rewrite(e, change, memo)
 
 
 def drop_covered(graph: Graph) -> Graph:
@@ -118,7 +136,7 @@ def share(graph: Graph) -> Graph:
 
 def _definition_key(s: Stage) -> Any:
     """What a stage is, whatever its name."""
-    anonymous = _renamer(s.name, "")
+    anonymous = _renamer((s.name,), "")
     updates = tuple(replace(d, value=anonymous(d.value)) for d in s.updates)
     return (s.dtype.str, s.shape, s.initial, updates)
 

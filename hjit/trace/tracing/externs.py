@@ -9,10 +9,6 @@ from typing import Any
 import numpy as np
 
 from hjit.errors import TraceError
-from hjit.trace.host import is_host
-from hjit.trace.recorder import current, site, supported_dtype
-from hjit.trace.size import Size
-from hjit.trace.tracer import Tracer, from_known, functions, has_tracer, is_tracer, python_float
 from hjit.trace.tracing.dispatch import functions
 from hjit.trace.tracing.host import is_host
 from hjit.trace.tracing.recorder import current, site, supported_dtype

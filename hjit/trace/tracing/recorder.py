@@ -310,7 +310,7 @@ class Recorder:
         return self.events[-1]
 
     def error(self, operation: str, reason: str, advice: str = "") -> TraceError:
-        """A `TraceError` for the user's present line. It is raised again at the end where the function has handled it: NumPy would not have raised it."""
+        """A `TraceError` for the user's present line; raised again at the end where the function has handled it: NumPy would not have raised it."""
         self.refusals.append(TraceError(operation, reason, advice, site()[0] or self.origin))
         return self.refusals[-1]
 
