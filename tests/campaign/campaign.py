@@ -16,6 +16,7 @@ from tests.campaign.process import Worker
 CASES = 100  # that a worker runs before another one takes its place
 MINIMISING = 90.0  # seconds for a failure
 WORDS = 300  # characters of a line
+LIKE = 600  # of two texts, without their numbers, that make two failures alike
 
 
 @dataclass
@@ -103,7 +104,7 @@ class Campaign:
     def _failed(self, name: str, seed: int, result: Result, before: int) -> None:
         case, module = self.worker.case, kind(name)
         failure = Failure(name, seed, result.sort, result.text, case, "", before)
-        known = (name, result.sort, re.sub(r"[\d.]+", "0", result.text)[:80])
+        known = (name, result.sort, re.sub(r"[\d.]+", "0", result.text)[:LIKE])
         if case is not None and known in self._seen:
             failure.like, failure.after = self._seen[known], 0
         elif case is not None:

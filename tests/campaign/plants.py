@@ -14,10 +14,10 @@ VARIABLE = "HJIT_CAMPAIGN_PLANT"
 
 
 def wrong_emitter() -> None:
-    """Left shifts and minima are computed as maxima."""
+    """Integers are added where they should be subtracted."""
     from hjit.kernels.llvm.vecmath.integers import EMITTERS
 
-    EMITTERS["minimum"] = EMITTERS["maximum"]
+    EMITTERS["subtract"] = EMITTERS["add"]
 
 
 def dies() -> None:

@@ -104,4 +104,4 @@ class Worker:
     def _told(self) -> str:
         self._errors.seek(0, os.SEEK_END)
         self._errors.seek(max(self._errors.tell() - TAIL, 0))
-        return self._errors.read().decode(errors="replace").strip()
+        return self._errors.read().decode(errors="replace").partition("\nExtension modules:")[0].strip()

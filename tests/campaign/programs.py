@@ -32,12 +32,12 @@ def case(seed: int) -> Case:
     return {**source.random_case(seed), "options": options}
 
 
-def run(case: Case, **more: Any) -> Result:
-    """Compare some calls of one pipeline with plain ones."""
+def run(case: Case, schedule: Any = None, **more: Any) -> Result:
+    """Compare some calls of one pipeline with plain ones; `schedule`: what it runs by, if not what it finds itself."""
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         warnings.simplefilter("always", hjit.HjitWarning)
-        pipe = hjit.pipeline(source.function(case), **{"verify": "off", "cache": "off", **case["options"], **more})
+        pipe = hjit.pipeline(source.function(case), **{"verify": "off", "cache": "off", **case["options"], **more}).use(schedule)
         return compared(pipe, source.function(case), case)
 
 

@@ -6,6 +6,7 @@ runs it, and ``{"result": ...}`` after it: who reads knows which case ended it.
 
 from __future__ import annotations
 
+import ctypes
 import faulthandler
 import json
 import os
@@ -19,6 +20,7 @@ from typing import Any
 from tests.campaign import plants
 from tests.campaign.kinds import Result, kind
 
+PR_SET_PDEATHSIG = 1
 MEMORY = 10 << 30  # bytes of addresses: what asks for more dies, not the machine
 
 
@@ -30,7 +32,7 @@ def answer(request: dict[str, Any], say: Any) -> None:
     try:
         result = module.run(case)
     except Exception as error:  # of the campaign itself, or of hjit where it must not raise
-        result = Result("failed", f"raises {type(error).__name__}", traceback.format_exc(limit=-4))
+        result = Result("failed", f"raises {type(error).__name__}", f"{traceback.format_exception_only(error)[-1]}{traceback.format_exc(limit=-4)}")
     say({"result": asdict(result)})
 
 
@@ -38,6 +40,8 @@ def main() -> None:
     """Answer until there are no more requests. What libraries print goes to standard error."""
     out = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)  # no worker outlives the campaign
     faulthandler.enable(all_threads=False)
     faulthandler.register(signal.SIGUSR1, all_threads=True)
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))

@@ -1,0 +1,12 @@
+"""As in a new process: what hjit remembers of kernels and schedules is forgotten."""
+
+from __future__ import annotations
+
+from hjit import plans
+from hjit.kernels.runtime import kernel
+
+
+def forget() -> None:
+    """Of kernels and of plans there are those on disk, and no others."""
+    kernel._kernels.clear()
+    plans._plans.clear()
