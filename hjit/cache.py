@@ -108,8 +108,12 @@ def _inside(shared: Path, make: bool) -> Path | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
-        return _refuse(shared, f"{path.name} cannot be made in it: {error.strerror}")
-    return path if _private(info) else _refuse(shared, f"{path.name} in it is no private folder of this user")
+        _refuse(shared, f"{path.name} cannot be made in it: {error.strerror}")
+        return None
+    if _private(info):
+        return path
+    _refuse(shared, f"{path.name} in it is no private folder of this user")
+    return None
 
 
 def _refuse(shared: Path, why: str) -> None:

@@ -510,7 +510,7 @@ INTERRUPTED = """
     import gc, signal
     import numpy as np
     import hjit
-    from hjit import plans
+    from hjit.tuning import plans
 
     def f(img):
         soft = np.exp(-img * img) + img

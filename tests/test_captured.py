@@ -108,7 +108,7 @@ def test_an_emptied_cell() -> None:
 
 
 def test_defaults() -> None:
-    def f(img: Any, table: Any = np.arange(4.0), *, gain: float = 2.0) -> Any:
+    def f(img: Any, table: Any = np.arange(4.0), *, gain: float = 2.0) -> Any:  # noqa: B008
         return img * gain + table[2]
 
     p = hjit.pipeline(f)

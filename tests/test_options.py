@@ -96,7 +96,7 @@ def test_a_context_reaches_calls() -> None:
 def test_fast_math_and_threads_compute_the_same() -> None:
     rng = np.random.default_rng(0)
     a, b = rng.random((300, 300)), rng.random((300, 300))
-    f = lambda a, b: (a * b + a / 3).sum(axis=0)
+    f = lambda a, b: (a * b + a / 3).sum(axis=0)  # noqa: E731
     for given in ({"fast_math": True}, {"num_threads": 1}, {"num_threads": 1000}):
         np.testing.assert_allclose(hjit.pipeline(f, verify="off", **given)(a, b), f(a, b), rtol=1e-12)
 

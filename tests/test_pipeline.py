@@ -241,7 +241,7 @@ def test_functions_as_arguments() -> None:
 @pytest.mark.parametrize("dtype", ["u1", "i2", "u4", "i8", "f2", "f4", "f8"])
 def test_numbers_do_not_recompile(dtype: str) -> None:
     img = (IMAGE[:20, :20] / 8).astype(dtype)
-    f = lambda img, a, b: img * a + b
+    f = lambda img, a, b: img * a + b  # noqa: E731
     p = hjit.pipeline(f, verify="off")
     for a, b in ((2, 3), (1, 0), (3, 7)):
         same(p(img, a, b), f(img, a, b))
@@ -254,7 +254,7 @@ def test_numbers_do_not_recompile(dtype: str) -> None:
 
 
 def test_extreme_numbers() -> None:
-    f = lambda img, s: img * s
+    f = lambda img, s: img * s  # noqa: E731
     p = hjit.pipeline(f, verify="off")
     with np.errstate(all="ignore"):
         for s in (2.0, float("inf"), float("nan"), -0.0, 1e300, 5e-324):
@@ -287,7 +287,7 @@ def test_numbers_that_the_code_looks_at_are_pinned() -> None:
 
 
 def test_a_guard_protects_what_comes_after_it() -> None:
-    f = lambda img, s: img + 1 / s if s != 0 else img
+    f = lambda img, s: img + 1 / s if s != 0 else img  # noqa: E731
     p = hjit.pipeline(f, verify="off")
     for s in (2.0, 0.0, 4.0, 0.0):
         same(p(IMAGE, s), f(IMAGE, s))
@@ -308,7 +308,7 @@ def test_numbers_by_keyword_and_default() -> None:
 
 
 def test_other_dtypes_are_other_kernels() -> None:
-    f = lambda img: img + 1
+    f = lambda img: img + 1  # noqa: E731
     p = hjit.pipeline(f)
     for dtype in ("u1", "i2", "f4", "f8", "f2", "i8", "u8"):
         same(p(IMAGE.astype(dtype)), f(IMAGE.astype(dtype)))
@@ -356,7 +356,7 @@ def test_layouts(layout: str, dtype: str) -> None:
 
 
 def test_layouts_mix() -> None:
-    f = lambda a, b: a * 2 + b
+    f = lambda a, b: a * 2 + b  # noqa: E731
     for one in LAYOUTS.values():
         for other in (LAYOUTS["fortran"], LAYOUTS["structured"], LAYOUTS["broadcast"]):
             twice(f, one(IMAGE), other(IMAGE))  # type: ignore[operator]
@@ -411,7 +411,7 @@ def test_a_new_size_does_not_compile() -> None:
 
 
 def test_two_images_of_one_size_and_then_of_another() -> None:
-    f = lambda a, b: a[:, :20] + b[:, :20]
+    f = lambda a, b: a[:, :20] + b[:, :20]  # noqa: E731
     p = hjit.pipeline(f, verify="off")
     made = []
     for wide, narrow in ((50, 50), (50, 30), (30, 90)):

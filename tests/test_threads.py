@@ -135,7 +135,7 @@ def test_an_exception_in_one_thread_does_not_stop_others() -> None:
 
 
 def test_one_thread() -> None:
-    f = lambda img: np.sqrt(img) + img[::-1]
+    f = lambda img: np.sqrt(img) + img[::-1]  # noqa: E731
     for n in (1, 2, 3, 64):
         np.testing.assert_array_equal(hjit.pipeline(f, num_threads=n, verify="off")(IMAGE), f(IMAGE))
 

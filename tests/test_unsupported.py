@@ -137,7 +137,7 @@ FAILING = [
     lambda img: np.pad(img, -1),
     lambda img: img.transpose(0, 0),
     lambda img: img.no_such_attribute,
-    lambda img: no_such_name + img,  # type: ignore[name-defined]
+    lambda img: no_such_name + img,  # type: ignore[name-defined]  # noqa: F821
     lambda img: img.astype("no such dtype"),
     lambda img: np.take(img, np.array([5, 100]), axis=0),
     lambda img: img[np.array([1, 2]), np.array([1, 2, 3])],

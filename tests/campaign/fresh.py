@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hjit import plans
+from hjit.tuning import plans
 from hjit.kernels.runtime import kernel
 
 

@@ -405,7 +405,7 @@ def test_products_that_are_read_elsewhere_too_are_computed_by_themselves() -> No
 
 @pytest.mark.parametrize(("shape", "parallel"), [((5, 100, 120, 128), [0, 1]), ((100, 5, 120, 128), [0, 1]), ((7, 3000), [0]), ((200, 300, 40), [0])])
 def test_loops_in_a_parallel_one_of_few_turns_are_parallel_too(shape: tuple[int, ...], parallel: list[int]) -> None:
-    f = lambda a: np.sqrt(a) + 1
+    f = lambda a: np.sqrt(a) + 1  # noqa: E731
     a = np.abs(image(shape, "float32"))
     assert [n.dim for n in loops(f, a) if n.kind == "parallel"] == (parallel if shape[0] < 16 else [0])
     check(f, a)

@@ -588,7 +588,7 @@ def remembers_in_an_iterator(img: Any) -> Any:
 
 
 def remembers_in_a_default(img: Any) -> Any:
-    def grow(seen: list[int] = []) -> int:
+    def grow(seen: list[int] = []) -> int:  # noqa: B006
         seen.append(1)
         return len(seen)
 
@@ -631,7 +631,7 @@ def swallows_everything(img: Any) -> Any:
     try:
         for y in range(1, img.shape[0]):
             out[y] = out[y - 1] * float(y)
-    except:
+    except:  # noqa: E722
         out[0] = -1
     return out
 
@@ -662,7 +662,7 @@ def swallows_a_refusal(img: Any) -> Any:
     for y in range(1, img.shape[0]):
         try:
             out[y] = out[y - 1] * float(y)
-        except:
+        except:  # noqa: E722
             out[y] = 7
     return out
 
@@ -670,7 +670,7 @@ def swallows_a_refusal(img: Any) -> Any:
 def swallow(f: Any, y: Any) -> Any:
     try:
         return f(y)
-    except:
+    except:  # noqa: E722
         return 7
 
 
