@@ -340,7 +340,7 @@ class Pipeline:
             if n in variant.arguments:
                 leaves[variant.arguments[n]] = copies[n]
         try:
-            ours = variant.run(leaves, (held[0], {n: copies.get(n, a) for n, a in held[1].items()}))
+            ours = variant.run(leaves, (held[0], {n: copies.get(n, a) for n, a in held[1].items()}), effects=False)
         except OutOfBounds:
             return PLAIN
         except Mispredict:

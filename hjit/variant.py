@@ -43,7 +43,7 @@ class Mispredict(Exception):
 
 
 class OutOfBounds(Exception):
-    """An index was out of bounds: NumPy is to say so itself."""
+    """An index was out of bounds, or a warning is to be an error: NumPy is to say so itself."""
 
 
 @dataclass(slots=True)
@@ -254,6 +254,7 @@ class Variant:
         """The stages that each segment is to compute."""
         final = dict.fromkeys(stage for _, stage in self.writes)
         final.update(dict.fromkeys(r.name for r in self.results if r.kind in ("array", "view") and r.name in self.rec.stages))
+        final.update(dict.fromkeys(n for e in self.rec.effects for n in e.needs if n in self.rec.stages))
         return [e.needs for e in self.rec.events] + [tuple(final)]
 
     def _strides(self) -> dict[str, tuple[int, ...]]:
@@ -267,7 +268,7 @@ class Variant:
 
     def _is_flat(self, structure: Any) -> bool:
         args, kwargs = structure.items
-        if len(self.steps) > 1 or self.captures or self.writes or self._packed or any(isinstance(x, Tree) for x in (*args.items, *kwargs.items)):
+        if len(self.steps) > 1 or self.rec.effects or self.captures or self.writes or self._packed or any(isinstance(x, Tree) for x in (*args.items, *kwargs.items)):
             return False
         return bool(self.results) and [(r.kind, r.name) for r in self.results] == [("array", n) for n in self.graphs[0].outputs]
 
@@ -363,19 +364,23 @@ class Variant:
         parts = iter(outputs)
         return tree.build(lambda r: r.given(next(parts)))
 
-    def run(self, leaves: Sequence[Any], held: Held, targets: Sequence[Any] = (), events: Mapping[int, tuple[Any, ...]] | None = None) -> Any:
+    def run(self, leaves: Sequence[Any], held: Held, targets: Sequence[Any] = (), events: Mapping[int, tuple[Any, ...]] | None = None,
+            effects: bool = True) -> Any:
         """Run all steps.
 
         Args:
             held: what `guards` gave.
             targets: arrays for the results, used where they fit.
             events: arrays of opaque calls that the trace itself made, used instead of calling again.
+            effects: give warnings and log records?
 
         Raises:
             Mispredict: a decision came out otherwise.
-            OutOfBounds: an index was out of bounds; nothing was written.
+            OutOfBounds: an index was out of bounds, or a warning is to be an error; nothing was written.
         """
         values, captured = held
+        if any(e.blocked is not None and e.blocked() for e in self.rec.effects):
+            raise OutOfBounds
         state = {**self.constants, **captured, **{n: leaves[k] for n, k in self.arguments.items()}}
         places = self._places(targets, state) if targets else {}
         drawn: list[Callable[[], None]] = []
@@ -385,6 +390,8 @@ class Variant:
             for put_back in reversed(drawn):
                 put_back()
             raise
+        for effect in self.rec.effects if effects else ():
+            effect.give([state[n] for n in effect.needs], values)
         return self._finish(values, state)
 
     def _run_steps(self, state: dict[str, Array], values: list[Any], places: Mapping[str, Array], events: Mapping[int, tuple[Any, ...]],

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from hjit.tuning import plans
 from hjit.kernels.runtime import kernel
+from hjit.tuning import plans
 
 
 def forget() -> None:

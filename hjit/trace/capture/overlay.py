@@ -13,6 +13,8 @@ import collections
 import enum
 import functools
 import importlib
+import io
+import logging
 import sys
 import types
 from collections.abc import Callable
@@ -27,6 +29,12 @@ from hjit.trace.tracing.externs import concrete, opaque, opaque_call
 from hjit.trace.tracing.host import HostScalar, unpin
 from hjit.trace.tracing.recorder import Recorder, current, supported_dtype
 from hjit.trace.tracing.tracer import Selected, Tracer, from_source, has_tracer
+from hjit.trace import asked, effects
+from hjit.trace.host import HostScalar, unpin
+from hjit.trace.impure import STREAMS, Stream, draw, is_stream_method, replaced
+from hjit.trace.opaque import concrete, opaque, opaque_call
+from hjit.trace.recorder import Recorder, current, supported_dtype
+from hjit.trace.tracer import Selected, Tracer, from_source, functions, has_tracer
 
 _SAFE_BUILTINS = ("builtins", "_operator", "math", "time", "")  # they ask a tracer through Python's own protocols
 _PACKAGES = ("numpy", "scipy")
@@ -308,6 +316,10 @@ def captured_object(value: Any, path: Path) -> Any:
     cls = type(value)
     if isinstance(value, STREAMS):
         return Stream(value)
+    if isinstance(value, (logging.Logger, logging.LoggerAdapter)):
+        return effects.Log(value)
+    if isinstance(value, io.IOBase):
+        return effects.Output(str(path))
     if isinstance(value, _MUTABLE):
         name = "argument" if path.kind == "leaf" else str(path)
         raise current().error(f"{name}: {cls.__name__}", "hjit cannot see when its contents change", "use a list, tuple or dict")
@@ -331,6 +343,7 @@ def clone(function: types.FunctionType) -> Callable[..., Any]:
         for name, cell in zip(function.__code__.co_freevars, closure, strict=True):
             try:
                 cells.append(types.CellType(wrap(cell.cell_contents, Path(cell, name, "cell"))))
+                current().cells.append((cells[-1], cells[-1].cell_contents, name))
             except ValueError:  # an empty cell: a name not yet bound
                 cells.append(cell)
         closure = tuple(cells)
@@ -383,6 +396,8 @@ def wrap_callable(value: Any) -> Any:
         return draw(value, value.__self__)
     if isinstance(value, types.MethodType) and isinstance(value.__func__, types.FunctionType):
         owner = value.__self__
+        if isinstance(owner, (logging.Logger, logging.LoggerAdapter)):
+            return getattr(effects.Log(owner), value.__name__)
         if isinstance(owner, (type, types.ModuleType)):
             return types.MethodType(clone(value.__func__), owner)
         return types.MethodType(clone(value.__func__), captured_object(owner, Path(value, "__self__", "attr")))
@@ -519,13 +534,15 @@ def _replaced(value: Any) -> bool:
 
 
 _modules: dict[str, Any] = {}
-_SEEN_THROUGH = frozenset({"sys", "builtins", "os", "types", "warnings", "logging", "functools", "itertools", "typing", "collections", "operator"})
+_SEEN_THROUGH = frozenset({"builtins", "types", "functools", "itertools", "typing", "collections", "operator"})
 
 
 def module_proxy(module: types.ModuleType) -> Any:
     """The traced view of a module."""
     name = module.__name__
-    if type(module) is ModuleProxy or name.partition(".")[0] in _SEEN_THROUGH | {"hjit"}:
+    if name in effects.MODULES:
+        return effects.MODULES[name]
+    if type(module) in (ModuleProxy, effects.PartProxy) or name.partition(".")[0] in _SEEN_THROUGH | {"hjit"}:
         return module
     if name.startswith("scipy."):
         load_table()
@@ -543,7 +560,7 @@ def _import(name: str, globals: Any = None, locals: Any = None, fromlist: Any = 
 # -- builtins
 
 
-_REPLACED: dict[Any, Any] = {**replaced(), **asked.REPLACED}
+_REPLACED: dict[Any, Any] = {**replaced(), **asked.REPLACED, **effects.replaced()}
 _BUILTINS: dict[str, Any] = dict(vars(builtins))
 _BUILTINS.update(__import__=_import)
 for _name in ("range", "len", "isinstance", "print", "open", "input"):
@@ -557,6 +574,16 @@ def load_table() -> None:
         importlib.import_module(f"hjit.trace.ops.{name}")
     for name in ("ndimage", "signal"):  # a process that does not use SciPy does not load it
         if f"scipy.{name}" in sys.modules:
+<<<<<<< HEAD:hjit/trace/capture/overlay.py
             importlib.import_module(f"hjit.trace.ops.{name}")
     creation = sys.modules["hjit.trace.ops.creation"]
     _REPLACED[np.mgrid], _REPLACED[np.ogrid] = creation.mgrid, creation.ogrid
+=======
+            importlib.import_module(f"hjit.trace.{name}")
+    special = sys.modules.get("scipy.special")
+    if hasattr(special, "errstate"):
+        _REPLACED[special.errstate] = effects.errors(special.errstate, "scipy.special.errstate")
+
+
+import importlib.util  # noqa: E402
+>>>>>>> fix-a:hjit/trace/overlay.py

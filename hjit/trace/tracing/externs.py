@@ -10,7 +10,7 @@ import numpy as np
 
 from hjit.errors import TraceError
 from hjit.trace.tracing.dispatch import functions
-from hjit.trace.tracing.host import is_host
+from hjit.trace.tracing.host import Slot, is_host
 from hjit.trace.tracing.recorder import current, site, supported_dtype
 from hjit.trace.tracing.results import Called, Unknown, called, rebuilt
 from hjit.trace.tracing.size import Size
@@ -39,30 +39,15 @@ def opaque_call(name: str, function: Any, args: Any, kwargs: Any, foreign: bool 
     A `foreign` function may write to its arguments, which is looked after. One that draws random numbers has `mark`: see `Event`.
     """
     rec = current()
-    tracers: list[Tracer] = []
-    originals: list[Tracer] = []
-
-    def lower(x: Any) -> Any:
-        if is_tracer(x):
-            known = next((k for k, t in enumerate(originals) if t is x), None)
-            if known is None:
-                originals.append(x)
-                tracers.append(x if x.is_whole else x.copy())
-                known = len(tracers) - 1
-            return _Hole(known, tuple(map(int, x.shape)), x.is_scalar, x.weak)
-        if is_host(x):
-            return x.pin()
-        if type(x) in (list, tuple):
-            return type(x)(map(lower, x))
-        return {k: lower(v) for k, v in x.items()} if type(x) is dict else int(x) if type(x) is Size else x
-
-    frozen_args, frozen_kwargs = lower(tuple(args)), lower(dict(kwargs))
+    arguments = Arguments()
+    frozen_args, frozen_kwargs = arguments.lower(tuple(args)), arguments.lower(dict(kwargs))
+    settings = tuple(again() for again in rec.settings)
     origin = site()[0]
 
     def run(arrays: Sequence[np.ndarray[Any, Any]]) -> tuple[Callable[[], Any], list[Any]]:
         given = [a.copy() for a in arrays] if foreign else arrays
         views: dict[int, Any] = {}
-        real_args, real_kwargs = _fill(frozen_args, given, views), _fill(frozen_kwargs, given, views)
+        real_args, real_kwargs = arguments.fill(frozen_args, given, (), views), arguments.fill(frozen_kwargs, given, (), views)
 
         def real() -> Any:
             result = function(*real_args, **real_kwargs)
@@ -70,22 +55,20 @@ def opaque_call(name: str, function: Any, args: Any, kwargs: Any, foreign: bool 
                 raise TraceError(name, "it writes to an array that it is given", "call it outside the function", origin)
             return result
 
-        return real, [views[k] for k in range(len(given))]
+        return _within(settings, real) if settings else real, [views[k] for k in range(len(given))]
 
-    contents = [t.known for t in tracers]
+    contents = [t.known for t in arguments.tracers]
     if mark is None and all(k is not None for k in contents):
         return owned(run([k.copy() for k in contents if k is not None])[0]())
 
-    sources = [t.buffer.source() for t in tracers]
-    needs = tuple(dict.fromkeys(sources))  # two views may have one source
-    places = [needs.index(s) for s in sources]
+    needs, places = arguments.needs()
 
     def call(*arrays: np.ndarray[Any, Any]) -> Called:
         return called(*run([arrays[k] for k in places]), mark is not None)
 
     event = rec.extern(name, call, needs, mark)
     try:
-        return rebuilt(event.value, originals, lambda kind, number: _extern_result(event.gives[number], kind))
+        return rebuilt(event.value, arguments.originals, lambda kind, number: _extern_result(event.gives[number], kind))
     except Unknown as unknown:
         raise rec.error(name, f"it returns a {unknown}, not an array or a number", "call it outside the function") from None
 
@@ -112,16 +95,64 @@ class _Hole:
         self.number, self.shape, self.scalar, self.weak = number, shape, scalar, weak
 
 
-def _fill(x: Any, arrays: Sequence[Any], views: dict[int, Any]) -> Any:
-    """Arguments with the arrays in their places; `views`: as they are given, each one object however often it is given."""
-    if type(x) is _Hole:
-        if x.number not in views:
-            a = arrays[x.number].reshape(x.shape)
-            views[x.number] = a.item() if x.weak else a[()] if x.scalar else a
-        return views[x.number]
-    if type(x) in (list, tuple):
-        return type(x)(_fill(y, arrays, views) for y in x)
-    return {k: _fill(v, arrays, views) for k, v in x.items()} if type(x) is dict else x
+class Arguments:
+    """The arguments of a call that is made later, with real arrays in the places of tracers.
+
+    Attributes:
+        originals: the tracers, each once.
+        tracers: whole arrays with their contents.
+    """
+
+    def __init__(self, late: bool = False) -> None:
+        """`late`: numbers of the caller are read when the call is made; else their values are conditions of the trace."""
+        self.late = late
+        self.originals: list[Tracer] = []
+        self.tracers: list[Tracer] = []
+
+    def lower(self, x: Any) -> Any:
+        """The argument with a `_Hole` for each tracer."""
+        if is_tracer(x):
+            known = next((k for k, t in enumerate(self.originals) if t is x), None)
+            if known is None:
+                known = len(self.originals)
+                self.originals.append(x)
+                self.tracers.append(x if x.is_whole else x.copy())
+            return _Hole(known, tuple(map(int, x.shape)), x.is_scalar, x.weak)
+        if is_host(x):
+            return Slot(x.k) if self.late else x.pin()
+        if type(x) in (list, tuple):
+            return type(x)(map(self.lower, x))
+        return {k: self.lower(v) for k, v in x.items()} if type(x) is dict else int(x) if type(x) is Size else x
+
+    def needs(self) -> tuple[tuple[str, ...], list[int]]:
+        """The stages and inputs that the arrays are, each once, and for each array which of them."""
+        sources = [t.buffer.source() for t in self.tracers]
+        needs = tuple(dict.fromkeys(sources))
+        return needs, [needs.index(s) for s in sources]
+
+    def fill(self, x: Any, arrays: Sequence[Any], values: Sequence[Any] = (), views: dict[int, Any] | None = None) -> Any:
+        """An argument of `lower` with the arrays in their places; `views`: as they are given, one object however often it is given."""
+        views = {} if views is None else views
+        if type(x) is Slot:
+            return values[x.k]
+        if type(x) is _Hole:
+            if x.number not in views:
+                a = arrays[x.number].reshape(x.shape)
+                views[x.number] = a.item() if x.weak else a[()] if x.scalar else a
+            return views[x.number]
+        if type(x) in (list, tuple):
+            return type(x)(self.fill(y, arrays, values, views) for y in x)
+        return {k: self.fill(v, arrays, values, views) for k, v in x.items()} if type(x) is dict else x
+
+
+def _within(settings: Sequence[Callable[[], Any]], function: Callable[[], Any]) -> Callable[[], Any]:
+    def method() -> Any:
+        from hjit.trace.effects import within
+
+        with within(settings):
+            return function()
+
+    return method
 
 
 @functools.lru_cache(maxsize=1024)

@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
-from types import CodeType
+from types import CellType, CodeType
 from typing import Any
 
 import numpy as np
@@ -91,6 +91,20 @@ class Event:
         return self.mark is not None
 
 
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """A warning or a log record, given by each call that comes to its end.
+
+    Attributes:
+        give: takes the realised arrays of `needs`, and the values of the tape.
+        blocked: is the plain function to run now instead?
+    """
+
+    needs: tuple[str, ...]
+    give: Callable[..., None]
+    blocked: Callable[[], bool] | None = None
+
+
 @dataclass
 class Recorder:
     """State of one trace.
@@ -104,6 +118,9 @@ class Recorder:
         hosts: the numbers that the scalars are.
         changes: for each write a buffer, the version before, and whether its contents were known.
         refusals: what could not be traced.
+        settings: contexts such as `numpy.errstate` that the function is inside of, to be made again for opaque calls.
+        quiet: those of them that filter warnings.
+        cells: closure cells of clones, with what they held and their names.
     """
 
     evaluate: Callable[[Recorder, tuple[str, ...]], list[np.ndarray[Any, Any]]]
@@ -126,6 +143,10 @@ class Recorder:
     refused: Site | None = None
     changes: list[tuple[Any, str, bool]] = field(default_factory=list)
     refusals: list[TraceError] = field(default_factory=list)
+    effects: list[Effect] = field(default_factory=list)
+    settings: list[Callable[[], Callable[[], Any]]] = field(default_factory=list)
+    quiet: list[Any] = field(default_factory=list)
+    cells: list[tuple[CellType, Any, str]] = field(default_factory=list)
     _watched: list[tuple[Any, Any, str]] = field(default_factory=list)
     _names: dict[str, int] = field(default_factory=dict)
 
@@ -149,6 +170,7 @@ class Recorder:
         self.evaluate = _finished
         self.undo.clear()
         self._watched.clear()
+        self.cells.clear()
         self.overlays.clear()
         self.hosts.clear()
         self.refusals.clear()
@@ -160,9 +182,12 @@ class Recorder:
             self._watched.append((container, _contents(container), name))
 
     def check_watched(self) -> None:
-        """Raise where the function has changed a global, or a list or dict from outside: later calls would not."""
+        """Raise where the function has changed a global, a variable of an enclosing function, or a list or dict from outside: later calls would not."""
         for name in [name for o in self.overlays.values() for name in o.assigned()]:
             raise self.error(f"global {name}", "the function assigns to a global variable", "return the value instead")
+        for cell, value, name in self.cells:
+            if _cell_contents(cell) is not value:
+                raise self.error(f"nonlocal {name}", "the function assigns to a variable of an enclosing function", "return the value instead")
         for container, before, name in self._watched:
             now = _contents(container)
             if len(now) != len(before) or any(x is not y for x, y in zip(now, before, strict=True)):
@@ -317,6 +342,14 @@ class Recorder:
 
 def _finished(rec: Recorder, names: tuple[str, ...]) -> list[np.ndarray[Any, Any]]:
     raise AssertionError("the trace is finished")
+
+
+def _cell_contents(cell: CellType) -> Any:
+    """What a cell holds; itself where that was deleted."""
+    try:
+        return cell.cell_contents
+    except ValueError:
+        return cell
 
 
 def _contents(container: Any) -> list[Any]:

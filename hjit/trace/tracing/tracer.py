@@ -20,7 +20,7 @@ from hjit.trace.ir.graph import Const, Definition, Expr, Load, cast, compose, id
 from hjit.trace.ir.poly import Dim, Poly, poly
 from hjit.trace.tracing.dispatch import hook
 from hjit.trace.tracing.host import Conversion, as_array, as_item, is_host, number
-from hjit.trace.tracing.recorder import Recorder, current, supported_dtype
+from hjit.trace.tracing.recorder import Recorder, current, supported_dtype, tracing
 from hjit.trace.tracing.size import Size
 
 MAX_KNOWN = 4096  # elements up to which arrays made of known numbers are computed while tracing
@@ -248,7 +248,20 @@ class Tracer:
         return bool(call(np.any, self == x))
 
     def __repr__(self) -> str:
-        return f"<traced {self.dtype} array of shape {tuple(map(int, self.shape))}>"
+        return repr(self._shown("repr")) if tracing() else f"<traced {self.dtype} array of shape {tuple(map(int, self.shape))}>"
+
+    def __str__(self) -> str:
+        return str(self._shown("str")) if tracing() else repr(self)
+
+    def __format__(self, spec: str) -> str:
+        return format(self._shown("format"), spec)
+
+    def _shown(self, how: str) -> Any:
+        """What is printed: known, or a number that is decided on."""
+        if self.known is None and self.size != 1:
+            raise current().error(f"{how}() of an array", "its numbers are not known while it is traced", "print it outside the function")
+        value = self.known if self.known is not None else np.full(self.shape, as_value(self))
+        return value.item() if self.weak else value[()] if self.is_scalar else value
 
     __hash__ = None  # type: ignore[assignment]
 

@@ -1,0 +1,332 @@
+"""Effects: warnings and log records that a function gives while it computes.
+
+They are recorded by the trace and given by every call, in order, once all is computed and before an argument is changed: a
+call that turns out to need another variant, or plain NumPy, has given none. An effect of another kind is refused.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import sys
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from types import FrameType, ModuleType
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from hjit.trace.capture.externs import Arguments
+from hjit.trace.capture.impure import refused
+from hjit.trace.tracing.host import unpin
+from hjit.trace.tracing.recorder import Effect, current
+
+_HERE = os.path.dirname(os.path.dirname(__file__)) + os.sep
+_TRACE = os.path.join(_HERE, "trace", "trace.py")  # its function is the outermost frame of a trace
+_PLAIN = (bool, int, float, str, type(None))
+
+
+def record(kind: str, call: Callable[..., None], args: Any, blocked: Callable[[], bool] | None = None) -> None:
+    """``call(*args)`` at every call of the function, instead of now; arrays among the arguments are computed for it."""
+    rec = current()
+    if rec.loops:
+        raise rec.loops[-1].refusal(f"{kind} in the loop")
+    given = Arguments(late=True)
+    frozen = given.lower(tuple(args))
+    needs, places = given.needs()
+    settings = tuple(again() for again in rec.settings)
+
+    def give(arrays: Sequence[np.ndarray[Any, Any]], values: Sequence[Any]) -> None:
+        with within(settings):
+            call(*given.fill(frozen, [arrays[k] for k in places], values))
+
+    rec.effects.append(Effect(needs, give, blocked))
+
+
+# -- where an effect comes from
+
+
+class Place(NamedTuple):
+    """A line of the user's source, and the globals of its module."""
+
+    filename: str
+    line: int
+    function: str
+    names: dict[str, Any]
+
+
+def _outside(frame: FrameType | None) -> Iterator[FrameType]:
+    """The frames that the plain function would have, from the innermost."""
+    while frame is not None:
+        if not frame.f_code.co_filename.startswith(_HERE):
+            yield frame
+        elif frame.f_code.co_filename == _TRACE and frame.f_code.co_name == "_traced":
+            return
+        frame = frame.f_back
+
+
+def _place(frame: FrameType) -> Place:
+    names = getattr(frame.f_globals, "under", frame.f_globals)
+    return Place(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name, names)
+
+
+def place(level: int) -> Callable[[], Place]:
+    """Finds the `level`-th frame from the one that has the effect; those above the traced function are another call's at each call."""
+    inside = [_place(f) for f in _outside(sys._getframe(1))]
+    if level <= len(inside):
+        return lambda: inside[max(level, 1) - 1]
+    above = level - len(inside)
+
+    def later() -> Place:
+        found = next((f for k, f in enumerate(_outside(sys._getframe(1)), 1) if k == above), None)
+        return Place("sys", 1, "sys", vars(sys)) if found is None else _place(found)
+
+    return later
+
+
+# -- settings that hold for a part of the function
+
+
+@contextlib.contextmanager
+def within(settings: Sequence[Callable[[], Any]]) -> Iterator[None]:
+    """Inside all of these contexts, made anew."""
+    with contextlib.ExitStack() as stack:
+        for make in settings:
+            stack.enter_context(make())
+        yield
+
+
+def _refusal(operation: str, reason: str) -> Exception:
+    return current().error(operation, reason, "decorate the functions that it calls instead")
+
+
+class Errors:
+    """`numpy.errstate` and `scipy.special.errstate`: opaque calls are made inside them; that errors are raised is refused."""
+
+    def __init__(self, cls: Any, name: str, given: dict[str, Any]) -> None:
+        bad = next((v for v in given.values() if v not in ("ignore", "warn", None)), None)
+        if bad is not None and cls is np.errstate:
+            raise _refusal(f"{name}({bad!r})", "compiled code raises and reports no floating-point errors")
+        self.cls, self.given = cls, given
+        self.real: Any = None
+
+    def again(self) -> Callable[[], Any]:
+        return lambda: self.cls(**self.given)
+
+    def __enter__(self) -> Any:
+        self.real = self.cls(**self.given)
+        current().settings.append(self.again)
+        return self.real.__enter__()
+
+    def __exit__(self, *exc: object) -> Any:
+        current().settings.remove(self.again)
+        return self.real.__exit__(*exc)
+
+    def __call__(self, function: Any) -> Any:
+        def method(*args: Any, **kwargs: Any) -> Any:
+            with Errors(self.cls, "", self.given):
+                return function(*args, **kwargs)
+
+        return method
+
+
+def errors(cls: Any, name: str) -> Callable[..., Errors]:
+    """What stands for a class of error settings."""
+    return lambda **given: Errors(cls, name, given)
+
+
+class Quiet:
+    """`warnings.catch_warnings`: what it ignores is ignored at every call. Compiled code gives no warnings of its own, so they cannot be recorded."""
+
+    def __init__(self, *, record: bool = False, module: Any = None, action: str | None = None, category: Any = Warning, **more: Any) -> None:
+        if record:
+            raise _refusal("warnings.catch_warnings(record=True)", "compiled code gives none of NumPy's warnings")
+        self.filters: list[tuple[Callable[..., None], tuple[Any, ...], dict[str, Any]]] = []
+        if action is not None:
+            self.add(warnings.simplefilter, action, (category,), more)
+
+    def add(self, function: Callable[..., None], action: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        if action != "ignore":
+            raise _refusal(f"warnings.{function.__name__}({action!r})", "compiled code gives none of NumPy's warnings")
+        self.filters.append((function, (action, *args), kwargs))
+
+    def again(self) -> Callable[[], Any]:
+        filters = [*self.filters]
+
+        @contextlib.contextmanager
+        def quiet() -> Iterator[None]:
+            with warnings.catch_warnings():
+                for function, args, kwargs in filters:
+                    function(*args, **kwargs)
+                yield
+
+        return quiet
+
+    def __enter__(self) -> None:
+        current().settings.append(self.again)
+        current().quiet.append(self)
+
+    def __exit__(self, *exc: object) -> None:
+        current().settings.remove(self.again)
+        current().quiet.remove(self)
+
+
+def _filter(function: Callable[..., None]) -> Callable[..., None]:
+    def method(action: str, *args: Any, **kwargs: Any) -> None:
+        rec = current()
+        if not rec.quiet:
+            raise _refusal(f"warnings.{function.__name__}", "it changes settings that outlive the function")
+        rec.quiet[-1].add(function, action, args, kwargs)
+
+    return method
+
+
+# -- warnings
+
+
+def _warn(message: Any, category: Any = None, stacklevel: int = 1, source: Any = None, **more: Any) -> None:
+    """`warnings.warn`."""
+    category = type(message) if isinstance(message, Warning) else UserWarning if category is None else category
+    if not (isinstance(category, type) and issubclass(category, Warning)):
+        raise TypeError(f"category must be a Warning subclass, not '{type(category).__name__}'")
+    if more:
+        raise _refusal(f"warnings.warn({', '.join(more)}=...)", "hjit does not know this argument")
+    where = place(int(unpin(stacklevel)))
+
+    def give(message: Any) -> None:
+        at = where()
+        registry = at.names.setdefault("__warningregistry__", {})
+        module = at.names.get("__name__") or "<string>"
+        warnings.warn_explicit(message, category, at.filename, at.line, module, registry, at.names, source)
+
+    record("a warning", give, (message,), lambda: _raised(category))
+
+
+def _raised(category: type) -> bool:
+    """Are warnings of this category errors now? Then the plain function is to say where."""
+    return any(f[0] == "error" and issubclass(category, f[2]) for f in warnings.filters)
+
+
+# -- log records
+
+_LEVELS = {"debug": 10, "info": 20, "warning": 30, "warn": 30, "error": 40, "critical": 50, "fatal": 50}
+_ASKED = ("isEnabledFor", "getEffectiveLevel", "hasHandlers", "name", "level", "disabled", "propagate")
+
+
+class Log:
+    """A logger, or an adapter of one: its records are given at every call, and what it is asked for is a condition of the trace."""
+
+    __slots__ = ("_hjit_log",)
+
+    def __init__(self, log: Any) -> None:
+        object.__setattr__(self, "_hjit_log", log)
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:
+        return type(object.__getattribute__(self, "_hjit_log"))
+
+    def __getattribute__(self, name: str) -> Any:
+        log = object.__getattribute__(self, "_hjit_log")
+        if name == "__class__":
+            return type(log)
+        if name in _LEVELS:
+            return lambda msg, *args, **kwargs: _log(log, _LEVELS[name], msg, args, **kwargs)
+        if name == "log":
+            return lambda level, msg, *args, **kwargs: _log(log, unpin(level), msg, args, **kwargs)
+        if name == "getChild":
+            return lambda suffix: Log(log.getChild(suffix))
+        if name not in _ASKED:
+            raise _refusal(f"logging.{type(log).__name__}.{name}", "hjit does not trace it")
+        found = getattr(log, name)
+        return (lambda *args: _guarded(lambda: found(*args))) if callable(found) else _guarded(lambda: getattr(log, name))
+
+
+def _guarded(ask: Callable[[], Any]) -> Any:
+    """An answer that later calls ask for again."""
+    from hjit.trace.tracing.host import HostScalar
+
+    tape = current().tape
+    tape.ops.append((ask, ()))
+    return HostScalar(tape, len(tape.ops) - 1, ask()).pin()
+
+
+def _log(log: Any, level: int, msg: Any, args: tuple[Any, ...], exc_info: Any = None, stack_info: bool = False, stacklevel: int = 1,
+         extra: Any = None) -> None:
+    """A log record of `level`."""
+    if exc_info or stack_info:
+        raise _refusal("logging: exc_info, stack_info", "the stack of a call that is compiled is not that of the function")
+    where = place(int(unpin(stacklevel)))
+    if isinstance(log, logging.LoggerAdapter):
+        msg, kwargs = log.process(msg, {} if extra is None else {"extra": extra})
+        log, extra = log.logger, kwargs.get("extra")
+        if not isinstance(log, logging.Logger):
+            raise _refusal("logging.LoggerAdapter", "hjit does not trace an adapter of an adapter")
+
+    def give(msg: Any, args: tuple[Any, ...], extra: Any) -> None:
+        if log.isEnabledFor(level):
+            at = where()
+            log.handle(log.makeRecord(log.name, level, at.filename, at.line, msg, args, None, at.function, extra, None))
+
+    record("a log record", give, (msg, args, extra))
+
+
+def _root(name: str) -> Callable[..., None]:
+    """A function of `logging` itself: the root logger's, which it first makes ready."""
+
+    def method(*args: Any, **kwargs: Any) -> None:
+        if not logging.root.handlers:
+            record("a log record", logging.basicConfig, ())
+        getattr(Log(logging.root), name)(*args, **kwargs)
+
+    return method
+
+
+# -- output
+
+
+class Output:
+    """A file that the function has from outside: reading or writing it is refused."""
+
+    __slots__ = ("_hjit_name",)
+
+    def __init__(self, name: str) -> None:
+        object.__setattr__(self, "_hjit_name", name)
+
+    def __getattribute__(self, name: str) -> Any:
+        if name == "__class__":
+            return Output
+        file = object.__getattribute__(self, "_hjit_name")
+        raise current().error(f"{file}.{name}", _OUTPUT, "do it outside the function")
+
+
+class PartProxy(ModuleType):
+    """A module of which some attributes are replaced, by name."""
+
+    def __init__(self, module: ModuleType, changed: dict[str, Any]) -> None:
+        super().__init__(module.__name__)
+        object.__setattr__(self, "_hjit_parts", (module, changed))
+
+    def __getattribute__(self, name: str) -> Any:
+        module, changed = object.__getattribute__(self, "_hjit_parts")
+        return changed[name] if name in changed else getattr(module, name)
+
+
+_FILES = """chdir chmod chown link makedirs mkdir mkfifo open popen putenv remove removedirs rename renames replace rmdir startfile symlink system
+    truncate unlink unsetenv utime write""".split()
+_OUTPUT = "the function reads or writes while it computes: it would do so once, not at every call"
+MODULES: dict[str, Any] = {
+    "sys": PartProxy(sys, {name: Output(f"sys.{name}") for name in ("stdout", "stderr", "stdin", "__stdout__", "__stderr__", "__stdin__")}),
+    "os": PartProxy(os, {name: refused(f"os.{name}", _OUTPUT, "do it outside the function") for name in _FILES if hasattr(os, name)}),
+}
+
+
+def replaced() -> dict[Any, Any]:
+    """Functions and classes of the standard library and NumPy that have effects, and what stands for them."""
+    found: dict[Any, Any] = {warnings.warn: _warn, warnings.catch_warnings: Quiet, np.errstate: errors(np.errstate, "numpy.errstate")}
+    for function in (warnings.simplefilter, warnings.filterwarnings):
+        found[function] = _filter(function)
+    for name in (*_LEVELS, "log"):
+        found[getattr(logging, name)] = _root(name)
+    found[logging.getLogger] = lambda name=None: Log(logging.getLogger(name))
+    return found
