@@ -169,18 +169,18 @@ def mutate(data: Any, rng: random.Random, times: int) -> Any:
             case "splice" if isinstance(around, list) and isinstance(around[k], list):  # a node gone, those inside it in its place
                 around[k : k + 1] = around[k][-1] if around[k] and isinstance(around[k][-1], list) else around[k]
             case "wrap":
+                shell = _shell(data, rng)
                 for _ in range(rng.choice((1, 1, 2, 50))):
-                    around[k] = [copy.copy(x) if x is not None else around[k] for x in _shell(data, rng)] if rng.random() < 0.5 else [around[k]]
+                    around[k] = [*shell, [around[k]]] if rng.random() < 0.9 else [around[k]]
             case "key" if isinstance(around, dict):
                 around[rng.choice(("", "x", "cost", "directives"))] = rng.choice(OTHERS)
     return data
 
 
 def _shell(data: Any, rng: random.Random) -> list[Any]:
-    """A loop with a hole for what is inside it: its list of children holds None."""
+    """A loop, but for what is inside it."""
     loops = [x for x in (at(data, p) for p in places(data) if len(p) < 12) if isinstance(x, list) and x[:1] == ["loop"]]
-    head = list(rng.choice(loops)[:-1]) if loops else ["loop", "x", 0, "serial", 4, "auto"]
-    return [*head, None]
+    return copy.deepcopy(rng.choice(loops)[:-1]) if loops else ["loop", "x", 0, "serial", 4, "auto"]
 
 
 def damaged(text: str, rng: random.Random) -> str:

@@ -409,8 +409,8 @@ class _Nest:
         chain = _chain(node)
         for x in chain:
             key = (x.stage, x.dim)
-            is_point = key in env.regions and env.regions[key].size == 1
-            if dims_of(x.dim)[0] < len(d.dims) and key not in env.absorbed and not is_point:
+            is_turn = key in env.regions and env.regions[key].size == step_of(x)  # one of its turns is all that is left: a point, of the innermost
+            if dims_of(x.dim)[0] < len(d.dims) and key not in env.absorbed and not is_turn:
                 return self.run(x, env, lambda e: self.reduction(node, compute, e))
         env, loops = self.headers(chain, d, env)
         return (self.reduce(s, compute, env, loops),)
