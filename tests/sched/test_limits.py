@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 import hjit
-from hjit.sched.limits import MAX_ALIGN, MAX_DIRECTIVES, MAX_LANES, MAX_PARTS, MAX_SIZE
-from hjit.sched.tree import Compute, Loop, Node, Root, Store, from_json, with_children
+from hjit.sched.language.limits import MAX_ALIGN, MAX_DIRECTIVES, MAX_LANES, MAX_PARTS, MAX_SIZE
+from hjit.sched.language.tree import Compute, Loop, Node, Root, Store, from_json, with_children
 from tests import mutants
 from tests.sched.test_schedule import GRAY, A, B, blur, last, product, sums
 
