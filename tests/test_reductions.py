@@ -324,3 +324,11 @@ def test_averages_with_weights(dtype: str) -> None:
     check(lambda x, w: np.average(x, axis=1, weights=w, returned=True), a, columns, exact=False)
     check(lambda x, w: np.average(x, axis=(1, 0), weights=w.T), a, rng.random((20, 30)), exact=False)
     check(lambda x, k: np.average(x[:2], axis=0, weights=[1, k]), a, 3.0, exact=False)
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_scans_have_numpys_bits(dtype: str) -> None:
+    rng = np.random.default_rng(7)
+    a = (rng.random((150, 701)) - 0.3).astype(dtype)
+    check(lambda x: (np.cumsum(x, axis=0), np.cumsum(x, axis=1), np.cumprod(x + 1, axis=1)), a)
+    check(lambda x: np.cumsum(x), a)

@@ -218,3 +218,43 @@ def test_signal(dtype: str, mode: str) -> None:
         check(lambda a, k=k: scipy.signal.correlate(a, k, mode, "direct"), a, exact=exact)
         check(lambda a, k=k: scipy.signal.fftconvolve(a, k, mode), a)
     check(lambda a, k: scipy.signal.convolve2d(a, k, mode), a, image((3, 5), dtype, 1))
+
+
+# Filters whose values leave the range of the output's dtype, and borders that the image's dtype does not hold: C's conversions
+OUT_OF_RANGE = {
+    "sobel": lambda x: ndi.sobel(x),
+    "laplace": lambda x: ndi.laplace(x),
+    "correlate1d": lambda x: ndi.correlate1d(x, [0.5, -2, 0.3]),
+    "correlate": lambda x: ndi.correlate(x, np.array([[1, -2, 1], [0, -3, 1.5]])),
+    "border": lambda x: ndi.correlate1d(x, [1, 2, 3], mode="constant", cval=-1000.5),
+    "minimum": lambda x: ndi.minimum_filter(x, footprint=np.array([[0, 1], [1, 1]]), mode="constant", cval=-1.5),
+    "rank": lambda x: ndi.rank_filter(x, 1, size=3, mode="constant", cval=300.5),
+    "erosion": lambda x: ndi.grey_erosion(x, structure=np.arange(9).reshape(3, 3)),
+    "dilation": lambda x: ndi.grey_dilation(x, structure=np.arange(9).reshape(3, 3)),
+    "to uint32": lambda x: ndi.sobel(x, output=np.uint32),
+    "to uint64": lambda x: ndi.convolve(x, np.array([[3, -2], [4, -9]]), output=np.uint64),
+    "to bool": lambda x: ndi.prewitt(x, output=bool),
+    "line": lambda x: ndi.median_filter(x[0], 5, mode="constant", cval=-1.5),
+}
+
+
+@pytest.mark.parametrize("name", OUT_OF_RANGE)
+@pytest.mark.parametrize("dtype", ["bool", "uint8", "int8", "uint16", "int16", "uint32", "int32", "uint64", "int64", "float32"])
+def test_numbers_out_of_range_are_converted_as_c_does(name: str, dtype: str) -> None:
+    rng = np.random.default_rng(3)
+    kind = np.dtype(dtype).kind
+    if kind == "f":
+        a = (rng.standard_normal((20, 30)) * 1e5).astype(dtype)
+    elif kind == "b":
+        a = rng.integers(0, 2, (20, 30)).astype(bool)
+    else:
+        a = rng.integers(np.iinfo(dtype).min, np.iinfo(dtype).max, (20, 30), dtype=dtype, endpoint=True)
+    check(OUT_OF_RANGE[name], a, exact=kind != "f" or name.startswith("to "))
+
+
+def test_special_numbers_are_converted_as_c_does() -> None:
+    powers = [s * 2.0**k + e for k in (31, 32, 40, 53, 63, 64) for s in (1, -1) for e in (0, 5)]
+    a = np.array([0, 1, 300, -1, -300, np.nan, np.inf, -np.inf, -0.5, -1.5, 1e300, *powers])
+    for dtype in (bool, np.uint8, np.int16, np.uint32, np.int32, np.uint64, np.int64):
+        check(lambda x, dtype=dtype: ndi.correlate1d(x, [1.0], output=dtype), a)
+        check(lambda x, dtype=dtype: ndi.correlate(x, [1.0], output=dtype), a)

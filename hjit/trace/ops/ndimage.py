@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from hjit.trace.capture.overlay import clone
 from hjit.trace.ir.graph import Const, Definition, Expr, Load, Op, cast, identity, select
 from hjit.trace.ir.identities import start_value
 from hjit.trace.ir.poly import Dim, Poly, bound, poly
@@ -29,7 +30,7 @@ from hjit.trace.tracing.externs import opaque_call
 from hjit.trace.tracing.host import unpin
 from hjit.trace.tracing.recorder import current
 from hjit.trace.tracing.size import Size, size_poly
-from hjit.trace.tracing.tracer import Tracer, as_tracer, as_value, call, from_known, is_tracer, update
+from hjit.trace.tracing.tracer import Tracer, as_tracer, as_value, call, from_known, from_stage, is_tracer, update
 
 MAX_LINE_TAPS = 129  # taps of one axis that are unrolled
 MAX_TAPS = 49  # taps of a filter over several axes that are unrolled
@@ -96,13 +97,40 @@ def _line(axis: int, ndim: int, offset: int | Poly) -> list[int | Poly]:
     return [offset if k == axis else 0 for k in range(ndim)]
 
 
-def store(output: Tracer, value: Expr) -> None:
-    """``output[...] = value`` with C's conversion of numbers."""
+def store(output: Tracer, value: Expr, safe: bool = True) -> None:
+    """``output[...] = value`` with C's conversion of numbers; `safe`: see `converted`.
+
+    What C writes to a bool array is a byte, and a filter that reads it reads that byte.
+    """
     if not output.buffer.writeable:
         raise ValueError("output array is read-only")
-    if output.dtype == BOOL and value.dtype.kind == "f":
-        value = cast(value, np.uint8)
-    update(output, cast(value, output.dtype))
+    if output.dtype != BOOL or value.dtype == BOOL:
+        update(output, converted(value, output.dtype, safe))
+        return
+    octets = from_stage(converted(value, np.dtype(np.uint8)), output.shape, np.uint8)
+    update(output, cast(octets.load(), BOOL))
+    if output.is_whole:
+        output.buffer.octets = output.buffer.version, octets
+
+
+def source(image: Any) -> Tracer:
+    """An image as C reads it: of a bool array that a filter has written, its bytes."""
+    t = as_tracer(image)
+    octets = t.buffer.octets
+    return octets[1] if octets is not None and octets[0] == t.buffer.version and t.is_whole else t
+
+
+def converted(e: Expr, dtype: np.dtype[Any], safe: bool = True) -> Expr:
+    """C's conversion of a number on this machine, which for uint32 is not NumPy's: modulo 2**32.
+
+    Filters of several axes are `safe`: they convert ``-x`` and negate it where `x` is negative, which matters beyond the range of uint64.
+    """
+    if e.dtype.kind == "f" and dtype == np.uint32:
+        return cast(cast(e, np.int64), dtype)
+    if e.dtype.kind == "f" and dtype == np.uint64 and safe:
+        negated = Op("subtract", (Const(0, dtype), cast(Op("negative", (e,), e.dtype), dtype)), dtype)
+        return select(_less(Const(-1, e.dtype), e), cast(e, dtype), negated)
+    return cast(e, dtype)
 
 
 def _add(a: Expr, b: Expr) -> Expr:
@@ -131,7 +159,7 @@ def _accumulator(image: Tracer, weights: np.ndarray[Any, Any] | None, output: Tr
 
 def correlate1d(image: Any, weights: Any, axis: int, output: Tracer, mode: int, cval: Any, origin: int) -> None:
     """One axis. Kernels that are symmetric or antisymmetric to the last bit but one are folded first, as in SciPy."""
-    image, w = as_tracer(image), as_tracer(weights)
+    image, w = source(image), as_tracer(weights)
     n, cval, origin, boundary = int(w.shape[0]), float(unpin(cval)), operator.index(unpin(origin)), MODES[unpin(mode)]
     left = n // 2
     right = n - left - 1
@@ -158,11 +186,11 @@ def correlate1d(image: Any, weights: Any, axis: int, output: Tracer, mode: int, 
     if n <= MAX_LINE_TAPS:
         for j in range(-left, last):
             total = _add(total, _times(folded(j), weight(j)))
-        store(output, total)
+        store(output, total, safe=False)
         return
     r = poly(Dim(image.ndim))
     total = _reduced(image, total, (last + left,), lambda: _times(folded(r - left), cast(w.at((r,)), work)))
-    store(output, total)
+    store(output, total, safe=False)
 
 
 def _padding(axis: int, ndim: int, n: int) -> list[int]:
@@ -200,7 +228,7 @@ def _box(shape: Sequence[int], origins: Sequence[Any]) -> tuple[list[int], list[
 
 def correlate(image: Any, weights: Any, output: Tracer, mode: int, cval: Any, origins: Sequence[int]) -> None:
     """All axes: products are added in the order of the kernel's elements; weights of zero take no part."""
-    image, w = as_tracer(image), as_tracer(weights)
+    image, w = source(image), as_tracer(weights)
     cval = float(unpin(cval))
     ahead, past = _box(w.shape, origins)
     near = Extended.of(image, MODES[unpin(mode)], cval, ahead, past)
@@ -228,7 +256,7 @@ def correlate(image: Any, weights: Any, output: Tracer, mode: int, cval: Any, or
 
 def uniform_filter1d(image: Any, size: int, axis: int, output: Tracer, mode: int, cval: Any, origin: int) -> None:
     """The mean of a window; SciPy keeps a running sum, which for floats rounds otherwise in the last digits."""
-    image, size, cval = as_tracer(image), operator.index(unpin(size)), float(unpin(cval))
+    image, size, cval = source(image), operator.index(unpin(size)), float(unpin(cval))
     (ahead,), (past,) = _box((size,), (origin,))
     near = Extended.of(image, MODES[unpin(mode)], cval, _padding(axis, image.ndim, ahead), _padding(axis, image.ndim, past))
     exact = image.dtype.kind in "biu" and image.dtype.itemsize <= 4 and holds(np.dtype(np.int16), cval)
@@ -242,22 +270,33 @@ def uniform_filter1d(image: Any, size: int, axis: int, output: Tracer, mode: int
     else:
         total = _reduced(image, Const(0, work), (size,), lambda: tap(poly(Dim(image.ndim))), "add")
     total = cast(total, DOUBLE)
-    store(output, Op("true_divide", (total if exact else Op("reordered", (total,), DOUBLE), Const(size, DOUBLE)), DOUBLE))
+    store(output, Op("true_divide", (total if exact else Op("reordered", (total,), DOUBLE), Const(size, DOUBLE)), DOUBLE), safe=False)
 
 
 # -- order statistics
 
 
 def _native(image: Tracer, cval: Any) -> np.dtype[Any]:
-    """The dtype in which values are compared: the image's, where double holds all its numbers."""
-    exact = image.dtype.kind in "bf" or image.dtype.itemsize < 8
-    if exact and holds(image.dtype, cval):
-        return np.dtype(np.uint8) if image.dtype == BOOL else image.dtype
+    """The dtype in which lines are compared, which C does as doubles: the image's, where double holds all its numbers."""
+    if holds(image.dtype, cval):
+        return _compared(np.dtype(np.uint8) if image.dtype == BOOL else image.dtype)
     return DOUBLE
 
 
+def _compared(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    return dtype if dtype.kind == "f" or dtype.itemsize < 8 else DOUBLE
+
+
+def _as_c(dtype: np.dtype[Any], cval: Any) -> tuple[np.dtype[Any], Any]:
+    """The dtype that C has for elements of `dtype`, and the border's value in it."""
+    dtype = np.dtype(np.uint8) if dtype == BOOL else dtype
+    value = converted(Const(float(unpin(cval)), DOUBLE), dtype, safe=False)
+    assert isinstance(value, Const)
+    return dtype, value.value
+
+
 def min_or_max_filter1d(image: Any, size: int, axis: int, output: Tracer, mode: int, cval: Any, origin: int, minimum: int) -> None:
-    image, size, cval = as_tracer(image), operator.index(unpin(size)), float(unpin(cval))
+    image, size, cval = source(image), operator.index(unpin(size)), float(unpin(cval))
     (ahead,), (past,) = _box((size,), (origin,))
     near = Extended.of(image, MODES[unpin(mode)], cval, _padding(axis, image.ndim, ahead), _padding(axis, image.ndim, past))
     work, name = _native(image, cval), "minimum" if minimum else "maximum"
@@ -266,27 +305,30 @@ def min_or_max_filter1d(image: Any, size: int, axis: int, output: Tracer, mode: 
         return cast(near.at(_line(axis, image.ndim, j - ahead)), work)
 
     if size <= MAX_LINE_TAPS:
-        store(output, functools.reduce(lambda a, b: Op(name, (a, b), work), map(tap, range(size))))
+        store(output, functools.reduce(lambda a, b: Op(name, (a, b), work), map(tap, range(size))), safe=False)
         return
     start = Const(start_value(name, work), work)
-    store(output, _reduced(image, start, (size,), lambda: tap(poly(Dim(image.ndim))), name, name))
+    store(output, _reduced(image, start, (size,), lambda: tap(poly(Dim(image.ndim))), name, name), safe=False)
 
 
 def min_or_max_filter(image: Any, footprint: Any, structure: Any, output: Tracer, mode: int, cval: Any, origins: Sequence[int], minimum: int) -> None:
     """The extreme of the elements under a footprint, less (or plus) the structure's."""
-    image = as_tracer(image)
+    image = source(image)
     known = _pattern(footprint)
-    cval = float(unpin(cval))
     ahead, past = _box(known.shape, origins)
+    element, cval = _as_c(image.dtype, cval)
     near = Extended.of(image, MODES[unpin(mode)], cval, ahead, past)
     heights = None if structure is None else as_tracer(structure)
-    work = _native(image, cval) if heights is None else DOUBLE
+    work = _compared(element) if heights is None else DOUBLE
     best: Expr | None = None
     for t in map(tuple, np.argwhere(known)):
-        x = cast(near.at([int(i) - a for i, a in zip(t, ahead, strict=True)]), work)
+        x = cast(near.at([int(i) - a for i, a in zip(t, ahead, strict=True)]), element)
         if heights is not None:
             height = Const(heights.known[t], DOUBLE) if heights.known is not None else heights.at(tuple(poly(int(i)) for i in t))
-            x = Op("subtract" if minimum else "add", (x, height), DOUBLE)
+            height = Op("negative", (height,), DOUBLE) if minimum else height
+            # C adds the first height to a double, and all others to a number of the image's type, which may wrap around
+            x = _add(cast(x, DOUBLE), height) if best is None else _add(x, converted(height, element, safe=False))
+        x = cast(x, work)
         if best is None:
             best = x
         elif work.kind == "f":  # NaN never wins a comparison
@@ -307,11 +349,11 @@ def _pattern(x: Any) -> np.ndarray[Any, Any]:
     return np.array([w >> k & 1 for w in words for k in range(32)][: int(t.size)], bool).reshape(t.shape)
 
 
-def rank_filter(image: Any, rank: int, footprint: Any, output: Tracer, mode: int, cval: Any, origins: Sequence[int]) -> None:
+def rank_filter(image: Any, rank: int, footprint: Any, output: Tracer, mode: int, cval: Any, origins: Sequence[int], exact: bool = False) -> None:
     """The element of a given rank under a footprint, by a network of minima and maxima."""
-    image = as_tracer(image)
+    image = source(image)
     known = _pattern(footprint)
-    cval = float(unpin(cval))
+    element, cval = _as_c(image.dtype, cval)
     ahead, past = _box(known.shape, origins)
     taps = np.argwhere(known)
     if len(taps) > MAX_RANKED:
@@ -319,15 +361,15 @@ def rank_filter(image: Any, rank: int, footprint: Any, output: Tracer, mode: int
             "scipy.ndimage rank or median filter", f"a window of {len(taps)} elements; up to {MAX_RANKED} are compiled", "use a smaller window"
         )
     near = Extended.of(image, MODES[unpin(mode)], cval, ahead, past)
-    work = _native(image, cval)
+    work = element if exact else _compared(element)
     wires = [cast(near.at([int(i) - a for i, a in zip(t, ahead, strict=True)]), work) for t in taps]
     store(output, ranked(wires, operator.index(unpin(rank))))
 
 
 def rank_filter_1d(image: Any, rank: int, size: int, output: Tracer, mode: int, cval: Any, origin: Any) -> None:
-    """SciPy's sliding median of a 1-d signal."""
+    """SciPy's sliding median of a 1-d signal, which compares int64 as they are."""
     origins = origin if isinstance(origin, (tuple, list)) else [origin]
-    rank_filter(image, rank, from_known(np.ones(int(size), bool)), output, mode, cval, origins)
+    rank_filter(image, rank, from_known(np.ones(int(size), bool)), output, mode, cval, origins, exact=True)
 
 
 # -- binary morphology

@@ -37,15 +37,17 @@ class Buffer:
         argument: the name of the input whose memory this is, or "".
         strides: in bytes; None where the memory is in C order without gaps.
         serial: buffers made later have a larger one.
+        octets: of a bool array that C has written other numbers than 0 and 1 to: them, as uint8, and the version that they are of.
     """
 
-    __slots__ = ("argument", "dtype", "real", "serial", "shape", "strides", "version", "writeable")
+    __slots__ = ("argument", "dtype", "octets", "real", "serial", "shape", "strides", "version", "writeable")
 
     def __init__(self, shape: Shape, dtype: np.dtype[Any], version: str, real: np.ndarray[Any, Any] | None = None,
                  argument: str = "", strides: tuple[int, ...] | None = None, writeable: bool = True) -> None:
         self.shape, self.dtype, self.version, self.real = shape, dtype, version, real
         self.argument, self.strides, self.writeable = argument, strides, writeable
         self.serial = next(serials)
+        self.octets: tuple[str, Tracer] | None = None
 
     def source(self) -> str:
         """The present version, made now where the contents are only known."""
