@@ -215,7 +215,7 @@ class Pipeline:
         from hjit.variant import OutOfBounds
 
         options = self._resolved(call.key[0])
-        with forks.builds, self._lock:
+        with self._lock, forks.builds:
             known = self._variants.get(call.key, ())
             if known is not call.known:  # another thread was here first
                 call.known = known
@@ -305,7 +305,8 @@ class Pipeline:
         copies: dict[int, Any] = {}
         args, kwargs = structure.build(lambda k: copies.setdefault(id(leaves[k]), copied(leaves[k])))
         try:
-            self.py_func(*args, **kwargs)
+            with forks.builds.outside():
+                self.py_func(*args, **kwargs)
         except Exception as own:
             return own
         return TraceError(self.__name__, f"tracing raised {type(error).__name__}: {error}")
@@ -329,7 +330,8 @@ class Pipeline:
             return PLAIN
         except Mispredict:
             ours = None
-        expected = self.py_func(*call.args, **call.kwargs)
+        with forks.builds.outside():
+            expected = self.py_func(*call.args, **call.kwargs)
         allowed, written = variant.tolerances()
         why = difference((ours, [copies[n] for n in names]), (expected, [arrays[n] for n in names]), (allowed, [written[n] for n in names]))
         if why is None:
@@ -389,7 +391,7 @@ class Pipeline:
         known = self._variants.get(key_of(args, kwargs), ())
         variant = next((v for v in known if v.guards(leaves) is not None), None)
         if variant is None:
-            with forks.builds, self._lock:
+            with self._lock, forks.builds:
                 variant, _ = self._build(structure, leaves, options)
         return variant
 
@@ -433,7 +435,7 @@ class Pipeline:
         from hjit.sched.schedule import usable
 
         found = None if schedule is None else usable(schedule)
-        with forks.builds, self._lock:
+        with self._lock, forks.builds:
             self._schedule = found
             self._options = {}
             self._variants = {}
