@@ -323,6 +323,12 @@ def test_inside_numba(tmp_path: Path) -> None:
 
 
 FIRST = """
+    import threading
+    import numpy as np
+    import hjit
+
+    img = np.linspace(0, 9, 1500 * 1000).reshape(1500, 1000)
+
     def first():
         g = hjit.pipeline(lambda img: np.abs(img) * 5 + 3)
         assert np.array_equal(g(img), np.abs(img) * 5 + 3) and np.array_equal(g(img[9:]), np.abs(img[9:]) * 5 + 3)
@@ -340,7 +346,7 @@ WHEN = {
 def test_a_first_call_when_the_main_thread_has_ended(when: str, layer: str, tmp_path: Path) -> None:
     folder = str(tmp_path / "cache")
     for _ in range(2):  # with an empty cache, and with a full one
-        assert script(tmp_path, layer, FIRST + "    " + WHEN[when], HJIT_CACHE_DIR=folder).split() == ["first"]
+        assert run_script(tmp_path, FIRST + "    " + WHEN[when], HJIT_THREADING_LAYER=layer, HJIT_CACHE_DIR=folder).split() == ["first"]
 
 
 def test_no_more_threads_can_be_started(monkeypatch: pytest.MonkeyPatch) -> None:
