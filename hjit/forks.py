@@ -1,21 +1,30 @@
 """Forks: a child must not inherit a kernel, a compilation or an import that another thread is in the middle of.
 
 Threads pass gates where they build or run kernels. A fork closes the gates, waits for those inside, and opens them again.
+
+The last handler that is registered comes first in a fork. The one of `concurrent.futures.thread` takes a lock that work in a pool of threads
+needs, so that a thread inside a gate could not go on: that module is imported before the handler here is registered.
 """
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 import logging
 import os
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
+
+with contextlib.suppress(RuntimeError):  # where hjit itself is imported when the main thread has ended
+    importlib.import_module("concurrent.futures.thread")
 
 log = logging.getLogger("hjit")
 
-PATIENCE = 10.0  # seconds that a fork waits for a thread, which may itself wait for the forking one
+PATIENCE = 10.0  # seconds that a fork waits for a thread that builds a kernel, which may itself wait for the forking one
+REST = 1.0  # seconds that it waits for one that runs a kernel; see `at_rest`
 
 
 class Gate:
@@ -25,15 +34,16 @@ class Gate:
         self._inside: dict[int, int] = {}  # by thread, how often it has entered
         self._closed: threading.Event | None = None
 
-    def close(self) -> None:
-        """Let no other thread in, and wait for those inside."""
-        me, deadline = threading.get_ident(), time.monotonic() + PATIENCE
+    def close(self, patience: float) -> bool:
+        """Let no other thread in, and wait for those inside; have all left?"""
+        me, deadline = threading.get_ident(), time.monotonic() + patience
         self._closed = threading.Event()
         while any(thread != me for thread in tuple(self._inside)):
             if time.monotonic() > deadline:
                 log.debug("a fork did not wait for threads inside hjit")
-                break
+                return False
             time.sleep(1e-4)
+        return True
 
     def open(self) -> None:
         """After the fork, in the parent."""
@@ -62,9 +72,22 @@ class Gate:
         if depth > 1:
             inside[me] = depth - 1
 
+    @contextlib.contextmanager
+    def outside(self) -> Iterator[None]:
+        """Out of the gate for as long as the user's own code runs, which may take any time, and may itself fork or wait for another thread."""
+        me, inside = threading.get_ident(), self._inside
+        depth = inside.pop(me, 0)
+        try:
+            yield
+        finally:
+            if depth:
+                self.__enter__()
+                inside[me] = depth
+
 
 builds = Gate()
 kernels = Gate()
+at_rest: list[Callable[[bool], None]] = []  # called before a fork, gates closed: is no other thread in `kernels`?
 
 
 def _compiler_lock() -> Any:
@@ -77,8 +100,10 @@ _held: list[Any] = []
 
 
 def _before() -> None:
-    for gate in (builds, kernels):
-        gate.close()
+    builds.close(PATIENCE)
+    rested = kernels.close(REST)
+    for tell in at_rest:
+        tell(rested)
     lock = _compiler_lock()
     if lock is not None:
         lock.acquire()

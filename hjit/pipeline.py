@@ -215,7 +215,7 @@ class Pipeline:
         from hjit.variant import OutOfBounds
 
         options = self._resolved(call.key[0])
-        with forks.builds, self._lock:
+        with self._lock, forks.builds:
             known = self._variants.get(call.key, ())
             if known is not call.known:  # another thread was here first
                 call.known = known
@@ -321,7 +321,8 @@ class Pipeline:
         copies: dict[int, Any] = {}
         args, kwargs = structure.build(lambda k: copies.setdefault(id(leaves[k]), copied(leaves[k])))
         try:
-            self.py_func(*args, **kwargs)
+            with forks.builds.outside():
+                self.py_func(*args, **kwargs)
         except Exception as own:
             return own
         return TraceError(self.__name__, f"tracing raised {type(error).__name__}: {error}")
@@ -345,8 +346,14 @@ class Pipeline:
             return PLAIN
         except Mispredict:
             ours = None
+<<<<<<< HEAD
         expected = self.py_func(*call.args, **call.kwargs)
         allowed, written = _with_room(variant.tolerances)
+=======
+        with forks.builds.outside():
+            expected = self.py_func(*call.args, **call.kwargs)
+        allowed, written = variant.tolerances()
+>>>>>>> fix-d
         why = difference((ours, [copies[n] for n in names]), (expected, [arrays[n] for n in names]), (allowed, [written[n] for n in names]))
         if why is None:
             self.stats.verified = True
@@ -407,11 +414,16 @@ class Pipeline:
         known = self._variants.get(key_of(args, kwargs), ())
         variant = next((v for v in known if v.guards(leaves) is not None), None)
         if variant is None:
+<<<<<<< HEAD
             with forks.builds, self._lock:
                 try:
                     variant, _ = self._build(structure, leaves, options)
                 except OutOfBounds:
                     raise IndexError("index out of bounds") from None
+=======
+            with self._lock, forks.builds:
+                variant, _ = self._build(structure, leaves, options)
+>>>>>>> fix-d
         return variant
 
     def graph(self, *args: Any, **kwargs: Any) -> Any:
@@ -454,7 +466,7 @@ class Pipeline:
         from hjit.sched.hand.schedule import usable
 
         found = None if schedule is None else usable(schedule)
-        with forks.builds, self._lock:
+        with self._lock, forks.builds:
             self._schedule = found
             self._options = {}
             self._variants = {}

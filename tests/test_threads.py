@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import hjit
+from hjit.kernels import aside
 from hjit.kernels.runtime import kernel
 from tests.scripts import run_script
 
@@ -317,3 +318,164 @@ def test_inside_numba(tmp_path: Path) -> None:
     print("done")
     """)
     assert out.split() == ["done"]
+
+
+# -- after the main thread
+
+
+FIRST = """
+    import threading
+    import numpy as np
+    import hjit
+
+    img = np.linspace(0, 9, 1500 * 1000).reshape(1500, 1000)
+
+    def first():
+        g = hjit.pipeline(lambda img: np.abs(img) * 5 + 3)
+        assert np.array_equal(g(img), np.abs(img) * 5 + 3) and np.array_equal(g(img[9:]), np.abs(img[9:]) * 5 + 3)
+        print("first", flush=True)
+"""
+WHEN = {
+    "at exit": "import atexit; atexit.register(first)",
+    "in a thread": "threading.Thread(target=lambda: (threading.main_thread().join(), first())).start()",
+    "in a thread at exit": "import atexit; atexit.register(lambda: (t := threading.Thread(target=first), t.start(), t.join()))",
+}
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+@pytest.mark.parametrize("when", WHEN)
+def test_a_first_call_when_the_main_thread_has_ended(when: str, layer: str, tmp_path: Path) -> None:
+    folder = str(tmp_path / "cache")
+    for _ in range(2):  # with an empty cache, and with a full one
+        assert run_script(tmp_path, FIRST + "    " + WHEN[when], HJIT_THREADING_LAYER=layer, HJIT_CACHE_DIR=folder).split() == ["first"]
+
+
+def test_no_more_threads_can_be_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(self: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(aside, "_pools", {})
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    assert aside.undisturbed(lambda x: x + 1, 2) == 3
+    assert aside.submit("test", 2, lambda x: x + 1, 2).result() == 3
+    with pytest.raises(ZeroDivisionError):
+        aside.undisturbed(lambda: 1 // 0)
+
+
+def test_what_is_interrupted_before_it_began_never_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(self: Any, *args: Any) -> None:
+        raise KeyboardInterrupt
+
+    ran: list[int] = []
+    monkeypatch.setattr(aside._Pool, "run", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        aside.undisturbed(ran.append, 1)
+    assert ran == []
+
+
+# -- forks
+
+
+def test_forks_say_nothing_and_leave_no_thread_behind(tmp_path: Path) -> None:
+    """Another thread has used tbb, so that the child of the fork cannot: not a word of that, from nobody."""
+    out = script(tmp_path, "tbb", """
+    def fork(expect):
+        pid = os.fork()
+        if pid == 0:
+            check()
+            os._exit(0 if launch.parallel_for()[1] == expect else 3)
+        wait(pid)
+        check()
+
+    def used(release):
+        check()
+        ready.set()
+        release.wait()
+
+    os.dup2(1, 2)  # what is written to stderr counts, too
+    check()
+    fork("tbb")
+    ready, release = threading.Event(), threading.Event()
+    other = threading.Thread(target=used, args=(release,))
+    other.start()
+    ready.wait()
+    for _ in range(3):
+        fork("python")
+    release.set()
+    other.join()
+    fork("tbb")
+    t = threading.Thread(target=fork, args=("python",))
+    t.start()
+    t.join()
+    """)
+    assert out == ""
+
+
+def test_a_fork_waits_for_no_thread_that_waits_for_it(tmp_path: Path) -> None:
+    """`concurrent.futures.thread` holds a lock in a fork, which work in a pool of threads needs."""
+    script(tmp_path, "tbb", """
+    from hjit import forks
+    import concurrent.futures
+    forks.PATIENCE = 1e9
+
+    pool = concurrent.futures.ThreadPoolExecutor(1)
+    inside = threading.Event()
+
+    def work():
+        with forks.builds:
+            inside.set()
+            while forks.builds._closed is None:
+                pass
+            pool.submit(int).result()
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    inside.wait()
+    pid = os.fork()
+    if pid == 0:
+        os._exit(0)
+    wait(pid)
+    thread.join()
+    """)
+
+
+def test_a_fork_waits_for_no_function_of_the_user(tmp_path: Path) -> None:
+    """The first call runs the plain function, too, which here goes on only when there has been a fork."""
+    script(tmp_path, "tbb", """
+    from hjit import forks
+    forks.PATIENCE = 1e9
+    running, forked = threading.Event(), threading.Event()
+
+    class Image(np.ndarray):
+        pass
+
+    def plain(img):
+        return img * 2
+
+    g = hjit.pipeline(plain)
+    py_func = g.py_func
+    def slow(*args):
+        running.set()
+        forked.wait()
+        return py_func(*args)
+
+    build = g._build
+    def traced(*args):
+        found = build(*args)
+        g.py_func = slow
+        return found
+    g._build = traced
+
+    first = threading.Thread(target=g, args=(img,))
+    second = threading.Thread(target=g, args=(img,))  # waits for the first one
+    first.start()
+    running.wait()
+    second.start()
+    pid = os.fork()
+    if pid == 0:
+        os._exit(0)
+    wait(pid)
+    forked.set()
+    first.join()
+    second.join()
+    """)

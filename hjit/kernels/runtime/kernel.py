@@ -202,7 +202,6 @@ class Bound:
         self._head = struct.Struct(f"={FIRST + len(params.arrays)}q")
         self.scalars = tuple((s.name, s.dtype) for s in graph.scalars)
         self._numbers = struct.Struct("=" + "".join(_format(dtype) for _, dtype in self.scalars))
-        self._for = launch.parallel_for()[0]
         self._entry = launch.entered(self.kernel.compiled.entry, self._threads)
 
     def new_outputs(self) -> list[np.ndarray[Any, Any]]:
@@ -220,7 +219,7 @@ class Bound:
         """
         block = arena.borrow(self.scratch_bytes)
         try:
-            data = self._head.pack(self._for, self._threads, block[1], 0, *map(id, arrays), *map(id, outputs))
+            data = self._head.pack(launch.parallel_for()[0], self._threads, block[1], 0, *map(id, arrays), *map(id, outputs))
             try:
                 bits = self._bits(scalars) if scalars else b""
             except OverflowError:

@@ -1,8 +1,8 @@
 """Threads: one ``parallel_for`` that a kernel's driver calls through its address.
 
-numba's tbb layer where its library is found: cheap to enter, alive after ``os.fork()``, callable from many threads at
-once. Elsewhere, or with ``HJIT_THREADING_LAYER=python``, a pool of Python threads that enter the compiled code without
-the GIL; it survives the same three.
+numba's tbb layer where its library is found: cheap to enter, callable from many threads at once, alive after ``os.fork()`` where its
+threads could be ended before. Elsewhere, or with ``HJIT_THREADING_LAYER=python``, a pool of Python threads that enter the compiled code
+without the GIL; it survives forks, too.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def parallel_for() -> tuple[int, str]:
     if wanted not in ("tbb", "python"):
         raise OptionError(f"HJIT_THREADING_LAYER={wanted!r}: choose one of 'tbb', 'python'")
     with _start_lock:
-        address = _tbb() if wanted == "tbb" else 0
+        address = _tbb() if wanted == "tbb" and not _lost else 0
         if address:
             return address, "tbb"
         log.debug("no tbb: using Python threads")
@@ -63,21 +63,57 @@ def parallel_for() -> tuple[int, str]:
 
 
 _start_lock = threading.Lock()
+_finalize: Callable[[], bool] | None = None  # ends tbb's threads, as long as they are not in use; None where tbb is not loaded
+_lost = False  # is this a child whose copy of tbb waits for its parent's threads?
 
 
 def _tbb() -> int:
+    global _finalize
     for path in _tbb_libraries():
         try:
-            ctypes.CDLL(str(path), mode=ctypes.RTLD_GLOBAL)
+            library = ctypes.CDLL(str(path), mode=ctypes.RTLD_GLOBAL)
             break
         except OSError:
             continue
+    else:
+        return 0
     try:
         pool = importlib.import_module("numba.np.ufunc.tbbpool")
     except ImportError:
         return 0
-    ctypes.CFUNCTYPE(None, ctypes.c_int)(pool.launch_threads)(cores())
+    # `launch_threads` is for numba's own use: its handler of forks prints to stdout wherever another thread has used tbb
+    _finalize = functools.partial(_ended, library)
     return int(pool.parallel_for)
+
+
+def _ended(library: Any) -> bool:
+    """Wait for tbb's threads to end; they start again when they are needed. False where another thread of the process still holds them.
+
+    This is ``tbb::finalize(task_scheduler_handle{tbb::attach{}}, std::nothrow)``.
+    """
+    try:
+        get, finalize = (library[f"_ZN3tbb6detail2r1{name}"] for name in
+                         ("3getERNS0_2d121task_scheduler_handleE", "8finalizeERNS0_2d121task_scheduler_handleEl"))
+    except AttributeError:  # of another version, or another compiler
+        return False
+    handle = ctypes.c_void_p()
+    get.restype, get.argtypes = None, [ctypes.POINTER(ctypes.c_void_p)]
+    finalize.restype, finalize.argtypes = ctypes.c_bool, [ctypes.POINTER(ctypes.c_void_p), ctypes.c_ssize_t]
+    get(handle)
+    return bool(finalize(handle, _WITHOUT_EXCEPTIONS))
+
+
+_WITHOUT_EXCEPTIONS = 1
+_ends = True  # did tbb's threads end before the latest fork?
+
+
+def _before_fork(rested: bool) -> None:
+    """A child has none of its parent's threads: it may use tbb only if that has none either."""
+    global _ends
+    _ends = _finalize is None or (rested and _finalize())
+
+
+forks.at_rest.append(_before_fork)
 
 
 def _tbb_libraries() -> Iterator[str | Path]:
@@ -97,15 +133,21 @@ def entered(entry: Callable[[Any], int], n: int) -> Callable[[Any], int]:
 
 
 def _gated(entry: Callable[[Any], int], data: Any) -> int:
-    """tbb's threads must be at rest in a fork."""
+    """tbb's threads should be at rest in a fork."""
+    if _lost:
+        return undisturbed(entry, data)
     with forks.kernels:
         return entry(data)
 
 
 def after_fork() -> None:
-    """Locks of the parent's other threads are open in a child."""
-    global _start_lock
+    """Locks of the parent's other threads are open in a child, and tbb is left alone where it has lost threads."""
+    global _start_lock, _lost, _ends
     _start_lock = threading.Lock()
+    if not _ends:
+        log.debug("a child of a process in which other threads use tbb: using Python threads")
+        _lost, _ends = True, True
+        parallel_for.cache_clear()
 
 
 # -- without tbb
