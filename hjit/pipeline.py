@@ -346,14 +346,9 @@ class Pipeline:
             return PLAIN
         except Mispredict:
             ours = None
-<<<<<<< HEAD
-        expected = self.py_func(*call.args, **call.kwargs)
-        allowed, written = _with_room(variant.tolerances)
-=======
         with forks.builds.outside():
             expected = self.py_func(*call.args, **call.kwargs)
-        allowed, written = variant.tolerances()
->>>>>>> fix-d
+        allowed, written = _with_room(variant.tolerances)
         why = difference((ours, [copies[n] for n in names]), (expected, [arrays[n] for n in names]), (allowed, [written[n] for n in names]))
         if why is None:
             self.stats.verified = True
@@ -414,16 +409,11 @@ class Pipeline:
         known = self._variants.get(key_of(args, kwargs), ())
         variant = next((v for v in known if v.guards(leaves) is not None), None)
         if variant is None:
-<<<<<<< HEAD
-            with forks.builds, self._lock:
+            with self._lock, forks.builds:
                 try:
                     variant, _ = self._build(structure, leaves, options)
                 except OutOfBounds:
                     raise IndexError("index out of bounds") from None
-=======
-            with self._lock, forks.builds:
-                variant, _ = self._build(structure, leaves, options)
->>>>>>> fix-d
         return variant
 
     def graph(self, *args: Any, **kwargs: Any) -> Any:

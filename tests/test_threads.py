@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import hjit
-from hjit.kernels import aside
 from hjit.kernels.runtime import kernel
+from hjit.kernels.runtime import signals as aside
 from tests.scripts import run_script
 
 pytestmark = pytest.mark.filterwarnings("error::hjit.HjitWarning")

@@ -23,18 +23,13 @@ from typing import Any
 import numpy as np
 
 from hjit.trace.capture import builtin_calls as asked
+from hjit.trace.capture import effects
 from hjit.trace.capture.impure import STREAMS, Stream, draw, is_stream_method, replaced
 from hjit.trace.tracing.dispatch import functions, provides
 from hjit.trace.tracing.externs import concrete, opaque, opaque_call
 from hjit.trace.tracing.host import HostScalar, unpin
 from hjit.trace.tracing.recorder import Recorder, current, supported_dtype
 from hjit.trace.tracing.tracer import Selected, Tracer, from_source, has_tracer
-from hjit.trace import asked, effects
-from hjit.trace.host import HostScalar, unpin
-from hjit.trace.impure import STREAMS, Stream, draw, is_stream_method, replaced
-from hjit.trace.opaque import concrete, opaque, opaque_call
-from hjit.trace.recorder import Recorder, current, supported_dtype
-from hjit.trace.tracer import Selected, Tracer, from_source, functions, has_tracer
 
 _SAFE_BUILTINS = ("builtins", "_operator", "math", "time", "")  # they ask a tracer through Python's own protocols
 _PACKAGES = ("numpy", "scipy")
@@ -574,16 +569,9 @@ def load_table() -> None:
         importlib.import_module(f"hjit.trace.ops.{name}")
     for name in ("ndimage", "signal"):  # a process that does not use SciPy does not load it
         if f"scipy.{name}" in sys.modules:
-<<<<<<< HEAD:hjit/trace/capture/overlay.py
             importlib.import_module(f"hjit.trace.ops.{name}")
-    creation = sys.modules["hjit.trace.ops.creation"]
-    _REPLACED[np.mgrid], _REPLACED[np.ogrid] = creation.mgrid, creation.ogrid
-=======
-            importlib.import_module(f"hjit.trace.{name}")
     special = sys.modules.get("scipy.special")
     if hasattr(special, "errstate"):
         _REPLACED[special.errstate] = effects.errors(special.errstate, "scipy.special.errstate")
-
-
-import importlib.util  # noqa: E402
->>>>>>> fix-a:hjit/trace/overlay.py
+    creation = sys.modules["hjit.trace.ops.creation"]
+    _REPLACED[np.mgrid], _REPLACED[np.ogrid] = creation.mgrid, creation.ogrid

@@ -20,7 +20,6 @@ from typing import Any
 
 import numpy as np
 
-from hjit.trace.capture.overlay import clone
 from hjit.trace.ir.graph import Const, Definition, Expr, Load, Op, cast, identity, select
 from hjit.trace.ir.identities import start_value
 from hjit.trace.ir.poly import Dim, Poly, bound, poly

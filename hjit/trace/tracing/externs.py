@@ -147,7 +147,7 @@ class Arguments:
 
 def _within(settings: Sequence[Callable[[], Any]], function: Callable[[], Any]) -> Callable[[], Any]:
     def method() -> Any:
-        from hjit.trace.effects import within
+        from hjit.trace.capture.effects import within
 
         with within(settings):
             return function()

@@ -182,7 +182,7 @@ class Recorder:
             self._watched.append((container, _contents(container), name))
 
     def check_watched(self) -> None:
-        """Raise where the function has changed a global, a variable of an enclosing function, or a list or dict from outside: later calls would not."""
+        """Raise where the function has changed a global, a variable of an enclosing function, or a container from outside: later calls would not."""
         for name in [name for o in self.overlays.values() for name in o.assigned()]:
             raise self.error(f"global {name}", "the function assigns to a global variable", "return the value instead")
         for cell, value, name in self.cells:

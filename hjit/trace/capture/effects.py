@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hjit.trace.capture.externs import Arguments
 from hjit.trace.capture.impure import refused
+from hjit.trace.tracing.externs import Arguments
 from hjit.trace.tracing.host import unpin
 from hjit.trace.tracing.recorder import Effect, current
 
