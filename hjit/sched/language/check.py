@@ -427,6 +427,11 @@ def _sites(found: list[Leaf], graph: Graph) -> Iterator[str]:
     by_stage: dict[str, list[Leaf]] = {}
     for leaf in found:
         by_stage.setdefault(leaf.compute.stage, []).append(leaf)
+    reading: dict[tuple[str, str], list[Leaf]] = {}  # not looked for among all of a reader's, which may have one for each of a thousand updates
+    for leaf in found:
+        parts = graph.stage(leaf.compute.stage).definitions
+        for name in frozenset[str]().union(*(parts[n].sources for n in leaf.compute.definitions)):
+            reading.setdefault((name, leaf.compute.stage), []).append(leaf)
     consumers = graph.consumers()
     for name, own in by_stage.items():
         site = own[0].path[: own[0].site]
@@ -435,10 +440,7 @@ def _sites(found: list[Leaf], graph: Graph) -> Iterator[str]:
             continue
         store = next(k for k, x in enumerate(own[0].path) if isinstance(x, Store) and x.stage == name)
         for consumer in consumers[name]:
-            parts = graph.stage(consumer).definitions
-            for leaf in by_stage[consumer]:
-                if not any(name in parts[n].sources for n in leaf.compute.definitions):
-                    continue
+            for leaf in reading.get((name, consumer), ()):
                 if leaf.path[: len(site)] != site:
                     yield f"compute {name}: {consumer} reads it, but is not computed inside the same loops"
                 elif any(isinstance(x, Loop) for x in site) and own[0].path[: store + 1] != leaf.path[: store + 1]:

@@ -25,7 +25,11 @@ class Tape:
 
     ops: list[tuple[Callable[..., Any], tuple[Any, ...]]] = field(default_factory=list)
     guards: list[tuple[int, Any]] = field(default_factory=list)
+<<<<<<< HEAD:hjit/trace/tracing/host.py
     converted: dict[tuple[Any, ...], HostScalar] = field(default_factory=dict)  # what `number` has recorded
+=======
+    pinned: set[int] = field(default_factory=set)  # the entries that a guard is on
+>>>>>>> fix-g:hjit/trace/host.py
 
     def replay(self, leaves: Sequence[Any]) -> list[Any] | None:
         """All values for these leaves of the arguments; None where a guard does not hold, or an operation is not possible."""
@@ -91,9 +95,9 @@ class HostScalar:
 
     def pin(self) -> Any:
         """The value, from now on a condition of this trace."""
-        guard = (self.k, self.value)
-        if guard not in self.tape.guards:
-            self.tape.guards.append(guard)
+        if self.k not in self.tape.pinned:
+            self.tape.pinned.add(self.k)
+            self.tape.guards.append((self.k, self.value))
         return self.value
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
