@@ -183,7 +183,7 @@ def rows_from_rows(w: Author, v: str) -> str:
         (f"for x in range(1, {a}.shape[1]):", f"    {v}[:, x] = {v}[:, x] * 2 - {v}[:, x - 1]"),
         (f"for y in range(2, {a}.shape[0]):", f"    {v}[y, 1:] = np.minimum({v}[y - 1, 1:], {v}[y - 2, :-1])"),
         (f"for y in range(1, len({a}) - 1):", f"    {v}[y] = {a}[y - 1] + {a}[y + 1]"),
-        (f"for y in range(len({a})):", f"    if y % 2:", f"        {v}[y] = {v}[y][::-1].copy()"),
+        (f"for y in range(len({a})):", "    if y % 2:", f"        {v}[y] = {v}[y][::-1].copy()"),
         (f"for y in range(1, len({a})):", f"    r = {v}[y - 1]", f"    {v}[y, 1:-1] += np.minimum(np.minimum(r[:-2], r[1:-1]), r[2:])"),
         (f"for row in {v}:", f"    row += {w.number(w.env[a])}"),
         (f"for y, row in enumerate({a}):", f"    {v}[y] = row[::-1] * (y % 3)"),
@@ -220,9 +220,9 @@ def channels(w: Author, v: str) -> str:
     a = w.pick(lambda x: x.ndim == 3 and x.shape[-1] == 3 and x.size > 0)
     return w.one_of(
         lines(f"r, g, b_ = {a}[..., 0], {a}[..., 1], {a}[..., 2]", f"{v} = np.maximum(np.maximum(r, g), b_) - np.minimum(r, b_)"),
-        f"{v} = np.stack([{a}[..., c] * (c + 1) for c in range({a}.shape[2])], axis=-1)", lines(f"{v} = np.zeros_like({a})", f"for c in range(3):", f"    {v}[..., c] = {a}[..., 2 - c]"),
+        f"{v} = np.stack([{a}[..., c] * (c + 1) for c in range({a}.shape[2])], axis=-1)", lines(f"{v} = np.zeros_like({a})", "for c in range(3):", f"    {v}[..., c] = {a}[..., 2 - c]"),
         f"{v} = {a}[..., ::-1] + {a}", f"{v} = {a}.max(-1, keepdims=True) - {a}", f"{v} = np.moveaxis({a}, -1, 0)[1]", f"{v} = {a}.reshape(-1, 3)[::2]",
-        lines(f"{v} = {a}[..., 0].copy()", f"for c in range(1, 3):", f"    {v} = np.where({a}[..., c] > {v}, {a}[..., c], {v})"), f"{v} = np.argmax({a}, axis=2)",
+        lines(f"{v} = {a}[..., 0].copy()", "for c in range(1, 3):", f"    {v} = np.where({a}[..., c] > {v}, {a}[..., c], {v})"), f"{v} = np.argmax({a}, axis=2)",
         f"{v} = sum(({a}[..., c] > n).astype(int) for c in range(3))", f"{soft(v)} = {a} @ np.array([0.3, 0.6, 0.1])", f"{soft(v)} = np.dot({a}, np.eye(3) * 2)",
     )
 
@@ -328,10 +328,12 @@ def transcendental(w: Author, v: str) -> str:
 
 @idiom
 def images_of_scipy(w: Author, v: str) -> str:
-    a, s = w.pick(lambda x: flat(x) and x.dtype.kind in "iuf" and x.dtype != "f2"), soft(v)
+    """Integers, of which SciPy's order is known: where a NaN stands among ranks is nobody's promise."""
+    a, s = w.pick(lambda x: flat(x) and x.dtype.kind in "iu"), soft(v)
     return w.one_of(
-        f"{v} = ndi.maximum_filter({a}, 3)", f"{v} = ndi.minimum_filter({a}, size=(1, 3))", f"{v} = ndi.median_filter({a}, 3)", f"{s} = ndi.gaussian_filter({a} * 1.0, 1.5)", f"{s} = ndi.uniform_filter({a} * 1.0, 3)",
+        f"{v} = ndi.maximum_filter({a}, 3)", f"{v} = ndi.minimum_filter({a}, size=(1, 3))", f"{v} = ndi.median_filter({a}, 3)", f"{s} = ndi.gaussian_filter({a} * 1.0, 1.5)",
         f"{v} = ndi.grey_dilation({a}, size=3)", f"{v} = ndi.binary_erosion({a} > 3)", f"{s} = ndi.sobel({a} * 1.0, axis=0)", f"{s} = ndi.convolve({a} * 1.0, np.ones((3, 3)))",
+        f"{s} = ndi.uniform_filter({a} * 1.0, 3)", f"{v} = ndi.label({a} > 3)[1] + {a}",
     )
 
 

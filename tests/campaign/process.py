@@ -63,7 +63,7 @@ class Worker:
 
     def _started(self) -> subprocess.Popen[bytes]:
         if self.process is None:
-            self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - it lives as long as the process
+            self._errors = tempfile.TemporaryFile()
             command = [sys.executable, "-m", "tests.campaign.worker"]
             self.process = subprocess.Popen(
                 command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors, env=self.environment, cwd=ROOT, start_new_session=True
