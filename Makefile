@@ -3,15 +3,19 @@
 #   make test    the tests                                 (make test PYTEST="-m slow")
 #   make lint    ruff and mypy
 #   make bench   the overhead benchmark
+#   make campaign MINUTES=10    hard use at random, against NumPy    (SEED=1, JSON=found.json)
 #   make clean   remove what the others made
 
 PYTHON ?= python3
 VENV ?= .venv
 PHOTO ?=
 PYTEST ?=
+MINUTES ?= 10
+SEED ?=
+JSON ?=
 BIN := $(VENV)/bin
 
-.PHONY: demo test lint bench clean
+.PHONY: demo test lint bench campaign clean
 .DEFAULT_GOAL := demo
 
 demo: $(VENV)/.demo
@@ -26,6 +30,9 @@ lint: $(VENV)/.test
 
 bench: $(VENV)/.bench
 	$(BIN)/python -m benchmarks overhead --json benchmarks/results/overhead.json
+
+campaign: $(VENV)/.test
+	$(BIN)/python -m tests.campaign --minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) $(if $(JSON),--json $(JSON))
 
 # One file for each set of packages, newer than what it was installed from.
 $(VENV)/.demo $(VENV)/.test $(VENV)/.bench: $(VENV)/.%: $(VENV)/.made pyproject.toml

@@ -328,10 +328,12 @@ def transcendental(w: Author, v: str) -> str:
 
 @idiom
 def images_of_scipy(w: Author, v: str) -> str:
-    a, s = w.pick(lambda x: flat(x) and x.dtype.kind in "iuf" and x.dtype != "f2"), soft(v)
+    """Integers, of which SciPy's order is known: where a NaN stands among ranks is nobody's promise."""
+    a, s = w.pick(lambda x: flat(x) and x.dtype.kind in "iu"), soft(v)
     return w.one_of(
-        f"{v} = ndi.maximum_filter({a}, 3)", f"{v} = ndi.minimum_filter({a}, size=(1, 3))", f"{v} = ndi.median_filter({a}, 3)", f"{s} = ndi.gaussian_filter({a} * 1.0, 1.5)", f"{s} = ndi.uniform_filter({a} * 1.0, 3)",
+        f"{v} = ndi.maximum_filter({a}, 3)", f"{v} = ndi.minimum_filter({a}, size=(1, 3))", f"{v} = ndi.median_filter({a}, 3)", f"{s} = ndi.gaussian_filter({a} * 1.0, 1.5)",
         f"{v} = ndi.grey_dilation({a}, size=3)", f"{v} = ndi.binary_erosion({a} > 3)", f"{s} = ndi.sobel({a} * 1.0, axis=0)", f"{s} = ndi.convolve({a} * 1.0, np.ones((3, 3)))",
+        f"{s} = ndi.uniform_filter({a} * 1.0, 3)", f"{v} = ndi.label({a} > 3)[1] + {a}",
     )
 
 

@@ -19,6 +19,7 @@ from tests.campaign.fresh import forget
 from tests.campaign.kinds import OK, Case, Result
 from tests.campaign.process import ROOT
 
+FIRST = 2 * 10**7  # of the seeds of its functions: others than those of `programs`
 LIMIT = 180.0
 KILLS = 3
 FUNCTIONS = 3
@@ -29,7 +30,7 @@ LONGEST = 1.5  # seconds until it is killed
 def case(seed: int) -> Case:
     """Functions, and when the processes are killed."""
     r = random.Random(seed)
-    return {"seed": seed, "functions": [programs.case(FUNCTIONS * seed + k) for k in range(FUNCTIONS)], "after": [r.random() ** 2 * LONGEST for _ in range(KILLS)]}
+    return {"seed": seed, "functions": [programs.case(FIRST + FUNCTIONS * seed + k) for k in range(FUNCTIONS)], "after": [r.random() ** 2 * LONGEST for _ in range(KILLS)]}
 
 
 def run(case: Case) -> Result:

@@ -27,9 +27,9 @@ MEMORY = 10 << 30  # bytes of addresses: what asks for more dies, not the machin
 def answer(request: dict[str, Any], say: Any) -> None:
     """Run a case."""
     module = kind(request["kind"])
-    case = request["case"] if "case" in request else module.case(request["seed"])
-    say({"case": case, "limit": module.LIMIT})
     try:
+        case = request["case"] if "case" in request else module.case(request["seed"])
+        say({"case": case, "limit": module.LIMIT})
         result = module.run(case)
     except Exception as error:  # of the campaign itself, or of hjit where it must not raise
         result = Result("failed", f"raises {type(error).__name__}", f"{traceback.format_exception_only(error)[-1]}{traceback.format_exc(limit=-4)}")

@@ -1,0 +1,156 @@
+"""A short campaign finds nothing; a fault that is planted is found, told apart, made smaller, and found again by its seed."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.campaign import __main__ as command
+from tests.campaign import minimise, programs, source
+from tests.campaign.campaign import Campaign, Failure
+from tests.campaign.kinds import SHARES, Case, Result, kind
+from tests.campaign.plants import VARIABLE
+from tests.numpy_check import guarded
+
+COUNTS = {"programs": 40, "schedules": 4, "mutated_schedules": 24, "mutated_caches": 4, "kills": 1, "threads": 3, "forks": 2}
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="pages are guarded on Linux")
+
+
+def campaign(name: str, seed: int, count: int, **environment: str) -> tuple[list[Failure], dict[str, Any]]:
+    """The failures of so many cases of a kind, and the counts."""
+    made = Campaign([name], seed, lambda line: None, minimising=20.0, **environment)
+    made.run(lambda counts: counts[name].cases < count)
+    return made.failures, made.data()["kinds"][name]
+
+
+# -- nothing fails
+
+
+def test_there_is_a_number_of_cases_for_each_kind() -> None:
+    assert set(COUNTS) == set(SHARES)
+
+
+@pytest.mark.parametrize("name", COUNTS)
+def test_nothing_fails(name: str) -> None:
+    failures, counts = campaign(name, 0, COUNTS[name])
+    assert not failures, "\n".join(f"{f.line()}\n{f.described}" for f in failures)
+    assert counts["cases"] == COUNTS[name]
+    assert counts.get("ok", 0) >= COUNTS[name] // (6 if name == "mutated_schedules" else 2), "cases run: they are not just refused or invalid"
+
+
+# -- what is planted is found
+
+
+@pytest.fixture(scope="module")
+def found() -> Failure:
+    """The first failure with a wrong emitter, made as small as it gets."""
+    made = Campaign(["programs"], 0, lambda line: None, minimising=600.0, **{VARIABLE: "emitter"})
+    made.run(lambda counts: not made.failures and counts["programs"].cases < 40)
+    return made.failures[0]
+
+
+def test_a_wrong_emitter_is_found_and_made_small(found: Failure) -> None:
+    assert found.sort in ("wrong numbers", "wrong arguments") and found.after == 0
+    assert found.case is not None and len(found.case["blocks"]) <= 2, found.described
+    assert f"--only programs --seed {found.seed}" in found.line() and "\n" not in found.line()
+    assert programs.run(found.case).status == "ok", "without the plant it is right"
+
+
+@pytest.mark.parametrize(("planted", "sort"), [("dies", "dies SIGSEGV"), ("hangs", "hangs")])
+def test_a_process_that_dies_or_hangs_is_a_failure(planted: str, sort: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those before and after it are counted, too."""
+    monkeypatch.setattr(minimise, "minimised", lambda kind, case, *more: (case, None))
+    seed = next(s for s in range(100) if any("np.pad" in b for b in programs.case(s)["blocks"]) and not any("np.pad" in b for b in programs.case(s + 1)["blocks"]))
+    failures, counts = campaign("programs", seed, 2, **{VARIABLE: planted})
+    assert [(f.seed, f.sort) for f in failures] == [(seed, sort)]
+    assert counts["cases"] == 2
+    assert "plants.py" in failures[0].text, "where it was"
+
+
+def test_memory_beside_arguments_may_not_be_touched() -> None:
+    """In a forked process, which it ends."""
+    for at_end, offset in ((True, 800), (False, -8)):
+        a = guarded(np.arange(100.0), at_end)
+        pid = os.fork()
+        if pid == 0:
+            signal.signal(signal.SIGSEGV, signal.SIG_DFL)
+            ctypes.string_at(a.ctypes.data + offset, 8)
+            os._exit(0)
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGSEGV
+
+
+# -- the parts
+
+
+@pytest.mark.parametrize("name", [n for n in SHARES if n != "mutated_schedules"])
+def test_a_seed_is_a_case(name: str) -> None:
+    module = kind(name)
+    for seed in range(3):
+        case = module.case(seed)
+        assert case == module.case(seed) == json.loads(json.dumps(case))
+        assert module.described(case)
+    assert module.case(0) != module.case(1)
+
+
+def test_smaller_cases_still_are_cases() -> None:
+    case = programs.case(5)
+    found = list(programs.smaller(case))
+    assert len(found) > 5 and all(c != case for c in found)
+    for c in found:
+        compile(source.source(c), "smaller", "exec")
+
+
+def test_results_that_may_round_are_told_from_others() -> None:
+    ours, theirs = [np.float64(1 + 2**-51)], [np.float64(1)]
+    assert programs.same(ours[0], theirs[0], [], [], ["s1"]).status == "ok"
+    assert programs.same(ours[0], theirs[0], [], [], ["v1"]).sort == "wrong numbers"
+    assert programs.same(np.float32(1), theirs[0], [], [], ["s1"]).sort == "wrong type"
+
+
+class Digits:
+    """A stand-in for a kind: a case is a list of digits."""
+
+    LIMIT = 1.0
+
+    def smaller(self, case: Case) -> Iterator[Case]:
+        for k in range(len(case["digits"])):
+            yield {"digits": case["digits"][:k] + case["digits"][k + 1 :]}
+
+
+def test_what_is_made_smaller_fails_in_the_same_way() -> None:
+    def run(case: Case) -> Result:
+        if 7 in case["digits"] and 3 in case["digits"]:
+            return Result("failed", "both")
+        return Result("failed", "seven") if 7 in case["digits"] else Result("ok")
+
+    start = {"digits": [1, 7, 2, 3, 4]}
+    assert minimise.minimised(Digits(), start, "both", run, 10.0)[0] == {"digits": [7, 3]}  # type: ignore[arg-type]
+    assert minimise.minimised(Digits(), start, "other", run, 10.0) == (start, None)  # type: ignore[arg-type]
+
+
+def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "found.json"
+    assert command.main(["--only", "programs", "--seed", "0", "--count", "3", "--json", str(file)]) == 0
+    found = json.loads(file.read_text())
+    assert (found["seed"], found["failures"]) == (0, [])
+    assert found["kinds"]["programs"]["cases"] == 3 and found["kinds"]["programs"]["first_seed"] == 0
+    assert "3 cases from seed 0, 0 failures" in capsys.readouterr().out
+    with pytest.raises(SystemExit):
+        command.main([])
+
+
+def test_a_seed_fails_again(found: Failure, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv(VARIABLE, "emitter")
+    monkeypatch.setattr(minimise, "minimised", lambda kind, case, *more: (case, None))
+    assert command.main(["--only", "programs", "--seed", str(found.seed)]) == 1
+    assert f"programs seed {found.seed}: {found.sort}" in capsys.readouterr().out
