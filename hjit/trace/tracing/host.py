@@ -25,11 +25,8 @@ class Tape:
 
     ops: list[tuple[Callable[..., Any], tuple[Any, ...]]] = field(default_factory=list)
     guards: list[tuple[int, Any]] = field(default_factory=list)
-<<<<<<< HEAD:hjit/trace/tracing/host.py
     converted: dict[tuple[Any, ...], HostScalar] = field(default_factory=dict)  # what `number` has recorded
-=======
     pinned: set[int] = field(default_factory=set)  # the entries that a guard is on
->>>>>>> fix-g:hjit/trace/host.py
 
     def replay(self, leaves: Sequence[Any]) -> list[Any] | None:
         """All values for these leaves of the arguments; None where a guard does not hold, or an operation is not possible."""
