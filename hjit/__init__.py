@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 from hjit.errors import CompileError, HjitError, HjitWarning, ModelError, OptionError, ScheduleError, TraceError
 from hjit.options import options
 from hjit.pipeline import Pipeline, pipeline
+from hjit.version import __version__
 
 if TYPE_CHECKING:
     from hjit.sched.hand.schedule import Schedule
 
-__version__ = "0.1.0"
 __all__ = [
     "CompileError",
     "HjitError",
@@ -29,6 +29,7 @@ __all__ = [
     "Schedule",
     "ScheduleError",
     "TraceError",
+    "__version__",
     "options",
     "pipeline",
 ]

@@ -48,7 +48,7 @@ def versions() -> str:
     from numba import __version__ as numba
     from numpy import __version__ as numpy
 
-    from hjit import __version__ as hjit
+    from hjit.version import __version__ as hjit
 
     return f"hjit={hjit} numpy={numpy} numba={numba} llvmlite={llvmlite} source={_source_hash()}"
 

@@ -1,0 +1,3 @@
+"""The version, which entries of the disk cache depend on."""
+
+__version__ = "0.1.0"
