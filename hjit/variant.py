@@ -268,7 +268,9 @@ class Variant:
 
     def _is_flat(self, structure: Any) -> bool:
         args, kwargs = structure.items
-        if len(self.steps) > 1 or self.rec.effects or self.captures or self.writes or self._packed or any(isinstance(x, Tree) for x in (*args.items, *kwargs.items)):
+        if self.rec.effects or len(self.steps) > 1:
+            return False
+        if self.captures or self.writes or self._packed or any(isinstance(x, Tree) for x in (*args.items, *kwargs.items)):
             return False
         return bool(self.results) and [(r.kind, r.name) for r in self.results] == [("array", n) for n in self.graphs[0].outputs]
 

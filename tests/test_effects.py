@@ -1,5 +1,6 @@
 """What a function does besides computing is done at every call, as by the plain function, or the function is refused."""
 
+# ruff: noqa: B028 - where a warning points to is tested
 from __future__ import annotations
 
 import logging
@@ -15,6 +16,7 @@ import pytest
 import scipy.special
 
 import hjit
+from hjit.trace.recorder import tracing
 
 IMAGE = np.random.default_rng(2).random((20, 30))
 LOG = logging.getLogger("hjit.tests.effects")
@@ -272,6 +274,19 @@ def logs_a_traceback(img: Any) -> Any:
         return img
 
 
+class Counter:
+    """A class whose attributes the function changes."""
+
+    calls = 0
+    names: Any = ("a",)
+
+
+def counts_in_a_class(img: Any) -> Any:
+    Counter.calls += 1
+    Counter.names += ("b",)
+    return img
+
+
 def counts() -> Any:
     n = 0
 
@@ -284,7 +299,7 @@ def counts() -> Any:
 
 
 @pytest.mark.parametrize("f", [
-    divides_or_not, turns_warnings_into_errors, records_warnings, logs_a_traceback, counts(),
+    divides_or_not, turns_warnings_into_errors, records_warnings, logs_a_traceback, counts(), counts_in_a_class,
     lambda img: warnings.simplefilter("ignore") or img,
     lambda img: LOG.setLevel(3) or img,
     lambda img: (sys.stdout.write("computing"), img)[1],
@@ -298,6 +313,7 @@ def test_what_cannot_be_done_at_every_call_is_refused(f: Any, capsys: Any) -> No
     assert caught.value.origin is not None
     assert caught.value.origin.filename == __file__
     assert capsys.readouterr() == ("", "")
+    assert (Counter.calls, Counter.names) == (0, ("a",))
 
 
 def test_the_plain_function_runs_instead() -> None:
@@ -309,7 +325,7 @@ def test_the_plain_function_runs_instead() -> None:
 
 def test_text_of_numbers_is_that_of_each_call() -> None:
     def f(img: Any) -> Any:
-        return f"{img.max():.3f} {img.max()} {float(img.max())!r} {str(img[0, 0])} {img.sum(axis=(0, 1), keepdims=True).astype(int)}"
+        return f"{img.max():.3f} {img.max()} {float(img.max())!r} {img[0, 0]!s} {img.sum(axis=(0, 1), keepdims=True).astype(int)}"
 
     p = hjit.pipeline(f)
     for image in (IMAGE, IMAGE * 2, IMAGE):
@@ -320,7 +336,52 @@ def test_text_of_numbers_is_that_of_each_call() -> None:
 
 
 def test_files_that_the_process_has_are_left_alone(tmp_path: Path) -> None:
-    with open(tmp_path / "log", "w") as file:
-        with pytest.raises(hjit.TraceError, match=r"file\.write"):
-            hjit.pipeline(lambda img: (file.write("x"), img)[1])(IMAGE)
+    with open(tmp_path / "log", "w") as file, pytest.raises(hjit.TraceError, match=r"file\.write"):
+        hjit.pipeline(lambda img: (file.write("x"), img)[1])(IMAGE)
     assert (tmp_path / "log").read_text() == ""
+
+
+# -- traces that fail
+
+
+@pytest.mark.parametrize("own", [False, True])
+def test_a_function_whose_trace_fails_runs_once_a_call(seen: Seen, own: bool) -> None:
+    def f(img: Any) -> Any:
+        LOG.info("begin")
+        warnings.warn("begun")
+        img[0] = 5
+        if own or tracing():
+            raise RuntimeError("a gap of the tracer, or the function's own")
+        LOG.info("end")
+        return img * 2
+
+    def tried(g: Any, img: Any) -> Any:
+        try:
+            return g(img)
+        except RuntimeError as error:
+            return str(error)
+
+    p = hjit.pipeline(f, on_unsupported="numpy")
+    if not own:
+        with pytest.warns(hjit.HjitWarning, match="tracing raised RuntimeError"):
+            p(IMAGE[:5].copy())
+        assert [r[2] for r in seen.records] == ["begin", "end"]
+    for _ in range(3):
+        ours, expected = IMAGE.copy(), IMAGE.copy()
+        a, b = effects(seen, tried, p, ours), effects(seen, tried, f, expected)
+        np.testing.assert_array_equal(a[0], b[0])
+        assert a[1:] == b[1:]
+        np.testing.assert_array_equal(ours, expected)
+
+
+def test_an_exception_of_its_own_is_raised_with_its_effects_once(seen: Seen) -> None:
+    def f(img: Any) -> Any:
+        LOG.info("begin")
+        raise ValueError("never")
+
+    p = hjit.pipeline(f)
+    for _ in range(2):
+        seen.records.clear()
+        with pytest.raises(ValueError, match="never"):
+            p(IMAGE)
+        assert len(seen.records) == 1
