@@ -89,6 +89,13 @@ class _Call:
     known: tuple[Variant, ...]
 
 
+class _Unclear(Exception):
+    """Tracing raised an exception: the function's own, or a gap of hjit. No effect of the function has happened yet."""
+
+    def __init__(self, error: Exception) -> None:
+        self.error = error
+
+
 class Pipeline:
     """A NumPy function that runs compiled; call it as the function itself.
 
@@ -232,6 +239,12 @@ class Pipeline:
                 return PLAIN
             except OutOfBounds:
                 return PLAIN
+            except _Unclear as unclear:
+                if options.on_unsupported == "raise":
+                    raise self._own_error(unclear.error, call.structure, call.leaves) from None
+                result = self._numpy(call.args, call.kwargs)  # once, as it may have effects; what it raises is its own
+                self._give_up(call.key, f"{self.__name__} runs as plain NumPy: {self._not_traced(unclear.error)}")
+                return result
             held = variant.guards(call.leaves)
             if held is None or not variant.may_write(call.leaves, held[1]):
                 self._install(call.key, variant)
@@ -264,7 +277,7 @@ class Pipeline:
             TraceError: the function cannot be traced.
             CompileError: a fault of hjit.
             OutOfBounds: an index is out of bounds: NumPy is to say so itself.
-            Exception: what the function itself raises.
+            _Unclear: tracing raised something, perhaps what the function itself raises.
         """
         from hjit.kernels.runtime import kernel
         from hjit.variant import OutOfBounds, Variant
@@ -291,7 +304,7 @@ class Pipeline:
                 raise OutOfBounds from None
             if isinstance(error, (HjitError, MemoryError)):
                 raise
-            raise self._own_error(error, structure, leaves) from None
+            raise _Unclear(error) from None
         if beyond:
             raise OutOfBounds
         traced.recorder.take_back()  # random numbers are drawn when the variant runs
@@ -325,6 +338,9 @@ class Pipeline:
                 self.py_func(*args, **kwargs)
         except Exception as own:
             return own
+        return self._not_traced(error)
+
+    def _not_traced(self, error: Exception) -> TraceError:
         return TraceError(self.__name__, f"tracing raised {type(error).__name__}: {error}")
 
     # -- verification
@@ -414,6 +430,8 @@ class Pipeline:
                     variant, _ = self._build(structure, leaves, options)
                 except OutOfBounds:
                     raise IndexError("index out of bounds") from None
+                except _Unclear as unclear:
+                    raise self._own_error(unclear.error, structure, leaves) from None
         return variant
 
     def graph(self, *args: Any, **kwargs: Any) -> Any:

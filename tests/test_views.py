@@ -224,3 +224,86 @@ def test_squeezing_all_axes_leaves_an_array() -> None:
         return np.squeeze(total), total.squeeze(), np.squeeze(total, axis=0)
 
     check(one, image((7, 9), "int32"))
+
+
+# -- a shape that is set
+
+
+def set_shape(*shapes: Any) -> Any:
+    def f(a: Any) -> Any:
+        out = a * 2
+        for shape in shapes:
+            out.shape = shape
+        out[0] = 7
+        return out, out.shape, out.max(axis=0)
+
+    return f
+
+
+@pytest.mark.parametrize("shapes", [((-1, 3),), (-1,), ((20, -1),), ((-1,),), (-1, (5, 8, -1)), ((2, 60, 1), -1, (3, 40)), ((1, 120),), ([12, 10],), ((np.int64(6), -1),)])
+@pytest.mark.parametrize("size", [(12, 10), (40, 3), (120,)])
+def test_shapes_are_set(shapes: Any, size: Any) -> None:
+    check(set_shape(*shapes), image(size, "float32"))
+
+
+def test_a_shape_is_set_of_one_view_alone() -> None:
+    def f(a: Any) -> Any:
+        out = a + 1
+        rows = out[::2]
+        flat = out.view()
+        flat.shape = -1
+        flat[:4] = 9
+        every = rows[:, ::2].copy()
+        every.shape = every.shape[::-1]
+        rows[0, 0] = 3
+        return out, out.shape, flat, every
+
+    check(f, image((12, 10), "uint8"))
+
+
+@pytest.mark.parametrize(("view", "shape"), [
+    (lambda a: a.T, -1), (lambda a: a[::2], -1), (lambda a: a, (5, 5)), (lambda a: a, (-1, -1)), (lambda a: a[:, :3], (36,)), (lambda a: a, (7, -1)),
+    (lambda a: np.arange(6).reshape(2, 3).T, 6),
+])
+def test_shapes_that_numpy_does_not_set(view: Any, shape: Any) -> None:
+    def f(a: Any) -> Any:
+        b = view(a * 2)
+        b.shape = shape
+        return b
+
+    a = image((12, 10), "float32")
+    with pytest.raises((ValueError, AttributeError)) as theirs:
+        f(a)
+    with pytest.raises(type(theirs.value)) as ours:
+        hjit.pipeline(f)(a)
+    assert str(ours.value) == str(theirs.value)
+
+
+def test_a_shape_that_numpy_does_not_set_is_handled() -> None:
+    def f(a: Any) -> Any:
+        b = (a * 2).T
+        try:
+            b.shape = -1
+        except AttributeError:
+            b = b.reshape(-1)
+        return b
+
+    check(f, image((12, 10), "float32"))
+
+
+CAPTURED = image((12, 10), "float32")
+
+
+def test_the_shape_of_an_array_of_the_caller_stays() -> None:
+    def argument(a: Any) -> Any:
+        a.shape = -1
+        return a * 2
+
+    def captured(a: Any) -> Any:
+        CAPTURED.shape = -1
+        return CAPTURED * a
+
+    for f in (argument, captured):
+        with pytest.raises(hjit.TraceError, match="outlives"):
+            hjit.pipeline(f)(image((12, 10), "float32"))
+    assert CAPTURED.shape == (12, 10)

@@ -118,6 +118,8 @@ def wrap(value: Any, path: Path) -> Any:
         rec.watch(seen, str(path))
         return seen
     traced = wrap_callable(value)
+    if isinstance(value, type) and value not in rec.classes and value.__flags__ & (1 << 9) and not _is_library(value):
+        rec.classes[value] = dict(vars(value))
     _guard(rec, path, value, "identity")
     if traced is not value:
         return traced
@@ -320,10 +322,14 @@ def captured_object(value: Any, path: Path) -> Any:
         raise current().error(f"{name}: {cls.__name__}", "hjit cannot see when its contents change", "use a list, tuple or dict")
     if cls is types.SimpleNamespace:
         return ObjectProxy(value, path)
-    top = cls.__module__.partition(".")[0]
-    if isinstance(value, (enum.Enum, type)) or not cls.__flags__ & (1 << 9) or top in _LIBRARY | _VALUES | {"numpy", "scipy"}:
+    if isinstance(value, (enum.Enum, type)) or not cls.__flags__ & (1 << 9) or _is_library(cls):
         return value
     return ObjectProxy(value, path)
+
+
+def _is_library(cls: type) -> bool:
+    """Is this a class of the standard library, NumPy or SciPy?"""
+    return cls.__module__.partition(".")[0] in _LIBRARY | _VALUES | {"numpy", "scipy", "builtins"}
 
 
 # -- functions

@@ -14,7 +14,7 @@ from hjit.errors import Origin
 from hjit.trace.capture.overlay import Path, captured_object, clone, load_table, whole_array
 from hjit.trace.ir.graph import identity
 from hjit.trace.ir.poly import Poly
-from hjit.trace.tracing.host import HostScalar, is_host
+from hjit.trace.tracing.host import HostScalar, is_host, unpin
 from hjit.trace.tracing.induction import CannotRoll, Site
 from hjit.trace.tracing.recorder import Recorder
 from hjit.trace.tracing.size import Size
@@ -190,7 +190,9 @@ def _result(x: Any, rec: Recorder, shared: dict[int, int]) -> Any:
         x = int(x)
     elif t is np.ndarray:
         return Result("constant", value=x)
-    elif not isinstance(x, (bool, int, float, complex, str, bytes, type(None), np.generic, np.dtype, type)):
+    elif t is slice:  # its parts may be sizes, or numbers of the caller
+        x = slice(*(int(v) if type(v) is Size else unpin(v) for v in (x.start, x.stop, x.step)))
+    elif not isinstance(x, (bool, int, float, complex, str, bytes, type(None), slice, np.generic, np.dtype, type)):
         raise rec.error("return", f"a {t.__name__}", "return arrays, numbers, or tuples, lists and dicts of them")
     return Result("static", value=x)
 

@@ -469,8 +469,9 @@ def opaque(name: str, real: Callable[..., Any]) -> Callable[..., Any]:
         if not is_tracer(output):
             return opaque_call(name, real, args, kwargs if output is None else {**kwargs, "output": output})
         result = opaque_call(name, real, args, {**kwargs, "output": output.dtype})
-        call(np.copyto, output, result, casting="unsafe")
-        return output
+        made, *others = result if type(result) is tuple else (result,)  # `label` also gives how many there are, and then that alone
+        call(np.copyto, output, made, casting="unsafe")
+        return others[0] if others else output
 
     return method
 
@@ -481,7 +482,7 @@ KERNELS: dict[str, Callable[..., Any]] = {
 }
 OPAQUE = """affine_transform map_coordinates rotate shift zoom spline_filter spline_filter1d geometric_transform generic_filter generic_filter1d
 binary_fill_holes binary_propagation distance_transform_bf distance_transform_cdt distance_transform_edt label sum_labels mean median variance
-standard_deviation minimum maximum minimum_position maximum_position extrema center_of_mass histogram watershed_ift
+standard_deviation minimum maximum minimum_position maximum_position extrema center_of_mass histogram watershed_ift find_objects value_indices
 fourier_gaussian fourier_uniform fourier_ellipsoid fourier_shift""".split()
 
 

@@ -93,6 +93,21 @@ def reshape(a: Any, shape: Any, order: str = "C", *, copy: Any = None) -> Tracer
     return view(a, tuple(target), inner, known)
 
 
+def reshape_in_place(a: Tracer, shape: Any) -> None:
+    """``a.shape = shape``.
+
+    Raises:
+        AttributeError: NumPy would have to copy.
+        TraceError: it is an array of the caller's, whose own shape would change.
+    """
+    if any(a is x for x in current().outside):
+        raise current().error("ndarray.shape = ...", "it changes an array that outlives the function", "use .reshape()")
+    made = reshape(a, shape)
+    if made.buffer is not a.buffer:
+        raise AttributeError("Incompatible shape for in-place modification. Use `.reshape()` to make a copy with the desired shape.")
+    a._shape, a.index, a._known = made.shape, made.index, made._known
+
+
 def _joins(a: Tracer, target: list[int]) -> bool:
     """Does NumPy give a view, as the axes that are joined lie behind one another?"""
     if is_c_ordered(a):

@@ -68,7 +68,7 @@ def opaque_call(name: str, function: Any, args: Any, kwargs: Any, foreign: bool 
 
     event = rec.extern(name, call, needs, mark)
     try:
-        return rebuilt(event.value, arguments.originals, lambda kind, number: _extern_result(event.gives[number], kind))
+        return rebuilt(event.value, arguments.originals, functools.cache(lambda kind, number: _extern_result(event.gives[number], kind)))
     except Unknown as unknown:
         raise rec.error(name, f"it returns a {unknown}, not an array or a number", "call it outside the function") from None
 

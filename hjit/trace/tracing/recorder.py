@@ -121,6 +121,8 @@ class Recorder:
         settings: contexts such as `numpy.errstate` that the function is inside of, to be made again for opaque calls.
         quiet: those of them that filter warnings.
         cells: closure cells of clones, with what they held and their names.
+        classes: the user's classes that the function names, with their attributes.
+        outside: the tracers that arguments and captured arrays are seen as.
     """
 
     evaluate: Callable[[Recorder, tuple[str, ...]], list[np.ndarray[Any, Any]]]
@@ -147,6 +149,8 @@ class Recorder:
     settings: list[Callable[[], Callable[[], Any]]] = field(default_factory=list)
     quiet: list[Any] = field(default_factory=list)
     cells: list[tuple[CellType, Any, str]] = field(default_factory=list)
+    classes: dict[type, dict[str, Any]] = field(default_factory=dict)
+    outside: list[Any] = field(default_factory=list)
     _watched: list[tuple[Any, Any, str]] = field(default_factory=list)
     _names: dict[str, int] = field(default_factory=dict)
 
@@ -161,9 +165,12 @@ class Recorder:
             self.take_back()
 
     def take_back(self) -> None:
-        """Put random-number streams back to where they were before the trace."""
+        """Put random-number streams and attributes of classes back to what they were before the trace."""
         while self.undo:
             self.undo.pop()()
+        for cls, before in self.classes.items():
+            for name in _changed(cls, before):
+                setattr(cls, name, before[name]) if name in before else delattr(cls, name)
 
     def forget(self) -> None:
         """Let go of what only the trace needs."""
@@ -171,6 +178,8 @@ class Recorder:
         self.undo.clear()
         self._watched.clear()
         self.cells.clear()
+        self.classes.clear()
+        self.outside.clear()
         self.overlays.clear()
         self.hosts.clear()
         self.refusals.clear()
@@ -182,9 +191,12 @@ class Recorder:
             self._watched.append((container, _contents(container), name))
 
     def check_watched(self) -> None:
-        """Raise where the function has changed a global, a variable of an enclosing function, or a container from outside: later calls would not."""
+        """Raise where the function has changed a variable, class, list or dict from outside: later calls would not."""
         for name in [name for o in self.overlays.values() for name in o.assigned()]:
             raise self.error(f"global {name}", "the function assigns to a global variable", "return the value instead")
+        for cls, attributes in self.classes.items():
+            for name in _changed(cls, attributes):
+                raise self.error(f"{cls.__name__}.{name} = ...", "the function changes a class that outlives it", "return the value instead")
         for cell, value, name in self.cells:
             if _cell_contents(cell) is not value:
                 raise self.error(f"nonlocal {name}", "the function assigns to a variable of an enclosing function", "return the value instead")
@@ -335,13 +347,19 @@ class Recorder:
         return self.events[-1]
 
     def error(self, operation: str, reason: str, advice: str = "") -> TraceError:
-        """A `TraceError` for the user's present line; raised again at the end where the function has handled it: NumPy would not have raised it."""
+        """A `TraceError` for the user's present line; raised again at the end where the function handles it, as NumPy would not have raised it."""
         self.refusals.append(TraceError(operation, reason, advice, site()[0] or self.origin))
         return self.refusals[-1]
 
 
 def _finished(rec: Recorder, names: tuple[str, ...]) -> list[np.ndarray[Any, Any]]:
     raise AssertionError("the trace is finished")
+
+
+def _changed(cls: type, before: dict[str, Any]) -> list[str]:
+    """The attributes of a class that are not what they were; what Python itself keeps there aside."""
+    now = vars(cls)
+    return [n for n in {**before, **now} if not n.startswith("__") and now.get(n, _changed) is not before.get(n, _changed)]
 
 
 def _cell_contents(cell: CellType) -> Any:

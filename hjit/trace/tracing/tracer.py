@@ -69,12 +69,12 @@ class Tracer:
         weak: a Python float rather than a NumPy scalar; its dtype gives way to that of arrays.
     """
 
-    __slots__ = ("_known", "buffer", "index", "is_scalar", "shape", "weak")
+    __slots__ = ("_known", "_shape", "buffer", "index", "is_scalar", "weak")
     __array_priority__ = 1000.0
 
     def __init__(self, buffer: Buffer, shape: Shape, index: tuple[Poly, ...], known: np.ndarray[Any, Any] | None = None,
                  is_scalar: bool = False) -> None:
-        self.buffer, self.shape, self.index, self._known, self.is_scalar = buffer, shape, index, known, is_scalar
+        self.buffer, self._shape, self.index, self._known, self.is_scalar = buffer, shape, index, known, is_scalar
         self.weak = False
 
     @property  # type: ignore[misc]
@@ -82,6 +82,13 @@ class Tracer:
         return np.ndarray
 
     # -- attributes
+    def _reshape(self, shape: Any) -> None:
+        from hjit.trace.ops.views import reshape_in_place
+
+        reshape_in_place(self, shape)
+
+    shape: Shape = property(operator.attrgetter("_shape"), _reshape)  # type: ignore[assignment]
+
     @property
     def dtype(self) -> np.dtype[Any]:
         return self.buffer.dtype
@@ -358,7 +365,9 @@ def from_source(array: np.ndarray[Any, Any], name: str, where: tuple[Any, ...]) 
     shape = tuple(_shown(rec, p) for p in source.input.shape)
     strides = None if array.flags.c_contiguous else array.strides
     buffer = Buffer(shape, array.dtype, source.input.name, argument=source.input.name, strides=strides, writeable=bool(array.flags.writeable))
-    return Tracer(buffer, shape, identity(array.ndim))
+    tracer = Tracer(buffer, shape, identity(array.ndim))
+    rec.outside.append(tracer)
+    return tracer
 
 
 def _shown(rec: Recorder, p: Poly) -> int:

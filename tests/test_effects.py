@@ -1,0 +1,387 @@
+"""What a function does besides computing is done at every call, as by the plain function, or the function is refused."""
+
+# ruff: noqa: B028 - where a warning points to is tested
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.special
+
+import hjit
+from hjit.trace.tracing.recorder import tracing
+
+IMAGE = np.random.default_rng(2).random((20, 30))
+LOG = logging.getLogger("hjit.tests.effects")
+ADAPTER = logging.LoggerAdapter(LOG, {"job": 3})
+info = LOG.info
+
+
+class Seen(logging.Handler):
+    """Keeps what matters of log records."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.records: list[tuple[Any, ...]] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.records.append((record.name, record.levelno, record.getMessage(), record.pathname, record.lineno, record.funcName, getattr(record, "job", None)))
+
+
+@pytest.fixture(autouse=True)
+def seen() -> Iterator[Seen]:
+    handler = Seen()
+    LOG.addHandler(handler)
+    logging.root.addHandler(handler)
+    before = LOG.level, LOG.propagate
+    LOG.setLevel(logging.INFO)
+    LOG.propagate = False
+    yield handler
+    LOG.removeHandler(handler)
+    logging.root.removeHandler(handler)
+    LOG.level, LOG.propagate = before
+
+
+def effects(seen: Seen, f: Any, *args: Any) -> tuple[Any, list[Any], list[Any]]:
+    """What a call gives, logs and warns of."""
+    seen.records.clear()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        result = f(*args)
+    found = [(str(w.message), w.category, w.filename, w.lineno) for w in caught]
+    assert not any(issubclass(w.category, hjit.HjitWarning) for w in caught)
+    return result, [*seen.records], found
+
+
+def helper(img: Any) -> Any:
+    warnings.warn("use another one", DeprecationWarning, stacklevel=2)
+    return img + 1
+
+
+def warns(img: Any) -> Any:
+    warnings.warn("slow")
+    out = helper(img)
+    if out.max() > 3:
+        warnings.warn(RuntimeWarning(f"large: {out.shape}"))
+    return out * 2
+
+
+def logs(img: Any, gain: float) -> Any:
+    LOG.info("mean of %s times %s", img.shape, gain)
+    LOG.debug("not seen at first")
+    out = img * gain
+    LOG.warning("the first is %.5f, or %r", out[0, 0], float(out[0, 0]))
+    if out[0, 0] > 1:
+        ADAPTER.error("too much: %s", f"{out[0, 0]:.3f}")
+    LOG.log(35, {"a": 1})
+    info("stored %(what)s", {"what": "name"})
+    logging.getLogger(LOG.name).critical("end")
+    logging.warning("of the root")
+    return out
+
+
+@pytest.mark.parametrize("verify", ["first", "off"])
+def test_warnings_at_every_call(seen: Seen, verify: str) -> None:
+    p = hjit.pipeline(warns, verify=verify)
+    for image in (IMAGE, IMAGE, IMAGE * 9, IMAGE, IMAGE * 9, IMAGE[:10]):
+        ours, expected = effects(seen, p, image), effects(seen, warns, image)
+        assert len(expected[2]) >= 2
+        assert ours[1:] == expected[1:]
+        np.testing.assert_array_equal(ours[0], expected[0])
+    assert (p.stats.traces, p.stats.fallbacks) == (3, 0)
+
+
+@pytest.mark.parametrize("verify", ["first", "off"])
+def test_log_records_at_every_call(seen: Seen, verify: str) -> None:
+    p = hjit.pipeline(logs, verify=verify)
+    for image, gain in ((IMAGE, 1.0), (IMAGE, 2.0), (IMAGE * 9, 2.0), (IMAGE, 1.0), (IMAGE[:10], 1.0)):
+        ours, expected = effects(seen, p, image, gain), effects(seen, logs, image, gain)
+        assert len(expected[1]) >= 5
+        assert ours[1:] == expected[1:]
+    assert p.stats.fallbacks == 0
+    LOG.setLevel(logging.DEBUG)
+    assert "not seen at first" in [r[2] for r in effects(seen, p, IMAGE, 1.0)[1]]
+
+
+def test_warnings_that_name_a_caller(seen: Seen) -> None:
+    def f(img: Any) -> Any:
+        warnings.warn("of the caller", stacklevel=2)
+        warnings.warn("of its caller", stacklevel=3)
+        return img + 1
+
+    p = hjit.pipeline(f, verify="off")
+    ours = [effects(seen, g, IMAGE)[2] for g in (p, p, f)]
+    assert ours[0] == ours[1] == ours[2]
+    assert [w[2] for w in ours[0]] == [__file__] * 2
+
+
+def test_warnings_are_shown_once_where_that_is_asked_for() -> None:
+    def f(img: Any) -> Any:
+        warnings.warn("once")
+        return img + 1
+
+    for g in (f, hjit.pipeline(f)):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("default")
+            globals().pop("__warningregistry__", None)
+            for _ in range(4):
+                g(IMAGE)
+        assert len(caught) == 1
+
+
+def test_warnings_that_are_errors() -> None:
+    def f(img: Any) -> Any:
+        img += 1
+        try:
+            warnings.warn("caught")
+        except UserWarning:
+            img += 2
+        warnings.warn("not caught", FutureWarning)
+        img += 4
+        return img
+
+    p = hjit.pipeline(f, verify="off")
+    for action in ("ignore", "error", "ignore", "error"):
+        with warnings.catch_warnings():
+            warnings.simplefilter(action)  # type: ignore[arg-type]
+            ours, expected = IMAGE.copy(), IMAGE.copy()
+            for g, image in ((p, ours), (f, expected)):
+                if action == "error":
+                    with pytest.raises(FutureWarning, match="not caught"):
+                        g(image)
+                else:
+                    g(image)
+            np.testing.assert_array_equal(ours, expected)
+
+
+def test_an_effect_sees_what_was_there_then(seen: Seen) -> None:
+    def f(img: Any) -> Any:
+        LOG.info("before %s", img[:2, 0])
+        img[0] = 7
+        LOG.info("after %s", img[:2, 0])
+        img[0] = 8
+
+    p = hjit.pipeline(f)
+    for _ in range(3):
+        ours, expected = (effects(seen, g, IMAGE.copy())[1] for g in (p, f))
+        assert ours == expected
+
+
+def test_a_call_that_starts_over_gives_no_effect_twice(seen: Seen) -> None:
+    def f(img: Any, index: Any) -> Any:
+        LOG.info("begin")
+        if img.max() > 1:
+            LOG.info("large")
+        try:
+            img = np.linalg.inv(img)
+        except np.linalg.LinAlgError:
+            LOG.info("singular")
+        return img[index]
+
+    def tried(g: Any, *args: Any) -> Any:
+        try:
+            return g(*args)
+        except IndexError:
+            return None
+
+    square, good, bad = IMAGE[:20, :20], np.arange(3), np.array([90])
+    calls = [(square, good), (square * 9, good), (square * 0, good), (square, bad), (square, good), (square * 9, bad), (square * 0, good)]
+    for start in range(len(calls)):
+        p = hjit.pipeline(f)
+        for args in (*calls[start:], *calls[:start]):
+            assert effects(seen, tried, p, *args)[1] == effects(seen, tried, f, *args)[1]
+
+
+def test_effects_of_loops(seen: Seen) -> None:
+    def f(img: Any) -> Any:
+        out = np.zeros_like(img)
+        for y in range(img.shape[0]):
+            LOG.info("row %d", y)
+            out[y] = img[y] * 2
+        return out
+
+    p = hjit.pipeline(f)
+    for _ in range(2):
+        assert effects(seen, p, IMAGE)[1] == effects(seen, f, IMAGE)[1]
+
+
+def test_numpy_own_warnings_from_python(seen: Seen) -> None:
+    def f(img: Any) -> Any:
+        return np.nanmean(img, axis=0)
+
+    p = hjit.pipeline(f, verify="off")
+    for image in (IMAGE, IMAGE * np.nan, IMAGE * np.nan, IMAGE):
+        assert [w[:2] for w in effects(seen, p, image)[2]] == [w[:2] for w in effects(seen, f, image)[2]]
+
+
+def test_what_is_ignored_stays_ignored(seen: Seen) -> None:
+    def f(img: Any) -> Any:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            warnings.warn("not seen")
+            out = np.nanmean(img * np.nan, axis=0)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="nor this")
+            warnings.warn("nor this one")
+            warnings.warn("but this one")
+        with np.errstate(all="ignore"):
+            return out + scipy.special.xlogy(img, -img)[0]
+
+    p = hjit.pipeline(f)
+    for _ in range(3):
+        ours, expected = effects(seen, p, IMAGE), effects(seen, f, IMAGE)
+        assert [w[0] for w in expected[2]] == ["but this one"]
+        assert ours[2] == expected[2]
+    assert p.stats.fallbacks == 0
+
+
+def divides_or_not(img: Any) -> Any:
+    try:
+        with np.errstate(divide="raise"):
+            return 1 / img
+    except FloatingPointError:
+        return img
+
+
+def turns_warnings_into_errors(img: Any) -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        try:
+            return 1 / img
+        except RuntimeWarning:
+            return img
+
+
+def records_warnings(img: Any) -> Any:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        out = 1 / img
+    return out * len(caught)
+
+
+def logs_a_traceback(img: Any) -> Any:
+    try:
+        return np.linalg.inv(img)
+    except np.linalg.LinAlgError:
+        LOG.exception("singular")
+        return img
+
+
+class Counter:
+    """A class whose attributes the function changes."""
+
+    calls = 0
+    names: Any = ("a",)
+
+
+def counts_in_a_class(img: Any) -> Any:
+    Counter.calls += 1
+    Counter.names += ("b",)
+    return img
+
+
+def counts() -> Any:
+    n = 0
+
+    def f(img: Any) -> Any:
+        nonlocal n
+        n += 1
+        return img * n
+
+    return f
+
+
+@pytest.mark.parametrize("f", [
+    divides_or_not, turns_warnings_into_errors, records_warnings, logs_a_traceback, counts(), counts_in_a_class,
+    lambda img: warnings.simplefilter("ignore") or img,
+    lambda img: LOG.setLevel(3) or img,
+    lambda img: (sys.stdout.write("computing"), img)[1],
+    lambda img: (sys.stderr.write("computing"), img)[1],
+    lambda img: os.makedirs("/nowhere/at/all") or img,
+])
+def test_what_cannot_be_done_at_every_call_is_refused(f: Any, capsys: Any) -> None:
+    bad = np.zeros((5, 5))
+    with pytest.raises(hjit.TraceError) as caught:
+        hjit.pipeline(f)(bad)
+    assert caught.value.origin is not None
+    assert caught.value.origin.filename == __file__
+    assert capsys.readouterr() == ("", "")
+    assert (Counter.calls, Counter.names) == (0, ("a",))
+
+
+def test_the_plain_function_runs_instead() -> None:
+    p = hjit.pipeline(divides_or_not, on_unsupported="numpy")
+    with pytest.warns(hjit.HjitWarning, match=r"errstate\('raise'\)"):
+        np.testing.assert_array_equal(p(IMAGE + 1), 1 / (IMAGE + 1))
+    np.testing.assert_array_equal(p(IMAGE * 0), IMAGE * 0)
+
+
+def test_text_of_numbers_is_that_of_each_call() -> None:
+    def f(img: Any) -> Any:
+        return f"{img.max():.3f} {img.max()} {float(img.max())!r} {img[0, 0]!s} {img.sum(axis=(0, 1), keepdims=True).astype(int)}"
+
+    p = hjit.pipeline(f)
+    for image in (IMAGE, IMAGE * 2, IMAGE):
+        assert p(image) == f(image)
+    assert p.stats.fallbacks == 0
+    with pytest.raises(hjit.TraceError, match=r"format\(\) of an array"):
+        hjit.pipeline(lambda img: f"{img}")(IMAGE)
+
+
+def test_files_that_the_process_has_are_left_alone(tmp_path: Path) -> None:
+    with open(tmp_path / "log", "w") as file, pytest.raises(hjit.TraceError, match=r"file\.write"):
+        hjit.pipeline(lambda img: (file.write("x"), img)[1])(IMAGE)
+    assert (tmp_path / "log").read_text() == ""
+
+
+# -- traces that fail
+
+
+@pytest.mark.parametrize("own", [False, True])
+def test_a_function_whose_trace_fails_runs_once_a_call(seen: Seen, own: bool) -> None:
+    def f(img: Any) -> Any:
+        LOG.info("begin")
+        warnings.warn("begun")
+        img[0] = 5
+        if own or tracing():
+            raise RuntimeError("a gap of the tracer, or the function's own")
+        LOG.info("end")
+        return img * 2
+
+    def tried(g: Any, img: Any) -> Any:
+        try:
+            return g(img)
+        except RuntimeError as error:
+            return str(error)
+
+    p = hjit.pipeline(f, on_unsupported="numpy")
+    if not own:
+        with pytest.warns(hjit.HjitWarning, match="tracing raised RuntimeError"):
+            p(IMAGE[:5].copy())
+        assert [r[2] for r in seen.records] == ["begin", "end"]
+    for _ in range(3):
+        ours, expected = IMAGE.copy(), IMAGE.copy()
+        a, b = effects(seen, tried, p, ours), effects(seen, tried, f, expected)
+        np.testing.assert_array_equal(a[0], b[0])
+        assert a[1:] == b[1:]
+        np.testing.assert_array_equal(ours, expected)
+
+
+def test_an_exception_of_its_own_is_raised_with_its_effects_once(seen: Seen) -> None:
+    def f(img: Any) -> Any:
+        LOG.info("begin")
+        raise ValueError("never")
+
+    p = hjit.pipeline(f)
+    for _ in range(2):
+        seen.records.clear()
+        with pytest.raises(ValueError, match="never"):
+            p(IMAGE)
+        assert len(seen.records) == 1

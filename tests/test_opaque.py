@@ -1,0 +1,234 @@
+"""Opaque calls: the arrays that they are given, and the types of what they return."""
+
+from __future__ import annotations
+
+from collections import OrderedDict, namedtuple
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.linalg
+import scipy.ndimage
+import scipy.special
+
+import hjit
+from hjit.trace.tracing.dispatch import implements
+from hjit.trace.tracing.externs import opaque_call
+
+pytestmark = pytest.mark.filterwarnings("error::hjit.HjitWarning")
+
+IMAGE = np.random.default_rng(1).random((12, 12)) + np.eye(12)
+Pair = namedtuple("Pair", "first second")
+
+
+def extern(g: Any) -> Any:
+    """A function that traced functions call opaquely."""
+    implements(g)(lambda *args: opaque_call("g", g, args, {}))
+    return g
+
+
+def shape_of(x: Any) -> Any:
+    """The types of a result, and its arrays without their values."""
+    if isinstance(x, (tuple, list)):
+        return type(x), [shape_of(y) for y in x]
+    if isinstance(x, dict):
+        return type(x), [(k, shape_of(v)) for k, v in x.items()]
+    return (type(x), x.dtype, x.shape) if isinstance(x, (np.ndarray, np.generic)) else (type(x), x if type(x) is not float else None)
+
+
+def compared(p: Any, *args: Any) -> None:
+    ours, expected = p(*args), p.py_func(*args)
+    assert shape_of(ours) == shape_of(expected)
+    for a, b in zip(leaves(ours), leaves(expected), strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-12) if isinstance(b, (np.ndarray, float)) else np.testing.assert_equal(a, b)
+
+
+def leaves(x: Any) -> list[Any]:
+    if isinstance(x, dict):
+        x = [*x.values()]
+    return [y for z in x for y in leaves(z)] if isinstance(x, (list, tuple)) else [x]
+
+
+# -- one array in several places
+
+
+def twice(a: Any) -> Any:
+    v = a * 2
+    return scipy.special.xlogy(v, v)
+
+
+def as_arguments(a: Any) -> Any:
+    return scipy.special.xlogy(a, a) + scipy.special.xlogy(a, a + 0)
+
+
+def solved(a: Any) -> Any:
+    v = a + np.eye(12)
+    return np.linalg.solve(v, v) + v
+
+
+def views_of_one(a: Any) -> Any:
+    v = a * 2
+    return np.linalg.solve(v, v.T), np.linalg.solve(v[::-1], v)
+
+
+def computed_alike(a: Any) -> Any:
+    return scipy.special.xlogy(a * 3, a * 3)
+
+
+def one_of_several(a: Any) -> Any:
+    v, w = a * 2, a + 1
+    return scipy.special.xlogy(v, w) + scipy.special.xlogy(w, v), scipy.linalg.block_diag(v, w, v, w)
+
+
+@pytest.mark.parametrize("f", [twice, as_arguments, solved, views_of_one, computed_alike, one_of_several])
+def test_an_array_that_is_given_twice(f: Any) -> None:
+    p = hjit.pipeline(f)
+    for image in (IMAGE, IMAGE * 2, IMAGE):
+        compared(p, image)
+    assert (p.stats.traces, p.stats.fallbacks) == (1, 0)
+
+
+def test_an_array_that_is_given_twice_is_one_object() -> None:
+    @extern
+    def g(x: Any, y: Any) -> Any:
+        return x + (1 if x is y else 2)
+
+    def f(a: Any) -> Any:
+        v = a * 2
+        return g(v, v), g(v, v + 0)
+
+    for _ in range(2):
+        same, apart = hjit.pipeline(f, verify="off")(IMAGE)
+        np.testing.assert_array_equal(same, IMAGE * 2 + 1)
+        np.testing.assert_array_equal(apart, IMAGE * 2 + 2)
+
+
+# -- types of results
+
+
+@pytest.mark.parametrize("f", [
+    lambda a: scipy.ndimage.label(a > 0.7),
+    lambda a: scipy.ndimage.label(a > 0.7)[1],
+    lambda a: scipy.ndimage.label(a > 0.7)[1] + a,
+    lambda a: scipy.ndimage.find_objects(scipy.ndimage.label(a > 1)[0]),
+    lambda a: scipy.ndimage.center_of_mass(a * 2),
+    lambda a: scipy.ndimage.center_of_mass(a * 2, (a > 0.5) * 1, [0, 1]),
+    lambda a: scipy.ndimage.maximum_position(a * 2),
+    lambda a: scipy.ndimage.extrema(a * 2),
+    lambda a: scipy.ndimage.mean(a * 2, (a > 0.5) * 1, [0, 1]),
+    lambda a: np.linalg.svd(a * 2),
+    lambda a: np.linalg.slogdet(a * 2),
+    lambda a: np.linalg.det(a * 2),
+    lambda a: np.linalg.matrix_rank(a * 2),
+    lambda a: np.linalg.lstsq(a * 2, a[0] * 1, rcond=None)[1:3],
+    lambda a: scipy.linalg.lu(a * 2),
+    lambda a: scipy.linalg.bandwidth(a * 2),
+    lambda a: scipy.linalg.issymmetric(a * 2),
+], ids=range(17))
+def test_types(f: Any) -> None:
+    p = hjit.pipeline(f)
+    for image in (IMAGE, IMAGE * 1.25, IMAGE):
+        compared(p, image)
+    assert p.stats.fallbacks == 0
+
+
+def test_labels_in_an_array_that_is_there() -> None:
+    def f(a: Any) -> Any:
+        labels = np.zeros(a.shape, np.int32)
+        return scipy.ndimage.label(a > 0.7, output=labels), labels
+
+    p = hjit.pipeline(f)
+    for image in (IMAGE, IMAGE * 0.8, IMAGE):
+        compared(p, image)
+    assert p.stats.fallbacks == 0
+
+
+@pytest.mark.parametrize("g", [
+    lambda x: 7, lambda x: 0.1, lambda x: int(x.sum()), lambda x: float(x.sum()), lambda x: bool(x.sum() > 90), lambda x: x.sum(), lambda x: x > 1,
+    lambda x: np.asarray(x.sum()), lambda x: [x.sum(), (x, float(x[0, 0]), 3)], lambda x: None, lambda x: [], lambda x: (), lambda x: (x + 1,),
+    lambda x: [x + 1, x + 2], lambda x: {"a": x + 1, "b": 2}, lambda x: OrderedDict(a=x * 2), lambda x: Pair(x * 2, 0.5), lambda x: "text", lambda x: slice(1, 3),
+    lambda x: [x[:k].sum() for k in range(int(x.sum()) % 5)], lambda x: x[: int(x.sum()) % 5], lambda x: np.datetime64("2020-01-01"), lambda x: 1j,
+], ids=range(23))
+def test_types_of_any_result(g: Any) -> None:
+    g = extern(g)
+
+    def f(a: Any) -> Any:
+        return g(a * 2)
+
+    p = hjit.pipeline(f)
+    for scale in (1.0, 2.0, 3.0, 1.0, 0.1):
+        ours, expected = p(IMAGE * scale), g(IMAGE * scale * 2)
+        assert shape_of(ours) == shape_of(expected)
+        np.testing.assert_equal(ours, expected)
+    assert p.stats.traces <= 4
+
+
+def test_an_argument_that_is_returned() -> None:
+    """What is then written to it is seen through the other name."""
+
+    parts = extern(lambda x, n: (x, x.sum(axis=0), n))
+
+    def f(a: Any) -> Any:
+        v = a * 2
+        w, sums, again = parts(v, [1, v])
+        w[0] = sums
+        again[1][1] = 5
+        return v, w is v, again[0], w
+
+    p = hjit.pipeline(f, verify="off")
+    for image in (IMAGE, IMAGE * 3):
+        ours, expected = p(image), f(image)
+        np.testing.assert_allclose(ours[0], expected[0])
+        assert ours[1:3] == expected[1:3] == (True, 1)
+        assert ours[0] is ours[3] or np.shares_memory(ours[0], ours[3])
+
+
+def test_an_array_that_is_returned_twice() -> None:
+    @extern
+    def g(x: Any) -> Any:
+        made = x + 1
+        return made, made
+
+    def f(a: Any) -> Any:
+        x, y = g(a)
+        x[0] = 0
+        return y * 2
+
+    expected = (IMAGE + 1) * 2
+    expected[0] = 0
+    p = hjit.pipeline(f, verify="off")
+    for _ in range(2):
+        np.testing.assert_array_equal(p(IMAGE), expected)
+
+
+def test_a_float_is_given_as_a_float() -> None:
+    types = extern(lambda x, y: [type(x).__name__, type(y).__name__])
+
+    def f(a: Any) -> Any:
+        return types(float(a.max()), a.max())
+
+    assert hjit.pipeline(f, verify="off")(IMAGE) == ["float", "float64"]
+
+
+def test_slices_of_numbers_of_the_caller() -> None:
+    p = hjit.pipeline(lambda a, n: slice(a.shape[0], n, None))
+    for rows, n in ((12, 3), (9, 3), (12, 4)):
+        assert p(np.ones((rows * 10, 2)), n) == slice(rows * 10, n)
+
+
+def test_other_objects_are_refused() -> None:
+    g = extern(lambda x: [object()])
+    with pytest.raises(hjit.TraceError, match="it returns a object"):
+        hjit.pipeline(lambda a: g(a * 2))(IMAGE)
+
+
+def test_structures_that_change_from_call_to_call_trace_once_each() -> None:
+    """Lengths, shapes and whole numbers that have been seen are found again."""
+    part = extern(lambda x: x[: int(x.max())])
+    p = hjit.pipeline(lambda a: part(a * 2) + 1, verify="off")
+    for _ in range(3):
+        for k in (1.0, 2.0, 3.0):
+            a = np.minimum(IMAGE, 0.9)
+            a[0, 0] = k
+            np.testing.assert_array_equal(p(a), (a * 2)[: int(k * 2)] + 1)
+    assert p.stats.traces == 3
