@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import hjit
-from hjit.kernels.llvm import outline
+from hjit.kernels.lower import outlining
 from hjit.kernels.lower.loopir import For, Lanes, Outlined, Slide, Stmt, When, with_bodies
 from hjit.trace.ir.poly import ZERO, Var, poly
 from tests.numpy_check import check
@@ -42,7 +42,7 @@ def row_by_row() -> hjit.Schedule:
 
 @pytest.mark.parametrize("many", [6, 1000])
 def test_stages_of_a_search_window_share_functions_where_there_are_many(many: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(outline, "MANY", many)
+    monkeypatch.setattr(outlining, "MANY", many)
     s = row_by_row()
     f = hjit.pipeline(weights, cache="off").use(s)
     outlined, text = str(f.loops(IMAGE)).count("outlined:"), f.inspect_llvm(IMAGE)
@@ -59,13 +59,13 @@ def loop(text: str, *body: Stmt) -> For:
 
 
 def test_what_slides_stays_a_part_of_its_function(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(outline, "MANY", 2)
-    monkeypatch.setattr(outline, "ALIKE", 1)
+    monkeypatch.setattr(outlining, "MANY", 2)
+    monkeypatch.setattr(outlining, "ALIKE", 1)
 
     def visit(body: tuple[Stmt, ...], inside: bool) -> None:
         for s in body:
             assert not (inside and isinstance(s, Slide))
-            for part in outline.inner(s):
+            for part in outlining.inner(s):
                 visit(part, inside or isinstance(s, Outlined))
 
     (program,) = hjit.pipeline(weights, cache="off").use(row_by_row()).loops(IMAGE)
@@ -75,13 +75,13 @@ def test_what_slides_stays_a_part_of_its_function(monkeypatch: pytest.MonkeyPatc
 
 
 def test_one_or_three_alike_are_not_worth_a_function(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(outline, "MANY", 3)
+    monkeypatch.setattr(outlining, "MANY", 3)
     few = tuple(loop(f"d{k}") for k in range(3))
-    assert outline._outlined(few) == few
+    assert outlining._outlined(few) == few
     many = tuple(loop(f"d{k}") for k in range(4))
-    assert outline._outlined(many) == tuple(Outlined((x,)) for x in many)
+    assert outlining._outlined(many) == tuple(Outlined((x,)) for x in many)
     other = (*many[:3], loop("d9", loop("d10")))
-    assert outline._outlined(other) == other
+    assert outlining._outlined(other) == other
 
 
 def anything(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
@@ -89,11 +89,11 @@ def anything(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
     r = random.Random(len(str(body)))
 
     def some(part: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
-        return (Outlined(part),) if part and not outline._has_state(part) and r.random() < 0.5 else anything(part)
+        return (Outlined(part),) if part and not outlining._has_state(part) and r.random() < 0.5 else anything(part)
 
     found: list[Stmt] = []
     for s in body:
-        if isinstance(s, (For, Lanes)) and not outline._has_state((s,)) and r.random() < (0.35 if isinstance(s, For) else 1):
+        if isinstance(s, (For, Lanes)) and not outlining._has_state((s,)) and r.random() < (0.35 if isinstance(s, For) else 1):
             found.append(Outlined((s,)))
         else:
             found.append(with_bodies(s, anything if isinstance(s, For) else some) if isinstance(s, (For, When, Slide)) else s)
@@ -102,6 +102,6 @@ def anything(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
 
 @pytest.mark.parametrize("start", range(5000, 5040, 10))
 def test_any_loop_may_become_a_function(start: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(outline, "_outlined", anything)
+    monkeypatch.setattr(outlining, "_outlined", anything)
     wrong = {seed: why for seed in range(start, start + 10) if (why := failure(seed)) is not None}
     assert not wrong
