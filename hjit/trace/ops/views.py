@@ -93,6 +93,7 @@ def reshape(a: Any, shape: Any, order: str = "C", *, copy: Any = None) -> Tracer
     return view(a, tuple(target), inner, known)
 
 
+@provides
 def reshape_in_place(a: Tracer, shape: Any) -> None:
     """``a.shape = shape``.
 

@@ -83,9 +83,7 @@ class Tracer:
 
     # -- attributes
     def _reshape(self, shape: Any) -> None:
-        from hjit.trace.ops.views import reshape_in_place
-
-        reshape_in_place(self, shape)
+        hook("reshape_in_place")(self, shape)
 
     shape: Shape = property(operator.attrgetter("_shape"), _reshape)  # type: ignore[assignment]
 
