@@ -22,8 +22,8 @@ from hjit.trace.tracing.externs import Arguments
 from hjit.trace.tracing.host import unpin
 from hjit.trace.tracing.recorder import Effect, current
 
-_HERE = os.path.dirname(os.path.dirname(__file__)) + os.sep
-_TRACE = os.path.join(_HERE, "trace", "trace.py")  # its function is the outermost frame of a trace
+_HERE = os.path.dirname(os.path.dirname(os.path.dirname(__file__))) + os.sep
+_TRACE = os.path.join(_HERE, "trace", "capture", "trace.py")  # its function is the outermost frame of a trace
 _PLAIN = (bool, int, float, str, type(None))
 
 
