@@ -99,6 +99,19 @@ def test_code_of_all_copies_together() -> None:
         f.use(s)(a)
 
 
+def test_divisions_of_integers_are_code_for_each_lane() -> None:
+    def odd(a: Any) -> Any:
+        result = (a // (a[:, ::-1] + 1)) % (a[::-1] + 7)
+        return result
+
+    a = np.arange(1, 40 * 300 + 1).reshape(40, 300)
+    f = compiled(odd)
+    s = f.schedule(a)
+    s["result"].vectorize("x", 64).unroll("y", 64).reorder("y", "x", "yu", "xv")
+    with pytest.raises(hjit.ScheduleError, match="compute result: code for more than"):
+        f.use(s)(a)
+
+
 def test_kinds_of_rests_multiply() -> None:
     s = hjit.pipeline(blur).schedule(GRAY)
     for k in range(26):
@@ -234,10 +247,14 @@ def test_files_that_say_something_else(data: Any, why: str, tmp_path: Path) -> N
         hjit.Schedule.load(tmp_path / "s.json")
 
 
-def test_a_kind_that_there_is_not(tmp_path: Path) -> None:
-    (tmp_path / "s.json").write_text('{"hjit schedule": 1, "directives": [["blur_y", 0, "kind", ["x", "fast"]]]}')
-    with pytest.raises(hjit.ScheduleError, match="no kind of loop fast; there are serial"):
-        compiled(blur).use(hjit.Schedule.load(tmp_path / "s.json"))(GRAY)
+@pytest.mark.parametrize("said", [("kind", "x", "fast"), ("inner", "x", "", 8), ("inner", "x", "fast", 8), ("split", "x", "a", "b", 8, "none")])
+def test_a_word_that_there_is_not(said: tuple[Any, ...], tmp_path: Path) -> None:
+    word, *args = said
+    (tmp_path / "s.json").write_text(json.dumps({"hjit schedule": 1, "directives": [["blur_y", 0, word, args]]}))
+    with pytest.raises(hjit.ScheduleError, match=r"blur_y: .*there is no (kind|tail) '\w*'; there are (serial|auto), "):
+        hjit.Schedule.load(tmp_path / "s.json")
+    with pytest.raises(hjit.ScheduleError, match="there is no (kind|tail)"):
+        hjit.pipeline(blur).schedule(GRAY).add(("blur_y", 0, word, tuple(args)))
 
 
 # -- mutations

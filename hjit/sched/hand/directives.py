@@ -99,8 +99,6 @@ def _inner_size(loops: list[Named], k: int) -> int:
 def _split(plan: StagePlan, group: int, loop: str, outer: str, inner: str, size: int, tail: Tail = "auto") -> None:
     loops, k = _find(plan, group, loop)
     check_number(f"split {loop}", size, MAX_SIZE, "turns")
-    if tail not in TAILS:
-        raise ScheduleError(f"split {loop}: there is no tail {tail}; there are {', '.join(TAILS)}")
     if outer == inner:
         raise ScheduleError(f"split {loop}: both loops would be called {outer}")
     for name in (outer, inner):
@@ -149,8 +147,6 @@ def _fuse(plan: StagePlan, group: int, outer: str, inner: str, name: str) -> Non
 
 def _kind(plan: StagePlan, group: int, loop: str, kind: LoopKind) -> None:
     loops, k = _find(plan, group, loop)
-    if kind not in KINDS:
-        raise ScheduleError(f"{loop}: there is no kind of loop {kind}; there are {', '.join(KINDS)}")
     whole = _length(plan, group, loops[k])
     if kind == "vector" and loops[k].size is None and whole is not None and _inner_size(loops, k) == 1:
         _inner(plan, group, loop, kind, whole)
@@ -421,10 +417,13 @@ def check_arguments(word: str, args: Sequence[Any]) -> None:
     except TypeError as error:
         raise ScheduleError(f"{text}: {error}") from None
     for name, value in list(bound.arguments.items())[2:]:
-        kind = int if signature.parameters[name].annotation == "int" else str
+        annotation = signature.parameters[name].annotation
+        kind = int if annotation == "int" else str
         for x in value if signature.parameters[name].kind is inspect.Parameter.VAR_POSITIONAL else (value,):
             if type(x) is not kind:
                 raise ScheduleError(f"{text}: {name} is {shown(x)}; it is to be {'a whole number' if kind is int else 'a name'}")
+            if x not in _CHOICES.get(annotation, (x,)):
+                raise ScheduleError(f"{text}: there is no {name} {shown(x)}; there are {', '.join(_CHOICES[annotation])}")
     if word == "rfactor":
         check_number(f"{text}: dim + 1", args[0] + 1, MAX_LOOPS, "dimensions")
         check_number(text, args[1], MAX_PARTS, "parts")
@@ -467,4 +466,5 @@ def _rfactor(plan: None, group: int, dim: int, parts: int) -> None:
     """The signature of `rfactor`, which changes the Graph."""
 
 
+_CHOICES = {"LoopKind": KINDS, "Tail": TAILS}
 _SIGNATURES: dict[str, Callable[..., None]] = {"inline": _no_arguments, "cache_read": _no_arguments, "rfactor": _rfactor}

@@ -9,13 +9,15 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from hjit.errors import ScheduleError
-from hjit.sched.language.limits import MAX_CODE, MAX_UNROLL, REGISTER, check_nodes
+from hjit.sched.language.limits import DIVIDED, MAX_CODE, MAX_UNROLL, REGISTER, check_nodes
 from hjit.sched.language.tree import Compute, Loop, Node, Root, Store, computes, dim_name, dims_of, loop_name
+from hjit.sched.limits import REGISTER
 from hjit.trace.ir.costs import length
-from hjit.trace.ir.graph import Definition, Graph, Load, Op, Stage, identity
+from hjit.trace.ir.graph import Const, Definition, Expr, Graph, Load, Op, Stage, identity, walk
 from hjit.trace.ir.poly import ZERO, Dim, Poly, Value, single_dim
 from hjit.trace.passes.partition import write_apart
 
+DIVISIONS = ("floor_divide", "remainder", "fmod")
 ATOMICS = ("add", "minimum", "maximum", "bitwise_and", "bitwise_or", "bitwise_xor", "logical_and", "logical_or")
 
 
@@ -383,6 +385,11 @@ def _prefetches(found: list[Leaf], graph: Graph) -> Iterator[str]:
                 yield f"compute {leaf.compute.stage}: it prefetches along d{dim}; only pure definitions do, along their {dims} dimensions"
 
 
+def _is_division(e: Expr) -> bool:
+    """Is it one that no processor does in vectors? A division by a constant is a multiplication."""
+    return isinstance(e, Op) and e.name in DIVISIONS and e.dtype.kind in "iu" and not isinstance(e.args[1], Const)
+
+
 def _code(found: list[Leaf], graph: Graph) -> Iterator[str]:
     """How much code a computation becomes: where loops do not divide what is left, there is code for the rest, too."""
     for leaf in found:
@@ -403,7 +410,9 @@ def _code(found: list[Leaf], graph: Graph) -> Iterator[str]:
         lanes = next((x.size or 1 for x in leaf.loops if x.kind == "vector"), 1)
         registers = -(-lanes * max(x.itemsize for d in parts for x in (s.dtype, *(y.dtype for y in d.loads))) // REGISTER)
         rests = math.prod(tails.values())
-        total = (copies * registers + rests) * sum(length(d.value) for d in parts) if rests <= MAX_CODE else math.inf
+        divided = DIVIDED * lanes * sum(_is_division(x) for d in parts for x in walk(d.value))
+        single = sum(length(d.value) for d in parts)
+        total = copies * (registers * single + divided) + rests * single if rests <= MAX_CODE else math.inf
         if total > MAX_CODE:
             size = f"{copies} copies of {registers} registers, and {rests} kinds of rests" if rests <= MAX_CODE else "its kinds of rests multiply"
             yield f"compute {s.name}: code for more than {MAX_CODE} registers ({size}); unroll less, or make shorter vectors or fewer splits"

@@ -19,13 +19,14 @@ MAX_LANES = 256  # of one vector: four registers of bytes, or 32 of float64. LLV
 MAX_UNROLL = 256  # copies of one body
 MAX_ALIGN = 1 << 20  # elements that the axes of a stage are rounded up to, all axes multiplied: a longer gap is memory that nobody reads
 MAX_PARTS = 1 << 16  # of a reduction: each is an element of a stage that is kept in memory
-MAX_LOOPS = 100  # around one computation: lowering calls itself for each, within Python's limit of 1,000 calls
+MAX_LOOPS = 64  # around one computation: lowering calls itself for each, and what it knows of tiles in tiles grows with the square of them
 MAX_DEPTH = 400  # nodes from the root to a computation: what walks trees calls itself for each node
 MAX_NODES = 100_000  # of a tree; what lowering takes grows with them
 MAX_DIRECTIVES = 10_000  # of a schedule; each of them makes the list of its stage's loops anew
 MAX_PREFETCHES = 64  # arrays that a computation prefetches
 MAX_BUFFER = 1 << 40  # elements of a buffer that tiles of constant sizes need: addresses in bytes stay far within 64 bits
 MAX_CODE = 60_000  # vector registers computed in the code of one computation, all its copies together: LLVM takes some seconds for them
+DIVIDED = 16  # what a lane of a division of integers, but by a constant, counts in `MAX_CODE`: it is code of its own
 REGISTER = 64  # bytes of a vector register, the widest that there are
 
 
