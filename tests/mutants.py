@@ -27,11 +27,12 @@ from typing import Any, ClassVar
 import numpy as np
 
 import hjit
-from hjit import machine, plans
+from hjit import machine
 from hjit.errors import ScheduleError
 from hjit.sched.language.tree import Root, from_json
 from hjit.sched.search.sample import random_schedule
 from hjit.trace.passes.rewrites import Rewrites
+from hjit.tuning import plans
 from tests.sched import test_schedule as examples
 
 MEMORY = 16 << 30  # bytes of addresses that the process may have

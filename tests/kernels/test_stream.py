@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 import hjit
-from hjit.kernels.runtime import features, kernel, params, trial
+from hjit.kernels.lower import params
+from hjit.kernels.runtime import features, kernel, trial
 from hjit.kernels.runtime.trial import Trial
 from hjit.options import resolve
 from hjit.sched.language.target import native_width

@@ -11,7 +11,6 @@ from functools import cached_property
 from hjit.errors import ScheduleError
 from hjit.sched.language.limits import DIVIDED, MAX_CODE, MAX_UNROLL, REGISTER, check_nodes
 from hjit.sched.language.tree import Compute, Loop, Node, Root, Store, computes, dim_name, dims_of, loop_name
-from hjit.sched.limits import REGISTER
 from hjit.trace.ir.costs import length
 from hjit.trace.ir.graph import Const, Definition, Expr, Graph, Load, Op, Stage, identity, walk
 from hjit.trace.ir.poly import ZERO, Dim, Poly, Value, single_dim
