@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import hjit
+from hjit.trace.ir.graph import Load, Op
 
 IMAGE = np.ones((40, 50), np.float32)
 
@@ -80,3 +81,13 @@ def test_counters() -> None:
     assert p.stats.verified is True
     assert p.stats.scratch_bytes >= 0
     assert "calls=3" in repr(p.stats)
+
+
+def test_expressions_are_as_long_as_their_distinct_nodes() -> None:
+    e: Any = Load("a", (), np.float64)
+    for _ in range(5000):
+        e = Op("add", (e, e), np.float64)
+    text = str(e)
+    assert text == repr(e)
+    assert text.startswith("add(v4998, v4998) where v0 = add(a[], a[]), v1 = add(v0, v0), ")
+    assert str(Op("add", (Load("a", (), np.float64), Load("b", (), np.float64)), np.float64)) == "add(a[], b[])"

@@ -99,6 +99,16 @@ def test_code_of_all_copies_together() -> None:
         f.use(s)(a)
 
 
+def test_a_long_definition_is_no_fault_of_the_schedule() -> None:
+    def sorted_rows(a: Any) -> Any:
+        return np.take_along_axis(a, np.argsort(a[:, ::2], 1, kind="stable"), 1)
+
+    a = np.random.default_rng(0).random((20, 38)).astype(np.float32)
+    f = compiled(sorted_rows)
+    np.testing.assert_array_equal(f(a), sorted_rows(a))
+    assert not f.stats.fallbacks
+
+
 def test_divisions_of_integers_are_code_for_each_lane() -> None:
     def odd(a: Any) -> Any:
         result = (a // (a[:, ::-1] + 1)) % (a[::-1] + 7)

@@ -116,7 +116,7 @@ def test_the_numbers_stay(case: str, size: tuple[int, int], tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("function", "say", "why"),
     [
-        (blur, lambda s: s["blur_y"].split("y", "a", "b", 4, tail="wrap"), "no tail wrap; there are auto"),
+        (blur, lambda s: s["blur_y"].split("y", "a", "b", 4, tail="wrap"), "no tail .wrap.; there are auto"),
         (blur, lambda s: s["blur_y"].unroll("y", 4, tail="predicate"), "only lanes"),
         (blur, lambda s: s["blur_y"].vectorize("x", 8, tail="round_up"), "inside other loops"),
         (running, lambda s: last(s, 1).vectorize("x", 8, tail="shift_inwards"), "no turn is repeated"),

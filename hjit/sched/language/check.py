@@ -409,10 +409,12 @@ def _code(found: list[Leaf], graph: Graph) -> Iterator[str]:
         lanes = next((x.size or 1 for x in leaf.loops if x.kind == "vector"), 1)
         registers = -(-lanes * max(x.itemsize for d in parts for x in (s.dtype, *(y.dtype for y in d.loads))) // REGISTER)
         rests = math.prod(tails.values())
-        divided = DIVIDED * lanes * sum(_is_division(x) for d in parts for x in walk(d.value))
+        divided = DIVIDED * sum(_is_division(x) for d in parts for x in walk(d.value))
         single = sum(length(d.value) for d in parts)
-        total = copies * (registers * single + divided) + rests * single if rests <= MAX_CODE else math.inf
-        if total > MAX_CODE:
+        total = copies * (registers * single + lanes * divided) + rests * single if rests <= MAX_CODE else math.inf
+        # a long definition is no fault of the schedule: one register of it, and its rests, are always allowed
+        least = single + -(-lanes // registers) * divided
+        if total > max(MAX_CODE, 8 * least):
             size = f"{copies} copies of {registers} registers, and {rests} kinds of rests" if rests <= MAX_CODE else "its kinds of rests multiply"
             yield f"compute {s.name}: code for more than {MAX_CODE} registers ({size}); unroll less, or make shorter vectors or fewer splits"
 

@@ -12,6 +12,7 @@ All nodes are immutable, hashed once, and print.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
@@ -175,7 +176,7 @@ class Op(Expr):
         return Op(self.name, args, self.dtype)
 
     def __str__(self) -> str:
-        return f"{self.name}({', '.join(map(str, self.args))})"
+        return _text(self)
 
 
 class Cast(Expr):
@@ -193,7 +194,7 @@ class Cast(Expr):
         return Cast(args[0], self.dtype)
 
     def __str__(self) -> str:
-        return f"{self.dtype.str[1:]}({self.arg})"
+        return _text(self)
 
 
 def cast(e: Expr, dtype: Any) -> Expr:
@@ -310,29 +311,42 @@ def loads(*roots: Expr) -> tuple[Load, ...]:
 
 def describe(root: Expr) -> tuple[list[str], str]:
     """`root` as text, its shared sub-expressions written once: the lines that name them, and the rest."""
-    counts: dict[Expr, int] = {}
-    stack = [root]
-    while stack:
-        e = stack.pop()
-        counts[e] = counts.get(e, 0) + 1
-        if counts[e] == 1:
-            stack.extend(e.args)
+    nodes = list(_arguments_first(root))
+    readers = Counter(a for e in nodes for a in e.args)
     text: dict[Expr, str] = {}
     lines: list[str] = []
+    for e in nodes:
+        if not e.args:
+            text[e] = str(e)
+            continue
+        name = e.name if isinstance(e, Op) else e.dtype.str[1:]
+        text[e] = f"{name}({', '.join(text[a] for a in e.args)})"
+        if readers[e] > 1:
+            lines.append(f"v{len(lines)} = {text[e]}")
+            text[e] = f"v{len(lines) - 1}"
+    return lines, text[root]
 
-    def go(e: Expr) -> str:
-        found = text.get(e)
-        if found is None:
-            inner = [go(a) for a in e.args]
-            name = e.name if isinstance(e, Op) else e.dtype.str[1:]
-            found = f"{name}({', '.join(inner)})" if e.args else str(e)
-            if e.args and counts[e] > 1 and e is not root:
-                lines.append(f"v{len(lines)} = {found}")
-                found = f"v{len(lines) - 1}"
-            text[e] = found
-        return found
 
-    return lines, go(root)
+def _arguments_first(root: Expr) -> Iterator[Expr]:
+    """Every distinct node, after its arguments, from left to right."""
+    done: set[Expr] = set()
+    stack = [(root, False)]
+    while stack:
+        e, ready = stack.pop()
+        if e in done:
+            continue
+        if ready:
+            done.add(e)
+            yield e
+        else:
+            stack.append((e, True))
+            stack.extend((a, False) for a in reversed(e.args))
+
+
+def _text(e: Expr) -> str:
+    """An expression in one line, as long as its distinct nodes: written out in full it may be exponentially longer."""
+    lines, text = describe(e)
+    return " where ".join([text, ", ".join(lines)] if lines else [text])
 
 
 # -- definitions, stages, graphs
