@@ -7,6 +7,7 @@ import os
 import stat
 import subprocess
 import sys
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -45,12 +46,14 @@ SCRIPT = """
 def fresh_process(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """As in a new process, no kernel is in memory."""
     monkeypatch.setattr(kernel, "_kernels", {})
+    monkeypatch.setattr(kernel, "_others", weakref.WeakValueDictionary())
     yield
 
 
 def use(folder: Any, mode: str = "rw") -> tuple[int, int]:
     """A pipeline with a cache in `folder`: kernels compiled, and loaded from it."""
     kernel._kernels.clear()
+    kernel._others.clear()
     p = hjit.pipeline(lambda img: img * 5 + 7, cache_dir=folder, cache=mode, verify="off")
     for _ in range(2):
         np.testing.assert_array_equal(p(IMAGE), IMAGE * 5 + 7)

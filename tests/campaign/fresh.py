@@ -9,4 +9,5 @@ from hjit.tuning import plans
 def forget() -> None:
     """Of kernels and of plans there are those on disk, and no others."""
     kernel._kernels.clear()
+    kernel._others.clear()
     plans._plans.clear()

@@ -1,15 +1,20 @@
 """The numba back end: LLVM IR to machine code, object code to and from bytes.
 
-numba's code libraries do the optimisation, the linking and the object cache; the passes are a subset of theirs, because
-the emitter already vectorises, unrolls, hoists and shares.
+numba's code libraries do the optimisation; the passes are a subset of theirs, because the emitter already vectorises, unrolls, hoists and
+shares. Each kernel is linked by an MCJIT engine of its own, which owns the memory of its code: an engine gives none back before it is disposed
+of, however many of its modules are removed.
 """
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
+import sys
 import sysconfig
 import threading
-from collections.abc import Callable
+import weakref
+from collections import deque
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -23,6 +28,7 @@ from hjit.kernels.runtime import features
 
 _lock = threading.Lock()
 _compilations = 0
+_retired: deque[Any] = deque()  # engines whose code nobody can call any more
 
 
 class _Library(codegen.JITCodeLibrary):  # type: ignore[misc]
@@ -36,7 +42,7 @@ class _Library(codegen.JITCodeLibrary):  # type: ignore[misc]
         ll_module.data_layout = self._codegen._data_layout
 
     def _optimize_final_module(self) -> None:
-        _, builder = self._codegen._module_pass_manager(loop_vectorize=False, slp_vectorize=False, opt=1)
+        builder = self._codegen._pass_builder(loop_vectorize=False, slp_vectorize=False, opt=1)
         manager = llvm.create_new_module_pass_manager()
         manager.add_sroa_pass()
         manager.add_instruction_combine_pass()
@@ -83,39 +89,48 @@ class Compiled:
     """Machine code of a kernel.
 
     Attributes:
-        entry: ``i32 entry(ptr params)`` as a ctypes function that releases the GIL.
-        object_code: the bytes to store.
-        library: keeps the code alive; has the text of LLVM IR and assembly where it was compiled here.
+        entry: ``i32 entry(ptr params)`` as a ctypes function that releases the GIL. The code lives as long as this object.
+        library: the engine that owns the code.
     """
 
     entry: Callable[[Any], int]
-    object_code: bytes
     library: Any
 
 
 _PROTOTYPE = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_char_p)
 
 
-def compile_module(text: str, name: str, target: str) -> Compiled:
-    """Compile a module of LLVM IR whose entry is `name`.
+@contextlib.contextmanager
+def _alone() -> Iterator[None]:
+    """No other thread of hjit or numba compiles; and code that has been retired meanwhile is freed."""
+    with _lock, global_compiler_lock:
+        try:
+            yield
+        finally:
+            _free_retired()
+
+
+def compile_module(text: str, name: str, target: str) -> bytes:
+    """The object code of a module of LLVM IR, for `load_object`.
 
     Raises:
         CompileError: LLVM refuses the module.
     """
     global _compilations
-    with _lock, global_compiler_lock:
+    with _alone():
         generator = _codegen(target)
+        generator._check_llvm_bugs()
         library = generator.create_library(name)
-        library.enable_object_caching()
         try:
             module = llvm.parse_assembly(text)
             module.verify()
         except RuntimeError as error:
             raise CompileError(f"LLVM refuses the generated code of {name}: {error}. Please report this.") from None
         library.add_llvm_module(module)
-        library.finalize()
+        library._optimize_final_module()
+        library._final_module.verify()
         _compilations += 1
-        return Compiled(_entry(library, name), bytes(library._get_compiled_object()), library)
+        return bytes(generator._tm.emit_object(library._final_module))
 
 
 def load_object(object_code: bytes, name: str, target: str) -> Compiled:
@@ -124,28 +139,48 @@ def load_object(object_code: bytes, name: str, target: str) -> Compiled:
     Raises:
         CompileError: the bytes hold no such kernel.
     """
-    with _lock, global_compiler_lock:
-        generator = _codegen(target)
-        empty = llvm.parse_assembly(f"declare i32 @{name}(ptr)")
-        library = generator.create_library(name)
-        library.enable_object_caching()
-        library._set_compiled_object(object_code)
-        library._shared_module = empty
-        library._finalize_final_module()
-        generator._engine._defined_symbols.add(name)
-        return Compiled(_entry(library, name), object_code, library)
+    with _alone():
+        _codegen(target)  # LLVM is initialised from here on, and the libraries that kernels call are there
+        machine = llvm.Target.from_triple(llvm.get_process_triple()).create_target_machine(jit=True)  # any: it emits nothing, and the engine takes it
+        engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine)
+        file = llvm.ObjectFileRef.from_data(object_code)
+        if not file:
+            raise CompileError(f"no object code: {name}")
+        engine.add_object_file(file)
+        address = engine.get_function_address(name)  # links it; `finalize_object` would also compile the empty module, in twice the time
+        if not address:
+            raise CompileError(f"no entry {name} in the compiled code")
+        entry = _PROTOTYPE(address)
+        weakref.finalize(entry, _retire, engine).atexit = False  # a daemon thread may run it to the very end
+        return Compiled(entry, engine)
 
 
-def _entry(library: Any, name: str) -> Callable[[Any], int]:
-    address = library._codegen._engine.get_function_address(name)
-    if not address:
-        raise CompileError(f"no entry {name} in the compiled code")
-    return _PROTOTYPE(address)
+def _retire(engine: Any) -> None:
+    """Free code that nobody can call any more: at once, or when this or another thread has compiled something, or a fork is over.
+
+    This runs wherever Python drops the last reference, in the middle of anything: it waits for nothing.
+    """
+    _retired.append(engine)
+    if sys.is_finalizing() or global_compiler_lock.is_locked() or not _lock.acquire(blocking=False):
+        return
+    try:
+        if global_compiler_lock._lock.acquire(blocking=False):
+            try:
+                _free_retired()
+            finally:
+                global_compiler_lock._lock.release()
+    finally:
+        _lock.release()
+
+
+def _free_retired() -> None:
+    while _retired:
+        _retired.popleft().close()
 
 
 def assembly(text: str, name: str, target: str) -> str:
     """The assembly of a module of LLVM IR."""
-    with _lock, global_compiler_lock:
+    with _alone():
         generator = _codegen(target)
         library = generator.create_library(f"{name}.asm")
         library.add_llvm_module(llvm.parse_assembly(text))

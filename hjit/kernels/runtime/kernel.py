@@ -10,6 +10,7 @@ import json
 import math
 import struct
 import threading
+import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -33,7 +34,11 @@ from hjit.trace.ir.poly import sizes_value
 if TYPE_CHECKING:
     from hjit.sched.language.tree import Root
 
-_kernels: dict[str, Kernel] = {}
+KEPT = 64  # kernels that stay although nobody holds them: the same function is often decorated anew
+
+_kernels: dict[str, Kernel] = {}  # those that were asked for last, the latest at the end
+_others: weakref.WeakValueDictionary[str, Kernel] = weakref.WeakValueDictionary()  # as long as a pipeline holds them
+_order = threading.RLock()  # of `_kernels` and `_others`; held for an instant only
 _lock = threading.RLock()
 _made = threading.local()
 
@@ -49,7 +54,7 @@ def count(compiled: int = 0, loaded: int = 0) -> None:
     _made.compiled, _made.loaded = before[0] + compiled, before[1] + loaded
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True)
 class Kernel:
     """Compiled code for all Graphs of one key.
 
@@ -103,14 +108,33 @@ def kernel_for(graph: Graph, key: Key, options: Options, small: bool = True) -> 
     """The compiled kernel of a canonical Graph: of this process, from the disk cache, or new. `small`: are all arrays?"""
     schedule = scheduled(graph, options)
     name = kernel_name(graph, key, options, schedule, small)
-    found = _kernels.get(name)
+    found = _known(name)
     if found is not None:
         return found
     with _lock:
-        found = _kernels.get(name)
+        found = _known(name)
         if found is None:
-            found = _kernels[name] = _load(name, options) or _compile(graph, name, options, schedule, small)
+            found = _load(name, options) or _compile(graph, name, options, schedule, small)
+            with _order:
+                _keep(found)
         return found
+
+
+def _known(name: str) -> Kernel | None:
+    """The kernel of this process, from now on the latest one."""
+    with _order:
+        found = _kernels.pop(name, None) or _others.get(name)
+        if found is not None:
+            _keep(found)
+        return found
+
+
+def _keep(kernel: Kernel) -> None:
+    """Keep a kernel; the one that was asked for longest ago goes with the last pipeline that holds it."""
+    _kernels[kernel.name] = kernel
+    while len(_kernels) > KEPT:
+        oldest = _kernels.pop(next(iter(_kernels)))
+        _others[oldest.name] = oldest
 
 
 def _load(name: str, options: Options) -> Kernel | None:
@@ -131,7 +155,8 @@ def _compile(graph: Graph, name: str, options: Options, schedule: Root | None, s
     from hjit.kernels.runtime.listing import plan  # a process that only looks kernels up never loads the compiler
 
     planned = plan(graph, options, schedule, small)
-    compiled = undisturbed(backend.compile_module, planned.llvm, name, options.target)
+    code = undisturbed(backend.compile_module, planned.llvm, name, options.target)
+    compiled = undisturbed(backend.load_object, code, name, options.target)
     count(compiled=1)
     position = {s.name: k for k, s in enumerate(graph.stages)}
     symbols = planned.key.symbols
@@ -140,14 +165,14 @@ def _compile(graph: Graph, name: str, options: Options, schedule: Root | None, s
     align = tuple((position[n], layout.align) for n, layout in program.layouts.items() if layout.align and n not in program.buffers)
     lives = tuple((position[n], life) for n, life in lifetimes(graph, program).items())
     head = json.dumps([buffers, align, lives]).encode() + b"\n"
-    cache.store(name, head + compiled.object_code, {"versions": cache.versions()}, options.cache_dir, options.cache)
+    cache.store(name, head + code, {"versions": cache.versions()}, options.cache_dir, options.cache)
     return Kernel(name, compiled, buffers, align, lives, False)
 
 
 def after_fork() -> None:
     """Locks of the parent's other threads are open in a child."""
-    global _lock
-    _lock = threading.RLock()
+    global _lock, _order
+    _lock, _order = threading.RLock(), threading.RLock()
 
 
 class Bound:
