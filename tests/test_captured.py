@@ -5,14 +5,18 @@ from __future__ import annotations
 import collections
 import dataclasses
 import datetime
+import functools
+import math
 import random
 import sys
 import time
 import types
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import scipy.ndimage as ndi
 
 import hjit
 from hjit import TraceError
@@ -89,7 +93,116 @@ def test_a_closure() -> None:
     checked(p, IMAGE)
     table = np.arange(6, dtype=np.float32)
     checked(p, IMAGE)
-    assert p.stats.traces == 3
+    assert p.stats.traces == 2
+
+
+def scaled(k: Any) -> Any:
+    return lambda a: a * k + k
+
+
+def test_functions_of_a_factory_share_a_kernel(tmp_path: Path) -> None:
+    for image in (IMAGE, IMAGE.astype(np.float32), IMAGE.astype(int)):
+        folder = tmp_path / image.dtype.name
+        for gain in (3, 5, -7, 1000):
+            p = hjit.pipeline(scaled(gain), cache_dir=folder, verify="off")
+            checked(p, image)
+            assert p.stats.compilations == (gain == 3)
+        assert len(list(folder.glob("*.code"))) == 1
+
+
+def test_numbers_of_closures_of_other_types() -> None:
+    gain: Any = 2.0
+    p = hjit.pipeline(lambda img: img * gain, verify="off")
+    image = IMAGE.astype(np.float32)
+    for gain in (2.0, 3.5, 4, 5, np.float64(6), np.float32(7), np.float64(8), True, 2.0, -0.0, np.inf, np.nan):  # noqa: B007
+        checked(p, image)
+    assert p.stats.traces == 5
+
+
+def test_a_number_of_a_closure_whose_value_is_needed() -> None:
+    n = 2
+    p = hjit.pipeline(lambda img: sum(img[k:40 - n + k] for k in range(n)) / n)
+    for n in (2, 3, 3, 2):  # noqa: B007
+        checked(p, IMAGE)
+    assert p.stats.traces == 2
+    limit = 5
+    p = hjit.pipeline(lambda img: img * limit if limit > 3 else img + limit)
+    for limit in (5, 6, 7, 3, 2, 9):  # noqa: B007
+        checked(p, IMAGE)
+    assert p.stats.traces == 2
+
+
+SMALL_IMAGE = (np.arange(2000) % 251).astype(np.uint8).reshape(40, 50)
+
+
+@pytest.mark.parametrize("f", [
+    lambda img, k: img // k, lambda img, k: img % k, lambda img, k: img ** k, lambda img, k: img >> k, lambda img, k: (img.astype(int) * k + 128) >> 8,
+    lambda img, k: img & k, lambda img, k: np.minimum(img, k), lambda img, k: img > k - 300, lambda img, k: img < 90 * k, lambda img, k: img.astype(float) ** k,
+    lambda img, k: img.astype(float) // k, lambda img, k: np.array([k, 2.5, k * 2]) + img[0, :3], lambda img, k: np.full((40, 50), k) + img,
+    lambda img, k: img * (np.arange(50.0) / k), lambda img, k: np.where(img > 3, img, k), lambda img, k: np.clip(img, k, 40 * k),
+    lambda img, k: np.roll(img, k, 0), lambda img, k: np.pad(img, k, constant_values=k), lambda img, k: img.reshape(k, -1), lambda img, k: img[::k],
+    lambda img, k: ndi.uniform_filter(img, k), lambda img, k: ndi.gaussian_filter(img.astype(float), k / 2), lambda img, k: img.sum(axis=k - 2),
+    lambda img, k: img + math.sqrt(k), lambda img, k: img * float(k) + int(k), lambda img, k: img * min(k, 3) + max(k, 1) + abs(k) + round(k),
+    lambda img, k: img * np.sqrt(k), lambda img, k: img + {2: 5, 4: 6}[k], lambda img, k: img * len(f"{k}"), lambda img, k: img.astype(np.float32) * k,
+    lambda img, k: cached(k) + img, lambda img, k: np.arange(k * 3)[None, :] + img[:, : 3 * k], lambda img, k: np.linspace(0, k, 50) * img,
+    lambda img, k: np.convolve(img[0], np.array([1, 2, 1]) / k), lambda img, k: img * k / (k + 1.5),
+    lambda img, k: stored(img, k), lambda img, k: img * (k if isinstance(k, int) else 7),
+])  # fmt: skip
+def test_a_number_of_a_closure_in_any_place(f: Any) -> None:
+    k = 2
+    p = hjit.pipeline(lambda img: f(img, k), verify="off")
+    for k in (2, 4, 2):  # noqa: B007
+        checked(p, SMALL_IMAGE)
+
+
+@functools.lru_cache(maxsize=8)
+def cached(k: int) -> int:
+    assert type(k) is int
+    return k + 3
+
+
+def stored(img: Any, k: Any) -> Any:
+    out = img.copy()
+    out[3] = k
+    out[img > 9] = k + 1
+    wide = img.astype(float)
+    wide[5] = k
+    return out * 1.5 + wide
+
+
+def test_a_number_of_a_closure_that_does_not_fit() -> None:
+    k = 7
+
+    def add(img: Any) -> Any:
+        return img + k
+
+    def put(img: Any) -> Any:
+        out = img.copy()
+        out[0] = k
+        return out
+
+    for f in (add, put):
+        p = hjit.pipeline(f)
+        for k in (7, 300, -1, 9):  # noqa: B007
+            try:
+                expected = f(SMALL_IMAGE)
+            except OverflowError:
+                with pytest.raises(OverflowError):
+                    p(SMALL_IMAGE)
+            else:
+                np.testing.assert_array_equal(p(SMALL_IMAGE), expected)
+
+
+def test_what_a_closure_s_number_may_cost() -> None:
+    """Where its value makes code faster, it is a constant: of divisions, powers, shifts, and of integers that need fewer bits than they have."""
+    k = 3
+    for f in (lambda img: img // k, lambda img: img ** k, lambda img: img << k, lambda img: (img.astype(int) * k) >> 2):
+        p = hjit.pipeline(f, verify="off")
+        p(SMALL_IMAGE)
+        assert "$s" not in str(p.graph(SMALL_IMAGE)), f
+    p = hjit.pipeline(lambda img: img * k)
+    p(IMAGE)
+    assert "$s0" in str(p.graph(IMAGE))
 
 
 def test_an_emptied_cell() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from hjit.errors import TraceError
-from hjit.trace.host import is_host
+from hjit.trace.host import is_host, settled
 from hjit.trace.recorder import current, site, supported_dtype
 from hjit.trace.size import Size
 from hjit.trace.tracer import Tracer, from_known, functions, has_tracer, is_tracer, python_float
@@ -117,6 +117,7 @@ def opaque(function: Any) -> Callable[..., Any]:
     name = f"{function.__module__}.{function.__name__}"
 
     def method(*args: Any, **kwargs: Any) -> Any:
+        args, kwargs = settled(args), settled(kwargs)
         if has_tracer(args) or has_tracer(kwargs):
             traced = functions().get(function)
             return traced(*args, **kwargs) if traced else opaque_call(name, function, args, kwargs, foreign=True)

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from hjit.trace import asked
-from hjit.trace.host import HostScalar, unpin
+from hjit.trace.host import HostScalar, is_run_time, settled, unpin
 from hjit.trace.impure import STREAMS, Stream, draw, is_stream_method, replaced
 from hjit.trace.opaque import concrete, opaque, opaque_call
 from hjit.trace.recorder import Recorder, current, supported_dtype
@@ -328,7 +328,7 @@ def clone(function: types.FunctionType) -> Callable[..., Any]:
         cells = []
         for name, cell in zip(function.__code__.co_freevars, closure, strict=True):
             try:
-                cells.append(types.CellType(wrap(cell.cell_contents, Path(cell, name, "cell"))))
+                cells.append(types.CellType(_captured_cell(function, name, cell)))
             except ValueError:  # an empty cell: a name not yet bound
                 cells.append(cell)
         closure = tuple(cells)
@@ -340,6 +340,17 @@ def clone(function: types.FunctionType) -> Callable[..., Any]:
     copy.__dict__.update(function.__dict__)
     copy.__qualname__ = function.__qualname__
     return copy
+
+
+def _captured_cell(function: types.FunctionType, name: str, cell: Any) -> Any:
+    """What is in a cell of a closure; a number of the user's is read at every call."""
+    value, path = cell.cell_contents, Path(cell, name, "cell")
+    if not is_run_time(value) or (function.__module__ or "").partition(".")[0] in _PACKAGES:
+        return wrap(value, path)
+    rec, key = current(), path.key()
+    if key not in rec.captured:
+        rec.captured[key] = HostScalar.cell(rec.tape, cell)
+    return rec.captured[key]
 
 
 def _defaults(function: types.FunctionType) -> tuple[Any, ...] | None:
@@ -410,6 +421,7 @@ def _cached_function(value: Any) -> Callable[..., Any]:
 
     @functools.wraps(value.__wrapped__, updated=())
     def method(*args: Any, **kwargs: Any) -> Any:
+        args, kwargs = settled(args), settled(kwargs)
         if has_tracer(args) or has_tracer(kwargs):
             return clone(value.__wrapped__)(*args, **kwargs)
         return value(*args, **kwargs)
@@ -424,6 +436,7 @@ def _taken_over(function: Any) -> Callable[..., Any]:
     makes = getattr(traced, "makes_arrays", False)
 
     def method(*args: Any, **kwargs: Any) -> Any:
+        args, kwargs = settled(args), settled(kwargs)
         if makes or has_tracer(args) or has_tracer(kwargs):
             return traced(*args, **kwargs)
         return concrete(function, args, kwargs)
@@ -436,6 +449,7 @@ def _numpy_function(function: Any) -> Callable[..., Any]:
     """A NumPy or SciPy function that is not in the table: its own Python source is traced."""
 
     def method(*args: Any, **kwargs: Any) -> Any:
+        args, kwargs = settled(args), settled(kwargs)
         if has_tracer(args) or has_tracer(kwargs):
             return numpy_call(function, args, kwargs)
         return concrete(function, args, kwargs)

@@ -12,7 +12,7 @@ import numpy as np
 
 from hjit.errors import Origin
 from hjit.trace.graph import identity
-from hjit.trace.host import HostScalar, is_host
+from hjit.trace.host import HostScalar, is_host, is_run_time
 from hjit.trace.overlay import Path, captured_object, clone, load_table, whole_array
 from hjit.trace.poly import Poly
 from hjit.trace.recorder import Recorder
@@ -84,11 +84,6 @@ def flatten(x: Any, leaves: list[Any]) -> Any:
         return Tree(t, tuple(flatten(y, leaves) for y in x.values()), tuple(x))
     leaves.append(x)
     return len(leaves) - 1
-
-
-def is_run_time(x: Any) -> bool:
-    """Is this argument a number that a kernel takes as a parameter?"""
-    return type(x) in (int, float) or (isinstance(x, np.generic) and x.dtype.kind in "biuf" and x.dtype.itemsize <= 8)
 
 
 def trace(function: types.FunctionType, structure: Any, leaves: list[Any], names: list[str], evaluate: Callable[..., Any]) -> Trace:

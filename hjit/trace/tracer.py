@@ -17,7 +17,7 @@ import numpy as np
 
 from hjit.errors import TraceError
 from hjit.trace.graph import Const, Definition, Expr, Load, cast, identity, renumber, select
-from hjit.trace.host import is_host
+from hjit.trace.host import is_captured, is_host
 from hjit.trace.poly import Dim, Poly, poly
 from hjit.trace.recorder import Recorder, current, supported_dtype
 from hjit.trace.size import Size
@@ -438,6 +438,8 @@ def write(view: Tracer, value: Any, where: Expr | None = None) -> None:
     """
     if not view.buffer.writeable:
         raise ValueError("assignment destination is read-only")
+    if is_captured(value) and view.dtype.kind != "f":
+        value = value.pin()  # what NumPy says of a number that does not fit, it says at once
     source = value if is_tracer(value) else None
     if source is not None and source.buffer is view.buffer and source.index == view.index and where is None:
         return  # the second half of ``a[k] += x``
