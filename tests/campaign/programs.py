@@ -29,7 +29,7 @@ def case(seed: int) -> Case:
     options: dict[str, Any] = {"tune": "greedy" if r.random() < 0.25 else False, "num_threads": r.choice((1, 2))}
     if r.random() < 0.1:
         options["verify"] = "first"
-    return {**source.random_case(seed), "options": options}
+    return {**source.random_case(seed), "options": options, "enclosed": r.random() < 0.2}
 
 
 def run(case: Case, schedule: Any = None, **more: Any) -> Result:
@@ -37,7 +37,8 @@ def run(case: Case, schedule: Any = None, **more: Any) -> Result:
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         warnings.simplefilter("always", hjit.HjitWarning)
-        pipe = hjit.pipeline(source.function(case), **{"verify": "off", "cache": "off", **case["options"], **more}).use(schedule)
+        given = {"verify": "off", "cache": "off", **case["options"], **more}
+        pipe = source.function(case, lambda f: hjit.pipeline(f, **given).use(schedule))
         return compared(pipe, source.function(case), case)
 
 
@@ -130,6 +131,8 @@ def smaller(case: Case) -> Iterator[Case]:
         text = block.split("\n")
         for j in range(len(text)) if len(text) > 1 else ():
             yield source.used({**case, "blocks": [*blocks[:k], "\n".join(text[:j] + text[j + 1 :]), *blocks[k + 1 :]]})
+    if case.get("enclosed"):
+        yield {**case, "enclosed": False}
     plain = {"tune": False, "num_threads": 1}
     if case["options"] != plain:
         yield {**case, "options": plain}

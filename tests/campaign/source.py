@@ -100,22 +100,49 @@ def used(case: Case) -> Case:
     return {**case, "args": [{name: specs[name] for name in keep} for specs in case["args"]]}
 
 
+def enclosed(case: Case) -> list[str]:
+    """The scalars that are variables around the function instead of arguments."""
+    return [name for name in case["args"][0] if name in SCALARS] if case.get("enclosed") else []
+
+
 def source(case: Case) -> str:
     """The function as text."""
     body = "".join(f"    {line}\n" for block in case["blocks"] for line in block.split("\n"))
-    return f"def f({', '.join(case['args'][0])}):\n{body}    return {', '.join(case['returned'])}\n"
+    around = enclosed(case)
+    text = f"def f({', '.join(x for x in case['args'][0] if x not in around)}):\n{body}    return {', '.join(case['returned'])}\n"
+    if not around:
+        return text
+    names = ", ".join(around)
+    setting = f"def put(*values):\n    nonlocal {names}\n    {names}, = values\n"
+    indented = "".join(f"    {line}\n" for line in (text + setting).splitlines())
+    return f"def around({names}):\n{indented}    return f, put\nf, put = around({', '.join('0' for _ in around)})\n"
 
 
-def function(case: Case) -> Callable[..., Any]:
-    """The function, a new one each time; its lines are known to whoever shows source."""
+class Enclosed:
+    """The function called as if those scalars were arguments."""
+
+    def __init__(self, case: Case, scope: dict[str, Any]) -> None:
+        self.f, self.put, self.around = scope["f"], scope["put"], [name in enclosed(case) for name in case["args"][0]]
+
+    @property
+    def stats(self) -> Any:
+        return self.f.stats
+
+    def __call__(self, *args: Any) -> Any:
+        self.put(*(x for x, is_around in zip(args, self.around, strict=True) if is_around))
+        return self.f(*(x for x, is_around in zip(args, self.around, strict=True) if not is_around))
+
+
+def function(case: Case, made: Callable[[Any], Any] = lambda f: f) -> Any:
+    """The function as `made`, a new one each time; its lines are known to whoever shows source."""
     name, text = f"<campaign {next(_serial)}>", source(case)
     linecache.cache[name] = (len(text), None, text.splitlines(True), name)
     scope: dict[str, Any] = {"np": np, "ndi": ndimage}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         exec(compile(text, name, "exec"), scope)
-    found: Callable[..., Any] = scope["f"]
-    return found
+    scope["f"] = made(scope["f"])
+    return Enclosed(case, scope) if enclosed(case) else scope["f"]
 
 
 def random_case(seed: int) -> Case:

@@ -27,7 +27,7 @@ from hjit.trace.capture import effects
 from hjit.trace.capture.impure import STREAMS, Stream, draw, is_stream_method, replaced
 from hjit.trace.tracing.dispatch import functions, provides
 from hjit.trace.tracing.externs import concrete, opaque, opaque_call
-from hjit.trace.tracing.host import HostScalar, unpin
+from hjit.trace.tracing.host import HostScalar, is_host, is_run_time, settled, unpin
 from hjit.trace.tracing.recorder import Recorder, current, supported_dtype
 from hjit.trace.tracing.tracer import Selected, Tracer, from_source, has_tracer
 
@@ -343,7 +343,7 @@ def clone(function: types.FunctionType) -> Callable[..., Any]:
         cells = []
         for name, cell in zip(function.__code__.co_freevars, closure, strict=True):
             try:
-                cells.append(types.CellType(wrap(cell.cell_contents, Path(cell, name, "cell"))))
+                cells.append(types.CellType(_captured_cell(function, name, cell)))
                 current().cells.append((cells[-1], cells[-1].cell_contents, name))
             except ValueError:  # an empty cell: a name not yet bound
                 cells.append(cell)
@@ -356,6 +356,17 @@ def clone(function: types.FunctionType) -> Callable[..., Any]:
     copy.__dict__.update(function.__dict__)
     copy.__qualname__ = function.__qualname__
     return copy
+
+
+def _captured_cell(function: types.FunctionType, name: str, cell: types.CellType) -> Any:
+    """What is in a cell of a closure; a number of the user's is read at every call."""
+    value, path, rec = cell.cell_contents, Path(cell, name, "cell"), current()
+    if rec.settled or is_host(value) or not is_run_time(value) or (function.__module__ or "").partition(".")[0] in _PACKAGES:
+        return wrap(value, path)
+    key = path.key()
+    if key not in rec.captured:
+        rec.captured[key] = HostScalar.cell(rec.tape, cell)
+    return rec.captured[key]
 
 
 def _defaults(function: types.FunctionType) -> tuple[Any, ...] | None:
@@ -428,11 +439,15 @@ def _cached_function(value: Any) -> Callable[..., Any]:
 
     @functools.wraps(value.__wrapped__, updated=())
     def method(*args: Any, **kwargs: Any) -> Any:
+        args, kwargs = settled(args), settled(kwargs)
         if has_tracer(args) or has_tracer(kwargs):
             return clone(value.__wrapped__)(*args, **kwargs)
         return value(*args, **kwargs)
 
     return method
+
+
+_OF_ELEMENTS = (np.where, np.clip)  # functions that treat numbers as ufuncs do
 
 
 @functools.lru_cache(maxsize=4096)
@@ -442,6 +457,8 @@ def _taken_over(function: Any) -> Callable[..., Any]:
     makes = getattr(traced, "makes_arrays", False)
 
     def method(*args: Any, **kwargs: Any) -> Any:
+        if function not in _OF_ELEMENTS:
+            args, kwargs = settled(args), settled(kwargs)
         if makes or has_tracer(args) or has_tracer(kwargs):
             return traced(*args, **kwargs)
         return concrete(function, args, kwargs)
@@ -454,6 +471,7 @@ def _numpy_function(function: Any) -> Callable[..., Any]:
     """A NumPy or SciPy function that is not in the table: its own Python source is traced."""
 
     def method(*args: Any, **kwargs: Any) -> Any:
+        args, kwargs = settled(args), settled(kwargs)
         if has_tracer(args) or has_tracer(kwargs):
             return numpy_call(function, args, kwargs)
         return concrete(function, args, kwargs)

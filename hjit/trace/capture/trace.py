@@ -14,7 +14,7 @@ from hjit.errors import Origin
 from hjit.trace.capture.overlay import Path, captured_object, clone, load_table, whole_array
 from hjit.trace.ir.graph import identity
 from hjit.trace.ir.poly import Poly
-from hjit.trace.tracing.host import HostScalar, is_host, unpin
+from hjit.trace.tracing.host import HostScalar, cell_number, is_host, is_run_time, unpin
 from hjit.trace.tracing.induction import CannotRoll, Site
 from hjit.trace.tracing.recorder import Recorder
 from hjit.trace.tracing.size import Size
@@ -86,11 +86,6 @@ def flatten(x: Any, leaves: list[Any]) -> Any:
     return len(leaves) - 1
 
 
-def is_run_time(x: Any) -> bool:
-    """Is this argument a number that a kernel takes as a parameter?"""
-    return type(x) in (int, float) or (isinstance(x, np.generic) and x.dtype.kind in "biuf" and x.dtype.itemsize <= 8)
-
-
 def trace(function: types.FunctionType, structure: Any, leaves: list[Any], names: list[str], evaluate: Callable[..., Any]) -> Trace:
     """Run `function` on tracers that stand for `leaves`.
 
@@ -105,17 +100,21 @@ def trace(function: types.FunctionType, structure: Any, leaves: list[Any], names
     """
     load_table()
     unrolled: frozenset[Site] = frozenset()
+    settled = False
     while True:
         code = function.__code__
-        rec = Recorder(evaluate, function.__name__, Origin(code.co_filename, code.co_firstlineno, code.co_name), unrolled=unrolled)
+        rec = Recorder(evaluate, function.__name__, Origin(code.co_filename, code.co_firstlineno, code.co_name), unrolled=unrolled, settled=settled)
         try:
             return _traced(rec, function, structure, leaves, names)
         except CannotRoll as refusal:
             unrolled |= {refusal.site}
         except Exception:
-            if not rec.loops:
+            if rec.loops:
+                unrolled |= {rec.loops[-1].site}  # turn by turn it may be another error, or none
+            elif any(f is cell_number for f, _ in rec.tape.ops):
+                settled = True  # what takes no run-time number may take a plain one
+            else:
                 raise
-            unrolled |= {rec.loops[-1].site}  # turn by turn it may be another error, or none
 
 
 def _traced(rec: Recorder, function: types.FunctionType, structure: Any, leaves: list[Any], names: list[str]) -> Trace:

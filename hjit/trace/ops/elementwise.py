@@ -7,6 +7,7 @@ operation is `Op(ufunc name)` on arguments already cast to the dtypes of NumPy's
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from functools import lru_cache
 from typing import Any
@@ -16,7 +17,7 @@ import numpy as np
 from hjit.trace.ir.graph import Const, Expr, Op, cast, select
 from hjit.trace.ops.layout import copy_order, in_order, operands_order, order_of, ordered_stage, tracers
 from hjit.trace.tracing.dispatch import implements, provides
-from hjit.trace.tracing.host import Conversion, as_cast, as_fill, is_host, number, record, unpin
+from hjit.trace.tracing.host import Conversion, as_cast, as_fill, is_captured, is_host, number, record, unpin
 from hjit.trace.tracing.recorder import current, supported_dtype
 from hjit.trace.tracing.size import Size
 from hjit.trace.tracing.tracer import MAX_KNOWN, Selected, Shape, Tracer, as_tracer, call, from_known, from_stage, is_tracer, stored, trim, write
@@ -74,13 +75,15 @@ def _elementwise(ufunc: np.ufunc, name: str, inputs: tuple[Any, ...], out: Any =
     operands = tuple(_operand(x) for x in inputs)
     out = out[0] if isinstance(out, tuple) else out
     mask = None if where is True or where is np._NoValue else as_tracer(where)
+    signature = signature or sig
+    if signature is None and dtype is not None:
+        signature = (None,) * ufunc.nin + (np.dtype(dtype),)
+    if any(map(is_captured, operands)):
+        operands = _with_constants(name, operands, _loop(ufunc, operands, signature, casting))
     if out is None and mask is None:
         known = _known(ufunc, operands, dtype, casting)
         if known is not None:
             return known
-    signature = signature or sig
-    if signature is None and dtype is not None:
-        signature = (None,) * ufunc.nin + (np.dtype(dtype),)
     loop = _loop(ufunc, operands, signature, casting)
     shape = broadcast(*(x.shape for x in (*operands, mask) if is_tracer(x)))
     if name in _COMPARISONS and _out_of_range(operands, loop):
@@ -113,6 +116,42 @@ def _operand(x: Any) -> Any:
     if isinstance(x, complex) or (isinstance(x, np.generic) and not supported_dtype(x.dtype)):
         raise current().error(f"{type(x).__name__} operand", "hjit handles bool, integers and floats up to 64 bits")
     return as_tracer(x)
+
+
+# what gains nothing by the value of a number: of integers, what leaves their ranges as they are
+_FLOAT_BY_NUMBER = UFUNCS - frozenset("power float_power floor_divide remainder fmod".split())
+_INT_BY_NUMBER = _COMPARISONS | frozenset("add subtract multiply".split())
+
+
+def _with_constants(name: str, operands: tuple[Any, ...], loop: tuple[np.dtype[Any], ...]) -> tuple[Any, ...]:
+    """Numbers from closures as constants where something is gained by that: a known result, a range of integers, a cheaper operation."""
+    arrays = [x for x in operands if is_tracer(x)]
+    if all(x.known is not None for x in arrays) or _is_narrow(arrays, loop[0]):
+        return tuple(x.pin() if is_captured(x) else x for x in operands)
+    return tuple(x.pin() if is_captured(x) and not _by_number(name, x.value, t) else x for x, t in zip(operands, loop, strict=False))
+
+
+def _by_number(name: str, value: Any, dtype: np.dtype[Any]) -> bool:
+    """May a kernel take this number as a parameter?"""
+    if dtype.kind == "f":
+        return name in _FLOAT_BY_NUMBER and not (name == "true_divide" and _is_power_of_two(value))
+    return dtype.kind in "iu" and name in _INT_BY_NUMBER and bool(np.iinfo(dtype).min <= value <= np.iinfo(dtype).max)
+
+
+def _is_power_of_two(value: Any) -> bool:
+    """Division by these is a multiplication."""
+    try:
+        return abs(math.frexp(value)[0]) == 0.5
+    except OverflowError:  # an int that is no float
+        return False
+
+
+def _is_narrow(arrays: list[Tracer], dtype: np.dtype[Any]) -> bool:
+    """Is it known of integers that they are fewer than their dtype holds? They may then be computed in a narrower one."""
+    if dtype.kind not in "iu":
+        return False
+    ranges = (current().range_of(cast(x.load(), dtype)) for x in arrays if x.known is None)
+    return any(r is not None and r != (np.iinfo(dtype).min, np.iinfo(dtype).max) for r in ranges)
 
 
 def _known(ufunc: np.ufunc, operands: tuple[Any, ...], dtype: Any, casting: str) -> Tracer | None:
@@ -288,6 +327,8 @@ def element(x: Any, shape: Shape, dtype: np.dtype[Any]) -> Expr:
     """`x` broadcast to `shape` and cast to `dtype`, as where functions make an array of it first: ints out of range wrap around."""
     if is_tracer(x):
         return cast(x.load(shape), dtype)
+    if is_captured(x) and dtype.kind != "f":
+        x = x.pin()
     value = number(x, dtype, as_cast)
     return current().scalar(value, dtype) if is_host(value) else Const(value, dtype)
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from hjit.errors import TraceError
 from hjit.trace.tracing.dispatch import functions
-from hjit.trace.tracing.host import Slot, is_host
+from hjit.trace.tracing.host import Slot, is_host, settled
 from hjit.trace.tracing.recorder import current, site, supported_dtype
 from hjit.trace.tracing.results import Called, Unknown, called, rebuilt
 from hjit.trace.tracing.size import Size
@@ -161,6 +161,7 @@ def opaque(function: Any) -> Callable[..., Any]:
     name = f"{function.__module__}.{function.__name__}"
 
     def method(*args: Any, **kwargs: Any) -> Any:
+        args, kwargs = settled(args), settled(kwargs)
         if has_tracer(args) or has_tracer(kwargs):
             traced = functions().get(function)
             return traced(*args, **kwargs) if traced else opaque_call(name, function, args, kwargs, foreign=True)

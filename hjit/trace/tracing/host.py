@@ -4,6 +4,9 @@ A `HostScalar` stands for a Python or NumPy number that may differ from call to 
 numbers is recorded on a tape that Python itself replays at each call, so it has Python's own semantics,
 exceptions included. Where the code needs the value (``if``, ``range``, ``int()``) the scalar is *pinned*: a guard
 compares it at later calls, and a change traces anew.
+
+A number in a closure is such a scalar as well, so that the functions that a factory makes share their kernels. Mostly it is a setting, though,
+and code may be faster for knowing it: it stays a parameter in arithmetic that gains nothing by its value, and is pinned elsewhere.
 """
 
 from __future__ import annotations
@@ -56,6 +59,14 @@ def _leaf(leaf: int) -> Any:
     raise AssertionError("leaves are read by replay")
 
 
+def cell_number(cell: Any, kind: type) -> Any:
+    """What a cell holds at this call; a number of another type is another function."""
+    value = cell.cell_contents
+    if type(value) is not kind:
+        raise TypeError
+    return value
+
+
 def same(a: Any, b: Any) -> bool:
     """Equal in type and value, NaN equal to NaN and -0.0 different from 0.0."""
     if type(a) is not type(b):
@@ -73,18 +84,29 @@ def same(a: Any, b: Any) -> bool:
 
 
 class HostScalar:
-    """A number that is a run-time parameter of the pipeline."""
+    """A number that is a run-time parameter of the pipeline.
 
-    __slots__ = ("k", "tape", "value")
+    Attributes:
+        captured: does it come from closures alone?
+    """
+
+    __slots__ = ("captured", "k", "tape", "value")
     __array_priority__ = 1000
 
-    def __init__(self, tape: Tape, k: int, value: Any) -> None:
-        self.tape, self.k, self.value = tape, k, value
+    def __init__(self, tape: Tape, k: int, value: Any, captured: bool = False) -> None:
+        self.tape, self.k, self.value, self.captured = tape, k, value, captured
 
     @classmethod
     def leaf(cls, tape: Tape, leaf: int, value: Any) -> HostScalar:
         tape.ops.append((_leaf, (leaf,)))
         return cls(tape, len(tape.ops) - 1, value)
+
+    @classmethod
+    def cell(cls, tape: Tape, cell: Any) -> HostScalar:
+        """A number in a closure."""
+        value = cell.cell_contents
+        tape.ops.append((cell_number, (cell, type(value))))
+        return cls(tape, len(tape.ops) - 1, value, captured=True)
 
     @property  # type: ignore[misc]
     def __class__(self) -> type:  # isinstance(x, float) is what user code asks
@@ -121,6 +143,32 @@ class HostScalar:
         return hash(self.pin())
 
 
+def is_run_time(x: Any) -> bool:
+    """Is this a number that a kernel takes as a parameter?"""
+    return type(x) in (int, float) or (isinstance(x, np.generic) and x.dtype.kind in "biuf" and x.dtype.itemsize <= 8)
+
+
+def is_captured(x: Any) -> bool:
+    """Is this a number from a closure?"""
+    return type(x) is HostScalar and x.captured
+
+
+def settled(x: Any) -> Any:
+    """Numbers from closures as plain values, also in the lists, tuples, dicts and slices that `x` is made of."""
+    t = type(x)
+    if t is HostScalar:
+        return x.pin() if x.captured else x
+    if t is slice:
+        return slice(settled(x.start), settled(x.stop), settled(x.step))
+    if t in (list, tuple):
+        found = [settled(y) for y in x]
+        return t(found) if any(new is not old for new, old in zip(found, x, strict=True)) else x
+    if t is dict:
+        items = {k: settled(y) for k, y in x.items()}
+        return items if any(items[k] is not x[k] for k in x) else x
+    return x
+
+
 def is_host(x: Any) -> bool:
     """`isinstance` cannot ask: a HostScalar answers with the class of its value."""
     return type(x) is HostScalar
@@ -140,7 +188,7 @@ def record(f: Callable[..., Any], *args: Any) -> Any:
             a.pin()
         raise
     tape.ops.append((f, tuple(Slot(a.k) if is_host(a) else a for a in args)))
-    return HostScalar(tape, len(tape.ops) - 1, value)
+    return HostScalar(tape, len(tape.ops) - 1, value, all(a.captured for a in args if is_host(a)))
 
 
 def unpin(x: Any) -> Any:
@@ -203,10 +251,18 @@ def _quiet(how: Conversion, value: Any, dtype: np.dtype[Any]) -> Any:
         return how(value, dtype)
 
 
+def _is_size(x: Any) -> bool:
+    """A size that remembers what it was computed from? Arithmetic with constants keeps it one."""
+    return isinstance(x, int) and hasattr(x, "poly")
+
+
 def _method(f: Callable[..., Any], swap: bool = False) -> Callable[..., Any]:
     def method(self: HostScalar, other: Any) -> Any:
-        if not is_host(other) and not isinstance(other, (bool, int, float, np.generic)):
-            return NotImplemented
+        if not is_host(other):
+            if isinstance(other, complex) or (self.captured and _is_size(other)):
+                return f(other, self.pin()) if swap else f(self.pin(), other)
+            if not isinstance(other, (bool, int, float, np.generic)):
+                return NotImplemented
         result = record(f, other, self) if swap else record(f, self, other)
         if f is operator.pow:
             record(type, result).pin()  # 2 ** k is an int or a float, after the sign of k

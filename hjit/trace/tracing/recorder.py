@@ -113,6 +113,7 @@ class Recorder:
         evaluate: computes a finished Graph on the arrays at hand, for decisions and opaque calls.
         undo: what to do where the trace fails, so that it leaves nothing behind.
         unrolled: loops over ``range(...)`` that are to be traced turn by turn.
+        settled: are numbers in closures constants? Else they are read at every call, as those of the arguments are.
         loops: those whose turns are now traced as one, innermost last.
         refused: the last one that turned out to need that.
         hosts: the numbers that the scalars are.
@@ -141,6 +142,7 @@ class Recorder:
     overlays: dict[int, Any] = field(default_factory=dict)
     undo: list[Callable[[], None]] = field(default_factory=list)
     unrolled: frozenset[Site] = frozenset()
+    settled: bool = False
     loops: list[Any] = field(default_factory=list)
     refused: Site | None = None
     changes: list[tuple[Any, str, bool]] = field(default_factory=list)

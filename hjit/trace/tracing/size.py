@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from hjit.trace.ir.poly import SMALL, Poly, poly
+from hjit.trace.tracing.host import is_captured
 
 
 class Size(int):
@@ -40,6 +41,8 @@ def size_poly(n: int) -> Poly:
 def _binary(f: Callable[[Any, Any], Any], swap: bool) -> Callable[[Size, Any], Any]:
     def method(self: Size, other: Any) -> Any:
         if type(other) not in (int, Size):
+            if is_captured(other):
+                return method(self, other.pin())
             return f(other, int(self)) if swap else f(int(self), other)
         a, b = (other, self) if swap else (self, other)
         value = f(int(a), int(b))

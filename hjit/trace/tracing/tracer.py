@@ -19,7 +19,7 @@ from hjit.errors import TraceError
 from hjit.trace.ir.graph import Const, Definition, Expr, Load, cast, compose, identity, renumber, select
 from hjit.trace.ir.poly import Dim, Poly, poly
 from hjit.trace.tracing.dispatch import hook
-from hjit.trace.tracing.host import Conversion, as_array, as_item, is_host, number
+from hjit.trace.tracing.host import Conversion, as_array, as_item, is_captured, is_host, number
 from hjit.trace.tracing.recorder import Recorder, current, supported_dtype, tracing
 from hjit.trace.tracing.size import Size
 
@@ -450,6 +450,8 @@ def write(view: Tracer, value: Any, where: Expr | None = None, how: Conversion |
     """
     if not view.buffer.writeable:
         raise ValueError("assignment destination is read-only")
+    if is_captured(value) and view.dtype.kind != "f":
+        value = value.pin()  # what NumPy says of a number that does not fit, it says at once
     source = value if is_tracer(value) else None
     if source is not None and source.buffer is view.buffer and source.index == view.index and where is None:
         return  # the second half of ``a[k] += x``
