@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from hjit.errors import Origin
+from hjit.trace.capture.audit import listen
 from hjit.trace.capture.overlay import Path, captured_object, clone, load_table, whole_array
 from hjit.trace.ir.graph import identity
 from hjit.trace.ir.poly import Poly
@@ -104,6 +105,7 @@ def trace(function: types.FunctionType, structure: Any, leaves: list[Any], names
         Exception: what the function itself raises.
     """
     load_table()
+    listen()
     unrolled: frozenset[Site] = frozenset()
     while True:
         code = function.__code__
