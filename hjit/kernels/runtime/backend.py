@@ -16,7 +16,7 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import Any
 
 import llvmlite.binding as llvm
@@ -42,7 +42,11 @@ class _Library(codegen.JITCodeLibrary):  # type: ignore[misc]
         ll_module.data_layout = self._codegen._data_layout
 
     def _optimize_final_module(self) -> None:
-        manager, builder = self._codegen.passes
+        builder = self._codegen._pass_builder(loop_vectorize=False, slp_vectorize=False, opt=1)
+        manager = llvm.create_new_module_pass_manager()
+        manager.add_sroa_pass()
+        manager.add_instruction_combine_pass()
+        manager.add_simplify_cfg_pass()
         manager.run(self._final_module, builder)
 
 
@@ -52,15 +56,6 @@ class _Codegen(codegen.JITCPUCodegen):  # type: ignore[misc]
     def __init__(self, name: str, cpu: str) -> None:
         self._cpu = cpu
         super().__init__(name)
-
-    @cached_property
-    def passes(self) -> tuple[Any, Any]:
-        """The optimisation of all modules, and what it is run with; llvmlite never frees them."""
-        manager = llvm.create_new_module_pass_manager()
-        manager.add_sroa_pass()
-        manager.add_instruction_combine_pass()
-        manager.add_simplify_cfg_pass()
-        return manager, self._pass_builder(loop_vectorize=False, slp_vectorize=False, opt=1)
 
     def _get_host_cpu_name(self) -> str:
         return self._cpu or str(super()._get_host_cpu_name())
