@@ -167,6 +167,25 @@ class _Flow:
 
 
 @lru_cache(maxsize=1024)
+def _handled(code: CodeType) -> tuple[tuple[int, int], ...]:
+    """Where an exception may be handled: the ranges under ``try``. A ``with`` block, and what ends a handler, passes it on."""
+    steps = [s for s in dis.get_instructions(code) if s.opname not in ("CACHE", "EXTENDED_ARG")]
+    place = {s.offset: k for k, s in enumerate(steps)}
+    found = []
+    for e in dis.Bytecode(code).exception_entries:  # type: ignore[attr-defined]
+        at = place.get(e.target)
+        names = [] if at is None else [s.opname for s in steps[at : at + 2]]
+        if names[:1] == ["PUSH_EXC_INFO"] and names[1:] != ["WITH_EXCEPT_START"]:
+            found.append((e.start, e.end))
+    return tuple(found)
+
+
+def is_handled(code: CodeType, offset: int) -> bool:
+    """May the function handle an exception that the instruction at `offset` raises?"""
+    return any(start <= offset < end for start, end in _handled(code))
+
+
+@lru_cache(maxsize=1024)
 def leaves_no_trace(code: CodeType) -> bool:
     """Does a call of this function change nothing but the arrays and containers that it is given?"""
     inner = [c for c in code.co_consts if isinstance(c, CodeType)]
