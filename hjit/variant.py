@@ -25,7 +25,7 @@ from hjit.trace.ops.layout import c_strides
 from hjit.trace.passes.canonical import canonicalise
 from hjit.trace.passes.rewrites import AS_IT_IS, Rewrites
 from hjit.trace.tracing.host import same
-from hjit.trace.tracing.recorder import Event, Recorder, packed
+from hjit.trace.tracing.recorder import Event, OutOfBounds, Recorder, packed
 from hjit.verify import EXACT, Tolerance, tolerances
 
 if TYPE_CHECKING:
@@ -40,10 +40,6 @@ class Mispredict(Exception):
 
     def __init__(self, number: int, value: Any) -> None:
         self.number, self.value = number, value
-
-
-class OutOfBounds(Exception):
-    """An index was out of bounds, or a warning is to be an error: NumPy is to say so itself."""
 
 
 @dataclass(slots=True)
@@ -254,6 +250,7 @@ class Variant:
         """The stages that each segment is to compute."""
         final = dict.fromkeys(stage for _, stage in self.writes)
         final.update(dict.fromkeys(r.name for r in self.results if r.kind in ("array", "view") and r.name in self.rec.stages))
+        final.update(dict.fromkeys(n for n in self.rec.checks if n in self.rec.stages))
         final.update(dict.fromkeys(n for e in self.rec.effects for n in e.needs if n in self.rec.stages))
         return [e.needs for e in self.rec.events] + [tuple(final)]
 
@@ -268,7 +265,7 @@ class Variant:
 
     def _is_flat(self, structure: Any) -> bool:
         args, kwargs = structure.items
-        if len(self.steps) > 1 or self.rec.effects or self.captures or self.writes or self._packed:
+        if len(self.steps) > 1 or self.rec.effects or self.rec.checks or self.captures or self.writes or self._packed:
             return False
         if any(isinstance(x, Tree) for x in (*args.items, *kwargs.items)):
             return False
@@ -378,7 +375,7 @@ class Variant:
 
         Raises:
             Mispredict: a decision came out otherwise.
-            OutOfBounds: an index was out of bounds, or a warning is to be an error; nothing was written.
+            OutOfBounds: NumPy is to run; nothing was written.
         """
         values, captured = held
         if any(e.blocked is not None and e.blocked() for e in self.rec.effects):
@@ -388,6 +385,8 @@ class Variant:
         drawn: list[Callable[[], None]] = []
         try:
             self._run_steps(state, values, places, events or {}, drawn)
+            if any(state[n].any() for n in self.rec.checks):
+                raise OutOfBounds
         except (Mispredict, OutOfBounds):
             for put_back in reversed(drawn):
                 put_back()

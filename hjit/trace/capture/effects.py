@@ -182,6 +182,20 @@ def _filter(function: Callable[..., None]) -> Callable[..., None]:
     return method
 
 
+class Suppress:
+    """`contextlib.suppress`: what is raised inside is handled."""
+
+    def __init__(self, *exceptions: type[BaseException]) -> None:
+        self.real = contextlib.suppress(*exceptions)
+
+    def __enter__(self) -> None:
+        current().suppressed += 1
+
+    def __exit__(self, *exc: Any) -> bool | None:
+        current().suppressed -= 1
+        return self.real.__exit__(*exc)
+
+
 # -- warnings
 
 
@@ -323,7 +337,8 @@ MODULES: dict[str, Any] = {
 
 def replaced() -> dict[Any, Any]:
     """Functions and classes of the standard library and NumPy that have effects, and what stands for them."""
-    found: dict[Any, Any] = {warnings.warn: _warn, warnings.catch_warnings: Quiet, np.errstate: errors(np.errstate, "numpy.errstate")}
+    found: dict[Any, Any] = {warnings.warn: _warn, warnings.catch_warnings: Quiet, np.errstate: errors(np.errstate, "numpy.errstate"),
+                             contextlib.suppress: Suppress}
     for function in (warnings.simplefilter, warnings.filterwarnings):
         found[function] = _filter(function)
     for name in (*_LEVELS, "log"):

@@ -16,7 +16,7 @@ from hjit.trace.ir.graph import identity
 from hjit.trace.ir.poly import Poly
 from hjit.trace.tracing.host import HostScalar, is_host, unpin
 from hjit.trace.tracing.induction import CannotRoll, Site
-from hjit.trace.tracing.recorder import Recorder
+from hjit.trace.tracing.recorder import OutOfBounds, Recorder
 from hjit.trace.tracing.size import Size
 from hjit.trace.tracing.tracer import Selected, Tracer, from_source, is_tracer
 
@@ -101,6 +101,7 @@ def trace(function: types.FunctionType, structure: Any, leaves: list[Any], names
 
     Raises:
         TraceError: a statement cannot be traced.
+        OutOfBounds: NumPy refuses an index.
         Exception: what the function itself raises.
     """
     load_table()
@@ -113,6 +114,8 @@ def trace(function: types.FunctionType, structure: Any, leaves: list[Any], names
         except CannotRoll as refusal:
             unrolled |= {refusal.site}
         except Exception:
+            if rec.beyond:
+                raise OutOfBounds from None
             if not rec.loops:
                 raise
             unrolled |= {rec.loops[-1].site}  # turn by turn it may be another error, or none
@@ -139,6 +142,8 @@ def _traced(rec: Recorder, function: types.FunctionType, structure: Any, leaves:
         returned = clone(function)(*args, **kwargs)
         if rec.loops or rec.refused:  # the code has handled the exception that left it
             raise CannotRoll(rec.refused or rec.loops[-1].site, "an exception")
+        if rec.beyond:
+            raise OutOfBounds
         if rec.refusals:
             raise rec.refusals[0]
         rec.check_watched()

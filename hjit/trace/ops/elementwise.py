@@ -7,6 +7,7 @@ operation is `Op(ufunc name)` on arguments already cast to the dtypes of NumPy's
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterable
 from functools import lru_cache
 from typing import Any
@@ -83,6 +84,8 @@ def _elementwise(ufunc: np.ufunc, name: str, inputs: tuple[Any, ...], out: Any =
         signature = (None,) * ufunc.nin + (np.dtype(dtype),)
     loop = _loop(ufunc, operands, signature, casting)
     shape = broadcast(*(x.shape for x in (*operands, mask) if is_tracer(x)))
+    if name == "power" and loop[-1].kind == "i":
+        _check_exponent(operands[1], mask)
     if name in _COMPARISONS and _out_of_range(operands, loop):
         value: Expr = _constant_comparison(ufunc, operands, loop)
     else:
@@ -102,6 +105,27 @@ def _elementwise(ufunc: np.ufunc, name: str, inputs: tuple[Any, ...], out: Any =
         value = select(mask.load(shape), value, Const(0, loop[-1]))
     scalar = not shape and all(not is_tracer(x) or x.is_scalar or not x.shape for x in operands)
     return ordered_stage(value, shape, loop[-1], order_of(order, tracers(*operands, mask), shape), is_scalar=scalar)
+
+
+def _check_exponent(x: Any, mask: Tracer | None) -> None:
+    """NumPy refuses negative powers of integers.
+
+    Raises:
+        ValueError: it is known that one is negative.
+    """
+    if is_host(x):
+        bad = record(operator.lt, x, 0).pin()
+    elif is_tracer(x) and x.known is None:
+        found = current().range_of(x.load())
+        bad = np.less(x, 0) if found is None or found[0] < 0 else False
+    else:
+        bad = np.any(np.less(x.known if is_tracer(x) else x, 0))
+    if is_tracer(bad):
+        current().check(call(np.any, bad if mask is None else bad & mask))
+    elif bad and mask is not None:
+        current().check(call(np.any, mask))
+    elif bad:
+        raise ValueError("Integers to negative integer powers are not allowed.")
 
 
 def _operand(x: Any) -> Any:

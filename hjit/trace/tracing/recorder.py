@@ -21,6 +21,7 @@ from hjit.errors import Origin, TraceError
 from hjit.trace.ir.graph import Definition, Expr, Graph, Input, Scalar, ScalarRef, Stage
 from hjit.trace.ir.poly import SMALL, Poly, Sym, poly
 from hjit.trace.ir.ranges import Range, Ranges
+from hjit.trace.tracing.handlers import is_handled
 from hjit.trace.tracing.host import HostScalar, Slot, Tape
 from hjit.trace.tracing.induction import Site, Turn
 from hjit.trace.tracing.results import Called
@@ -31,6 +32,10 @@ MAX_DECISIONS = 24  # a loop until convergence would trace, and compile, every t
 MAX_CONSTANT = 1024  # elements of an array that are part of the kernel's key; larger ones are passed
 
 _state = threading.local()
+
+
+class OutOfBounds(Exception):
+    """NumPy refuses a value, or a warning is to be an error: it is to say so itself."""
 
 
 def current() -> Recorder:
@@ -122,6 +127,10 @@ class Recorder:
         quiet: those of them that filter warnings.
         cells: closure cells of clones, with what they held and their names.
         classes: the user's classes that the function names, with their attributes.
+        checks: stages that say whether NumPy refuses something.
+        checked: the indices that these look after.
+        suppressed: how many ``contextlib.suppress`` the function is inside of.
+        beyond: has an index been out of bounds? That comes to light later than in NumPy, so the function must not handle it.
         outside: the tracers that arguments and captured arrays are seen as.
     """
 
@@ -150,6 +159,10 @@ class Recorder:
     quiet: list[Any] = field(default_factory=list)
     cells: list[tuple[CellType, Any, str]] = field(default_factory=list)
     classes: dict[type, dict[str, Any]] = field(default_factory=dict)
+    checks: list[str] = field(default_factory=list)
+    checked: set[Any] = field(default_factory=set)
+    suppressed: int = 0
+    beyond: bool = False
     outside: list[Any] = field(default_factory=list)
     _watched: list[tuple[Any, Any, str]] = field(default_factory=list)
     _names: dict[str, int] = field(default_factory=dict)
@@ -180,6 +193,7 @@ class Recorder:
         self.cells.clear()
         self.classes.clear()
         self.outside.clear()
+        self.checked.clear()
         self.overlays.clear()
         self.hosts.clear()
         self.refusals.clear()
@@ -345,6 +359,22 @@ class Recorder:
         if error is not None:
             raise error
         return self.events[-1]
+
+    # -- what NumPy refuses
+    def check(self, bad: Any) -> None:
+        """Where `bad`, an array without axes, is true at a call, the plain function runs, and NumPy raises what it does."""
+        if self.loops:
+            raise self.loops[-1].refusal("an operation that NumPy refuses for some values")
+        self.checks.append(bad.buffer.source())
+
+    def handles(self) -> bool:
+        """May the function handle an exception that is raised now?"""
+        frame = sys._getframe(1)
+        while frame is not None:
+            if type(frame.f_globals) is not dict and is_handled(frame.f_code, frame.f_lasti):
+                return True
+            frame = frame.f_back  # type: ignore[assignment]
+        return self.suppressed > 0
 
     def error(self, operation: str, reason: str, advice: str = "") -> TraceError:
         """A `TraceError` for the user's present line; raised again at the end where the function handles it, as NumPy would not have raised it."""
