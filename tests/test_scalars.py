@@ -246,3 +246,26 @@ def test_nothing_is_warned_about_that_compiled_code_does_not_warn_about() -> Non
         warnings.simplefilter("error")
         pipe(np.zeros(3, np.uint8), 2.5)
         assert pipe(np.zeros(3, np.uint8), float("nan")).tolist() == [0, 0, 0]
+
+
+@pytest.mark.parametrize("dtype", [bool, np.uint8, np.int8, np.int64, np.uint16], ids=lambda t: np.dtype(t).name)
+def test_integers_to_negative_powers_are_refused(dtype: Any) -> None:
+    a, b = np.arange(20).astype(dtype), np.arange(20) % 4
+    for function in (lambda x, k: x**k, lambda x, k: np.power(x, k)):
+        pipe = hjit.pipeline(function, verify="off", cache="off")
+        for k in (3, -1, 2, -2, 1, np.int16(2), np.int16(-1), b, -b, b.astype(np.int8), b.astype(np.uint8)):
+            assert outcome(pipe, a, k) == outcome(function, a, k), k
+
+
+def test_exponents_that_cannot_be_negative_need_no_decision() -> None:
+    pipe = check(lambda x, b: x ** (b % 3), np.arange(20), np.arange(20) - 10)
+    variants = next(iter(pipe._variants.values()))
+    assert len(variants[0].steps) == 1
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint64, np.float32], ids=lambda t: np.dtype(t).name)
+def test_products_with_a_number_are_not_of_the_arrays_dtype(dtype: Any) -> None:
+    a = np.arange(1, 20).astype(dtype)
+    for k in (2, 2.5, True, np.int16(3)):
+        check(lambda x, k: (np.dot(x, k), np.dot(k, x), np.inner(x, k), np.outer(x, k), np.kron(x, k), np.vdot(x[:1], k)), a, k)
+        check(lambda x, k: (np.multiply.outer(x, k), np.tensordot(x, k, 0), np.cross(x[:3], [k, 1, 2])), a, k)
