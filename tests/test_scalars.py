@@ -269,3 +269,9 @@ def test_products_with_a_number_are_not_of_the_arrays_dtype(dtype: Any) -> None:
     for k in (2, 2.5, True, np.int16(3)):
         check(lambda x, k: (np.dot(x, k), np.dot(k, x), np.inner(x, k), np.outer(x, k), np.kron(x, k), np.vdot(x[:1], k)), a, k)
         check(lambda x, k: (np.multiply.outer(x, k), np.tensordot(x, k, 0), np.cross(x[:3], [k, 1, 2])), a, k)
+
+
+def test_large_ints_are_rounded_as_numpy_rounds_them_also_beside_halves() -> None:
+    halves, singles = np.linspace(0, 1, 40).astype(np.float16), np.linspace(0, 1, 40).astype(np.float32)
+    for k in (2**60 + 2**36 + 1, 2**24 + 1, 7):
+        check(lambda x, y, k, m: (x * m, y * k), halves, singles, k, 3)
