@@ -97,16 +97,6 @@ def _without(whole: Graph, carried: dict[str, Input], outputs: tuple[str, ...]) 
     return replace(whole, inputs=whole.inputs + tuple(carried.values()), stages=stages, outputs=outputs)
 
 
-def result_leaves(result: Any) -> list[Result]:
-    """The leaves of a result tree, in order."""
-    found: list[Result] = []
-    if isinstance(result, Tree):
-        result.build(found.append)
-    else:
-        found.append(result)
-    return found
-
-
 def _searched(graph: Graph, sizes: Mapping[str, int], options: Options) -> Plan:
     """The plan that a search makes; only then is loaded what searches."""
     from hjit.tuning import autoschedule
@@ -138,7 +128,7 @@ class Variant:
         rec = trace.recorder
         self._leaves_now = leaves
         self.trace, self.rec, self.options = trace, rec, options
-        self.results = result_leaves(trace.result)
+        self.results = trace.results
         self.writes = trace.writes
         self.written = frozenset(name for name, _ in trace.writes)
         self.impure = any(e.impure for e in rec.events)
@@ -148,7 +138,7 @@ class Variant:
         self.arguments: dict[str, int] = {n: s.where[1] for n, s in rec.inputs.items() if s.where[0] == "arg"}
         self._packed = frozenset(n for n, s in rec.inputs.items() if s.packed)
         self._overlapping = any(n in self._packed or _overlaps_itself(rec.inputs[n].array) for n in self.written)
-        self.goals = self._goals()
+        self.goals = trace.goals
         self._segments: dict[frozenset[str], list[Graph]] = {}
         self._schedule()
         options = self.options
@@ -245,14 +235,6 @@ class Variant:
         arrays = {n: s.array for n, s in self.rec.inputs.items()}
         best, seconds = fastest(kernels, arrays, {n: values[k] for n, k in self.slots.items()})
         return replace((*ways, default)[best], measured=(seconds[best], seconds[-1]) if seconds else None)
-
-    def _goals(self) -> list[tuple[str, ...]]:
-        """The stages that each segment is to compute."""
-        final = dict.fromkeys(stage for _, stage in self.writes)
-        final.update(dict.fromkeys(r.name for r in self.results if r.kind in ("array", "view") and r.name in self.rec.stages))
-        final.update(dict.fromkeys(n for n in self.rec.checks if n in self.rec.stages))
-        final.update(dict.fromkeys(n for e in self.rec.effects for n in e.needs if n in self.rec.stages))
-        return [e.needs for e in self.rec.events] + [tuple(final)]
 
     def _strides(self) -> dict[str, tuple[int, ...]]:
         """Strides of all inputs of the segments, in elements."""
@@ -549,4 +531,4 @@ def element_strides(a: Array) -> tuple[int, ...]:
     return tuple(s // a.itemsize for s in a.strides)
 
 
-__all__ = ["Held", "Mispredict", "OutOfBounds", "Variant", "element_strides", "result_leaves", "segments"]
+__all__ = ["Held", "Mispredict", "OutOfBounds", "Variant", "element_strides", "segments"]

@@ -182,20 +182,6 @@ def _filter(function: Callable[..., None]) -> Callable[..., None]:
     return method
 
 
-class Suppress:
-    """`contextlib.suppress`: what is raised inside is handled."""
-
-    def __init__(self, *exceptions: type[BaseException]) -> None:
-        self.real = contextlib.suppress(*exceptions)
-
-    def __enter__(self) -> None:
-        current().suppressed += 1
-
-    def __exit__(self, *exc: Any) -> bool | None:
-        current().suppressed -= 1
-        return self.real.__exit__(*exc)
-
-
 # -- warnings
 
 
@@ -337,8 +323,7 @@ MODULES: dict[str, Any] = {
 
 def replaced() -> dict[Any, Any]:
     """Functions and classes of the standard library and NumPy that have effects, and what stands for them."""
-    found: dict[Any, Any] = {warnings.warn: _warn, warnings.catch_warnings: Quiet, np.errstate: errors(np.errstate, "numpy.errstate"),
-                             contextlib.suppress: Suppress}
+    found: dict[Any, Any] = {warnings.warn: _warn, warnings.catch_warnings: Quiet, np.errstate: errors(np.errstate, "numpy.errstate")}
     for function in (warnings.simplefilter, warnings.filterwarnings):
         found[function] = _filter(function)
     for name in (*_LEVELS, "log"):

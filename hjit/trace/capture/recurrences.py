@@ -29,6 +29,8 @@ def merged(rec: Recorder, var: Var, count: Poly, at: tuple[int, int, int]) -> No
     del rec.changes[changes:]
     lasting = [c for c in made if c[0].serial < serial or c[0].argument]
     if not lasting:
+        if body.keys() & {*rec.checks, *(name for name, _ in rec.indices.values())}:
+            _keep(rec, body, _Body(var, count, "", frozenset()))
         return
     buffer, old, known = lasting[0]
     if any(c[0] is not buffer for c in lasting):
@@ -37,15 +39,22 @@ def merged(rec: Recorder, var: Var, count: Poly, at: tuple[int, int, int]) -> No
     if any(v not in body for v in versions):
         raise NotOneUpdate("it writes known numbers")
     turn = _Body(var, count, old, frozenset(versions))
-    for s in body.values():
-        turn.add(s)
+    _keep(rec, body, turn)
     assert turn.write is not None
     if known and not _reads_arguments(rec, turn):
         raise NotOneUpdate("its result is known while tracing")
-    rec.stages.update((s.name, s) for s in turn.kept)
     buffer.version = old
     _install(rec, turn, buffer, turn.write)
     rec.changes[-1] = (buffer, old, known)
+
+
+def _keep(rec: Recorder, body: dict[str, Stage], turn: _Body) -> None:
+    """Take up all stages of a turn, and record those that are stages still."""
+    for s in body.values():
+        turn.add(s)
+    if any(name in body and name not in {s.name for s in turn.kept} for name in rec.checks):
+        raise NotOneUpdate("NumPy refuses some values of what depends on what the loop writes")
+    rec.stages.update((s.name, s) for s in turn.kept)
 
 
 @dataclass

@@ -74,6 +74,25 @@ class Trace:
     result: Any
     writes: tuple[tuple[str, str], ...]
 
+    @property
+    def results(self) -> list[Result]:
+        """The leaves of the result, in order."""
+        found: list[Result] = []
+        if isinstance(self.result, Tree):
+            self.result.build(found.append)
+        else:
+            found.append(self.result)
+        return found
+
+    @property
+    def goals(self) -> list[tuple[str, ...]]:
+        """The stages that each segment is to compute."""
+        rec = self.recorder
+        names = [stage for _, stage in self.writes]
+        names += [r.name for r in self.results if r.kind in ("array", "view")]
+        names += [*rec.checks, *(n for e in rec.effects for n in e.needs)]
+        return [*(e.needs for e in rec.events), tuple(dict.fromkeys(n for n in names if n in rec.stages))]
+
 
 def flatten(x: Any, leaves: list[Any]) -> Any:
     """The structure of arguments, their leaves appended to `leaves`; a leaf stands as its number."""
@@ -149,8 +168,9 @@ def _traced(rec: Recorder, function: types.FunctionType, structure: Any, leaves:
         rec.check_watched()
         shared = _shared_buffers(returned)
         result = _result(returned, rec, shared)
-        writes = tuple(rec.written.items())
-    return Trace(rec, result, writes)
+        traced = Trace(rec, result, tuple(rec.written.items()))
+        rec.check_indices([n for names in traced.goals for n in names])
+    return traced
 
 
 def _watch(rec: Recorder, values: Iterable[Any]) -> None:

@@ -23,7 +23,6 @@ from hjit.trace.tracing.tracer import (
     Shape,
     Tracer,
     as_tracer,
-    call,
     from_known,
     from_stage,
     is_tracer,
@@ -371,17 +370,18 @@ def gather_index(t: Tracer, dims: Sequence[Poly], shape: Shape, n: int) -> Poly:
         found = current().range_of(expr)
         safe = found is not None and found[0] >= 0 and found[1] < n
         if not safe and not (found is not None and found[0] >= -n and found[1] < n):
-            _check(t, n)
+            _note(t, n)
     return poly(Value(expr, None if safe else size_poly(n) if isinstance(n, Size) else current().poly(n)))
 
 
-def _check(t: Tracer, n: int) -> None:
-    """Look at all of these indices where the function may handle an IndexError: kernels look at those alone whose elements are needed."""
+def _note(t: Tracer, n: int) -> None:
+    """Have all of these indices looked at: kernels look at those alone whose elements are needed."""
     rec = current()
-    known = (t.buffer.source(), t.index, int(n))
-    if known not in rec.checked and not rec.loops and rec.handles():
-        rec.checked.add(known)
-        rec.check(call(np.any, np.less(t, -n) | np.greater_equal(t, n)))
+    key = (t.buffer.source(), t.index, int(n), len(rec.stages) if rec.loops else 0)
+    if key not in rec.indices:
+        axes = [k for k, m in enumerate(t.shape) if m != 1]
+        expr = cast(t.at([poly(Dim(axes.index(k))) if k in axes else poly(0) for k in range(t.ndim)]), np.int64)
+        rec.indices[key] = rec.stage(expr, [t.shape[k] for k in axes], np.int64, name="index").name, rec.poly(n)
 
 
 def _scatter(view: Tracer, plan: _Advanced, value: Any) -> None:

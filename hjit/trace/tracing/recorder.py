@@ -18,10 +18,10 @@ from typing import Any
 import numpy as np
 
 from hjit.errors import Origin, TraceError
-from hjit.trace.ir.graph import Definition, Expr, Graph, Input, Scalar, ScalarRef, Stage
+from hjit.trace.ir.graph import Const, Definition, Expr, Graph, Index, Input, Load, Op, Scalar, ScalarRef, Stage
+from hjit.trace.ir.lookups import looked_up, lookup
 from hjit.trace.ir.poly import SMALL, Poly, Sym, poly
 from hjit.trace.ir.ranges import Range, Ranges
-from hjit.trace.tracing.handlers import is_handled
 from hjit.trace.tracing.host import HostScalar, Slot, Tape
 from hjit.trace.tracing.induction import Site, Turn
 from hjit.trace.tracing.results import Called
@@ -128,8 +128,7 @@ class Recorder:
         cells: closure cells of clones, with what they held and their names.
         classes: the user's classes that the function names, with their attributes.
         checks: stages that say whether NumPy refuses something.
-        checked: the indices that these look after.
-        suppressed: how many ``contextlib.suppress`` the function is inside of.
+        indices: what integer arrays hold that are indices: a stage, and the length of the axis.
         beyond: has an index been out of bounds? That comes to light later than in NumPy, so the function must not handle it.
         outside: the tracers that arguments and captured arrays are seen as.
     """
@@ -160,8 +159,7 @@ class Recorder:
     cells: list[tuple[CellType, Any, str]] = field(default_factory=list)
     classes: dict[type, dict[str, Any]] = field(default_factory=dict)
     checks: list[str] = field(default_factory=list)
-    checked: set[Any] = field(default_factory=set)
-    suppressed: int = 0
+    indices: dict[Any, tuple[str, Poly]] = field(default_factory=dict)
     beyond: bool = False
     outside: list[Any] = field(default_factory=list)
     _watched: list[tuple[Any, Any, str]] = field(default_factory=list)
@@ -193,7 +191,7 @@ class Recorder:
         self.cells.clear()
         self.classes.clear()
         self.outside.clear()
-        self.checked.clear()
+        self.indices.clear()
         self.overlays.clear()
         self.hosts.clear()
         self.refusals.clear()
@@ -363,18 +361,21 @@ class Recorder:
     # -- what NumPy refuses
     def check(self, bad: Any) -> None:
         """Where `bad`, an array without axes, is true at a call, the plain function runs, and NumPy raises what it does."""
-        if self.loops:
-            raise self.loops[-1].refusal("an operation that NumPy refuses for some values")
         self.checks.append(bad.buffer.source())
 
-    def handles(self) -> bool:
-        """May the function handle an exception that is raised now?"""
-        frame = sys._getframe(1)
-        while frame is not None:
-            if type(frame.f_globals) is not dict and is_handled(frame.f_code, frame.f_lasti):
-                return True
-            frame = frame.f_back  # type: ignore[assignment]
-        return self.suppressed > 0
+    def check_indices(self, goals: Iterable[str]) -> None:
+        """Check the indices that are not looked at anyway where `goals` are computed."""
+        seen = looked_up(self.stages, goals) if self.indices else set()
+        for name, length in self.indices.values():
+            stage = self.stages.get(name)  # where a loop has made it part of what it writes, it is looked at there
+            if stage is None or stage.initial is None or lookup(stage.initial, stage.shape, length) in seen:
+                continue
+            index, flag = stage.initial, np.dtype(bool)
+            outside = [Op("less", (index, Index(-length)), flag), Op("greater_equal", (index, Index(length)), flag)]
+            found = self.unique("outside")
+            bad = Op("logical_or", (Load(found, (), flag), Op("logical_or", tuple(outside), flag)), flag)
+            self.stage(Const(False, flag), (), flag, (Definition((), stage.shape, (), bad, "logical_or"),), reserved=found)
+            self.checks.append(found)
 
     def error(self, operation: str, reason: str, advice: str = "") -> TraceError:
         """A `TraceError` for the user's present line; raised again at the end where the function handles it, as NumPy would not have raised it."""
