@@ -247,11 +247,12 @@ class Variant:
 
     def _is_flat(self, structure: Any) -> bool:
         args, kwargs = structure.items
-        if len(self.steps) > 1 or self.rec.effects or self.rec.checks or self.captures or self.writes or self._packed:
+        if len(self.steps) > 1 or self.rec.effects or self.captures or self.writes or self._packed:
             return False
         if any(isinstance(x, Tree) for x in (*args.items, *kwargs.items)):
             return False
-        return bool(self.results) and [(r.kind, r.name) for r in self.results] == [("array", n) for n in self.graphs[0].outputs]
+        names = [*(r.name for r in self.results), *self.rec.checks]
+        return bool(self.results) and all(r.kind == "array" for r in self.results) and tuple(names) == self.graphs[0].outputs
 
     def _prepare_flat(self) -> None:
         bound = self.steps[0].bound
@@ -328,7 +329,7 @@ class Variant:
 
     # -- running
     def run_flat(self, leaves: Sequence[Any]) -> Any:
-        """The hot path of a `flat` variant; MISS where a guard of a value does not hold, PLAIN where an index is out of bounds."""
+        """The hot path of a `flat` variant; MISS where a guard of a value does not hold, PLAIN where NumPy is to say that it refuses something."""
         values: Sequence[Any] | None = ()
         if self._tape is not None:
             values = self._tape.replay(leaves)
@@ -338,6 +339,8 @@ class Variant:
         arrays = [fixed[k] if n < 0 else leaves[n] for k, n in enumerate(self._leaves)] if fixed else [leaves[n] for n in self._leaves]
         outputs = [np.empty(shape, dtype) for shape, dtype in self._shapes]
         if not self._bound.run(arrays, outputs, [values[k] for k in self._scalars] if values else ()):
+            return PLAIN
+        if self.rec.checks and outputs.pop():
             return PLAIN
         tree = self.trace.result
         if type(tree) is Result:

@@ -275,3 +275,72 @@ def test_large_ints_are_rounded_as_numpy_rounds_them_also_beside_halves() -> Non
     halves, singles = np.linspace(0, 1, 40).astype(np.float16), np.linspace(0, 1, 40).astype(np.float32)
     for k in (2**60 + 2**36 + 1, 2**24 + 1, 7):
         check(lambda x, y, k, m: (x * m, y * k), halves, singles, k, 3)
+
+
+COMPUTED = {np.int64: (5, -1, 300, 2**40), np.uint64: (7, 2**63), np.float64: (2.5, 300.7, -1.5, 1e300, float("nan"))}
+
+
+@pytest.mark.parametrize("way", WAYS, ids=lambda f: f.__name__)
+@pytest.mark.parametrize("dtype", [np.int8, np.uint64], ids=lambda t: np.dtype(t).name)
+def test_numbers_that_are_computed_are_stored_as_numpy_stores_its_own(way: Any, dtype: Any) -> None:
+    def function(a: Any, b: Any) -> Any:
+        return way(a, b.max())
+
+    for given, values in COMPUTED.items():
+        pipe = hjit.pipeline(function, verify="off", cache="off")
+        for k in (*values, values[0]):
+            a, b, most = np.array([0, 1, 2, 1], dtype), np.array([0, 1, 2, 1], dtype), np.full(2, k, given)
+            assert outcome(pipe, a, most) == outcome(function, b, most), k
+            np.testing.assert_array_equal(a, b)
+
+
+def rounded(a: Any) -> Any:
+    a[0] = round(a.max() * 1.5) * 2**61
+    return a
+
+
+def truncated(a: Any) -> Any:
+    a[0] = int(a.max()) * 2**62
+    return a
+
+
+def counted(a: Any) -> Any:
+    a[0] = np.count_nonzero(a > 1) * 2**29
+    return a
+
+
+def rolled(a: Any) -> Any:
+    out = np.zeros(a.shape[0], np.int32)
+    for i in range(a.shape[0]):
+        out[i] = a[i] * 1e9
+    return out
+
+
+@pytest.mark.parametrize("f", [rounded, truncated, counted, rolled])
+@pytest.mark.parametrize("dtype", [np.int64, np.int32, np.uint64], ids=lambda t: np.dtype(t).name)
+def test_products_that_leave_the_dtype_raise_and_write_nothing(f: Any, dtype: Any) -> None:
+    for order in ((1, 4, 1), (4, 1)):
+        pipe = hjit.pipeline(f, verify="off", cache="off")
+        for most in order:
+            ours, expected = (np.arange(40).astype(dtype) % (most + 1) for _ in range(2))
+            assert outcome(lambda a, _: pipe(a), ours, 0) == outcome(lambda a, _: f(a), expected, 0)
+            np.testing.assert_array_equal(ours, expected)
+
+
+def test_round_gives_ints_as_numpys_scalars_do() -> None:
+    check(lambda a: (a * round(a.mean()), round(a.max()), round(a.mean(), 1), round(float(a.mean()), 1)), np.arange(20, dtype=np.uint8))
+    with pytest.raises(TypeError, match="__round__"):
+        hjit.pipeline(lambda a: round(a))(np.arange(20.0))
+
+
+@pytest.mark.parametrize("f", [
+    lambda a, k: np.full(3, k * 2**61), lambda a, k: np.array([k * 2**61, 1]), lambda a, k: a + np.asarray(k * 2**61),
+    lambda a, k: np.append(a, k * 2**61), lambda a, k: a.astype(np.result_type(k * 2**61)), lambda a, k: np.dot(a, k * 2**61),
+], ids=range(6))  # fmt: skip
+def test_the_dtype_of_an_array_of_a_run_time_int_follows_its_size(f: Any) -> None:
+    a = np.arange(20)
+    pipe = hjit.pipeline(f, verify="off", cache="off")
+    for k in (1, 3, 4, -1, 7, 1):
+        assert outcome(pipe, a, k) == outcome(f, a, k), k
+    with pytest.raises(hjit.TraceError, match="object"):
+        pipe(a, 2**10)

@@ -169,7 +169,7 @@ def _traced(rec: Recorder, function: types.FunctionType, structure: Any, leaves:
         shared = _shared_buffers(returned)
         result = _result(returned, rec, shared)
         traced = Trace(rec, result, tuple(rec.written.items()))
-        rec.check_indices([n for names in traced.goals for n in names])
+        rec.finish_checks([n for names in traced.goals for n in names])
     return traced
 
 

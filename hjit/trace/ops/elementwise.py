@@ -17,7 +17,7 @@ import numpy as np
 from hjit.trace.ir.graph import Const, Expr, Op, cast, select
 from hjit.trace.ops.layout import copy_order, in_order, operands_order, order_of, ordered_stage, tracers
 from hjit.trace.tracing.dispatch import implements, provides
-from hjit.trace.tracing.host import Conversion, as_cast, as_fill, is_host, number, record, unpin
+from hjit.trace.tracing.host import Conversion, as_cast, as_fill, as_item, is_host, number, record, unpin
 from hjit.trace.tracing.recorder import current, supported_dtype
 from hjit.trace.tracing.size import Size
 from hjit.trace.tracing.tracer import MAX_KNOWN, Selected, Shape, Tracer, as_tracer, call, from_known, from_stage, is_tracer, stored, trim, write
@@ -446,6 +446,26 @@ def isclose(a: Any, b: Any, rtol: float = 1e-05, atol: float = 1e-08, equal_nan:
     b = b.astype(np.result_type(b.dtype, 1.0))
     close = (abs(a - b) <= atol + rtol * abs(b)) & np.isfinite(b) | (a == b)
     return close | (np.isnan(a) & np.isnan(b)) if equal_nan else close
+
+
+@provides
+def check_item(x: Tracer, dtype: np.dtype[Any]) -> None:
+    """NumPy refuses to store a scalar of its own that a signed integer cannot hold; into an unsigned one it casts it.
+
+    Raises:
+        OverflowError, ValueError: it is known that it does.
+    """
+    if dtype.kind != "i" or x.dtype.kind == "b":
+        return
+    if x.known is not None:
+        as_item(x.known.reshape(())[()], dtype)
+        return
+    info, found = np.iinfo(dtype), current().range_of(x.load())
+    if x.dtype.kind == "f":
+        whole = np.trunc(x.astype(np.float64))
+        current().check(np.logical_not((whole >= float(info.min)) & (whole < float(info.max) + 1)))
+    elif found is None or found[0] < info.min or found[1] > info.max:
+        current().check(np.less(x, int(info.min)) | np.greater(x, int(info.max)))
 
 
 def _copied(casting: Any) -> Conversion:

@@ -195,6 +195,15 @@ def number(x: Any, dtype: np.dtype[Any], how: Conversion) -> Any:
     return found
 
 
+def dtype_of(x: HostScalar) -> np.dtype[Any]:
+    """The dtype of the array that NumPy makes of a run-time number; that of a Python int depends on its size, which is a condition then."""
+    return record(_array_dtype, x).pin() if type(x.value) is int else np.result_type(x.value)  # type: ignore[no-any-return]
+
+
+def _array_dtype(value: int) -> np.dtype[Any]:
+    return np.asarray(value).dtype
+
+
 def _quiet(how: Conversion, value: Any, dtype: np.dtype[Any]) -> Any:
     """Compiled code does not warn where a NaN is cast, nor does this."""
     if type(value) is int:

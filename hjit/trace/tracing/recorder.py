@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from hjit.errors import Origin, TraceError
-from hjit.trace.ir.graph import Const, Definition, Expr, Graph, Index, Input, Load, Op, Scalar, ScalarRef, Stage
+from hjit.trace.ir.graph import Const, Definition, Expr, Graph, Index, Input, Load, Op, Scalar, ScalarRef, Stage, identity
 from hjit.trace.ir.lookups import looked_up, lookup
 from hjit.trace.ir.poly import SMALL, Poly, Sym, poly
 from hjit.trace.ir.ranges import Range, Ranges
@@ -363,8 +363,26 @@ class Recorder:
         """Where `bad`, an array without axes, is true at a call, the plain function runs, and NumPy raises what it does."""
         self.checks.append(bad.buffer.source())
 
-    def check_indices(self, goals: Iterable[str]) -> None:
-        """Check the indices that are not looked at anyway where `goals` are computed."""
+    def finish_checks(self, goals: Iterable[str]) -> None:
+        """One stage says whether NumPy refuses anything, also an index that nobody looks at where `goals` are computed."""
+        self._check_indices(goals)
+        checked = {**{n: s.shape for n, s in self.stages.items()}, **{n: s.input.shape for n, s in self.inputs.items()}}
+        parts: list[Expr] = []
+        for name in dict.fromkeys(self.checks):
+            load = Load(name, identity(len(checked[name])), np.dtype(bool))
+            parts.append(Load(self._any(load, checked[name]), (), load.dtype) if load.index else load)
+        while len(parts) > 1:
+            parts = [Op("logical_or", (a, b), a.dtype) for a, b in zip(parts[::2], parts[1::2], strict=False)] + parts[len(parts) & ~1 :]
+        self.checks = [self.stage(e, (), e.dtype, name="refused").name for e in parts]
+
+    def _any(self, e: Expr, shape: tuple[Poly, ...]) -> str:
+        """The stage that says whether `e` holds anywhere."""
+        name = self.unique("anywhere")
+        bad = Op("logical_or", (Load(name, (), e.dtype), e), e.dtype)
+        update = Definition((), shape, (), bad, "logical_or")
+        return self.stage(Const(False, e.dtype), (), e.dtype, (update,), reserved=name).name
+
+    def _check_indices(self, goals: Iterable[str]) -> None:
         seen = looked_up(self.stages, goals) if self.indices else set()
         for name, length in self.indices.values():
             stage = self.stages.get(name)  # where a loop has made it part of what it writes, it is looked at there
@@ -372,10 +390,7 @@ class Recorder:
                 continue
             index, flag = stage.initial, np.dtype(bool)
             outside = [Op("less", (index, Index(-length)), flag), Op("greater_equal", (index, Index(length)), flag)]
-            found = self.unique("outside")
-            bad = Op("logical_or", (Load(found, (), flag), Op("logical_or", tuple(outside), flag)), flag)
-            self.stage(Const(False, flag), (), flag, (Definition((), stage.shape, (), bad, "logical_or"),), reserved=found)
-            self.checks.append(found)
+            self.checks.append(self._any(Op("logical_or", tuple(outside), flag), stage.shape))
 
     def error(self, operation: str, reason: str, advice: str = "") -> TraceError:
         """A `TraceError` for the user's present line; raised again at the end where the function handles it, as NumPy would not have raised it."""

@@ -19,7 +19,7 @@ from hjit.errors import TraceError
 from hjit.trace.ir.graph import Const, Definition, Expr, Load, cast, compose, identity, renumber, select
 from hjit.trace.ir.poly import Dim, Poly, poly
 from hjit.trace.tracing.dispatch import hook
-from hjit.trace.tracing.host import Conversion, as_array, as_item, is_host, number
+from hjit.trace.tracing.host import Conversion, as_array, as_item, dtype_of, is_host, number
 from hjit.trace.tracing.recorder import Recorder, current, supported_dtype, tracing
 from hjit.trace.tracing.size import Size
 
@@ -249,7 +249,9 @@ class Tracer:
         return operator.index(as_value(self))
 
     def __round__(self, n: int | None = None) -> Any:
-        return round(float(as_value(self)), n) if self.weak else call(np.round, self, n or 0)
+        if n is None or self.weak:
+            return round(self._scalar().item(), n)
+        return call(np.round, self, n)
 
     def __contains__(self, x: Any) -> bool:
         return bool(call(np.any, self == x))
@@ -351,9 +353,15 @@ def from_stage(value: Expr | None, shape: Shape, dtype: Any, updates: tuple[Defi
 def from_known(array: Any, is_scalar: bool = False) -> Tracer:
     """A new array with known contents, which the tracer owns."""
     array = np.asarray(array)
-    if not supported_dtype(array.dtype):
-        raise current().error(f"array of dtype {array.dtype}", "hjit handles bool, integers and floats up to 64 bits")
+    checked_dtype(array.dtype)
     return Tracer(Buffer(array.shape, array.dtype, "", real=array), array.shape, identity(array.ndim), array, is_scalar)
+
+
+def checked_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """The dtype, if hjit handles arrays of it."""
+    if not supported_dtype(dtype):
+        raise current().error(f"array of dtype {dtype}", "hjit handles bool, integers and floats up to 64 bits")
+    return dtype
 
 
 def from_source(array: np.ndarray[Any, Any], name: str, where: tuple[Any, ...]) -> Tracer:
@@ -380,7 +388,7 @@ def as_tracer(x: Any, dtype: Any = None) -> Tracer:
         raise current().error("boolean-mask read", "its length depends on the image's values", "write it back under the same mask, or reduce it")
     if is_host(x):
         rec = current()
-        dtype = np.result_type(x.value) if dtype is None else np.dtype(dtype)
+        dtype = checked_dtype(dtype_of(x) if dtype is None else np.dtype(dtype))
         return from_stage(rec.scalar(number(x, dtype, as_array), dtype), (), dtype)
     if type(x) in (list, tuple) and has_tracer(x):
         rows = [as_tracer(row) if dtype is None else stored(row, np.dtype(dtype), as_item) for row in x]
@@ -396,6 +404,8 @@ def stored(x: Any, dtype: np.dtype[Any], how: Conversion = as_array) -> Tracer:
         OverflowError, ValueError: NumPy refuses to store a number, now or at a later call.
     """
     if is_tracer(x):
+        if x.is_scalar and how is as_item and not x.weak:
+            hook("check_item")(x, dtype)
         return _fitting(x, dtype) if x.weak and dtype.kind in "iu" else x
     if type(x) in (list, tuple):
         return as_tracer(x, dtype)
@@ -457,8 +467,7 @@ def write(view: Tracer, value: Any, where: Expr | None = None, how: Conversion |
     if is_host(value):
         update(view, current().scalar(number(value, view.dtype, how), view.dtype), where)
         return
-    if source is None or source.weak:
-        source = stored(value, view.dtype, how)
+    source = stored(value, view.dtype, how)
     if tuple(source.shape) != tuple(view.shape):
         source = trim(source, view.shape)
     if source.known is not None and view.known is not None and where is None:
