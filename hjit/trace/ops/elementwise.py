@@ -460,12 +460,19 @@ def check_item(x: Tracer, dtype: np.dtype[Any]) -> None:
     if x.known is not None:
         as_item(x.known.reshape(())[()], dtype)
         return
-    info, found = np.iinfo(dtype), current().range_of(x.load())
-    if x.dtype.kind == "f":
-        whole = np.trunc(x.astype(np.float64))
-        current().check(np.logical_not((whole >= float(info.min)) & (whole < float(info.max) + 1)))
-    elif found is None or found[0] < info.min or found[1] > info.max:
-        current().check(np.less(x, int(info.min)) | np.greater(x, int(info.max)))
+    info, e, truth = np.iinfo(dtype), x.load(), np.dtype(bool)
+    if x.dtype.kind == "f":  # also a NaN is not within
+        whole = Op("trunc", (cast(e, np.float64),), np.dtype(np.float64))
+        ends = (("greater_equal", float(info.min)), ("less", float(info.max) + 1))
+        within = [Op(name, (whole, Const(end, np.float64)), truth) for name, end in ends]
+        bad = Op("logical_not", (Op("logical_and", tuple(within), truth),), truth)
+    else:
+        found, own = current().range_of(e), np.iinfo(x.dtype)
+        if found is not None and info.min <= found[0] and found[1] <= info.max:
+            return
+        ends = (("less", max(info.min, own.min)), ("greater", min(info.max, own.max)))
+        bad = Op("logical_or", tuple(Op(name, (e, Const(end, x.dtype)), truth) for name, end in ends), truth)
+    current().check(from_stage(bad, (), bool, name="unstorable"))
 
 
 def _copied(casting: Any) -> Conversion:

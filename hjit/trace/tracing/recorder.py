@@ -366,11 +366,11 @@ class Recorder:
     def finish_checks(self, goals: Iterable[str]) -> None:
         """One stage says whether NumPy refuses anything, also an index that nobody looks at where `goals` are computed."""
         self._check_indices(goals)
-        checked = {**{n: s.shape for n, s in self.stages.items()}, **{n: s.input.shape for n, s in self.inputs.items()}}
         parts: list[Expr] = []
         for name in dict.fromkeys(self.checks):
-            load = Load(name, identity(len(checked[name])), np.dtype(bool))
-            parts.append(Load(self._any(load, checked[name]), (), load.dtype) if load.index else load)
+            shape = self.stages[name].shape if name in self.stages else self.inputs[name].input.shape
+            load = Load(name, identity(len(shape)), np.dtype(bool))
+            parts.append(Load(self._any(load, shape), (), load.dtype) if shape else load)
         while len(parts) > 1:
             parts = [Op("logical_or", (a, b), a.dtype) for a, b in zip(parts[::2], parts[1::2], strict=False)] + parts[len(parts) & ~1 :]
         self.checks = [self.stage(e, (), e.dtype, name="refused").name for e in parts]
