@@ -67,6 +67,53 @@ def before_a_decision(b: Any, a: Any) -> Any:
     return b + 1 if b.max() > 3 else b + 2
 
 
+def cross(b: Any, a: Any) -> Any:
+    x = b[a.reshape(5, -1)]
+    return x[1:-1, 1:-1] + x[:-2, 1:-1] + x[2:, 1:-1] + x[1:-1, :-2] + x[1:-1, 2:]  # no corners
+
+
+def half_overwritten(b: Any, a: Any) -> Any:
+    out = b[a]
+    out[: a.shape[0] // 2] = 0
+    return out
+
+
+def taps(b: Any, a: Any) -> Any:
+    p = np.pad(b[a], 1, mode="edge")
+    return p[:-2] + p[1:-1] * 2 + p[2:]
+
+
+def down(b: Any, a: Any) -> Any:
+    p = np.pad(b[a.reshape(5, -1)], 1, mode="edge")
+    y = p[:-2] + p[1:-1] + p[2:]
+    return y[:, :-2:2] + y[:, 1:-1:2] + y[:, 2::2]
+
+
+def interleaved(b: Any, a: Any) -> Any:
+    out = np.empty(2 * a.shape[0], b.dtype)
+    out[0::2] = b[a]
+    out[1::2] = b[a % 16] + 1
+    return out
+
+
+def in_slabs(b: Any, a: Any) -> Any:
+    out = np.zeros((3, a.shape[0]), b.dtype)
+    for k in range(3):
+        out[k] = b[a - k] * k
+    return out
+
+
+def counted(b: Any, a: Any) -> Any:
+    out = np.zeros(30, int)
+    np.add.at(out, a, 1)
+    return out[1:] - out[:-1]
+
+
+def between(b: Any, a: Any, levels: int = 16) -> Any:
+    table = np.arange(2 * levels)
+    return table[np.clip(b, 0, levels - 1) + np.arange(levels)[0]][:3]  # in bounds for these levels
+
+
 def in_place(b: Any, a: Any) -> Any:
     b[a] += 1
     return b
@@ -74,6 +121,7 @@ def in_place(b: Any, a: Any) -> Any:
 
 UNNEEDED: list[Any] = [
     unused_in_a_loop, a_loop_for_nothing, loops_in_loops, one_of_many_in_a_loop, overwritten, before_a_write, before_a_decision,
+    cross, half_overwritten,
     lambda b, a: (b[a], b)[1],
     lambda b, a: b[a][:3],
     lambda b, a: b[a][::2] + 1,
@@ -86,7 +134,7 @@ UNNEEDED: list[Any] = [
     lambda b, a: np.cumsum(b[a])[:5],
 ]  # fmt: skip
 NEEDED: list[Any] = [
-    in_a_loop, in_place,
+    in_a_loop, in_place, taps, down, interleaved, in_slabs, counted, between,
     lambda b, a: b[a],
     lambda b, a: np.where(a > 5, b[a], 0),
     lambda b, a: b[a].sum(),
@@ -139,7 +187,7 @@ def test_indices_that_cannot_be_out_of_bounds_are_not_checked() -> None:
 
 
 def test_a_first_call_with_an_index_out_of_bounds() -> None:
-    for f in (UNNEEDED[7], NEEDED[2]):
+    for f in (UNNEEDED[9], NEEDED[8]):
         pipe = hjit.pipeline(f)
         with pytest.raises(IndexError, match="index 99 is out of bounds for axis 0 with size 30"):
             pipe(np.arange(30), np.full(N, 99))

@@ -29,7 +29,7 @@ def merged(rec: Recorder, var: Var, count: Poly, at: tuple[int, int, int]) -> No
     del rec.changes[changes:]
     lasting = [c for c in made if c[0].serial < serial or c[0].argument]
     if not lasting:
-        if body.keys() & {*rec.checks, *(name for name, _ in rec.indices.values())}:
+        if body.keys() & {*rec.checks, *(noted.stage for noted in rec.indices.values())}:
             _keep(rec, body, _Body(var, count, "", frozenset()))
         return
     buffer, old, known = lasting[0]

@@ -28,6 +28,11 @@ class Tape:
     converted: dict[tuple[Any, ...], HostScalar] = field(default_factory=dict)  # what `number` has recorded
     pinned: set[int] = field(default_factory=set)  # the entries that a guard is on
 
+    def is_fixed(self, k: int) -> bool:
+        """Does entry k follow from numbers that guards are on?"""
+        f, args = self.ops[k]
+        return k in self.pinned or (f is not _leaf and all(type(a) is not Slot or self.is_fixed(a.k) for a in args))
+
     def replay(self, leaves: Sequence[Any]) -> list[Any] | None:
         """All values for these leaves of the arguments; None where a guard does not hold, or an operation is not possible."""
         values: list[Any] = []

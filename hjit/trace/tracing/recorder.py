@@ -110,6 +110,15 @@ class Effect:
     blocked: Callable[[], bool] | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Indices:
+    """A stage that holds indices into an axis of some length. Where one of the `scatters` runs, it looks at all of them."""
+
+    stage: str
+    length: Poly
+    scatters: set[str] = field(default_factory=set)
+
+
 @dataclass
 class Recorder:
     """State of one trace.
@@ -128,7 +137,7 @@ class Recorder:
         cells: closure cells of clones, with what they held and their names.
         classes: the user's classes that the function names, with their attributes.
         checks: stages that say whether NumPy refuses something.
-        indices: what integer arrays hold that are indices: a stage, and the length of the axis.
+        indices: what integer arrays hold that are indices, and may be out of bounds.
         beyond: has an index been out of bounds? That comes to light later than in NumPy, so the function must not handle it.
         outside: the tracers that arguments and captured arrays are seen as.
     """
@@ -159,7 +168,7 @@ class Recorder:
     cells: list[tuple[CellType, Any, str]] = field(default_factory=list)
     classes: dict[type, dict[str, Any]] = field(default_factory=dict)
     checks: list[str] = field(default_factory=list)
-    indices: dict[Any, tuple[str, Poly]] = field(default_factory=dict)
+    indices: dict[Any, Indices] = field(default_factory=dict)
     beyond: bool = False
     outside: list[Any] = field(default_factory=list)
     _watched: list[tuple[Any, Any, str]] = field(default_factory=list)
@@ -307,7 +316,13 @@ class Recorder:
 
     @cached_property
     def _ranges(self) -> Ranges:
-        return Ranges(self.stages, self._contents)
+        return Ranges(self.stages, self._contents, self._number)
+
+    def _number(self, name: str) -> int | None:
+        """A whole scalar, where it is the same for all calls that this trace serves."""
+        host = self.hosts[name]
+        value = int(host.value) if isinstance(host.value, (int, np.integer)) else None
+        return value if value is not None and self.tape.is_fixed(host.k) else None
 
     def _contents(self, name: str) -> np.ndarray[Any, Any] | None:
         """Of an array that the function itself made."""
@@ -383,13 +398,13 @@ class Recorder:
         return self.stage(Const(False, e.dtype), (), e.dtype, (update,), reserved=name).name
 
     def _check_indices(self, goals: Iterable[str]) -> None:
-        seen = looked_up(self.stages, goals) if self.indices else set()
-        for name, length in self.indices.values():
-            stage = self.stages.get(name)  # where a loop has made it part of what it writes, it is looked at there
-            if stage is None or stage.initial is None or lookup(stage.initial, stage.shape, length) in seen:
+        seen, needed = looked_up(self.stages, goals, self.sizes) if self.indices else (set(), set())
+        for noted in self.indices.values():
+            stage = self.stages.get(noted.stage)  # where a loop has made it part of what it writes, it is looked at there
+            if stage is None or stage.initial is None or noted.scatters & needed or lookup(stage.initial, stage.shape, noted.length) in seen:
                 continue
             index, flag = stage.initial, np.dtype(bool)
-            outside = [Op("less", (index, Index(-length)), flag), Op("greater_equal", (index, Index(length)), flag)]
+            outside = [Op("less", (index, Index(-noted.length)), flag), Op("greater_equal", (index, Index(noted.length)), flag)]
             self.checks.append(self._any(Op("logical_or", tuple(outside), flag), stage.shape))
 
     def error(self, operation: str, reason: str, advice: str = "") -> TraceError:
