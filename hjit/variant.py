@@ -263,6 +263,7 @@ class Variant:
         self._shapes = tuple((shape, dtype) for _, shape, dtype in bound.outputs)
         self._scalars = tuple(self.slots[n] for n, _ in bound.scalars)
         self._tape = self.rec.tape if self.rec.tape.ops else None
+        self._may_refuse = bool(self.rec.checks)
 
     def _forget_call(self) -> None:
         """A variant must not keep the arrays of the call that made it alive."""
@@ -340,7 +341,7 @@ class Variant:
         outputs = [np.empty(shape, dtype) for shape, dtype in self._shapes]
         if not self._bound.run(arrays, outputs, [values[k] for k in self._scalars] if values else ()):
             return PLAIN
-        if self.rec.checks and outputs.pop():
+        if self._may_refuse and outputs.pop():
             return PLAIN
         tree = self.trace.result
         if type(tree) is Result:

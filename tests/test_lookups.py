@@ -180,6 +180,46 @@ def test_what_is_looked_up_anyway_is_not_looked_up_twice(f: Any) -> None:
     assert not any(v.rec.checks for variants in pipe._variants.values() for v in variants)
 
 
+def written_twice(x: Any) -> Any:
+    y = np.zeros((2 * x.shape[0], x.shape[1]), x.dtype)
+    y[0::2] = x
+    y[1::2] = x + 1
+    y[:1] = 3
+    return y
+
+
+STEPS: list[Any] = [
+    lambda x: x[1:], lambda x: x[:, 2:-1], lambda x: x[::2], lambda x: x.T, lambda x: x[::-1] + x, lambda x: np.pad(x, 2, mode="reflect"),
+    lambda x: np.pad(x, ((1, 0), (0, 2))), lambda x: x[:-2] + x[1:-1] + x[2:], lambda x: x[:, :-2] * 2 + x[:, 2:], lambda x: x * (x > 2),
+    lambda x: x[1:-1, 1:-1] + x[:-2, 1:-1], lambda x: np.concatenate([x, x + 1])[3:], lambda x: np.stack([x, x * 2])[1], lambda x: np.roll(x, 2, 1),
+    lambda x: np.cumsum(x, axis=0)[:-1], lambda x: np.repeat(x, 2, axis=1), lambda x: x + x.sum(axis=0), lambda x: x[np.array([0, 2, 1])],
+    lambda x: np.where(x > 3, x, np.roll(x, 1)), lambda x: x + x[0], lambda x: x.reshape(-1)[3:15].reshape(3, 4), lambda x: x.mean(axis=1)[:, None] + x,
+    written_twice,
+]  # fmt: skip
+ENDS: list[Any] = [lambda x, b: x, lambda x, b: x.sum(), lambda x, b: x[1:], lambda x, b: x.max(axis=0), lambda x, b: b, lambda x, b: x[0]]
+
+
+@pytest.mark.parametrize("seed", range(16))
+def test_random_programs_of_what_is_looked_up(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    steps, end = [STEPS[k] for k in rng.integers(len(STEPS), size=3)], ENDS[rng.integers(len(ENDS))]
+
+    def f(b: Any, a: Any) -> Any:
+        x = b[a]
+        for step in steps:
+            x = step(x)
+        return end(x, b)
+
+    pipe = hjit.pipeline(f, verify="off", cache="off")
+    b, good = np.arange(60) % 17, rng.integers(60, size=(24, 20))
+    np.testing.assert_allclose(pipe(b, good), f(b, good), rtol=1e-12)
+    for at in ((0, 0), (23, 19), (0, 19), (12, 10), tuple(rng.integers(20, size=2))):
+        bad = good.copy()
+        bad[at] = 77
+        with pytest.raises(IndexError, match="index 77 is out of bounds"):
+            pipe(b, bad)
+
+
 def test_indices_that_cannot_be_out_of_bounds_are_not_checked() -> None:
     pipe = hjit.pipeline(lambda b, a: (b[a % 30], a)[1] + 1, verify="off", cache="off")
     pipe(np.arange(30), np.arange(N))
