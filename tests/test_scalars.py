@@ -316,7 +316,29 @@ def rolled(a: Any) -> Any:
     return out
 
 
-@pytest.mark.parametrize("f", [rounded, truncated, counted, rolled])
+def recurrent(a: Any) -> Any:
+    out = np.zeros(a.shape[0], np.int16)
+    for i in range(1, a.shape[0]):
+        out[i] = out[i - 1] + a[i] * 500
+    return out
+
+
+def recurrent_downwards(a: Any) -> Any:
+    out = np.zeros((a.shape[0], a.shape[0]), np.int16)
+    for i in range(a.shape[0] - 2, -1, -1):
+        for j in range(1, a.shape[0]):
+            out[i, j] = out[i + 1, j] + out[i, j - 1] - out[i + 1, j - 1] + a[i] * 5
+    return out
+
+
+def in_place(a: Any) -> Any:
+    out = a.astype(np.int16)
+    for i in range(a.shape[0] - 1):
+        out[i] = out[i] * 500 + out[i + 1] * a[i] * 5000
+    return out
+
+
+@pytest.mark.parametrize("f", [rounded, truncated, counted, rolled, recurrent, recurrent_downwards, in_place])
 @pytest.mark.parametrize("dtype", [np.int64, np.int32, np.uint64], ids=lambda t: np.dtype(t).name)
 def test_products_that_leave_the_dtype_raise_and_write_nothing(f: Any, dtype: Any) -> None:
     for order in ((1, 4, 1), (4, 1)):
