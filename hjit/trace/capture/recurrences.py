@@ -17,6 +17,10 @@ class NotOneUpdate(Exception):
     """What a turn recorded is not one update of one array."""
 
 
+class ReadsWhatItWrites(NotOneUpdate):
+    """A turn has used what the array holds before the first turn, which it does not hold before the others."""
+
+
 def merged(rec: Recorder, var: Var, count: Poly, at: tuple[int, int, int]) -> None:
     """Replace what was recorded since `at` (number of stages, of changes, serial of buffers) by one update over `count` turns.
 
@@ -35,6 +39,8 @@ def merged(rec: Recorder, var: Var, count: Poly, at: tuple[int, int, int]) -> No
     buffer, old, known = lasting[0]
     if any(c[0] is not buffer for c in lasting):
         raise NotOneUpdate("it writes to several arrays")
+    if known and buffer.asked > serial:
+        raise ReadsWhatItWrites("it reads what it writes")
     versions = (*(c[1] for c in lasting[1:]), buffer.version)
     if any(v not in body for v in versions):
         raise NotOneUpdate("it writes known numbers")

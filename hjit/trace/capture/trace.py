@@ -128,13 +128,17 @@ def trace(function: types.FunctionType, structure: Any, leaves: list[Any], names
     load_table()
     listen()
     unrolled: frozenset[Site] = frozenset()
+    blind: frozenset[Site] = frozenset()
     while True:
         code = function.__code__
-        rec = Recorder(evaluate, function.__name__, Origin(code.co_filename, code.co_firstlineno, code.co_name), unrolled=unrolled)
+        rec = Recorder(evaluate, function.__name__, Origin(code.co_filename, code.co_firstlineno, code.co_name), unrolled=unrolled, blind=blind)
         try:
             return _traced(rec, function, structure, leaves, names)
         except CannotRoll as refusal:
-            unrolled |= {refusal.site}
+            if refusal.blind:
+                blind |= {refusal.site}
+            else:
+                unrolled |= {refusal.site}
         except Exception:
             if rec.beyond:
                 raise OutOfBounds from None

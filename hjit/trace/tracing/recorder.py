@@ -55,6 +55,12 @@ def tracing() -> bool:
     return getattr(_state, "recorder", None) is not None
 
 
+def rolling() -> list[Any]:
+    """The loops whose turns this thread traces as one."""
+    rec = getattr(_state, "recorder", None)
+    return [] if rec is None else rec.loops
+
+
 def supported_dtype(dtype: np.dtype[Any]) -> bool:
     """bool, integers and floats of up to 64 bits, in native byte order."""
     return dtype.kind in "biuf" and dtype.itemsize <= 8 and dtype.isnative
@@ -127,6 +133,7 @@ class Recorder:
         evaluate: computes a finished Graph on the arrays at hand, for decisions and opaque calls.
         undo: what to do where the trace fails, so that it leaves nothing behind.
         unrolled: loops over ``range(...)`` that are to be traced turn by turn.
+        blind: those in which what arrays from before them hold is not known, as a turn reads it and writes something else.
         loops: those whose turns are now traced as one, innermost last.
         refused: the last one that turned out to need that.
         hosts: the numbers that the scalars are.
@@ -158,6 +165,7 @@ class Recorder:
     overlays: dict[int, Any] = field(default_factory=dict)
     undo: list[Callable[[], None]] = field(default_factory=list)
     unrolled: frozenset[Site] = frozenset()
+    blind: frozenset[Site] = frozenset()
     loops: list[Any] = field(default_factory=list)
     refused: Site | None = None
     changes: list[tuple[Any, str, bool]] = field(default_factory=list)

@@ -20,7 +20,7 @@ from hjit.trace.ir.graph import Const, Definition, Expr, Load, cast, compose, id
 from hjit.trace.ir.poly import Dim, Poly, poly
 from hjit.trace.tracing.dispatch import hook
 from hjit.trace.tracing.host import Conversion, as_array, as_item, dtype_of, is_host, number
-from hjit.trace.tracing.recorder import Recorder, current, supported_dtype, tracing
+from hjit.trace.tracing.recorder import Recorder, current, rolling, supported_dtype, tracing
 from hjit.trace.tracing.size import Size
 
 MAX_KNOWN = 4096  # elements up to which arrays made of known numbers are computed while tracing
@@ -37,16 +37,17 @@ class Buffer:
         argument: the name of the input whose memory this is, or "".
         strides: in bytes; None where the memory is in C order without gaps.
         serial: buffers made later have a larger one.
+        asked: when the contents were last asked for in a loop that is traced as one turn, counted as `serial` is.
         octets: of a bool array that C has written other numbers than 0 and 1 to: them, as uint8, and the version that they are of.
     """
 
-    __slots__ = ("argument", "dtype", "octets", "real", "serial", "shape", "strides", "version", "writeable")
+    __slots__ = ("argument", "asked", "dtype", "octets", "real", "serial", "shape", "strides", "version", "writeable")
 
     def __init__(self, shape: Shape, dtype: np.dtype[Any], version: str, real: np.ndarray[Any, Any] | None = None,
                  argument: str = "", strides: tuple[int, ...] | None = None, writeable: bool = True) -> None:
         self.shape, self.dtype, self.version, self.real = shape, dtype, version, real
         self.argument, self.strides, self.writeable = argument, strides, writeable
-        self.serial = next(serials)
+        self.serial, self.asked = next(serials), -1
         self.octets: tuple[str, Tracer] | None = None
 
     def source(self) -> str:
@@ -117,7 +118,14 @@ class Tracer:
 
     @property
     def known(self) -> np.ndarray[Any, Any] | None:
-        return None if self.buffer.real is None else self._known
+        buffer = self.buffer
+        if buffer.real is None:
+            return None
+        for loop in rolling():
+            if loop.is_blind and buffer.serial < loop.at[2]:
+                return None
+            buffer.asked = next(serials)
+        return self._known
 
     @property
     def T(self) -> Tracer:
