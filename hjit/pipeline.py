@@ -286,27 +286,13 @@ class Pipeline:
         function = self.py_func
         if not isinstance(function, types.FunctionType):
             raise TraceError(repr(function), "not a Python function", "decorate a function written in Python")
-        beyond: list[IndexError] = []
-
-        def evaluated(rec: Any, names: tuple[str, ...]) -> list[Any]:
-            """An index that is out of bounds comes to light later than in NumPy, which is why the function must not handle it here."""
-            try:
-                return list(_with_room(evaluate, rec, names, leaves, options))
-            except IndexError as error:
-                beyond.append(error)
-                raise
-
         try:
             names = leaf_names(function, structure, len(leaves))
-            traced = _with_room(trace, function, structure, leaves, names, evaluated)
+            traced = _with_room(trace, function, structure, leaves, names, lambda rec, names: _with_room(evaluate, rec, names, leaves, options))
+        except (HjitError, MemoryError, OutOfBounds):
+            raise
         except Exception as error:
-            if beyond:
-                raise OutOfBounds from None
-            if isinstance(error, (HjitError, MemoryError)):
-                raise
             raise _Unclear(error) from None
-        if beyond:
-            raise OutOfBounds
         traced.recorder.take_back()  # random numbers are drawn when the variant runs
         events = traced.recorder.events
         if any(e.impure for e in events) and any(e.call is None for e in events):
@@ -516,6 +502,7 @@ def evaluate(rec: Any, names: tuple[str, ...], leaves: list[Any], options: Optio
         slots = rec.scalar_slots()
         outputs = bound.new_outputs()
         if not bound.run([rec.inputs[n].array for n in bound.inputs], outputs, [values[slots[n][0].k] for n, _ in bound.scalars]):
+            rec.beyond = True
             raise IndexError("index out of bounds")
         found.update(zip(wanted, outputs, strict=True))
     return [found[n] for n in names]

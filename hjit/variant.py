@@ -25,7 +25,7 @@ from hjit.trace.ops.layout import c_strides
 from hjit.trace.passes.canonical import canonicalise
 from hjit.trace.passes.rewrites import AS_IT_IS, Rewrites
 from hjit.trace.tracing.host import same
-from hjit.trace.tracing.recorder import Event, Recorder, packed
+from hjit.trace.tracing.recorder import Event, OutOfBounds, Recorder, packed
 from hjit.verify import EXACT, Tolerance, tolerances
 
 if TYPE_CHECKING:
@@ -40,10 +40,6 @@ class Mispredict(Exception):
 
     def __init__(self, number: int, value: Any) -> None:
         self.number, self.value = number, value
-
-
-class OutOfBounds(Exception):
-    """An index was out of bounds, or a warning is to be an error: NumPy is to say so itself."""
 
 
 @dataclass(slots=True)
@@ -101,16 +97,6 @@ def _without(whole: Graph, carried: dict[str, Input], outputs: tuple[str, ...]) 
     return replace(whole, inputs=whole.inputs + tuple(carried.values()), stages=stages, outputs=outputs)
 
 
-def result_leaves(result: Any) -> list[Result]:
-    """The leaves of a result tree, in order."""
-    found: list[Result] = []
-    if isinstance(result, Tree):
-        result.build(found.append)
-    else:
-        found.append(result)
-    return found
-
-
 def _searched(graph: Graph, sizes: Mapping[str, int], options: Options) -> Plan:
     """The plan that a search makes; only then is loaded what searches."""
     from hjit.tuning import autoschedule
@@ -142,7 +128,7 @@ class Variant:
         rec = trace.recorder
         self._leaves_now = leaves
         self.trace, self.rec, self.options = trace, rec, options
-        self.results = result_leaves(trace.result)
+        self.results = trace.results
         self.writes = trace.writes
         self.written = frozenset(name for name, _ in trace.writes)
         self.impure = any(e.impure for e in rec.events)
@@ -152,7 +138,7 @@ class Variant:
         self.arguments: dict[str, int] = {n: s.where[1] for n, s in rec.inputs.items() if s.where[0] == "arg"}
         self._packed = frozenset(n for n, s in rec.inputs.items() if s.packed)
         self._overlapping = any(n in self._packed or _overlaps_itself(rec.inputs[n].array) for n in self.written)
-        self.goals = self._goals()
+        self.goals = trace.goals
         self._segments: dict[frozenset[str], list[Graph]] = {}
         self._schedule()
         options = self.options
@@ -250,13 +236,6 @@ class Variant:
         best, seconds = fastest(kernels, arrays, {n: values[k] for n, k in self.slots.items()})
         return replace((*ways, default)[best], measured=(seconds[best], seconds[-1]) if seconds else None)
 
-    def _goals(self) -> list[tuple[str, ...]]:
-        """The stages that each segment is to compute."""
-        final = dict.fromkeys(stage for _, stage in self.writes)
-        final.update(dict.fromkeys(r.name for r in self.results if r.kind in ("array", "view") and r.name in self.rec.stages))
-        final.update(dict.fromkeys(n for e in self.rec.effects for n in e.needs if n in self.rec.stages))
-        return [e.needs for e in self.rec.events] + [tuple(final)]
-
     def _strides(self) -> dict[str, tuple[int, ...]]:
         """Strides of all inputs of the segments, in elements."""
         found = {n: element_strides(s.array) for n, s in self.rec.inputs.items()}
@@ -272,7 +251,8 @@ class Variant:
             return False
         if any(isinstance(x, Tree) for x in (*args.items, *kwargs.items)):
             return False
-        return bool(self.results) and [(r.kind, r.name) for r in self.results] == [("array", n) for n in self.graphs[0].outputs]
+        names = [*(r.name for r in self.results), *self.rec.checks]
+        return bool(self.results) and all(r.kind == "array" for r in self.results) and tuple(names) == self.graphs[0].outputs
 
     def _prepare_flat(self) -> None:
         bound = self.steps[0].bound
@@ -283,6 +263,7 @@ class Variant:
         self._shapes = tuple((shape, dtype) for _, shape, dtype in bound.outputs)
         self._scalars = tuple(self.slots[n] for n, _ in bound.scalars)
         self._tape = self.rec.tape if self.rec.tape.ops else None
+        self._may_refuse = bool(self.rec.checks)
 
     def _forget_call(self) -> None:
         """A variant must not keep the arrays of the call that made it alive."""
@@ -349,7 +330,7 @@ class Variant:
 
     # -- running
     def run_flat(self, leaves: Sequence[Any]) -> Any:
-        """The hot path of a `flat` variant; MISS where a guard of a value does not hold, PLAIN where an index is out of bounds."""
+        """The hot path of a `flat` variant; MISS where a guard of a value does not hold, PLAIN where NumPy is to say that it refuses something."""
         values: Sequence[Any] | None = ()
         if self._tape is not None:
             values = self._tape.replay(leaves)
@@ -359,6 +340,8 @@ class Variant:
         arrays = [fixed[k] if n < 0 else leaves[n] for k, n in enumerate(self._leaves)] if fixed else [leaves[n] for n in self._leaves]
         outputs = [np.empty(shape, dtype) for shape, dtype in self._shapes]
         if not self._bound.run(arrays, outputs, [values[k] for k in self._scalars] if values else ()):
+            return PLAIN
+        if self._may_refuse and outputs.pop():
             return PLAIN
         tree = self.trace.result
         if type(tree) is Result:
@@ -378,7 +361,7 @@ class Variant:
 
         Raises:
             Mispredict: a decision came out otherwise.
-            OutOfBounds: an index was out of bounds, or a warning is to be an error; nothing was written.
+            OutOfBounds: NumPy is to run; nothing was written.
         """
         values, captured = held
         if any(e.blocked is not None and e.blocked() for e in self.rec.effects):
@@ -388,6 +371,8 @@ class Variant:
         drawn: list[Callable[[], None]] = []
         try:
             self._run_steps(state, values, places, events or {}, drawn)
+            if any(state[n].any() for n in self.rec.checks):
+                raise OutOfBounds
         except (Mispredict, OutOfBounds):
             for put_back in reversed(drawn):
                 put_back()
@@ -548,4 +533,4 @@ def element_strides(a: Array) -> tuple[int, ...]:
     return tuple(s // a.itemsize for s in a.strides)
 
 
-__all__ = ["Held", "Mispredict", "OutOfBounds", "Variant", "element_strides", "result_leaves", "segments"]
+__all__ = ["Held", "Mispredict", "OutOfBounds", "Variant", "element_strides", "segments"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from typing import Any
 
@@ -155,6 +156,90 @@ def test_a_bad_index_that_shows_late() -> None:
         hjit.pipeline(f).graph(SIDE, bad)
 
 
+GOOD, BAD = np.array([1, 2, 3, 0, 2, 1]), np.array([1, -2, 3, 0, 2, 9])
+TABLE = np.arange(5)
+
+
+@pytest.mark.parametrize("f", [
+    lambda x: TABLE[x],
+    lambda x: (TABLE[x], x)[1],  # what is read is not needed, wholly or in part
+    lambda x: TABLE[x][0],
+    lambda x: np.take(TABLE, x)[:2],
+    lambda x: np.take_along_axis(TABLE, x, 0)[1],
+    lambda x: (np.add.at(np.zeros(6), x, 1), x)[1],
+    lambda x: (np.put_along_axis(np.zeros(6), x, 1.0, 0), x)[1],
+    lambda x: np.unravel_index(x, (2, 4))[1],
+    lambda x: np.ravel_multi_index((x, x), (4, 4)),
+    lambda x: np.choose(x, [TABLE[0] * 0 + k for k in range(4)]),
+    lambda x: np.bincount(x, minlength=12),
+    lambda x: np.array([2, 3, 4, 5, 6, 7]) ** x,
+    lambda x: 2**x,
+    lambda x: np.power(x, x)[0],
+    lambda x: np.repeat(np.arange(6), x),
+], ids=range(15))
+def test_values_that_numpy_refuses(f: Any) -> None:
+    def handled(x: Any) -> Any:
+        try:
+            return f(x)
+        except (ValueError, IndexError) as error:
+            return x - 1, str(error)
+
+    for order in ((GOOD, BAD), (BAD, GOOD)):
+        checked(handled, [(x,) for x in (*order, *order)])
+
+
+@pytest.mark.parametrize("f", [
+    lambda x: np.unravel_index(x, (2, 4))[1], lambda x: np.array([2, 3, 4, 5, 6, 7]) ** x, lambda x: x**x, lambda x: (x + 1) ** int(x[1]),
+    lambda x: np.power(x, x, where=x > 5, out=x * 0),
+], ids=range(5))
+def test_values_that_numpy_refuses_and_nobody_handles(f: Any) -> None:
+    for order in ((GOOD, BAD), (BAD, GOOD)):
+        p = hjit.pipeline(f)
+        for x in (*order, *order):
+            ours, expected = outcome(p, (x,)), outcome(f, (x,))
+            assert type(ours) is type(expected)
+            np.testing.assert_equal(ours, expected)
+
+
+def test_powers_of_integers_by_a_number() -> None:
+    checked(lambda x, n: x**n, [(GOOD, n) for n in (2, 3, -1, 2, -2)])
+
+
+@pytest.mark.parametrize("f", [
+    lambda a: float(a.max()) ** 400.0, lambda a: float(a.max()) ** -1, lambda a: float(a.min()) ** 0.5, lambda a: 2.0 ** float(a.max()),
+    lambda a: a * float(a.max()) ** float(a.min()),
+])
+def test_powers_of_floats_of_the_image(f: Any) -> None:
+    def handled(a: Any) -> Any:
+        try:
+            return f(a)
+        except ArithmeticError as error:
+            return a - 1, str(error)
+
+    calls = [(a,) for _ in range(2) for a in (SIDE + 1, SIDE * 1000, SIDE * 0, -SIDE, SIDE + 1)]
+    p, q = hjit.pipeline(f), hjit.pipeline(handled)
+    for pipeline in (p, q):
+        for args in calls:
+            ours, expected = outcome(pipeline, args), outcome(pipeline.py_func, args)
+            assert type(ours) is type(expected)
+            if isinstance(expected, tuple):
+                assert repr(ours) == repr(expected)
+            else:
+                np.testing.assert_allclose(ours, expected, rtol=1e-15)
+
+
+def test_suppressed_exceptions() -> None:
+    def f(x: Any) -> Any:
+        out = x + 1
+        with contextlib.suppress(IndexError):
+            TABLE[x]
+            out = x * 2
+        return out
+
+    for order in ((GOOD, BAD), (BAD, GOOD)):
+        checked(f, [(x,) for x in (*order, *order)])
+
+
 def test_a_refusal_that_the_function_handles_is_still_one() -> None:
     def f(a: Any) -> Any:
         try:
@@ -195,4 +280,5 @@ def test_an_unknown_ufunc_that_raises() -> None:
                 return scipy.special.xlogy(a, a)
             except scipy.special.SpecialFunctionError:
                 return a
+
     checked(f, [(SIDE,), (-SIDE,)])

@@ -246,3 +246,123 @@ def test_nothing_is_warned_about_that_compiled_code_does_not_warn_about() -> Non
         warnings.simplefilter("error")
         pipe(np.zeros(3, np.uint8), 2.5)
         assert pipe(np.zeros(3, np.uint8), float("nan")).tolist() == [0, 0, 0]
+
+
+@pytest.mark.parametrize("dtype", [bool, np.uint8, np.int8, np.int64, np.uint16], ids=lambda t: np.dtype(t).name)
+def test_integers_to_negative_powers_are_refused(dtype: Any) -> None:
+    a, b = np.arange(20).astype(dtype), np.arange(20) % 4
+    for function in (lambda x, k: x**k, lambda x, k: np.power(x, k)):
+        pipe = hjit.pipeline(function, verify="off", cache="off")
+        for k in (3, -1, 2, -2, 1, np.int16(2), np.int16(-1), b, -b, b.astype(np.int8), b.astype(np.uint8)):
+            assert outcome(pipe, a, k) == outcome(function, a, k), k
+
+
+def test_exponents_that_cannot_be_negative_need_no_decision() -> None:
+    pipe = check(lambda x, b: x ** (b % 3), np.arange(20), np.arange(20) - 10)
+    variants = next(iter(pipe._variants.values()))
+    assert len(variants[0].steps) == 1
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint64, np.float32], ids=lambda t: np.dtype(t).name)
+def test_products_with_a_number_are_not_of_the_arrays_dtype(dtype: Any) -> None:
+    a = np.arange(1, 20).astype(dtype)
+    for k in (2, 2.5, True, np.int16(3)):
+        check(lambda x, k: (np.dot(x, k), np.dot(k, x), np.inner(x, k), np.outer(x, k), np.kron(x, k), np.vdot(x[:1], k)), a, k)
+        check(lambda x, k: (np.multiply.outer(x, k), np.tensordot(x, k, 0), np.cross(x[:3], [k, 1, 2])), a, k)
+
+
+def test_large_ints_are_rounded_as_numpy_rounds_them_also_beside_halves() -> None:
+    halves, singles = np.linspace(0, 1, 40).astype(np.float16), np.linspace(0, 1, 40).astype(np.float32)
+    for k in (2**60 + 2**36 + 1, 2**24 + 1, 7):
+        check(lambda x, y, k, m: (x * m, y * k), halves, singles, k, 3)
+
+
+COMPUTED = {np.int64: (5, -1, 300, 2**40), np.uint64: (7, 2**63), np.float64: (2.5, 300.7, -1.5, 1e300, float("nan"))}
+
+
+@pytest.mark.parametrize("way", WAYS, ids=lambda f: f.__name__)
+@pytest.mark.parametrize("dtype", [np.int8, np.uint64], ids=lambda t: np.dtype(t).name)
+def test_numbers_that_are_computed_are_stored_as_numpy_stores_its_own(way: Any, dtype: Any) -> None:
+    def function(a: Any, b: Any) -> Any:
+        return way(a, b.max())
+
+    for given, values in COMPUTED.items():
+        pipe = hjit.pipeline(function, verify="off", cache="off")
+        for k in (*values, values[0]):
+            a, b, most = np.array([0, 1, 2, 1], dtype), np.array([0, 1, 2, 1], dtype), np.full(2, k, given)
+            assert outcome(pipe, a, most) == outcome(function, b, most), k
+            np.testing.assert_array_equal(a, b)
+
+
+def rounded(a: Any) -> Any:
+    a[0] = round(a.max() * 1.5) * 2**61
+    return a
+
+
+def truncated(a: Any) -> Any:
+    a[0] = int(a.max()) * 2**62
+    return a
+
+
+def counted(a: Any) -> Any:
+    a[0] = np.count_nonzero(a > 1) * 2**29
+    return a
+
+
+def rolled(a: Any) -> Any:
+    out = np.zeros(a.shape[0], np.int32)
+    for i in range(a.shape[0]):
+        out[i] = a[i] * 1e9
+    return out
+
+
+def recurrent(a: Any) -> Any:
+    out = np.zeros(a.shape[0], np.int16)
+    for i in range(1, a.shape[0]):
+        out[i] = out[i - 1] + a[i] * 500
+    return out
+
+
+def recurrent_downwards(a: Any) -> Any:
+    out = np.zeros((a.shape[0], a.shape[0]), np.int16)
+    for i in range(a.shape[0] - 2, -1, -1):
+        for j in range(1, a.shape[0]):
+            out[i, j] = out[i + 1, j] + out[i, j - 1] - out[i + 1, j - 1] + a[i] * 5
+    return out
+
+
+def in_place(a: Any) -> Any:
+    out = a.astype(np.int16)
+    for i in range(a.shape[0] - 1):
+        out[i] = out[i] * 500 + out[i + 1] * a[i] * 5000
+    return out
+
+
+@pytest.mark.parametrize("f", [rounded, truncated, counted, rolled, recurrent, recurrent_downwards, in_place])
+@pytest.mark.parametrize("dtype", [np.int64, np.int32, np.uint64], ids=lambda t: np.dtype(t).name)
+def test_products_that_leave_the_dtype_raise_and_write_nothing(f: Any, dtype: Any) -> None:
+    for order in ((1, 4, 1), (4, 1)):
+        pipe = hjit.pipeline(f, verify="off", cache="off")
+        for most in order:
+            ours, expected = (np.arange(40).astype(dtype) % (most + 1) for _ in range(2))
+            assert outcome(lambda a, _: pipe(a), ours, 0) == outcome(lambda a, _: f(a), expected, 0)
+            np.testing.assert_array_equal(ours, expected)
+
+
+def test_round_gives_ints_as_numpys_scalars_do() -> None:
+    check(lambda a: (a * round(a.mean()), round(a.max()), round(a.mean(), 1), round(float(a.mean()), 1)), np.arange(20, dtype=np.uint8))
+    with pytest.raises(TypeError, match="__round__"):
+        hjit.pipeline(lambda a: round(a))(np.arange(20.0))
+
+
+@pytest.mark.parametrize("f", [
+    lambda a, k: np.full(3, k * 2**61), lambda a, k: np.array([k * 2**61, 1]), lambda a, k: a + np.asarray(k * 2**61),
+    lambda a, k: np.append(a, k * 2**61), lambda a, k: a.astype(np.result_type(k * 2**61)), lambda a, k: np.dot(a, k * 2**61),
+], ids=range(6))  # fmt: skip
+def test_the_dtype_of_an_array_of_a_run_time_int_follows_its_size(f: Any) -> None:
+    a = np.arange(20)
+    pipe = hjit.pipeline(f, verify="off", cache="off")
+    for k in (1, 3, 4, -1, 7, 1):
+        assert outcome(pipe, a, k) == outcome(f, a, k), k
+    with pytest.raises(hjit.TraceError, match="object"):
+        pipe(a, 2**10)

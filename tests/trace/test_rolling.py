@@ -842,3 +842,33 @@ def test_random_recurrences(seed: int) -> None:
         weights = [abs(w) for w in weights]
     same(f, img)
     assert len(trace_of(f, img)[0].recorder.stages) < 10
+
+
+def sum_in_one_element(x: Any) -> Any:
+    acc = np.zeros(3)
+    for i in range(x.shape[0]):
+        acc[1] += x[i]
+    return acc
+
+
+def alternating(x: Any) -> Any:
+    acc = np.ones(30)
+    for i in range(x.shape[0]):
+        before = acc[3]
+        acc[3] = x[i] - before
+    return acc
+
+
+def in_two_loops(x: Any) -> Any:
+    acc = np.array([1.0, 2.0, 3.0])
+    for i in range(x.shape[0]):
+        for j in range(x.shape[0]):
+            acc[2] = acc[2] * 0.5 + x[i] * x[j]
+    return acc
+
+
+@pytest.mark.parametrize("f", [sum_in_one_element, alternating, in_two_loops])
+def test_turns_that_read_known_numbers_where_others_have_written(f: Callable[..., Any]) -> None:
+    x = RNG.random(40)
+    same(f, x)
+    assert definitions(f, x) < 40  # not turn by turn

@@ -301,12 +301,10 @@ def _format(dtype: np.dtype[Any]) -> str:
 
 
 def _bits(value: Any, dtype: np.dtype[Any]) -> bytes:
-    """A number as the 8 bytes of its slot.
+    """A number as the 8 bytes of its slot, converted as NumPy converts the numbers that it is given beside arrays.
 
     Raises:
         OverflowError: a Python int that the dtype cannot hold, as NumPy has it.
     """
-    if type(value) is int and dtype.kind in "iu":
-        return np.asarray(dtype.type(value)).tobytes().ljust(8, b"\0")
     with np.errstate(all="ignore"):
-        return np.asarray(value).astype(dtype).tobytes().ljust(8, b"\0")
+        return np.array(value, dtype).tobytes().ljust(8, b"\0")

@@ -17,6 +17,10 @@ class NotOneUpdate(Exception):
     """What a turn recorded is not one update of one array."""
 
 
+class ReadsWhatItWrites(NotOneUpdate):
+    """A turn has used what the array holds before the first turn, which it does not hold before the others."""
+
+
 def merged(rec: Recorder, var: Var, count: Poly, at: tuple[int, int, int]) -> None:
     """Replace what was recorded since `at` (number of stages, of changes, serial of buffers) by one update over `count` turns.
 
@@ -29,23 +33,35 @@ def merged(rec: Recorder, var: Var, count: Poly, at: tuple[int, int, int]) -> No
     del rec.changes[changes:]
     lasting = [c for c in made if c[0].serial < serial or c[0].argument]
     if not lasting:
+        if body.keys() & {*rec.checks, *(noted.stage for noted in rec.indices.values())}:
+            _keep(rec, body, _Body(var, count, "", frozenset()))  # nothing depends on what is written
         return
     buffer, old, known = lasting[0]
     if any(c[0] is not buffer for c in lasting):
         raise NotOneUpdate("it writes to several arrays")
+    if known and buffer.asked > serial:
+        raise ReadsWhatItWrites("it reads what it writes")
     versions = (*(c[1] for c in lasting[1:]), buffer.version)
     if any(v not in body for v in versions):
         raise NotOneUpdate("it writes known numbers")
     turn = _Body(var, count, old, frozenset(versions))
-    for s in body.values():
-        turn.add(s)
+    _keep(rec, body, turn)
     assert turn.write is not None
     if known and not _reads_arguments(rec, turn):
         raise NotOneUpdate("its result is known while tracing")
-    rec.stages.update((s.name, s) for s in turn.kept)
     buffer.version = old
     _install(rec, turn, buffer, turn.write)
     rec.changes[-1] = (buffer, old, known)
+    for name in rec.checks:
+        if name in body and name not in rec.stages:
+            rec.stages[name] = turn.checked(body[name], buffer.version)
+
+
+def _keep(rec: Recorder, body: dict[str, Stage], turn: _Body) -> None:
+    """Take up all stages of a turn, and record those that are stages still."""
+    for s in body.values():
+        turn.add(s)
+    rec.stages.update((s.name, s) for s in turn.kept)
 
 
 @dataclass
@@ -83,6 +99,25 @@ class _Body:
             self.kept.append(self._lift(map_exprs(s, self._rewritten)))
         else:
             self.kept.append(s)
+
+    def checked(self, s: Stage, final: str) -> Stage:
+        """A check for all turns that depends on what the loop writes: what earlier turns wrote is in `final`, the rest as they found it."""
+        assert self.write is not None
+        target = self.write.target
+        at = next((k for k, p in enumerate(target) if p.mentions(self.var) and _alone(p, self.var)), None)
+        if at is None or self.write.rdims:
+            raise NotOneUpdate("NumPy refuses some values of what the loop writes again and again")
+        step = target[at].coefficient(self.var)
+
+        def change(e: Expr) -> Expr | None:
+            if not isinstance(e, Load) or e.source != self.old:
+                return None
+            away = e.index[at] - target[at]
+            if step is None or not away.is_const:
+                raise NotOneUpdate("NumPy refuses some values of what it reads elsewhere in what it writes")
+            return Load(final, e.index, e.dtype) if away.const * step.const < 0 else None
+
+        return self._lift(replace(s, initial=rewrite(self._values[s.name], change), updates=()))
 
     def _varies(self, s: Stage) -> bool:
         exprs = s.exprs()

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from hjit.trace.capture.bytecode import Loop, leaves_no_trace, loops
-from hjit.trace.capture.recurrences import NotOneUpdate, merged
+from hjit.trace.capture.recurrences import NotOneUpdate, ReadsWhatItWrites, merged
 from hjit.trace.ir.poly import SMALL, Var, poly
 from hjit.trace.tracing.host import is_host, unpin
 from hjit.trace.tracing.induction import CannotRoll, Site, Turn
@@ -135,6 +135,7 @@ class _Rolled:
     def __init__(self, rec: Recorder, frame: types.FrameType, loop: Loop, found: _Found, turns: tuple[Any, Any, Any]) -> None:
         self.rec, self.frame, self.found = rec, frame, found
         self.site: Site = (frame.f_code, loop.offset)
+        self.is_blind = self.site in rec.blind
         self.start, self.step, self.count = turns
         self.at: tuple[int, int, int] | None = None
 
@@ -169,6 +170,8 @@ class _Rolled:
         assert self.at is not None
         try:
             merged(rec, self.var, rec.poly(self.count), self.at)
+        except ReadsWhatItWrites as why:
+            raise CannotRoll(self.site, str(why), blind=True) from None
         except NotOneUpdate as why:
             raise self.refusal(str(why)) from None
         rec.loops.pop()

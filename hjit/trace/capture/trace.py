@@ -17,7 +17,7 @@ from hjit.trace.ir.graph import identity
 from hjit.trace.ir.poly import Dim, FloorDiv, Mod, Poly, Sym, deep_atoms
 from hjit.trace.tracing.host import HostScalar, cell_number, is_host, is_run_time, unpin
 from hjit.trace.tracing.induction import CannotRoll, Site
-from hjit.trace.tracing.recorder import Recorder
+from hjit.trace.tracing.recorder import OutOfBounds, Recorder
 from hjit.trace.tracing.size import Size
 from hjit.trace.tracing.tracer import Selected, Tracer, from_source, is_tracer
 
@@ -76,6 +76,25 @@ class Trace:
     result: Any
     writes: tuple[tuple[str, str], ...]
 
+    @property
+    def results(self) -> list[Result]:
+        """The leaves of the result, in order."""
+        found: list[Result] = []
+        if isinstance(self.result, Tree):
+            self.result.build(found.append)
+        else:
+            found.append(self.result)
+        return found
+
+    @property
+    def goals(self) -> list[tuple[str, ...]]:
+        """The stages that each segment is to compute."""
+        rec = self.recorder
+        names = [stage for _, stage in self.writes]
+        names += [r.name for r in self.results if r.kind in ("array", "view")]
+        names += [*rec.checks, *(n for e in rec.effects for n in e.needs)]
+        return [*(e.needs for e in rec.events), tuple(dict.fromkeys(n for n in names if n in rec.stages))]
+
 
 def flatten(x: Any, leaves: list[Any]) -> Any:
     """The structure of arguments, their leaves appended to `leaves`; a leaf stands as its number."""
@@ -98,20 +117,28 @@ def trace(function: types.FunctionType, structure: Any, leaves: list[Any], names
 
     Raises:
         TraceError: a statement cannot be traced.
+        OutOfBounds: NumPy refuses an index.
         Exception: what the function itself raises.
     """
     load_table()
     listen()
     unrolled: frozenset[Site] = frozenset()
     settled = False
+    blind: frozenset[Site] = frozenset()
     while True:
         code = function.__code__
-        rec = Recorder(evaluate, function.__name__, Origin(code.co_filename, code.co_firstlineno, code.co_name), unrolled=unrolled, settled=settled)
+        origin = Origin(code.co_filename, code.co_firstlineno, code.co_name)
+        rec = Recorder(evaluate, function.__name__, origin, unrolled=unrolled, blind=blind, settled=settled)
         try:
             return _traced(rec, function, structure, leaves, names)
         except CannotRoll as refusal:
-            unrolled |= {refusal.site}
+            if refusal.blind:
+                blind |= {refusal.site}
+            else:
+                unrolled |= {refusal.site}
         except Exception:
+            if rec.beyond:
+                raise OutOfBounds from None
             if rec.loops:
                 unrolled |= {rec.loops[-1].site}  # turn by turn it may be another error, or none
             elif any(f is cell_number for f, _ in rec.tape.ops):
@@ -141,13 +168,16 @@ def _traced(rec: Recorder, function: types.FunctionType, structure: Any, leaves:
         returned = clone(function)(*args, **kwargs)
         if rec.loops or rec.refused:  # the code has handled the exception that left it
             raise CannotRoll(rec.refused or rec.loops[-1].site, "an exception")
+        if rec.beyond:
+            raise OutOfBounds
         if rec.refusals:
             raise rec.refusals[0]
         rec.check_watched()
         shared = _shared_buffers(returned)
         result = _result(returned, rec, shared)
-        writes = tuple(rec.written.items())
-    return Trace(rec, result, writes)
+        traced = Trace(rec, result, tuple(rec.written.items()))
+        rec.finish_checks([n for names in traced.goals for n in names])
+    return traced
 
 
 def _watch(rec: Recorder, values: Iterable[Any]) -> None:

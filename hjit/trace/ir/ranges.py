@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from hjit.trace.ir.graph import Cast, Const, Expr, Load, Op, Stage
+from hjit.trace.ir.graph import Cast, Const, Expr, Load, Op, ScalarRef, Stage
 
 Range = tuple[int, int]  # least, greatest
 NO_STAGES: Mapping[str, Stage] = {}
@@ -20,10 +20,12 @@ class Ranges:
     Args:
         stages: what loads are looked through to; of arrays that are updated, all that their dtype holds is assumed.
         contents: of arrays, where they are known.
+        numbers: of whole scalars, where they are known.
     """
 
-    def __init__(self, stages: Mapping[str, Stage] = NO_STAGES, contents: Callable[[str], np.ndarray[Any, Any] | None] = lambda _: None) -> None:
-        self.stages, self.contents = stages, contents
+    def __init__(self, stages: Mapping[str, Stage] = NO_STAGES, contents: Callable[[str], np.ndarray[Any, Any] | None] = lambda _: None,
+                 numbers: Callable[[str], int | None] = lambda _: None) -> None:
+        self.stages, self.contents, self.numbers = stages, contents, numbers
         self._arrays: dict[str, Range | None] = {}
         self._depth = 0
 
@@ -40,6 +42,9 @@ class Ranges:
             match x:
                 case Const():
                     return (int(x.value), int(x.value)) if x.dtype.kind in "iub" else None
+                case ScalarRef() if x.dtype.kind in "iu":
+                    number = self.numbers(x.name)
+                    return None if number is None else (number, number)
                 case Cast():
                     return of(x.arg)
                 case Load():

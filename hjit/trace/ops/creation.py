@@ -17,10 +17,10 @@ from hjit.trace.ir.poly import Dim, poly
 from hjit.trace.ops.elementwise import broadcast
 from hjit.trace.ops.layout import Order, copy_order, in_order, laid_out, order_of, ordered_stage
 from hjit.trace.tracing.dispatch import implements
-from hjit.trace.tracing.host import as_fill, is_host, number, unpin
+from hjit.trace.tracing.host import as_fill, dtype_of, is_host, number, unpin
 from hjit.trace.tracing.recorder import current, supported_dtype
 from hjit.trace.tracing.size import Size
-from hjit.trace.tracing.tracer import MAX_KNOWN, Shape, Tracer, as_tracer, from_known, from_stage, has_tracer, is_tracer, stored
+from hjit.trace.tracing.tracer import MAX_KNOWN, Shape, Tracer, as_tracer, checked_dtype, from_known, from_stage, has_tracer, is_tracer, stored
 
 
 def makes(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -89,7 +89,7 @@ def full(shape: Any, fill_value: Any, dtype: Any = None, order: str | Order = "C
             return _filled(shape, number(fill_value, dtype, as_fill), dtype, order)
     shape = shape_of(shape)
     if is_host(fill_value):
-        value = stored(fill_value, np.dtype(dtype or np.result_type(fill_value.value)), as_fill)
+        value = stored(fill_value, checked_dtype(np.dtype(dtype or dtype_of(fill_value))), as_fill)
     else:
         value = as_tracer(fill_value).astype(dtype or as_tracer(fill_value).dtype, copy=False)
     return ordered_stage(value.load(shape), shape, value.dtype, order_of(order, (), shape))
@@ -201,6 +201,8 @@ def linspace(start: Any, stop: Any, num: Any = 50, endpoint: bool = True, retste
         start, stop = (v.item() if is_tracer(v) else unpin(v) for v in (start, stop))
         made = np.linspace(start, stop, int(num), endpoint, retstep, dtype)
         return (from_known(made[0]), made[1]) if retstep else from_known(made)
+    for v in filter(is_host, (start, stop)):
+        checked_dtype(dtype_of(v))  # a large int would be an object
     strong = [v.dtype for v in (start, stop) if isinstance(v, (np.generic, np.ndarray)) or (is_tracer(v) and not v.weak)]
     work = np.result_type(*strong, 1.0) if strong else np.dtype(np.float64)  # Python's numbers are weak
     start, stop = (v if is_host(v) else as_tracer(v) for v in (start, stop))

@@ -8,6 +8,7 @@ operation is `Op(ufunc name)` on arguments already cast to the dtypes of NumPy's
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable, Iterable
 from functools import lru_cache
 from typing import Any
@@ -17,7 +18,7 @@ import numpy as np
 from hjit.trace.ir.graph import Const, Expr, Op, cast, select
 from hjit.trace.ops.layout import copy_order, in_order, operands_order, order_of, ordered_stage, tracers
 from hjit.trace.tracing.dispatch import implements, provides
-from hjit.trace.tracing.host import Conversion, as_cast, as_fill, is_captured, is_host, number, record, unpin
+from hjit.trace.tracing.host import Conversion, as_cast, as_fill, as_item, is_captured, is_host, number, record, unpin
 from hjit.trace.tracing.recorder import current, supported_dtype
 from hjit.trace.tracing.size import Size
 from hjit.trace.tracing.tracer import MAX_KNOWN, Selected, Shape, Tracer, as_tracer, call, from_known, from_stage, is_tracer, stored, trim, write
@@ -86,6 +87,8 @@ def _elementwise(ufunc: np.ufunc, name: str, inputs: tuple[Any, ...], out: Any =
             return known
     loop = _loop(ufunc, operands, signature, casting)
     shape = broadcast(*(x.shape for x in (*operands, mask) if is_tracer(x)))
+    if name == "power" and loop[-1].kind == "i":
+        _check_exponent(operands[1], mask)
     if name in _COMPARISONS and _out_of_range(operands, loop):
         value: Expr = _constant_comparison(ufunc, operands, loop)
     else:
@@ -105,6 +108,27 @@ def _elementwise(ufunc: np.ufunc, name: str, inputs: tuple[Any, ...], out: Any =
         value = select(mask.load(shape), value, Const(0, loop[-1]))
     scalar = not shape and all(not is_tracer(x) or x.is_scalar or not x.shape for x in operands)
     return ordered_stage(value, shape, loop[-1], order_of(order, tracers(*operands, mask), shape), is_scalar=scalar)
+
+
+def _check_exponent(x: Any, mask: Tracer | None) -> None:
+    """NumPy refuses negative powers of integers.
+
+    Raises:
+        ValueError: it is known that one is negative.
+    """
+    if is_host(x):
+        bad = record(operator.lt, x, 0).pin()
+    elif is_tracer(x) and x.known is None:
+        found = current().range_of(x.load())
+        bad = np.less(x, 0) if found is None or found[0] < 0 else False
+    else:
+        bad = np.any(np.less(x.known if is_tracer(x) else x, 0))
+    if is_tracer(bad):
+        current().check(call(np.any, bad if mask is None else bad & mask))
+    elif bad and mask is not None:
+        current().check(call(np.any, mask))
+    elif bad:
+        raise ValueError("Integers to negative integer powers are not allowed.")
 
 
 def _operand(x: Any) -> Any:
@@ -463,6 +487,33 @@ def isclose(a: Any, b: Any, rtol: float = 1e-05, atol: float = 1e-08, equal_nan:
     b = b.astype(np.result_type(b.dtype, 1.0))
     close = (abs(a - b) <= atol + rtol * abs(b)) & np.isfinite(b) | (a == b)
     return close | (np.isnan(a) & np.isnan(b)) if equal_nan else close
+
+
+@provides
+def check_item(x: Tracer, dtype: np.dtype[Any]) -> None:
+    """NumPy refuses to store a scalar of its own that a signed integer cannot hold; into an unsigned one it casts it.
+
+    Raises:
+        OverflowError, ValueError: it is known that it does.
+    """
+    if dtype.kind != "i" or x.dtype.kind == "b":
+        return
+    if x.known is not None:
+        as_item(x.known.reshape(())[()], dtype)
+        return
+    info, e, truth = np.iinfo(dtype), x.load(), np.dtype(bool)
+    if x.dtype.kind == "f":  # also a NaN is not within
+        whole = Op("trunc", (cast(e, np.float64),), np.dtype(np.float64))
+        ends = (("greater_equal", float(info.min)), ("less", float(info.max) + 1))
+        within = [Op(name, (whole, Const(end, np.float64)), truth) for name, end in ends]
+        bad = Op("logical_not", (Op("logical_and", tuple(within), truth),), truth)
+    else:
+        found, own = current().range_of(e), np.iinfo(x.dtype)
+        if found is not None and info.min <= found[0] and found[1] <= info.max:
+            return
+        ends = (("less", max(info.min, own.min)), ("greater", min(info.max, own.max)))
+        bad = Op("logical_or", tuple(Op(name, (e, Const(end, x.dtype)), truth) for name, end in ends), truth)
+    current().check(from_stage(bad, (), bool, name="unstorable"))
 
 
 def _copied(casting: Any) -> Conversion:

@@ -16,7 +16,7 @@ from hjit.trace.ops.block_scatters import parts
 from hjit.trace.tracing.dispatch import provides
 from hjit.trace.tracing.host import is_host, unpin
 from hjit.trace.tracing.induction import Turn
-from hjit.trace.tracing.recorder import current
+from hjit.trace.tracing.recorder import Indices, current
 from hjit.trace.tracing.size import Size, size_poly
 from hjit.trace.tracing.tracer import (
     Selected,
@@ -369,7 +369,25 @@ def gather_index(t: Tracer, dims: Sequence[Poly], shape: Shape, n: int) -> Poly:
     else:
         found = current().range_of(expr)
         safe = found is not None and found[0] >= 0 and found[1] < n
+        if not safe and not (found is not None and found[0] >= -n and found[1] < n):
+            _note(t, n)
     return poly(Value(expr, None if safe else size_poly(n) if isinstance(n, Size) else current().poly(n)))
+
+
+def _note(t: Tracer, n: int) -> None:
+    """Have all of these indices looked at: kernels look at those alone whose elements are needed."""
+    rec = current()
+    key = _index_key(t, n)
+    if key not in rec.indices:
+        axes = [k for k, m in enumerate(t.shape) if m != 1]
+        expr = cast(t.at([poly(Dim(axes.index(k))) if k in axes else poly(0) for k in range(t.ndim)]), np.int64)
+        rec.indices[key] = Indices(rec.stage(expr, [t.shape[k] for k in axes], np.int64, name="index").name, rec.poly(n))
+
+
+def _index_key(t: Tracer, n: int) -> Any:
+    """What is the same index: in a loop none is."""
+    rec = current()
+    return t.buffer.source(), t.index, int(n), len(rec.stages) if rec.loops else 0
 
 
 def _scatter(view: Tracer, plan: _Advanced, value: Any) -> None:
@@ -407,4 +425,8 @@ def scatter(view: Tracer, plan: _Advanced, value: Expr, order: str, combine: Any
         outer = (*(plan.shape[k] for k in pure), *part.blocks)
         updates.append(Definition(rec.polys(outer), rec.polys(part.inner), target, new, order))
     rec.stage(Load(old, identity(len(buffer.shape)), buffer.dtype), buffer.shape, buffer.dtype, tuple(updates), reserved=name)
+    for axis, t in arrays.items():
+        noted = rec.indices.get(_index_key(t, extents[axis]))
+        if noted is not None:
+            noted.scatters.add(name)
     set_version(buffer, name)

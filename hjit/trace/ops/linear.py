@@ -17,7 +17,7 @@ from hjit.trace.ir.poly import ZERO, Dim, Poly, poly
 from hjit.trace.ops.elementwise import broadcast
 from hjit.trace.ops.views import view
 from hjit.trace.tracing.dispatch import hook, implements
-from hjit.trace.tracing.host import is_host, unpin
+from hjit.trace.tracing.host import unpin
 from hjit.trace.tracing.recorder import current
 from hjit.trace.tracing.tracer import MAX_KNOWN, Shape, Tracer, as_tracer, call, from_known, from_stage, is_tracer, write
 
@@ -136,8 +136,8 @@ for _name, _cores in (("vecdot", ("k", "k", "")), ("matvec", ("nk", "k", "n")), 
 
 @implements(np.dot)
 def dot(a: Any, b: Any, out: Any = None) -> Any:
-    a, b = (x if is_host(x) else as_tracer(x) for x in (a, b))
-    if is_host(a) or is_host(b) or not a.ndim or not b.ndim:
+    a, b = _numbers(a, b)  # arrays, also of Python's numbers, which have dtypes of their own here
+    if not a.ndim or not b.ndim:
         return _result(np.multiply(a, b), out, "no")
     known = _known(np.dot, a, b)
     if known is not None:

@@ -13,6 +13,7 @@ import numpy as np
 
 from hjit.trace.ir.graph import Const, Definition, Expr, Index, Load, Op, cast, identity, select
 from hjit.trace.ir.poly import ZERO, Dim, Poly, bound, poly
+from hjit.trace.ops.elementwise import check_item
 from hjit.trace.ops.joining import Box, all_known, assemble, contents, join, part, refuse, whole_number
 from hjit.trace.ops.reductions import axes_of
 from hjit.trace.tracing.dispatch import implements
@@ -128,6 +129,7 @@ def _constant_pad(a: Tracer, widths: list[tuple[int, int]], shape: Shape, values
 
 def _pad_value(value: Any, common: Any, dtype: np.dtype[Any]) -> Expr:
     if is_tracer(value):
+        check_item(value, dtype)
         return cast(value.load(), dtype)
     filled = number(value if is_host(value) else np.asarray(value, common)[()], dtype, _as_border)
     return current().scalar(filled, dtype) if is_host(filled) else Const(filled, dtype)

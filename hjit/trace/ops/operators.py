@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from hjit.trace.tracing.host import is_host, settled
+from hjit.trace.tracing.recorder import current
 from hjit.trace.tracing.tracer import Selected, Tracer, call
 
 BINARY = {
@@ -70,6 +71,9 @@ def _as_python(f: Callable[..., Any], a: Any, b: Any) -> Any:
     if f in (np.true_divide, np.floor_divide, np.remainder) and b == 0:
         raise ZeroDivisionError("division by zero")
     result = f(a, b)
+    if f is _power:  # Python raises OverflowError or ZeroDivisionError, or gives a complex number
+        finite, odd = np.isfinite(a) & np.isfinite(b), ~np.isfinite(result)
+        current().check(finite & odd)
     result.weak = True
     return result
 

@@ -217,11 +217,15 @@ def isin(element: Any, test_elements: Any, assume_unique: bool = False, invert: 
 
 @implements(np.unravel_index)
 def unravel_index(indices: Any, shape: Any, order: str = "C") -> tuple[Any, ...]:
-    """The quotients and remainders; that the indices are in range is checked where they are known."""
+    """The quotients and remainders."""
     index, sizes = _indices(indices), shape_of(shape)
     if index.known is not None:
         found = np.unravel_index(index.known, tuple(map(int, sizes)), order)  # type: ignore[call-overload]
         return tuple(from_known(k, is_scalar=index.is_scalar) for k in found)
+    size = 1
+    for n in sizes:
+        size = size * n
+    current().check(call(np.any, np.less(index, 0) | np.greater_equal(index, size)))
     rest: Any = index.astype(np.intp, copy=False)
     parts: list[Any] = []
     for n in reversed(sizes) if order == "C" else sizes:

@@ -15,10 +15,10 @@ from hjit.trace.ir.poly import ONE, ZERO, Dim, Poly, poly
 from hjit.trace.ops.layout import copy_order, in_order, is_c_ordered, stand_in
 from hjit.trace.ops.reductions import axes_of
 from hjit.trace.tracing.dispatch import implements, provides
-from hjit.trace.tracing.host import unpin
+from hjit.trace.tracing.host import is_host, record, unpin
 from hjit.trace.tracing.recorder import current
 from hjit.trace.tracing.size import Size
-from hjit.trace.tracing.tracer import Shape, Tracer, as_tracer, call, from_stage
+from hjit.trace.tracing.tracer import Shape, Tracer, as_tracer, call, from_stage, is_tracer
 
 
 def view(a: Tracer, shape: Shape, inner: Sequence[Poly], known: Any = None, read_only: bool = False) -> Tracer:
@@ -411,10 +411,8 @@ def iscomplexobj(x: Any) -> bool:
 
 @implements(np.result_type)
 def result_type(*args: Any) -> np.dtype[Any]:
-    from hjit.trace.tracing.host import is_host
-    from hjit.trace.tracing.tracer import is_tracer
-
-    return np.result_type(*(a.dtype if is_tracer(a) else a.value if is_host(a) else a for a in args))
+    dtypes = [a.dtype if is_tracer(a) else a for a in args]
+    return record(np.result_type, *dtypes).pin() if any(map(is_host, args)) else np.result_type(*dtypes)  # type: ignore[no-any-return]
 
 
 @implements(np.can_cast)

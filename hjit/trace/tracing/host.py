@@ -31,6 +31,11 @@ class Tape:
     converted: dict[tuple[Any, ...], HostScalar] = field(default_factory=dict)  # what `number` has recorded
     pinned: set[int] = field(default_factory=set)  # the entries that a guard is on
 
+    def is_fixed(self, k: int) -> bool:
+        """Does entry k follow from numbers that guards are on?"""
+        f, args = self.ops[k]
+        return k in self.pinned or (f is not _leaf and all(type(a) is not Slot or self.is_fixed(a.k) for a in args))
+
     def replay(self, leaves: Sequence[Any]) -> list[Any] | None:
         """All values for these leaves of the arguments; None where a guard does not hold, or an operation is not possible."""
         values: list[Any] = []
@@ -241,6 +246,15 @@ def number(x: Any, dtype: np.dtype[Any], how: Conversion) -> Any:
     if found is None:
         found = x.tape.converted[x.k, dtype, how] = record(_quiet, how, x, dtype)
     return found
+
+
+def dtype_of(x: HostScalar) -> np.dtype[Any]:
+    """The dtype of the array that NumPy makes of a run-time number; that of a Python int depends on its size, which is a condition then."""
+    return record(_array_dtype, x).pin() if type(x.value) is int else np.result_type(x.value)  # type: ignore[no-any-return]
+
+
+def _array_dtype(value: int) -> np.dtype[Any]:
+    return np.asarray(value).dtype
 
 
 def _quiet(how: Conversion, value: Any, dtype: np.dtype[Any]) -> Any:

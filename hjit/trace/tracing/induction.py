@@ -21,9 +21,9 @@ Site = tuple[Any, int]  # the code of a function and the offset of a loop in it
 class CannotRoll(BaseException):
     """A loop has to be traced turn by turn; not an `Exception`, so that the traced code does not handle it."""
 
-    def __init__(self, site: Site, why: str) -> None:
+    def __init__(self, site: Site, why: str, blind: bool = False) -> None:
         super().__init__(why)
-        self.site = site
+        self.site, self.blind = site, blind  # or without looking at what arrays hold, see `Recorder.blind`
 
 
 class Rolling(Protocol):

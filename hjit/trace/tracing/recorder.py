@@ -18,7 +18,8 @@ from typing import Any
 import numpy as np
 
 from hjit.errors import Origin, TraceError
-from hjit.trace.ir.graph import Definition, Expr, Graph, Input, Scalar, ScalarRef, Stage
+from hjit.trace.ir.graph import Const, Definition, Expr, Graph, Index, Input, Load, Op, Scalar, ScalarRef, Stage, identity
+from hjit.trace.ir.lookups import looked_up, lookup
 from hjit.trace.ir.poly import SMALL, Poly, Sym, poly
 from hjit.trace.ir.ranges import Range, Ranges
 from hjit.trace.tracing.host import HostScalar, Slot, Tape
@@ -31,6 +32,10 @@ MAX_DECISIONS = 24  # a loop until convergence would trace, and compile, every t
 MAX_CONSTANT = 1024  # elements of an array that are part of the kernel's key; larger ones are passed
 
 _state = threading.local()
+
+
+class OutOfBounds(Exception):
+    """NumPy refuses a value, or a warning is to be an error: it is to say so itself."""
 
 
 def current() -> Recorder:
@@ -48,6 +53,12 @@ def current() -> Recorder:
 def tracing() -> bool:
     """Is this thread running a trace?"""
     return getattr(_state, "recorder", None) is not None
+
+
+def rolling() -> list[Any]:
+    """The loops whose turns this thread traces as one."""
+    rec = getattr(_state, "recorder", None)
+    return [] if rec is None else rec.loops
 
 
 def supported_dtype(dtype: np.dtype[Any]) -> bool:
@@ -105,6 +116,15 @@ class Effect:
     blocked: Callable[[], bool] | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Indices:
+    """A stage that holds indices into an axis of some length. Where one of the `scatters` runs, it looks at all of them."""
+
+    stage: str
+    length: Poly
+    scatters: set[str] = field(default_factory=set)
+
+
 @dataclass
 class Recorder:
     """State of one trace.
@@ -114,6 +134,7 @@ class Recorder:
         undo: what to do where the trace fails, so that it leaves nothing behind.
         unrolled: loops over ``range(...)`` that are to be traced turn by turn.
         settled: are numbers in closures constants? Else they are read at every call, as those of the arguments are.
+        blind: those in which what arrays from before them hold is not known, as a turn reads it and writes something else.
         loops: those whose turns are now traced as one, innermost last.
         refused: the last one that turned out to need that.
         hosts: the numbers that the scalars are.
@@ -123,6 +144,9 @@ class Recorder:
         quiet: those of them that filter warnings.
         cells: closure cells of clones, with what they held and their names.
         classes: the user's classes that the function names, with their attributes.
+        checks: stages that say whether NumPy refuses something.
+        indices: what integer arrays hold that are indices, and may be out of bounds.
+        beyond: has an index been out of bounds? That comes to light later than in NumPy, so the function must not handle it.
         outside: the tracers that arguments and captured arrays are seen as.
     """
 
@@ -143,6 +167,7 @@ class Recorder:
     undo: list[Callable[[], None]] = field(default_factory=list)
     unrolled: frozenset[Site] = frozenset()
     settled: bool = False
+    blind: frozenset[Site] = frozenset()
     loops: list[Any] = field(default_factory=list)
     refused: Site | None = None
     changes: list[tuple[Any, str, bool]] = field(default_factory=list)
@@ -152,6 +177,9 @@ class Recorder:
     quiet: list[Any] = field(default_factory=list)
     cells: list[tuple[CellType, Any, str]] = field(default_factory=list)
     classes: dict[type, dict[str, Any]] = field(default_factory=dict)
+    checks: list[str] = field(default_factory=list)
+    indices: dict[Any, Indices] = field(default_factory=dict)
+    beyond: bool = False
     outside: list[Any] = field(default_factory=list)
     _watched: list[tuple[Any, Any, str]] = field(default_factory=list)
     _names: dict[str, int] = field(default_factory=dict)
@@ -182,6 +210,7 @@ class Recorder:
         self.cells.clear()
         self.classes.clear()
         self.outside.clear()
+        self.indices.clear()
         self.overlays.clear()
         self.hosts.clear()
         self.refusals.clear()
@@ -297,7 +326,13 @@ class Recorder:
 
     @cached_property
     def _ranges(self) -> Ranges:
-        return Ranges(self.stages, self._contents)
+        return Ranges(self.stages, self._contents, self._number)
+
+    def _number(self, name: str) -> int | None:
+        """A whole scalar, where it is the same for all calls that this trace serves."""
+        host = self.hosts[name]
+        value = int(host.value) if isinstance(host.value, (int, np.integer)) else None
+        return value if value is not None and self.tape.is_fixed(host.k) else None
 
     def _contents(self, name: str) -> np.ndarray[Any, Any] | None:
         """Of an array that the function itself made."""
@@ -347,6 +382,40 @@ class Recorder:
         if error is not None:
             raise error
         return self.events[-1]
+
+    # -- what NumPy refuses
+    def check(self, bad: Any) -> None:
+        """Where `bad`, an array without axes, is true at a call, the plain function runs, and NumPy raises what it does."""
+        self.checks.append(bad.buffer.source())
+
+    def finish_checks(self, goals: Iterable[str]) -> None:
+        """One stage says whether NumPy refuses anything, also an index that nobody looks at where `goals` are computed."""
+        self._check_indices(goals)
+        parts: list[Expr] = []
+        for name in dict.fromkeys(self.checks):
+            shape = self.stages[name].shape if name in self.stages else self.inputs[name].input.shape
+            load = Load(name, identity(len(shape)), np.dtype(bool))
+            parts.append(Load(self._any(load, shape), (), load.dtype) if shape else load)
+        while len(parts) > 1:
+            parts = [Op("logical_or", (a, b), a.dtype) for a, b in zip(parts[::2], parts[1::2], strict=False)] + parts[len(parts) & ~1 :]
+        self.checks = [self.stage(e, (), e.dtype, name="refused").name for e in parts]
+
+    def _any(self, e: Expr, shape: tuple[Poly, ...]) -> str:
+        """The stage that says whether `e` holds anywhere."""
+        name = self.unique("anywhere")
+        bad = Op("logical_or", (Load(name, (), e.dtype), e), e.dtype)
+        update = Definition((), shape, (), bad, "logical_or")
+        return self.stage(Const(False, e.dtype), (), e.dtype, (update,), reserved=name).name
+
+    def _check_indices(self, goals: Iterable[str]) -> None:
+        seen, needed = looked_up(self.stages, goals, self.sizes) if self.indices else (set(), set())
+        for noted in self.indices.values():
+            stage = self.stages.get(noted.stage)  # where a loop has made it part of what it writes, it is looked at there
+            if stage is None or stage.initial is None or noted.scatters & needed or lookup(stage.initial, stage.shape, noted.length) in seen:
+                continue
+            index, flag = stage.initial, np.dtype(bool)
+            outside = [Op("less", (index, Index(-noted.length)), flag), Op("greater_equal", (index, Index(noted.length)), flag)]
+            self.checks.append(self._any(Op("logical_or", tuple(outside), flag), stage.shape))
 
     def error(self, operation: str, reason: str, advice: str = "") -> TraceError:
         """A `TraceError` for the user's present line; raised again at the end where the function handles it, as NumPy would not have raised it."""

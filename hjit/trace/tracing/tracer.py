@@ -19,8 +19,8 @@ from hjit.errors import TraceError
 from hjit.trace.ir.graph import Const, Definition, Expr, Load, cast, compose, identity, renumber, select
 from hjit.trace.ir.poly import Dim, Poly, poly
 from hjit.trace.tracing.dispatch import hook
-from hjit.trace.tracing.host import Conversion, as_array, as_item, is_captured, is_host, number
-from hjit.trace.tracing.recorder import Recorder, current, supported_dtype, tracing
+from hjit.trace.tracing.host import Conversion, as_array, as_item, dtype_of, is_captured, is_host, number
+from hjit.trace.tracing.recorder import Recorder, current, rolling, supported_dtype, tracing
 from hjit.trace.tracing.size import Size
 
 MAX_KNOWN = 4096  # elements up to which arrays made of known numbers are computed while tracing
@@ -37,16 +37,17 @@ class Buffer:
         argument: the name of the input whose memory this is, or "".
         strides: in bytes; None where the memory is in C order without gaps.
         serial: buffers made later have a larger one.
+        asked: when the contents were last asked for in a loop that is traced as one turn, counted as `serial` is.
         octets: of a bool array that C has written other numbers than 0 and 1 to: them, as uint8, and the version that they are of.
     """
 
-    __slots__ = ("argument", "dtype", "octets", "real", "serial", "shape", "strides", "version", "writeable")
+    __slots__ = ("argument", "asked", "dtype", "octets", "real", "serial", "shape", "strides", "version", "writeable")
 
     def __init__(self, shape: Shape, dtype: np.dtype[Any], version: str, real: np.ndarray[Any, Any] | None = None,
                  argument: str = "", strides: tuple[int, ...] | None = None, writeable: bool = True) -> None:
         self.shape, self.dtype, self.version, self.real = shape, dtype, version, real
         self.argument, self.strides, self.writeable = argument, strides, writeable
-        self.serial = next(serials)
+        self.serial, self.asked = next(serials), -1
         self.octets: tuple[str, Tracer] | None = None
 
     def source(self) -> str:
@@ -117,7 +118,14 @@ class Tracer:
 
     @property
     def known(self) -> np.ndarray[Any, Any] | None:
-        return None if self.buffer.real is None else self._known
+        buffer = self.buffer
+        if buffer.real is None:
+            return None
+        for loop in rolling():
+            if loop.is_blind and buffer.serial < loop.at[2]:
+                return None
+            buffer.asked = next(serials)
+        return self._known
 
     @property
     def T(self) -> Tracer:
@@ -254,7 +262,9 @@ class Tracer:
         return operator.index(as_value(self))
 
     def __round__(self, n: int | None = None) -> Any:
-        return round(float(as_value(self)), n) if self.weak else call(np.round, self, n or 0)
+        if n is None or self.weak:
+            return round(self._scalar().item(), n)
+        return call(np.round, self, n)
 
     def __contains__(self, x: Any) -> bool:
         return bool(call(np.any, self == x))
@@ -356,9 +366,15 @@ def from_stage(value: Expr | None, shape: Shape, dtype: Any, updates: tuple[Defi
 def from_known(array: Any, is_scalar: bool = False) -> Tracer:
     """A new array with known contents, which the tracer owns."""
     array = np.asarray(array)
-    if not supported_dtype(array.dtype):
-        raise current().error(f"array of dtype {array.dtype}", "hjit handles bool, integers and floats up to 64 bits")
+    checked_dtype(array.dtype)
     return Tracer(Buffer(array.shape, array.dtype, "", real=array), array.shape, identity(array.ndim), array, is_scalar)
+
+
+def checked_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """The dtype, if hjit handles arrays of it."""
+    if not supported_dtype(dtype):
+        raise current().error(f"array of dtype {dtype}", "hjit handles bool, integers and floats up to 64 bits")
+    return dtype
 
 
 def from_source(array: np.ndarray[Any, Any], name: str, where: tuple[Any, ...]) -> Tracer:
@@ -385,7 +401,7 @@ def as_tracer(x: Any, dtype: Any = None) -> Tracer:
         raise current().error("boolean-mask read", "its length depends on the image's values", "write it back under the same mask, or reduce it")
     if is_host(x):
         rec = current()
-        dtype = np.result_type(x.value) if dtype is None else np.dtype(dtype)
+        dtype = checked_dtype(dtype_of(x) if dtype is None else np.dtype(dtype))
         return from_stage(rec.scalar(number(x, dtype, as_array), dtype), (), dtype)
     if type(x) in (list, tuple) and has_tracer(x):
         rows = [as_tracer(row) if dtype is None else stored(row, np.dtype(dtype), as_item) for row in x]
@@ -401,6 +417,8 @@ def stored(x: Any, dtype: np.dtype[Any], how: Conversion = as_array) -> Tracer:
         OverflowError, ValueError: NumPy refuses to store a number, now or at a later call.
     """
     if is_tracer(x):
+        if x.is_scalar and how is as_item and not x.weak:
+            hook("check_item")(x, dtype)
         return _fitting(x, dtype) if x.weak and dtype.kind in "iu" else x
     if type(x) in (list, tuple):
         return as_tracer(x, dtype)
@@ -464,8 +482,7 @@ def write(view: Tracer, value: Any, where: Expr | None = None, how: Conversion |
     if is_host(value):
         update(view, current().scalar(number(value, view.dtype, how), view.dtype), where)
         return
-    if source is None or source.weak:
-        source = stored(value, view.dtype, how)
+    source = stored(value, view.dtype, how)
     if tuple(source.shape) != tuple(view.shape):
         source = trim(source, view.shape)
     if source.known is not None and view.known is not None and where is None:
