@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,7 @@ from hjit.errors import TraceError
 from hjit.trace.host import is_host
 from hjit.trace.recorder import current, site, supported_dtype
 from hjit.trace.size import Size
-from hjit.trace.tracer import Tracer, from_known, functions, has_tracer, is_tracer, python_float
+from hjit.trace.tracer import Tracer, from_known, is_tracer, python_float
 
 
 def concrete(function: Any, args: Any, kwargs: Any) -> Any:
@@ -109,17 +108,3 @@ def _fill(x: Any, arrays: Sequence[Any]) -> Any:
     if type(x) in (list, tuple):
         return type(x)(_fill(y, arrays) for y in x)
     return {k: _fill(v, arrays) for k, v in x.items()} if type(x) is dict else x
-
-
-@functools.lru_cache(maxsize=1024)
-def opaque(function: Any) -> Callable[..., Any]:
-    """A compiled function of another package: opaque where it is given a tracer."""
-    name = f"{function.__module__}.{function.__name__}"
-
-    def method(*args: Any, **kwargs: Any) -> Any:
-        if has_tracer(args) or has_tracer(kwargs):
-            traced = functions().get(function)
-            return traced(*args, **kwargs) if traced else opaque_call(name, function, args, kwargs, foreign=True)
-        return concrete(function, args, kwargs)
-
-    return method

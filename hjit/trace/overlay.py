@@ -21,13 +21,14 @@ from typing import Any
 import numpy as np
 
 from hjit.trace import asked
+from hjit.trace.foreign import foreign
 from hjit.trace.host import HostScalar, unpin
 from hjit.trace.impure import STREAMS, Stream, draw, is_stream_method, replaced
-from hjit.trace.opaque import concrete, opaque, opaque_call
+from hjit.trace.opaque import concrete, opaque_call
 from hjit.trace.recorder import Recorder, current, supported_dtype
 from hjit.trace.tracer import Selected, Tracer, from_source, functions, has_tracer
 
-_SAFE_BUILTINS = ("builtins", "_operator", "math", "time", "")  # they ask a tracer through Python's own protocols
+_SAFE_BUILTINS = ("builtins", "_operator", "math", "time")  # they ask a tracer through Python's own protocols
 _PACKAGES = ("numpy", "scipy")
 _LIBRARY = frozenset("dataclasses typing collections enum functools inspect abc contextlib warnings logging os re".split())
 _VALUES = frozenset("pathlib fractions decimal datetime uuid ipaddress".split())  # whose objects never change
@@ -392,8 +393,8 @@ def wrap_callable(value: Any) -> Any:
         return _cached_function(value)
     if type(value).__module__ == "uarray" or type(value).__module__.startswith("scipy._lib"):  # scipy.fft's, which choose a back end
         return _numpy_function(value)
-    if _is_compiled(value) and (value.__module__ or "").partition(".")[0] not in _SAFE_BUILTINS:
-        return opaque(value)
+    if _is_compiled(value) and (value.__module__ or "?").partition(".")[0] not in _SAFE_BUILTINS:
+        return foreign(value)
     return value
 
 
@@ -401,8 +402,10 @@ _CACHE = type(functools.lru_cache(_defaults))
 
 
 def _is_compiled(value: Any) -> bool:
-    """Is this a function of an extension module, Cython's included?"""
-    return isinstance(value, types.BuiltinFunctionType) or type(value).__name__ in ("cython_function_or_method", "fused_cython_function")
+    """Is this a function of an extension module, Cython's included? OpenCV's know of no module, as methods of built-in objects do."""
+    if isinstance(value, types.BuiltinFunctionType):
+        return value.__module__ is not None or value.__self__ is None or isinstance(value.__self__, types.ModuleType)
+    return type(value).__name__ in ("cython_function_or_method", "fused_cython_function")
 
 
 def _cached_function(value: Any) -> Callable[..., Any]:
