@@ -61,7 +61,7 @@ class Foreign:
         x = given.get(path)
         if x is None:
             raise current().error(self.name, "it writes to an array that is not traced", "make that array in the function")
-        if any(other.buffer is x.buffer for at, other in given.items() if at != path):
+        if any(other.buffer.root is x.buffer.root for at, other in given.items() if at != path):
             raise current().error(self.name, "it writes to memory that two of its arguments share", "give it a copy of the other one")
         write(x, contents)
 

@@ -386,8 +386,9 @@ def known_first(real: Any, traced: Callable[..., Any]) -> Callable[..., Any]:
             return traced(*args)
         result = real(*(x.known if is_tracer(x) else int(x) if type(x) is Size else unpin(x) for x in args))
         for x in arrays:
-            current().changes.append((x.buffer, x.buffer.version, True))
-            x.buffer.version = ""
+            root = x.buffer.root
+            current().changes.append((root, root.version, True))
+            root.version = ""
         return from_known(result) if isinstance(result, np.ndarray) else result
 
     return method

@@ -54,6 +54,18 @@ class Buffer:
             self.version = current().constant(self.real).input.name
         return self.version
 
+    @property
+    def root(self) -> Buffer:
+        """The memory itself, where this is another dtype's view of it."""
+        return self
+
+    def take(self, stage: str) -> None:
+        """All views of the buffer see `stage` from now on; an argument is written back when the function ends."""
+        current().changes.append((self, self.version, self.real is not None))
+        self.version, self.real = stage, None
+        if self.argument:
+            current().written[self.argument] = stage
+
 
 class Tracer:
     """A traced array; supports what `numpy.ndarray` does as far as hjit can compile it.
@@ -131,7 +143,7 @@ class Tracer:
 
     @property
     def base(self) -> Any:
-        return None if self.is_whole else self
+        return None if self.is_whole and self.buffer.root is self.buffer else self
 
     @property
     def flags(self) -> Any:
@@ -283,7 +295,9 @@ class Tracer:
     def view(self, dtype: Any = None, type: Any = None) -> Tracer:
         if dtype is None or dtype is np.ndarray or np.dtype(dtype) == self.dtype:
             return Tracer(self.buffer, self.shape, self.index, self._known)
-        raise current().error("ndarray.view", f"bits of {self.dtype} seen as {np.dtype(dtype)}", "use astype")
+        from hjit.trace.bits import reinterpreted
+
+        return reinterpreted(self, np.dtype(dtype))
 
     def astype(self, dtype: Any, order: str = "K", casting: str = "unsafe", subok: bool = True, copy: bool = True) -> Tracer:
         from hjit.trace.elementwise import astype
@@ -447,8 +461,9 @@ def write(view: Tracer, value: Any, where: Expr | None = None) -> None:
         source = trim(source, view.shape)
     if source is not None and source.known is not None and view.known is not None and where is None:
         view.known[...] = source.known
-        current().changes.append((view.buffer, view.buffer.version, True))
-        view.buffer.version = ""
+        root = view.buffer.root
+        current().changes.append((root, root.version, True))
+        root.version = ""
         return
     shape = view.shape
     if source is not None:
@@ -498,11 +513,8 @@ def version_name(old: str) -> str:
 
 
 def set_version(buffer: Buffer, stage: str) -> None:
-    """All views of the buffer see `stage` from now on; an argument is written back when the function ends."""
-    current().changes.append((buffer, buffer.version, buffer.real is not None))
-    buffer.version, buffer.real = stage, None
-    if buffer.argument:
-        current().written[buffer.argument] = stage
+    """All views of the buffer see `stage` from now on."""
+    buffer.take(stage)
 
 
 def same_values(a: Tracer, b: Tracer) -> bool:

@@ -408,4 +408,4 @@ def min_scalar_type(a: Any) -> np.dtype[Any]:
 
 @implements(np.shares_memory, np.may_share_memory)
 def shares_memory(a: Any, b: Any, max_work: Any = None) -> bool:
-    return as_tracer(a).buffer is as_tracer(b).buffer
+    return as_tracer(a).buffer.root is as_tracer(b).buffer.root

@@ -1,0 +1,69 @@
+"""``ndarray.view(dtype)``: the same memory as numbers of another dtype of the same size."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from hjit.trace.graph import Expr, Load, Op, cast, identity
+from hjit.trace.recorder import current, supported_dtype
+from hjit.trace.tracer import Buffer, Tracer
+
+
+def bitcast(e: Expr, dtype: np.dtype[Any]) -> Expr:
+    """The bits of `e` as a number of `dtype`, which is as large; a byte that is not 0 is True."""
+    return Op("bitcast", (e,), dtype) if "f" in (e.dtype.kind, dtype.kind) and e.dtype != dtype else cast(e, dtype)
+
+
+class Reinterpreted(Buffer):
+    """A buffer's memory, seen as another dtype: what is written to either is seen by both."""
+
+    __slots__ = ("_seen", "_version", "base")
+
+    def __init__(self, base: Buffer, dtype: np.dtype[Any]) -> None:
+        self.base = base
+        self._seen = self._version = ""
+        super().__init__(base.shape, dtype, base.version, strides=base.strides, writeable=base.writeable)
+
+    @property
+    def root(self) -> Buffer:
+        return self.base
+
+    @property  # type: ignore[override]
+    def real(self) -> np.ndarray[Any, Any] | None:
+        return None if self.base.real is None else self.base.real.view(self.dtype)
+
+    @real.setter
+    def real(self, contents: None) -> None:
+        """The base's contents are the only ones."""
+
+    @property  # type: ignore[override]
+    def version(self) -> str:
+        return self.source() if self.base.version else ""
+
+    @version.setter
+    def version(self, stage: str) -> None:
+        """Versions are the base's."""
+
+    def source(self) -> str:
+        rec, old = current(), self.base.source()
+        if rec.loops or self._seen != old:  # a stage made in a loop belongs to its iterations
+            load = Load(old, identity(len(self.shape)), self.base.dtype)
+            self._seen, self._version = old, rec.stage(bitcast(load, self.dtype), self.shape, self.dtype).name
+        return self._version
+
+    def take(self, stage: str) -> None:
+        load = Load(stage, identity(len(self.shape)), self.dtype)
+        self.base.take(current().stage(bitcast(load, self.base.dtype), self.shape, self.base.dtype).name)
+
+
+def reinterpreted(x: Tracer, dtype: np.dtype[Any]) -> Tracer:
+    """``x.view(dtype)``."""
+    if dtype.itemsize != x.dtype.itemsize or not supported_dtype(dtype):
+        reason = f"elements of {x.dtype} seen as {dtype}, which is not of the same size"
+        raise current().error("ndarray.view", reason, "compute the parts with shifts and masks, or convert with astype")
+    root = x.buffer.root
+    buffer = root if dtype == root.dtype else Reinterpreted(root, dtype)
+    known = None if x._known is None else x._known.view(dtype)
+    return Tracer(buffer, x.shape, x.index, known, x.is_scalar)
