@@ -419,7 +419,7 @@ def gaussian_weights(real: Callable[..., Any]) -> Callable[..., Any]:
 
 def as_number(x: Any) -> Any:
     """A plain number from a host scalar or a one-element array."""
-    return x.item() if is_tracer(x) else int(x) if type(x) is Size else unpin(x)
+    return as_value(x).item() if is_tracer(x) else int(x) if type(x) is Size else unpin(x)
 
 
 def opaque(name: str, real: Callable[..., Any]) -> Callable[..., Any]:

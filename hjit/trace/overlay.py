@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from hjit.trace import asked
+from hjit.trace.constructors import CONSTRUCTORS, called
 from hjit.trace.foreign import foreign
 from hjit.trace.host import HostScalar, unpin
 from hjit.trace.impure import STREAMS, Stream, draw, is_stream_method, replaced
@@ -50,6 +51,8 @@ class Overlay(dict[str, Any]):
         if name in _CALLED and name not in self.under:
             return _called_or_class(name)
         value = self.under[name]
+        if type(value) is type and value in CONSTRUCTORS:
+            return called(value, sys._getframe(1))
         return wrap(value, Path(self.under, name))
 
     def __contains__(self, name: object) -> bool:
@@ -497,12 +500,14 @@ class ModuleProxy(types.ModuleType):
             return getattr(module, name)
         cache = object.__getattribute__(self, "__dict__")
         if name in cache:
-            return cache[name]
+            seen: Any = cache[name]
+            return called(seen, sys._getframe(1)) if type(seen) is type else seen
         value = getattr(module, name)
         if isinstance(value, types.ModuleType):
-            seen: Any = module_proxy(value)
+            seen = module_proxy(value)
         elif isinstance(value, (np.ufunc, type)) and not _replaced(value):
-            seen = value
+            cache[name] = value
+            return called(value, sys._getframe(1)) if type(value) is type else value
         elif (module.__name__.partition(".")[0] in _PACKAGES and callable(value)) or _replaced(value):
             seen = wrap_callable(value)
         else:
@@ -546,14 +551,14 @@ def _import(name: str, globals: Any = None, locals: Any = None, fromlist: Any = 
 _REPLACED: dict[Any, Any] = {**replaced(), **asked.REPLACED}
 _BUILTINS: dict[str, Any] = dict(vars(builtins))
 _BUILTINS.update(__import__=_import)
-for _name in ("range", "len", "isinstance", "print", "open", "input"):
+for _name in ("range", "len", "isinstance", "hasattr", "getattr", "print", "open", "input"):
     _BUILTINS[_name] = _REPLACED[getattr(builtins, _name)]
 _CALLED = asked.CALLED  # these names are classes where they are not called
 
 
 def load_table() -> None:
     """Import the modules that fill the table of traced functions."""
-    for name in ("creation", "views", "reductions", "linear", "assembly", "neighbours", "ordering", "scattering"):
+    for name in ("creation", "views", "reductions", "linear", "assembly", "neighbours", "ordering", "scattering", "strides", "along"):
         if importlib.util.find_spec(f"hjit.trace.{name}"):
             importlib.import_module(f"hjit.trace.{name}")
     _load_scipy()

@@ -10,12 +10,14 @@ from __future__ import annotations
 import itertools
 import operator
 import re
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from hjit.errors import TraceError
+from hjit.trace.bytecode import reads
 from hjit.trace.graph import Const, Definition, Expr, Load, cast, identity, renumber, select
 from hjit.trace.host import is_host
 from hjit.trace.poly import Dim, Poly, poly
@@ -94,7 +96,22 @@ class Tracer:
     # -- attributes
     @property
     def dtype(self) -> np.dtype[Any]:
+        frame = sys._getframe(1)
+        if type(frame.f_globals) is not dict and frame.f_lasti in reads(frame.f_code, "dtype", "type"):
+            from hjit.trace.constructors import DtypeToCall
+
+            return DtypeToCall(self.buffer.dtype)  # type: ignore[return-value]
         return self.buffer.dtype
+
+    @property
+    def __array_interface__(self) -> dict[str, Any]:
+        """For code that reads it; where NumPy asks for it, it is to go on to `__array__`."""
+        frame = sys._getframe(1)
+        if frame.f_lasti not in reads(frame.f_code, "__array_interface__"):
+            raise AttributeError("__array_interface__")
+        from hjit.trace.strides import interface
+
+        return interface(self)
 
     @property
     def ndim(self) -> int:
@@ -219,6 +236,8 @@ class Tracer:
     def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray[Any, Any]:
         if self.known is not None:
             return np.array(self.known, dtype)
+        if not self.ndim:
+            return np.array(as_value(self), dtype)
         raise current().error("conversion to a real array", "code that cannot be traced asks for the array's numbers")
 
     # -- Python protocols
@@ -486,6 +505,8 @@ def trim(source: Tracer, shape: Shape) -> Tracer:
 
 def update(view: Tracer, expr: Expr, where: Expr | None = None) -> None:
     """Make the buffer's next version: `expr` over the dimensions of `view`, written through it."""
+    from hjit.trace import layout
+
     rec, buffer = current(), view.buffer
     old = buffer.source()
     if any(n == 0 for n in view.shape):
@@ -498,7 +519,9 @@ def update(view: Tracer, expr: Expr, where: Expr | None = None) -> None:
             expr = expr.substitute(renumber([poly(Dim(axes.index(k))) for k in range(len(axes))]))
         stage = rec.stage(expr, buffer.shape, buffer.dtype)
     else:
-        definition = Definition(rec.polys(view.shape), (), view.index, expr)
+        sizes = rec.polys(view.shape)
+        in_order = layout.shares_elements(view)  # then the last number that is written to an element stays
+        definition = Definition((), sizes, view.index, expr, "sequential") if in_order else Definition(sizes, (), view.index, expr)
         keep = Load(old, identity(len(buffer.shape)), buffer.dtype)
         stage = rec.stage(keep, buffer.shape, buffer.dtype, (definition,), name=version_name(old))
     set_version(buffer, stage.name)
