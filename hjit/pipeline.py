@@ -32,6 +32,7 @@ from hjit.options import Options, Scheduler, checked, context_state, resolve
 from hjit.outcome import MISS, PLAIN
 from hjit.trace.canonical import canonicalise
 from hjit.trace.overlay import load_table
+from hjit.trace.refusals import gap
 from hjit.trace.trace import Tree, flatten, trace
 
 if TYPE_CHECKING:
@@ -308,7 +309,7 @@ class Pipeline:
             self.py_func(*args, **kwargs)
         except Exception as own:
             return own
-        return TraceError(self.__name__, f"tracing raised {type(error).__name__}: {error}")
+        return gap(self.__name__, error, self.py_func.__code__.co_filename)
 
     # -- verification
     def _verify(self, call: _Call, variant: Variant, held: Held) -> Any:

@@ -35,7 +35,7 @@ class Reinterpreted(Buffer):
         return None if self.base.real is None else self.base.real.view(self.dtype)
 
     @real.setter
-    def real(self, contents: None) -> None:
+    def real(self, contents: np.ndarray[Any, Any] | None) -> None:
         """The base's contents are the only ones."""
 
     @property  # type: ignore[override]

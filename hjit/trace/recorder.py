@@ -30,6 +30,7 @@ MAX_DECISIONS = 24  # a loop until convergence would trace, and compile, every t
 MAX_CONSTANT = 1024  # elements of an array that are part of the kernel's key; larger ones are passed
 
 _state = threading.local()
+_PACKAGE = sys.modules["hjit.trace"].__path__[0]
 
 
 def current() -> Recorder:
@@ -40,13 +41,38 @@ def current() -> Recorder:
     """
     rec: Recorder | None = getattr(_state, "recorder", None)
     if rec is None:
-        raise TraceError("tracer", "an array of a finished trace is used", "do not keep arrays of the function in globals or attributes")
+        raise _elsewhere()
     return rec
+
+
+_running: dict[int, Recorder] = {}  # the traces of all threads
+
+
+def _elsewhere() -> TraceError:
+    """The error for a traced array where no trace runs: in a thread that a traced function has started, or after its trace."""
+    frame: Any = sys._getframe(2)
+    running = dict(_running)
+    found = next(iter(running.values()), None) if len(running) == 1 else None
+    while frame is not None and type(frame.f_globals) is dict:
+        frame = frame.f_back
+    if frame is not None:
+        found = next((rec for rec in running.values() if any(o is frame.f_globals for o in rec.overlays.values())), None)
+    if found is None:
+        return TraceError("tracer", "an array of a finished trace is used", "do not keep arrays of the function in globals or attributes")
+    reason = "it works on arrays of a function that is traced in another thread"
+    advice = "let the threads call decorated functions, or compute with whole arrays: the compiled code runs in parallel by itself"
+    found.astray = TraceError(f"thread {threading.current_thread().name}", reason, advice, site()[0] or found.origin)
+    return found.astray
 
 
 def tracing() -> bool:
     """Is this thread running a trace?"""
     return getattr(_state, "recorder", None) is not None
+
+
+def is_own(code: CodeType) -> bool:
+    """Is this code of the tracer itself?"""
+    return code.co_filename.startswith(_PACKAGE)
 
 
 def supported_dtype(dtype: np.dtype[Any]) -> bool:
@@ -96,6 +122,7 @@ class Recorder:
         refused: the last one that turned out to need that.
         hosts: the numbers that the scalars are.
         changes: for each write a buffer, the version before, and whether its contents were known.
+        astray: the error of another thread that has used the trace's arrays.
     """
 
     evaluate: Callable[[Recorder, tuple[str, ...]], list[np.ndarray[Any, Any]]]
@@ -117,16 +144,19 @@ class Recorder:
     loops: list[Any] = field(default_factory=list)
     refused: Site | None = None
     changes: list[tuple[Any, str, bool]] = field(default_factory=list)
+    astray: TraceError | None = None
     _watched: list[tuple[Any, Any, str]] = field(default_factory=list)
     _names: dict[str, int] = field(default_factory=dict)
 
     def __enter__(self) -> Recorder:
         self._outer = getattr(_state, "recorder", None)
         _state.recorder = self
+        _running[id(self)] = self
         return self
 
     def __exit__(self, kind: object, *exc: object) -> None:
         _state.recorder = self._outer
+        _running.pop(id(self), None)
         if kind is not None:
             self.take_back()
 
@@ -289,7 +319,11 @@ class Recorder:
 
     def error(self, operation: str, reason: str, advice: str = "") -> TraceError:
         """A `TraceError` for the user's present line."""
-        return TraceError(operation, reason, advice, site()[0] or self.origin)
+        return TraceError(operation, reason, advice, self.here())
+
+    def here(self) -> Origin | None:
+        """The user's present line."""
+        return site()[0] or self.origin
 
 
 def _finished(rec: Recorder, names: tuple[str, ...]) -> list[np.ndarray[Any, Any]]:
@@ -326,7 +360,7 @@ def site() -> tuple[Origin | None, str]:
     """The source line that is being traced, and the variable that its result is assigned to."""
     frame = sys._getframe(1)
     while frame is not None:
-        if type(frame.f_globals) is not dict:
+        if type(frame.f_globals) is not dict and not is_own(frame.f_code):
             code = frame.f_code
             origin = Origin(code.co_filename, frame.f_lineno, code.co_name)
             return origin, _assigned(code).get(frame.f_lasti, "t")

@@ -138,6 +138,8 @@ def _traced(rec: Recorder, function: types.FunctionType, structure: Any, leaves:
         args, kwargs = structure.build(stand_in)
         _watch(rec, (*args, *kwargs.values()))
         returned = clone(function)(*args, **kwargs)
+        if rec.astray is not None:
+            raise rec.astray
         if rec.loops or rec.refused:  # the code has handled the exception that left it
             raise CannotRoll(rec.refused or rec.loops[-1].site, "an exception")
         rec.check_watched()
@@ -187,7 +189,7 @@ def _result(x: Any, rec: Recorder, shared: dict[int, int]) -> Any:
         return Tree(t, tuple(_result(y, rec, shared) for y in x.values()), tuple(x))
     if t is Size:
         x = int(x)
-    elif t is np.ndarray:
+    elif t is np.ndarray and not x.dtype.hasobject:  # objects may be traced arrays
         return Result("constant", value=x)
     elif not isinstance(x, (bool, int, float, complex, str, bytes, type(None), np.generic, np.dtype, type)):
         raise rec.error("return", f"a {t.__name__}", "return arrays, numbers, or tuples, lists and dicts of them")

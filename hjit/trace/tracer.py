@@ -238,7 +238,9 @@ class Tracer:
             return np.array(self.known, dtype)
         if not self.ndim:
             return np.array(as_value(self), dtype)
-        raise current().error("conversion to a real array", "code that cannot be traced asks for the array's numbers")
+        from hjit.trace.refusals import asks_for_numbers
+
+        raise asks_for_numbers(sys._getframe(1), current().here())
 
     # -- Python protocols
     def __len__(self) -> int:
@@ -287,6 +289,15 @@ class Tracer:
     def __repr__(self) -> str:
         return f"<traced {self.dtype} array of shape {tuple(map(int, self.shape))}>"
 
+    def __str__(self) -> str:
+        """The text is of the numbers: of one number it is a decision; of an array it would be frozen."""
+        if self.known is None and self.ndim:
+            raise TypeError("the text of an array is made of its numbers, which a trace has not")
+        return str(as_value(self) if self.known is None else self.known[()])
+
+    def __format__(self, spec: str) -> str:
+        return format(as_value(self), spec) if not self.ndim else str(self)
+
     __hash__ = None  # type: ignore[assignment]
 
     def __getitem__(self, key: Any) -> Any:
@@ -305,9 +316,13 @@ class Tracer:
     def __deepcopy__(self, memo: Any) -> Tracer:
         return self.copy()
 
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        raise current().error("pickling an array", "a traced array has no numbers to store or to send to another process", "do that with the result")
+
     def __getattr__(self, name: str) -> Any:
         if not name.startswith("__") and hasattr(np.ndarray, name):
-            raise current().error(f"ndarray.{name}", "hjit does not trace this attribute")
+            reason = "a traced array has no memory" if name in _OF_MEMORY else "hjit does not trace this attribute"
+            raise current().error(f"ndarray.{name}", reason, "use it before or after the decorated function" if name in _OF_MEMORY else "")
         raise AttributeError(f"'numpy.ndarray' object has no attribute '{name}'")
 
     # -- views that need no table
@@ -325,6 +340,9 @@ class Tracer:
 
     def fill(self, value: Any) -> None:
         self[...] = value
+
+
+_OF_MEMORY = frozenset("ctypes data dump dumps tobytes tofile setflags byteswap".split())
 
 
 class _Flags:
