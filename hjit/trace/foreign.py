@@ -42,9 +42,9 @@ class Foreign:
         if not has_tracer(args) and not has_tracer(kwargs):
             return concrete(self.function, args, kwargs)
         traced = functions().get(self.function)
-        return traced(*args, **kwargs) if traced else self._extern(args, kwargs)
+        return traced(*args, **kwargs) if traced else self.extern(args, kwargs)
 
-    def _extern(self, args: Any, kwargs: Any) -> Any:
+    def extern(self, args: Any, kwargs: Any) -> Any:
         """The call as a stage whose outputs are the function's results, and the contents of the arrays that it wrote to."""
         call = _Watched(self.function, self.writes)
         results = opaque_call(self.name, call, args, kwargs)

@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from hjit.trace.foreign import foreign
 from hjit.trace.graph import Const, Definition, Expr, Load, Op, cast, identity, select
 from hjit.trace.host import unpin
 from hjit.trace.networks import ranked
@@ -425,16 +426,17 @@ def as_number(x: Any) -> Any:
 def opaque(name: str, real: Callable[..., Any]) -> Callable[..., Any]:
     """A function of SciPy that runs as it is, at every call."""
 
-    def method(*args: Any, output: Any = None, **kwargs: Any) -> Any:
-        if not is_tracer(output):
-            return opaque_call(name, real, args, kwargs if output is None else {**kwargs, "output": output})
-        result = opaque_call(name, real, args, {**kwargs, "output": output.dtype})
-        call(np.copyto, output, result, casting="unsafe")
-        return output
+    writes = foreign(real)
+
+    def method(*args: Any, **kwargs: Any) -> Any:
+        if any(is_tracer(kwargs.get(word)) for word in OUTPUTS):
+            return writes.extern(args, kwargs)
+        return opaque_call(name, real, args, kwargs)
 
     return method
 
 
+OUTPUTS = ("output", "distances", "indices")  # arrays that SciPy is given to write to
 KERNELS: dict[str, Callable[..., Any]] = {
     f.__name__: f
     for f in (correlate1d, correlate, uniform_filter1d, min_or_max_filter1d, min_or_max_filter, rank_filter, binary_erosion, binary_erosion2)

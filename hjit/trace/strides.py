@@ -1,4 +1,4 @@
-"""What code asks of an array's memory: `__array_interface__`, and views by strides of its own (`as_strided`)."""
+"""What code asks of an array's memory: `__array_interface__`, `flags`, and views by strides of its own (`as_strided`)."""
 
 from __future__ import annotations
 
@@ -35,6 +35,24 @@ def interface(x: Tracer) -> Interface:
     if strides is not None:
         found["strides"] = None if layout.is_c_ordered(x) else strides
     return found
+
+
+class Flags:
+    """What code asks of ``a.flags``."""
+
+    def __init__(self, c_contiguous: bool, f_contiguous: bool, writeable: bool) -> None:
+        self.c_contiguous = self.contiguous = self.carray = c_contiguous
+        self.f_contiguous, self.forc, self.fnc = f_contiguous, c_contiguous or f_contiguous, f_contiguous and not c_contiguous
+        self.writeable, self.aligned, self.owndata = writeable, True, self.forc
+
+    def __getitem__(self, name: str) -> Any:
+        return getattr(self, {"C": "c_contiguous", "F": "f_contiguous", "W": "writeable"}.get(name, name.lower()))
+
+
+def flags(x: Tracer) -> Flags:
+    """``x.flags``."""
+    like = layout.stand_in(x)
+    return Flags(False, False, False) if like is None else Flags(like.flags.c_contiguous, like.flags.f_contiguous, x.buffer.writeable)
 
 
 @implements(np.lib.stride_tricks.as_strided)

@@ -164,10 +164,9 @@ class Tracer:
 
     @property
     def flags(self) -> Any:
-        from hjit.trace.layout import stand_in
+        from hjit.trace.strides import flags
 
-        like = stand_in(self)
-        return _Flags(False, False, False) if like is None else _Flags(like.flags.c_contiguous, like.flags.f_contiguous, self.buffer.writeable)
+        return flags(self)
 
     @property
     def strides(self) -> tuple[int, ...]:
@@ -343,18 +342,6 @@ class Tracer:
 
 
 _OF_MEMORY = frozenset("ctypes data dump dumps tobytes tofile setflags byteswap".split())
-
-
-class _Flags:
-    """What code asks of ``a.flags``."""
-
-    def __init__(self, c_contiguous: bool, f_contiguous: bool, writeable: bool) -> None:
-        self.c_contiguous = self.contiguous = self.carray = c_contiguous
-        self.f_contiguous, self.forc, self.fnc = f_contiguous, c_contiguous or f_contiguous, f_contiguous and not c_contiguous
-        self.writeable, self.aligned, self.owndata = writeable, True, self.forc
-
-    def __getitem__(self, name: str) -> Any:
-        return getattr(self, {"C": "c_contiguous", "F": "f_contiguous", "W": "writeable"}.get(name, name.lower()))
 
 
 def _dim_of(p: Poly) -> int | None:

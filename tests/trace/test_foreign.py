@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy import ndimage
 
 import hjit
 from hjit import TraceError
@@ -93,6 +94,17 @@ def test_fused_functions_are_indexed_by_types(dtype: str) -> None:
     transform = pytest.importorskip("skimage.transform")
     check(lambda a: transform.rotate(a, 30) * 2, IMAGE.astype(dtype), exact=False)
     check(lambda a: transform.warp(a, transform.AffineTransform(scale=(1.1, 1.2))), IMAGE.astype(dtype), exact=False)
+
+
+def test_scipys_functions_that_are_given_an_array() -> None:
+    def f(a: Any) -> Any:
+        labels, turned, far = np.zeros(a.shape, np.int32), np.ones_like(a), np.zeros(a.shape)
+        count = ndimage.label(a > 0.6, output=labels)
+        ndimage.rotate(a, 30, reshape=False, output=turned)
+        ndimage.distance_transform_edt(a > 0.3, distances=far)
+        return labels + 0, turned, far * count
+
+    check(f, IMAGE, exact=False)
 
 
 def test_cython_functions_that_fill_arrays() -> None:
