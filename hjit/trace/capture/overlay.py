@@ -24,14 +24,16 @@ import numpy as np
 
 from hjit.trace.capture import builtin_calls as asked
 from hjit.trace.capture import effects
+from hjit.trace.capture.constructors import CONSTRUCTORS, called
 from hjit.trace.capture.impure import STREAMS, Stream, draw, is_stream_method, replaced
 from hjit.trace.tracing.dispatch import functions, provides
-from hjit.trace.tracing.externs import concrete, opaque, opaque_call
+from hjit.trace.tracing.externs import concrete, opaque_call
+from hjit.trace.tracing.foreign import foreign
 from hjit.trace.tracing.host import HostScalar, unpin
 from hjit.trace.tracing.recorder import Recorder, current, supported_dtype
 from hjit.trace.tracing.tracer import Selected, Tracer, from_source, has_tracer
 
-_SAFE_BUILTINS = ("builtins", "_operator", "math", "time", "")  # they ask a tracer through Python's own protocols
+_SAFE_BUILTINS = ("builtins", "_operator", "math", "time")  # they ask a tracer through Python's own protocols
 _PACKAGES = ("numpy", "scipy")
 _LIBRARY = frozenset("dataclasses typing collections enum functools inspect abc contextlib warnings logging os re".split())
 _VALUES = frozenset("pathlib fractions decimal datetime uuid ipaddress".split())  # whose objects never change
@@ -53,6 +55,8 @@ class Overlay(dict[str, Any]):
         if name in _CALLED and name not in self.under:
             return _called_or_class(name)
         value = self.under[name]
+        if type(value) is type and value in CONSTRUCTORS:
+            return called(value, sys._getframe(1))
         return wrap(value, Path(self.under, name))
 
     def __contains__(self, name: object) -> bool:
@@ -410,8 +414,8 @@ def wrap_callable(value: Any) -> Any:
         return _cached_function(value)
     if type(value).__module__ == "uarray" or type(value).__module__.startswith("scipy._lib"):  # scipy.fft's, which choose a back end
         return _numpy_function(value)
-    if _is_compiled(value) and (value.__module__ or "").partition(".")[0] not in _SAFE_BUILTINS:
-        return opaque(value)
+    if _is_compiled(value) and (value.__module__ or "?").partition(".")[0] not in _SAFE_BUILTINS:
+        return foreign(value)
     return value
 
 
@@ -419,8 +423,10 @@ _CACHE = type(functools.lru_cache(_defaults))
 
 
 def _is_compiled(value: Any) -> bool:
-    """Is this a function of an extension module, Cython's included?"""
-    return isinstance(value, types.BuiltinFunctionType) or type(value).__name__ in ("cython_function_or_method", "fused_cython_function")
+    """Is this a function of an extension module, Cython's included? OpenCV's know of no module, as methods of built-in objects do."""
+    if isinstance(value, types.BuiltinFunctionType):
+        return value.__module__ is not None or value.__self__ is None or isinstance(value.__self__, types.ModuleType)
+    return type(value).__name__ in ("cython_function_or_method", "fused_cython_function")
 
 
 def _cached_function(value: Any) -> Callable[..., Any]:
@@ -513,12 +519,14 @@ class ModuleProxy(types.ModuleType):
             return getattr(module, name)
         cache = object.__getattribute__(self, "__dict__")
         if name in cache:
-            return cache[name]
+            seen: Any = cache[name]
+            return called(seen, sys._getframe(1)) if type(seen) is type else seen
         value = getattr(module, name)
         if isinstance(value, types.ModuleType):
-            seen: Any = module_proxy(value)
+            seen = module_proxy(value)
         elif isinstance(value, (np.ufunc, type)) and not _replaced(value):
-            seen = value
+            cache[name] = value
+            return called(value, sys._getframe(1)) if type(value) is type else value
         elif (module.__name__.partition(".")[0] in _PACKAGES and callable(value)) or _replaced(value):
             seen = wrap_callable(value)
         else:
@@ -564,14 +572,17 @@ def _import(name: str, globals: Any = None, locals: Any = None, fromlist: Any = 
 _REPLACED: dict[Any, Any] = {**replaced(), **asked.REPLACED, **effects.replaced()}
 _BUILTINS: dict[str, Any] = dict(vars(builtins))
 _BUILTINS.update(__import__=_import)
-for _name in ("range", "len", "isinstance", "print", "open", "input"):
+for _name in ("range", "len", "isinstance", "hasattr", "getattr", "print", "open", "input"):
     _BUILTINS[_name] = _REPLACED[getattr(builtins, _name)]
 _CALLED = asked.CALLED  # these names are classes where they are not called
 
 
+_FAMILIES = "elementwise creation views reductions linear joining neighbours ordering scattering operators strides along".split()
+
+
 def load_table() -> None:
     """Import the modules that fill the table of traced functions."""
-    for name in ("elementwise", "creation", "views", "reductions", "linear", "joining", "neighbours", "ordering", "scattering", "operators"):
+    for name in _FAMILIES:
         importlib.import_module(f"hjit.trace.ops.{name}")
     for name in ("ndimage", "signal"):  # a process that does not use SciPy does not load it
         if f"scipy.{name}" in sys.modules:

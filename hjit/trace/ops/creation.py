@@ -278,9 +278,9 @@ class _Grid:
         self.sparse = sparse
 
     def __getitem__(self, key: Any) -> Any:
-        many = key if isinstance(key, tuple) else (key,)
+        many = key if isinstance(key, (tuple, list)) else (key,)
         axes = [self._axis(s) for s in many]
-        if not isinstance(key, tuple):
+        if not isinstance(key, (tuple, list)):
             return axes[0]
         dtype = np.result_type(*(a.dtype for a in axes))
         axes = [a.astype(dtype, copy=False) for a in axes]

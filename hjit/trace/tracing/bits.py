@@ -1,0 +1,58 @@
+"""``ndarray.view(dtype)``: the same memory as numbers of another dtype of the same size."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from hjit.trace.ir.graph import Expr, Load, Op, cast, identity
+from hjit.trace.tracing.recorder import current
+from hjit.trace.tracing.tracer import Buffer
+
+
+def bitcast(e: Expr, dtype: np.dtype[Any]) -> Expr:
+    """The bits of `e` as a number of `dtype`, which is as large; a byte that is not 0 is True."""
+    return Op("bitcast", (e,), dtype) if "f" in (e.dtype.kind, dtype.kind) and e.dtype != dtype else cast(e, dtype)
+
+
+class Reinterpreted(Buffer):
+    """A buffer's memory, seen as another dtype: what is written to either is seen by both."""
+
+    __slots__ = ("_seen", "_version", "base")
+
+    def __init__(self, base: Buffer, dtype: np.dtype[Any]) -> None:
+        self.base = base
+        self._seen = self._version = ""
+        super().__init__(base.shape, dtype, base.version, strides=base.strides, writeable=base.writeable)
+
+    @property
+    def root(self) -> Buffer:
+        return self.base
+
+    @property  # type: ignore[override]
+    def real(self) -> np.ndarray[Any, Any] | None:
+        return None if self.base.real is None else self.base.real.view(self.dtype)
+
+    @real.setter
+    def real(self, contents: np.ndarray[Any, Any] | None) -> None:
+        """The base's contents are the only ones."""
+
+    @property  # type: ignore[override]
+    def version(self) -> str:
+        return self.source() if self.base.version else ""
+
+    @version.setter
+    def version(self, stage: str) -> None:
+        """Versions are the base's."""
+
+    def source(self) -> str:
+        rec, old = current(), self.base.source()
+        if rec.loops or self._seen != old:  # a stage made in a loop belongs to its iterations
+            load = Load(old, identity(len(self.shape)), self.base.dtype)
+            self._seen, self._version = old, rec.stage(bitcast(load, self.dtype), self.shape, self.dtype).name
+        return self._version
+
+    def take(self, stage: str) -> None:
+        load = Load(stage, identity(len(self.shape)), self.dtype)
+        self.base.take(current().stage(bitcast(load, self.base.dtype), self.shape, self.base.dtype).name)

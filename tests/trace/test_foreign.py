@@ -1,0 +1,143 @@
+"""Compiled functions of other packages: called at every call, on copies, so that what they write is seen."""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import ndimage
+
+import hjit
+from hjit import TraceError
+from hjit.trace.capture.overlay import _is_compiled
+from hjit.trace.tracing.foreign import Foreign
+from tests.numpy_check import check
+
+IMAGE = np.random.default_rng(8).random((24, 31))
+GREY = (IMAGE * 255).astype(np.uint8)
+
+
+def first_is(a: Any, k: float) -> Any:
+    """Writes `k` to the first element."""
+    b = a * 2
+    struct.pack_into("d", b, 0, k)
+    return b + 1
+
+
+def test_what_is_written_to_a_computed_array_is_seen() -> None:
+    f = hjit.pipeline(first_is, verify="off", cache="off", tune=False)
+    for image in (IMAGE, IMAGE + 1):
+        np.testing.assert_array_equal(f(image, 7.5), first_is(image, 7.5))
+    assert f.stats.traces == 1
+    assert f.stats.fallbacks == 0
+
+
+def test_a_later_call_may_write_where_the_first_did_not() -> None:
+    def same_or_not(a: Any, b: Any) -> Any:
+        c, d = a * 2, b * 2
+        struct.pack_into("d", c, 0, 3.0)
+        struct.pack_into("d", d, 8, 3.0)
+        return c, d
+
+    three, one = np.full((3, 4), 1.5), np.ones((3, 4))
+    f = hjit.pipeline(same_or_not, verify="off", cache="off", tune=False)
+    for a, b in ((three, three), (one, three), (three, one), (one, one)):
+        np.testing.assert_array_equal(f(a, b), same_or_not(a, b))
+    assert f.stats.fallbacks == 0
+
+
+def test_a_part_of_an_argument_is_written() -> None:
+    def f(a: Any) -> Any:
+        row = a[3]
+        struct.pack_into("3d", row, 16, 1.0, 2.0, 3.0)
+        return row.sum()
+
+    def known() -> Any:
+        a = np.zeros((2, 3))
+        struct.pack_into("d", a[1], 8, 5.0)
+        return a
+
+    check(f, IMAGE)
+    np.testing.assert_array_equal(hjit.pipeline(known)(), known())
+
+
+def test_a_read_only_array_is_not_written() -> None:
+    def f(a: Any) -> Any:
+        struct.pack_into("d", a, 0, 1.0)
+        return a * 2
+
+    frozen = IMAGE.copy()
+    frozen.flags.writeable = False
+    with pytest.raises(TypeError):
+        f(frozen)
+    with pytest.raises(TypeError):
+        hjit.pipeline(f)(frozen)
+    assert frozen[0, 0] == IMAGE[0, 0]
+
+
+def test_memory_that_two_arguments_share_is_not_written() -> None:
+    compiled = pytest.importorskip("skimage.restoration._denoise_cy")
+
+    def f(a: Any) -> Any:
+        b = np.stack([a, a], axis=2)
+        compiled._denoise_tv_bregman(b[1:-1, 1:-1], 5.0, 3, 1e-3, True, b)
+        return b
+
+    with pytest.raises(TraceError, match="memory that two of its arguments share"):
+        hjit.pipeline(f)(IMAGE)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_fused_functions_are_indexed_by_types(dtype: str) -> None:
+    transform = pytest.importorskip("skimage.transform")
+    check(lambda a: transform.rotate(a, 30) * 2, IMAGE.astype(dtype), exact=False)
+    check(lambda a: transform.warp(a, transform.AffineTransform(scale=(1.1, 1.2))), IMAGE.astype(dtype), exact=False)
+
+
+def test_scipys_functions_that_are_given_an_array() -> None:
+    def f(a: Any) -> Any:
+        labels, turned, far = np.zeros(a.shape, np.int32), np.ones_like(a), np.zeros(a.shape)
+        count = ndimage.label(a > 0.6, output=labels)
+        ndimage.rotate(a, 30, reshape=False, output=turned)
+        ndimage.distance_transform_edt(a > 0.3, distances=far)
+        return labels + 0, turned, far * count
+
+    check(f, IMAGE, exact=False)
+
+
+def test_cython_functions_that_fill_arrays() -> None:
+    feature, restoration = pytest.importorskip("skimage.feature"), pytest.importorskip("skimage.restoration")
+    check(lambda a: restoration.denoise_tv_bregman(a, weight=5) + 1, IMAGE, exact=False)
+    check(lambda a: restoration.unwrap_phase(a * 20), IMAGE, exact=False)
+    check(lambda a: feature.graycomatrix(a, [1], [0]).sum(axis=0), GREY)
+    check(feature.hog, IMAGE, exact=False)
+
+
+def test_compiled_functions_that_know_of_no_module() -> None:
+    """OpenCV's are so; methods of built-in objects look the same."""
+    assert bytes.maketrans.__module__ is None
+    assert _is_compiled(bytes.maketrans)
+    assert not _is_compiled([].append)
+    assert not _is_compiled(IMAGE.max)
+    assert Foreign(bytes.maketrans).name == "maketrans"
+
+
+def test_opencv() -> None:
+    cv2: Any = pytest.importorskip("cv2")
+
+    def into(a: Any) -> Any:
+        blurred = np.zeros_like(a)
+        same = cv2.blur(a * 2, (3, 3), dst=blurred)
+        return same + blurred
+
+    def drawn(a: Any) -> Any:
+        b = a.copy()
+        cv2.rectangle(b, (3, 3), (9, 9), 200, 1)
+        return b // 2
+
+    check(lambda a: cv2.GaussianBlur(a * 2, (5, 5), 1.0) + 1, IMAGE)
+    check(into, IMAGE)
+    check(drawn, GREY)
+    check(lambda a: cv2.threshold(a, 0, 255, cv2.THRESH_OTSU)[1], GREY)
