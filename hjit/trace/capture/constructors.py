@@ -1,4 +1,4 @@
-"""NumPy's classes where traced code calls them: ``np.uint8(x)``, ``x.dtype.type(y)``, ``np.ndarray(shape, dtype)``.
+"""NumPy's classes where traced code calls them: ``np.uint8(x)``, ``x.dtype.type(y)``, ``np.ndarray(shape, dtype)``; and ufuncs, for lists of arrays.
 
 A class is also what is compared, looked up and given as a dtype, so it stays itself there: the bytecode tells whether it is
 loaded to be called. Where it reaches a call by way of a variable, NumPy's own class converts a one-element array by its
@@ -7,6 +7,7 @@ value, and an array is refused.
 
 from __future__ import annotations
 
+import functools
 import types
 from collections.abc import Callable
 from typing import Any
@@ -16,13 +17,24 @@ import numpy as np
 from hjit.trace.tracing.dispatch import provides
 from hjit.trace.tracing.frames import callees
 from hjit.trace.tracing.host import is_host, record
+from hjit.trace.tracing.recorder import current
 from hjit.trace.tracing.tracer import Selected, Tracer, as_tracer, call, from_known, from_stage, has_tracer, is_tracer
 
 
-def called(cls: Any, frame: types.FrameType) -> Any:
-    """The traced version of a class where the frame loads it to call it, else the class."""
-    traced = CONSTRUCTORS.get(cls)
-    return traced if traced is not None and frame.f_lasti in callees(frame.f_code) else cls
+def called(value: Any, frame: types.FrameType) -> Any:
+    """The traced version of a class or a ufunc where the frame loads it to call it, else itself."""
+    traced = of_lists(value) if isinstance(value, np.ufunc) else CONSTRUCTORS.get(value) if type(value) is type else None
+    return traced if traced is not None and frame.f_lasti in callees(frame.f_code) else value
+
+
+@functools.lru_cache(maxsize=1024)
+def of_lists(ufunc: np.ufunc) -> Callable[..., Any]:
+    """The ufunc for lists of traced arrays, which NumPy would ask for their numbers."""
+
+    def method(*args: Any, **kwargs: Any) -> Any:
+        return ufunc(*(as_tracer(x) if type(x) in (list, tuple) and has_tracer(x) else x for x in args), **kwargs)
+
+    return functools.wraps(ufunc, updated=())(method)
 
 
 def scalar_type(cls: Any) -> Callable[..., Any]:
@@ -48,6 +60,8 @@ def _scalar(x: Tracer) -> Tracer:
 
 
 def _ndarray(shape: Any, dtype: Any = float, buffer: Any = None, offset: Any = 0, strides: Any = None, order: Any = None) -> Any:
+    if has_tracer(buffer):
+        raise current().error("numpy.ndarray(buffer=...)", "a traced array has no memory", "use slices, reshape and view")
     if buffer is not None or strides is not None:
         return np.ndarray(shape, dtype, buffer, offset, strides, order)
     return call(np.empty, shape, float if dtype is None else dtype, order or "C")

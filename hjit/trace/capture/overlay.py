@@ -24,7 +24,7 @@ import numpy as np
 
 from hjit.trace.capture import builtin_calls as asked
 from hjit.trace.capture import effects
-from hjit.trace.capture.constructors import CONSTRUCTORS, called
+from hjit.trace.capture.constructors import called
 from hjit.trace.capture.impure import STREAMS, Stream, draw, is_stream_method, replaced
 from hjit.trace.tracing.dispatch import functions, provides
 from hjit.trace.tracing.externs import concrete, opaque_call
@@ -55,9 +55,8 @@ class Overlay(dict[str, Any]):
         if name in _CALLED and name not in self.under:
             return _called_or_class(name)
         value = self.under[name]
-        if type(value) is type and value in CONSTRUCTORS:
-            return called(value, sys._getframe(1))
-        return wrap(value, Path(self.under, name))
+        seen = wrap(value, Path(self.under, name))
+        return called(seen, sys._getframe(1)) if isinstance(value, (np.ufunc, type)) else seen
 
     def __contains__(self, name: object) -> bool:
         return dict.__contains__(self, name) or name in self.under
@@ -518,21 +517,23 @@ class ModuleProxy(types.ModuleType):
         if name in ("__dict__", "__class__", "__name__", "__spec__", "__path__", "__file__"):
             return getattr(module, name)
         cache = object.__getattribute__(self, "__dict__")
-        if name in cache:
-            seen: Any = cache[name]
-            return called(seen, sys._getframe(1)) if type(seen) is type else seen
-        value = getattr(module, name)
-        if isinstance(value, types.ModuleType):
-            seen = module_proxy(value)
-        elif isinstance(value, (np.ufunc, type)) and not _replaced(value):
-            cache[name] = value
-            return called(value, sys._getframe(1)) if type(value) is type else value
-        elif (module.__name__.partition(".")[0] in _PACKAGES and callable(value)) or _replaced(value):
-            seen = wrap_callable(value)
-        else:
-            return wrap(value, Path(module, name, "attr"))
-        cache[name] = seen
-        return seen
+        seen = cache[name] if name in cache else _attribute(module, name, cache)
+        return called(seen, sys._getframe(1)) if isinstance(seen, (np.ufunc, type)) else seen
+
+
+def _attribute(module: types.ModuleType, name: str, cache: dict[str, Any]) -> Any:
+    """What stands for a module's attribute; kept in `cache` where that is the same in all traces."""
+    value = getattr(module, name)
+    if isinstance(value, types.ModuleType):
+        seen: Any = module_proxy(value)
+    elif _replaced(value):
+        seen = wrap_callable(value)
+    elif module.__name__.partition(".")[0] in _PACKAGES and callable(value):
+        seen = value if isinstance(value, (np.ufunc, type)) else wrap_callable(value)
+    else:
+        return wrap(value, Path(module, name, "attr"))
+    cache[name] = seen
+    return seen
 
 
 def _replaced(value: Any) -> bool:

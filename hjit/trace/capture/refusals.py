@@ -130,6 +130,8 @@ def shortened(text: str) -> str:
 
 def gap(name: str, error: BaseException, home: str) -> TraceError:
     """The error for an exception that only tracing raises; `home`: the file of the decorated function."""
+    if isinstance(error.__cause__, TraceError):
+        return error.__cause__
     traced: list[Origin] = []
     tb = error.__traceback__
     while tb is not None:

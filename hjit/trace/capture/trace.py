@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from hjit.errors import Origin
+from hjit.errors import Origin, TraceError
 from hjit.trace.capture.overlay import Path, captured_object, clone, load_table, whole_array
 from hjit.trace.ir.graph import identity
 from hjit.trace.ir.poly import Poly
@@ -113,8 +113,10 @@ def trace(function: types.FunctionType, structure: Any, leaves: list[Any], names
             return _traced(rec, function, structure, leaves, names)
         except CannotRoll as refusal:
             unrolled |= {refusal.site}
-        except Exception:
+        except Exception as error:
             if not rec.loops:
+                if rec.refusals and not isinstance(error, TraceError):
+                    raise error from rec.refusals[0]  # which the function has handled: this may be what came of it
                 raise
             unrolled |= {rec.loops[-1].site}  # turn by turn it may be another error, or none
 

@@ -20,7 +20,7 @@ from hjit.trace.tracing.dispatch import implements
 from hjit.trace.tracing.host import as_fill, is_host, number, unpin
 from hjit.trace.tracing.recorder import current, supported_dtype
 from hjit.trace.tracing.size import Size
-from hjit.trace.tracing.tracer import MAX_KNOWN, Shape, Tracer, as_tracer, from_known, from_stage, has_tracer, is_tracer, stored
+from hjit.trace.tracing.tracer import MAX_KNOWN, Shape, Tracer, as_tracer, as_value, from_known, from_stage, has_tracer, is_tracer, stored
 
 
 def makes(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -197,8 +197,8 @@ def linspace(start: Any, stop: Any, num: Any = 50, endpoint: bool = True, retste
              **kwargs: Any) -> Any:
     """NumPy's formula: ``arange(num) * step + start``, the last element set to `stop`."""
     num = num if type(num) is Size else operator.index(unpin(num))
-    if retstep or num < 2 or (not has_tracer((start, stop)) and num <= MAX_KNOWN and type(num) is not Size):
-        start, stop = (v.item() if is_tracer(v) else unpin(v) for v in (start, stop))
+    if retstep or num < 1 or (not has_tracer((start, stop)) and num <= MAX_KNOWN and type(num) is not Size):
+        start, stop = (as_value(v) if is_tracer(v) else unpin(v) for v in (start, stop))
         made = np.linspace(start, stop, int(num), endpoint, retstep, dtype)
         return (from_known(made[0]), made[1]) if retstep else from_known(made)
     strong = [v.dtype for v in (start, stop) if isinstance(v, (np.generic, np.ndarray)) or (is_tracer(v) and not v.weak)]
@@ -211,8 +211,9 @@ def linspace(start: Any, stop: Any, num: Any = 50, endpoint: bool = True, retste
     delta = as_tracer(end - begin)
     count = from_stage(cast(Index(current().poly(div)), work), (), work)
     step = delta.astype(work, copy=False) / count
-    y = arange(num).astype(work) * step + as_tracer(begin).astype(work, copy=False)
-    if endpoint:
+    first = as_tracer(begin).astype(work, copy=False)
+    y = arange(num).astype(work) * step + first if num > 1 else first.reshape(1)
+    if endpoint and num > 1:
         last = from_stage(GraphOp("equal", (Index(poly(Dim(0))), Index(current().poly(num - 1))), bool), (num,), bool)
         y = from_stage(select(last.load(), cast(as_tracer(end).load((num,)), work), y.load()), (num,), work)
     wanted = np.dtype(dtype or work)

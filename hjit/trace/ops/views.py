@@ -34,6 +34,8 @@ def _known(a: Tracer, f: Any) -> Any:
 @provides
 def reinterpreted(x: Tracer, dtype: np.dtype[Any]) -> Tracer:
     """``x.view(dtype)``."""
+    if dtype == x.dtype:
+        return Tracer(x.buffer, x.shape, x.index, x._known)
     if dtype.itemsize != x.dtype.itemsize or not supported_dtype(dtype):
         reason = f"elements of {x.dtype} seen as {dtype}, which is not of the same size"
         raise current().error("ndarray.view", reason, "compute the parts with shifts and masks, or convert with astype")

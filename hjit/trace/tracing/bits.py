@@ -8,7 +8,7 @@ import numpy as np
 
 from hjit.trace.ir.graph import Expr, Load, Op, cast, identity
 from hjit.trace.tracing.recorder import current
-from hjit.trace.tracing.tracer import Buffer
+from hjit.trace.tracing.tracer import Buffer, Tracer
 
 
 def bitcast(e: Expr, dtype: np.dtype[Any]) -> Expr:
@@ -49,10 +49,16 @@ class Reinterpreted(Buffer):
     def source(self) -> str:
         rec, old = current(), self.base.source()
         if rec.loops or self._seen != old:  # a stage made in a loop belongs to its iterations
-            load = Load(old, identity(len(self.shape)), self.base.dtype)
+            octets = self.base.octets
+            whole = identity(len(self.shape))
+            load = octets[1].at(whole) if octets is not None and octets[0] == old else Load(old, whole, self.base.dtype)
             self._seen, self._version = old, rec.stage(bitcast(load, self.dtype), self.shape, self.dtype).name
         return self._version
 
     def take(self, stage: str) -> None:
-        load = Load(stage, identity(len(self.shape)), self.dtype)
-        self.base.take(current().stage(bitcast(load, self.base.dtype), self.shape, self.base.dtype).name)
+        rec, base, whole = current(), self.base, identity(len(self.shape))
+        load = Load(stage, whole, self.dtype)
+        base.take(rec.stage(bitcast(load, base.dtype), self.shape, base.dtype).name)
+        if base.dtype == bool and not rec.loops:
+            octets = rec.stage(cast(load, np.dtype(np.uint8)), self.shape, np.uint8).name
+            base.octets = base.version, Tracer(Buffer(self.shape, np.dtype(np.uint8), octets), self.shape, whole)

@@ -7,6 +7,7 @@ contents are known (literals, ``np.arange(5)``) carry them along in a real array
 
 from __future__ import annotations
 
+import builtins
 import itertools
 import operator
 import sys
@@ -106,6 +107,13 @@ class Tracer:
         if type(frame.f_globals) is not dict and frame.f_lasti in reads(frame.f_code, "dtype", "type"):
             return hook("dtype_to_call")(self.buffer.dtype)
         return self.buffer.dtype
+
+    @dtype.setter
+    def dtype(self, dtype: Any) -> None:
+        if any(self is x for x in current().outside):
+            raise current().error("ndarray.dtype = ...", "it changes an array that outlives the function", "use .view()")
+        seen = self.view(dtype)
+        self.buffer, self._known = seen.buffer, seen._known
 
     @property
     def __array_interface__(self) -> dict[str, Any]:
@@ -211,7 +219,8 @@ class Tracer:
         return self.at([poly(0) if n == 1 and shape[k] != 1 else poly(Dim(k)) for k, n in enumerate(self.shape, lead)])
 
     def item(self, *at: Any) -> Any:
-        one = self[at] if at else self
+        at = at[0] if len(at) == 1 and isinstance(at[0], tuple) else at
+        one = self if not at else self[at] if len(at) == self.ndim else self.flat[at]
         if one.size != 1:
             raise ValueError("can only convert an array of size 1 to a Python scalar")
         return python_float(one) if one.dtype.kind == "f" else as_value(one).item()
@@ -320,9 +329,12 @@ class Tracer:
 
     # -- views that need no table
     def view(self, dtype: Any = None, type: Any = None) -> Tracer:
-        if dtype is None or dtype is np.ndarray or np.dtype(dtype) == self.dtype:
-            return Tracer(self.buffer, self.shape, self.index, self._known)
-        return hook("reinterpreted")(self, np.dtype(dtype))
+        if isinstance(dtype, builtins.type) and issubclass(dtype, np.ndarray):
+            dtype, type = None, dtype
+        if type not in (None, np.ndarray):
+            reason = "a subclass of ndarray may compute in its own way"
+            raise current().error(f"ndarray.view({type.__name__})", reason, "compute with the array itself")
+        return hook("reinterpreted")(self, self.dtype if dtype is None else np.dtype(dtype))
 
     def astype(self, dtype: Any, order: str = "K", casting: str = "unsafe", subok: bool = True, copy: bool = True) -> Tracer:
         return hook("astype")(self, dtype, casting, copy, order)
