@@ -123,6 +123,18 @@ def test_a_gap_in_a_library_names_the_users_line_and_the_librarys() -> None:
     assert "PIL" in caught.value.reason
 
 
+def test_what_the_function_makes_of_a_refusal_is_reported_as_that() -> None:
+    def f(a: Any) -> Any:
+        try:
+            found = np.unique(a)
+        except Exception:
+            found = None
+        return found + 1
+
+    with pytest.raises(TraceError, match=r"numpy.unique: the length of its result"):
+        hjit.pipeline(f)(IMAGE)
+
+
 def test_what_the_function_itself_raises_is_no_gap() -> None:
     def f(a: Any) -> Any:
         raise KeyError(f"no {a.shape}")
@@ -184,8 +196,16 @@ def started(a: Any) -> Any:
     return out
 
 
+def kept_in_a_list(a: Any) -> Any:
+    found: list[Any] = []
+    thread = threading.Thread(target=lambda: found.append(a.mean()))
+    thread.start()
+    thread.join()
+    return a - found[0]
+
+
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
-@pytest.mark.parametrize("f", [pooled, of_numpy, started])
+@pytest.mark.parametrize("f", [pooled, of_numpy, started, kept_in_a_list])
 def test_threads_inside_a_traced_function(f: Any) -> None:
     with pytest.raises(TraceError) as caught:
         hjit.pipeline(f, verify="off")(IMAGE)

@@ -92,6 +92,35 @@ def test_a_result_is_a_view_of_the_argument_or_of_another_result(part: slice) ->
     assert np.shares_memory(b, other)
 
 
+def test_bytes_of_truth_stay_as_they_were_written() -> None:
+    def f(m: Any) -> Any:
+        n = m.copy()
+        n.view(np.uint8)[...] = 3
+        return n.view(np.uint8), n.view(np.int8) * 2, n & m
+
+    check(f, sample((9, 37), "bool"))
+
+
+def test_the_dtype_is_assigned() -> None:
+    def f(a: Any) -> Any:
+        b = a.copy()
+        c = b.view()
+        c.dtype = np.int32
+        c >>= 1
+        return b, c
+
+    a = sample((9, 37), "float32", special=False)
+    check(f, a)
+    with pytest.raises(TraceError, match="it changes an array that outlives the function"):
+        hjit.pipeline(lambda a: setattr(a, "dtype", "i4"))(a)
+
+
+def test_subclasses_are_refused() -> None:
+    for f in (lambda a: a.view(np.matrix), lambda a: a.view(type=np.matrix), lambda a: np.matrix(a)):
+        with pytest.raises(TraceError, match="a subclass of ndarray may compute in its own way"):
+            hjit.pipeline(f)(sample((9, 37), "float32"))
+
+
 def test_another_size_is_refused() -> None:
     with pytest.raises(TraceError, match=r"float32 seen as uint8, which is not of the same size.*shifts and masks"):
         hjit.pipeline(lambda a: a.view(np.uint8) + 1)(np.zeros((3, 4), np.float32))

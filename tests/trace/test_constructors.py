@@ -13,6 +13,7 @@ import hjit
 from tests.numpy_check import check, sample
 
 IMAGE = np.random.default_rng(6).random((24, 31))
+KIND: Any = np.float32
 HELD = SimpleNamespace(kind=np.float32)
 SCALARS = "bool_ int8 int16 int32 int64 uint8 uint16 uint32 uint64 intp float16 float32 float64".split()
 
@@ -44,6 +45,20 @@ def test_a_type_in_a_variable_converts_one_number() -> None:
         return kind(a.max()), HELD.kind(a.min())
 
     check(f, IMAGE)
+
+
+def test_a_type_that_is_bound_anew() -> None:
+    f = hjit.pipeline(lambda a: (KIND(a), HELD.kind(a.max())), verify="off", cache="off")
+    for kind in (np.float32, np.uint8, np.float32):
+        globals()["KIND"] = HELD.kind = kind
+        for x, y in zip(f(IMAGE), (kind(IMAGE), kind(IMAGE.max())), strict=True):
+            assert x.dtype == kind
+            np.testing.assert_array_equal(x, y)
+
+
+def test_ufuncs_of_lists_of_arrays() -> None:
+    check(lambda a: (np.abs([a, a - 1]), np.add([a.max(), 2.0], 1), np.multiply(a, [a, a])), IMAGE)
+    check(lambda a: np.sqrt(np.abs(np.gradient(a))), IMAGE, exact=False)
 
 
 def test_an_array_of_its_own_dtype_is_not_copied() -> None:
@@ -80,6 +95,8 @@ def test_new_arrays() -> None:
         return b, c, c.flags.f_contiguous, d
 
     check(f, IMAGE)
+    with pytest.raises(hjit.TraceError, match="a traced array has no memory"):
+        hjit.pipeline(lambda a: np.ndarray(a.shape, a.dtype, a))(IMAGE)
 
 
 def test_attributes_that_are_asked_for() -> None:
@@ -131,3 +148,11 @@ def test_clip_into_an_array(dtype: str) -> None:
         return out
 
     check(f, a)
+
+
+def test_items_by_their_place() -> None:
+    check(lambda a: (a.item(3), a.item((1, 2)), a.item(1, 2), a[0].item(-1), a[::2].T.item(7)), IMAGE)
+
+
+def test_lines_of_one_point() -> None:
+    check(lambda a, k: (np.linspace(a[0, 0], a[1, 1], 1), np.linspace(k, a.max(), 1, endpoint=False), np.linspace(a.max(), 2, 5, retstep=True)), IMAGE, 3)

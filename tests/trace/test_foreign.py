@@ -12,6 +12,7 @@ from scipy import ndimage
 import hjit
 from hjit import TraceError
 from hjit.trace.capture.overlay import _is_compiled
+from hjit.trace.tracing.dispatch import implements
 from hjit.trace.tracing.foreign import Foreign
 from tests.numpy_check import check
 
@@ -89,6 +90,34 @@ def test_memory_that_two_arguments_share_is_not_written() -> None:
         hjit.pipeline(f)(IMAGE)
 
 
+def writes_and_reads(b: Any, at: int) -> Any:
+    """Stands for a compiled function, which raises after it has written."""
+    b[0] = 3
+    return b[at].sum()
+
+
+implements(writes_and_reads)(lambda *args: Foreign(writes_and_reads).extern(args, {}))
+
+
+def test_what_is_written_before_an_exception_is_seen() -> None:
+    def f(a: Any, at: int) -> Any:
+        b = a * 2
+        try:
+            return b + writes_and_reads(b, at)
+        except IndexError:
+            b[1] = 7
+        return b
+
+    pipe = hjit.pipeline(f, verify="off", cache="off")
+    for at in (2, 99, 2, 98):
+        np.testing.assert_allclose(pipe(IMAGE, at), f(IMAGE, at))
+
+
+def test_a_part_that_is_returned_is_refused() -> None:
+    with pytest.raises(TraceError, match="it returns a part of an array that it is given"):
+        hjit.pipeline(lambda a: np.frombuffer(a * 2, np.uint8) + 1)(IMAGE)
+
+
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_fused_functions_are_indexed_by_types(dtype: str) -> None:
     transform = pytest.importorskip("skimage.transform")
@@ -138,6 +167,32 @@ def test_opencv() -> None:
         return b // 2
 
     check(lambda a: cv2.GaussianBlur(a * 2, (5, 5), 1.0) + 1, IMAGE)
+    def drawn_in_a_view(a: Any) -> Any:
+        b = a.copy()
+        for k in range(3):
+            cv2.circle(b[2:20, 3:30], (9, 9), 3 + k, 50 * k, -1)
+        return b
+
+    def drawn_in_an_argument(a: Any, r: int) -> Any:
+        cv2.circle(a, (9, 9), r, 255, -1)
+        return a.mean()
+
+    def drawn_in_known_numbers(a: Any) -> Any:
+        mask = np.zeros(a.shape, np.uint8)
+        same = cv2.rectangle(mask, (3, 3), (9, 9), 1, -1)
+        same[0, 0] = 1
+        return a * mask, mask
+
     check(into, IMAGE)
     check(drawn, GREY)
+    check(drawn_in_a_view, GREY)
+    check(drawn_in_an_argument, GREY, 5)
+    check(drawn_in_known_numbers, GREY)
     check(lambda a: cv2.threshold(a, 0, 255, cv2.THRESH_OTSU)[1], GREY)
+
+
+@pytest.mark.parametrize("f", [lambda cv2, a: cv2.imread("a.png"), lambda cv2, a: cv2.imwrite("a.png", a), lambda cv2, a: cv2.randu(a, 0, 9)])
+def test_what_opencv_does_once_is_refused(f: Any) -> None:
+    cv2: Any = pytest.importorskip("cv2")
+    with pytest.raises(TraceError, match="call it outside the function"):
+        hjit.pipeline(lambda a: f(cv2, a))(GREY)

@@ -25,7 +25,7 @@ import numpy as np
 from hjit.trace.capture import builtin_calls as asked
 from hjit.trace.capture import effects
 from hjit.trace.capture.constructors import called
-from hjit.trace.capture.impure import STREAMS, Stream, draw, is_stream_method, replaced
+from hjit.trace.capture.impure import STREAMS, Stream, draw, is_stream_method, of_opencv, replaced
 from hjit.trace.tracing.dispatch import functions, provides
 from hjit.trace.tracing.externs import concrete, opaque_call
 from hjit.trace.tracing.foreign import foreign
@@ -588,6 +588,8 @@ def load_table() -> None:
     for name in ("ndimage", "signal"):  # a process that does not use SciPy does not load it
         if f"scipy.{name}" in sys.modules:
             importlib.import_module(f"hjit.trace.ops.{name}")
+    if "cv2" in sys.modules:
+        _REPLACED.update(of_opencv(sys.modules["cv2"]))
     special = sys.modules.get("scipy.special")
     if hasattr(special, "errstate"):
         _REPLACED[special.errstate] = effects.errors(special.errstate, "scipy.special.errstate")

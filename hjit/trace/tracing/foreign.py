@@ -99,6 +99,10 @@ class _Writing(Extern):
         copies = [*map(_copy, arrays)]
         real, given = self.ready(copies)
         found = called(functools.partial(self._checked, real), given, False)
+        if any(np.may_share_memory(a, b) for a in found.arrays for b in copies):
+            reason, advice = "it returns a part of an array that it is given", "take that part by slices, reshape and view"
+            refusal = TraceError(self.name, reason, advice, self.origin)
+            return Called(("raised", TraceError, refusal.args), (), refusal)
         changed = {k for k, (a, b) in enumerate(zip(arrays, copies, strict=True)) if not _same_bits(a, b)}
         self.learnt |= changed
         written = tuple(sorted(self.writes | changed))

@@ -47,7 +47,7 @@ def _outcome(x: Any, given: Sequence[Any], arrays: list[np.ndarray[Any, Any]], i
     """The outcome that a result is, a tree of tuples; its arrays are appended to `arrays`."""
     t = type(x)
     if isinstance(x, np.ndarray):
-        known = next((k for k, a in enumerate(given) if a is x), None)
+        known = next((k for k, a in enumerate(given) if a is x or _is_same(a, x)), None)
         if known is not None:
             return ("given", known)
         number = next((k for k, a in enumerate(arrays) if a is x), len(arrays))
@@ -63,6 +63,13 @@ def _outcome(x: Any, given: Sequence[Any], arrays: list[np.ndarray[Any, Any]], i
     if t in (list, tuple) or (isinstance(x, tuple) and hasattr(t, "_fields")):
         return ("items", t, None, *(_outcome(y, given, arrays, impure) for y in x))
     return ("value", x) if isinstance(x, _VALUES) else ("unknown", t)
+
+
+def _is_same(a: Any, b: np.ndarray[Any, Any]) -> bool:
+    """Are two arrays the same one, in two objects?"""
+    if not isinstance(a, np.ndarray) or (a.dtype, a.shape, a.strides) != (b.dtype, b.shape, b.strides):
+        return False
+    return bool(a.__array_interface__["data"] == b.__array_interface__["data"])
 
 
 def rebuilt(outcome: tuple[Any, ...], given: Sequence[Any], array: Callable[[str, int], Any]) -> Any:
