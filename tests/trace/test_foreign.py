@@ -113,6 +113,32 @@ def test_what_is_written_before_an_exception_is_seen() -> None:
         np.testing.assert_allclose(pipe(IMAGE, at), f(IMAGE, at))
 
 
+def runs(b: Any, n: int) -> Any:
+    """Stands for a compiled function that returns what it is given in another shape."""
+    b[0] += 1
+    return b[:n], b.reshape(-1), b[1:, None]
+
+
+implements(runs)(lambda *args: Foreign(runs).extern(args, {}))
+
+
+def test_runs_of_elements_that_are_returned_are_the_arrays_own() -> None:
+    def f(a: Any) -> Any:
+        b = a * 2
+        first, flat, rest = runs(b, 3)
+        flat[-1] = 7
+        first += 1
+        return b, first, flat, rest
+
+    def known() -> Any:
+        b = np.zeros((4, 5))
+        runs(b, 3)[1][7] = 2
+        return b
+
+    check(f, IMAGE)
+    check(known)
+
+
 def test_a_part_that_is_returned_is_refused() -> None:
     with pytest.raises(TraceError, match="it returns a part of an array that it is given"):
         hjit.pipeline(lambda a: np.frombuffer(a * 2, np.uint8) + 1)(IMAGE)

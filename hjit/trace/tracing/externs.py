@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from hjit.trace.tracing.host import Slot, is_host
 from hjit.trace.tracing.recorder import current, supported_dtype
-from hjit.trace.tracing.results import Called, Unknown, called, rebuilt
+from hjit.trace.tracing.results import Called, Unknown, called, place, rebuilt
 from hjit.trace.tracing.size import Size
 from hjit.trace.tracing.tracer import Tracer, from_known, is_tracer, python_float
 
@@ -20,17 +20,22 @@ def concrete(function: Any, args: Any, kwargs: Any) -> Any:
     return owned(function(*args, **kwargs))
 
 
-def owned(result: Any, given: Mapping[int, Tracer] | None = None) -> Any:
-    """The arrays of a result as known arrays of the trace, where kernels have their dtype; `given`: by identity, those that stand for tracers."""
-    if given and id(result) in given:
-        return given[id(result)]
+def owned(result: Any, given: Sequence[Any] = (), originals: Sequence[Tracer] = ()) -> Any:
+    """The arrays of a result as known arrays of the trace, where kernels have their dtype; those that were `given` are `originals`."""
+    found = place(result, given)
+    if found is not None:
+        return rebuilt(found, originals, _no_array)
     if type(result) is np.ndarray and supported_dtype(result.dtype):
         return from_known(result)
     if type(result) in (list, tuple):
-        return type(result)(owned(x, given) for x in result)
+        return type(result)(owned(x, given, originals) for x in result)
     if isinstance(result, tuple) and hasattr(type(result), "_fields"):
-        return type(result)(*(owned(x, given) for x in result))
+        return type(result)(*(owned(x, given, originals) for x in result))
     return result
+
+
+def _no_array(kind: str, number: int) -> Any:
+    raise AssertionError("the outcome has no new arrays")
 
 
 def opaque_call(name: str, function: Any, args: Any, kwargs: Any, mark: Callable[[], Callable[[], None]] | None = None) -> Any:
@@ -86,7 +91,7 @@ class Extern:
         try:
             return rebuilt(outcome, self.arguments.originals, functools.cache(lambda kind, number: extern_result(gives[number], kind)))
         except Unknown as unknown:
-            raise current().error(self.name, f"it returns a {unknown}, not an array or a number", "call it outside the function") from None
+            raise current().error(self.name, str(unknown), "call it outside the function") from None
 
 
 def extern_result(name: str, kind: str) -> Tracer:

@@ -93,7 +93,7 @@ class _Writing(Extern):
             for k, (a, b) in enumerate(zip(arrays, copies, strict=True)):
                 if not _same_bits(a, b):
                     self._write(k, b)
-        return owned(result, {id(a): t for a, t in zip(given, self.arguments.originals, strict=True)})
+        return owned(result, given, self.arguments.originals)
 
     def call(self, arrays: Sequence[Array]) -> Called:
         copies = [*map(_copy, arrays)]
