@@ -77,6 +77,30 @@ def test_a_read_only_array_is_not_written() -> None:
         hjit.pipeline(f)(frozen)
     assert frozen[0, 0] == IMAGE[0, 0]
 
+    def repeated(a: Any) -> Any:
+        try:
+            struct.pack_into("d", np.broadcast_to(a[0], a.shape), 0, 1.0)
+        except TypeError:
+            return a + 1
+        return a
+
+    check(repeated, IMAGE)
+
+
+def test_what_a_function_once_wrote_refuses_no_other_call() -> None:
+    def bumps(x: Any, y: Any, first: bool) -> Any:
+        x[0] += first
+        return x + y
+
+    implements(bumps)(lambda *args: compiled.extern(args, {}))
+    compiled = Foreign(bumps)
+
+    def f(a: Any) -> Any:
+        b = a * 2
+        return bumps(b, a, True), bumps(b[1:], b[:-1], False), b
+
+    check(f, IMAGE)
+
 
 def test_memory_that_two_arguments_share_is_not_written() -> None:
     compiled = pytest.importorskip("skimage.restoration._denoise_cy")

@@ -74,6 +74,18 @@ def test_a_view_is_written_to() -> None:
     check(f, IMAGE)
 
 
+def test_a_view_that_is_read_only() -> None:
+    def f(a: Any) -> Any:
+        v = as_strided(a, (4, 4), a.strides, writeable=False)
+        try:
+            v[0] = 1
+        except ValueError:
+            return v.flags.writeable, v.view(np.int64), v * 2
+        return None
+
+    check(f, IMAGE)
+
+
 def test_scikit_images_windows_and_blocks() -> None:
     util, measure = pytest.importorskip("skimage.util"), pytest.importorskip("skimage.measure")
     transform = pytest.importorskip("skimage.transform")

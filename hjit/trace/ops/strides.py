@@ -55,7 +55,7 @@ class Flags:
 def flags(x: Tracer) -> Flags:
     """``x.flags``."""
     like = layout.stand_in(x)
-    return Flags(False, False, False) if like is None else Flags(like.flags.c_contiguous, like.flags.f_contiguous, x.buffer.writeable)
+    return Flags(False, False, False) if like is None else Flags(like.flags.c_contiguous, like.flags.f_contiguous, x.writeable)
 
 
 @implements(np.lib.stride_tricks.as_strided)
@@ -83,7 +83,7 @@ def as_strided(x: Any, shape: Any = None, strides: Any = None, subok: bool = Fal
         reason = "the strides lead out of the array, or between its elements"
         raise current().error("as_strided", reason, "use slices, reshape or np.lib.stride_tricks.sliding_window_view")
     known = None if a._known is None else np.lib.stride_tricks.as_strided(a._known, tuple(map(int, shape)), steps)
-    return view(a, shape, inner, known)
+    return view(a, shape, inner, known, read_only=not writeable)
 
 
 def _by_axes(a: Tracer, own: Sequence[int], shape: Shape, steps: Sequence[int]) -> list[Poly] | None:

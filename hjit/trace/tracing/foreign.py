@@ -69,7 +69,8 @@ class _Writing(Extern):
     def __init__(self, function: Foreign, args: Any, kwargs: Any) -> None:
         super().__init__(function.name, function.function, args, kwargs)
         self.learnt, self.origin = function.writes, site()[0]
-        self.writes = frozenset(k for k in function.writes if k < len(self.arguments.originals))
+        given = self.arguments.originals
+        self.writes = frozenset(k for k, t in enumerate(given) if k in function.writes and t.writeable and not self._is_shared(k))
 
     def result(self) -> Any:
         events = current().events
@@ -82,7 +83,7 @@ class _Writing(Extern):
             raise
 
     def known(self, arrays: Sequence[Array]) -> Any:
-        copies = [*map(_copy, arrays)]
+        copies = self._copies(arrays)
         real, given = self.ready(copies)
         try:
             result = self._checked(real)
@@ -96,7 +97,7 @@ class _Writing(Extern):
         return owned(result, given, self.arguments.originals)
 
     def call(self, arrays: Sequence[Array]) -> Called:
-        copies = [*map(_copy, arrays)]
+        copies = self._copies(arrays)
         real, given = self.ready(copies)
         found = called(functools.partial(self._checked, real), given, False)
         if any(np.may_share_memory(a, b) for a in found.arrays for b in copies):
@@ -107,6 +108,12 @@ class _Writing(Extern):
         self.learnt |= changed
         written = tuple(sorted(self.writes | changed))
         return Called((found.outcome, written), (*found.arrays, *(copies[k] for k in written)), found.error)
+
+    def _copies(self, arrays: Sequence[Array]) -> list[Array]:
+        copies = [x.copy("K") for x in arrays]
+        for copy, x, t in zip(copies, arrays, self.arguments.originals, strict=True):
+            copy.flags.writeable = x.flags.writeable and t.writeable
+        return copies
 
     def rebuilt(self, outcome: Any, gives: Sequence[str]) -> Any:
         self._write_back(outcome, gives)
@@ -119,10 +126,15 @@ class _Writing(Extern):
             self._write(k, extern_result(name, "array"))
 
     def _write(self, k: int, contents: Any) -> None:
-        x, others = self.arguments.originals[k], self.arguments.originals
-        if any(other.buffer.root is x.buffer.root for other in others if other is not x):
+        x = self.arguments.originals[k]
+        if self._is_shared(k):
             raise current().error(self.name, "it writes to memory that two of its arguments share", "give it a copy of the other one")
         write(x, contents.reshape(x.shape))
+
+    def _is_shared(self, k: int) -> bool:
+        """Does another argument show the same memory?"""
+        x, others = self.arguments.originals[k], self.arguments.originals
+        return any(other.buffer.root is x.buffer.root for other in others if other is not x)
 
     def _checked(self, real: Any) -> Any:
         """The function's result; an array that the trace does not know has to stay as it is.
@@ -147,12 +159,6 @@ def _arrays(x: Any) -> Iterator[Array]:
     elif type(x) in (list, tuple, dict):
         for y in x.values() if type(x) is dict else x:
             yield from _arrays(y)
-
-
-def _copy(x: Array) -> Array:
-    copy = x.copy("K")
-    copy.flags.writeable = x.flags.writeable
-    return copy
 
 
 def _same_bits(a: Array, b: Array) -> bool:

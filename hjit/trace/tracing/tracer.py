@@ -81,15 +81,16 @@ class Tracer:
         known: the same view of the buffer's known contents, or None.
         is_scalar: a NumPy scalar rather than a 0-d array.
         weak: a Python float rather than a NumPy scalar; its dtype gives way to that of arrays.
+        read_only: a view that NumPy gives to be read only, whether or not its buffer is.
     """
 
-    __slots__ = ("_known", "_shape", "buffer", "index", "is_scalar", "weak")
+    __slots__ = ("_known", "_shape", "buffer", "index", "is_scalar", "read_only", "weak")
     __array_priority__ = 1000.0
 
     def __init__(self, buffer: Buffer, shape: Shape, index: tuple[Poly, ...], known: np.ndarray[Any, Any] | None = None,
-                 is_scalar: bool = False) -> None:
+                 is_scalar: bool = False, read_only: bool = False) -> None:
         self.buffer, self._shape, self.index, self._known, self.is_scalar = buffer, shape, index, known, is_scalar
-        self.weak = False
+        self.weak, self.read_only = False, read_only
 
     @property  # type: ignore[misc]
     def __class__(self) -> type:  # code asks isinstance(x, np.ndarray)
@@ -100,6 +101,10 @@ class Tracer:
         hook("reshape_in_place")(self, shape)
 
     shape: Shape = property(operator.attrgetter("_shape"), _reshape)  # type: ignore[assignment]
+
+    @property
+    def writeable(self) -> bool:
+        return self.buffer.writeable and not self.read_only
 
     @property
     def dtype(self) -> np.dtype[Any]:

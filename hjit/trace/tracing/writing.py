@@ -21,7 +21,7 @@ def write(view: Tracer, value: Any, where: Expr | None = None, how: Conversion |
         ValueError: the view is read-only, or `value` does not broadcast to its shape.
         OverflowError, ValueError: NumPy refuses to store the number `value`.
     """
-    if not view.buffer.writeable:
+    if not view.writeable:
         raise ValueError("assignment destination is read-only")
     source = value if is_tracer(value) else None
     if source is not None and source.buffer is view.buffer and source.index == view.index and where is None:
