@@ -31,6 +31,7 @@ from hjit.errors import CompileError, HjitError, HjitWarning, ScheduleError, Tra
 from hjit.options import Options, Scheduler, checked, context_state, resolve
 from hjit.outcome import MISS, PLAIN
 from hjit.trace.capture.overlay import load_table
+from hjit.trace.capture.refusals import gap
 from hjit.trace.capture.trace import Tree, flatten, trace
 from hjit.trace.passes.canonical import canonicalise
 
@@ -327,7 +328,7 @@ class Pipeline:
         return self._not_traced(error)
 
     def _not_traced(self, error: Exception) -> TraceError:
-        return TraceError(self.__name__, f"tracing raised {type(error).__name__}: {error}")
+        return gap(self.__name__, error, self.py_func.__code__.co_filename)
 
     # -- verification
     def _verify(self, call: _Call, variant: Variant, held: Held) -> Any:

@@ -452,6 +452,7 @@ class Variant:
 
     def _view(self, base: Array, r: Result) -> Array:
         """The NumPy view that an index map describes."""
+        base = base if r.dtype is None else base.view(r.dtype)
         sizes = self.rec.sizes
         shape = tuple(sizes_value(p, sizes) for p in r.shape)
         if base.size == 0 or 0 in shape:

@@ -70,3 +70,36 @@ def test_own_function() -> None:
 
     for shape in SHAPES:
         check(edges, grey(shape), 1.2)
+
+
+MORPHOLOGY = ["erosion", "dilation", "opening", "closing", "white_tophat", "black_tophat"]
+RANKS = ["mean", "median", "minimum", "autolevel", "entropy", "otsu"]
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.uint8])
+@pytest.mark.parametrize("name", MORPHOLOGY)
+def test_skimage_grey_morphology(name: str, dtype: Any) -> None:
+    morphology = pytest.importorskip("skimage.morphology")
+    f = getattr(morphology, name)
+    check(lambda a: f(a, morphology.disk(1)) * 2, grey((20, 37), dtype), exact=False)
+    check(f, grey((20, 37), dtype), exact=False)
+
+
+@pytest.mark.parametrize("name", RANKS)
+def test_skimage_rank_filters(name: str) -> None:
+    rank, disk = pytest.importorskip("skimage.filters.rank"), pytest.importorskip("skimage.morphology").disk
+    f = getattr(rank, name)
+    check(lambda a: f(a, disk(2)) + 1, grey((20, 37), np.uint8), exact=False)
+
+
+def test_skimage_transforms() -> None:
+    transform = pytest.importorskip("skimage.transform")
+    a = grey((20, 37))
+    check(lambda a: transform.resize(a, (11, 23), anti_aliasing=True), a, exact=False)
+    check(lambda a: transform.resize(a > 0.5, (11, 23)), a, exact=False)
+    check(lambda a: transform.rotate(a, 30, order=0), a, exact=False)
+
+
+def test_sigmas_in_an_array() -> None:
+    check(lambda a, s: gaussian_filter(a, s), grey((20, 37)), np.array([1.0, 2.5]), exact=False)
+    check(lambda a: gaussian_filter(a, np.array(a.shape) / 20), grey((20, 37)), exact=False)

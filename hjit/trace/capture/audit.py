@@ -6,14 +6,13 @@ does for it: `pathlib`, `json`, extension modules. A trace would do it once, and
 
 from __future__ import annotations
 
-import os
 import sys
 from types import FrameType
 from typing import Any
 
+from hjit.trace.tracing.frames import is_own
 from hjit.trace.tracing.recorder import current, tracing
 
-_HERE = os.path.dirname(os.path.dirname(os.path.dirname(__file__))) + os.sep
 _EVENTS = frozenset("open mmap.__new__ subprocess.Popen builtins.input builtins.breakpoint glob.glob time.sleep webbrowser.open".split())
 _FAMILIES = ("os.", "shutil.", "socket.", "tempfile.", "urllib.", "http.", "ftplib.", "smtplib.", "sqlite3.", "fcntl.", "signal.", "syslog.")
 _READS_SOURCE = ("<frozen importlib", "linecache.py")  # imports, and lines of source code, are the same at every call
@@ -32,7 +31,7 @@ def _is_traced_code(frame: FrameType | None) -> bool:
         code = frame.f_code
         if hasattr(frame.f_globals, "under"):
             return True
-        if code.co_filename.startswith(_HERE) and code.co_name != "concrete":
+        if is_own(code) and code.co_name != "concrete":
             return False
         if code.co_filename.startswith(_READS_SOURCE) or code.co_filename.endswith(_READS_SOURCE):
             return False

@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 
 from hjit.trace.capture.rerolling import range_
+from hjit.trace.ops.strides import interface
 from hjit.trace.tracing.host import HostScalar, is_host, record
 from hjit.trace.tracing.induction import Turn
 from hjit.trace.tracing.size import Size
-from hjit.trace.tracing.tracer import Selected, is_tracer, python_float
+from hjit.trace.tracing.tracer import Selected, Tracer, is_tracer, python_float
 
 
 def _float(x: Any = 0.0) -> Any:
@@ -58,6 +59,14 @@ def _type(*args: Any) -> Any:
     return int if type(x) is Size else type(x)
 
 
+def _hasattr(x: Any, name: str) -> bool:
+    return hasattr(_type(x), name) if type(x) in (Tracer, HostScalar, Selected) else hasattr(x, name)
+
+
+def _getattr(x: Any, name: str, *default: Any) -> Any:
+    return interface(x) if is_tracer(x) and name == "__array_interface__" else getattr(x, name, *default)
+
+
 def _math(function: Callable[..., Any]) -> Callable[..., Any]:
     def method(*args: Any) -> Any:
         if any(map(is_host, args)) and not any(map(is_tracer, args)):
@@ -71,7 +80,7 @@ def _isscalar(x: Any) -> bool:
     return bool(x.is_scalar) if is_tracer(x) else True if is_host(x) else np.isscalar(x)
 
 
-REPLACED: dict[Any, Any] = {range: range_, len: _len, isinstance: _isinstance, np.isscalar: _isscalar}
+REPLACED: dict[Any, Any] = {range: range_, len: _len, isinstance: _isinstance, hasattr: _hasattr, getattr: _getattr, np.isscalar: _isscalar}
 for _name in "sqrt exp log log2 log10 sin cos tan atan atan2 hypot pow radians degrees tanh erf fabs".split():
     REPLACED[getattr(math, _name)] = _math(getattr(math, _name))
 CALLED: dict[str, Any] = {"float": _float, "int": _int, "type": _type}

@@ -19,11 +19,11 @@ import numpy as np
 
 from hjit.trace.capture.impure import refused
 from hjit.trace.tracing.externs import Arguments
+from hjit.trace.tracing.frames import is_own
 from hjit.trace.tracing.host import unpin
 from hjit.trace.tracing.recorder import Effect, current
 
-_HERE = os.path.dirname(os.path.dirname(os.path.dirname(__file__))) + os.sep
-_TRACE = os.path.join(_HERE, "trace", "capture", "trace.py")  # its function is the outermost frame of a trace
+_TRACE = os.path.join(os.path.dirname(__file__), "trace.py")  # its function is the outermost frame of a trace
 _PLAIN = (bool, int, float, str, type(None))
 
 
@@ -59,7 +59,7 @@ class Place(NamedTuple):
 def _outside(frame: FrameType | None) -> Iterator[FrameType]:
     """The frames that the plain function would have, from the innermost."""
     while frame is not None:
-        if not frame.f_code.co_filename.startswith(_HERE):
+        if not is_own(frame.f_code):
             yield frame
         elif frame.f_code.co_filename == _TRACE and frame.f_code.co_name == "_traced":
             return

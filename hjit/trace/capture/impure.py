@@ -20,6 +20,8 @@ from hjit.trace.tracing.recorder import current
 
 CLOCKS = ("time", "perf_counter", "monotonic", "process_time", "thread_time", "localtime", "gmtime", "sleep")
 FILES = (np.load, np.loadtxt, np.genfromtxt, np.fromfile, np.memmap)
+OPENCV = """imread imreadmulti imwrite imwritemulti imshow waitKey getTickCount getCPUTickCount randu randn randShuffle
+    setRNGSeed""".split()
 STREAMS = (np.random.RandomState, np.random.Generator)
 IN_PLACE = frozenset({"shuffle"})  # draws that change an array that they are given
 
@@ -110,6 +112,12 @@ def _rewind(stream: Any) -> Callable[[], None]:
 def is_stream_method(value: Any) -> bool:
     """Is this a method of a NumPy stream, such as `numpy.random.rand`?"""
     return isinstance(getattr(value, "__self__", None), STREAMS)
+
+
+def of_opencv(module: Any) -> dict[Any, Any]:
+    """OpenCV's functions that read and write files, show windows and draw random numbers."""
+    found = [(name, getattr(module, name, None)) for name in OPENCV]
+    return {function: refused(f"cv2.{name}", advice="call it outside the function") for name, function in found if function is not None}
 
 
 def replaced() -> dict[Any, Any]:

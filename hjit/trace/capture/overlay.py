@@ -25,14 +25,16 @@ import numpy as np
 
 from hjit.trace.capture import builtin_calls as asked
 from hjit.trace.capture import effects
-from hjit.trace.capture.impure import STREAMS, Stream, draw, is_stream_method, replaced
+from hjit.trace.capture.constructors import called
+from hjit.trace.capture.impure import STREAMS, Stream, draw, is_stream_method, of_opencv, replaced
 from hjit.trace.tracing.dispatch import functions, provides
-from hjit.trace.tracing.externs import concrete, opaque, opaque_call
+from hjit.trace.tracing.externs import concrete, opaque_call
+from hjit.trace.tracing.foreign import foreign
 from hjit.trace.tracing.host import HostScalar, is_host, is_run_time, settled, unpin
 from hjit.trace.tracing.recorder import Recorder, current, supported_dtype
 from hjit.trace.tracing.tracer import Selected, Tracer, from_source, has_tracer
 
-_SAFE_BUILTINS = ("builtins", "_operator", "math", "time", "")  # they ask a tracer through Python's own protocols
+_SAFE_BUILTINS = ("builtins", "_operator", "math", "time")  # they ask a tracer through Python's own protocols
 _PACKAGES = ("numpy", "scipy")
 _LIBRARY = frozenset("dataclasses typing collections enum functools inspect abc contextlib warnings logging os re".split())
 _VALUES = frozenset("pathlib fractions decimal datetime uuid ipaddress".split())  # whose objects never change
@@ -54,7 +56,8 @@ class Overlay(dict[str, Any]):
         if name in _CALLED and name not in self.under:
             return _called_or_class(name)
         value = self.under[name]
-        return wrap(value, Path(self.under, name))
+        seen = wrap(value, Path(self.under, name))
+        return called(seen, sys._getframe(1)) if isinstance(value, (np.ufunc, type)) else seen
 
     def __contains__(self, name: object) -> bool:
         return dict.__contains__(self, name) or name in self.under
@@ -432,8 +435,8 @@ def wrap_callable(value: Any) -> Any:
         return _cached_function(value)
     if type(value).__module__ == "uarray" or type(value).__module__.startswith("scipy._lib"):  # scipy.fft's, which choose a back end
         return _numpy_function(value)
-    if _is_compiled(value) and (value.__module__ or "").partition(".")[0] not in _SAFE_BUILTINS:
-        return opaque(value)
+    if _is_compiled(value) and (value.__module__ or "?").partition(".")[0] not in _SAFE_BUILTINS:
+        return foreign(value)
     return value
 
 
@@ -441,8 +444,10 @@ _CACHE = type(functools.lru_cache(_defaults))
 
 
 def _is_compiled(value: Any) -> bool:
-    """Is this a function of an extension module, Cython's included?"""
-    return isinstance(value, types.BuiltinFunctionType) or type(value).__name__ in ("cython_function_or_method", "fused_cython_function")
+    """Is this a function of an extension module, Cython's included? OpenCV's know of no module, as methods of built-in objects do."""
+    if isinstance(value, types.BuiltinFunctionType):
+        return value.__module__ is not None or value.__self__ is None or isinstance(value.__self__, types.ModuleType)
+    return type(value).__name__ in ("cython_function_or_method", "fused_cython_function")
 
 
 def _cached_function(value: Any) -> Callable[..., Any]:
@@ -541,19 +546,23 @@ class ModuleProxy(types.ModuleType):
         if name in ("__dict__", "__class__", "__name__", "__spec__", "__path__", "__file__"):
             return getattr(module, name)
         cache = object.__getattribute__(self, "__dict__")
-        if name in cache:
-            return cache[name]
-        value = getattr(module, name)
-        if isinstance(value, types.ModuleType):
-            seen: Any = module_proxy(value)
-        elif isinstance(value, (np.ufunc, type)) and not _replaced(value):
-            seen = value
-        elif (module.__name__.partition(".")[0] in _PACKAGES and callable(value)) or _replaced(value):
-            seen = wrap_callable(value)
-        else:
-            return wrap(value, Path(module, name, "attr"))
-        cache[name] = seen
-        return seen
+        seen = cache[name] if name in cache else _attribute(module, name, cache)
+        return called(seen, sys._getframe(1)) if isinstance(seen, (np.ufunc, type)) else seen
+
+
+def _attribute(module: types.ModuleType, name: str, cache: dict[str, Any]) -> Any:
+    """What stands for a module's attribute; kept in `cache` where that is the same in all traces."""
+    value = getattr(module, name)
+    if isinstance(value, types.ModuleType):
+        seen: Any = module_proxy(value)
+    elif _replaced(value):
+        seen = wrap_callable(value)
+    elif module.__name__.partition(".")[0] in _PACKAGES and callable(value):
+        seen = value if isinstance(value, (np.ufunc, type)) else wrap_callable(value)
+    else:
+        return wrap(value, Path(module, name, "attr"))
+    cache[name] = seen
+    return seen
 
 
 def _replaced(value: Any) -> bool:
@@ -593,18 +602,23 @@ def _import(name: str, globals: Any = None, locals: Any = None, fromlist: Any = 
 _REPLACED: dict[Any, Any] = {**replaced(), **asked.REPLACED, **effects.replaced()}
 _BUILTINS: dict[str, Any] = dict(vars(builtins))
 _BUILTINS.update(__import__=_import)
-for _name in ("range", "len", "isinstance", "print", "open", "input"):
+for _name in ("range", "len", "isinstance", "hasattr", "getattr", "print", "open", "input"):
     _BUILTINS[_name] = _REPLACED[getattr(builtins, _name)]
 _CALLED = asked.CALLED  # these names are classes where they are not called
 
 
+_FAMILIES = "elementwise creation views reductions linear joining neighbours ordering scattering operators strides along".split()
+
+
 def load_table() -> None:
     """Import the modules that fill the table of traced functions."""
-    for name in ("elementwise", "creation", "views", "reductions", "linear", "joining", "neighbours", "ordering", "scattering", "operators"):
+    for name in _FAMILIES:
         importlib.import_module(f"hjit.trace.ops.{name}")
     for name in ("ndimage", "signal"):  # a process that does not use SciPy does not load it
         if f"scipy.{name}" in sys.modules:
             importlib.import_module(f"hjit.trace.ops.{name}")
+    if "cv2" in sys.modules:
+        _REPLACED.update(of_opencv(sys.modules["cv2"]))
     special = sys.modules.get("scipy.special")
     if hasattr(special, "errstate"):
         _REPLACED[special.errstate] = effects.errors(special.errstate, "scipy.special.errstate")

@@ -10,7 +10,8 @@ from hjit.trace.ir.borders import piecewise
 from hjit.trace.ir.graph import Definition, Expr, Load, ScalarRef, Stage, identity, map_exprs, rewrite, substitute, walk
 from hjit.trace.ir.poly import ONE, ZERO, Atom, Dim, IntLike, Poly, Value, Var, deep_atoms, poly
 from hjit.trace.tracing.recorder import Recorder
-from hjit.trace.tracing.tracer import Buffer, set_version, version_name
+from hjit.trace.tracing.tracer import Buffer
+from hjit.trace.tracing.writing import version_name
 
 
 class NotOneUpdate(Exception):
@@ -250,7 +251,7 @@ def _install_pure(rec: Recorder, turn: _Body, buffer: Buffer, d: Definition, axe
     else:
         keep = Load(turn.old, identity(len(shape)), buffer.dtype)
         stage = rec.stage(keep, buffer.shape, buffer.dtype, (Definition(dims, (), target, value),), name=version_name(turn.old))
-    set_version(buffer, stage.name)
+    buffer.take(stage.name)
 
 
 def _install_recurrence(rec: Recorder, turn: _Body, buffer: Buffer, d: Definition, crossed: Sequence[int]) -> None:
@@ -267,7 +268,7 @@ def _install_recurrence(rec: Recorder, turn: _Body, buffer: Buffer, d: Definitio
     keep = Load(turn.old, identity(len(buffer.shape)), buffer.dtype)
     dims, rdims = (tuple(d.extents[k] for k in some) for some in (pure, inner))
     rec.stage(keep, buffer.shape, buffer.dtype, (Definition(dims, (turn.count, *rdims), target, value, "sequential"),), reserved=name)
-    set_version(buffer, name)
+    buffer.take(name)
 
 
 def _moved(d: Definition, change: Any) -> tuple[tuple[Poly, ...], Expr]:

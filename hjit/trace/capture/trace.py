@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from hjit.errors import Origin
+from hjit.errors import Origin, TraceError
 from hjit.trace.capture.audit import listen
 from hjit.trace.capture.overlay import Path, captured_object, clone, load_table, whole_array
 from hjit.trace.ir.graph import identity
@@ -26,7 +26,7 @@ from hjit.trace.tracing.tracer import Selected, Tracer, from_source, is_tracer
 class Result:
     """One leaf of what the function returns.
 
-    kind "array" (name: stage), "view" (name: stage or argument; shape, index), "argument" (name), "host" (value: entry of
+    kind "array" (name: stage), "view" (name: stage or argument; shape, index, another dtype), "argument" (name), "host" (value: entry of
     the tape), "constant" (value: an array, copied at each call), "static" (value). A `weak` scalar is a Python float.
     `order`: of an array that lies otherwise than in C order, for each axis that of the stage. Some views are `read_only`.
     """
@@ -39,6 +39,7 @@ class Result:
     is_scalar: bool = False
     weak: bool = False
     order: tuple[int, ...] = ()
+    dtype: Any = None
     read_only: bool = False
 
     def given(self, array: np.ndarray[Any, Any]) -> Any:
@@ -136,13 +137,15 @@ def trace(function: types.FunctionType, structure: Any, leaves: list[Any], names
                 blind |= {refusal.site}
             else:
                 unrolled |= {refusal.site}
-        except Exception:
+        except Exception as error:
             if rec.beyond:
                 raise OutOfBounds from None
             if rec.loops:
                 unrolled |= {rec.loops[-1].site}  # turn by turn it may be another error, or none
             elif any(f is cell_number for f, _ in rec.tape.ops):
                 settled = True  # what takes no run-time number may take a plain one
+            elif rec.refusals and not isinstance(error, TraceError):
+                raise error from rec.refusals[0]  # which the function has handled: this may be what came of it
             else:
                 raise
 
@@ -194,7 +197,7 @@ def _shared_buffers(x: Any) -> dict[int, int]:
 
     def visit(x: Any) -> None:
         if is_tracer(x):
-            counts[id(x.buffer)] = counts.get(id(x.buffer), 0) + 1
+            counts[id(x.buffer.root)] = counts.get(id(x.buffer.root), 0) + 1
         elif isinstance(x, (list, tuple)) and type(x) not in (Selected,):
             for y in x:
                 visit(y)
@@ -220,7 +223,7 @@ def _result(x: Any, rec: Recorder, shared: dict[int, int]) -> Any:
         return Tree(t, tuple(_result(y, rec, shared) for y in x.values()), tuple(x))
     if t is Size:
         x = int(x)
-    elif t is np.ndarray:
+    elif t is np.ndarray and not x.dtype.hasobject:  # objects may be traced arrays
         return Result("constant", value=x)
     elif t is slice:  # its parts may be sizes, or numbers of the caller
         x = slice(*(int(v) if type(v) is Size else unpin(v) for v in (x.start, x.stop, x.step)))
@@ -230,18 +233,19 @@ def _result(x: Any, rec: Recorder, shared: dict[int, int]) -> Any:
 
 
 def _array_result(x: Tracer, rec: Recorder, shared: dict[int, int]) -> Result:
-    buffer = x.buffer
-    if buffer.argument and not x.is_scalar:
-        if x.is_whole and not x.read_only:
+    buffer, root = x.buffer, x.buffer.root
+    other = None if root is buffer else x.dtype
+    if root.argument and not x.is_scalar:
+        if x.is_whole and root is buffer and not x.read_only:
             return Result("argument", buffer.argument)
         if _is_strided(x):
-            return Result("view", buffer.argument, shape=rec.polys(x.shape), index=x.index, read_only=x.read_only)
-    if x.known is not None and shared[id(buffer)] == 1:
+            return Result("view", root.argument, shape=rec.polys(x.shape), index=x.index, dtype=other, read_only=x.read_only)
+    if x.known is not None and shared[id(root)] == 1:
         return Result("constant", value=x.known.copy("K"), is_scalar=x.is_scalar)
-    if shared[id(buffer)] > 1 and _is_strided(x) and not x.is_scalar:
-        if buffer.source() not in rec.stages:
-            buffer.version = rec.stage(x.load(), buffer.shape, buffer.dtype).name if x.is_whole else _copied(rec, buffer)
-        return Result("view", buffer.source(), shape=rec.polys(x.shape), index=x.index, read_only=x.read_only)
+    if shared[id(root)] > 1 and _is_strided(x) and not x.is_scalar:
+        if root.source() not in rec.stages:
+            root.version = _copied(rec, root)
+        return Result("view", root.source(), shape=rec.polys(x.shape), index=x.index, dtype=other, read_only=x.read_only)
     if x.is_whole and buffer.source() in rec.stages:
         return Result("array", buffer.source(), is_scalar=x.is_scalar, weak=x.weak)
     axes = x.axes

@@ -83,6 +83,8 @@ class _Run:
             case Op(name="select"):
                 c, a, b = map(self.value, e.args)
                 return np.where(c, a, b).astype(e.dtype)
+            case Op(name="bitcast"):
+                return np.asarray(self.value(e.args[0])).view(e.dtype)
             case Op(name="inside"):
                 i, n = map(self.value, e.args)
                 return (i >= 0) & (i < n)

@@ -20,7 +20,19 @@ from hjit.trace.tracing.dispatch import implements
 from hjit.trace.tracing.host import as_fill, dtype_of, is_host, number, unpin
 from hjit.trace.tracing.recorder import current, supported_dtype
 from hjit.trace.tracing.size import Size
-from hjit.trace.tracing.tracer import MAX_KNOWN, Shape, Tracer, as_tracer, checked_dtype, from_known, from_stage, has_tracer, is_tracer, stored
+from hjit.trace.tracing.tracer import (
+    MAX_KNOWN,
+    Shape,
+    Tracer,
+    as_tracer,
+    as_value,
+    checked_dtype,
+    from_known,
+    from_stage,
+    has_tracer,
+    is_tracer,
+    stored,
+)
 
 
 def makes(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -197,8 +209,8 @@ def linspace(start: Any, stop: Any, num: Any = 50, endpoint: bool = True, retste
              **kwargs: Any) -> Any:
     """NumPy's formula: ``arange(num) * step + start``, the last element set to `stop`."""
     num = num if type(num) is Size else operator.index(unpin(num))
-    if retstep or num < 2 or (not has_tracer((start, stop)) and num <= MAX_KNOWN and type(num) is not Size):
-        start, stop = (v.item() if is_tracer(v) else unpin(v) for v in (start, stop))
+    if retstep or num < 1 or (not has_tracer((start, stop)) and num <= MAX_KNOWN and type(num) is not Size):
+        start, stop = (as_value(v) if is_tracer(v) else unpin(v) for v in (start, stop))
         made = np.linspace(start, stop, int(num), endpoint, retstep, dtype)
         return (from_known(made[0]), made[1]) if retstep else from_known(made)
     for v in filter(is_host, (start, stop)):
@@ -213,8 +225,9 @@ def linspace(start: Any, stop: Any, num: Any = 50, endpoint: bool = True, retste
     delta = as_tracer(end - begin)
     count = from_stage(cast(Index(current().poly(div)), work), (), work)
     step = delta.astype(work, copy=False) / count
-    y = arange(num).astype(work) * step + as_tracer(begin).astype(work, copy=False)
-    if endpoint:
+    first = as_tracer(begin).astype(work, copy=False)
+    y = arange(num).astype(work) * step + first if num > 1 else first.reshape(1)
+    if endpoint and num > 1:
         last = from_stage(GraphOp("equal", (Index(poly(Dim(0))), Index(current().poly(num - 1))), bool), (num,), bool)
         y = from_stage(select(last.load(), cast(as_tracer(end).load((num,)), work), y.load()), (num,), work)
     wanted = np.dtype(dtype or work)
@@ -280,9 +293,9 @@ class _Grid:
         self.sparse = sparse
 
     def __getitem__(self, key: Any) -> Any:
-        many = key if isinstance(key, tuple) else (key,)
+        many = key if isinstance(key, (tuple, list)) else (key,)
         axes = [self._axis(s) for s in many]
-        if not isinstance(key, tuple):
+        if not isinstance(key, (tuple, list)):
             return axes[0]
         dtype = np.result_type(*(a.dtype for a in axes))
         axes = [a.astype(dtype, copy=False) for a in axes]

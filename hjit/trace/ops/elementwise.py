@@ -21,7 +21,8 @@ from hjit.trace.tracing.dispatch import implements, provides
 from hjit.trace.tracing.host import Conversion, as_cast, as_fill, as_item, is_captured, is_host, number, record, unpin
 from hjit.trace.tracing.recorder import current, supported_dtype
 from hjit.trace.tracing.size import Size
-from hjit.trace.tracing.tracer import MAX_KNOWN, Selected, Shape, Tracer, as_tracer, call, from_known, from_stage, is_tracer, stored, trim, write
+from hjit.trace.tracing.tracer import MAX_KNOWN, Selected, Shape, Tracer, as_tracer, call, from_known, from_stage, is_tracer, stored
+from hjit.trace.tracing.writing import trim, write
 
 # The ufuncs of one result that the back ends know. `divmod` and `modf` are pairs of these.
 UFUNCS = frozenset(
@@ -55,7 +56,7 @@ def ufunc_call(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs: di
         first = next(x for x in inputs if type(x) is Selected)
         return first.__array_ufunc__(ufunc, method, *inputs, **kwargs)
     if not any(is_tracer(x) for x in inputs) and kwargs.get("out") is None and all(is_host(x) or np.isscalar(x) for x in inputs):
-        return record(ufunc, *inputs) if not kwargs else ufunc(*(x.pin() if is_host(x) else x for x in inputs), **kwargs)
+        return _of_hosts(ufunc, inputs) if not kwargs else ufunc(*(x.pin() if is_host(x) else x for x in inputs), **kwargs)
     if ufunc.signature is not None:
         return call(ufunc, *inputs, **kwargs)
     pair = _PAIRS.get(ufunc)
@@ -69,6 +70,12 @@ def ufunc_call(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs: di
             raise current().error(f"{ufunc.__name__}(out=)", "this ufunc is not compiled", "assign its result")
         return opaque_call(ufunc.__name__, ufunc, inputs, kwargs)
     return _elementwise(ufunc, name, inputs, **kwargs)
+
+
+def _of_hosts(ufunc: np.ufunc, inputs: tuple[Any, ...]) -> Any:
+    """A ufunc of numbers only: a number, or a tuple of them."""
+    result = record(ufunc, *inputs)
+    return result if ufunc.nout == 1 else tuple(record(operator.itemgetter(k), result) for k in range(ufunc.nout))
 
 
 def _elementwise(ufunc: np.ufunc, name: str, inputs: tuple[Any, ...], out: Any = None, where: Any = True, dtype: Any = None,
@@ -399,7 +406,7 @@ def clip(a: Any, a_min: Any = None, a_max: Any = None, out: Any = None, *, min: 
     result = ordered_stage(value, shape, dtype, operands_order(tracers(*operands), shape), is_scalar=not shape)
     if out is None:
         return result
-    return np.positive(result, **kwargs)
+    return np.bitwise_or(result, False, **kwargs) if dtype.kind == "b" else np.positive(result, **kwargs)  # bools have no sign
 
 
 def _is_int(x: Any) -> bool:

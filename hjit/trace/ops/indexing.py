@@ -18,21 +18,8 @@ from hjit.trace.tracing.host import is_host, unpin
 from hjit.trace.tracing.induction import Turn
 from hjit.trace.tracing.recorder import Indices, current
 from hjit.trace.tracing.size import Size, size_poly
-from hjit.trace.tracing.tracer import (
-    Selected,
-    Shape,
-    Tracer,
-    as_tracer,
-    from_known,
-    from_stage,
-    is_tracer,
-    same_values,
-    set_version,
-    stored,
-    trim,
-    version_name,
-    write,
-)
+from hjit.trace.tracing.tracer import Selected, Shape, Tracer, as_tracer, from_known, from_stage, is_tracer, same_values, stored
+from hjit.trace.tracing.writing import trim, version_name, write
 
 
 @provides
@@ -429,4 +416,4 @@ def scatter(view: Tracer, plan: _Advanced, value: Expr, order: str, combine: Any
         noted = rec.indices.get(_index_key(t, extents[axis]))
         if noted is not None:
             noted.scatters.add(name)
-    set_version(buffer, name)
+    buffer.take(name)

@@ -21,7 +21,8 @@ from hjit.trace.tracing.dispatch import implements
 from hjit.trace.tracing.host import unpin
 from hjit.trace.tracing.recorder import current, supported_dtype
 from hjit.trace.tracing.size import Size
-from hjit.trace.tracing.tracer import MAX_KNOWN, Buffer, Shape, Tracer, as_tracer, from_known, from_stage, has_tracer, is_tracer, stored, trim, write
+from hjit.trace.tracing.tracer import MAX_KNOWN, Buffer, Shape, Tracer, as_tracer, from_known, from_stage, has_tracer, is_tracer, stored
+from hjit.trace.tracing.writing import trim, write
 
 MAX_DECIDED = 16  # elements of a computed argument whose values become conditions of the trace
 MAX_PIECES = 64  # pieces into which insert, delete and tile cut an array before they gather instead

@@ -64,6 +64,26 @@ def _at(p: Poly, k: int) -> int:
 
 
 @provides
+def shares_elements(a: Tracer) -> bool:
+    """May one element of the buffer be seen more than once in this view? Windows that overlap, or an axis that is repeated."""
+    terms = [[m for m in p.terms if any(isinstance(x, Dim) for x in m)] for p in a.index]
+    seen = {x.k for p in terms for m in p for x in m if isinstance(x, Dim)}
+    moving = {k for k, n in enumerate(a.shape) if n != 1}
+    deep = any(not isinstance(x, (Dim, Sym, Var)) for p in a.index for x in p.atoms())  # a reshape, or a gather
+    if deep or (moving <= seen and all(len(p) <= 1 for p in terms)):
+        return False
+    steps = strides(a)
+    if steps is None:
+        return False
+    reach = a.dtype.itemsize
+    for s, n in sorted((abs(s), int(n)) for s, n in zip(steps, a.shape, strict=True) if n != 1):
+        if s < reach:
+            return True
+        reach += s * (n - 1)
+    return False
+
+
+@provides
 def stand_in(a: Tracer) -> np.ndarray[Any, Any] | None:
     """An array with the shape and the strides of a traced one, whose elements must not be touched."""
     found = strides(a)

@@ -19,7 +19,8 @@ from hjit.trace.ops.views import view
 from hjit.trace.tracing.dispatch import hook, implements
 from hjit.trace.tracing.host import unpin
 from hjit.trace.tracing.recorder import current
-from hjit.trace.tracing.tracer import MAX_KNOWN, Shape, Tracer, as_tracer, call, from_known, from_stage, is_tracer, write
+from hjit.trace.tracing.tracer import MAX_KNOWN, Shape, Tracer, as_tracer, call, from_known, from_stage, is_tracer
+from hjit.trace.tracing.writing import write
 
 Labels = Sequence[Hashable]
 

@@ -26,10 +26,12 @@ from hjit.trace.ir.poly import Dim, Poly, bound, poly
 from hjit.trace.ops.networks import ranked
 from hjit.trace.tracing.dispatch import functions, hook, implements
 from hjit.trace.tracing.externs import opaque_call
+from hjit.trace.tracing.foreign import foreign
 from hjit.trace.tracing.host import unpin
 from hjit.trace.tracing.recorder import current
 from hjit.trace.tracing.size import Size, size_poly
-from hjit.trace.tracing.tracer import Tracer, as_tracer, as_value, call, from_known, from_stage, is_tracer, update
+from hjit.trace.tracing.tracer import Tracer, as_tracer, as_value, call, from_known, from_stage, is_tracer
+from hjit.trace.tracing.writing import update
 
 MAX_LINE_TAPS = 129  # taps of one axis that are unrolled
 MAX_TAPS = 49  # taps of a filter over several axes that are unrolled
@@ -427,8 +429,9 @@ def known_first(real: Any, traced: Callable[..., Any]) -> Callable[..., Any]:
             return traced(*args)
         result = real(*(x.known if is_tracer(x) else int(x) if type(x) is Size else unpin(x) for x in args))
         for x in arrays:
-            current().changes.append((x.buffer, x.buffer.version, True))
-            x.buffer.version = ""
+            root = x.buffer.root
+            current().changes.append((root, root.version, True))
+            root.version = ""
         return from_known(result) if isinstance(result, np.ndarray) else result
 
     return method
@@ -459,23 +462,23 @@ def gaussian_weights(real: Callable[..., Any]) -> Callable[..., Any]:
 
 def as_number(x: Any) -> Any:
     """A plain number from a host scalar or a one-element array."""
-    return x.item() if is_tracer(x) else int(x) if type(x) is Size else unpin(x)
+    return as_value(x).item() if is_tracer(x) else int(x) if type(x) is Size else unpin(x)
 
 
 def opaque(name: str, real: Callable[..., Any]) -> Callable[..., Any]:
     """A function of SciPy that runs as it is, at every call."""
 
-    def method(*args: Any, output: Any = None, **kwargs: Any) -> Any:
-        if not is_tracer(output):
-            return opaque_call(name, real, args, kwargs if output is None else {**kwargs, "output": output})
-        result = opaque_call(name, real, args, {**kwargs, "output": output.dtype})
-        made, *others = result if type(result) is tuple else (result,)  # `label` also gives how many there are, and then that alone
-        call(np.copyto, output, made, casting="unsafe")
-        return others[0] if others else output
+    writes = foreign(real)
+
+    def method(*args: Any, **kwargs: Any) -> Any:
+        if any(is_tracer(kwargs.get(word)) for word in OUTPUTS):
+            return writes.extern(args, kwargs)
+        return opaque_call(name, real, args, kwargs)
 
     return method
 
 
+OUTPUTS = ("output", "distances", "indices")  # arrays that SciPy is given to write to
 KERNELS: dict[str, Callable[..., Any]] = {
     f.__name__: f
     for f in (correlate1d, correlate, uniform_filter1d, min_or_max_filter1d, min_or_max_filter, rank_filter, binary_erosion, binary_erosion2)

@@ -21,7 +21,8 @@ from hjit.trace.ops.layout import operands_order
 from hjit.trace.tracing.dispatch import implements
 from hjit.trace.tracing.host import as_item, is_host, unpin
 from hjit.trace.tracing.recorder import current
-from hjit.trace.tracing.tracer import MAX_KNOWN, Tracer, as_tracer, call, from_known, from_stage, is_tracer, stored, write
+from hjit.trace.tracing.tracer import MAX_KNOWN, Tracer, as_tracer, call, from_known, from_stage, is_tracer, stored
+from hjit.trace.tracing.writing import write
 
 _MISSING = np._NoValue
 

@@ -24,20 +24,8 @@ from hjit.trace.ops.reductions import axes_of
 from hjit.trace.tracing.dispatch import implements
 from hjit.trace.tracing.host import as_item, is_host, unpin
 from hjit.trace.tracing.recorder import current
-from hjit.trace.tracing.tracer import (
-    Shape,
-    Tracer,
-    as_tracer,
-    call,
-    from_known,
-    from_stage,
-    is_tracer,
-    set_version,
-    stored,
-    trim,
-    version_name,
-    write,
-)
+from hjit.trace.tracing.tracer import Shape, Tracer, as_tracer, call, from_known, from_stage, is_tracer, stored
+from hjit.trace.tracing.writing import trim, version_name, write
 
 ASSOCIATIVE = frozenset("add multiply maximum minimum bitwise_and bitwise_or bitwise_xor logical_and logical_or logical_xor".split())
 MAX_CHOICES = 32
@@ -351,7 +339,7 @@ def _write_at(view: Tracer, index: Sequence[Poly], pure: Sequence[int], inner: S
     name = rec.unique(version_name(old))
     update = Definition(rec.polys(pure), rec.polys(inner), compose(view.index, index), cast(value, buffer.dtype), "sequential")
     rec.stage(Load(old, identity(len(buffer.shape)), buffer.dtype), buffer.shape, buffer.dtype, (update,), reserved=name)
-    set_version(buffer, name)
+    buffer.take(name)
 
 
 @implements(np.put_along_axis)

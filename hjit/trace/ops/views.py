@@ -14,9 +14,10 @@ from hjit.trace.ir.graph import compose, identity
 from hjit.trace.ir.poly import ONE, ZERO, Dim, Poly, poly
 from hjit.trace.ops.layout import copy_order, in_order, is_c_ordered, stand_in
 from hjit.trace.ops.reductions import axes_of
+from hjit.trace.tracing.bits import Reinterpreted
 from hjit.trace.tracing.dispatch import implements, provides
 from hjit.trace.tracing.host import is_host, record, unpin
-from hjit.trace.tracing.recorder import current
+from hjit.trace.tracing.recorder import current, supported_dtype
 from hjit.trace.tracing.size import Size
 from hjit.trace.tracing.tracer import Shape, Tracer, as_tracer, call, from_stage, is_tracer
 
@@ -28,6 +29,20 @@ def view(a: Tracer, shape: Shape, inner: Sequence[Poly], known: Any = None, read
 
 def _known(a: Tracer, f: Any) -> Any:
     return None if a._known is None else f(a._known)
+
+
+@provides
+def reinterpreted(x: Tracer, dtype: np.dtype[Any]) -> Tracer:
+    """``x.view(dtype)``."""
+    if dtype == x.dtype:
+        return Tracer(x.buffer, x.shape, x.index, x._known, read_only=x.read_only)
+    if dtype.itemsize != x.dtype.itemsize or not supported_dtype(dtype):
+        reason = f"elements of {x.dtype} seen as {dtype}, which is not of the same size"
+        raise current().error("ndarray.view", reason, "compute the parts with shifts and masks, or convert with astype")
+    root = x.buffer.root
+    buffer = root if dtype == root.dtype else Reinterpreted(root, dtype)
+    known = None if x._known is None else x._known.view(dtype)
+    return Tracer(buffer, x.shape, x.index, known, x.is_scalar, x.read_only)
 
 
 @implements(np.transpose, np.permute_dims)
@@ -432,4 +447,4 @@ def min_scalar_type(a: Any) -> np.dtype[Any]:
 
 @implements(np.shares_memory, np.may_share_memory)
 def shares_memory(a: Any, b: Any, max_work: Any = None) -> bool:
-    return as_tracer(a).buffer is as_tracer(b).buffer
+    return as_tracer(a).buffer.root is as_tracer(b).buffer.root

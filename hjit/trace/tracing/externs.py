@@ -8,13 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from hjit.errors import TraceError
-from hjit.trace.tracing.dispatch import functions
-from hjit.trace.tracing.host import Slot, is_host, settled
-from hjit.trace.tracing.recorder import current, site, supported_dtype
-from hjit.trace.tracing.results import Called, Unknown, called, rebuilt
+from hjit.trace.tracing.host import Slot, is_host
+from hjit.trace.tracing.recorder import current, supported_dtype
+from hjit.trace.tracing.results import Called, Unknown, called, place, rebuilt
 from hjit.trace.tracing.size import Size
-from hjit.trace.tracing.tracer import Tracer, from_known, has_tracer, is_tracer, python_float
+from hjit.trace.tracing.tracer import Tracer, from_known, is_tracer, python_float
 
 
 def concrete(function: Any, args: Any, kwargs: Any) -> Any:
@@ -22,58 +20,81 @@ def concrete(function: Any, args: Any, kwargs: Any) -> Any:
     return owned(function(*args, **kwargs))
 
 
-def owned(result: Any) -> Any:
-    """The arrays of a result as known arrays of the trace, where kernels have their dtype."""
+def owned(result: Any, given: Sequence[Any] = (), originals: Sequence[Tracer] = ()) -> Any:
+    """The arrays of a result as known arrays of the trace, where kernels have their dtype; those that were `given` are `originals`."""
+    found = place(result, given)
+    if found is not None:
+        return rebuilt(found, originals, _no_array)
     if type(result) is np.ndarray and supported_dtype(result.dtype):
         return from_known(result)
     if type(result) in (list, tuple):
-        return type(result)(map(owned, result))
+        return type(result)(owned(x, given, originals) for x in result)
     if isinstance(result, tuple) and hasattr(type(result), "_fields"):
-        return type(result)(*map(owned, result))
+        return type(result)(*(owned(x, given, originals) for x in result))
     return result
 
 
-def opaque_call(name: str, function: Any, args: Any, kwargs: Any, foreign: bool = False, mark: Callable[[], Callable[[], None]] | None = None) -> Any:
+def _no_array(kind: str, number: int) -> Any:
+    raise AssertionError("the outcome has no new arrays")
+
+
+def opaque_call(name: str, function: Any, args: Any, kwargs: Any, mark: Callable[[], Callable[[], None]] | None = None) -> Any:
     """An extern stage: at every call the inputs are realised and the original function is called; now, where all is known.
 
-    A `foreign` function may write to its arguments, which is looked after. One that draws random numbers has `mark`: see `Event`.
+    A function that draws random numbers has `mark`: see `Event`.
     """
-    rec = current()
-    arguments = Arguments()
-    frozen_args, frozen_kwargs = arguments.lower(tuple(args)), arguments.lower(dict(kwargs))
-    settings = tuple(again() for again in rec.settings)
-    origin = site()[0]
+    return Extern(name, function, args, kwargs, mark).result()
 
-    def run(arrays: Sequence[np.ndarray[Any, Any]]) -> tuple[Callable[[], Any], list[Any]]:
-        given = [a.copy() for a in arrays] if foreign else arrays
+
+class Extern:
+    """A call of an opaque function: its arguments with places for the arrays."""
+
+    def __init__(self, name: str, function: Any, args: Any, kwargs: Any, mark: Callable[[], Callable[[], None]] | None = None) -> None:
+        self.name, self.function, self.mark = name, function, mark
+        self.arguments = Arguments()
+        self.frozen = self.arguments.lower((tuple(args), dict(kwargs)))
+        self.settings = tuple(again() for again in current().settings)
+
+    def result(self) -> Any:
+        """What the call gives to the traced function."""
+        contents = [t.known for t in self.arguments.tracers]
+        if self.mark is None and all(k is not None for k in contents):
+            return self.known([k.copy() for k in contents if k is not None])
+        needs, places = self.arguments.needs()
+
+        def call(*arrays: np.ndarray[Any, Any]) -> Called:
+            return self.call([arrays[k] for k in places])
+
+        event = current().extern(self.name, call, needs, self.mark)
+        return self.rebuilt(event.value, event.gives)
+
+    def known(self, arrays: Sequence[np.ndarray[Any, Any]]) -> Any:
+        """The result for known arrays."""
+        return owned(self.ready(arrays)[0]())
+
+    def call(self, arrays: Sequence[np.ndarray[Any, Any]]) -> Called:
+        """What a call with these arrays comes to."""
+        return called(*self.ready(arrays), self.mark is not None)
+
+    def ready(self, arrays: Sequence[np.ndarray[Any, Any]]) -> tuple[Callable[[], Any], list[Any]]:
+        """The function on arguments with these arrays in them, and each array as it is given."""
         views: dict[int, Any] = {}
-        real_args, real_kwargs = arguments.fill(frozen_args, given, (), views), arguments.fill(frozen_kwargs, given, (), views)
+        args, kwargs = self.arguments.fill(self.frozen, arrays, (), views)
 
         def real() -> Any:
-            result = function(*real_args, **real_kwargs)
-            if foreign and any(a.tobytes() != b.tobytes() for a, b in zip(arrays, given, strict=True)):
-                raise TraceError(name, "it writes to an array that it is given", "call it outside the function", origin)
-            return result
+            return self.function(*args, **kwargs)
 
-        return _within(settings, real) if settings else real, [views[k] for k in range(len(given))]
+        return _within(self.settings, real) if self.settings else real, [views[k] for k in range(len(arrays))]
 
-    contents = [t.known for t in arguments.tracers]
-    if mark is None and all(k is not None for k in contents):
-        return owned(run([k.copy() for k in contents if k is not None])[0]())
-
-    needs, places = arguments.needs()
-
-    def call(*arrays: np.ndarray[Any, Any]) -> Called:
-        return called(*run([arrays[k] for k in places]), mark is not None)
-
-    event = rec.extern(name, call, needs, mark)
-    try:
-        return rebuilt(event.value, arguments.originals, functools.cache(lambda kind, number: _extern_result(event.gives[number], kind)))
-    except Unknown as unknown:
-        raise rec.error(name, f"it returns a {unknown}, not an array or a number", "call it outside the function") from None
+    def rebuilt(self, outcome: Any, gives: Sequence[str]) -> Any:
+        """The result that an outcome stands for; `gives`: the inputs that its arrays are."""
+        try:
+            return rebuilt(outcome, self.arguments.originals, functools.cache(lambda kind, number: extern_result(gives[number], kind)))
+        except Unknown as unknown:
+            raise current().error(self.name, str(unknown), "call it outside the function") from None
 
 
-def _extern_result(name: str, kind: str) -> Tracer:
+def extern_result(name: str, kind: str) -> Tracer:
     from hjit.trace.ir.graph import identity
     from hjit.trace.tracing.tracer import Buffer, _shown
 
@@ -151,20 +172,5 @@ def _within(settings: Sequence[Callable[[], Any]], function: Callable[[], Any]) 
 
         with within(settings):
             return function()
-
-    return method
-
-
-@functools.lru_cache(maxsize=1024)
-def opaque(function: Any) -> Callable[..., Any]:
-    """A compiled function of another package: opaque where it is given a tracer."""
-    name = f"{function.__module__}.{function.__name__}"
-
-    def method(*args: Any, **kwargs: Any) -> Any:
-        args, kwargs = settled(args), settled(kwargs)
-        if has_tracer(args) or has_tracer(kwargs):
-            traced = functions().get(function)
-            return traced(*args, **kwargs) if traced else opaque_call(name, function, args, kwargs, foreign=True)
-        return concrete(function, args, kwargs)
 
     return method

@@ -289,6 +289,16 @@ for _name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "lshift"
     _dunder = _name.rstrip("_")
     setattr(HostScalar, f"__{_dunder}__", _method(getattr(operator, _name)))
     setattr(HostScalar, f"__r{_dunder}__", _method(getattr(operator, _name), swap=True))
+def _divmod(f: Callable[..., Any]) -> Callable[..., Any]:
+    def method(self: HostScalar, other: Any) -> Any:
+        quotient = f(operator.floordiv)(self, other)
+        return NotImplemented if quotient is NotImplemented else (quotient, f(operator.mod)(self, other))
+
+    return method
+
+
+HostScalar.__divmod__ = _divmod(_method)  # type: ignore[attr-defined]
+HostScalar.__rdivmod__ = _divmod(lambda f: _method(f, swap=True))  # type: ignore[attr-defined]
 for _name in ("lt", "le", "gt", "ge", "eq", "ne"):
     setattr(HostScalar, f"__{_name}__", _method(getattr(operator, _name)))
 for _name, _f in (("neg", operator.neg), ("pos", operator.pos), ("abs", operator.abs), ("invert", operator.invert)):

@@ -22,6 +22,7 @@ from hjit.trace.ir.graph import Const, Definition, Expr, Graph, Index, Input, Lo
 from hjit.trace.ir.lookups import looked_up, lookup
 from hjit.trace.ir.poly import SMALL, Poly, Sym, poly
 from hjit.trace.ir.ranges import Range, Ranges
+from hjit.trace.tracing.frames import is_own
 from hjit.trace.tracing.host import HostScalar, Slot, Tape
 from hjit.trace.tracing.induction import Site, Turn
 from hjit.trace.tracing.results import Called
@@ -46,8 +47,29 @@ def current() -> Recorder:
     """
     rec: Recorder | None = getattr(_state, "recorder", None)
     if rec is None:
-        raise TraceError("tracer", "an array of a finished trace is used", "do not keep arrays of the function in globals or attributes")
+        raise _elsewhere()
     return rec
+
+
+_running: dict[int, Recorder] = {}  # the traces of all threads
+
+
+def _elsewhere() -> TraceError:
+    """The error for a traced array where no trace runs: in a thread that a traced function has started, or after its trace."""
+    frame: Any = sys._getframe(2)
+    running = dict(_running)
+    found = next(iter(running.values()), None) if len(running) == 1 else None
+    while frame is not None and type(frame.f_globals) is dict:
+        frame = frame.f_back
+    if frame is not None:
+        found = next((rec for rec in running.values() if any(o is frame.f_globals for o in rec.overlays.values())), None)
+    if found is None:
+        return TraceError("tracer", "an array of a finished trace is used", "do not keep arrays of the function in globals or attributes")
+    reason = "it works on arrays of a function that is traced in another thread"
+    advice = "let the threads call decorated functions, or compute with whole arrays: the compiled code runs in parallel by itself"
+    error = TraceError(f"thread {threading.current_thread().name}", reason, advice, site()[0] or found.origin)
+    found.refusals.append(error)  # nobody may wait for what the thread raises
+    return error
 
 
 def tracing() -> bool:
@@ -187,10 +209,12 @@ class Recorder:
     def __enter__(self) -> Recorder:
         self._outer = getattr(_state, "recorder", None)
         _state.recorder = self
+        _running[id(self)] = self
         return self
 
     def __exit__(self, kind: object, *exc: object) -> None:
         _state.recorder = self._outer
+        _running.pop(id(self), None)
         if kind is not None:
             self.take_back()
 
@@ -419,7 +443,13 @@ class Recorder:
 
     def error(self, operation: str, reason: str, advice: str = "") -> TraceError:
         """A `TraceError` for the user's present line; raised again at the end where the function handles it, as NumPy would not have raised it."""
-        self.refusals.append(TraceError(operation, reason, advice, site()[0] or self.origin))
+        inner = site()[0] or self.origin
+        line = _line_in(self.origin.filename) if self.origin else None
+        if line is None or inner is None or line.filename == inner.filename:
+            line = inner
+        else:  # a library's line says little without the user's
+            reason = f"{reason} (at {inner})"
+        self.refusals.append(TraceError(operation, reason, advice, line))
         return self.refusals[-1]
 
 
@@ -471,12 +501,22 @@ def site() -> tuple[Origin | None, str]:
     """The source line that is being traced, and the variable that its result is assigned to."""
     frame = sys._getframe(1)
     while frame is not None:
-        if type(frame.f_globals) is not dict:
+        if type(frame.f_globals) is not dict and not is_own(frame.f_code):
             code = frame.f_code
             origin = Origin(code.co_filename, frame.f_lineno, code.co_name)
             return origin, _assigned(code).get(frame.f_lasti, "t")
         frame = frame.f_back  # type: ignore[assignment]
     return None, "t"
+
+
+def _line_in(filename: str) -> Origin | None:
+    """The innermost line of a file that is being traced."""
+    frame: Any = sys._getframe(1)
+    while frame is not None:
+        if type(frame.f_globals) is not dict and frame.f_code.co_filename == filename:
+            return Origin(filename, frame.f_lineno, frame.f_code.co_name)
+        frame = frame.f_back
+    return None
 
 
 @lru_cache(maxsize=1024)

@@ -30,7 +30,7 @@ class Called(NamedTuple):
 
 
 class Unknown(Exception):
-    """An object that is neither an array nor a value, which a trace would freeze."""
+    """A result that a trace cannot keep, and why: neither an array nor a value, which it would freeze."""
 
 
 def called(function: Callable[[], Any], given: Sequence[Any], impure: bool) -> Called:
@@ -47,9 +47,9 @@ def _outcome(x: Any, given: Sequence[Any], arrays: list[np.ndarray[Any, Any]], i
     """The outcome that a result is, a tree of tuples; its arrays are appended to `arrays`."""
     t = type(x)
     if isinstance(x, np.ndarray):
-        known = next((k for k, a in enumerate(given) if a is x), None)
+        known = place(x, given)
         if known is not None:
-            return ("given", known)
+            return known
         number = next((k for k, a in enumerate(arrays) if a is x), len(arrays))
         if number == len(arrays):
             arrays.append(x)
@@ -65,11 +65,43 @@ def _outcome(x: Any, given: Sequence[Any], arrays: list[np.ndarray[Any, Any]], i
     return ("value", x) if isinstance(x, _VALUES) else ("unknown", t)
 
 
+def place(x: Any, given: Sequence[Any]) -> tuple[Any, ...] | None:
+    """The outcome of a result that is one of the given arrays, or a part of one."""
+    found = next((k for k, a in enumerate(given) if a is x), None)
+    if found is not None:
+        return ("given", found)
+    starts = ((k, _start(a, x)) for k, a in enumerate(given) if isinstance(x, np.ndarray))
+    return next((("part", k, start, x.shape) for k, start in starts if start is not None), None)
+
+
+def _start(a: Any, x: np.ndarray[Any, Any]) -> int | None:
+    """The element of `a` at which `x` begins, where it is a run of elements of that, in another shape perhaps."""
+    if not isinstance(a, np.ndarray) or a.dtype != x.dtype or not (a.flags.c_contiguous and x.flags.c_contiguous and x.size):
+        return None
+    start, between = divmod(x.__array_interface__["data"][0] - a.__array_interface__["data"][0], a.itemsize)
+    return int(start) if not between and 0 <= start <= a.size - x.size else None
+
+
+def _part(given: Any, start: int, shape: tuple[int, ...]) -> Any:
+    """A run of elements of what stands for an array.
+
+    Raises:
+        Unknown: they do not lie in a row.
+    """
+    sizes = {int(n): n for n in given.shape}
+    size = int(np.prod(shape))
+    run = given if size == int(given.size) else given.reshape(-1)[start : start + size]
+    part = run.reshape(tuple(sizes.get(n, n) for n in shape))
+    if not np.shares_memory(part, given):
+        raise Unknown("it returns a part of an array that it is given")
+    return part
+
+
 def rebuilt(outcome: tuple[Any, ...], given: Sequence[Any], array: Callable[[str, int], Any]) -> Any:
     """The result again.
 
     Args:
-        given: what the call's arrays stand for.
+        given: what stands for the call's arrays.
         array: what stands for the new array of a number; told its kind ("array", "scalar" or "float").
 
     Raises:
@@ -81,7 +113,9 @@ def rebuilt(outcome: tuple[Any, ...], given: Sequence[Any], array: Callable[[str
     if kind == "value":
         return what
     if kind == "unknown":
-        raise Unknown(what.__name__)
+        raise Unknown(f"it returns a {what.__name__}, not an array or a number")
+    if kind == "part":
+        return _part(given[what], *rest)
     if kind != "items":
         return array(kind, what)
     keys, *parts = rest

@@ -7,19 +7,21 @@ contents are known (literals, ``np.arange(5)``) carry them along in a real array
 
 from __future__ import annotations
 
+import builtins
 import itertools
 import operator
-import re
+import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from hjit.errors import TraceError
-from hjit.trace.ir.graph import Const, Definition, Expr, Load, cast, compose, identity, renumber, select
+from hjit.trace.ir.graph import Const, Definition, Expr, Load, compose, identity
 from hjit.trace.ir.poly import Dim, Poly, poly
 from hjit.trace.tracing.dispatch import hook
-from hjit.trace.tracing.host import Conversion, as_array, as_item, dtype_of, is_captured, is_host, number
+from hjit.trace.tracing.frames import reads
+from hjit.trace.tracing.host import Conversion, as_array, as_item, dtype_of, is_host, number
 from hjit.trace.tracing.recorder import Recorder, current, rolling, supported_dtype, tracing
 from hjit.trace.tracing.size import Size
 
@@ -56,6 +58,18 @@ class Buffer:
             assert self.real is not None
             self.version = current().constant(self.real).input.name
         return self.version
+
+    @property
+    def root(self) -> Buffer:
+        """The memory itself, where this is another dtype's view of it."""
+        return self
+
+    def take(self, stage: str) -> None:
+        """All views of the buffer see `stage` from now on; an argument is written back when the function ends."""
+        current().changes.append((self, self.version, self.real is not None))
+        self.version, self.real = stage, None
+        if self.argument:
+            current().written[self.argument] = stage
 
 
 class Tracer:
@@ -95,7 +109,25 @@ class Tracer:
 
     @property
     def dtype(self) -> np.dtype[Any]:
+        frame = sys._getframe(1)
+        if type(frame.f_globals) is not dict and frame.f_lasti in reads(frame.f_code, "dtype", "type"):
+            return hook("dtype_to_call")(self.buffer.dtype)
         return self.buffer.dtype
+
+    @dtype.setter
+    def dtype(self, dtype: Any) -> None:
+        if any(self is x for x in current().outside):
+            raise current().error("ndarray.dtype = ...", "it changes an array that outlives the function", "use .view()")
+        seen = self.view(dtype)
+        self.buffer, self._known = seen.buffer, seen._known
+
+    @property
+    def __array_interface__(self) -> dict[str, Any]:
+        """For code that reads it; where NumPy asks for it, it is to go on to `__array__`."""
+        frame = sys._getframe(1)
+        if frame.f_lasti not in reads(frame.f_code, "__array_interface__"):
+            raise AttributeError("__array_interface__")
+        return hook("interface")(self)
 
     @property
     def ndim(self) -> int:
@@ -153,12 +185,11 @@ class Tracer:
 
     @property
     def base(self) -> Any:
-        return None if self.is_whole else self
+        return None if self.is_whole and self.buffer.root is self.buffer else self
 
     @property
     def flags(self) -> Any:
-        like = hook("stand_in")(self)
-        return _Flags(False, False, False) if like is None else _Flags(like.flags.c_contiguous, like.flags.f_contiguous, self.writeable)
+        return hook("flags")(self)
 
     @property
     def strides(self) -> tuple[int, ...]:
@@ -201,7 +232,8 @@ class Tracer:
         return self.at([poly(0) if n == 1 and shape[k] != 1 else poly(Dim(k)) for k, n in enumerate(self.shape, lead)])
 
     def item(self, *at: Any) -> Any:
-        one = self[at] if at else self
+        at = at[0] if len(at) == 1 and isinstance(at[0], tuple) else at
+        one = self if not at else self[at] if len(at) == self.ndim else self.flat[at]
         if one.size != 1:
             raise ValueError("can only convert an array of size 1 to a Python scalar")
         return python_float(one) if one.dtype.kind == "f" else as_value(one).item()
@@ -221,7 +253,9 @@ class Tracer:
     def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray[Any, Any]:
         if self.known is not None:
             return np.array(self.known, dtype)
-        raise current().error("conversion to a real array", "code that cannot be traced asks for the array's numbers")
+        if not self.ndim:
+            return np.array(as_value(self), dtype)
+        raise hook("asks_for_numbers")(sys._getframe(1))
 
     # -- Python protocols
     def __len__(self) -> int:
@@ -299,34 +333,32 @@ class Tracer:
     def __deepcopy__(self, memo: Any) -> Tracer:
         return self.copy()
 
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        raise current().error("pickling an array", "a traced array has no numbers to store or to send to another process", "do that with the result")
+
     def __getattr__(self, name: str) -> Any:
         if not name.startswith("__") and hasattr(np.ndarray, name):
-            raise current().error(f"ndarray.{name}", "hjit does not trace this attribute")
+            reason = "a traced array has no memory" if name in _OF_MEMORY else "hjit does not trace this attribute"
+            raise current().error(f"ndarray.{name}", reason, "use it before or after the decorated function" if name in _OF_MEMORY else "")
         raise AttributeError(f"'numpy.ndarray' object has no attribute '{name}'")
 
     # -- views that need no table
     def view(self, dtype: Any = None, type: Any = None) -> Tracer:
-        if dtype is None or dtype is np.ndarray or np.dtype(dtype) == self.dtype:
-            return Tracer(self.buffer, self.shape, self.index, self._known, read_only=self.read_only)
-        raise current().error("ndarray.view", f"bits of {self.dtype} seen as {np.dtype(dtype)}", "use astype")
+        if isinstance(dtype, builtins.type) and issubclass(dtype, np.ndarray):
+            dtype, type = None, dtype
+        if type not in (None, np.ndarray):
+            reason = "a subclass of ndarray may compute in its own way"
+            raise current().error(f"ndarray.view({type.__name__})", reason, "compute with the array itself")
+        return hook("reinterpreted")(self, self.dtype if dtype is None else np.dtype(dtype))
 
     def astype(self, dtype: Any, order: str = "K", casting: str = "unsafe", subok: bool = True, copy: bool = True) -> Tracer:
         return hook("astype")(self, dtype, casting, copy, order)
 
     def fill(self, value: Any) -> None:
-        write(self, value, how=as_item)
+        hook("write")(self, value, how=as_item)
 
 
-class _Flags:
-    """What code asks of ``a.flags``."""
-
-    def __init__(self, c_contiguous: bool, f_contiguous: bool, writeable: bool) -> None:
-        self.c_contiguous = self.contiguous = self.carray = c_contiguous
-        self.f_contiguous, self.forc, self.fnc = f_contiguous, c_contiguous or f_contiguous, f_contiguous and not c_contiguous
-        self.writeable, self.aligned, self.owndata = writeable, True, self.forc
-
-    def __getitem__(self, name: str) -> Any:
-        return getattr(self, {"C": "c_contiguous", "F": "f_contiguous", "W": "writeable"}.get(name, name.lower()))
+_OF_MEMORY = frozenset("ctypes data dump dumps tobytes tofile setflags byteswap".split())
 
 
 def _dim_of(p: Poly) -> int | None:
@@ -461,83 +493,7 @@ def call(function: Any, *args: Any, **kwargs: Any) -> Any:
     return hook("numpy_call")(function, args, kwargs)
 
 
-# -- writing
-
-
-def write(view: Tracer, value: Any, where: Expr | None = None, how: Conversion | None = None) -> None:
-    """``view[...] = value``, under the mask `where` if given; the value is broadcast and cast as NumPy does, a number as `how` says.
-
-    Raises:
-        ValueError: the view is read-only, or `value` does not broadcast to its shape.
-        OverflowError, ValueError: NumPy refuses to store the number `value`.
-    """
-    if not view.writeable:
-        raise ValueError("assignment destination is read-only")
-    if is_captured(value) and view.dtype.kind != "f":
-        value = value.pin()  # what NumPy says of a number that does not fit, it says at once
-    source = value if is_tracer(value) else None
-    if source is not None and source.buffer is view.buffer and source.index == view.index and where is None:
-        return  # the second half of ``a[k] += x``
-    how = how or (as_item if where is None else as_array)
-    if is_host(value):
-        update(view, current().scalar(number(value, view.dtype, how), view.dtype), where)
-        return
-    source = stored(value, view.dtype, how)
-    if tuple(source.shape) != tuple(view.shape):
-        source = trim(source, view.shape)
-    if source.known is not None and view.known is not None and where is None:
-        view.known[...] = source.known
-        current().changes.append((view.buffer, view.buffer.version, True))
-        view.buffer.version = ""
-        return
-    update(view, cast(source.load(view.shape), view.dtype), where)
-
-
-def trim(source: Tracer, shape: Shape) -> Tracer:
-    """`source` without leading axes of length 1 that `shape` lacks, after NumPy's check that it broadcasts."""
-    extra = source.ndim - len(shape)
-    if extra > 0 and all(n == 1 for n in source.shape[:extra]):
-        source = source[(0,) * extra]
-    if source.ndim > len(shape) or any(n not in (1, m) for n, m in zip(reversed(source.shape), reversed(shape), strict=False)):
-        given, wanted = (",".join(str(int(n)) for n in s) + ("," if len(s) == 1 else "") for s in (source.shape, shape))
-        raise ValueError(f"could not broadcast input array from shape ({given}) into shape ({wanted})")
-    return source
-
-
-def update(view: Tracer, expr: Expr, where: Expr | None = None) -> None:
-    """Make the buffer's next version: `expr` over the dimensions of `view`, written through it."""
-    rec, buffer = current(), view.buffer
-    old = buffer.source()
-    if any(n == 0 for n in view.shape):
-        return
-    if where is not None:
-        expr = select(where, expr, view.load())
-    axes = view.axes
-    if axes is not None:
-        if not view.is_whole:
-            expr = expr.substitute(renumber([poly(Dim(axes.index(k))) for k in range(len(axes))]))
-        stage = rec.stage(expr, buffer.shape, buffer.dtype)
-    else:
-        definition = Definition(rec.polys(view.shape), (), view.index, expr)
-        keep = Load(old, identity(len(buffer.shape)), buffer.dtype)
-        stage = rec.stage(keep, buffer.shape, buffer.dtype, (definition,), name=version_name(old))
-    set_version(buffer, stage.name)
-
-
-_VERSION = re.compile(r"_v(_\d+)*$")
-
-
-def version_name(old: str) -> str:
-    """A name for the version of a buffer that follows `old`."""
-    return f"{_VERSION.sub('', old)}_v"
-
-
-def set_version(buffer: Buffer, stage: str) -> None:
-    """All views of the buffer see `stage` from now on; an argument is written back when the function ends."""
-    current().changes.append((buffer, buffer.version, buffer.real is not None))
-    buffer.version, buffer.real = stage, None
-    if buffer.argument:
-        current().written[buffer.argument] = stage
+# -- comparing
 
 
 def same_values(a: Tracer, b: Tracer) -> bool:

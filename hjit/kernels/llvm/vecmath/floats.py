@@ -270,9 +270,10 @@ EMITTERS: dict[str, Emitter] = {
     "heaviside": heaviside,
     "degrees": _scaled(180.0, np.pi),
     "radians": _scaled(np.pi, 180.0),
+    "bitcast": lambda code, args, dtype: cast(code, "bitcast", args[0], dtype),
     **libm.EMITTERS,
 }
 """By ufunc name, for arguments that are floats."""
 
-IN_HALF = frozenset(["negative", "positive", "absolute", "signbit", "copysign", "nextafter", "spacing", "maximum", "minimum", "fmax", "fmin"])
+IN_HALF = frozenset("negative positive absolute signbit copysign nextafter spacing maximum minimum fmax fmin bitcast".split())
 """Those that are given halves as they are; the rest is given floats."""

@@ -13,6 +13,7 @@ from hjit.kernels.llvm.vecmath.text import (
     cast,
     cmp,
     constant,
+    from_bits,
     intrinsic,
     is_signed,
     like,
@@ -363,6 +364,7 @@ EMITTERS: dict[str, Emitter] = {
     "gcd": gcd,
     "lcm": lcm,
     "bitwise_count": bitwise_count,
+    "bitcast": lambda code, args, dtype: from_bits(code, args[0]),
 }
 """By ufunc name, for arguments that are integers or bools."""
 

@@ -1,0 +1,78 @@
+"""NumPy's classes where traced code calls them: ``np.uint8(x)``, ``x.dtype.type(y)``, ``np.ndarray(shape, dtype)``; and ufuncs, for lists of arrays.
+
+A class is also what is compared, looked up and given as a dtype, so it stays itself there: the bytecode tells whether it is
+loaded to be called. Where it reaches a call by way of a variable, NumPy's own class converts a one-element array by its
+value, and an array is refused.
+"""
+
+from __future__ import annotations
+
+import functools
+import types
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from hjit.trace.tracing.dispatch import provides
+from hjit.trace.tracing.frames import callees
+from hjit.trace.tracing.host import is_host, record
+from hjit.trace.tracing.recorder import current
+from hjit.trace.tracing.tracer import Selected, Tracer, as_tracer, call, from_known, from_stage, has_tracer, is_tracer
+
+
+def called(value: Any, frame: types.FrameType) -> Any:
+    """The traced version of a class or a ufunc where the frame loads it to call it, else itself."""
+    traced = of_lists(value) if isinstance(value, np.ufunc) else CONSTRUCTORS.get(value) if type(value) is type else None
+    return traced if traced is not None and frame.f_lasti in callees(frame.f_code) else value
+
+
+@functools.lru_cache(maxsize=1024)
+def of_lists(ufunc: np.ufunc) -> Callable[..., Any]:
+    """The ufunc for lists of traced arrays, which NumPy would ask for their numbers."""
+
+    def method(*args: Any, **kwargs: Any) -> Any:
+        return ufunc(*(as_tracer(x) if type(x) in (list, tuple) and has_tracer(x) else x for x in args), **kwargs)
+
+    return functools.wraps(ufunc, updated=())(method)
+
+
+def scalar_type(cls: Any) -> Callable[..., Any]:
+    """``cls(x)``: an array or a scalar, converted as `astype` does; a Python number is checked as NumPy does."""
+
+    def construct(*args: Any, **kwargs: Any) -> Any:
+        if len(args) != 1 or kwargs or not has_tracer(args):
+            return cls(*args, **kwargs)
+        x = args[0]
+        if is_host(x):
+            return record(cls, x)
+        if type(x) is Selected:
+            return x.astype(cls)
+        array = (x if is_tracer(x) else as_tracer(x)).astype(cls, copy=False)
+        return array if array.ndim else _scalar(array)
+
+    return construct
+
+
+def _scalar(x: Tracer) -> Tracer:
+    """A 0-d array as a scalar, which keeps its value."""
+    return from_stage(x.load(), (), x.dtype, is_scalar=True) if x.known is None else from_known(x.known.copy(), is_scalar=True)
+
+
+def _ndarray(shape: Any, dtype: Any = float, buffer: Any = None, offset: Any = 0, strides: Any = None, order: Any = None) -> Any:
+    if has_tracer(buffer):
+        raise current().error("numpy.ndarray(buffer=...)", "a traced array has no memory", "use slices, reshape and view")
+    if buffer is not None or strides is not None:
+        return np.ndarray(shape, dtype, buffer, offset, strides, order)
+    return call(np.empty, shape, float if dtype is None else dtype, order or "C")
+
+
+_NAMES = "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 longlong ulonglong float16 float32 float64"
+_SCALARS = [getattr(np, name) for name in _NAMES.split()]
+CONSTRUCTORS: dict[Any, Callable[..., Any]] = {**{cls: scalar_type(cls) for cls in _SCALARS}, np.ndarray: _ndarray}
+
+
+@provides
+def dtype_to_call(dtype: np.dtype[Any]) -> Any:
+    """The dtype of a traced array whose ``type`` is called at once."""
+    return types.SimpleNamespace(type=CONSTRUCTORS[dtype.type])

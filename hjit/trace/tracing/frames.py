@@ -1,0 +1,62 @@
+"""Frames of Python: whether they are hjit's own, and what they are about to do."""
+
+from __future__ import annotations
+
+import dis
+import os
+import sys
+from functools import lru_cache
+from types import CodeType
+
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(__file__))) + os.sep
+_DEMO = os.path.join(_PACKAGE, "demo.py")  # its functions are traced as a user's are
+
+
+def is_own(code: CodeType) -> bool:
+    """Is this code of hjit itself?"""
+    return code.co_filename.startswith(_PACKAGE) and code.co_filename != _DEMO
+
+
+@lru_cache(maxsize=4096)
+def callees(code: CodeType) -> frozenset[int]:
+    """The offsets at which a frame of `code` may stand while it loads a global or an attribute that it then calls."""
+    steps = _steps(code)
+    return _standing(steps, [k for k in range(len(steps)) if _loads_callee(steps, k)])
+
+
+@lru_cache(maxsize=4096)
+def reads(code: CodeType, name: str, called: str = "") -> frozenset[int]:
+    """Those at which it reads the attribute `name`; if `called` is given, only where it then calls that attribute of what it has read."""
+    steps = _steps(code)
+    found = [k for k, s in enumerate(steps) if s.opname in ("LOAD_ATTR", "LOAD_METHOD") and s.argval == name]
+    return _standing(steps, [k for k in found if not called or (steps[k + 1].argval == called and _loads_callee(steps, k + 1))])
+
+
+def _steps(code: CodeType) -> list[dis.Instruction]:
+    return [s for s in dis.get_instructions(code) if s.opname not in ("CACHE", "EXTENDED_ARG")]
+
+
+def _loads_callee(steps: list[dis.Instruction], k: int) -> bool:
+    """A method, of which CPython 3.11 has an instruction, 3.12 a bit; or what a NULL marks, before it or, from 3.13 on, after it."""
+    step, after = steps[k], steps[k + 1] if k + 1 < len(steps) else steps[k]
+    if step.opname == "LOAD_METHOD" or after.opname == "PUSH_NULL":
+        return True
+    if step.opname == "LOAD_ATTR":
+        is_method = sys.version_info >= (3, 12) and _is_marked(step)
+        return is_method or (after.opname != "LOAD_ATTR" and _is_chain_marked(steps, k))
+    return step.opname == "LOAD_GLOBAL" and _is_marked(step) and after.opname != "LOAD_ATTR"
+
+
+def _is_marked(step: dis.Instruction) -> bool:
+    return bool((step.arg or 0) & 1)
+
+
+def _is_chain_marked(steps: list[dis.Instruction], k: int) -> bool:
+    """Does ``a.b.c`` begin with a NULL?"""
+    while steps[k].opname == "LOAD_ATTR":
+        k -= 1
+    return (steps[k].opname == "LOAD_GLOBAL" and _is_marked(steps[k])) or (k > 0 and steps[k - 1].opname == "PUSH_NULL")
+
+
+def _standing(steps: list[dis.Instruction], places: list[int]) -> frozenset[int]:
+    return frozenset(offset for k in places if k + 1 < len(steps) for offset in range(steps[k].offset, steps[k + 1].offset, 2))

@@ -1,0 +1,85 @@
+"""Writing to traced arrays: a write makes the buffer's next version, which all its views see."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from hjit.trace.ir.graph import Definition, Expr, Load, cast, identity, renumber, select
+from hjit.trace.ir.poly import Dim, poly
+from hjit.trace.tracing.dispatch import hook, provides
+from hjit.trace.tracing.host import Conversion, as_array, as_item, is_captured, is_host, number
+from hjit.trace.tracing.recorder import current
+from hjit.trace.tracing.tracer import Shape, Tracer, is_tracer, stored
+
+
+@provides
+def write(view: Tracer, value: Any, where: Expr | None = None, how: Conversion | None = None) -> None:
+    """``view[...] = value``, under the mask `where` if given; the value is broadcast and cast as NumPy does, a number as `how` says.
+
+    Raises:
+        ValueError: the view is read-only, or `value` does not broadcast to its shape.
+        OverflowError, ValueError: NumPy refuses to store the number `value`.
+    """
+    if not view.writeable:
+        raise ValueError("assignment destination is read-only")
+    if is_captured(value) and view.dtype.kind != "f":
+        value = value.pin()  # what NumPy says of a number that does not fit, it says at once
+    source = value if is_tracer(value) else None
+    if source is not None and source.buffer is view.buffer and source.index == view.index and where is None:
+        return  # the second half of ``a[k] += x``
+    how = how or (as_item if where is None else as_array)
+    if is_host(value):
+        update(view, current().scalar(number(value, view.dtype, how), view.dtype), where)
+        return
+    source = stored(value, view.dtype, how)
+    if tuple(source.shape) != tuple(view.shape):
+        source = trim(source, view.shape)
+    if source.known is not None and view.known is not None and where is None:
+        view.known[...] = source.known
+        root = view.buffer.root
+        current().changes.append((root, root.version, True))
+        root.version = ""
+        return
+    update(view, cast(source.load(view.shape), view.dtype), where)
+
+
+def trim(source: Tracer, shape: Shape) -> Tracer:
+    """`source` without leading axes of length 1 that `shape` lacks, after NumPy's check that it broadcasts."""
+    extra = source.ndim - len(shape)
+    if extra > 0 and all(n == 1 for n in source.shape[:extra]):
+        source = source[(0,) * extra]
+    if source.ndim > len(shape) or any(n not in (1, m) for n, m in zip(reversed(source.shape), reversed(shape), strict=False)):
+        given, wanted = (",".join(str(int(n)) for n in s) + ("," if len(s) == 1 else "") for s in (source.shape, shape))
+        raise ValueError(f"could not broadcast input array from shape ({given}) into shape ({wanted})")
+    return source
+
+
+def update(view: Tracer, expr: Expr, where: Expr | None = None) -> None:
+    """Make the buffer's next version: `expr` over the dimensions of `view`, written through it."""
+    rec, buffer = current(), view.buffer
+    old = buffer.source()
+    if any(n == 0 for n in view.shape):
+        return
+    if where is not None:
+        expr = select(where, expr, view.load())
+    axes = view.axes
+    if axes is not None:
+        if not view.is_whole:
+            expr = expr.substitute(renumber([poly(Dim(axes.index(k))) for k in range(len(axes))]))
+        stage = rec.stage(expr, buffer.shape, buffer.dtype)
+    else:
+        sizes = rec.polys(view.shape)
+        in_order = hook("shares_elements")(view)  # then the last number that is written to an element stays
+        definition = Definition((), sizes, view.index, expr, "sequential") if in_order else Definition(sizes, (), view.index, expr)
+        keep = Load(old, identity(len(buffer.shape)), buffer.dtype)
+        stage = rec.stage(keep, buffer.shape, buffer.dtype, (definition,), name=version_name(old))
+    buffer.take(stage.name)
+
+
+_VERSION = re.compile(r"_v(_\d+)*$")
+
+
+def version_name(old: str) -> str:
+    """A name for the version of a buffer that follows `old`."""
+    return f"{_VERSION.sub('', old)}_v"

@@ -1,0 +1,158 @@
+"""NumPy's classes called by traced code, and attributes that code merely asks for."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy import float32, uint8
+
+import hjit
+from tests.numpy_check import check, sample
+
+IMAGE = np.random.default_rng(6).random((24, 31))
+KIND: Any = np.float32
+HELD = SimpleNamespace(kind=np.float32)
+SCALARS = "bool_ int8 int16 int32 int64 uint8 uint16 uint32 uint64 intp float16 float32 float64".split()
+
+
+@pytest.mark.parametrize("name", SCALARS)
+@pytest.mark.parametrize("dtype", ["bool", "uint8", "int64", "float32", "float64"])
+def test_scalar_types_convert_arrays_and_scalars(name: str, dtype: str) -> None:
+    a = np.abs(sample((9, 17), dtype, special=False) % 2) if dtype != "bool" else sample((9, 17), dtype)
+    convert: Any = eval(f"lambda a: (np.{name}(a), np.{name}(a.max()), np.{name}([a[0, 0], a[1, 1]]), np.{name}(3))", {"np": np})
+    check(convert, a)
+
+
+def test_a_type_that_is_imported_by_name_or_called_of_a_dtype() -> None:
+    check(lambda a: (float32(a) * 2, uint8(a * 255), a.dtype.type(a.mean()) * a, a.dtype.type(3)), IMAGE)
+
+
+def test_a_type_stays_itself_where_it_is_not_called() -> None:
+    def f(a: Any) -> Any:
+        by_type = {np.float64: 3, np.uint8: 4}
+        same = a.dtype.type is np.float64, a.dtype == np.float64, isinstance(a[0, 0], np.float64), np.issubdtype(a.dtype, np.floating)
+        return same, by_type[a.dtype.type], a.astype(np.float32)
+
+    check(f, IMAGE)
+
+
+def test_a_type_in_a_variable_converts_one_number() -> None:
+    def f(a: Any) -> Any:
+        kind = np.float32
+        return kind(a.max()), HELD.kind(a.min())
+
+    check(f, IMAGE)
+
+
+def test_a_type_that_is_bound_anew() -> None:
+    f = hjit.pipeline(lambda a: (KIND(a), HELD.kind(a.max())), verify="off", cache="off")
+    for kind in (np.float32, np.uint8, np.float32):
+        globals()["KIND"] = HELD.kind = kind
+        for x, y in zip(f(IMAGE), (kind(IMAGE), kind(IMAGE.max())), strict=True):
+            assert x.dtype == kind
+            np.testing.assert_array_equal(x, y)
+
+
+def test_ufuncs_of_lists_of_arrays() -> None:
+    check(lambda a: (np.abs([a, a - 1]), np.add([a.max(), 2.0], 1), np.multiply(a, [a, a])), IMAGE)
+    check(lambda a: np.sqrt(np.abs(np.gradient(a))), IMAGE, exact=False)
+
+
+def test_an_array_of_its_own_dtype_is_not_copied() -> None:
+    def f(a: Any) -> Any:
+        b = a.copy()
+        np.float64(b)[0] = 7
+        zero = b[1, 1, ...]
+        scalar = np.float64(zero)
+        b[1, 1] = 9
+        return b, scalar
+
+    check(f, IMAGE)
+
+
+def test_run_time_numbers() -> None:
+    f = check(lambda a, k: (a * np.float32(k), np.uint8(k), np.float32(a * k)), IMAGE, 3)
+    np.testing.assert_array_equal(f(IMAGE, 5)[2], np.float32(IMAGE * 5))
+    assert f.stats.traces == 1  # the number is no condition of the trace
+
+
+def test_what_a_type_refuses() -> None:
+    check(lambda a: a + np.uint8(300), IMAGE)
+    check(lambda a, k: a + np.uint8(k), IMAGE, 300)
+
+
+def test_new_arrays() -> None:
+    def f(a: Any) -> Any:
+        b = np.ndarray(a.shape, a.dtype)
+        b[:] = a * 2
+        c = np.ndarray(shape=(3, *a.shape), dtype=np.float32, order="F")
+        c[...] = a
+        d = np.ndarray(4)
+        d.fill(1)
+        return b, c, c.flags.f_contiguous, d
+
+    check(f, IMAGE)
+    with pytest.raises(hjit.TraceError, match="a traced array has no memory"):
+        hjit.pipeline(lambda a: np.ndarray(a.shape, a.dtype, a))(IMAGE)
+
+
+def test_attributes_that_are_asked_for() -> None:
+    def f(a: Any, k: float) -> Any:
+        names = "__array_interface__", "__array_struct__", "ctypes", "dtype", "mask"
+        return [[hasattr(x, name) for name in names] for x in (a, a.max(), float(a.max()), k)]
+
+    check(f, IMAGE, 2.5)
+    check(f, IMAGE, np.float32(2.5))
+    check(lambda a: a * 3 if hasattr(a, "__array_interface__") else a * 2, IMAGE)
+
+
+def test_the_array_interface() -> None:
+    def f(a: Any) -> Any:
+        whole, turned = a.__array_interface__, getattr(a[::2].T, "__array_interface__", None)
+        return [(x["shape"], x["strides"], x["typestr"], x["descr"], x["version"]) for x in (whole, turned)]
+
+    check(f, IMAGE)
+    with pytest.raises(hjit.TraceError, match="no memory while the function is traced"):
+        hjit.pipeline(lambda a: a.__array_interface__["data"][0])(IMAGE)
+
+
+@pytest.mark.parametrize("n", [17, -17, np.int32(17), 7.25, np.float32(7.25)])
+def test_divmod_of_run_time_numbers(n: Any) -> None:
+    f = check(lambda a, n: (divmod(n, 5), divmod(100, n), a + divmod(n, 3)[1], np.divmod(n, 2), np.modf(n)), IMAGE, n)
+    other = n + 1
+    assert f(IMAGE, other)[0] == divmod(other, 5)
+    assert f.stats.traces == 1
+
+
+def test_divmod_by_zero() -> None:
+    check(lambda a, n: a + divmod(5, n)[0], IMAGE, 0)
+
+
+def test_grids_of_a_list_of_slices() -> None:
+    check(lambda a: np.mgrid[[slice(0, n) for n in a.shape]] * a, IMAGE)
+    check(lambda a: [g + a for g in np.ogrid[[slice(0, n) for n in a.shape]]], IMAGE)
+    check(lambda a: np.mgrid[[slice(1, 4)]] + a[0, 0], IMAGE)
+    check(lambda a: np.mgrid[1:4] + a[0, 0], IMAGE)
+
+
+@pytest.mark.parametrize("dtype", ["bool", "uint8", "float32"])
+def test_clip_into_an_array(dtype: str) -> None:
+    a = sample((9, 17), dtype, special=False)
+
+    def f(a: Any) -> Any:
+        out = a.copy()
+        np.clip(out[::2], a.min(), a.max(), out=out[::2])
+        return out
+
+    check(f, a)
+
+
+def test_items_by_their_place() -> None:
+    check(lambda a: (a.item(3), a.item((1, 2)), a.item(1, 2), a[0].item(-1), a[::2].T.item(7)), IMAGE)
+
+
+def test_lines_of_one_point() -> None:
+    check(lambda a, k: (np.linspace(a[0, 0], a[1, 1], 1), np.linspace(k, a.max(), 1, endpoint=False), np.linspace(a.max(), 2, 5, retstep=True)), IMAGE, 3)
