@@ -70,7 +70,7 @@ def wider(dtype: np.dtype[Any]) -> Any:
     return np.longdouble if dtype.itemsize == 8 else np.float64
 
 
-def ulp(value: Array, error: Array, dtype: np.dtype[Any]) -> Array:
+def ulp(value: Array, error: Any, dtype: np.dtype[Any]) -> Array:
     """The distance of neighbouring numbers of a dtype where a value with an error is."""
     with np.errstate(all="ignore"):
         gap = np.asarray(np.spacing((np.abs(value) + error).astype(dtype)), np.float64)

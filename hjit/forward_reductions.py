@@ -41,7 +41,7 @@ class _Total:
 
     def broken(self, x: Approx) -> None:
         if x.breaks is not None:
-            here = x.breaks.any(-1, keepdims=True)
+            here: Any = x.breaks.any(-1, keepdims=True)
             self.breaks = here if self.breaks is None else self.breaks | here
 
 

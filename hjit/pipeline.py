@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from hjit.sched.schedule import Schedule
     from hjit.sched.tree import Root
     from hjit.variant import Held, Variant
+    from hjit.verify import Allowed, Comparison
 
 log = logging.getLogger("hjit")
 load_table()
@@ -330,7 +331,7 @@ class Pipeline:
 
     def _verify(self, call: _Call, variant: Variant, held: Held, ways: list[bool]) -> Any:
         """NumPy's own result; the kernel is installed only if it computes the same."""
-        from hjit.verify import DOUBTS, Comparison, allowed_of, is_exact
+        from hjit.verify import Comparison, allowed_of
 
         signature = variant.signature
         if any(self._compared.get((signature, way)) == _WRONG for way in ways):
@@ -343,38 +344,49 @@ class Pipeline:
         if any(ours is PLAIN for ours, _ in runs):
             return PLAIN
         expected = self.py_func(*call.args, **call.kwargs)
-        allowed, written = allowed_of(variant, held, arrays | before)
-        passed = True
+        allowed = allowed_of(variant, held, arrays | before)
+        verdicts = []
         for way, (ours, copies) in zip(ways, runs, strict=True):
             found = Comparison()
-            found.compare((ours, [copies[n] for n in names]), (expected, [arrays[n] for n in names]), (allowed, [written[n] for n in names]))
-            doubts = self._compared.get((signature, way), 0)
-            if found.why is None:
-                self._compared[signature, way] = _VERIFIED
-                self._count_flips(found.flipped)
-                continue
-            passed = False
-            if doubts < DOUBTS and not is_exact((allowed, written)):
-                self._compared[signature, way] = doubts + 1
-                text = "%s: the compiled result differs from NumPy's (%s), perhaps by roundings: the next call is compared, too"
-                log.debug(text, self.__name__, found.why)
-                continue
-            self._compared[signature, way] = _WRONG
+            found.compare(
+                (ours, [copies[n] for n in names]), (expected, [arrays[n] for n in names]), (allowed.results, [allowed.written[n] for n in names])
+            )
+            verdicts.append(self._judge(found, (signature, way), allowed, call.key))
+        _limit(self._compared)
+        if all(v == _VERIFIED for v in verdicts):
+            self.stats.verified = self.stats.verified is not False
+            if variant not in self._variants.get(call.key, ()):
+                self._install(call.key, variant)
+        else:
+            self.stats.fallbacks += 1
+        return expected
+
+    def _judge(self, found: Comparison, subject: Any, allowed: Allowed, key: Any) -> int:
+        """What a comparison comes to: a verdict, or a doubt more."""
+        from hjit.verify import DOUBTS
+
+        doubts = self._compared.get(subject, 0)
+        if found.why is not None and not allowed.is_exact and not allowed.is_settled():
+            self._count_flips(max(found.differing, 1))  # the function took another path: no kernel is to blame
+            return doubts
+        doubtful = (found.why is not None and not allowed.is_exact) or found.unbounded > 0
+        if doubtful and doubts < DOUBTS:
+            text = "%s: the compiled result differs from NumPy's (%s), perhaps by roundings: the next call is compared, too"
+            log.debug(text, self.__name__, found.why or f"{found.unbounded} elements where roundings are all that is left")
+            verdict = doubts + 1
+        elif found.why is None:
+            verdict = _VERIFIED
+            self._count_flips(found.flipped)
+        else:
+            verdict = _WRONG
             self.stats.verified = False
             self._give_up(
-                call.key,
+                key,
                 f"{self.__name__}: the compiled result differs from NumPy's ({found.why}), so NumPy runs instead. "
                 "Please report this with the function and the dtypes and shapes of its arguments",
             )
-        _limit(self._compared)
-        if not passed:
-            self.stats.fallbacks += 1
-            return expected
-        if self.stats.verified is None:
-            self.stats.verified = True
-        if variant not in self._variants.get(call.key, ()):
-            self._install(call.key, variant)
-        return expected
+        self._compared[subject] = verdict
+        return verdict
 
     def _compiled_results(self, call: _Call, variant: Variant, held: Held, before: dict[str, Any], streamed: bool) -> tuple[Any, dict[str, Any]]:
         """What a variant computes, on copies of the arguments that it changes, and these; PLAIN where NumPy is to say why it cannot."""

@@ -79,6 +79,15 @@ class Reference:
         """The shape of an output; None where it is none."""
         return next((self.shape(g.stage(name)) for g in self.graphs if name in g.outputs), None)
 
+    def is_settled(self, name: str) -> bool:
+        """Is a number that is decided on the same in hjit and in NumPy?
+
+        Raises:
+            TooMuch: it would take too long.
+        """
+        found = self.at(name, np.zeros(1, np.int64))
+        return found is not None and (found.doubtful is None or not found.doubtful.any())
+
     def count(self, elements: int, times: int = 1) -> None:
         """So much is to be done now."""
         self.work += max(elements, STEP_WORK) * times
@@ -319,8 +328,7 @@ class _Frame:
             return found
         spread, breaks = self.spread(e.source)
         found = full(found, np.broadcast_shapes(found.value.shape, doubtful.shape))
-        none = np.float64(0)
-        errors = [none] * 3 if found.errors is None else list(found.errors)
+        errors: list[Any] = [np.float64(0)] * 3 if found.errors is None else list(found.errors)
         for k in (OURS, NUMPYS):
             errors[k] = np.where(doubtful, spread, errors[k])
         errors[SAME_WAY] = np.broadcast_to(errors[SAME_WAY], doubtful.shape)

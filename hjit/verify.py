@@ -138,8 +138,27 @@ class Rounded:
     reference: Callable[[np.ndarray[Any, Any]], Approx | None]
 
 
-def allowed_of(variant: Variant, held: Held, arguments: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
-    """How the results of a call may differ, put together as they are, and how the changed arguments may, by name.
+@dataclass(frozen=True, slots=True)
+class Allowed:
+    """How a call may differ from NumPy's.
+
+    Attributes:
+        results: put together as the results are; see `difference`.
+        written: of the changed arguments, by name.
+        is_settled: are all decisions on values that cut the function the same in hjit and in NumPy?
+    """
+
+    results: Any
+    written: dict[str, Any]
+    is_settled: Callable[[], bool]
+
+    @property
+    def is_exact(self) -> bool:
+        return is_exact((self.results, self.written))
+
+
+def allowed_of(variant: Variant, held: Held, arguments: Mapping[str, Any]) -> Allowed:
+    """How a call may differ.
 
     Args:
         held: the scalars and captured arrays of the call.
@@ -162,7 +181,16 @@ def allowed_of(variant: Variant, held: Held, arguments: Mapping[str, Any]) -> tu
 
         return Rounded(tolerance, at) if tolerance.eps else EXACT
 
-    return variant.arranged(allowed)
+    def is_settled() -> bool:
+        decisions = [s.event.needs[0] for s in variant.steps if s.event is not None and s.event.call is None]
+        found = tolerances(variant.graphs, [s.event for s in variant.steps], variant.options.fast_math)
+        try:
+            return all(not found.get(n, EXACT).eps or reference.is_settled(n) for n in decisions)
+        except Exception as error:
+            log.debug("no reference for a decision: %s: %s", type(error).__name__, error)
+            return False
+
+    return Allowed(*variant.arranged(allowed), is_settled)
 
 
 def is_exact(allowed: Any) -> bool:
@@ -179,10 +207,14 @@ class Comparison:
     Attributes:
         why: they are not the same; None: they are, as far as they may be.
         flipped: elements that differ since a decision on a rounded value fell the other way.
+        differing: elements that have not the same bits.
+        unbounded: those of them that may be anything, as 0 / 0 of a blank image less its mean.
     """
 
     why: str | None = None
     flipped: int = 0
+    unbounded: int = 0
+    differing: int = 0
 
     def compare(self, ours: Any, expected: Any, allowed: Any) -> None:
         if isinstance(expected, (tuple, list, dict)):
@@ -211,6 +243,7 @@ class Comparison:
             self.why = f"{a.dtype} of shape {a.shape} instead of {b.dtype} of shape {b.shape}"
             return
         differing = np.flatnonzero(~((a == b) | ((a != a) & (b != b))))
+        self.differing += differing.size
         if not differing.size:
             return
         x, y = a.reshape(-1)[differing], b.reshape(-1)[differing]
@@ -248,6 +281,7 @@ class Comparison:
             apart &= ~_near(x, y, b, allowed.tolerance)  # of those for which others stand
             apart[some] = ~_close(x[some], y[some], near)
             self.flipped += int(np.count_nonzero(apart & ~wrong))
+            self.unbounded += int(np.count_nonzero(_unbounded(x[some], y[some], near) & ~wrong[some]))
             return wrong
         return self._roughly(x, y, b, allowed.tolerance)
 
@@ -304,6 +338,12 @@ def _within(x: Any, near: Approx, column: int) -> Any:
 def _close(x: Any, y: Any, near: Approx) -> Any:
     """Which elements are as close to each other as roundings alone leave them."""
     return _apart(x, y) <= (0.0 if near.errors is None else near.errors[2])
+
+
+def _unbounded(x: Any, y: Any, near: Approx) -> Any:
+    """Which elements may be anything, or differ in whether they are numbers."""
+    found = np.zeros(x.shape, bool) if near.errors is None else ~(np.isfinite(near.errors[0]) & np.isfinite(near.errors[1]))
+    return found if near.breaks is None else found | (near.breaks & (np.isfinite(x) != np.isfinite(y)))
 
 
 def _near(x: Any, y: Any, b: np.ndarray[Any, Any], allowed: Tolerance) -> Any:
