@@ -38,11 +38,13 @@ if TYPE_CHECKING:
     from hjit.sched.hand.schedule import Schedule
     from hjit.sched.language.tree import Root
     from hjit.variant import Held, Variant
+    from hjit.verify import Allowed, Comparison
 
 log = logging.getLogger("hjit")
 load_table()
 
 MAX_KEYS = 512  # keys that a pipeline remembers; the oldest is forgotten
+_VERIFIED, _WRONG = -1, -2  # verdicts on what was compared
 MAX_VARIANTS = 16  # outcomes of decisions and guards that one key remembers
 
 
@@ -56,7 +58,9 @@ class Stats:
         compilations: kernels compiled.
         cache_hits: kernels loaded from the disk cache.
         fallbacks: calls whose result is the plain function's, since no kernel gave one, or the first one's was wrong.
-        verified: None before the first comparison with NumPy, then its outcome.
+        verified: None before the first comparison with NumPy, then its outcome: False where one of them failed.
+        flipped: elements of compared results that differ since a decision on a rounded value (a threshold, a rounding to a whole
+            number, an index) fell the other way.
         scratch_bytes: scratch memory of the latest new key.
     """
 
@@ -66,6 +70,7 @@ class Stats:
     cache_hits: int = 0
     fallbacks: int = 0
     verified: bool | None = None
+    flipped: int = 0
     scratch_bytes: int = 0
 
 
@@ -119,7 +124,8 @@ class Pipeline:
         self._options: dict[Any, Options] = {}
         self._schedule: Scheduler | None = None
         self._warned = False
-        self._doubts = 0
+        self._warned_of_flips = False
+        self._compared: dict[Any, int] = {}  # what comparisons vouch for, by `Variant.signature` and way of storing -> its doubts, or a verdict
         self._lock = threading.RLock()
         _pipelines.add(self)
 
@@ -185,6 +191,10 @@ class Pipeline:
                 continue
             if not v.may_write(call.leaves, held[1]):
                 return PLAIN
+            ways = self._unverified(v, call.targets, self._resolved(call.key[0])) if call.targets else []
+            if ways:
+                with forks.builds, self._lock:
+                    return self._verify(call, v, held, ways)
             try:
                 result = v.run(call.leaves, held, call.targets)
             except OutOfBounds:
@@ -249,8 +259,9 @@ class Pipeline:
             if held is None or not variant.may_write(call.leaves, held[1]):
                 self._install(call.key, variant)
                 return PLAIN
-            if options.verify == "first" and self.stats.verified is None and not variant.impure:
-                return self._verify(call, variant, held)
+            ways = self._unverified(variant, call.targets, options)
+            if ways:
+                return self._verify(call, variant, held, ways)
             self._install(call.key, variant)
         try:
             return variant.run(call.leaves, held, call.targets, made)
@@ -265,7 +276,7 @@ class Pipeline:
         """NumPy runs all calls with this key."""
         self._plain[key] = None
         _limit(self._plain)
-        if not self._warned:
+        if why and not self._warned:
             self._warned = True
             warnings.warn(why, HjitWarning, stacklevel=_depth())
 
@@ -344,44 +355,101 @@ class Pipeline:
         return TraceError(self.__name__, f"tracing raised {type(error).__name__}: {error}")
 
     # -- verification
-    def _verify(self, call: _Call, variant: Variant, held: Held) -> Any:
-        """NumPy's own result; the kernel is installed only if it computes the same."""
-        from hjit.variant import Mispredict, OutOfBounds
-        from hjit.verify import DOUBTS, difference, is_exact
+    def _unverified(self, variant: Variant, targets: Sequence[Any], options: Options) -> list[bool]:
+        """The ways of storing results that this call may go and that nothing vouches for yet: into the caches, past them (True)."""
+        if options.verify != "first" or variant.impure:
+            return []
+        ways = [False, True] if targets and variant.may_stream else [False]
+        return [way for way in ways if self._compared.get((variant.signature, way)) != _VERIFIED]
 
+    def _verify(self, call: _Call, variant: Variant, held: Held, ways: list[bool]) -> Any:
+        """NumPy's own result; the kernel is installed only if it computes the same."""
+        from hjit.verify import Comparison, allowed_of
+
+        signature = variant.signature
+        if any(self._compared.get((signature, way)) == _WRONG for way in ways):
+            self._give_up(call.key, "")
+            return PLAIN
         names = sorted(variant.written)
         arrays = held[1] | {n: call.leaves[k] for n, k in variant.arguments.items()}
-        copies = {n: copied(arrays[n]) for n in names}
-        leaves = list(call.leaves)
-        for n in names:
-            if n in variant.arguments:
-                leaves[variant.arguments[n]] = copies[n]
-        try:
-            ours = variant.run(leaves, (held[0], {n: copies.get(n, a) for n, a in held[1].items()}), effects=False)
-        except OutOfBounds:
+        before = {n: copied(arrays[n]) for n in names}
+        runs = [self._compiled_results(call, variant, held, before, way) for way in ways]
+        if any(ours is PLAIN for ours, _ in runs):
             return PLAIN
-        except Mispredict:
-            ours = None
         with forks.builds.outside():
             expected = self.py_func(*call.args, **call.kwargs)
-        allowed, written = _with_room(variant.tolerances)
-        why = difference((ours, [copies[n] for n in names]), (expected, [arrays[n] for n in names]), (allowed, [written[n] for n in names]))
-        if why is None:
-            self.stats.verified = True
-            self._install(call.key, variant)
-            return expected
-        self.stats.fallbacks += 1
-        if self._doubts < DOUBTS and not is_exact((allowed, written)):
-            self._doubts += 1
-            log.debug("%s: the compiled result differs from NumPy's (%s), perhaps by roundings: the next call is compared, too", self.__name__, why)
+        allowed = _with_room(allowed_of, variant, held, arrays | before)
+        verdicts = []
+        for way, (ours, copies) in zip(ways, runs, strict=True):
+            found = Comparison()
+            found.compare(
+                (ours, [copies[n] for n in names]), (expected, [arrays[n] for n in names]), (allowed.results, [allowed.written[n] for n in names])
+            )
+            verdicts.append(self._judge(found, (signature, way), allowed, call.key))
+        _limit(self._compared)
+        if all(v == _VERIFIED for v in verdicts):
+            self.stats.verified = self.stats.verified is not False
+            if variant not in self._variants.get(call.key, ()):
+                self._install(call.key, variant)
         else:
+            self.stats.fallbacks += 1
+        return expected
+
+    def _judge(self, found: Comparison, subject: Any, allowed: Allowed, key: Any) -> int:
+        """What a comparison comes to: a verdict, or a doubt more."""
+        from hjit.verify import DOUBTS
+
+        doubts = self._compared.get(subject, 0)
+        if found.why is not None and not allowed.is_exact and not allowed.is_settled():
+            self._count_flips(max(found.differing, 1))  # the function took another path: no kernel is to blame
+            return doubts
+        doubtful = (found.why is not None and not allowed.is_exact) or found.unbounded > 0
+        if doubtful and doubts < DOUBTS:
+            text = "%s: the compiled result differs from NumPy's (%s), perhaps by roundings: the next call is compared, too"
+            log.debug(text, self.__name__, found.why or f"{found.unbounded} elements where roundings are all that is left")
+            verdict = doubts + 1
+        elif found.why is None:
+            verdict = _VERIFIED
+            self._count_flips(found.flipped)
+        else:
+            verdict = _WRONG
             self.stats.verified = False
             self._give_up(
-                call.key,
-                f"{self.__name__}: the compiled result differs from NumPy's ({why}), so NumPy runs instead. "
+                key,
+                f"{self.__name__}: the compiled result differs from NumPy's ({found.why}), so NumPy runs instead. "
                 "Please report this with the function and the dtypes and shapes of its arguments",
             )
-        return expected
+        self._compared[subject] = verdict
+        return verdict
+
+    def _compiled_results(self, call: _Call, variant: Variant, held: Held, before: dict[str, Any], streamed: bool) -> tuple[Any, dict[str, Any]]:
+        """What a variant computes, on copies of the arguments that it changes, and these; PLAIN where NumPy is to say why it cannot."""
+        from hjit.variant import Mispredict, OutOfBounds
+
+        copies = {n: copied(a) for n, a in before.items()}
+        leaves = list(call.leaves)
+        for n in copies:
+            if n in variant.arguments:
+                leaves[variant.arguments[n]] = copies[n]
+        targets = [np.empty_like(t) if isinstance(t, np.ndarray) else t for t in call.targets] if streamed else []
+        try:
+            captured = {n: copies.get(n, a) for n, a in held[1].items()}
+            return variant.run(leaves, (held[0], captured), targets, effects=False, streamed=streamed), copies
+        except OutOfBounds:
+            return PLAIN, copies
+        except Mispredict:
+            return None, copies
+
+    def _count_flips(self, count: int) -> None:
+        """Elements that decisions on rounded values have made other ones."""
+        self.stats.flipped += count
+        if count and not self._warned_of_flips:
+            self._warned_of_flips = True
+            text = (
+                f"{self.__name__}: {count} elements of the result differ from NumPy's by more than a rounding: a threshold, a rounding to a whole "
+                "number, an argmax or an index depends on numbers that agree but for their last bits (f.stats.flipped counts such elements)"
+            )
+            warnings.warn(text, HjitWarning, stacklevel=_depth())
 
     # -- into the caller's arrays
     def into(self, out: Any, *args: Any, **kwargs: Any) -> Any:

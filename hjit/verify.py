@@ -1,19 +1,32 @@
 """`verify="first"`: how far a compiled result may be from NumPy's, and whether it is further.
 
-Most operations have NumPy's bits. Where some on the way to a result have not, its tolerance follows the coarsest float
-that an inexact value has been since: ``np.exp(a).astype(np.float64)`` of a float32 array is as good as float32.
+Most operations have NumPy's bits, and so have results on whose way there are no others (`tolerances`). Of other results those elements that
+differ are compared with a reference: the kernel's and NumPy's must each be as near to it as the errors of all operations before allow
+(`hjit.reference`). Where that would take too long, the elements that differ most stand for all; where it is not known, as in sums of an
+extern function, a result is held to roundings of its largest number in the coarsest float that it has been:
+``np.exp(a).astype(np.float64)`` of a float32 array is as good as float32.
+
+Where a decision on a rounded value falls the other way, elements may differ by more. They are counted.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import logging
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from hjit.trace.ir.graph import Expr, Graph, Load, Op, Stage
 from hjit.trace.tracing.recorder import Event
+
+if TYPE_CHECKING:
+    from hjit.forward_error import Approx
+    from hjit.variant import Held, Variant
+
+log = logging.getLogger("hjit")
 
 # Ufuncs whose compiled result may differ from NumPy's in the last bits
 INEXACT = frozenset(
@@ -24,7 +37,8 @@ INEXACT = frozenset(
 _JUMPS = frozenset("rint floor ceil trunc sign floor_divide remainder fmod heaviside copysign spacing nextafter".split())
 _ROUNDINGS = 256  # roundings of the largest number that results may be apart
 DOUBTS = 2  # calls whose results differ where roundings could be all that is left of values, as of a blank image less its mean
-_FEW = 1e-4  # elements for which a decision on a rounded value may fall the other way
+_FEW = 1e-4  # elements for which a decision may fall the other way where it is not known which
+_SAMPLES = (4096, 128)  # elements that stand for all, where all, or so many, would take too long
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,59 +125,235 @@ def _all(parts: Iterable[Tolerance]) -> Tolerance:
     return found
 
 
+@dataclass(frozen=True, slots=True)
+class Rounded:
+    """How an array of results may differ, element by element.
+
+    Attributes:
+        tolerance: where the reference cannot say.
+        reference: what elements should be, by their positions in C order; None: it is not known. It may raise `hjit.reference.TooMuch`.
+    """
+
+    tolerance: Tolerance
+    reference: Callable[[np.ndarray[Any, Any]], Approx | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Allowed:
+    """How a call may differ from NumPy's.
+
+    Attributes:
+        results: put together as the results are; see `difference`.
+        written: of the changed arguments, by name.
+        is_settled: are all decisions on values that cut the function the same in hjit and in NumPy?
+    """
+
+    results: Any
+    written: dict[str, Any]
+    is_settled: Callable[[], bool]
+
+    @property
+    def is_exact(self) -> bool:
+        return is_exact((self.results, self.written))
+
+
+def allowed_of(variant: Variant, held: Held, arguments: Mapping[str, Any]) -> Allowed:
+    """How a call may differ.
+
+    Args:
+        held: the scalars and captured arrays of the call.
+        arguments: its arrays by name, as they were before it.
+    """
+    from hjit.reference import Inputs, Reference
+
+    values, captured = held
+    scalars = {name: values[k] for name, k in variant.slots.items()}
+    inputs = Inputs({**variant.constants, **captured, **arguments}, variant.rec.sizes, scalars)
+    reference = Reference(variant.graphs, [s.event for s in variant.steps], inputs, INEXACT, variant.options.fast_math)
+
+    def allowed(tolerance: Tolerance, stage: str, arrange: Callable[[Any], Any]) -> Tolerance | Rounded:
+        def at(positions: np.ndarray[Any, Any]) -> Approx | None:
+            shape = reference.shape_of(stage)
+            if shape is None:
+                return None
+            numbers = np.asarray(arrange(np.arange(math.prod(shape)).reshape(shape))).reshape(-1)
+            return reference.at(stage, numbers[positions])
+
+        return Rounded(tolerance, at) if tolerance.eps else EXACT
+
+    def is_settled() -> bool:
+        decisions = [s.event.needs[0] for s in variant.steps if s.event is not None and s.event.call is None]
+        found = tolerances(variant.graphs, [s.event for s in variant.steps], variant.options.fast_math)
+        try:
+            return all(not found.get(n, EXACT).eps or reference.is_settled(n) for n in decisions)
+        except Exception as error:
+            log.debug("no reference for a decision: %s: %s", type(error).__name__, error)
+            return False
+
+    return Allowed(*variant.arranged(allowed), is_settled)
+
+
 def is_exact(allowed: Any) -> bool:
     """Must results have NumPy's bits? `allowed`: as in `difference`."""
-    parts = allowed.values() if isinstance(allowed, dict) else allowed
-    return allowed == EXACT if isinstance(allowed, Tolerance) else all(map(is_exact, parts))
+    if isinstance(allowed, (Tolerance, Rounded)):
+        return allowed == EXACT
+    return all(map(is_exact, allowed.values() if isinstance(allowed, dict) else allowed))
+
+
+@dataclass(slots=True)
+class Comparison:
+    """Of some results with those expected.
+
+    Attributes:
+        why: they are not the same; None: they are, as far as they may be.
+        flipped: elements that differ since a decision on a rounded value fell the other way.
+        differing: elements that have not the same bits.
+        unbounded: those of them that may be anything, as 0 / 0 of a blank image less its mean.
+    """
+
+    why: str | None = None
+    flipped: int = 0
+    unbounded: int = 0
+    differing: int = 0
+
+    def compare(self, ours: Any, expected: Any, allowed: Any) -> None:
+        if isinstance(expected, (tuple, list, dict)):
+            self._containers(ours, expected, allowed)
+        elif type(ours) is not type(expected):
+            self.why = f"a {type(ours).__name__} instead of a {type(expected).__name__}"
+        elif isinstance(expected, (np.ndarray, np.generic)) or (allowed != EXACT and isinstance(expected, (bool, int, float))):
+            self._arrays(np.asarray(ours), np.asarray(expected), allowed)
+        elif not (ours == expected or (ours != ours and expected != expected)):
+            self.why = f"{ours!r} instead of {expected!r}"
+
+    def _containers(self, ours: Any, expected: Any, allowed: Any) -> None:
+        if type(ours) is not type(expected) or len(ours) != len(expected):
+            self.why = f"a {type(ours).__name__} instead of a {type(expected).__name__}"
+            return
+        for k in expected if isinstance(expected, dict) else range(len(expected)):
+            if isinstance(expected, dict) and k not in ours:
+                self.why = f"no item {k!r}"
+            else:
+                self.compare(ours[k], expected[k], allowed if isinstance(allowed, (Tolerance, Rounded)) else allowed[k])
+            if self.why is not None:
+                return
+
+    def _arrays(self, a: np.ndarray[Any, Any], b: np.ndarray[Any, Any], allowed: Tolerance | Rounded) -> None:
+        if a.dtype != b.dtype or a.shape != b.shape:
+            self.why = f"{a.dtype} of shape {a.shape} instead of {b.dtype} of shape {b.shape}"
+            return
+        differing = np.flatnonzero(~((a == b) | ((a != a) & (b != b))))
+        self.differing += differing.size
+        if not differing.size:
+            return
+        x, y = a.reshape(-1)[differing], b.reshape(-1)[differing]
+        wrong = np.ones(x.shape, bool)
+        if isinstance(allowed, Rounded):
+            wrong = self._rounded(x, y, differing, b, allowed)
+        elif allowed.eps:
+            wrong = self._roughly(x, y, b, allowed)
+        if wrong.any():
+            at = tuple(int(k) for k in np.unravel_index(differing[np.argmax(wrong)], b.shape))
+            where = f"[{', '.join(map(str, at))}]" if at else ""
+            self.why = f"{np.count_nonzero(wrong)} of {b.size} elements, the first at {where}: {a[at]} instead of {b[at]}"
+
+    def _rounded(self, x: Any, y: Any, positions: Any, b: Any, allowed: Rounded) -> Any:
+        """Which elements are wrong. What is not wrong, but further apart than roundings leave them, is counted."""
+        from hjit.reference import TooMuch
+
+        for most in (len(positions), *_SAMPLES):
+            if most > len(positions):
+                continue
+            some = np.arange(len(positions)) if most == len(positions) else _suspicious(x, y, most)
+            try:
+                near = allowed.reference(positions[some])
+            except TooMuch:
+                continue
+            except Exception as error:
+                log.debug("no reference for a comparison: %s: %s", type(error).__name__, error)
+                break
+            if near is None:
+                break
+            wrong = np.zeros(x.shape, bool)
+            wrong[some] = ~(_within(x[some], near, 0) & _within(y[some], near, 1))
+            apart = np.ones(x.shape, bool)
+            apart[some] = False
+            apart &= ~_near(x, y, b, allowed.tolerance)  # of those for which others stand
+            apart[some] = ~_close(x[some], y[some], near)
+            self.flipped += int(np.count_nonzero(apart & ~wrong))
+            self.unbounded += int(np.count_nonzero(_unbounded(x[some], y[some], near) & ~wrong[some]))
+            return wrong
+        return self._roughly(x, y, b, allowed.tolerance)
+
+    def _roughly(self, x: Any, y: Any, b: Any, allowed: Tolerance) -> Any:
+        """Which elements are wrong, where the error of each is not known."""
+        far = ~_near(x, y, b, allowed)
+        count = int(np.count_nonzero(far))
+        if count > (_FEW * b.size if b.dtype.kind != "f" or allowed.decided else 0):
+            return far
+        self.flipped += count + (0 if b.dtype.kind == "f" else int(np.count_nonzero(~far)))
+        return np.zeros(x.shape, bool)
 
 
 def difference(ours: Any, expected: Any, allowed: Any = EXACT) -> str | None:
     """Why two results are not the same, or None.
 
     Args:
-        allowed: the `Tolerance` of every array and number, or containers of them as the results are.
+        allowed: the `Tolerance` of every array and number, or `Rounded`, or containers of them as the results are.
     """
-    if isinstance(expected, (tuple, list, dict)):
-        if type(ours) is not type(expected) or len(ours) != len(expected):
-            return f"a {type(ours).__name__} instead of a {type(expected).__name__}"
-        for k in expected if isinstance(expected, dict) else range(len(expected)):
-            if isinstance(expected, dict) and k not in ours:
-                return f"no item {k!r}"
-            why = difference(ours[k], expected[k], allowed if isinstance(allowed, Tolerance) else allowed[k])
-            if why is not None:
-                return why
-        return None
-    if type(ours) is not type(expected):
-        return f"a {type(ours).__name__} instead of a {type(expected).__name__}"
-    if isinstance(expected, (np.ndarray, np.generic)) or (allowed.eps and isinstance(expected, (bool, int, float))):
-        return _array_difference(np.asarray(ours), np.asarray(expected), allowed)
-    return None if ours == expected or (ours != ours and expected != expected) else f"{ours!r} instead of {expected!r}"
+    found = Comparison()
+    found.compare(ours, expected, allowed)
+    return found.why
 
 
-def _array_difference(a: np.ndarray[Any, Any], b: np.ndarray[Any, Any], allowed: Tolerance) -> str | None:
-    if a.dtype != b.dtype or a.shape != b.shape:
-        return f"{a.dtype} of shape {a.shape} instead of {b.dtype} of shape {b.shape}"
-    same = (a == b) | ((a != a) & (b != b))
-    if np.all(same):
-        return None
-    if allowed.eps:
-        same |= _near(a, b, allowed)
-        discrete = b.dtype.kind != "f"
-        if np.count_nonzero(~same) <= (_FEW * b.size if discrete or allowed.decided else 0):
-            return None
-    at = tuple(int(k) for k in np.argwhere(~same)[0])
-    where = f"[{', '.join(map(str, at))}]" if at else ""
-    return f"{np.count_nonzero(~same)} of {same.size} elements, the first at {where}: {a[at]} instead of {b[at]}"
+def _suspicious(x: Any, y: Any, count: int) -> Any:
+    """Of elements that differ some that stand for all: those that differ most, and those that do so for their size."""
+    with np.errstate(all="ignore"):
+        apart = np.abs(x.astype(np.float64) - y.astype(np.float64))
+        apart = np.where(np.isnan(apart), np.inf, apart)
+        relative = apart / (np.abs(y.astype(np.float64)) + np.finfo(np.float64).tiny)
+        relative = np.where(np.isnan(relative), np.inf, relative)
+    half = count // 2
+    return np.unique(np.concatenate([np.argpartition(k, len(k) - half)[len(k) - half :] for k in (apart, relative)]))
 
 
-def _near(a: np.ndarray[Any, Any], b: np.ndarray[Any, Any], allowed: Tolerance) -> Any:
-    """Where two arrays are as close as rounding has them."""
+def _apart(x: Any, y: Any) -> Any:
+    """The distance of numbers, with some more digits than they have."""
+    wide = np.longdouble if x.dtype.itemsize == 8 else np.float64
+    with np.errstate(all="ignore"):
+        return np.abs(x.astype(wide) - np.asarray(y).astype(wide))
+
+
+def _within(x: Any, near: Approx, column: int) -> Any:
+    """Which elements are as near to the reference as they should be."""
+    v = near.value
+    found = (x == v) | ((x != x) & (v != v))
+    if near.errors is not None:
+        found |= _apart(x, v) <= near.errors[column]
+    if near.breaks is not None:
+        found |= near.breaks & ~(np.isfinite(x) & np.isfinite(v) & np.isfinite(near.errors[column] if near.errors is not None else 0.0))
+    return found
+
+
+def _close(x: Any, y: Any, near: Approx) -> Any:
+    """Which elements are as close to each other as roundings alone leave them."""
+    return _apart(x, y) <= (0.0 if near.errors is None else near.errors[2])
+
+
+def _unbounded(x: Any, y: Any, near: Approx) -> Any:
+    """Which elements may be anything, or differ in whether they are numbers."""
+    found = np.zeros(x.shape, bool) if near.errors is None else ~(np.isfinite(near.errors[0]) & np.isfinite(near.errors[1]))
+    return found if near.breaks is None else found | (near.breaks & (np.isfinite(x) != np.isfinite(y)))
+
+
+def _near(x: Any, y: Any, b: np.ndarray[Any, Any], allowed: Tolerance) -> Any:
+    """Which elements, of an array `b`, are as close as roundings of its largest number have them."""
     with np.errstate(all="ignore"):
         if b.dtype.kind == "f":
             finite = np.abs(b[np.isfinite(b)])
             scale = float(finite.max()) if finite.size else 0.0
             eps = max(allowed.eps, float(np.finfo(b.dtype).eps))
-            return np.isfinite(a) & np.isfinite(b) & (np.abs(a - b) <= _ROUNDINGS * eps * scale)
+            return np.isfinite(x) & np.isfinite(y) & (np.abs(x - y) <= _ROUNDINGS * eps * scale)
         if b.dtype.kind in "iu":  # a value at the border of two whole numbers
-            return np.abs(a.astype(np.float64) - b.astype(np.float64)) <= 1
-        return np.zeros(b.shape, bool)
+            return np.abs(x.astype(np.float64) - y.astype(np.float64)) <= 1
+        return np.zeros(x.shape, bool)
