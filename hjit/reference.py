@@ -16,13 +16,13 @@ import numpy as np
 
 from hjit.forward_error import NUMPYS, OURS, SAME_WAY, Approx, Columns, apply, cast, decided, ulp, wider
 from hjit.forward_reductions import Written, full, three, total_of
-from hjit.trace.graph import Cast, Const, Definition, Expr, Graph, Index, Load, Op, ScalarRef, Stage, identity
+from hjit.trace.graph import Cast, Const, Definition, Expr, Graph, Index, Load, Op, ScalarRef, Stage, identity, walk
 from hjit.trace.poly import Atom, Bound, Dim, Extremum, FloorDiv, Mod, Poly, Sym, Value, sizes_value
 from hjit.trace.recorder import Event
 
 Array = np.ndarray[Any, Any]
 
-MOST_WORK = 100_000_000  # operations on elements; about half a second
+MOST_WORK = 30_000_000  # operations on elements; some tenths of a second
 WITH_ERRORS = 8  # as many operations is one on values with errors
 STEP_WORK = 20_000  # of an operation on few elements
 CHUNK = 1 << 16  # elements at once
@@ -94,6 +94,16 @@ class Reference:
         if self.work > MOST_WORK:
             raise TooMuch
 
+    def foresee(self, s: Stage, elements: int) -> None:
+        """So much will be done for some elements of a stage, what it reads apart."""
+        for d in s.definitions:
+            points = math.prod(sizes_value(n, self.inputs.sizes) for n in d.extents)
+            inner = math.prod(sizes_value(n, self.inputs.sizes) for n in d.rdims)
+            calls = inner if d.order == "sequential" else 1
+            operations = sum(isinstance(e, (Op, Cast)) for e in walk(d.value)) + 1
+            if self.work + max(min(points, elements * inner) * WITH_ERRORS, calls * STEP_WORK) * operations > MOST_WORK:
+                raise TooMuch
+
     def shape(self, s: Stage) -> tuple[int, ...]:
         return tuple(sizes_value(p, self.inputs.sizes) for p in s.shape)
 
@@ -132,11 +142,13 @@ class Reference:
         shape = self.shape(s)
         size = math.prod(shape)
         asked = np.broadcast_shapes(*(np.shape(i) for i in index))
-        if not _is_direct(s) or size <= WHOLE or 2 * math.prod(asked) >= size:
+        whole = size <= WHOLE and not any(d.rdims for d in s.definitions)
+        if not _is_direct(s) or whole or 2 * math.prod(asked) >= size:
             return _taken(self.complete(k, s), index)
         flat = np.ravel_multi_index(tuple(np.broadcast_to(np.clip(i, 0, n - 1), asked) for i, n in zip(index, shape, strict=True)), shape)
         self.count(flat.size, WITH_ERRORS)
         places, back = np.unique(flat, return_inverse=True)
+        self.foresee(s, len(places))
         found = self._direct(k, s, places, shape)
         return found[back.reshape(asked)]
 
@@ -146,11 +158,16 @@ class Reference:
         if known is None:
             shape = self.shape(s)
             size = math.prod(shape)
+            self.foresee(s, size)
             self.count(size, WITH_ERRORS)
             if _is_direct(s):
                 known = _reshaped(self._direct(k, s, np.arange(size), shape), shape)
             else:
-                known = self._updated(k, s, shape)
+                try:
+                    known = self._updated(k, s, shape)
+                except BaseException:
+                    self.whole.pop((k, s.name), None)  # half of it is worse than nothing
+                    raise
             self.whole[k, s.name] = known
         return known
 

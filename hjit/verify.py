@@ -38,7 +38,7 @@ _JUMPS = frozenset("rint floor ceil trunc sign floor_divide remainder fmod heavi
 _ROUNDINGS = 256  # roundings of the largest number that results may be apart
 DOUBTS = 2  # calls whose results differ where roundings could be all that is left of values, as of a blank image less its mean
 _FEW = 1e-4  # elements for which a decision may fall the other way where it is not known which
-_SAMPLES = (4096, 128)  # elements that stand for all, where all, or so many, would take too long
+_SAMPLES = (1 << 15, 2048, 128)  # elements that stand for all, where there are more, or so many would take too long
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,10 +261,12 @@ class Comparison:
         """Which elements are wrong. What is not wrong, but further apart than roundings leave them, is counted."""
         from hjit.reference import TooMuch
 
-        for most in (len(positions), *_SAMPLES):
-            if most > len(positions):
-                continue
-            some = np.arange(len(positions)) if most == len(positions) else _suspicious(x, y, most)
+        some = np.arange(len(positions))
+        for most in _SAMPLES:
+            if most < len(some):
+                some = some[_suspicious(x[some], y[some], most)]
+            elif most != _SAMPLES[0]:
+                continue  # so many have been too much
             try:
                 near = allowed.reference(positions[some])
             except TooMuch:
