@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from hjit.forward_error import NUMPYS, OURS, SAME_WAY, Approx, Columns, apply, cast, decided, ulp, wider
+from hjit.forward_error import NUMPYS, OURS, SAME_WAY, Approx, Columns, apply, cast, decided, truth, ulp, wider
 from hjit.forward_reductions import Written, full, three, total_of
 from hjit.trace.graph import Cast, Const, Definition, Expr, Graph, Index, Load, Op, ScalarRef, Stage, identity, walk
 from hjit.trace.poly import Atom, Bound, Dim, Extremum, FloorDiv, Mod, Poly, Sym, Value, sizes_value
@@ -196,6 +196,8 @@ class Reference:
         assert isinstance(d.value, Op)
         extents = [sizes_value(n, self.inputs.sizes) for n in d.rdims]
         size = math.prod(extents)
+        if _is_place(d):
+            return self._place(k, d, index, start, count)
         total = total_of(d.order, d.value.dtype, self.fast)
         total.add(cast(start, d.value.dtype))
         step = max(CHUNK // count, 1)
@@ -204,6 +206,28 @@ class Reference:
             element = _Frame(self, k, (*index, *inner)).value(d.value.args[1])
             total.add(full(cast(element, d.value.dtype), (count, min(step, size - begin))))
         return cast(total.result(), dtype)
+
+    def _place(self, k: int, d: Definition, index: tuple[Array, ...], start: Approx, count: int) -> Approx:
+        """A reduction that `_is_place`: wherever it holds in hjit or in NumPy, it does so in one place at least."""
+        assert isinstance(d.value, Op)
+        e = d.value.args[1]
+        extents = [sizes_value(n, self.inputs.sizes) for n in d.rdims]
+        size = math.prod(extents)
+        never = np.iinfo(np.int64).max
+        value, first, surely, last = start.value, never, never, np.full((count, 1), -1)
+        step = max(CHUNK // count, 1)
+        for begin in range(0, size, step):
+            inner = [i[None, :] for i in np.unravel_index(np.arange(begin, min(begin + step, size)), extents)]
+            frame = _Frame(self, k, (*index, *inner))
+            shape = (count, min(step, size - begin))
+            holds, place = frame.value(e.args[0]), np.broadcast_to(frame.value(e.args[1]).value, shape)
+            may, must = truth(holds)
+            value = np.minimum(value, np.where(holds.value, place, never).min(-1, keepdims=True))
+            first = np.minimum(first, np.where(may, place, never).min(-1, keepdims=True))
+            surely = np.minimum(surely, np.where(must, place, never).min(-1, keepdims=True))
+            last = np.maximum(last, np.where(may, place, -1).max(-1, keepdims=True))
+        error = np.maximum(value - first, np.minimum(surely, last) - value).astype(np.float64)
+        return Approx(value, (error, error, np.zeros(error.shape))) if error.any() else Approx(value)
 
     def _updated(self, k: int, s: Stage, shape: tuple[int, ...]) -> Approx:
         """A stage that is computed definition by definition; while that lasts, `whole` has it as far as it is."""
@@ -436,6 +460,15 @@ def _is_direct(s: Stage) -> bool:
         if any(x.source == s.name for x in d.value.args[1].loads):
             return False
     return all(x.source != s.name for x in s.initial.loads)
+
+
+def _is_place(d: Definition) -> bool:
+    """Is it the first place where something holds, as in `argmax`, and the number of places where it holds nowhere?"""
+    e = d.value.args[1]
+    if d.order != "minimum" or not isinstance(e, Op) or e.name != "select":
+        return False
+    _, place, never = e.args
+    return isinstance(place, Index) and isinstance(never, Index) and not any(isinstance(a, Dim) for a in never.poly.atoms())
 
 
 def _varies(p: Poly, first: int) -> bool:

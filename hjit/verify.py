@@ -278,10 +278,12 @@ class Comparison:
                 break
             wrong = np.zeros(x.shape, bool)
             wrong[some] = ~(_within(x[some], near, 0) & _within(y[some], near, 1))
-            apart = np.ones(x.shape, bool)
-            apart[some] = False
-            apart &= ~_near(x, y, b, allowed.tolerance)  # of those for which others stand
+            apart = np.zeros(x.shape, bool)
             apart[some] = ~_close(x[some], y[some], near)
+            if apart.any():  # those for which others stand may be, too
+                rest = np.ones(x.shape, bool)
+                rest[some] = False
+                apart |= rest & ~_near(x, y, b, allowed.tolerance)
             self.flipped += int(np.count_nonzero(apart & ~wrong))
             self.unbounded += int(np.count_nonzero(_unbounded(x[some], y[some], near) & ~wrong[some]))
             return wrong
