@@ -366,7 +366,7 @@ class Pipeline:
         from hjit.verify import DOUBTS
 
         doubts = self._compared.get(subject, 0)
-        if found.why is not None and not allowed.is_exact and not allowed.is_settled():
+        if found.why is not None and not allowed.is_settled():
             self._count_flips(max(found.differing, 1))  # the function took another path: no kernel is to blame
             return doubts
         doubtful = (found.why is not None and not allowed.is_exact) or found.unbounded > 0
