@@ -1,8 +1,8 @@
 """`pipeline`: the decorator and the way of a call.
 
 A call looks its arguments' key up among those seen. A known key runs its variant: a bound kernel, without tracing and
-without locks. A new key traces, canonicalises, finds or compiles the kernels, and, the first time, compares the
-result with NumPy's own.
+without locks. A new key traces, canonicalises, finds or compiles the kernels, and compares the first result of new
+ones with NumPy's own.
 """
 
 from __future__ import annotations
