@@ -1,8 +1,8 @@
 """`pipeline`: the decorator and the way of a call.
 
 A call looks its arguments' key up among those seen. A known key runs its variant: a bound kernel, without tracing and
-without locks. A new key traces, canonicalises, finds or compiles the kernels, and, the first time, compares the
-result with NumPy's own.
+without locks. A new key traces, canonicalises, finds or compiles the kernels, and compares the first result of new
+ones with NumPy's own.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from hjit.sched.hand.schedule import Schedule
     from hjit.sched.language.tree import Root
     from hjit.variant import Held, Variant
-    from hjit.verify import Allowed, Comparison
+    from hjit.verify.verify import Allowed, Comparison
 
 log = logging.getLogger("hjit")
 load_table()
@@ -364,7 +364,7 @@ class Pipeline:
 
     def _verify(self, call: _Call, variant: Variant, held: Held, ways: list[bool]) -> Any:
         """NumPy's own result; the kernel is installed only if it computes the same."""
-        from hjit.verify import Comparison, allowed_of
+        from hjit.verify.verify import Comparison, allowed_of
 
         signature = variant.signature
         if any(self._compared.get((signature, way)) == _WRONG for way in ways):
@@ -397,10 +397,10 @@ class Pipeline:
 
     def _judge(self, found: Comparison, subject: Any, allowed: Allowed, key: Any) -> int:
         """What a comparison comes to: a verdict, or a doubt more."""
-        from hjit.verify import DOUBTS
+        from hjit.verify.verify import DOUBTS
 
         doubts = self._compared.get(subject, 0)
-        if found.why is not None and not allowed.is_exact and not allowed.is_settled():
+        if found.why is not None and not allowed.is_settled():
             self._count_flips(max(found.differing, 1))  # the function took another path: no kernel is to blame
             return doubts
         doubtful = (found.why is not None and not allowed.is_exact) or found.unbounded > 0

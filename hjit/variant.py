@@ -26,7 +26,7 @@ from hjit.trace.passes.canonical import canonicalise
 from hjit.trace.passes.rewrites import AS_IT_IS, Rewrites
 from hjit.trace.tracing.host import same
 from hjit.trace.tracing.recorder import Event, Recorder, packed
-from hjit.verify import EXACT, Tolerance, tolerances
+from hjit.verify.verify import EXACT, Tolerance, tolerances
 
 if TYPE_CHECKING:
     from hjit.tuning.plans import Plan, Searched  # a process that searches nothing never loads it

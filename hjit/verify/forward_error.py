@@ -165,6 +165,9 @@ def _settled(dtype: np.dtype[Any], value: Array, errors: Columns, args: Sequence
         e = np.where(np.isnan(e), np.inf, e)
         if dtype.kind == "f":
             e = np.where(finite, e, np.where(breaks, np.inf, 0.0))
+        elif dtype.kind in "iu":  # it may wrap around
+            info, wide = np.iinfo(dtype), value.astype(wider(dtype))
+            e = np.where((e > 0) & ((wide - e < info.min) | (wide + e > info.max)), np.inf, e)
         found.append(e)
     return Approx(value, (found[0], found[1], found[2]), breaks if breaks.any() else None)
 
@@ -373,6 +376,8 @@ def _select(args: Sequence[Approx], e: Op) -> Approx:
 
 def cast(a: Approx, dtype: np.dtype[Any]) -> Approx:
     """``astype``."""
+    if a.value.dtype == dtype:
+        return a
     with np.errstate(all="ignore"):
         value = np.asarray(a.value).astype(dtype)
         old = a.value.dtype
@@ -389,13 +394,15 @@ def cast(a: Approx, dtype: np.dtype[Any]) -> Approx:
             return Approx(value)
         if not whole:
             return _cast_to_float(a, value, dtype)
+        info = np.iinfo(dtype)
         columns = []
         for k in range(3):
             error = np.zeros(a.value.shape) if a.errors is None or (k == SAME_WAY and old.kind == "f") else a.errors[k]
-            if old.kind == "f" and k != SAME_WAY and a.errors is not None:
-                w = np.asarray(a.value, wider(old))
-                error = np.maximum(np.abs(np.trunc(w + error) - np.trunc(w)), np.abs(np.trunc(w - error) - np.trunc(w))).astype(np.float64)
-            columns.append(np.where(_wraps(a.value, error, dtype), np.inf, error))
+            w = np.asarray(a.value, wider(old))
+            ends = np.trunc(w - error), np.trunc(w + error)
+            if old.kind == "f":
+                error = np.maximum(ends[1] - np.trunc(w), np.trunc(w) - ends[0]).astype(np.float64)
+            columns.append(np.where((error > 0) & ((ends[0] < info.min) | (ends[1] > info.max)), np.inf, error))
         breaks = a.breaks if beyond is None else beyond if a.breaks is None else a.breaks | beyond
         if breaks is not None:
             columns = [np.where(breaks, np.inf, x) if k != SAME_WAY else x for k, x in enumerate(columns)]
@@ -411,10 +418,3 @@ def _cast_to_float(a: Approx, value: Array, dtype: np.dtype[Any]) -> Approx:
         narrower = a.value.dtype.kind != "f" or dtype.itemsize < a.value.dtype.itemsize
         columns.append(np.where(error > 0, error + (2.0 if k == SAME_WAY else 1.0) * ulp(value, error, dtype), 0.0) if narrower else error)
     return _settled(dtype, value, (columns[0], columns[1], columns[2]), [a], None)
-
-
-def _wraps(value: Array, error: Array, dtype: np.dtype[Any]) -> Any:
-    """Where a doubtful value may go past the ends of an integer dtype."""
-    info = np.iinfo(dtype)
-    wide = np.trunc(np.asarray(value, wider(value.dtype)))
-    return (error > 0) & ((wide - error < info.min) | (wide + error > info.max))

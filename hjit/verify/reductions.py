@@ -1,4 +1,4 @@
-"""Forward error analysis of reductions, and of stages that are written piece by piece; see `hjit.forward_error`."""
+"""Forward error analysis of reductions, and of stages that are written piece by piece; see `hjit.verify.forward_error`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from hjit.forward_error import NUMPYS, OURS, SAME_WAY, SUM_ROUNDINGS, Approx, Columns, decided, truth, ulp, wider
+from hjit.verify.forward_error import NUMPYS, OURS, SAME_WAY, SUM_ROUNDINGS, Approx, Columns, decided, truth, ulp, wider
 
 Array = np.ndarray[Any, Any]
 _MONOTONE = frozenset(("maximum", "minimum", "fmax", "fmin"))

@@ -1,4 +1,4 @@
-"""The elements of a function's results as they should be, and how far a kernel's and NumPy's may be from them; see `hjit.forward_error`.
+"""The elements of a function's results as they should be, and how far a kernel's and NumPy's may be from them; see `hjit.verify.forward_error`.
 
 `verify` asks for elements that differ. A stage is computed at the elements that are asked for where it can be, else whole, and sums with more
 digits than they have. Work is counted, so that what takes too long for a first call is not begun.
@@ -14,16 +14,16 @@ from typing import Any
 
 import numpy as np
 
-from hjit.forward_error import NUMPYS, OURS, SAME_WAY, Approx, Columns, apply, cast, decided, ulp, wider
-from hjit.forward_reductions import Written, full, three, total_of
-from hjit.trace.ir.graph import Cast, Const, Definition, Expr, Graph, Index, Load, Op, ScalarRef, Stage, identity
+from hjit.trace.ir.graph import Cast, Const, Definition, Expr, Graph, Index, Load, Op, ScalarRef, Stage, identity, walk
 from hjit.trace.ir.poly import Atom, Bound, Dim, Extremum, FloorDiv, Mod, Poly, Sym, Value, sizes_value
 from hjit.trace.tracing.recorder import Event
 from hjit.trace.tracing.results import Called
+from hjit.verify.forward_error import NUMPYS, OURS, SAME_WAY, Approx, Columns, apply, cast, decided, truth, ulp, wider
+from hjit.verify.reductions import Written, full, three, total_of
 
 Array = np.ndarray[Any, Any]
 
-MOST_WORK = 100_000_000  # operations on elements; about half a second
+MOST_WORK = 30_000_000  # operations on elements; some tenths of a second
 WITH_ERRORS = 8  # as many operations is one on values with errors
 STEP_WORK = 20_000  # of an operation on few elements
 CHUNK = 1 << 16  # elements at once
@@ -95,6 +95,16 @@ class Reference:
         if self.work > MOST_WORK:
             raise TooMuch
 
+    def foresee(self, s: Stage, elements: int) -> None:
+        """So much will be done for some elements of a stage, what it reads apart."""
+        for d in s.definitions:
+            points = math.prod(sizes_value(n, self.inputs.sizes) for n in d.extents)
+            inner = math.prod(sizes_value(n, self.inputs.sizes) for n in d.rdims)
+            calls = inner if d.order == "sequential" else 1
+            operations = sum(isinstance(e, (Op, Cast)) for e in walk(d.value)) + 1
+            if self.work + max(min(points, elements * inner) * WITH_ERRORS, calls * STEP_WORK) * operations > MOST_WORK:
+                raise TooMuch
+
     def shape(self, s: Stage) -> tuple[int, ...]:
         return tuple(sizes_value(p, self.inputs.sizes) for p in s.shape)
 
@@ -133,11 +143,13 @@ class Reference:
         shape = self.shape(s)
         size = math.prod(shape)
         asked = np.broadcast_shapes(*(np.shape(i) for i in index))
-        if not _is_direct(s) or size <= WHOLE or 2 * math.prod(asked) >= size:
+        whole = size <= WHOLE and not any(d.rdims for d in s.definitions)
+        if not _is_direct(s) or whole or 2 * math.prod(asked) >= size:
             return _taken(self.complete(k, s), index)
         flat = np.ravel_multi_index(tuple(np.broadcast_to(np.clip(i, 0, n - 1), asked) for i, n in zip(index, shape, strict=True)), shape)
         self.count(flat.size, WITH_ERRORS)
         places, back = np.unique(flat, return_inverse=True)
+        self.foresee(s, len(places))
         found = self._direct(k, s, places, shape)
         return found[back.reshape(asked)]
 
@@ -147,11 +159,16 @@ class Reference:
         if known is None:
             shape = self.shape(s)
             size = math.prod(shape)
+            self.foresee(s, size)
             self.count(size, WITH_ERRORS)
             if _is_direct(s):
                 known = _reshaped(self._direct(k, s, np.arange(size), shape), shape)
             else:
-                known = self._updated(k, s, shape)
+                try:
+                    known = self._updated(k, s, shape)
+                except BaseException:
+                    self.whole.pop((k, s.name), None)  # half of it is worse than nothing
+                    raise
             self.whole[k, s.name] = known
         return known
 
@@ -180,6 +197,8 @@ class Reference:
         assert isinstance(d.value, Op)
         extents = [sizes_value(n, self.inputs.sizes) for n in d.rdims]
         size = math.prod(extents)
+        if _is_place(d):
+            return self._place(k, d, index, start, count)
         total = total_of(d.order, d.value.dtype, self.fast)
         total.add(cast(start, d.value.dtype))
         step = max(CHUNK // count, 1)
@@ -188,6 +207,28 @@ class Reference:
             element = _Frame(self, k, (*index, *inner)).value(d.value.args[1])
             total.add(full(cast(element, d.value.dtype), (count, min(step, size - begin))))
         return cast(total.result(), dtype)
+
+    def _place(self, k: int, d: Definition, index: tuple[Array, ...], start: Approx, count: int) -> Approx:
+        """A reduction that `_is_place`: wherever it holds in hjit or in NumPy, it does so in one place at least."""
+        assert isinstance(d.value, Op)
+        e = d.value.args[1]
+        extents = [sizes_value(n, self.inputs.sizes) for n in d.rdims]
+        size = math.prod(extents)
+        never = np.iinfo(np.int64).max
+        value, first, surely, last = start.value, never, never, np.full((count, 1), -1)
+        step = max(CHUNK // count, 1)
+        for begin in range(0, size, step):
+            inner = [i[None, :] for i in np.unravel_index(np.arange(begin, min(begin + step, size)), extents)]
+            frame = _Frame(self, k, (*index, *inner))
+            shape = (count, min(step, size - begin))
+            holds, place = frame.value(e.args[0]), np.broadcast_to(frame.value(e.args[1]).value, shape)
+            may, must = truth(holds)
+            value = np.minimum(value, np.where(holds.value, place, never).min(-1, keepdims=True))
+            first = np.minimum(first, np.where(may, place, never).min(-1, keepdims=True))
+            surely = np.minimum(surely, np.where(must, place, never).min(-1, keepdims=True))
+            last = np.maximum(last, np.where(may, place, -1).max(-1, keepdims=True))
+        error = np.maximum(value - first, np.minimum(surely, last) - value).astype(np.float64)
+        return Approx(value, (error, error, np.zeros(error.shape))) if error.any() else Approx(value)
 
     def _updated(self, k: int, s: Stage, shape: tuple[int, ...]) -> Approx:
         """A stage that is computed definition by definition; while that lasts, `whole` has it as far as it is."""
@@ -420,6 +461,15 @@ def _is_direct(s: Stage) -> bool:
         if any(x.source == s.name for x in d.value.args[1].loads):
             return False
     return all(x.source != s.name for x in s.initial.loads)
+
+
+def _is_place(d: Definition) -> bool:
+    """Is it the first place where something holds, as in `argmax`, and the number of places where it holds nowhere?"""
+    e = d.value.args[1]
+    if d.order != "minimum" or not isinstance(e, Op) or e.name != "select":
+        return False
+    _, place, never = e.args
+    return isinstance(place, Index) and isinstance(never, Index) and not any(isinstance(a, Dim) for a in never.poly.atoms())
 
 
 def _varies(p: Poly, first: int) -> bool:

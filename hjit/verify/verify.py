@@ -2,7 +2,7 @@
 
 Most operations have NumPy's bits, and so have results on whose way there are no others (`tolerances`). Of other results those elements that
 differ are compared with a reference: the kernel's and NumPy's must each be as near to it as the errors of all operations before allow
-(`hjit.reference`). Where that would take too long, the elements that differ most stand for all; where it is not known, as in sums of an
+(`hjit.verify.reference`). Where that would take too long, the elements that differ most stand for all; where it is not known, as in sums of an
 extern function, a result is held to roundings of its largest number in the coarsest float that it has been:
 ``np.exp(a).astype(np.float64)`` of a float32 array is as good as float32.
 
@@ -23,8 +23,8 @@ from hjit.trace.ir.graph import Expr, Graph, Load, Op, Stage
 from hjit.trace.tracing.recorder import Event
 
 if TYPE_CHECKING:
-    from hjit.forward_error import Approx
     from hjit.variant import Held, Variant
+    from hjit.verify.forward_error import Approx
 
 log = logging.getLogger("hjit")
 
@@ -38,7 +38,7 @@ _JUMPS = frozenset("rint floor ceil trunc sign floor_divide remainder fmod heavi
 _ROUNDINGS = 256  # roundings of the largest number that results may be apart
 DOUBTS = 2  # calls whose results differ where roundings could be all that is left of values, as of a blank image less its mean
 _FEW = 1e-4  # elements for which a decision may fall the other way where it is not known which
-_SAMPLES = (4096, 128)  # elements that stand for all, where all, or so many, would take too long
+_SAMPLES = (1 << 15, 2048, 128)  # elements that stand for all, where there are more, or so many would take too long
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +131,7 @@ class Rounded:
 
     Attributes:
         tolerance: where the reference cannot say.
-        reference: what elements should be, by their positions in C order; None: it is not known. It may raise `hjit.reference.TooMuch`.
+        reference: what elements should be, by their positions in C order; None: it is not known. It may raise `hjit.verify.reference.TooMuch`.
     """
 
     tolerance: Tolerance
@@ -164,7 +164,7 @@ def allowed_of(variant: Variant, held: Held, arguments: Mapping[str, Any]) -> Al
         held: the scalars and captured arrays of the call.
         arguments: its arrays by name, as they were before it.
     """
-    from hjit.reference import Inputs, Reference
+    from hjit.verify.reference import Inputs, Reference
 
     values, captured = held
     scalars = {name: values[k] for name, k in variant.slots.items()}
@@ -259,12 +259,14 @@ class Comparison:
 
     def _rounded(self, x: Any, y: Any, positions: Any, b: Any, allowed: Rounded) -> Any:
         """Which elements are wrong. What is not wrong, but further apart than roundings leave them, is counted."""
-        from hjit.reference import TooMuch
+        from hjit.verify.reference import TooMuch
 
-        for most in (len(positions), *_SAMPLES):
-            if most > len(positions):
-                continue
-            some = np.arange(len(positions)) if most == len(positions) else _suspicious(x, y, most)
+        some = np.arange(len(positions))
+        for most in _SAMPLES:
+            if most < len(some):
+                some = some[_suspicious(x[some], y[some], most)]
+            elif most != _SAMPLES[0]:
+                continue  # so many have been too much
             try:
                 near = allowed.reference(positions[some])
             except TooMuch:
@@ -276,10 +278,12 @@ class Comparison:
                 break
             wrong = np.zeros(x.shape, bool)
             wrong[some] = ~(_within(x[some], near, 0) & _within(y[some], near, 1))
-            apart = np.ones(x.shape, bool)
-            apart[some] = False
-            apart &= ~_near(x, y, b, allowed.tolerance)  # of those for which others stand
+            apart = np.zeros(x.shape, bool)
             apart[some] = ~_close(x[some], y[some], near)
+            if apart.any():  # those for which others stand may be, too
+                rest = np.ones(x.shape, bool)
+                rest[some] = False
+                apart |= rest & ~_near(x, y, b, allowed.tolerance)
             self.flipped += int(np.count_nonzero(apart & ~wrong))
             self.unbounded += int(np.count_nonzero(_unbounded(x[some], y[some], near) & ~wrong[some]))
             return wrong
