@@ -133,7 +133,7 @@ def test_verify_off_trusts_the_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize(("verify", "runs"), [("first", 1), ("off", 0)])
 def test_the_function_runs_once_in_python_when_verifying(verify: str, runs: int) -> None:
-    p = hjit.pipeline(plus_one, verify=verify)
+    p = hjit.pipeline(plus_one, verify=verify, cache="off")
     calls = recorded(p)
     for _ in range(3):
         p(IMAGE)

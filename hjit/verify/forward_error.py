@@ -106,6 +106,9 @@ def apply(e: Op, args: Sequence[Approx], inexact: bool, fast: bool) -> Approx:
         value = plain(Op(e.name, e.args, np.dtype(wider(e.dtype))), wide).astype(e.dtype) if inexact else plain(e, values)
         if e.name in _PREDICATES:
             return _predicate(e, args, value)
+        if all(a.errors is None for a in args):  # a rounding is all there is
+            gap = _rounding(e, wide, value, np.float64(0), inexact, fast)
+            return _settled(e.dtype, value, (gap, gap, 2.0 * gap), args, None)
         columns: list[Array] = []
         for k in range(3):
             if k == NUMPYS and all(a.errors is None or a.errors[OURS] is a.errors[NUMPYS] for a in args):
@@ -144,10 +147,12 @@ def _settled(dtype: np.dtype[Any], value: Array, errors: Columns, args: Sequence
     """The errors of values that are not finite, and where values may become so."""
     shape = np.broadcast_shapes(value.shape, *(e.shape for e in errors))
     value = np.broadcast_to(value, shape)
-    before = [a.breaks for a in args if a.breaks is not None] + ([] if leaves is None else [leaves])
     breaks = np.zeros(shape, bool)
-    for b in before:
-        breaks = breaks | b
+    for b in (*(a.breaks for a in args), leaves):
+        if b is not None:
+            breaks = breaks | b
+    if _is_ordinary(dtype, value, errors) and not breaks.any():
+        return Approx(value, errors)
     if dtype.kind == "f":
         finite = np.isfinite(value)
         given = np.ones(shape, bool)
@@ -170,6 +175,15 @@ def _settled(dtype: np.dtype[Any], value: Array, errors: Columns, args: Sequence
             e = np.where((e > 0) & ((wide - e < info.min) | (wide + e > info.max)), np.inf, e)
         found.append(e)
     return Approx(value, (found[0], found[1], found[2]), breaks if breaks.any() else None)
+
+
+def _is_ordinary(dtype: np.dtype[Any], value: Array, errors: Columns) -> bool:
+    """Are all values finite, and far from where they are not? Most are, and three numbers tell."""
+    if dtype.kind != "f" or not value.size:
+        return False
+    most = max(-float(value.min()), float(value.max()))
+    error = max(float(e.max(initial=0.0)) for e in errors)
+    return most + error < float(np.finfo(dtype).max) / 2  # not where one is no number
 
 
 def _may_leave(e: Op, wide: Sequence[Array], args: Sequence[Approx]) -> Array | None:

@@ -23,10 +23,13 @@ from hjit.verify.reductions import Written, full, three, total_of
 
 Array = np.ndarray[Any, Any]
 
-MOST_WORK = 30_000_000  # operations on elements; some tenths of a second
+MOST_WORK = 64_000_000  # operations on elements, beside a share of those of the function itself; some half a second
+OWN_SHARE = 4  # of the function's operations, sums apart; one here takes some ten times as long as in NumPy
+SUM_SHARE = 64  # of those that are summed, which NumPy may leave to BLAS
 WITH_ERRORS = 8  # as many operations is one on values with errors
-STEP_WORK = 20_000  # of an operation on few elements
-CHUNK = 1 << 16  # elements at once
+LOADED = 4  # as many operations is a load
+STEP_WORK = 1000  # of an operation on few elements
+CHUNK = 1 << 13  # elements at once; so few stay in the caches
 WHOLE = 4096  # elements of a stage that is computed whole in any case
 PROBES = 2  # of an extern function, with its arguments moved by their errors
 PROBED = 8.0  # times as far as the results of probes were moved, results may be
@@ -56,7 +59,8 @@ class Reference:
 
     def __init__(self, graphs: Sequence[Graph], events: Sequence[Event | None], inputs: Inputs, inexact: frozenset[str], fast: bool) -> None:
         self.graphs, self.inputs, self.inexact, self.fast = graphs, inputs, inexact, fast
-        self.work = 0
+        self.left = 2 * (MOST_WORK + sum(self.own_work(d) for g in graphs for s in g.stages for d in s.definitions))
+        self.work, self.most = 0, self.left // 2
         self.whole: dict[tuple[int, str], Approx] = {}
         self.given: dict[str, Approx] = {}
         self._calls = {n: (k, e) for k, e in enumerate(events) if e is not None and e.call is not None for n in e.gives}
@@ -72,8 +76,11 @@ class Reference:
         for k, g in enumerate(self.graphs):
             if name in g.outputs:
                 shape = self.shape(g.stage(name))
-                self.work = 0
-                return self.elements(k, g.stage(name), tuple(np.unravel_index(positions, shape)) if shape else ())
+                self.work, self.most = 0, self.left // 2  # there may be more results
+                try:
+                    return self.elements(k, g.stage(name), tuple(np.unravel_index(positions, shape)) if shape else ())
+                finally:
+                    self.left -= min(self.work, self.most)
         return None
 
     def shape_of(self, name: str) -> tuple[int, ...] | None:
@@ -92,17 +99,25 @@ class Reference:
     def count(self, elements: int, times: int = 1) -> None:
         """So much is to be done now."""
         self.work += max(elements, STEP_WORK) * times
-        if self.work > MOST_WORK:
+        if self.work > self.most:
             raise TooMuch
+
+    def size_of(self, d: Definition) -> tuple[int, int, int]:
+        """How many points a definition has, how many of them each element is reduced from, and the operations on each."""
+        points, inner = (math.prod(sizes_value(n, self.inputs.sizes) for n in extents) for extents in (d.extents, d.rdims))
+        return points, inner, sum(isinstance(e, (Op, Cast)) for e in walk(d.value)) + 1
+
+    def own_work(self, d: Definition) -> int:
+        """What may be done for a definition beside `MOST_WORK`."""
+        points, _, operations = self.size_of(d)
+        return points * operations // (SUM_SHARE if d.order == "add" else OWN_SHARE)
 
     def foresee(self, s: Stage, elements: int) -> None:
         """So much will be done for some elements of a stage, what it reads apart."""
         for d in s.definitions:
-            points = math.prod(sizes_value(n, self.inputs.sizes) for n in d.extents)
-            inner = math.prod(sizes_value(n, self.inputs.sizes) for n in d.rdims)
+            points, inner, operations = self.size_of(d)
             calls = inner if d.order == "sequential" else 1
-            operations = sum(isinstance(e, (Op, Cast)) for e in walk(d.value)) + 1
-            if self.work + max(min(points, elements * inner) * WITH_ERRORS, calls * STEP_WORK) * operations > MOST_WORK:
+            if self.work + max(min(points, elements * inner) * WITH_ERRORS, calls * STEP_WORK) * operations > self.most:
                 raise TooMuch
 
     def shape(self, s: Stage) -> tuple[int, ...]:
@@ -364,7 +379,7 @@ class _Frame:
     def load(self, e: Load) -> Approx:
         index = tuple(np.asarray(self.index(p)) for p in e.index)
         found = self.run.load(self.segment, e.source, index)
-        self.count(found)
+        self.run.count(found.value.size, LOADED if found.errors is None else WITH_ERRORS)
         doubtful = self.doubtful(e.index)
         if doubtful is None:
             return found
