@@ -35,16 +35,15 @@ from hjit.trace.capture.trace import Tree, flatten, trace
 from hjit.trace.passes.canonical import canonicalise
 
 if TYPE_CHECKING:
+    from hjit.first_calls import FirstCalls
     from hjit.sched.hand.schedule import Schedule
     from hjit.sched.language.tree import Root
     from hjit.variant import Held, Variant
-    from hjit.verify.verify import Allowed, Comparison
 
 log = logging.getLogger("hjit")
 load_table()
 
 MAX_KEYS = 512  # keys that a pipeline remembers; the oldest is forgotten
-_VERIFIED, _WRONG = -1, -2  # verdicts on what was compared
 MAX_VARIANTS = 16  # outcomes of decisions and guards that one key remembers
 
 
@@ -125,7 +124,6 @@ class Pipeline:
         self._schedule: Scheduler | None = None
         self._warned = False
         self._warned_of_flips = False
-        self._compared: dict[Any, int] = {}  # what comparisons vouch for, by `Variant.signature` and way of storing -> its doubts, or a verdict
         self._lock = threading.RLock()
         _pipelines.add(self)
 
@@ -191,7 +189,7 @@ class Pipeline:
                 continue
             if not v.may_write(call.leaves, held[1]):
                 return PLAIN
-            ways = self._unverified(v, call.targets, self._resolved(call.key[0])) if call.targets else []
+            ways = self._unverified(v, call.targets, self._resolved(call.key[0]))
             if ways:
                 with forks.builds, self._lock:
                     return self._verify(call, v, held, ways)
@@ -257,7 +255,8 @@ class Pipeline:
                 return result
             held = variant.guards(call.leaves)
             if held is None or not variant.may_write(call.leaves, held[1]):
-                self._install(call.key, variant)
+                if not variant.flat:  # which would run without being compared
+                    self._install(call.key, variant)
                 return PLAIN
             ways = self._unverified(variant, call.targets, options)
             if ways:
@@ -357,88 +356,48 @@ class Pipeline:
     # -- verification
     def _unverified(self, variant: Variant, targets: Sequence[Any], options: Options) -> list[bool]:
         """The ways of storing results that this call may go and that nothing vouches for yet: into the caches, past them (True)."""
-        if options.verify != "first" or variant.impure:
+        if options.verify != "first":
             return []
         ways = [False, True] if targets and variant.may_stream else [False]
-        return [way for way in ways if self._compared.get((variant.signature, way)) != _VERIFIED]
+        return [] if variant.vouched.issuperset(ways) else self._first_calls.unverified(variant, ways)
 
     def _verify(self, call: _Call, variant: Variant, held: Held, ways: list[bool]) -> Any:
-        """NumPy's own result; the kernel is installed only if it computes the same."""
-        from hjit.verify.verify import Comparison, allowed_of
+        """NumPy's own result; the kernels are installed only if they compute the same."""
+        from hjit.first_calls import run_of
 
-        signature = variant.signature
-        if any(self._compared.get((signature, way)) == _WRONG for way in ways):
+        if self._first_calls.is_wrong(variant, ways):
             self._give_up(call.key, "")
             return PLAIN
-        names = sorted(variant.written)
         arrays = held[1] | {n: call.leaves[k] for n, k in variant.arguments.items()}
-        before = {n: copied(arrays[n]) for n in names}
-        runs = [self._compiled_results(call, variant, held, before, way) for way in ways]
-        if any(ours is PLAIN for ours, _ in runs):
+        before = {n: copied(arrays[n]) for n in sorted(variant.written)}
+        runs = {way: run_of(variant, held, call.leaves, call.targets, before, way) for way in ways}
+        done = {way: run for way, run in runs.items() if run is not None}
+        if len(done) < len(runs):
             return PLAIN
         with forks.builds.outside():
             expected = self.py_func(*call.args, **call.kwargs)
-        allowed = _with_room(allowed_of, variant, held, arrays | before)
-        verdicts = []
-        for way, (ours, copies) in zip(ways, runs, strict=True):
-            found = Comparison()
-            found.compare(
-                (ours, [copies[n] for n in names]), (expected, [arrays[n] for n in names]), (allowed.results, [allowed.written[n] for n in names])
-            )
-            verdicts.append(self._judge(found, (signature, way), allowed, call.key))
-        _limit(self._compared)
-        if all(v == _VERIFIED for v in verdicts):
+        report = _with_room(self._first_calls.compare, variant, held, done, arrays | before, expected, {n: arrays[n] for n in before})
+        self._count_flips(report.flipped)
+        if report.verified:
             self.stats.verified = self.stats.verified is not False
             if variant not in self._variants.get(call.key, ()):
                 self._install(call.key, variant)
-        else:
-            self.stats.fallbacks += 1
-        return expected
-
-    def _judge(self, found: Comparison, subject: Any, allowed: Allowed, key: Any) -> int:
-        """What a comparison comes to: a verdict, or a doubt more."""
-        from hjit.verify.verify import DOUBTS
-
-        doubts = self._compared.get(subject, 0)
-        if found.why is not None and not allowed.is_settled():
-            self._count_flips(max(found.differing, 1))  # the function took another path: no kernel is to blame
-            return doubts
-        doubtful = (found.why is not None and not allowed.is_exact) or found.unbounded > 0
-        if doubtful and doubts < DOUBTS:
-            text = "%s: the compiled result differs from NumPy's (%s), perhaps by roundings: the next call is compared, too"
-            log.debug(text, self.__name__, found.why or f"{found.unbounded} elements where roundings are all that is left")
-            verdict = doubts + 1
-        elif found.why is None:
-            verdict = _VERIFIED
-            self._count_flips(found.flipped)
-        else:
-            verdict = _WRONG
+            return expected
+        self.stats.fallbacks += 1
+        if report.verified is False:
             self.stats.verified = False
             self._give_up(
-                key,
-                f"{self.__name__}: the compiled result differs from NumPy's ({found.why}), so NumPy runs instead. "
+                call.key,
+                f"{self.__name__}: the compiled result differs from NumPy's ({report.why}), so NumPy runs instead. "
                 "Please report this with the function and the dtypes and shapes of its arguments",
             )
-        self._compared[subject] = verdict
-        return verdict
+        return expected
 
-    def _compiled_results(self, call: _Call, variant: Variant, held: Held, before: dict[str, Any], streamed: bool) -> tuple[Any, dict[str, Any]]:
-        """What a variant computes, on copies of the arguments that it changes, and these; PLAIN where NumPy is to say why it cannot."""
-        from hjit.variant import Mispredict, OutOfBounds
+    @functools.cached_property
+    def _first_calls(self) -> FirstCalls:
+        from hjit.first_calls import FirstCalls
 
-        copies = {n: copied(a) for n, a in before.items()}
-        leaves = list(call.leaves)
-        for n in copies:
-            if n in variant.arguments:
-                leaves[variant.arguments[n]] = copies[n]
-        targets = [np.empty_like(t) if isinstance(t, np.ndarray) else t for t in call.targets] if streamed else []
-        try:
-            captured = {n: copies.get(n, a) for n, a in held[1].items()}
-            return variant.run(leaves, (held[0], captured), targets, effects=False, streamed=streamed), copies
-        except OutOfBounds:
-            return PLAIN, copies
-        except Mispredict:
-            return None, copies
+        return FirstCalls(self.__name__)
 
     def _count_flips(self, count: int) -> None:
         """Elements that decisions on rounded values have made other ones."""
@@ -447,7 +406,8 @@ class Pipeline:
             self._warned_of_flips = True
             text = (
                 f"{self.__name__}: {count} elements of the result differ from NumPy's by more than a rounding: a threshold, a rounding to a whole "
-                "number, an argmax or an index depends on numbers that agree but for their last bits (f.stats.flipped counts such elements)"
+                "number, an argmax, an index or a quotient depends on numbers that agree but for their last bits "
+                "(f.stats.flipped counts such elements)"
             )
             warnings.warn(text, HjitWarning, stacklevel=_depth())
 

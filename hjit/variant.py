@@ -7,7 +7,7 @@ later segment needs of an earlier one is carried over in memory rather than comp
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -135,12 +135,14 @@ class Variant:
         written: names of the inputs that the function changes.
         impure: does it call something whose result is new at every call?
         flat: may `run_flat` run it? One kernel, arrays and numbers as arguments, new arrays as results.
+        vouched: ways of storing results (past the caches: True) whose results have been compared with NumPy's.
     """
 
     def __init__(self, trace: Trace, structure: Any, options: Options, leaves: Sequence[Any]) -> None:
         """`leaves`: the arguments at hand."""
         rec = trace.recorder
         self._leaves_now = leaves
+        self.vouched: set[bool] = set()
         self.trace, self.rec, self.options = trace, rec, options
         self.results = result_leaves(trace.result)
         self.writes = trace.writes
@@ -402,6 +404,7 @@ class Variant:
         events: Mapping[int, tuple[Any, ...]] | None = None,
         effects: bool = True,
         streamed: bool = False,
+        draws: dict[str, Array] | None = None,
     ) -> Any:
         """Run all steps.
 
@@ -409,8 +412,9 @@ class Variant:
             held: what `guards` gave.
             targets: arrays for the results, used where they fit.
             events: arrays of opaque calls that the trace itself made, used instead of calling again.
-            effects: give warnings and log records?
+            effects: give warnings and log records, and leave streams of random numbers where they are then?
             streamed: are targets written past the caches, where there is code that does?
+            draws: takes the arrays of random numbers, by input.
 
         Raises:
             Mispredict: a decision came out otherwise.
@@ -425,11 +429,15 @@ class Variant:
         try:
             self._run_steps(state, values, places, events or {}, drawn, streamed)
         except (Mispredict, OutOfBounds):
-            for put_back in reversed(drawn):
-                put_back()
+            _call_all(reversed(drawn))
             raise
-        for effect in self.rec.effects if effects else ():
-            effect.give([state[n] for n in effect.needs], values)
+        if effects:
+            for effect in self.rec.effects:
+                effect.give([state[n] for n in effect.needs], values)
+        else:
+            _call_all(reversed(drawn))
+        if draws is not None:
+            draws.update({n: state[n] for s in self.steps if s.event is not None and s.event.impure for n in s.event.gives})
         return self._finish(values, state)
 
     def _run_steps(self, state: dict[str, Array], values: list[Any], places: Mapping[str, Array], events: Mapping[int, tuple[Any, ...]],
@@ -518,6 +526,11 @@ class Variant:
                     at += sizes_value(Poly({m: c}, 0), sizes)
             corner.append(slice(at, at + 1))
         return np.lib.stride_tricks.as_strided(base[(*corner, ...)], shape, tuple(steps))
+
+
+def _call_all(functions: Iterable[Callable[[], None]]) -> None:
+    for f in functions:
+        f()
 
 
 def _look_up(path: Any, leaves: Sequence[Any]) -> Any:

@@ -107,7 +107,7 @@ def apply(e: Op, args: Sequence[Approx], inexact: bool, fast: bool) -> Approx:
         if e.name in _PREDICATES:
             return _predicate(e, args, value)
         if all(a.errors is None for a in args):  # a rounding is all there is
-            gap = _rounding(e, wide, value, np.float64(0), inexact, fast)
+            gap = _rounding(e, wide, value, np.zeros(()), inexact, fast)
             return _settled(e.dtype, value, (gap, gap, 2.0 * gap), args, None)
         columns: list[Array] = []
         for k in range(3):

@@ -24,7 +24,7 @@ from hjit.verify.reductions import Written, full, three, total_of
 Array = np.ndarray[Any, Any]
 
 MOST_WORK = 64_000_000  # operations on elements, beside a share of those of the function itself; some half a second
-OWN_SHARE = 4  # of the function's operations, sums apart; one here takes some ten times as long as in NumPy
+OWN_SHARE = 16  # of the function's operations, sums apart; one here takes some ten times as long as in NumPy
 SUM_SHARE = 64  # of those that are summed, which NumPy may leave to BLAS
 WITH_ERRORS = 8  # as many operations is one on values with errors
 LOADED = 4  # as many operations is a load
@@ -63,16 +63,20 @@ class Reference:
         self.work, self.most = 0, self.left // 2
         self.whole: dict[tuple[int, str], Approx] = {}
         self.given: dict[str, Approx] = {}
-        self._calls = {n: (k, e) for k, e in enumerate(events) if e is not None and e.call is not None for n in e.gives}
+        self.has_guessed = False
+        self._calls = {n: (k, e) for k, e in enumerate(events) if e is not None and e.call is not None and not e.impure for n in e.gives}
         self._constants = {i.name: np.frombuffer(i.data, i.dtype).reshape([p.const for p in i.shape])
                            for g in graphs for i in g.inputs if i.data is not None}
 
     def at(self, name: str, positions: Array) -> Approx | None:
-        """Elements of an output, by their positions in C order; None where it is none.
+        """Elements of what `shape_of` knows, by their positions in C order; None of what it does not.
 
         Raises:
             TooMuch: it would take too long.
         """
+        if name in self._calls:
+            found = self._extern(name)
+            return full(found, found.value.shape)[np.unravel_index(positions, found.value.shape)] if found.value.shape else found
         for k, g in enumerate(self.graphs):
             if name in g.outputs:
                 shape = self.shape(g.stage(name))
@@ -84,7 +88,9 @@ class Reference:
         return None
 
     def shape_of(self, name: str) -> tuple[int, ...] | None:
-        """The shape of an output; None where it is none."""
+        """The shape of an output, or of an array of an extern function; None where it is none."""
+        if name in self._calls:
+            return self._extern(name).value.shape
         return next((self.shape(g.stage(name)) for g in self.graphs if name in g.outputs), None)
 
     def is_settled(self, name: str) -> bool:
@@ -145,7 +151,10 @@ class Reference:
             assert event.call is not None
             needs = [self.load(k, n, ()) if n not in self.graphs[k].by_name else self.complete(k, self.graphs[k].stage(n)) for n in event.needs]
             results = [np.asarray(r) for r in event.call(*(x.value for x in needs)).arrays]
-            spreads = [None] * len(results) if all(x.errors is None for x in needs) else _probed(event.call, needs, results)
+            spreads: list[Columns | None] = [None] * len(results)
+            if any(x.errors is not None for x in needs):
+                self.has_guessed = True
+                spreads = _probed(event.call, needs, results)
             self.given.update({n: Approx(r, s) for n, r, s in zip(event.gives, results, spreads, strict=True)})
         return self.given[name]
 

@@ -13,19 +13,18 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from hjit.trace.ir.graph import Expr, Graph, Load, Op, Stage
 from hjit.trace.tracing.recorder import Event
+from hjit.verify.forward_error import NUMPYS, OURS, SAME_WAY, Approx
+from hjit.verify.reference import Reference, TooMuch
 
-if TYPE_CHECKING:
-    from hjit.variant import Held, Variant
-    from hjit.verify.forward_error import Approx
-
+Array = np.ndarray[Any, Any]
 log = logging.getLogger("hjit")
 
 # Ufuncs whose compiled result may differ from NumPy's in the last bits
@@ -36,9 +35,8 @@ INEXACT = frozenset(
 # Ufuncs from floats to floats that jump
 _JUMPS = frozenset("rint floor ceil trunc sign floor_divide remainder fmod heaviside copysign spacing nextafter".split())
 _ROUNDINGS = 256  # roundings of the largest number that results may be apart
-DOUBTS = 2  # calls whose results differ where roundings could be all that is left of values, as of a blank image less its mean
 _FEW = 1e-4  # elements for which a decision may fall the other way where it is not known which
-_SAMPLES = (1 << 15, 2048, 128)  # elements that stand for all, where there are more, or so many would take too long
+_SAMPLES = (1 << 15, 2048, 128)  # elements that stand for all, where all would take too long
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +56,7 @@ class Tolerance:
 
 
 EXACT = Tolerance()
+_Make = Callable[[Tolerance, str, Callable[[Any], Any]], Any]  # of a result's tolerance, its stage, and what makes the result of the stage
 
 
 def rounding(dtype: np.dtype[Any]) -> Tolerance:
@@ -131,11 +130,13 @@ class Rounded:
 
     Attributes:
         tolerance: where the reference cannot say.
-        reference: what elements should be, by their positions in C order; None: it is not known. It may raise `hjit.verify.reference.TooMuch`.
+        reference: what elements should be, by their positions in C order; None: it is not known. It may raise `TooMuch`.
+        is_guess: has the reference not been derived, but tried out in part, with extern functions?
     """
 
     tolerance: Tolerance
-    reference: Callable[[np.ndarray[Any, Any]], Approx | None]
+    reference: Callable[[Array], Approx | None]
+    is_guess: Callable[[], bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,45 +153,34 @@ class Allowed:
     written: dict[str, Any]
     is_settled: Callable[[], bool]
 
-    @property
-    def is_exact(self) -> bool:
-        return is_exact((self.results, self.written))
 
-
-def allowed_of(variant: Variant, held: Held, arguments: Mapping[str, Any]) -> Allowed:
+def allowed_of(reference: Reference, decisions: Sequence[str], arranged: Callable[[_Make], tuple[Any, dict[str, Any]]]) -> Allowed:
     """How a call may differ.
 
     Args:
-        held: the scalars and captured arrays of the call.
-        arguments: its arrays by name, as they were before it.
+        decisions: names of the numbers that the function decides on and that have not NumPy's bits.
+        arranged: puts together what is made for each result, and for each changed argument: of its `Tolerance`, its stage, and what makes
+            the result of the stage.
     """
-    from hjit.verify.reference import Inputs, Reference
-
-    values, captured = held
-    scalars = {name: values[k] for name, k in variant.slots.items()}
-    inputs = Inputs({**variant.constants, **captured, **arguments}, variant.rec.sizes, scalars)
-    reference = Reference(variant.graphs, [s.event for s in variant.steps], inputs, INEXACT, variant.options.fast_math)
 
     def allowed(tolerance: Tolerance, stage: str, arrange: Callable[[Any], Any]) -> Tolerance | Rounded:
-        def at(positions: np.ndarray[Any, Any]) -> Approx | None:
+        def at(positions: Array) -> Approx | None:
             shape = reference.shape_of(stage)
             if shape is None:
                 return None
             numbers = np.asarray(arrange(np.arange(math.prod(shape)).reshape(shape))).reshape(-1)
             return reference.at(stage, numbers[positions])
 
-        return Rounded(tolerance, at) if tolerance.eps else EXACT
+        return Rounded(tolerance, at, lambda: reference.has_guessed) if tolerance.eps else EXACT
 
     def is_settled() -> bool:
-        decisions = [s.event.needs[0] for s in variant.steps if s.event is not None and s.event.call is None]
-        found = tolerances(variant.graphs, [s.event for s in variant.steps], variant.options.fast_math)
         try:
-            return all(not found.get(n, EXACT).eps or reference.is_settled(n) for n in decisions)
+            return all(map(reference.is_settled, decisions))
         except Exception as error:
             log.debug("no reference for a decision: %s: %s", type(error).__name__, error)
             return False
 
-    return Allowed(*variant.arranged(allowed), is_settled)
+    return Allowed(*arranged(allowed), is_settled)
 
 
 def is_exact(allowed: Any) -> bool:
@@ -206,12 +196,14 @@ class Comparison:
 
     Attributes:
         why: they are not the same; None: they are, as far as they may be.
+        is_proof: no rounding explains it; else it is not known how far they may be.
         flipped: elements that differ since a decision on a rounded value fell the other way.
         differing: elements that have not the same bits.
         unbounded: those of them that may be anything, as 0 / 0 of a blank image less its mean.
     """
 
     why: str | None = None
+    is_proof: bool = False
     flipped: int = 0
     unbounded: int = 0
     differing: int = 0
@@ -220,53 +212,54 @@ class Comparison:
         if isinstance(expected, (tuple, list, dict)):
             self._containers(ours, expected, allowed)
         elif type(ours) is not type(expected):
-            self.why = f"a {type(ours).__name__} instead of a {type(expected).__name__}"
+            self._differs(f"a {type(ours).__name__} instead of a {type(expected).__name__}")
         elif isinstance(expected, (np.ndarray, np.generic)) or (allowed != EXACT and isinstance(expected, (bool, int, float))):
             self._arrays(np.asarray(ours), np.asarray(expected), allowed)
         elif not (ours == expected or (ours != ours and expected != expected)):
-            self.why = f"{ours!r} instead of {expected!r}"
+            self._differs(f"{ours!r} instead of {expected!r}")
+
+    def _differs(self, why: str, is_proof: bool = True) -> None:
+        self.why, self.is_proof = why, is_proof
 
     def _containers(self, ours: Any, expected: Any, allowed: Any) -> None:
         if type(ours) is not type(expected) or len(ours) != len(expected):
-            self.why = f"a {type(ours).__name__} instead of a {type(expected).__name__}"
+            self._differs(f"a {type(ours).__name__} instead of a {type(expected).__name__}")
             return
         for k in expected if isinstance(expected, dict) else range(len(expected)):
             if isinstance(expected, dict) and k not in ours:
-                self.why = f"no item {k!r}"
+                self._differs(f"no item {k!r}")
             else:
                 self.compare(ours[k], expected[k], allowed if isinstance(allowed, (Tolerance, Rounded)) else allowed[k])
             if self.why is not None:
                 return
 
-    def _arrays(self, a: np.ndarray[Any, Any], b: np.ndarray[Any, Any], allowed: Tolerance | Rounded) -> None:
+    def _arrays(self, a: Array, b: Array, allowed: Tolerance | Rounded) -> None:
         if a.dtype != b.dtype or a.shape != b.shape:
-            self.why = f"{a.dtype} of shape {a.shape} instead of {b.dtype} of shape {b.shape}"
+            self._differs(f"{a.dtype} of shape {a.shape} instead of {b.dtype} of shape {b.shape}")
             return
         differing = np.flatnonzero(~((a == b) | ((a != a) & (b != b))))
         self.differing += differing.size
         if not differing.size:
             return
         x, y = a.reshape(-1)[differing], b.reshape(-1)[differing]
-        wrong = np.ones(x.shape, bool)
+        is_known = True
         if isinstance(allowed, Rounded):
-            wrong = self._rounded(x, y, differing, b, allowed)
+            wrong, is_known = self._rounded(x, y, differing, b, allowed)
         elif allowed.eps:
-            wrong = self._roughly(x, y, b, allowed)
+            wrong, is_known = self._roughly(x, y, b, allowed), False
+        else:
+            wrong = np.ones(x.shape, bool)
         if wrong.any():
             at = tuple(int(k) for k in np.unravel_index(differing[np.argmax(wrong)], b.shape))
             where = f"[{', '.join(map(str, at))}]" if at else ""
-            self.why = f"{np.count_nonzero(wrong)} of {b.size} elements, the first at {where}: {a[at]} instead of {b[at]}"
+            self._differs(f"{np.count_nonzero(wrong)} of {b.size} elements, the first at {where}: {a[at]} instead of {b[at]}", is_known)
 
-    def _rounded(self, x: Any, y: Any, positions: Any, b: Any, allowed: Rounded) -> Any:
-        """Which elements are wrong. What is not wrong, but further apart than roundings leave them, is counted."""
-        from hjit.verify.reference import TooMuch
-
+    def _rounded(self, x: Any, y: Any, positions: Any, b: Any, allowed: Rounded) -> tuple[Any, bool]:
+        """Which elements are wrong, and is that sure? What is not wrong, but further apart than roundings leave them, is counted."""
         some = np.arange(len(positions))
-        for most in _SAMPLES:
+        for most in (len(some), *(n for n in _SAMPLES if n < len(some))):
             if most < len(some):
                 some = some[_suspicious(x[some], y[some], most)]
-            elif most != _SAMPLES[0]:
-                continue  # so many have been too much
             try:
                 near = allowed.reference(positions[some])
             except TooMuch:
@@ -277,17 +270,19 @@ class Comparison:
             if near is None:
                 break
             wrong = np.zeros(x.shape, bool)
-            wrong[some] = ~(_within(x[some], near, 0) & _within(y[some], near, 1))
+            wrong[some] = ~(_within(x[some], near, OURS) & _within(y[some], near, NUMPYS))
+            unbounded = np.zeros(x.shape, bool)
+            unbounded[some] = _unbounded(x[some], y[some], near) & ~wrong[some]
             apart = np.zeros(x.shape, bool)
             apart[some] = ~_close(x[some], y[some], near)
             if apart.any():  # those for which others stand may be, too
                 rest = np.ones(x.shape, bool)
                 rest[some] = False
                 apart |= rest & ~_near(x, y, b, allowed.tolerance)
-            self.flipped += int(np.count_nonzero(apart & ~wrong))
-            self.unbounded += int(np.count_nonzero(_unbounded(x[some], y[some], near) & ~wrong[some]))
-            return wrong
-        return self._roughly(x, y, b, allowed.tolerance)
+            self.flipped += int(np.count_nonzero(apart & ~wrong & ~unbounded))
+            self.unbounded += int(np.count_nonzero(unbounded))
+            return wrong, not allowed.is_guess()
+        return self._roughly(x, y, b, allowed.tolerance), False
 
     def _roughly(self, x: Any, y: Any, b: Any, allowed: Tolerance) -> Any:
         """Which elements are wrong, where the error of each is not known."""
@@ -341,7 +336,7 @@ def _within(x: Any, near: Approx, column: int) -> Any:
 
 def _close(x: Any, y: Any, near: Approx) -> Any:
     """Which elements are as close to each other as roundings alone leave them."""
-    return _apart(x, y) <= (0.0 if near.errors is None else near.errors[2])
+    return _apart(x, y) <= (0.0 if near.errors is None else near.errors[SAME_WAY])
 
 
 def _unbounded(x: Any, y: Any, near: Approx) -> Any:
