@@ -272,7 +272,7 @@ class Comparison:
             wrong = np.zeros(x.shape, bool)
             wrong[some] = ~(_within(x[some], near, OURS) & _within(y[some], near, NUMPYS))
             unbounded = np.zeros(x.shape, bool)
-            unbounded[some] = _unbounded(x[some], y[some], near) & ~wrong[some]
+            unbounded[some] = _unbounded(x[some], y[some], near) & ~wrong[some] & ~_near(x[some], y[some], b, allowed.tolerance)
             apart = np.zeros(x.shape, bool)
             apart[some] = ~_close(x[some], y[some], near)
             if apart.any():  # those for which others stand may be, too
