@@ -59,8 +59,8 @@ class Reference:
 
     def __init__(self, graphs: Sequence[Graph], events: Sequence[Event | None], inputs: Inputs, inexact: frozenset[str], fast: bool) -> None:
         self.graphs, self.inputs, self.inexact, self.fast = graphs, inputs, inexact, fast
-        self.left = 2 * (MOST_WORK + sum(self.own_work(d) for g in graphs for s in g.stages for d in s.definitions))
-        self.work, self.most = 0, self.left // 2
+        self.left = MOST_WORK + sum(self.own_work(d) for g in graphs for s in g.stages for d in s.definitions)
+        self.work, self.most = 0, self.left
         self.whole: dict[tuple[int, str], Approx] = {}
         self.given: dict[str, Approx] = {}
         self.has_guessed = False
@@ -80,7 +80,7 @@ class Reference:
         for k, g in enumerate(self.graphs):
             if name in g.outputs:
                 shape = self.shape(g.stage(name))
-                self.work, self.most = 0, self.left // 2  # there may be more results
+                self.work, self.most = 0, self.left
                 try:
                     return self.elements(k, g.stage(name), tuple(np.unravel_index(positions, shape)) if shape else ())
                 finally:
