@@ -9,17 +9,18 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from hjit.trace.ir.graph import Cast, Const, Definition, Expr, Graph, Index, Load, Op, ScalarRef, Stage, identity, walk
+from hjit.trace.ir.interpret import evaluate, interpret
 from hjit.trace.ir.poly import Atom, Bound, Dim, Extremum, FloorDiv, Mod, Poly, Sym, Value, sizes_value
 from hjit.trace.tracing.recorder import Event
 from hjit.trace.tracing.results import Called
 from hjit.verify.forward_error import NUMPYS, OURS, SAME_WAY, Approx, Columns, apply, cast, decided, truth, ulp, wider
-from hjit.verify.reductions import Written, full, sums_of, three, total_of
+from hjit.verify.reductions import Total, Written, full, sums_of, three, total_of
 
 Array = np.ndarray[Any, Any]
 
@@ -31,6 +32,9 @@ LOADED = 4  # as many operations is a load
 STEP_WORK = 1000  # of an operation on few elements
 CHUNK = 1 << 13  # elements at once; so few stay in the caches
 WHOLE = 4096  # elements of a stage that is computed whole in any case
+MANY = 1 << 17  # elements of sums that are taken as NumPy has them, while some of them tell how far all may be
+TOLD = 64, 4096  # of each sum at least, and of all
+PLAIN = 1  # as many operations is one on elements as NumPy has them
 PROBES = 2  # of an extern function, with its arguments moved by their errors
 PROBED = 8.0  # times as far as the results of probes were moved, results may be
 
@@ -62,6 +66,7 @@ class Reference:
         self.left = MOST_WORK + sum(self.own_work(d) for g in graphs for s in g.stages for d in s.definitions)
         self.work, self.most = 0, self.left
         self.whole: dict[tuple[int, str], Approx] = {}
+        self.plain: dict[tuple[int, str], Array] = {}
         self.given: dict[str, Approx] = {}
         self.has_guessed = False
         self._calls = {n: (k, e) for k, e in enumerate(events) if e is not None and e.call is not None and not e.impure for n in e.gives}
@@ -123,7 +128,8 @@ class Reference:
         for d in s.definitions:
             points, inner, operations = self.size_of(d)
             calls = inner if d.order == "sequential" else 1
-            if self.work + max(min(points, elements * inner) * WITH_ERRORS, calls * STEP_WORK) * operations > self.most:
+            times = PLAIN if _is_long(d, elements, inner) else WITH_ERRORS
+            if self.work + max(min(points, elements * inner) * times, calls * STEP_WORK) * operations > self.most:
                 raise TooMuch
 
     def shape(self, s: Stage) -> tuple[int, ...]:
@@ -200,23 +206,26 @@ class Reference:
         """Elements of a stage whose definitions have no other elements of it, by position."""
         parts = []
         reduced = max((math.prod(sizes_value(n, self.inputs.sizes) for n in d.rdims) for d in s.definitions), default=1)
-        step = max(CHUNK // max(reduced, 1), 1)
+        is_long = any(_is_long(d, len(places), reduced) for d in s.definitions)
+        step = max((MANY if is_long else CHUNK) // max(reduced, 1), 1)
         for begin in range(0, len(places), step):
             index = tuple(i[:, None] for i in np.unravel_index(places[begin : begin + step], shape)) if shape else (np.zeros((1, 1), int),)
-            parts.append(self._point(k, s, index if shape else (), len(places[begin : begin + step])))
+            parts.append(self._point(k, s, index if shape else (), len(places[begin : begin + step]), is_long))
         return _joined(parts, s.dtype)
 
-    def _point(self, k: int, s: Stage, index: tuple[Array, ...], count: int) -> Approx:
+    def _point(self, k: int, s: Stage, index: tuple[Array, ...], count: int, is_long: bool) -> Approx:
         value = Approx(np.zeros((count, 1), s.dtype))
         for d in s.definitions:
             if d.order == "pure":
                 frame = _Frame(self, k, index)
                 value = full(cast(frame.value(d.value), s.dtype), (count, 1))
             else:
-                value = self._reduce(k, d, index, value, count, s.dtype)
+                value = self._reduce(k, d, index, value, count, s.dtype, is_long and _is_long(d, MANY, MANY))
         return _reshaped(value, (count,))
 
-    def _reduce(self, k: int, d: Definition, index: tuple[Array, ...], start: Approx, count: int, dtype: np.dtype[Any]) -> Approx:
+    def _reduce(
+        self, k: int, d: Definition, index: tuple[Array, ...], start: Approx, count: int, dtype: np.dtype[Any], is_long: bool = False
+    ) -> Approx:
         """A reduction of some elements, `start` being what is there before."""
         assert isinstance(d.value, Op)
         extents = [sizes_value(n, self.inputs.sizes) for n in d.rdims]
@@ -225,12 +234,51 @@ class Reference:
             return self._place(k, d, index, start, count)
         total = total_of(d.order, d.value.dtype, self.fast)
         total.add(cast(start, d.value.dtype))
+        if is_long:
+            self._sample(k, d, index, count, extents, total)
+            return cast(total.result(), dtype)
         step = max(CHUNK // count, 1)
         for begin in range(0, size, step):
             inner = [i[None, :] for i in np.unravel_index(np.arange(begin, min(begin + step, size)), extents)]
             element = _Frame(self, k, (*index, *inner)).value(d.value.args[1])
             total.add(full(cast(element, d.value.dtype), (count, min(step, size - begin))))
         return cast(total.result(), dtype)
+
+    def _sample(self, k: int, d: Definition, index: tuple[Array, ...], count: int, extents: list[int], total: Total) -> None:
+        """Add very many elements: as NumPy has them, as far off as some of them may be."""
+        assert isinstance(d.value, Op)
+        self.has_guessed = True
+        size, element, dtype = math.prod(extents), d.value.args[1], d.value.dtype
+        self.count(count * size, PLAIN * self.size_of(d)[2])
+        places = np.linspace(0, size - 1, min(max(TOLD[0], TOLD[1] // count), size)).astype(np.int64)
+        inner = [i[None, :] for i in np.unravel_index(places, extents)]
+        some = full(cast(_Frame(self, k, (*index, *inner)).value(element), dtype), (count, len(places)))
+        arrays = {x.source: self.plainly(k, x.source) for x in element.loads}
+        step = max(CHUNK // count, 1)
+        for begin in range(0, size, step):
+            inner = [i[None, :] for i in np.unravel_index(np.arange(begin, min(begin + step, size)), extents)]
+            values = evaluate(element, dict(enumerate((*index, *inner))), arrays, self.inputs.sizes, self.inputs.scalars).astype(dtype)
+            total.add_like(np.broadcast_to(values, (count, min(step, size - begin))), some)
+
+    def plainly(self, k: int, name: str) -> Array:
+        """An array as NumPy has it; few elements, such as sums, as they should be."""
+        stage = self.graphs[k].by_name.get(name)
+        if stage is None:
+            return self.load(k, name, ()).value
+        shape = self.shape(stage)
+        if math.prod(shape) <= WHOLE:
+            return self.complete(k, stage).value
+        known = self.plain.get((k, name))
+        if known is None:
+            sizes = list(map(self.size_of, stage.definitions))
+            self.count(1, sum((n if d.order == "sequential" else 1) * ops for d, (_, n, ops) in zip(stage.definitions, sizes, strict=True)))
+            self.count(sum(points * ops for points, _, ops in sizes), PLAIN)
+            sources = {x.source for d in stage.definitions for x in d.loads} - {name}
+            arrays = {n: self.plainly(k, n) for n in sources}
+            whole = replace(self.graphs[k], stages=(stage,), outputs=(name,))
+            (known,) = interpret(whole, arrays, self.inputs.sizes, self.inputs.scalars)
+            self.plain[k, name] = known
+        return known
 
     def _place(self, k: int, d: Definition, index: tuple[Array, ...], start: Approx, count: int) -> Approx:
         """A reduction that `_is_place`: wherever it holds in hjit or in NumPy, it does so in one place at least."""
@@ -528,6 +576,11 @@ def _scanned(d: Definition, name: str) -> tuple[Load, Expr] | None:
                 if not any(isinstance(a, Dim) for a in line.atoms()):
                     return before, element
     return None
+
+
+def _is_long(d: Definition, count: int, size: int) -> bool:
+    """Are these sums, or extremes, of very many elements?"""
+    return count * size > MANY and size > 4 * TOLD[0] and d.order in ("add", "maximum", "minimum") and d.value.dtype.kind == "f"
 
 
 def _varies(p: Poly, first: int) -> bool:
