@@ -164,7 +164,7 @@ def tables(w: Author, v: str) -> str:
     size = len(w.env["lut"])
     return w.one_of(
         f"{v} = lut[{a} % {size}] + {w.scalar()}", lines(f"table = np.arange({size}) ** 2 % 251", f"{v} = table[{a} % {size}].astype(np.uint8)"),
-        f"{v} = np.take(lut, {a}, mode={w.one_of('wrap', 'clip')!r})", lines(f"h = np.bincount(({a} % 16).ravel(), minlength=16)", f"{v} = np.cumsum(h)[{a} % 16]"),
+        f"{v} = np.take(lut, ({a} % 1000).astype(int) - 400, mode={w.one_of('wrap', 'clip')!r})", lines(f"h = np.bincount(({a} % 16).ravel(), minlength=16)", f"{v} = np.cumsum(h)[{a} % 16]"),
         lines(f"{v} = np.zeros(16, {w.one_of('np.int64', 'np.uint32', 'np.float32')})", f"np.add.at({v}, {a} % 16, 1)"),
         f"{v} = np.histogram({a}, bins=8, range=(0, 64))[0]", lines(f"{v} = lut.copy()", f"{v}[{a} % {size}] = 1"), f"{v} = np.choose({a} % 2, [{a}, {w.scalar()}])",
         f"{v} = np.isin({a}, [1, 3, 5])", f"{v} = np.searchsorted(np.array([0, 10, 100]), {a})", f"{v} = np.digitize({a}, [1, 5, 50])", f"{v} = np.unique({a} % 7)",
