@@ -298,7 +298,7 @@ class Pipeline:
 
         try:
             names = leaf_names(function, structure, len(leaves))
-            traced = trace(function, structure, leaves, names, evaluated)
+            traced = trace(function, structure, leaves, names, evaluated, options.product_by_blas)
         except Exception as error:
             if beyond:
                 raise OutOfBounds from None
@@ -423,7 +423,8 @@ class Pipeline:
         leaves: list[Any] = []
         structure = Tree(tuple, (flatten(args, leaves), flatten(kwargs, leaves)))
         known = self._variants.get(key_of(args, kwargs), ())
-        variant = next((v for v in known if v.guards(leaves) is not None), None)
+        usable = (v for v in known if options.blas is not False or not v.has_products)
+        variant = next((v for v in usable if v.guards(leaves) is not None), None)
         if variant is None:
             with self._lock, forks.builds:
                 try:
@@ -452,7 +453,7 @@ class Pipeline:
         from hjit.sched.hand.schedule import Schedule
         from hjit.variant import segments
 
-        options = self._resolved(context_state())
+        options = replace(self._resolved(context_state()), blas=False)  # all stages are there to be scheduled
         variant = self._variant(args, kwargs, options)
         goals = variant.goals
 

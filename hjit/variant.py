@@ -134,6 +134,7 @@ class Variant:
     Attributes:
         written: names of the inputs that the function changes.
         impure: does it call something whose result is new at every call?
+        has_products: are there products of matrices that BLAS computes?
         flat: may `run_flat` run it? One kernel, arrays and numbers as arguments, new arrays as results.
     """
 
@@ -146,6 +147,7 @@ class Variant:
         self.writes = trace.writes
         self.written = frozenset(name for name, _ in trace.writes)
         self.impure = any(e.impure for e in rec.events)
+        self.has_products = any(e.product is not None for e in rec.events)
         self.captures = rec.captures
         self.slots = {name: slot.k for name, (slot, _) in rec.scalar_slots().items()}
         self.constants = {n: s.array for n, s in rec.inputs.items() if s.where[0] == "constant"}
@@ -411,7 +413,9 @@ class Variant:
                     raise Mispredict(number, value)
                 continue
             results = events.get(number)
-            if results is None:
+            if event.product is not None and (results is None or event.gives[0] in places):
+                results = (event.product.compute([state[n] for n in event.needs], places.get(event.gives[0])),)
+            elif results is None:
                 if event.mark is not None:
                     drawn.append(event.mark())
                 outcome, results, _ = event.call(*(state[n] for n in event.needs))
@@ -422,6 +426,7 @@ class Variant:
     def _places(self, targets: Sequence[Any], state: Mapping[str, Array]) -> dict[str, Array]:
         """The results that can be computed straight into arrays of the caller."""
         shapes = {n: (shape, dtype) for b in self.bounds for n, shape, dtype in b.outputs}
+        shapes |= {s.event.gives[0]: (s.event.product.shape, s.event.product.dtype) for s in self.steps if s.event and s.event.product}
         found: dict[str, Array] = {}
         for r, t in zip(self.results, targets, strict=False):
             if r.kind != "array" or r.is_scalar or type(t) is not np.ndarray or t.ndim != len(r.order or t.shape):

@@ -1,0 +1,180 @@
+"""Which products of matrices BLAS computes, by `numpy.matmul`, and which are fused with what is around them.
+
+The numbers of the rule were measured by `python -m benchmarks products`; see benchmarks/README.md.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from hjit.trace.ir.graph import identity
+from hjit.trace.ir.poly import Dim, Poly, Sym, sizes_value
+from hjit.trace.ops.layout import c_strides
+from hjit.trace.tracing.products import Operand, Product
+from hjit.trace.tracing.recorder import Recorder, current
+from hjit.trace.tracing.tracer import Buffer, Shape, Tracer
+
+Labels = Sequence[Hashable]
+
+MAX_PRODUCTS = 32  # of one trace: each ends a kernel
+LEAST_SIDE = 16  # of rows, columns and products for an element: the blocks of BLAS are no smaller
+LEAST_WORK = 1 << 20  # multiplications: a call between kernels costs as much as some of them
+LEAST_MATRIX = 1 << 18  # elements of a matrix that a vector is multiplied by
+
+
+@dataclass(frozen=True, slots=True)
+class _Form:
+    """The labels of a product of matrices: those that both operands and the result have, and so on."""
+
+    batch: list[Hashable]
+    rows: list[Hashable]
+    columns: list[Hashable]
+    summed: list[Hashable]
+
+
+def is_faster(batch: int, rows: int, columns: int, length: int, as_they_are: bool) -> bool:
+    """Is BLAS faster than a fused product?
+
+    Args:
+        length: how many products are summed up for an element.
+        as_they_are: are both operands views of arrays, which have not to be computed for it?
+    """
+    if min(rows, columns) == 1:
+        return as_they_are and batch == 1 and length >= LEAST_SIDE and rows * columns * length >= LEAST_MATRIX
+    return min(rows, columns, length) >= LEAST_SIDE and batch * rows * columns * length >= LEAST_WORK
+
+
+def by_blas(operands: Sequence[Tracer], labels: Sequence[Labels], out: Labels, dtype: np.dtype[Any], shape: Shape, name: Callable[[], str]) -> Any:
+    """The product by BLAS, a tracer; None where it is to be fused, or is none that BLAS knows.
+
+    Args:
+        labels, out: see `hjit.trace.ops.linear.contract`.
+        name: gives the name of the stage that it would be.
+    """
+    rec = current()
+    if rec.blas is None or dtype.char not in "fd" or len(operands) != 2 or rec.loops or 0 in shape:
+        return None
+    form = _form(operands, labels, out)
+    if form is None or sum(e.product is not None for e in rec.events) >= MAX_PRODUCTS:
+        return None
+    if list(out) != [*form.batch, *form.rows, *form.columns]:  # the transposed product, perhaps
+        operands, labels, form = operands[::-1], labels[::-1], _Form(form.batch, form.columns, form.rows, form.summed)
+    if list(out) != [*form.batch, *form.rows, *form.columns] or not out:
+        return None
+    stage = name()
+    wanted = rec.blas(stage)
+    if wanted is False:
+        return None
+    sizes = {n: int(size) for t, names in zip(operands, labels, strict=True) for n, size in zip(names, t.shape, strict=True)}
+    if wanted == "auto":
+        as_they_are = all(t.dtype == dtype and t.buffer.version in rec.inputs and _view(rec, t) is not None for t in operands)
+        if not is_faster(*(math.prod(sizes[n] for n in g) for g in (form.batch, form.rows, form.columns, form.summed)), as_they_are):
+            return None
+    product = _product(rec, [t.astype(dtype, copy=False) for t in operands], labels, form, sizes)
+    rec.product(stage, product, shape)
+    return Tracer(Buffer(shape, dtype, stage), shape, identity(len(shape)))
+
+
+def _form(operands: Sequence[Tracer], labels: Sequence[Labels], out: Labels) -> _Form | None:
+    """How two operands are multiplied as matrices; None where they are not."""
+    first, second = (dict(zip(names, t.shape, strict=True)) for t, names in zip(operands, labels, strict=True))
+    if (len(first), len(second)) != tuple(map(len, labels)) or any(first[n] != second[n] for n in first if n in second):
+        return None  # a diagonal, or an axis that is broadcast
+    both = [n for n in first if n in second]
+    rows, columns = [n for n in first if n not in second], [n for n in second if n not in first]
+    summed = [n for n in both if n not in out]
+    return _Form([n for n in both if n in out], rows, columns, summed) if summed else None
+
+
+def _product(rec: Recorder, operands: Sequence[Tracer], labels: Sequence[Labels], form: _Form, sizes: dict[Hashable, int]) -> Product:
+    """What `numpy.matmul` is to compute. Rows that lie apart in memory are matrices of their own."""
+
+    def size(*names: Hashable) -> int:
+        return math.prod(sizes[n] for n in names)
+
+    views = [_view(rec, t) or _view(rec, t.copy()) for t in operands]
+    a, b = (v for v in views if v is not None)
+    outer = form.rows[:-1] if form.rows and not a.is_one_axis([labels[0].index(n) for n in form.rows]) else []
+    lead = [size(n) for n in form.batch]
+    rows = [size(*(n for n in form.rows if n not in outer))] if form.rows or lead else []
+    columns = [size(*form.columns)] if form.columns or lead or outer else []
+    length = size(*form.summed)
+    first = a.operand([labels[0].index(n) for n in (*form.batch, *form.rows, *form.summed)], (*lead, *map(size, outer), *rows, length))
+    second = b.operand([labels[1].index(n) for n in (*form.batch, *form.summed, *form.columns)], (*lead, *[1] * len(outer), length, *columns))
+    shape = tuple(size(n) for n in (*form.batch, *form.rows, *form.columns))
+    return Product(first, second, operands[0].dtype, shape, (*lead, *map(size, outer), *rows, *columns), length)
+
+
+@dataclass(frozen=True, slots=True)
+class _View:
+    """A view as slices of an array.
+
+    Attributes:
+        part: slices and whole numbers, one for each axis of the array.
+        axes: for each axis of the view its place among the slices; None for one of length 1 that is none of them.
+        shape, strides: of the view, in bytes.
+    """
+
+    source: str
+    part: tuple[slice | int, ...]
+    axes: tuple[int | None, ...]
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+
+    def is_one_axis(self, axes: Sequence[int]) -> bool:
+        """Do these axes of the view lie in memory as one?"""
+        long = [k for k in axes if self.shape[k] > 1]
+        return all(self.strides[i] == self.strides[j] * self.shape[j] for i, j in zip(long, long[1:], strict=False))
+
+    def operand(self, axes: Sequence[int], shape: tuple[int, ...]) -> Operand:
+        """The view with its axes in another order, in another shape."""
+        return Operand(self.source, self.part, tuple(k for k in (self.axes[n] for n in axes) if k is not None), shape)
+
+
+def _view(rec: Recorder, t: Tracer) -> _View | None:
+    """A view as slices; None where it is something else."""
+    source = t.buffer.source()
+    part: list[slice | int] = []
+    steps: dict[int, int] = {}  # in bytes, by the axes of the view, in their order in memory
+    for p, stride in zip(t.index, _strides(rec, source), strict=True):
+        line = _line(p, rec.sizes)
+        if line is None or line[1] in steps:
+            return None
+        start, axis, step = line
+        if axis is None:
+            part.append(start)
+        else:
+            stop = start + int(t.shape[axis]) * step
+            part.append(slice(start, stop if stop >= 0 else None, step))
+            steps[axis] = step * stride
+    if any(n != 1 and k not in steps for k, n in enumerate(t.shape)):
+        return None
+    axes = tuple(list(steps).index(k) if k in steps else None for k in range(t.ndim))
+    return _View(source, tuple(part), axes, tuple(map(int, t.shape)), tuple(steps.get(k, 0) for k in range(t.ndim)))
+
+
+def _strides(rec: Recorder, source: str) -> Sequence[int]:
+    """Of an input, or of a stage once it is computed."""
+    if source in rec.inputs:
+        return rec.inputs[source].array.strides
+    stage = rec.stages[source]
+    return c_strides([sizes_value(n, rec.sizes) for n in stage.shape], stage.dtype.itemsize)
+
+
+def _line(p: Poly, sizes: Mapping[str, int]) -> tuple[int, int | None, int] | None:
+    """The index ``start + step * Dim(axis)`` as its parts; None where it is another one."""
+    start, step = p.const, 0
+    axis: int | None = None
+    for m, c in p.terms.items():
+        if all(isinstance(a, Sym) for a in m):
+            start += sizes_value(Poly({m: c}, 0), sizes)
+        elif len(m) == 1 and isinstance(m[0], Dim) and axis is None:
+            axis, step = m[0].k, c
+        else:
+            return None
+    return start, axis, step
