@@ -10,7 +10,8 @@
 | `cache`          | "rw", "ro", "off"               | `HJIT_CACHE`       | use of the disk cache                              |
 | `cache_dir`      | a folder, "" for the user's own | `HJIT_CACHE_DIR`   | where the disk cache is                            |
 | `tune`           | "greedy", "refined", "beam", False | `HJIT_TUNE`     | how hard a schedule is searched, or the default one |
-| `blas`           | "auto", True, False             | `HJIT_BLAS`        | leave products of matrices to NumPy's BLAS: where that is faster, all, none |
+| `blas`           | "auto", True, False             | `HJIT_BLAS`        | products of matrices by NumPy's BLAS: where it is faster, all, none |
+| `numpy_if_faster` | True, False                    | `HJIT_NUMPY_IF_FASTER` | run the plain function where the first calls find it faster |
 | `disable`        | False, True                     | `HJIT_DISABLE`     | run the plain function                             |
 
 The environment is read at the first call of a pipeline. One more variable belongs to the process: `HJIT_THREADING_LAYER`
@@ -57,6 +58,7 @@ class Options:
     cache_dir: str | os.PathLike[str] = ""
     tune: bool | str = "greedy"
     blas: bool | str = "auto"
+    numpy_if_faster: bool = True
     disable: bool = False
     schedule: Scheduler | None = None
 
@@ -85,6 +87,7 @@ _CHOICES: dict[str, tuple[Any, ...]] = {
     "disable": (False, True),
     "tune": (False, "greedy", "refined", "beam"),
     "blas": ("auto", True, False),
+    "numpy_if_faster": (True, False),
     "target": ("cpu", "x86-64-v2", "x86-64-v3", "x86-64-v4"),
 }
 _NAMES = frozenset(f.name for f in fields(Options)) - {"schedule"}  # that one is given to a pipeline by `use`
@@ -107,7 +110,8 @@ def _blas(text: str) -> bool | str:
     return text if text == "auto" else _flag(text)
 
 
-_FROM_TEXT: dict[str, Callable[[str], Any]] = {"tune": _tune, "blas": _blas, "fast_math": _flag, "disable": _flag, "num_threads": int}
+_FROM_TEXT: dict[str, Callable[[str], Any]] = {"tune": _tune, "blas": _blas, "num_threads": int}
+_FROM_TEXT |= dict.fromkeys(("fast_math", "numpy_if_faster", "disable"), _flag)
 
 
 def from_environment() -> dict[str, Any]:

@@ -24,7 +24,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hjit import forks
+from hjit import against_numpy, forks
+from hjit.against_numpy import Turns
 from hjit.arguments import copied, is_same_memory, key_of, leaf_names, leaves_of
 from hjit.collector import few_collections
 from hjit.errors import CompileError, HjitError, HjitWarning, TraceError
@@ -55,7 +56,9 @@ class Stats:
         traces: how often the function was traced.
         compilations: kernels compiled.
         cache_hits: kernels loaded from the disk cache.
-        fallbacks: calls whose result is the plain function's, since no kernel gave one, or the first one's was wrong.
+        fallbacks: calls whose result is the plain function's, since no kernel gave one, the first one's was wrong, or NumPy was
+            timed, or found to be faster.
+        slower: keys of arguments with which the plain function runs, as the kernel was slower.
         verified: None before the first comparison with NumPy, then its outcome.
         scratch_bytes: scratch memory of the latest new key.
     """
@@ -65,6 +68,7 @@ class Stats:
     compilations: int = 0
     cache_hits: int = 0
     fallbacks: int = 0
+    slower: int = 0
     verified: bool | None = None
     scratch_bytes: int = 0
 
@@ -115,7 +119,8 @@ class Pipeline:
         self.stats = Stats()
         self._given = given
         self._variants: dict[Any, tuple[Variant, ...]] = {}
-        self._plain: dict[Any, None] = {}
+        self._plain: dict[Any, str] = {}  # why, by key
+        self._turns: dict[Any, Turns] = {}  # keys of which calls are timed beside NumPy
         self._options: dict[Any, Options] = {}
         self._schedule: Scheduler | None = None
         self._warned = False
@@ -166,7 +171,8 @@ class Pipeline:
         leaves: list[Any] = []
         structure = Tree(tuple, (flatten(args, leaves), flatten(kwargs, leaves)))
         call = _Call(key, args, kwargs, leaves, structure, targets or [], self._variants.get(key, ()))
-        result = self._try(call)
+        turns = self._turns.get(key) if targets is None else None
+        result = self._try(call) if turns is None else self._by_turns(call, turns)
         if result is MISS:
             result = self._first(call)
         return self._numpy(args, kwargs) if result is PLAIN else result
@@ -195,6 +201,60 @@ class Pipeline:
             self._promote(call, v)
             return result
         return MISS
+
+    # -- beside NumPy
+    def _by_turns(self, call: _Call, turns: Turns) -> Any:
+        """As `_try`, or by the plain function, and timed."""
+        way = turns.begin()
+        if way is None:
+            return self._try(call)
+        seconds, result = None, None
+        start = against_numpy.clock()
+        try:
+            if way:
+                result = self._numpy(call.args, call.kwargs)
+            elif turns.flat:
+                result = turns.variant.run_flat((*call.args, *call.kwargs.values()))
+            else:
+                result = self._try(call)
+            if result is not MISS and result is not PLAIN:
+                seconds = against_numpy.clock() - start
+        finally:
+            turns.end(way, seconds)
+        if result is MISS and turns.flat:
+            result = self._try(call)
+        if turns.is_over and self._lock.acquire(blocking=False):
+            try:
+                self._decide(call.key, turns)
+            finally:
+                self._lock.release()
+        return result
+
+    def _take_turns(self, key: Any, variant: Variant, options: Options, seconds: tuple[float, float] | None = None) -> None:
+        """Time the next calls beside NumPy, if that may be the faster one: by seconds of the kernel and of NumPy, or as it was with other keys."""
+        if not options.numpy_if_faster or options.verify == "off" or options.schedule is not None or variant.impure:
+            return
+        if (self.stats.slower if seconds is None else against_numpy.is_suspect(*seconds)) and len(self._turns) < against_numpy.MAX_KEYS:
+            self._turns[key] = Turns(variant)
+
+    def _decide(self, key: Any, turns: Turns) -> None:
+        """NumPy runs from now on, where it is faster."""
+        if self._turns.get(key) is not turns:
+            return
+        self._stop_turns(key)
+        found = turns.verdict()
+        if found is None or not found.is_slower:
+            log.debug("%s: kept as it is compiled: %s", self.__name__, found or "faster than NumPy, or too many calls at a time")
+            return
+        self.stats.slower += 1
+        log.info("%s runs as plain NumPy with such arguments: %s", self.__name__, found)
+        self._plain[key] = f"the kernel is slower: {found}. What to do: numpy_if_faster=False runs it all the same; f.use runs a schedule of yours"
+        self._variants.pop(key, None)
+
+    def _stop_turns(self, key: Any) -> None:
+        turns = self._turns.pop(key, None)
+        if turns is not None:
+            turns.stop()
 
     def _promote(self, call: _Call, v: Variant) -> None:
         """Look at this variant first from now on, where guards alone choose it; a decision costs a run to find out."""
@@ -229,6 +289,8 @@ class Pipeline:
                 result = self._try(call)
                 if result is not MISS:
                     return result
+            if call.key in self._plain:
+                return PLAIN
             try:
                 with progress(f"hjit: compiling {self.__name__}"):
                     variant, made = self._build(call.structure, call.leaves, options)
@@ -252,18 +314,20 @@ class Pipeline:
             if options.verify == "first" and self.stats.verified is None and not variant.impure:
                 return self._verify(call, variant, held)
             self._install(call.key, variant)
+            self._take_turns(call.key, variant, options)
         try:
             return variant.run(call.leaves, held, call.targets, made)
         except OutOfBounds:
             return PLAIN
 
     def _install(self, key: Any, variant: Variant) -> None:
+        self._stop_turns(key)
         self._variants[key] = (variant, *self._variants.get(key, ()))[:MAX_VARIANTS]
         _limit(self._variants)
 
     def _give_up(self, key: Any, why: str) -> None:
         """NumPy runs all calls with this key."""
-        self._plain[key] = None
+        self._plain[key] = why
         _limit(self._plain)
         if not self._warned:
             self._warned = True
@@ -356,19 +420,23 @@ class Pipeline:
         for n in names:
             if n in variant.arguments:
                 leaves[variant.arguments[n]] = copies[n]
+        start = against_numpy.clock()
         try:
             ours = variant.run(leaves, (held[0], {n: copies.get(n, a) for n, a in held[1].items()}), effects=False)
         except OutOfBounds:
             return PLAIN
         except Mispredict:
             ours = None
+        middle = against_numpy.clock()
         with forks.builds.outside():
             expected = self.py_func(*call.args, **call.kwargs)
+        seconds = middle - start, against_numpy.clock() - middle
         allowed, written = _with_room(variant.tolerances)
         why = difference((ours, [copies[n] for n in names]), (expected, [arrays[n] for n in names]), (allowed, [written[n] for n in names]))
         if why is None:
             self.stats.verified = True
             self._install(call.key, variant)
+            self._take_turns(call.key, variant, self._resolved(call.key[0]), seconds)
             return expected
         self.stats.fallbacks += 1
         if self._doubts < DOUBTS and not is_exact((allowed, written)):
@@ -408,6 +476,13 @@ class Pipeline:
         return out
 
     # -- inspection
+    def explain(self, *args: Any, **kwargs: Any) -> str:
+        """How calls with such arguments run, and where NumPy runs them: why, and what to do."""
+        from hjit.report.explain import explained
+
+        key = key_of(args, kwargs)
+        return explained(self.__name__, self._plain.get(key), self._variants.get(key, ()), key in self._turns)
+
     def _inspect(self, args: Any, kwargs: Any) -> list[Any]:
         from hjit.kernels.runtime.kernel import scheduled
         from hjit.kernels.runtime.listing import plan
@@ -480,6 +555,7 @@ class Pipeline:
             self._options = {}
             self._variants = {}
             self._plain = {}
+            self._turns = {}
         return self
 
     def loops(self, *args: Any, **kwargs: Any) -> Any:
@@ -588,6 +664,8 @@ WITH_LOCKS = (*(f"hjit.kernels.runtime.{name}" for name in ("arena", "kernel", "
 def _after_fork() -> None:
     for p in _pipelines:
         p._lock = threading.RLock()
+        for key in [*p._turns]:
+            p._stop_turns(key)  # its lock may be another thread's
     for name in WITH_LOCKS:
         module = sys.modules.get(name)
         if module is not None:

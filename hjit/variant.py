@@ -135,7 +135,7 @@ class Variant:
         written: names of the inputs that the function changes.
         impure: does it call something whose result is new at every call?
         has_products: are there products of matrices that BLAS computes?
-        flat: may `run_flat` run it? One kernel, arrays and numbers as arguments, new arrays as results.
+        flat: may `run_flat` run it? Arrays and numbers as arguments; one kernel whose results are new arrays, or products between kernels.
     """
 
     def __init__(self, trace: Trace, structure: Any, options: Options, leaves: Sequence[Any]) -> None:
@@ -270,21 +270,25 @@ class Variant:
 
     def _is_flat(self, structure: Any) -> bool:
         args, kwargs = structure.items
-        if len(self.steps) > 1 or self.rec.effects or self.captures or self.writes or self._packed:
+        if any(e.product is None for e in self.rec.events) or self.rec.effects or self.captures or self.writes or self._packed:
             return False
         if any(isinstance(x, Tree) for x in (*args.items, *kwargs.items)):
             return False
+        if self.has_products:
+            return True
         return bool(self.results) and [(r.kind, r.name) for r in self.results] == [("array", n) for n in self.graphs[0].outputs]
 
     def _prepare_flat(self) -> None:
         bound = self.steps[0].bound
+        self._tape = self.rec.tape if self.rec.tape.ops else None
+        if self.has_products:
+            return
         assert bound is not None
         self._bound = bound
         self._leaves = tuple(self.arguments.get(n, -1) for n in bound.inputs)
         self._fixed = {k: self.constants[n] for k, n in enumerate(bound.inputs) if n in self.constants}
         self._shapes = tuple((shape, dtype) for _, shape, dtype in bound.outputs)
         self._scalars = tuple(self.slots[n] for n, _ in bound.scalars)
-        self._tape = self.rec.tape if self.rec.tape.ops else None
 
     def _forget_call(self) -> None:
         """A variant must not keep the arrays of the call that made it alive."""
@@ -357,6 +361,8 @@ class Variant:
             values = self._tape.replay(leaves)
             if values is None:
                 return MISS
+        if self.has_products:
+            return self._run_products(leaves, values)
         fixed = self._fixed
         arrays = [fixed[k] if n < 0 else leaves[n] for k, n in enumerate(self._leaves)] if fixed else [leaves[n] for n in self._leaves]
         outputs = [np.empty(shape, dtype) for shape, dtype in self._shapes]
@@ -367,6 +373,15 @@ class Variant:
             return tree.given(outputs[0]) if tree.is_scalar or tree.order else outputs[0]
         parts = iter(outputs)
         return tree.build(lambda r: r.given(next(parts)))
+
+    def _run_products(self, leaves: Sequence[Any], values: Sequence[Any]) -> Any:
+        """`run_flat` of kernels with products between them."""
+        state = {**self.constants, **{n: leaves[k] for n, k in self.arguments.items()}}
+        try:
+            self._run_steps(state, values, {}, {}, [])
+        except OutOfBounds:
+            return PLAIN
+        return self._finish(values, state)
 
     def run(self, leaves: Sequence[Any], held: Held, targets: Sequence[Any] = (), events: Mapping[int, tuple[Any, ...]] | None = None,
             effects: bool = True) -> Any:
@@ -398,7 +413,7 @@ class Variant:
             effect.give([state[n] for n in effect.needs], values)
         return self._finish(values, state)
 
-    def _run_steps(self, state: dict[str, Array], values: list[Any], places: Mapping[str, Array], events: Mapping[int, tuple[Any, ...]],
+    def _run_steps(self, state: dict[str, Array], values: Sequence[Any], places: Mapping[str, Array], events: Mapping[int, tuple[Any, ...]],
                    drawn: list[Callable[[], None]]) -> None:
         """Kernels and events, in order; `drawn`: what puts the random-number streams back that were drawn from."""
         for number, step in enumerate(self.steps):
@@ -439,7 +454,7 @@ class Variant:
                 found[r.name] = place
         return found
 
-    def _run_kernel(self, bound: Bound, state: dict[str, Array], values: list[Any], places: Mapping[str, Array]) -> None:
+    def _run_kernel(self, bound: Bound, state: dict[str, Array], values: Sequence[Any], places: Mapping[str, Array]) -> None:
         made = [places[n] if n in places else np.empty(shape, dtype) for n, shape, dtype in bound.outputs]
         inputs = [packed(state[n]) if n in self._packed else state[n] for n in bound.inputs]
         given = any(n in places for n, _, _ in bound.outputs)
@@ -448,7 +463,7 @@ class Variant:
         for (name, _, _), array in zip(bound.outputs, made, strict=True):
             state[name] = array
 
-    def _finish(self, values: list[Any], state: dict[str, Array]) -> Any:
+    def _finish(self, values: Sequence[Any], state: dict[str, Array]) -> Any:
         for argument, stage in self.writes:
             np.copyto(state[argument], state[stage])
 

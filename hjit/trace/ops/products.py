@@ -5,6 +5,7 @@ The numbers of the rule were measured by `python -m benchmarks products`; see be
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
@@ -73,7 +74,8 @@ def by_blas(operands: Sequence[Tracer], labels: Sequence[Labels], out: Labels, d
     sizes = {n: int(size) for t, names in zip(operands, labels, strict=True) for n, size in zip(names, t.shape, strict=True)}
     if wanted == "auto":
         as_they_are = all(t.dtype == dtype and t.buffer.version in rec.inputs and _view(rec, t) is not None for t in operands)
-        if not is_faster(*(math.prod(sizes[n] for n in g) for g in (form.batch, form.rows, form.columns, form.summed)), as_they_are):
+        batch, rows, columns, length = (math.prod(sizes[n] for n in g) for g in (form.batch, form.rows, form.columns, form.summed))
+        if not is_faster(batch, rows, columns, length, as_they_are):
             return None
     product = _product(rec, [t.astype(dtype, copy=False) for t in operands], labels, form, sizes)
     rec.product(stage, product, shape)
@@ -118,6 +120,7 @@ class _View:
         part: slices and whole numbers, one for each axis of the array.
         axes: for each axis of the view its place among the slices; None for one of length 1 that is none of them.
         shape, strides: of the view, in bytes.
+        whole: the shape of the array.
     """
 
     source: str
@@ -125,15 +128,20 @@ class _View:
     axes: tuple[int | None, ...]
     shape: tuple[int, ...]
     strides: tuple[int, ...]
+    whole: tuple[int, ...]
 
     def is_one_axis(self, axes: Sequence[int]) -> bool:
         """Do these axes of the view lie in memory as one?"""
         long = [k for k in axes if self.shape[k] > 1]
-        return all(self.strides[i] == self.strides[j] * self.shape[j] for i, j in zip(long, long[1:], strict=False))
+        return all(self.strides[i] == self.strides[j] * self.shape[j] for i, j in itertools.pairwise(long))
 
     def operand(self, axes: Sequence[int], shape: tuple[int, ...]) -> Operand:
         """The view with its axes in another order, in another shape."""
-        return Operand(self.source, self.part, tuple(k for k in (self.axes[n] for n in axes) if k is not None), shape)
+        order = tuple(k for k in (self.axes[n] for n in axes) if k is not None)
+        is_whole = all(isinstance(x, slice) and (x.start, x.stop, x.step) == (0, n, 1) for x, n in zip(self.part, self.whole, strict=True))
+        lengths = tuple(self.shape[self.axes.index(k)] for k in order)
+        is_in_order = order == tuple(range(len(order)))
+        return Operand(self.source, () if is_whole else self.part, None if is_in_order else order, None if lengths == shape else shape)
 
 
 def _view(rec: Recorder, t: Tracer) -> _View | None:
@@ -155,7 +163,7 @@ def _view(rec: Recorder, t: Tracer) -> _View | None:
     if any(n != 1 and k not in steps for k, n in enumerate(t.shape)):
         return None
     axes = tuple(list(steps).index(k) if k in steps else None for k in range(t.ndim))
-    return _View(source, tuple(part), axes, tuple(map(int, t.shape)), tuple(steps.get(k, 0) for k in range(t.ndim)))
+    return _View(source, tuple(part), axes, tuple(map(int, t.shape)), tuple(steps.get(k, 0) for k in range(t.ndim)), tuple(map(int, t.buffer.shape)))
 
 
 def _strides(rec: Recorder, source: str) -> Sequence[int]:

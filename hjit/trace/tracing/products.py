@@ -22,19 +22,22 @@ class Operand:
 
     Attributes:
         source: the input or stage that the array is.
-        part: slices and whole numbers, one for each axis.
-        order: the axes of the result of that, as they are wanted.
-        shape: what they are reshaped to.
+        part: slices and whole numbers, one for each axis; empty: all of it.
+        order: the axes of the result of that, as they are wanted; None: as they are.
+        shape: what they are reshaped to; None: they have it.
     """
 
     source: str
     part: tuple[Any, ...]
-    order: tuple[int, ...]
-    shape: tuple[int, ...]
+    order: tuple[int, ...] | None
+    shape: tuple[int, ...] | None
 
     def of(self, array: Array) -> Array:
         """The view; a copy where memory lies otherwise than the shape."""
-        return array[self.part].transpose(self.order).reshape(self.shape)
+        view = array[self.part] if self.part else array
+        if self.order is not None:
+            view = view.transpose(self.order)
+        return view if self.shape is None else view.reshape(self.shape)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +69,7 @@ class Product:
     def compute(self, arrays: Sequence[Array], out: Array | None = None) -> Array:
         """The product of the arrays of `needs`, into `out`, which is in C order, if given."""
         out = np.empty(self.shape, self.dtype) if out is None else out
+        result = out if self.inner == self.shape else out.reshape(self.inner)
         with np.errstate(all="ignore"):  # compiled code does not warn, either
-            np.matmul(self.first.of(arrays[0]), self.second.of(arrays[-1]), out=out.reshape(self.inner))
+            np.matmul(self.first.of(arrays[0]), self.second.of(arrays[-1]), out=result)
         return out
