@@ -109,7 +109,7 @@ def _row(f: Callable[..., Any], shapes: Shapes, arrays: Sequence[Array], threads
     (rows, length), columns = shapes[0], 1 if len(shapes[1]) == 1 else shapes[1][1]
     if f is transposed:
         rows, length = length, rows
-    chosen = is_faster(1, rows, columns, length, f is not computed)
+    chosen = is_faster(1, rows, columns, length, arrays[0].itemsize, f is not computed)
     ratios = [ratio(a, b) if a else None for a, b in ((numpy_s, fused), (numpy_s, fast), (fused, blas), (numpy_s, blas))]
     return Row(f.__name__, str(arrays[0].dtype), shapes, threads, chosen, 1e6 * statistics.median(numpy_s) if numpy_s else None, *ratios)
 

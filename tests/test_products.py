@@ -171,9 +171,10 @@ def test_a_vector_needs_a_matrix_that_is_there() -> None:
 
 
 @pytest.mark.parametrize(("sizes", "expected"), [
-    ((1, 1024, 1024, 1024, True), True), ((1, 1024, 1024, 1024, False), True), ((1, 16, 16, 16, True), False),
-    ((1, 10**6, 3, 3, True), False), ((1, 4096, 256, 4, True), False), ((1, 2048, 1, 2048, True), True),
-    ((1, 2048, 1, 2048, False), False), ((1, 32, 1, 32, True), False), ((64, 2048, 1, 2048, True), False), ((1, 1, 1, 10**6, True), False),
+    ((1, 1024, 1024, 1024, 4, True), True), ((1, 1024, 1024, 1024, 4, False), True), ((1, 64, 64, 64, 4, True), False),
+    ((1, 10**6, 3, 3, 4, True), False), ((1, 4096, 16, 256, 4, True), False), ((1, 8192, 8, 128, 4, True), True), ((1, 8192, 8, 128, 8, True), False),
+    ((1, 2048, 1, 2048, 4, True), True), ((1, 1, 2048, 2048, 4, True), True), ((1, 2048, 1, 2048, 4, False), False), ((1, 32, 1, 32, 4, True), False),
+    ((64, 2048, 1, 2048, 4, True), False), ((1, 1, 1, 10**6, 4, True), False), ((1000, 64, 64, 16, 4, True), False), ((8, 128, 128, 128, 4, True), True),
 ])  # fmt: skip
 def test_the_rule(sizes: Any, expected: bool) -> None:
     assert is_faster(*sizes) is expected

@@ -23,9 +23,12 @@ from hjit.trace.tracing.tracer import Buffer, Shape, Tracer
 Labels = Sequence[Hashable]
 
 MAX_PRODUCTS = 32  # of one trace: each ends a kernel
-LEAST_SIDE = 16  # of rows, columns and products for an element: the blocks of BLAS are no smaller
+LEAST_LENGTH = 16  # products that are summed up for an element
+LEAST_SIDE = 64  # rows and columns: fused products of narrow matrices are the faster ones
+NARROW, LONG = 32, 64  # bytes of a row of the result that fills no vector, which is slow if fused, and the length from which that counts
 LEAST_WORK = 1 << 20  # multiplications: a call between kernels costs as much as some of them
-LEAST_MATRIX = 1 << 18  # elements of a matrix that a vector is multiplied by
+LEAST_STACKED = 1 << 18  # of each of several matrices
+LEAST_MATRIX = 1 << 16  # elements of a matrix that a vector is multiplied by
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,16 +41,21 @@ class _Form:
     summed: list[Hashable]
 
 
-def is_faster(batch: int, rows: int, columns: int, length: int, as_they_are: bool) -> bool:
+def is_faster(batch: int, rows: int, columns: int, length: int, itemsize: int, as_they_are: bool) -> bool:
     """Is BLAS faster than a fused product?
 
     Args:
+        batch: how many matrices are multiplied.
         length: how many products are summed up for an element.
         as_they_are: are both operands views of arrays, which have not to be computed for it?
     """
+    work = rows * columns * length
     if min(rows, columns) == 1:
-        return as_they_are and batch == 1 and length >= LEAST_SIDE and rows * columns * length >= LEAST_MATRIX
-    return min(rows, columns, length) >= LEAST_SIDE and batch * rows * columns * length >= LEAST_WORK
+        return as_they_are and batch == 1 and length >= LEAST_LENGTH and max(rows, columns) >= LEAST_LENGTH and work >= LEAST_MATRIX
+    if batch * work < LEAST_WORK or (batch > 1 and work < LEAST_STACKED):
+        return False
+    is_narrow = columns * itemsize <= NARROW and length >= LONG
+    return (min(rows, columns) >= LEAST_SIDE or is_narrow) and length >= LEAST_LENGTH
 
 
 def by_blas(operands: Sequence[Tracer], labels: Sequence[Labels], out: Labels, dtype: np.dtype[Any], shape: Shape, name: Callable[[], str]) -> Any:
@@ -75,7 +83,7 @@ def by_blas(operands: Sequence[Tracer], labels: Sequence[Labels], out: Labels, d
     if wanted == "auto":
         as_they_are = all(t.dtype == dtype and t.buffer.version in rec.inputs and _view(rec, t) is not None for t in operands)
         batch, rows, columns, length = (math.prod(sizes[n] for n in g) for g in (form.batch, form.rows, form.columns, form.summed))
-        if not is_faster(batch, rows, columns, length, as_they_are):
+        if not is_faster(batch, rows, columns, length, dtype.itemsize, as_they_are):
             return None
     product = _product(rec, [t.astype(dtype, copy=False) for t in operands], labels, form, sizes)
     rec.product(stage, product, shape)
@@ -94,14 +102,15 @@ def _form(operands: Sequence[Tracer], labels: Sequence[Labels], out: Labels) -> 
 
 
 def _product(rec: Recorder, operands: Sequence[Tracer], labels: Sequence[Labels], form: _Form, sizes: dict[Hashable, int]) -> Product:
-    """What `numpy.matmul` is to compute. Rows that lie apart in memory are matrices of their own."""
+    """What `numpy.matmul` is to compute. Rows that lie apart in memory are matrices of their own, if they are some."""
 
     def size(*names: Hashable) -> int:
         return math.prod(sizes[n] for n in names)
 
     views = [_view(rec, t) or _view(rec, t.copy()) for t in operands]
     a, b = (v for v in views if v is not None)
-    outer = form.rows[:-1] if form.rows and not a.is_one_axis([labels[0].index(n) for n in form.rows]) else []
+    is_apart = form.rows and sizes[form.rows[-1]] >= LEAST_LENGTH and not a.is_one_axis([labels[0].index(n) for n in form.rows])
+    outer = form.rows[:-1] if is_apart else []
     lead = [size(n) for n in form.batch]
     rows = [size(*(n for n in form.rows if n not in outer))] if form.rows or lead else []
     columns = [size(*form.columns)] if form.columns or lead or outer else []
