@@ -41,7 +41,8 @@ def check(function: Callable[..., Any], *args: Any, expected: int, **options: An
                 if y is not None:
                     assert np.asarray(x).dtype == np.asarray(y).dtype and np.shape(x) == np.shape(y)
                     assert np.asarray(x).flags.c_contiguous or not np.asarray(y).flags.c_contiguous
-                    np.testing.assert_allclose(x, y, rtol=2e-4, atol=2e-4)
+                    near = 5e-2 if np.asarray(y).dtype.itemsize == 2 else 2e-4
+                    np.testing.assert_allclose(x, y, rtol=near, atol=near)
     assert f.stats.fallbacks == 0
     assert len(products(f, *args)) == expected
     return f
@@ -59,7 +60,7 @@ FORMS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "dot": (lambda a, b: np.dot(a, b), (A, B)),
     "dot of a stack": (lambda a, b: np.dot(a, b), (noise(3, 70, 150), B)),
     "inner": (lambda a, b: np.inner(a, b), (A, noise(90, 150))),
-    "tensordot": (lambda a, b: np.tensordot(a, b, axes=((0, 1), (1, 0))), (noise(30, 40, 50), noise(40, 30, 60))),
+    "tensordot": (lambda a, b: np.tensordot(a, b, axes=((0, 1), (1, 0))), (noise(30, 40, 80), noise(40, 30, 90))),
     "einsum": (lambda a, b: np.einsum("ijk,lk->ijl", a, b), (noise(20, 30, 64), noise(64, 64))),
     "einsum of a batch": (lambda a, b: np.einsum("bij,bkj->bik", a, b), (noise(4, 70, 80), noise(4, 90, 80))),
     "einsum, transposed": (lambda a, b: np.einsum("ij,jk->ki", a, b), (A, B)),
@@ -67,7 +68,7 @@ FORMS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "second transposed": (lambda a, b: a @ b.T, (A, noise(120, 150))),
     "steps, backwards": (lambda a, b: a[::-2, 3:-7] @ b[10:, ::-1], (noise(400, 150), B)),
     "a plane": (lambda a, b: a[:, :, 1] @ b[..., 2], (noise(100, 120, 3), noise(120, 100, 4))),
-    "rows of a stack that lie apart": (lambda a, b: a[:, 1:-1] @ b, (noise(5, 60, 90, 64), noise(64, 32))),
+    "rows of a stack that lie apart": (lambda a, b: a[:, 1:-1] @ b, (noise(5, 60, 90, 64), noise(64, 70))),
     "stacks": (product, (noise(3, 2, 80, 90), noise(3, 2, 90, 80))),
     "given operand": (lambda a: a @ B, (A,)),
     "matrix and vector": (product, (noise(700, 900), noise(900))),
