@@ -2,7 +2,7 @@
 
 | option           | values                          | environment        | meaning                                            |
 |------------------|---------------------------------|--------------------|----------------------------------------------------|
-| `verify`         | "first", "off"                  | `HJIT_VERIFY`      | compare the first call of a pipeline with NumPy's  |
+| `verify`         | "first", "off"                  | `HJIT_VERIFY`      | compare the first call of every kernel with NumPy's |
 | `on_unsupported` | "raise", "numpy"                | `HJIT_ON_UNSUPPORTED` | what to do with a function that cannot be traced |
 | `fast_math`      | False, True                     | `HJIT_FAST_MATH`   | let floats use fused multiply-add and reciprocals  |
 | `target`         | "cpu", "x86-64-v2", "-v3", "-v4" | `HJIT_TARGET`     | this machine's CPU, or a level of x86-64           |

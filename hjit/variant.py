@@ -7,7 +7,7 @@ later segment needs of an earlier one is carried over in memory rather than comp
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +26,7 @@ from hjit.trace.passes.canonical import canonicalise
 from hjit.trace.passes.rewrites import AS_IT_IS, Rewrites
 from hjit.trace.tracing.host import same
 from hjit.trace.tracing.recorder import Event, Recorder, packed
-from hjit.verify import EXACT, Tolerance, tolerances
+from hjit.verify.verify import EXACT, Tolerance, tolerances
 
 if TYPE_CHECKING:
     from hjit.tuning.plans import Plan, Searched  # a process that searches nothing never loads it
@@ -136,12 +136,14 @@ class Variant:
         impure: does it call something whose result is new at every call?
         has_products: are there products of matrices that BLAS computes?
         flat: may `run_flat` run it? Arrays and numbers as arguments; one kernel whose results are new arrays, or products between kernels.
+        vouched: ways of storing results (past the caches: True) whose results have been compared with NumPy's.
     """
 
     def __init__(self, trace: Trace, structure: Any, options: Options, leaves: Sequence[Any]) -> None:
         """`leaves`: the arguments at hand."""
         rec = trace.recorder
         self._leaves_now = leaves
+        self.vouched: set[bool] = set()
         self.trace, self.rec, self.options = trace, rec, options
         self.results = result_leaves(trace.result)
         self.writes = trace.writes
@@ -300,20 +302,49 @@ class Variant:
         self.rec.forget()
 
     @property
+    def signature(self) -> tuple[Any, ...]:
+        """What a comparison with NumPy vouches for: the kernels, and what is made of their results."""
+        results = tuple((r.kind, r.name, r.shape, r.index, r.is_scalar, r.weak, r.order) for r in self.results)
+        products = tuple(s.event.product.form for s in self.steps if s.event is not None and s.event.product is not None)
+        return tuple(b.kernel.name for b in self.bounds), products, results, tuple(self.writes)
+
+    @property
+    def may_stream(self) -> bool:
+        """Is there code that writes results past the caches, for arrays of the caller?"""
+        return any(b.may_stream for b in self.bounds)
+
+    @property
     def bounds(self) -> list[Bound]:
         """The kernels, in order."""
         return [s.bound for s in self.steps if s.bound is not None]
 
-    def tolerances(self) -> Any:
+    def tolerances(self) -> tuple[Any, dict[str, Tolerance]]:
         """How the results may differ from NumPy's, put together as they are, and how the changed arguments may, by name."""
+        found, written = self._tolerances()
+        return self._built(lambda r: written.get(r.name) or found.get(r.name, EXACT)), written
+
+    def arranged(self, make: Callable[[Tolerance, str, Callable[[Array], Any]], Any]) -> tuple[Any, dict[str, Any]]:
+        """As `tolerances`, what `make` makes of each of them, the stage, and how the result, or changed argument, is a part of the stage."""
+        found, written = self._tolerances()
+        stages = dict(self.writes)
+
+        def leaf(r: Result) -> Any:
+            def arrange(a: Array) -> Any:
+                return self._view(a, r) if r.kind == "view" else r.given(a) if r.kind == "array" else a
+
+            return make(written.get(r.name) or found.get(r.name, EXACT), stages.get(r.name, r.name), arrange)
+
+        return self._built(leaf), {name: make(t, stages[name], lambda a: a) for name, t in written.items()}
+
+    def _tolerances(self) -> tuple[dict[str, Tolerance], dict[str, Tolerance]]:
+        """Of the stages, and of the changed arguments."""
         found = tolerances(self.graphs, [s.event for s in self.steps], self.options.fast_math)
-        written = {name: found.get(stage, EXACT) for name, stage in self.writes}
+        return found, {name: found.get(stage, EXACT) for name, stage in self.writes}
 
-        def leaf(r: Result) -> Tolerance:
-            return written.get(r.name) or found.get(r.name, EXACT)
-
+    def _built(self, leaf: Callable[[Result], Any]) -> Any:
+        """Something for each result, put together as the results are."""
         tree = self.trace.result
-        return (tree.build(leaf) if isinstance(tree, Tree) else leaf(tree)), written
+        return tree.build(leaf) if isinstance(tree, Tree) else leaf(tree)
 
     # -- may it run?
     def guards(self, leaves: Sequence[Any]) -> Held | None:
@@ -378,20 +409,30 @@ class Variant:
         """`run_flat` of kernels with products between them."""
         state = {**self.constants, **{n: leaves[k] for n, k in self.arguments.items()}}
         try:
-            self._run_steps(state, values, {}, {}, [])
+            self._run_steps(state, values, {}, {}, [], False)
         except OutOfBounds:
             return PLAIN
         return self._finish(values, state)
 
-    def run(self, leaves: Sequence[Any], held: Held, targets: Sequence[Any] = (), events: Mapping[int, tuple[Any, ...]] | None = None,
-            effects: bool = True) -> Any:
+    def run(
+        self,
+        leaves: Sequence[Any],
+        held: Held,
+        targets: Sequence[Any] = (),
+        events: Mapping[int, tuple[Any, ...]] | None = None,
+        effects: bool = True,
+        streamed: bool = False,
+        draws: dict[str, Array] | None = None,
+    ) -> Any:
         """Run all steps.
 
         Args:
             held: what `guards` gave.
             targets: arrays for the results, used where they fit.
             events: arrays of opaque calls that the trace itself made, used instead of calling again.
-            effects: give warnings and log records?
+            effects: give warnings and log records, and leave streams of random numbers where they are then?
+            streamed: are targets written past the caches, where there is code that does?
+            draws: takes the arrays of random numbers, by input.
 
         Raises:
             Mispredict: a decision came out otherwise.
@@ -404,21 +445,25 @@ class Variant:
         places = self._places(targets, state) if targets else {}
         drawn: list[Callable[[], None]] = []
         try:
-            self._run_steps(state, values, places, events or {}, drawn)
+            self._run_steps(state, values, places, events or {}, drawn, streamed)
         except (Mispredict, OutOfBounds):
-            for put_back in reversed(drawn):
-                put_back()
+            _call_all(reversed(drawn))
             raise
-        for effect in self.rec.effects if effects else ():
-            effect.give([state[n] for n in effect.needs], values)
+        if effects:
+            for effect in self.rec.effects:
+                effect.give([state[n] for n in effect.needs], values)
+        else:
+            _call_all(reversed(drawn))
+        if draws is not None:
+            draws.update({n: state[n] for s in self.steps if s.event is not None and s.event.impure for n in s.event.gives})
         return self._finish(values, state)
 
     def _run_steps(self, state: dict[str, Array], values: Sequence[Any], places: Mapping[str, Array], events: Mapping[int, tuple[Any, ...]],
-                   drawn: list[Callable[[], None]]) -> None:
+                   drawn: list[Callable[[], None]], streamed: bool) -> None:
         """Kernels and events, in order; `drawn`: what puts the random-number streams back that were drawn from."""
         for number, step in enumerate(self.steps):
             if step.bound is not None:
-                self._run_kernel(step.bound, state, values, places)
+                self._run_kernel(step.bound, state, values, places, streamed)
             event = step.event
             if event is None:
                 continue
@@ -454,11 +499,11 @@ class Variant:
                 found[r.name] = place
         return found
 
-    def _run_kernel(self, bound: Bound, state: dict[str, Array], values: Sequence[Any], places: Mapping[str, Array]) -> None:
+    def _run_kernel(self, bound: Bound, state: dict[str, Array], values: Sequence[Any], places: Mapping[str, Array], streamed: bool) -> None:
         made = [places[n] if n in places else np.empty(shape, dtype) for n, shape, dtype in bound.outputs]
         inputs = [packed(state[n]) if n in self._packed else state[n] for n in bound.inputs]
         given = any(n in places for n, _, _ in bound.outputs)
-        if not bound.run(inputs, made, [values[self.slots[n]] for n, _ in bound.scalars], given):
+        if not bound.run(inputs, made, [values[self.slots[n]] for n, _ in bound.scalars], given, streamed):
             raise OutOfBounds
         for (name, _, _), array in zip(bound.outputs, made, strict=True):
             state[name] = array
@@ -502,6 +547,11 @@ class Variant:
                     at += sizes_value(Poly({m: c}, 0), sizes)
             corner.append(slice(at, at + 1))
         return np.lib.stride_tricks.as_strided(base[(*corner, ...)], shape, tuple(steps))
+
+
+def _call_all(functions: Iterable[Callable[[], None]]) -> None:
+    for f in functions:
+        f()
 
 
 def _look_up(path: Any, leaves: Sequence[Any]) -> Any:

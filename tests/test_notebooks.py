@@ -1,8 +1,10 @@
 """Every notebook runs from top to bottom, and what its cells end with can be shown."""
 
+import html
 import json
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 
@@ -15,6 +17,7 @@ def test_it_runs(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.delenv("HJIT_TUNE")  # as users run them
     monkeypatch.setenv("HJIT_CACHE_DIR", str(tmp_path))
     state: dict[str, Any] = {"__name__": "notebook"}
+    pictures = 0
     for number, cell in enumerate(json.loads(path.read_text())["cells"]):
         if cell["cell_type"] != "code":
             continue
@@ -22,9 +25,23 @@ def test_it_runs(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         exec(compile("\n".join([*body, last]), f"{path.name}[{number}]", "exec"), state)
         if last.isidentifier() or last.startswith("sharpen."):
             shown = eval(last, state)
-            assert shown is None or repr(shown)
+            if shown is None:
+                continue
+            text = str(shown)
+            assert "soft" in text or "verified=True" in text, text  # a stage of the function by its name, or what its calls came to
             if hasattr(shown, "_repr_html_"):
-                assert "<" in shown._repr_html_()
+                _check_html(shown._repr_html_(), text)
+                pictures += 1
+    assert pictures >= 3
+    assert state["sharpen"].stats.fallbacks == 0
+
+
+def _check_html(page: str, text: str) -> None:
+    """Is every tag closed, and what the text says there?"""
+    root = ElementTree.fromstring(f"<div>{page}</div>")
+    listed = "\n\n".join("".join(e.itertext()) for e in root.iter("pre"))
+    assert listed == text
+    assert html.escape(text) in page
 
 
 def test_there_are_notebooks() -> None:

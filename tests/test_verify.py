@@ -1,8 +1,9 @@
-"""The first call is compared with NumPy's own result."""
+"""The first call of every kernel is compared with NumPy's own result."""
 
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,8 +11,12 @@ import pytest
 
 import hjit
 from hjit import HjitWarning
+from hjit.first_calls import DOUBTS
+from hjit.kernels.lower.params import STREAMED
+from hjit.kernels.runtime.kernel import Bound
 from hjit.variant import Variant
-from hjit.verify import DOUBTS, EXACT, Tolerance, difference, is_exact
+from hjit.verify import reference
+from hjit.verify.verify import EXACT, Tolerance, difference, is_exact
 
 IMAGE = np.linspace(0, 9, 40 * 50).reshape(40, 50)
 SINGLE = np.random.default_rng(0).random((300, 200), dtype=np.float32)
@@ -33,20 +38,34 @@ def spoil(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Variant, "run_flat", lambda self, leaves: wrong(self, leaves, ([], {})))
 
 
+def recorded(p: Any) -> list[Any]:
+    """The calls of the plain function, from the moment when the pipeline has been built for them."""
+    calls: list[Any] = []
+    build, plain = p._build, p.py_func
+
+    def watched(*args: Any, **kwargs: Any) -> Any:
+        calls.append(args)
+        return plain(*args, **kwargs)
+
+    def built(*args: Any) -> Any:
+        p.py_func = plain
+        try:
+            return build(*args)
+        finally:
+            p.py_func = watched
+
+    p._build = built
+    return calls
+
+
 def test_the_first_result_is_numpys() -> None:
-    calls = []
-
-    def f(img: Any) -> Any:
-        return img + 1
-
-    p = hjit.pipeline(f)
+    p = hjit.pipeline(plus_one)
+    calls = recorded(p)
     assert p.stats.verified is None
-    p.py_func = lambda img: calls.append(1) or f(img)
-    p.py_func = f
     result = p(IMAGE)
     assert p.stats.verified is True
-    np.testing.assert_array_equal(result, f(IMAGE))
-    assert not calls
+    np.testing.assert_array_equal(result, plus_one(IMAGE))
+    assert len(calls) == 1 and calls[0][0] is IMAGE
 
 
 def test_a_wrong_kernel_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -66,26 +85,88 @@ def test_a_wrong_kernel_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
     assert p.stats.fallbacks == 3
 
 
-def test_a_blank_image_decides_nothing_where_values_cancel() -> None:
-    def centred(img: Any) -> Any:
-        return img - img.mean(0)
+def scaled(img: Any) -> Any:
+    return (img - img.mean(0)) / img.std(0)
 
-    p = hjit.pipeline(centred)
+
+def numpys_roundings() -> Any:
+    """A blank image of which NumPy's roundings leave something, as its sums are less exact than hjit's."""
     blank = np.full((500, 40), 0.1, np.float32)
-    with warnings.catch_warnings():
+    with np.errstate(all="ignore"):
+        assert not np.isnan(scaled(blank)).all()
+    return blank
+
+
+def test_a_blank_image_decides_nothing_where_values_cancel() -> None:
+    p = hjit.pipeline(scaled, cache="off")
+    blank = numpys_roundings()
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("error")
-        assert centred(blank).any()  # NumPy's roundings
-        np.testing.assert_array_equal(p(blank), centred(blank))
+        np.testing.assert_array_equal(p(blank), scaled(blank))
         assert p.stats.verified is None and p.stats.fallbacks == 1
-        np.testing.assert_array_equal(p(SINGLE), centred(SINGLE))
+        np.testing.assert_array_equal(p(SINGLE), scaled(SINGLE))
         assert p.stats.verified is True
         p(SINGLE)
     assert p.stats.fallbacks == 1
 
 
+def test_a_wrong_kernel_does_not_pass_behind_a_blank_image(monkeypatch: pytest.MonkeyPatch) -> None:
+    spoil(monkeypatch)
+    p = hjit.pipeline(scaled, cache="off")
+    blank = numpys_roundings()
+    with warnings.catch_warnings(record=True) as seen, np.errstate(all="ignore"):
+        warnings.simplefilter("always")
+        np.testing.assert_array_equal(p(blank), scaled(blank))
+        assert p.stats.verified is None and not seen
+        np.testing.assert_array_equal(p(SINGLE), scaled(SINGLE))
+    assert p.stats.verified is False and len(seen) == 1
+
+
+def test_elements_of_which_roundings_alone_are_left_are_told_in_the_end() -> None:
+    p = hjit.pipeline(scaled, cache="off")
+    blank = numpys_roundings()
+    with warnings.catch_warnings(record=True) as seen, np.errstate(all="ignore"):
+        warnings.simplefilter("always")
+        for _ in range(DOUBTS):
+            p(blank)
+            assert p.stats.flipped == 0 and not seen
+        p(blank)
+        p(blank)
+    assert [x.category for x in seen] == [HjitWarning] and "differ from NumPy's by more than a rounding" in str(seen[0].message)
+    assert 0 < p.stats.flipped <= blank.size and p.stats.verified is True
+
+
+def test_roundings_of_a_blank_image_are_within_its_bounds() -> None:
+    p = hjit.pipeline(lambda img: img - img.mean(0), cache="off")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert p(numpys_roundings()).any()
+    assert p.stats.verified is True and p.stats.fallbacks == 0
+
+
+def test_a_blank_image_is_held_to_the_bounds_of_its_roundings(monkeypatch: pytest.MonkeyPatch) -> None:
+    wrong_from_now_on(monkeypatch, lambda result: result.__setitem__((7, 3), 1e-3))  # NumPy's are some 1e-6
+    p = hjit.pipeline(lambda img: img - img.mean(0), cache="off")
+    with pytest.warns(HjitWarning, match=r"the first at \[7, 3\]"):
+        p(numpys_roundings())
+    assert p.stats.verified is False
+
+
 def test_a_kernel_that_is_wrong_by_more_than_roundings_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     spoil(monkeypatch)
     p = hjit.pipeline(lambda img: np.exp(img))
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        for _ in range(3):
+            np.testing.assert_array_equal(p(SINGLE), np.exp(SINGLE))
+    assert len(seen) == 1 and p.stats.verified is False
+    assert p.stats.fallbacks == 3
+
+
+def test_where_bounds_are_not_known_the_next_calls_decide(monkeypatch: pytest.MonkeyPatch) -> None:
+    spoil(monkeypatch)
+    monkeypatch.setattr(reference, "MOST_WORK", 0)
+    p = hjit.pipeline(lambda img: np.exp(img), cache="off")
     with warnings.catch_warnings(record=True) as seen:
         warnings.simplefilter("always")
         for _ in range(DOUBTS):
@@ -97,6 +178,49 @@ def test_a_kernel_that_is_wrong_by_more_than_roundings_is_given_up(monkeypatch: 
     assert p.stats.fallbacks == DOUBTS + 2
 
 
+def test_a_kernel_whose_arguments_overlapped_at_first_is_verified_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    def add(a: Any, b: Any) -> None:
+        a += b
+
+    run = Variant.run
+
+    def changed(self: Variant, leaves: Any, *args: Any, **kwargs: Any) -> Any:
+        run(self, leaves, *args, **kwargs)
+        leaves[0][0, 0] += 1
+
+    monkeypatch.setattr(Variant, "run", changed)
+    p = hjit.pipeline(add, cache="off")
+    whole = np.arange(600.0).reshape(30, 20)
+    expected = whole.copy()
+    add(expected[:20], expected[10:])
+    p(whole[:20], whole[10:])
+    np.testing.assert_array_equal(whole, expected)
+    assert p.stats.verified is None
+    a, b = IMAGE[:20, :20].copy(), np.ones((20, 20))
+    with pytest.warns(HjitWarning, match="differs from NumPy's"):
+        p(a, b)
+    np.testing.assert_array_equal(a, IMAGE[:20, :20] + 1)
+
+
+def test_functions_that_draw_random_numbers_are_verified(monkeypatch: pytest.MonkeyPatch) -> None:
+    def noisy(img: Any, rng: Any) -> Any:
+        return np.exp(img) + rng.normal(size=img.shape)
+
+    def drawn() -> Any:
+        return np.random.default_rng(5)
+
+    p = hjit.pipeline(noisy, cache="off")
+    np.testing.assert_array_equal(p(IMAGE, drawn()), noisy(IMAGE, drawn()))
+    assert p.stats.verified is True and p.stats.fallbacks == 0
+    mine, theirs = drawn(), drawn()
+    for _ in range(3):
+        np.testing.assert_allclose(p(IMAGE, mine), noisy(IMAGE, theirs), atol=1e-11)
+    wrong_from_now_on(monkeypatch, add_one)
+    q = hjit.pipeline(noisy, cache="off")
+    with pytest.warns(HjitWarning, match="differs from NumPy's"):
+        np.testing.assert_array_equal(q(IMAGE, drawn()), noisy(IMAGE, drawn()))
+
+
 def test_verify_off_trusts_the_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
     spoil(monkeypatch)
     p = hjit.pipeline(plus_one, verify="off")
@@ -105,25 +229,17 @@ def test_verify_off_trusts_the_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
     assert p.stats.verified is None
 
 
-def test_the_function_runs_once_in_python_when_verifying() -> None:
-    ran = []
-
-    class Watched:
-        def __call__(self, img: Any) -> Any:
-            ran.append(type(img))
-            return img + 1
-
-    watched = Watched()
-
-    def f(img: Any) -> Any:
-        return img * 2
-
-    p = hjit.pipeline(f)
-    p(IMAGE)
-    p(IMAGE)
-    assert p.stats.calls == 2
-    assert not ran
-    np.testing.assert_array_equal(watched(IMAGE), IMAGE + 1)
+@pytest.mark.parametrize(("verify", "runs"), [("first", 1), ("off", 0)])
+def test_the_function_runs_once_in_python_when_verifying(verify: str, runs: int) -> None:
+    p = hjit.pipeline(plus_one, verify=verify, cache="off")
+    calls = recorded(p)
+    for _ in range(3):
+        p(IMAGE)
+    p(IMAGE[:30].copy())  # another size of a known kernel
+    assert p.stats.calls == 4 and p.stats.traces == 2
+    assert len(calls) == runs
+    p(IMAGE.astype(np.float32))
+    assert len(calls) == 2 * runs
 
 
 def test_arguments_are_changed_once() -> None:
@@ -141,12 +257,187 @@ def test_arguments_are_changed_once() -> None:
     assert p.stats.fallbacks == 0
 
 
-def test_only_the_first_key_is_verified() -> None:
-    p = hjit.pipeline(plus_one)
-    p(IMAGE)
-    p(IMAGE.astype(np.float32))
+def wrong_from_now_on(monkeypatch: pytest.MonkeyPatch, change: Callable[[Any], None]) -> None:
+    """What kernels compute is changed."""
+    run = Variant.run
+
+    def changed(self: Variant, *args: Any, **kwargs: Any) -> Any:
+        result = run(self, *args, **kwargs)
+        change(result)
+        return result
+
+    monkeypatch.setattr(Variant, "run", changed)
+
+
+def add_one(result: Any) -> None:
+    result += 1
+
+
+def by_size(img: Any) -> Any:
+    return img * 2 if img.max() > 5 else img * 3
+
+
+@pytest.mark.parametrize(("f", "first", "second"), [
+    (plus_one, IMAGE, IMAGE.astype(np.float32)),
+    (plus_one, IMAGE, IMAGE[:, ::2]),
+    (by_size, IMAGE, IMAGE / 9),
+], ids=["dtype", "layout", "branch"])
+def test_every_kernel_is_verified(f: Any, first: Any, second: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    p = hjit.pipeline(f, cache="off", tune=False)
+    p(first)
     assert p.stats.verified is True
-    assert p.stats.traces == 2
+    wrong_from_now_on(monkeypatch, add_one)
+    with pytest.warns(HjitWarning, match="differs from NumPy's"):
+        np.testing.assert_array_equal(p(second), f(second))
+    assert p.stats.verified is False
+    np.testing.assert_array_equal(p(second), f(second))
+
+
+def test_a_kernel_of_another_schedule_is_verified(monkeypatch: pytest.MonkeyPatch) -> None:
+    p = hjit.pipeline(plus_one, cache="off", tune=False)
+    p(IMAGE)
+    s = p.schedule(IMAGE)
+    s[s.stages[0]].vectorize("x", 2)
+    wrong_from_now_on(monkeypatch, add_one)
+    with pytest.warns(HjitWarning, match="differs from NumPy's"):
+        np.testing.assert_array_equal(p.use(s)(IMAGE), plus_one(IMAGE))
+
+
+def test_a_wrong_kernel_is_wrong_for_all_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
+    spoil(monkeypatch)
+    p = hjit.pipeline(plus_one, cache="off", tune=False)
+    with pytest.warns(HjitWarning):
+        p(IMAGE)
+    for part in (IMAGE[:30].copy(), IMAGE[:25].copy()):
+        np.testing.assert_array_equal(p(part), plus_one(part))
+
+
+def test_results_that_are_written_past_the_caches_are_verified(monkeypatch: pytest.MonkeyPatch) -> None:
+    img = np.zeros((1800, 1800))
+    assert img.nbytes >= STREAMED
+    p = hjit.pipeline(plus_one, cache="off", tune=False)
+    p(img)
+    run = Bound.run
+
+    def wrong(self: Any, arrays: Any, outputs: Any, scalars: Any, given: bool = False, streamed: bool = False) -> Any:
+        done = run(self, arrays, outputs, scalars, given, streamed)
+        if given and (streamed or self._given.best is None):
+            outputs[0][7, 5] += 1
+        return done
+
+    monkeypatch.setattr(Bound, "run", wrong)
+    out = np.empty_like(img)
+    with pytest.warns(HjitWarning, match=r"1 of 3240000 elements, the first at \[7, 5\]"):
+        p.into(out, img)
+    np.testing.assert_array_equal(out, plus_one(img))
+    assert p.stats.verified is False
+
+
+def test_a_small_number_beside_large_ones_is_held_to_its_own_roundings(monkeypatch: pytest.MonkeyPatch) -> None:
+    steep = SINGLE * 60
+
+    def change(result: Any) -> None:
+        result[np.unravel_index(np.argmin(steep), steep.shape)] *= np.float32(1.001)
+
+    wrong_from_now_on(monkeypatch, change)
+    p = hjit.pipeline(lambda img: np.exp(img), cache="off", tune=False)
+    with pytest.warns(HjitWarning, match="1 of 60000"):
+        for _ in range(DOUBTS + 1):
+            p(steep)
+    assert p.stats.verified is False
+
+
+@pytest.mark.parametrize(("f", "value"), [
+    (lambda a: (np.power(a, np.float32(0.45)) * 255).astype(np.uint8), 77),
+    (lambda a: np.where(np.exp(a) > 1.5, a, -a), 0.25),
+    (lambda a: np.exp(a) > 1.5, None),
+], ids=["whole", "select", "compare"])
+def test_no_element_may_be_arbitrary(f: Any, value: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def change(result: Any) -> None:
+        result[9, 9] = ~result[9, 9] if value is None else value
+
+    image = SINGLE.copy()
+    image[9, 9] = 0.9
+    wrong_from_now_on(monkeypatch, change)
+    p = hjit.pipeline(f, cache="off", tune=False)
+    with pytest.warns(HjitWarning, match=r"1 of 60000 elements, the first at \[9, 9\]"):
+        for _ in range(DOUBTS + 1):
+            p(image)
+    assert p.stats.verified is False
+
+
+def test_flipped_decisions_are_counted_and_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    edge = np.exp(SINGLE)  # every element is at its threshold
+    far = edge * 2
+
+    def above(a: Any, t: Any) -> Any:
+        return np.exp(a) >= t
+
+    def change(result: Any) -> None:
+        result[...] = np.exp(SINGLE) >= edge  # as NumPy has it, but for one
+        result[3, 4] = False
+
+    wrong_from_now_on(monkeypatch, change)
+    p = hjit.pipeline(above, cache="off", tune=False)
+    with pytest.warns(HjitWarning, match="1 elements of the result differ") as seen:
+        p(SINGLE, edge)
+        p(np.asfortranarray(SINGLE), np.asfortranarray(edge))
+    assert len(seen) == 1
+    assert p.stats.flipped == 2 and p.stats.verified is True
+    q = hjit.pipeline(above, cache="off", tune=False)
+    monkeypatch.undo()
+    wrong_from_now_on(monkeypatch, lambda result: result.__setitem__((3, 4), True))
+    with pytest.warns(HjitWarning, match="1 of 60000"):
+        for _ in range(DOUBTS + 1):
+            q(SINGLE, far)
+    assert q.stats.verified is False and q.stats.flipped == 0
+
+
+def test_an_argmax_is_a_place_of_the_largest_value(monkeypatch: pytest.MonkeyPatch) -> None:
+    twice = np.tile(SINGLE[:, :20], (1, 2))  # each largest value twice, 20 columns apart
+    place = np.argmax(np.sin(twice), axis=1)
+
+    def largest(a: Any) -> Any:
+        return np.argmax(np.sin(a), axis=1)
+
+    def shifted(columns: int) -> Callable[[Any], None]:
+        def change(result: Any) -> None:
+            result[...] = place
+            result[5] += columns
+
+        return change
+
+    wrong_from_now_on(monkeypatch, shifted(20))
+    p = hjit.pipeline(largest, cache="off", tune=False)
+    with pytest.warns(HjitWarning, match="1 elements of the result differ"):
+        p(twice)
+    assert p.stats.verified is True and p.stats.flipped == 1
+    monkeypatch.undo()
+    wrong_from_now_on(monkeypatch, shifted(21))
+    q = hjit.pipeline(largest, cache="off", tune=False)
+    with pytest.warns(HjitWarning, match="1 of 300"):
+        for _ in range(DOUBTS + 1):
+            q(twice)
+    assert q.stats.verified is False
+
+
+def test_another_path_by_a_rounding_is_no_fault_of_a_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = Variant.run
+    monkeypatch.setattr(Variant, "run", lambda self, *args, **kwargs: run(self, *args, **kwargs) + 1)
+    p = hjit.pipeline(lambda a: int(np.exp(a).sum() * 1e6), cache="off", tune=False)
+    with pytest.warns(HjitWarning, match="1 elements of the result differ") as seen:
+        for _ in range(DOUBTS + 2):
+            assert p(SINGLE) == int(np.exp(SINGLE).sum() * 1e6)
+    assert len(seen) == 1 and p.stats.verified is None
+
+
+def test_numpy_may_be_the_inexact_one() -> None:
+    tall = (1000 + np.random.default_rng(1).random((40_000, 6)) * 0.1).astype(np.float32)
+    p = hjit.pipeline(lambda a: (a.std(axis=0), a.mean(axis=0), a - a.mean(axis=0)), cache="off", tune=False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", HjitWarning)
+        p(tall)
+    assert p.stats.verified is True and p.stats.fallbacks == 0
 
 
 @pytest.mark.parametrize("f", [

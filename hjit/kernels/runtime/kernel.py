@@ -208,14 +208,25 @@ class Bound:
         """Arrays for the results."""
         return [np.empty(shape, dtype) for _, shape, dtype in self.outputs]
 
+    @property
+    def may_stream(self) -> bool:
+        """Is there a second way to store results that were there before?"""
+        first, second = self._given.blocks
+        return first != second
+
     def run(
-        self, arrays: Sequence[np.ndarray[Any, Any]], outputs: Sequence[np.ndarray[Any, Any]], scalars: Sequence[Any], given: bool = False
+        self,
+        arrays: Sequence[np.ndarray[Any, Any]],
+        outputs: Sequence[np.ndarray[Any, Any]],
+        scalars: Sequence[Any],
+        given: bool = False,
+        streamed: bool = False,
     ) -> bool:
         """Compute `outputs`, which are C-contiguous; False where an index was out of bounds, or a Python int out of the range of its dtype.
 
         `given`: had they been there before? Of a new array the system clears the pages when they are first written, which brings
         them into the caches: there is nothing to gain from streaming. Whether a given one gains by it depends on what else the kernel
-        does, and on the processor: the first calls try.
+        does, and on the processor: the first calls try. `streamed`: no trial, given results are streamed.
         """
         block = arena.borrow(self.scratch_bytes)
         try:
@@ -224,7 +235,7 @@ class Bound:
                 bits = self._bits(scalars) if scalars else b""
             except OverflowError:
                 return False  # NumPy itself knows where that is an error: a comparison is none
-            best = self._given.best if given else self._constants
+            best = self._constants if not given else self._given.blocks[1] if streamed else self._given.best
             if best is not None:
                 return self._entry(data + best + bits) == 0
             way, start = self._given.begin()

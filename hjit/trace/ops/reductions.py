@@ -218,10 +218,9 @@ def var(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, ddof: Any 
     a = as_tracer(a)
     ddof = ddof if correction is _MISSING else correction
     result_dtype = np.dtype(dtype) if dtype is not None else np.dtype(np.float64) if a.dtype.kind in "biu" else a.dtype
-    work = np.dtype(np.float32) if result_dtype == np.float16 and dtype is None else result_dtype
-    centre = call(np.mean, a, axis, dtype=work, keepdims=True, where=where) if mean is _MISSING else mean
-    d = a.astype(work) - centre
-    total = sum_(d * d, axis, work, None, keepdims, where=where)
+    centre = call(np.mean, a, axis, dtype=result_dtype, keepdims=True, where=where) if mean is _MISSING else mean
+    d = a.astype(result_dtype) - centre
+    total = sum_(d * d, axis, result_dtype, None, keepdims, where=where)  # unlike means, halves are summed as halves
     count = _count(a, axis, where, keepdims)
     left = np.maximum(count - ddof, 0) if is_tracer(count) else _as(max(count - unpin(ddof), 0), total.dtype)
     return _finish(_like_scalar(np.true_divide(total, left).astype(result_dtype, copy=False), total), out)

@@ -62,6 +62,12 @@ class Product:
         """The inputs and stages that it reads, each once."""
         return tuple(dict.fromkeys((self.first.source, self.second.source)))
 
+    @property
+    def form(self) -> tuple[Any, ...]:
+        """What a comparison with NumPy vouches for: how it is computed, but for sizes."""
+        parts = tuple((x.source, tuple(map(type, x.part)), x.order, x.shape is None) for x in (self.first, self.second))
+        return parts, self.dtype, len(self.shape), len(self.inner)
+
     def called(self, *arrays: Array) -> Called:
         """The product as an opaque call."""
         return Called((), (self.compute(arrays),))

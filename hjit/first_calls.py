@@ -1,0 +1,169 @@
+"""First calls of kernels: the kernels' results beside NumPy's, and what comes of it.
+
+What a comparison vouches for is known by the kernels and by what is made of their results (`Variant.signature`), so that another size of a
+known kernel is not compared; and by the way of storing results, as other code writes them past the caches.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from hjit.arguments import copied
+from hjit.variant import Held, Mispredict, OutOfBounds, Variant
+from hjit.verify.reference import Inputs, Reference
+from hjit.verify.verify import EXACT, INEXACT, Allowed, Comparison, allowed_of, is_exact, tolerances
+
+log = logging.getLogger("hjit")
+
+MOST_VERDICTS = 512  # a pipeline remembers; the oldest is forgotten
+DOUBTS = 2  # calls that decide nothing, as roundings could be all that is left of values: of a blank image less its mean
+PATHS = 8  # calls that took another path through the function than NumPy's
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(slots=True)
+class Verdict:
+    """What comparisons of some kernels came to.
+
+    Attributes:
+        verified: None: they have not decided yet.
+        why: a kernel is wrong.
+        doubts: comparisons that decided nothing.
+        paths: those in which a decision fell the other way, so that there was nothing to compare.
+    """
+
+    verified: bool | None = None
+    why: str = ""
+    doubts: int = 0
+    paths: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Of the first call of some kernels.
+
+    Attributes:
+        verified: may they be used from now on? None: later calls will tell.
+        flipped: elements that a decision on a rounded value has made other ones.
+        why: they may not; empty where that was said before.
+    """
+
+    verified: bool | None
+    flipped: int = 0
+    why: str = ""
+
+
+@dataclass(slots=True)
+class FirstCalls:
+    """Those of a pipeline's kernels."""
+
+    name: str
+    verdicts: dict[Any, Verdict] = field(default_factory=dict)
+
+    def unverified(self, variant: Variant, ways: Sequence[bool]) -> list[bool]:
+        """Of some ways of storing results (past the caches: True) those that nothing vouches for yet."""
+        for way in ways:
+            verdict = self.verdicts.get((variant.signature, way))
+            if verdict is not None and verdict.verified:
+                variant.vouched.add(way)
+        return [way for way in ways if way not in variant.vouched]
+
+    def is_wrong(self, variant: Variant, ways: Sequence[bool]) -> bool:
+        """Has a comparison found them wrong?"""
+        found = (self.verdicts.get((variant.signature, way)) for way in ways)
+        return any(v is not None and v.verified is False for v in found)
+
+    def compare(
+        self, variant: Variant, held: Held, runs: Mapping[bool, Run], before: Mapping[str, Any], expected: Any, after: Mapping[str, Array]
+    ) -> Report:
+        """Compare runs with what the plain function has returned.
+
+        Args:
+            runs: by the ways of storing results.
+            before: arguments and captured arrays, as they were.
+            after: those of them that the plain function has changed.
+        """
+        draws = next(iter(runs.values())).draws
+        allowed = _allowed(variant, held, {**before, **draws})
+        flipped, why = 0, ""
+        for way, run in runs.items():
+            found = Comparison()
+            written = [run.written[n] for n in after]
+            found.compare((run.result, written), (expected, list(after.values())), (allowed.results, [allowed.written[n] for n in after]))
+            verdict = self.verdicts.setdefault((variant.signature, way), Verdict())
+            flipped += self._judge(verdict, found, allowed)
+            why = why or verdict.why
+        verdicts = [self.verdicts[variant.signature, way].verified for way in runs]
+        while len(self.verdicts) > MOST_VERDICTS:
+            del self.verdicts[next(iter(self.verdicts))]
+        if all(verdicts):
+            variant.vouched.update(runs)
+        return Report(False if False in verdicts else None if None in verdicts else True, flipped, why)
+
+    def _judge(self, verdict: Verdict, found: Comparison, allowed: Allowed) -> int:
+        """Take a comparison into account; the number of elements that decisions on rounded values have made other ones."""
+        if found.why is not None and verdict.paths < PATHS and not allowed.is_settled():
+            verdict.paths += 1  # the function took another path: no kernel is to blame
+            return max(found.differing, 1)
+        if found.why is not None and (found.is_proof or verdict.doubts >= DOUBTS):
+            verdict.verified, verdict.why = False, found.why
+            return 0
+        if (found.why is not None or found.unbounded) and verdict.doubts < DOUBTS:
+            verdict.doubts += 1
+            text = "%s: the compiled result differs from NumPy's (%s), perhaps by roundings: the next call is compared, too"
+            log.debug(text, self.name, found.why or f"{found.unbounded} elements where roundings are all that is left")
+            return 0
+        verdict.verified = True
+        return found.flipped + found.unbounded
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What a variant has computed.
+
+    Attributes:
+        written: copies of the arguments that it has changed, by name.
+        draws: its random numbers, by input.
+    """
+
+    result: Any
+    written: dict[str, Array]
+    draws: dict[str, Array]
+
+
+def run_of(variant: Variant, held: Held, leaves: Sequence[Any], targets: Sequence[Any], written: Mapping[str, Array], streamed: bool) -> Run | None:
+    """Run a variant on copies of what it changes (`written`); None where NumPy is to say why it cannot."""
+    copies = {n: copied(a) for n, a in written.items()}
+    given = list(leaves)
+    for n in copies:
+        if n in variant.arguments:
+            given[variant.arguments[n]] = copies[n]
+    places = [np.empty_like(t) if isinstance(t, np.ndarray) else t for t in targets] if streamed else []
+    captured = {n: copies.get(n, a) for n, a in held[1].items()}
+    draws: dict[str, Array] = {}
+    try:
+        result = variant.run(given, (held[0], captured), places, effects=False, streamed=streamed, draws=draws)
+    except OutOfBounds:
+        return None
+    except Mispredict:
+        result = None
+    return Run(result, copies, draws)
+
+
+def _allowed(variant: Variant, held: Held, arrays: Mapping[str, Any]) -> Allowed:
+    """How far the results of a variant may be from NumPy's."""
+    values, captured = held
+    inputs = Inputs({**variant.constants, **captured, **arrays}, variant.rec.sizes, {name: values[k] for name, k in variant.slots.items()})
+    events = [s.event for s in variant.steps]
+    reference = Reference(variant.graphs, events, inputs, INEXACT, variant.options.fast_math)
+    found = tolerances(variant.graphs, events, variant.options.fast_math)
+    decisions = [e.needs[0] for e in events if e is not None and e.call is None]
+    return allowed_of(reference, [n for n in decisions if not is_exact(found.get(n, EXACT))], variant.arranged)
+
+
+__all__ = ["DOUBTS", "PATHS", "FirstCalls", "Report", "Run", "run_of"]

@@ -1,0 +1,260 @@
+"""Forward error analysis of reductions, and of stages that are written piece by piece; see `hjit.verify.forward_error`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from hjit.trace.tracing.products import Operand, Product
+from hjit.verify.forward_error import NUMPYS, OURS, SAME_WAY, SUM_ROUNDINGS, Approx, Columns, decided, truth, ulp, wider
+
+Array = np.ndarray[Any, Any]
+_MONOTONE = frozenset(("maximum", "minimum", "fmax", "fmin"))
+
+
+def three(errors: Sequence[Any]) -> Columns:
+    return errors[0], errors[1], errors[2]
+
+
+def full(x: Approx, shape: tuple[int, ...]) -> Approx:
+    """With all its parts of one shape."""
+    errors = None if x.errors is None else three([np.broadcast_to(e, shape) for e in x.errors])
+    return Approx(np.broadcast_to(x.value, shape), errors, None if x.breaks is None else np.broadcast_to(x.breaks, shape))
+
+
+class _Total:
+    """A reduction along the last axis, part by part."""
+
+    def __init__(self, order: str, dtype: np.dtype[Any], fast: bool) -> None:
+        self.order, self.dtype, self.fast = order, dtype, fast
+        self.ufunc = getattr(np, order)
+        self.count = 0
+        self.errors: list[Any] = [np.float64(0)] * 3
+        self.breaks: Array | None = None
+
+    def add(self, x: Approx) -> None:
+        raise NotImplementedError
+
+    def result(self) -> Approx:
+        raise NotImplementedError
+
+    def broken(self, x: Approx) -> None:
+        if x.breaks is not None:
+            here: Any = x.breaks.any(-1, keepdims=True)
+            self.breaks = here if self.breaks is None else self.breaks | here
+
+
+class _Sum(_Total):
+    total: Any = 0
+    largest: Any = 0.0
+
+    def add(self, x: Approx) -> None:
+        whole = self.dtype.kind != "f"
+        with np.errstate(all="ignore"):
+            wide = x.value if whole else x.value.astype(wider(self.dtype))
+            self.total = self.total + wide.sum(-1, keepdims=True, dtype=self.dtype if whole else None)
+            if not whole:
+                self.largest = self.largest + np.abs(wide).sum(-1, keepdims=True)
+            self.count += x.value.shape[-1]
+            if x.errors is not None:
+                self.errors = [old + e.sum(-1, keepdims=True) for old, e in zip(self.errors, x.errors, strict=True)]
+        self.broken(x)
+
+    def result(self) -> Approx:
+        value = np.asarray(self.total).astype(self.dtype)
+        shape = value.shape
+        if self.dtype.kind != "f":
+            if not any(np.any(e) for e in self.errors):
+                return Approx(value, None, self.breaks)
+            return Approx(value, three([np.broadcast_to(e, shape) for e in self.errors]), self.breaks)
+        errors = _roundings(self.errors, self.largest, self.count, value, self.dtype, self.fast)
+        finite = np.isfinite(value)
+        over = self.largest.astype(wider(self.dtype)) + errors[NUMPYS] > np.finfo(self.dtype).max
+        broken = over & np.isfinite(self.largest) | (False if self.breaks is None else self.breaks)
+        errors = three([np.where(finite, e, np.where(broken, np.inf, 0.0)) for e in errors])
+        return Approx(value, errors, broken if broken.any() else None)
+
+
+def _roundings(errors: Sequence[Any], largest: Any, count: Any, value: Array, dtype: np.dtype[Any], fast: bool) -> Columns:
+    """The errors of a sum: `largest` is what the absolute values come to."""
+    u = float(np.finfo(dtype).eps) / 2
+    numpys = np.asarray(count, np.float64)
+    ours = numpys if fast else np.minimum(numpys, SUM_ROUNDINGS + np.log2(np.maximum(numpys, 1)))
+    size = np.asarray(largest, np.float64)
+    with np.errstate(all="ignore"):
+        found = [e + n * u * (size + e) + ulp(value, e, dtype) for e, n in zip(errors, (ours, numpys, ours + numpys), strict=True)]
+    return three(found)
+
+
+class _Product(_Total):
+    value: Any = 1.0
+
+    def __init__(self, order: str, dtype: np.dtype[Any], fast: bool) -> None:
+        super().__init__(order, dtype, fast)
+        self.most: list[Any] = [np.longdouble(1)] * 3
+
+    def add(self, x: Approx) -> None:
+        with np.errstate(all="ignore"):
+            wide = x.value.astype(np.longdouble)
+            self.value = self.value * wide.prod(-1, keepdims=True)
+            for k in range(3):
+                error = 0.0 if x.errors is None else x.errors[k]
+                self.most[k] = self.most[k] * (np.abs(wide) + error).prod(-1, keepdims=True)
+        self.count += x.value.shape[-1]
+        self.broken(x)
+
+    def result(self) -> Approx:
+        with np.errstate(all="ignore"):
+            value = np.asarray(self.value).astype(self.dtype)
+            grown = self.count * float(np.finfo(self.dtype).eps)
+            errors = []
+            for k, most in enumerate(self.most):
+                error = np.asarray(most - np.abs(self.value) + most * grown * (2.0 if k == SAME_WAY else 1.0), np.float64)
+                error = error + 2 * ulp(value, np.float64(0), self.dtype)
+                errors.append(np.where(np.isfinite(value), np.where(np.isnan(error), np.inf, error), np.inf))
+            broken = ~np.isfinite(np.asarray(self.most[NUMPYS], np.float64)) | (np.abs(np.asarray(self.most[NUMPYS])) > np.finfo(self.dtype).max)
+            broken = broken | (False if self.breaks is None else self.breaks)
+        return Approx(value, three(errors), broken if broken.any() else None)
+
+
+class _Extreme(_Total):
+    """What grows with each element, between its least and greatest values: extremes, and decisions on any or all."""
+
+    value: Any = None
+    low: Any = None
+    high: Any = None
+    own: Any = 0.0
+    rounded = False
+
+    def add(self, x: Approx) -> None:
+        def reduced(a: Any) -> Any:
+            return self.ufunc.reduce(a, axis=-1, keepdims=True)
+
+        with np.errstate(all="ignore"):
+            found = reduced(x.value)
+            low = high = found
+            self.broken(x)
+            if x.errors is not None or x.breaks is not None:
+                self.rounded = True
+                if self.dtype.kind == "b":
+                    high, low = map(reduced, truth(x))
+                elif self.order in _MONOTONE and x.errors is not None:
+                    wide, error = x.value.astype(wider(self.dtype)), np.maximum(x.errors[OURS], x.errors[NUMPYS])
+                    high, low = reduced(wide + error), reduced(wide - error)
+                    self.own = np.maximum(self.own, np.broadcast_to(x.errors[SAME_WAY], wide.shape).max(-1, keepdims=True))
+            first = self.value is None
+            self.value = found if first else self.ufunc(self.value, found)
+            self.low, self.high = (low, high) if first else (self.ufunc(self.low, low), self.ufunc(self.high, high))
+
+    def result(self) -> Approx:
+        if not self.rounded:
+            return Approx(self.value)
+        if self.dtype.kind == "b":
+            return decided(self.value, self.high != self.low)
+        with np.errstate(all="ignore"):
+            wide = self.value.astype(wider(self.dtype))
+            error = np.fmax(np.abs(self.high - wide), np.abs(self.low - wide)).astype(np.float64)
+            if self.order not in _MONOTONE:
+                error = np.full(wide.shape, np.inf)
+            error = np.where(np.isfinite(wide), error, 0.0 if self.breaks is None else np.inf)
+            return Approx(self.value, (error, error, np.minimum(np.broadcast_to(self.own, error.shape), error)), self.breaks)
+
+
+class Written:
+    """A stage while its definitions are run."""
+
+    def __init__(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
+        self.approx = Approx(np.zeros(shape, dtype))
+
+    def put(self, where: tuple[tuple[Array, ...], Array | None], x: Approx) -> None:
+        """Assign to elements; where their places are doubtful, anything may be anywhere."""
+        target, doubtful = where
+        now = self.approx
+        shape = now.value.shape
+        at = target if target else ()
+        if doubtful is not None:
+            now.value[at] = x.value
+            self._anything()
+            return
+        if x.errors is not None or now.errors is not None:
+            old = now.errors or tuple(np.zeros(shape) for _ in range(3))
+            for k in range(3):
+                old[k][at] = 0.0 if x.errors is None else x.errors[k]
+            now.errors = old  # type: ignore[assignment]
+        if x.breaks is not None or now.breaks is not None:
+            breaks = np.zeros(shape, bool) if now.breaks is None else now.breaks
+            breaks[at] = False if x.breaks is None else x.breaks
+            now.breaks = breaks
+        now.value[at] = x.value
+
+    def _anything(self) -> None:
+        shape = self.approx.value.shape
+        self.approx.errors = np.full(shape, np.inf), np.full(shape, np.inf), np.zeros(shape)
+        self.approx.breaks = np.ones(shape, bool)
+
+    def join(self, order: str, target: tuple[Array, ...], x: Approx, doubtful: Array | None, fast: bool) -> None:
+        """``ufunc.at``."""
+        now = self.approx
+        dtype, shape = now.value.dtype, now.value.shape
+        old = now.errors or tuple(np.zeros(shape) for _ in range(3))
+        at: Any = target if target else ()
+        doubts = None if doubtful is None else np.broadcast_to(doubtful, x.value.shape)
+        if order != "add" or dtype.kind == "b":
+            getattr(np, order).at(now.value, at, x.value)
+            if x.errors is not None or doubts is not None:
+                self._anything()
+            return
+        errors = [e.copy() for e in old]
+        for k in range(3):
+            if x.errors is not None:
+                np.add.at(errors[k], at, x.errors[k])
+        if doubts is not None:
+            moved = float(np.abs(np.where(doubts, x.value, 0).astype(np.float64)).sum())
+            errors = [e + moved if k != SAME_WAY else e for k, e in enumerate(errors)]
+        if dtype.kind != "f":
+            np.add.at(now.value, at, x.value)
+            now.errors = None if x.errors is None and doubts is None and now.errors is None else three(errors)
+            return
+        wide = now.value.astype(wider(dtype))
+        largest, count = np.abs(wide), np.ones(shape)
+        np.add.at(wide, at, x.value)
+        np.add.at(largest, at, np.abs(x.value))
+        np.add.at(count, at, 1.0)
+        now.value = wide.astype(dtype)
+        rounded = _roundings(errors, largest, np.where(count > 1, count, 0), now.value, dtype, True)
+        now.errors = three([np.array(np.broadcast_to(e, shape)) for e in rounded])
+
+
+def total_of(order: str, dtype: np.dtype[Any], fast: bool) -> _Total:
+    """A reduction by a ufunc, in a dtype."""
+    kind = _Sum if order == "add" and dtype.kind != "b" else _Product if order == "multiply" and dtype.kind == "f" else _Extreme
+    return kind(order, dtype, fast)
+
+
+def product(p: Product, needs: Sequence[Approx]) -> Approx:
+    """A product of matrices, its sums in any order, as BLAS has them."""
+    wide = wider(p.dtype) if p.dtype.itemsize < 8 else p.dtype  # products of long doubles take too long: twice the error then
+    operands = [(needs[0], p.first), (needs[-1], p.second)]
+
+    def of(a: Any, x: Approx, operand: Operand) -> Array:
+        return operand.of(np.broadcast_to(a, x.value.shape)).astype(wide)
+
+    with np.errstate(all="ignore"):
+        a, b = (of(x.value, x, o) for x, o in operands)
+        exact = np.matmul(a, b)
+        largest = np.matmul(np.abs(a), np.abs(b))
+        errors: list[Any] = []
+        for k in range(3):
+            first, second = (of(0.0 if x.errors is None else x.errors[k], x, o) for x, o in operands)
+            errors.append(np.matmul(first, np.abs(b) + second) + np.matmul(np.abs(a), second))
+        value = exact.astype(p.dtype)
+        count = p.length * (2 if wide == p.dtype else 1)
+        found = _roundings(errors, largest, count, value, p.dtype, True)
+        one = [of(False if x.breaks is None else x.breaks, x, o) for x, o in operands]
+        broken = (np.matmul(one[0], np.ones_like(b)) + np.matmul(np.ones_like(a), one[1]) > 0) | (
+            (largest + found[NUMPYS] > np.finfo(p.dtype).max) & np.isfinite(largest)
+        )
+        found = three([np.where(np.isfinite(value), e, np.where(broken, np.inf, 0.0)).reshape(p.shape) for e in found])
+    return Approx(value.reshape(p.shape), found, broken.reshape(p.shape) if broken.any() else None)
