@@ -231,10 +231,11 @@ class Pipeline:
         return result
 
     def _take_turns(self, key: Any, variant: Variant, options: Options, seconds: tuple[float, float] | None = None) -> None:
-        """Time the next calls beside NumPy, if that may be the faster one: by seconds of the kernel and of NumPy, or as it was with other keys."""
+        """Time the next calls beside NumPy, if that may be the faster one: as with another key, or by the seconds of the kernel and of NumPy."""
         if not options.numpy_if_faster or options.verify == "off" or options.schedule is not None or variant.impure:
             return
-        if (self.stats.slower if seconds is None else against_numpy.is_suspect(*seconds)) and len(self._turns) < against_numpy.MAX_KEYS:
+        is_suspect = self.stats.slower or (seconds is not None and against_numpy.is_suspect(*seconds))
+        if is_suspect and len(self._turns) < against_numpy.MAX_KEYS:
             self._turns[key] = Turns(variant)
 
     def _decide(self, key: Any, turns: Turns) -> None:
