@@ -23,7 +23,7 @@ SLOWER = 1.1  # times as long as NumPy: then NumPy runs
 SUSPECT = 0.5  # of NumPy's time in the first comparison, below which a kernel is taken for the faster one
 LEAST = 50e-6  # seconds: of shorter calls the noise is too large, and the time too small
 MAX_DISTURBED = 30  # calls beside which another one ran, after which the kernel is kept
-MAX_KEYS = 64  # of a pipeline that take turns at a time
+MAX_KEYS = 64  # of a pipeline that take turns at a time; the oldest ends without a verdict
 
 ADVICE = "What to do: numpy_if_faster=False runs it all the same; f.use runs a schedule of yours"
 

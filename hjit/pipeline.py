@@ -221,7 +221,9 @@ class Pipeline:
     def _take_turns(self, key: Any, variant: Variant, options: Options, seconds: tuple[float, float] | None = None) -> None:
         """Time the next calls beside NumPy, if that may be the faster one: as with another key, or by the seconds of the kernel and of NumPy."""
         asked = options.numpy_if_faster and options.verify == "first" and options.schedule is None and not variant.impure
-        if asked and (self.stats.slower or against_numpy.is_suspect(seconds)) and len(self._turns) < against_numpy.MAX_KEYS:
+        if asked and (self.stats.slower or against_numpy.is_suspect(seconds)):
+            while len(self._turns) >= against_numpy.MAX_KEYS:
+                self._stop_turns(next(iter(self._turns)))
             self._turns[key] = Turns(variant)
 
     def _decide(self, key: Any, turns: Turns) -> None:
