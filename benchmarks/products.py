@@ -148,7 +148,7 @@ def run(threads: int | None = None, *, small: bool = False, budget: float = 0.5)
         budget: seconds for each way to compute one.
     """
     threads = threads or cores()
-    command = [sys.executable, "-m", "benchmarks.products", str(threads), str(budget), str(1 << 14 if small else 1 << 24)]
+    command = [sys.executable, "-m", "benchmarks.products", str(threads), str(budget), str(1 << 10 if small else 1 << 24)]
     done = subprocess.run(command, env=environment(threads), cwd=ROOT, stdout=subprocess.PIPE, check=True, text=True)
     return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
 

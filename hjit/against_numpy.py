@@ -9,8 +9,11 @@ from __future__ import annotations
 import statistics
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from hjit.outcome import MISS, PLAIN
 
 if TYPE_CHECKING:
     from hjit.variant import Variant
@@ -20,7 +23,9 @@ SLOWER = 1.1  # times as long as NumPy: then NumPy runs
 SUSPECT = 0.5  # of NumPy's time in the first comparison, below which a kernel is taken for the faster one
 LEAST = 50e-6  # seconds: of shorter calls the noise is too large, and the time too small
 MAX_DISTURBED = 30  # calls beside which another one ran, after which the kernel is kept
-MAX_KEYS = 64  # of a pipeline that take turns at a time
+MAX_KEYS = 64  # of a pipeline that take turns at a time; the oldest ends without a verdict
+
+ADVICE = "What to do: numpy_if_faster=False runs it all the same; f.use runs a schedule of yours"
 
 clock = time.perf_counter
 
@@ -44,12 +49,13 @@ class Verdict:
         return self.ratio > SLOWER and self.low > 1 and self.plain >= LEAST
 
     def __str__(self) -> str:
-        return f"compiled it takes {1e3 * self.compiled:.3g} ms, by NumPy {1e3 * self.plain:.3g} ms (medians of {PAIRS} pairs of calls)"
+        what = "the kernel is slower" if self.is_slower else "the kernel is not clearly slower"
+        return f"{what}: compiled it takes {1e3 * self.compiled:.3g} ms, by NumPy {1e3 * self.plain:.3g} ms (medians of {PAIRS} pairs of calls)"
 
 
-def is_suspect(compiled: float, plain: float) -> bool:
-    """Are further calls worth timing, by the seconds of the first comparison?"""
-    return compiled > SUSPECT * plain and plain >= LEAST
+def is_suspect(seconds: tuple[float, float] | None) -> bool:
+    """Are further calls worth timing, by the seconds of the kernel and of NumPy in the first comparison?"""
+    return seconds is not None and seconds[0] > SUSPECT * seconds[1] and seconds[1] >= LEAST
 
 
 class Turns:
@@ -71,6 +77,21 @@ class Turns:
     def stop(self) -> None:
         """No more turns."""
         self.variant.flat = self.flat
+
+    def run(self, compiled: Callable[[], Any], plain: Callable[[], Any]) -> Any:
+        """A call, one way or the other; only one that gives a result tells how long that takes."""
+        way = self.begin()
+        if way is None:
+            return compiled()
+        seconds = None
+        start = clock()
+        try:
+            result = plain() if way else compiled()
+            if result is not MISS and result is not PLAIN:
+                seconds = clock() - start
+            return result
+        finally:
+            self.end(way, seconds)
 
     def begin(self) -> int | None:
         """0: this call is to run compiled, 1: plain; None: compiled and without a clock, as another one is being timed."""

@@ -213,24 +213,12 @@ class Pipeline:
     # -- beside NumPy
     def _by_turns(self, call: _Call, turns: Turns) -> Any:
         """As `_try`, or by the plain function, and timed."""
-        way = turns.begin()
-        if way is None:
-            return self._try(call)
-        seconds, result = None, None
-        start = against_numpy.clock()
-        try:
-            if way:
-                result = self._numpy(call.args, call.kwargs)
-            elif turns.flat:
-                result = turns.variant.run_flat((*call.args, *call.kwargs.values()))
-            else:
-                result = self._try(call)
-            if result is not MISS and result is not PLAIN:
-                seconds = against_numpy.clock() - start
-        finally:
-            turns.end(way, seconds)
-        if result is MISS and turns.flat:
-            result = self._try(call)
+
+        def compiled() -> Any:
+            result = turns.variant.run_flat((*call.args, *call.kwargs.values())) if turns.flat else MISS
+            return self._try(call) if result is MISS else result
+
+        result = turns.run(compiled, lambda: self._numpy(call.args, call.kwargs))
         if turns.is_over and self._lock.acquire(blocking=False):
             try:
                 self._decide(call.key, turns)
@@ -239,10 +227,11 @@ class Pipeline:
         return result
 
     def _take_turns(self, key: Any, variant: Variant, options: Options, seconds: tuple[float, float] | None = None) -> None:
-        """Time the next calls beside NumPy, if that may be the faster one: by seconds of the kernel and of NumPy, or as it was with other keys."""
-        if not options.numpy_if_faster or options.verify == "off" or options.schedule is not None or variant.impure:
-            return
-        if (self.stats.slower if seconds is None else against_numpy.is_suspect(*seconds)) and len(self._turns) < against_numpy.MAX_KEYS:
+        """Time the next calls beside NumPy, if that may be the faster one: as with another key, or by the seconds of the kernel and of NumPy."""
+        asked = options.numpy_if_faster and options.verify == "first" and options.schedule is None and not variant.impure
+        if asked and (self.stats.slower or against_numpy.is_suspect(seconds)):
+            while len(self._turns) >= against_numpy.MAX_KEYS:
+                self._stop_turns(next(iter(self._turns)))
             self._turns[key] = Turns(variant)
 
     def _decide(self, key: Any, turns: Turns) -> None:
@@ -252,12 +241,12 @@ class Pipeline:
         self._stop_turns(key)
         found = turns.verdict()
         if found is None or not found.is_slower:
-            log.debug("%s: kept as it is compiled: %s", self.__name__, found or "faster than NumPy, or too many calls at a time")
-            return
-        self.stats.slower += 1
-        log.info("%s runs as plain NumPy with such arguments: %s", self.__name__, found)
-        self._plain[key] = f"the kernel is slower: {found}. What to do: numpy_if_faster=False runs it all the same; f.use runs a schedule of yours"
-        self._variants.pop(key, None)
+            log.debug("%s stays compiled: %s", self.__name__, found or "it is faster than NumPy, or too many threads call it")
+        else:
+            log.info("%s runs as plain NumPy with such arguments: %s", self.__name__, found)
+            self.stats.slower += 1
+            self._plain[key] = f"{found}. {against_numpy.ADVICE}"
+            self._variants.pop(key, None)
 
     def _stop_turns(self, key: Any) -> None:
         turns = self._turns.pop(key, None)

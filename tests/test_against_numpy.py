@@ -117,6 +117,17 @@ def test_other_keys_are_timed_once_one_was_slower(times: Any) -> None:
     assert "call it" in f.explain(A) and not f._turns
 
 
+def test_keys_that_take_turns_are_a_bounded_number(times: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(against_numpy, "MAX_KEYS", 2)
+    times(3e-3, 2e-3)
+    f = hjit.pipeline(half)
+    called(f, A, 1 + CALLS)
+    for n in (20, 21, 22, 23):
+        called(f, np.ones((n, 30)), 1)
+    assert len(f._turns) == 2
+    assert sum(not v.flat for known in f._variants.values() for v in known) == 2
+
+
 @pytest.mark.parametrize("options", [{"numpy_if_faster": False}, {"verify": "off"}])
 def test_options(times: Any, options: dict[str, Any]) -> None:
     times(3e-3, 2e-3)

@@ -79,6 +79,15 @@ FORMS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
 }
 
 
+FORMS |= {  # what BLAS cannot read as it lies
+    "steps along both axes": (lambda a, b: a[::2, ::2] @ b, (noise(300, 400), noise(200, 150))),
+    "overlapping windows": (lambda a, b: np.lib.stride_tricks.sliding_window_view(a, 64) @ b, (noise(1063), noise(64, 70))),
+    "batch innermost": (lambda a, b: np.einsum("ijb,jkb->bik", a, b), (noise(80, 90, 4), noise(90, 100, 4))),
+    "backwards vector": (lambda a, x: a @ x[::-1], (noise(600, 600), noise(600))),
+    "strided vector": (lambda a, x: a @ x[:, 1], (noise(600, 600), noise(600, 3))),
+}
+
+
 @pytest.mark.parametrize("name", FORMS)
 def test_products_of_all_kinds(name: str) -> None:
     function, args = FORMS[name]

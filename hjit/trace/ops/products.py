@@ -41,17 +41,17 @@ class _Form:
     summed: list[Hashable]
 
 
-def is_faster(batch: int, rows: int, columns: int, length: int, itemsize: int, as_they_are: bool) -> bool:
+def is_faster(batch: int, rows: int, columns: int, length: int, itemsize: int, is_there: bool) -> bool:
     """Is BLAS faster than a fused product?
 
     Args:
         batch: how many matrices are multiplied.
         length: how many products are summed up for an element.
-        as_they_are: are both operands views of arrays, which have not to be computed for it?
+        is_there: is the larger operand a view of an array, which has not to be computed for it?
     """
     work = rows * columns * length
     if min(rows, columns) == 1:
-        return as_they_are and batch == 1 and length >= LEAST_LENGTH and max(rows, columns) >= LEAST_LENGTH and work >= LEAST_MATRIX
+        return is_there and batch == 1 and length >= LEAST_LENGTH and max(rows, columns) >= LEAST_LENGTH and work >= LEAST_MATRIX
     if batch * work < LEAST_WORK or (batch > 1 and work < LEAST_STACKED):
         return False
     is_narrow = columns * itemsize <= NARROW and length >= LONG
@@ -80,14 +80,30 @@ def by_blas(operands: Sequence[Tracer], labels: Sequence[Labels], out: Labels, d
     if wanted is False:
         return None
     sizes = {n: int(size) for t, names in zip(operands, labels, strict=True) for n, size in zip(names, t.shape, strict=True)}
+    views = [_view(rec, t) if t.dtype == dtype else None for t in operands]
+    outer = _outer(views[0], labels[0], form, sizes)
+    inner = form.rows[len(outer) :], form.columns
+    for k, (view, names, side) in enumerate(zip(views, labels, inner, strict=True)):
+        if view is not None and not view.suits_blas([[names.index(n) for n in group] for group in (side, form.summed)], dtype.itemsize):
+            views[k] = None
     if wanted == "auto":
-        as_they_are = all(t.dtype == dtype and t.buffer.version in rec.inputs and _view(rec, t) is not None for t in operands)
         batch, rows, columns, length = (math.prod(sizes[n] for n in g) for g in (form.batch, form.rows, form.columns, form.summed))
-        if not is_faster(batch, rows, columns, length, dtype.itemsize, as_they_are):
+        larger = views[0] if math.prod(operands[0].shape) >= math.prod(operands[1].shape) else views[1]
+        if not is_faster(batch, rows, columns, length, dtype.itemsize, larger is not None and larger.source in rec.inputs):
             return None
-    product = _product(rec, [t.astype(dtype, copy=False) for t in operands], labels, form, sizes)
-    rec.product(stage, product, shape)
+    if views[0] is None:
+        outer = []
+    found = [v or _view(rec, t.copy() if t.dtype == dtype else t.astype(dtype)) for v, t in zip(views, operands, strict=True)]
+    first, second = (v for v in found if v is not None)
+    rec.product(stage, _product((first, second), labels, form, outer, sizes, dtype), shape)
     return Tracer(Buffer(shape, dtype, stage), shape, identity(len(shape)))
+
+
+def _outer(view: _View | None, names: Labels, form: _Form, sizes: Mapping[Hashable, int]) -> list[Hashable]:
+    """Rows that lie apart in memory are matrices of their own: the labels of these."""
+    if view is None or not form.rows or sizes[form.rows[-1]] < LEAST_LENGTH or view.is_one_axis([names.index(n) for n in form.rows]):
+        return []
+    return form.rows[:-1]
 
 
 def _form(operands: Sequence[Tracer], labels: Sequence[Labels], out: Labels) -> _Form | None:
@@ -101,24 +117,21 @@ def _form(operands: Sequence[Tracer], labels: Sequence[Labels], out: Labels) -> 
     return _Form([n for n in both if n in out], rows, columns, summed) if summed else None
 
 
-def _product(rec: Recorder, operands: Sequence[Tracer], labels: Sequence[Labels], form: _Form, sizes: dict[Hashable, int]) -> Product:
-    """What `numpy.matmul` is to compute. Rows that lie apart in memory are matrices of their own, if they are some."""
+def _product(views: tuple[_View, _View], labels: Sequence[Labels], form: _Form, outer: list[Hashable], sizes: Mapping[Hashable, int],
+             dtype: np.dtype[Any]) -> Product:
+    """What `numpy.matmul` is to compute."""
 
     def size(*names: Hashable) -> int:
         return math.prod(sizes[n] for n in names)
 
-    views = [_view(rec, t) or _view(rec, t.copy()) for t in operands]
-    a, b = (v for v in views if v is not None)
-    is_apart = form.rows and sizes[form.rows[-1]] >= LEAST_LENGTH and not a.is_one_axis([labels[0].index(n) for n in form.rows])
-    outer = form.rows[:-1] if is_apart else []
-    lead = [size(n) for n in form.batch]
-    rows = [size(*(n for n in form.rows if n not in outer))] if form.rows or lead else []
+    lead = [*map(size, form.batch)]
+    rows = [size(*form.rows[len(outer) :])] if form.rows or lead else []
     columns = [size(*form.columns)] if form.columns or lead or outer else []
-    length = size(*form.summed)
-    first = a.operand([labels[0].index(n) for n in (*form.batch, *form.rows, *form.summed)], (*lead, *map(size, outer), *rows, length))
-    second = b.operand([labels[1].index(n) for n in (*form.batch, *form.summed, *form.columns)], (*lead, *[1] * len(outer), length, *columns))
+    length, apart = size(*form.summed), [*map(size, outer)]
+    first = views[0].operand([labels[0].index(n) for n in (*form.batch, *form.rows, *form.summed)], (*lead, *apart, *rows, length))
+    second = views[1].operand([labels[1].index(n) for n in (*form.batch, *form.summed, *form.columns)], (*lead, *[1] * len(outer), length, *columns))
     shape = tuple(size(n) for n in (*form.batch, *form.rows, *form.columns))
-    return Product(first, second, operands[0].dtype, shape, (*lead, *map(size, outer), *rows, *columns), length)
+    return Product(first, second, dtype, shape, (*lead, *apart, *rows, *columns), length)
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +156,17 @@ class _View:
         """Do these axes of the view lie in memory as one?"""
         long = [k for k in axes if self.shape[k] > 1]
         return all(self.strides[i] == self.strides[j] * self.shape[j] for i, j in itertools.pairwise(long))
+
+    def suits_blas(self, groups: Sequence[Sequence[int]], itemsize: int) -> bool:
+        """Can BLAS read it as a matrix with these groups of axes as its axes? What is not one axis is copied, which it can read."""
+        sides = [[k for k in axes if self.shape[k] > 1] for axes in groups]
+        steps = [self.strides[long[-1]] for long in sides if long]
+        if not all(map(self.is_one_axis, sides)) or not steps:
+            return True
+        if min(steps) <= 0 or any(step % itemsize for step in steps):
+            return False
+        dense = next((long for long in sides if long and self.strides[long[-1]] == itemsize), None)
+        return len(steps) == 1 or (dense is not None and max(steps) >= itemsize * math.prod(self.shape[k] for k in dense))
 
     def operand(self, axes: Sequence[int], shape: tuple[int, ...]) -> Operand:
         """The view with its axes in another order, in another shape."""
