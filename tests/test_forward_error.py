@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+import hjit
 from hjit.trace.ir.graph import Load, Op
-from hjit.verify.forward_error import NUMPYS, OURS, SAME_WAY, Approx, apply, cast
-from hjit.verify.reductions import total_of
+from hjit.verify.forward_error import EXACT_AT, NUMPYS, OURS, SAME_WAY, Approx, apply, cast
+from hjit.verify.reductions import sums_of, total_of
 from hjit.verify.verify import INEXACT
 
 DOUBLE = np.dtype(np.float64)
@@ -134,3 +135,43 @@ def test_extremes_lie_between_those_of_the_ends() -> None:
     found = total.result()
     assert found.value == 3.0 and found.errors is not None
     np.testing.assert_allclose(found.errors[OURS], 0.25)
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+def test_functions_are_exact_where_they_are_said_to_be(dtype: Any) -> None:
+    zeros, ones = np.zeros(19, dtype), np.ones(19, dtype)
+    names = sorted(EXACT_AT)
+
+    def values(zeros: Any, ones: Any) -> Any:
+        return [getattr(np, name)(ones if EXACT_AT[name] else zeros) for name in names]
+
+    compiled = hjit.pipeline(values, cache="off", verify="off", tune=False)(zeros, ones)
+    for name, ours, numpys in zip(names, compiled, values(zeros, ones), strict=True):
+        expected = 1 if name in ("exp", "exp2", "cos", "cosh") else 0
+        assert (ours == expected).all() and (numpys == expected).all(), name
+        found = apply(operation(name, 1), [Approx(np.array([EXACT_AT[name]]))], True, False)
+        assert found.errors is None or not found.errors[OURS].any()
+
+
+def test_a_wave_of_an_argument_that_may_be_anywhere_is_no_rounding() -> None:
+    found = apply(operation("sin", 1), [known(np.array([3.0, 1e20]), np.array([1e-9, 1e4]))], True, False)
+    assert found.errors is not None
+    assert found.errors[SAME_WAY].max() < 1e-8
+    np.testing.assert_array_less([1e-9, 1.9], found.errors[OURS])
+    rest = apply(operation("remainder", 2), [known(np.array([3.3, 1e20]), np.array([1e-9, 1e4])), Approx(np.ones(2))], False, False)
+    assert rest.errors is not None
+    assert rest.errors[SAME_WAY].max() < 1e-8
+    assert rest.errors[OURS][1] >= 1
+
+
+@pytest.mark.parametrize("shape", [(7,), (5, 9), (3, 4, 6)])
+def test_sums_up_to_each_element_are_as_far_off_as_their_roundings(shape: tuple[int, ...]) -> None:
+    x = RANDOM.normal(size=shape).astype(np.float32)
+    error = 1e-3 * RANDOM.random(shape)
+    found = sums_of(Approx(np.ones(shape[:-1], np.float32)), Approx(x, (error, error, 2 * error)))
+    assert found.errors is not None
+    exact = 1 + np.cumsum(x.astype(np.float64), axis=-1)
+    one_by_one = np.cumsum(np.concatenate([np.ones((*shape[:-1], 1), np.float32), x], axis=-1), axis=-1)[..., 1:]
+    for moved in (exact + np.cumsum(error, axis=-1), exact - np.cumsum(error, axis=-1), one_by_one):
+        assert (np.abs(moved - found.value) <= found.errors[NUMPYS]).all()
+    assert (found.errors[OURS] <= np.cumsum(error, axis=-1) + 1e-5).all()

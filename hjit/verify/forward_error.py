@@ -31,6 +31,11 @@ _MONOTONE: dict[str, tuple[float, float]] = {
     "log1p": (-1.0, np.inf),
     "arccosh": (1.0, np.inf),
 }
+# Where a function is exact in hjit and in NumPy alike
+EXACT_AT: dict[str, float] = {
+    **dict.fromkeys("exp exp2 expm1 sin cos tan arcsin arctan sinh cosh tanh arcsinh arctanh log1p cbrt".split(), 0.0),
+    **dict.fromkeys("log log2 log10".split(), 1.0),
+}
 _JUMPING = frozenset("rint floor ceil trunc sign".split())
 _COMPARISONS = frozenset("greater greater_equal less less_equal equal not_equal".split())
 _PREDICATES = _COMPARISONS | frozenset("logical_and logical_or logical_xor logical_not isnan isinf isfinite signbit inside".split())
@@ -126,6 +131,8 @@ def _rounding(e: Op, wide: Sequence[Array], value: Array, error: Array, inexact:
     """What an operation adds to the error of its arguments, hjit's and NumPy's alike; nothing where they have none and it has NumPy's bits."""
     gap = ulp(value, error, e.dtype)
     if inexact:
+        if e.name in EXACT_AT:
+            gap = np.where((wide[0] == EXACT_AT[e.name]) & (error == 0), 0.0, gap)
         return ULPS * gap + _lost(e.name, wide, e.dtype)
     if not fast:
         return np.where(error > 0, gap, 0.0)
@@ -256,7 +263,7 @@ def _remainder(e: Op, w: Sequence[Array], d: Sequence[Any], value: Array, same_w
     q = np.asarray(w[0] / w[1])
     smooth = d[0] + (np.abs(q) + 1) * d[1]
     if same_way:
-        return smooth
+        return np.where(smooth < np.abs(w[1]), smooth, 0.0)
     error = _quotient(w[0], w[1], d[0], d[1])
     return np.where(np.floor(q + error) == np.floor(q - error), smooth, np.abs(w[1]) + d[1]) * (np.asarray(smooth) > 0)
 
@@ -280,6 +287,11 @@ def _arctan2(e: Op, w: Sequence[Array], d: Sequence[Any], value: Array, same_way
     return smooth if same_way else np.where(across, 2 * np.pi, smooth)
 
 
+def _wave(e: Op, w: Sequence[Array], d: Sequence[Any], value: Array, same_way: bool) -> Any:
+    """Sine and cosine: an argument that may lie anywhere in a period makes a number by chance, which is no rounding."""
+    return np.where(np.asarray(d[0]) < 1, d[0], 0.0) if same_way else np.minimum(d[0], 2.0)
+
+
 def _tan(e: Op, w: Sequence[Array], d: Sequence[Any], value: Array, same_way: bool) -> Any:
     slope = (1 + np.abs(value).astype(np.float64) ** 2) * d[0]
     return np.where(slope * (1 + np.abs(value)) < 0.1, 2 * slope, np.where(slope > 0, np.inf, 0.0))
@@ -297,6 +309,7 @@ _RULES: dict[str, _Rule] = {
     "reciprocal": lambda e, w, d, v, s: _quotient(1.0, w[0], 0.0, d[0]),
     "power": lambda e, w, d, v, s: _power(e, w, d, v),
     "cosh": lambda e, w, d, v, s: np.cosh(np.abs(w[0]) + d[0]) - np.cosh(w[0]),
+    **dict.fromkeys(("sin", "cos"), _wave),
     "tan": _tan,
     "arctan2": _arctan2,
     "floor_divide": _floor_divide,
@@ -307,7 +320,7 @@ _RULES: dict[str, _Rule] = {
     "nextafter": lambda e, w, d, v, s: d[0] + 2 * ulp(w[0], d[0], e.dtype),
     "spacing": lambda e, w, d, v, s: 2 * ulp(w[0], d[0], e.dtype) * (np.asarray(d[0]) > 0),
     "left_shift": _shift_left,
-    **dict.fromkeys(("negative", "positive", "absolute", "fabs", "sin", "cos", "reordered", "invert"), lambda e, w, d, v, s: d[0]),
+    **dict.fromkeys(("negative", "positive", "absolute", "fabs", "reordered", "invert"), lambda e, w, d, v, s: d[0]),
 }
 
 

@@ -162,6 +162,37 @@ class _Extreme(_Total):
             return Approx(self.value, (error, error, np.minimum(np.broadcast_to(self.own, error.shape), error)), self.breaks)
 
 
+def sums_of(start: Approx, x: Approx) -> Approx:
+    """Sums along the last axis, up to each element; each may be rounded in another way than the one before."""
+    dtype, shape = x.value.dtype, x.value.shape
+    whole = dtype.kind != "f"
+    wide = dtype if whole else np.dtype(wider(dtype))
+    with np.errstate(all="ignore"):
+        total = start.value[..., None].astype(wide) + np.cumsum(x.value, axis=-1, dtype=wide)
+        value = total.astype(dtype)
+        old, errors = start.errors or (np.zeros(shape[:-1]),) * 3, x.errors or (np.zeros(shape),) * 3
+        found = []
+        for k in range(3):
+            most = np.asarray(old[k])[..., None] + np.cumsum(np.broadcast_to(errors[k], shape), axis=-1)
+            if not whole:
+                most = most + (2.0 if k == SAME_WAY else 1.0) * np.cumsum(ulp(value, most, dtype), axis=-1)
+            found.append(np.where(np.isnan(most), np.inf, most))
+    breaks = None
+    for b in (start.breaks[..., None] if start.breaks is not None else None, x.breaks):
+        if b is not None:
+            breaks = np.broadcast_to(b, shape) if breaks is None else breaks | b
+    if breaks is not None:
+        breaks = np.logical_or.accumulate(breaks, axis=-1)
+    if not whole:
+        with np.errstate(all="ignore"):
+            over = np.isfinite(value) & (np.abs(total) + np.asarray(found[NUMPYS]) > np.finfo(dtype).max)
+        breaks = over if breaks is None else breaks | over
+        found = [np.where(np.isfinite(value), e, np.where(breaks, np.inf, 0.0)) for e in found]
+    if not any(e.any() for e in found):
+        return Approx(value, None, breaks if breaks is not None and breaks.any() else None)
+    return Approx(value, three(found), breaks if breaks is not None and breaks.any() else None)
+
+
 class Written:
     """A stage while its definitions are run."""
 

@@ -19,7 +19,7 @@ from hjit.trace.ir.poly import Atom, Bound, Dim, Extremum, FloorDiv, Mod, Poly, 
 from hjit.trace.tracing.recorder import Event
 from hjit.trace.tracing.results import Called
 from hjit.verify.forward_error import NUMPYS, OURS, SAME_WAY, Approx, Columns, apply, cast, decided, truth, ulp, wider
-from hjit.verify.reductions import Written, full, product, three, total_of
+from hjit.verify.reductions import Written, full, product, sums_of, three, total_of
 
 Array = np.ndarray[Any, Any]
 
@@ -59,8 +59,8 @@ class Reference:
 
     def __init__(self, graphs: Sequence[Graph], events: Sequence[Event | None], inputs: Inputs, inexact: frozenset[str], fast: bool) -> None:
         self.graphs, self.inputs, self.inexact, self.fast = graphs, inputs, inexact, fast
-        self.left = 2 * (MOST_WORK + sum(self.own_work(d) for g in graphs for s in g.stages for d in s.definitions))
-        self.work, self.most = 0, self.left // 2
+        self.left = MOST_WORK + sum(self.own_work(d) for g in graphs for s in g.stages for d in s.definitions)
+        self.work, self.most = 0, self.left
         self.whole: dict[tuple[int, str], Approx] = {}
         self.given: dict[str, Approx] = {}
         self.has_guessed = False
@@ -80,7 +80,7 @@ class Reference:
         for k, g in enumerate(self.graphs):
             if name in g.outputs:
                 shape = self.shape(g.stage(name))
-                self.work, self.most = 0, self.left // 2  # there may be more results
+                self.work, self.most = 0, self.left
                 try:
                     return self.elements(k, g.stage(name), tuple(np.unravel_index(positions, shape)) if shape else ())
                 finally:
@@ -267,6 +267,11 @@ class Reference:
             inner = [sizes_value(n, self.inputs.sizes) for n in d.rdims]
             if 0 in pure or 0 in inner:
                 continue
+            scanned = _scanned(d, s.name)
+            if scanned is not None:
+                now.put(*self._scan(k, d, *scanned, pure, inner[0], s.dtype))
+                self.whole[k, s.name] = now.approx
+                continue
             if d.order in ("pure", "sequential"):
                 for point in itertools.product(*map(range, inner)):
                     frame = _Frame(self, k, (*_grids(pure), *point))
@@ -293,6 +298,19 @@ class Reference:
                 parts.append(_reshaped(self._reduce(k, d, tuple(i[part] for i in index), some, count, s.dtype), (count,)))
             now.put((target, None), _joined(parts, s.dtype))
         return now.approx
+
+    def _scan(
+        self, k: int, d: Definition, before: Load, element: Expr, pure: list[int], length: int, dtype: np.dtype[Any]
+    ) -> tuple[tuple[tuple[Array, ...], None], Approx]:
+        """All of ``t[n] = t[n - 1] + element`` at once: where it is, and what it comes to."""
+        shape = (*pure, length)
+        self.count(math.prod(shape), WITH_ERRORS)
+        grids = _grids([*pure, length])
+        frame = _Frame(self, k, grids)
+        x = full(cast(frame.value(element), dtype), shape)
+        start = full(cast(_Frame(self, k, (*(g[..., 0] for g in grids[:-1]), 0)).load(before), dtype), tuple(pure))
+        target = tuple(np.broadcast_to(i, shape) for i in frame.target(d.target)[0])
+        return (target, None), sums_of(start, x)
 
     def _scatter(self, k: int, d: Definition, extents: list[int], now: Written) -> None:
         """``ufunc.at``: elements whose place is computed."""
@@ -498,6 +516,22 @@ def _is_place(d: Definition) -> bool:
         return False
     _, place, never = e.args
     return isinstance(place, Index) and isinstance(never, Index) and not any(isinstance(a, Dim) for a in never.poly.atoms())
+
+
+def _scanned(d: Definition, name: str) -> tuple[Load, Expr] | None:
+    """Of a sum that runs along an axis the element before, and what is added."""
+    if d.order != "sequential" or len(d.rdims) != 1 or not isinstance(d.value, Op) or d.value.name != "add":
+        return None
+    for before, element in (d.value.args, d.value.args[::-1]):
+        if isinstance(before, Load) and before.source == name and all(x.source != name for x in element.loads):
+            steps = [t - i for t, i in zip(d.target, before.index, strict=True)]
+            along = [t for t, step in zip(d.target, steps, strict=True) if not (step.is_const and step.const == 0)]
+            step = next((x for x in steps if not (x.is_const and x.const == 0)), None)
+            if len(along) == 1 and step is not None and step.is_const and not any(p.exprs for p in d.target):
+                line = along[0] - Poly({(Dim(len(d.dims)),): step.const}, 0)
+                if not any(isinstance(a, Dim) for a in line.atoms()):
+                    return before, element
+    return None
 
 
 def _varies(p: Poly, first: int) -> bool:

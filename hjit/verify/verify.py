@@ -36,7 +36,7 @@ INEXACT = frozenset(
 _JUMPS = frozenset("rint floor ceil trunc sign floor_divide remainder fmod heaviside copysign spacing nextafter".split())
 _ROUNDINGS = 256  # roundings of the largest number that results may be apart
 _FEW = 1e-4  # elements for which a decision may fall the other way where it is not known which
-_SAMPLES = (1 << 15, 2048, 128)  # elements that stand for all, where all would take too long
+_SAMPLES = (128, 2048, 1 << 15)  # elements that stand for all, where more would take too long
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,33 +259,38 @@ class Comparison:
 
     def _rounded(self, x: Any, y: Any, positions: Any, b: Any, allowed: Rounded) -> tuple[Any, bool]:
         """Which elements are wrong, and is that sure? What is not wrong, but further apart than roundings leave them, is counted."""
-        some = np.arange(len(positions))
-        for most in (len(some), *(n for n in _SAMPLES if n < len(some))):
-            if most < len(some):
-                some = some[_suspicious(x[some], y[some], most)]
+        near: Approx | None = None
+        known: Any = None
+        for most in (*(n for n in _SAMPLES if n < len(x)), len(x)):
+            some = np.arange(len(x)) if most == len(x) else _suspicious(x, y, most)
             try:
-                near = allowed.reference(positions[some])
+                found = allowed.reference(positions[some])
             except TooMuch:
-                continue
+                break  # fewer will do
             except Exception as error:
                 log.debug("no reference for a comparison: %s: %s", type(error).__name__, error)
                 break
-            if near is None:
+            if found is None:
                 break
-            wrong = np.zeros(x.shape, bool)
-            wrong[some] = ~(_within(x[some], near, OURS) & _within(y[some], near, NUMPYS))
-            unbounded = np.zeros(x.shape, bool)
-            unbounded[some] = _unbounded(x[some], y[some], near) & ~wrong[some] & ~_near(x[some], y[some], b, allowed.tolerance)
-            apart = np.zeros(x.shape, bool)
-            apart[some] = ~_close(x[some], y[some], near)
-            if apart.any():  # those for which others stand may be, too
-                rest = np.ones(x.shape, bool)
-                rest[some] = False
-                apart |= rest & ~_near(x, y, b, allowed.tolerance)
-            self.flipped += int(np.count_nonzero(apart & ~wrong & ~unbounded))
-            self.unbounded += int(np.count_nonzero(unbounded))
-            return wrong, not allowed.is_guess()
-        return self._roughly(x, y, b, allowed.tolerance), False
+            near, known = found, some
+        if near is None:
+            return self._roughly(x, y, b, allowed.tolerance), False
+        return self._judged(x, y, b, known, near, allowed.tolerance), not allowed.is_guess()
+
+    def _judged(self, x: Any, y: Any, b: Array, known: Any, near: Approx, tolerance: Tolerance) -> Any:
+        """Which elements are wrong, where `known` ones should be `near`, and stand for the others."""
+        wrong, unbounded, apart, rest = np.zeros((4, len(x)), bool)
+        ours, numpys = x[known], y[known]
+        wrong[known] = ~(_within(ours, near, OURS) & _within(numpys, near, NUMPYS))
+        unbounded[known] = _unbounded(ours, numpys, near) & ~wrong[known] & ~_near(ours, numpys, b, tolerance)
+        apart[known] = ~_close(ours, numpys, near)
+        rest[...] = True
+        rest[known] = False
+        if apart.any():  # those for which others stand may be, too
+            apart |= rest & ~_near(x, y, b, tolerance)
+        self.flipped += int(np.count_nonzero(apart & ~wrong & ~unbounded))
+        self.unbounded += int(np.count_nonzero(unbounded))
+        return wrong
 
     def _roughly(self, x: Any, y: Any, b: Any, allowed: Tolerance) -> Any:
         """Which elements are wrong, where the error of each is not known."""
@@ -356,6 +361,7 @@ def _near(x: Any, y: Any, b: np.ndarray[Any, Any], allowed: Tolerance) -> Any:
             scale = float(finite.max()) if finite.size else 0.0
             eps = max(allowed.eps, float(np.finfo(b.dtype).eps))
             return np.isfinite(x) & np.isfinite(y) & (np.abs(x - y) <= _ROUNDINGS * eps * scale)
-        if b.dtype.kind in "iu":  # a value at the border of two whole numbers
-            return np.abs(x.astype(np.float64) - y.astype(np.float64)) <= 1
+        if b.dtype.kind in "iu":  # a value at the border of two whole numbers; or counts of them
+            most = max(_FEW * float(np.abs(b.astype(np.float64)).max(initial=0.0)), 1.0)
+            return np.abs(x.astype(np.float64) - y.astype(np.float64)) <= most
         return np.zeros(x.shape, bool)
