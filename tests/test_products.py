@@ -155,6 +155,13 @@ def test_new_results_at_every_call() -> None:
     np.testing.assert_array_equal(first, SQUARE @ SQUARE)  # NumPy's own numbers
 
 
+def test_a_product_that_is_there_is_not_computed_again() -> None:
+    check(lambda a, b: (a @ b, np.exp(a @ b / 100)), SQUARE, noise(128, 128), expected=1)
+    f = check(lambda a, b: (a @ b, a @ b), SQUARE, noise(128, 128), expected=1)
+    first, second = f(SQUARE, SQUARE)
+    assert not np.shares_memory(first, second)
+
+
 def test_small_and_narrow_products_stay_fused() -> None:
     image, matrix = noise(300, 400, 3), noise(3, 3)
     check(lambda a, m: np.clip(a @ m, 0, 1), image, matrix, expected=0)

@@ -95,8 +95,12 @@ def by_blas(operands: Sequence[Tracer], labels: Sequence[Labels], out: Labels, d
         outer = []
     found = [v or _view(rec, t.copy() if t.dtype == dtype else t.astype(dtype)) for v, t in zip(views, operands, strict=True)]
     first, second = (v for v in found if v is not None)
-    rec.product(stage, _product((first, second), labels, form, outer, sizes, dtype), shape)
-    return Tracer(Buffer(shape, dtype, stage), shape, identity(len(shape)))
+    product = _product((first, second), labels, form, outer, sizes, dtype)
+    known = next((e.gives[0] for e in rec.events if e.product == product), None)
+    if known is None:
+        rec.product(stage, product, shape)
+    result = Tracer(Buffer(shape, dtype, known or stage), shape, identity(len(shape)))
+    return result.copy() if known else result  # two arrays that both may be returned
 
 
 def _outer(view: _View | None, names: Labels, form: _Form, sizes: Mapping[Hashable, int]) -> list[Hashable]:
