@@ -57,6 +57,21 @@ class Report:
     flipped: int = 0
     why: str = ""
 
+    def what_is_wrong(self, name: str) -> str:
+        """A warning."""
+        return (
+            f"{name}: the compiled result differs from NumPy's ({self.why}), so NumPy runs instead. "
+            "Please report this with the function and the dtypes and shapes of its arguments"
+        )
+
+    def what_has_flipped(self, name: str) -> str:
+        """A warning."""
+        return (
+            f"{name}: {self.flipped} elements of the result differ from NumPy's by more than a rounding: a threshold, a rounding to a whole "
+            "number, an argmax, an index or a quotient depends on numbers that agree but for their last bits "
+            "(f.stats.flipped counts such elements)"
+        )
+
 
 @dataclass(slots=True)
 class FirstCalls:

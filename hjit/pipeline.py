@@ -433,7 +433,10 @@ class Pipeline:
             expected = self.py_func(*call.args, **call.kwargs)
         seconds = (middle - start) / len(ways), against_numpy.clock() - middle
         report = _with_room(self._first_calls.compare, variant, held, done, arrays | before, expected, {n: arrays[n] for n in before})
-        self._count_flips(report.flipped)
+        self.stats.flipped += report.flipped
+        if report.flipped and not self._warned_of_flips:
+            self._warned_of_flips = True
+            warnings.warn(report.what_has_flipped(self.__name__), HjitWarning, stacklevel=_depth())
         if report.verified:
             self.stats.verified = self.stats.verified is not False
             if variant not in self._variants.get(call.key, ()):
@@ -443,11 +446,7 @@ class Pipeline:
         self.stats.fallbacks += 1
         if report.verified is False:
             self.stats.verified = False
-            self._give_up(
-                call.key,
-                f"{self.__name__}: the compiled result differs from NumPy's ({report.why}), so NumPy runs instead. "
-                "Please report this with the function and the dtypes and shapes of its arguments",
-            )
+            self._give_up(call.key, report.what_is_wrong(self.__name__))
         return expected
 
     @functools.cached_property
@@ -455,18 +454,6 @@ class Pipeline:
         from hjit.first_calls import FirstCalls
 
         return FirstCalls(self.__name__)
-
-    def _count_flips(self, count: int) -> None:
-        """Elements that decisions on rounded values have made other ones."""
-        self.stats.flipped += count
-        if count and not self._warned_of_flips:
-            self._warned_of_flips = True
-            text = (
-                f"{self.__name__}: {count} elements of the result differ from NumPy's by more than a rounding: a threshold, a rounding to a whole "
-                "number, an argmax, an index or a quotient depends on numbers that agree but for their last bits "
-                "(f.stats.flipped counts such elements)"
-            )
-            warnings.warn(text, HjitWarning, stacklevel=_depth())
 
     # -- into the caller's arrays
     def into(self, out: Any, *args: Any, **kwargs: Any) -> Any:

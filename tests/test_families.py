@@ -10,6 +10,9 @@ import numpy as np
 import pytest
 from scipy import ndimage
 
+from hjit.arguments import leaves_of
+from hjit.variant import Variant
+from tests.inexact import verified
 from tests.numpy_check import check, image
 
 
@@ -152,3 +155,25 @@ CASES = [(r, dtype) for r in ROWS for dtype in r.dtypes]
 def test_family(row: Row, dtype: str) -> None:
     a = image(row.shape, dtype)
     check(row.function, a, exact=row.exact, ulps=64)
+
+
+@pytest.mark.parametrize(("row", "dtype"), CASES, ids=[f"{r.name}-{dtype}" for r, dtype in CASES])
+def test_no_kernel_of_a_family_is_found_wrong(row: Row, dtype: str) -> None:
+    pipe, said = verified(row.function, image(row.shape, dtype))
+    assert not said and pipe.stats.verified is True
+
+
+@pytest.mark.parametrize(("row", "dtype"), CASES, ids=[f"{r.name}-{dtype}" for r, dtype in CASES])
+def test_one_wrong_element_of_a_family_is_found(row: Row, dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = Variant.run
+
+    def wrong(self: Variant, *args: Any, **kwargs: Any) -> Any:
+        result = run(self, *args, **kwargs)
+        a = next(x for x in leaves_of(result) if isinstance(x, np.ndarray))
+        at = np.unravel_index(a.size // 3, a.shape)
+        a[at] = ~a[at] if a.dtype == bool else a[at] * (1 + 1e-4) + 1e-4 if a.dtype.kind == "f" else a[at] + 1
+        return result
+
+    monkeypatch.setattr(Variant, "run", wrong)
+    pipe, said = verified(row.function, image(row.shape, dtype))
+    assert said and pipe.stats.verified is False

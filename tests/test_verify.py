@@ -11,12 +11,13 @@ import pytest
 
 import hjit
 from hjit import HjitWarning
-from hjit.first_calls import DOUBTS
+from hjit.first_calls import DOUBTS, PATHS
 from hjit.kernels.lower.params import STREAMED
 from hjit.kernels.runtime.kernel import Bound
 from hjit.variant import Variant
 from hjit.verify import reference
-from hjit.verify.verify import EXACT, Tolerance, difference, is_exact
+from hjit.verify.verify import EXACT, Comparison, Tolerance, difference, is_exact
+from tests.inexact import fault, verified
 
 IMAGE = np.linspace(0, 9, 40 * 50).reshape(40, 50)
 SINGLE = np.random.default_rng(0).random((300, 200), dtype=np.float32)
@@ -438,6 +439,75 @@ def test_numpy_may_be_the_inexact_one() -> None:
         warnings.simplefilter("error", HjitWarning)
         p(tall)
     assert p.stats.verified is True and p.stats.fallbacks == 0
+
+
+LARGE = np.random.default_rng(4).random((500, 700), dtype=np.float32)
+LONG_SUMS: list[Any] = [
+    lambda a: np.exp(a - a.max()) / np.exp(a - a.max()).sum(),
+    lambda a: (np.power(a, np.float32(0.45)) - np.power(a, np.float32(0.45)).mean()) / np.power(a, np.float32(0.45)).std(),
+    lambda a: np.exp(a) / np.exp(a).sum(axis=1, keepdims=True),
+    lambda a: np.sin(a) / np.abs(np.sin(a)).max(),
+    lambda a: np.log(a.mean() + a),
+]
+
+
+@pytest.mark.parametrize("f", LONG_SUMS)
+def test_sums_of_very_many_elements_have_bounds(f: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    roughly = Comparison._roughly
+    used: list[int] = []
+    monkeypatch.setattr(Comparison, "_roughly", lambda self, x, *rest: used.append(len(x)) or roughly(self, x, *rest))
+    p, said = verified(f, LARGE)
+    assert not said and p.stats.verified is True and p.stats.flipped == 0 and not used
+    wrong_from_now_on(monkeypatch, lambda result: result.__setitem__((99, 9), result[99, 9] * np.float32(1.0005)))
+    q = hjit.pipeline(f, cache="off")
+    with pytest.warns(HjitWarning, match=r"the first at \[99, 9\]"):
+        for _ in range(DOUBTS + 1):
+            np.testing.assert_array_equal(q(LARGE), f(LARGE))
+    assert q.stats.verified is False and not used
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_random_inexact_programs_are_not_found_wrong(seed: int) -> None:
+    assert fault(seed) is None
+
+
+def test_a_function_that_always_takes_another_path_runs_plain(monkeypatch: pytest.MonkeyPatch) -> None:
+    spoil(monkeypatch)
+    p = hjit.pipeline(lambda a: int(np.exp(a).sum() * 1e6), cache="off", tune=False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for _ in range(PATHS + DOUBTS + 2):
+            assert p(SINGLE) == int(np.exp(SINGLE).sum() * 1e6)
+    assert p.stats.verified is False
+    traces = p.stats.traces
+    p(SINGLE)
+    assert p.stats.traces == traces
+
+
+def test_a_running_sum_is_held_to_its_roundings(monkeypatch: pytest.MonkeyPatch) -> None:
+    def f(a: Any) -> Any:
+        return np.cumsum(np.exp(a), axis=1)
+
+    p, said = verified(f, SINGLE)
+    assert not said and p.stats.verified is True
+    wrong_from_now_on(monkeypatch, lambda result: result.__setitem__((3, 0), result[3, 0] * np.float32(1.0001)))
+    with pytest.warns(HjitWarning, match=r"1 of 60000 elements, the first at \[3, 0\]"):
+        hjit.pipeline(f, cache="off")(SINGLE)
+
+
+def test_results_of_extern_functions_have_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    square = np.exp(SINGLE[:20, :20]).astype(np.float64) + 20 * np.eye(20)
+
+    def f(a: Any) -> Any:
+        return np.linalg.solve(np.exp(a * 0.1), a)
+
+    p, said = verified(f, square)
+    assert not said and p.stats.verified is True
+    wrong_from_now_on(monkeypatch, lambda result: result.__setitem__((3, 0), result[3, 0] + 1e-3))
+    q = hjit.pipeline(f, cache="off")
+    with pytest.warns(HjitWarning, match=r"the first at \[3, 0\]"):
+        for _ in range(DOUBTS + 1):
+            q(square)
 
 
 @pytest.mark.parametrize("f", [

@@ -24,7 +24,7 @@ def full(x: Approx, shape: tuple[int, ...]) -> Approx:
     return Approx(np.broadcast_to(x.value, shape), errors, None if x.breaks is None else np.broadcast_to(x.breaks, shape))
 
 
-class _Total:
+class Total:
     """A reduction along the last axis, part by part."""
 
     def __init__(self, order: str, dtype: np.dtype[Any], fast: bool) -> None:
@@ -37,6 +37,16 @@ class _Total:
     def add(self, x: Approx) -> None:
         raise NotImplementedError
 
+    def add_like(self, value: Array, some: Approx) -> None:
+        """Add elements that are about as far off as some others."""
+        errors = None
+        if some.errors is not None:
+            usual: Any = np.mean if isinstance(self, _Sum) else np.max
+            all_of_them = (np.broadcast_to(e, some.value.shape) for e in some.errors)
+            errors = three([np.broadcast_to(2.0 * usual(e, axis=-1, keepdims=True), value.shape) for e in all_of_them])
+        breaks = None if some.breaks is None or not some.breaks.any() else np.ones(value.shape, bool)
+        self.add(Approx(value, errors, breaks))
+
     def result(self) -> Approx:
         raise NotImplementedError
 
@@ -46,7 +56,7 @@ class _Total:
             self.breaks = here if self.breaks is None else self.breaks | here
 
 
-class _Sum(_Total):
+class _Sum(Total):
     total: Any = 0
     largest: Any = 0.0
 
@@ -88,7 +98,7 @@ def _roundings(errors: Sequence[Any], largest: Any, count: Any, value: Array, dt
     return three(found)
 
 
-class _Product(_Total):
+class _Product(Total):
     value: Any = 1.0
 
     def __init__(self, order: str, dtype: np.dtype[Any], fast: bool) -> None:
@@ -119,7 +129,7 @@ class _Product(_Total):
         return Approx(value, three(errors), broken if broken.any() else None)
 
 
-class _Extreme(_Total):
+class _Extreme(Total):
     """What grows with each element, between its least and greatest values: extremes, and decisions on any or all."""
 
     value: Any = None
@@ -258,7 +268,7 @@ class Written:
         now.errors = three([np.array(np.broadcast_to(e, shape)) for e in rounded])
 
 
-def total_of(order: str, dtype: np.dtype[Any], fast: bool) -> _Total:
+def total_of(order: str, dtype: np.dtype[Any], fast: bool) -> Total:
     """A reduction by a ufunc, in a dtype."""
     kind = _Sum if order == "add" and dtype.kind != "b" else _Product if order == "multiply" and dtype.kind == "f" else _Extreme
     return kind(order, dtype, fast)

@@ -9,17 +9,19 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from hjit.trace.ir.graph import Cast, Const, Definition, Expr, Graph, Index, Load, Op, ScalarRef, Stage, identity, walk
+from hjit.trace.ir.graph import Cast, Const, Definition, Expr, Graph, Index, Load, Op, ScalarRef, Stage, walk
+from hjit.trace.ir.interpret import evaluate, interpret
 from hjit.trace.ir.poly import Atom, Bound, Dim, Extremum, FloorDiv, Mod, Poly, Sym, Value, sizes_value
 from hjit.trace.tracing.recorder import Event
 from hjit.trace.tracing.results import Called
+from hjit.verify.definitions import MANY, TOLD, is_direct, is_long, is_place, scanned, varies
 from hjit.verify.forward_error import NUMPYS, OURS, SAME_WAY, Approx, Columns, apply, cast, decided, truth, ulp, wider
-from hjit.verify.reductions import Written, full, product, sums_of, three, total_of
+from hjit.verify.reductions import Total, Written, full, product, sums_of, three, total_of
 
 Array = np.ndarray[Any, Any]
 
@@ -29,8 +31,10 @@ SUM_SHARE = 64  # of those that are summed, which NumPy may leave to BLAS
 WITH_ERRORS = 8  # as many operations is one on values with errors
 LOADED = 4  # as many operations is a load
 STEP_WORK = 1000  # of an operation on few elements
+WIDEST = 3  # as many operations is one on doubles, which is done with more digits
 CHUNK = 1 << 13  # elements at once; so few stay in the caches
 WHOLE = 4096  # elements of a stage that is computed whole in any case
+PLAIN = 1  # as many operations is one on elements as NumPy has them
 PROBES = 2  # of an extern function, with its arguments moved by their errors
 PROBED = 8.0  # times as far as the results of probes were moved, results may be
 
@@ -62,6 +66,7 @@ class Reference:
         self.left = MOST_WORK + sum(self.own_work(d) for g in graphs for s in g.stages for d in s.definitions)
         self.work, self.most = 0, self.left
         self.whole: dict[tuple[int, str], Approx] = {}
+        self.plain: dict[tuple[int, str], Array] = {}
         self.given: dict[str, Approx] = {}
         self.has_guessed = False
         self._calls = {n: (k, e) for k, e in enumerate(events) if e is not None and e.call is not None and not e.impure for n in e.gives}
@@ -123,7 +128,8 @@ class Reference:
         for d in s.definitions:
             points, inner, operations = self.size_of(d)
             calls = inner if d.order == "sequential" else 1
-            if self.work + max(min(points, elements * inner) * WITH_ERRORS, calls * STEP_WORK) * operations > self.most:
+            times = PLAIN if is_long(d, elements, inner) else WITH_ERRORS
+            if self.work + max(min(points, elements * inner) * times, calls * STEP_WORK) * operations > self.most:
                 raise TooMuch
 
     def shape(self, s: Stage) -> tuple[int, ...]:
@@ -172,7 +178,7 @@ class Reference:
         size = math.prod(shape)
         asked = np.broadcast_shapes(*(np.shape(i) for i in index))
         whole = size <= WHOLE and not any(d.rdims for d in s.definitions)
-        if not _is_direct(s) or whole or 2 * math.prod(asked) >= size:
+        if not is_direct(s) or whole or 2 * math.prod(asked) >= size:
             return _taken(self.complete(k, s), index)
         flat = np.ravel_multi_index(tuple(np.broadcast_to(np.clip(i, 0, n - 1), asked) for i, n in zip(index, shape, strict=True)), shape)
         self.count(flat.size, WITH_ERRORS)
@@ -189,7 +195,7 @@ class Reference:
             size = math.prod(shape)
             self.foresee(s, size)
             self.count(size, WITH_ERRORS)
-            if _is_direct(s):
+            if is_direct(s):
                 known = _reshaped(self._direct(k, s, np.arange(size), shape), shape)
             else:
                 try:
@@ -204,37 +210,79 @@ class Reference:
         """Elements of a stage whose definitions have no other elements of it, by position."""
         parts = []
         reduced = max((math.prod(sizes_value(n, self.inputs.sizes) for n in d.rdims) for d in s.definitions), default=1)
-        step = max(CHUNK // max(reduced, 1), 1)
+        many = any(is_long(d, len(places), reduced) for d in s.definitions)
+        step = max((MANY if many else CHUNK) // max(reduced, 1), 1)
         for begin in range(0, len(places), step):
             index = tuple(i[:, None] for i in np.unravel_index(places[begin : begin + step], shape)) if shape else (np.zeros((1, 1), int),)
-            parts.append(self._point(k, s, index if shape else (), len(places[begin : begin + step])))
+            parts.append(self._point(k, s, index if shape else (), len(places[begin : begin + step]), many))
         return _joined(parts, s.dtype)
 
-    def _point(self, k: int, s: Stage, index: tuple[Array, ...], count: int) -> Approx:
+    def _point(self, k: int, s: Stage, index: tuple[Array, ...], count: int, many: bool) -> Approx:
         value = Approx(np.zeros((count, 1), s.dtype))
         for d in s.definitions:
             if d.order == "pure":
                 frame = _Frame(self, k, index)
                 value = full(cast(frame.value(d.value), s.dtype), (count, 1))
             else:
-                value = self._reduce(k, d, index, value, count, s.dtype)
+                value = self._reduce(k, d, index, value, count, s.dtype, many and is_long(d, MANY, MANY))
         return _reshaped(value, (count,))
 
-    def _reduce(self, k: int, d: Definition, index: tuple[Array, ...], start: Approx, count: int, dtype: np.dtype[Any]) -> Approx:
+    def _reduce(
+        self, k: int, d: Definition, index: tuple[Array, ...], start: Approx, count: int, dtype: np.dtype[Any], many: bool = False
+    ) -> Approx:
         """A reduction of some elements, `start` being what is there before."""
         assert isinstance(d.value, Op)
         extents = [sizes_value(n, self.inputs.sizes) for n in d.rdims]
         size = math.prod(extents)
-        if _is_place(d):
+        if is_place(d):
             return self._place(k, d, index, start, count)
         total = total_of(d.order, d.value.dtype, self.fast)
         total.add(cast(start, d.value.dtype))
+        if many:
+            self._sample(k, d, index, count, extents, total)
+            return cast(total.result(), dtype)
         step = max(CHUNK // count, 1)
         for begin in range(0, size, step):
             inner = [i[None, :] for i in np.unravel_index(np.arange(begin, min(begin + step, size)), extents)]
             element = _Frame(self, k, (*index, *inner)).value(d.value.args[1])
             total.add(full(cast(element, d.value.dtype), (count, min(step, size - begin))))
         return cast(total.result(), dtype)
+
+    def _sample(self, k: int, d: Definition, index: tuple[Array, ...], count: int, extents: list[int], total: Total) -> None:
+        """Add very many elements: as NumPy has them, as far off as some of them may be."""
+        assert isinstance(d.value, Op)
+        self.has_guessed = True
+        size, element, dtype = math.prod(extents), d.value.args[1], d.value.dtype
+        self.count(count * size, PLAIN * self.size_of(d)[2])
+        places = np.linspace(0, size - 1, min(max(TOLD[0], TOLD[1] // count), size)).astype(np.int64)
+        inner = [i[None, :] for i in np.unravel_index(places, extents)]
+        some = full(cast(_Frame(self, k, (*index, *inner)).value(element), dtype), (count, len(places)))
+        arrays = {x.source: self.plainly(k, x.source) for x in element.loads}
+        step = max(CHUNK // count, 1)
+        for begin in range(0, size, step):
+            inner = [i[None, :] for i in np.unravel_index(np.arange(begin, min(begin + step, size)), extents)]
+            values = evaluate(element, dict(enumerate((*index, *inner))), arrays, self.inputs.sizes, self.inputs.scalars).astype(dtype)
+            total.add_like(np.broadcast_to(values, (count, min(step, size - begin))), some)
+
+    def plainly(self, k: int, name: str) -> Array:
+        """An array as NumPy has it; few elements, such as sums, as they should be."""
+        stage = self.graphs[k].by_name.get(name)
+        if stage is None:
+            return self.load(k, name, ()).value
+        shape = self.shape(stage)
+        if math.prod(shape) <= WHOLE:
+            return self.complete(k, stage).value
+        known = self.plain.get((k, name))
+        if known is None:
+            sizes = list(map(self.size_of, stage.definitions))
+            self.count(1, sum((n if d.order == "sequential" else 1) * ops for d, (_, n, ops) in zip(stage.definitions, sizes, strict=True)))
+            self.count(sum(points * ops for points, _, ops in sizes), PLAIN)
+            sources = {x.source for d in stage.definitions for x in d.loads} - {name}
+            arrays = {n: self.plainly(k, n) for n in sources}
+            whole = replace(self.graphs[k], stages=(stage,), outputs=(name,))
+            (known,) = interpret(whole, arrays, self.inputs.sizes, self.inputs.scalars)
+            self.plain[k, name] = known
+        return known
 
     def _place(self, k: int, d: Definition, index: tuple[Array, ...], start: Approx, count: int) -> Approx:
         """A reduction that `_is_place`: wherever it holds in hjit or in NumPy, it does so in one place at least."""
@@ -267,9 +315,9 @@ class Reference:
             inner = [sizes_value(n, self.inputs.sizes) for n in d.rdims]
             if 0 in pure or 0 in inner:
                 continue
-            scanned = _scanned(d, s.name)
-            if scanned is not None:
-                now.put(*self._scan(k, d, *scanned, pure, inner[0], s.dtype))
+            running = scanned(d, s.name)
+            if running is not None:
+                now.put(*self._scan(k, d, *running, pure, inner[0], s.dtype))
                 self.whole[k, s.name] = now.approx
                 continue
             if d.order in ("pure", "sequential"):
@@ -281,7 +329,7 @@ class Reference:
                     self.whole[k, s.name] = now.approx
                 continue
             assert isinstance(d.value, Op)
-            if any(_varies(p, len(pure)) for p in d.target):
+            if any(varies(p, len(pure)) for p in d.target):
                 self._scatter(k, d, pure + inner, now)
                 continue
             self.count(math.prod(pure + inner), WITH_ERRORS)
@@ -405,7 +453,8 @@ class _Frame:
         raise AssertionError(e)
 
     def count(self, a: Approx) -> None:
-        self.run.count(a.value.size, 1 if a.errors is None else WITH_ERRORS)
+        times = WIDEST if a.value.dtype.kind == "f" and a.value.dtype.itemsize == 8 else 1
+        self.run.count(a.value.size, 1 if a.errors is None else WITH_ERRORS * times)
 
     def load(self, e: Load) -> Approx:
         index = tuple(np.asarray(self.index(p)) for p in e.index)
@@ -493,49 +542,6 @@ def _joined(parts: Sequence[Approx], dtype: np.dtype[Any]) -> Approx:
     if any(p.breaks is not None for p in parts):
         breaks = np.concatenate([np.zeros(p.value.shape, bool) if p.breaks is None else p.breaks for p in parts])
     return Approx(value, errors, breaks)
-
-
-def _is_direct(s: Stage) -> bool:
-    """Are elements of a stage computed without others of it?"""
-    if s.initial is None:
-        return False
-    for k, d in enumerate(s.definitions):
-        if k == 0:
-            continue
-        if d.order in ("pure", "sequential") or d.dims != s.shape or d.target != identity(len(s.shape)) or not isinstance(d.value, Op):
-            return False
-        if any(x.source == s.name for x in d.value.args[1].loads):
-            return False
-    return all(x.source != s.name for x in s.initial.loads)
-
-
-def _is_place(d: Definition) -> bool:
-    """Is it the first place where something holds, as in `argmax`, and the number of places where it holds nowhere?"""
-    e = d.value.args[1]
-    if d.order != "minimum" or not isinstance(e, Op) or e.name != "select":
-        return False
-    _, place, never = e.args
-    return isinstance(place, Index) and isinstance(never, Index) and not any(isinstance(a, Dim) for a in never.poly.atoms())
-
-
-def _scanned(d: Definition, name: str) -> tuple[Load, Expr] | None:
-    """Of a sum that runs along an axis the element before, and what is added."""
-    if d.order != "sequential" or len(d.rdims) != 1 or not isinstance(d.value, Op) or d.value.name != "add":
-        return None
-    for before, element in (d.value.args, d.value.args[::-1]):
-        if isinstance(before, Load) and before.source == name and all(x.source != name for x in element.loads):
-            steps = [t - i for t, i in zip(d.target, before.index, strict=True)]
-            along = [t for t, step in zip(d.target, steps, strict=True) if not (step.is_const and step.const == 0)]
-            step = next((x for x in steps if not (x.is_const and x.const == 0)), None)
-            if len(along) == 1 and step is not None and step.is_const and not any(p.exprs for p in d.target):
-                line = along[0] - Poly({(Dim(len(d.dims)),): step.const}, 0)
-                if not any(isinstance(a, Dim) for a in line.atoms()):
-                    return before, element
-    return None
-
-
-def _varies(p: Poly, first: int) -> bool:
-    return any(isinstance(a, Value) or (isinstance(a, Dim) and a.k >= first) for a in p.atoms())
 
 
 def _grids(extents: list[int]) -> list[Any]:

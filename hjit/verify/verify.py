@@ -36,7 +36,7 @@ INEXACT = frozenset(
 _JUMPS = frozenset("rint floor ceil trunc sign floor_divide remainder fmod heaviside copysign spacing nextafter".split())
 _ROUNDINGS = 256  # roundings of the largest number that results may be apart
 _FEW = 1e-4  # elements for which a decision may fall the other way where it is not known which
-_SAMPLES = (128, 2048, 1 << 15)  # elements that stand for all, where more would take too long
+_SAMPLES = (1 << 15, 2048, 128)  # elements that stand for all, where more would take too long
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,8 +261,12 @@ class Comparison:
         """Which elements are wrong, and is that sure? What is not wrong, but further apart than roundings leave them, is counted."""
         near: Approx | None = None
         known: Any = None
-        for most in (*(n for n in _SAMPLES if n < len(x)), len(x)):
-            some = np.arange(len(x)) if most == len(x) else _suspicious(x, y, most)
+        samples = [np.arange(len(x))]
+        for most in _SAMPLES:
+            if most < len(x):
+                some = samples[0]
+                samples.insert(0, some[_suspicious(x[some], y[some], most)])
+        for some in samples:
             try:
                 found = allowed.reference(positions[some])
             except TooMuch:

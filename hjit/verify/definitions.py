@@ -1,0 +1,57 @@
+"""What kinds of definitions there are, by how their elements can be told."""
+
+from __future__ import annotations
+
+from hjit.trace.ir.graph import Definition, Expr, Index, Load, Op, Stage, identity
+from hjit.trace.ir.poly import Dim, Poly, Value
+
+MANY = 1 << 17  # elements of sums that are taken as NumPy has them, while some of them tell how far all may be
+TOLD = 64, 4096  # of each sum at least, and of all
+
+
+def is_direct(s: Stage) -> bool:
+    """Are elements of a stage computed without others of it?"""
+    if s.initial is None:
+        return False
+    for k, d in enumerate(s.definitions):
+        if k == 0:
+            continue
+        if d.order in ("pure", "sequential") or d.dims != s.shape or d.target != identity(len(s.shape)) or not isinstance(d.value, Op):
+            return False
+        if any(x.source == s.name for x in d.value.args[1].loads):
+            return False
+    return all(x.source != s.name for x in s.initial.loads)
+
+
+def is_place(d: Definition) -> bool:
+    """Is it the first place where something holds, as in `argmax`, and the number of places where it holds nowhere?"""
+    e = d.value.args[1]
+    if d.order != "minimum" or not isinstance(e, Op) or e.name != "select":
+        return False
+    _, place, never = e.args
+    return isinstance(place, Index) and isinstance(never, Index) and not any(isinstance(a, Dim) for a in never.poly.atoms())
+
+
+def scanned(d: Definition, name: str) -> tuple[Load, Expr] | None:
+    """Of a sum that runs along an axis the element before, and what is added."""
+    if d.order != "sequential" or len(d.rdims) != 1 or not isinstance(d.value, Op) or d.value.name != "add":
+        return None
+    for before, element in (d.value.args, d.value.args[::-1]):
+        if isinstance(before, Load) and before.source == name and all(x.source != name for x in element.loads):
+            steps = [t - i for t, i in zip(d.target, before.index, strict=True)]
+            along = [t for t, step in zip(d.target, steps, strict=True) if not (step.is_const and step.const == 0)]
+            step = next((x for x in steps if not (x.is_const and x.const == 0)), None)
+            if len(along) == 1 and step is not None and step.is_const and not any(p.exprs for p in d.target):
+                line = along[0] - Poly({(Dim(len(d.dims)),): step.const}, 0)
+                if not any(isinstance(a, Dim) for a in line.atoms()):
+                    return before, element
+    return None
+
+
+def is_long(d: Definition, count: int, size: int) -> bool:
+    """Are these sums, or extremes, of very many elements?"""
+    return count * size > MANY and size > 4 * TOLD[0] and d.order in ("add", "maximum", "minimum") and d.value.dtype.kind == "f"
+
+
+def varies(p: Poly, first: int) -> bool:
+    return any(isinstance(a, Value) or (isinstance(a, Dim) and a.k >= first) for a in p.atoms())
