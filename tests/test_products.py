@@ -11,6 +11,7 @@ import pytest
 
 import hjit
 from hjit.trace.ops.products import MAX_PRODUCTS, is_faster
+from hjit.trace.tracing.products import Product
 
 RNG = np.random.default_rng(5)
 
@@ -298,6 +299,22 @@ def test_verification_lets_blas_round_as_it_does() -> None:
     a, b = noise(100, 900), noise(900, 100)
     f(a, b)
     assert f.stats.verified is True and len(products(f, a, b)) == 1
+
+
+def test_a_wrong_product_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = Product.compute
+
+    def wrong(self: Product, arrays: Any, out: Any = None) -> Any:
+        result = real(self, arrays, out)
+        result[..., 3] *= np.float32(1.01)
+        return result
+
+    monkeypatch.setattr(Product, "compute", wrong)
+    f = hjit.pipeline(product)
+    with pytest.warns(hjit.HjitWarning, match="differs from NumPy's"):
+        for _ in range(4):
+            np.testing.assert_array_equal(f(SQUARE, SQUARE), SQUARE @ SQUARE)
+    assert f.stats.verified is False
 
 
 def test_overflows_give_no_warnings() -> None:
