@@ -1,4 +1,4 @@
-"""``python -m benchmarks [apps|idioms|overhead|search] [--json FILE]``; see ``--help``."""
+"""``python -m benchmarks [apps|idioms|overhead|products|search] [--json FILE]``; see ``--help``."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ def parser() -> argparse.ArgumentParser:
     from benchmarks.rows import HALIDE_SCHEDULES, HJIT_SCHEDULES, PEERS
 
     p = argparse.ArgumentParser(prog="python -m benchmarks", description="hjit's benchmarks.")
-    what = "apps (the default): applications beside their peers; idioms: short pieces of image code beside NumPy; "
+    what = "apps (the default): applications beside their peers; idioms: short pieces of image code beside NumPy; products: products of matrices; "
     what += "search: what searching the applications' schedules costs, and the same as apps"
-    p.add_argument("name", nargs="?", default="apps", choices=("apps", "idioms", "overhead", "search"), help=what)
+    p.add_argument("name", nargs="?", default="apps", choices=("apps", "idioms", "overhead", "products", "search"), help=what)
     p.add_argument("--json", metavar="FILE", type=Path, help="write the numbers here, too")
     p.add_argument("--apps", metavar="A,B", type=names, default=list(NAMES), help=f"of {', '.join(NAMES)}")
     p.add_argument("--peers", metavar="P,Q", type=names, default=list(PEERS), help=f"of {', '.join(PEERS)}")
@@ -58,12 +58,13 @@ def measured(given: argparse.Namespace, keep: Callable[[dict[str, Any]], None]) 
         return numbers
     from benchmarks import papers, search, suite, table
 
-    if given.name == "idioms":
-        from benchmarks import idioms
+    if given.name in ("idioms", "products"):
+        from benchmarks import idioms, products
 
-        many = [idioms.run(threads=n, small=given.small, budget=given.budget) for n in given.threads or (None,)]
+        module: Any = idioms if given.name == "idioms" else products
+        many = [module.run(threads=n, small=given.small, budget=given.budget) for n in given.threads or (None,)]
         for of_threads in many:
-            idioms.show(of_threads)
+            module.show(of_threads)
         return {**suite.about(), "rows": [row for of_threads in many for row in of_threads]}
     if given.name == "search" and given.tables:
         suite.check_names("application", given.apps, NAMES)

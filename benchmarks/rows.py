@@ -193,7 +193,7 @@ def _hjit(p: Problem, row: Row, path: Path | None) -> Candidate:
 
     hjit.pipeline(_warm_up, cache="off", verify="off")(np.zeros((32, 32), np.float32))  # imports are no part of it
     tune = row.schedule if row.schedule in SEARCHED else False
-    f: Any = hjit.pipeline(p.function, tune=tune, fast_math=row.fast_math, num_threads=row.threads, cache="off", verify="off")
+    f: Any = hjit.pipeline(p.function, tune=tune, fast_math=row.fast_math, num_threads=row.threads, cache="off", verify="off", blas=False)
     if path is not None:
         f.use(hjit.Schedule.load(path))
     first = seconds(lambda: f(*p.arguments))

@@ -91,7 +91,7 @@ def plans(name: str, tune: str, threads: int, small: bool, effort: Effort | None
         of_all(*given)
         raise _Searched
 
-    f = hjit.pipeline(getattr(module, name), tune=tune, num_threads=threads, cache="off", verify="off")
+    f = hjit.pipeline(getattr(module, name), tune=tune, num_threads=threads, cache="off", verify="off", blas=False)
     autoschedule.searched, hjit.tuning.plans.scheduled = searched, scheduled
     try:
         with contextlib.suppress(_Searched):

@@ -10,6 +10,8 @@
 | `cache`          | "rw", "ro", "off"               | `HJIT_CACHE`       | use of the disk cache                              |
 | `cache_dir`      | a folder, "" for the user's own | `HJIT_CACHE_DIR`   | where the disk cache is                            |
 | `tune`           | "greedy", "refined", "beam", False | `HJIT_TUNE`     | how hard a schedule is searched, or the default one |
+| `blas`           | "auto", True, False             | `HJIT_BLAS`        | products of matrices by NumPy's BLAS: where it is faster, all, none |
+| `numpy_if_faster` | True, False                    | `HJIT_NUMPY_IF_FASTER` | run the plain function where the first calls find it faster |
 | `disable`        | False, True                     | `HJIT_DISABLE`     | run the plain function                             |
 
 The environment is read at the first call of a pipeline. One more variable belongs to the process: `HJIT_THREADING_LAYER`
@@ -43,7 +45,6 @@ class Scheduler(Protocol):
     def tree(self, graph: Any, target: Any) -> Any:
         """The schedule tree of a canonical Graph."""
 
-
 @dataclass(frozen=True, slots=True)
 class Options:
     """A complete set of options; the table is in this module's docstring."""
@@ -56,8 +57,17 @@ class Options:
     cache: str = "rw"
     cache_dir: str | os.PathLike[str] = ""
     tune: bool | str = "greedy"
+    blas: bool | str = "auto"
+    numpy_if_faster: bool = True
     disable: bool = False
     schedule: Scheduler | None = None
+
+    def product_by_blas(self, stage: str) -> bool | str:
+        """May BLAS compute the product of this name? "auto": where it is faster. By a given schedule it computes those that are not in that."""
+        if self.schedule is None or self.blas is False:
+            return self.blas
+        has = getattr(self.schedule, "has", None)
+        return has is not None and not has(stage)
 
     def __post_init__(self) -> None:
         for name, allowed in _CHOICES.items():
@@ -76,6 +86,8 @@ _CHOICES: dict[str, tuple[Any, ...]] = {
     "fast_math": (False, True),
     "disable": (False, True),
     "tune": (False, "greedy", "refined", "beam"),
+    "blas": ("auto", True, False),
+    "numpy_if_faster": (True, False),
     "target": ("cpu", "x86-64-v2", "x86-64-v3", "x86-64-v4"),
 }
 _NAMES = frozenset(f.name for f in fields(Options)) - {"schedule"}  # that one is given to a pipeline by `use`
@@ -94,7 +106,12 @@ def _tune(text: str) -> bool | str:
     return text if text in ("greedy", "refined", "beam") else _flag(text)
 
 
-_FROM_TEXT: dict[str, Callable[[str], Any]] = {"tune": _tune, "fast_math": _flag, "disable": _flag, "num_threads": int}
+def _blas(text: str) -> bool | str:
+    return text if text == "auto" else _flag(text)
+
+
+_FROM_TEXT: dict[str, Callable[[str], Any]] = {"tune": _tune, "blas": _blas, "num_threads": int}
+_FROM_TEXT |= dict.fromkeys(("fast_math", "numpy_if_faster", "disable"), _flag)
 
 
 def from_environment() -> dict[str, Any]:

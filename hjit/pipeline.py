@@ -24,7 +24,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hjit import forks
+from hjit import against_numpy, forks
+from hjit.against_numpy import Turns
 from hjit.arguments import copied, is_same_memory, key_of, leaf_names, leaves_of
 from hjit.collector import few_collections
 from hjit.errors import CompileError, HjitError, HjitWarning, ScheduleError, TraceError
@@ -57,7 +58,9 @@ class Stats:
         traces: how often the function was traced.
         compilations: kernels compiled.
         cache_hits: kernels loaded from the disk cache.
-        fallbacks: calls whose result is the plain function's, since no kernel gave one, or the first one's was wrong.
+        fallbacks: calls whose result is the plain function's, since no kernel gave one, the first one's was wrong, or NumPy was
+            timed, or found to be faster.
+        slower: keys of arguments with which the plain function runs, as the kernel was slower.
         verified: None before the first comparison with NumPy, then its outcome: False where one of them failed.
         flipped: elements of compared results that differ since a decision on a rounded value (a threshold, a rounding to a whole
             number, an index) fell the other way.
@@ -69,6 +72,7 @@ class Stats:
     compilations: int = 0
     cache_hits: int = 0
     fallbacks: int = 0
+    slower: int = 0
     verified: bool | None = None
     flipped: int = 0
     scratch_bytes: int = 0
@@ -120,7 +124,8 @@ class Pipeline:
         self.stats = Stats()
         self._given = given
         self._variants: dict[Any, tuple[Variant, ...]] = {}
-        self._plain: dict[Any, None] = {}
+        self._plain: dict[Any, str] = {}  # why, by key
+        self._turns: dict[Any, Turns] = {}  # keys of which calls are timed beside NumPy
         self._options: dict[Any, Options] = {}
         self._schedule: Scheduler | None = None
         self._warned = False
@@ -171,7 +176,8 @@ class Pipeline:
         leaves: list[Any] = []
         structure = Tree(tuple, (flatten(args, leaves), flatten(kwargs, leaves)))
         call = _Call(key, args, kwargs, leaves, structure, targets or [], self._variants.get(key, ()))
-        result = self._try(call)
+        turns = self._turns.get(key) if targets is None else None
+        result = self._try(call) if turns is None else self._by_turns(call, turns)
         if result is MISS:
             result = self._first(call)
         return self._numpy(args, kwargs) if result is PLAIN else result
@@ -204,6 +210,49 @@ class Pipeline:
             self._promote(call, v)
             return result
         return MISS
+
+    # -- beside NumPy
+    def _by_turns(self, call: _Call, turns: Turns) -> Any:
+        """As `_try`, or by the plain function, and timed."""
+
+        def compiled() -> Any:
+            result = turns.variant.run_flat((*call.args, *call.kwargs.values())) if turns.flat else MISS
+            return self._try(call) if result is MISS else result
+
+        result = turns.run(compiled, lambda: self._numpy(call.args, call.kwargs))
+        if turns.is_over and self._lock.acquire(blocking=False):
+            try:
+                self._decide(call.key, turns)
+            finally:
+                self._lock.release()
+        return result
+
+    def _take_turns(self, key: Any, variant: Variant, options: Options, seconds: tuple[float, float] | None = None) -> None:
+        """Time the next calls beside NumPy, if that may be the faster one: as with another key, or by the seconds of the kernel and of NumPy."""
+        asked = options.numpy_if_faster and options.verify == "first" and options.schedule is None and not variant.impure
+        if asked and (self.stats.slower or against_numpy.is_suspect(seconds)):
+            while len(self._turns) >= against_numpy.MAX_KEYS:
+                self._stop_turns(next(iter(self._turns)))
+            self._turns[key] = Turns(variant)
+
+    def _decide(self, key: Any, turns: Turns) -> None:
+        """NumPy runs from now on, where it is faster."""
+        if self._turns.get(key) is not turns:
+            return
+        self._stop_turns(key)
+        found = turns.verdict()
+        if found is None or not found.is_slower:
+            log.debug("%s stays compiled: %s", self.__name__, found or "it is faster than NumPy, or too many threads call it")
+        else:
+            log.info("%s runs as plain NumPy with such arguments: %s", self.__name__, found)
+            self.stats.slower += 1
+            self._plain[key] = f"{found}. {against_numpy.ADVICE}"
+            self._variants.pop(key, None)
+
+    def _stop_turns(self, key: Any) -> None:
+        turns = self._turns.pop(key, None)
+        if turns is not None:
+            turns.stop()
 
     def _promote(self, call: _Call, v: Variant) -> None:
         """Look at this variant first from now on, where guards alone choose it; a decision costs a run to find out."""
@@ -238,6 +287,8 @@ class Pipeline:
                 result = self._try(call)
                 if result is not MISS:
                     return result
+            if call.key in self._plain:
+                return PLAIN
             try:
                 with progress(f"hjit: compiling {self.__name__}"):
                     variant, made = self._build(call.structure, call.leaves, options)
@@ -263,18 +314,20 @@ class Pipeline:
             if ways:
                 return self._verify(call, variant, held, ways)
             self._install(call.key, variant)
+            self._take_turns(call.key, variant, options)
         try:
             return variant.run(call.leaves, held, call.targets, made)
         except OutOfBounds:
             return PLAIN
 
     def _install(self, key: Any, variant: Variant) -> None:
+        self._stop_turns(key)
         self._variants[key] = (variant, *self._variants.get(key, ()))[:MAX_VARIANTS]
         _limit(self._variants)
 
     def _give_up(self, key: Any, why: str) -> None:
         """NumPy runs all calls with this key."""
-        self._plain[key] = None
+        self._plain[key] = why
         _limit(self._plain)
         if why and not self._warned:
             self._warned = True
@@ -299,7 +352,11 @@ class Pipeline:
             raise TraceError(repr(function), "not a Python function", "decorate a function written in Python")
         try:
             names = leaf_names(function, structure, len(leaves))
-            traced = _with_room(trace, function, structure, leaves, names, lambda rec, names: _with_room(evaluate, rec, names, leaves, options))
+
+            def evaluated(rec: Any, wanted: tuple[str, ...]) -> list[Any]:
+                return list(_with_room(evaluate, rec, wanted, leaves, options))
+
+            traced = _with_room(trace, function, structure, leaves, names, evaluated, options.product_by_blas)
         except (HjitError, MemoryError, OutOfBounds):
             raise
         except Exception as error:
@@ -357,12 +414,15 @@ class Pipeline:
             return PLAIN
         arrays = held[1] | {n: call.leaves[k] for n, k in variant.arguments.items()}
         before = {n: copied(arrays[n]) for n in sorted(variant.written)}
+        start = against_numpy.clock()
         runs = {way: run_of(variant, held, call.leaves, call.targets, before, way) for way in ways}
         done = {way: run for way, run in runs.items() if run is not None}
         if len(done) < len(runs):
             return PLAIN
+        middle = against_numpy.clock()
         with forks.builds.outside():
             expected = self.py_func(*call.args, **call.kwargs)
+        seconds = (middle - start) / len(ways), against_numpy.clock() - middle
         report = _with_room(self._first_calls.compare, variant, held, done, arrays | before, expected, {n: arrays[n] for n in before})
         self.stats.flipped += report.flipped
         if report.flipped and not self._warned_of_flips:
@@ -372,6 +432,7 @@ class Pipeline:
             self.stats.verified = self.stats.verified is not False
             if variant not in self._variants.get(call.key, ()):
                 self._install(call.key, variant)
+                self._take_turns(call.key, variant, self._resolved(call.key[0]), seconds)
             return expected
         self.stats.fallbacks += 1
         if report.verified is False:
@@ -410,6 +471,13 @@ class Pipeline:
         return out
 
     # -- inspection
+    def explain(self, *args: Any, **kwargs: Any) -> str:
+        """How calls with such arguments run, and where NumPy runs them: why, and what to do."""
+        from hjit.report.explain import explained
+
+        key = key_of(args, kwargs)
+        return explained(self.__name__, self._plain.get(key), self._variants.get(key, ()), key in self._turns)
+
     def _inspect(self, args: Any, kwargs: Any) -> list[Any]:
         from hjit.kernels.runtime.kernel import scheduled
         from hjit.kernels.runtime.listing import plan
@@ -425,7 +493,8 @@ class Pipeline:
         leaves: list[Any] = []
         structure = Tree(tuple, (flatten(args, leaves), flatten(kwargs, leaves)))
         known = self._variants.get(key_of(args, kwargs), ())
-        variant = next((v for v in known if v.guards(leaves) is not None), None)
+        usable = (v for v in known if options.blas is not False or not v.has_products)
+        variant = next((v for v in usable if v.guards(leaves) is not None), None)
         if variant is None:
             with self._lock, forks.builds:
                 try:
@@ -454,7 +523,7 @@ class Pipeline:
         from hjit.sched.hand.schedule import Schedule
         from hjit.variant import segments
 
-        options = self._resolved(context_state())
+        options = replace(self._resolved(context_state()), blas=False)  # all stages are there to be scheduled
         try:
             variant = self._variant(args, kwargs, options)
         except ScheduleError:  # the one in use is not legal here: it is what is to be edited
@@ -484,6 +553,7 @@ class Pipeline:
             self._options = {}
             self._variants = {}
             self._plain = {}
+            self._turns = {}
         return self
 
     def loops(self, *args: Any, **kwargs: Any) -> Any:
@@ -593,6 +663,8 @@ WITH_LOCKS = (*(f"hjit.kernels.runtime.{name}" for name in ("arena", "kernel", "
 def _after_fork() -> None:
     for p in _pipelines:
         p._lock = threading.RLock()
+        for key in [*p._turns]:
+            p._stop_turns(key)  # its lock may be another thread's
     for name in WITH_LOCKS:
         module = sys.modules.get(name)
         if module is not None:

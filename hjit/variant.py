@@ -120,7 +120,8 @@ class Variant:
     Attributes:
         written: names of the inputs that the function changes.
         impure: does it call something whose result is new at every call?
-        flat: may `run_flat` run it? One kernel, arrays and numbers as arguments, new arrays as results.
+        has_products: are there products of matrices that BLAS computes?
+        flat: may `run_flat` run it? Arrays and numbers as arguments; one kernel whose results are new arrays, or products between kernels.
         vouched: ways of storing results (past the caches: True) whose results have been compared with NumPy's.
     """
 
@@ -134,6 +135,7 @@ class Variant:
         self.writes = trace.writes
         self.written = frozenset(name for name, _ in trace.writes)
         self.impure = any(e.impure for e in rec.events)
+        self.has_products = any(e.product is not None for e in rec.events)
         self.captures = rec.captures
         self.slots = {name: slot.k for name, (slot, _) in rec.scalar_slots().items()}
         self.constants = {n: s.array for n, s in rec.inputs.items() if s.where[0] == "constant"}
@@ -249,22 +251,26 @@ class Variant:
 
     def _is_flat(self, structure: Any) -> bool:
         args, kwargs = structure.items
-        if len(self.steps) > 1 or self.rec.effects or self.captures or self.writes or self._packed:
+        if any(e.product is None for e in self.rec.events) or self.rec.effects or self.captures or self.writes or self._packed:
             return False
         if any(isinstance(x, Tree) for x in (*args.items, *kwargs.items)):
             return False
+        if self.has_products:
+            return not self.rec.checks
         names = [*(r.name for r in self.results), *self.rec.checks]
         return bool(self.results) and all(r.kind == "array" for r in self.results) and tuple(names) == self.graphs[0].outputs
 
     def _prepare_flat(self) -> None:
         bound = self.steps[0].bound
+        self._tape = self.rec.tape if self.rec.tape.ops else None
+        if self.has_products:
+            return
         assert bound is not None
         self._bound = bound
         self._leaves = tuple(self.arguments.get(n, -1) for n in bound.inputs)
         self._fixed = {k: self.constants[n] for k, n in enumerate(bound.inputs) if n in self.constants}
         self._shapes = tuple((shape, dtype) for _, shape, dtype in bound.outputs)
         self._scalars = tuple(self.slots[n] for n, _ in bound.scalars)
-        self._tape = self.rec.tape if self.rec.tape.ops else None
         self._may_refuse = bool(self.rec.checks)
 
     def _forget_call(self) -> None:
@@ -280,7 +286,8 @@ class Variant:
     def signature(self) -> tuple[Any, ...]:
         """What a comparison with NumPy vouches for: the kernels, and what is made of their results."""
         results = tuple((r.kind, r.name, r.shape, r.index, r.is_scalar, r.weak, r.order) for r in self.results)
-        return tuple(b.kernel.name for b in self.bounds), results, tuple(self.writes)
+        products = tuple(s.event.product.form for s in self.steps if s.event is not None and s.event.product is not None)
+        return tuple(b.kernel.name for b in self.bounds), products, results, tuple(self.writes)
 
     @property
     def may_stream(self) -> bool:
@@ -366,6 +373,8 @@ class Variant:
             values = self._tape.replay(leaves)
             if values is None:
                 return MISS
+        if self.has_products:
+            return self._run_products(leaves, values)
         fixed = self._fixed
         arrays = [fixed[k] if n < 0 else leaves[n] for k, n in enumerate(self._leaves)] if fixed else [leaves[n] for n in self._leaves]
         outputs = [np.empty(shape, dtype) for shape, dtype in self._shapes]
@@ -378,6 +387,15 @@ class Variant:
             return tree.given(outputs[0]) if tree.is_scalar or tree.order else outputs[0]
         parts = iter(outputs)
         return tree.build(lambda r: r.given(next(parts)))
+
+    def _run_products(self, leaves: Sequence[Any], values: Sequence[Any]) -> Any:
+        """`run_flat` of kernels with products between them."""
+        state = {**self.constants, **{n: leaves[k] for n, k in self.arguments.items()}}
+        try:
+            self._run_steps(state, values, {}, {}, [], False)
+        except OutOfBounds:
+            return PLAIN
+        return self._finish(values, state)
 
     def run(
         self,
@@ -425,7 +443,7 @@ class Variant:
             draws.update({n: state[n] for s in self.steps if s.event is not None and s.event.impure for n in s.event.gives})
         return self._finish(values, state)
 
-    def _run_steps(self, state: dict[str, Array], values: list[Any], places: Mapping[str, Array], events: Mapping[int, tuple[Any, ...]],
+    def _run_steps(self, state: dict[str, Array], values: Sequence[Any], places: Mapping[str, Array], events: Mapping[int, tuple[Any, ...]],
                    drawn: list[Callable[[], None]], streamed: bool) -> None:
         """Kernels and events, in order; `drawn`: what puts the random-number streams back that were drawn from."""
         for number, step in enumerate(self.steps):
@@ -440,7 +458,9 @@ class Variant:
                     raise Mispredict(number, value)
                 continue
             results = events.get(number)
-            if results is None:
+            if event.product is not None and (results is None or event.gives[0] in places):
+                results = (event.product.compute([state[n] for n in event.needs], places.get(event.gives[0])),)
+            elif results is None:
                 if event.mark is not None:
                     drawn.append(event.mark())
                 outcome, results, _ = event.call(*(state[n] for n in event.needs))
@@ -451,6 +471,7 @@ class Variant:
     def _places(self, targets: Sequence[Any], state: Mapping[str, Array]) -> dict[str, Array]:
         """The results that can be computed straight into arrays of the caller."""
         shapes = {n: (shape, dtype) for b in self.bounds for n, shape, dtype in b.outputs}
+        shapes |= {s.event.gives[0]: (s.event.product.shape, s.event.product.dtype) for s in self.steps if s.event and s.event.product}
         found: dict[str, Array] = {}
         for r, t in zip(self.results, targets, strict=False):
             if r.kind != "array" or r.is_scalar or type(t) is not np.ndarray or t.ndim != len(r.order or t.shape):
@@ -463,7 +484,7 @@ class Variant:
                 found[r.name] = place
         return found
 
-    def _run_kernel(self, bound: Bound, state: dict[str, Array], values: list[Any], places: Mapping[str, Array], streamed: bool) -> None:
+    def _run_kernel(self, bound: Bound, state: dict[str, Array], values: Sequence[Any], places: Mapping[str, Array], streamed: bool) -> None:
         made = [places[n] if n in places else np.empty(shape, dtype) for n, shape, dtype in bound.outputs]
         inputs = [packed(state[n]) if n in self._packed else state[n] for n in bound.inputs]
         given = any(n in places for n, _, _ in bound.outputs)
@@ -472,7 +493,7 @@ class Variant:
         for (name, _, _), array in zip(bound.outputs, made, strict=True):
             state[name] = array
 
-    def _finish(self, values: list[Any], state: dict[str, Array]) -> Any:
+    def _finish(self, values: Sequence[Any], state: dict[str, Array]) -> Any:
         for argument, stage in self.writes:
             np.copyto(state[argument], state[stage])
 

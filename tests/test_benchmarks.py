@@ -14,7 +14,7 @@ import pytest
 
 import hjit
 from benchmarks import __main__ as command
-from benchmarks import apps, idioms, pairs, papers, rows, search, suite, table
+from benchmarks import apps, idioms, pairs, papers, products, rows, search, suite, table
 from benchmarks.peers import Compiled
 
 CASES = [(name, layout) for name in apps.NAMES for layout in rows.LAYOUTS if layout == "planar" or hasattr(apps.load(name), layout)]
@@ -435,3 +435,23 @@ def test_idioms_are_asked_for_on_the_command_line(monkeypatch: pytest.MonkeyPatc
     assert [(r["idiom"], r["threads"]) for r in numbers["rows"]] == [(name, n) for n in (1, 2) for name in ("laplace", "nothing of ours")]
     assert numbers["commit"] and [bool(r["error"]) for r in numbers["rows"]] == [False, True] * 2
     assert "geometric mean" in capsys.readouterr().out
+
+
+# -- products
+
+
+def test_products_are_asked_for_on_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    command.main(["products", "--small", "--budget", "0.02", "--threads", "1", "--json", str(tmp_path / "x.json")])
+    found = json.loads((tmp_path / "x.json").read_text())["rows"]
+    assert {tuple(map(tuple, row["shapes"])) for row in found} == {((16, 16), (16, 16)), ((32, 32), (32, 32))}
+    assert all(not row["by_blas"] and row["threads"] == 1 for row in found)
+    assert "float64" in capsys.readouterr().out
+
+
+def test_disturbed_rounds_do_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    switches = iter(range(10**6))
+    monkeypatch.setattr(products.resource, "getrusage", lambda who: types.SimpleNamespace(ru_nivcsw=next(switches)))
+    assert products.undisturbed([lambda: None, lambda: None], 0.02) == [[], []]
+    monkeypatch.setattr(products.resource, "getrusage", lambda who: types.SimpleNamespace(ru_nivcsw=0))
+    first, second = products.undisturbed([lambda: None, lambda: None], 5.0)
+    assert len(first) == len(second) == products.MOST_ROUNDS

@@ -20,6 +20,7 @@ IMAGE = np.ones((40, 50))
 def test_precedence(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("HJIT_CACHE_DIR")
     monkeypatch.delenv("HJIT_TUNE")
+    monkeypatch.delenv("HJIT_NUMPY_IF_FASTER")
     monkeypatch.delenv("HJIT_TARGET", raising=False)
     assert resolve({}) == Options()
     monkeypatch.setenv("HJIT_NUM_THREADS", "3")

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from hjit.trace.tracing.products import Operand, Product
 from hjit.verify.forward_error import NUMPYS, OURS, SAME_WAY, SUM_ROUNDINGS, Approx, Columns, decided, truth, ulp, wider
 
 Array = np.ndarray[Any, Any]
@@ -271,3 +272,30 @@ def total_of(order: str, dtype: np.dtype[Any], fast: bool) -> Total:
     """A reduction by a ufunc, in a dtype."""
     kind = _Sum if order == "add" and dtype.kind != "b" else _Product if order == "multiply" and dtype.kind == "f" else _Extreme
     return kind(order, dtype, fast)
+
+
+def product(p: Product, needs: Sequence[Approx]) -> Approx:
+    """A product of matrices, its sums in any order, as BLAS has them."""
+    wide = wider(p.dtype) if p.dtype.itemsize < 8 else p.dtype  # products of long doubles take too long: twice the error then
+    operands = [(needs[0], p.first), (needs[-1], p.second)]
+
+    def of(a: Any, x: Approx, operand: Operand) -> Array:
+        return operand.of(np.broadcast_to(a, x.value.shape)).astype(wide)
+
+    with np.errstate(all="ignore"):
+        a, b = (of(x.value, x, o) for x, o in operands)
+        exact = np.matmul(a, b)
+        largest = np.matmul(np.abs(a), np.abs(b))
+        errors: list[Any] = []
+        for k in range(3):
+            first, second = (of(0.0 if x.errors is None else x.errors[k], x, o) for x, o in operands)
+            errors.append(np.matmul(first, np.abs(b) + second) + np.matmul(np.abs(a), second))
+        value = exact.astype(p.dtype)
+        count = p.length * (2 if wide == p.dtype else 1)
+        found = _roundings(errors, largest, count, value, p.dtype, True)
+        one = [of(False if x.breaks is None else x.breaks, x, o) for x, o in operands]
+        broken = (np.matmul(one[0], np.ones_like(b)) + np.matmul(np.ones_like(a), one[1]) > 0) | (
+            (largest + found[NUMPYS] > np.finfo(p.dtype).max) & np.isfinite(largest)
+        )
+        found = three([np.where(np.isfinite(value), e, np.where(broken, np.inf, 0.0)).reshape(p.shape) for e in found])
+    return Approx(value.reshape(p.shape), found, broken.reshape(p.shape) if broken.any() else None)

@@ -21,7 +21,7 @@ from hjit.trace.tracing.recorder import Event
 from hjit.trace.tracing.results import Called
 from hjit.verify.definitions import MANY, TOLD, is_direct, is_long, is_place, scanned, varies
 from hjit.verify.forward_error import NUMPYS, OURS, SAME_WAY, Approx, Columns, apply, cast, decided, truth, ulp, wider
-from hjit.verify.reductions import Total, Written, full, sums_of, three, total_of
+from hjit.verify.reductions import Total, Written, full, product, sums_of, three, total_of
 
 Array = np.ndarray[Any, Any]
 
@@ -156,6 +156,10 @@ class Reference:
             k, event = self._calls[name]
             assert event.call is not None
             needs = [self.load(k, n, ()) if n not in self.graphs[k].by_name else self.complete(k, self.graphs[k].stage(n)) for n in event.needs]
+            if event.product is not None:
+                self.count(math.prod(event.product.shape), WITH_ERRORS)
+                self.given[name] = product(event.product, needs)
+                return self.given[name]
             results = [np.asarray(r) for r in event.call(*(x.value for x in needs)).arrays]
             spreads: list[Columns | None] = [None] * len(results)
             if any(x.errors is not None for x in needs):

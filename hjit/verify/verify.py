@@ -74,6 +74,9 @@ def tolerances(graphs: Sequence[Graph], events: Sequence[Event | None], fast_mat
         if event is not None and event.call is not None:
             needs = _all(found.get(n, EXACT) for n in event.needs)
             dtypes = {i.name: i.dtype for g in graphs for i in g.inputs}
+            if event.product is not None:
+                found[event.gives[0]] = needs | rounding(event.product.dtype)  # the order of sums depends on how operands lie in memory
+                continue
             found.update({n: needs | Tolerance(rounding(dtypes[n]).eps, True) for n in event.gives if needs.eps and n in dtypes})
     return found
 

@@ -388,7 +388,7 @@ def test_what_sums_of_products_are_for_is_computed_in_tiles_of_their_blocks(f: A
     rng = np.random.default_rng(0)
     n, h, w, inner, outer = shape
     given = [rng.standard_normal(s, np.float32) for s in ((n, h, w, inner), (inner, outer), (outer,))]
-    g = hjit.pipeline(f, cache="off", tune=False)
+    g = hjit.pipeline(f, cache="off", tune=False, blas=False)
     assert len(g.tree(*given)[0].children) == 1 or inner < 8
     np.testing.assert_allclose(g(*given), f(*given), rtol=1e-5, atol=1e-5 * inner)
 
@@ -397,7 +397,7 @@ def test_products_that_are_read_elsewhere_too_are_computed_by_themselves() -> No
     rng = np.random.default_rng(0)
     x, w = rng.standard_normal((5, 20, 60, 33), np.float32), rng.standard_normal((33, 70), np.float32)
     for f in (lambda x, w: (x @ w, np.exp(x @ w)), lambda x, w: (x @ w)[:, 1:] - (x @ w)[:, :-1], lambda x, w: (x @ w)[::-1] * 2):
-        g = hjit.pipeline(f, cache="off", tune=False)
+        g = hjit.pipeline(f, cache="off", tune=False, blas=False)
         assert len(g.tree(x, w)[0].children) > 1
         for ours, theirs in zip(leaves(g(x, w)), leaves(f(x, w)), strict=True):
             np.testing.assert_allclose(ours, theirs, rtol=1e-3, atol=1e-3)

@@ -316,6 +316,10 @@ class Fixed:
         """What it changes of the Graph."""
         return Rewrites(inlined_after=_Other(frozenset().union(*self._trees)))
 
+    def has(self, stage: str) -> bool:
+        """Is it a stage of one of the trees?"""
+        return any(stage in names for names in self._trees)
+
     def tree(self, graph: Graph, target: Target) -> Root:
         """The schedule tree of a canonical Graph.
 

@@ -108,13 +108,15 @@ def flatten(x: Any, leaves: list[Any]) -> Any:
     return len(leaves) - 1
 
 
-def trace(function: types.FunctionType, structure: Any, leaves: list[Any], names: list[str], evaluate: Callable[..., Any]) -> Trace:
+def trace(function: types.FunctionType, structure: Any, leaves: list[Any], names: list[str], evaluate: Callable[..., Any],
+          blas: Callable[[str], bool | str] | None = None) -> Trace:
     """Run `function` on tracers that stand for `leaves`.
 
     Args:
         structure: a `Tree` of (args, kwargs) whose leaves are numbers into `leaves`.
         names: a name for each leaf, for printing.
         evaluate: computes stages on the arrays at hand, when the function decides on a value.
+        blas: see `Recorder`.
 
     Raises:
         TraceError: a statement cannot be traced.
@@ -129,7 +131,7 @@ def trace(function: types.FunctionType, structure: Any, leaves: list[Any], names
     while True:
         code = function.__code__
         origin = Origin(code.co_filename, code.co_firstlineno, code.co_name)
-        rec = Recorder(evaluate, function.__name__, origin, unrolled=unrolled, blind=blind, settled=settled)
+        rec = Recorder(evaluate, function.__name__, origin, blas, unrolled=unrolled, blind=blind, settled=settled)
         try:
             return _traced(rec, function, structure, leaves, names)
         except CannotRoll as refusal:
@@ -246,10 +248,11 @@ def _array_result(x: Tracer, rec: Recorder, shared: dict[int, int]) -> Result:
         if root.source() not in rec.stages:
             root.version = _copied(rec, root)
         return Result("view", root.source(), shape=rec.polys(x.shape), index=x.index, dtype=other, read_only=x.read_only)
-    if x.is_whole and buffer.source() in rec.stages:
+    is_new = buffer.source() in rec.stages or any(e.product is not None and buffer.source() in e.gives for e in rec.events)
+    if x.is_whole and is_new:
         return Result("array", buffer.source(), is_scalar=x.is_scalar, weak=x.weak)
     axes = x.axes
-    if axes is not None and buffer.source() in rec.stages and not x.is_scalar:
+    if axes is not None and is_new and not x.is_scalar:
         return Result("array", buffer.source(), order=tuple(axes.index(k) for k in range(len(axes))))
     stage = rec.stage(x.at(identity(x.ndim)), x.shape, x.dtype)
     return Result("array", stage.name, is_scalar=x.is_scalar, weak=x.weak)

@@ -15,6 +15,7 @@ import numpy as np
 from hjit.trace.ir.graph import Const, Definition, Expr, Load, Op, cast, identity
 from hjit.trace.ir.poly import ZERO, Dim, Poly, poly
 from hjit.trace.ops.elementwise import broadcast
+from hjit.trace.ops.products import by_blas
 from hjit.trace.ops.views import view
 from hjit.trace.tracing.dispatch import hook, implements
 from hjit.trace.tracing.host import unpin
@@ -37,6 +38,11 @@ def contract(operands: Sequence[Tracer], labels: Sequence[Labels], out: Labels, 
             if sizes.get(name, 1) == 1:
                 sizes[name] = n
     summed = [name for name in sizes if name not in out]
+    shape = tuple(sizes[name] for name in out)
+    reserve = functools.cache(lambda: current().reserve("product"))
+    product = by_blas(operands, labels, out, dtype, shape, reserve)
+    if product is not None:
+        return product
     dims = {name: poly(Dim(k)) for k, name in enumerate((*out, *summed))}
 
     def element(t: Tracer, names: Labels) -> Expr:
@@ -44,13 +50,12 @@ def contract(operands: Sequence[Tracer], labels: Sequence[Labels], out: Labels, 
         return cast(t.at(index), dtype)
 
     times, plus = ("logical_and", "logical_or") if dtype.kind == "b" else ("multiply", "add")
-    product = functools.reduce(lambda a, b: Op(times, (a, b), dtype), map(element, operands, labels))
-    shape = tuple(sizes[name] for name in out)
+    value = functools.reduce(lambda a, b: Op(times, (a, b), dtype), map(element, operands, labels))
     if not summed:
-        return from_stage(product, shape, dtype, is_scalar=not shape)
+        return from_stage(value, shape, dtype, is_scalar=not shape)
     rec = current()
-    stage, here = rec.reserve("product"), identity(len(shape))
-    value = Op(plus, (Load(stage, here, dtype), product), dtype)
+    stage, here = reserve(), identity(len(shape))
+    value = Op(plus, (Load(stage, here, dtype), value), dtype)
     update = Definition(rec.polys(shape), rec.polys(sizes[name] for name in summed), here, value, plus)
     return from_stage(Const(0, dtype), shape, dtype, (update,), reserved=stage, is_scalar=not shape)
 

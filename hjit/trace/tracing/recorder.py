@@ -25,6 +25,7 @@ from hjit.trace.ir.ranges import Range, Ranges
 from hjit.trace.tracing.frames import is_own
 from hjit.trace.tracing.host import HostScalar, Slot, Tape
 from hjit.trace.tracing.induction import Site, Turn
+from hjit.trace.tracing.products import Product
 from hjit.trace.tracing.results import Called
 from hjit.trace.tracing.size import Size
 
@@ -108,7 +109,7 @@ class Event:
 
     A decision has `value` and compares it at later calls. An opaque call has `call`, which takes the realised arrays of
     `needs`; its `value` is the outcome, compared as that of a decision, and `gives` are the inputs that its arrays are. One that
-    draws random numbers has `mark`, which gives what puts their stream back to where it is.
+    draws random numbers has `mark`, which gives what puts their stream back to where it is; one that is a product of matrices has that.
     """
 
     needs: tuple[str, ...]
@@ -117,6 +118,7 @@ class Event:
     gives: tuple[str, ...] = ()
     operation: str = ""
     mark: Callable[[], Callable[[], None]] | None = None
+    product: Product | None = None
 
     @property
     def impure(self) -> bool:
@@ -153,6 +155,7 @@ class Recorder:
 
     Attributes:
         evaluate: computes a finished Graph on the arrays at hand, for decisions and opaque calls.
+        blas: may a product of a name be BLAS's (True), or is that to be decided by its sizes ("auto")? None: none may.
         undo: what to do where the trace fails, so that it leaves nothing behind.
         unrolled: loops over ``range(...)`` that are to be traced turn by turn.
         settled: are numbers in closures constants? Else they are read at every call, as those of the arguments are.
@@ -175,6 +178,7 @@ class Recorder:
     evaluate: Callable[[Recorder, tuple[str, ...]], list[np.ndarray[Any, Any]]]
     function: str = "function"
     origin: Origin | None = None
+    blas: Callable[[str], bool | str] | None = None
     inputs: dict[str, Source] = field(default_factory=dict)
     stages: dict[str, Stage] = field(default_factory=dict)
     sizes: dict[str, int] = field(default_factory=dict)
@@ -440,6 +444,14 @@ class Recorder:
             index, flag = stage.initial, np.dtype(bool)
             outside = [Op("less", (index, Index(-noted.length)), flag), Op("greater_equal", (index, Index(noted.length)), flag)]
             self.checks.append(self._any(Op("logical_or", tuple(outside), flag), stage.shape))
+
+    # -- products by BLAS
+    def product(self, name: str, product: Product, shape: Iterable[int | Poly]) -> None:
+        """A product by BLAS, now and at every call; its result is an input of the given name."""
+        result = product.compute(self.evaluate(self, product.needs))
+        source = Input(name, product.dtype, self.polys(shape), layout(result))
+        self.inputs[name] = Source(source, result, ("event", len(self.events), 0))
+        self.events.append(Event(product.needs, (), product.called, (name,), "numpy.matmul", product=product))
 
     def error(self, operation: str, reason: str, advice: str = "") -> TraceError:
         """A `TraceError` for the user's present line; raised again at the end where the function handles it, as NumPy would not have raised it."""
