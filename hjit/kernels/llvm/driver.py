@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from hjit import deadline
 from hjit.kernels.llvm.code import BOOL, I64
 from hjit.kernels.llvm.function_merging import KERNEL
 from hjit.kernels.lower.params import PARALLEL_FOR, SCRATCH, STATUS, TASKS_PER_THREAD, THREADS, Params
@@ -59,7 +60,7 @@ def driver_text(graph: Graph, calls: Sequence[Call], params: Params, name: str, 
     e.allocas += _resolve(params)
     tasks: dict[str, str] = {}
     code.effect("store ptr %ctx, ptr %given")
-    for call in calls:
+    for call in deadline.within("writing code", calls):
         points = e.int(call.nest.points)
         if call.nest.count is not None:
             tasks.setdefault(call.function, _task(call.function))

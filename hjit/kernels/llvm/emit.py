@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from hjit import deadline
 from hjit.errors import BlockError, CompileError
 from hjit.kernels.llvm import boundaries as bounds
 from hjit.kernels.llvm import gathers, memory, outline, stores
@@ -77,7 +78,7 @@ def emit_module(graph: Graph, program: Program, params: Params, name: str, machi
     declarations: dict[str, None] = {}
     constants = [constant_text(i) for i in graph.inputs if i.data is not None]
     made: list[tuple[Function, list[outline.Inner]]] = []
-    for nest in program.nests:
+    for nest in deadline.within("writing code", program.nests):
         emitter = NestEmitter(graph, params, machine, program.layouts)
         text = emitter.function(nest)
         if longest < math.inf:

@@ -14,6 +14,7 @@ from functools import cached_property
 
 import numpy as np
 
+from hjit import deadline
 from hjit.errors import SlidingError
 from hjit.kernels.lower.environment import Env, Region, not_negative
 from hjit.kernels.lower.loop_partitioning import alignment, interior, used
@@ -67,7 +68,7 @@ def lower(graph: Graph, schedule: Root, fast: bool = False) -> Program:
     """
     reads = Reads(graph)
     layouts = {x.stage: found for x in walk(schedule) if isinstance(x, Store) and (found := _layout(x, graph)) != C_ORDER}
-    built = (_Nest(reads, layouts, top, fast).build() for top in nests(schedule))
+    built = (_Nest(reads, layouts, top, fast).build() for top in deadline.within("lowering", nests(schedule)))
     return Program(tuple(replace(nest, body=outlined(nest)) for nest in built), layouts)
 
 

@@ -21,6 +21,8 @@ from numba.core.compiler_lock import global_compiler_lock
 from hjit.errors import CompileError
 from hjit.kernels.runtime import features
 
+SECONDS_A_LINE = 5e-5
+
 _lock = threading.Lock()
 _compilations = 0
 
@@ -91,6 +93,11 @@ class Compiled:
     entry: Callable[[Any], int]
     object_code: bytes
     library: Any
+
+
+def expected_seconds(text: str) -> float:
+    """How long LLVM will take for a module, about."""
+    return text.count("\n") * SECONDS_A_LINE
 
 
 _PROTOTYPE = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_char_p)

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from hjit import deadline
 from hjit.errors import Origin
 from hjit.trace.capture.overlay import Path, captured_object, clone, load_table, whole_array
 from hjit.trace.ir.graph import identity
@@ -141,6 +142,7 @@ def _traced(rec: Recorder, function: types.FunctionType, structure: Any, leaves:
             raise CannotRoll(rec.refused or rec.loops[-1].site, "an exception")
         if rec.refusals:
             raise rec.refusals[0]
+        deadline.check("tracing")  # the code may have handled what ended it
         rec.check_watched()
         shared = _shared_buffers(returned)
         result = _result(returned, rec, shared)

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from hjit import deadline
 from hjit.trace.ir.borders import borders
 from hjit.trace.ir.costs import REPEAT_LIMIT, cost
 from hjit.trace.ir.graph import Cast, Const, Definition, Expr, Graph, Load, Op, Stage, cast, compose, identity, map_exprs, rewrite, substitute, walk
@@ -371,7 +372,7 @@ SAID = (fuse, rfactor, cache_reads, pack, inline_after)  # those that a schedule
 
 def canonicalise(graph: Graph, said: Rewrites = AS_IT_IS, show: Callable[[str, Graph], None] | None = None) -> Graph:
     """The canonical form of a Graph; `said`: what a schedule changes; `show` is given each pass's name and result."""
-    for run in PASSES:
+    for run in deadline.within("canonicalising", PASSES):
         graph = run(graph, said) if run in SAID else run(graph)
         if show is not None:
             show(run.__name__, graph)
