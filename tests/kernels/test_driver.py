@@ -12,8 +12,15 @@ import hjit
 from hjit.kernels.llvm import call_table, driver
 from hjit.kernels.llvm.function_merging import KERNEL
 from hjit.kernels.lower.params import Params
+from hjit.kernels.runtime import kernel
 from hjit.trace.ir.poly import Sym, poly
 from tests.numpy_check import check, image
+
+
+@pytest.fixture(autouse=True)
+def _no_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is changed here is not part of a kernel's key."""
+    monkeypatch.setattr(kernel, "_kernels", {})
 
 
 def halved(a: Any, times: int) -> Any:

@@ -16,6 +16,8 @@ import numpy as np
 
 from hjit import deadline
 from hjit.errors import SlidingError
+from hjit.kernels.lower import alike
+from hjit.kernels.lower.alike import Like
 from hjit.kernels.lower.environment import Env, Region, not_negative
 from hjit.kernels.lower.loop_partitioning import alignment, interior, used
 from hjit.kernels.lower.loopir import (
@@ -68,8 +70,27 @@ def lower(graph: Graph, schedule: Root, fast: bool = False) -> Program:
     """
     reads = Reads(graph)
     layouts = {x.stage: found for x in walk(schedule) if isinstance(x, Store) and (found := _layout(x, graph)) != C_ORDER}
-    built = (_Nest(reads, layouts, top, fast).build() for top in deadline.within("lowering", nests(schedule)))
-    return Program(tuple(replace(nest, body=outlined(nest)) for nest in built), layouts)
+    tops = list(nests(schedule))
+    shapes = [alike.shape_of(graph, layouts, top) for top in tops] if len(tops) >= alike.MANY else [None] * len(tops)
+    seen: dict[str, int] = {}
+    found: list[Nest] = []
+    for number, (top, shape) in enumerate(zip(deadline.within("lowering", tops), shapes, strict=True)):
+        first = number if shape is None else seen.setdefault(shape.text, number)
+        if shape is None or first == number:
+            nest = _Nest(reads, layouts, top, fast).build()
+            found.append(replace(nest, body=outlined(nest)))
+        else:
+            other = shapes[first]
+            assert other is not None
+            found.append(_like(found[first], top, alike.like(shape, first, other)))
+    return Program(tuple(found), layouts)
+
+
+def _like(nest: Nest, top: Node, like: Like) -> Nest:
+    """The nest that differs from another one in arrays and sizes alone."""
+    assert isinstance(top, (Loop, Compute))
+    count = None if nest.count is None else like.poly(nest.count)
+    return replace(nest, stage=top.stage, body=(), count=count, work=like.poly(nest.work), writes=(top.stage,), points=like.poly(nest.points), like=like)
 
 
 def _layout(store: Store, graph: Graph) -> Layout:
