@@ -60,6 +60,7 @@ def driver_text(graph: Graph, calls: Sequence[Call], params: Params, name: str, 
     e.allocas.append(f"  call void @llvm.memcpy.p0.p0.i64(ptr %ctx, ptr %params, i64 {8 * size}, i1 false)")
     code.declare("declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)")
     e.allocas += _resolve(params)
+    e.block = next((line.removesuffix(":") for line in reversed(e.allocas) if line.endswith(":")), e.block)
     tasks: dict[str, str] = {}
     code.effect("store ptr %ctx, ptr %given")
     for call in calls:

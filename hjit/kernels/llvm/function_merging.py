@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from hjit.trace.ir.poly import Poly, poly
 
-_CONSTANT = re.compile(r"(= add i64 |= getelementptr \w+, ptr %(?!ctx,)[\w.]+, i64 )(-?\d+)\b")  # an offset of an index or of an address
+_CONSTANT = re.compile(r"(= add i64 |= mul i64 |= getelementptr \w+, ptr %(?!ctx,)[\w.]+, i64 )(-?\d+)\b")  # an offset of an index or of an address, or a factor of one
 MAX_GIVEN = 16  # constants that become numbers, of one function
 
 Uniform = tuple[int, int] | Poly | None  # a slot of the parameter block and what is added, or a polynomial over sizes, or `KERNEL`
@@ -52,21 +52,30 @@ def _given(alike: dict[str, list[str]], count: int) -> dict[str, tuple[str, tupl
         alike: texts and their constants.
         count: the numbers that each is given already.
     """
-    columns = list(zip(*alike.values(), strict=True))
-    numbers = {column: k for k, column in enumerate(dict.fromkeys(c for c in columns if len(set(c)) > 1))}
-    if not 0 < len(numbers) <= MAX_GIVEN:
+    columns = [tuple(map(int, column)) for column in zip(*alike.values(), strict=True)]
+    differ = list(dict.fromkeys(c for c in columns if len(set(c)) > 1))
+    shared = len(differ) > MAX_GIVEN  # then places whose constants lie equally far from each other in all texts have one number
+    firsts: dict[tuple[int, ...], tuple[int, tuple[int, ...]]] = {}  # for each number, which it is, and the constants of its first place
+    names: dict[tuple[int, ...], str] = {}
+    sums: list[str] = []
+    for column in differ:
+        k, first = firsts.setdefault(tuple(c - column[0] for c in column) if shared else column, (len(firsts), column))
+        names[column] = f"%given{k}"
+        if column != first:
+            names[column] = f"%given{k}.sum{len(sums)}"
+            sums.append(f"  {names[column]} = add i64 %given{k}, {column[0] - first[0]}")
+    if not 0 < len(firsts) <= MAX_GIVEN:
         return {text: (text, ()) for text in alike}
     places = iter(columns)
 
     def name(m: re.Match[str]) -> str:
-        k = numbers.get(next(places))
-        return m[0] if k is None else f"{m[1]}%given{k}"
+        given = names.get(next(places))
+        return m[0] if given is None else f"{m[1]}{given}"
 
     one = _CONSTANT.sub(name, next(iter(alike)))
-    reads = "".join(
-        f"\n  %given{k}.at = getelementptr i64, ptr %ctx, i64 {count + 1 + k}"
-        f"\n  %given{k} = load i64, ptr %given{k}.at, align 8"
-        for k in numbers.values()
-    )
-    one = one.replace("\nentry:", "\nentry:" + reads, 1)
-    return {text: (one, tuple(poly(int(column[mine])) for column in numbers)) for mine, text in enumerate(alike)}
+    reads = []
+    for k in range(len(firsts)):
+        reads.append(f"  %given{k}.at = getelementptr i64, ptr %ctx, i64 {count + 1 + k}")
+        reads.append(f"  %given{k} = load i64, ptr %given{k}.at, align 8")
+    one = one.replace("\nentry:", "\n".join(["\nentry:", *reads, *sums]), 1)
+    return {text: (one, tuple(poly(first[mine]) for _, first in firsts.values())) for mine, text in enumerate(alike)}
