@@ -96,7 +96,7 @@ def test_numbers_of_calls() -> None:
     n, m = poly(Sym("n")), poly(Sym("m"))
     given = [KERNEL, (4, 0), (4, 8), n, m * n * 3 - m + 2, n // m, (n // m) * 2, poly(0), poly(-7), n // m]
     values = call_table.Values(params, given)
-    slots = {4: 1000, 5: 50, 6: 7, values.kernel: 12345, **{values.slot(n // m): 50 // 7}}
+    slots = {4: 1000, 5: 50, 6: 7, values.kernel: 12345, values.slot(n // m): 50 // 7}
     rows = iter(values.rows())
     for k in range(len(values.sums)):
         terms, total = next(rows), next(rows)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from hjit.kernels.llvm.function_merging import KERNEL, Uniform
+from hjit.kernels.llvm.function_merging import Uniform
 from hjit.kernels.lower.params import Params
 from hjit.trace.ir.poly import Atom, Poly, Sym, poly
 
@@ -54,7 +54,7 @@ class Values:
 
     def _known(self, what: Uniform) -> int | None:
         """The slot of what needs no sum."""
-        if what is KERNEL:
+        if what is None:  # `KERNEL`
             return self.kernel
         if isinstance(what, tuple):
             return None if what[1] else what[0]

@@ -54,7 +54,8 @@ def driver_text(graph: Graph, calls: Sequence[Call], params: Params, name: str, 
     code = e.code
     size = params.count
     values = call_table.Values(params, call_table.given_to(calls)) if len(calls) > call_table.MANY else None
-    e.allocas += [f"  %ctx = alloca [{size if values is None else values.count} x i64], align 64", "  %data = alloca [3 x i64]", "  %args = alloca [1 x i64]"]
+    slots = size if values is None else values.count
+    e.allocas += [f"  %ctx = alloca [{slots} x i64], align 64", "  %data = alloca [3 x i64]", "  %args = alloca [1 x i64]"]
     most = 1 + max((len(c.uniforms) for c in calls), default=0)
     e.allocas += ["  %dims = alloca [1 x i64]", "  %steps = alloca [1 x i64]", f"  %given = alloca [{most} x i64], align 64"]
     e.allocas.append(f"  call void @llvm.memcpy.p0.p0.i64(ptr %ctx, ptr %params, i64 {8 * size}, i1 false)")

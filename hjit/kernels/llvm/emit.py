@@ -26,7 +26,7 @@ from hjit.kernels.llvm import streaming_stores as stream
 from hjit.kernels.llvm import vector_loops as lanes
 from hjit.kernels.llvm.code import BOOL, I64, Code, Val, const, longest_block, splat, type_name
 from hjit.kernels.llvm.driver import driver_text
-from hjit.kernels.llvm.function_merging import KERNEL, Function, Uniform, merged
+from hjit.kernels.llvm.function_merging import Function, Uniform, merged
 from hjit.kernels.llvm.vecmath import apply as vecmath
 from hjit.kernels.lower.alike import Like
 from hjit.kernels.lower.loopir import (
@@ -81,9 +81,9 @@ def emit_module(graph: Graph, program: Program, params: Params, name: str, machi
     made: list[tuple[Function, list[outline.Inner]]] = []
     for nest in deadline.within("writing code", program.nests):
         if nest.like is not None:
-            text, inner = made[nest.like.nest]
-            renumbered = _Renumbered(params, nest.like)
-            made.append((renumbered.function(text), [replace(x, of=renumbered.function(x.of)) for x in inner]))
+            function, inner = made[nest.like.nest]
+            here = _Renumbered(params, nest.like)
+            made.append((here.function(function), [replace(x, of=here.function(x.of)) for x in inner]))
             continue
         emitter = NestEmitter(graph, params, machine, program.layouts)
         text = emitter.function(nest)
@@ -124,7 +124,7 @@ class _Renumbered:
     def uniform(self, what: Uniform) -> Uniform:
         if isinstance(what, Poly):
             return self.like.poly(what)
-        return what if what is KERNEL else (self.slots.get(what[0], what[0]), what[1])
+        return None if what is None else (self.slots.get(what[0], what[0]), what[1])
 
 
 def _check_blocks(stage: str, texts: list[str], longest: float) -> None:

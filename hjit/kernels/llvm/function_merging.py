@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 from hjit.trace.ir.poly import Poly, poly
 
-_CONSTANT = re.compile(r"(= add i64 |= mul i64 |= getelementptr \w+, ptr %(?!ctx,)[\w.]+, i64 )(-?\d+)\b")  # an offset of an index or of an address, or a factor of one
+# an offset of an index or of an address, or a factor of one
+_CONSTANT = re.compile(r"(= add i64 |= mul i64 |= getelementptr \w+, ptr %(?!ctx,)[\w.]+, i64 )(-?\d+)\b")
 MAX_GIVEN = 16  # constants that become numbers, of one function
 
 Uniform = tuple[int, int] | Poly | None  # a slot of the parameter block and what is added, or a polynomial over sizes, or `KERNEL`

@@ -68,29 +68,32 @@ def lower(graph: Graph, schedule: Root, fast: bool = False) -> Program:
     Raises:
         ScheduleError: a stage cannot slide along the loop that the schedule says.
     """
+    layouts = {x.stage: layout for x in walk(schedule) if isinstance(x, Store) and (layout := _layout(x, graph)) != C_ORDER}
+    return Program(tuple(_nests(graph, list(nests(schedule)), layouts, fast)), layouts)
+
+
+def _nests(graph: Graph, tops: list[Node], layouts: dict[str, Layout], fast: bool) -> list[Nest]:
+    """The nests at the root; of many that are alike, all but the first are `Like` that one."""
     reads = Reads(graph)
-    layouts = {x.stage: found for x in walk(schedule) if isinstance(x, Store) and (found := _layout(x, graph)) != C_ORDER}
-    tops = list(nests(schedule))
     shapes = [alike.shape_of(graph, layouts, top) for top in tops] if len(tops) >= alike.MANY else [None] * len(tops)
-    seen: dict[str, int] = {}
+    first: dict[str, tuple[int, alike.Shape]] = {}
     found: list[Nest] = []
     for number, (top, shape) in enumerate(zip(deadline.within("lowering", tops), shapes, strict=True)):
-        first = number if shape is None else seen.setdefault(shape.text, number)
-        if shape is None or first == number:
+        before = None if shape is None else first.setdefault(shape.text, (number, shape))
+        if shape is None or before is None or before[0] == number:
             nest = _Nest(reads, layouts, top, fast).build()
             found.append(replace(nest, body=outlined(nest)))
         else:
-            other = shapes[first]
-            assert other is not None
-            found.append(_like(found[first], top, alike.like(shape, first, other)))
-    return Program(tuple(found), layouts)
+            found.append(_like(found[before[0]], top, alike.like(shape, *before)))
+    return found
 
 
 def _like(nest: Nest, top: Node, like: Like) -> Nest:
     """The nest that differs from another one in arrays and sizes alone."""
     assert isinstance(top, (Loop, Compute))
     count = None if nest.count is None else like.poly(nest.count)
-    return replace(nest, stage=top.stage, body=(), count=count, work=like.poly(nest.work), writes=(top.stage,), points=like.poly(nest.points), like=like)
+    work, points = like.poly(nest.work), like.poly(nest.points)
+    return replace(nest, stage=top.stage, body=(), count=count, work=work, writes=(top.stage,), points=points, like=like)
 
 
 def _layout(store: Store, graph: Graph) -> Layout:
