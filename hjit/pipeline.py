@@ -27,7 +27,7 @@ import numpy as np
 from hjit import deadline, forks
 from hjit.arguments import copied, is_same_memory, key_of, leaf_names, leaves_of
 from hjit.collector import few_collections
-from hjit.errors import BudgetError, CompileError, HjitError, HjitWarning, Origin, TraceError
+from hjit.errors import BudgetError, CompileError, HjitError, HjitWarning, Origin, ScheduleError, TraceError
 from hjit.options import Options, Scheduler, checked, context_state, resolve
 from hjit.outcome import MISS, PLAIN
 from hjit.trace.capture.overlay import load_table
@@ -312,7 +312,7 @@ class Pipeline:
 
         try:
             names = leaf_names(function, structure, len(leaves))
-            traced = trace(function, structure, leaves, names, evaluated)
+            traced = _with_room(trace, function, structure, leaves, names, evaluated)
         except Exception as error:
             if beyond:
                 raise OutOfBounds from None
@@ -429,7 +429,7 @@ class Pipeline:
 
         variant = self._variant(args, kwargs, self._resolved(context_state()))
         options = variant.options  # with what a search decided on
-        return [plan(g, options, scheduled(g, options)) for g in variant.graphs if g.outputs]
+        return [_with_room(lambda g: plan(g, options, scheduled(g, options)), g) for g in variant.graphs if g.outputs]
 
     def _variant(self, args: Any, kwargs: Any, options: Options) -> Variant:
         """What a call with these arguments runs."""
@@ -468,7 +468,10 @@ class Pipeline:
         from hjit.variant import segments
 
         options = self._resolved(context_state())
-        variant = self._variant(args, kwargs, options)
+        try:
+            variant = self._variant(args, kwargs, options)
+        except ScheduleError:  # the one in use is not legal here: it is what is to be edited
+            variant = self._variant(args, kwargs, replace(options, schedule=None))
         goals = variant.goals
 
         def graphs(said: Any) -> list[Any]:

@@ -493,17 +493,15 @@ class Variant:
         shape = tuple(sizes_value(p, sizes) for p in r.shape)
         if base.size == 0 or 0 in shape:
             return np.empty(shape, base.dtype)
-        corner: list[slice] = []
-        steps = [0] * len(shape)
-        for p, stride in zip(r.index, base.strides, strict=True):
-            at = p.const
-            for m, c in p.terms.items():
-                if isinstance(m[0], Dim):
-                    steps[m[0].k] += c * stride
-                else:
-                    at += sizes_value(Poly({m: c}, 0), sizes)
-            corner.append(slice(at, at + 1))
-        return np.lib.stride_tricks.as_strided(base[(*corner, ...)], shape, tuple(steps))
+
+        def at(k: int) -> list[int]:
+            """The index where dimension `k` is 1 and the others are 0."""
+            return [p.evaluate(lambda a: int(a.k == k) if isinstance(a, Dim) else sizes[a.name]) for p in r.index]
+
+        start = at(-1)
+        steps = [sum((i - o) * stride for i, o, stride in zip(at(k), start, base.strides, strict=True)) for k in range(len(shape))]
+        corner = [slice(o, o + 1) for o in start]
+        return np.lib.stride_tricks.as_strided(base[(*corner, ...)], shape, steps, writeable=base.flags.writeable and not r.read_only)
 
 
 def _look_up(path: Any, leaves: Sequence[Any]) -> Any:

@@ -14,5 +14,6 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         for name in [n for n in os.environ if n.startswith("HJIT_") and n != "HJIT_TARGET"]:
             patch.delenv(name)
         patch.setenv("HJIT_CACHE_DIR", str(tmp_path_factory.mktemp("hjit-cache")))
+        patch.setenv("HJIT_CHECK", "1")  # Graphs and loops, after every pass
         patch.setenv("HJIT_TUNE", "0")  # what runs is the same in every run, and soon; searches have tests of their own
         yield

@@ -60,6 +60,19 @@ def test_deep_expressions_compile_wherever_they_are_called(function: Any) -> Non
     assert sys.getrecursionlimit() == LIMIT
 
 
+def nested(a: Any, n: int = LEFT) -> Any:
+    return a if n == 0 else nested(a * 0.5 + n, n - 1)
+
+
+def test_functions_are_traced_and_printed_wherever_they_are_called() -> None:
+    f = hjit.pipeline(nested, cache="off")
+    np.testing.assert_allclose(down(lambda: f(IMAGE), LIMIT - depth() - LEFT - 40), nested(IMAGE), rtol=1e-12)
+    assert f.stats.fallbacks == 0 and f.stats.verified
+    again = hjit.pipeline(long_chain, cache="off")
+    for show in (again.graph, again.loops, again.inspect_llvm):
+        assert down(lambda show=show: str(show(IMAGE))) == str(show(IMAGE))
+
+
 def levels(n: int) -> int:
     return 0 if n == 0 else 1 + levels(n - 1)
 

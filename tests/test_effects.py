@@ -3,8 +3,12 @@
 # ruff: noqa: B028 - where a warning points to is tested
 from __future__ import annotations
 
+import collections
+import itertools
 import logging
 import os
+import shutil
+import subprocess
 import sys
 import warnings
 from collections.abc import Iterator
@@ -339,6 +343,67 @@ def test_files_that_the_process_has_are_left_alone(tmp_path: Path) -> None:
     with open(tmp_path / "log", "w") as file, pytest.raises(hjit.TraceError, match=r"file\.write"):
         hjit.pipeline(lambda img: (file.write("x"), img)[1])(IMAGE)
     assert (tmp_path / "log").read_text() == ""
+
+
+TICKETS = itertools.count()
+COUNTS = collections.Counter(a=1)
+
+
+def next_ticket(img: Any) -> Any:
+    return img * next(TICKETS)
+
+
+def counted(img: Any) -> Any:
+    COUNTS["a"] += 1
+    return img
+
+
+def quietly_writes(img: Any) -> Any:
+    try:
+        Path("made by the function").write_text("x")
+    except Exception:
+        return img
+    return img + 1
+
+
+def asks_for_the_environment(img: Any) -> Any:
+    os.environ["HJIT_TESTS_EFFECTS"] = "1"
+    return img
+
+
+@pytest.mark.parametrize(("f", "why"), [
+    (lambda img: Path("made by the function").write_text("x") and img, r"open\('made by the function'\)"),
+    (lambda img: Path("made by the function").mkdir() or img, r"os\.mkdir\('made by the function'\)"),
+    (lambda img: shutil.copy(__file__, "made by the function") and img, "shutil.copyfile"),
+    (lambda img: np.save("made by the function", IMAGE) or img, "open"),
+    (lambda img: subprocess.run([sys.executable, "-c", ""]) and img, "subprocess.Popen"),
+    (quietly_writes, "open"),
+    (asks_for_the_environment, r"os\.putenv"),
+    (next_ticket, "TICKETS: count: each call takes items"),
+    (counted, "COUNTS: the function changes a Counter"),
+])
+def test_what_library_code_does_for_a_function_is_refused_before_it_is_done(f: Any, why: str, tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(hjit.TraceError, match=why):
+        hjit.pipeline(f, cache="off")(IMAGE)
+    assert list(tmp_path.iterdir()) == [] and dict(COUNTS) == {"a": 1}
+    assert repr(TICKETS) == "count(0)" and "HJIT_TESTS_EFFECTS" not in os.environ
+
+
+def test_imports_and_counters_that_are_read_are_no_effects() -> None:
+    def f(img: Any) -> Any:
+        import tabnanny  # of the standard library, and imported by nobody else
+
+        return img * COUNTS["a"] + COUNTS["nothing"] + bool(tabnanny.verbose)
+
+    p = hjit.pipeline(f, cache="off")
+    np.testing.assert_array_equal(p(IMAGE), IMAGE)
+    COUNTS["a"] = 3
+    try:
+        np.testing.assert_array_equal(p(IMAGE), IMAGE * 3)
+    finally:
+        COUNTS["a"] = 1
+    assert p.stats.fallbacks == 0
 
 
 # -- traces that fail

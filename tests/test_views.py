@@ -307,3 +307,59 @@ def test_the_shape_of_an_array_of_the_caller_stays() -> None:
         with pytest.raises(hjit.TraceError, match="outlives"):
             hjit.pipeline(f)(image((12, 10), "float32"))
     assert CAPTURED.shape == (12, 10)
+
+
+VIEWS = [
+    lambda a: a.ravel(), lambda a: a.reshape(-1)[3:9:2], lambda a: a.reshape(2, 2, 6)[1], lambda a: a.reshape(3, 8).T, lambda a: a.reshape(2, 2, 2, 3)[:, 1],
+    lambda a: a[1:3].ravel()[::-1], lambda a: np.ravel(a, "K"), lambda a: a.reshape(-1, 1), lambda a: a[None].ravel(), lambda a: a.T.ravel("F"),
+    lambda a: a.reshape(2, 2, 6)[:, :, ::2].reshape(4, 3), lambda a: a.flatten(), lambda a: np.roll(a, 0), lambda a: a[:, ::2].ravel(), lambda a: a.T.ravel(),
+    lambda a: a[:, ::2].ravel("K"), lambda a: np.array_split(a.ravel(), 5), lambda a: np.broadcast_to(a, (2, 4, 6)), lambda a: np.diagonal(a),
+    lambda a: np.lib.stride_tricks.sliding_window_view(a, 3, axis=1), lambda a: (a + 1).reshape(-1), lambda a: np.broadcast_to(a, a.shape),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("function", VIEWS)
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_results_share_memory_where_numpy_s_do(function: Any, order: Any) -> None:
+    p = hjit.pipeline(function, cache="off")
+    for a in (np.arange(24.0).reshape(4, 6), np.ones((4, 6))):
+        given = a.copy(order)
+        ours, theirs = p(given), function(given)
+        for r, e in zip(*((x if isinstance(x, list) else [x]) for x in (ours, theirs)), strict=True):
+            np.testing.assert_array_equal(r, e)
+            assert np.shares_memory(r, given) == np.shares_memory(e, given)
+            assert r.flags.writeable == e.flags.writeable
+            assert not np.shares_memory(e, given) or r.__array_interface__["data"] == e.__array_interface__["data"]
+
+
+def _into(view: Any) -> Any:
+    def f(a: Any) -> Any:
+        view(a)[...] = 1
+        return a
+
+    return f
+
+
+@pytest.mark.parametrize("function", [
+    _into(lambda a: np.broadcast_to(a[0], a.shape)), _into(np.diagonal), _into(lambda a: np.diagonal(a)[::2]),
+    _into(lambda a: np.lib.stride_tricks.sliding_window_view(a, 3, axis=1)),
+])  # fmt: skip
+def test_views_that_numpy_gives_to_be_read_are_not_written(function: Any) -> None:
+    a = np.arange(24.0).reshape(4, 6)
+    with pytest.raises(ValueError, match="read-only"):
+        hjit.pipeline(function, cache="off")(a)
+    np.testing.assert_array_equal(a, np.arange(24.0).reshape(4, 6))
+
+
+@pytest.mark.parametrize("ravel", [
+    lambda a: a.ravel()[::2].ravel(), lambda a: a[:, ::2].ravel(), lambda a: a.T.ravel(), lambda a: a.T.ravel("F"), lambda a: a.T.ravel("A"),
+    lambda a: a[:, ::2].ravel("K"),
+])  # fmt: skip
+def test_ravel_copies_what_does_not_lie_one_after_the_other(ravel: Any) -> None:
+    def f(a: Any) -> Any:
+        r = ravel(a)
+        r[0] = 77
+        return a, r
+
+    for ours, theirs in zip(hjit.pipeline(f, cache="off")(np.arange(24.0).reshape(4, 6)), f(np.arange(24.0).reshape(4, 6)), strict=True):
+        np.testing.assert_array_equal(ours, theirs)

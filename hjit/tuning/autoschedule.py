@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from hjit import machine
+from hjit import debug, machine
 from hjit.collector import few_collections
 from hjit.kernels.runtime import launch
 from hjit.kernels.runtime.kernel import Bound
@@ -112,6 +112,7 @@ def fastest(bounds: Sequence[Bound], arrays: Mapping[str, Array], scalars: Mappi
         if times is None:
             seconds_of.clear()
             return last
+        debug.say("search", "measured, the default schedule first", lambda: " ".join(f"{1e3 * x:.3f} ms" for x in times))
         log.debug("measured, the default schedule first: %s ms", ", ".join(f"{1e3 * x:.3f}" for x in times))
         for k, x in zip(some, times, strict=True):
             seconds_of[k] = min(seconds_of[k], x)
@@ -122,6 +123,11 @@ def fastest(bounds: Sequence[Bound], arrays: Mapping[str, Array], scalars: Mappi
     if best != last and time.perf_counter() - start <= LONG:
         best = winner([last, best], MEASURED_SECONDS)
     return best, seconds_of
+
+
+def _shown(ways: Sequence[tuple[float, Any]]) -> str:
+    """The best schedules of a search, with their costs."""
+    return "\n".join(f"cost {cost:.4g}\n{x.tree}" for cost, x in ways[:3])
 
 
 def _least_times(runs: Sequence[Callable[[], bool]], seconds: float) -> list[float] | None:
@@ -199,6 +205,7 @@ def _searched(graph: Graph, sizes: Mapping[str, int], options: Options, cost: Co
     others_found = tuple(Plan(x.tree, x.inlined, cost_of_each[x]) for x in further)
     seconds = time.perf_counter() - start
     log.debug("searched %d schedules of %d stages in %.3f s", whole.tally.asked, len(graph.stages), seconds)
+    debug.say("search", f"{whole.tally.asked} schedules in {seconds:.3f} s, the best by the model", lambda: _shown(ways))
     return Plan(None if first == by_default else first.tree, first.inlined, ways[0][0], seconds, found.record, whole.tally.asked, others_found)
 
 

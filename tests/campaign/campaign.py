@@ -104,7 +104,7 @@ class Campaign:
     def _failed(self, name: str, seed: int, result: Result, before: int) -> None:
         case, module = self.worker.case, kind(name)
         failure = Failure(name, seed, result.sort, result.text, case, "", before)
-        known = (name, result.sort, re.sub(r"[\d.]+", "0", result.text)[:LIKE])
+        known = (name, result.sort, re.sub(r"\b[vs]?\d[\d.]*\b", "0", result.text)[:LIKE])  # dtypes keep their numbers
         if case is not None and known in self._seen:
             failure.like, failure.after = self._seen[known], 0
         elif case is not None:

@@ -7,7 +7,7 @@ import random
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from tests.campaign import programs, source, threads
 from tests.campaign.kinds import OK, Case, Result
@@ -38,7 +38,7 @@ def run(case: Case) -> Result:
 
     def busy() -> None:
         while not stop.is_set():
-            for result in (call(0), programs.run(new)):
+            for result in (call(0), programs.run(new, watch=False)):
                 if result.status == "failed":
                     wrong.append(result)
 
@@ -48,7 +48,7 @@ def run(case: Case) -> Result:
     try:
         for _ in range(FORKS):
             time.sleep(case["wait"])
-            result = child([lambda: call(0), lambda: programs.run(new), lambda: call(1)])
+            result = child([lambda: call(0), lambda: programs.run(new, watch=False), lambda: call(1)])
             if result.status == "failed":
                 return result
     finally:
@@ -59,14 +59,14 @@ def run(case: Case) -> Result:
     return after if after.status == "failed" else wrong[0] if wrong else OK
 
 
-def child(calls: list[object]) -> Result:
+def child(calls: list[Callable[[], Result]]) -> Result:
     """Call all of them in a forked process."""
     ours, theirs = os.pipe()
     pid = os.fork()
     if pid == 0:
         try:
             for call in calls:
-                result = call()  # type: ignore[operator]
+                result = call()
                 if result.status == "failed":
                     os.write(theirs, f"{result.sort}\n{result.text}".encode()[:4000])
                     os._exit(3)

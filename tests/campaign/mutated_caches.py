@@ -37,7 +37,7 @@ def run(case: Case) -> Result:
     r = random.Random(case["seed"])
     with tempfile.TemporaryDirectory(prefix="hjit-campaign-") as name:
         folder = Path(name) / "cache"
-        told = []
+        told: list[str] = []
         for k in range(3):
             forget()
             result = programs.run(case, cache="rw", cache_dir=str(folder))

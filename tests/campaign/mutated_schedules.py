@@ -62,7 +62,7 @@ NUMBERS = (
     -(2**63),
     -(2**64),
 )
-ODD = ("", "nothing", "d0", "x", "y", "vector", None, True, 1.5, [], [0], [1, 0], {}, float("nan"))
+ODD: tuple[Any, ...] = ("", "nothing", "d0", "x", "y", "vector", None, True, 1.5, [], [0], [1, 0], {}, float("nan"))
 TREE, DIRECTIVES, FILE = "tree", "directives", "file"
 
 

@@ -34,12 +34,12 @@ def hangs() -> None:
 def _where(text: str, effect: Any) -> None:
     real = programs.run
 
-    def run(case: Case, **more: Any) -> Result:
+    def run(case: Case, *more: Any, **named: Any) -> Result:
         if any(text in block for block in case["blocks"]):
             effect()
-        return real(case, **more)
+        return real(case, *more, **named)
 
-    programs.run = run
+    programs.run = run  # type: ignore[assignment]
 
 
 PLANTS = {"emitter": wrong_emitter, "dies": dies, "hangs": hangs}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 import re
 import warnings
@@ -32,20 +33,25 @@ def case(seed: int) -> Case:
     return {**source.random_case(seed), "options": options}
 
 
-def run(case: Case, schedule: Any = None, **more: Any) -> Result:
-    """Compare some calls of one pipeline with plain ones; `schedule`: what it runs by, if not what it finds itself."""
+def run(case: Case, schedule: Any = None, watch: bool = True, **more: Any) -> Result:
+    """Compare some calls of one pipeline with plain ones.
+
+    Args:
+        schedule: what it runs by, if not what it finds itself.
+        watch: scratch memory, too; that is for one thread at a time.
+    """
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         warnings.simplefilter("always", hjit.HjitWarning)
         pipe = hjit.pipeline(source.function(case), **{"verify": "off", "cache": "off", **case["options"], **more}).use(schedule)
-        return compared(pipe, source.function(case), case)
+        return compared(pipe, source.function(case), case, watch)
 
 
-def compared(pipe: Any, plain: Any, case: Case, calls: Sequence[tuple[int, bool]] = CALLS) -> Result:
+def compared(pipe: Any, plain: Any, case: Case, watch: bool) -> Result:
     """The first call that goes wrong, or how all of them went."""
-    for number, (which, at_end) in enumerate(calls):
+    for number, (which, at_end) in enumerate(CALLS):
         given = [arguments.made(s) for s in case["args"][which].values()]
-        result = one(pipe, plain, given, at_end, case["returned"])
+        result = one(pipe, plain, given, at_end, case["returned"], watch)
         if result.status == "failed":
             return replace(result, text=f"call {number}: {result.text}")
         if result.status != "ok" and number == 0:
@@ -53,7 +59,7 @@ def compared(pipe: Any, plain: Any, case: Case, calls: Sequence[tuple[int, bool]
     return Result("ok", "fell back") if pipe.stats.fallbacks else OK
 
 
-def one(pipe: Any, plain: Any, given: Sequence[Any], at_end: bool, names: Sequence[str]) -> Result:
+def one(pipe: Any, plain: Any, given: Sequence[Any], at_end: bool, names: Sequence[str], watch: bool) -> Result:
     """A call, compared with a plain one."""
     theirs, ours = place(list(given), at_end), place(list(given), at_end)
     error: Exception | None = None
@@ -64,7 +70,7 @@ def one(pipe: Any, plain: Any, given: Sequence[Any], at_end: bool, names: Sequen
     try:
         with warnings.catch_warnings(record=True) as given_warnings:
             warnings.simplefilter("always", hjit.HjitWarning)
-            with watched_scratch():
+            with watched_scratch() if watch else contextlib.nullcontext():
                 got = pipe(*ours)
     except hjit.TraceError as raised:
         return Result("refused", raised.operation, f"{raised.operation}: {raised.reason}")

@@ -79,7 +79,7 @@ class Author(fuzz.Writer):
                 self.step()
         new = [n for n in self.env if re.fullmatch(r"[vs]\d+", n)]
         returned = new[-1:] + [n for n in new[:-1] if self.r.random() < 0.25]
-        case: Case = {"blocks": self.statements, "returned": returned, "args": [self.specs, self._others()]}
+        case: Case = {"blocks": self.statements, "returned": returned or ["a"], "args": [self.specs, self._others()]}
         return used(case)
 
     def _others(self) -> dict[str, Spec]:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 import hjit
-from tests.campaign import programs, source
+from tests.campaign import arguments, programs, source
 from tests.campaign.kinds import OK, Case, Result
 from tests.numpy_check import place
 
@@ -52,7 +52,7 @@ def task(function: Case) -> Callable[[int], Result]:
     expected: list[Any] = []
     with np.errstate(all="ignore"):
         for specs in function["args"]:
-            given.append([programs.arguments.made(s) for s in specs.values()])
+            given.append([arguments.made(s) for s in specs.values()])
             try:
                 theirs = place(given[-1], True)
                 expected.append((plain(*theirs), theirs))

@@ -9,7 +9,7 @@ import pytest
 
 import hjit
 from hjit.kernels.llvm import emit
-from hjit.kernels.lower import alike, lower
+from hjit.kernels.lower import alike, place_loops
 from hjit.kernels.runtime import kernel
 from tests.numpy_check import check, image
 
@@ -66,7 +66,7 @@ def test_same_results(f: Any, least: int, threads: int, monkeypatch: pytest.Monk
 def test_each_kind_is_lowered_and_written_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(alike, "MANY", 0)
     counts = {"lowered": 0, "written": 0}
-    build, function = lower._Nest.build, emit.NestEmitter.function
+    build, function = place_loops._Nest.build, emit.NestEmitter.function
 
     def counted_build(self: Any) -> Any:
         counts["lowered"] += 1
@@ -76,7 +76,7 @@ def test_each_kind_is_lowered_and_written_once(monkeypatch: pytest.MonkeyPatch) 
         counts["written"] += 1
         return function(self, nest)
 
-    monkeypatch.setattr(lower._Nest, "build", counted_build)
+    monkeypatch.setattr(place_loops._Nest, "build", counted_build)
     monkeypatch.setattr(emit.NestEmitter, "function", counted_function)
     seen = []
     for times in (6, 12):

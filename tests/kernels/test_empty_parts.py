@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import hjit
-from tests.numpy_check import check
+from tests.numpy_check import check, watched_scratch
 
 IMAGE = np.random.default_rng(0).integers(0, 60000, (9, 41)).astype(np.uint16)
 
@@ -63,3 +63,20 @@ def test_fewer_elements_than_are_equal_to_each_other(lanes: int) -> None:
     s["wide"].compute_at("result", "xo").vectorize("x", lanes)
     s["half"].root()
     check(repeated, img, schedule=s, num_threads=1)
+
+
+@pytest.mark.parametrize("cut", [2, 17])
+def test_a_consumer_without_columns_needs_no_more_than_there_is_memory_for(cut: int) -> None:
+    def f(a: Any) -> Any:
+        rows = a[:, ::-1] * 3 + a
+        rows[1:-1, ::4] += rows[1:-1, ::4]
+        result = rows[2:, :-cut] + rows[1:-1, :-cut] * 2
+        return result
+
+    p = hjit.pipeline(f, cache="off", verify="off", tune=False, num_threads=1)
+    for width in (cut, cut + 3):
+        a = np.random.default_rng(0).random((32, width))
+        s = p.use(None).schedule(a)
+        s["rows_v"].compute_at("result", "y").store_root().reorder_storage(1, 0)
+        with watched_scratch():
+            np.testing.assert_array_equal(p.use(s)(a), f(a))

@@ -86,6 +86,18 @@ def test_what_is_generous_runs(say: Any, dtype: Any) -> None:
     np.testing.assert_array_equal(f.use(s)(img), blur(img))
 
 
+def test_a_schedule_that_is_refused_can_be_edited() -> None:
+    f = compiled(blur)
+    s = f.schedule(GRAY)
+    s["blur_y"].split("y", "yo", "yi", 8, tail="shift_inwards").serial("yo")
+    s["blur_x"].compute_at("blur_y", "yo").store_root()
+    with pytest.raises(hjit.ScheduleError, match="cannot slide"):
+        f.use(s)(GRAY)
+    s = f.schedule(GRAY)
+    s["blur_x"].root()
+    np.testing.assert_array_equal(f.use(s)(GRAY), blur(GRAY))
+
+
 def test_code_of_all_copies_together() -> None:
     def heavy(a: Any) -> Any:
         result = np.exp(a) * np.log(a) + np.sin(a) * np.cos(a)

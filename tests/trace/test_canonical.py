@@ -18,7 +18,8 @@ def graphs(function: Any, *args: Any) -> tuple[Graph, Any, list[Any]]:
     results: list[Any] = []
     tree = traced.result
     tree.build(results.append) if hasattr(tree, "build") else results.append(tree)
-    return traced.recorder.graph(tuple(dict.fromkeys(r.name for r in results))), traced.recorder, leaves
+    names = dict.fromkeys(r.name for r in results if r.name in traced.recorder.stages)
+    return traced.recorder.graph(tuple(names)), traced.recorder, leaves
 
 
 def canonical(function: Any, *args: Any) -> Graph:

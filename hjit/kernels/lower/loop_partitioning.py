@@ -8,12 +8,46 @@ from dataclasses import replace
 
 import numpy as np
 
-from hjit.kernels.lower.loopir import Buffer, For, Item, Lanes, Let, Puts, Reduce, Slide, Stmt, When, inner, with_bodies
+from hjit.kernels.lower.loopir import (
+    For,
+    Item,
+    Lanes,
+    Let,
+    Nest,
+    Puts,
+    Reduce,
+    Stmt,
+    inner,
+    stmt_exprs,
+    stmt_polys,
+    vectors_at_once,
+    with_bodies,
+)
 from hjit.trace.ir.borders import INSIDE
 from hjit.trace.ir.graph import Change, Const, Expr, Load, Op, rewrite, substitute, walk
-from hjit.trace.ir.poly import Atom, Bound, FloorDiv, IntLike, Mod, Poly, Value, Var, deep_atoms, extremum, poly
+from hjit.trace.ir.poly import Atom, Bound, FloorDiv, IntLike, Mod, Poly, Value, Var, deep_atoms, extremum, least, poly
 
 Range = tuple[Poly, Poly]
+
+
+def partition_loops(nest: Nest) -> Nest:
+    """The nest whose vector loops run over their interior, at aligned indices where divisions ask for that."""
+    return replace(nest, body=tuple(map(_partitioned, nest.body)))
+
+
+def _partitioned(s: Stmt) -> Stmt:
+    s = with_bodies(s, lambda body: tuple(map(_partitioned, body)))
+    if not isinstance(s, Lanes):
+        return s
+    low, high, body = interior(s.var, s.body, s.begin, s.end)
+    align = alignment(s.var, body, s.lanes * s.copies)
+    if align > 1:
+        first = (low + (align - 1)) // align * align
+        low = low if first == low else extremum("min", first, s.end)
+        high = extremum("max", low, high // align * align)
+    fewest = s.lanes * min(vectors_at_once(s.lanes, s.copies, align))
+    filled = s.tail == "shift" and (low, high) == (s.begin, s.end) and least(high - low) >= fewest
+    return replace(s, low=low, high=high, align=align, body=body, rest=() if filled else s.rest)
 
 
 def interior(var: Var, body: tuple[Stmt, ...], begin: Poly, end: Poly) -> tuple[Poly, Poly, tuple[Stmt, ...]]:
@@ -48,26 +82,6 @@ def alignment(var: Var, body: tuple[Stmt, ...], step: int) -> int:
                 if isinstance(a, (FloorDiv, Mod)) and a.by.is_const and a.arg.mentions(var) and step % math.lcm(found, a.by.const) == 0:
                     found = math.lcm(found, a.by.const)
     return found
-
-
-def stmt_exprs(s: Stmt) -> tuple[Expr, ...]:
-    """The values that a statement itself computes."""
-    match s:
-        case Puts():
-            return tuple(p.value for p in s.puts)
-        case Reduce():
-            return tuple(e for i in s.items for e in (i.initial, i.value))
-    return ()
-
-
-def stmt_polys(s: Stmt) -> Iterator[Poly]:
-    """Every polynomial of a statement and of those inside it."""
-    yield from own_polys(s)
-    if isinstance(s, Let):
-        yield s.value
-    for body in inner(s):
-        for t in body:
-            yield from stmt_polys(t)
 
 
 def _loops(body: tuple[Stmt, ...]) -> Iterator[tuple[Var, Range]]:
@@ -199,64 +213,3 @@ def copies(body: tuple[Stmt, ...], var: Var, offsets: tuple[int, ...]) -> tuple[
         return with_bodies(s, all_of)
 
     return all_of(body)
-
-
-def used(body: tuple[Stmt, ...], buffers: dict[str, Buffer]) -> tuple[Stmt, ...]:
-    """The statements without names of indices that nothing refers to."""
-    wanted = {a.name for b in buffers.values() for p in b.origin for a in _vars(p)}
-    lets: dict[str, list[Poly]] = {}  # several, where there are several codes for one place
-
-    def collect(s: Stmt) -> None:
-        if isinstance(s, Let):
-            lets.setdefault(s.var.name, []).append(s.value)
-            return
-        wanted.update(a.name for p in own_polys(s) for a in _vars(p))
-        for b in inner(s):
-            for t in b:
-                collect(t)
-
-    for s in body:
-        collect(s)
-    work = [n for n in wanted if n in lets]
-    while work:
-        for a in (a for p in lets[work.pop()] for a in _vars(p)):
-            if a.name not in wanted:
-                wanted.add(a.name)
-                if a.name in lets:
-                    work.append(a.name)
-
-    def prune(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
-        return tuple(with_bodies(s, prune) for s in body if not (isinstance(s, Let) and s.var.name not in wanted))
-
-    return prune(body)
-
-
-def own_polys(s: Stmt) -> Iterator[Poly]:
-    """The polynomials that a statement itself holds, its headers and values, not the statements inside it."""
-    match s:
-        case Puts():
-            for p in s.puts:
-                yield from p.index
-            for x in s.ahead:
-                yield from x.index
-        case Reduce():
-            for i in s.items:
-                yield from i.index
-            for t in s.loops:
-                yield from (t.begin, t.end)
-        case For():
-            yield from (s.begin, s.end)
-            if s.limit is not None:
-                yield s.limit
-        case Lanes():
-            yield from (s.begin, s.end, s.low, s.high)
-        case When():
-            yield s.value
-        case Slide():
-            yield from (s.first, s.end)
-    for e in walk(*stmt_exprs(s)):
-        yield from e.polys
-
-
-def _vars(p: Poly) -> Iterator[Var]:
-    return (a for a in deep_atoms(p) if isinstance(a, Var))

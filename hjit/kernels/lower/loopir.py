@@ -16,7 +16,7 @@ import numpy as np
 
 from hjit.kernels.lower.alike import Like
 from hjit.sched.language.memory import Layout
-from hjit.trace.ir.graph import Expr, Load, describe, loads
+from hjit.trace.ir.graph import Change, Expr, Load, describe, loads, substitute, walk
 from hjit.trace.ir.poly import ONE, Poly, Var
 
 BEGIN, END = Var("begin"), Var("end")  # the part of a parallel nest that a task runs
@@ -55,6 +55,8 @@ class For:
     Attributes:
         limit: where a turn would pass it, the turn starts earlier instead, at ``limit - step``, and repeats what
             the turn before it did; None: nothing like that.
+        kind: "serial", or of a known number of turns: "unroll", code for each of them, and "unroll_and_jam", in which they
+            also share loads. Only `hjit.kernels.lower.unroll_and_jam` sees loops that are not serial.
     """
 
     var: Var
@@ -63,6 +65,7 @@ class For:
     step: int
     body: tuple[Stmt, ...]
     limit: Poly | None = None
+    kind: str = "serial"
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,6 +301,83 @@ def with_bodies(s: Stmt, change: Callable[[tuple[Stmt, ...]], tuple[Stmt, ...]])
     return s
 
 
+def stmt_exprs(s: Stmt) -> tuple[Expr, ...]:
+    """The values that a statement itself computes."""
+    match s:
+        case Puts():
+            return tuple(p.value for p in s.puts)
+        case Reduce():
+            return tuple(e for i in s.items for e in (i.initial, i.value))
+    return ()
+
+
+def stmt_polys(s: Stmt) -> Iterator[Poly]:
+    """Every polynomial of a statement and of those inside it."""
+    yield from own_polys(s)
+    if isinstance(s, Let):
+        yield s.value
+    for body in inner(s):
+        for t in body:
+            yield from stmt_polys(t)
+
+
+def substitute_in(s: Stmt, change: Change) -> Stmt:
+    """The statement, and those inside it, with the atoms of all indices and values replaced."""
+
+    def at(p: Poly) -> Poly:
+        return p.substitute(change)
+
+    def index(ps: tuple[Poly, ...]) -> tuple[Poly, ...]:
+        return tuple(map(at, ps))
+
+    s = with_bodies(s, lambda body: tuple(substitute_in(t, change) for t in body))
+    match s:
+        case Let():
+            return Let(s.var, at(s.value))
+        case For():
+            return replace(s, begin=at(s.begin), end=at(s.end), limit=None if s.limit is None else at(s.limit))
+        case Lanes():
+            return replace(s, begin=at(s.begin), end=at(s.end), low=at(s.low), high=at(s.high))
+        case When():
+            return replace(s, value=at(s.value))
+        case Slide():
+            return replace(s, first=at(s.first), end=at(s.end))
+        case Puts():
+            ahead = tuple(Load(x.source, index(x.index), x.dtype) for x in s.ahead)
+            return Puts(tuple(replace(p, index=index(p.index), value=substitute(p.value, change)) for p in s.puts), ahead)
+        case Reduce():
+            items = tuple(Item(index(i.index), substitute(i.initial, change), substitute(i.value, change)) for i in s.items)
+            return replace(s, items=items, loops=tuple(replace(t, begin=at(t.begin), end=at(t.end)) for t in s.loops))
+    return s
+
+
+def own_polys(s: Stmt) -> Iterator[Poly]:
+    """The polynomials that a statement itself holds, its headers and values, not the statements inside it."""
+    match s:
+        case Puts():
+            for p in s.puts:
+                yield from p.index
+            for x in s.ahead:
+                yield from x.index
+        case Reduce():
+            for i in s.items:
+                yield from i.index
+            for t in s.loops:
+                yield from (t.begin, t.end)
+        case For():
+            yield from (s.begin, s.end)
+            if s.limit is not None:
+                yield s.limit
+        case Lanes():
+            yield from (s.begin, s.end, s.low, s.high)
+        case When():
+            yield s.value
+        case Slide():
+            yield from (s.first, s.end)
+    for e in walk(*stmt_exprs(s)):
+        yield from e.polys
+
+
 def _nest_lines(nest: Nest) -> Iterator[str]:
     yield f"nest {nest.stage}:"
     for b in nest.buffers.values():
@@ -311,6 +391,7 @@ def _nest_lines(nest: Nest) -> Iterator[str]:
         yield from lines(s, depth)
 
 
+KIND_TEXT = {"serial": "for", "unroll": "unrolled", "unroll_and_jam": "jammed"}
 TAIL_TEXT = {"shift": ", backward", "mask": ", masked", "scalar": ""}
 
 
@@ -328,7 +409,8 @@ def lines(s: Stmt, depth: int) -> Iterator[str]:
             yield f"{pad}{var} = {value}"
         case For():
             step = f" step {s.step}" if s.step != 1 else ""
-            yield from block(f"for {s.var} in [{s.begin}, {s.end}){step}{f' backward from {s.limit}' if s.limit is not None else ''}:", s.body)
+            backward = f" backward from {s.limit}" if s.limit is not None else ""
+            yield from block(f"{KIND_TEXT[s.kind]} {s.var} in [{s.begin}, {s.end}){step}{backward}:", s.body)
         case Lanes():
             how = f"{s.lanes} lanes" + (f" x {s.copies}" if s.copies > 1 else "") + (f", multiples of {s.align}" if s.align > 1 else "")
             yield from block(f"vector {s.var} in [{s.low}, {s.high}), {how}{TAIL_TEXT[s.tail]}:", s.body)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 
 from hjit.kernels.lower.loopir import For, Lanes, Nest, Outlined, Reset, Slide, Stmt, When, inner, lines, with_bodies
 
@@ -20,9 +21,9 @@ _WORD = re.compile(r"[A-Za-z_][\w.]*(?!\w*\()|\d+")  # a name, but not that of a
 Body = tuple[Stmt, ...]
 
 
-def outlined(nest: Nest) -> Body:
-    """The body of a nest, in which the loops that are to be functions are `Outlined`."""
-    return _outlined(nest.body)
+def outline(nest: Nest) -> Nest:
+    """The nest, in which the loops that are to be functions are `Outlined`."""
+    return replace(nest, body=_outlined(nest.body))
 
 
 def _outlined(body: Body) -> Body:

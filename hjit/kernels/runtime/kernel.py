@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hjit import cache, deadline
+from hjit import cache, deadline, debug
 from hjit.errors import CompileError, ScheduleError
 from hjit.kernels.lower.params import FIRST, KEEP, SMALL_ARRAY, STREAM, STREAMED, TASKS_PER_THREAD, params_of
 from hjit.kernels.runtime import arena, backend, features, launch
@@ -131,6 +131,7 @@ def _compile(graph: Graph, name: str, options: Options, schedule: Root | None, s
     from hjit.kernels.runtime.listing import plan  # a process that only looks kernels up never loads the compiler
 
     planned = plan(graph, options, schedule, small)
+    debug.say("asm", name, lambda: backend.assembly(planned.llvm, name, options.target))
     deadline.foresee("compiling with LLVM", backend.expected_seconds(planned.llvm))
     compiled = undisturbed(deadline.counted(backend.compile_module), planned.llvm, name, options.target)
     count(compiled=1)

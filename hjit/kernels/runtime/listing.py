@@ -6,6 +6,7 @@ import logging
 import math
 from dataclasses import dataclass, replace
 
+from hjit import debug
 from hjit.errors import CompileError, ScheduleError
 from hjit.kernels.llvm.emit import Machine, emit_module
 from hjit.kernels.lower.loopir import Program
@@ -56,10 +57,14 @@ def plan(graph: Graph, options: Options, schedule: Root | None = None, small: bo
     if schedule is None:
         schedule, program = _by_default(graph, features.schedule_target(options.target), target.fast_math)
     else:
-        program = lower(graph, schedule, target.fast_math)
+        program = lower(graph, schedule, target.fast_math, debug.passes("lower"))
     params = params_of(graph, key.symbols, program.buffers)
     longest = math.inf if options.schedule is None else options.schedule.longest_block
-    return Plan(graph, key, schedule, program, params, emit_module(graph, program, params, name, target, longest), name)
+    text = emit_module(graph, program, params, name, target, longest)
+    debug.say("schedule", name, lambda: schedule)
+    debug.say("loops", name, lambda: program)
+    debug.say("llvm", name, lambda: text)
+    return Plan(graph, key, schedule, program, params, text, name)
 
 
 def _by_default(graph: Graph, target: Target, fast: bool) -> tuple[Root, Program]:
@@ -68,7 +73,7 @@ def _by_default(graph: Graph, target: Target, fast: bool) -> tuple[Root, Program
         schedule = make(graph, target)
         try:
             check(schedule, graph)
-            return schedule, lower(graph, schedule, fast)
+            return schedule, lower(graph, schedule, fast, debug.passes("lower"))
         except ScheduleError as error:
             log.debug("the default schedule is not legal: %s", error)
     raise CompileError(f"no schedule for\n{graph}")

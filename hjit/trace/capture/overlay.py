@@ -10,6 +10,7 @@ from __future__ import annotations
 import array
 import builtins
 import collections
+import copy
 import enum
 import functools
 import importlib
@@ -17,7 +18,7 @@ import io
 import logging
 import sys
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -60,7 +61,7 @@ class Overlay(dict[str, Any]):
 
     def assigned(self) -> list[str]:
         """Globals that the function has set: CPython stores them without asking `__setitem__`."""
-        return [name for name in self if name not in ("__builtins__", "__name__")]
+        return [name for name in self if name not in ("__builtins__", "__name__", "__warningregistry__")]
 
 
 def _called_or_class(name: str) -> Any:
@@ -95,7 +96,7 @@ class Path:
 
 _PLAIN = (bool, int, float, str, bytes, type(None), np.generic, np.dtype, range, slice, complex, enum.Enum, frozenset, type(...))
 _MUTABLE = (set, bytearray, collections.deque, array.array, memoryview)
-_DICTS = (dict, collections.OrderedDict, collections.defaultdict)
+_DICTS = (dict, collections.OrderedDict, collections.defaultdict, collections.Counter)
 
 
 def wrap(value: Any, path: Path) -> Any:
@@ -180,8 +181,16 @@ def _captured_container(rec: Recorder, value: Any, path: Path) -> Any:
     shape = (type(value), tuple(names) if isinstance(value, dict) else len(value))
     _guard_shape(rec, path, shape)
     items = [wrap(value[n], Path(path, n)) for n in names]
-    seen = dict(zip(names, items, strict=True)) if isinstance(value, dict) else type(value)(items)
+    seen = _copied_dict(value, items) if isinstance(value, dict) else type(value)(items)
     rec.watch(seen, str(path))
+    return seen
+
+
+def _copied_dict(value: dict[Any, Any], items: list[Any]) -> dict[Any, Any]:
+    """A dict of the same class and, of a defaultdict, the same default."""
+    seen = copy.copy(value)
+    for name, item in zip(value, items, strict=True):
+        seen[name] = item
     return seen
 
 
@@ -296,7 +305,7 @@ def _forward(name: str) -> Callable[..., Any]:
 
 
 _SPECIAL = """len str repr format lt le gt ge add radd sub rsub mul rmul truediv rtruediv floordiv rfloordiv mod rmod pow rpow matmul
-    rmatmul and rand or ror neg pos abs invert float int index round""".split()
+    rmatmul and rand or ror neg pos abs invert float int index round enter exit""".split()
 for _name in _SPECIAL:
     setattr(ObjectProxy, f"__{_name}__", _forward(f"__{_name}__"))
 
@@ -317,6 +326,8 @@ def captured_object(value: Any, path: Path) -> Any:
         return effects.Log(value)
     if isinstance(value, io.IOBase):
         return effects.Output(str(path))
+    if isinstance(value, Iterator):
+        raise current().error(f"{path}: {cls.__name__}", "each call takes items from an iterator that outlives it", "pass a list or a tuple")
     if isinstance(value, _MUTABLE):
         name = "argument" if path.kind == "leaf" else str(path)
         raise current().error(f"{name}: {cls.__name__}", "hjit cannot see when its contents change", "use a list, tuple or dict")
@@ -348,14 +359,14 @@ def clone(function: types.FunctionType) -> Callable[..., Any]:
             except ValueError:  # an empty cell: a name not yet bound
                 cells.append(cell)
         closure = tuple(cells)
-    copy = types.FunctionType(function.__code__, overlay(function.__globals__), function.__name__, None, closure)
-    copy.__defaults__ = _defaults(function)
+    twin = types.FunctionType(function.__code__, overlay(function.__globals__), function.__name__, None, closure)
+    twin.__defaults__ = _defaults(function)
     kwdefaults = function.__kwdefaults__
     if kwdefaults:
-        copy.__kwdefaults__ = {k: wrap(v, Path(Path(function, "__kwdefaults__", "attr"), k)) for k, v in kwdefaults.items()}
-    copy.__dict__.update(function.__dict__)
-    copy.__qualname__ = function.__qualname__
-    return copy
+        twin.__kwdefaults__ = {k: wrap(v, Path(Path(function, "__kwdefaults__", "attr"), k)) for k, v in kwdefaults.items()}
+    twin.__dict__.update(function.__dict__)
+    twin.__qualname__ = function.__qualname__
+    return twin
 
 
 def _defaults(function: types.FunctionType) -> tuple[Any, ...] | None:

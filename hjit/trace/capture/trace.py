@@ -12,9 +12,10 @@ import numpy as np
 
 from hjit import deadline
 from hjit.errors import Origin
+from hjit.trace.capture.audit import listen
 from hjit.trace.capture.overlay import Path, captured_object, clone, load_table, whole_array
 from hjit.trace.ir.graph import identity
-from hjit.trace.ir.poly import Poly
+from hjit.trace.ir.poly import Dim, FloorDiv, Mod, Poly, Sym, deep_atoms
 from hjit.trace.tracing.host import HostScalar, is_host, unpin
 from hjit.trace.tracing.induction import CannotRoll, Site
 from hjit.trace.tracing.recorder import Recorder
@@ -28,7 +29,7 @@ class Result:
 
     kind "array" (name: stage), "view" (name: stage or argument; shape, index), "argument" (name), "host" (value: entry of
     the tape), "constant" (value: an array, copied at each call), "static" (value). A `weak` scalar is a Python float.
-    `order`: of an array that lies otherwise than in C order, for each axis that of the stage.
+    `order`: of an array that lies otherwise than in C order, for each axis that of the stage. Some views are `read_only`.
     """
 
     kind: str
@@ -39,6 +40,7 @@ class Result:
     is_scalar: bool = False
     weak: bool = False
     order: tuple[int, ...] = ()
+    read_only: bool = False
 
     def given(self, array: np.ndarray[Any, Any]) -> Any:
         """The computed array as what the function returns: itself, transposed, a NumPy scalar or a Python float."""
@@ -105,6 +107,7 @@ def trace(function: types.FunctionType, structure: Any, leaves: list[Any], names
         Exception: what the function itself raises.
     """
     load_table()
+    listen()
     unrolled: frozenset[Site] = frozenset()
     while True:
         code = function.__code__
@@ -202,16 +205,16 @@ def _result(x: Any, rec: Recorder, shared: dict[int, int]) -> Any:
 def _array_result(x: Tracer, rec: Recorder, shared: dict[int, int]) -> Result:
     buffer = x.buffer
     if buffer.argument and not x.is_scalar:
-        if x.is_whole:
+        if x.is_whole and not x.read_only:
             return Result("argument", buffer.argument)
         if _is_strided(x):
-            return Result("view", buffer.argument, shape=rec.polys(x.shape), index=x.index)
+            return Result("view", buffer.argument, shape=rec.polys(x.shape), index=x.index, read_only=x.read_only)
     if x.known is not None and shared[id(buffer)] == 1:
         return Result("constant", value=x.known.copy("K"), is_scalar=x.is_scalar)
     if shared[id(buffer)] > 1 and _is_strided(x) and not x.is_scalar:
         if buffer.source() not in rec.stages:
             buffer.version = rec.stage(x.load(), buffer.shape, buffer.dtype).name if x.is_whole else _copied(rec, buffer)
-        return Result("view", buffer.source(), shape=rec.polys(x.shape), index=x.index)
+        return Result("view", buffer.source(), shape=rec.polys(x.shape), index=x.index, read_only=x.read_only)
     if x.is_whole and buffer.source() in rec.stages:
         return Result("array", buffer.source(), is_scalar=x.is_scalar, weak=x.weak)
     axes = x.axes
@@ -227,7 +230,7 @@ def _copied(rec: Recorder, buffer: Any) -> str:
 
 
 def _is_strided(x: Tracer) -> bool:
-    """Is the view one that NumPy's strides can express?"""
-    from hjit.trace.ir.poly import Dim, Sym
-
-    return all(isinstance(a, Sym) or (isinstance(a, Dim) and len(m) == 1) for p in x.index for m in p.terms for a in m)
+    """Is the view one that NumPy's strides can express? Views with quotients are of reshaped arrays, which were seen to be in order."""
+    atoms = (a for p in x.index for a in deep_atoms(p))
+    moving = (sum(not isinstance(a, Sym) for a in m) for p in x.index for m in p.terms)
+    return all(isinstance(a, (Sym, Dim, FloorDiv, Mod)) for a in atoms) and all(n <= 1 for n in moving)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from hjit.trace.ir.poly import ZERO, Atom, Bound, Dim, Extremum, FloorDiv, Mod, Poly, Sym, Var, deep_atoms, extremum, poly
+from hjit.trace.ir.poly import ZERO, Atom, Bound, Dim, Extremum, FloorDiv, Mod, Poly, Sym, Var, deep_atoms, extremum, least, poly
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,13 @@ class Span:
         if self.partial:
             return replace(self, low=extremum("max", self.low, ZERO), high=extremum("min", self.high, extent - 1))
         low = ZERO if self.low == ZERO else extremum("min", extremum("max", self.low, ZERO), extent - 1)
-        return Span(low, extremum("max", low, extremum("min", self.high, extent - 1)), self.base, self.first, self.last)
+        last = self.last if _is_never_negative(self.last - self.first) else extremum("max", self.last, self.first)
+        return Span(low, extremum("max", low, extremum("min", self.high, extent - 1)), self.base, self.first, last)
+
+
+def _is_never_negative(n: Poly) -> bool:
+    """Whatever the sizes are, which are above `SMALL`? No where that cannot be told."""
+    return all(c > 0 and all(isinstance(a, Sym) for a in m) for m, c in n.terms.items()) and least(n) >= 0
 
 
 def whole(extent: Poly) -> Span:

@@ -208,7 +208,7 @@ def _in_range(k: int, n: int, axis: int) -> int:
 
 def _basic(a: Tracer, items: Sequence[Any]) -> Tracer:
     if all(type(k) is slice and k == slice(None) for k in items):
-        return Tracer(a.buffer, a.shape, a.index, a._known)
+        return Tracer(a.buffer, a.shape, a.index, a._known, read_only=a.read_only)
     rec = current()
     shape: list[int] = []
     inner: list[Poly] = []
@@ -230,7 +230,7 @@ def _basic(a: Tracer, items: Sequence[Any]) -> Tracer:
     known = None
     if a._known is not None and not _turns(items):  # the Ellipsis keeps a single element a view
         known = a._known[(*(slice(*map(_int, (k.start, k.stop, k.step))) if isinstance(k, slice) else k for k in items), ...)]
-    return Tracer(a.buffer, tuple(shape), compose(a.index, inner), known)
+    return Tracer(a.buffer, tuple(shape), compose(a.index, inner), known, read_only=a.read_only)
 
 
 def _turns(items: Sequence[Any]) -> bool:
@@ -385,7 +385,7 @@ def scatter(view: Tracer, plan: _Advanced, value: Expr, order: str, combine: Any
 
     `combine` makes the new element from the old one and `value`, as ``np.add.at`` does.
     """
-    if not view.buffer.writeable:
+    if not view.writeable:
         raise ValueError("assignment destination is read-only")
     rec, buffer = current(), view.buffer
     old = buffer.source()

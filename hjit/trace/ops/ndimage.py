@@ -101,7 +101,7 @@ def store(output: Tracer, value: Expr, safe: bool = True) -> None:
 
     What C writes to a bool array is a byte, and a filter that reads it reads that byte.
     """
-    if not output.buffer.writeable:
+    if not output.writeable:
         raise ValueError("output array is read-only")
     if output.dtype != BOOL or value.dtype == BOOL:
         update(output, converted(value, output.dtype, safe))

@@ -340,7 +340,7 @@ def flat_index(view: Tracer, flat: Poly) -> list[Poly]:
 
 def _write_at(view: Tracer, index: Sequence[Poly], pure: Sequence[int], inner: Sequence[int], value: Expr) -> None:
     """``view[index] = value`` over pure dimensions and then, in order, reduction dimensions."""
-    if not view.buffer.writeable:
+    if not view.writeable:
         raise ValueError("assignment destination is read-only")
     rec, buffer = current(), view.buffer
     old = buffer.source()

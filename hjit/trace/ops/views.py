@@ -18,12 +18,12 @@ from hjit.trace.tracing.dispatch import implements, provides
 from hjit.trace.tracing.host import unpin
 from hjit.trace.tracing.recorder import current
 from hjit.trace.tracing.size import Size
-from hjit.trace.tracing.tracer import Shape, Tracer, as_tracer, from_stage
+from hjit.trace.tracing.tracer import Shape, Tracer, as_tracer, call, from_stage
 
 
-def view(a: Tracer, shape: Shape, inner: Sequence[Poly], known: Any = None) -> Tracer:
+def view(a: Tracer, shape: Shape, inner: Sequence[Poly], known: Any = None, read_only: bool = False) -> Tracer:
     """A view of `a` whose element at dims is ``a[inner]``."""
-    return Tracer(a.buffer, shape, compose(a.index, inner), known)
+    return Tracer(a.buffer, shape, compose(a.index, inner), known, read_only=read_only or a.read_only)
 
 
 def _known(a: Tracer, f: Any) -> Any:
@@ -217,10 +217,14 @@ def _unravel(flat: Poly, axes: list[tuple[int, Poly]], inner: list[Poly], news: 
 
 @implements(np.ravel)
 def ravel(a: Any, order: str = "C") -> Tracer:
+    """A view where the elements lie one after the other, else a copy: unlike `reshape`, which gives a view of every second one, say."""
     a = as_tracer(a)
     if order == "K":
-        a, order = transpose(a, copy_order(a)), "C"
-    return reshape(a, (-1,), order)
+        a = transpose(a, copy_order(a))
+    elif order == "F" or (order == "A" and in_order(a, "F")):
+        a = transpose(a)
+    found = reshape(a, (-1,))
+    return found if found.buffer is not a.buffer or is_c_ordered(a) else call(np.copy, found)
 
 
 @implements(np.squeeze)
@@ -275,6 +279,10 @@ def rot90(m: Any, k: int = 1, axes: Any = (0, 1)) -> Tracer:
 
 @implements(np.broadcast_to)
 def broadcast_to(array: Any, shape: Any, subok: bool = False) -> Tracer:
+    return _broadcast(array, shape, True)
+
+
+def _broadcast(array: Any, shape: Any, read_only: bool) -> Tracer:
     from hjit.trace.ops.elementwise import broadcast
 
     a = as_tracer(array)
@@ -285,7 +293,7 @@ def broadcast_to(array: Any, shape: Any, subok: bool = False) -> Tracer:
         raise ValueError(f"operands could not be broadcast together with remapped shapes [original->remapped]: {old}  and requested shape {new}")
     lead = len(shape) - a.ndim
     inner = [ZERO if n == 1 else poly(Dim(k)) for k, n in enumerate(a.shape, lead)]
-    return view(a, shape, inner, _known(a, lambda x: np.broadcast_to(x, shape)))
+    return view(a, shape, inner, _known(a, lambda x: np.broadcast_to(x, shape)), read_only)
 
 
 @implements(np.broadcast_arrays)
@@ -294,7 +302,7 @@ def broadcast_arrays(*args: Any, subok: bool = False) -> tuple[Tracer, ...]:
 
     arrays = [as_tracer(a) for a in args]
     shape = broadcast(*(a.shape for a in arrays))
-    return tuple(broadcast_to(a, shape) for a in arrays)
+    return tuple(_broadcast(a, shape, False) for a in arrays)
 
 
 @implements(np.broadcast)
@@ -326,7 +334,7 @@ def sliding_window_view(x: Any, window_shape: Any, axis: Any = None, *, subok: b
         shape[axis_] = shape[axis_] - (w - 1)
         if shape[axis_] <= 0:
             raise ValueError("window shape cannot be larger than input array shape")
-    result = view(x, (*shape, *window), inner, _known(x, lambda a: np.lib.stride_tricks.sliding_window_view(a, window, axis)))
+    result = view(x, (*shape, *window), inner, _known(x, lambda a: np.lib.stride_tricks.sliding_window_view(a, window, axis)), not writeable)
     return result
 
 
@@ -343,7 +351,7 @@ def diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Tracer:
         inner[k] = poly(Dim(position))
     along = poly(Dim(len(others)))
     inner[i], inner[j] = along + current().poly(down), along + current().poly(right)
-    return view(a, (*(a.shape[k] for k in others), count), inner, _known(a, lambda x: x.diagonal(offset, axis1, axis2)))
+    return view(a, (*(a.shape[k] for k in others), count), inner, _known(a, lambda x: x.diagonal(offset, axis1, axis2)), True)
 
 
 @implements(np.atleast_1d)

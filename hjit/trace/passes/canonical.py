@@ -13,8 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from hjit import deadline
+from hjit import deadline, debug
 from hjit.trace.ir.borders import borders
+from hjit.trace.ir.check import check_graph
 from hjit.trace.ir.costs import REPEAT_LIMIT, cost
 from hjit.trace.ir.graph import Cast, Const, Definition, Expr, Graph, Load, Op, Stage, cast, compose, identity, map_exprs, rewrite, substitute, walk
 from hjit.trace.ir.identities import start_value
@@ -372,8 +373,11 @@ SAID = (fuse, rfactor, cache_reads, pack, inline_after)  # those that a schedule
 
 def canonicalise(graph: Graph, said: Rewrites = AS_IT_IS, show: Callable[[str, Graph], None] | None = None) -> Graph:
     """The canonical form of a Graph; `said`: what a schedule changes; `show` is given each pass's name and result."""
+    show = debug.passes("canonicalise") if show is None else show
     for run in deadline.within("canonicalising", PASSES):
         graph = run(graph, said) if run in SAID else run(graph)
+        if debug.checks():
+            check_graph(graph, run.__name__)
         if show is not None:
             show(run.__name__, graph)
     return graph

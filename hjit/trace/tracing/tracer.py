@@ -67,15 +67,16 @@ class Tracer:
         known: the same view of the buffer's known contents, or None.
         is_scalar: a NumPy scalar rather than a 0-d array.
         weak: a Python float rather than a NumPy scalar; its dtype gives way to that of arrays.
+        read_only: a view that NumPy gives to be read only, whether or not its buffer is.
     """
 
-    __slots__ = ("_known", "_shape", "buffer", "index", "is_scalar", "weak")
+    __slots__ = ("_known", "_shape", "buffer", "index", "is_scalar", "read_only", "weak")
     __array_priority__ = 1000.0
 
     def __init__(self, buffer: Buffer, shape: Shape, index: tuple[Poly, ...], known: np.ndarray[Any, Any] | None = None,
-                 is_scalar: bool = False) -> None:
+                 is_scalar: bool = False, read_only: bool = False) -> None:
         self.buffer, self._shape, self.index, self._known, self.is_scalar = buffer, shape, index, known, is_scalar
-        self.weak = False
+        self.weak, self.read_only = False, read_only
 
     @property  # type: ignore[misc]
     def __class__(self) -> type:  # code asks isinstance(x, np.ndarray)
@@ -86,6 +87,10 @@ class Tracer:
         hook("reshape_in_place")(self, shape)
 
     shape: Shape = property(operator.attrgetter("_shape"), _reshape)  # type: ignore[assignment]
+
+    @property
+    def writeable(self) -> bool:
+        return self.buffer.writeable and not self.read_only
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -145,7 +150,7 @@ class Tracer:
     @property
     def flags(self) -> Any:
         like = hook("stand_in")(self)
-        return _Flags(False, False, False) if like is None else _Flags(like.flags.c_contiguous, like.flags.f_contiguous, self.buffer.writeable)
+        return _Flags(False, False, False) if like is None else _Flags(like.flags.c_contiguous, like.flags.f_contiguous, self.writeable)
 
     @property
     def strides(self) -> tuple[int, ...]:
@@ -292,7 +297,7 @@ class Tracer:
     # -- views that need no table
     def view(self, dtype: Any = None, type: Any = None) -> Tracer:
         if dtype is None or dtype is np.ndarray or np.dtype(dtype) == self.dtype:
-            return Tracer(self.buffer, self.shape, self.index, self._known)
+            return Tracer(self.buffer, self.shape, self.index, self._known, read_only=self.read_only)
         raise current().error("ndarray.view", f"bits of {self.dtype} seen as {np.dtype(dtype)}", "use astype")
 
     def astype(self, dtype: Any, order: str = "K", casting: str = "unsafe", subok: bool = True, copy: bool = True) -> Tracer:
@@ -448,7 +453,7 @@ def write(view: Tracer, value: Any, where: Expr | None = None, how: Conversion |
         ValueError: the view is read-only, or `value` does not broadcast to its shape.
         OverflowError, ValueError: NumPy refuses to store the number `value`.
     """
-    if not view.buffer.writeable:
+    if not view.writeable:
         raise ValueError("assignment destination is read-only")
     source = value if is_tracer(value) else None
     if source is not None and source.buffer is view.buffer and source.index == view.index and where is None:
