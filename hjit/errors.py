@@ -38,6 +38,14 @@ class TraceError(HjitError):
         super().__init__(f"{where}{operation}: {reason}. What to do: {hint}.")
 
 
+class BudgetError(TraceError):
+    """Tracing and compiling a function takes longer than the option `budget` allows."""
+
+    def again(self) -> BudgetError:
+        """The same error, to be raised in another place."""
+        return BudgetError(self.operation, self.reason, self.advice, self.origin)
+
+
 class ScheduleError(HjitError):
     """A schedule is not well formed, or a directive names a loop that does not exist."""
 

@@ -4,6 +4,7 @@
 |------------------|---------------------------------|--------------------|----------------------------------------------------|
 | `verify`         | "first", "off"                  | `HJIT_VERIFY`      | compare the first call of every kernel with NumPy's |
 | `on_unsupported` | "raise", "numpy"                | `HJIT_ON_UNSUPPORTED` | what to do with a function that cannot be traced |
+| `budget`         | 10.0, 2.5, ..., None            | `HJIT_BUDGET`      | seconds for tracing and compiling a call; None: any |
 | `fast_math`      | False, True                     | `HJIT_FAST_MATH`   | let floats use fused multiply-add and reciprocals  |
 | `target`         | "cpu", "x86-64-v2", "-v3", "-v4" | `HJIT_TARGET`     | this machine's CPU, or a level of x86-64           |
 | `num_threads`    | 0 (all cores), 1, 2, ...        | `HJIT_NUM_THREADS` | threads of one call                                |
@@ -22,6 +23,7 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
+import math
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields, replace
@@ -51,6 +53,7 @@ class Options:
 
     verify: str = "first"
     on_unsupported: str = "raise"
+    budget: float | None = 10.0
     fast_math: bool = False
     target: str = "cpu"
     num_threads: int = 0
@@ -75,6 +78,8 @@ class Options:
                 raise OptionError(f"{name}={getattr(self, name)!r}: choose one of {', '.join(map(repr, allowed))}")
         if type(self.num_threads) is not int or self.num_threads < 0:
             raise OptionError(f"num_threads={self.num_threads!r}: a whole number from 0 (all cores)")
+        if self.budget is not None and (type(self.budget) not in (int, float) or math.isnan(self.budget) or self.budget < 0):
+            raise OptionError(f"budget={self.budget!r}: seconds, or None for any time")
         if not isinstance(self.cache_dir, (str, os.PathLike)):
             raise OptionError(f"cache_dir={self.cache_dir!r}: a folder")
 
@@ -110,7 +115,11 @@ def _blas(text: str) -> bool | str:
     return text if text == "auto" else _flag(text)
 
 
-_FROM_TEXT: dict[str, Callable[[str], Any]] = {"tune": _tune, "blas": _blas, "num_threads": int}
+def _seconds(text: str) -> float | None:
+    return None if text.strip().lower() in ("none", "") else float(text)
+
+
+_FROM_TEXT: dict[str, Callable[[str], Any]] = {"budget": _seconds, "tune": _tune, "blas": _blas, "num_threads": int}
 _FROM_TEXT |= dict.fromkeys(("fast_math", "numpy_if_faster", "disable"), _flag)
 
 

@@ -24,11 +24,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hjit import against_numpy, forks
+from hjit import against_numpy, deadline, forks
 from hjit.against_numpy import Turns
 from hjit.arguments import copied, is_same_memory, key_of, leaf_names, leaves_of
 from hjit.collector import few_collections
-from hjit.errors import CompileError, HjitError, HjitWarning, ScheduleError, TraceError
+from hjit.errors import BudgetError, CompileError, HjitError, HjitWarning, Origin, ScheduleError, TraceError
 from hjit.options import Options, Scheduler, checked, context_state, resolve
 from hjit.outcome import MISS, PLAIN
 from hjit.trace.capture.overlay import load_table
@@ -126,6 +126,7 @@ class Pipeline:
         self._variants: dict[Any, tuple[Variant, ...]] = {}
         self._plain: dict[Any, str] = {}  # why, by key
         self._turns: dict[Any, Turns] = {}  # keys of which calls are timed beside NumPy
+        self._over: dict[Any, BudgetError] = {}  # for keys whose budget was spent in vain
         self._options: dict[Any, Options] = {}
         self._schedule: Scheduler | None = None
         self._warned = False
@@ -289,11 +290,16 @@ class Pipeline:
                     return result
             if call.key in self._plain:
                 return PLAIN
+            if call.key in self._over:
+                raise self._over[call.key].again()
             try:
                 with progress(f"hjit: compiling {self.__name__}"):
                     variant, made = self._build(call.structure, call.leaves, options)
             except (TraceError, CompileError) as error:
                 if options.on_unsupported == "raise":
+                    if isinstance(error, BudgetError):
+                        self._over[call.key] = error.again()
+                        _limit(self._over)
                     raise
                 self._give_up(call.key, f"{self.__name__} runs as plain NumPy: {error}")
                 return PLAIN
@@ -333,16 +339,22 @@ class Pipeline:
             self._warned = True
             warnings.warn(why, HjitWarning, stacklevel=_depth())
 
-    @few_collections()
     def _build(self, structure: Any, leaves: list[Any], options: Options) -> tuple[Variant, dict[int, tuple[Any, ...]]]:
         """Trace and bind; also the results of opaque calls that the trace made.
 
         Raises:
+            BudgetError: there is no time for that.
             TraceError: the function cannot be traced.
             CompileError: a fault of hjit.
             OutOfBounds: an index is out of bounds: NumPy is to say so itself.
             _Unclear: tracing raised something, perhaps what the function itself raises.
         """
+        code = getattr(self.py_func, "__code__", None)
+        origin = None if code is None else Origin(code.co_filename, code.co_firstlineno, code.co_name)
+        with few_collections(), deadline.budget(options.budget, self.__name__, origin):
+            return self._built(structure, leaves, options)
+
+    def _built(self, structure: Any, leaves: list[Any], options: Options) -> tuple[Variant, dict[int, tuple[Any, ...]]]:
         from hjit.kernels.runtime import kernel
         from hjit.variant import OutOfBounds, Variant
 
@@ -366,6 +378,7 @@ class Pipeline:
         if any(e.impure for e in events) and any(e.call is None for e in events):
             raise TraceError("numpy.random", "random numbers together with a decision on values", "draw the random numbers outside the function")
         made = {k: tuple(traced.recorder.inputs[n].array for n in e.gives) for k, e in enumerate(events) if e.call is not None and not e.impure}
+        deadline.blame(traced.recorder.busiest())
         try:
             variant = _with_room(Variant, traced, structure, options, leaves)
         except (HjitError, MemoryError):
@@ -554,6 +567,7 @@ class Pipeline:
             self._variants = {}
             self._plain = {}
             self._turns = {}
+            self._over = {}
         return self
 
     def loops(self, *args: Any, **kwargs: Any) -> Any:
@@ -587,7 +601,9 @@ def evaluate(rec: Any, names: tuple[str, ...], leaves: list[Any], options: Optio
         values = rec.tape.replay(leaves)
         slots = rec.scalar_slots()
         outputs = bound.new_outputs()
-        if not bound.run([rec.inputs[n].array for n in bound.inputs], outputs, [values[slots[n][0].k] for n, _ in bound.scalars]):
+        with deadline.paused():
+            is_inside = bound.run([rec.inputs[n].array for n in bound.inputs], outputs, [values[slots[n][0].k] for n, _ in bound.scalars])
+        if not is_inside:
             rec.beyond = True
             raise IndexError("index out of bounds")
         found.update(zip(wanted, outputs, strict=True))

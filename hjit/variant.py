@@ -6,13 +6,15 @@ later segment needs of an earlier one is carried over in memory rather than comp
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hjit import deadline
 from hjit.errors import ScheduleError
 from hjit.kernels.runtime.kernel import Bound
 from hjit.options import Options, Scheduler
@@ -101,7 +103,8 @@ def _searched(graph: Graph, sizes: Mapping[str, int], options: Options) -> Plan:
     """The plan that a search makes; only then is loaded what searches."""
     from hjit.tuning import autoschedule
 
-    return autoschedule.searched(graph, sizes, options)
+    with deadline.paused():  # it has limits of its own
+        return autoschedule.searched(graph, sizes, options)
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +147,7 @@ class Variant:
         self._overlapping = any(n in self._packed or _overlaps_itself(rec.inputs[n].array) for n in self.written)
         self.goals = trace.goals
         self._segments: dict[frozenset[str], list[Graph]] = {}
+        self._hurried = False  # was there no time for all ways of computing it?
         self._schedule()
         options = self.options
         known = getattr(options.schedule, "check_names", None)
@@ -186,6 +190,8 @@ class Variant:
         ways = self._ways(found)
         best = self._fastest(ways, found) if found.new or not ways else ways[0]
         self.graphs, self.options = best.graphs, replace(self.options, schedule=best.schedule)
+        if self._hurried:  # not all were compared: another process may
+            return best.kernels
         plans.keep(replace(best.schedule or plans.Searched({}), new=found.new), self.options, best.measured)
         return best.kernels
 
@@ -208,8 +214,19 @@ class Variant:
         for schedule in found.others:
             if time.perf_counter() > end:
                 break
-            ways.append(self._way(schedule))
+            with self._if_there_is_time(ways):
+                ways.append(self._way(schedule))
         return [x for x in ways if x is not None and x.schedule is not None]
+
+    @contextlib.contextmanager
+    def _if_there_is_time(self, ways: Sequence[_Way | None]) -> Iterator[None]:
+        """Make another way; one that there is no time for is left out where there are others."""
+        try:
+            yield
+        except deadline.OverBudget:
+            if not any(ways):
+                raise
+            self._hurried = True
 
     def _way(self, schedule: Searched) -> _Way | None:
         """The kernels by a searched schedule; None where it cannot be lowered."""
@@ -230,14 +247,19 @@ class Variant:
         values = self.rec.tape.replay(self._leaves_now) if self.rec.tape.ops else []
         if found.trees and ways and (values is None or len(ways[0].kernels) > 1):
             return ways[0]
-        default = self._by_default()
+        default: _Way | None = None
+        with self._if_there_is_time(ways):
+            default = self._by_default()
+        if default is None:
+            return ways[0]
         if not ways:
             return default
         kernels = [x for way in (*ways, default) for x in way.kernels if x is not None]
         if values is None or len(kernels) != len(ways) + 1:
             return default
         arrays = {n: s.array for n, s in self.rec.inputs.items()}
-        best, seconds = fastest(kernels, arrays, {n: values[k] for n, k in self.slots.items()})
+        with deadline.paused():
+            best, seconds = fastest(kernels, arrays, {n: values[k] for n, k in self.slots.items()})
         return replace((*ways, default)[best], measured=(seconds[best], seconds[-1]) if seconds else None)
 
     def _strides(self) -> dict[str, tuple[int, ...]]:

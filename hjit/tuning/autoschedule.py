@@ -43,6 +43,7 @@ MUCH_SLOWER = (4.0, 1.5)  # than the fastest: not run again after the first turn
 NOT_MUCH_DEARER = 3.0  # than the best schedule known
 SURELY = 0.97  # how much faster than the default schedule another must be
 FEW_STAGES = 12  # of which all are searched
+LOOKED_AT = 800  # definitions a second, at most: of more not even the default schedule is costed in time
 COMPLETED = 2.5  # times the seconds that all nests of a tree cost: what it takes to put all stages at the root that a search left
 
 
@@ -163,6 +164,9 @@ def searched(graph: Graph, sizes: Mapping[str, int], options: Options, cost: Cos
 
 def _searched(graph: Graph, sizes: Mapping[str, int], options: Options, cost: Cost | None, effort: Effort) -> Plan:
     start = time.perf_counter()
+    if effort.freeze and sum(len(s.definitions) for s in graph.stages) > LOOKED_AT * effort.seconds:
+        log.debug("%d stages are too many to search in %g s", len(graph.stages), effort.seconds)
+        return Plan(None, frozenset(), 0.0)
     space = whole = space_of(graph, sizes, options, cost, effort.memoise)
     by_default = Schedule(default_schedule(graph, space.target), frozenset())
     limit, half = start + effort.seconds, start + effort.seconds / 2

@@ -46,6 +46,16 @@ def test_constants_that_differ_alike_are_one_number() -> None:
     assert a.text.count("%given0, ") == 2 and "add i64 9" in a.text and "i64 2\n" in a.text  # slots 2 and 3 of the block
 
 
+def test_many_constants_that_are_shifted_are_one_number() -> None:
+    a, b = merged([function(*range(100, 140)), function(*range(7, 47))])
+    assert a.text == b.text
+    assert a.uniforms == (poly(7), poly(100)) and b.uniforms == (poly(7), poly(7))
+    for k in range(1, 40):
+        assert f"= add i64 %given0, {k}\n" in a.text
+    many = [function(*(k * c for k in range(1, 41))) for c in (3, 5)]
+    assert merged(many) == many
+
+
 def test_other_functions_stay_as_they_are() -> None:
-    for pair in ([function(1), function(1)], [function(1), function(2, op="mul")], [function(1), function(1, 2)]):
+    for pair in ([function(1), function(1)], [function(1), function(2, op="sub")], [function(1), function(1, 2)]):
         assert merged(pair) == pair

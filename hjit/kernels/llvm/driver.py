@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from hjit.kernels.llvm import call_table
 from hjit.kernels.llvm.code import BOOL, I64
 from hjit.kernels.llvm.function_merging import KERNEL
 from hjit.kernels.lower.params import PARALLEL_FOR, SCRATCH, STATUS, TASKS_PER_THREAD, THREADS, Params
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
 GRAIN = 40_000  # operations that a task should have
 LONG = 400  # lines, from which on a driver is compiled as it stands: once a call it would gain little, and LLVM takes long for long blocks
+MANY_SLOTS = 32  # of the parameter block that hold addresses, from which on a loop resolves them
 AS_IT_STANDS = "nounwind noinline optnone"  # without what concerns vectors and calls of the C library: it has none
 
 
@@ -51,18 +53,26 @@ def driver_text(graph: Graph, calls: Sequence[Call], params: Params, name: str, 
     e.uniforms = None
     code = e.code
     size = params.count
-    e.allocas += [f"  %ctx = alloca [{size} x i64], align 64", "  %data = alloca [3 x i64]", "  %args = alloca [1 x i64]"]
+    values = call_table.Values(params, call_table.given_to(calls)) if len(calls) > call_table.MANY else None
+    slots = size if values is None else values.count
+    e.allocas += [f"  %ctx = alloca [{slots} x i64], align 64", "  %data = alloca [3 x i64]", "  %args = alloca [1 x i64]"]
     most = 1 + max((len(c.uniforms) for c in calls), default=0)
     e.allocas += ["  %dims = alloca [1 x i64]", "  %steps = alloca [1 x i64]", f"  %given = alloca [{most} x i64], align 64"]
     e.allocas.append(f"  call void @llvm.memcpy.p0.p0.i64(ptr %ctx, ptr %params, i64 {8 * size}, i1 false)")
     code.declare("declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)")
     e.allocas += _resolve(params)
+    e.block = next((line.removesuffix(":") for line in reversed(e.allocas) if line.endswith(":")), e.block)
     tasks: dict[str, str] = {}
     code.effect("store ptr %ctx, ptr %given")
     for call in calls:
-        points = e.int(call.nest.points)
         if call.nest.count is not None:
             tasks.setdefault(call.function, _task(call.function))
+    parts = [*tasks.values()]
+    if values is not None:
+        parts += [call_table.globals_text(name, calls, values), call_table.sums_text(name, values)]
+        call_table.emit(e, name, calls, values)
+    for call in calls if values is None else ():
+        points = e.int(call.nest.points)
         # loads are hoisted out of loops, also out of those that never run: a nest without elements is not entered
         e.branch(code.emit(f"icmp sgt i64 {points.text}, 0", BOOL, 1, points), lambda call=call: _run(e, call))
     code.effect("ret i32 0")
@@ -72,7 +82,7 @@ def driver_text(graph: Graph, calls: Sequence[Call], params: Params, name: str, 
     body = code.text()
     kind = AS_IT_STANDS if len(e.allocas) + body.count("\n") > LONG else "#0"
     main = f"define i32 @{name}(ptr %params) {kind} {{\n{entry}\n{body}\n}}"
-    return Driver("\n\n".join([*tasks.values(), main]), code.declarations)
+    return Driver("\n\n".join([*parts, main]), code.declarations)
 
 
 def _run(e: NestEmitter, call: Call) -> None:
@@ -82,8 +92,13 @@ def _run(e: NestEmitter, call: Call) -> None:
     if call.nest.count is None:
         code.effect(f"call void @{call.function}(ptr %given, i64 0, i64 1, i64 0)")
     else:
-        _launch(e, call.function, e.int(call.nest.count).text, e.int(call.nest.work).text)
-    label = code.fresh("ok")
+        launch(e, f"@{call.function}", f"@{call.function}.task", e.int(call.nest.count).text, e.int(call.nest.work).text)
+    status(e, code.fresh("ok"))
+
+
+def status(e: NestEmitter, label: str) -> None:
+    """End the kernel where a nest has failed; else go on at `label`."""
+    code = e.code
     code.effect(f"%{label}.at = getelementptr i64, ptr %ctx, i64 {STATUS}")
     code.effect(f"%{label}.status = load i64, ptr %{label}.at")
     code.effect(f"%{label}.good = icmp eq i64 %{label}.status, 0")
@@ -103,23 +118,45 @@ def _resolve(params: Params) -> list[str]:
     """Addresses in place of array objects and scratch offsets."""
     lines = [f"  %status.at = getelementptr i64, ptr %ctx, i64 {STATUS}", "  store i64 0, ptr %status.at"]
     offset = data_offset()
-    for slot in params.arrays.values():
-        lines += [
-            f"  %a{slot}.at = getelementptr i64, ptr %ctx, i64 {slot}",
-            f"  %a{slot}.object = load ptr, ptr %a{slot}.at",
-            f"  %a{slot}.field = getelementptr i8, ptr %a{slot}.object, i64 {offset}",
-            f"  %a{slot}.data = load ptr, ptr %a{slot}.field",
-            f"  store ptr %a{slot}.data, ptr %a{slot}.at",
-        ]
+    lines += _in_slots(
+        "array",
+        [*params.arrays.values()],
+        "%X.object = load ptr, ptr %X.at",
+        f"%X.field = getelementptr i8, ptr %X.object, i64 {offset}",
+        "%X.data = load ptr, ptr %X.field",
+        "store ptr %X.data, ptr %X.at",
+    )
     lines += [f"  %scratch.at = getelementptr i64, ptr %ctx, i64 {SCRATCH}", "  %scratch = load i64, ptr %scratch.at"]
-    for slot in params.scratch.values():
-        lines += [
-            f"  %s{slot}.at = getelementptr i64, ptr %ctx, i64 {slot}",
-            f"  %s{slot}.offset = load i64, ptr %s{slot}.at",
-            f"  %s{slot}.address = add i64 %s{slot}.offset, %scratch",
-            f"  store i64 %s{slot}.address, ptr %s{slot}.at",
-        ]
+    lines += _in_slots(
+        "part",
+        [*params.scratch.values()],
+        "%X.offset = load i64, ptr %X.at",
+        "%X.address = add i64 %X.offset, %scratch",
+        "store i64 %X.address, ptr %X.at",
+    )
     return lines
+
+
+def _in_slots(what: str, slots: Sequence[int], *lines: str) -> list[str]:
+    """Do something with what is in some slots, which lie side by side: one after the other, many in a loop. `X` stands for a name."""
+    if len(slots) <= MANY_SLOTS:
+        parts = ((f"{what}{k}", [f"%X.at = getelementptr i64, ptr %ctx, i64 {k}", *lines]) for k in slots)
+        return [f"  {line}".replace("%X", f"%{name}") for name, part in parts for line in part]
+    assert list(slots) == list(range(slots[0], slots[0] + len(slots)))
+    loop = [
+        f"  br label %{what}s",
+        f"{what}s:",
+        f"  br label %{what}",
+        f"{what}:",
+        f"  %X.k = phi i64 [ {slots[0]}, %{what}s ], [ %X.next, %{what} ]",
+        "  %X.at = getelementptr i64, ptr %ctx, i64 %X.k",
+        *(f"  {line}" for line in lines),
+        "  %X.next = add i64 %X.k, 1",
+        f"  %X.more = icmp slt i64 %X.next, {slots[0] + len(slots)}",
+        f"  br i1 %X.more, label %{what}, label %{what}s.done",
+        f"{what}s.done:",
+    ]
+    return [line.replace("%X", f"%{what}") for line in loop]
 
 
 def _task(function: str) -> str:
@@ -142,7 +179,7 @@ def _task(function: str) -> str:
 }}"""
 
 
-def _launch(e: NestEmitter, function: str, count: str, work: str) -> None:
+def launch(e: NestEmitter, function: str, task: str, count: str, work: str) -> None:
     """Run a nest: here, or as tasks on the threads where there is work for them."""
     code = e.code
     p = code.fresh("p")
@@ -162,7 +199,7 @@ def _launch(e: NestEmitter, function: str, count: str, work: str) -> None:
     ):
         code.effect(line)
     code.label(f"{p}.here")
-    code.effect(f"call void @{function}(ptr %given, i64 0, i64 {count}, i64 0)")
+    code.effect(f"call void {function}(ptr %given, i64 0, i64 {count}, i64 0)")
     code.effect(f"br label %{p}.done")
     code.label(f"{p}.spread")
     for line in (
@@ -175,7 +212,7 @@ def _launch(e: NestEmitter, function: str, count: str, work: str) -> None:
         f"store i64 %{p}.tasks, ptr %dims",
         "store i64 1, ptr %steps",
         f"%{p}.threads32 = trunc i64 %{p}.threads to i32",
-        f"call void %{p}.for(ptr @{function}.task, ptr %args, ptr %dims, ptr %steps, ptr %data, i64 0, i64 1, i32 %{p}.threads32)",
+        f"call void %{p}.for(ptr {task}, ptr %args, ptr %dims, ptr %steps, ptr %data, i64 0, i64 1, i32 %{p}.threads32)",
         f"br label %{p}.done",
     ):
         code.effect(line)

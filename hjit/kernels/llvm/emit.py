@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from hjit import deadline
 from hjit.errors import BlockError, CompileError
 from hjit.kernels.llvm import boundaries as bounds
 from hjit.kernels.llvm import gathers, memory, outline, stores
@@ -27,6 +28,7 @@ from hjit.kernels.llvm.code import BOOL, I64, Code, Val, const, longest_block, s
 from hjit.kernels.llvm.driver import driver_text
 from hjit.kernels.llvm.function_merging import Function, Uniform, merged
 from hjit.kernels.llvm.vecmath import apply as vecmath
+from hjit.kernels.lower.alike import Like
 from hjit.kernels.lower.loopir import (
     BEGIN,
     END,
@@ -77,7 +79,12 @@ def emit_module(graph: Graph, program: Program, params: Params, name: str, machi
     declarations: dict[str, None] = {}
     constants = [constant_text(i) for i in graph.inputs if i.data is not None]
     made: list[tuple[Function, list[outline.Inner]]] = []
-    for nest in program.nests:
+    for nest in deadline.within("writing code", program.nests):
+        if nest.like is not None:
+            function, inner = made[nest.like.nest]
+            here = _Renumbered(params, nest.like)
+            made.append((here.function(function), [replace(x, of=here.function(x.of)) for x in inner]))
+            continue
         emitter = NestEmitter(graph, params, machine, program.layouts)
         text = emitter.function(nest)
         if longest < math.inf:
@@ -99,6 +106,25 @@ def emit_module(graph: Graph, program: Program, params: Params, name: str, machi
         '"no-builtins" }'
     )
     return "\n\n".join([head, *bodies, driver.text, attributes]) + "\n"
+
+
+class _Renumbered:
+    """The numbers that a nest is given which has the code of another one."""
+
+    def __init__(self, params: Params, like: Like) -> None:
+        self.like = like
+        self.slots: dict[int, int] = {}
+        for names in (params.arrays, params.scratch):
+            self.slots |= {names[old]: params.slot(new) for old, new in like.arrays.items() if old in names}
+        self.slots |= {params.symbols[old]: params.symbols[new] for old, new in like.sizes.items() if old in params.symbols}
+
+    def function(self, f: Function) -> Function:
+        return Function(f.text, tuple(map(self.uniform, f.uniforms)))
+
+    def uniform(self, what: Uniform) -> Uniform:
+        if isinstance(what, Poly):
+            return self.like.poly(what)
+        return None if what is None else (self.slots.get(what[0], what[0]), what[1])
 
 
 def _check_blocks(stage: str, texts: list[str], longest: float) -> None:

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 from hjit.trace.ir.poly import Poly, poly
 
-_CONSTANT = re.compile(r"(= add i64 |= getelementptr \w+, ptr %(?!ctx,)[\w.]+, i64 )(-?\d+)\b")  # an offset of an index or of an address
+# an offset of an index or of an address, or a factor of one
+_CONSTANT = re.compile(r"(= add i64 |= mul i64 |= getelementptr \w+, ptr %(?!ctx,)[\w.]+, i64 )(-?\d+)\b")
 MAX_GIVEN = 16  # constants that become numbers, of one function
 
 Uniform = tuple[int, int] | Poly | None  # a slot of the parameter block and what is added, or a polynomial over sizes, or `KERNEL`
@@ -28,32 +29,54 @@ class Function:
 
 def merged(functions: Sequence[Function]) -> list[Function]:
     """The functions, of which those that differ in constants only have one text."""
-    alike: dict[tuple[str, int], dict[str, list[str]]] = {}  # shape -> text -> its constants
-    shapes = []
+    shapes: dict[tuple[str, int], str] = {}  # a text, and how many numbers it is given -> the text without constants
+    alike: dict[tuple[str, int], dict[str, list[str]]] = {}  # such a text -> texts -> their constants
     for f in functions:
-        shapes.append((_CONSTANT.sub(r"\1#", f.text), len(f.uniforms)))
-        alike.setdefault(shapes[-1], {})[f.text] = [m[2] for m in _CONSTANT.finditer(f.text)]
-    return [_given(f, alike[shape]) for f, shape in zip(functions, shapes, strict=True)]
+        key = f.text, len(f.uniforms)
+        if key not in shapes:
+            shapes[key] = _CONSTANT.sub(r"\1#", f.text)
+            alike.setdefault((shapes[key], key[1]), {})[f.text] = [m[2] for m in _CONSTANT.finditer(f.text)]
+    changed: dict[tuple[str, int], tuple[str, tuple[Poly, ...]]] = {}
+    for (_, count), texts in alike.items():
+        changed |= {(text, count): new for text, new in _given(texts, count).items()}
+    found = []
+    for f in functions:
+        text, numbers = changed[f.text, len(f.uniforms)]
+        found.append(Function(text, (*f.uniforms, *numbers)))
+    return found
 
 
-def _given(f: Function, alike: dict[str, list[str]]) -> Function:
-    """A function with the constants that are not the same in all alike taken from its block."""
-    columns = list(zip(*alike.values(), strict=True))
-    numbers = {column: k for k, column in enumerate(dict.fromkeys(c for c in columns if len(set(c)) > 1))}
-    if not 0 < len(numbers) <= MAX_GIVEN:
-        return f
+def _given(alike: dict[str, list[str]], count: int) -> dict[str, tuple[str, tuple[Poly, ...]]]:
+    """For each of some texts that are alike: the text with the constants that are not the same in all taken from its block, and those constants.
+
+    Args:
+        alike: texts and their constants.
+        count: the numbers that each is given already.
+    """
+    columns = [tuple(map(int, column)) for column in zip(*alike.values(), strict=True)]
+    differ = list(dict.fromkeys(c for c in columns if len(set(c)) > 1))
+    shared = len(differ) > MAX_GIVEN  # then places whose constants lie equally far from each other in all texts have one number
+    firsts: dict[tuple[int, ...], tuple[int, tuple[int, ...]]] = {}  # for each number, which it is, and the constants of its first place
+    names: dict[tuple[int, ...], str] = {}
+    sums: list[str] = []
+    for column in differ:
+        k, first = firsts.setdefault(tuple(c - column[0] for c in column) if shared else column, (len(firsts), column))
+        names[column] = f"%given{k}"
+        if column != first:
+            names[column] = f"%given{k}.sum{len(sums)}"
+            sums.append(f"  {names[column]} = add i64 %given{k}, {column[0] - first[0]}")
+    if not 0 < len(firsts) <= MAX_GIVEN:
+        return {text: (text, ()) for text in alike}
     places = iter(columns)
 
     def name(m: re.Match[str]) -> str:
-        k = numbers.get(next(places))
-        return m[0] if k is None else f"{m[1]}%given{k}"
+        given = names.get(next(places))
+        return m[0] if given is None else f"{m[1]}{given}"
 
-    text = _CONSTANT.sub(name, f.text)
-    first = len(f.uniforms) + 1
-    reads = "".join(
-        f"\n  %given{k}.at = getelementptr i64, ptr %ctx, i64 {first + k}"
-        f"\n  %given{k} = load i64, ptr %given{k}.at, align 8"
-        for k in numbers.values()
-    )
-    mine = list(alike).index(f.text)
-    return Function(text.replace("\nentry:", "\nentry:" + reads, 1), (*f.uniforms, *(poly(int(column[mine])) for column in numbers)))
+    one = _CONSTANT.sub(name, next(iter(alike)))
+    reads = []
+    for k in range(len(firsts)):
+        reads.append(f"  %given{k}.at = getelementptr i64, ptr %ctx, i64 {count + 1 + k}")
+        reads.append(f"  %given{k} = load i64, ptr %given{k}.at, align 8")
+    one = one.replace("\nentry:", "\n".join(["\nentry:", *reads, *sums]), 1)
+    return {text: (one, tuple(poly(first[mine]) for _, first in firsts.values())) for mine, text in enumerate(alike)}

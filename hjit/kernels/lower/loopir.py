@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from hjit.kernels.lower.alike import Like
 from hjit.sched.language.memory import Layout
 from hjit.trace.ir.graph import Change, Expr, Load, describe, loads, substitute, walk
 from hjit.trace.ir.poly import ONE, Poly, Var
@@ -220,6 +221,7 @@ class Nest:
         buffers: of the stages computed inside.
         warm: turns that a task runs before its first one to fill circular buffers.
         points: elements that it computes, over all its stages; where there are none, it is not entered.
+        like: of which nest the body is, where it has none itself; see `hjit.kernels.lower.alike`.
     """
 
     stage: str
@@ -230,6 +232,7 @@ class Nest:
     buffers: dict[str, Buffer] = field(default_factory=dict)
     warm: int = 0
     points: Poly = ONE
+    like: Like | None = None
 
 
 @dataclass(frozen=True)  # not slotted: its buffers are asked for stage by stage
@@ -249,7 +252,12 @@ class Program:
         return {name: b for nest in self.nests for name, b in nest.buffers.items()}
 
     def __str__(self) -> str:
-        return "\n".join(line for nest in self.nests for line in _nest_lines(nest))
+        return "\n".join(line for nest in self.nests for line in (_nest_lines(nest) if nest.like is None else self._like_lines(nest, nest.like)))
+
+    def _like_lines(self, nest: Nest, like: Like) -> Iterator[str]:
+        changes = {**like.arrays, **like.sizes}
+        named = ", ".join(f"{new} for {old}" for old, new in changes.items() if old != new)
+        yield f"nest {nest.stage}: as nest {self.nests[like.nest].stage}" + (f", with {named}" if named else "")
 
 
 def inner(s: Stmt) -> tuple[tuple[Stmt, ...], ...]:

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from hjit import debug
+from hjit import deadline, debug
 from hjit.kernels.lower.check import check_loop_ir
 from hjit.kernels.lower.loop_partitioning import partition_loops
 from hjit.kernels.lower.loopir import Nest, Program
@@ -49,7 +49,8 @@ def lower(graph: Graph, schedule: Root, fast: bool = False, show: Callable[[str,
 
     finished()
     for run in PASSES:
-        program = replace(program, nests=tuple(map(run, program.nests)))
+        changed = (nest if nest.like is not None else run(nest) for nest in deadline.within("lowering", program.nests))
+        program = replace(program, nests=tuple(changed))
         done.append(run.__name__)
         finished()
     return program

@@ -43,6 +43,10 @@ class Params:
     scalars: dict[str, int]
     count: int
 
+    def slot(self, array: str) -> int:
+        """Where the address of an array is."""
+        return self.arrays[array] if array in self.arrays else self.scratch[array]
+
 
 def params_of(graph: Graph, symbols: tuple[str, ...], buffers: Iterable[str]) -> Params:
     """The slots of a canonical Graph: equal Graphs have equal slots, by position. `buffers`: stages that tasks have for themselves."""

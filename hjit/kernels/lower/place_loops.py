@@ -14,7 +14,10 @@ from functools import cached_property
 
 import numpy as np
 
+from hjit import deadline
 from hjit.errors import SlidingError
+from hjit.kernels.lower import alike
+from hjit.kernels.lower.alike import Like
 from hjit.kernels.lower.environment import Env, Region, not_negative
 from hjit.kernels.lower.loopir import (
     BEGIN,
@@ -61,9 +64,31 @@ def place_loops(graph: Graph, schedule: Root, fast: bool = False) -> Program:
     Raises:
         ScheduleError: a stage cannot slide along the loop that the schedule says.
     """
-    reads = Reads(graph)
     layouts = {x.stage: found for x in walk(schedule) if isinstance(x, Store) and (found := _layout(x, graph)) != C_ORDER}
-    return Program(tuple(_Nest(reads, layouts, top, fast).build() for top in nests(schedule)), layouts)
+    return Program(tuple(_nests(graph, list(nests(schedule)), layouts, fast)), layouts)
+
+
+def _nests(graph: Graph, tops: list[Node], layouts: dict[str, Layout], fast: bool) -> list[Nest]:
+    """The nests at the root; of many that are alike, all but the first are `Like` that one."""
+    reads = Reads(graph)
+    shapes = [alike.shape_of(graph, layouts, top) for top in tops] if len(tops) >= alike.MANY else [None] * len(tops)
+    first: dict[str, tuple[int, alike.Shape]] = {}
+    found: list[Nest] = []
+    for number, (top, shape) in enumerate(zip(deadline.within("lowering", tops), shapes, strict=True)):
+        before = None if shape is None else first.setdefault(shape.text, (number, shape))
+        if shape is None or before is None or before[0] == number:
+            found.append(_Nest(reads, layouts, top, fast).build())
+        else:
+            found.append(_like(found[before[0]], top, alike.like(shape, *before)))
+    return found
+
+
+def _like(nest: Nest, top: Node, like: Like) -> Nest:
+    """The nest that differs from another one in arrays and sizes alone."""
+    assert isinstance(top, (Loop, Compute))
+    count = None if nest.count is None else like.poly(nest.count)
+    work, points = like.poly(nest.work), like.poly(nest.points)
+    return replace(nest, stage=top.stage, body=(), count=count, work=work, writes=(top.stage,), points=points, like=like)
 
 
 def _layout(store: Store, graph: Graph) -> Layout:

@@ -26,6 +26,8 @@ from numba.core.compiler_lock import global_compiler_lock
 from hjit.errors import CompileError
 from hjit.kernels.runtime import features
 
+SECONDS_A_LINE = 6e-5  # of a module of LLVM IR: 25 to 42 us were measured for 30 modules of 2,000 lines and more, the longest of 22,000
+
 _lock = threading.Lock()
 _compilations = 0
 _retired: deque[Any] = deque()  # engines whose code nobody can call any more
@@ -95,6 +97,11 @@ class Compiled:
 
     entry: Callable[[Any], int]
     library: Any
+
+
+def expected_seconds(text: str) -> float:
+    """How long LLVM will take for a module, rather too much than too little."""
+    return text.count("\n") * SECONDS_A_LINE
 
 
 _PROTOTYPE = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_char_p)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hjit import cache, debug
+from hjit import cache, deadline, debug
 from hjit.errors import CompileError, ScheduleError
 from hjit.kernels.lower.params import FIRST, KEEP, SMALL_ARRAY, STREAM, STREAMED, TASKS_PER_THREAD, params_of
 from hjit.kernels.runtime import arena, backend, features, launch
@@ -156,7 +156,8 @@ def _compile(graph: Graph, name: str, options: Options, schedule: Root | None, s
 
     planned = plan(graph, options, schedule, small)
     debug.say("asm", name, lambda: backend.assembly(planned.llvm, name, options.target))
-    code = undisturbed(backend.compile_module, planned.llvm, name, options.target)
+    deadline.foresee("compiling with LLVM", backend.expected_seconds(planned.llvm))
+    code = undisturbed(deadline.counted(backend.compile_module), planned.llvm, name, options.target)
     compiled = undisturbed(backend.load_object, code, name, options.target)
     count(compiled=1)
     position = {s.name: k for k, s in enumerate(graph.stages)}

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from hjit import deadline
 from hjit.errors import Origin, TraceError
 from hjit.trace.capture.audit import listen
 from hjit.trace.capture.overlay import Path, captured_object, clone, load_table, whole_array
@@ -177,6 +178,7 @@ def _traced(rec: Recorder, function: types.FunctionType, structure: Any, leaves:
             raise OutOfBounds
         if rec.refusals:
             raise rec.refusals[0]
+        deadline.check("tracing")  # the code may have handled what ended it
         rec.check_watched()
         shared = _shared_buffers(returned)
         result = _result(returned, rec, shared)

@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from hjit import deadline
 from hjit.errors import Origin
 from hjit.trace.ir.poly import Atom, Dim, IntLike, Poly, Value, poly
 
@@ -552,6 +553,7 @@ def map_exprs(s: Stage, f: Callable[[Expr], Expr]) -> Stage:
 
 def map_definitions(s: Stage, f: Callable[[Expr, tuple[Poly, ...]], Expr]) -> Stage:
     """`map_exprs`, where `f` is given the extents of the dimensions, too."""
+    deadline.check("rewriting the graph")
 
     def target(p: Poly, extents: tuple[Poly, ...]) -> Poly:
         def change(a: Atom) -> Poly | None:

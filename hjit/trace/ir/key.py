@@ -20,7 +20,9 @@ class Key:
     symbols: tuple[str, ...]
 
 
-class _Writer:
+class Writer:
+    """Writes programs as text in which names do not matter."""
+
     def __init__(self) -> None:
         self.lines: list[str] = []
         self.exprs: dict[Expr, str] = {}
@@ -82,7 +84,7 @@ class _Writer:
 
 def graph_key(graph: Graph) -> Key:
     """The key of a Graph."""
-    w = _Writer()
+    w = Writer()
     for k, i in enumerate(graph.inputs):
         w.names[i.name] = f"i{k}"
         data = "" if i.data is None else f" {i.data.hex()}"

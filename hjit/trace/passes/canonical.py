@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from hjit import debug
+from hjit import deadline, debug
 from hjit.trace.ir.borders import borders
 from hjit.trace.ir.check import check_graph
 from hjit.trace.ir.costs import REPEAT_LIMIT, cost
@@ -374,7 +374,7 @@ SAID = (fuse, rfactor, cache_reads, pack, inline_after)  # those that a schedule
 def canonicalise(graph: Graph, said: Rewrites = AS_IT_IS, show: Callable[[str, Graph], None] | None = None) -> Graph:
     """The canonical form of a Graph; `said`: what a schedule changes; `show` is given each pass's name and result."""
     show = debug.passes("canonicalise") if show is None else show
-    for run in PASSES:
+    for run in deadline.within("canonicalising", PASSES):
         graph = run(graph, said) if run in SAID else run(graph)
         if debug.checks():
             check_graph(graph, run.__name__)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dis
 import sys
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
@@ -17,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from hjit import deadline
 from hjit.errors import Origin, TraceError
 from hjit.trace.ir.graph import Const, Definition, Expr, Graph, Index, Input, Load, Op, Scalar, ScalarRef, Stage, identity
 from hjit.trace.ir.lookups import looked_up, lookup
@@ -344,6 +346,7 @@ class Recorder:
         if len(self.stages) >= MAX_STAGES:
             raise self.error("loop", f"the trace has passed {MAX_STAGES} operations: a Python loop over pixels or rows", "vectorise the loop")
         origin, variable = site()
+        deadline.check("tracing", origin)
         stage = Stage(reserved or self.unique(name or variable), np.dtype(dtype), self.polys(shape), value, updates, origin)
         self.stages[stage.name] = stage
         return stage
@@ -382,6 +385,11 @@ class Recorder:
         """For each scalar parameter the entry of the tape that it is."""
         return {name: (Slot(k), np.dtype(dtype)) for (k, dtype), name in self.scalars.items()}
 
+    def busiest(self) -> Origin | None:
+        """The source line that most operations come from."""
+        lines = Counter(s.origin for s in self.stages.values())
+        return lines.most_common(1)[0][0] if lines else None
+
     def decide(self, stage: str) -> Any:
         """The value of a one-element stage, now; later calls check that it is the same."""
         if sum(e.call is None for e in self.events) >= MAX_DECISIONS:
@@ -400,7 +408,8 @@ class Recorder:
         arrays = self.evaluate(self, needs) if needs else []
         if mark is not None:
             self.undo.append(mark())
-        outcome, results, error = call(*arrays)
+        with deadline.paused():
+            outcome, results, error = call(*arrays)
         if isinstance(error, TraceError):
             self.refusals.append(error)
             raise error

@@ -1,0 +1,111 @@
+"""Nests that differ in nothing but which arrays and sizes they are about: one of them is lowered, and its code written, for all.
+
+The turns of a loop that was traced one by one, say. Two such nests have the same text once arrays and sizes are numbered in the order in which
+they occur. What the code depends on besides is part of the text: the loops of the schedule, and how each array lies in memory.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hjit.sched.language.memory import C_ORDER, Layout
+from hjit.sched.language.tree import Compute, Loop, Node
+from hjit.trace.ir.graph import Graph
+from hjit.trace.ir.key import Writer
+from hjit.trace.ir.poly import Atom, Poly, Sym
+
+MANY = 64  # nests, fewer are lowered one by one
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What a nest has in common with others, and what is its own: the arrays and the sizes that it is about."""
+
+    text: str
+    arrays: tuple[str, ...]
+    sizes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Like:
+    """How a nest differs from an earlier one.
+
+    Attributes:
+        nest: the number of that one.
+        arrays, sizes: what is in place of what.
+    """
+
+    nest: int
+    arrays: dict[str, str]
+    sizes: dict[str, str]
+
+    def poly(self, p: Poly) -> Poly:
+        """A polynomial of the earlier nest as one of this."""
+
+        def change(a: Atom) -> Sym | None:
+            return Sym(self.sizes[a.name]) if isinstance(a, Sym) else None
+
+        return p.substitute(change)  # type: ignore[arg-type]
+
+
+def like(shape: Shape, nest: int, other: Shape) -> Like:
+    """How a nest differs from number `nest`, which has the same text."""
+    return Like(nest, dict(zip(other.arrays, shape.arrays, strict=True)), dict(zip(other.sizes, shape.sizes, strict=True)))
+
+
+class _Arrays(dict[str, str]):
+    """Numbers of arrays; each is described where it occurs first. Arguments and results keep their names, and so do scalars."""
+
+    def __init__(self, graph: Graph, layouts: dict[str, Layout]) -> None:
+        super().__init__()
+        self.graph, self.layouts = graph, layouts
+        self.dtypes, self.shapes = graph.dtypes, graph.shapes
+        self.outputs = frozenset(graph.outputs)
+        self.writer = Writer()
+        self.numbered: list[str] = []
+
+    def __missing__(self, name: str) -> str:
+        keeps = name not in self.graph.by_name or name in self.outputs
+        found = self[name] = f"'{name}'" if keeps else f"a{len(self.numbered)}"
+        if not keeps:
+            self.numbered.append(name)
+        if name in self.shapes:  # no scalar; the sizes of those that keep their names are the same ones, too
+            shape = ",".join(map(self.writer.poly, self.shapes[name]))
+            self.writer.lines.append(f"{found}: {self.dtypes[name].str} [{shape}] {self.layouts.get(name, C_ORDER)}")
+        return found
+
+
+def shape_of(graph: Graph, layouts: dict[str, Layout], top: Node) -> Shape | None:
+    """What a nest has in common with others; None where more matters than what is looked at here."""
+    arrays = _Arrays(graph, layouts)
+    w = arrays.writer
+    w.names = arrays
+    stage = graph.by_name[top.stage] if isinstance(top, (Loop, Compute)) else None
+    if stage is None:
+        return None
+    numbers: list[int] = []
+
+    def tree(node: Node) -> str | None:
+        """The loops as text; None where there are other stages inside."""
+        match node:
+            case Compute(name, definitions, ()) if name == stage.name:
+                numbers.extend(definitions)
+                return f"compute{tuple(min(n, 2) for n in definitions)}"  # the first two are told apart from others
+            case Loop() if node.stage == stage.name:
+                inside = [tree(c) for c in node.children]
+                if None not in inside:
+                    return f"{node.kind} {node.dim} {node.size} {node.tail} ({' '.join(x for x in inside if x)})"
+        return None
+
+    loops = tree(top)
+    if loops is None:
+        return None
+    w.lines += [loops, arrays[stage.name], str(stage.initial is None)]
+    for n in numbers:
+        d = stage.definitions[n]
+        if any(p.exprs for p in d.target) or any(p.exprs for x in d.loads for p in x.index):
+            return None  # what an array says, and so what its numbers can be
+        dims, rdims, target = (",".join(map(w.poly, ps)) for ps in (d.dims, d.rdims, d.target))
+        value = w.expr(d.value)
+        w.lines.append(f"{d.order} [{dims}|{rdims}] [{target}] = {value}")
+    return Shape("\n".join(w.lines), tuple(arrays.numbered), tuple(w.symbols))

@@ -1,0 +1,267 @@
+"""Tracing and compiling stop when the budget is spent: with NumPy's result or an error, and nothing half done."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import hjit
+from hjit import HjitWarning, TraceError, deadline
+from hjit.errors import BudgetError
+from hjit.kernels.runtime import backend, kernel
+
+IMAGE = np.linspace(0, 9, 40 * 50).reshape(40, 50)
+
+
+class Clock:
+    """Time that passes by looking at it."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.looks = 0
+        monkeypatch.setattr(deadline, "clock", self)
+
+    def __call__(self) -> float:
+        self.looks += 1
+        return float(self.looks)
+
+
+def blurred(img: Any) -> Any:
+    rows = (img[:-2] + img[1:-1] + img[2:]) / 3
+    return np.sqrt(rows[:, :-1] * rows[:, 1:]) + rows.mean()
+
+
+def unrolled(img: Any, out: Any) -> Any:
+    """Its turns are traced one by one, and it changes an argument."""
+    total = img[0] * 0
+    for y in range(1, img.shape[0]):
+        total = total * 0.5 + img[y]
+        out[y] = total * out[y - 1]
+    return total
+
+
+def decides(img: Any) -> Any:
+    if img.max() > 5:
+        return img * 2
+    return img + 1
+
+
+def test_no_time_at_all() -> None:
+    p = hjit.pipeline(blurred, budget=0)
+    with pytest.raises(BudgetError) as caught:
+        p(IMAGE)
+    error = caught.value
+    assert isinstance(error, TraceError)
+    assert error.operation == "blurred"
+    assert error.origin is not None
+    assert error.origin.filename == __file__
+    assert error.origin.function == "blurred"
+    for part in ("tracing", "budget for compiling it is 0 s", "What to do: ", "budget=", "on_unsupported"):
+        assert part in str(error)
+
+
+def test_a_refusal_is_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    p = hjit.pipeline(blurred, budget=0)
+    seen = []
+    for _ in range(3):
+        with pytest.raises(BudgetError) as caught:
+            p(IMAGE)
+        seen.append(caught.value)
+        monkeypatch.setattr(p, "_build", lambda *a: pytest.fail("it is tried again"))
+    assert len({str(e) for e in seen}) == 1
+    assert len({id(e) for e in seen}) == 3  # each with a traceback of its own
+    monkeypatch.undo()
+    with hjit.options(on_unsupported="numpy"):  # another key
+        pass
+    q = hjit.pipeline(blurred)
+    with hjit.options(budget=0), pytest.raises(BudgetError):
+        q(IMAGE)
+    np.testing.assert_allclose(q(IMAGE), blurred(IMAGE), rtol=1e-12)
+    assert q.stats.fallbacks == 0
+
+
+def test_numpy_instead() -> None:
+    p = hjit.pipeline(blurred, budget=0, on_unsupported="numpy")
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        for _ in range(3):
+            np.testing.assert_array_equal(p(IMAGE), blurred(IMAGE))
+    (one,) = seen
+    assert one.category is HjitWarning
+    assert one.filename == __file__
+    assert "budget" in str(one.message)
+    assert (p.stats.fallbacks, p.stats.traces, p.stats.compilations) == (3, 0, 0)
+
+
+def test_any_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock(monkeypatch)
+    hjit.pipeline(blurred, budget=None)(IMAGE)
+    hjit.pipeline(blurred, budget=float("inf"))(IMAGE)
+    assert clock.looks == 0
+
+
+def fresh(folder: Path) -> dict[str, Any]:
+    """Options with an empty cache, and a process without kernels."""
+    kernel._kernels.clear()
+    return {"cache_dir": str(folder), "verify": "off"}
+
+
+@pytest.mark.parametrize(("f", "tune"), [(blurred, "greedy"), (unrolled, False), (decides, False)])
+def test_wherever_it_ends(f: Any, tune: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After any number of looks at the clock: what NumPy gives, arguments and all; and what is left behind serves the next one."""
+    clock = Clock(monkeypatch)
+
+    def arguments() -> list[Any]:
+        return [IMAGE.copy() for _ in range(f.__code__.co_argcount)]
+
+    def checked(p: Any) -> None:
+        ours, theirs = arguments(), arguments()
+        np.testing.assert_allclose(p(*ours), f(*theirs), rtol=1e-12)
+        for a, b in zip(ours, theirs, strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-12)
+
+    checked(hjit.pipeline(f, tune=tune, budget=1e9, **fresh(tmp_path / "all")))
+    needed = clock.looks
+    assert needed > 20
+    refused = 0
+    for n, looks in enumerate(np.linspace(0, 1.5 * needed, 7)):
+        p = hjit.pipeline(f, tune=tune, budget=float(looks), on_unsupported="numpy", **fresh(tmp_path / str(n)))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            checked(p)
+            checked(p)
+        refused += p.stats.fallbacks > 0
+        if n % 2:
+            checked(hjit.pipeline(f, tune=tune, budget=None, cache_dir=str(tmp_path / str(n)), verify="off"))
+    assert 0 < refused < 7
+
+
+def test_code_that_handles_everything() -> None:
+    def f(img: Any) -> Any:
+        try:
+            return img * 2
+        except:  # noqa: E722
+            return img + 1
+
+    with pytest.raises(BudgetError):
+        hjit.pipeline(f, budget=0)(IMAGE)
+    p = hjit.pipeline(f, budget=0, on_unsupported="numpy")
+    with pytest.warns(HjitWarning):
+        np.testing.assert_array_equal(p(IMAGE), IMAGE * 2)
+
+
+def test_llvm_is_not_begun_without_time_for_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(backend, "expected_seconds", lambda text: 1e6)
+    monkeypatch.setattr(backend, "compile_module", lambda *a: pytest.fail("LLVM is called"))
+    p = hjit.pipeline(lambda a: a * 3 - 1, budget=60, **fresh(tmp_path))
+    with pytest.raises(BudgetError, match="would take about 1000000 s more"):
+        p(IMAGE)
+
+
+def test_longer_code_takes_longer() -> None:
+    body = "  %a = add i64 1, 2\n"
+    short, long = (f"define void @f() {{\n{body * n}}}\n" for n in (100, 10_000))
+    assert 0 < backend.expected_seconds(short) < backend.expected_seconds(long) / 50
+
+
+def test_another_schedule_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is compiled already runs, where there is no time for what it was to be compared with; no plan is kept of that."""
+    from hjit.tuning import plans
+
+    kept: list[Any] = []
+    monkeypatch.setattr(plans, "keep", lambda *a: kept.append(a))
+    compiled = itertools.count()
+    monkeypatch.setattr(backend, "expected_seconds", lambda text: 0.0 if next(compiled) == 0 else 1e6)
+
+    p = hjit.pipeline(blurred, budget=60, tune="greedy", num_threads=1, **fresh(tmp_path))
+    np.testing.assert_allclose(p(IMAGE), blurred(IMAGE), rtol=1e-12)
+    if next(compiled) > 2:  # the search found more than one schedule
+        assert not kept
+    assert p.stats.fallbacks == 0
+
+
+# -- the deadline itself
+
+
+@pytest.fixture
+def ticking(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[float]]:
+    now = [0.0]
+    monkeypatch.setattr(deadline, "clock", lambda: now[0])
+    yield now
+
+
+def test_what_is_paused_does_not_count(ticking: list[float]) -> None:
+    with deadline.budget(10, "f"):
+        ticking[0] = 9
+        deadline.check("work")
+        with deadline.paused():
+            ticking[0] = 100
+            deadline.check("work")
+            with deadline.paused():
+                ticking[0] = 200
+            deadline.foresee("work", 1e6)
+        deadline.check("work")
+        deadline.foresee("work", 0.5)
+        with pytest.raises(deadline.OverBudget):
+            deadline.foresee("work", 2)
+        ticking[0] = 201
+        with pytest.raises(deadline.OverBudget):
+            deadline.check("work")
+
+
+def test_one_inside_another(ticking: list[float]) -> None:
+    with deadline.budget(10, "outer"):
+        with pytest.raises(BudgetError, match="inner"), deadline.budget(1, "inner"):
+            ticking[0] = 2
+            deadline.check("work")
+        deadline.check("work")
+        with deadline.budget(None):
+            ticking[0] = 99
+            deadline.check("work")
+    deadline.check("work")
+
+
+def test_other_threads(ticking: list[float]) -> None:
+    """Each thread has a clock of its own; what runs for us elsewhere counts."""
+
+    def work() -> None:
+        ticking[0] += 6
+
+    with deadline.budget(10, "f"):
+        t = threading.Thread(target=work)  # of somebody else
+        deadline.check("work")
+        ticking[0] = 0.0
+        t.start()
+        t.join()
+        ticking[0] = 0.0
+        deadline.check("work")
+        counted = deadline.counted(work)
+        for _ in range(2):
+            t = threading.Thread(target=counted)
+            t.start()
+            t.join()
+        with pytest.raises(deadline.OverBudget):
+            deadline.check("work")
+
+
+@pytest.mark.parametrize("given", [-1, float("nan"), "10", True])
+def test_wrong_budgets(given: Any) -> None:
+    with pytest.raises(hjit.OptionError, match="budget"):
+        hjit.pipeline(blurred, budget=given)
+
+
+@pytest.mark.parametrize(("text", "value"), [("2.5", 2.5), ("0", 0.0), ("none", None), ("", None)])
+def test_environment(text: str, value: float | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    from hjit.options import resolve
+
+    monkeypatch.setenv("HJIT_BUDGET", text)
+    assert resolve({}).budget == value
+    monkeypatch.setenv("HJIT_BUDGET", "soon")
+    with pytest.raises(hjit.OptionError, match="HJIT_BUDGET"):
+        resolve({})
