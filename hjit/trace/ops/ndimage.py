@@ -23,7 +23,7 @@ import numpy as np
 from hjit.trace.ir.graph import Const, Definition, Expr, Load, Op, cast, identity, select
 from hjit.trace.ir.identities import start_value
 from hjit.trace.ir.poly import Dim, Poly, bound, poly
-from hjit.trace.ops.networks import ranked
+from hjit.trace.ops.ordering import ranked
 from hjit.trace.tracing.dispatch import functions, hook, implements
 from hjit.trace.tracing.externs import opaque_call
 from hjit.trace.tracing.foreign import foreign

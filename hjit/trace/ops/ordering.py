@@ -64,6 +64,24 @@ def median_network(n: int) -> tuple[tuple[int, int], ...]:
     return network(n)
 
 
+def ranked(wires: list[Expr], rank: int) -> Expr:
+    """The element that stands at `rank` when `wires` are sorted; exchanges that it does not need are never made."""
+    wires = list(wires)
+    steps = median_network(len(wires)) if 2 * rank + 1 == len(wires) else network(len(wires))
+    needed, used = {rank}, []
+    for i, j in reversed(steps):
+        if i in needed or j in needed:
+            used.append((i, j, i in needed, j in needed))
+            needed |= {i, j}
+    for i, j, low, high in reversed(used):
+        a, b = wires[i], wires[j]
+        if low:
+            wires[i] = Op("minimum", (a, b), a.dtype)
+        if high:
+            wires[j] = Op("maximum", (a, b), a.dtype)
+    return wires[rank]
+
+
 def _op(name: str, *args: Expr) -> Expr:
     return Op(name, args, _BOOL)
 
