@@ -80,8 +80,7 @@ def budget(seconds: float | None, function: str = "", origin: Origin | None = No
         raise BudgetError(
             function,
             f"{over.doing} {took}, and the budget for compiling it is {seconds:g} s",
-            "write loops as operations on whole arrays, allow more time (budget=60, or None for any), "
-            'or pass on_unsupported="numpy" to run the function uncompiled',
+            "write loops as operations on whole arrays, or allow more time (budget=60, or None for any)",
             over.origin or (now.origin if now is not None else origin),
         ) from None
     finally:

@@ -39,11 +39,7 @@ class TraceError(HjitError):
 
 
 class BudgetError(TraceError):
-    """Tracing and compiling a function takes longer than the option `budget` allows."""
-
-    def again(self) -> BudgetError:
-        """The same error, to be raised in another place."""
-        return BudgetError(self.operation, self.reason, self.advice, self.origin)
+    """Tracing and compiling a function takes longer than the option `budget` allows: calls run as plain NumPy, what shows its code raises."""
 
 
 class ScheduleError(HjitError):

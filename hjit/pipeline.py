@@ -126,7 +126,6 @@ class Pipeline:
         self._variants: dict[Any, tuple[Variant, ...]] = {}
         self._plain: dict[Any, str] = {}  # why, by key
         self._turns: dict[Any, Turns] = {}  # keys of which calls are timed beside NumPy
-        self._over: dict[Any, BudgetError] = {}  # for keys whose budget was spent in vain
         self._options: dict[Any, Options] = {}
         self._schedule: Scheduler | None = None
         self._warned = False
@@ -290,16 +289,11 @@ class Pipeline:
                     return result
             if call.key in self._plain:
                 return PLAIN
-            if call.key in self._over:
-                raise self._over[call.key].again()
             try:
                 with progress(f"hjit: compiling {self.__name__}"):
                     variant, made = self._build(call.structure, call.leaves, options)
             except (TraceError, CompileError) as error:
-                if options.on_unsupported == "raise":
-                    if isinstance(error, BudgetError):
-                        self._over[call.key] = error.again()
-                        _limit(self._over)
+                if options.on_unsupported == "raise" and not isinstance(error, BudgetError):
                     raise
                 self._give_up(call.key, f"{self.__name__} runs as plain NumPy: {error}")
                 return PLAIN
@@ -567,7 +561,6 @@ class Pipeline:
             self._variants = {}
             self._plain = {}
             self._turns = {}
-            self._over = {}
         return self
 
     def loops(self, *args: Any, **kwargs: Any) -> Any:
