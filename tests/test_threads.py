@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 
 import hjit
-from hjit.kernels.runtime import kernel
-from hjit.kernels.runtime import signals as aside
+from hjit.kernels.runtime import kernel, signals
 from tests.scripts import run_script
 
 pytestmark = pytest.mark.filterwarnings("error::hjit.HjitWarning")
@@ -354,12 +353,12 @@ def test_no_more_threads_can_be_started(monkeypatch: pytest.MonkeyPatch) -> None
     def refuse(self: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
 
-    monkeypatch.setattr(aside, "_pools", {})
+    monkeypatch.setattr(signals, "_pools", {})
     monkeypatch.setattr(threading.Thread, "start", refuse)
-    assert aside.undisturbed(lambda x: x + 1, 2) == 3
-    assert aside.submit("test", 2, lambda x: x + 1, 2).result() == 3
+    assert signals.undisturbed(lambda x: x + 1, 2) == 3
+    assert signals.submit("test", 2, lambda x: x + 1, 2).result() == 3
     with pytest.raises(ZeroDivisionError):
-        aside.undisturbed(lambda: 1 // 0)
+        signals.undisturbed(lambda: 1 // 0)
 
 
 def test_what_is_interrupted_before_it_began_never_runs(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -367,9 +366,9 @@ def test_what_is_interrupted_before_it_began_never_runs(monkeypatch: pytest.Monk
         raise KeyboardInterrupt
 
     ran: list[int] = []
-    monkeypatch.setattr(aside._Pool, "run", interrupt)
+    monkeypatch.setattr(signals._Pool, "run", interrupt)
     with pytest.raises(KeyboardInterrupt):
-        aside.undisturbed(ran.append, 1)
+        signals.undisturbed(ran.append, 1)
     assert ran == []
 
 

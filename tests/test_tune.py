@@ -17,7 +17,7 @@ from hjit.kernels.runtime.kernel import made
 from hjit.model import network
 from hjit.model.names import MACHINE, PIPELINE, SCHEDULE
 from hjit.options import Options
-from hjit.tuning import samples as tune
+from hjit.tuning import samples
 from hjit.tuning.samples import Mismatch, Quiet, alike, candidates, chosen_state, fit_all, measured, random_state
 from tests.sched.test_space import Program, blurred, pyramid
 
@@ -44,7 +44,7 @@ def test_the_same_schedules_are_measured_on_images_of_several_sizes(tmp_path: Pa
 
 
 def test_a_wrong_result_is_no_sample(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    real, calls = tune.compiled, []
+    real, calls = samples.compiled, []
 
     class Wrong:
         def __init__(self, bound: Any) -> None:
@@ -59,7 +59,7 @@ def test_a_wrong_result_is_no_sample(tmp_path: Path, monkeypatch: pytest.MonkeyP
         calls.append(given)
         return real(*given) if len(calls) == 1 else Wrong(real(*given))
 
-    monkeypatch.setattr(tune, "compiled", compiled)
+    monkeypatch.setattr(samples, "compiled", compiled)
     with pytest.raises(Mismatch):
         measured(blurred, [[IMAGE]], OPTIONS, 6, 0, Quiet(tmp_path))
 

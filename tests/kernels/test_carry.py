@@ -7,7 +7,7 @@ import pytest
 
 import hjit
 from hjit.kernels.llvm.scalar_replacement import carried
-from hjit.kernels.lower.loopir import For, Put, Puts
+from hjit.kernels.lower.loopir import Block, For, Store
 from hjit.sched.nests.usual import SCAN_ROWS
 from hjit.trace.ir.graph import Load, Op
 from hjit.trace.ir.poly import Poly, Var, poly
@@ -22,12 +22,12 @@ def load(*index: Poly, source: str = "y") -> Load:
     return Load(source, index, F4)
 
 
-def put(index: tuple[Poly, ...], *args: Load, atomic: str | None = None) -> Put:
-    return Put("y", index, Op("add", args, F4), atomic)
+def put(index: tuple[Poly, ...], *args: Load, atomic: str | None = None) -> Store:
+    return Store("y", index, Op("add", args, F4), atomic)
 
 
-def loop(*puts: Put, step: int = 1, limit: Poly | None = None) -> For:
-    return For(I, poly(0), poly(J), step, (Puts(puts),), limit)
+def loop(*puts: Store, step: int = 1, limit: Poly | None = None) -> For:
+    return For(I, poly(0), poly(J), step, (Block(puts),), limit)
 
 
 i, j, x = poly(I), poly(J), load(poly(I), source="x")

@@ -8,7 +8,7 @@ import pytest
 
 import hjit
 from hjit.kernels.lower import outlining
-from hjit.kernels.lower.loopir import For, Lanes, Outlined, Slide, Stmt, When, with_bodies
+from hjit.kernels.lower.loopir import For, If, Outlined, SlidingProduce, Stmt, VectorLoop, with_bodies
 from hjit.trace.ir.poly import ZERO, Var, poly
 from tests.numpy_check import check
 from tests.schedules import failure
@@ -64,7 +64,7 @@ def test_what_slides_stays_a_part_of_its_function(monkeypatch: pytest.MonkeyPatc
 
     def visit(body: tuple[Stmt, ...], inside: bool) -> None:
         for s in body:
-            assert not (inside and isinstance(s, Slide))
+            assert not (inside and isinstance(s, SlidingProduce))
             for part in outlining.inner(s):
                 visit(part, inside or isinstance(s, Outlined))
 
@@ -93,10 +93,10 @@ def anything(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
 
     found: list[Stmt] = []
     for s in body:
-        if isinstance(s, (For, Lanes)) and not outlining._has_state((s,)) and r.random() < (0.35 if isinstance(s, For) else 1):
+        if isinstance(s, (For, VectorLoop)) and not outlining._has_state((s,)) and r.random() < (0.35 if isinstance(s, For) else 1):
             found.append(Outlined((s,)))
         else:
-            found.append(with_bodies(s, anything if isinstance(s, For) else some) if isinstance(s, (For, When, Slide)) else s)
+            found.append(with_bodies(s, anything if isinstance(s, For) else some) if isinstance(s, (For, If, SlidingProduce)) else s)
     return tuple(found)
 
 

@@ -71,15 +71,15 @@ def means(img: Any) -> Any:
 
 Make = Callable[[Any], Any]
 CASES: dict[str, tuple[Any, Make, str]] = {
-    "lanes that do nothing": (blur, lambda s: s["blur_y"].vectorize("x", 16, tail="predicate"), "masked"),
-    "lanes that do nothing, in an update": (added, lambda s: last(s, 1).vectorize("x", 8, tail="predicate"), "masked"),
-    "lanes that do nothing, far apart": (every_fourth, lambda s: last(s).vectorize("x", 8, tail="predicate"), "masked"),
-    "lanes that do nothing, across rows": (columns, lambda s: last(s).reorder("x", "y").vectorize("y", 4, tail="predicate"), "masked"),
+    "lanes that do nothing": (blur, lambda s: s["blur_y"].vectorize("x", 16, tail="predicate"), "predicate"),
+    "lanes that do nothing, in an update": (added, lambda s: last(s, 1).vectorize("x", 8, tail="predicate"), "predicate"),
+    "lanes that do nothing, far apart": (every_fourth, lambda s: last(s).vectorize("x", 8, tail="predicate"), "predicate"),
+    "lanes that do nothing, across rows": (columns, lambda s: last(s).reorder("x", "y").vectorize("y", 4, tail="predicate"), "predicate"),
     "single elements": (blur, lambda s: s["blur_y"].vectorize("x", 16, tail="guard_with_if"), "16 lanes:"),
-    "vectors shifted inwards": (blur, lambda s: s["blur_y"].vectorize("x", 16, tail="shift_inwards"), "16 lanes, backward"),
+    "vectors shifted inwards": (blur, lambda s: s["blur_y"].vectorize("x", 16, tail="shift_inwards"), "16 lanes, shift_inwards"),
     "unrolled turns, then single ones": (blur, lambda s: s["blur_y"].unroll("y", 4, tail="guard_with_if"), "step 4:"),
     "whole tiles shifted inwards": (blur, lambda s: (
-        s["blur_y"].tile("y", "x", "yo", "xo", "yi", "xi", 8, 32, tail="shift_inwards"), s["blur_x"].compute_at("blur_y", "xo")), "backward from"),
+        s["blur_y"].tile("y", "x", "yo", "xo", "yi", "xi", 8, 32, tail="shift_inwards"), s["blur_x"].compute_at("blur_y", "xo")), "shift_inwards from"),
     "whole vectors of a temporary": (blur, lambda s: (
         s["blur_y"].tile("y", "x", "yo", "xo", "yi", "xi", 8, 30), s["blur_x"].compute_at("blur_y", "xo").vectorize("x", 16, tail="round_up")), "x 32 from"),
     "two lanes of every fourth element": (every_fourth, lambda s: last(s).vectorize("x", 2), "2 lanes"),

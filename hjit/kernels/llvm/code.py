@@ -66,7 +66,7 @@ class Scope:
         self.lines.append(self.here)
 
     def split(self, inner: list[Any]) -> None:
-        """Put `inner` after what is there; what comes now for this scope goes before it, until `resume`."""
+        """Store `inner` after what is there; what comes now for this scope goes before it, until `resume`."""
         self.lines.append(inner)
 
     def resume(self) -> None:

@@ -18,12 +18,7 @@ import numpy as np
 
 from hjit import deadline
 from hjit.errors import BlockError, CompileError
-from hjit.kernels.llvm import boundaries as bounds
-from hjit.kernels.llvm import gathers, memory, outline, stores
-from hjit.kernels.llvm import reductions as reduce
-from hjit.kernels.llvm import scalar_replacement as carry
-from hjit.kernels.llvm import streaming_stores as stream
-from hjit.kernels.llvm import vector_loops as lanes
+from hjit.kernels.llvm import boundaries, gathers, memory, outline, reductions, scalar_replacement, stores, streaming_stores, vector_loops
 from hjit.kernels.llvm.code import BOOL, I64, Code, Val, const, longest_block, splat, type_name
 from hjit.kernels.llvm.driver import driver_text
 from hjit.kernels.llvm.function_merging import Function, Uniform, merged
@@ -32,20 +27,20 @@ from hjit.kernels.lower.alike import Like
 from hjit.kernels.lower.loopir import (
     BEGIN,
     END,
+    Block,
     Buffer,
     For,
-    Lanes,
+    If,
     Let,
     Nest,
     Outlined,
     Program,
-    Put,
-    Puts,
     Reduce,
-    Reset,
-    Slide,
+    ResetWindow,
+    SlidingProduce,
     Stmt,
-    When,
+    Store,
+    VectorLoop,
     sources,
 )
 from hjit.kernels.lower.params import Params
@@ -241,7 +236,7 @@ class NestEmitter:
         self.first: dict[str, int] = {}
         self.patterns: dict[Any, list[int] | None] = {}
         self.kept: dict[Load, Val] = {}
-        self.stored: dict[Put, Val] = {}
+        self.stored: dict[Store, Val] = {}
         self.functions: list[outline.Inner] = []
         self.around: NestEmitter | None = None
         self.arguments: list[Val] = []
@@ -254,7 +249,7 @@ class NestEmitter:
         self.buffers = nest.buffers
         self.vars[BEGIN], self.vars[END] = Val("%begin", I64, 1, 0), Val("%end", I64, 1, 0)
         self.stmts(nest.body)
-        stream.finish(self)
+        streaming_stores.finish(self)
         return self.defined("i64 %begin", "i64 %end", "i64 %task")
 
     def defined(self, *parameters: str) -> str:
@@ -306,7 +301,7 @@ class NestEmitter:
         latch_mark = code.fresh("latch")
         code.effect(f"{i.text} = phi i64 [ {begin.text}, %{before} ], [ {following}, %{latch_mark} ]")
         for value, at_first, after in phis:
-            code.effect(carry.phi(value, at_first, before, after, latch_mark))
+            code.effect(scalar_replacement.phi(value, at_first, before, after, latch_mark))
         inside = code.here(f"icmp slt i64 {i.text}, {end.text}", BOOL)
         code.effect(f"br i1 {inside.text}, label %{label}.body, label %{label}.exit")
         code.label(f"{label}.body")
@@ -374,29 +369,29 @@ class NestEmitter:
                 self.lets[s.var] = s.value
             case For():
                 self.serial(s)
-            case Lanes():
-                lanes.emit(self, s)
-            case When():
+            case VectorLoop():
+                vector_loops.emit(self, s)
+            case If():
                 condition = self.code.emit(f"icmp sge i64 {self.int(s.value).text}, 0", BOOL, 1, self.int(s.value))
                 self.branch(condition, lambda: self.stmts(s.body), (lambda: self.stmts(s.otherwise)) if s.otherwise else None)
-            case Puts():
+            case Block():
                 memory.prefetch(self, s.ahead)
-                stores.store_all(self, s.puts)
+                stores.store_all(self, s.stores)
             case Reduce():
-                reduce.emit(self, s)
-            case Reset():
+                reductions.emit(self, s)
+            case ResetWindow():
                 self.done[s.stage] = self.done.get(s.stage) or self.alloca("i64")
                 self.code.effect(f"store i64 {-(1 << 62)}, ptr {self.done[s.stage]}")
-            case Slide():
+            case SlidingProduce():
                 self.slide(s)
             case Outlined():
                 outline.emit(self, s)
 
     def serial(self, s: For) -> None:
         """A loop, which keeps in registers what its turns read of those before."""
-        kept = carry.carried(s) if self.vector is None else []
+        kept = scalar_replacement.carried(s) if self.vector is None else []
         if kept and all(self.is_in_place(x.put.buffer) for x in kept):
-            carry.emit(self, s, kept)
+            scalar_replacement.emit(self, s, kept)
         else:
             limit = None if s.limit is None else self.int(s.limit)
             self.loop(s.var, self.int(s.begin), self.int(s.end), s.step, lambda: self.stmts(s.body), limit)
@@ -405,8 +400,8 @@ class NestEmitter:
         """Has every element of the array a place of its own? In a circular buffer they share some."""
         return source not in self.buffers or self.buffers[source].fold is None
 
-    def slide(self, s: Slide) -> None:
-        """What is new in this turn; see `loopir.Slide`."""
+    def slide(self, s: SlidingProduce) -> None:
+        """What is new in this turn; see `loopir.SlidingProduce`."""
         at = self.done[s.stage]
         done = self.code.here(f"load i64, ptr {at}, align 8", I64)
         begin, end = self.minmax("max", self.int(s.first), done), self.int(s.end)
@@ -540,7 +535,7 @@ class NestEmitter:
             case Extremum():
                 return self.minmax(a.which, self.int(a.a, self.spread(a.a, lanes)), self.int(a.b, self.spread(a.b, lanes)))
             case Bound():
-                return bounds.bounded(self, a, lanes)
+                return boundaries.bounded(self, a, lanes)
             case Value():
                 return gathers.gathered(self, a, lanes)
         raise CompileError(f"an index holds {a}, which is not bound to a loop")

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hjit.kernels.llvm import gathers
-from hjit.kernels.llvm import register_tables as tables
+from hjit.kernels.llvm import gathers, register_tables
 from hjit.kernels.llvm.address import address, memory_dtype, offset_address
 from hjit.kernels.llvm.code import BOOL, I8, I32, I64, Code, Val, const, shuffle, splat, type_name
 from hjit.kernels.llvm.vecmath import apply as vecmath
@@ -47,7 +46,7 @@ def load(e: NestEmitter, x: Load) -> Val:
     c = flat.coefficient(e.vector)
     if e.mask is not None and c == 1:
         return _from_memory(e.code, _masked_load(e, x.source, flat, memory_dtype(dtype)), dtype)
-    at_hand = tables.looked_up(e, x, memory_dtype(dtype)) if c is None or c == 0 else None
+    at_hand = register_tables.looked_up(e, x, memory_dtype(dtype)) if c is None or c == 0 else None
     if at_hand is not None:
         return _from_memory(e.code, at_hand, dtype)
     if e.mask is not None:
@@ -235,7 +234,7 @@ def _gather(e: NestEmitter, source: str, flat: Poly, dtype: np.dtype[Any]) -> Va
 def looked_up(e: NestEmitter, x: Load, a: Value, index: Val) -> Val:
     """A load that a value chooses the element of, which is at hand for all lanes."""
     code, dtype = e.code, e.dtypes[x.source]
-    at_hand = tables.looked_up(e, x, memory_dtype(dtype), index)
+    at_hand = register_tables.looked_up(e, x, memory_dtype(dtype), index)
     if at_hand is not None:
         return _from_memory(code, at_hand, dtype)
     index = splat(code, vecmath.convert(code, index, I32 if e.machine.small else I64), e.lanes)

@@ -11,7 +11,7 @@ from hjit.kernels.llvm import memory, stores
 from hjit.kernels.llvm.code import I64, Val, const, shuffle, splat, type_name
 from hjit.kernels.llvm.vecmath import apply as vecmath
 from hjit.kernels.llvm.vecmath.text import intrinsic
-from hjit.kernels.lower.loopir import Reduce, Turn
+from hjit.kernels.lower.loopir import Reduce, ReductionLoop
 from hjit.trace.ir.graph import Op
 from hjit.trace.ir.identities import start_value
 from hjit.trace.ir.poly import Var, extremum, poly
@@ -149,7 +149,8 @@ def _products(e: NestEmitter, s: Reduce, accs: list[_Accumulator]) -> None:
     _summed(e, replace(s, dtype=s.dtype_out, compensated=False), [outer, sums] if sums else [outer], products, accs)
 
 
-def _summed(e: NestEmitter, s: Reduce, levels: Sequence[tuple[Turn, ...]], products: tuple[Turn, ...], into: list[_Accumulator]) -> None:
+def _summed(e: NestEmitter, s: Reduce, levels: Sequence[tuple[ReductionLoop, ...]], products: tuple[ReductionLoop, ...],
+            into: list[_Accumulator]) -> None:
     """The products of some loops, summed at each of their levels before they are added to what is outside of it."""
     if not levels:
 
@@ -170,7 +171,7 @@ def _summed(e: NestEmitter, s: Reduce, levels: Sequence[tuple[Turn, ...]], produ
     nested(e, levels[0], some)
 
 
-def _split(loops: tuple[Turn, ...], most: int) -> tuple[tuple[Turn, ...], tuple[Turn, ...]]:
+def _split(loops: tuple[ReductionLoop, ...], most: int) -> tuple[tuple[ReductionLoop, ...], tuple[ReductionLoop, ...]]:
     """Loops as outer ones and inner ones that have at most `most` turns together: whole ones, and a part of the next one."""
     k, turns = len(loops), 1
     while k and (count := _turns(loops[k - 1])) is not None and turns * count <= most:
@@ -182,16 +183,16 @@ def _split(loops: tuple[Turn, ...], most: int) -> tuple[tuple[Turn, ...], tuple[
     step = head.step << (most // turns).bit_length() - 1
     block = Var(f"{head.var.name}.block")
     end = extremum("min", poly(block) + step, head.end)
-    return (*loops[: k - 1], Turn(block, head.begin, head.end, step)), (replace(head, begin=poly(block), end=end), *loops[k:])
+    return (*loops[: k - 1], ReductionLoop(block, head.begin, head.end, step)), (replace(head, begin=poly(block), end=end), *loops[k:])
 
 
-def _turns(loop: Turn) -> int | None:
+def _turns(loop: ReductionLoop) -> int | None:
     """How many turns a loop has; None where only the run knows."""
     extent = loop.end - loop.begin
     return -(-extent.const // loop.step) if extent.is_const else None
 
 
-def nested(e: NestEmitter, loops: tuple[Turn, ...], body: Callable[[], None]) -> None:
+def nested(e: NestEmitter, loops: tuple[ReductionLoop, ...], body: Callable[[], None]) -> None:
     """`body` inside the loops, unrolled ones as so many copies and the rest of their turns one by one."""
     if not loops:
         body()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from hjit.kernels.llvm import memory
 from hjit.kernels.llvm.code import BOOL, Val, type_name
-from hjit.kernels.lower.loopir import For, Put, Puts
+from hjit.kernels.lower.loopir import Block, For, Store
 from hjit.trace.ir.graph import Load, loads
 from hjit.trace.ir.poly import Poly, Var, poly
 
@@ -31,15 +31,15 @@ class Carried:
         loads: what reads it, by how many turns later.
     """
 
-    put: Put
+    put: Store
     loads: dict[int, Load]
 
 
 def carried(s: For) -> list[Carried]:
     """What the turns of a loop can keep for those after them: of stores that overwrite no other's elements."""
-    if s.limit is not None or not all(isinstance(x, Puts) for x in s.body):
+    if s.limit is not None or not all(isinstance(x, Block) for x in s.body):
         return []
-    puts = [p for x in s.body if isinstance(x, Puts) for p in x.puts]
+    puts = [p for x in s.body if isinstance(x, Block) for p in x.stores]
     read = loads(*(p.value for p in puts))
     found = []
     for p in puts:
@@ -76,7 +76,7 @@ def emit(e: NestEmitter, s: For, kept: list[Carried]) -> None:
     def loop() -> None:
         depth = len(code.scopes)  # of what is inside the loop
         phis: list[tuple[Val, Val, str]] = []
-        latest: dict[Put, str] = {}
+        latest: dict[Store, str] = {}
         inside: dict[Load, Val] = {}
         for x in kept:
             after = latest[x.put] = f"%{code.fresh('stored')}"

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from hjit.kernels.llvm import chains, interleave
-from hjit.kernels.llvm import streaming_stores as stream
+from hjit.kernels.llvm import chains, interleave, streaming_stores
 from hjit.kernels.llvm.address import address, offset_address
 from hjit.kernels.llvm.code import BOOL, I64, Val, const, shuffle, splat, type_name
 from hjit.kernels.llvm.memory import most_shuffled, to_memory
 from hjit.kernels.llvm.vecmath.text import suffix
-from hjit.kernels.lower.loopir import Put
+from hjit.kernels.lower.loopir import Store
 from hjit.trace.ir.graph import Expr
 from hjit.trace.ir.poly import Poly
 
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 Place = tuple[str, Poly]  # an array, and the position in it
 
 
-def store_all(e: NestEmitter, puts: Sequence[Put]) -> None:
+def store_all(e: NestEmitter, puts: Sequence[Store]) -> None:
     """Evaluate all values, then store them, neighbours together."""
     plain = [p for p in puts if p.atomic is None]
     places = [(p.buffer, e.flat(p.buffer, p.index)) for p in plain]
@@ -76,7 +75,7 @@ def store_values(e: NestEmitter, values: Sequence[tuple[str, Poly, Val]]) -> Non
 
 def _store_runs(e: NestEmitter, places: Sequence[Place], runs: Sequence[tuple[slice, Sequence[Val]]]) -> None:
     """Store runs of places, of which there are vectors in the order of memory."""
-    waiting = stream.Stores(e)
+    waiting = streaming_stores.Stores(e)
     of_a_vector = len(places) // e.at_once
     for run, vectors in runs:
         waiting.first = run.start // of_a_vector * e.lanes
@@ -112,7 +111,7 @@ def _side_by_side(e: NestEmitter, places: Sequence[Place]) -> int:
     return c.const if all(b == buffer and p - flat == k for k, (b, p) in enumerate(places[: c.const])) else 1
 
 
-def store(e: NestEmitter, buffer: str, flat: Poly, v: Val, waiting: stream.Stores) -> None:
+def store(e: NestEmitter, buffer: str, flat: Poly, v: Val, waiting: streaming_stores.Stores) -> None:
     """Store one value, now or when the others of its statement are; `v` is already as memory holds it."""
     code = e.code
     if not e.varies(flat):
@@ -126,7 +125,7 @@ def store(e: NestEmitter, buffer: str, flat: Poly, v: Val, waiting: stream.Store
     v = splat(code, v, lanes)
     c = flat.coefficient(e.vector)
     if c == 1 and e.mask is not None:
-        stream.store_masked(e, v, address(e, buffer, flat), e.mask[0])
+        streaming_stores.store_masked(e, v, address(e, buffer, flat), e.mask[0])
         return
     if c == 1:
         waiting.whole(buffer, v, address(e, buffer, flat), range(lanes))
@@ -172,4 +171,4 @@ def _store_spread(e: NestEmitter, v: Val, at: Val, step: int) -> None:
         sources = [divmod(first + k, step) for k in range(lanes)]  # (lane of v, whether it is between)
         spread = shuffle(code, v, v, [-1 if between else lane for lane, between in sources])
         mask = Val(f"<{', '.join('i1 false' if between else 'i1 true' for _, between in sources)}>", BOOL, lanes)
-        stream.store_masked(e, spread, offset_address(e, at, v.dtype, first), mask)
+        streaming_stores.store_masked(e, spread, offset_address(e, at, v.dtype, first), mask)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from hjit.kernels.llvm import streaming_stores as stream
+from hjit.kernels.llvm import streaming_stores
 from hjit.kernels.llvm.address import address, memory_dtype
 from hjit.kernels.llvm.code import BOOL, I64, Val, const, splat
 from hjit.kernels.lower.loop_partitioning import copies
-from hjit.kernels.lower.loopir import For, Lanes, Let, Puts, Stmt, vectors_at_once
+from hjit.kernels.lower.loopir import Block, For, Let, Stmt, VectorLoop, vectors_at_once
 from hjit.trace.ir.poly import Poly, Var, deep_atoms
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ SIDE = Var("side")  # of the interior: before or behind it
 MIN_TURNS = 8  # of a vector loop, for one turn more to be little
 
 
-def emit(e: NestEmitter, s: Lanes) -> None:
+def emit(e: NestEmitter, s: VectorLoop) -> None:
     """Whole vectors over the interior, then what is left of the range one by one."""
     low, high = e.int(s.low), e.int(s.high)
     n = e.arith("sub", high, low)
@@ -38,7 +38,7 @@ def emit(e: NestEmitter, s: Lanes) -> None:
 
     fits = vectors_at_once(s.lanes, s.copies, s.align)
     end, after, lines = low, low, None
-    if s.tail == "shift":  # all of the interior in vectors where it has at least one
+    if s.tail == "shift_inwards":  # all of the interior in vectors where it has at least one
         lines = _lines(e, s, low, n)
         for k, count in enumerate(fits):
             enough = e.code.emit(f"icmp sge i64 {n.text}, {count * s.lanes}", BOOL, 1, n)
@@ -58,7 +58,7 @@ def emit(e: NestEmitter, s: Lanes) -> None:
         for count in fits:
             begin, end = end, whole(count * s.lanes, end)
             vectors(begin, end, count, None)
-        if s.tail == "mask":
+        if s.tail == "predicate":
             _masked(e, s, end, high)
             end = e.minmax("max", end, high)
     if not s.rest:
@@ -83,7 +83,7 @@ class _Lines:
     first: Val
 
 
-def _lines(e: NestEmitter, s: Lanes, low: Val, n: Val) -> _Lines | None:
+def _lines(e: NestEmitter, s: VectorLoop, low: Val, n: Val) -> _Lines | None:
     """Of a loop whose results may be streamed; None for others."""
     found = _first_put(e, s) if s.align == 1 and _are_puts(s.rest) else None
     if found is None:
@@ -97,22 +97,22 @@ def _lines(e: NestEmitter, s: Lanes, low: Val, n: Val) -> _Lines | None:
     around = e.arith("sub", low, e.arith("and", turns, const(s.lanes - 1, I64)))
     first = e.arith("add", low, e.arith("and", e.arith("sub", const(0, I64), turns), const(s.lanes - 1, I64)))
     enough = code.emit(f"icmp sge i64 {n.text}, {MIN_TURNS * s.copies * s.lanes}", BOOL, 1, n)
-    says = stream.says(e, buffer)
+    says = streaming_stores.says(e, buffer)
     streamed = code.emit(f"icmp eq i64 {says.text}, 0", BOOL, 1, says)
     return _Lines(code.emit(f"and i1 {enough.text}, {streamed.text}", BOOL, 1, enough, streamed), around, first)
 
 
 def _are_puts(stmts: tuple[Stmt, ...]) -> bool:
     """Stores, also of rows one after the other, whose vectors hold several?"""
-    return all(isinstance(x, (Let, Puts)) or (isinstance(x, For) and _are_puts(x.body)) for x in stmts)
+    return all(isinstance(x, (Let, Block)) or (isinstance(x, For) and _are_puts(x.body)) for x in stmts)
 
 
-def _first_put(e: NestEmitter, s: Lanes) -> tuple[str, Poly, int] | None:
+def _first_put(e: NestEmitter, s: VectorLoop) -> tuple[str, Poly, int] | None:
     """The first streamed store of a vector loop: its array, its index, and how far that moves with the loop."""
-    if not all(isinstance(x, (Let, Puts)) for x in s.body):
+    if not all(isinstance(x, (Let, Block)) for x in s.body):
         return None
-    for p in (p for x in s.body if isinstance(x, Puts) for p in x.puts):
-        if not stream.is_streamed(e, p.buffer, e.dtypes[p.buffer].itemsize * s.lanes):
+    for p in (p for x in s.body if isinstance(x, Block) for p in x.stores):
+        if not streaming_stores.is_streamed(e, p.buffer, e.dtypes[p.buffer].itemsize * s.lanes):
             continue
         flat = e.flat(p.buffer, p.index)
         step = flat.coefficient(s.var)
@@ -123,7 +123,7 @@ def _first_put(e: NestEmitter, s: Lanes) -> tuple[str, Poly, int] | None:
     return None
 
 
-def _single(e: NestEmitter, s: Lanes, begin: Val, low: Val, high: Val, end: Val) -> None:
+def _single(e: NestEmitter, s: VectorLoop, begin: Val, low: Val, high: Val, end: Val) -> None:
     """Single elements before `low` and from `high` on: one code for both sides."""
 
     def sides() -> None:
@@ -136,7 +136,7 @@ def _single(e: NestEmitter, s: Lanes, begin: Val, low: Val, high: Val, end: Val)
         e.loop(SIDE, const(0, I64), const(2, I64), 1, sides)
 
 
-def _edges(e: NestEmitter, s: Lanes, first: Val, after: Val) -> None:
+def _edges(e: NestEmitter, s: VectorLoop, first: Val, after: Val) -> None:
     """What lies before `first` and from `after` on, with boundary handling in vectors: no line of a streamed result is stored in parts."""
     begin, end = e.int(s.begin), e.int(s.end)
     before = e.arith("add", e.arith("sub", first, begin), const(s.lanes - 1, I64))
@@ -151,7 +151,7 @@ def _edges(e: NestEmitter, s: Lanes, first: Val, after: Val) -> None:
     e.loop(SIDE, const(0, I64), const(2, I64), 1, sides)
 
 
-def _masked(e: NestEmitter, s: Lanes, begin: Val, end: Val) -> None:
+def _masked(e: NestEmitter, s: VectorLoop, begin: Val, end: Val) -> None:
     """Vectors from `begin` on, of which the lanes before `end` do something; the others read what the last of those reads."""
     code = e.code
 

@@ -9,17 +9,17 @@ from hjit.kernels.lower.loopir import (
     BEGIN,
     END,
     TAIL_TEXT,
+    Block,
     For,
-    Lanes,
     Let,
     Nest,
     Outlined,
     Program,
-    Puts,
     Reduce,
-    Reset,
-    Slide,
+    ResetWindow,
+    SlidingProduce,
     Stmt,
+    VectorLoop,
     inner,
     own_polys,
     stmt_exprs,
@@ -62,7 +62,7 @@ class _Checker:
 
     def every_name(self, body: tuple[Stmt, ...], names: frozenset[Var]) -> frozenset[Var]:
         for s in body:
-            names |= {s.var} if isinstance(s, (For, Lanes, Let, Slide)) else set()
+            names |= {s.var} if isinstance(s, (For, VectorLoop, Let, SlidingProduce)) else set()
             for part in inner(s):
                 names = self.every_name(part, names)
         return names
@@ -74,9 +74,9 @@ class _Checker:
             if isinstance(s, Let):
                 yield from _unbound(s.value, names)
                 names |= {s.var}
-            within = names | ({s.var} if isinstance(s, (For, Lanes, Slide)) else set())
+            within = names | ({s.var} if isinstance(s, (For, VectorLoop, SlidingProduce)) else set())
             for k, part in enumerate(inner(s)):
-                yield from self.body(part, within, s.var if isinstance(s, Lanes) and k == 0 else lanes)
+                yield from self.body(part, within, s.var if isinstance(s, VectorLoop) and k == 0 else lanes)
 
     def statement(self, s: Stmt, names: frozenset[Var], lanes: Var | None) -> Iterator[str]:
         bound = names | {t.var for t in s.loops} if isinstance(s, Reduce) else names
@@ -91,23 +91,23 @@ class _Checker:
                     yield f"{s.var} has the step {s.step}"
                 if s.kind != "serial" and UNROLLED in self.done:
                     yield f"the loop over {s.var} is still unrolled"
-            case Lanes():
+            case VectorLoop():
                 yield from self.vectors(s, lanes)
-            case Puts():
-                for put in s.puts:
+            case Block():
+                for put in s.stores:
                     yield from self.store(put.buffer, put.index)
             case Reduce():
                 yield from (x for i in s.items for x in self.store(s.buffer, i.index))
                 if not s.loops or any(t.lanes > 1 for t in s.loops[:-1]):
                     yield f"the loops of the reduction of {s.buffer}: of vectors is the innermost only"
-            case Slide() | Reset():
+            case SlidingProduce() | ResetWindow():
                 if s.stage not in self.nest.buffers:
                     yield f"{s.stage} slides, but has no buffer"
             case Outlined():
                 if OUTLINED not in self.done:
                     yield "a function before there are any"
 
-    def vectors(self, s: Lanes, lanes: Var | None) -> Iterator[str]:
+    def vectors(self, s: VectorLoop, lanes: Var | None) -> Iterator[str]:
         if lanes is not None:
             yield f"vectors along {s.var} in vectors along {lanes}"
         if not 2 <= s.lanes <= MAX_LANES or s.copies < 1 or s.lanes * s.copies % s.align or s.tail not in TAIL_TEXT:

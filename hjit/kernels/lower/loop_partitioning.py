@@ -9,14 +9,14 @@ from dataclasses import replace
 import numpy as np
 
 from hjit.kernels.lower.loopir import (
+    Block,
     For,
     Item,
-    Lanes,
     Let,
     Nest,
-    Puts,
     Reduce,
     Stmt,
+    VectorLoop,
     inner,
     stmt_exprs,
     stmt_polys,
@@ -37,7 +37,7 @@ def partition_loops(nest: Nest) -> Nest:
 
 def _partitioned(s: Stmt) -> Stmt:
     s = with_bodies(s, lambda body: tuple(map(_partitioned, body)))
-    if not isinstance(s, Lanes):
+    if not isinstance(s, VectorLoop):
         return s
     low, high, body = interior(s.var, s.body, s.begin, s.end)
     align = alignment(s.var, body, s.lanes * s.copies)
@@ -46,7 +46,7 @@ def _partitioned(s: Stmt) -> Stmt:
         low = low if first == low else extremum("min", first, s.end)
         high = extremum("max", low, high // align * align)
     fewest = s.lanes * min(vectors_at_once(s.lanes, s.copies, align))
-    filled = s.tail == "shift" and (low, high) == (s.begin, s.end) and least(high - low) >= fewest
+    filled = s.tail == "shift_inwards" and (low, high) == (s.begin, s.end) and least(high - low) >= fewest
     return replace(s, low=low, high=high, align=align, body=body, rest=() if filled else s.rest)
 
 
@@ -90,7 +90,7 @@ def _loops(body: tuple[Stmt, ...]) -> Iterator[tuple[Var, Range]]:
         match s:
             case For():
                 yield s.var, (s.begin, s.end)
-            case Lanes():
+            case VectorLoop():
                 yield s.var, (s.begin, s.end)
             case Reduce():
                 for t in s.loops:
@@ -182,9 +182,9 @@ def _simplify(s: Stmt, vanish: set[Bound | Op]) -> Stmt:
         return tuple(p.substitute(change) for p in ps)
 
     match s:
-        case Puts():
+        case Block():
             ahead = tuple(Load(x.source, index(x.index), x.dtype) for x in s.ahead)
-            return Puts(tuple(replace(p, index=index(p.index), value=expr(p.value)) for p in s.puts), ahead)
+            return Block(tuple(replace(p, index=index(p.index), value=expr(p.value)) for p in s.stores), ahead)
         case Reduce():
             return replace(s, items=tuple(Item(index(i.index), expr(i.initial), expr(i.value)) for i in s.items))
         case Let():
@@ -204,9 +204,9 @@ def copies(body: tuple[Stmt, ...], var: Var, offsets: tuple[int, ...]) -> tuple[
 
     def visit(s: Stmt) -> Stmt:
         match s:
-            case Puts():
+            case Block():
                 ahead = tuple(Load(x.source, at(x.index, c), x.dtype) for c in changes for x in s.ahead)
-                return Puts(tuple(replace(p, index=at(p.index, c), value=substitute(p.value, c)) for c in changes for p in s.puts), ahead)
+                return Block(tuple(replace(p, index=at(p.index, c), value=substitute(p.value, c)) for c in changes for p in s.stores), ahead)
             case Reduce():
                 items = [Item(at(i.index, c), substitute(i.initial, c), substitute(i.value, c)) for c in changes for i in s.items]
                 return replace(s, items=tuple(items))

@@ -1,7 +1,7 @@
 """The loop IR: what the back ends print. Indices are polynomials over loop variables (`Var`) and run-time sizes.
 
-    Stmt = Let(var, value) | For(var, begin, end, step) | Lanes(var, ...) | When(value, body, otherwise)
-         | Puts((buffer, index, value)*) | Reduce(buffer, items, ...) | Reset(stage) | Slide(stage, ...) | Outlined(body)
+    Stmt = Let(var, value) | For(var, begin, end, step) | VectorLoop(var, ...) | If(value, body, otherwise)
+         | Block((buffer, index, value)*) | Reduce(buffer, items, ...) | ResetWindow(stage) | SlidingProduce(stage, ...) | Outlined(body)
     Program = nests, one for each root of the schedule tree, run in order
 """
 
@@ -31,7 +31,7 @@ class Let:
 
 
 @dataclass(frozen=True, slots=True)
-class Put:
+class Store:
     """``buffer[index] = value``; `atomic`: the ufunc by which the value is joined to what is there, also by other tasks at once."""
 
     buffer: str
@@ -41,10 +41,10 @@ class Put:
 
 
 @dataclass(frozen=True, slots=True)
-class Puts:
+class Block:
     """Evaluate all values, then store them; they share loads. `ahead`: what later turns load, fetched into the caches."""
 
-    puts: tuple[Put, ...]
+    stores: tuple[Store, ...]
     ahead: tuple[Load, ...] = ()
 
 
@@ -69,7 +69,7 @@ class For:
 
 
 @dataclass(frozen=True, slots=True)
-class Lanes:
+class VectorLoop:
     """A loop whose turns are lanes of vectors: the interior ``low .. high`` in vectors, the rest one by one.
 
     Attributes:
@@ -78,8 +78,8 @@ class Lanes:
         lanes: elements of a vector.
         copies: vectors of one turn; they share loads.
         align: `var` is a multiple of this at each turn.
-        tail: "shift": the last vector starts earlier, see `For`. "mask": of the last vector some lanes do nothing, or what the
-            last one does. "scalar": single elements.
+        tail: "shift_inwards": the last vector starts earlier, see `For`. "predicate": of the last vector some lanes do nothing, or what the
+            last one does. "guard_with_if": single elements.
         body: of one vector at `var`. rest: of one element; none where there are always vectors enough for all of them.
     """
 
@@ -97,12 +97,12 @@ class Lanes:
 
 
 def vectors_at_once(lanes: int, copies: int, align: int) -> tuple[int, ...]:
-    """How many vectors one turn of `Lanes` may do, at multiples of `align`: all copies, and a single one for what they leave."""
+    """How many vectors one turn of `VectorLoop` may do, at multiples of `align`: all copies, and a single one for what they leave."""
     return tuple(n for n in dict.fromkeys((copies, 1)) if n * lanes % align == 0)
 
 
 @dataclass(frozen=True, slots=True)
-class When:
+class If:
     """`body` where ``value >= 0``, else `otherwise`."""
 
     value: Poly
@@ -111,7 +111,7 @@ class When:
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class ReductionLoop:
     """Header of a reduction loop.
 
     Attributes:
@@ -153,7 +153,7 @@ class Reduce:
     buffer: str
     op: str
     items: tuple[Item, ...]
-    loops: tuple[Turn, ...]
+    loops: tuple[ReductionLoop, ...]
     dtype: np.dtype[Any]
     dtype_out: np.dtype[Any]
     compensated: bool
@@ -161,14 +161,14 @@ class Reduce:
 
 
 @dataclass(frozen=True, slots=True)
-class Reset:
+class ResetWindow:
     """Nothing of a stage is in its circular buffer."""
 
     stage: str
 
 
 @dataclass(frozen=True, slots=True)
-class Slide:
+class SlidingProduce:
     """Compute what is new of a stage: ``var = max(first, how far earlier turns have come)``, up to `end`.
 
     Attributes:
@@ -190,7 +190,7 @@ class Outlined:
     body: tuple[Stmt, ...]
 
 
-Stmt = Let | For | Lanes | When | Puts | Reduce | Reset | Slide | Outlined
+Stmt = Let | For | VectorLoop | If | Block | Reduce | ResetWindow | SlidingProduce | Outlined
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,11 +263,11 @@ class Program:
 def inner(s: Stmt) -> tuple[tuple[Stmt, ...], ...]:
     """The bodies of a statement."""
     match s:
-        case For() | Slide() | Outlined():
+        case For() | SlidingProduce() | Outlined():
             return (s.body,)
-        case Lanes():
+        case VectorLoop():
             return (s.body, s.rest)
-        case When():
+        case If():
             return (s.body, s.otherwise)
     return ()
 
@@ -278,9 +278,9 @@ def sources(body: Iterable[Stmt]) -> Iterator[str]:
         values: list[Expr] = []
         indices: list[Poly] = []
         match s:
-            case Puts():
-                values += [put.value for put in s.puts]
-                indices += [p for put in s.puts for p in put.index]
+            case Block():
+                values += [put.value for put in s.stores]
+                indices += [p for put in s.stores for p in put.index]
             case Reduce():
                 values += [e for i in s.items for e in (i.initial, i.value)]
                 indices += [p for i in s.items for p in i.index]
@@ -292,11 +292,11 @@ def sources(body: Iterable[Stmt]) -> Iterator[str]:
 def with_bodies(s: Stmt, change: Callable[[tuple[Stmt, ...]], tuple[Stmt, ...]]) -> Stmt:
     """A statement with other statements inside it."""
     match s:
-        case For() | Slide() | Outlined():
+        case For() | SlidingProduce() | Outlined():
             return replace(s, body=change(s.body))
-        case Lanes():
+        case VectorLoop():
             return replace(s, body=change(s.body), rest=change(s.rest))
-        case When():
+        case If():
             return replace(s, body=change(s.body), otherwise=change(s.otherwise))
     return s
 
@@ -304,8 +304,8 @@ def with_bodies(s: Stmt, change: Callable[[tuple[Stmt, ...]], tuple[Stmt, ...]])
 def stmt_exprs(s: Stmt) -> tuple[Expr, ...]:
     """The values that a statement itself computes."""
     match s:
-        case Puts():
-            return tuple(p.value for p in s.puts)
+        case Block():
+            return tuple(p.value for p in s.stores)
         case Reduce():
             return tuple(e for i in s.items for e in (i.initial, i.value))
     return ()
@@ -336,15 +336,15 @@ def substitute_in(s: Stmt, change: Change) -> Stmt:
             return Let(s.var, at(s.value))
         case For():
             return replace(s, begin=at(s.begin), end=at(s.end), limit=None if s.limit is None else at(s.limit))
-        case Lanes():
+        case VectorLoop():
             return replace(s, begin=at(s.begin), end=at(s.end), low=at(s.low), high=at(s.high))
-        case When():
+        case If():
             return replace(s, value=at(s.value))
-        case Slide():
+        case SlidingProduce():
             return replace(s, first=at(s.first), end=at(s.end))
-        case Puts():
+        case Block():
             ahead = tuple(Load(x.source, index(x.index), x.dtype) for x in s.ahead)
-            return Puts(tuple(replace(p, index=index(p.index), value=substitute(p.value, change)) for p in s.puts), ahead)
+            return Block(tuple(replace(p, index=index(p.index), value=substitute(p.value, change)) for p in s.stores), ahead)
         case Reduce():
             items = tuple(Item(index(i.index), substitute(i.initial, change), substitute(i.value, change)) for i in s.items)
             return replace(s, items=items, loops=tuple(replace(t, begin=at(t.begin), end=at(t.end)) for t in s.loops))
@@ -354,8 +354,8 @@ def substitute_in(s: Stmt, change: Change) -> Stmt:
 def own_polys(s: Stmt) -> Iterator[Poly]:
     """The polynomials that a statement itself holds, its headers and values, not the statements inside it."""
     match s:
-        case Puts():
-            for p in s.puts:
+        case Block():
+            for p in s.stores:
                 yield from p.index
             for x in s.ahead:
                 yield from x.index
@@ -368,11 +368,11 @@ def own_polys(s: Stmt) -> Iterator[Poly]:
             yield from (s.begin, s.end)
             if s.limit is not None:
                 yield s.limit
-        case Lanes():
+        case VectorLoop():
             yield from (s.begin, s.end, s.low, s.high)
-        case When():
+        case If():
             yield s.value
-        case Slide():
+        case SlidingProduce():
             yield from (s.first, s.end)
     for e in walk(*stmt_exprs(s)):
         yield from e.polys
@@ -385,14 +385,14 @@ def _nest_lines(nest: Nest) -> Iterator[str]:
         yield f"  buffer {b.stage}: {sizes or 'one element'}{b.layout}"
     depth = 1
     if nest.count is not None:
-        yield f"  parallel {nest.count} turns:"
+        yield f"  parallel {nest.count} iterations:"
         depth = 2
     for s in nest.body:
         yield from lines(s, depth)
 
 
 KIND_TEXT = {"serial": "for", "unroll": "unrolled", "unroll_and_jam": "jammed"}
-TAIL_TEXT = {"shift": ", backward", "mask": ", masked", "scalar": ""}
+TAIL_TEXT = {"shift_inwards": ", shift_inwards", "predicate": ", predicate", "guard_with_if": ""}
 
 
 def lines(s: Stmt, depth: int) -> Iterator[str]:
@@ -409,24 +409,24 @@ def lines(s: Stmt, depth: int) -> Iterator[str]:
             yield f"{pad}{var} = {value}"
         case For():
             step = f" step {s.step}" if s.step != 1 else ""
-            backward = f" backward from {s.limit}" if s.limit is not None else ""
+            backward = f" shift_inwards from {s.limit}" if s.limit is not None else ""
             yield from block(f"{KIND_TEXT[s.kind]} {s.var} in [{s.begin}, {s.end}){step}{backward}:", s.body)
-        case Lanes():
+        case VectorLoop():
             how = f"{s.lanes} lanes" + (f" x {s.copies}" if s.copies > 1 else "") + (f", multiples of {s.align}" if s.align > 1 else "")
             yield from block(f"vector {s.var} in [{s.low}, {s.high}), {how}{TAIL_TEXT[s.tail]}:", s.body)
             if s.rest:
                 yield from block(f"rest {s.var} of [{s.begin}, {s.end}):", s.rest)
-        case When():
-            yield from block(f"when {s.value} >= 0:", s.body)
+        case If():
+            yield from block(f"if {s.value} >= 0:", s.body)
             if s.otherwise:
-                yield from block("otherwise:", s.otherwise)
-        case Reset():
+                yield from block("else:", s.otherwise)
+        case ResetWindow():
             yield f"{pad}reset {s.stage}"
         case Outlined():
             yield from block("outlined:", s.body)
-        case Slide():
+        case SlidingProduce():
             yield from block(f"slide {s.stage} {s.var} from {s.first} until {s.end}:", s.body)
-        case Puts(puts, ahead):
+        case Block(puts, ahead):
             yield from (f"{pad}prefetch {x}" for x in ahead)
             for put in puts:
                 lets, text = describe(put.value)
@@ -434,7 +434,7 @@ def lines(s: Stmt, depth: int) -> Iterator[str]:
                 to = f"{put.buffer}[{', '.join(map(str, put.index))}]"
                 yield f"{pad}{to} = {text}" if put.atomic is None else f"{pad}atomic {put.atomic} {to}, {text}"
         case Reduce():
-            loops = " ".join(_turn(t) for t in s.loops)
+            loops = " ".join(_reduction_loop(t) for t in s.loops)
             how = ("compensated " if s.compensated else "") + ("products " if s.products else "")
             yield f"{pad}{how}{s.op} in {s.dtype} for {loops}:"
             for i in s.items:
@@ -443,7 +443,7 @@ def lines(s: Stmt, depth: int) -> Iterator[str]:
                 yield from (f"{pad}    {line}" for line in [*lets, text])
 
 
-def _turn(t: Turn) -> str:
+def _reduction_loop(t: ReductionLoop) -> str:
     step = f" step {t.step}" if t.step != 1 else ""
     lanes = f" of {t.lanes} lanes" if t.lanes > 1 else ""
     return f"{t.var} in [{t.begin}, {t.end}){step}{lanes}" + (f" unrolled {t.unroll}" if t.unroll > 1 else "")

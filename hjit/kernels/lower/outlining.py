@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 
-from hjit.kernels.lower.loopir import For, Lanes, Nest, Outlined, Reset, Slide, Stmt, When, inner, lines, with_bodies
+from hjit.kernels.lower.loopir import For, If, Nest, Outlined, ResetWindow, SlidingProduce, Stmt, VectorLoop, inner, lines, with_bodies
 
 MANY = 24  # loops side by side, fewer compile fast
 ALIKE = 4  # of them with the same text but for names and constants
@@ -29,13 +29,13 @@ def outline(nest: Nest) -> Nest:
 def _outlined(body: Body) -> Body:
     parts = [part for s in body for part in _parts(s)]
     if len(parts) < MANY:
-        return tuple(with_bodies(s, _outlined) if isinstance(s, (For, When)) else s for s in body)
+        return tuple(with_bodies(s, _outlined) if isinstance(s, (For, If)) else s for s in body)
     shapes = {id(part): _shape(part) for part in parts}
     count = Counter(shapes.values())
     often = {part for part, shape in shapes.items() if count[shape] >= ALIKE}
 
     def visit(s: Stmt) -> Stmt:
-        if isinstance(s, (For, Lanes)):
+        if isinstance(s, (For, VectorLoop)):
             return Outlined((s,)) if id(s) in often else s
         return with_bodies(s, lambda part: (Outlined(part),) if id(part) in often else part)
 
@@ -45,16 +45,16 @@ def _outlined(body: Body) -> Body:
 def _parts(s: Stmt) -> Iterator[Stmt | Body]:
     """What of a statement may become a function: a loop, or what runs under a condition."""
     match s:
-        case For() | Lanes():
+        case For() | VectorLoop():
             if not _has_state((s,)):
                 yield s
-        case When() | Slide():
+        case If() | SlidingProduce():
             yield from (part for part in inner(s) if part and not _has_state(part))
 
 
 def _has_state(body: Body) -> bool:
     """Does a circular buffer begin or slide here? How far it has come is a variable of the function."""
-    return any(isinstance(s, (Reset, Slide)) or any(map(_has_state, inner(s))) for s in body)
+    return any(isinstance(s, (ResetWindow, SlidingProduce)) or any(map(_has_state, inner(s))) for s in body)
 
 
 def _shape(part: Stmt | Body) -> str:

@@ -22,21 +22,21 @@ from hjit.kernels.lower.environment import Env, Region, not_negative
 from hjit.kernels.lower.loopir import (
     BEGIN,
     END,
+    Block,
     Buffer,
     For,
+    If,
     Item,
-    Lanes,
     Let,
     Nest,
     Program,
-    Put,
-    Puts,
     Reduce,
-    Reset,
-    Slide,
+    ReductionLoop,
+    ResetWindow,
+    SlidingProduce,
     Stmt,
-    Turn,
-    When,
+    Store,
+    VectorLoop,
 )
 from hjit.kernels.lower.sliding_windows import Windows, slides_of
 from hjit.sched.analysis.bounds import Box, Reads, boxes, dims_of_box, vector_axes, whole_box
@@ -44,7 +44,8 @@ from hjit.sched.language.build import flattened, parallel_loops
 from hjit.sched.language.check import is_associative, is_direct, is_repeatable, nests
 from hjit.sched.language.limits import check_buffer
 from hjit.sched.language.memory import C_ORDER, LINE, Layout
-from hjit.sched.language.tree import Compute, DimKey, Loop, Node, Root, Store, computes, dims_of, own, walk
+from hjit.sched.language.tree import Compute, DimKey, Loop, Node, Root, computes, dims_of, own, walk
+from hjit.sched.language.tree import Store as StoreNode
 from hjit.trace.ir.costs import cost
 from hjit.trace.ir.graph import Cast, Definition, Graph, Load, Op, Stage, renumber, substitute
 from hjit.trace.ir.intervals import Span
@@ -64,7 +65,7 @@ def place_loops(graph: Graph, schedule: Root, fast: bool = False) -> Program:
     Raises:
         ScheduleError: a stage cannot slide along the loop that the schedule says.
     """
-    layouts = {x.stage: found for x in walk(schedule) if isinstance(x, Store) and (found := _layout(x, graph)) != C_ORDER}
+    layouts = {x.stage: found for x in walk(schedule) if isinstance(x, StoreNode) and (found := _layout(x, graph)) != C_ORDER}
     return Program(tuple(_nests(graph, list(nests(schedule)), layouts, fast)), layouts)
 
 
@@ -91,7 +92,7 @@ def _like(nest: Nest, top: Node, like: Like) -> Nest:
     return replace(nest, stage=top.stage, body=(), count=count, work=work, writes=(top.stage,), points=points, like=like)
 
 
-def _layout(store: Store, graph: Graph) -> Layout:
+def _layout(store: StoreNode, graph: Graph) -> Layout:
     """How a stage lies in memory; rows whose length the call decides begin with lines of the cache, so that vectors do not straddle them."""
     s = graph.stage(store.stage)
     align = store.align
@@ -115,7 +116,7 @@ class _Nest:
         self.warm = 0
         self.round_up = _rounding(reads, top)
         self.atomic = False
-        self.points: dict[tuple[str, int, tuple[Poly, ...]], Put] = {}  # each is in vectors and in the code beside them
+        self.points: dict[tuple[str, int, tuple[Poly, ...]], Store] = {}  # each is in vectors and in the code beside them
         self.doubled = any(isinstance(x, Loop) and x.tail == "shift_inwards" for x in walk(top))
 
     @cached_property
@@ -142,7 +143,7 @@ class _Nest:
         env = Env()
         if local:
             found = boxes(self.reads, computes(self.top), lambda s, n: None, self.namer(lets, ".all"), round_up=self.round_up)
-            inside = {x.stage for x in walk(self.top) if isinstance(x, Store)}
+            inside = {x.stage for x in walk(self.top) if isinstance(x, StoreNode)}
             env = replace(env, stores={name: (0, found[name]) for name in local if name not in inside}, boxes=found)
         env = env.opened(self.head, dims_of_box(stage, _definition(stage, first), whole_box(stage)))
         loops = parallel_loops(self.top)
@@ -219,9 +220,9 @@ class _Nest:
             var = self.var(f"{x.stage}.new")
             stmts = self.realise(x, slide.part(box, poly(var)), env)
             if not slide.new:  # all of it at the first turn; what updates itself must not do so again
-                stmts = (When(slide.end - poly(var) - 1, stmts),)
+                stmts = (If(slide.end - poly(var) - 1, stmts),)
             last = not any(y.stage == x.stage for y in items[k + 1 :])
-            one = Slide(x.stage, var, slide.first, slide.end, stmts, last)
+            one = SlidingProduce(x.stage, var, slide.first, slide.end, stmts, last)
             if windows.warm:
                 if body:
                     always.append(windows.when_begun(tuple(body)))
@@ -349,7 +350,7 @@ class _Nest:
         if inner.tail == "shift_inwards" or (unrolled and inner.tail == "auto" and self.is_repeatable(node)):
             few = self.one_by_one(node, env, begin, end) if unrolled else self.counted(node, var, begin, end, step, shorter)
             many = self.counted(node, var, begin, end, step, full, limit=region.end)
-            return (When(region.end - region.low - step, many, few),)
+            return (If(region.end - region.low - step, many, few),)
         if unrolled:
             stop = begin + not_negative(end - begin, region.span.partial) // step * step
             return (*self.counted(node, var, begin, stop, step, full), *self.one_by_one(node, env, stop, end))
@@ -370,7 +371,7 @@ class _Nest:
         sliding = slides_of(body)
         if limit is not None and sliding:
             raise SlidingError(sliding[0], f"{sliding[0]} cannot slide along {var}: its last turn is shifted inwards; store it inside that loop")
-        resets = tuple(Reset(s) for s in sliding)
+        resets = tuple(ResetWindow(s) for s in sliding)
         if node.kind == "parallel":
             self.warm = max(self.warm, warm)
         return (*resets, For(var, begin - warm * step, end, step, body, limit))
@@ -390,7 +391,7 @@ class _Nest:
             full = Region(Span(region.low, region.low + (node.size - 1), region.span.base, region.span.first, region.span.last), node.size)
             rest = one_by_one()
             many = self.unrolled(node, env.within(node, full.span, node.size), full, build)
-            return (When(region.end - region.low - node.size, many, (rest,)),)
+            return (If(region.end - region.low - node.size, many, (rest,)),)
         if n is None or n % step or (env.scalar and pure) or (d.order == "sequential" and not pure):
             return (one_by_one(),)
         var = self.loop_var(node, ".unrolled")
@@ -406,8 +407,8 @@ class _Nest:
         if lanes == 1:
             return (For(var, region.low, region.end, 1, build(single)),)
         kind = _vector_of(node).tail
-        tail = "mask" if kind == "predicate" else "shift" if kind != "guard_with_if" and self.is_repeatable(node) else "scalar"
-        return (Lanes(var, region.low, region.end, region.low, region.end, lanes, copies, 1, tail, build(inside), build(single)),)
+        tail = "predicate" if kind == "predicate" else "shift_inwards" if kind != "guard_with_if" and self.is_repeatable(node) else "guard_with_if"
+        return (VectorLoop(var, region.low, region.end, region.low, region.end, lanes, copies, 1, tail, build(inside), build(single)),)
 
     # -- reductions
     def reduction(self, node: Loop, compute: Compute, env: Env) -> Stmts:
@@ -423,9 +424,9 @@ class _Nest:
         env, loops = self.headers(chain, d, env)
         return (self.reduce(s, compute, env, loops),)
 
-    def headers(self, chain: list[Loop], d: Definition, env: Env) -> tuple[Env, tuple[Turn, ...]]:
+    def headers(self, chain: list[Loop], d: Definition, env: Env) -> tuple[Env, tuple[ReductionLoop, ...]]:
         """The reduction loops of a chain."""
-        turns: list[Turn] = []
+        turns: list[ReductionLoop] = []
         done: set[DimKey] = set()
         for x in chain:
             if dims_of(x.dim)[0] < len(d.dims) or x.dim in done:
@@ -436,24 +437,24 @@ class _Nest:
             below = _inner_loops(x)
             vector = self.vector_below(x)
             if vector is not None and below:
-                turns.append(Turn(var, region.low, region.end, 1, *vector))
+                turns.append(ReductionLoop(var, region.low, region.end, 1, *vector))
                 env = env.at(x, v)
                 done.add(x.dim)
             elif x.kind == "unroll" or (below and below[0].kind == "unroll"):
                 size = region.known if x.kind == "unroll" else below[0].size
-                turns.append(Turn(var, region.low, region.end, 1, 1, size or 1))
+                turns.append(ReductionLoop(var, region.low, region.end, 1, 1, size or 1))
                 env = env.at(x, v)
                 done.add(x.dim)
             elif below:
                 size = below[0].size or 1
-                turns.append(Turn(var, region.low, region.end, size))
+                turns.append(ReductionLoop(var, region.low, region.end, size))
                 env = env.within(x, Span.tile(v, size, region.span.high))
             else:
-                turns.append(Turn(var, region.low, region.end))
+                turns.append(ReductionLoop(var, region.low, region.end))
                 env = env.at(x, v)
         return env, tuple(turns)
 
-    def reduce(self, s: Stage, compute: Compute, env: Env, loops: tuple[Turn, ...]) -> Reduce:
+    def reduce(self, s: Stage, compute: Compute, env: Env, loops: tuple[ReductionLoop, ...]) -> Reduce:
         d = _definition(s, compute)
         assert isinstance(d.value, Op)
         at = _point(env.spans[s.name], len(d.extents))
@@ -482,15 +483,15 @@ class _Nest:
         s = self.reads.stages[node.stage]
         puts = [self.put(s, n, _point(env.spans[s.name], len(s.definitions[n].extents))) for n in node.definitions]
         ahead = dict.fromkeys(x for n in node.definitions for x in self.ahead(node, s.definitions[n], env))
-        return (Puts(tuple(puts), tuple(ahead)),)
+        return (Block(tuple(puts), tuple(ahead)),)
 
-    def put(self, s: Stage, number: int, point: tuple[Poly, ...]) -> Put:
+    def put(self, s: Stage, number: int, point: tuple[Poly, ...]) -> Store:
         """What a definition writes at a point of its loops."""
         found = self.points.get((s.name, number, point))
         if found is None:
             d, change = s.definitions[number], renumber(point)
             value, how = (d.value.args[1], d.order) if self.atomic and s.name == self.head and isinstance(d.value, Op) else (d.value, None)
-            found = Put(s.name, tuple(p.substitute(change) for p in d.target), substitute(value, change), how)
+            found = Store(s.name, tuple(p.substitute(change) for p in d.target), substitute(value, change), how)
             self.points[s.name, number, point] = found
         return found
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from hjit.errors import SlidingError
-from hjit.kernels.lower.loopir import Slide, Stmt, When
+from hjit.kernels.lower.loopir import If, SlidingProduce, Stmt
 from hjit.sched.analysis.bounds import Box, Dims, Reads, advance, boxes, turns_before
 from hjit.sched.language.tree import Compute
 from hjit.trace.ir.intervals import Span
@@ -164,7 +164,7 @@ class Windows:
         """`body`, not before the first turn."""
         assert self.turn is not None
         var, _, begin = self.turn
-        return When(poly(var) - begin, body)
+        return If(poly(var) - begin, body)
 
     @property
     def _loop(self) -> str:
@@ -177,4 +177,4 @@ class Windows:
 
 def slides_of(body: Iterable[Stmt]) -> list[str]:
     """Stages that slide along the loop with this body."""
-    return list(dict.fromkeys(s.stage for s in body if isinstance(s, Slide)))
+    return list(dict.fromkeys(s.stage for s in body if isinstance(s, SlidingProduce)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from hjit.kernels.lower.loopir import For, Lanes, Nest, Puts, Reduce, Stmt, When, substitute_in, with_bodies
+from hjit.kernels.lower.loopir import Block, For, If, Nest, Reduce, Stmt, VectorLoop, substitute_in, with_bodies
 from hjit.trace.ir.poly import Atom, Poly, Var
 
 
@@ -48,9 +48,9 @@ def _merge(group: tuple[Stmt, ...]) -> Stmt | None:
     if any(type(s) is not type(first) for s in group):
         return None
     match first:
-        case Puts():
+        case Block():
             ahead = dict.fromkeys(x for s in group for x in s.ahead)  # type: ignore[union-attr]
-            return Puts(tuple(p for s in group for p in s.puts), tuple(ahead))  # type: ignore[union-attr]
+            return Block(tuple(p for s in group for p in s.stores), tuple(ahead))  # type: ignore[union-attr]
         case Reduce():
             if any(replace(s, items=()) != replace(first, items=()) for s in group):  # type: ignore[type-var]
                 return None
@@ -59,11 +59,11 @@ def _merge(group: tuple[Stmt, ...]) -> Stmt | None:
             if any(replace(s, body=()) != replace(first, body=()) for s in group):  # type: ignore[type-var]
                 return None
             return replace(first, body=jam([s.body for s in group]))  # type: ignore[union-attr]
-        case When():
+        case If():
             if any(s.value != first.value for s in group):  # type: ignore[union-attr]
                 return None
-            return When(first.value, jam([s.body for s in group]), jam([s.otherwise for s in group]))  # type: ignore[union-attr]
-        case Lanes():
+            return If(first.value, jam([s.body for s in group]), jam([s.otherwise for s in group]))  # type: ignore[union-attr]
+        case VectorLoop():
             if any(replace(s, body=(), rest=()) != replace(first, body=(), rest=()) for s in group):  # type: ignore[type-var]
                 return None
             return replace(first, body=jam([s.body for s in group]), rest=jam([s.rest for s in group]))  # type: ignore[union-attr]

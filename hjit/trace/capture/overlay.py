@@ -23,8 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from hjit.trace.capture import builtin_calls as asked
-from hjit.trace.capture import effects
+from hjit.trace.capture import builtin_calls, effects
 from hjit.trace.capture.constructors import called
 from hjit.trace.capture.impure import STREAMS, Stream, draw, is_stream_method, of_opencv, replaced
 from hjit.trace.tracing.dispatch import functions, provides
@@ -599,12 +598,12 @@ def _import(name: str, globals: Any = None, locals: Any = None, fromlist: Any = 
 # -- builtins
 
 
-_REPLACED: dict[Any, Any] = {**replaced(), **asked.REPLACED, **effects.replaced()}
+_REPLACED: dict[Any, Any] = {**replaced(), **builtin_calls.REPLACED, **effects.replaced()}
 _BUILTINS: dict[str, Any] = dict(vars(builtins))
 _BUILTINS.update(__import__=_import)
 for _name in ("range", "len", "isinstance", "hasattr", "getattr", "print", "open", "input"):
     _BUILTINS[_name] = _REPLACED[getattr(builtins, _name)]
-_CALLED = asked.CALLED  # these names are classes where they are not called
+_CALLED = builtin_calls.CALLED  # these names are classes where they are not called
 
 
 _FAMILIES = "elementwise creation views reductions linear joining neighbours ordering scattering operators strides along".split()

@@ -171,7 +171,7 @@ class _Rolled:
         try:
             merged(rec, self.var, rec.poly(self.count), self.at)
         except ReadsWhatItWrites as why:
-            raise CannotRoll(self.site, str(why), blind=True) from None
+            raise CannotRoll(self.site, str(why), blind=not self.is_blind) from None
         except NotOneUpdate as why:
             raise self.refusal(str(why)) from None
         rec.loops.pop()

@@ -153,9 +153,10 @@ class Tracer:
         buffer = self.buffer
         if buffer.real is None:
             return None
-        for loop in rolling():
-            if loop.is_blind and buffer.serial < loop.at[2]:
-                return None
+        loops = rolling()
+        if any(loop.is_blind and buffer.serial < loop.at[2] for loop in loops):
+            return None
+        if loops:
             buffer.asked = next(serials)
         return self._known
 
