@@ -14,7 +14,6 @@ import os
 import pickle
 import sys
 import threading
-import time
 import types
 import warnings
 import weakref
@@ -24,19 +23,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hjit import against_numpy, deadline, forks
+from hjit import against_numpy, forks
 from hjit.against_numpy import Turns
-from hjit.arguments import copied, is_same_memory, key_of, leaf_names, leaves_of
-from hjit.collector import few_collections
-from hjit.errors import BudgetError, CompileError, HjitError, HjitWarning, Origin, ScheduleError, TraceError
+from hjit.arguments import copied, is_same_memory, key_of, leaves_of
+from hjit.errors import BudgetError, CompileError, HjitWarning, ScheduleError, TraceError
 from hjit.options import Options, Scheduler, checked, context_state, resolve
 from hjit.outcome import MISS, PLAIN
 from hjit.trace.capture.overlay import load_table
 from hjit.trace.capture.refusals import gap
-from hjit.trace.capture.trace import Tree, flatten, trace
-from hjit.trace.passes.canonical import canonicalise
+from hjit.trace.capture.trace import Tree, flatten
 
 if TYPE_CHECKING:
+    from hjit.build import Built
     from hjit.first_calls import FirstCalls
     from hjit.sched.hand.schedule import Schedule
     from hjit.sched.language.tree import Root
@@ -96,13 +94,6 @@ class _Call:
     structure: Any
     targets: list[Any]
     known: tuple[Variant, ...]
-
-
-class _Unclear(Exception):
-    """Tracing raised an exception: the function's own, or a gap of hjit. No effect of the function has happened yet."""
-
-    def __init__(self, error: Exception) -> None:
-        self.error = error
 
 
 class Pipeline:
@@ -276,6 +267,7 @@ class Pipeline:
 
     def _first(self, call: _Call) -> Any:
         """No variant for this call yet: trace, compile, verify."""
+        from hjit.build import Unclear
         from hjit.report.listing import progress
         from hjit.variant import OutOfBounds
 
@@ -291,7 +283,7 @@ class Pipeline:
                 return PLAIN
             try:
                 with progress(f"hjit: compiling {self.__name__}"):
-                    variant, made = self._build(call.structure, call.leaves, options)
+                    built = self._build(call.structure, call.leaves, options)
             except (TraceError, CompileError) as error:
                 if options.on_unsupported == "raise" and not isinstance(error, BudgetError):
                     raise
@@ -299,12 +291,13 @@ class Pipeline:
                 return PLAIN
             except OutOfBounds:
                 return PLAIN
-            except _Unclear as unclear:
+            except Unclear as unclear:
                 if options.on_unsupported == "raise":
                     raise self._own_error(unclear.error, call.structure, call.leaves) from None
                 result = self._numpy(call.args, call.kwargs)  # once, as it may have effects; what it raises is its own
                 self._give_up(call.key, f"{self.__name__} runs as plain NumPy: {self._not_traced(unclear.error)}")
                 return result
+            variant = built.variant
             held = variant.guards(call.leaves)
             if held is None or not variant.may_write(call.leaves, held[1]):
                 if not variant.flat:  # which would run without being compared
@@ -316,7 +309,7 @@ class Pipeline:
             self._install(call.key, variant)
             self._take_turns(call.key, variant, options)
         try:
-            return variant.run(call.leaves, held, call.targets, made)
+            return variant.run(call.leaves, held, call.targets, built.results)
         except OutOfBounds:
             return PLAIN
 
@@ -333,62 +326,20 @@ class Pipeline:
             self._warned = True
             warnings.warn(why, HjitWarning, stacklevel=_depth())
 
-    def _build(self, structure: Any, leaves: list[Any], options: Options) -> tuple[Variant, dict[int, tuple[Any, ...]]]:
-        """Trace and bind; also the results of opaque calls that the trace made.
+    def _build(self, structure: Any, leaves: list[Any], options: Options) -> Built:
+        """See `hjit.build`; and count what was done.
 
         Raises:
-            BudgetError: there is no time for that.
-            TraceError: the function cannot be traced.
-            CompileError: a fault of hjit.
-            OutOfBounds: an index is out of bounds: NumPy is to say so itself.
-            _Unclear: tracing raised something, perhaps what the function itself raises.
+            BudgetError, TraceError, CompileError, OutOfBounds, Unclear: as `build` does.
         """
-        code = getattr(self.py_func, "__code__", None)
-        origin = None if code is None else Origin(code.co_filename, code.co_firstlineno, code.co_name)
-        with few_collections(), deadline.budget(options.budget, self.__name__, origin):
-            return self._built(structure, leaves, options)
+        from hjit.build import build
 
-    def _built(self, structure: Any, leaves: list[Any], options: Options) -> tuple[Variant, dict[int, tuple[Any, ...]]]:
-        from hjit.kernels.runtime import kernel
-        from hjit.variant import OutOfBounds, Variant
-
-        start, before = time.perf_counter(), kernel.made()
-        function = self.py_func
-        if not isinstance(function, types.FunctionType):
-            raise TraceError(repr(function), "not a Python function", "decorate a function written in Python")
-        try:
-            names = leaf_names(function, structure, len(leaves))
-
-            def evaluated(rec: Any, wanted: tuple[str, ...]) -> list[Any]:
-                return list(_with_room(evaluate, rec, wanted, leaves, options))
-
-            traced = _with_room(trace, function, structure, leaves, names, evaluated, options.product_by_blas)
-        except (HjitError, MemoryError, OutOfBounds):
-            raise
-        except Exception as error:
-            raise _Unclear(error) from None
-        traced.recorder.take_back()  # random numbers are drawn when the variant runs
-        events = traced.recorder.events
-        if any(e.impure for e in events) and any(e.call is None for e in events):
-            raise TraceError("numpy.random", "random numbers together with a decision on values", "draw the random numbers outside the function")
-        made = {k: tuple(traced.recorder.inputs[n].array for n in e.gives) for k, e in enumerate(events) if e.call is not None and not e.impure}
-        deadline.blame(traced.recorder.busiest())
-        try:
-            variant = _with_room(Variant, traced, structure, options, leaves)
-        except (HjitError, MemoryError):
-            raise
-        except Exception as error:
-            if isinstance(error, RecursionError):
-                why = "its operations follow from one another hundreds deep: a loop whose turns were traced one by one"
-                raise TraceError(self.__name__, why, "write the loop as `for i in range(...)`, or compute with whole arrays") from None
-            raise CompileError(f"{self.__name__}: {type(error).__name__} while compiling: {error}. Please report this.") from error
-        compiled, loaded = (now - then for now, then in zip(kernel.made(), before, strict=True))
+        made = build(self.py_func, self.__name__, structure, leaves, options)
         self.stats.traces += 1
-        self.stats.compilations += compiled
-        self.stats.cache_hits += loaded
-        self.stats.scratch_bytes = max((b.scratch_bytes for b in variant.bounds), default=0)
-        log.debug("%s: built in %.4f s, %d kernels compiled", self.__name__, time.perf_counter() - start, compiled)
-        return variant, made
+        self.stats.compilations += made.compiled
+        self.stats.cache_hits += made.loaded
+        self.stats.scratch_bytes = max((b.scratch_bytes for b in made.variant.bounds), default=0)
+        return made
 
     def _own_error(self, error: Exception, structure: Any, leaves: list[Any]) -> Exception:
         """What NumPy raises for these arguments; where it raises nothing, the trace is at fault."""
@@ -414,6 +365,7 @@ class Pipeline:
 
     def _verify(self, call: _Call, variant: Variant, held: Held, ways: list[bool]) -> Any:
         """NumPy's own result; the kernels are installed only if they compute the same."""
+        from hjit.build import with_room
         from hjit.first_calls import run_of
 
         if self._first_calls.is_wrong(variant, ways):
@@ -430,7 +382,7 @@ class Pipeline:
         with forks.builds.outside():
             expected = self.py_func(*call.args, **call.kwargs)
         seconds = (middle - start) / len(ways), against_numpy.clock() - middle
-        report = _with_room(self._first_calls.compare, variant, held, done, arrays | before, expected, {n: arrays[n] for n in before})
+        report = with_room(self._first_calls.compare, variant, held, done, arrays | before, expected, {n: arrays[n] for n in before})
         self.stats.flipped += report.flipped
         if report.flipped and not self._warned_of_flips:
             self._warned_of_flips = True
@@ -486,15 +438,17 @@ class Pipeline:
         return explained(self.__name__, self._plain.get(key), self._variants.get(key, ()), key in self._turns)
 
     def _inspect(self, args: Any, kwargs: Any) -> list[Any]:
+        from hjit.build import with_room
         from hjit.kernels.runtime.kernel import scheduled
         from hjit.kernels.runtime.listing import plan
 
         variant = self._variant(args, kwargs, self._resolved(context_state()))
         options = variant.options  # with what a search decided on
-        return [_with_room(lambda g: plan(g, options, scheduled(g, options)), g) for g in variant.graphs if g.outputs]
+        return [with_room(lambda g: plan(g, options, scheduled(g, options)), g) for g in variant.graphs if g.outputs]
 
     def _variant(self, args: Any, kwargs: Any, options: Options) -> Variant:
         """What a call with these arguments runs."""
+        from hjit.build import Unclear
         from hjit.variant import OutOfBounds
 
         leaves: list[Any] = []
@@ -505,10 +459,10 @@ class Pipeline:
         if variant is None:
             with self._lock, forks.builds:
                 try:
-                    variant, _ = self._build(structure, leaves, options)
+                    variant = self._build(structure, leaves, options).variant
                 except OutOfBounds:
                     raise IndexError("index out of bounds") from None
-                except _Unclear as unclear:
+                except Unclear as unclear:
                     raise self._own_error(unclear.error, structure, leaves) from None
         return variant
 
@@ -581,45 +535,6 @@ class Pipeline:
         return "\n".join(assembly(p.llvm, p.name, options.target) for p in self._inspect(args, kwargs))
 
 
-def evaluate(rec: Any, names: tuple[str, ...], leaves: list[Any], options: Options) -> list[Any]:
-    """Stages of an unfinished trace, computed by compiled kernels on the arrays at hand."""
-    from hjit.kernels.runtime.kernel import Bound
-    from hjit.variant import element_strides
-
-    found = {n: rec.inputs[n].array for n in names if n in rec.inputs}
-    wanted = tuple(dict.fromkeys(n for n in names if n not in found))
-    if wanted:
-        graph = canonicalise(rec.graph(wanted))
-        bound = Bound(graph, replace(options, schedule=None), rec.sizes, {n: element_strides(s.array) for n, s in rec.inputs.items()})
-        values = rec.tape.replay(leaves)
-        slots = rec.scalar_slots()
-        outputs = bound.new_outputs()
-        with deadline.paused():
-            is_inside = bound.run([rec.inputs[n].array for n in bound.inputs], outputs, [values[slots[n][0].k] for n, _ in bound.scalars])
-        if not is_inside:
-            rec.beyond = True
-            raise IndexError("index out of bounds")
-        found.update(zip(wanted, outputs, strict=True))
-    return [found[n] for n in names]
-
-
-def _with_room(f: Callable[..., Any], *args: Any) -> Any:
-    """``f(*args)``, however deep the stack of the caller is; kernels that another thread makes for it count here."""
-    from hjit.kernels.runtime import kernel
-    from hjit.kernels.runtime.signals import with_room
-
-    def counted() -> tuple[Any, int, tuple[int, int]]:
-        before = kernel.made()
-        result = f(*args)
-        compiled, loaded = (now - then for now, then in zip(kernel.made(), before, strict=True))
-        return result, threading.get_ident(), (compiled, loaded)
-
-    result, thread, made = with_room(counted)
-    if thread != threading.get_ident():
-        kernel.count(*made)
-    return result
-
-
 def _parts_at(v: Variant, miss: Any, missed: Variant) -> bool:
     """Did this variant make the same decisions as the missed one, and then the one that was missed?"""
     from hjit.trace.tracing.host import same
@@ -635,7 +550,7 @@ def _parts_at(v: Variant, miss: Any, missed: Variant) -> bool:
 def _load_compiler() -> None:
     """Import what `import hjit` does not; a fork waits for that."""
     with forks.builds:
-        importlib.import_module("hjit.variant")
+        importlib.import_module("hjit.build")
 
 
 def _limit(entries: dict[Any, Any]) -> None:
