@@ -66,7 +66,7 @@ def test_same_results(f: Any, least: int, threads: int, monkeypatch: pytest.Monk
 def test_each_kind_is_lowered_and_written_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(alike, "MANY", 0)
     counts = {"lowered": 0, "written": 0}
-    build, function = place_loops._Nest.build, emit.NestEmitter.function
+    build, function = place_loops._Nest.build, emit.nest_function
 
     def counted_build(self: Any) -> Any:
         counts["lowered"] += 1
@@ -77,7 +77,7 @@ def test_each_kind_is_lowered_and_written_once(monkeypatch: pytest.MonkeyPatch) 
         return function(self, nest)
 
     monkeypatch.setattr(place_loops._Nest, "build", counted_build)
-    monkeypatch.setattr(emit.NestEmitter, "function", counted_function)
+    monkeypatch.setattr(emit, "nest_function", counted_function)
     seen = []
     for times in (6, 12):
         counts.update(lowered=0, written=0)

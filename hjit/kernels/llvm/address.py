@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from hjit.kernels.llvm.code import BOOL, I8, I64, Val, type_name
+from hjit.kernels.llvm.context import NestEmitter
 from hjit.trace.ir.poly import Poly
-
-if TYPE_CHECKING:
-    from hjit.kernels.llvm.emit import NestEmitter
 
 
 def memory_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:

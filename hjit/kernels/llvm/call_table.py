@@ -8,15 +8,12 @@ second table of sums of products of sizes.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
 
+from hjit.kernels.llvm.context import NestEmitter
 from hjit.kernels.llvm.function_merging import Uniform
+from hjit.kernels.llvm.launching import Call, launch, status
 from hjit.kernels.lower.params import Params
 from hjit.trace.ir.poly import Atom, Poly, Sym, poly
-
-if TYPE_CHECKING:
-    from hjit.kernels.llvm.driver import Call
-    from hjit.kernels.llvm.emit import NestEmitter
 
 MANY = 24  # calls, from which on they are a table
 SERIAL = -1  # in place of the slot of the number of parallel turns
@@ -172,8 +169,6 @@ end:
 
 def emit(e: NestEmitter, name: str, calls: Sequence[Call], values: Values) -> None:
     """Compute the numbers, and run the calls; the kernel ends where one fails."""
-    from hjit.kernels.llvm.driver import launch, status
-
     code = e.code
     _put(e, values.kernel, "ptr %ctx")
     for atom, slot in values.atoms.items():

@@ -9,13 +9,10 @@ of waiting on the stack until the next chain begins. Every sum keeps its own ord
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
+from hjit.kernels.llvm.context import NestEmitter
 from hjit.trace.ir.borders import settled
 from hjit.trace.ir.graph import Cast, Expr, Op
-
-if TYPE_CHECKING:
-    from hjit.kernels.llvm.emit import NestEmitter
 
 LONG = 8  # steps of a chain from which on it matters
 REGISTERS = {16: 16, 32: 16, 64: 32}  # by their bytes; those of AVX-512 are more

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from hjit.kernels.llvm import call_table
 from hjit.kernels.llvm.code import BOOL, I64
+from hjit.kernels.llvm.context import Machine, NestEmitter
 from hjit.kernels.llvm.function_merging import KERNEL
-from hjit.kernels.lower.params import PARALLEL_FOR, SCRATCH, STATUS, TASKS_PER_THREAD, THREADS, Params
+from hjit.kernels.llvm.launching import Call, launch, status
+from hjit.kernels.lower.params import SCRATCH, STATUS, Params
 from hjit.trace.ir.graph import Graph
 
-if TYPE_CHECKING:
-    from hjit.kernels.llvm.emit import Call, Machine, NestEmitter
-
-GRAIN = 40_000  # operations that a task should have
 LONG = 400  # lines, from which on a driver is compiled as it stands: once a call it would gain little, and LLVM takes long for long blocks
 MANY_SLOTS = 32  # of the parameter block that hold addresses, from which on a loop resolves them
 AS_IT_STANDS = "nounwind noinline optnone"  # without what concerns vectors and calls of the C library: it has none
@@ -47,8 +44,6 @@ def data_offset() -> int:
 
 def driver_text(graph: Graph, calls: Sequence[Call], params: Params, name: str, machine: Machine) -> Driver:
     """``i32 name(ptr params)``, and for every function of parallel nests the task that the threads run."""
-    from hjit.kernels.llvm.emit import NestEmitter
-
     e = NestEmitter(graph, params, machine, {})
     e.uniforms = None
     code = e.code
@@ -94,16 +89,6 @@ def _run(e: NestEmitter, call: Call) -> None:
     else:
         launch(e, f"@{call.function}", f"@{call.function}.task", e.int(call.nest.count).text, e.int(call.nest.work).text)
     status(e, code.fresh("ok"))
-
-
-def status(e: NestEmitter, label: str) -> None:
-    """End the kernel where a nest has failed; else go on at `label`."""
-    code = e.code
-    code.effect(f"%{label}.at = getelementptr i64, ptr %ctx, i64 {STATUS}")
-    code.effect(f"%{label}.status = load i64, ptr %{label}.at")
-    code.effect(f"%{label}.good = icmp eq i64 %{label}.status, 0")
-    code.effect(f"br i1 %{label}.good, label %{label}, label %failed")
-    code.label(label)
 
 
 def _give(e: NestEmitter, call: Call) -> None:
@@ -177,44 +162,3 @@ def _task(function: str) -> str:
   call void @{function}(ptr %given, i64 %begin, i64 %end, i64 %first)
   ret void
 }}"""
-
-
-def launch(e: NestEmitter, function: str, task: str, count: str, work: str) -> None:
-    """Run a nest: here, or as tasks on the threads where there is work for them."""
-    code = e.code
-    p = code.fresh("p")
-    for line in (
-        f"%{p}.for.at = getelementptr i64, ptr %ctx, i64 {PARALLEL_FOR}",
-        f"%{p}.for = load ptr, ptr %{p}.for.at",
-        f"%{p}.threads.at = getelementptr i64, ptr %ctx, i64 {THREADS}",
-        f"%{p}.threads = load i64, ptr %{p}.threads.at",
-        f"%{p}.grains = udiv i64 {work}, {GRAIN}",
-        f"%{p}.most = mul i64 %{p}.threads, {TASKS_PER_THREAD}",
-        f"%{p}.t1 = call i64 @llvm.umin.i64(i64 %{p}.grains, i64 %{p}.most)",
-        f"%{p}.tasks = call i64 @llvm.umin.i64(i64 %{p}.t1, i64 {count})",
-        f"%{p}.alone = icmp ule i64 %{p}.tasks, 1",
-        f"%{p}.single = icmp ule i64 %{p}.threads, 1",
-        f"%{p}.serial = or i1 %{p}.alone, %{p}.single",
-        f"br i1 %{p}.serial, label %{p}.here, label %{p}.spread",
-    ):
-        code.effect(line)
-    code.label(f"{p}.here")
-    code.effect(f"call void {function}(ptr %given, i64 0, i64 {count}, i64 0)")
-    code.effect(f"br label %{p}.done")
-    code.label(f"{p}.spread")
-    for line in (
-        "store ptr %given, ptr %data",
-        f"%{p}.d1 = getelementptr i64, ptr %data, i64 1",
-        f"store i64 %{p}.tasks, ptr %{p}.d1",
-        f"%{p}.d2 = getelementptr i64, ptr %data, i64 2",
-        f"store i64 {count}, ptr %{p}.d2",
-        "store i64 0, ptr %args",
-        f"store i64 %{p}.tasks, ptr %dims",
-        "store i64 1, ptr %steps",
-        f"%{p}.threads32 = trunc i64 %{p}.threads to i32",
-        f"call void %{p}.for(ptr {task}, ptr %args, ptr %dims, ptr %steps, ptr %data, i64 0, i64 1, i32 %{p}.threads32)",
-        f"br label %{p}.done",
-    ):
-        code.effect(line)
-    code.label(f"{p}.done")
-    code.declare("declare i64 @llvm.umin.i64(i64, i64)")

@@ -3,32 +3,30 @@
 Every nest is a function ``nest(ctx, begin, end, task)`` over a part of its parallel turns. The driver runs the nests in
 order and splits those that have enough work into tasks. What a nest needs of addresses, strides, scalars and sizes is
 handed to it as numbers (`Uniform`), so that nests that differ in nothing else, as the levels of a pyramid, are one function.
-`NestEmitter` writes one nest; memory access is in `hjit.kernels.llvm.memory`, vector loops in `hjit.kernels.llvm.vector_loops`, reductions in
+`NestEmitter` is what its parts share; memory access is in `hjit.kernels.llvm.memory`, vector loops in `hjit.kernels.llvm.vector_loops`, reductions in
 `hjit.kernels.llvm.reductions`.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
 
 import numpy as np
 
 from hjit import deadline
-from hjit.errors import BlockError, CompileError
-from hjit.kernels.llvm import boundaries, gathers, memory, outline, reductions, scalar_replacement, stores, streaming_stores, vector_loops
-from hjit.kernels.llvm.code import BOOL, I64, Code, Val, const, longest_block, splat, type_name
+from hjit.errors import BlockError
+from hjit.kernels.llvm import indices, memory, outline, reductions, scalar_replacement, stores, streaming_stores, vector_loops
+from hjit.kernels.llvm.code import BOOL, I64, Val, longest_block
+from hjit.kernels.llvm.context import ATOMS, LOADS, NAME, STATEMENTS, Machine, NestEmitter, global_name
 from hjit.kernels.llvm.driver import driver_text
-from hjit.kernels.llvm.function_merging import Function, Uniform, merged
-from hjit.kernels.llvm.vecmath import apply as vecmath
+from hjit.kernels.llvm.function_merging import Function, Inner, Uniform, merged
+from hjit.kernels.llvm.launching import Call
 from hjit.kernels.lower.alike import Like
 from hjit.kernels.lower.loopir import (
     BEGIN,
     END,
     Block,
-    Buffer,
     For,
     If,
     Let,
@@ -38,31 +36,12 @@ from hjit.kernels.lower.loopir import (
     Reduce,
     ResetWindow,
     SlidingProduce,
-    Stmt,
-    Store,
     VectorLoop,
     sources,
 )
 from hjit.kernels.lower.params import Params
-from hjit.sched.language.memory import C_ORDER, Layout, rejoined
-from hjit.trace.ir.borders import settled
-from hjit.trace.ir.graph import Cast, Const, Expr, Graph, Index, Input, Load, Op, ScalarRef, loads
-from hjit.trace.ir.poly import ZERO, Atom, Bound, Extremum, FloorDiv, Mod, Poly, Sym, Value, Var, deep_atoms, poly
-from hjit.trace.ir.ranges import Ranges
-
-
-@dataclass(frozen=True, slots=True)
-class Machine:
-    """What code is generated for.
-
-    Attributes:
-        small: is no array longer than `params.SMALL_ARRAY`, so that 32 bits hold every index of a gather?
-    """
-
-    width: int
-    features: frozenset[str]
-    fast_math: bool = False
-    small: bool = True
+from hjit.trace.ir.graph import Graph, Input, Load
+from hjit.trace.ir.poly import Bound, Poly, Value
 
 
 def emit_module(graph: Graph, program: Program, params: Params, name: str, machine: Machine, longest: float = math.inf) -> str:
@@ -73,7 +52,7 @@ def emit_module(graph: Graph, program: Program, params: Params, name: str, machi
     """
     declarations: dict[str, None] = {}
     constants = [constant_text(i) for i in graph.inputs if i.data is not None]
-    made: list[tuple[Function, list[outline.Inner]]] = []
+    made: list[tuple[Function, list[Inner]]] = []
     for nest in deadline.within("writing code", program.nests):
         if nest.like is not None:
             function, inner = made[nest.like.nest]
@@ -81,7 +60,7 @@ def emit_module(graph: Graph, program: Program, params: Params, name: str, machi
             made.append((here.function(function), [replace(x, of=here.function(x.of)) for x in inner]))
             continue
         emitter = NestEmitter(graph, params, machine, program.layouts)
-        text = emitter.function(nest)
+        text = nest_function(emitter, nest)
         if longest < math.inf:
             _check_blocks(nest.stage, [text, *(f.of.text for f in emitter.functions)], longest)
         made.append((Function(text, tuple(emitter.uniforms or ())), emitter.functions))
@@ -134,522 +113,76 @@ def constant_text(i: Input) -> str:
     return f"@{global_name(i.name)} = private unnamed_addr constant [{len(data)} x i8] [{', '.join(f'i8 {b}' for b in data)}], align 64"
 
 
-def global_name(name: str) -> str:
-    """A name that LLVM takes without quotes."""
-    return "const." + "".join(c if c.isalnum() and c.isascii() else "_" for c in name)
+def nest_function(e: NestEmitter, nest: Nest) -> str:
+    """The text of the function of a nest, named `NAME`."""
+    e.written = set(nest.writes)
+    e.changing = frozenset(e.written.intersection(sources(nest.body)))
+    e.buffers = nest.buffers
+    e.vars[BEGIN], e.vars[END] = Val("%begin", I64, 1, 0), Val("%end", I64, 1, 0)
+    e.stmts(nest.body)
+    streaming_stores.finish(e)
+    return e.defined("i64 %begin", "i64 %end", "i64 %task")
 
 
-NAME = "@nest"  # stands for the name of a function
+# -- statements
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
-    """A nest, the function that runs it, and the numbers that this one is given, from slot 1 of its block on."""
-
-    nest: Nest
-    function: str
-    uniforms: tuple[Uniform, ...]
+def _let(e: NestEmitter, s: Let) -> None:
+    e.lets[s.var] = s.value
 
 
-class Memo:
-    """What is written already: integers are known further in, too, other values in their own loop or branch only.
-
-    Attributes:
-        integers: an index -> its value; what is open at the moment.
-        values: expressions -> their values, for each loop and branch that is open.
-    """
-
-    __slots__ = ("_added", "integers", "values")
-
-    def __init__(self) -> None:
-        self.integers: dict[Any, Val] = {}
-        self.values: list[dict[Expr, Val]] = [{}]
-        self._added: list[list[Any]] = [[]]
-
-    def open(self) -> None:
-        """A loop or a branch begins."""
-        self.values.append({})
-        self._added.append([])
-
-    def close(self) -> None:
-        """It ends."""
-        self.values.pop()
-        for key in self._added.pop():
-            del self.integers[key]
-
-    def forget(self) -> None:
-        """Memory was written: what was read of it before may be another value by now."""
-        self.values[-1].clear()
-
-    def remember(self, key: Any, value: Val, everywhere: bool) -> None:
-        """An integer; `everywhere`: it does not depend on any loop."""
-        self.integers[key] = value
-        if not everywhere:
-            self._added[-1].append(key)
+def _for(e: NestEmitter, s: For) -> None:
+    """A loop, which keeps in registers what its iterations read of those before."""
+    kept = scalar_replacement.carried(s) if e.vector is None else []
+    if kept and all(e.is_in_place(x.put.buffer) for x in kept):
+        scalar_replacement.emit(e, s, kept)
+    else:
+        limit = None if s.limit is None else e.int(s.limit)
+        e.loop(s.var, e.int(s.begin), e.int(s.end), s.step, lambda: e.stmts(s.body), limit)
 
 
-class NestEmitter:
-    """Writes the function of one nest.
+def _if(e: NestEmitter, s: If) -> None:
+    condition = e.code.emit(f"icmp sge i64 {e.int(s.value).text}, 0", BOOL, 1, e.int(s.value))
+    e.branch(condition, lambda: e.stmts(s.body), (lambda: e.stmts(s.otherwise)) if s.otherwise else None)
 
-    Attributes:
-        uniforms: the numbers that it is given -> their slots. None: it reads the parameter block of the kernel itself.
-        ranges: what the indices of look-ups can be.
-        first: the constant part of the first address in each array.
-        patterns: how far lanes of an index lie from each other; see `hjit.kernels.llvm.memory`.
-        vars: loop variables -> their values.
-        lets: names of indices -> what they stand for; evaluated where they are first used.
-        vector: the variable whose lanes are computed together, or None.
-        lanes: how many.
-        align: what the variable is a multiple of.
-        mask: of a vector of which some lanes do nothing: which do something, and the last index that one of them has.
-        changing: the arrays that it reads and writes.
-        guard: loads stay as deep as this, as further out their index may be out of bounds.
-        kept, stored: loads whose values are at hand, as memory has them, and what was stored; see `hjit.kernels.llvm.scalar_replacement`.
-        functions: those that are called.
-        around: of such a function, that which calls it. arguments: the values that it is given of that one's variables.
-    """
 
-    def __init__(self, graph: Graph, params: Params, machine: Machine, layouts: dict[str, Layout]) -> None:
-        self.graph, self.params, self.machine, self.layouts = graph, params, machine, layouts
-        self.code = Code(machine.width, machine.features, machine.fast_math)
-        self.uniforms: dict[Uniform, int] | None = {}
-        self.ranges = Ranges(graph.by_name)
-        self.inputs, self.dtypes, self.shapes = graph.input_by_name, graph.dtypes, graph.shapes
-        self.vars: dict[Var, Val] = {}
-        self.vector: Var | None = None
-        self.lanes = 1
-        self.at_once = 1  # vectors that a turn of the vector loop computes
-        self.turns: dict[Var, tuple[Val, int]] = {}  # of each loop: where the turn begins if it is not moved inwards, and how many it is long
-        self.memo = Memo()
-        self._strides: dict[str, tuple[Poly, ...]] = {}
-        self.allocas: list[str] = []
-        self.block = "entry"
-        self.align = 1
-        self.mask: tuple[Val, Val] | None = None
-        self.guard = Val("", I64, 1, 0)
-        self.lets: dict[Var, Poly] = {}
-        self.written: set[str] = set()
-        self.changing: frozenset[str] = frozenset()
-        self.buffers: dict[str, Buffer] = {}
-        self.done: dict[str, str] = {}
-        self.sizes: dict[Atom, bool] = {}
-        self.first: dict[str, int] = {}
-        self.patterns: dict[Any, list[int] | None] = {}
-        self.kept: dict[Load, Val] = {}
-        self.stored: dict[Store, Val] = {}
-        self.functions: list[outline.Inner] = []
-        self.around: NestEmitter | None = None
-        self.arguments: list[Val] = []
+def _block(e: NestEmitter, s: Block) -> None:
+    memory.prefetch(e, s.ahead)
+    stores.store_all(e, s.stores)
 
-    # -- functions and loops
-    def function(self, nest: Nest) -> str:
-        """The text of the function, named `NAME`."""
-        self.written = set(nest.writes)
-        self.changing = frozenset(self.written.intersection(sources(nest.body)))
-        self.buffers = nest.buffers
-        self.vars[BEGIN], self.vars[END] = Val("%begin", I64, 1, 0), Val("%end", I64, 1, 0)
-        self.stmts(nest.body)
-        streaming_stores.finish(self)
-        return self.defined("i64 %begin", "i64 %end", "i64 %task")
 
-    def defined(self, *parameters: str) -> str:
-        """The text of a function of what was written."""
-        entry = "\n".join(["entry:", *self.allocas])
-        head = ", ".join(["ptr noalias nocapture %ctx", *parameters])
-        return f"define internal void {NAME}({head}) #0 {{\n{entry}\n{self.code.text()}\n  ret void\n}}"
+def _reset_window(e: NestEmitter, s: ResetWindow) -> None:
+    e.done[s.stage] = e.done.get(s.stage) or e.alloca("i64")
+    e.code.effect(f"store i64 {-(1 << 62)}, ptr {e.done[s.stage]}")
 
-    def inside(self) -> NestEmitter:
-        """The emitter of a function that this one calls."""
-        found = NestEmitter(self.graph, self.params, self.machine, self.layouts)
-        found.around, found.written, found.changing, found.buffers = self, self.written, self.changing, self.buffers
-        return found
 
-    def outlined(self, body: tuple[Stmt, ...]) -> str:
-        """The text of such a function."""
-        self.stmts(body)
-        return self.defined("i64 %task", *(f"i64 %arg{k}" for k in range(1, len(self.arguments) + 1)))
+def _sliding_produce(e: NestEmitter, s: SlidingProduce) -> None:
+    """What is new in this iteration."""
+    at = e.done[s.stage]
+    done = e.code.here(f"load i64, ptr {at}, align 8", I64)
+    begin, end = e.minmax("max", e.int(s.first), done), e.int(s.end)
+    e.memo.open()
+    e.vars[s.var] = begin
+    e.stmts(s.body)
+    del e.vars[s.var]
+    e.memo.close()
+    if s.last:
+        after = e.minmax("max", begin, end)
+        e.code.effect(f"store i64 {after.text}, ptr {at}, align 8")
 
-    def argument(self, a: Var) -> Val:
-        """A variable of the function around."""
-        assert self.around is not None
-        self.arguments.append(self.around.int(poly(a)))
-        self.vars[a] = Val(f"%arg{len(self.arguments)}", I64, 1, 0)
-        return self.vars[a]
 
-    def knows(self, a: Var) -> bool:
-        """Is it a variable here?"""
-        return a in self.vars or a in self.lets or (self.around is not None and self.around.knows(a))
-
-    def loop(
-        self, var: Var, begin: Val, end: Val, step: int, body: Callable[[], None],
-        limit: Val | None = None, first: Val | None = None, rare: bool = False, phis: Sequence[tuple[Val, Val, str]] = (),
-    ) -> None:
-        """``for var in range(begin, end, step)``; a turn that would pass `limit` starts at ``limit - step``, one before `first` there.
-
-        `phis`: values that a turn has, what they are in the first one, and the name of what they are in the next one.
-        Of a `rare` loop LLVM is not told how its index moves: it would take most of its time to find the cheapest addresses for it.
-        """
-        code = self.code
-        label = code.fresh("loop")
-        before = self.block
-        code.open()
-        depth = len(code.scopes) - 1
-        code.effect(f"br label %{label}")
-        code.label(label)
-        i = Val(f"%{code.fresh('i')}", I64, 1, depth)
-        following = f"%{code.fresh('next')}"
-        latch_mark = code.fresh("latch")
-        code.effect(f"{i.text} = phi i64 [ {begin.text}, %{before} ], [ {following}, %{latch_mark} ]")
-        for value, at_first, after in phis:
-            code.effect(scalar_replacement.phi(value, at_first, before, after, latch_mark))
-        inside = code.here(f"icmp slt i64 {i.text}, {end.text}", BOOL)
-        code.effect(f"br i1 {inside.text}, label %{label}.body, label %{label}.exit")
-        code.label(f"{label}.body")
-        self.block = f"{label}.body"
-        x = i
-        if first is not None:
-            x = self.minmax("max", x, first)
-        if limit is not None:
-            last = self.arith("sub", limit, const(step, I64))
-            x = self.minmax("min", x, last)
-        if rare:
-            x = code.opaque(x)
-        outer = self.vars.get(var)
-        self.vars[var], self.turns[var] = x, (i, step)
-        self.memo.open()
-        body()
-        self.memo.close()
-        del self.vars[var]
-        self.turns.pop(var, None)
-        if outer is not None:
-            self.vars[var] = outer
-        code.effect(f"br label %{latch_mark}")
-        code.label(latch_mark)
-        code.effect(f"{following} = add nsw i64 {i.text}, {step}")
-        code.effect(f"br label %{label}")
-        code.label(f"{label}.exit")
-        self.block = f"{label}.exit"
-        code.close()
-
-    def branch(self, condition: Val, body: Callable[[], None], otherwise: Callable[[], None] | None = None) -> None:
-        """`body` where the condition holds, else `otherwise`; each a scope of its own."""
-        code = self.code
-        label = code.fresh("when")
-        after = f"{label}.after"
-        no = after if otherwise is None else f"{label}.else"
-        code.open()
-        code.effect(f"br i1 {condition.text}, label %{label}, label %{no}")
-        guard = self.guard
-        for name, part in ((label, body), (f"{label}.else", otherwise)):
-            if part is None:
-                continue
-            if part is otherwise:
-                code.sibling()
-            self.guard = Val("", I64, 1, len(code.scopes) - 1)
-            code.label(name)
-            self.block = name
-            self.memo.open()
-            part()
-            self.memo.close()
-            code.effect(f"br label %{after}")
-        self.guard = guard
-        code.close()
-        code.label(after)
-        self.block = after
-
-    def stmts(self, body: tuple[Stmt, ...]) -> None:
-        for s in body:
-            self.stmt(s)
-            if self.changing:
-                self.memo.forget()
-
-    def stmt(self, s: Stmt) -> None:
-        match s:
-            case Let():
-                self.lets[s.var] = s.value
-            case For():
-                self.serial(s)
-            case VectorLoop():
-                vector_loops.emit(self, s)
-            case If():
-                condition = self.code.emit(f"icmp sge i64 {self.int(s.value).text}, 0", BOOL, 1, self.int(s.value))
-                self.branch(condition, lambda: self.stmts(s.body), (lambda: self.stmts(s.otherwise)) if s.otherwise else None)
-            case Block():
-                memory.prefetch(self, s.ahead)
-                stores.store_all(self, s.stores)
-            case Reduce():
-                reductions.emit(self, s)
-            case ResetWindow():
-                self.done[s.stage] = self.done.get(s.stage) or self.alloca("i64")
-                self.code.effect(f"store i64 {-(1 << 62)}, ptr {self.done[s.stage]}")
-            case SlidingProduce():
-                self.slide(s)
-            case Outlined():
-                outline.emit(self, s)
-
-    def serial(self, s: For) -> None:
-        """A loop, which keeps in registers what its turns read of those before."""
-        kept = scalar_replacement.carried(s) if self.vector is None else []
-        if kept and all(self.is_in_place(x.put.buffer) for x in kept):
-            scalar_replacement.emit(self, s, kept)
-        else:
-            limit = None if s.limit is None else self.int(s.limit)
-            self.loop(s.var, self.int(s.begin), self.int(s.end), s.step, lambda: self.stmts(s.body), limit)
-
-    def is_in_place(self, source: str) -> bool:
-        """Has every element of the array a place of its own? In a circular buffer they share some."""
-        return source not in self.buffers or self.buffers[source].fold is None
-
-    def slide(self, s: SlidingProduce) -> None:
-        """What is new in this turn; see `loopir.SlidingProduce`."""
-        at = self.done[s.stage]
-        done = self.code.here(f"load i64, ptr {at}, align 8", I64)
-        begin, end = self.minmax("max", self.int(s.first), done), self.int(s.end)
-        self.memo.open()
-        self.vars[s.var] = begin
-        self.stmts(s.body)
-        del self.vars[s.var]
-        self.memo.close()
-        if s.last:
-            after = self.minmax("max", begin, end)
-            self.code.effect(f"store i64 {after.text}, ptr {at}, align 8")
-
-    def alloca(self, type_: str) -> str:
-        name = f"%{self.code.fresh('acc')}"
-        self.allocas.append(f"  {name} = alloca {type_}, align 64")
-        return name
-
-    # -- integers
-    def slot(self, k: int, plus: int = 0) -> Val:
-        """The parameter in slot `k`, and some more."""
-        if self.uniforms is not None:
-            return self.uniform((k, plus))
-        return self.arith("add", self.read(k), const(plus, I64)) if plus else self.read(k)
-
-    def read(self, k: int) -> Val:
-        """What is in slot `k` of the block at hand."""
-        at = self.code.emit(f"getelementptr i64, ptr %ctx, i64 {k}", I64, 1, pointer=True)
-        return self.code.emit(f"load i64, ptr {at.text}, align 8", I64, 1, at)
-
-    def uniform(self, what: Uniform) -> Val:
-        """A number that the nest is given."""
-        assert self.uniforms is not None
-        return self.read(self.uniforms.setdefault(what, len(self.uniforms) + 1))
-
-    def is_size(self, a: Atom) -> bool:
-        """Does an atom depend on run-time sizes alone, so that the nest can be given what it is?"""
-        found = self.sizes.get(a)
-        if found is None:
-            inside = list(deep_atoms(poly(a)))
-            found = self.sizes[a] = self.uniforms is not None and all(isinstance(x, (Sym, FloorDiv, Mod, Extremum, Bound)) for x in inside)
-        return found
-
-    def varies(self, p: Poly) -> bool:
-        """Does an index differ between lanes?"""
-        return self.vector is not None and p.mentions(self.vector)
-
-    def int(self, p: Poly, lanes: int = 1) -> Val:
-        """An index as i64; with `lanes`, of each lane."""
-        key = p if lanes == 1 else (p, lanes)
-        found = self.memo.integers.get(key)
-        if found is not None:
-            return found
-        fixed = {m: c for m, c in p.terms.items() if all(map(self.is_size, m))}
-        values = [self.product(m, c, lanes) for m, c in p.terms.items() if m not in fixed]
-        offset = p.const
-        if fixed:
-            values.append(self.uniform(p if not values else Poly(fixed, 0)))
-            offset = offset if len(values) > 1 else 0
-        terms = sorted(values, key=lambda v: (v.depth, v.lanes))
-        total = const(offset, I64)
-        for t in terms:
-            total = t if total.text == "0" else self.arith("add", total, t)
-        if lanes > 1:
-            total = splat(self.code, total, lanes)
-        if not self.is_changing(p):
-            self.memo.remember(key, total, everywhere=len(fixed) == len(p.terms))
-        return total
-
-    def is_changing(self, p: Poly) -> bool:
-        """Is an index read from memory that the nest writes?"""
-        exprs = p.exprs if self.changing else ()
-        return bool(exprs) and any(x.source in self.changing for x in loads(*exprs))
-
-    def by_depth(self, p: Poly) -> list[Poly]:
-        """What is known outside the innermost loop of an index that changes, and the rest: a row's address is found before its elements'."""
-        if len(p.terms) < 2:
-            return [p] if p.terms else []
-        depths = {m: 0 if all(map(self.is_size, m)) else self.product(m, c, 1).depth for m, c in p.terms.items()}
-        deepest = max(depths.values())
-        inner = {m: c for m, c in p.terms.items() if depths[m] == deepest}
-        outer = {m: c for m, c in p.terms.items() if m not in inner}
-        return [Poly(outer, 0), Poly(inner, p.const)] if outer and deepest else [p]
-
-    def product(self, m: tuple[Atom, ...], c: int, lanes: int) -> Val:
-        """One term of an index."""
-        key = m, c, lanes
-        found = self.memo.integers.get(key)
-        if found is None:
-            found = self._product(m, c, lanes)
-            if not (self.changing and any(a.parts for a in m) and self.is_changing(Poly({m: 1}, 0))):
-                self.memo.remember(key, found, everywhere=False)
-        return found
-
-    def _product(self, m: tuple[Atom, ...], c: int, lanes: int) -> Val:
-        fixed = tuple(a for a in m if self.is_size(a))
-        factors = sorted((self.atom(a, lanes) for a in m if a not in fixed), key=lambda v: (v.depth, v.lanes))
-        total = self.uniform(Poly({fixed: c}, 0)) if fixed else const(c, I64)
-        for f in factors:
-            total = f if total.text == "1" else self.arith("mul", total, f)
-        return total
-
-    def arith(self, op: str, a: Val, b: Val) -> Val:
-        lanes = max(a.lanes, b.lanes)
-        a, b = splat(self.code, a, lanes), splat(self.code, b, lanes)
-        return self.code.emit(f"{op} {a.type} {a.text}, {b.text}", I64, lanes, a, b)
-
-    def minmax(self, which: str, a: Val, b: Val) -> Val:
-        lanes = max(a.lanes, b.lanes)
-        a, b = splat(self.code, a, lanes), splat(self.code, b, lanes)
-        suffix = "i64" if lanes == 1 else f"v{lanes}i64"
-        return self.code.call(f"llvm.s{which}.{suffix}", I64, lanes, a, b)
-
-    def atom(self, a: Atom, lanes: int) -> Val:
-        match a:
-            case Var():
-                if a not in self.vars and (a in self.lets or self.around is None):
-                    return self.int(self.lets[a])
-                x = self.vars[a] if a in self.vars else self.argument(a)
-                if lanes > 1 and a == self.vector:
-                    steps = ", ".join(f"i64 {k}" for k in range(lanes))
-                    wide = splat(self.code, x, lanes)
-                    wide = self.code.emit(f"add {wide.type} {wide.text}, <{steps}>", I64, lanes, wide)
-                    return wide if self.mask is None else self.minmax("min", wide, self.mask[1])
-                return x
-            case Sym():
-                return self.slot(self.params.symbols[a.name])
-            case FloorDiv():
-                return self.divide(self.int(a.arg, self.spread(a.arg, lanes)), self.int(a.by), quotient=True)
-            case Mod():
-                return self.divide(self.int(a.arg, self.spread(a.arg, lanes)), self.int(a.by), quotient=False)
-            case Extremum():
-                return self.minmax(a.which, self.int(a.a, self.spread(a.a, lanes)), self.int(a.b, self.spread(a.b, lanes)))
-            case Bound():
-                return boundaries.bounded(self, a, lanes)
-            case Value():
-                return gathers.gathered(self, a, lanes)
-        raise CompileError(f"an index holds {a}, which is not bound to a loop")
-
-    def spread(self, p: Poly, lanes: int) -> int:
-        return lanes if self.varies(p) else 1
-
-    def divide(self, a: Val, b: Val, quotient: bool) -> Val:
-        """Floor division or remainder by a positive number."""
-        if b.lanes == 1 and b.text.isdigit() and int(b.text) & (int(b.text) - 1) == 0:
-            shift = int(b.text).bit_length() - 1
-            return self.arith("ashr", a, const(shift, I64)) if quotient else self.arith("and", a, const(int(b.text) - 1, I64))
-        b = splat(self.code, b, a.lanes)
-        q = self.arith("sdiv", a, b)
-        r = self.arith("sub", a, self.arith("mul", q, b))
-        negative = self.code.emit(f"icmp slt {r.type} {r.text}, {const(0, I64, a.lanes).text}", BOOL, a.lanes, r)
-        if quotient:
-            return self.choose(negative, self.arith("sub", q, const(1, I64)), q)
-        return self.choose(negative, self.arith("add", r, b), r)
-
-    def choose(self, c: Val, a: Val, b: Val) -> Val:
-        return self.code.emit(f"select {c}, {a}, {b}", a.dtype, a.lanes, c, a, b)
-
-    # -- values
-    def value(self, e: Expr) -> Val:
-        """An expression; a vector where it differs between lanes, else a scalar."""
-        memo = self.memo.values[-1]
-        found = memo.get(e)
-        if found is None:
-            found = memo[e] = self._value(e)
-        return found
-
-    def _value(self, e: Expr) -> Val:
-        match e:
-            case Const():
-                return const(e.value, e.dtype)
-            case ScalarRef():
-                return self.scalar(e)
-            case Index():
-                return self.int(e.poly, self.spread(e.poly, self.lanes))
-            case Load():
-                return memory.load(self, e)
-            case Cast():
-                return vecmath.convert(self.code, self.value(e.arg), e.dtype)
-            case Op() if (taken := settled(e)) is not e:
-                return self.value(taken)
-            case Op(name="inside"):
-                i, n = map(self.value, e.args)
-                n = splat(self.code, n, i.lanes)
-                return self.code.emit(f"icmp ult {i.type} {i.text}, {n.text}", BOOL, i.lanes, i, n)
-            case Op():
-                return self.applied(e, [self.value(a) for a in e.args])
-        raise CompileError(f"no code for {e}")
-
-    def applied(self, e: Op, args: Sequence[Val]) -> Val:
-        """The operation of an expression on the values of its arguments."""
-        lanes = max(a.lanes for a in args)
-        return vecmath.apply(self.code, e.name, tuple(splat(self.code, a, lanes) for a in args), e.dtype)
-
-    def scalar(self, e: ScalarRef) -> Val:
-        bits = self.slot(self.params.scalars[e.name])
-        code, dtype = self.code, e.dtype
-        if dtype.itemsize < 8:
-            bits = code.emit(f"trunc i64 {bits.text} to i{8 * dtype.itemsize}", np.dtype(f"u{dtype.itemsize}"), 1, bits)
-        if dtype.kind == "f":
-            return code.emit(f"bitcast {bits} to {type_name(dtype)}", dtype, 1, bits)
-        if dtype.kind == "b":
-            return code.emit(f"icmp ne {bits}, 0", BOOL, 1, bits)
-        return Val(bits.text, dtype, 1, bits.depth)
-
-    # -- memory layout
-    def flat(self, source: str, index: tuple[Poly, ...]) -> Poly:
-        """The position of an element in elements from the start of its array."""
-        total = ZERO
-        i = self.inputs.get(source)
-        buffer = self.buffers.get(source)
-        if buffer is not None:
-            index = tuple(p % n if k == buffer.fold else p - o for k, (p, o, n) in enumerate(zip(index, buffer.origin, buffer.lengths, strict=True)))
-        if buffer is not None or i is None or i.data is not None:
-            for p, stride in zip(index, self.strides(source), strict=True):
-                total = total + p * stride
-        else:
-            for k, (p, step) in enumerate(zip(index, i.layout, strict=True)):
-                if step is None:
-                    var = Var(f"{source}.stride{k}")
-                    if var not in self.vars:
-                        self.vars[var] = self.slot(self.params.strides[(source, k)])
-                    total = total + p * poly(var)
-                else:
-                    total = total + p * step
-        return rejoined(total)
-
-    def strides(self, source: str) -> tuple[Poly, ...]:
-        """Of what the kernel has made, in elements."""
-        found = self._strides.get(source)
-        if found is None:
-            buffer = self.buffers.get(source)
-            lengths, layout = (self.shapes[source], self.layouts.get(source, C_ORDER)) if buffer is None else (buffer.lengths, buffer.layout)
-            found = self._strides[source] = layout.strides(lengths)
-        return found
-
-    def base(self, source: str, plus: int = 0) -> Val:
-        """The address of an array, and some bytes more."""
-        i = self.inputs.get(source)
-        if i is not None and i.data is not None:
-            at = Val(f"@{global_name(source)}", I64, 1, 0, pointer=True)
-            return self.code.emit(f"getelementptr i8, ptr {at.text}, i64 {plus}", I64, 1, at, pointer=True) if plus else at
-        slot = self.params.arrays.get(source, self.params.scratch.get(source, -1))
-        at = self.slot(slot, plus)
-        if source in self.buffers:
-            task = Val("%task", I64, 1, 0)
-            at = self.arith("add", at, self.arith("mul", task, self.slot(self.params.tasks[source])))
-        return self.code.emit(f"inttoptr i64 {at.text} to ptr", I64, 1, at, pointer=True)
-
-    def is_mutable(self, source: str) -> bool:
-        """Does this nest write the array, so that its loads stay where they are?"""
-        return source in self.written
+STATEMENTS.update(
+    {
+        Let: _let,
+        For: _for,
+        VectorLoop: vector_loops.emit,
+        If: _if,
+        Block: _block,
+        Reduce: reductions.emit,
+        ResetWindow: _reset_window,
+        SlidingProduce: _sliding_produce,
+        Outlined: outline.emit,
+    }
+)
+ATOMS.update({Bound: indices.bounded, Value: indices.gathered})
+LOADS[Load] = memory.load

@@ -27,6 +27,19 @@ class Function:
     uniforms: tuple[Uniform, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Inner:
+    """A function that another one calls; in that one's text `name` stands for its name and `block` for where its numbers begin.
+
+    Attributes:
+        of: its text, and the numbers that it is given.
+    """
+
+    name: str
+    block: str
+    of: Function
+
+
 def merged(functions: Sequence[Function]) -> list[Function]:
     """The functions, of which those that differ in constants only have one text."""
     shapes: dict[tuple[str, int], str] = {}  # a text, and how many numbers it is given -> the text without constants

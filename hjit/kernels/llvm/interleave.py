@@ -8,17 +8,15 @@ in the order of memory will do, and what the channels share is repeated. It is d
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from hjit.kernels.llvm import gathers, memory
+from hjit.kernels.llvm import indices, memory
 from hjit.kernels.llvm.code import Code, Val, const, shuffle, splat, type_name
+from hjit.kernels.llvm.context import NestEmitter
 from hjit.kernels.llvm.vecmath import apply as vecmath
 from hjit.trace.ir.borders import INSIDE, settled
 from hjit.trace.ir.graph import Cast, Const, Expr, Load, Op, walk
 from hjit.trace.ir.poly import Value, poly
-
-if TYPE_CHECKING:
-    from hjit.kernels.llvm.emit import NestEmitter
 
 Values = tuple[Expr, ...]  # one for each channel
 
@@ -142,7 +140,7 @@ class _Order:
         """The value that chooses the element of a lookup."""
         a = _chosen(x)
         assert a is not None
-        return settled(gathers.in_32_bits(a) or a.expr)
+        return settled(indices.in_32_bits(a) or a.expr)
 
     # -- code
     def vectors(self, values: Values) -> list[Val]:

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from hjit.kernels.llvm import gathers, register_tables
+from hjit.kernels.llvm import indices, register_tables
 from hjit.kernels.llvm.address import address, memory_dtype, offset_address
 from hjit.kernels.llvm.code import BOOL, I8, I32, I64, Code, Val, const, shuffle, splat, type_name
+from hjit.kernels.llvm.context import NestEmitter
 from hjit.kernels.llvm.vecmath import apply as vecmath
 from hjit.kernels.llvm.vecmath.text import suffix
 from hjit.sched.language.memory import LINE, rejoined
 from hjit.trace.ir.graph import Load
 from hjit.trace.ir.poly import Poly, Value, Var, poly
-
-if TYPE_CHECKING:
-    from hjit.kernels.llvm.emit import NestEmitter
 
 _GROUP = Var("group")  # the vector's variable divided by its alignment
 PREFETCH = "llvm.prefetch.p0"
@@ -227,7 +225,7 @@ def _gather(e: NestEmitter, source: str, flat: Poly, dtype: np.dtype[Any]) -> Va
     base, index = e.base(source), e.int(flat, lanes) if not e.machine.small else None
     if index is None:
         still = Poly({m: c for m, c in flat.terms.items() if not e.varies(Poly({m: c}, 0))}, flat.const)
-        base, index = address(e, source, still), gathers.index32(e, flat - still, lanes)
+        base, index = address(e, source, still), indices.index32(e, flat - still, lanes)
     return _at(e, source, base, index, cell)
 
 
@@ -240,7 +238,7 @@ def looked_up(e: NestEmitter, x: Load, a: Value, index: Val) -> Val:
     index = splat(code, vecmath.convert(code, index, I32 if e.machine.small else I64), e.lanes)
     if a.extent is not None:
         extent = e.int(a.extent)
-        index = gathers.checked(e, index, gathers.narrow(e, extent) if e.machine.small else extent)
+        index = indices.checked(e, index, indices.narrow(e, extent) if e.machine.small else extent)
     return _from_memory(code, _at(e, x.source, address(e, x.source, e.flat(x.source, x.index) - poly(a)), index, memory_dtype(dtype)), dtype)
 
 

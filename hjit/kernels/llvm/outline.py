@@ -8,27 +8,11 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from hjit.kernels.llvm.code import I64
-from hjit.kernels.llvm.function_merging import KERNEL, Function, merged
+from hjit.kernels.llvm.context import NestEmitter
+from hjit.kernels.llvm.function_merging import KERNEL, Function, Inner, merged
 from hjit.kernels.lower.loopir import Outlined
-
-if TYPE_CHECKING:
-    from hjit.kernels.llvm.emit import NestEmitter
-
-
-@dataclass(frozen=True, slots=True)
-class Inner:
-    """A function that another one calls; in that one's text `name` stands for its name and `block` for where its numbers begin.
-
-    Attributes:
-        of: its text, and the numbers that it is given.
-    """
-
-    name: str
-    block: str
-    of: Function
 
 
 def emit(e: NestEmitter, s: Outlined) -> None:

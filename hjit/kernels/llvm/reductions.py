@@ -5,19 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from hjit.kernels.llvm import memory, stores
 from hjit.kernels.llvm.code import I64, Val, const, shuffle, splat, type_name
+from hjit.kernels.llvm.context import NestEmitter
 from hjit.kernels.llvm.vecmath import apply as vecmath
 from hjit.kernels.llvm.vecmath.text import intrinsic
 from hjit.kernels.lower.loopir import Reduce, ReductionLoop
 from hjit.trace.ir.graph import Op
 from hjit.trace.ir.identities import start_value
 from hjit.trace.ir.poly import Var, extremum, poly
-
-if TYPE_CHECKING:
-    from hjit.kernels.llvm.emit import NestEmitter
 
 FEW, PRODUCTS = 9, 18  # products that are summed before they join other such sums: where there are few, and where there are more
 SUMS = 4  # of those that are summed before they join the accumulator: about as many roundings as in NumPy's pairwise sum

@@ -5,22 +5,18 @@ Two registers hold 128 bytes of a table; of larger ones every pair is looked up,
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
-from hjit.kernels.llvm import gathers
+from hjit.kernels.llvm import indices
 from hjit.kernels.llvm.address import address
 from hjit.kernels.llvm.code import BOOL, I32, I64, Val, const, shuffle, splat, type_name
+from hjit.kernels.llvm.context import NestEmitter
 from hjit.kernels.llvm.vecmath import apply as vecmath
 from hjit.kernels.llvm.vecmath.text import suffix
 from hjit.sched.language import target
 from hjit.sched.language.target import REGISTER, registers
 from hjit.trace.ir.graph import Load
 from hjit.trace.ir.poly import Poly, Value, poly
-
-if TYPE_CHECKING:
-    from hjit.kernels.llvm.emit import NestEmitter
 
 I16 = np.dtype("i2")
 PICKS = {1: "qi", 2: "hi", 4: "d"}  # bytes of an element -> the name of its intrinsic
@@ -45,7 +41,7 @@ def looked_up(e: NestEmitter, x: Load, cell: np.dtype[np.generic], index: Val | 
     n = registers(cell, count, e.lanes)
     if n is None:
         return None
-    i = e.value(gathers.in_32_bits(a) or a.expr) if index is None else index
+    i = e.value(indices.in_32_bits(a) or a.expr) if index is None else index
     i = _checked(e, splat(e.code, i, e.lanes), a, count)
     whole = _Table(e, x.source, flat - poly(a), cell, n, extent, f"llvm.x86.avx512.vpermi2var.{PICKS[cell.itemsize]}.512")
     return whole.at(i)
@@ -76,10 +72,10 @@ def _checked(e: NestEmitter, i: Val, a: Value, count: int | None) -> Val:
     if count is not None and count < 1 << 15 and i.dtype.kind == "u":
         extent = e.minmax("min", extent, const((1 << 15) - 1, I64))
         short = e.code.emit(f"trunc {extent} to i16", I16, 1, extent)
-        return gathers.checked(e, vecmath.convert(e.code, i, I16), short)
+        return indices.checked(e, vecmath.convert(e.code, i, I16), short)
     if i.dtype.itemsize > 4 or i.dtype == np.uint32:
-        return gathers.checked(e, vecmath.convert(e.code, i, I64), extent)
-    return gathers.checked(e, vecmath.convert(e.code, i, I32), gathers.narrow(e, extent))
+        return indices.checked(e, vecmath.convert(e.code, i, I64), extent)
+    return indices.checked(e, vecmath.convert(e.code, i, I32), indices.narrow(e, extent))
 
 
 class _Table:
@@ -105,7 +101,7 @@ class _Table:
         t, aligned = type_name(self.bits, self.lanes), 1 if self.source in e.inputs else self.cell.itemsize
         if self.extent.is_const and self.extent.const >= (k + 1) * self.lanes:
             return code.emit(f"load {t}, ptr {at.text}, align {aligned}", self.bits, self.lanes, at)
-        extent = splat(code, gathers.narrow(e, e.int(self.extent)), self.lanes)
+        extent = splat(code, indices.narrow(e, e.int(self.extent)), self.lanes)
         places = ", ".join(f"i32 {k * self.lanes + j}" for j in range(self.lanes))
         there = code.emit(f"icmp slt {type_name(I32, self.lanes)} <{places}>, {extent.text}", BOOL, self.lanes, extent)
         name = f"llvm.masked.load.{suffix(self.bits, self.lanes)}.p0"

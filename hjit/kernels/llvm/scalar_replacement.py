@@ -7,16 +7,13 @@ than the addition.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from hjit.kernels.llvm import memory
-from hjit.kernels.llvm.code import BOOL, Val, type_name
+from hjit.kernels.llvm.code import BOOL, Val
+from hjit.kernels.llvm.context import NestEmitter
 from hjit.kernels.lower.loopir import Block, For, Store
 from hjit.trace.ir.graph import Load, loads
 from hjit.trace.ir.poly import Poly, Var, poly
-
-if TYPE_CHECKING:
-    from hjit.kernels.llvm.emit import NestEmitter
 
 MOST = 4  # turns that a value is kept
 
@@ -99,8 +96,3 @@ def emit(e: NestEmitter, s: For, kept: list[Carried]) -> None:
         e.loop(s.var, begin, end, s.step, body, phis=phis)
 
     e.branch(code.emit(f"icmp slt i64 {begin.text}, {end.text}", BOOL, 1, begin, end), loop)
-
-
-def phi(value: Val, first: Val, before: str, after: str, latch: str) -> str:
-    """The instruction that is what the turn before has kept."""
-    return f"{value.text} = phi {type_name(value.dtype)} [ {first.text}, %{before} ], [ {after}, %{latch} ]"

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
 from hjit.kernels.llvm import chains, interleave, streaming_stores
 from hjit.kernels.llvm.address import address, offset_address
 from hjit.kernels.llvm.code import BOOL, I64, Val, const, shuffle, splat, type_name
+from hjit.kernels.llvm.context import NestEmitter
 from hjit.kernels.llvm.memory import most_shuffled, to_memory
 from hjit.kernels.llvm.vecmath.text import suffix
 from hjit.kernels.lower.loopir import Store
@@ -15,9 +15,6 @@ from hjit.trace.ir.graph import Expr
 from hjit.trace.ir.poly import Poly
 
 MAX_SPREAD = 4  # elements from one lane to the next, of vectors that are stored by masks
-
-if TYPE_CHECKING:
-    from hjit.kernels.llvm.emit import NestEmitter
 
 Place = tuple[str, Poly]  # an array, and the position in it
 

@@ -12,14 +12,11 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
 
-from hjit.kernels.llvm import gathers
+from hjit.kernels.llvm import indices
 from hjit.kernels.llvm.code import BOOL, I64, Val, const, splat
+from hjit.kernels.llvm.context import NestEmitter
 from hjit.kernels.llvm.vecmath.text import suffix
-
-if TYPE_CHECKING:
-    from hjit.kernels.llvm.emit import NestEmitter
 
 _HINT = "!0"
 _METADATA = f"{_HINT} = !{{i32 1}}"
@@ -86,7 +83,7 @@ class Stores:
         e, code = self._e, self._e.code
         end = e.arith("add", before, const(step, I64))
         for _, v, at, elements in self._waiting:
-            begins, ends = (splat(code, gathers.narrow(e, x), v.lanes) for x in (before, end))
+            begins, ends = (splat(code, indices.narrow(e, x), v.lanes) for x in (before, end))
             numbers = f"<{', '.join(f'i32 {k}' for k in elements)}>"
             after = code.emit(f"icmp sle {begins.type} {begins.text}, {numbers}", BOOL, v.lanes, begins)
             below = code.emit(f"icmp sgt {ends.type} {ends.text}, {numbers}", BOOL, v.lanes, ends)

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from hjit.kernels.llvm import streaming_stores
 from hjit.kernels.llvm.address import address, memory_dtype
 from hjit.kernels.llvm.code import BOOL, I64, Val, const, splat
+from hjit.kernels.llvm.context import NestEmitter
 from hjit.kernels.lower.loop_partitioning import copies
 from hjit.kernels.lower.loopir import Block, For, Let, Stmt, VectorLoop, vectors_at_once
 from hjit.trace.ir.poly import Poly, Var, deep_atoms
-
-if TYPE_CHECKING:
-    from hjit.kernels.llvm.emit import NestEmitter
 
 SIDE = Var("side")  # of the interior: before or behind it
 MIN_TURNS = 8  # of a vector loop, for one turn more to be little
