@@ -21,8 +21,9 @@ BIN := $(VENV)/bin
 demo: $(VENV)/.demo
 	$(BIN)/hjit demo $(PHOTO)
 
+# BLAS with a thread for each core is slow beside a second process that does the same.
 test: $(VENV)/.test
-	$(BIN)/python -m pytest -n 2 -q $(PYTEST)
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -q $(PYTEST)
 
 lint: $(VENV)/.test
 	$(BIN)/ruff check .
@@ -32,7 +33,7 @@ bench: $(VENV)/.bench
 	$(BIN)/python -m benchmarks overhead --json benchmarks/results/overhead.json
 
 campaign: $(VENV)/.test
-	$(BIN)/python -m tests.campaign --minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) $(if $(JSON),--json $(JSON))
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m tests.campaign --minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) $(if $(JSON),--json $(JSON))
 
 # One file for each set of packages, newer than what it was installed from.
 $(VENV)/.demo $(VENV)/.test $(VENV)/.bench: $(VENV)/.%: $(VENV)/.made pyproject.toml

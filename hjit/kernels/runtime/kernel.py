@@ -21,6 +21,7 @@ from hjit import cache, deadline, debug
 from hjit.errors import CompileError, ScheduleError
 from hjit.kernels.lower.params import FIRST, KEEP, SMALL_ARRAY, STREAM, STREAMED, TASKS_PER_THREAD, params_of
 from hjit.kernels.runtime import arena, backend, features, launch
+from hjit.kernels.runtime.naming import kernel_name
 from hjit.kernels.runtime.scratch import lifetimes, offsets, staggered
 from hjit.kernels.runtime.signals import undisturbed
 from hjit.kernels.runtime.sizes import encode, evaluate
@@ -72,21 +73,6 @@ class Kernel:
     align: tuple[tuple[int, Any], ...]
     lives: tuple[tuple[int, Any], ...]
     from_cache: bool
-
-
-def kernel_name(graph: Graph, key: Key, options: Options, schedule: Root | None = None, small: bool = True) -> str:
-    """The symbol and cache name of the kernel of a Graph and its schedule; None is the default schedule."""
-    target = backend.machine_text(options.target)
-    parts = (key.text, _schedule_text(graph, schedule), target, cache.versions(), str(options.fast_math), "small" if small else "large")
-    return "hjit_" + cache.digest(*parts)[:40]
-
-
-def _schedule_text(graph: Graph, schedule: Root | None) -> str:
-    if schedule is None:
-        return "default schedule"
-    from hjit.sched.language.tree import renamed
-
-    return str(renamed(schedule, {s.name: f"s{k}" for k, s in enumerate(graph.stages)}).to_json())  # type: ignore[union-attr]
 
 
 def scheduled(graph: Graph, options: Options) -> Root | None:

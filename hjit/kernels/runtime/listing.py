@@ -13,7 +13,7 @@ from hjit.kernels.lower.loopir import Program
 from hjit.kernels.lower.lower import lower
 from hjit.kernels.lower.params import Params, params_of
 from hjit.kernels.runtime import features
-from hjit.kernels.runtime.kernel import kernel_name
+from hjit.kernels.runtime.naming import kernel_name
 from hjit.options import Options
 from hjit.sched.default.schedules import default_schedule
 from hjit.sched.language.check import check

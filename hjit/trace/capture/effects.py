@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hjit.trace.capture.impure import refused
-from hjit.trace.tracing.externs import Arguments
+from hjit.trace.tracing.externs import Arguments, within
 from hjit.trace.tracing.frames import is_own
 from hjit.trace.tracing.host import unpin
 from hjit.trace.tracing.recorder import Effect, current
@@ -86,15 +86,6 @@ def place(level: int) -> Callable[[], Place]:
 
 
 # -- settings that hold for a part of the function
-
-
-@contextlib.contextmanager
-def within(settings: Sequence[Callable[[], Any]]) -> Iterator[None]:
-    """Inside all of these contexts, made anew."""
-    with contextlib.ExitStack() as stack:
-        for make in settings:
-            stack.enter_context(make())
-        yield
 
 
 def _refusal(operation: str, reason: str) -> Exception:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -166,10 +167,17 @@ class Arguments:
         return {k: self.fill(v, arrays, values, views) for k, v in x.items()} if type(x) is dict else x
 
 
+@contextlib.contextmanager
+def within(settings: Sequence[Callable[[], Any]]) -> Iterator[None]:
+    """Inside all of these contexts, made anew."""
+    with contextlib.ExitStack() as stack:
+        for make in settings:
+            stack.enter_context(make())
+        yield
+
+
 def _within(settings: Sequence[Callable[[], Any]], function: Callable[[], Any]) -> Callable[[], Any]:
     def method() -> Any:
-        from hjit.trace.capture.effects import within
-
         with within(settings):
             return function()
 

@@ -1,0 +1,23 @@
+"""Names of kernels: what they are found by, in the process and on disk."""
+
+from __future__ import annotations
+
+from hjit import cache
+from hjit.kernels.runtime import backend
+from hjit.options import Options
+from hjit.sched.language.tree import Root, renamed
+from hjit.trace.ir.graph import Graph
+from hjit.trace.ir.key import Key
+
+
+def kernel_name(graph: Graph, key: Key, options: Options, schedule: Root | None = None, small: bool = True) -> str:
+    """The symbol and cache name of the kernel of a Graph and its schedule; None is the default schedule."""
+    target = backend.machine_text(options.target)
+    parts = (key.text, _schedule_text(graph, schedule), target, cache.versions(), str(options.fast_math), "small" if small else "large")
+    return "hjit_" + cache.digest(*parts)[:40]
+
+
+def _schedule_text(graph: Graph, schedule: Root | None) -> str:
+    if schedule is None:
+        return "default schedule"
+    return str(renamed(schedule, {s.name: f"s{k}" for k, s in enumerate(graph.stages)}).to_json())  # type: ignore[union-attr]
