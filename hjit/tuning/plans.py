@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, TypeVar
 
-from hjit import cache
+from hjit import cache, machine
 from hjit.errors import BlockError, ScheduleError, SlidingError
 from hjit.kernels.runtime import features, launch
 from hjit.options import Options
@@ -244,12 +244,12 @@ def keep(found: Searched, options: Options, measured: tuple[float, float] | None
 
 
 def plan_name(graph: Graph, sizes: Mapping[str, int], options: Options) -> str:
-    """The name of a plan in the cache."""
+    """The name of a plan in the cache. It holds what was measured, so it is of this processor."""
     points = sum(math.prod(sizes_value(n, sizes) for n in d.extents) for s in graph.stages for d in s.definitions)
     bucket = round(math.log(max(points, 1), BUCKET))
     threads = launch.threads(options.num_threads)
     parts = (graph_key(graph).text, str(bucket), str(target_of(options)), str(threads), str(options.tune), str(options.fast_math), _model_digest())
-    return "plan_" + cache.digest(*parts, cache.versions())[:40]
+    return "plan_" + cache.digest(*parts, machine.cpu(), cache.versions())[:40]
 
 
 @functools.lru_cache(maxsize=1)
