@@ -70,7 +70,7 @@ def test_a_first_call_leaves_it_as_it_was(monkeypatch: pytest.MonkeyPatch) -> No
         seen.append(gc.get_threshold()[0])
         return Variant(*given)
 
-    monkeypatch.setattr("hjit.variant.Variant", variant)
+    monkeypatch.setattr("hjit.build.Variant", variant)
     f = hjit.pipeline(lambda x: x + 1, cache="off", tune=False, verify="off")
     np.testing.assert_array_equal(f(np.arange(6.0)), np.arange(1.0, 7.0))
     assert seen == [SELDOM]
