@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from hjit.trace.ir.graph import Cast, Const, Definition, Expr, Graph, Index, Load, Op, ScalarRef, Stage, walk
-from hjit.trace.ir.interpret import evaluate, interpret
-from hjit.trace.ir.poly import Atom, Bound, Dim, Extremum, FloorDiv, Mod, Poly, Sym, Value, sizes_value
+from hjit.trace.ir.interpret import Indices, evaluate, interpret
+from hjit.trace.ir.poly import Poly, Value, sizes_value
 from hjit.trace.tracing.recorder import Event
 from hjit.trace.tracing.results import Called
 from hjit.verify.definitions import MANY, TOLD, is_direct, is_long, is_place, scanned, varies
@@ -373,42 +373,16 @@ class Reference:
         now.join(d.order, target, element, doubtful, self.fast)
 
 
-class _Frame:
+class _Frame(Indices):
     """Expressions at some indices of the dimensions around them."""
 
     def __init__(self, run: Reference, segment: int, dims: Sequence[Any]) -> None:
-        self.run, self.segment, self.dims = run, segment, dims
+        self.run, self.segment, self.dims, self.sizes = run, segment, dims, run.inputs.sizes
         self.memo: dict[Expr, Approx] = {}
 
-    def index(self, p: Poly) -> Any:
-        total: Any = p.const
-        for m, c in p.terms.items():
-            term: Any = c
-            for a in m:
-                term = term * self.atom(a)
-            total = total + term
-        return total
-
-    def atom(self, a: Atom) -> Any:
-        from hjit.trace.ir.interpret import _bound
-
-        match a:
-            case Dim():
-                return self.dims[a.k]
-            case Sym():
-                return self.run.inputs.sizes[a.name]
-            case FloorDiv():
-                return self.index(a.arg) // self.index(a.by)
-            case Mod():
-                return self.index(a.arg) % self.index(a.by)
-            case Extremum():
-                return (np.minimum if a.which == "min" else np.maximum)(self.index(a.a), self.index(a.b))
-            case Bound():
-                return _bound(a.mode, self.index(a.arg), self.index(a.extent))
-            case Value():
-                i = np.asarray(self.value(a.expr).value).astype(np.int64)
-                return i if a.extent is None else np.where(i < 0, i + self.index(a.extent), i)
-        raise AssertionError(a)
+    def gather(self, a: Value) -> Any:
+        i = np.asarray(self.value(a.expr).value).astype(np.int64)
+        return i if a.extent is None else np.where(i < 0, i + self.index(a.extent), i)
 
     def doubtful(self, polys: Sequence[Poly]) -> Array | None:
         """Where an index may be another one in hjit or in NumPy; None: nowhere."""

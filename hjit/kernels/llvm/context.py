@@ -25,7 +25,7 @@ from hjit.trace.ir.ranges import Ranges
 
 STATEMENTS: dict[type, Callable[[NestEmitter, Any], None]] = {}  # by kind of statement
 ATOMS: dict[type, Callable[[NestEmitter, Any, int], Val]] = {}  # boundary conditions and gathers, with a number of lanes
-LOADS: dict[type, Callable[[NestEmitter, Load], Val]] = {}
+VALUES: dict[type, Callable[[NestEmitter, Any], Val]] = {}  # expressions that read memory
 
 
 NAME = "@nest"  # stands for the name of a function
@@ -420,7 +420,7 @@ class NestEmitter:
             case Index():
                 return self.int(e.poly, self.spread(e.poly, self.lanes))
             case Load():
-                return LOADS[Load](self, e)
+                return VALUES[Load](self, e)
             case Cast():
                 return vecmath.convert(self.code, self.value(e.arg), e.dtype)
             case Op() if (taken := settled(e)) is not e:

@@ -18,7 +18,7 @@ from hjit import deadline
 from hjit.errors import BlockError
 from hjit.kernels.llvm import indices, memory, outline, reductions, scalar_replacement, stores, streaming_stores, vector_loops
 from hjit.kernels.llvm.code import BOOL, I64, Val, longest_block
-from hjit.kernels.llvm.context import ATOMS, LOADS, NAME, STATEMENTS, Machine, NestEmitter, global_name
+from hjit.kernels.llvm.context import ATOMS, NAME, STATEMENTS, VALUES, Machine, NestEmitter, global_name
 from hjit.kernels.llvm.driver import driver_text
 from hjit.kernels.llvm.function_merging import Function, Inner, Uniform, merged
 from hjit.kernels.llvm.launching import Call
@@ -185,4 +185,4 @@ STATEMENTS.update(
     }
 )
 ATOMS.update({Bound: indices.bounded, Value: indices.gathered})
-LOADS[Load] = memory.load
+VALUES[Load] = memory.load

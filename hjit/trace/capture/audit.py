@@ -10,19 +10,19 @@ import sys
 from types import FrameType
 from typing import Any
 
+from hjit.trace.capture.effects import READS_OR_WRITES
 from hjit.trace.tracing.frames import is_own
 from hjit.trace.tracing.recorder import current, tracing
 
 _EVENTS = frozenset("open mmap.__new__ subprocess.Popen builtins.input builtins.breakpoint glob.glob time.sleep webbrowser.open".split())
 _FAMILIES = ("os.", "shutil.", "socket.", "tempfile.", "urllib.", "http.", "ftplib.", "smtplib.", "sqlite3.", "fcntl.", "signal.", "syslog.")
 _READS_SOURCE = ("<frozen importlib", "linecache.py")  # imports, and lines of source code, are the same at every call
-_REASON = "the function reads or writes while it computes: it would do so once, not at every call"
 
 
 def _told(event: str, args: tuple[Any, ...]) -> None:
     if (event in _EVENTS or event.startswith(_FAMILIES)) and tracing() and _is_traced_code(sys._getframe(1)):
         what = f"{event}({args[0]!r})" if args and isinstance(args[0], str) else event
-        raise current().error(what, _REASON, "do it outside the function")
+        raise current().error(what, READS_OR_WRITES, "do it outside the function")
 
 
 def _is_traced_code(frame: FrameType | None) -> bool:

@@ -288,7 +288,7 @@ class Output:
         if name == "__class__":
             return Output
         file = object.__getattribute__(self, "_hjit_name")
-        raise current().error(f"{file}.{name}", _OUTPUT, "do it outside the function")
+        raise current().error(f"{file}.{name}", READS_OR_WRITES, "do it outside the function")
 
 
 class PartProxy(ModuleType):
@@ -305,10 +305,10 @@ class PartProxy(ModuleType):
 
 _FILES = """chdir chmod chown link makedirs mkdir mkfifo open popen putenv remove removedirs rename renames replace rmdir startfile symlink system
     truncate unlink unsetenv utime write""".split()
-_OUTPUT = "the function reads or writes while it computes: it would do so once, not at every call"
+READS_OR_WRITES = "the function reads or writes while it computes: it would do so once, not at every call"
 MODULES: dict[str, Any] = {
     "sys": PartProxy(sys, {name: Output(f"sys.{name}") for name in ("stdout", "stderr", "stdin", "__stdout__", "__stderr__", "__stdin__")}),
-    "os": PartProxy(os, {name: refused(f"os.{name}", _OUTPUT, "do it outside the function") for name in _FILES if hasattr(os, name)}),
+    "os": PartProxy(os, {name: refused(f"os.{name}", READS_OR_WRITES, "do it outside the function") for name in _FILES if hasattr(os, name)}),
 }
 
 

@@ -6,7 +6,7 @@ It tells a fault of tracing from a fault of lowering: both have the same Graph, 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,13 +18,16 @@ Array = np.ndarray[Any, Any]
 _ALIAS = {"radians": "deg2rad", "degrees": "rad2deg", "reordered": "positive"}
 
 
-class _Run:
-    """Arrays and sizes of one interpretation; `dims` holds the open grids of the definition at work."""
+class Indices:
+    """Index polynomials at some values of their dimensions; subclasses say what a value read from an array is.
 
-    def __init__(self, arrays: dict[str, Array], sizes: Mapping[str, int], scalars: Mapping[str, Any]) -> None:
-        self.arrays, self.sizes, self.scalars = arrays, sizes, scalars
-        self.dims: list[Any] = []
-        self.memo: dict[Any, Any] = {}
+    Attributes:
+        dims: the value of each dimension, a number or an array.
+        sizes: run-time sizes by name.
+    """
+
+    dims: Sequence[Any]
+    sizes: Mapping[str, int]
 
     def index(self, p: Poly) -> Any:
         total: Any = p.const
@@ -52,6 +55,19 @@ class _Run:
             case Value():
                 return self.gather(a)
         raise AssertionError(a)
+
+    def gather(self, a: Value) -> Any:
+        """The index that an expression yields."""
+        raise NotImplementedError
+
+
+class _Run(Indices):
+    """Arrays and sizes of one interpretation; `dims` holds the open grids of the definition at work."""
+
+    def __init__(self, arrays: dict[str, Array], sizes: Mapping[str, int], scalars: Mapping[str, Any]) -> None:
+        self.arrays, self.sizes, self.scalars = arrays, sizes, scalars
+        self.dims: list[Any] = []
+        self.memo: dict[Any, Any] = {}
 
     def gather(self, a: Value) -> Any:
         i = np.asarray(self.value(a.expr)).astype(np.int64)
