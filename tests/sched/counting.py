@@ -3,7 +3,7 @@
 Nothing here does arithmetic on intervals: each definition is a table of its points, of the element that each writes and
 of those that it loads (`tests.sched.tables`), and every question is answered by looking through that table while the
 loops run (`tests.sched.running`). What the paper measures at one representative turn (Adams 2019, section 7) is taken from
-the turn whose loops are all at their middle one; what it calls the size of a region is that of the smallest box around
+the turn whose loops are all at their middle one; what it calls the size of a region is that of the smallest region around
 the elements that were touched.
 """
 
@@ -65,14 +65,14 @@ class Counter(Run):
             run = list(filter(None, c.runs[c.run_middle]))
             each = sum(int(self.tables[name, n].writing(x).sum()) for n in compute.definitions for x in run) * len(c.runs) / len(c.realizations)
         total = each * len(c.realizations)
-        box = self._production(name)
+        region = self._production(name)
         base, pure = lengths(self._base(name, compute)), len(self.tables[name, last].definition.dims)
         tile, values = c.tile.get(last, (math.prod(base), math.prod(base[:pure])))
         turning = [k for k, x in enumerate(loops) if x.kind in ("serial", "parallel") and dims_of(x.dim)[0] < pure]
         unrolled = any(x.kind == "unroll" for x in loops[(turning[-1] + 1 if turning else 0) :])
         lanes = next((x.size for x in loops if x.kind == "vector"), None)
         vectors, scalars, points = c.split.get(last, (0, 0, 1))
-        produced = sum(int(self.tables[name, n].writing(box).sum()) for n in compute.definitions) if c.is_sliding else c.produced.get(last, 0)
+        produced = sum(int(self.tables[name, n].writing(region).sum()) for n in compute.definitions) if c.is_sliding else c.produced.get(last, 0)
         row: dict[str, float] = {
             "num_realizations": len(c.realizations),
             "num_productions": self._productions(name),
@@ -86,10 +86,10 @@ class Counter(Run):
             "inner_parallelism": c.tasks[last] if is_head else 1,
             "outer_parallelism": 1 if is_head else c.tasks[last],
             "bytes_at_realization": c.stored,
-            "bytes_at_production": size * math.prod(lengths(box)),
+            "bytes_at_production": size * math.prod(lengths(region)),
             "bytes_at_root": size * math.prod(self.shapes[name]),
             "innermost_bytes_at_realization": size * self._along_row(name, self._storage(name)),
-            "innermost_bytes_at_production": size * self._along_row(name, lengths(box)),
+            "innermost_bytes_at_production": size * self._along_row(name, lengths(region)),
             "innermost_bytes_at_root": size * self._along_row(name, self.shapes[name]),
             "vector_size": lanes or 1,
             "native_vector_size": self._native(name),
@@ -162,21 +162,21 @@ class Counter(Run):
 
     def _minimum(self, name: str, compute: Compute) -> int:
         """Points that the outputs depend on, by following them back from those."""
-        boxes: dict[str, Ranges] = {}
+        regions: dict[str, Ranges] = {}
         for s in reversed(self.graph.stages):
             if s.name in self.inlined:
                 continue
-            box: Ranges | None = None if s.name not in self.graph.outputs else [(0, n - 1) for n in self.shapes[s.name]]
+            region: Ranges | None = None if s.name not in self.graph.outputs else [(0, n - 1) for n in self.shapes[s.name]]
             for (consumer, _), table in self.tables.items():
-                if consumer in boxes and consumer != s.name:
-                    among = table.writing(boxes[consumer])
+                if consumer in regions and consumer != s.name:
+                    among = table.writing(regions[consumer])
                     for source, index, unknown, _ in table.loads:
                         if source == s.name:
-                            box = joined(box, hull(index, among, unknown, self.shapes[source]))
-            boxes[s.name] = self._whole(s.name, box)
+                            region = joined(region, hull(index, among, unknown, self.shapes[source]))
+            regions[s.name] = self._whole(s.name, region)
         total = 0
         for n in compute.definitions:
-            total += int(self.tables[name, n].writing(boxes[name]).sum())
+            total += int(self.tables[name, n].writing(regions[name]).sum())
         return total
 
     def _reading(self, name: str, last: int, realization: Realization) -> dict[str, float]:
@@ -186,11 +186,11 @@ class Counter(Run):
         for at, table in (("realization", realization.reads), ("task", c.outside), ("vector", c.vector)):
             for (number, source), region in table.items():
                 is_open = source in self.stages and source not in self.placed  # it is computed as far inwards as may be
-                box = c.vector.get((number, source)) if is_open and at == "realization" else None if is_open and at == "task" else region
-                if number != last or box is None or (at == "task" and (source == name or self._is_local(source))):
+                region = c.vector.get((number, source)) if is_open and at == "realization" else None if is_open and at == "task" else region
+                if number != last or region is None or (at == "task" and (source == name or self._is_local(source))):
                     continue
                 shape, order = self._memory(source)
-                part = [min(n, m) for n, m in zip(lengths(box), shape, strict=True)]
+                part = [min(n, m) for n, m in zip(lengths(region), shape, strict=True)]
                 size = self._itemsize(source) * math.prod(part)
                 found[f"unique_bytes_read_per_{at}"] += size
                 if is_open:

@@ -91,9 +91,9 @@ class Run:
         for child in root.children:
             self._child(child)
 
-    # -- boxes
+    # -- regions
     def needed(self, env: Env, under: list[Compute], served: Mapping[str, Mask]) -> dict[str, Ranges]:
-        """The boxes of the stages that begin under a place, from the elements that are read there; `served`: what of some is computed now."""
+        """The regions of the stages that begin under a place, from the elements that are read there; `served`: what of some is computed now."""
         here: dict[str, list[int]] = {}
         for c in under:
             here.setdefault(c.stage, []).extend(c.definitions)
@@ -102,7 +102,7 @@ class Run:
         for name in reversed(order):
             if name in env.base:
                 continue
-            box: Ranges | None = None
+            region: Ranges | None = None
             for consumer in order[order.index(name) + 1 :]:
                 for n in here[consumer]:
                     table = self.tables[consumer, n]
@@ -114,16 +114,16 @@ class Run:
                         among = table.writing(found[consumer])
                     for source, index, unknown, _ in table.loads:
                         if source == name:
-                            box = joined(box, hull(index, among, unknown, self.shapes[name]))
-            found[name] = self._whole(name, box)
+                            region = joined(region, hull(index, among, unknown, self.shapes[name]))
+            found[name] = self._whole(name, region)
         return found
 
-    def _whole(self, name: str, box: Ranges | None) -> Ranges:
+    def _whole(self, name: str, region: Ranges | None) -> Ranges:
         """With the axes whole that cannot be divided, and pieces that are written side by side together."""
         shape = self.shapes[name]
         found = []
         for k, (n, c) in enumerate(zip(shape, self.reads.steps(name), strict=True)):
-            low, high = (0, n - 1) if box is None or k in self.reads.whole_axes(name) else box[k]
+            low, high = (0, n - 1) if region is None or k in self.reads.whole_axes(name) else region[k]
             low, high, up = low // c * c, min(high // c * c + c - 1, n - 1), self.rounds.get((name, k), 1)
             found.append((low, min(low + -(-(high - low + 1) // up) * up - 1, n - 1)))
         return found
@@ -134,9 +134,9 @@ class Run:
         found = hull(table.points, np.atleast_1d(elements[tuple(table.target)]), (), tuple(0 for _ in table.points))
         return found or [(0, -1) for _ in table.points]
 
-    def elements(self, name: str, box: Ranges) -> Mask:
+    def elements(self, name: str, region: Ranges) -> Mask:
         found = np.zeros(self.shapes[name], bool)
-        found[tuple(slice(a, b + 1) for a, b in box)] = True
+        found[tuple(slice(a, b + 1) for a, b in region)] = True
         return found
 
     # -- running
@@ -144,10 +144,10 @@ class Run:
         items, stores = flat([child])
         heads = {x.stage for x in items}
         for name in dict.fromkeys(x.stage for x in items):
-            box = [(0, n - 1) for n in self.shapes[name]]
-            self.now[name] = Realization(True, box)
+            region = [(0, n - 1) for n in self.shapes[name]]
+            self.now[name] = Realization(True, region)
             self.of[name].realizations.append(self.now[name])
-            self.of[name].production = self.of[name].window = box
+            self.of[name].production = self.of[name].window = region
             self.of[name].site = (child,)
         for item in items:
             self._nest(item, child, [x for x in stores if x.stage not in heads])
@@ -190,10 +190,10 @@ class Run:
     def _store(self, stores: Iterable[Store], under: list[Compute], env: Env) -> None:
         stores = list(stores)
         if stores:
-            boxes = self.needed(env, under, {})
+            regions = self.needed(env, under, {})
             for x in stores:
-                if x.stage in boxes:
-                    self.now[x.stage] = Realization(env.middle, boxes[x.stage])
+                if x.stage in regions:
+                    self.now[x.stage] = Realization(env.middle, regions[x.stage])
                     self.of[x.stage].realizations.append(self.now[x.stage])
 
     def _visit(self, node: Node, env: Env) -> None:
@@ -233,13 +233,13 @@ class Run:
         kept_here = {x.stage for x in stores}
         parts: dict[str, Mask] = {}
         for name in reversed([s.name for s in self.graph.stages if s.name in new]):
-            box = self.needed(env, under, parts)[name]
-            parts[name] = self.elements(name, box)
+            region = self.needed(env, under, parts)[name]
+            parts[name] = self.elements(name, region)
             if name not in kept_here:
                 old = env.done.get(name, np.zeros(self.shapes[name], bool))
                 env.done[name] = old | parts[name]
                 parts[name] = parts[name] & ~old
-            self._note(name, box, parts[name], name not in kept_here, env)
+            self._note(name, region, parts[name], name not in kept_here, env)
         for x in items:
             if x.stage not in new:
                 self._visit(x, env)
@@ -257,7 +257,7 @@ class Run:
             for key in [k for k in self.of[x.stage].vector if k[0] == x.definitions[-1]]:
                 del self.of[x.stage].vector[key]
 
-    def _note(self, name: str, box: Ranges, part: Mask, sliding: bool, env: Env) -> None:
+    def _note(self, name: str, region: Ranges, part: Mask, sliding: bool, env: Env) -> None:
         """A production."""
         c = self.of[name]
         where = np.argwhere(part)
@@ -265,7 +265,7 @@ class Run:
         env.run.setdefault(name, []).append(new)
         c.is_sliding, c.site = sliding, env.path
         if env.middle:
-            c.production, c.window = (new or box), box
+            c.production, c.window = (new or region), region
 
     def _leaf(self, node: Compute, env: Env) -> None:
         name = node.stage

@@ -53,10 +53,10 @@ class Table:
             found &= (at >= first) & (at <= last)
         return found
 
-    def writing(self, box: Ranges) -> Mask:
-        """The points that write elements of a box."""
+    def writing(self, region: Ranges) -> Mask:
+        """The points that write elements of a region."""
         found = np.ones(self.points.shape[1], bool)
-        for at, (low, high) in zip(self.target, box, strict=True):
+        for at, (low, high) in zip(self.target, region, strict=True):
             found &= (at >= low) & (at <= high)
         return found
 
@@ -92,7 +92,7 @@ def value(p: Poly, dims: Ints, sizes: Mapping[str, int]) -> Any:
 
 
 def hull(index: Ints, among: Mask, unknown: Collection[int], shape: tuple[int, ...]) -> Ranges | None:
-    """The smallest box around some indices; None where there are none."""
+    """The smallest region around some indices; None where there are none."""
     if not among.any():
         return None
     return [(0, n - 1) if k in unknown else (int(index[k][among].min()), int(index[k][among].max())) for k, n in enumerate(shape)]
@@ -104,8 +104,8 @@ def joined(a: Ranges | None, b: Ranges | None) -> Ranges | None:
     return [(min(p, r), max(q, s)) for (p, q), (r, s) in zip(a, b, strict=True)]
 
 
-def lengths(box: Ranges) -> list[int]:
-    return [high - low + 1 for low, high in box]
+def lengths(region: Ranges) -> list[int]:
+    return [high - low + 1 for low, high in region]
 
 
 class Tables:

@@ -65,7 +65,7 @@ def test_every_feature_is_what_counting_finds(case: str, tasks: int | None) -> N
 
 
 def is_plain(root: Root) -> bool:
-    """Is nothing computed inside fused loops, of which box inference knows little, and no box rounded up, so that its parts add up to it?"""
+    """Is nothing computed inside fused loops, of which bounds inference knows little, and no region rounded up, so that its parts add up to it?"""
     loops = [x for x in walk(root) if isinstance(x, Loop)]
     return not any((isinstance(x.dim, tuple) and len({c.stage for c in computes(x)}) > 1) or x.tail == "round_up" for x in loops)
 

@@ -3,7 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hjit.trace.ir.intervals import Span, span, whole
+from hjit.trace.ir.intervals import Interval, interval, whole
 from hjit.trace.ir.poly import Dim, Poly, Sym, Var, bound, poly
 
 N = 23
@@ -22,8 +22,8 @@ def indices(draw: st.DrawFn) -> Poly:
 @given(indices(), st.integers(0, 12), st.integers(0, 6), st.integers(1, 4))
 @settings(max_examples=300, deadline=None)
 def test_every_index_is_inside(p: Poly, low: int, length: int, taps: int) -> None:
-    ranges = {0: Span.of(poly(low), poly(low + length)), 1: Span.of(poly(0), poly(taps - 1))}
-    found = span(p, ranges, {0: Span.of(poly(0), poly(19)), 1: ranges[1]})
+    ranges = {0: Interval.of(poly(low), poly(low + length)), 1: Interval.of(poly(0), poly(taps - 1))}
+    found = interval(p, ranges, {0: Interval.of(poly(0), poly(19)), 1: ranges[1]})
     assert found is not None
 
     def number(q: Poly, d0: int = 0, d1: int = 0) -> int:
@@ -38,7 +38,7 @@ def test_every_index_is_inside(p: Poly, low: int, length: int, taps: int) -> Non
 
 def test_the_loose_length_of_a_window_is_a_constant() -> None:
     row, n = poly(Sym("y")), poly(Sym("n"))
-    around = [span(bound("reflect", poly(Dim(0)) + k, n), {0: Span.point(row)}, {0: whole(n)}) for k in (-2, 0, 2)]
+    around = [interval(bound("reflect", poly(Dim(0)) + k, n), {0: Interval.point(row)}, {0: whole(n)}) for k in (-2, 0, 2)]
     assert all(around)
     total = around[0].hull(around[1]).hull(around[2])  # type: ignore[union-attr,arg-type]
     assert total.length == poly(5)
@@ -46,18 +46,18 @@ def test_the_loose_length_of_a_window_is_a_constant() -> None:
 
 def test_what_falls_as_the_dimension_grows_is_turned_round() -> None:
     n = poly(Sym("n"))
-    assert span(n - poly(Dim(0)), {0: Span.of(poly(3), poly(5))}, {}) == Span.of(n - 5, n - 3)
+    assert interval(n - poly(Dim(0)), {0: Interval.of(poly(3), poly(5))}, {}) == Interval.of(n - 5, n - 3)
 
 
 def test_a_wrapped_index_needs_the_whole_axis() -> None:
     n = poly(Sym("n"))
-    assert span(bound("wrap", poly(Dim(0)), n), {0: Span.point(poly(3))}, {0: whole(n)}) == whole(n)
+    assert interval(bound("wrap", poly(Dim(0)), n), {0: Interval.point(poly(3))}, {0: whole(n)}) == whole(n)
 
 
 def test_the_loose_length_of_a_division_is_known() -> None:
     """Two rows of a halved image may lie in two of its rows or in one, wherever the tile begins."""
     v = poly(Var("v"))
-    tile = Span(v, v + 7, v, poly(0), poly(7))
-    found = span(poly(Dim(0)) // 2, {0: tile}, {})
+    tile = Interval(v, v + 7, v, poly(0), poly(7))
+    found = interval(poly(Dim(0)) // 2, {0: tile}, {})
     assert found is not None and found.length == poly(5)
-    assert span((poly(Dim(0)) + 1) // 2, {0: Span(v * 2, v * 2 + 7, v * 2, poly(0), poly(7))}, {}).length == poly(5)  # type: ignore[union-attr]
+    assert interval((poly(Dim(0)) + 1) // 2, {0: Interval(v * 2, v * 2 + 7, v * 2, poly(0), poly(7))}, {}).length == poly(5)  # type: ignore[union-attr]

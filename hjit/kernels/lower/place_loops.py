@@ -18,7 +18,7 @@ from hjit import deadline
 from hjit.errors import SlidingError
 from hjit.kernels.lower import alike
 from hjit.kernels.lower.alike import Like
-from hjit.kernels.lower.environment import Env, Region, not_negative
+from hjit.kernels.lower.environment import Env, Remaining, not_negative
 from hjit.kernels.lower.loopir import (
     BEGIN,
     END,
@@ -39,7 +39,7 @@ from hjit.kernels.lower.loopir import (
     VectorLoop,
 )
 from hjit.kernels.lower.sliding_windows import Windows, slides_of
-from hjit.sched.analysis.bounds import Box, Reads, boxes, dims_of_box, vector_axes, whole_box
+from hjit.sched.analysis.bounds import Reads, Region, dims_of_region, infer_bounds, vector_axes, whole_region
 from hjit.sched.language.build import flattened, parallel_loops
 from hjit.sched.language.check import is_associative, is_direct, is_repeatable, nests
 from hjit.sched.language.limits import check_buffer
@@ -48,7 +48,7 @@ from hjit.sched.language.tree import Compute, DimKey, Loop, Node, Root, computes
 from hjit.sched.language.tree import Store as StoreNode
 from hjit.trace.ir.costs import cost
 from hjit.trace.ir.graph import Cast, Definition, Graph, Load, Op, Stage, renumber, substitute
-from hjit.trace.ir.intervals import Span
+from hjit.trace.ir.intervals import Interval
 from hjit.trace.ir.poly import ONE, ZERO, Dim, Poly, Sym, Var, extremum, poly, single_dim
 
 EXACT_SUM = 8  # sums of up to so many terms are added in NumPy's order and dtype
@@ -142,10 +142,10 @@ class _Nest:
         lets: list[Stmt] = []
         env = Env()
         if local:
-            found = boxes(self.reads, computes(self.top), lambda s, n: None, self.namer(lets, ".all"), round_up=self.round_up)
+            found = infer_bounds(self.reads, computes(self.top), lambda s, n: None, self.namer(lets, ".all"), round_up=self.round_up)
             inside = {x.stage for x in walk(self.top) if isinstance(x, StoreNode)}
-            env = replace(env, stores={name: (0, found[name]) for name in local if name not in inside}, boxes=found)
-        env = env.opened(self.head, dims_of_box(stage, _definition(stage, first), whole_box(stage)))
+            env = replace(env, stores={name: (0, found[name]) for name in local if name not in inside}, regions=found)
+        env = env.opened(self.head, dims_of_region(stage, _definition(stage, first), whole_region(stage)))
         loops = parallel_loops(self.top)
         work, points = ZERO, ZERO
         for c in computes(self.top):
@@ -156,7 +156,7 @@ class _Nest:
             return Nest(self.head, body, None, work, (self.head, *local), self.buffers, points=points)
         pure = len(_definition(stage, first).dims)
         self.atomic = any(k >= pure for x in loops for k in dims_of(x.dim))
-        counts = [_turns(env.region(x), step_of(x)) for x in loops]
+        counts = [_turns(env.remains(x), step_of(x)) for x in loops]
         count = ONE
         for n in counts:
             count = count * n
@@ -166,10 +166,10 @@ class _Nest:
     def parallel(self, loops: list[Loop], counts: list[Poly], begin: Poly, end: Poly, env: Env) -> Stmts:
         """Loops over the turns ``begin .. end`` of parallel loops that count as one."""
         loop, step = loops[0], step_of(loops[0])
-        region = env.region(loop)
+        left = env.remains(loop)
         if len(loops) == 1:
-            last = end * step + region.low
-            return self.turns(loop, env, begin * step + region.low, last if step == 1 else extremum("min", last, region.end))
+            last = end * step + left.low
+            return self.turns(loop, env, begin * step + left.low, last if step == 1 else extremum("min", last, left.end))
         inner = ONE
         for n in counts[1:]:
             inner = inner * n
@@ -180,8 +180,8 @@ class _Nest:
             Let(first, extremum("max", begin - poly(turn) * inner, ZERO)),
             Let(stop, extremum("min", end - poly(turn) * inner, inner)),
         )
-        low = poly(turn) * step + region.low
-        inside = env.at(loop, low) if step == 1 else env.within(loop, Span.tile(low, step, region.span.high))
+        low = poly(turn) * step + left.low
+        inside = env.at(loop, low) if step == 1 else env.within(loop, Interval.tile(low, step, left.interval.high))
         body = self.parallel(loops[1:], counts[1:], poly(first), poly(stop), inside.deeper(turn, 1, begin))
         return (For(turn, begin // inner, (end - 1) // inner + 1, 1, (*lets, *body)),)
 
@@ -189,36 +189,36 @@ class _Nest:
     def place(self, children: tuple[Node, ...], env: Env) -> tuple[Stmts, int]:
         """The statements inside a loop, and how many turns earlier than its first one it must start."""
         items, stores = flattened(children)
-        new = list(dict.fromkeys(x.stage for x in items if x.stage not in env.spans))
+        new = list(dict.fromkeys(x.stage for x in items if x.stage not in env.intervals))
         if not new and not stores:
             return tuple(s for x in items for s in self.visit(x, env)), 0
         lets: list[Stmt] = []
         computed = [c for x in items for c in computes(x)]
 
-        def open_dims(stage: str, number: int) -> dict[int, Span] | None:
-            return env.spans.get(stage)
+        def open_dims(stage: str, number: int) -> dict[int, Interval] | None:
+            return env.intervals.get(stage)
 
-        sliding = {n: env.boxes[n] for n in new if n in env.stores and env.stores[n][0] < env.depth}
-        windows = Windows(self.reads, computed, self.round_up, env.turn, sliding, env.spans, env.boxes, new)
-        first = windows.first_boxes(self.namer(lets, ".first"))
-        found = boxes(self.reads, computed, open_dims, self.namer(lets), windows.steady, self.round_up, env.boxes, new)
+        sliding = {n: env.regions[n] for n in new if n in env.stores and env.stores[n][0] < env.depth}
+        windows = Windows(self.reads, computed, self.round_up, env.turn, sliding, env.intervals, env.regions, new)
+        first = windows.first_regions(self.namer(lets, ".first"))
+        found = infer_bounds(self.reads, computed, open_dims, self.namer(lets), windows.steady, self.round_up, env.regions, new)
         windows.finish(found, first)
         held = {s.stage: (env.depth, found[s.stage]) for s in stores if s.stage in found}
-        env = replace(env, stores=env.stores | held, boxes={**env.boxes, **found})
+        env = replace(env, stores=env.stores | held, regions={**env.regions, **found})
         always: list[Stmt] = list(lets)
         body: list[Stmt] = []
         for k, x in enumerate(items):
             if x.stage not in new:
                 body += self.visit(x, env)
                 continue
-            box = found[x.stage]
-            always += self.allocate(x.stage, box, env, windows)
+            region = found[x.stage]
+            always += self.allocate(x.stage, region, env, windows)
             slide = windows.slides.get(x.stage)
             if slide is None:
-                body += self.realise(x, box, env)
+                body += self.realise(x, region, env)
                 continue
             var = self.var(f"{x.stage}.new")
-            stmts = self.realise(x, slide.part(box, poly(var)), env)
+            stmts = self.realise(x, slide.part(region, poly(var)), env)
             if not slide.new:  # all of it at the first turn; what updates itself must not do so again
                 stmts = (If(slide.end - poly(var) - 1, stmts),)
             last = not any(y.stage == x.stage for y in items[k + 1 :])
@@ -234,19 +234,19 @@ class _Nest:
             return (*always, windows.when_begun(tuple(body))), windows.warm
         return (*always, *body), windows.warm
 
-    def realise(self, node: Loop | Compute, box: Box, env: Env) -> Stmts:
-        """One nest of a stage over the part of it that a box needs."""
+    def realise(self, node: Loop | Compute, region: Region, env: Env) -> Stmts:
+        """One nest of a stage over the part of it that a region needs."""
         s = self.reads.stages[node.stage]
-        return self.visit(node, env.opened(s.name, dims_of_box(s, _definition(s, own(node, s.name)), box)))
+        return self.visit(node, env.opened(s.name, dims_of_region(s, _definition(s, own(node, s.name)), region)))
 
-    def allocate(self, stage: str, box: Box, env: Env, windows: Windows) -> Stmts:
+    def allocate(self, stage: str, region: Region, env: Env, windows: Windows) -> Stmts:
         """The buffer of a stage that is computed here; names for its origin, where there is other code for this place, too."""
         if stage in self.buffers and not self.doubled:
             return ()
         slide = windows.slides.get(stage)
         held = env.stores[stage][1]
-        origin = [held[k].low for k in range(len(box))]
-        lengths = [_at_least_one(held[k].length) for k in range(len(box))]
+        origin = [held[k].low for k in range(len(region))]
+        lengths = [_at_least_one(held[k].length) for k in range(len(region))]
         for k, n in enumerate(lengths):
             if not all(isinstance(a, Sym) for a in n.atoms()):  # minima of minima: a whole axis is enough, and a short text
                 origin[k], lengths[k] = ZERO, self.reads.stages[stage].shape[k]
@@ -266,8 +266,8 @@ class _Nest:
         self.buffers[stage] = Buffer(stage, tuple(origin), tuple(lengths), self.layouts.get(stage, C_ORDER), fold)
         return lets
 
-    def namer(self, lets: list[Stmt], kind: str = "") -> Callable[[str, Box], Box]:
-        """Gives the bounds of boxes names where they are long."""
+    def namer(self, lets: list[Stmt], kind: str = "") -> Callable[[str, Region], Region]:
+        """Gives the bounds of regions names where they are long."""
 
         def bound(name: str, p: Poly) -> Poly:
             if len(p.terms) <= 2 and all(isinstance(a, (Var, Sym)) for a in p.atoms()):
@@ -276,9 +276,9 @@ class _Nest:
             lets.append(Let(var, p))
             return poly(var)
 
-        def named(stage: str, box: Box) -> Box:
+        def named(stage: str, region: Region) -> Region:
             return tuple(
-                replace(s, low=bound(f"{stage}.low{k}{kind}", s.low), high=bound(f"{stage}.high{k}{kind}", s.high)) for k, s in enumerate(box)
+                replace(s, low=bound(f"{stage}.low{k}{kind}", s.low), high=bound(f"{stage}.high{k}{kind}", s.high)) for k, s in enumerate(region)
             )
 
         return named
@@ -304,14 +304,14 @@ class _Nest:
     def run(self, node: Loop, env: Env, build: Callable[[Env], Stmts]) -> Stmts:
         """A loop whose body `build` makes, given what is left inside it."""
         env = env.fused(node)
-        region = env.region(node)
+        left = env.remains(node)
         vector = self.vector_below(node)
         if vector is not None:
             lanes, copies = vector
-            return self.vector(node, env, region, lanes, copies, build)
+            return self.vector(node, env, left, lanes, copies, build)
         if node.kind == "unroll":
-            return self.unrolled(node, env, region, build)
-        return self.turns(node, env, region.low, region.end)
+            return self.unrolled(node, env, left, build)
+        return self.turns(node, env, left.low, left.end)
 
     def vector_below(self, node: Loop) -> tuple[int, int] | None:
         """Lanes and vectors at once of the loop, where nothing but vectors runs inside it."""
@@ -327,32 +327,32 @@ class _Nest:
         return lanes, max(together // lanes, 1)
 
     def turns(self, node: Loop, env: Env, begin: Poly, end: Poly) -> Stmts:
-        """A serial loop over part of its region, in steps of the next loop inside."""
+        """A serial loop over part of its left, in steps of the next loop inside."""
         vector = self.vector_below(node)
         if vector is not None and node.kind != "vector":
-            region = env.region(node)
-            part = replace(region.span, low=begin, high=end - 1)
-            return self.vector(node, env.fused(node), Region(part), *vector, lambda e: self.place(node.children, e)[0])
+            left = env.remains(node)
+            part = replace(left.interval, low=begin, high=end - 1)
+            return self.vector(node, env.fused(node), Remaining(part), *vector, lambda e: self.place(node.children, e)[0])
         env = env.fused(node)
-        region, step = env.region(node), step_of(node)
+        left, step = env.remains(node), step_of(node)
         var = self.loop_var(node)
         v = poly(var)
         if step == 1:
             return self.counted(node, var, begin, end, 1, env.at(node, v))
-        known = region.known if begin == region.low and end == region.end else None
-        full = env.within(node, Span.tile(v, step), step)
+        known = left.known if begin == left.low and end == left.end else None
+        full = env.within(node, Interval.tile(v, step), step)
         if known is not None and known % step == 0:
             return self.counted(node, var, begin, end, step, full)
-        shorter = env.within(node, Span.tile(v, step, region.span.high))
+        shorter = env.within(node, Interval.tile(v, step, left.interval.high))
         inner = _inner_loops(node)[0]
         alone = all(c.stage == node.stage for c in computes(node))
         unrolled = alone and inner.kind == "unroll"
         if inner.tail == "shift_inwards" or (unrolled and inner.tail == "auto" and self.is_repeatable(node)):
             few = self.one_by_one(node, env, begin, end) if unrolled else self.counted(node, var, begin, end, step, shorter)
-            many = self.counted(node, var, begin, end, step, full, limit=region.end)
-            return (If(region.end - region.low - step, many, few),)
+            many = self.counted(node, var, begin, end, step, full, limit=left.end)
+            return (If(left.end - left.low - step, many, few),)
         if unrolled:
-            stop = begin + not_negative(end - begin, region.span.partial) // step * step
+            stop = begin + not_negative(end - begin, left.interval.partial) // step * step
             return (*self.counted(node, var, begin, stop, step, full), *self.one_by_one(node, env, stop, end))
         return self.counted(node, var, begin, end, step, shorter)
 
@@ -376,39 +376,39 @@ class _Nest:
             self.warm = max(self.warm, warm)
         return (*resets, For(var, begin - warm * step, end, step, body, limit))
 
-    def unrolled(self, node: Loop, env: Env, region: Region, build: Callable[[Env], Stmts]) -> Stmts:
+    def unrolled(self, node: Loop, env: Env, left: Remaining, build: Callable[[Env], Stmts]) -> Stmts:
         """A loop of which there is to be code for each turn; where they are too many or too few, one that is counted."""
         step = step_of(node)
         d = _definition(self.reads.stages[node.stage], own(node, node.stage))
         pure = dims_of(node.dim)[-1] < len(d.dims)
-        n = region.known
+        n = left.known
 
         def one_by_one() -> For:
             var = self.loop_var(node)
-            return For(var, region.low, region.end, 1, build(env.at(node, poly(var)).absorb(node).deeper(var, 1, region.low)))
+            return For(var, left.low, left.end, 1, build(env.at(node, poly(var)).absorb(node).deeper(var, 1, left.low)))
 
         if n is None and node.size is not None:
-            full = Region(Span(region.low, region.low + (node.size - 1), region.span.base, region.span.first, region.span.last), node.size)
+            full = Remaining(Interval(left.low, left.low + (node.size - 1), left.interval.base, left.interval.first, left.interval.last), node.size)
             rest = one_by_one()
-            many = self.unrolled(node, env.within(node, full.span, node.size), full, build)
-            return (If(region.end - region.low - node.size, many, (rest,)),)
+            many = self.unrolled(node, env.within(node, full.interval, node.size), full, build)
+            return (If(left.end - left.low - node.size, many, (rest,)),)
         if n is None or n % step or (env.scalar and pure) or (d.order == "sequential" and not pure):
             return (one_by_one(),)
         var = self.loop_var(node, ".unrolled")
         v = poly(var)
-        inside = env.at(node, v) if step == 1 else env.within(node, Span.tile(v, step), step)
-        return (For(var, region.low, region.end, step, build(inside), kind="unroll_and_jam" if pure else "unroll"),)
+        inside = env.at(node, v) if step == 1 else env.within(node, Interval.tile(v, step), step)
+        return (For(var, left.low, left.end, step, build(inside), kind="unroll_and_jam" if pure else "unroll"),)
 
-    def vector(self, node: Loop, env: Env, region: Region, lanes: int, copies: int, build: Callable[[Env], Stmts]) -> Stmts:
-        """Vectors over a region, and single elements where no vector fits."""
+    def vector(self, node: Loop, env: Env, left: Remaining, lanes: int, copies: int, build: Callable[[Env], Stmts]) -> Stmts:
+        """Vectors over a left, and single elements where no vector fits."""
         var = self.loop_var(node)
-        inside = env.at(node, poly(var)).absorb(node).deeper(var, 1, region.low)
+        inside = env.at(node, poly(var)).absorb(node).deeper(var, 1, left.low)
         single = replace(inside, scalar=True)
         if lanes == 1:
-            return (For(var, region.low, region.end, 1, build(single)),)
+            return (For(var, left.low, left.end, 1, build(single)),)
         kind = _vector_of(node).tail
         tail = "predicate" if kind == "predicate" else "shift_inwards" if kind != "guard_with_if" and self.is_repeatable(node) else "guard_with_if"
-        return (VectorLoop(var, region.low, region.end, region.low, region.end, lanes, copies, 1, tail, build(inside), build(single)),)
+        return (VectorLoop(var, left.low, left.end, left.low, left.end, lanes, copies, 1, tail, build(inside), build(single)),)
 
     # -- reductions
     def reduction(self, node: Loop, compute: Compute, env: Env) -> Stmts:
@@ -418,7 +418,7 @@ class _Nest:
         chain = _chain(node)
         for x in chain:
             key = (x.stage, x.dim)
-            is_turn = key in env.regions and env.regions[key].size == step_of(x)  # one of its turns is all that is left: a point, of the innermost
+            is_turn = key in env.remaining and env.remaining[key].size == step_of(x)  # one iteration is all that is left
             if dims_of(x.dim)[0] < len(d.dims) and key not in env.absorbed and not is_turn:
                 return self.run(x, env, lambda e: self.reduction(node, compute, e))
         env, loops = self.headers(chain, d, env)
@@ -431,33 +431,33 @@ class _Nest:
         for x in chain:
             if dims_of(x.dim)[0] < len(d.dims) or x.dim in done:
                 continue
-            region = env.region(x)
+            left = env.remains(x)
             var = self.var(f"r{x.dim}")
             v = poly(var)
             below = _inner_loops(x)
             vector = self.vector_below(x)
             if vector is not None and below:
-                turns.append(ReductionLoop(var, region.low, region.end, 1, *vector))
+                turns.append(ReductionLoop(var, left.low, left.end, 1, *vector))
                 env = env.at(x, v)
                 done.add(x.dim)
             elif x.kind == "unroll" or (below and below[0].kind == "unroll"):
-                size = region.known if x.kind == "unroll" else below[0].size
-                turns.append(ReductionLoop(var, region.low, region.end, 1, 1, size or 1))
+                size = left.known if x.kind == "unroll" else below[0].size
+                turns.append(ReductionLoop(var, left.low, left.end, 1, 1, size or 1))
                 env = env.at(x, v)
                 done.add(x.dim)
             elif below:
                 size = below[0].size or 1
-                turns.append(ReductionLoop(var, region.low, region.end, size))
-                env = env.within(x, Span.tile(v, size, region.span.high))
+                turns.append(ReductionLoop(var, left.low, left.end, size))
+                env = env.within(x, Interval.tile(v, size, left.interval.high))
             else:
-                turns.append(ReductionLoop(var, region.low, region.end))
+                turns.append(ReductionLoop(var, left.low, left.end))
                 env = env.at(x, v)
         return env, tuple(turns)
 
     def reduce(self, s: Stage, compute: Compute, env: Env, loops: tuple[ReductionLoop, ...]) -> Reduce:
         d = _definition(s, compute)
         assert isinstance(d.value, Op)
-        at = _point(env.spans[s.name], len(d.extents))
+        at = _point(env.intervals[s.name], len(d.extents))
         change = renumber(at)
         old, element = d.value.args
         op, out = d.value.name, d.value.dtype
@@ -481,7 +481,7 @@ class _Nest:
     # -- leaves
     def leaf(self, node: Compute, env: Env) -> Stmts:
         s = self.reads.stages[node.stage]
-        puts = [self.put(s, n, _point(env.spans[s.name], len(s.definitions[n].extents))) for n in node.definitions]
+        puts = [self.put(s, n, _point(env.intervals[s.name], len(s.definitions[n].extents))) for n in node.definitions]
         ahead = dict.fromkeys(x for n in node.definitions for x in self.ahead(node, s.definitions[n], env))
         return (Block(tuple(puts), tuple(ahead)),)
 
@@ -497,7 +497,7 @@ class _Nest:
 
     def ahead(self, node: Compute, d: Definition, env: Env) -> Iterator[Load]:
         """What a definition will read where its stage says so: the last of neighbours, as turns before have fetched the others."""
-        point = _point(env.spans[node.stage], len(d.extents))
+        point = _point(env.intervals[node.stage], len(d.extents))
         for source, dim, turns in node.ahead:
             change = renumber([p + turns if k == dim else p for k, p in enumerate(point)])
             later = [substitute(x, change) for x in d.loads if x.source == source]
@@ -507,12 +507,12 @@ class _Nest:
 
 
 def _at_least_one(n: Poly) -> Poly:
-    """Boxes are never empty, even where their consumers are."""
+    """Regions are never empty, even where their consumers are."""
     return poly(max(n.const, 1)) if n.is_const else n
 
 
-def _point(spans: dict[int, Span], n: int) -> tuple[Poly, ...]:
-    return tuple(spans[k].low for k in range(n))
+def _point(intervals: dict[int, Interval], n: int) -> tuple[Poly, ...]:
+    return tuple(intervals[k].low for k in range(n))
 
 
 def _definition(s: Stage, compute: Compute) -> Definition:
@@ -571,8 +571,8 @@ def step_of(node: Loop) -> int:
     return (below[0].size or 1) if below else 1
 
 
-def _turns(region: Region, step: int) -> Poly:
-    n = region.end - region.low
+def _turns(left: Remaining, step: int) -> Poly:
+    n = left.end - left.low
     return n if step == 1 else (n + (step - 1)) // step
 
 

@@ -13,9 +13,9 @@ from dataclasses import dataclass, replace
 
 from hjit.errors import SlidingError
 from hjit.kernels.lower.loopir import If, SlidingProduce, Stmt
-from hjit.sched.analysis.bounds import Box, Dims, Reads, advance, boxes, turns_before
+from hjit.sched.analysis.bounds import Dims, Reads, Region, advance, infer_bounds, turns_before
 from hjit.sched.language.tree import Compute
-from hjit.trace.ir.intervals import Span
+from hjit.trace.ir.intervals import Interval
 from hjit.trace.ir.poly import ZERO, Poly, Var, extremum, poly
 
 MAX_WARM = (1 << 14) - 1  # turns
@@ -41,11 +41,11 @@ class Window:
     window: int
     low: Poly | None = None
 
-    def part(self, box: Box, begin: Poly) -> Box:
-        """The part of a box that a turn computes, from `begin` on."""
-        s = box[self.axis]
+    def part(self, region: Region, begin: Poly) -> Region:
+        """The part of a region that a turn computes, from `begin` on."""
+        s = region[self.axis]
         first = s.last - (self.new - 1) if self.new else s.first
-        return (*box[: self.axis], Span(begin, self.end - 1, s.base, first, s.last, s.partial), *box[self.axis + 1 :])
+        return (*region[: self.axis], Interval(begin, self.end - 1, s.base, first, s.last, s.partial), *region[self.axis + 1 :])
 
 
 class Windows:
@@ -54,7 +54,7 @@ class Windows:
     Args:
         sliding: for each what of it all turns together need, as the place around this one has it: its producers have memory, or have computed
             their part, for that only, wherever it is stored itself.
-        around: the boxes at the place around this one; see `hjit.sched.analysis.bounds`.
+        around: the regions at the place around this one; see `hjit.sched.analysis.bounds`.
         begun: the stages whose own loops are directly at the place.
 
     Attributes:
@@ -68,18 +68,18 @@ class Windows:
         computed: list[Compute],
         round_up: Mapping[str, Mapping[int, int]],
         turn: tuple[Var, int, Poly] | None,
-        sliding: Mapping[str, Box],
-        spans: dict[str, dict[int, Span]],
-        around: Mapping[str, Box],
+        sliding: Mapping[str, Region],
+        intervals: dict[str, dict[int, Interval]],
+        around: Mapping[str, Region],
         begun: Container[str],
     ) -> None:
-        self.reads, self.computed, self.round_up, self.turn, self.sliding, self.spans = reads, computed, round_up, turn, sliding, spans
+        self.reads, self.computed, self.round_up, self.turn, self.sliding, self.intervals = reads, computed, round_up, turn, sliding, intervals
         self.around, self.begun = around, begun
         self.slides: dict[str, Window] = {}
         self.warm = 0
-        self._last: dict[str, Span] = {}
+        self._last: dict[str, Interval] = {}
 
-    def first_boxes(self, name: Callable[[str, Box], Box]) -> dict[str, Box]:
+    def first_regions(self, name: Callable[[str, Region], Region]) -> dict[str, Region]:
         """What of each stage all turns together need at the loop's begin."""
         if not self.sliding:
             return {}
@@ -89,28 +89,28 @@ class Windows:
         def start(p: Poly) -> Poly:
             return p.substitute(lambda a: begin if a == var else None)
 
-        def spans(stage: str, number: int) -> Dims | None:
-            dims = self.spans.get(stage)
+        def intervals(stage: str, number: int) -> Dims | None:
+            dims = self.intervals.get(stage)
             if dims is None:
                 return None
             return {k: replace(s, low=start(s.low), high=start(s.high), base=start(s.base)) for k, s in dims.items()}
 
-        return boxes(self.reads, self.computed, spans, name, round_up=self.round_up, around=self.around, begun=self.begun)
+        return infer_bounds(self.reads, self.computed, intervals, name, round_up=self.round_up, around=self.around, begun=self.begun)
 
-    def steady(self, stage: str, box: Box) -> Box:
-        """The part of a box that one turn computes when all before have been."""
-        if stage not in self.sliding or not box:
-            return box
+    def steady(self, stage: str, region: Region) -> Region:
+        """The part of a region that one turn computes when all before have been."""
+        if stage not in self.sliding or not region:
+            return region
         assert self.turn is not None
         var, step, _ = self.turn
-        moving = [k for k, s in enumerate(box) if s.base.mentions(var)]
+        moving = [k for k, s in enumerate(region) if s.base.mentions(var)]
         if not moving:
-            self.slides[stage] = Window(0, box[0].low, box[0].high + 1, 0, 0)
-            return box
+            self.slides[stage] = Window(0, region[0].low, region[0].high + 1, 0, 0)
+            return region
         if len(moving) > 1:
             raise self._error(stage, f"what it computes moves along {len(moving)} axes at once")
         (axis,) = moving
-        s = box[axis]
+        s = region[axis]
         new = advance(s.base, var, step)
         if new is None:
             raise self._error(stage, "what is needed of it does not move on steadily")
@@ -124,10 +124,10 @@ class Windows:
         end = extremum("min", s.base + s.last + 1, self.sliding[stage][axis].high + 1)
         self.slides[stage] = Window(axis, ZERO, end, new, length, low)
         begin = s.base + s.last - (new - 1) if s.partial else end - new
-        part = Span(begin, end - 1, s.base, s.last - (new - 1), s.last, s.partial).clipped(extent)
-        return (*box[:axis], part, *box[axis + 1 :])
+        part = Interval(begin, end - 1, s.base, s.last - (new - 1), s.last, s.partial).clipped(extent)
+        return (*region[:axis], part, *region[axis + 1 :])
 
-    def finish(self, found: dict[str, Box], first: dict[str, Box]) -> None:
+    def finish(self, found: dict[str, Region], first: dict[str, Region]) -> None:
         """Where each stage starts, and how early the loop must."""
         for stage, w in self.slides.items():
             if w.new:
@@ -145,9 +145,9 @@ class Windows:
                         raise SlidingError(stage, f"{source} cannot slide along {self._loop}: {why}")
 
     def _is_here(self, stage: str) -> bool:
-        return stage not in self.spans
+        return stage not in self.intervals
 
-    def _turns_before(self, stage: str, w: Window, first: Span) -> int:
+    def _turns_before(self, stage: str, w: Window, first: Interval) -> int:
         """How many turns before the first one the stage adds no more than `new` elements."""
         assert self.turn is not None
         var, step, _ = self.turn

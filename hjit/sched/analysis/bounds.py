@@ -1,4 +1,4 @@
-"""Box inference: how much of each stage must be computed at a place in the tree.
+"""bounds inference: how much of each stage must be computed at a place in the tree.
 
 From the consumers back to the producers: what a consumer computes there, through the indices by which it reads, is
 what of the producer it needs there. Axes that cannot be told, or that a stage must have whole, are whole axes.
@@ -12,15 +12,15 @@ from functools import cached_property, lru_cache
 
 from hjit.sched.language.tree import Compute, Loop, Node, computes, dims_of, walk
 from hjit.trace.ir.graph import Definition, Graph, Load, Stage
-from hjit.trace.ir.intervals import Span, span, whole
+from hjit.trace.ir.intervals import Interval, interval, whole
 from hjit.trace.ir.poly import Dim, FloorDiv, Poly, Var, extremum, poly, single_dim
 
-Box = tuple[Span, ...]  # one span for each axis
-Dims = Mapping[int, Span]  # a span for each dimension of a definition
+Region = tuple[Interval, ...]  # one interval for each axis
+Dims = Mapping[int, Interval]  # a interval for each dimension of a definition
 
 
 class Reads:
-    """What of a Graph box inference asks again and again."""
+    """What of a Graph bounds inference asks again and again."""
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
@@ -84,7 +84,7 @@ def _ends(indices: Iterable[Poly]) -> tuple[Poly, ...]:
 
 
 def _steps(s: Stage) -> tuple[int, ...]:
-    """Per axis how many elements pieces like ``out[0::2]`` and ``out[1::2]`` write side by side: boxes are multiples of it."""
+    """Per axis how many elements pieces like ``out[0::2]`` and ``out[1::2]`` write side by side: regions are multiples of it."""
     found = [1] * len(s.shape)
     for d in s.updates:
         for axis, p in enumerate(d.target):
@@ -95,33 +95,33 @@ def _steps(s: Stage) -> tuple[int, ...]:
     return tuple(found)
 
 
-def _rounded(box: Box, steps: tuple[int, ...], shape: tuple[Poly, ...]) -> Box:
-    """The box, its parts of axes extended to multiples of the steps."""
+def _rounded(region: Region, steps: tuple[int, ...], shape: tuple[Poly, ...]) -> Region:
+    """The region, its parts of axes extended to multiples of the steps."""
     found = []
-    for s, c, n in zip(box, steps, shape, strict=True):
+    for s, c, n in zip(region, steps, shape, strict=True):
         if c > 1 and s != whole(n):
             down = s.floordiv(c).times(c)
-            s = Span(down.low, extremum("min", down.high + (c - 1), n - 1), down.base, down.first, down.last + (c - 1), s.partial)
+            s = Interval(down.low, extremum("min", down.high + (c - 1), n - 1), down.base, down.first, down.last + (c - 1), s.partial)
         found.append(s)
     return tuple(found)
 
 
-def _inside(box: Box, around: Box | None, shape: tuple[Poly, ...]) -> Box:
-    """The box, its whole axes as those of the box around it."""
+def _inside(region: Region, around: Region | None, shape: tuple[Poly, ...]) -> Region:
+    """The region, its whole axes as those of the region around it."""
     if around is None:
-        return box
-    return tuple(wide if s == whole(n) else s for s, wide, n in zip(box, around, shape, strict=True))
+        return region
+    return tuple(wide if s == whole(n) else s for s, wide, n in zip(region, around, shape, strict=True))
 
 
-def _rounded_up(box: Box, sizes: Mapping[int, int], shape: tuple[Poly, ...], is_one: bool) -> Box:
-    """The box, some axes extended to multiples of a size, as far as there are elements.
+def _rounded_up(region: Region, sizes: Mapping[int, int], shape: tuple[Poly, ...], is_one: bool) -> Region:
+    """The region, some axes extended to multiples of a size, as far as there are elements.
 
     Args:
         is_one: is it computed at once? Parts of it that are extended by themselves may each begin anywhere.
     """
-    found = list(box)
+    found = list(region)
     for axis, size in sizes.items():
-        s, n = box[axis], shape[axis]
+        s, n = region[axis], shape[axis]
         if size > 1 and s != whole(n):
             if is_one:
                 high = s.low + ((s.high - s.low + size) // size * size - 1)
@@ -129,7 +129,7 @@ def _rounded_up(box: Box, sizes: Mapping[int, int], shape: tuple[Poly, ...], is_
             else:
                 high, last = s.high + (size - 1), s.last + (size - 1)
             end = extremum("min", n - 1, s.base + last) if s.partial else n - 1
-            found[axis] = Span(s.low, extremum("min", high, end), s.base, s.first, last, s.partial)
+            found[axis] = Interval(s.low, extremum("min", high, end), s.base, s.first, last, s.partial)
     return tuple(found)
 
 
@@ -147,72 +147,72 @@ def _whole_axes(s: Stage) -> Iterable[int]:
             yield from range(len(s.shape))
 
 
-def whole_box(s: Stage) -> Box:
+def whole_region(s: Stage) -> Region:
     """All of a stage."""
     return tuple(whole(n) for n in s.shape)
 
 
-def dims_of_box(s: Stage, d: Definition, box: Box) -> dict[int, Span]:
-    """The iterations of a definition that write a box: the target's inverse image."""
+def dims_of_region(s: Stage, d: Definition, region: Region) -> dict[int, Interval]:
+    """The iterations of a definition that write a region: the target's inverse image."""
     found = {k: whole(n) for k, n in enumerate(d.extents)}
     for axis, p in enumerate(d.target):
         k = single_dim(p, len(d.dims))
-        b = box[axis]
+        b = region[axis]
         if k is None or b == whole(s.shape[axis]):
             continue
         c = p.coefficient(Dim(k))
         assert c is not None and c.is_const
         rest = p - poly(Dim(k)) * c
-        moved = Span(b.low - rest, b.high - rest, b.base, b.first - rest, b.last - rest, b.partial)
+        moved = Interval(b.low - rest, b.high - rest, b.base, b.first - rest, b.last - rest, b.partial)
         if c != poly(1):
             up = c.const - 1
             low, high = moved.low + up, moved.high
             base, first = moved.base, moved.first + up
             exact = all(x % c.const == 0 for x in base.terms.values()) and base.const % c.const == 0
             last = moved.last // c.const if exact else (moved.last + up) // c.const
-            moved = Span(low // c.const, high // c.const, base // c.const, first // c.const, last)
+            moved = Interval(low // c.const, high // c.const, base // c.const, first // c.const, last)
         if rest != poly(0) or c != poly(1) or d.dims[k] != s.shape[axis]:
             low, high = extremum("max", moved.low, poly(0)), extremum("min", moved.high, d.dims[k] - 1)
-            moved = Span(low, high, moved.base, moved.first, moved.last, True)
+            moved = Interval(low, high, moved.base, moved.first, moved.last, True)
         found[k] = moved
     return found
 
 
-def boxes(
+def infer_bounds(
     reads: Reads,
     computed: Iterable[Compute],
     open_dims: Callable[[str, int], Dims | None],
-    name: Callable[[str, Box], Box],
-    steady: Callable[[str, Box], Box] = lambda stage, box: box,
+    name: Callable[[str, Region], Region],
+    steady: Callable[[str, Region], Region] = lambda stage, region: region,
     round_up: Mapping[str, Mapping[int, int]] = {},
-    around: Mapping[str, Box] = {},
+    around: Mapping[str, Region] = {},
     begun: Container[str] = (),
-) -> dict[str, Box]:
-    """The boxes of all stages that are computed under one place in the tree.
+) -> dict[str, Region]:
+    """The regions of all stages that are computed under one place in the tree.
 
     Args:
         computed: what is computed there, the consumers among it.
         open_dims: for a definition whose loops are open there, what it still has to compute; else None.
-        name: gives a box's bounds names, so that expressions stay small.
-        steady: the part of a box that its own producers must serve at each turn; see `hjit.kernels.lower.sliding_windows`.
+        name: gives a region's bounds names, so that expressions stay small.
+        steady: the part of a region that its own producers must serve at each turn; see `hjit.kernels.lower.sliding_windows`.
         round_up: stage -> axis -> what its part of the axis is made a multiple of.
-        around: the boxes at the place that this one is inside of. There is memory for no more, and less cannot always be told further in.
+        around: the regions at the place that this one is inside of. There is memory for no more, and less cannot always be told further in.
         begun: the stages whose own loops are directly at the place, not inside loops of others.
     """
     here: dict[str, list[int]] = {}
     for c in computed:
         here.setdefault(c.stage, []).extend(c.definitions)
-    found: dict[str, Box] = {}
+    found: dict[str, Region] = {}
     needs = Needs(reads)
     for stage in sorted(here, key=reads.position.__getitem__, reverse=True):
         is_open = open_dims(stage, here[stage][0]) is not None
-        served: Box = ()
+        served: Region = ()
         if not is_open:
-            box = _inside(needs.box(stage), around.get(stage), reads.stages[stage].shape)
-            found[stage] = name(stage, _rounded_up(box, round_up.get(stage, {}), reads.stages[stage].shape, stage in begun))
+            region = _inside(needs.region(stage), around.get(stage), reads.stages[stage].shape)
+            found[stage] = name(stage, _rounded_up(region, round_up.get(stage, {}), reads.stages[stage].shape, stage in begun))
             served = steady(stage, found[stage])
         for number in here[stage]:
-            dims = open_dims(stage, number) if is_open else dims_of_box(reads.stages[stage], reads.stages[stage].definitions[number], served)
+            dims = open_dims(stage, number) if is_open else dims_of_region(reads.stages[stage], reads.stages[stage].definitions[number], served)
             assert dims is not None
             needs.add(stage, number, dims)
     return found
@@ -249,10 +249,10 @@ class Needs:
             if source != stage:
                 self._users.setdefault(source, []).append((stage, number, dims))
 
-    def box(self, stage: str) -> Box:
+    def region(self, stage: str) -> Region:
         """How much of a stage they need."""
         s = self.reads.stages[stage]
-        total: list[Span | None] = [None] * len(s.shape)
+        total: list[Interval | None] = [None] * len(s.shape)
         unknown = set(self.reads.whole_axes(stage))
         for consumer, number, dims in self._users.get(stage, ()):
             full = self.reads.full(consumer, number)
@@ -261,14 +261,14 @@ class Needs:
                     total[axis] = _hull(total[axis], indices, dims, full)
                     if total[axis] is None:
                         unknown.add(axis)
-        box = tuple(whole(n) if t is None or axis in unknown else t.clipped(n) for axis, (n, t) in enumerate(zip(s.shape, total, strict=True)))
-        return _rounded(box, self.reads.steps(stage), s.shape)
+        region = tuple(whole(n) if t is None or axis in unknown else t.clipped(n) for axis, (n, t) in enumerate(zip(s.shape, total, strict=True)))
+        return _rounded(region, self.reads.steps(stage), s.shape)
 
 
-def _hull(total: Span | None, indices: Iterable[Poly], dims: Dims, full: Dims) -> Span | None:
-    """The smallest span around `total` and all that the indices reach; None where it cannot be told."""
+def _hull(total: Interval | None, indices: Iterable[Poly], dims: Dims, full: Dims) -> Interval | None:
+    """The smallest interval around `total` and all that the indices reach; None where it cannot be told."""
     for p in indices:
-        part = span(p, dims, full)
+        part = interval(p, dims, full)
         total = part if total is None or part is None else total.hull(part)
         if total is None:
             return None

@@ -15,7 +15,7 @@ from hjit.sched.analysis.tape import Num, Truth, Var, choose, floor_div, least, 
 from hjit.trace.ir.poly import ZERO, Atom, Bound, Dim, Extremum, FloorDiv, Mod, Poly, Sym, Value, poly
 
 Interval = tuple[Num, Num]  # low, high, both included
-Box = tuple[Interval, ...]
+Region = tuple[Interval, ...]
 Dims = Sequence[Interval]  # of a definition's dimensions
 Bounds = Callable[[Dims], Interval]
 
@@ -34,8 +34,8 @@ def hull(a: Interval, b: Interval) -> Interval:
     return least(a[0], b[0]), most(a[1], b[1])
 
 
-def joined(a: Box | None, b: Box) -> Box:
-    """The smallest box around two."""
+def joined(a: Region | None, b: Region) -> Region:
+    """The smallest region around two."""
     return b if a is None else tuple(map(hull, a, b))
 
 
@@ -154,8 +154,8 @@ class Window:
 
     Attributes:
         axes: for each axis, the ranges whose hull is read.
-        bases: for each axis what of its indices moves (`hjit.trace.ir.intervals.Span.base`). None: not one thing for all, so that
-            box inference takes the whole axis, where it must know what is needed of the array at a place inside the loops.
+        bases: for each axis what of its indices moves (`hjit.trace.ir.intervals.Interval.base`). None: not one thing for all, so that
+            bounds inference takes the whole axis, where it must know what is needed of the array at a place inside the loops.
         rates: for each axis how far its base moves with some dimensions.
     """
 
@@ -164,7 +164,7 @@ class Window:
     bases: tuple[Poly | None, ...]
     rates: tuple[tuple[tuple[int, Fraction], ...], ...]
 
-    def needs(self, dims: Dims) -> Box:
+    def needs(self, dims: Dims) -> Region:
         """The region, as far as it reaches beyond the array too."""
         found = []
         for parts in self.axes:
@@ -174,15 +174,15 @@ class Window:
             found.append(x)
         return tuple(found)
 
-    def wanted(self, dims: Dims) -> Box:
-        """What box inference says is needed."""
+    def wanted(self, dims: Dims) -> Region:
+        """What bounds inference says is needed."""
         return tuple(ANYWHERE if base is None else x for base, x in zip(self.bases, self.needs(dims), strict=True))
 
     def speeds(self, dims: Sequence[Fraction]) -> tuple[Fraction, ...]:
         """How fast what is needed moves along each axis, from how fast the dimensions do."""
         return tuple(sum((c * dims[k] for k, c in rates if dims[k]), STILL) for rates in self.rates)
 
-    def region(self, dims: Dims) -> Box:
+    def region(self, dims: Dims) -> Region:
         """The region of the array that is read."""
         return tuple(clipped(x, n) for x, n in zip(self.needs(dims), self.shape, strict=True))
 
@@ -211,7 +211,7 @@ def _inside(p: Poly, n: float) -> Poly:
 
 
 def _base(p: Poly) -> Poly | None:
-    """What of an index moves, as `hjit.trace.ir.intervals.Span.base` has it; None: no part of the axis is known to be enough."""
+    """What of an index moves, as `hjit.trace.ir.intervals.Interval.base` has it; None: no part of the axis is known to be enough."""
     total: Poly = ZERO
     for m, c in p.terms.items():
         match m:
@@ -276,9 +276,9 @@ class Memory:
         """Bytes along the innermost dimension of a part with these lengths."""
         return self.itemsize * product(lengths[axis] for axis in self.order[len(self.order) - self.row :])
 
-    def touched(self, box: Box) -> tuple[Num, Num]:
+    def touched(self, region: Region) -> tuple[Num, Num]:
         """Bytes of a region, and how many contiguous pieces of memory it is; of a buffer no more than it has."""
-        lengths = [high - low + 1.0 for low, high in box]
+        lengths = [high - low + 1.0 for low, high in region]
         if self.is_buffer:
             lengths = list(map(least, lengths, self.lengths))
         elements = product(lengths)

@@ -1,7 +1,7 @@
 """A nest in numbers: how often each of its places runs, and what of each stage is computed and stored there.
 
 The walk down the tree is that of lowering (`hjit.kernels.lower.lower`, `hjit.kernels.lower.sliding_windows`), over numbers: at each place it
-knows what is left of every dimension and how often the place runs, and where stages begin, box inference says how much of
+knows what is left of every dimension and how often the place runs, and where stages begin, bounds inference says how much of
 them is needed. Of each loop the middle turn stands for all (`hjit.sched.analysis.iterations`).
 
 Nests that a search looks at differ in one stage: what is known at a place is kept under what it was worked out from
@@ -19,7 +19,7 @@ from functools import cache, cached_property
 from typing import Any, TypeVar
 
 from hjit.sched.analysis.bounds import vector_axes
-from hjit.sched.analysis.footprint import ANYWHERE, Box, Interval, Memory, extent, joined
+from hjit.sched.analysis.footprint import ANYWHERE, Interval, Memory, Region, extent, joined
 from hjit.sched.analysis.iterations import Env, Own, left_of, narrowed
 from hjit.sched.analysis.sized import Part, SizedGraph
 from hjit.sched.analysis.tape import Num, Truth, Var, ceil_div, choose, least, most, power_of_two, product, total
@@ -39,13 +39,13 @@ class Task:
         head: the stage whose nest it is.
         count: how many tasks there are.
         dims: the ranges of the head's dimensions.
-        boxes: the part of each stage that the task computes.
+        regions: the part of each stage that the task computes.
     """
 
     head: str
     count: Num
     dims: list[Interval]
-    boxes: dict[str, Box]
+    regions: dict[str, Region]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,13 +53,13 @@ class Need:
     """What is needed of a stage at a place.
 
     Attributes:
-        box: all that is read there.
+        region: all that is read there.
         part: what one turn computes of it, when it slides.
         windows: the lengths of the axes along which it slides, zero for tilings where it does not.
     """
 
-    box: Box
-    part: Box
+    region: Region
+    part: Region
     windows: dict[int, Num]
 
 
@@ -68,11 +68,11 @@ class Held:
     """The storage of a stage.
 
     Attributes:
-        box: the part of the stage that is alive in one realization.
+        region: the part of the stage that is alive in one realization.
         count: how many realizations there are.
     """
 
-    box: Box
+    region: Region
     count: Num
     layout: Layout
 
@@ -82,16 +82,16 @@ class Site:
     """Where a stage is computed, and how much of it there.
 
     Attributes:
-        box: the part that one production computes, which with a sliding window is what the turns before have not.
+        region: the part that one production computes, which with a sliding window is what the turns before have not.
         count: how many productions there are.
         run, runs: the part that is computed from one time that the stage has nothing to the next, and how often.
         held: its storage.
         memory: that storage; of a circular buffer, its length.
     """
 
-    box: Box
+    region: Region
     count: Num
-    run: Box
+    run: Region
     runs: Num
     held: Held
     memory: Memory
@@ -140,9 +140,9 @@ class Sites:
     walked: dict[Any, Any] = field(default_factory=dict)
     _allocated: dict[int, Num] = field(default_factory=dict)
 
-    def allocated(self, *spans: tuple[int, int]) -> Num:
+    def allocated(self, *intervals: tuple[int, int]) -> Num:
         """Bytes of all that is stored at places from first to last."""
-        return total(n for at, n in self.stored if any(a <= at <= b for a, b in spans))
+        return total(n for at, n in self.stored if any(a <= at <= b for a, b in intervals))
 
     def allocated_at(self, place: int) -> Num:
         """Bytes of all that is stored at a place and further in; asked when the walk is over."""
@@ -249,9 +249,9 @@ class _Walk:
         """A stage that is computed at the root."""
 
         def make() -> tuple[Held, Site]:
-            box = tuple((0.0, n - 1.0) for n in self.graph.shape(name))
-            held = Held(box, 1.0, layout)
-            return held, self._site(name, Need(box, box, {}), 1.0, None, 1.0, held, frozenset())
+            region = tuple((0.0, n - 1.0) for n in self.graph.shape(name))
+            held = Held(region, 1.0, layout)
+            return held, self._site(name, Need(region, region, {}), 1.0, None, 1.0, held, frozenset())
 
         held, site = self._once(make, "whole", name, layout)
         self.held[name] = held, top
@@ -265,19 +265,19 @@ class _Walk:
         task = self._once(lambda: self._task(part, env, under), "task", id(env), under)
         self.task = task, place
         for x in stores:
-            if x.stage in task.boxes:
-                self.held[x.stage] = self._held(x, task.boxes[x.stage], env, task), place
+            if x.stage in task.regions:
+                self.held[x.stage] = self._held(x, task.regions[x.stage], env, task), place
         self._visit(item, env, place, ())
         self._close(place)
         self.found.inside.setdefault(part.stage, []).append((place, self.found.ends[place]))
 
     def _task(self, part: Part, env: Env, under: Sequence[Compute]) -> Task:
         dims = env.dims[part.stage]
-        boxes = {name: x.box for name, x in self._boxes(env, under).items()}
+        regions = {name: x.region for name, x in self._regions(env, under).items()}
         for c in under:
             if c.stage == part.stage:
-                boxes[c.stage] = joined(boxes.get(c.stage), self.graph.part(c.stage, c.definitions).written.region(dims))
-        return Task(part.stage, env.times, dims, boxes)
+                regions[c.stage] = joined(regions.get(c.stage), self.graph.part(c.stage, c.definitions).written.region(dims))
+        return Task(part.stage, env.times, dims, regions)
 
     def _middle_task(self, item: Loop | Compute, env: Env) -> Env:
         """What the middle task has, as a block of turns: whole rounds of the inner parallel loops first."""
@@ -346,22 +346,22 @@ class _Walk:
 
     def _begun(self, site: Site, part: Part, env: Env) -> Env:
         """Where the loops of a stage begin inside others."""
-        return self._once(lambda: _opened(part, part.dims(site.box), site.count, env), "open", id(env), id(site), id(part))
+        return self._once(lambda: _opened(part, part.dims(site.region), site.count, env), "open", id(env), id(site), id(part))
 
-    def _held(self, store: Store, box: Box, env: Env, of: Task | Need) -> Held:
+    def _held(self, store: Store, region: Region, env: Env, of: Task | Need) -> Held:
         """The storage of a part of a stage, which is that `of` something."""
         layout = layout_of(store)
-        return self._once(lambda: Held(box, env.times, layout), "held", id(env), id(of), store.stage, layout)
+        return self._once(lambda: Held(region, env.times, layout), "held", id(env), id(of), store.stage, layout)
 
     def _begin(self, new: Iterable[str], items: Sequence[Loop | Compute], stores: Sequence[Store], env: Env, place: int) -> None:
         """How much of the stages that begin at a place is computed there, and of those that are stored there, kept."""
         computed = tuple(c for x in items for c in self.under[id(x)])
         sliding = frozenset(new) - {x.stage for x in stores}
-        found = self._once(lambda: self._boxes(env, computed, sliding), "boxes", id(env), computed, sliding)
+        found = self._once(lambda: self._regions(env, computed, sliding), "regions", id(env), computed, sliding)
         for x in stores:
-            self.held[x.stage] = self._held(x, found[x.stage].box, env, found[x.stage]), place
+            self.held[x.stage] = self._held(x, found[x.stage].region, env, found[x.stage]), place
         around = env.run
-        run = self._once(lambda: self._boxes(around, computed), "boxes", id(around), computed, None) if sliding and around is not None else {}
+        run = self._once(lambda: self._regions(around, computed), "regions", id(around), computed, None) if sliding and around is not None else {}
         for name in new:
             held, at = self.held[name]
             need, whole = found[name], run.get(name) if name in sliding else None
@@ -387,31 +387,31 @@ class _Walk:
             axes: those that vectors run along.
         """
         if run is None:
-            return Site(need.part, count, need.part, count, held, self.graph.buffer(name, [extent(x) for x in held.box], held.layout))
-        lengths = [extent(x) for x in held.box]
+            return Site(need.part, count, need.part, count, held, self.graph.buffer(name, [extent(x) for x in held.region], held.layout))
+        lengths = [extent(x) for x in held.region]
         slides: Truth = False
         for axis, n in need.windows.items():  # zero for tilings where they do not slide
             slides = slides | (n > 0.0)
             if axis not in axes:
                 lengths[axis] = choose(n > 0.0, power_of_two(most(n, 1.0)), lengths[axis])
         count = choose(slides, count, runs)  # the first turn computes all of what does not slide
-        return Site(need.part, count, run.box, runs, held, self.graph.buffer(name, lengths, held.layout))
+        return Site(need.part, count, run.region, runs, held, self.graph.buffer(name, lengths, held.layout))
 
-    def _boxes(self, env: Env, computed: Iterable[Compute], sliding: Collection[str] = ()) -> dict[str, Need]:
-        """What is needed of the stages that begin under a place; see `hjit.sched.analysis.bounds.boxes`."""
+    def _regions(self, env: Env, computed: Iterable[Compute], sliding: Collection[str] = ()) -> dict[str, Need]:
+        """What is needed of the stages that begin under a place; see `hjit.sched.analysis.bounds.regions`."""
         here: dict[str, list[Part]] = {}
         for c in computed:
             here.setdefault(c.stage, []).append(self.graph.part(c.stage, c.definitions))
-        needs: dict[str, Box] = {}
+        needs: dict[str, Region] = {}
         speeds: dict[str, Speeds] = {}
         found: dict[str, Need] = {}
         for name in sorted(here, key=self.graph.position.__getitem__, reverse=True):
             if name not in env.dims:
-                wanted, box = self.graph.completed(name, needs.get(name), self.round_up.get(name, {}))
+                wanted, region = self.graph.completed(name, needs.get(name), self.round_up.get(name, {}))
                 if name in sliding and env.around is not None and name in speeds:
-                    found[name] = steady(box, wanted, speeds[name], self.graph.reads.steps(name), env.around)
+                    found[name] = steady(region, wanted, speeds[name], self.graph.reads.steps(name), env.around)
                 else:
-                    found[name] = Need(box, box, {})
+                    found[name] = Need(region, region, {})
             for part in here[name]:
                 dims = env.dims[name] if name in env.dims else part.dims(found[name].part)
                 moving = _speeds(part, env.around, speeds.get(name)) if sliding else ()
@@ -452,32 +452,32 @@ def layout_of(store: Store) -> Layout:
     return Layout(store.order, store.align)
 
 
-def steady(box: Box, wanted: Box, speeds: Speeds, steps: Sequence[int], loop: Own) -> Need:
-    """What one turn of a loop computes of a box when all before have been.
+def steady(region: Region, wanted: Region, speeds: Speeds, steps: Sequence[int], loop: Own) -> Need:
+    """What one turn of a loop computes of a region when all before have been.
 
     Args:
-        wanted: the box unclipped.
+        wanted: the region unclipped.
         speeds: elements of each axis by which it moves with one of the loop's dimension.
         steps: how many elements of each axis are computed together.
     """
-    found = list(box)
+    found = list(region)
     windows: dict[int, Num] = {}
     several = loop.length > loop.step
-    for axis, (x, v, c) in enumerate(zip(box, speeds, steps, strict=True)):
+    for axis, (x, v, c) in enumerate(zip(region, speeds, steps, strict=True)):
         if v > 0 and wanted[axis] != ANYWHERE:
             new = least(ceil_div(loop.step * float(v.numerator), float(v.denominator * c)) * float(c), extent(x))
             found[axis] = choose(several, x[1] - new + 1.0, x[0]), x[1]
             windows[axis] = choose(several, extent(wanted[axis]), 0.0)
-    return Need(box, tuple(found), windows)
+    return Need(region, tuple(found), windows)
 
 
-def _speeds(part: Part, loop: Own | None, box: Speeds | None) -> Speeds:
-    """How fast the dimensions of a stage move with a loop: its own, or that of another stage, with which its box moves."""
+def _speeds(part: Part, loop: Own | None, region: Speeds | None) -> Speeds:
+    """How fast the dimensions of a stage move with a loop: its own, or that of another stage, with which its region moves."""
     found = [Fraction(0)] * len(part.extents)
     if loop is not None and loop.loop.stage == part.stage:
         first, *rest = dims_of(loop.loop.dim)
         found[first] = Fraction(1, max(int(math.prod(part.extents[k] for k in rest)), 1))
-    elif box is not None:
+    elif region is not None:
         for k, axis, c, _, _ in part.inverse:
-            found[k] = box[axis] / int(c)
+            found[k] = region[axis] / int(c)
     return tuple(found)

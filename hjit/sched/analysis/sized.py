@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from hjit.sched.analysis.bounds import Reads
-from hjit.sched.analysis.footprint import ANYWHERE, Box, Dims, Interval, Memory, Window, clipped, concrete, joined, row_axes, window
+from hjit.sched.analysis.footprint import ANYWHERE, Dims, Interval, Memory, Region, Window, clipped, concrete, joined, row_axes, window
 from hjit.sched.analysis.tape import Num, Tape, Var, ceil_div, floor_div, least, most, product, total, within
 from hjit.sched.language.check import is_associative, is_direct, is_repeatable
 from hjit.sched.language.memory import C_ORDER, Layout
@@ -37,7 +37,7 @@ class Part:
         loads: every distinct load, stages that are inlined looked through.
         calls: at which indices one evaluation calls each of those.
         is_repeatable: may an element be computed twice?
-        is_plain: does every box have iterations that write it?
+        is_plain: does every region have iterations that write it?
     """
 
     stage: str
@@ -58,11 +58,11 @@ class Part:
         """All iterations."""
         return [(0.0, n - 1.0) for n in self.extents]
 
-    def dims(self, box: Box) -> list[Interval]:
-        """The iterations that write a box (see `hjit.sched.analysis.bounds.dims_of_box`); possibly none: ranges that end before they begin."""
+    def dims(self, region: Region) -> list[Interval]:
+        """The iterations that write a region (see `hjit.sched.analysis.bounds.dims_of_region`); possibly none: ranges that end before they begin."""
         found = self.whole
         for k, axis, c, offset, plain in self.inverse:
-            low, high = box[axis]
+            low, high = region[axis]
             if not plain:
                 low = most(ceil_div(low - offset, c), 0.0)
                 high = least(floor_div(high - offset, c), self.extents[k] - 1.0)
@@ -76,7 +76,7 @@ class Part:
         return [most(high - low + 1.0, 0.0) for low, high in dims]
 
     def reading(self, dims: Dims) -> Dims:
-        """The ranges, at least one iteration of each: what is read where nothing is computed does not matter, but it is some box."""
+        """The ranges, at least one iteration of each: what is read where nothing is computed does not matter, but it is some region."""
         return dims if self.is_plain else [(low, most(low, high)) for low, high in dims]
 
     def points(self, lengths: Sequence[Num]) -> Num:
@@ -269,30 +269,30 @@ class SizedGraph:
             for name, inner in self._loads(source, 0):
                 self._look_through(name, tuple(_at(p, index) for p in inner), found, called)
 
-    def required(self) -> dict[str, Box]:
-        """The part of each stage that the outputs depend on: what box inference finds at the root."""
+    def required(self) -> dict[str, Region]:
+        """The part of each stage that the outputs depend on: what bounds inference finds at the root."""
         return self.once(("required",), SizedGraph.inlining(self, frozenset())._required)
 
-    def _required(self) -> dict[str, Box]:
-        needs: dict[str, Box] = {}
-        found: dict[str, Box] = {}
+    def _required(self) -> dict[str, Region]:
+        needs: dict[str, Region] = {}
+        found: dict[str, Region] = {}
         for s in reversed(self.graph.stages):
-            _, box = self.completed(s.name, None if s.name in self.graph.outputs else needs.get(s.name))
-            found[s.name] = box
+            _, region = self.completed(s.name, None if s.name in self.graph.outputs else needs.get(s.name))
+            found[s.name] = region
             if s.name in self.inlined:
                 continue
             for n in range(len(s.definitions)):
                 part = self.part(s.name, (n,))
                 for source, w in part.windows.items():
                     if source != s.name:
-                        needs[source] = joined(needs.get(source), w.needs(part.reading(part.dims(box))))
+                        needs[source] = joined(needs.get(source), w.needs(part.reading(part.dims(region))))
         return found
 
     def minimum(self, part: Part) -> Num:
         """points_computed_minimum of appendix A."""
         return self.once(("minimum", part), lambda: part.points(part.lengths(part.dims(self.required()[part.stage]))))
 
-    def completed(self, stage: str, needs: Box | None, round_up: Mapping[int, Num] = NOTHING) -> tuple[Box, Box]:
+    def completed(self, stage: str, needs: Region | None, round_up: Mapping[int, Num] = NOTHING) -> tuple[Region, Region]:
         """What is computed where some of a stage is needed (None: nobody says what): as it is asked for, and within the stage.
 
         See `hjit.sched.analysis.bounds`: whole axes, multiples of the pieces that are written side by side, and of `round_up`.

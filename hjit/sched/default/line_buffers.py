@@ -11,9 +11,9 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from hjit.sched.analysis.bounds import Box, Needs, Reads, advance, dims_of_box, turns_before
+from hjit.sched.analysis.bounds import Needs, Reads, Region, advance, dims_of_region, turns_before
 from hjit.trace.ir.graph import Stage
-from hjit.trace.ir.intervals import Span, whole
+from hjit.trace.ir.intervals import Interval, whole
 from hjit.trace.ir.poly import Var, extremum, poly
 
 MAX_ROWS = 64  # rows of one buffer
@@ -25,21 +25,21 @@ MAX_SIDES = 64  # columns beside a strip of which rows are computed with it
 ROW, COLUMN = Var("row"), Var("column")
 
 
-def _moving(box: Box) -> tuple[int, int] | None:
+def _moving(region: Region) -> tuple[int, int] | None:
     """The axis along which what a row of the head needs moves, and how many rows that are; None where they do not move steadily, or are too many."""
-    moving = [k for k, s in enumerate(box) if s.base.mentions(ROW)]
-    if len(moving) != 1 or not box[moving[0]].length.is_const:
+    moving = [k for k, s in enumerate(region) if s.base.mentions(ROW)]
+    if len(moving) != 1 or not region[moving[0]].length.is_const:
         return None
-    s = box[moving[0]]
+    s = region[moving[0]]
     rows, new = s.length.const, advance(s.base, ROW, 1)
     if new is None or rows > MAX_ROWS:
         return None
     return None if turns_before(s.base, ROW, 1, rows - 1, max(new, 1), MAX_TURNS_BEFORE) is None else (moving[0], rows)
 
 
-def _named(stage: str, box: Box) -> Box:
-    """The box with names for its exact bounds, which nothing here depends on and which would grow with each stage."""
-    return tuple(replace(s, low=poly(Var(f"{stage}.low{k}")), high=poly(Var(f"{stage}.high{k}"))) for k, s in enumerate(box))
+def _named(stage: str, region: Region) -> Region:
+    """The region with names for its exact bounds, which nothing here depends on and which would grow with each stage."""
+    return tuple(replace(s, low=poly(Var(f"{stage}.low{k}")), high=poly(Var(f"{stage}.high{k}"))) for k, s in enumerate(region))
 
 
 def _needs(reads: Reads, head: Stage, group: Sequence[int], points: Mapping[int, Var]) -> Needs:
@@ -47,7 +47,7 @@ def _needs(reads: Reads, head: Stage, group: Sequence[int], points: Mapping[int,
     needs = Needs(reads)
     for number in group:
         extents = head.definitions[number].extents
-        needs.add(head.name, number, {k: Span.point(poly(points[k])) if k in points else whole(n) for k, n in enumerate(extents)})
+        needs.add(head.name, number, {k: Interval.point(poly(points[k])) if k in points else whole(n) for k, n in enumerate(extents)})
     return needs
 
 
@@ -72,14 +72,14 @@ def group_of(
     for s in reversed(reads.graph.stages[: reads.position[head.name]]):
         if s.name in taken or not all(c == head.name or c in members for c in consumers[s.name]):
             continue
-        box = _named(s.name, needs.box(s.name))
-        found = _moving(box)
+        region = _named(s.name, needs.region(s.name))
+        found = _moving(region)
         if found is None or not may_join(s, found[0]) or (step > 1 and found[1] > 1):
             continue
         if (sum(members.values()) + found[1]) * step <= MAX_GROUP_ROWS:
             members[s.name] = found[1]
             for number, d in enumerate(s.definitions):
-                needs.add(s.name, number, dims_of_box(s, d, box))
+                needs.add(s.name, number, dims_of_region(s, d, region))
     return tuple(reversed(members))
 
 
@@ -96,20 +96,20 @@ def bytes_of_column(reads: Reads, head: Stage, group: Sequence[int], dims: tuple
     total = 0
     for name in reversed(members):
         s = reads.stages[name]
-        box = _named(name, needs.box(name))
-        column = [x for x in box if x.base.mentions(COLUMN)]
-        if len(column) != 1 or advance(column[0].base, COLUMN, 1) != 1 or not all(x.length.is_const for x in box):
+        region = _named(name, needs.region(name))
+        column = [x for x in region if x.base.mentions(COLUMN)]
+        if len(column) != 1 or advance(column[0].base, COLUMN, 1) != 1 or not all(x.length.is_const for x in region):
             return None
         if column[0].length.const > MAX_SIDES:
             return None
-        others = [x.length.const for x in box if x is not column[0]]
+        others = [x.length.const for x in region if x is not column[0]]
         total += s.dtype.itemsize * math.prod(1 << (n - 1).bit_length() for n in others)  # windows go round circles of such lengths
         for number, d in enumerate(s.definitions):
-            needs.add(name, number, dims_of_box(s, d, tuple(map(_new_rows, box))))
+            needs.add(name, number, dims_of_region(s, d, tuple(map(_new_rows, region))))
     return total
 
 
-def _new_rows(s: Span) -> Span:
+def _new_rows(s: Interval) -> Interval:
     """What one turn adds to a window: the turns before it have computed the rest."""
     new = advance(s.base, ROW, 1) if s.base.mentions(ROW) else None
     return s if new is None else replace(s, first=extremum("max", s.first, s.last - (max(new, 1) - 1)))

@@ -104,8 +104,8 @@ class Measures:
             "bytes_at_root": root.bytes,
             "innermost_bytes_at_root": root.row_bytes(root.lengths),
         }
-        for word, box in (("production", site.box), ("task", self.leaf.task.boxes[name])):
-            lengths = list(map(extent, box))
+        for word, region in (("production", site.region), ("task", self.leaf.task.regions[name])):
+            lengths = list(map(extent, region))
             found[f"bytes_at_{word}"] = root.itemsize * product(lengths)
             found[f"innermost_bytes_at_{word}"] = root.row_bytes(lengths)
         return found
@@ -123,9 +123,9 @@ class Measures:
     def reads(self) -> Row:
         """Bytes and contiguous pieces of memory read by a realization, by a task and by a vector."""
         part, task = self.leaf.part, self.leaf.task
-        during = task.dims if part.stage == task.head else part.dims(task.boxes[part.stage])
+        during = task.dims if part.stage == task.head else part.dims(task.regions[part.stage])
         held, vector = self.leaf.site.held, self.leaf.env.dims[part.stage]
-        places: dict[str, tuple[object, Dims]] = {"realization": (held, part.dims(held.box)), "task": (task, during), "vector": (vector, vector)}
+        places: dict[str, tuple[object, Dims]] = {"realization": (held, part.dims(held.region)), "task": (task, during), "vector": (vector, vector)}
         found: Row = {f"unique_{what}_read_per_{word}": 0.0 for word in places for what in ("bytes", "lines")}
         allocated: Num = 0.0
         walked = self.sites.walked  # many arrays are read alike, and in many nests

@@ -1,6 +1,6 @@
 """Regions that nobody reads are not computed: stages have the extents that their readers need.
 
-Inside loops box inference sees to that (`hjit.sched.analysis.bounds`); here it is done for whole stages, wherever they are computed:
+Inside loops bounds inference sees to that (`hjit.sched.analysis.bounds`); here it is done for whole stages, wherever they are computed:
 ``gaussian_filter(img, 3)[10:20, 5:9]`` filters what lies around those pixels, ``img.sum(axis=1)[3:5]`` adds up two rows.
 """
 
@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from hjit.trace.ir.graph import Definition, Expr, Graph, Load, Stage, identity, map_exprs, rewrite, substitute
-from hjit.trace.ir.intervals import Span, most, span
+from hjit.trace.ir.intervals import Interval, most, interval
 from hjit.trace.ir.poly import ZERO, Atom, Dim, Extremum, IntLike, Poly, deep_atoms, poly
 
 FEW = 16  # elements at the ends of an axis: not worth another stage
@@ -28,7 +28,7 @@ def crop(graph: Graph) -> Graph:
     """Every stage that is read in part only, and computed element by element, is that part."""
     stages: dict[str, Stage] = {}
     lows: dict[str, tuple[Poly, ...]] = {}
-    reads: dict[str, list[list[Span | None]]] = {s.name: [] for s in graph.stages}
+    reads: dict[str, list[list[Interval | None]]] = {s.name: [] for s in graph.stages}
     for s in reversed(graph.stages):
         parts = None if s.name in graph.outputs or not _by_element(s) else _parts(s, reads[s.name])
         if parts is not None:
@@ -36,10 +36,10 @@ def crop(graph: Graph) -> Graph:
             s = _cropped(s, parts)
         stages[s.name] = s
         for d in s.definitions:
-            every = {k: Span.of(ZERO, n - 1) for k, n in enumerate(d.extents)}
+            every = {k: Interval.of(ZERO, n - 1) for k, n in enumerate(d.extents)}
             for x in d.loads:
                 if x.source in reads and x.source != s.name:
-                    reads[x.source].append([span(p, every, every) for p in x.index])
+                    reads[x.source].append([interval(p, every, every) for p in x.index])
     if not lows:
         return graph
 
@@ -59,15 +59,15 @@ def _by_element(s: Stage) -> bool:
     )
 
 
-def _parts(s: Stage, reads: Sequence[Sequence[Span | None]]) -> list[Part] | None:
+def _parts(s: Stage, reads: Sequence[Sequence[Interval | None]]) -> list[Part] | None:
     """What is read of each axis; None where that is not known, or nearly all."""
     if not reads:
         return None
     found: list[Part] = []
     for k, n in enumerate(s.shape):
-        spans = [x[k] for x in reads]
-        low = _extreme([None if x is None else x.low for x in spans], least=True)
-        high = _extreme([None if x is None else x.high for x in spans], least=False)
+        intervals = [x[k] for x in reads]
+        low = _extreme([None if x is None else x.low for x in intervals], least=True)
+        high = _extreme([None if x is None else x.high for x in intervals], least=False)
         found.append(_part(n, low, high))
     return None if all(x == Part(ZERO, n) for x, n in zip(found, s.shape, strict=True)) else found
 
