@@ -31,15 +31,21 @@ def parser() -> argparse.ArgumentParser:
     p = argparse.ArgumentParser(prog="python -m benchmarks", description="hjit's benchmarks.")
     what = "apps (the default): applications beside their peers; idioms: short pieces of image code beside NumPy; products: products of matrices; "
     what += "search: what searching the applications' schedules costs, and the same as apps"
-    p.add_argument("name", nargs="?", default="apps", choices=("apps", "idioms", "overhead", "products", "search"), help=what)
+    p.add_argument(
+        "name", nargs="?", default="apps", choices=("apps", "idioms", "overhead", "products", "search"), help=what
+    )
     p.add_argument("--json", metavar="FILE", type=Path, help="write the numbers here, too")
     p.add_argument("--apps", metavar="A,B", type=names, default=list(NAMES), help=f"of {', '.join(NAMES)}")
     p.add_argument("--peers", metavar="P,Q", type=names, default=list(PEERS), help=f"of {', '.join(PEERS)}")
-    p.add_argument("--halide", metavar="S,T", type=names, default=list(HALIDE_SCHEDULES), help=f"of {', '.join(HALIDE_SCHEDULES)}")
+    p.add_argument(
+        "--halide", metavar="S,T", type=names, default=list(HALIDE_SCHEDULES), help=f"of {', '.join(HALIDE_SCHEDULES)}"
+    )
     p.add_argument("--hjit", metavar="S,T", type=names, default=None, help=f"of {', '.join(HJIT_SCHEDULES)}")
     p.add_argument("--threads", metavar="N[,M]", type=threads, default=[], help="all cores if not given")
     p.add_argument("--small", action="store_true", help="the sizes of the tests")
-    p.add_argument("--tables", action="store_true", help="with search: the tables of Anderson 2021 and Gao 2022 instead")
+    p.add_argument(
+        "--tables", action="store_true", help="with search: the tables of Anderson 2021 and Gao 2022 instead"
+    )
     p.add_argument("--limit", metavar="SECONDS", type=float, default=LIMIT, help="of a search in those tables")
     p.add_argument("--budget", metavar="SECONDS", type=float, default=1.0, help="for each candidate")
     return p
@@ -69,18 +75,30 @@ def measured(given: argparse.Namespace, keep: Callable[[dict[str, Any]], None]) 
     if given.name == "search" and given.tables:
         suite.check_names("application", given.apps, NAMES)
         head = {**suite.about(), "limit": given.limit}
-        rows = papers.run(given.apps, given.threads, small=given.small, limit=given.limit, keep=lambda rows: keep({**head, **rows}))
+        rows = papers.run(
+            given.apps, given.threads, small=given.small, limit=given.limit, keep=lambda rows: keep({**head, **rows})
+        )
         papers.show(rows)
         return {**head, **rows}
     schedules = given.hjit or (HJIT_SCHEDULES if given.name == "search" else HJIT_SCHEDULES[:2])
-    searches = search.run(given.apps, [x for x in schedules if x in SEARCHED], given.threads, small=given.small) if given.name == "search" else None
+    searches = (
+        search.run(given.apps, [x for x in schedules if x in SEARCHED], given.threads, small=given.small)
+        if given.name == "search"
+        else None
+    )
     found: dict[str, Any] = {}
     if searches is not None:
         found["search"] = searches
         search.show(searches)
         keep({**suite.about(), **found})
     numbers = suite.run(
-        given.apps, given.peers, given.threads, small=given.small, budget=given.budget, halide=given.halide, hjit=schedules,
+        given.apps,
+        given.peers,
+        given.threads,
+        small=given.small,
+        budget=given.budget,
+        halide=given.halide,
+        hjit=schedules,
         keep=lambda numbers: keep({**numbers, **found}),
     )
     table.show(numbers)

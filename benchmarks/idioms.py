@@ -49,7 +49,12 @@ def images(shape: tuple[int, int], seed: int = 0) -> dict[str, Array]:
     """The images by name."""
     r = np.random.default_rng(seed)
     rgb = r.random((*shape, 3)).astype(np.float32)
-    return {RGB: rgb, GRAY: rgb[..., 0].copy(), RGB_BYTES: (rgb * 255).astype(np.uint8), BYTES: (rgb[..., 0] * 255).astype(np.uint8)}
+    return {
+        RGB: rgb,
+        GRAY: rgb[..., 0].copy(),
+        RGB_BYTES: (rgb * 255).astype(np.uint8),
+        BYTES: (rgb[..., 0] * 255).astype(np.uint8),
+    }
 
 
 # -- filters
@@ -99,7 +104,12 @@ def thin_edges(a: Array) -> Any:
     m = np.hypot(gx, gy)
     sector = np.round(np.arctan2(gy, gx) / (np.pi / 4)).astype(int) % 4
     p = np.pad(m, 1)
-    sides = [(p[1:-1, 2:], p[1:-1, :-2]), (p[2:, 2:], p[:-2, :-2]), (p[2:, 1:-1], p[:-2, 1:-1]), (p[2:, :-2], p[:-2, 2:])]
+    sides = [
+        (p[1:-1, 2:], p[1:-1, :-2]),
+        (p[2:, 2:], p[:-2, :-2]),
+        (p[2:, 1:-1], p[:-2, 1:-1]),
+        (p[2:, :-2], p[:-2, 2:]),
+    ]
     out = np.zeros_like(m)
     for k, (x, y) in enumerate(sides):
         out = np.where((sector == k) & (m >= x) & (m >= y), m, out)
@@ -131,11 +141,15 @@ def jacobi_steps(a: Array) -> Any:
 
 # -- colour and tone
 
-idiom(RGB_BYTES, "grey of bytes")(lambda a: (0.299 * a[..., 0] + 0.587 * a[..., 1] + 0.114 * a[..., 2]).astype(np.uint8))
+idiom(RGB_BYTES, "grey of bytes")(
+    lambda a: (0.299 * a[..., 0] + 0.587 * a[..., 1] + 0.114 * a[..., 2]).astype(np.uint8)
+)
 idiom(RGB, "colour matrix")(lambda a: a @ YUV.T)
 idiom(RGB, "white balance")(lambda a: np.clip(a * (a.mean() / a.reshape(-1, 3).mean(0)), 0, 1))
 idiom(RGB, "normalise channels")(lambda a: (a - a.mean((0, 1))) / a.std((0, 1)))
-idiom(RGB, "tone curves")(lambda a: np.stack([np.interp(a[..., c], [0, 0.2, 0.6, 1], [0, 0.3, 0.7, 1]) for c in range(3)], -1))
+idiom(RGB, "tone curves")(
+    lambda a: np.stack([np.interp(a[..., c], [0, 0.2, 0.6, 1], [0, 0.3, 0.7, 1]) for c in range(3)], -1)
+)
 idiom(RGB_BYTES, "brighten bytes")(lambda a: np.clip(a.astype(np.int16) + 30, 0, 255).astype(np.uint8))
 idiom(RGB_BYTES, "blend bytes")(lambda a: (a * 0.3 + a[::-1] * 0.7).astype(np.uint8))
 idiom(BYTES, "threshold")(lambda a: np.where(a > 128, 255, 0).astype(np.uint8))
@@ -230,7 +244,9 @@ idiom(GRAY, "mean of a mask")(lambda a: a[a > 0.5].mean())
 idiom(GRAY, "running sum of rows")(lambda a: np.cumsum(a, axis=1))
 idiom(GRAY, "running sum of columns")(lambda a: np.cumsum(a, axis=0))
 idiom(GRAY, "running maximum")(lambda a: np.maximum.accumulate(a, axis=1))
-idiom(GRAY, "median of images")(lambda a: np.median(np.stack([a, np.roll(a, 1, 0), np.roll(a, 1, 1), np.roll(a, -1, 0), np.roll(a, -1, 1)]), axis=0))
+idiom(GRAY, "median of images")(
+    lambda a: np.median(np.stack([a, np.roll(a, 1, 0), np.roll(a, 1, 1), np.roll(a, -1, 0), np.roll(a, -1, 1)]), axis=0)
+)
 idiom(RGB, "sort channels")(lambda a: np.sort(a, axis=-1))
 idiom(BYTES, "histogram")(lambda a: np.histogram(a, 256, (0, 255))[0])
 idiom(GRAY, "matrix product")(lambda a: a @ a.T)
@@ -283,7 +299,9 @@ class Row:
     error: str | None = None
 
 
-def run(names: Sequence[str] = (), threads: int | None = None, *, small: bool = False, budget: float = 0.5) -> list[dict[str, Any]]:
+def run(
+    names: Sequence[str] = (), threads: int | None = None, *, small: bool = False, budget: float = 0.5
+) -> list[dict[str, Any]]:
     """A row for each idiom; all if there are no names.
 
     Args:
@@ -294,7 +312,11 @@ def run(names: Sequence[str] = (), threads: int | None = None, *, small: bool = 
     given = images(SMALL if small else SIZE)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return [asdict(_row(name, f, given[image], threads or cores(), budget)) for name, (f, image) in IDIOMS.items() if name in (names or IDIOMS)]
+        return [
+            asdict(_row(name, f, given[image], threads or cores(), budget))
+            for name, (f, image) in IDIOMS.items()
+            if name in (names or IDIOMS)
+        ]
 
 
 def _row(name: str, f: Function, image: Array, threads: int, budget: float) -> Row:
@@ -309,7 +331,17 @@ def _row(name: str, f: Function, image: Array, threads: int, budget: float) -> R
     numpy_s, hjit_s = interleaved([lambda: f(image), lambda: compiled(image)], budget)
     times = ratio(numpy_s, hjit_s)
     numpy_ms, hjit_ms = 1e3 * statistics.median(numpy_s), 1e3 * statistics.median(hjit_s)
-    return Row(name, threads, numpy_ms, hjit_ms, times.median, [times.low, times.high], first, agrees, compiled.stats.fallbacks > 0)
+    return Row(
+        name,
+        threads,
+        numpy_ms,
+        hjit_ms,
+        times.median,
+        [times.low, times.high],
+        first,
+        agrees,
+        compiled.stats.fallbacks > 0,
+    )
 
 
 def show(rows: Sequence[dict[str, Any]]) -> None:
@@ -326,8 +358,20 @@ def show(rows: Sequence[dict[str, Any]]) -> None:
             t.add_row(r["idiom"], "", "", "", "", "", r["error"])
             continue
         quartiles = "-".join(f"{x:.1f}" for x in r["times_iqr"] if x is not None)
-        notes = [n for n, is_so in (("NumPy ran", r["fell_back"]), ("differs", not r["agrees"]), ("slow", r["times"] < SLOW)) if is_so]
-        t.add_row(r["idiom"], f"{r['numpy_ms']:.2f}", f"{r['hjit_ms']:.2f}", f"{r['times']:.1f}", quartiles, f"{r['first_s']:.2f}", ", ".join(notes))
+        notes = [
+            n
+            for n, is_so in (("NumPy ran", r["fell_back"]), ("differs", not r["agrees"]), ("slow", r["times"] < SLOW))
+            if is_so
+        ]
+        t.add_row(
+            r["idiom"],
+            f"{r['numpy_ms']:.2f}",
+            f"{r['hjit_ms']:.2f}",
+            f"{r['times']:.1f}",
+            quartiles,
+            f"{r['first_s']:.2f}",
+            ", ".join(notes),
+        )
     mean = geomean(r["times"] for r in rows)
     t.add_row("geometric mean", "", "", "-" if mean is None else f"{mean:.1f}", "", "", "")
     Console().print(t)

@@ -54,9 +54,7 @@ TABLE_5 = {
     64: (0.930, 1462.6, 0.714, 1039.5),
     128: (0.942, 1639.8, 0.708, 1024.4),
 }
-FIGURE_6_SAYS = (
-    "at delta = 0 greedy is (near) optimal, and all are alike; at delta = 100 mb2fbs is clearly better than the others, beam 32 among them"
-)
+FIGURE_6_SAYS = "at delta = 0 greedy is (near) optimal, and all are alike; at delta = 100 mb2fbs is clearly better than the others, beam 32 among them"
 FIGURE_7_SAYS = (
     "both mb2fbs are better than beam overall; expansions grow linearly with b; uncontrolled expands slightly more than beam, controlled never "
     "more; at b = 256 all have an accuracy of 0.939"
@@ -117,7 +115,9 @@ def score(trees: Iterable[SyntheticTree], parameters: Parameters) -> Score:
         at_once.append(tree.optimum / search(OneByOne(tree), (0, 0), parameters).cost)
         expansions.append(found.record.expansions)
     spread = np.std(literal) / PAPER_TREES**0.5
-    accuracy, at_once_accuracy, spread, mean = (round(float(x), 4) for x in (np.mean(literal), np.mean(at_once), spread, np.mean(expansions)))
+    accuracy, at_once_accuracy, spread, mean = (
+        round(float(x), 4) for x in (np.mean(literal), np.mean(at_once), spread, np.mean(expansions))
+    )
     return Score(accuracy, at_once_accuracy, spread, mean)
 
 
@@ -147,10 +147,16 @@ def table_5(trees: Sequence[SyntheticTree]) -> list[dict[str, Any]]:
     rows = []
     for beta2, (accuracy, expansions, accuracy_controlled, expansions_controlled) in TABLE_5.items():
         row: dict[str, Any] = {"beta2": beta2, "beta1": WIDTH - beta2}
-        paper = {"uncontrolled": (inf, accuracy, expansions), "controlled": (WIDTH, accuracy_controlled, expansions_controlled)}
+        paper = {
+            "uncontrolled": (inf, accuracy, expansions),
+            "controlled": (WIDTH, accuracy_controlled, expansions_controlled),
+        }
         for name, (beta, paper_accuracy, paper_expansions) in paper.items():
             p = Parameters(WIDTH - beta2, beta2, beta)
-            row[name] = asdict(score(trees, p)) | {"paper_accuracy": paper_accuracy, "paper_expansions": paper_expansions}
+            row[name] = asdict(score(trees, p)) | {
+                "paper_accuracy": paper_accuracy,
+                "paper_expansions": paper_expansions,
+            }
         rows.append(row)
     return rows
 
@@ -164,7 +170,13 @@ def run(count: int = TREES) -> dict[str, Any]:
     from benchmarks.suite import about
 
     hard = [SyntheticTree(seed, 100) for seed in range(count)]
-    return {"trees": count, "figure_6": figure_6(count), "figure_7": figure_7(hard), "table_5": table_5(hard), **about()}
+    return {
+        "trees": count,
+        "figure_6": figure_6(count),
+        "figure_7": figure_7(hard),
+        "table_5": table_5(hard),
+        **about(),
+    }
 
 
 # -- the tables
@@ -178,13 +190,20 @@ def show(numbers: dict[str, Any]) -> None:
     if not console.is_terminal:
         console = Console(width=150)  # a file has room
     searched = ("beam", "mb2fbs", "controlled mb2fbs")
-    console.print(f"{numbers['trees']} trees. Accuracy: as in Algorithm 2 (at once); what that means, and what is known of the differences:")
+    console.print(
+        f"{numbers['trees']} trees. Accuracy: as in Algorithm 2 (at once); what that means, and what is known of the differences:"
+    )
     console.print("the docstring of benchmarks/mb2fbs.py.\n")
     rows = [[str(r["delta"]), *(_accuracy(r[n]) for n in ("greedy", *searched))] for r in numbers["figure_6"]]
     console.print(_table("Figure 6: accuracy over delta, width 32", ("delta", "greedy", *searched), rows))
     console.print(f"The paper: {FIGURE_6_SAYS}.\n")
-    rows = [[str(r["b"]), *(_accuracy(r[n]) for n in searched), *(f"{r[n]['expansions']:.1f}" for n in searched)] for r in numbers["figure_7"]]
-    console.print(_table("Figure 7: accuracy, then expansions, over the width b, delta 100", ("b", *searched, *searched), rows))
+    rows = [
+        [str(r["b"]), *(_accuracy(r[n]) for n in searched), *(f"{r[n]['expansions']:.1f}" for n in searched)]
+        for r in numbers["figure_7"]
+    ]
+    console.print(
+        _table("Figure 7: accuracy, then expansions, over the width b, delta 100", ("b", *searched, *searched), rows)
+    )
     console.print(f"The paper: {FIGURE_7_SAYS}.\n")
     columns = ("beta2, beta1", "accuracy", "+-", "the paper's", "expansions", "the paper's")
     for name in ("uncontrolled", "controlled"):

@@ -130,7 +130,9 @@ def _fresh(code: str, *arguments: str) -> Any:
     """What a new Python process prints, as JSON."""
     environment = {k: v for k, v in os.environ.items() if not k.startswith("HJIT_")}
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), environment.get("PYTHONPATH", "")]))
-    done = subprocess.run([sys.executable, "-c", code, *arguments], env=environment, stdout=subprocess.PIPE, check=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code, *arguments], env=environment, stdout=subprocess.PIPE, check=True, text=True
+    )
     return json.loads(done.stdout.splitlines()[-1])
 
 
@@ -156,7 +158,9 @@ def first_calls(rounds: int = 5) -> tuple[float, float, float]:
             seconds, compiled, _ = _fresh(_FIRST_CALL, folder)
             again, compiled_again, hits = _fresh(_FIRST_CALL, folder)
             if not compiled or compiled_again or not hits:
-                raise RuntimeError(f"the disk cache was not used as it should: {compiled}, then {compiled_again} compiled, {hits} loaded")
+                raise RuntimeError(
+                    f"the disk cache was not used as it should: {compiled}, then {compiled_again} compiled, {hits} loaded"
+                )
             cold.append(seconds)
             warm.append(1e3 * again)
             imports.append(1e3 * _fresh(_COMPILER_IMPORT))
@@ -197,10 +201,11 @@ def about() -> dict[str, Any]:
     return {"machine": machine, "versions": found, "commit": _commit()}
 
 
-
 def _commit() -> str:
     def git(*words: str) -> str:
-        return subprocess.run(["git", "-C", str(ROOT), *words], check=True, capture_output=True, text=True).stdout.strip()
+        return subprocess.run(
+            ["git", "-C", str(ROOT), *words], check=True, capture_output=True, text=True
+        ).stdout.strip()
 
     try:
         return git("rev-parse", "HEAD") + ("+changes" if git("status", "--porcelain") else "")
@@ -258,4 +263,9 @@ def show(numbers: dict[str, Any]) -> None:
     t.add_row("the demo's pipelines: geometric mean of NumPy's time / hjit's", f"{numbers['demo_geomean']:.2f}x")
     console = Console()
     console.print(t)
-    console.print(demo.table(demo.Row(**{k: v for k, v in r.items() if not k.startswith("ratio_") and k != "ratio"}) for r in numbers["demo"]))
+    console.print(
+        demo.table(
+            demo.Row(**{k: v for k, v in r.items() if not k.startswith("ratio_") and k != "ratio"})
+            for r in numbers["demo"]
+        )
+    )

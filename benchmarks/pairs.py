@@ -40,7 +40,9 @@ def seconds(run: Callable[[], Any]) -> float:
     return time.perf_counter() - start
 
 
-def interleaved(runs: Sequence[Callable[[], Any]], budget: float, limits: Sequence[int | None] | None = None) -> list[list[float]]:
+def interleaved(
+    runs: Sequence[Callable[[], Any]], budget: float, limits: Sequence[int | None] | None = None
+) -> list[list[float]]:
     """Seconds of a call of each, a number for each round: the k-th numbers of all are of the same round.
 
     Whatever has spent its budget after `MIN_ROUNDS` drops out, so that a slow one does not decide how often the others run: lists may be

@@ -69,7 +69,11 @@ EXPANSIONS = (1674.5, 3332.1, 1834.0, 1552.0)  # these are plain means
 
 
 def run(
-    names: Sequence[str], threads: Sequence[int] = (), *, small: bool = False, limit: float = LIMIT,
+    names: Sequence[str],
+    threads: Sequence[int] = (),
+    *,
+    small: bool = False,
+    limit: float = LIMIT,
     keep: Callable[[dict[str, list[Row]]], None] = lambda found: None,
 ) -> dict[str, list[Row]]:
     """The rows of both tables, each search in a fresh process.
@@ -98,13 +102,22 @@ def run(
 def _process(table: str, setting: str, name: str, threads: int, small: bool, limit: float, bandwidth: float) -> Row:
     from benchmarks.suite import ROOT, environment
 
-    command = [sys.executable, "-m", "benchmarks.papers", json.dumps([table, setting, name, threads, small, limit, bandwidth])]
+    command = [
+        sys.executable,
+        "-m",
+        "benchmarks.papers",
+        json.dumps([table, setting, name, threads, small, limit, bandwidth]),
+    ]
     most = 2 * limit + GRACE  # a call may have several Graphs
     try:
-        done = subprocess.run(command, env=environment(threads), cwd=ROOT, capture_output=True, text=True, timeout=most, check=False)
+        done = subprocess.run(
+            command, env=environment(threads), cwd=ROOT, capture_output=True, text=True, timeout=most, check=False
+        )
     except subprocess.TimeoutExpired:
         return {"error": f"more than {most:.0f} s"}
-    found: Row = json.loads(done.stdout.splitlines()[-1]) if done.returncode == 0 else {"error": done.stderr.strip()[-500:]}
+    found: Row = (
+        json.loads(done.stdout.splitlines()[-1]) if done.returncode == 0 else {"error": done.stderr.strip()[-500:]}
+    )
     return found
 
 
@@ -144,7 +157,11 @@ class Bound:
         """A ratio; None where nothing is known of it."""
         turned = {">": "<", "<": ">"}.get(other.mark, other.mark)
         marks = {self.mark, turned} - {""}
-        return Bound(self.value / other.value, marks.pop() if marks else "") if len(marks) < 2 and "~" not in marks and other.value else None
+        return (
+            Bound(self.value / other.value, marks.pop() if marks else "")
+            if len(marks) < 2 and "~" not in marks and other.value
+            else None
+        )
 
     def text(self, form: str) -> str:
         return f"{self.mark} {self.value:{form}}".strip()
@@ -238,7 +255,9 @@ def _table(
 
     t = Table(box=box.SIMPLE_HEAD, title=title, title_justify="left", padding=(0, 1, 0, 0))
     for column in ("", *settings):
-        t.add_column(column.replace(", ", "\n") if column in ANDERSON else column, justify="right" if column else "left")
+        t.add_column(
+            column.replace(", ", "\n") if column in ANDERSON else column, justify="right" if column else "left"
+        )
     cells = {name: [number(of, s) for s in settings] for name, of in apps.items()}
     means = [mean(column) for column in zip(*cells.values(), strict=True)]
     for name, row in [*cells.items(), ("geometric mean", means)]:

@@ -52,7 +52,13 @@ MOST_ROUNDS = 25
 Shapes = tuple[tuple[int, ...], tuple[int, ...]]
 SQUARES = [((n, n), (n, n)) for n in (16, 32, 64, 96, 128, 192, 256, 512, 1024)]
 VECTORS = [((n, n), (n,)) for n in (64, 128, 256, 512, 1024, 2048)]
-TALL = [((1_000_000, 3), (3, 3)), ((1 << 17, 8), (8, 8)), ((1 << 16, 16), (16, 16)), ((1 << 15, 32), (32, 32)), ((1 << 14, 64), (64, 64))]
+TALL = [
+    ((1_000_000, 3), (3, 3)),
+    ((1 << 17, 8), (8, 8)),
+    ((1 << 16, 16), (16, 16)),
+    ((1 << 15, 32), (32, 32)),
+    ((1 << 14, 64), (64, 64)),
+]
 LONG = [
     *[((4096, 256), (256, 4)), ((4096, 4), (4, 256)), ((256, 4096), (4096, 16))],
     *[((8192, 128), (128, 8)), ((1 << 15, 16), (16, 64)), ((1 << 14, 32), (32, 128)), ((1 << 14, 128), (128, 16))],
@@ -110,8 +116,18 @@ def _row(f: Callable[..., Any], shapes: Shapes, arrays: Sequence[Array], threads
     if f is transposed:
         rows, length = length, rows
     chosen = is_faster(1, rows, columns, length, arrays[0].itemsize, f is not computed)
-    ratios = [ratio(a, b) if a else None for a, b in ((numpy_s, fused), (numpy_s, fast), (fused, blas), (numpy_s, blas))]
-    return Row(f.__name__, str(arrays[0].dtype), shapes, threads, chosen, 1e6 * statistics.median(numpy_s) if numpy_s else None, *ratios)
+    ratios = [
+        ratio(a, b) if a else None for a, b in ((numpy_s, fused), (numpy_s, fast), (fused, blas), (numpy_s, blas))
+    ]
+    return Row(
+        f.__name__,
+        str(arrays[0].dtype),
+        shapes,
+        threads,
+        chosen,
+        1e6 * statistics.median(numpy_s) if numpy_s else None,
+        *ratios,
+    )
 
 
 def undisturbed(ways: Sequence[Callable[[], Any]], budget: float) -> list[list[float]]:
@@ -148,7 +164,14 @@ def run(threads: int | None = None, *, small: bool = False, budget: float = 0.5)
         budget: seconds for each way to compute one.
     """
     threads = threads or cores()
-    command = [sys.executable, "-m", "benchmarks.products", str(threads), str(budget), str(1 << 10 if small else 1 << 24)]
+    command = [
+        sys.executable,
+        "-m",
+        "benchmarks.products",
+        str(threads),
+        str(budget),
+        str(1 << 10 if small else 1 << 24),
+    ]
     done = subprocess.run(command, env=environment(threads), cwd=ROOT, stdout=subprocess.PIPE, check=True, text=True)
     return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
 
@@ -161,7 +184,17 @@ def show(rows: Sequence[dict[str, Any]]) -> None:
 
     columns = ("numpy_of_fused", "numpy_of_fast_math", "fused_of_blas", "numpy_of_blas")
     t = Table(box=box.SIMPLE_HEAD, title="products", title_justify="left", padding=(0, 1, 0, 0))
-    for name in ("", "dtype", "threads", "NumPy us", "fused/NumPy", "fast-math/NumPy", "BLAS/fused", "BLAS/NumPy", "rule"):
+    for name in (
+        "",
+        "dtype",
+        "threads",
+        "NumPy us",
+        "fused/NumPy",
+        "fast-math/NumPy",
+        "BLAS/fused",
+        "BLAS/NumPy",
+        "rule",
+    ):
         t.add_column(name, justify="right" if name else "left")
     for r in rows:
         what = f"{r['function']} {' @ '.join('x'.join(map(str, s)) for s in r['shapes'])}"

@@ -35,7 +35,12 @@ HJIT_SCHEDULES = ("default", "manual", "greedy", "refined", "beam")
 SEARCHED = ("greedy", "refined", "beam")
 KEPT_BYTES = 1 << 28  # a peer may keep every new array that it has seen
 COPY = "copy"  # the peer that only moves the bytes that an application must
-REFERENCES = {"numpy": ("numpy", None), "halide manual": ("halide", "manual"), "hjit default": ("hjit", "default"), COPY: (COPY, None)}
+REFERENCES = {
+    "numpy": ("numpy", None),
+    "halide manual": ("halide", "manual"),
+    "hjit default": ("hjit", "default"),
+    COPY: (COPY, None),
+}
 
 
 @dataclass(frozen=True)
@@ -144,11 +149,26 @@ def last(x: Any) -> Any:
 
 def candidates(p: Problem, request: Request) -> Iterator[tuple[str, Row, Callable[[], Candidate]]]:
     """Labels and empty rows of all candidates, and how to build them."""
-    empty = Row(p.app, "", None, p.layout, request.threads, list(p.expected.shape), str(p.expected.dtype), False, False, bytes=p.bytes)
+    empty = Row(
+        p.app,
+        "",
+        None,
+        p.layout,
+        request.threads,
+        list(p.expected.shape),
+        str(p.expected.dtype),
+        False,
+        False,
+        bytes=p.bytes,
+    )
     for peer in request.peers:
         if peer == "numpy":
             row = replace(empty, peer="numpy", compile_s=0.0)
-            yield f"{p.layout} numpy", row, lambda row=row: Candidate("numpy", row, lambda: p.function(*p.arguments), None)
+            yield (
+                f"{p.layout} numpy",
+                row,
+                lambda row=row: Candidate("numpy", row, lambda: p.function(*p.arguments), None),
+            )
         elif p.layout == "planar" and (HERE / "peers" / peer / f"{p.app}.py").exists():
             for schedule in request.halide if peer == "halide" else (None,):
                 row = replace(empty, peer=peer, schedule=schedule, fast_math=True)
@@ -177,7 +197,9 @@ def _peer(p: Problem, row: Row) -> Candidate:
     else:
         made = importlib.import_module(f"benchmarks.peers.{row.peer}.{p.app}").build(p.arguments, row.threads)
     if (tuple(made.shape), np.dtype(made.dtype)) != (p.expected.shape, p.expected.dtype):
-        raise ValueError(f"a result {tuple(made.shape)} of {np.dtype(made.dtype)} instead of {p.expected.shape} of {p.expected.dtype}")
+        raise ValueError(
+            f"a result {tuple(made.shape)} of {np.dtype(made.dtype)} instead of {p.expected.shape} of {p.expected.dtype}"
+        )
 
     def new() -> Array:
         out = np.empty(made.shape, made.dtype)
@@ -193,14 +215,21 @@ def _hjit(p: Problem, row: Row, path: Path | None) -> Candidate:
 
     hjit.pipeline(_warm_up, cache="off", verify="off")(np.zeros((32, 32), np.float32))  # imports are no part of it
     tune = row.schedule if row.schedule in SEARCHED else False
-    f: Any = hjit.pipeline(p.function, tune=tune, fast_math=row.fast_math, num_threads=row.threads, cache="off", verify="off", blas=False)
+    f: Any = hjit.pipeline(
+        p.function, tune=tune, fast_math=row.fast_math, num_threads=row.threads, cache="off", verify="off", blas=False
+    )
     if path is not None:
         f.use(hjit.Schedule.load(path))
     first = seconds(lambda: f(*p.arguments))
     warm = seconds(lambda: f(*p.arguments))
     if f.stats.fallbacks:
         raise RuntimeError("it ran as plain NumPy")
-    return Candidate("", replace(row, compile_s=max(first - warm, 0.0)), lambda: f(*p.arguments), lambda out: f.into(out, *p.arguments))
+    return Candidate(
+        "",
+        replace(row, compile_s=max(first - warm, 0.0)),
+        lambda: f(*p.arguments),
+        lambda out: f.into(out, *p.arguments),
+    )
 
 
 def _warm_up(a: Array) -> Array:
@@ -235,7 +264,20 @@ def measure(request: Request, emit: Emit) -> None:
 
 def _measure_layout(p: Problem, request: Request, emit: Emit) -> None:
     out = np.empty(p.expected.shape, p.expected.dtype)
-    moving = Row(p.app, COPY, None, p.layout, request.threads, [p.bytes // 2], "uint8", False, True, compile_s=0.0, agrees=True, bytes=p.bytes)
+    moving = Row(
+        p.app,
+        COPY,
+        None,
+        p.layout,
+        request.threads,
+        [p.bytes // 2],
+        "uint8",
+        False,
+        True,
+        compile_s=0.0,
+        agrees=True,
+        bytes=p.bytes,
+    )
     runs: list[Callable[[], Any]] = [copying(p.bytes, request.threads)]
     rows: list[Row] = [moving]
     limits: list[int | None] = [None]
@@ -246,7 +288,9 @@ def _measure_layout(p: Problem, request: Request, emit: Emit) -> None:
         emit({"at": label})
         try:
             c = build()
-            checked = [(r, replace(c.row, into=into, agrees=agrees(r(), p.expected, p.tolerance))) for into, r in _ways(c, out)]
+            checked = [
+                (r, replace(c.row, into=into, agrees=agrees(r(), p.expected, p.tolerance))) for into, r in _ways(c, out)
+            ]
         except Exception as error:
             emit({"row": asdict(replace(row, error=_text(error)))})
             continue
@@ -263,9 +307,13 @@ def timed(rows: Sequence[Row], times: Sequence[Sequence[float]]) -> list[Row]:
     """Rows with their times, and beside those of the references."""
     found = []
     for row, mine in zip(rows, times, strict=True):
-        ratios = {name: asdict(ratio(times[k], mine)) for name in REFERENCES if (k := _reference(rows, row, name)) is not None}
+        ratios = {
+            name: asdict(ratio(times[k], mine)) for name in REFERENCES if (k := _reference(rows, row, name)) is not None
+        }
         low, high = (None if x is None else 1e3 * x for x in quartiles(mine))
-        found.append(replace(row, median_ms=1e3 * statistics.median(mine), iqr_ms=[low, high], rounds=len(mine), ratios=ratios))
+        found.append(
+            replace(row, median_ms=1e3 * statistics.median(mine), iqr_ms=[low, high], rounds=len(mine), ratios=ratios)
+        )
     return found
 
 
@@ -274,7 +322,9 @@ def _reference(rows: Sequence[Row], row: Row, name: str) -> int | None:
     peer, schedule = REFERENCES[name]
 
     def fits(r: Row) -> bool:
-        return (r.peer, r.schedule) == (peer, schedule) and (peer != "hjit" or (row.peer, row.fast_math) == (peer, r.fast_math))
+        return (r.peer, r.schedule) == (peer, schedule) and (
+            peer != "hjit" or (row.peer, row.fast_math) == (peer, r.fast_math)
+        )
 
     like = [k for k, r in enumerate(rows) if fits(r)]
     return next((k for k in like if rows[k].into == row.into), next(iter(like), None))

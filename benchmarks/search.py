@@ -54,7 +54,9 @@ def middle(told: Sequence[Row]) -> Row:
 def _told(command: Sequence[str], environment: Mapping[str, str], root: Path) -> Row:
     """What a process prints, or how it failed."""
     try:
-        done = subprocess.run(command, env=environment, cwd=root, capture_output=True, text=True, timeout=TIMEOUT, check=False)
+        done = subprocess.run(
+            command, env=environment, cwd=root, capture_output=True, text=True, timeout=TIMEOUT, check=False
+        )
     except subprocess.TimeoutExpired:
         return {"error": f"more than {TIMEOUT} s"}
     return json.loads(done.stdout.splitlines()[-1]) if done.returncode == 0 else {"error": done.stderr.strip()[-500:]}
@@ -64,7 +66,9 @@ class _Searched(BaseException):
     """Enough is known: what was found need not be compiled. Nothing on the way takes it for an error."""
 
 
-def plans(name: str, tune: str, threads: int, small: bool, effort: Effort | None = None) -> list[tuple[Plan, int, float]]:
+def plans(
+    name: str, tune: str, threads: int, small: bool, effort: Effort | None = None
+) -> list[tuple[Plan, int, float]]:
     """What a search of an application's schedules decides on: the plans of its Graphs, each with its number of stages.
 
     And with the megabytes that the process has had at most when the search ends. Nothing is compiled.
@@ -146,7 +150,12 @@ def show(rows: Sequence[Row]) -> None:
             continue
         us = "-" if r["us_per_schedule"] is None else f"{r['us_per_schedule']:.0f}"
         numbers = (str(r["stages"]), str(r["schedules"]), us, f"{r[r['tune'] + '_s']:.2f}", f"{r['peak_mb']:.0f}")
-        t.add_row(f"{r['app']} {r['tune']}", *numbers, f"{1e3 * r['cost']:.3g}", "the default schedule" if r["by_default"] else "")
+        t.add_row(
+            f"{r['app']} {r['tune']}",
+            *numbers,
+            f"{1e3 * r['cost']:.3g}",
+            "the default schedule" if r["by_default"] else "",
+        )
     for effort in dict.fromkeys(r["tune"] for r in rows):
         mean = geomean(r.get("us_per_schedule") for r in rows if r["tune"] == effort)
         t.add_row(f"geometric mean {effort}", "", "", "-" if mean is None else f"{mean:.0f}", "", "", "", "")

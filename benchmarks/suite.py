@@ -21,7 +21,14 @@ from benchmarks import apps
 from benchmarks.rows import HALIDE_SCHEDULES, HJIT_SCHEDULES, PEERS, Request, Row
 
 ROOT = Path(__file__).resolve().parents[1]
-THREADS = ("HL_NUM_THREADS", "NUMBA_NUM_THREADS", "HJIT_NUM_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+THREADS = (
+    "HL_NUM_THREADS",
+    "NUMBA_NUM_THREADS",
+    "HJIT_NUM_THREADS",
+    "OMP_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "MKL_NUM_THREADS",
+)
 PACKAGES = {"halide": "halide", "opencv": "opencv-python-headless", "jax": "jax", "scipy": "scipy"}
 MAX_DEATHS = 8  # of one application's processes
 
@@ -42,7 +49,14 @@ def process(request: Request) -> tuple[list[dict[str, Any]], str | None]:
         command = [sys.executable, "-m", "benchmarks.rows", json.dumps(asdict(request)), str(file)]
         # a compiler may print more than a pipe holds: a file does for all of it
         with (Path(folder) / "errors").open("w+b") as errors:
-            done = subprocess.run(command, env=environment(request.threads), cwd=ROOT, stdout=subprocess.DEVNULL, stderr=errors, check=False)
+            done = subprocess.run(
+                command,
+                env=environment(request.threads),
+                cwd=ROOT,
+                stdout=subprocess.DEVNULL,
+                stderr=errors,
+                check=False,
+            )
             errors.seek(0)
             told = errors.read().decode(errors="replace").strip().splitlines()[-1:]
         records = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines() if line.endswith("}")]

@@ -31,7 +31,11 @@ COLUMNS = (
 )
 
 BESIDE = ("manual", "default")  # schedules of hjit that stand beside Halide's by hand
-BESIDE_A_COPY = {"hjit by hand": ("hjit", "manual", True), "by default": ("hjit", "default", True), "Halide by hand": ("halide", "manual")}
+BESIDE_A_COPY = {
+    "hjit by hand": ("hjit", "manual", True),
+    "by default": ("hjit", "default", True),
+    "Halide by hand": ("halide", "manual"),
+}
 
 Row = dict[str, Any]
 
@@ -41,7 +45,10 @@ def one(rows: Iterable[Row], peer: str, schedule: str | None = None, fast_math: 
     found = [
         r
         for r in rows
-        if r["peer"] == peer and r["schedule"] == schedule and fast_math in (None, r.get("fast_math")) and r.get("median_ms") is not None
+        if r["peer"] == peer
+        and r["schedule"] == schedule
+        and fast_math in (None, r.get("fast_math"))
+        and r.get("median_ms") is not None
     ]
     return next((r for r in found if r["into"]), next(iter(found), None))
 
@@ -80,7 +87,12 @@ def show(numbers: dict[str, Any]) -> None:
     for threads in dict.fromkeys(k[0] for k in all_rows):
         mine = {(app, layout): rows for (n, app, layout), rows in all_rows.items() if n == threads}
         shown = [c for c in COLUMNS if any(one(rows, *c[1:]) for rows in mine.values())]
-        t = Table(box=box.SIMPLE_HEAD, title=f"ms, {threads} thread{'s' if threads > 1 else ''}", title_justify="left", padding=(0, 1, 0, 0))
+        t = Table(
+            box=box.SIMPLE_HEAD,
+            title=f"ms, {threads} thread{'s' if threads > 1 else ''}",
+            title_justify="left",
+            padding=(0, 1, 0, 0),
+        )
         t.add_column("")
         for c in shown:
             t.add_column(c[0], justify="right")
@@ -88,11 +100,23 @@ def show(numbers: dict[str, Any]) -> None:
         t.add_column("/ fast, default", justify="right")
         for (app, layout), rows in mine.items():
             ratios = [ratio(rows, s) for s in BESIDE]
-            t.add_row(_title(app, layout), *[_ms(one(rows, *c[1:])) for c in shown], *["-" if x is None else x.text() for x in ratios])
+            t.add_row(
+                _title(app, layout),
+                *[_ms(one(rows, *c[1:])) for c in shown],
+                *["-" if x is None else x.text() for x in ratios],
+            )
         t.add_section()
-        t.add_row("geometric mean", *[""] * len(shown), *[mean_text([ratio(rows, s) for rows in mine.values()]) for s in BESIDE])
+        t.add_row(
+            "geometric mean",
+            *[""] * len(shown),
+            *[mean_text([ratio(rows, s) for rows in mine.values()]) for s in BESIDE],
+        )
         with_both = [r for rows in mine.values() if None not in (r := [ratio(rows, s) for s in BESIDE])]
-        t.add_row("of those by hand", *[""] * len(shown), *map(mean_text, zip(*with_both, strict=True) if with_both else ([], [])))
+        t.add_row(
+            "of those by hand",
+            *[""] * len(shown),
+            *map(mean_text, zip(*with_both, strict=True) if with_both else ([], [])),
+        )
         console.print(t)
         for line in bandwidth(numbers, threads):
             console.print(line, highlight=False)
@@ -114,7 +138,9 @@ def bandwidth(numbers: dict[str, Any], threads: int) -> list[str]:
         if n != threads or app not in BANDWIDTH_BOUND or floor is None:
             continue
         beside = [(name, one(rows, *which)) for name, which in BESIDE_A_COPY.items()]
-        told = [f"{name} {r['median_ms']:.3g} ms ({1 / r['ratios'][COPY]['median']:.2f} times)" for name, r in beside if r]
+        told = [
+            f"{name} {r['median_ms']:.3g} ms ({1 / r['ratios'][COPY]['median']:.2f} times)" for name, r in beside if r
+        ]
         if told:
             head = f"{_title(app, layout)}: {floor['bytes'] / 1e6:.1f} MB must move, a copy of them {floor['median_ms']:.3g} ms"
             found.append(f"{head}; {', '.join(told)}")
@@ -142,4 +168,3 @@ def _ms(row: Row | None) -> str:
     if row is None:
         return "-"
     return f"{row['median_ms']:.3g}" + ("" if row["agrees"] else " [red]disagrees[/]")
-

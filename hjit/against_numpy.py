@@ -123,4 +123,9 @@ class Turns:
         if min(len(compiled), len(plain)) < PAIRS:
             return None
         ratios = [c / p if p else 1.0 for c, p in zip(compiled, plain, strict=True)]
-        return Verdict(statistics.median(compiled), statistics.median(plain), statistics.median(ratios), statistics.quantiles(ratios, n=4)[0])
+        return Verdict(
+            statistics.median(compiled),
+            statistics.median(plain),
+            statistics.median(ratios),
+            statistics.quantiles(ratios, n=4)[0],
+        )

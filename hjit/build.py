@@ -69,7 +69,10 @@ def build(function: Any, name: str, structure: Any, leaves: list[Any], options: 
         raise TraceError(repr(function), "not a Python function", "decorate a function written in Python")
     code = function.__code__
     start, before = time.perf_counter(), kernel.made()
-    with few_collections(), deadline.budget(options.budget, name, Origin(code.co_filename, code.co_firstlineno, code.co_name)):
+    with (
+        few_collections(),
+        deadline.budget(options.budget, name, Origin(code.co_filename, code.co_firstlineno, code.co_name)),
+    ):
         traced = _traced(function, structure, leaves, options)
         results = _results_of_externs(traced)  # a variant keeps no array of the call
         deadline.blame(traced.recorder.busiest())
@@ -93,7 +96,11 @@ def _traced(function: types.FunctionType, structure: Any, leaves: list[Any], opt
     traced.recorder.take_back()  # random numbers are drawn when the variant runs
     events = traced.recorder.events
     if any(e.impure for e in events) and any(e.call is None for e in events):
-        raise TraceError("numpy.random", "random numbers together with a decision on values", "draw the random numbers outside the function")
+        raise TraceError(
+            "numpy.random",
+            "random numbers together with a decision on values",
+            "draw the random numbers outside the function",
+        )
     return traced
 
 
@@ -122,12 +129,19 @@ def evaluate(rec: Any, names: tuple[str, ...], leaves: list[Any], options: Optio
     wanted = tuple(dict.fromkeys(n for n in names if n not in found))
     if wanted:
         graph = canonicalise(rec.graph(wanted))
-        bound = Bound(graph, replace(options, schedule=None), rec.sizes, {n: element_strides(s.array) for n, s in rec.inputs.items()})
+        bound = Bound(
+            graph,
+            replace(options, schedule=None),
+            rec.sizes,
+            {n: element_strides(s.array) for n, s in rec.inputs.items()},
+        )
         values = rec.tape.replay(leaves)
         slots = rec.scalar_slots()
         outputs = bound.new_outputs()
         with deadline.paused():
-            is_inside = bound.run([rec.inputs[n].array for n in bound.inputs], outputs, [values[slots[n][0].k] for n, _ in bound.scalars])
+            is_inside = bound.run(
+                [rec.inputs[n].array for n in bound.inputs], outputs, [values[slots[n][0].k] for n, _ in bound.scalars]
+            )
         if not is_inside:
             rec.beyond = True
             raise IndexError("index out of bounds")
@@ -137,6 +151,7 @@ def evaluate(rec: Any, names: tuple[str, ...], leaves: list[Any], options: Optio
 
 def with_room(f: Callable[..., Any], *args: Any) -> Any:
     """``f(*args)``, however deep the stack of the caller is; kernels that another thread makes for it count here."""
+
     def counted() -> tuple[Any, int, tuple[int, int]]:
         before = kernel.made()
         result = f(*args)

@@ -26,7 +26,9 @@ MAX_BYTES = 512 << 20
 SUFFIXES = (".code", ".plan", ".facts")
 TRIM_EVERY = 64  # stores between two looks at the size of the folder
 OTHERS_WRITE = 0o022  # permissions of a folder that is not private
-_READ = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)  # a pipe is not waited for
+_READ = (
+    os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+)  # a pipe is not waited for
 _stores = 0
 _refused: set[str] = set()  # folders that a warning was given of
 
@@ -153,7 +155,11 @@ def load(name: str, cache_dir: str | os.PathLike[str], mode: str, kind: str = "c
     try:
         line, _, payload = _read(where / f"{name}.{kind}", mode == "rw").partition(b"\n")
         header: Any = json.loads(line)
-        if header["format"] != FORMAT or header["name"] != name or header["sha256"] != hashlib.sha256(payload).hexdigest():
+        if (
+            header["format"] != FORMAT
+            or header["name"] != name
+            or header["sha256"] != hashlib.sha256(payload).hexdigest()
+        ):
             raise ValueError("header and payload do not agree")
     except FileNotFoundError:
         return None
@@ -163,7 +169,9 @@ def load(name: str, cache_dir: str | os.PathLike[str], mode: str, kind: str = "c
     return payload
 
 
-def store(name: str, payload: bytes, about: dict[str, Any], cache_dir: str | os.PathLike[str], mode: str, kind: str = "code") -> None:
+def store(
+    name: str, payload: bytes, about: dict[str, Any], cache_dir: str | os.PathLike[str], mode: str, kind: str = "code"
+) -> None:
     """Write an entry; failure is silent."""
     global _stores
     if mode != "rw":

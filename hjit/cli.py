@@ -31,14 +31,20 @@ def parser() -> argparse.ArgumentParser:
     top.add_argument("--version", action="version", version=f"hjit {__version__}")
     commands = top.add_subparsers(dest="command", metavar="command", required=True)
 
-    demo = commands.add_parser("demo", help="run four image functions with and without hjit, print a table, write a picture")
+    demo = commands.add_parser(
+        "demo", help="run four image functions with and without hjit, print a table, write a picture"
+    )
     demo.add_argument("photo", nargs="?", help="a JPEG or PNG; default: the coffee cup of scikit-image")
     demo.add_argument("--out", default="demo.png", metavar="FILE", help="the picture to write (default: %(default)s)")
-    demo.add_argument("--size", type=_size, default=(3000, 4000), metavar="HxW", help="size of the timed images (default: 3000x4000)")
+    demo.add_argument(
+        "--size", type=_size, default=(3000, 4000), metavar="HxW", help="size of the timed images (default: 3000x4000)"
+    )
     demo.set_defaults(run=_demo)
 
     cache = commands.add_parser("cache", help="look at the disk cache, or empty it")
-    cache.add_argument("action", nargs="?", choices=("info", "clear", "path"), default="info", help="(default: %(default)s)")
+    cache.add_argument(
+        "action", nargs="?", choices=("info", "clear", "path"), default="info", help="(default: %(default)s)"
+    )
     cache.set_defaults(run=_cache)
 
     info = commands.add_parser("info", help="versions, machine, threads and the options in force")
@@ -95,7 +101,9 @@ def _cache(given: argparse.Namespace) -> int:
         print(f"{cache.clear(cache_dir)} entries removed from {where}")
     else:
         sizes = [path.lstat().st_size for path in where.iterdir() if path.suffix in cache.SUFFIXES]
-        print(f"folder   {where}\nentries  {len(sizes)}\nsize     {sum(sizes) / 2**20:.2f} MiB of {cache.MAX_BYTES >> 20} MiB")
+        print(
+            f"folder   {where}\nentries  {len(sizes)}\nsize     {sum(sizes) / 2**20:.2f} MiB of {cache.MAX_BYTES >> 20} MiB"
+        )
     return 0
 
 
@@ -112,7 +120,10 @@ def _info(given: argparse.Namespace) -> int:
     from hjit.sched.language.target import native_width
 
     found = features.host_features()
-    lines = [("hjit", __version__), ("Python", f"{platform.python_version()} on {platform.system()} {platform.machine()}")]
+    lines = [
+        ("hjit", __version__),
+        ("Python", f"{platform.python_version()} on {platform.system()} {platform.machine()}"),
+    ]
     lines += [(name, installed_version(name)) for name in PACKAGES]
     lines += [
         ("cores", str(launch.cores())),

@@ -176,7 +176,9 @@ def resized(rgb: Array, height: int, width: int) -> Array:
     try:
         from PIL import Image
     except ImportError:
-        return np.pad(rgb, [(0, max(height - rgb.shape[0], 0)), (0, max(width - rgb.shape[1], 0)), (0, 0)], mode="symmetric")[:height, :width].copy()
+        return np.pad(
+            rgb, [(0, max(height - rgb.shape[0], 0)), (0, max(width - rgb.shape[1], 0)), (0, 0)], mode="symmetric"
+        )[:height, :width].copy()
     h, w = rgb.shape[:2]
     scale = max(height / h, width / w)
     cut_h, cut_w = height / scale, width / scale
@@ -229,7 +231,16 @@ def measure(case: Case, photo: Array, rounds: int = 3, cache_dir: str = "") -> R
         plain.append(_ms(partial(case.function, image)))
         warm.append(statistics.median(_ms(partial(compiled, image)) for _ in range(3)))
     ratios = tuple(a / b for a, b in zip(plain, warm, strict=True))
-    return Row(case.name, image.shape, str(image.dtype), statistics.median(plain), first, statistics.median(warm), difference, ratios)
+    return Row(
+        case.name,
+        image.shape,
+        str(image.dtype),
+        statistics.median(plain),
+        first,
+        statistics.median(warm),
+        difference,
+        ratios,
+    )
 
 
 def start_up() -> float:
@@ -253,7 +264,11 @@ def table(rows: Iterable[Row]) -> Any:
     for heading in ("NumPy\nms", "first\ncall ms", "warm\ncall ms", "\nratio", "largest\ndiff."):
         t.add_column(heading, justify="right", no_wrap=True)
     for r in rows:
-        times = (f"{r.numpy_ms:.0f}" if r.numpy_ms >= 100 else f"{r.numpy_ms:.1f}", f"{r.first_ms:.0f}", f"{r.warm_ms:.1f}")
+        times = (
+            f"{r.numpy_ms:.0f}" if r.numpy_ms >= 100 else f"{r.numpy_ms:.1f}",
+            f"{r.first_ms:.0f}",
+            f"{r.warm_ms:.1f}",
+        )
         largest = "0" if r.difference == 0 else f"{r.difference:.1e}"
         t.add_row(r.name, "x".join(map(str, r.shape)), r.dtype, *times, f"{r.ratio:.1f}x", largest)
     return t
@@ -279,21 +294,29 @@ def picture(photo: Array, panels: list[tuple[str, Array, Array]], path: str) -> 
     height = shown_width * photo.shape[0] / photo.shape[1]
     pairs_across = 2
     lines = -(-len(panels) // pairs_across)
-    figure = Figure(figsize=(2 * pairs_across * shown_width + 0.6, lines * (height + 0.45) + 0.7), dpi=110, facecolor="white")
+    figure = Figure(
+        figsize=(2 * pairs_across * shown_width + 0.6, lines * (height + 0.45) + 0.7), dpi=110, facecolor="white"
+    )
     axes = figure.subplots(lines, 2 * pairs_across, squeeze=False)
     for ax in axes.flat:
         ax.set_axis_off()
     for number, (label, before, after) in enumerate(panels):
         line, column = divmod(number, pairs_across)
-        for ax, text, image in zip(axes[line][2 * column :], (f"{label}: input", f"{label}: output"), (before, after), strict=False):
+        for ax, text, image in zip(
+            axes[line][2 * column :], (f"{label}: input", f"{label}: output"), (before, after), strict=False
+        ):
             ax.imshow(image, interpolation="lanczos")
             ax.set_title(text, fontsize=12, loc="left", fontweight="bold" if image is after else "normal")
     figure.suptitle("hjit demo", x=0.012, ha="left", fontsize=15, fontweight="bold")
-    figure.subplots_adjust(left=0.012, right=0.988, top=1 - 0.75 / figure.get_figheight(), bottom=0.012, wspace=0.03, hspace=0.14)
+    figure.subplots_adjust(
+        left=0.012, right=0.988, top=1 - 0.75 / figure.get_figheight(), bottom=0.012, wspace=0.03, hspace=0.14
+    )
     figure.savefig(path)
 
 
-def run(photo_path: str | None = None, out: str = "demo.png", size: tuple[int, int] = SIZE, rounds: int = 3) -> list[Row]:
+def run(
+    photo_path: str | None = None, out: str = "demo.png", size: tuple[int, int] = SIZE, rounds: int = 3
+) -> list[Row]:
     """The demo: time the pipelines at `size`, print the table, write the picture.
 
     Raises:
@@ -313,7 +336,11 @@ def run(photo_path: str | None = None, out: str = "demo.png", size: tuple[int, i
     rows: list[Row] = []
     panels: list[tuple[str, Array, Array]] = []
     name = photo_path or f"{DEFAULT_PHOTO} of scikit-image"
-    console.print(f"photo: {name}, {photo.shape[0]}x{photo.shape[1]}, timed at {size[0]}x{size[1]}", highlight=False, soft_wrap=True)
+    console.print(
+        f"photo: {name}, {photo.shape[0]}x{photo.shape[1]}, timed at {size[0]}x{size[1]}",
+        highlight=False,
+        soft_wrap=True,
+    )
     with tempfile.TemporaryDirectory(prefix="hjit-demo-") as cache_dir:
         console.print(f"starting the compiler took {start_up():.0f} ms (once a process)", highlight=False)
         for case in CASES:

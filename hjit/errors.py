@@ -34,7 +34,10 @@ class TraceError(HjitError):
     def __init__(self, operation: str, reason: str, advice: str = "", origin: Origin | None = None) -> None:
         self.operation, self.reason, self.advice, self.origin = operation, reason, advice, origin
         where = f"{origin}: " if origin else ""
-        hint = advice or 'compute it before or after the decorated function, or pass on_unsupported="numpy" to run the function uncompiled'
+        hint = (
+            advice
+            or 'compute it before or after the decorated function, or pass on_unsupported="numpy" to run the function uncompiled'
+        )
         super().__init__(f"{where}{operation}: {reason}. What to do: {hint}.")
 
 

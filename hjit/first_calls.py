@@ -21,7 +21,9 @@ from hjit.verify.verify import EXACT, INEXACT, Allowed, Comparison, allowed_of, 
 log = logging.getLogger("hjit")
 
 MOST_VERDICTS = 512  # a pipeline remembers; the oldest is forgotten
-DOUBTS = 2  # calls that decide nothing, as roundings could be all that is left of values: of a blank image less its mean
+DOUBTS = (
+    2  # calls that decide nothing, as roundings could be all that is left of values: of a blank image less its mean
+)
 PATHS = 8  # calls that took another path through the function than NumPy's
 Array = np.ndarray[Any, Any]
 
@@ -94,7 +96,13 @@ class FirstCalls:
         return any(v is not None and v.verified is False for v in found)
 
     def compare(
-        self, variant: Variant, held: Held, runs: Mapping[bool, Run], before: Mapping[str, Any], expected: Any, after: Mapping[str, Array]
+        self,
+        variant: Variant,
+        held: Held,
+        runs: Mapping[bool, Run],
+        before: Mapping[str, Any],
+        expected: Any,
+        after: Mapping[str, Array],
     ) -> Report:
         """Compare runs with what the plain function has returned.
 
@@ -109,7 +117,11 @@ class FirstCalls:
         for way, run in runs.items():
             found = Comparison()
             written = [run.written[n] for n in after]
-            found.compare((run.result, written), (expected, list(after.values())), (allowed.results, [allowed.written[n] for n in after]))
+            found.compare(
+                (run.result, written),
+                (expected, list(after.values())),
+                (allowed.results, [allowed.written[n] for n in after]),
+            )
             verdict = self.verdicts.setdefault((variant.signature, way), Verdict())
             flipped += self._judge(verdict, found, allowed)
             why = why or verdict.why
@@ -151,7 +163,14 @@ class Run:
     draws: dict[str, Array]
 
 
-def run_of(variant: Variant, held: Held, leaves: Sequence[Any], targets: Sequence[Any], written: Mapping[str, Array], streamed: bool) -> Run | None:
+def run_of(
+    variant: Variant,
+    held: Held,
+    leaves: Sequence[Any],
+    targets: Sequence[Any],
+    written: Mapping[str, Array],
+    streamed: bool,
+) -> Run | None:
     """Run a variant on copies of what it changes (`written`); None where NumPy is to say why it cannot."""
     copies = {n: copied(a) for n, a in written.items()}
     given = list(leaves)
@@ -173,7 +192,11 @@ def run_of(variant: Variant, held: Held, leaves: Sequence[Any], targets: Sequenc
 def _allowed(variant: Variant, held: Held, arrays: Mapping[str, Any]) -> Allowed:
     """How far the results of a variant may be from NumPy's."""
     values, captured = held
-    inputs = Inputs({**variant.constants, **captured, **arrays}, variant.rec.sizes, {name: values[k] for name, k in variant.slots.items()})
+    inputs = Inputs(
+        {**variant.constants, **captured, **arrays},
+        variant.rec.sizes,
+        {name: values[k] for name, k in variant.slots.items()},
+    )
     events = [s.event for s in variant.steps]
     reference = Reference(variant.graphs, events, inputs, INEXACT, variant.options.fast_math)
     found = tolerances(variant.graphs, events, variant.options.fast_math)

@@ -23,7 +23,9 @@ with contextlib.suppress(RuntimeError):  # where hjit itself is imported when th
 
 log = logging.getLogger("hjit")
 
-PATIENCE = 10.0  # seconds that a fork waits for a thread that builds a kernel, which may itself wait for the forking one
+PATIENCE = (
+    10.0  # seconds that a fork waits for a thread that builds a kernel, which may itself wait for the forking one
+)
 REST = 1.0  # seconds that it waits for one that runs a kernel; see `at_rest`
 
 
@@ -118,4 +120,6 @@ def _after(settle: Callable[[Gate], None]) -> None:
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_before, after_in_parent=lambda: _after(Gate.open), after_in_child=lambda: _after(Gate.reset))
+    os.register_at_fork(
+        before=_before, after_in_parent=lambda: _after(Gate.open), after_in_child=lambda: _after(Gate.reset)
+    )

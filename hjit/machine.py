@@ -24,14 +24,21 @@ COPIED = 1 << 25  # bytes of the array whose copy is timed
 UNITS = {"K": 10, "M": 20, "G": 30}
 
 
-def facts(threads: int, vector_bytes: int, cache_dir: str | os.PathLike[str] = "", mode: str = "off") -> tuple[float, ...]:
+def facts(
+    threads: int, vector_bytes: int, cache_dir: str | os.PathLike[str] = "", mode: str = "off"
+) -> tuple[float, ...]:
     """The facts in the order of `MACHINE`: threads, bytes of a vector, bytes of the caches of one core, bytes a second of a copy.
 
     Args:
         cache_dir, mode: of the disk cache, as in `hjit.cache`.
     """
     sizes = caches()
-    return (float(threads), float(vector_bytes), *(float(sizes[level]) for level in "123"), kept_bandwidth(threads, cache_dir, mode))
+    return (
+        float(threads),
+        float(vector_bytes),
+        *(float(sizes[level]) for level in "123"),
+        kept_bandwidth(threads, cache_dir, mode),
+    )
 
 
 @functools.lru_cache(maxsize=1)
@@ -65,7 +72,9 @@ def cpu() -> str:
         lines = CPU.read_text().splitlines()
     except OSError:
         return platform.processor()
-    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.processor())
+    return next(
+        (line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.processor()
+    )
 
 
 @functools.lru_cache(maxsize=1)

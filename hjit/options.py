@@ -47,6 +47,7 @@ class Scheduler(Protocol):
     def tree(self, graph: Any, target: Any) -> Any:
         """The schedule tree of a canonical Graph."""
 
+
 @dataclass(frozen=True, slots=True)
 class Options:
     """A complete set of options; the table is in this module's docstring."""
@@ -78,7 +79,9 @@ class Options:
                 raise OptionError(f"{name}={getattr(self, name)!r}: choose one of {', '.join(map(repr, allowed))}")
         if type(self.num_threads) is not int or self.num_threads < 0:
             raise OptionError(f"num_threads={self.num_threads!r}: a whole number from 0 (all cores)")
-        if self.budget is not None and (type(self.budget) not in (int, float) or math.isnan(self.budget) or self.budget < 0):
+        if self.budget is not None and (
+            type(self.budget) not in (int, float) or math.isnan(self.budget) or self.budget < 0
+        ):
             raise OptionError(f"budget={self.budget!r}: seconds, or None for any time")
         if not isinstance(self.cache_dir, (str, os.PathLike)):
             raise OptionError(f"cache_dir={self.cache_dir!r}: a folder")

@@ -218,9 +218,13 @@ class Pipeline:
                 self._lock.release()
         return result
 
-    def _take_turns(self, key: Any, variant: Variant, options: Options, seconds: tuple[float, float] | None = None) -> None:
+    def _take_turns(
+        self, key: Any, variant: Variant, options: Options, seconds: tuple[float, float] | None = None
+    ) -> None:
         """Time the next calls beside NumPy, if that may be the faster one: as with another key, or by the seconds of the kernel and of NumPy."""
-        asked = options.numpy_if_faster and options.verify == "first" and options.schedule is None and not variant.impure
+        asked = (
+            options.numpy_if_faster and options.verify == "first" and options.schedule is None and not variant.impure
+        )
         if asked and (self.stats.slower or against_numpy.is_suspect(seconds)):
             while len(self._turns) >= against_numpy.MAX_KEYS:
                 self._stop_turns(next(iter(self._turns)))
@@ -233,7 +237,9 @@ class Pipeline:
         self._stop_turns(key)
         found = turns.verdict()
         if found is None or not found.is_slower:
-            log.debug("%s stays compiled: %s", self.__name__, found or "it is faster than NumPy, or too many threads call it")
+            log.debug(
+                "%s stays compiled: %s", self.__name__, found or "it is faster than NumPy, or too many threads call it"
+            )
         else:
             log.info("%s runs as plain NumPy with such arguments: %s", self.__name__, found)
             self.stats.slower += 1
@@ -382,7 +388,9 @@ class Pipeline:
         with forks.builds.outside():
             expected = self.py_func(*call.args, **call.kwargs)
         seconds = (middle - start) / len(ways), against_numpy.clock() - middle
-        report = with_room(self._first_calls.compare, variant, held, done, arrays | before, expected, {n: arrays[n] for n in before})
+        report = with_room(
+            self._first_calls.compare, variant, held, done, arrays | before, expected, {n: arrays[n] for n in before}
+        )
         self.stats.flipped += report.flipped
         if report.flipped and not self._warned_of_flips:
             self._warned_of_flips = True
@@ -581,7 +589,10 @@ def _unpickle(module: str, name: str, given: dict[str, Any]) -> Any:
 
 
 _pipelines: weakref.WeakSet[Pipeline] = weakref.WeakSet()
-WITH_LOCKS = (*(f"hjit.kernels.runtime.{name}" for name in ("arena", "kernel", "backend", "launch", "signals")), "hjit.collector")
+WITH_LOCKS = (
+    *(f"hjit.kernels.runtime.{name}" for name in ("arena", "kernel", "backend", "launch", "signals")),
+    "hjit.collector",
+)
 
 
 def _after_fork() -> None:

@@ -151,7 +151,9 @@ class Variant:
         self._schedule()
         options = self.options
         known = getattr(options.schedule, "check_names", None)
-        if known is not None and not rec.events:  # another path through the function may have the stages that this one lacks
+        if (
+            known is not None and not rec.events
+        ):  # another path through the function may have the stages that this one lacks
             known(self.graphs)
         events: list[Event | None] = [*rec.events, None]
         self.steps = [Step(b, e) for b, e in zip(self._kernels(), events, strict=True)]
@@ -175,7 +177,9 @@ class Variant:
         if self.options.schedule is None and self.options.tune:
             from hjit.tuning.plans import scheduled
 
-            self.options = replace(self.options, schedule=scheduled(self._graphs, self.rec.sizes, self.options, _searched))
+            self.options = replace(
+                self.options, schedule=scheduled(self._graphs, self.rec.sizes, self.options, _searched)
+            )
         self.graphs = self._graphs(AS_IT_IS if self.options.schedule is None else self.options.schedule.rewrites())
 
     def _kernels(self) -> list[Bound | None]:
@@ -273,14 +277,24 @@ class Variant:
 
     def _is_flat(self, structure: Any) -> bool:
         args, kwargs = structure.items
-        if any(e.product is None for e in self.rec.events) or self.rec.effects or self.captures or self.writes or self._packed:
+        if (
+            any(e.product is None for e in self.rec.events)
+            or self.rec.effects
+            or self.captures
+            or self.writes
+            or self._packed
+        ):
             return False
         if any(isinstance(x, Tree) for x in (*args.items, *kwargs.items)):
             return False
         if self.has_products:
             return not self.rec.checks
         names = [*(r.name for r in self.results), *self.rec.checks]
-        return bool(self.results) and all(r.kind == "array" for r in self.results) and tuple(names) == self.graphs[0].outputs
+        return (
+            bool(self.results)
+            and all(r.kind == "array" for r in self.results)
+            and tuple(names) == self.graphs[0].outputs
+        )
 
     def _prepare_flat(self) -> None:
         bound = self.steps[0].bound
@@ -308,7 +322,9 @@ class Variant:
     def signature(self) -> tuple[Any, ...]:
         """What a comparison with NumPy vouches for: the kernels, and what is made of their results."""
         results = tuple((r.kind, r.name, r.shape, r.index, r.is_scalar, r.weak, r.order) for r in self.results)
-        products = tuple(s.event.product.form for s in self.steps if s.event is not None and s.event.product is not None)
+        products = tuple(
+            s.event.product.form for s in self.steps if s.event is not None and s.event.product is not None
+        )
         return tuple(b.kernel.name for b in self.bounds), products, results, tuple(self.writes)
 
     @property
@@ -398,7 +414,11 @@ class Variant:
         if self.has_products:
             return self._run_products(leaves, values)
         fixed = self._fixed
-        arrays = [fixed[k] if n < 0 else leaves[n] for k, n in enumerate(self._leaves)] if fixed else [leaves[n] for n in self._leaves]
+        arrays = (
+            [fixed[k] if n < 0 else leaves[n] for k, n in enumerate(self._leaves)]
+            if fixed
+            else [leaves[n] for n in self._leaves]
+        )
         outputs = [np.empty(shape, dtype) for shape, dtype in self._shapes]
         if not self._bound.run(arrays, outputs, [values[k] for k in self._scalars] if values else ()):
             return PLAIN
@@ -462,11 +482,20 @@ class Variant:
         else:
             _call_all(reversed(drawn))
         if draws is not None:
-            draws.update({n: state[n] for s in self.steps if s.event is not None and s.event.impure for n in s.event.gives})
+            draws.update(
+                {n: state[n] for s in self.steps if s.event is not None and s.event.impure for n in s.event.gives}
+            )
         return self._finish(values, state)
 
-    def _run_steps(self, state: dict[str, Array], values: Sequence[Any], places: Mapping[str, Array], events: Mapping[int, tuple[Any, ...]],
-                   drawn: list[Callable[[], None]], streamed: bool) -> None:
+    def _run_steps(
+        self,
+        state: dict[str, Array],
+        values: Sequence[Any],
+        places: Mapping[str, Array],
+        events: Mapping[int, tuple[Any, ...]],
+        drawn: list[Callable[[], None]],
+        streamed: bool,
+    ) -> None:
         """Kernels and events, in order; `drawn`: what puts the random-number streams back that were drawn from."""
         for number, step in enumerate(self.steps):
             if step.bound is not None:
@@ -493,7 +522,11 @@ class Variant:
     def _places(self, targets: Sequence[Any], state: Mapping[str, Array]) -> dict[str, Array]:
         """The results that can be computed straight into arrays of the caller."""
         shapes = {n: (shape, dtype) for b in self.bounds for n, shape, dtype in b.outputs}
-        shapes |= {s.event.gives[0]: (s.event.product.shape, s.event.product.dtype) for s in self.steps if s.event and s.event.product}
+        shapes |= {
+            s.event.gives[0]: (s.event.product.shape, s.event.product.dtype)
+            for s in self.steps
+            if s.event and s.event.product
+        }
         found: dict[str, Array] = {}
         for r, t in zip(self.results, targets, strict=False):
             if r.kind != "array" or r.is_scalar or type(t) is not np.ndarray or t.ndim != len(r.order or t.shape):
@@ -506,7 +539,9 @@ class Variant:
                 found[r.name] = place
         return found
 
-    def _run_kernel(self, bound: Bound, state: dict[str, Array], values: Sequence[Any], places: Mapping[str, Array], streamed: bool) -> None:
+    def _run_kernel(
+        self, bound: Bound, state: dict[str, Array], values: Sequence[Any], places: Mapping[str, Array], streamed: bool
+    ) -> None:
         made = [places[n] if n in places else np.empty(shape, dtype) for n, shape, dtype in bound.outputs]
         inputs = [packed(state[n]) if n in self._packed else state[n] for n in bound.inputs]
         given = any(n in places for n, _, _ in bound.outputs)
@@ -550,9 +585,14 @@ class Variant:
             return [p.evaluate(lambda a: int(a.k == k) if isinstance(a, Dim) else sizes[a.name]) for p in r.index]
 
         start = at(-1)
-        steps = [sum((i - o) * stride for i, o, stride in zip(at(k), start, base.strides, strict=True)) for k in range(len(shape))]
+        steps = [
+            sum((i - o) * stride for i, o, stride in zip(at(k), start, base.strides, strict=True))
+            for k in range(len(shape))
+        ]
         corner = [slice(o, o + 1) for o in start]
-        return np.lib.stride_tricks.as_strided(base[(*corner, ...)], shape, steps, writeable=base.flags.writeable and not r.read_only)
+        return np.lib.stride_tricks.as_strided(
+            base[(*corner, ...)], shape, steps, writeable=base.flags.writeable and not r.read_only
+        )
 
 
 def _call_all(functions: Iterable[Callable[[], None]]) -> None:

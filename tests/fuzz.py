@@ -23,7 +23,20 @@ import numpy as np
 from tests.numpy_check import check, image
 
 SIZES = (1, 2, 3, 5, 8, 15, 16, 17, 18, 23, 31, 32, 33, 34, 47, 48, 49, 63, 64, 65, 70, 100, 129)
-DTYPES = ("bool", "uint8", "int8", "uint16", "int16", "uint32", "int32", "uint64", "int64", "float16", "float32", "float64")
+DTYPES = (
+    "bool",
+    "uint8",
+    "int8",
+    "uint16",
+    "int16",
+    "uint32",
+    "int32",
+    "uint64",
+    "int64",
+    "float16",
+    "float32",
+    "float64",
+)
 COMMON = ("uint8", "uint16", "int16", "int32", "int64", "float32", "float64")
 MAX_ELEMENTS = 40_000
 _serial = itertools.count()
@@ -68,7 +81,10 @@ class Program:
         return None
 
     def described(self) -> str:
-        what = {n: f"{a.dtype}{list(a.shape)} strides {a.strides}" if isinstance(a, np.ndarray) else repr(a) for n, a in self.args.items()}
+        what = {
+            n: f"{a.dtype}{list(a.shape)} strides {a.strides}" if isinstance(a, np.ndarray) else repr(a)
+            for n, a in self.args.items()
+        }
         return self.source + "\n".join(f"# {n}: {w}" for n, w in what.items())
 
 
@@ -90,7 +106,9 @@ class Writer:
         if r.random() < 0.02:
             h = 0
         for k in range(r.randint(1, 3)):
-            shape: tuple[int, ...] = r.choice([(h, w), (h, w), (h, w), (h, w, 3), (h, w, r.choice((1, 2, 4))), (3, h, w), (w,)])
+            shape: tuple[int, ...] = r.choice(
+                [(h, w), (h, w), (h, w), (h, w, 3), (h, w, r.choice((1, 2, 4))), (3, h, w), (w,)]
+            )
             a = image(shape, r.choice(COMMON if r.random() < 0.7 else DTYPES), self.seed + k)
             kind = r.random()
             if kind < 0.1:
@@ -140,7 +158,24 @@ class Writer:
     def slice(self, n: int) -> str:
         r = self.r
         return r.choice(
-            [":", ":", "1:", ":-1", "1:-1", "::2", "1::2", "::-1", "::-2", "2:", f":{max(n // 2, 1)}", f"{n // 3}:", "::3", "-3:", "::4", "::5"]
+            [
+                ":",
+                ":",
+                "1:",
+                ":-1",
+                "1:-1",
+                "::2",
+                "1::2",
+                "::-1",
+                "::-2",
+                "2:",
+                f":{max(n // 2, 1)}",
+                f"{n // 3}:",
+                "::3",
+                "-3:",
+                "::4",
+                "::5",
+            ]
         )
 
     def draw(self) -> str:
@@ -269,7 +304,11 @@ def shape(w: Writer, v: str) -> str:
     """Results of hjit are in C order, NumPy's in that of their arguments: whether a reshape is a view is then not the same."""
     a = w.pick(lambda x: x.ndim > 0)
     x = w.env[a]
-    copy = "" if all(y.flags.c_contiguous for y in w.args.values() if isinstance(y, np.ndarray)) and x.flags.c_contiguous else ".copy()"
+    copy = (
+        ""
+        if all(y.flags.c_contiguous for y in w.args.values() if isinstance(y, np.ndarray)) and x.flags.c_contiguous
+        else ".copy()"
+    )
     return f"{v} = " + w.r.choice(
         [
             f"{a}.reshape(-1){copy}",
@@ -288,7 +327,9 @@ def shape(w: Writer, v: str) -> str:
 
 def pad(w: Writer, v: str) -> str:
     a = w.pick(lambda x: x.ndim > 0)
-    width = w.r.choice(["1", "2", "(1, 2)", "(3, 0)", str([(w.r.randint(0, 3), w.r.randint(0, 3)) for _ in w.env[a].shape])])
+    width = w.r.choice(
+        ["1", "2", "(1, 2)", "(3, 0)", str([(w.r.randint(0, 3), w.r.randint(0, 3)) for _ in w.env[a].shape])]
+    )
     return f"{v} = np.pad({a}, {width}, mode={w.r.choice(['constant', 'edge', 'reflect', 'symmetric', 'wrap'])!r})"
 
 
@@ -326,7 +367,14 @@ def extreme(w: Writer, v: str) -> str:
     how = w.r.choice(["max", "min", "max", "ptp"]) if w.env[a].dtype != bool else w.r.choice(["any", "all", "max"])
     fn = f"np.{how}({a}, axis={axis}, keepdims=True)"
     return f"{v} = " + w.r.choice(
-        [fn, fn, f"{a} - {fn}", f"np.maximum({a} * 2, {fn})", f"np.argmax({a}, axis={axis})", f"np.argmin({a}, axis={axis})"]
+        [
+            fn,
+            fn,
+            f"{a} - {fn}",
+            f"np.maximum({a} * 2, {fn})",
+            f"np.argmax({a}, axis={axis})",
+            f"np.argmin({a}, axis={axis})",
+        ]
     )
 
 
@@ -439,7 +487,12 @@ def filled(w: Writer, v: str) -> str:
     a = w.pick(lambda x: x.ndim > 0)
     key = ", ".join(w.slice(n) for n in w.env[a].shape)
     new = w.r.choice(
-        [f"np.zeros_like({a})", f"np.ones({a}.shape, np.{w.r.choice(COMMON)})", f"np.full_like({a}, 2)", f"np.empty_like({a}); {v}[...] = 3"]
+        [
+            f"np.zeros_like({a})",
+            f"np.ones({a}.shape, np.{w.r.choice(COMMON)})",
+            f"np.full_like({a}, 2)",
+            f"np.empty_like({a}); {v}[...] = 3",
+        ]
     )
     return f"{v} = {new}; {v}[{key}] = {a}[{key}]" + w.r.choice(["", f" * 2; {v}[0] = 1", f"; {v}[..., 0] += 1"])
 
@@ -484,9 +537,16 @@ def minimised(p: Program, **options: Any) -> Program:
     while changed:
         changed = False
         smaller = [Program(p.statements, (n,), p.args) for n in p.returned if len(p.returned) > 1]
-        smaller += [Program(p.statements[:k] + p.statements[k + 1 :], p.returned, p.args) for k in reversed(range(len(p.statements)))]
+        smaller += [
+            Program(p.statements[:k] + p.statements[k + 1 :], p.returned, p.args)
+            for k in reversed(range(len(p.statements)))
+        ]
         targets = [s.split(" = ")[0].split("; ")[-1] for s in p.statements]
-        smaller += [Program(p.statements[: k + 1], (targets[k],), p.args) for k in range(len(p.statements) - 1) if targets[k].isidentifier()]
+        smaller += [
+            Program(p.statements[: k + 1], (targets[k],), p.args)
+            for k in range(len(p.statements) - 1)
+            if targets[k].isidentifier()
+        ]
         for candidate in smaller:
             if candidate.fails(**options):
                 p, changed = candidate, True

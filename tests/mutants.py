@@ -41,7 +41,21 @@ SILENT = 60.0  # seconds that one schedule may take, on however busy a machine
 NUMBERS = (0, 1, 2, 3, 4, 5, 7, 8, 12, 16, 31, 32, 33, 64, 100, 255, 256, 257, 1024, 4096, 65535, 65536, 2**20, 2**28, 2**28 + 1, 2**31 - 1, 2**31,
            2**32, 2**40, 2**62, 2**63 - 1, 2**63, 2**64, 2**65, 10**400, -1, -2, -(2**63), -(2**65))  # fmt: skip
 OTHERS = (None, True, False, 1.0, 2.5, math.nan, math.inf, "", "x", "4", "nothing", [], {}, [0, 1], [[]], {"a": 1})
-WORDS = ("serial", "parallel", "vector", "unroll", "auto", "guard_with_if", "shift_inwards", "predicate", "round_up", "root", "store", "loop", "compute")
+WORDS = (
+    "serial",
+    "parallel",
+    "vector",
+    "unroll",
+    "auto",
+    "guard_with_if",
+    "shift_inwards",
+    "predicate",
+    "round_up",
+    "root",
+    "store",
+    "loop",
+    "compute",
+)
 DIRECTIVES = ("split", "reorder", "fuse", "kind", "inner", "compute_at", "store_at", "store_root", "root", "storage", "align", "prefetch", "inline",
               "cache_read", "rfactor")  # fmt: skip
 
@@ -167,7 +181,9 @@ def mutate(data: Any, rng: random.Random, times: int) -> Any:
             case "exchange" if isinstance(around, list):
                 j = rng.randrange(len(around))
                 around[k], around[j] = around[j], around[k]
-            case "splice" if isinstance(around, list) and isinstance(around[k], list):  # a node gone, those inside it in its place
+            case "splice" if isinstance(around, list) and isinstance(
+                around[k], list
+            ):  # a node gone, those inside it in its place
                 around[k : k + 1] = around[k][-1] if around[k] and isinstance(around[k][-1], list) else around[k]
             case "wrap":
                 shell = _shell(data, rng)
@@ -189,7 +205,15 @@ def damaged(text: str, rng: random.Random) -> str:
     if not text:
         return "["
     k = rng.randrange(len(text))
-    return rng.choice((text[:k], text[:k] + "[" * 100_000 + text[k:], text[:k] + rng.choice('0123456789[]{},"-.eN\x00') + text[k + 1 :], text[:k] + text[k + 1 :], text[:k] + "9" * 30 + text[k:]))
+    return rng.choice(
+        (
+            text[:k],
+            text[:k] + "[" * 100_000 + text[k:],
+            text[:k] + rng.choice('0123456789[]{},"-.eN\x00') + text[k + 1 :],
+            text[:k] + text[k + 1 :],
+            text[:k] + "9" * 30 + text[k:],
+        )
+    )
 
 
 # -- ways in
@@ -208,7 +232,9 @@ def mutate_tree(data: Any, rng: random.Random) -> Any:
     found = [p for p in places(data) if type(at(data, p)) is int or at(data, p) in WORDS[:9]]
     for path in rng.sample(found, min(len(found), rng.choice((1, 1, 2, 3)))):
         old = at(data, path)
-        at(data, path[:-1])[path[-1]] = rng.choice([*NUMBERS, old * 2, old * 4]) if type(old) is int else rng.choice(WORDS[:9])
+        at(data, path[:-1])[path[-1]] = (
+            rng.choice([*NUMBERS, old * 2, old * 4]) if type(old) is int else rng.choice(WORDS[:9])
+        )
     return data
 
 
@@ -257,7 +283,11 @@ def in_directives(name: str, rng: random.Random) -> Any:
 
 def mutated_rows(rows: list[Any], rng: random.Random) -> list[Any]:
     changed = mutate(rows, rng, rng.choice((0, 1, 1, 2)))
-    return [r for r in changed if isinstance(r, list) and len(r) == 4 and type(r[2]) is str and isinstance(r[3], list)] if isinstance(changed, list) else []
+    return (
+        [r for r in changed if isinstance(r, list) and len(r) == 4 and type(r[2]) is str and isinstance(r[3], list)]
+        if isinstance(changed, list)
+        else []
+    )
 
 
 def in_plan(name: str, rng: random.Random) -> Any:
@@ -321,7 +351,9 @@ def _lines(process: subprocess.Popen[bytes]) -> Iterator[str]:
     process.kill()
 
 
-def run(first: int, count: int, say: Callable[[int, str], None] = lambda seed, why: None) -> tuple[Counter[str], dict[int, str]]:
+def run(
+    first: int, count: int, say: Callable[[int, str], None] = lambda seed, why: None
+) -> tuple[Counter[str], dict[int, str]]:
     """How many are right and refused, and what is wrong with the seeds that are neither, which `say` is told at once."""
     counts: Counter[str] = Counter()
     wrong: dict[int, str] = {}

@@ -85,7 +85,9 @@ def place(x: Any, at_end: bool) -> Any:
     return copy.copy(x)
 
 
-def check(fn: Any, *args: Any, exact: bool = True, zeros: bool = True, ulps: float = 64, schedule: Any = None, **options: Any) -> Any:
+def check(
+    fn: Any, *args: Any, exact: bool = True, zeros: bool = True, ulps: float = 64, schedule: Any = None, **options: Any
+) -> Any:
     """Assert that the compiled function gives NumPy's result, at its first call and at the next.
 
     Args:
@@ -121,7 +123,9 @@ def check(fn: Any, *args: Any, exact: bool = True, zeros: bool = True, ulps: flo
     return pipe
 
 
-def assert_same(got: Any, expected: Any, exact: bool = True, zeros: bool = True, ulps: float = 64, where: str = "result") -> None:
+def assert_same(
+    got: Any, expected: Any, exact: bool = True, zeros: bool = True, ulps: float = 64, where: str = "result"
+) -> None:
     """Assert that two results are the same; see `check`."""
     if isinstance(expected, (tuple, list)):
         assert type(got) is type(expected) and len(got) == len(expected), where
@@ -142,7 +146,9 @@ def assert_same(got: Any, expected: Any, exact: bool = True, zeros: bool = True,
     bad = wrong(np.asarray(got), np.asarray(expected), exact, zeros, ulps)
     if bad.any():
         at = tuple(int(k) for k in np.argwhere(bad)[0])
-        raise AssertionError(f"{where}: {np.count_nonzero(bad)} of {bad.size} differ, first at {list(at)}: {got[at]!r} instead of {expected[at]!r}")
+        raise AssertionError(
+            f"{where}: {np.count_nonzero(bad)} of {bad.size} differ, first at {list(at)}: {got[at]!r} instead of {expected[at]!r}"
+        )
 
 
 def wrong(a: Array, b: Array, exact: bool, zeros: bool, ulps: float) -> Array:
@@ -176,7 +182,9 @@ def sample(shape: Any, dtype: Any, seed: int = 0, special: bool = True) -> Array
         info = np.finfo(dtype)
         with np.errstate(all="ignore"):
             a = np.where(rng.random(n) < 0.5, rng.normal(0, 1, n), rng.normal(0, 100, n)).astype(dtype)
-        extremes = np.array([0.0, -0.0, 1.0, -1.0, 0.5, 1.5, 2.5, -0.5, np.inf, -np.inf, np.nan, info.max, info.min, info.tiny], dtype)
+        extremes = np.array(
+            [0.0, -0.0, 1.0, -1.0, 0.5, 1.5, 2.5, -0.5, np.inf, -np.inf, np.nan, info.max, info.min, info.tiny], dtype
+        )
     if special and n:
         at = rng.random(n) < 0.2
         a[at] = rng.choice(extremes, np.count_nonzero(at))

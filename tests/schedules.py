@@ -74,7 +74,9 @@ class RandomScheduler:
 
     def rewrites(self) -> Rewrites:
         part = random.Random(self.seed).choice((0.0, 0.3, 0.8))
-        return Rewrites(_Some(self.seed, part), _Some(self.seed + 1, 0.2), _Some(self.seed + 2, 0.15), _Parts(self.seed))
+        return Rewrites(
+            _Some(self.seed, part), _Some(self.seed + 1, 0.2), _Some(self.seed + 2, 0.15), _Parts(self.seed)
+        )
 
     def tree(self, graph: Any, target: Any) -> Any:
         rng = random.Random(self.seed)

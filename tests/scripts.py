@@ -22,6 +22,8 @@ def run_script(folder: Path, text: str, *, code: int = 0, args: tuple[str, ...] 
 def run_file(path: Path, *, code: int = 0, args: tuple[str, ...] = (), **environment: str) -> str:
     """What a Python file prints; it must end with exit status `code`."""
     variables = {**os.environ, "PYTHONPATH": str(ROOT), **environment}
-    done = subprocess.run([sys.executable, str(path), *args], env=variables, capture_output=True, text=True, timeout=TIMEOUT, check=False)
+    done = subprocess.run(
+        [sys.executable, str(path), *args], env=variables, capture_output=True, text=True, timeout=TIMEOUT, check=False
+    )
     assert done.returncode == code, f"exit status {done.returncode}\n{done.stdout}\n{done.stderr}"
     return done.stdout

@@ -58,7 +58,10 @@ def forced(seed: int) -> Iterator[list[str]]:
 def failure(seed: int) -> str | None:
     """What is wrong with the program of a seed and its schedule, or None."""
     number = seed // 2 % BEAM_EVERY
-    options = {"tune": "beam" if number == BEAM_EVERY - 1 else "refined" if number % 4 == 1 else "greedy", "num_threads": 2}
+    options = {
+        "tune": "beam" if number == BEAM_EVERY - 1 else "refined" if number % 4 == 1 else "greedy",
+        "num_threads": 2,
+    }
     with forced(seed) as refused:
         why = generated(seed, options) if seed % 2 else fuzz.random_program(seed).fails(**options)
     return "; ".join([*refused, *filter(None, [why])]) or None

@@ -59,7 +59,13 @@ def main(module: str, about_it: str | None, failure: Callable[[int], str | None]
             for k, why in some:
                 print(f"seed {k}: {why}", flush=True)
             if given.json:  # each time: a run that is ended has said how far it came
-                numbers = {"pairs": done, "first_seed": given.seed, "failed": failed, "seconds": round(time.time() - start), "jobs": given.jobs}
+                numbers = {
+                    "pairs": done,
+                    "first_seed": given.seed,
+                    "failed": failed,
+                    "seconds": round(time.time() - start),
+                    "jobs": given.jobs,
+                }
                 Path(given.json).write_text(json.dumps({**numbers, **known}, indent=1) + "\n")
     print(f"{done} pairs, {len(failed)} failed, {time.time() - start:.0f} s: {[k for k, _ in failed]}")
     return bool(failed)

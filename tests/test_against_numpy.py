@@ -40,7 +40,9 @@ def times(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     monkeypatch.setenv("HJIT_NUMPY_IF_FASTER", "1")
 
     def set_times(compiled: Any, plain: Any) -> None:
-        monkeypatch.setattr(against_numpy, "clock", Clock(*(x if callable(x) else (lambda n, x=x: x) for x in (compiled, plain))))
+        monkeypatch.setattr(
+            against_numpy, "clock", Clock(*(x if callable(x) else (lambda n, x=x: x) for x in (compiled, plain)))
+        )
 
     return set_times
 

@@ -108,7 +108,14 @@ def test_tune_is_an_option_like_the_others(folder: Path, monkeypatch: pytest.Mon
 
 @pytest.mark.parametrize(
     "damage",
-    [b"", b"{}", b"[1, 2]", b'{"tree": ["loop"], "inlined": [], "cost": 1}', b'{"tree": null, "inlined": ["s99"], "cost": 1}', b"\xff\xfe"],
+    [
+        b"",
+        b"{}",
+        b"[1, 2]",
+        b'{"tree": ["loop"], "inlined": [], "cost": 1}',
+        b'{"tree": null, "inlined": ["s99"], "cost": 1}',
+        b"\xff\xfe",
+    ],
 )
 def test_a_damaged_plan_is_a_miss(damage: bytes) -> None:
     assert from_text(damage, Program(blurred).graph) is None
@@ -152,7 +159,9 @@ def test_names_of_plans_tell_machines_graphs_and_magnitudes_apart(monkeypatch: p
     assert len({name, *others}) == 6
 
 
-def test_a_search_that_has_no_time_leaves_the_default_schedule_or_all_at_the_root(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_search_that_has_no_time_leaves_the_default_schedule_or_all_at_the_root(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setitem(autoschedule.EFFORTS, "greedy", Effort(presets()["greedy"], seconds=0.0))
     p = Program(blurred)
     plan = searched(p.graph, p.variant.rec.sizes, Options(tune="greedy"))
@@ -169,7 +178,9 @@ def test_what_a_search_has_no_time_for_stays_at_the_root(function: Any) -> None:
         assert found.best is not None and found.record.stopped and found.cost < math.inf
         check(found.best.tree, p.variant._graphs(Searched({}, found.best.inlined).rewrites())[0])
         if not n:
-            assert all(isinstance(x, Store) and {x.stage} == {c.stage for c in computes(x)} for x in found.best.tree.children)
+            assert all(
+                isinstance(x, Store) and {x.stage} == {c.stage for c in computes(x)} for x in found.best.tree.children
+            )
 
 
 def test_slow_kernels_are_run_twice_and_quick_ones_not_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -198,8 +209,12 @@ def test_an_effort_may_be_given() -> None:
         assert plan.record is not None and plan.record.expansions > len(p.space.decisions)
 
 
-def test_what_measures_slower_than_the_default_schedule_is_not_kept(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(autoschedule, "fastest", lambda kernels, *_: (len(kernels) - 1, [2.0] * (len(kernels) - 1) + [1.0]))
+def test_what_measures_slower_than_the_default_schedule_is_not_kept(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        autoschedule, "fastest", lambda kernels, *_: (len(kernels) - 1, [2.0] * (len(kernels) - 1) + [1.0])
+    )
     f = hjit.pipeline(blurred, tune="greedy")
     f(IMAGE)
     (path,) = folder.glob("*.plan")
@@ -207,7 +222,9 @@ def test_what_measures_slower_than_the_default_schedule_is_not_kept(folder: Path
     assert str(f.tree(IMAGE)) == str(hjit.pipeline(blurred, tune=False).tree(IMAGE))
 
 
-def test_of_several_schedules_that_were_found_the_fastest_is_kept(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_several_schedules_that_were_found_the_fastest_is_kept(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(autoschedule.EFFORTS, "beam", Effort(presets(8)["beam"], timed=3))
     timed: list[list[str]] = []
 
@@ -303,14 +320,21 @@ def test_the_fastest_is_that_of_the_least_time() -> None:
         kernels: list[Any] = [Kernel(0.05), Kernel(0.01), Kernel(0.02)]
         best, seconds = autoschedule.fastest(kernels, {}, {})
         assert best == 1 and seconds == pytest.approx([0.05, 0.01, 0.02])
-        assert (kernels[0].count, kernels[2].count) == (1, 4) and kernels[1].count > 2  # what is much slower is not run again
+        assert (kernels[0].count, kernels[2].count) == (1, 4) and kernels[
+            1
+        ].count > 2  # what is much slower is not run again
         assert len(set(written)) == 1, "a new array costs its first writer more than the kernel does"
         assert autoschedule.fastest([Kernel(0.02, lucky=2), Kernel(0.02)], {}, {})[0] == 1  # once only
-        assert autoschedule.fastest([Kernel(0.01, runs=False), *kernels], {}, {}) == (3, [])  # an index is out of bounds: NumPy is to say so
+        assert autoschedule.fastest([Kernel(0.01, runs=False), *kernels], {}, {}) == (
+            3,
+            [],
+        )  # an index is out of bounds: NumPy is to say so
         kernels = [Kernel(3.0), Kernel(2.0), Kernel(1.9)]
         best, seconds = autoschedule.fastest(kernels, {}, {})
         assert best == 2 and seconds == pytest.approx([3.0, 2.0, 1.9])
-        assert [x.count for x in kernels] == [1, 2, 2], "of those that take long, only what is nearly as fast is run again"
+        assert [x.count for x in kernels] == [1, 2, 2], (
+            "of those that take long, only what is nearly as fast is run again"
+        )
         kernels = [Kernel(30.0), Kernel(20.0)]
         assert autoschedule.fastest(kernels, {}, {})[0] == 1 and [x.count for x in kernels] == [1, 1]
 
@@ -319,7 +343,9 @@ def serial(node: Any) -> Any:
     return serial_loops(node) if isinstance(node, Loop) else replace(node, children=tuple(map(serial, node.children)))
 
 
-def test_where_compiling_takes_long_not_all_that_was_found_is_tried(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_compiling_takes_long_not_all_that_was_found_is_tried(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     timed: list[int] = []
 
     def found(graph: Any, sizes: Any, options: Any) -> Plan:
@@ -340,7 +366,9 @@ def test_where_compiling_takes_long_not_all_that_was_found_is_tried(folder: Path
     assert timed == [4, 2], "of what was found the best, and the default schedule"
 
 
-def test_what_is_found_beside_the_default_schedule_is_compiled_where_that_takes_no_time(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_found_beside_the_default_schedule_is_compiled_where_that_takes_no_time(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def otherwise_only(graph: Any, sizes: Any, options: Any) -> Plan:
         tree = default_schedule(graph, Target(64))
         return Plan(None, frozenset(), 1.0, others=(Plan(serial(tree), frozenset(), 1.0),))
@@ -418,9 +446,13 @@ def summed_on_and_on(a: Any) -> Any:
     return a
 
 
-def test_the_default_schedule_of_a_large_graph_is_not_costed_beyond_the_time_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_default_schedule_of_a_large_graph_is_not_costed_beyond_the_time_there_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setitem(autoschedule.EFFORTS, "greedy", replace(autoschedule.EFFORTS["greedy"], seconds=1e-9))
-    monkeypatch.setattr(autoschedule, "LOOKED_AT", 1e18)  # by the number of its definitions it would be left out at once
+    monkeypatch.setattr(
+        autoschedule, "LOOKED_AT", 1e18
+    )  # by the number of its definitions it would be left out at once
     p = Program(summed_on_and_on)
     costed: list[Any] = []
     unchanged = Nests.unchanged
@@ -559,7 +591,12 @@ def test_where_there_is_no_disk_a_process_searches_once(folder: Path, monkeypatc
 def test_scheduled_says_nothing_where_the_default_is_best(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     p = Program(blurred)
     monkeypatch.setattr(autoschedule, "searched", lambda *_: Plan(None, frozenset(), 1.0))
-    assert scheduled(p.variant._graphs, p.variant.rec.sizes, Options(tune="greedy", cache_dir=folder), autoschedule.searched) is None
+    assert (
+        scheduled(
+            p.variant._graphs, p.variant.rec.sizes, Options(tune="greedy", cache_dir=folder), autoschedule.searched
+        )
+        is None
+    )
     assert len(list(folder.glob("*.plan"))) == 1
 
 
@@ -577,7 +614,9 @@ def column_sums(a: Any) -> Any:
 def test_plans_are_of_the_order_of_magnitude_of_what_is_computed(folder: Path) -> None:
     """Also where the result is as small for every image."""
     for rows in (40, 44, 4000):
-        hjit.pipeline(lambda a: np.abs(a[1:] - a[:-1]).max(0), tune="greedy")(np.random.default_rng(0).random((rows, 100)))
+        hjit.pipeline(lambda a: np.abs(a[1:] - a[:-1]).max(0), tune="greedy")(
+            np.random.default_rng(0).random((rows, 100))
+        )
     assert len(list(folder.glob("*.plan"))) == 2
 
 
@@ -589,7 +628,9 @@ def test_a_plan_says_what_was_predicted_and_measured(folder: Path, monkeypatch: 
     assert kept["measured"] == [1.0, 2.0] and kept["cost"] > 0
 
 
-def test_long_reductions_to_few_elements_are_done_in_parts_where_that_is_expected_to_be_faster(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_reductions_to_few_elements_are_done_in_parts_where_that_is_expected_to_be_faster(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(autoschedule, "fastest", lambda *_: (0, [1.0, 2.0]))
     real, better = autoschedule.searched, []
 

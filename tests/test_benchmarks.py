@@ -17,7 +17,12 @@ from benchmarks import __main__ as command
 from benchmarks import apps, idioms, pairs, papers, products, rows, search, suite, table
 from benchmarks.peers import Compiled
 
-CASES = [(name, layout) for name in apps.NAMES for layout in rows.LAYOUTS if layout == "planar" or hasattr(apps.load(name), layout)]
+CASES = [
+    (name, layout)
+    for name in apps.NAMES
+    for layout in rows.LAYOUTS
+    if layout == "planar" or hasattr(apps.load(name), layout)
+]
 FIELDS = {f.name for f in fields(rows.Row)}
 
 
@@ -76,7 +81,9 @@ def measured(request: rows.Request) -> list[dict[str, Any]]:
 
 def test_rows_of_an_application() -> None:
     kept: list[Any] = []
-    numbers = suite.run(["blur"], ["numpy"], [1], small=True, budget=0.01, keep=lambda x: kept.append(json.loads(json.dumps(x))))
+    numbers = suite.run(
+        ["blur"], ["numpy"], [1], small=True, budget=0.01, keep=lambda x: kept.append(json.loads(json.dumps(x)))
+    )
     assert [len(x["rows"]) for x in kept] == [len(numbers["rows"])], "what there is after each application"
     assert numbers["machine"]["cores"] >= 1 and numbers["machine"]["cpu"] and numbers["machine"]["os"]
     assert {"python", "numpy", "numba", "llvmlite", "halide", "opencv", "jax", "hjit"} <= set(numbers["versions"])
@@ -85,9 +92,17 @@ def test_rows_of_an_application() -> None:
     assert (copy["peer"], copy["error"]) == (rows.COPY, None)
     assert all(set(r) == FIELDS for r in numbers["rows"])
     ways = {(r["peer"], r["schedule"], r["fast_math"], r["into"]) for r in found}
-    assert ways >= {("numpy", None, False, False)} | {("hjit", "default", fast, into) for fast in (False, True) for into in (False, True)}
+    assert ways >= {("numpy", None, False, False)} | {
+        ("hjit", "default", fast, into) for fast in (False, True) for into in (False, True)
+    }
     for r in found:
-        assert (r["app"], r["layout"], r["threads"], r["shape"], r["dtype"]) == ("blur", "planar", 1, [36, 81], "uint16")
+        assert (r["app"], r["layout"], r["threads"], r["shape"], r["dtype"]) == (
+            "blur",
+            "planar",
+            1,
+            [36, 81],
+            "uint16",
+        )
         assert r["error"] is None and r["agrees"] is True
         low, high = r["iqr_ms"]
         assert 0 < low <= r["median_ms"] <= high
@@ -119,7 +134,9 @@ def test_a_peer_that_agrees(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
     assert [(r["into"], r["agrees"], r["compile_s"]) for r in found] == [(False, True, 0.25), (True, True, 0.25)]
 
 
-def test_a_peer_that_disagrees_is_timed_and_shown_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_peer_that_disagrees_is_timed_and_shown_so(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     found = _peer(lambda out: out.fill(7), monkeypatch, tmp_path)
     assert [r["agrees"] for r in found] == [False, False]
     assert all(r["median_ms"] > 0 for r in found)
@@ -168,7 +185,9 @@ def test_a_schedule_by_hand(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
     monkeypatch.setattr(rows, "HERE", tmp_path)
     hjit.Schedule().save(file)
     found = measured(rows.Request("blur", (), 1, small=True, budget=0.001))
-    assert [(r["schedule"], r["error"]) for r in found if r["peer"] == "hjit"] == [("default", None)] * 4 + [("manual", None)] * 4
+    assert [(r["schedule"], r["error"]) for r in found if r["peer"] == "hjit"] == [("default", None)] * 4 + [
+        ("manual", None)
+    ] * 4
     file.write_text("{}")
     found = measured(rows.Request("blur", (), 1, small=True, budget=0.001))
     assert [r["schedule"] for r in found if r["error"]] == ["manual"] * 2
@@ -319,7 +338,12 @@ def test_searches_are_counted_and_shown(capsys: pytest.CaptureFixture[str]) -> N
     row = search.measure("blur", "greedy", 1, small=True)
     assert row["stages"] == 2 and row["schedules"] > row["expansions"] > 0 and row["peak_mb"] >= row["before_mb"] > 0
     assert row["us_per_schedule"] == pytest.approx(1e6 * row["greedy_s"] / row["schedules"])
-    search.show([{"app": "blur", "tune": "greedy", "threads": 1, **row}, {"app": "hist", "tune": "greedy", "threads": 1, "error": "too slow"}])
+    search.show(
+        [
+            {"app": "blur", "tune": "greedy", "threads": 1, **row},
+            {"app": "hist", "tune": "greedy", "threads": 1, "error": "too slow"},
+        ]
+    )
     shown = capsys.readouterr().out
     assert "blur greedy" in shown and "too slow" in shown and "geometric mean" in shown
 
@@ -342,7 +366,15 @@ def test_of_three_searches_the_middle_one_counts() -> None:
 def tabled() -> dict[str, list[dict[str, Any]]]:
     """All settings on a small application."""
     return {
-        name: [{"app": "blur", "setting": s, "threads": 1, **papers.measure(name, s, "blur", 1, small=True, limit=2, bandwidth=2.0**33)} for s in efforts]
+        name: [
+            {
+                "app": "blur",
+                "setting": s,
+                "threads": 1,
+                **papers.measure(name, s, "blur", 1, small=True, limit=2, bandwidth=2.0**33),
+            }
+            for s in efforts
+        ]
         for name, efforts in papers.EFFORT.items()
     }
 
@@ -365,9 +397,21 @@ def test_searches_of_the_papers_settings(tabled: dict[str, list[dict[str, Any]]]
 def test_the_papers_tables(tabled: dict[str, list[dict[str, Any]]], capsys: pytest.CaptureFixture[str]) -> None:
     papers.show(tabled)
     shown = capsys.readouterr().out
-    assert all(word in shown for word in ("Anderson 2021, Table 3", "Gao 2022, Table 3", "blur", "372.06", "1,834.0", "the paper's"))
+    assert all(
+        word in shown
+        for word in ("Anderson 2021, Table 3", "Gao 2022, Table 3", "blur", "372.06", "1,834.0", "the paper's")
+    )
     failed = {"app": "snake", "setting": "beam 32", "threads": 1, "error": "too slow"}
-    empty = {"app": "snake", "setting": "beam 64", "threads": 1, "states": 7, "expansions": 3.0, "seconds": 5.0, "cost": None, "stopped": True}
+    empty = {
+        "app": "snake",
+        "setting": "beam 64",
+        "threads": 1,
+        "states": 7,
+        "expansions": 3.0,
+        "seconds": 5.0,
+        "cost": None,
+        "stopped": True,
+    }
     papers.show({"anderson": [], "mb2fbs": [failed, empty]})
     shown = capsys.readouterr().out
     assert "> 3.0" in shown and "snake" in shown
@@ -386,7 +430,11 @@ def test_each_search_of_the_papers_has_a_process(monkeypatch: pytest.MonkeyPatch
 
 def test_numbers_that_may_be_bounds() -> None:
     exact, least, most = papers.Bound(8.0), papers.Bound(2.0, ">"), papers.Bound(2.0, "<")
-    assert (exact / least, exact / most, least / exact) == (papers.Bound(4.0, "<"), papers.Bound(4.0, ">"), papers.Bound(0.25, ">"))
+    assert (exact / least, exact / most, least / exact) == (
+        papers.Bound(4.0, "<"),
+        papers.Bound(4.0, ">"),
+        papers.Bound(0.25, ">"),
+    )
     assert least / least is None and least / most == papers.Bound(1.0, ">")
     assert papers.mean([exact, None, least]) == papers.Bound(pytest.approx(4.0), ">")
     assert papers.mean([least, most]) == papers.Bound(pytest.approx(2.0), "~")
@@ -406,7 +454,9 @@ def test_tables_are_asked_for_on_the_command_line(monkeypatch: pytest.MonkeyPatc
 
     kept: list[Any] = []
     monkeypatch.setattr(papers, "run", run)
-    command.main(["search", "--tables", "--apps", "blur", "--small", "--limit", "3", "--json", str(tmp_path / "x.json")])
+    command.main(
+        ["search", "--tables", "--apps", "blur", "--small", "--limit", "3", "--json", str(tmp_path / "x.json")]
+    )
     assert asked == [(["blur"], [], {"small": True, "limit": 3.0})]
     assert kept[0]["anderson"] == [1] and kept[0]["limit"] == 3, "what there is is written on the way"
     numbers = json.loads((tmp_path / "x.json").read_text())
@@ -422,17 +472,25 @@ def test_tables_are_asked_for_on_the_command_line(monkeypatch: pytest.MonkeyPatc
 def test_idioms_are_numpys(name: str) -> None:
     (row,) = idioms.run([name], 2, small=True, budget=0.0)
     assert row["error"] is None and row["agrees"] and not row["fell_back"]
-    assert (row["idiom"], row["threads"]) == (name, 2) and 0 < row["times_iqr"][0] <= row["times"] <= row["times_iqr"][1]
+    assert (row["idiom"], row["threads"]) == (name, 2) and 0 < row["times_iqr"][0] <= row["times"] <= row["times_iqr"][
+        1
+    ]
 
 
-def test_idioms_are_asked_for_on_the_command_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_idioms_are_asked_for_on_the_command_line(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     def nothing(a: Any) -> Any:
         return np.fft.fft2(a)
 
-    monkeypatch.setattr(idioms, "IDIOMS", {"laplace": idioms.IDIOMS["laplace"], "nothing of ours": (nothing, idioms.GRAY)})
+    monkeypatch.setattr(
+        idioms, "IDIOMS", {"laplace": idioms.IDIOMS["laplace"], "nothing of ours": (nothing, idioms.GRAY)}
+    )
     command.main(["idioms", "--small", "--budget", "0.01", "--threads", "1,2", "--json", str(tmp_path / "x.json")])
     numbers = json.loads((tmp_path / "x.json").read_text())
-    assert [(r["idiom"], r["threads"]) for r in numbers["rows"]] == [(name, n) for n in (1, 2) for name in ("laplace", "nothing of ours")]
+    assert [(r["idiom"], r["threads"]) for r in numbers["rows"]] == [
+        (name, n) for n in (1, 2) for name in ("laplace", "nothing of ours")
+    ]
     assert numbers["commit"] and [bool(r["error"]) for r in numbers["rows"]] == [False, True] * 2
     assert "geometric mean" in capsys.readouterr().out
 

@@ -299,12 +299,18 @@ def other_users_folder(path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["link", "file", "open to all"])
-def test_a_private_folder_that_is_not_private_is_not_used(kind: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_private_folder_that_is_not_private_is_not_used(
+    kind: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     shared, mine = tmp_path / "shared", tmp_path / "mine"
     shared.mkdir()
     shared.chmod(0o777)
     mine.mkdir(mode=0o700)
-    make = {"link": lambda path: path.symlink_to(mine), "file": lambda path: path.write_text("x"), "open to all": other_users_folder}
+    make = {
+        "link": lambda path: path.symlink_to(mine),
+        "file": lambda path: path.write_text("x"),
+        "open to all": other_users_folder,
+    }
     make[kind](private(shared))
     mode = stat.S_IMODE(private(shared).lstat().st_mode)
     assert use(shared) == use(shared) == (1, 0)
@@ -387,7 +393,13 @@ def test_the_oldest_are_trimmed(tmp_path: Path) -> None:
     (tmp_path / "recent.new").write_text("x")
     assert cache.load("entry0", tmp_path, "rw") == bytes(1000)
     cache.trim(tmp_path, 4000)
-    assert {p.name for p in tmp_path.iterdir()} == {"entry0.code", "entry8.code", "entry9.code", "kept.txt", "recent.new"}
+    assert {p.name for p in tmp_path.iterdir()} == {
+        "entry0.code",
+        "entry8.code",
+        "entry9.code",
+        "kept.txt",
+        "recent.new",
+    }
     cache.trim(tmp_path / "missing", 0)
     assert cache.clear(tmp_path) == 3
     assert cache.load("entry0", tmp_path, "rw") is None

@@ -21,7 +21,15 @@ from tests.campaign.kinds import SHARES, Case, Result, kind
 from tests.campaign.plants import VARIABLE
 from tests.numpy_check import guarded
 
-COUNTS = {"programs": 40, "schedules": 4, "mutated_schedules": 24, "mutated_caches": 4, "kills": 1, "threads": 3, "forks": 2}
+COUNTS = {
+    "programs": 40,
+    "schedules": 4,
+    "mutated_schedules": 24,
+    "mutated_caches": 4,
+    "kills": 1,
+    "threads": 3,
+    "forks": 2,
+}
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="pages are guarded on Linux")
 
@@ -45,7 +53,9 @@ def test_nothing_fails(name: str) -> None:
     failures, counts = campaign(name, 0, COUNTS[name])
     assert not failures, "\n".join(f"{f.line()}\n{f.described}" for f in failures)
     assert counts["cases"] == COUNTS[name]
-    assert counts.get("ok", 0) >= COUNTS[name] // (6 if name == "mutated_schedules" else 2), "cases run: they are not just refused or invalid"
+    assert counts.get("ok", 0) >= COUNTS[name] // (6 if name == "mutated_schedules" else 2), (
+        "cases run: they are not just refused or invalid"
+    )
 
 
 # -- what is planted is found
@@ -70,7 +80,12 @@ def test_a_wrong_emitter_is_found_and_made_small(found: Failure) -> None:
 def test_a_process_that_dies_or_hangs_is_a_failure(planted: str, sort: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Those before and after it are counted, too."""
     monkeypatch.setattr(minimise, "minimised", lambda kind, case, *more: (case, None))
-    seed = next(s for s in range(100) if any("np.pad" in b for b in programs.case(s)["blocks"]) and not any("np.pad" in b for b in programs.case(s + 1)["blocks"]))
+    seed = next(
+        s
+        for s in range(100)
+        if any("np.pad" in b for b in programs.case(s)["blocks"])
+        and not any("np.pad" in b for b in programs.case(s + 1)["blocks"])
+    )
     failures, counts = campaign("programs", seed, 2, **{VARIABLE: planted})
     assert [(f.seed, f.sort) for f in failures] == [(seed, sort)]
     assert counts["cases"] == 2
@@ -149,7 +164,9 @@ def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
         command.main([])
 
 
-def test_a_seed_fails_again(found: Failure, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_seed_fails_again(
+    found: Failure, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setenv(VARIABLE, "emitter")
     monkeypatch.setattr(minimise, "minimised", lambda kind, case, *more: (case, None))
     assert command.main(["--only", "programs", "--seed", str(found.seed)]) == 1

@@ -124,7 +124,7 @@ def test_numbers_of_closures_of_other_types() -> None:
 
 def test_a_number_of_a_closure_whose_value_is_needed() -> None:
     n = 2
-    p = hjit.pipeline(lambda img: sum(img[k:40 - n + k] for k in range(n)) / n)
+    p = hjit.pipeline(lambda img: sum(img[k : 40 - n + k] for k in range(n)) / n)
     for n in (2, 3, 3, 2):  # noqa: B007
         checked(p, IMAGE)
     assert p.stats.traces == 2
@@ -199,7 +199,7 @@ def test_a_number_of_a_closure_that_does_not_fit() -> None:
 def test_what_a_closure_s_number_may_cost() -> None:
     """Where its value makes code faster, it is a constant: of divisions, powers, shifts, and of integers that need fewer bits than they have."""
     k = 3
-    for f in (lambda img: img // k, lambda img: img ** k, lambda img: img << k, lambda img: (img.astype(int) * k) >> 2):
+    for f in (lambda img: img // k, lambda img: img**k, lambda img: img << k, lambda img: (img.astype(int) * k) >> 2):
         p = hjit.pipeline(f, verify="off")
         p(SMALL_IMAGE)
         assert "$s" not in str(p.graph(SMALL_IMAGE)), f
@@ -217,7 +217,7 @@ def test_a_float_to_a_power_is_what_it_is_to_a_constant_power() -> None:
         out **= k
         return out
 
-    for f in (lambda img: img ** k, in_place):
+    for f in (lambda img: img**k, in_place):
         p = hjit.pipeline(f, verify="off")
         for k in (2, 0.5, -1):  # noqa: B007
             checked(p, image)
@@ -225,12 +225,28 @@ def test_a_float_to_a_power_is_what_it_is_to_a_constant_power() -> None:
 
 def test_numbers_of_closures_keep_their_types() -> None:
     small, bytes_ = IMAGE.astype(np.float32), IMAGE.astype(np.uint8)
-    values = (3, 2.5, np.float32(0.1), np.float64(0.1), np.float16(0.1), np.int8(-3), np.uint16(300), np.int64(5), np.bool_(True), True)
+    values = (
+        3,
+        2.5,
+        np.float32(0.1),
+        np.float64(0.1),
+        np.float16(0.1),
+        np.int8(-3),
+        np.uint16(300),
+        np.int64(5),
+        np.bool_(True),
+        True,
+    )
     for image in (IMAGE, small, bytes_):
         for k in values:
             p = hjit.pipeline(lambda img: img * k, verify="off")
             checked(p, image)
-            q = hjit.pipeline(lambda img: (img[0] - k, k, [k, 1 - k] if k.dtype != bool else k) if hasattr(k, "dtype") else (img + k, k), verify="off")
+            q = hjit.pipeline(
+                lambda img: (
+                    (img[0] - k, k, [k, 1 - k] if k.dtype != bool else k) if hasattr(k, "dtype") else (img + k, k)
+                ),
+                verify="off",
+            )
             for a, b in zip(q(image), q.py_func(image), strict=True):
                 assert type(a) is type(b)
                 assert np.asarray(a).dtype == np.asarray(b).dtype
@@ -300,7 +316,10 @@ def test_what_takes_no_run_time_number() -> None:
 
 def test_sizes_and_numbers_of_closures() -> None:
     k = 2
-    p = hjit.pipeline(lambda img: img[: img.shape[0] // k, k * 20 - 20 : img.shape[1] - k] + (img.shape[0] % k) * (k + img.size), verify="off")
+    p = hjit.pipeline(
+        lambda img: img[: img.shape[0] // k, k * 20 - 20 : img.shape[1] - k] + (img.shape[0] % k) * (k + img.size),
+        verify="off",
+    )
     for image in (IMAGE, np.tile(IMAGE, (2, 2)), IMAGE[:31]):
         for k in (2, 3):  # noqa: B007
             checked(p, image)
@@ -566,16 +585,19 @@ def seeded_alike(f: Any, reset: Any, after: Any) -> None:
         assert p.stats.traces == 1
 
 
-@pytest.mark.parametrize("f", [
-    lambda img: img + np.random.rand(*img.shape),
-    lambda img: img + np.random.normal(0, 1, img.shape),
-    lambda img: img * np.random.rand(),
-    lambda img: img.astype(np.float32) * np.random.rand(),
-    lambda img: img + np.random.randint(0, 5, size=3)[1] + np.random.standard_normal(),
-    lambda img: np.random.poisson(img) * 2.0,
-    lambda img: np.random.permutation(img) + 1,
-    lambda img: img + np.random.sample(50),
-])
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda img: img + np.random.rand(*img.shape),
+        lambda img: img + np.random.normal(0, 1, img.shape),
+        lambda img: img * np.random.rand(),
+        lambda img: img.astype(np.float32) * np.random.rand(),
+        lambda img: img + np.random.randint(0, 5, size=3)[1] + np.random.standard_normal(),
+        lambda img: np.random.poisson(img) * 2.0,
+        lambda img: np.random.permutation(img) + 1,
+        lambda img: img + np.random.sample(50),
+    ],
+)
 def test_numpy_random(f: Any) -> None:
     seeded_alike(f, lambda: np.random.seed(3), np.random.rand)
 
@@ -602,7 +624,9 @@ def test_generators() -> None:
     seeded_alike(lambda img: img + np.random.default_rng(generator).random(50), reset, generator.random)
     p = hjit.pipeline(lambda img, rng: img + rng.random(50))
     for seed in (1, 2, 1):
-        np.testing.assert_array_equal(p(IMAGE, np.random.default_rng(seed)), IMAGE + np.random.default_rng(seed).random(50))
+        np.testing.assert_array_equal(
+            p(IMAGE, np.random.default_rng(seed)), IMAGE + np.random.default_rng(seed).random(50)
+        )
 
 
 def test_a_trace_that_fails_draws_nothing() -> None:
@@ -634,11 +658,23 @@ def test_a_trace_that_fails_draws_nothing() -> None:
 # -- what changes from call to call
 
 
-@pytest.mark.parametrize("f", [
-    lambda img: img + time.time(), lambda img: img + time.perf_counter(), lambda img: img + time.monotonic_ns(), lambda img: img + datetime.datetime.now().second,
-    lambda img: img + datetime.date.today().day, lambda img: print("computing") or img, lambda img: img + random.random(), lambda img: img + random.uniform(0, 1),
-    lambda img: img + np.random.default_rng().random(), lambda img: img + float(input()), lambda img: img + len(open("x").read()), lambda img: np.random.shuffle(img),
-])
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda img: img + time.time(),
+        lambda img: img + time.perf_counter(),
+        lambda img: img + time.monotonic_ns(),
+        lambda img: img + datetime.datetime.now().second,
+        lambda img: img + datetime.date.today().day,
+        lambda img: print("computing") or img,
+        lambda img: img + random.random(),
+        lambda img: img + random.uniform(0, 1),
+        lambda img: img + np.random.default_rng().random(),
+        lambda img: img + float(input()),
+        lambda img: img + len(open("x").read()),
+        lambda img: np.random.shuffle(img),
+    ],
+)
 def test_impure_calls_are_refused(f: Any) -> None:
     with pytest.raises(TraceError) as caught:
         hjit.pipeline(f)(IMAGE)
@@ -649,7 +685,10 @@ def test_impure_calls_are_refused(f: Any) -> None:
 
 def test_dates_are_still_dates() -> None:
     day = datetime.date(2020, 1, 2)
-    checked(hjit.pipeline(lambda img: img + (datetime.datetime(2020, 1, 2).day if isinstance(day, datetime.date) else 0)), IMAGE)
+    checked(
+        hjit.pipeline(lambda img: img + (datetime.datetime(2020, 1, 2).day if isinstance(day, datetime.date) else 0)),
+        IMAGE,
+    )
 
 
 @dataclasses.dataclass(frozen=True)

@@ -38,7 +38,10 @@ def test_passes_and_their_times(capsys: Any, monkeypatch: Any) -> None:
     lines = printed(capsys, tune=False).splitlines()
     names = [line.split()[2] for line in lines]
     assert all(line.startswith("hjit passes: ") and line.endswith(" ms") for line in lines)
-    assert [n for n in names if n.startswith("lower.")] == ["lower.place_loops", *(f"lower.{p.__name__}" for p in lower.PASSES)]
+    assert [n for n in names if n.startswith("lower.")] == [
+        "lower.place_loops",
+        *(f"lower.{p.__name__}" for p in lower.PASSES),
+    ]
     assert names[: len(canonical.PASSES)] == [f"canonicalise.{p.__name__}" for p in canonical.PASSES]
 
 

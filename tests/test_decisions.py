@@ -94,16 +94,19 @@ def test_until_converged() -> None:
             checked(p, image)
 
 
-@pytest.mark.parametrize("f", [
-    lambda img: img / float(img.mean()),
-    lambda img: (img - float(img.min())) / (float(img.max()) - float(img.min())),
-    lambda img: img * (255.0 / float(img.max())),
-    lambda img: img - img.mean().item(),
-    lambda img: np.where(img > 0.5, img, float(img.max())),
-    lambda img: float(img.max()),
-    lambda img: (img - img.mean()) / img.std(),
-    lambda img: np.clip(img, 0, float(img.mean()) * 2),
-])
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda img: img / float(img.mean()),
+        lambda img: (img - float(img.min())) / (float(img.max()) - float(img.min())),
+        lambda img: img * (255.0 / float(img.max())),
+        lambda img: img - img.mean().item(),
+        lambda img: np.where(img > 0.5, img, float(img.max())),
+        lambda img: float(img.max()),
+        lambda img: (img - img.mean()) / img.std(),
+        lambda img: np.clip(img, 0, float(img.mean()) * 2),
+    ],
+)
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
 def test_numbers_of_the_image_do_not_retrace(f: Any, dtype: str) -> None:
     p = hjit.pipeline(f)
@@ -171,7 +174,12 @@ def test_decisions_on_numbers_and_values_together() -> None:
 
 def test_linear_algebra() -> None:
     square = IMAGE[:20, :20] + np.eye(20)
-    for f in (lambda a: np.linalg.inv(a * 2) + 1, lambda a: a / np.linalg.norm(a), lambda a: np.linalg.svd(a)[1][0] * a, lambda a: np.linalg.det(a) * a):
+    for f in (
+        lambda a: np.linalg.inv(a * 2) + 1,
+        lambda a: a / np.linalg.norm(a),
+        lambda a: np.linalg.svd(a)[1][0] * a,
+        lambda a: np.linalg.det(a) * a,
+    ):
         p = hjit.pipeline(f)
         for k in (1.0, 2.0, 3.0):
             checked(p, square * k, exact=False)

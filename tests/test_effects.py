@@ -36,7 +36,17 @@ class Seen(logging.Handler):
         self.records: list[tuple[Any, ...]] = []
 
     def emit(self, record: logging.LogRecord) -> None:
-        self.records.append((record.name, record.levelno, record.getMessage(), record.pathname, record.lineno, record.funcName, getattr(record, "job", None)))
+        self.records.append(
+            (
+                record.name,
+                record.levelno,
+                record.getMessage(),
+                record.pathname,
+                record.lineno,
+                record.funcName,
+                getattr(record, "job", None),
+            )
+        )
 
 
 @pytest.fixture(autouse=True)
@@ -196,7 +206,15 @@ def test_a_call_that_starts_over_gives_no_effect_twice(seen: Seen) -> None:
             return None
 
     square, good, bad = IMAGE[:20, :20], np.arange(3), np.array([90])
-    calls = [(square, good), (square * 9, good), (square * 0, good), (square, bad), (square, good), (square * 9, bad), (square * 0, good)]
+    calls = [
+        (square, good),
+        (square * 9, good),
+        (square * 0, good),
+        (square, bad),
+        (square, good),
+        (square * 9, bad),
+        (square * 0, good),
+    ]
     for start in range(len(calls)):
         p = hjit.pipeline(f)
         for args in (*calls[start:], *calls[:start]):
@@ -302,14 +320,22 @@ def counts() -> Any:
     return f
 
 
-@pytest.mark.parametrize("f", [
-    divides_or_not, turns_warnings_into_errors, records_warnings, logs_a_traceback, counts(), counts_in_a_class,
-    lambda img: warnings.simplefilter("ignore") or img,
-    lambda img: LOG.setLevel(3) or img,
-    lambda img: (sys.stdout.write("computing"), img)[1],
-    lambda img: (sys.stderr.write("computing"), img)[1],
-    lambda img: os.makedirs("/nowhere/at/all") or img,
-])
+@pytest.mark.parametrize(
+    "f",
+    [
+        divides_or_not,
+        turns_warnings_into_errors,
+        records_warnings,
+        logs_a_traceback,
+        counts(),
+        counts_in_a_class,
+        lambda img: warnings.simplefilter("ignore") or img,
+        lambda img: LOG.setLevel(3) or img,
+        lambda img: (sys.stdout.write("computing"), img)[1],
+        lambda img: (sys.stderr.write("computing"), img)[1],
+        lambda img: os.makedirs("/nowhere/at/all") or img,
+    ],
+)
 def test_what_cannot_be_done_at_every_call_is_refused(f: Any, capsys: Any) -> None:
     bad = np.zeros((5, 5))
     with pytest.raises(hjit.TraceError) as caught:
@@ -371,18 +397,23 @@ def asks_for_the_environment(img: Any) -> Any:
     return img
 
 
-@pytest.mark.parametrize(("f", "why"), [
-    (lambda img: Path("made by the function").write_text("x") and img, r"open\('made by the function'\)"),
-    (lambda img: Path("made by the function").mkdir() or img, r"os\.mkdir\('made by the function'\)"),
-    (lambda img: shutil.copy(__file__, "made by the function") and img, "shutil.copyfile"),
-    (lambda img: np.save("made by the function", IMAGE) or img, "open"),
-    (lambda img: subprocess.run([sys.executable, "-c", ""]) and img, "subprocess.Popen"),
-    (quietly_writes, "open"),
-    (asks_for_the_environment, r"os\.putenv"),
-    (next_ticket, "TICKETS: count: each call takes items"),
-    (counted, "COUNTS: the function changes a Counter"),
-])
-def test_what_library_code_does_for_a_function_is_refused_before_it_is_done(f: Any, why: str, tmp_path: Path, monkeypatch: Any) -> None:
+@pytest.mark.parametrize(
+    ("f", "why"),
+    [
+        (lambda img: Path("made by the function").write_text("x") and img, r"open\('made by the function'\)"),
+        (lambda img: Path("made by the function").mkdir() or img, r"os\.mkdir\('made by the function'\)"),
+        (lambda img: shutil.copy(__file__, "made by the function") and img, "shutil.copyfile"),
+        (lambda img: np.save("made by the function", IMAGE) or img, "open"),
+        (lambda img: subprocess.run([sys.executable, "-c", ""]) and img, "subprocess.Popen"),
+        (quietly_writes, "open"),
+        (asks_for_the_environment, r"os\.putenv"),
+        (next_ticket, "TICKETS: count: each call takes items"),
+        (counted, "COUNTS: the function changes a Counter"),
+    ],
+)
+def test_what_library_code_does_for_a_function_is_refused_before_it_is_done(
+    f: Any, why: str, tmp_path: Path, monkeypatch: Any
+) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(hjit.TraceError, match=why):
         hjit.pipeline(f, cache="off")(IMAGE)

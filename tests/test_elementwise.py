@@ -89,14 +89,25 @@ def test_two_casts_of_one_value(dtype: str, pair: tuple[str, str]) -> None:
 
     def f(a: Any) -> Any:
         x, y = a.astype(first), a.astype(second)
-        return x < y, y <= x, x >> 1, y >> 1, x // 3, y // 3, x.astype(np.float64) + y.astype(np.float64), np.maximum(x, 5) + np.maximum(y, 5)
+        return (
+            x < y,
+            y <= x,
+            x >> 1,
+            y >> 1,
+            x // 3,
+            y // 3,
+            x.astype(np.float64) + y.astype(np.float64),
+            np.maximum(x, 5) + np.maximum(y, 5),
+        )
 
     check(f, a)
 
 
 @pytest.mark.parametrize("dtype", ["bool", "uint8", "int16", "int32", "int64", "float32", "float64"])
 def test_layouts(dtype: str) -> None:
-    ufuncs = applicable((dtype, dtype), frozenset("add subtract multiply logical_and maximum true_divide less bitwise_xor".split()))
+    ufuncs = applicable(
+        (dtype, dtype), frozenset("add subtract multiply logical_and maximum true_divide less bitwise_xor".split())
+    )
     a, b = sample((11, 53), dtype), sample((11, 53), dtype, 1)
     pairs = list(zip(layouts(a).values(), layouts(b).values(), strict=True))
     for x, y in [*pairs, (pairs[0][0], pairs[1][1]), (pairs[1][0], pairs[3][1])]:
@@ -211,7 +222,9 @@ def test_comparisons_out_of_range(dtype: str) -> None:
     check(lambda a: (a < high, a <= high, a > high, a == high, a != high, high > a, low < a, a >= low, a == low), a)
 
 
-@pytest.mark.parametrize("operation", [lambda a: a + 300, lambda a: a * -1, lambda a: np.maximum(a, 256), lambda a: a & 1000])
+@pytest.mark.parametrize(
+    "operation", [lambda a: a + 300, lambda a: a * -1, lambda a: np.maximum(a, 256), lambda a: a & 1000]
+)
 def test_overflow_errors(operation: Callable[..., Any]) -> None:
     check(operation, sample((3, 37), "uint8"))
     with pytest.raises(OverflowError):
@@ -237,13 +250,27 @@ def test_scalar_results() -> None:
 
 
 def test_arrays_of_no_axes_become_scalars_where_numpys_do() -> None:
-    check(lambda a: (np.clip(a[0, 0, ...], 1, 3), np.clip(np.squeeze(a[:1, :1]), 1, 5), np.squeeze(a[:1, :1]).clip(1, 5)), sample((5, 40), "int32"))
+    check(
+        lambda a: (np.clip(a[0, 0, ...], 1, 3), np.clip(np.squeeze(a[:1, :1]), 1, 5), np.squeeze(a[:1, :1]).clip(1, 5)),
+        sample((5, 40), "int32"),
+    )
 
 
 # -- casts and formulas
 
 
-@pytest.mark.parametrize("bounds", [(0, 100_000), (-100_000, 2), (-32768, 32767), (-100_000, 100_000), (None, 100_000), (100_000, None), (-5, -100_000)])
+@pytest.mark.parametrize(
+    "bounds",
+    [
+        (0, 100_000),
+        (-100_000, 2),
+        (-32768, 32767),
+        (-100_000, 100_000),
+        (None, 100_000),
+        (100_000, None),
+        (-5, -100_000),
+    ],
+)
 def test_clip_knows_bounds_that_no_value_of_the_dtype_passes(bounds: tuple[Any, Any]) -> None:
     a = sample((5, 40), "int16")
     try:
@@ -273,14 +300,21 @@ def test_casts(source: str) -> None:
     a = sample((7, 41), source)
     if np.dtype(source).kind == "f":
         a = np.clip(np.nan_to_num(a), -100, 100).astype(source)
-    check(lambda a: [a.astype(t) for t in DTYPES if not (a.dtype.kind == "f" and t in ("uint8", "uint16", "uint32", "uint64"))], a)
+    check(
+        lambda a: [
+            a.astype(t) for t in DTYPES if not (a.dtype.kind == "f" and t in ("uint8", "uint16", "uint32", "uint64"))
+        ],
+        a,
+    )
     check(lambda a: [abs(a).astype(t) for t in DTYPES], a)
 
 
 @pytest.mark.parametrize("source", FLOATS)
 def test_casts_out_of_range(source: str) -> None:
     """The numbers of NumPy's vector code and of the rest of an array differ; the machine's conversion gives these."""
-    a = np.array([300.0, -1.0, -200.0, 65535.0, 1e9, -1e9, 3e9, 1e12, np.nan, np.inf, -np.inf, 127.5, 255.9, 40000.0], "float64").astype(source)
+    a = np.array(
+        [300.0, -1.0, -200.0, 65535.0, 1e9, -1e9, 3e9, 1e12, np.nan, np.inf, -np.inf, 127.5, 255.9, 40000.0], "float64"
+    ).astype(source)
     with np.errstate(all="ignore"):
         a = np.resize(a, (24, 28))
         check(lambda a: [a.astype(t) for t in ("int8", "uint8", "int16", "uint16", "int32", "int64", "bool")], a)
@@ -350,7 +384,12 @@ def test_where_and_out_arguments() -> None:
 
 def test_broadcasting() -> None:
     row, column, whole = sample((1, 45), "float32"), sample((6, 1), "float32", 1), sample((6, 45), "int16", 2)
-    check(lambda r, c, w: (r + c, w * r, w - c, (r > c) & (w > 0), c[:, 0] + r[0, 3], np.where(w > 0, r, c)), row, column, whole)
+    check(
+        lambda r, c, w: (r + c, w * r, w - c, (r > c) & (w > 0), c[:, 0] + r[0, 3], np.where(w > 0, r, c)),
+        row,
+        column,
+        whole,
+    )
     check(lambda r, w: r[0] + w, row, whole)
 
 
@@ -384,7 +423,19 @@ def test_unaligned_and_foreign_memory() -> None:
     assert_same(pipe(records["v"]), a[:, ::-1] * 2 + a)
 
 
-BINARY = ("add", "subtract", "multiply", "maximum", "minimum", "less", "equal", "bitwise_and", "floor_divide", "remainder", "logical_xor")
+BINARY = (
+    "add",
+    "subtract",
+    "multiply",
+    "maximum",
+    "minimum",
+    "less",
+    "equal",
+    "bitwise_and",
+    "floor_divide",
+    "remainder",
+    "logical_xor",
+)
 
 
 @settings(max_examples=25, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
@@ -393,10 +444,18 @@ def test_expressions(data: st.DataObject) -> None:
     """Trees of operations on arrays of mixed dtypes that broadcast."""
     shapes = st.sampled_from([(5, 40), (1, 40), (5, 1), (40,), (5, 1, 1), ()])
     args = [
-        sample(data.draw(shapes), data.draw(st.sampled_from(("uint8", "int16", "int32", "float32", "float64", "bool"))), k, special=False)
+        sample(
+            data.draw(shapes),
+            data.draw(st.sampled_from(("uint8", "int16", "int32", "float32", "float64", "bool"))),
+            k,
+            special=False,
+        )
         for k in range(3)
     ]
-    plan = [(data.draw(st.sampled_from(BINARY)), data.draw(st.integers(0, 2 + k)), data.draw(st.integers(0, 2 + k))) for k in range(6)]
+    plan = [
+        (data.draw(st.sampled_from(BINARY)), data.draw(st.integers(0, 2 + k)), data.draw(st.integers(0, 2 + k)))
+        for k in range(6)
+    ]
 
     def f(*args: Any) -> Any:
         values = list(args)
@@ -412,7 +471,9 @@ def test_expressions(data: st.DataObject) -> None:
     check(f, *args, zeros=False)
 
 
-@pytest.mark.parametrize("dtype", ["bool", "uint8", "int8", "int32", "uint64", "int64", "float16", "float32", "float64"])
+@pytest.mark.parametrize(
+    "dtype", ["bool", "uint8", "int8", "int32", "uint64", "int64", "float16", "float32", "float64"]
+)
 def test_dtypes_of_pairs_and_powers(dtype: str) -> None:
     a = np.arange(40).astype(dtype)
     check(lambda x: np.modf(x), a)

@@ -84,7 +84,10 @@ def test_what_the_handler_sees_is_of_this_call() -> None:
 
 
 def test_an_exception_that_is_not_handled_is_raised_again_and_again() -> None:
-    checked(lambda a, b: np.linalg.solve(a, b) + 1, [(SINGULAR, SIDE), (REGULAR, SIDE), (SINGULAR, SIDE), (SINGULAR, SIDE), (REGULAR, SIDE)])
+    checked(
+        lambda a, b: np.linalg.solve(a, b) + 1,
+        [(SINGULAR, SIDE), (REGULAR, SIDE), (SINGULAR, SIDE), (SINGULAR, SIDE), (REGULAR, SIDE)],
+    )
 
 
 def test_clean_up_and_another_exception() -> None:
@@ -104,18 +107,21 @@ def test_clean_up_and_another_exception() -> None:
         assert repr(outcome(p, (a,))) == repr(outcome(f, (a,)))
 
 
-@pytest.mark.parametrize(("f", "numbers"), [
-    (lambda a, n: a * 1 / n, (0, 2.0)),
-    (lambda a, n: a * (1 / n), (0, 2, 4)),
-    (lambda a, n: a * (5 % n), (0, 2)),
-    (lambda a, n: a * math.sqrt(n), (-1.0, 4.0)),
-    (lambda a, n: a * math.log(n), (0, 4)),
-    (lambda a, n: a * 10.0**n, (400, 2)),
-    (lambda a, n: a * (1 << n), (-1, 2)),
-    (lambda a, n: a.astype(np.uint8) + n, (300, 4)),
-    (lambda a, n: a * (7 if n else 8) ** np.array([1, 2, 3])[n], (9, 2)),
-    (lambda a, n: a[n], (9, 2)),
-])
+@pytest.mark.parametrize(
+    ("f", "numbers"),
+    [
+        (lambda a, n: a * 1 / n, (0, 2.0)),
+        (lambda a, n: a * (1 / n), (0, 2, 4)),
+        (lambda a, n: a * (5 % n), (0, 2)),
+        (lambda a, n: a * math.sqrt(n), (-1.0, 4.0)),
+        (lambda a, n: a * math.log(n), (0, 4)),
+        (lambda a, n: a * 10.0**n, (400, 2)),
+        (lambda a, n: a * (1 << n), (-1, 2)),
+        (lambda a, n: a.astype(np.uint8) + n, (300, 4)),
+        (lambda a, n: a * (7 if n else 8) ** np.array([1, 2, 3])[n], (9, 2)),
+        (lambda a, n: a[n], (9, 2)),
+    ],
+)
 def test_exceptions_of_numbers(f: Any, numbers: tuple[Any, ...]) -> None:
     def handled(a: Any, n: Any) -> Any:
         try:
@@ -160,23 +166,27 @@ GOOD, BAD = np.array([1, 2, 3, 0, 2, 1]), np.array([1, -2, 3, 0, 2, 9])
 TABLE = np.arange(5)
 
 
-@pytest.mark.parametrize("f", [
-    lambda x: TABLE[x],
-    lambda x: (TABLE[x], x)[1],  # what is read is not needed, wholly or in part
-    lambda x: TABLE[x][0],
-    lambda x: np.take(TABLE, x)[:2],
-    lambda x: np.take_along_axis(TABLE, x, 0)[1],
-    lambda x: (np.add.at(np.zeros(6), x, 1), x)[1],
-    lambda x: (np.put_along_axis(np.zeros(6), x, 1.0, 0), x)[1],
-    lambda x: np.unravel_index(x, (2, 4))[1],
-    lambda x: np.ravel_multi_index((x, x), (4, 4)),
-    lambda x: np.choose(x, [TABLE[0] * 0 + k for k in range(4)]),
-    lambda x: np.bincount(x, minlength=12),
-    lambda x: np.array([2, 3, 4, 5, 6, 7]) ** x,
-    lambda x: 2**x,
-    lambda x: np.power(x, x)[0],
-    lambda x: np.repeat(np.arange(6), x),
-], ids=range(15))
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda x: TABLE[x],
+        lambda x: (TABLE[x], x)[1],  # what is read is not needed, wholly or in part
+        lambda x: TABLE[x][0],
+        lambda x: np.take(TABLE, x)[:2],
+        lambda x: np.take_along_axis(TABLE, x, 0)[1],
+        lambda x: (np.add.at(np.zeros(6), x, 1), x)[1],
+        lambda x: (np.put_along_axis(np.zeros(6), x, 1.0, 0), x)[1],
+        lambda x: np.unravel_index(x, (2, 4))[1],
+        lambda x: np.ravel_multi_index((x, x), (4, 4)),
+        lambda x: np.choose(x, [TABLE[0] * 0 + k for k in range(4)]),
+        lambda x: np.bincount(x, minlength=12),
+        lambda x: np.array([2, 3, 4, 5, 6, 7]) ** x,
+        lambda x: 2**x,
+        lambda x: np.power(x, x)[0],
+        lambda x: np.repeat(np.arange(6), x),
+    ],
+    ids=range(15),
+)
 def test_values_that_numpy_refuses(f: Any) -> None:
     def handled(x: Any) -> Any:
         try:
@@ -188,10 +198,17 @@ def test_values_that_numpy_refuses(f: Any) -> None:
         checked(handled, [(x,) for x in (*order, *order)])
 
 
-@pytest.mark.parametrize("f", [
-    lambda x: np.unravel_index(x, (2, 4))[1], lambda x: np.array([2, 3, 4, 5, 6, 7]) ** x, lambda x: x**x, lambda x: (x + 1) ** int(x[1]),
-    lambda x: np.power(x, x, where=x > 5, out=x * 0),
-], ids=range(5))
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda x: np.unravel_index(x, (2, 4))[1],
+        lambda x: np.array([2, 3, 4, 5, 6, 7]) ** x,
+        lambda x: x**x,
+        lambda x: (x + 1) ** int(x[1]),
+        lambda x: np.power(x, x, where=x > 5, out=x * 0),
+    ],
+    ids=range(5),
+)
 def test_values_that_numpy_refuses_and_nobody_handles(f: Any) -> None:
     for order in ((GOOD, BAD), (BAD, GOOD)):
         p = hjit.pipeline(f)
@@ -205,10 +222,16 @@ def test_powers_of_integers_by_a_number() -> None:
     checked(lambda x, n: x**n, [(GOOD, n) for n in (2, 3, -1, 2, -2)])
 
 
-@pytest.mark.parametrize("f", [
-    lambda a: float(a.max()) ** 400.0, lambda a: float(a.max()) ** -1, lambda a: float(a.min()) ** 0.5, lambda a: 2.0 ** float(a.max()),
-    lambda a: a * float(a.max()) ** float(a.min()),
-])
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda a: float(a.max()) ** 400.0,
+        lambda a: float(a.max()) ** -1,
+        lambda a: float(a.min()) ** 0.5,
+        lambda a: 2.0 ** float(a.max()),
+        lambda a: a * float(a.max()) ** float(a.min()),
+    ],
+)
 def test_powers_of_floats_of_the_image(f: Any) -> None:
     def handled(a: Any) -> Any:
         try:

@@ -45,30 +45,86 @@ ROWS = (
     ),
     Row(
         "columns and blocks",
-        lambda a: (np.column_stack([a[0], a[1]]), np.block([[a, a * 2], [a[::-1], a]]), np.tile(a, (2, 3)), np.repeat(a, 3, 1), np.resize(a, (7, 9))),
+        lambda a: (
+            np.column_stack([a[0], a[1]]),
+            np.block([[a, a * 2], [a[::-1], a]]),
+            np.tile(a, (2, 3)),
+            np.repeat(a, 3, 1),
+            np.resize(a, (7, 9)),
+        ),
     ),
-    Row("splits", lambda a: ([x + 1 for x in np.array_split(a, 3, 1)], [x * 2 for x in np.split(a, 4)], [x + 1 for x in np.vsplit(a, 2)])),
-    Row("deletions", lambda a: (np.delete(a, 3, 0), np.delete(a, slice(2, 9), 1), np.insert(a, 5, 7, axis=1), np.insert(a, 0, a[3], axis=0))),
-    Row("repeats of channels", lambda a: (np.repeat(a[..., None], 3, -1), np.repeat(np.repeat(a, 2, 0), 2, 1), np.kron(a, np.ones((2, 2), a.dtype)))),
+    Row(
+        "splits",
+        lambda a: (
+            [x + 1 for x in np.array_split(a, 3, 1)],
+            [x * 2 for x in np.split(a, 4)],
+            [x + 1 for x in np.vsplit(a, 2)],
+        ),
+    ),
+    Row(
+        "deletions",
+        lambda a: (
+            np.delete(a, 3, 0),
+            np.delete(a, slice(2, 9), 1),
+            np.insert(a, 5, 7, axis=1),
+            np.insert(a, 0, a[3], axis=0),
+        ),
+    ),
+    Row(
+        "repeats of channels",
+        lambda a: (
+            np.repeat(a[..., None], 3, -1),
+            np.repeat(np.repeat(a, 2, 0), 2, 1),
+            np.kron(a, np.ones((2, 2), a.dtype)),
+        ),
+    ),
     Row(
         "sorts",
-        lambda a: (np.sort(a, 1), np.sort(a, 0), np.sort(a[:, :5]), np.argsort(a, axis=1, kind="stable"), np.sort(a[:2, :7], axis=None)),
+        lambda a: (
+            np.sort(a, 1),
+            np.sort(a, 0),
+            np.sort(a[:, :5]),
+            np.argsort(a, axis=1, kind="stable"),
+            np.sort(a[:2, :7], axis=None),
+        ),
         shape=(6, 13),
     ),
     Row(
         "medians",
-        lambda a: (np.median(a), np.median(a, 0), np.median(a, axis=(0, 1)), np.percentile(a, 30), np.quantile(a.astype(float), 0.25, axis=1)),
+        lambda a: (
+            np.median(a),
+            np.median(a, 0),
+            np.median(a, axis=(0, 1)),
+            np.percentile(a, 30),
+            np.quantile(a.astype(float), 0.25, axis=1),
+        ),
         exact=False,
         shape=(4, 5),
     ),
-    Row("median of a window", lambda a: np.median(np.stack([a[i : i + 18, j : j + 33] for i in range(3) for j in range(3)]), axis=0)),
+    Row(
+        "median of a window",
+        lambda a: np.median(np.stack([a[i : i + 18, j : j + 33] for i in range(3) for j in range(3)]), axis=0),
+    ),
     Row("partitions", lambda a: (np.partition(a[:, :20], 4, axis=1)[:, 4], np.partition(a[0, :30], 10)[10])),
     Row("ranks", lambda a: (np.minimum(a, np.roll(a, 1)), np.sort(np.stack([a, a[::-1], a[:, ::-1]]), 0)[1])),
     Row(
         "takes",
-        lambda a: (np.take(a, [3, 0, -1], 0), np.take_along_axis(a, np.argsort(a[:, ::2], 1, kind="stable"), 1), np.choose(a > 5, [a, a * 2])),
+        lambda a: (
+            np.take(a, [3, 0, -1], 0),
+            np.take_along_axis(a, np.argsort(a[:, ::2], 1, kind="stable"), 1),
+            np.choose(a > 5, [a, a * 2]),
+        ),
     ),
-    Row("counts", lambda a: (np.bincount(a.ravel()), np.histogram(a, 10, (0, 256))[0], np.isin(a, [3, 5, 7]), np.digitize(a, [5, 50])), ("uint8",)),
+    Row(
+        "counts",
+        lambda a: (
+            np.bincount(a.ravel()),
+            np.histogram(a, 10, (0, 256))[0],
+            np.isin(a, [3, 5, 7]),
+            np.digitize(a, [5, 50]),
+        ),
+        ("uint8",),
+    ),
     Row("puts", lambda a: _puts(a)),
     Row(
         "searches",
@@ -82,7 +138,13 @@ ROWS = (
         ("int32", "float32", "float64"),
         False,
     ),
-    Row("colour matrices", lambda a: (a @ K3, a.dot(K3[0]), np.einsum("yxc,dc->yxd", a, K3), np.tensordot(a, K3, 1)), FLOAT, False, (20, 35, 3)),
+    Row(
+        "colour matrices",
+        lambda a: (a @ K3, a.dot(K3[0]), np.einsum("yxc,dc->yxd", a, K3), np.tensordot(a, K3, 1)),
+        FLOAT,
+        False,
+        (20, 35, 3),
+    ),
     Row(
         "sums of products",
         lambda a: (np.einsum("ij,ij->i", a, a), np.einsum("ij->ji", a), np.einsum("ij,kj->ik", a, a[:4])),
@@ -91,16 +153,30 @@ ROWS = (
     ),
     Row(
         "convolutions of rows",
-        lambda a: (np.convolve(a[0], KERNEL, "same"), np.convolve(a[1], KERNEL), np.correlate(a[2], KERNEL, "valid"), np.convolve(a[0], a[1, :4])),
+        lambda a: (
+            np.convolve(a[0], KERNEL, "same"),
+            np.convolve(a[1], KERNEL),
+            np.correlate(a[2], KERNEL, "valid"),
+            np.convolve(a[0], a[1, :4]),
+        ),
         FLOAT,
         False,
     ),
     Row("trapezoid", lambda a: (np.trapezoid(a), np.trapezoid(a, dx=0.5, axis=0)), FLOAT, False),
     Row("gradients", lambda a: (np.gradient(a, edge_order=2), np.gradient(a, 0.5, axis=0)), FLOAT),
-    Row("uniform filters", lambda a: (ndimage.uniform_filter(a, 3), ndimage.uniform_filter1d(a, 5, axis=0, mode="wrap")), FLOAT, False),
+    Row(
+        "uniform filters",
+        lambda a: (ndimage.uniform_filter(a, 3), ndimage.uniform_filter1d(a, 5, axis=0, mode="wrap")),
+        FLOAT,
+        False,
+    ),
     Row(
         "gaussians",
-        lambda a: (ndimage.gaussian_filter(a, 1.2), ndimage.gaussian_filter(a, (0.8, 2), mode="nearest"), ndimage.gaussian_filter1d(a, 1, order=1)),
+        lambda a: (
+            ndimage.gaussian_filter(a, 1.2),
+            ndimage.gaussian_filter(a, (0.8, 2), mode="nearest"),
+            ndimage.gaussian_filter1d(a, 1, order=1),
+        ),
         FLOAT,
         False,
     ),
@@ -124,13 +200,22 @@ ROWS = (
             ndimage.grey_erosion(a, (3, 3)),
         ),
     ),
-    Row("rank filters", lambda a: (ndimage.median_filter(a, 3), ndimage.percentile_filter(a, 20, 3), ndimage.rank_filter(a, 2, 3))),
     Row(
-        "binary morphology", lambda a: (ndimage.binary_dilation(a), ndimage.binary_erosion(a, np.ones((3, 3))), ndimage.binary_opening(a)), ("bool",)
+        "rank filters",
+        lambda a: (ndimage.median_filter(a, 3), ndimage.percentile_filter(a, 20, 3), ndimage.rank_filter(a, 2, 3)),
+    ),
+    Row(
+        "binary morphology",
+        lambda a: (ndimage.binary_dilation(a), ndimage.binary_erosion(a, np.ones((3, 3))), ndimage.binary_opening(a)),
+        ("bool",),
     ),
     Row(
         "shifts",
-        lambda a: (ndimage.shift(a, (1, -2), order=0), ndimage.shift(a, (1.5, 2.25), order=1), ndimage.zoom(a, 2, order=1)),
+        lambda a: (
+            ndimage.shift(a, (1, -2), order=0),
+            ndimage.shift(a, (1.5, 2.25), order=1),
+            ndimage.zoom(a, 2, order=1),
+        ),
         ("float64",),
         False,
     ),

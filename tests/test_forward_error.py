@@ -25,7 +25,9 @@ ARGUMENTS: dict[str, tuple[Any, ...]] = {
     **dict.fromkeys("log log2 log10 log1p sqrt reciprocal".split(), (POSITIVE,)),
     **dict.fromkeys("arcsin arccos arctanh".split(), (UNIT,)),
     "arccosh": (POSITIVE + 1,),
-    **dict.fromkeys("add subtract multiply true_divide maximum fmin hypot arctan2 logaddexp logaddexp2".split(), (ANY, ANY[::-1])),
+    **dict.fromkeys(
+        "add subtract multiply true_divide maximum fmin hypot arctan2 logaddexp logaddexp2".split(), (ANY, ANY[::-1])
+    ),
     **dict.fromkeys("copysign floor_divide remainder fmod heaviside".split(), (ANY, ANY[::-1])),
     "power": (POSITIVE, ANY[::-1]),
     **dict.fromkeys("greater less_equal equal".split(), (np.round(ANY), np.round(ANY[::-1]))),
@@ -47,7 +49,9 @@ def test_results_of_moved_arguments_are_within_the_bounds(name: str, size: float
     args = ARGUMENTS[name]
     errors = [size * RANDOM.random(a.shape) for a in args]
     decides = name in ("greater", "less_equal", "equal")
-    given = [known(a, e + np.spacing(np.abs(a))) for a, e in zip(args, errors, strict=True)]  # a moved argument is rounded
+    given = [
+        known(a, e + np.spacing(np.abs(a))) for a, e in zip(args, errors, strict=True)
+    ]  # a moved argument is rounded
     found = apply(operation(name, len(args), bool if decides else DOUBLE), given, name in INEXACT, False)
     assert found.errors is not None or not decides
     open_ = np.zeros(args[0].shape, bool) if found.breaks is None else found.breaks
@@ -76,7 +80,9 @@ def test_the_bounds_are_of_the_size_of_the_errors(name: str) -> None:
 def test_exact_values_have_no_error() -> None:
     for name in ("add", "multiply", "sqrt", "greater"):
         args = [Approx(np.abs(a)) for a in (ANY, ANY[::-1])][: 1 if name == "sqrt" else 2]
-        assert apply(operation(name, len(args), bool if name == "greater" else DOUBLE), args, False, False).errors is None
+        assert (
+            apply(operation(name, len(args), bool if name == "greater" else DOUBLE), args, False, False).errors is None
+        )
     one = known(ANY, np.where(ANY > 0, 1e-9, 0))
     found = apply(operation("add", 2), [one, Approx(ANY)], False, False)
     assert found.errors is not None
@@ -89,8 +95,12 @@ def test_a_decision_is_doubtful_only_within_its_error() -> None:
     assert found.errors is not None
     np.testing.assert_array_equal(found.errors[OURS], [1, 0, 0])
     np.testing.assert_array_equal(found.errors[SAME_WAY], [0, 0, 0])
-    chosen = apply(Op("select", (*operation("greater", 2, bool).args, Load("c", (), DOUBLE)), DOUBLE),
-                   [found, Approx(np.full(3, 5.0)), Approx(np.full(3, 7.0))], False, False)
+    chosen = apply(
+        Op("select", (*operation("greater", 2, bool).args, Load("c", (), DOUBLE)), DOUBLE),
+        [found, Approx(np.full(3, 5.0)), Approx(np.full(3, 7.0))],
+        False,
+        False,
+    )
     assert chosen.errors is not None
     np.testing.assert_array_equal(chosen.errors[NUMPYS], [2, 0, 0])
     np.testing.assert_array_equal(chosen.errors[SAME_WAY], [0, 0, 0])
@@ -115,7 +125,11 @@ def test_an_undefined_place_within_reach_is_told() -> None:
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_sums_of_numpy_are_within_its_bound_and_good_ones_within_ours(dtype: Any) -> None:
-    for x in (np.full((3, 100_000), 0.1, dtype), RANDOM.normal(size=(3, 50_000)).astype(dtype), (1000 + RANDOM.random((3, 50_000))).astype(dtype)):
+    for x in (
+        np.full((3, 100_000), 0.1, dtype),
+        RANDOM.normal(size=(3, 50_000)).astype(dtype),
+        (1000 + RANDOM.random((3, 50_000))).astype(dtype),
+    ):
         total = total_of("add", np.dtype(dtype), False)
         for begin in range(0, x.shape[1], 30_000):
             total.add(Approx(x[:, begin : begin + 30_000]))
@@ -158,7 +172,12 @@ def test_a_wave_of_an_argument_that_may_be_anywhere_is_no_rounding() -> None:
     assert found.errors is not None
     assert found.errors[SAME_WAY].max() < 1e-8
     np.testing.assert_array_less([1e-9, 1.9], found.errors[OURS])
-    rest = apply(operation("remainder", 2), [known(np.array([3.3, 1e20]), np.array([1e-9, 1e4])), Approx(np.ones(2))], False, False)
+    rest = apply(
+        operation("remainder", 2),
+        [known(np.array([3.3, 1e20]), np.array([1e-9, 1e4])), Approx(np.ones(2))],
+        False,
+        False,
+    )
     assert rest.errors is not None
     assert rest.errors[SAME_WAY].max() < 1e-8
     assert rest.errors[OURS][1] >= 1

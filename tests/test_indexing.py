@@ -20,7 +20,13 @@ def test_tables(index: str, dtype: str) -> None:
     table = image((100,), dtype)
     at = (image((21, 67), "uint8") % 100).astype(index)
     check(
-        lambda table, at: (table[at] + 1, np.take(table, at), table[at[:, ::-1]], table[at[::2]].astype(np.float64) * 2, table.take(at, mode="clip")),
+        lambda table, at: (
+            table[at] + 1,
+            np.take(table, at),
+            table[at[:, ::-1]],
+            table[at[::2]].astype(np.float64) * 2,
+            table.take(at, mode="clip"),
+        ),
         table,
         at,
     )

@@ -53,11 +53,17 @@ def test_forms_of_results() -> None:
         np.testing.assert_allclose(out["b"][1][1], expected["b"][1][1])
 
 
-@pytest.mark.parametrize("make", [
-    lambda: np.zeros((500, 400)).T, lambda: np.zeros((400, 1000))[:, ::2], lambda: np.zeros((400, 500))[::-1], lambda: np.zeros((420, 520))[10:-10, 10:-10],
-    lambda: np.zeros(IMAGE.nbytes + 1, np.uint8)[1:].view(np.float64).reshape(IMAGE.shape),
-    lambda: np.zeros((400, 500), [("x", "u1"), ("y", "f8")])["y"],
-])
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: np.zeros((500, 400)).T,
+        lambda: np.zeros((400, 1000))[:, ::2],
+        lambda: np.zeros((400, 500))[::-1],
+        lambda: np.zeros((420, 520))[10:-10, 10:-10],
+        lambda: np.zeros(IMAGE.nbytes + 1, np.uint8)[1:].view(np.float64).reshape(IMAGE.shape),
+        lambda: np.zeros((400, 500), [("x", "u1"), ("y", "f8")])["y"],
+    ],
+)
 def test_layouts_of_out(make: Any) -> None:
     f = hjit.pipeline(lambda img: img * 2)
     for _ in range(3):
@@ -97,7 +103,16 @@ def test_one_out_for_two_results() -> None:
 def test_out_that_does_not_fit() -> None:
     f = hjit.pipeline(lambda img: img * 2)
     for _ in range(2):
-        for out in (np.zeros((400, 499)), np.zeros((400, 500), np.float32), np.zeros((1, 400, 500)), (), [np.zeros_like(IMAGE)] * 2, 3.0, None, np.zeros((400, 500), ">f8")):
+        for out in (
+            np.zeros((400, 499)),
+            np.zeros((400, 500), np.float32),
+            np.zeros((1, 400, 500)),
+            (),
+            [np.zeros_like(IMAGE)] * 2,
+            3.0,
+            None,
+            np.zeros((400, 500), ">f8"),
+        ):
             with pytest.raises(ValueError, match="out"):
                 f.into(out, IMAGE)
         locked = np.zeros_like(IMAGE)

@@ -79,7 +79,11 @@ def _in_parts(b: Any) -> Any:
 
 def strides(x: Any) -> Any:
     """But for axes of length 1, whose strides NumPy leaves open."""
-    return [strides(y) for y in x] if isinstance(x, tuple) else [s for s, n in zip(x.strides, x.shape, strict=True) if n > 1]
+    return (
+        [strides(y) for y in x]
+        if isinstance(x, tuple)
+        else [s for s, n in zip(x.strides, x.shape, strict=True) if n > 1]
+    )
 
 
 @pytest.mark.parametrize("layout", ["C", "F", "step", "inside", "rows reversed"])
@@ -104,7 +108,9 @@ def test_contiguous_copies_are_no_views() -> None:
 def test_flags_and_strides_are_known() -> None:
     def f(a: Any) -> Any:
         views = (a, a.T, a[:, ::2], a[0], np.moveaxis(a, 0, 1), a.T + 1, a[:, :, :1], a.reshape(-1))
-        return [(x.strides, x.flags.c_contiguous, x.flags.f_contiguous, x.flags.fnc, x.flags["C_CONTIGUOUS"]) for x in views]
+        return [
+            (x.strides, x.flags.c_contiguous, x.flags.f_contiguous, x.flags.fnc, x.flags["C_CONTIGUOUS"]) for x in views
+        ]
 
     for a in layouts(PICTURE).values():
         check(f, a)

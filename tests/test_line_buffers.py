@@ -53,7 +53,12 @@ def _halved(p: Any) -> Any:
     across = p[:, :-3] + p[:, 1:-2] + p[:, 2:-1] + p[:, 3:]
     down = across[:-3] + 3 * across[1:-2] + 3 * across[2:-1] + across[3:]
     height, width = down.shape[0] // 2 * 2, down.shape[1] // 2 * 2
-    return down[:height:2, :width:2] + down[:height:2, 1:width:2] + down[1:height:2, :width:2] + down[1:height:2, 1:width:2]
+    return (
+        down[:height:2, :width:2]
+        + down[:height:2, 1:width:2]
+        + down[1:height:2, :width:2]
+        + down[1:height:2, 1:width:2]
+    )
 
 
 FUNCTIONS = (mirrored_halves, clamped_halves, two_groups_of_different_width, chain, shared, halves)

@@ -196,7 +196,14 @@ STEPS: list[Any] = [
     lambda x: np.where(x > 3, x, np.roll(x, 1)), lambda x: x + x[0], lambda x: x.reshape(-1)[3:15].reshape(3, 4), lambda x: x.mean(axis=1)[:, None] + x,
     written_twice,
 ]  # fmt: skip
-ENDS: list[Any] = [lambda x, b: x, lambda x, b: x.sum(), lambda x, b: x[1:], lambda x, b: x.max(axis=0), lambda x, b: b, lambda x, b: x[0]]
+ENDS: list[Any] = [
+    lambda x, b: x,
+    lambda x, b: x.sum(),
+    lambda x, b: x[1:],
+    lambda x, b: x.max(axis=0),
+    lambda x, b: b,
+    lambda x, b: x[0],
+]
 
 
 @pytest.mark.parametrize("seed", range(16))

@@ -79,7 +79,9 @@ def sorted_in_place(a: Any) -> Any:
     a[:3].sort(axis=0)
 
 
-@pytest.mark.parametrize("f", [in_place, masked, overlapping_self, added_at, through_a_view, sorted_in_place], ids=lambda f: f.__name__)
+@pytest.mark.parametrize(
+    "f", [in_place, masked, overlapping_self, added_at, through_a_view, sorted_in_place], ids=lambda f: f.__name__
+)
 def test_in_place(f: Any) -> None:
     p = alike(f, image)
     assert p.stats.fallbacks == 0
@@ -118,12 +120,31 @@ def test_written_fields_of_a_structured_array() -> None:
 # -- results that share memory
 
 
-@pytest.mark.parametrize("f", [
-    lambda a: a, lambda a: a[1:], lambda a: a[::-1, ::2], lambda a: a.T, lambda a: a[3], lambda a: a[:, 4], lambda a: a[None],
-    lambda a: a.swapaxes(0, 1)[2:], lambda a: a[5:5], lambda a: a + 0, lambda a: a.copy(), lambda a: np.asarray(a), lambda a: a[-1, ::-3],
-])
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda a: a,
+        lambda a: a[1:],
+        lambda a: a[::-1, ::2],
+        lambda a: a.T,
+        lambda a: a[3],
+        lambda a: a[:, 4],
+        lambda a: a[None],
+        lambda a: a.swapaxes(0, 1)[2:],
+        lambda a: a[5:5],
+        lambda a: a + 0,
+        lambda a: a.copy(),
+        lambda a: np.asarray(a),
+        lambda a: a[-1, ::-3],
+    ],
+)
 def test_views(f: Any) -> None:
-    for make in (image, lambda: np.asfortranarray(IMAGE), lambda: IMAGE.copy()[::-1], lambda: np.repeat(IMAGE, 2, 1)[:, ::2]):
+    for make in (
+        image,
+        lambda: np.asfortranarray(IMAGE),
+        lambda: IMAGE.copy()[::-1],
+        lambda: np.repeat(IMAGE, 2, 1)[:, ::2],
+    ):
         alike(f, make)
     result = hjit.pipeline(f)(IMAGE)
     assert result.strides == f(IMAGE).strides or f(IMAGE).base is None or result.size == 0
@@ -298,7 +319,9 @@ def test_lists_and_dicts_that_outlive_the_call() -> None:
     assert len(inside([IMAGE])) == 2
 
 
-@pytest.mark.parametrize("first", [lambda w: w.__setitem__(0, 1), lambda w: w.__setitem__(0, w[0] + 1)], ids=["replaced", "changed"])
+@pytest.mark.parametrize(
+    "first", [lambda w: w.__setitem__(0, 1), lambda w: w.__setitem__(0, w[0] + 1)], ids=["replaced", "changed"]
+)
 def test_a_copy_reads_what_it_is_a_copy_of_after_it_changed_itself(first: Any) -> None:
     def restored(a: Any) -> Any:
         v = a + 2

@@ -28,7 +28,9 @@ def test_it_runs(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
             if shown is None:
                 continue
             text = str(shown)
-            assert "rows" in text or "verified=True" in text, text  # a stage of the function by its name, or what its calls came to
+            assert "rows" in text or "verified=True" in text, (
+                text
+            )  # a stage of the function by its name, or what its calls came to
             if hasattr(shown, "_repr_html_"):
                 _check_html(shown._repr_html_(), text)
                 pictures += 1

@@ -33,14 +33,20 @@ def shape_of(x: Any) -> Any:
         return type(x), [shape_of(y) for y in x]
     if isinstance(x, dict):
         return type(x), [(k, shape_of(v)) for k, v in x.items()]
-    return (type(x), x.dtype, x.shape) if isinstance(x, (np.ndarray, np.generic)) else (type(x), x if type(x) is not float else None)
+    return (
+        (type(x), x.dtype, x.shape)
+        if isinstance(x, (np.ndarray, np.generic))
+        else (type(x), x if type(x) is not float else None)
+    )
 
 
 def compared(p: Any, *args: Any) -> None:
     ours, expected = p(*args), p.py_func(*args)
     assert shape_of(ours) == shape_of(expected)
     for a, b in zip(leaves(ours), leaves(expected), strict=True):
-        np.testing.assert_allclose(a, b, atol=1e-12) if isinstance(b, (np.ndarray, float)) else np.testing.assert_equal(a, b)
+        np.testing.assert_allclose(a, b, atol=1e-12) if isinstance(b, (np.ndarray, float)) else np.testing.assert_equal(
+            a, b
+        )
 
 
 def leaves(x: Any) -> list[Any]:
@@ -106,25 +112,29 @@ def test_an_array_that_is_given_twice_is_one_object() -> None:
 # -- types of results
 
 
-@pytest.mark.parametrize("f", [
-    lambda a: scipy.ndimage.label(a > 0.7),
-    lambda a: scipy.ndimage.label(a > 0.7)[1],
-    lambda a: scipy.ndimage.label(a > 0.7)[1] + a,
-    lambda a: scipy.ndimage.find_objects(scipy.ndimage.label(a > 1)[0]),
-    lambda a: scipy.ndimage.center_of_mass(a * 2),
-    lambda a: scipy.ndimage.center_of_mass(a * 2, (a > 0.5) * 1, [0, 1]),
-    lambda a: scipy.ndimage.maximum_position(a * 2),
-    lambda a: scipy.ndimage.extrema(a * 2),
-    lambda a: scipy.ndimage.mean(a * 2, (a > 0.5) * 1, [0, 1]),
-    lambda a: np.linalg.svd(a * 2),
-    lambda a: np.linalg.slogdet(a * 2),
-    lambda a: np.linalg.det(a * 2),
-    lambda a: np.linalg.matrix_rank(a * 2),
-    lambda a: np.linalg.lstsq(a * 2, a[0] * 1, rcond=None)[1:3],
-    lambda a: scipy.linalg.lu(a * 2),
-    lambda a: scipy.linalg.bandwidth(a * 2),
-    lambda a: scipy.linalg.issymmetric(a * 2),
-], ids=range(17))
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda a: scipy.ndimage.label(a > 0.7),
+        lambda a: scipy.ndimage.label(a > 0.7)[1],
+        lambda a: scipy.ndimage.label(a > 0.7)[1] + a,
+        lambda a: scipy.ndimage.find_objects(scipy.ndimage.label(a > 1)[0]),
+        lambda a: scipy.ndimage.center_of_mass(a * 2),
+        lambda a: scipy.ndimage.center_of_mass(a * 2, (a > 0.5) * 1, [0, 1]),
+        lambda a: scipy.ndimage.maximum_position(a * 2),
+        lambda a: scipy.ndimage.extrema(a * 2),
+        lambda a: scipy.ndimage.mean(a * 2, (a > 0.5) * 1, [0, 1]),
+        lambda a: np.linalg.svd(a * 2),
+        lambda a: np.linalg.slogdet(a * 2),
+        lambda a: np.linalg.det(a * 2),
+        lambda a: np.linalg.matrix_rank(a * 2),
+        lambda a: np.linalg.lstsq(a * 2, a[0] * 1, rcond=None)[1:3],
+        lambda a: scipy.linalg.lu(a * 2),
+        lambda a: scipy.linalg.bandwidth(a * 2),
+        lambda a: scipy.linalg.issymmetric(a * 2),
+    ],
+    ids=range(17),
+)
 def test_types(f: Any) -> None:
     p = hjit.pipeline(f)
     for image in (IMAGE, IMAGE * 1.25, IMAGE):
@@ -143,12 +153,35 @@ def test_labels_in_an_array_that_is_there() -> None:
     assert p.stats.fallbacks == 0
 
 
-@pytest.mark.parametrize("g", [
-    lambda x: 7, lambda x: 0.1, lambda x: int(x.sum()), lambda x: float(x.sum()), lambda x: bool(x.sum() > 90), lambda x: x.sum(), lambda x: x > 1,
-    lambda x: np.asarray(x.sum()), lambda x: [x.sum(), (x, float(x[0, 0]), 3)], lambda x: None, lambda x: [], lambda x: (), lambda x: (x + 1,),
-    lambda x: [x + 1, x + 2], lambda x: {"a": x + 1, "b": 2}, lambda x: OrderedDict(a=x * 2), lambda x: Pair(x * 2, 0.5), lambda x: "text", lambda x: slice(1, 3),
-    lambda x: [x[:k].sum() for k in range(int(x.sum()) % 5)], lambda x: x[: int(x.sum()) % 5], lambda x: np.datetime64("2020-01-01"), lambda x: 1j,
-], ids=range(23))
+@pytest.mark.parametrize(
+    "g",
+    [
+        lambda x: 7,
+        lambda x: 0.1,
+        lambda x: int(x.sum()),
+        lambda x: float(x.sum()),
+        lambda x: bool(x.sum() > 90),
+        lambda x: x.sum(),
+        lambda x: x > 1,
+        lambda x: np.asarray(x.sum()),
+        lambda x: [x.sum(), (x, float(x[0, 0]), 3)],
+        lambda x: None,
+        lambda x: [],
+        lambda x: (),
+        lambda x: (x + 1,),
+        lambda x: [x + 1, x + 2],
+        lambda x: {"a": x + 1, "b": 2},
+        lambda x: OrderedDict(a=x * 2),
+        lambda x: Pair(x * 2, 0.5),
+        lambda x: "text",
+        lambda x: slice(1, 3),
+        lambda x: [x[:k].sum() for k in range(int(x.sum()) % 5)],
+        lambda x: x[: int(x.sum()) % 5],
+        lambda x: np.datetime64("2020-01-01"),
+        lambda x: 1j,
+    ],
+    ids=range(23),
+)
 def test_types_of_any_result(g: Any) -> None:
     g = extern(g)
 

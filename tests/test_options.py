@@ -37,20 +37,45 @@ def test_precedence(monkeypatch: pytest.MonkeyPatch) -> None:
     assert resolve({}).num_threads == 3
 
 
-@pytest.mark.parametrize(("name", "text", "value"), [
-    ("FAST_MATH", "1", True), ("FAST_MATH", "no", False), ("DISABLE", "TRUE", True), ("DISABLE", "", False), ("CACHE", "ro", "ro"), ("TARGET", "x86-64-v3", "x86-64-v3"),
-    ("ON_UNSUPPORTED", "numpy", "numpy"), ("CACHE_DIR", "/somewhere", "/somewhere"), ("NUM_THREADS", "4", 4),
-])
+@pytest.mark.parametrize(
+    ("name", "text", "value"),
+    [
+        ("FAST_MATH", "1", True),
+        ("FAST_MATH", "no", False),
+        ("DISABLE", "TRUE", True),
+        ("DISABLE", "", False),
+        ("CACHE", "ro", "ro"),
+        ("TARGET", "x86-64-v3", "x86-64-v3"),
+        ("ON_UNSUPPORTED", "numpy", "numpy"),
+        ("CACHE_DIR", "/somewhere", "/somewhere"),
+        ("NUM_THREADS", "4", 4),
+    ],
+)
 def test_environment(name: str, text: str, value: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(f"HJIT_{name}", text)
     assert getattr(resolve({}), name.lower()) == value
     assert from_environment()[name.lower()] == value
 
 
-@pytest.mark.parametrize("given", [
-    {"no_such": 1}, {"verify": "sometimes"}, {"cache": True}, {"num_threads": -1}, {"num_threads": 1.5}, {"num_threads": True}, {"fast_math": 1}, {"fast_math": "yes"},
-    {"target": ""}, {"target": None}, {"cache_dir": 3}, {"cache_dir": None}, {"on_unsupported": []}, {"disable": None},
-])
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"no_such": 1},
+        {"verify": "sometimes"},
+        {"cache": True},
+        {"num_threads": -1},
+        {"num_threads": 1.5},
+        {"num_threads": True},
+        {"fast_math": 1},
+        {"fast_math": "yes"},
+        {"target": ""},
+        {"target": None},
+        {"cache_dir": 3},
+        {"cache_dir": None},
+        {"on_unsupported": []},
+        {"disable": None},
+    ],
+)
 def test_unknown_names_and_values(given: dict[str, Any]) -> None:
     with pytest.raises(OptionError) as caught:
         hjit.pipeline(**given)
@@ -59,7 +84,10 @@ def test_unknown_names_and_values(given: dict[str, Any]) -> None:
         pass
 
 
-@pytest.mark.parametrize(("name", "text"), [("NUM_THREADS", "many"), ("NUM_THREADS", "-1"), ("FAST_MATH", "perhaps"), ("VERIFY", "last"), ("CACHE", "RW")])
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [("NUM_THREADS", "many"), ("NUM_THREADS", "-1"), ("FAST_MATH", "perhaps"), ("VERIFY", "last"), ("CACHE", "RW")],
+)
 def test_unknown_values_in_the_environment(name: str, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(f"HJIT_{name}", text)
     with pytest.raises(OptionError, match=text):
@@ -110,7 +138,9 @@ def test_a_folder_as_a_path(tmp_path: Path) -> None:
 
 
 def test_disabled_loads_no_compiler(tmp_path: Path) -> None:
-    out = run_script(tmp_path, """
+    out = run_script(
+        tmp_path,
+        """
         import sys
         import numpy as np
         import hjit
@@ -124,5 +154,7 @@ def test_disabled_loads_no_compiler(tmp_path: Path) -> None:
             assert (f(np.ones(3)) == 2).all()
         assert f.stats.fallbacks == 2
         print(sorted({"numba", "llvmlite", "jax", "hjit.kernels"} & set(sys.modules)))
-    """, HJIT_DISABLE="1")
+    """,
+        HJIT_DISABLE="1",
+    )
     assert out.splitlines() == ["in ndarray", "in ndarray", "[]"]

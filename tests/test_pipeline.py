@@ -211,11 +211,27 @@ class Step(enum.IntEnum):
     TWO = 2
 
 
-@pytest.mark.parametrize(("a", "b"), [
-    (True, False), ("add", "subtract"), (None, 1), (Mode.ADD, Mode.SUBTRACT), (Step.ONE, Step.TWO), (np.uint8, np.float64), (3 + 1j, 4 + 2j),
-    (np.longdouble(1), np.longdouble(3)), (slice(0, 3), slice(1, 3)), (range(3), range(4)), (frozenset({1}), frozenset({2})), (b"x", b"y"),
-    (np.dtype("u1"), np.dtype("u2")), (abs, len), (float("nan"), 1.0), (-0.0, 0.0),
-])
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [
+        (True, False),
+        ("add", "subtract"),
+        (None, 1),
+        (Mode.ADD, Mode.SUBTRACT),
+        (Step.ONE, Step.TWO),
+        (np.uint8, np.float64),
+        (3 + 1j, 4 + 2j),
+        (np.longdouble(1), np.longdouble(3)),
+        (slice(0, 3), slice(1, 3)),
+        (range(3), range(4)),
+        (frozenset({1}), frozenset({2})),
+        (b"x", b"y"),
+        (np.dtype("u1"), np.dtype("u2")),
+        (abs, len),
+        (float("nan"), 1.0),
+        (-0.0, 0.0),
+    ],
+)
 def test_values_that_choose(a: Any, b: Any) -> None:
     p = hjit.pipeline(lambda img, x: img + 1 if repr(x) == repr(a) else img - 1, verify="off")
     for _ in range(2):
@@ -371,10 +387,25 @@ def test_memory_mapped_files(tmp_path: Any) -> None:
     assert p.stats.fallbacks == 0
 
 
-@pytest.mark.parametrize("a", [
-    IMAGE.astype(">f4"), IMAGE.astype(np.longdouble), IMAGE.astype(complex), IMAGE.astype(object), np.zeros(3, "U5"), np.zeros(3, "M8[s]"), np.zeros(3, [("x", "u1")]),
-    IMAGE.view(np.recarray), np.ma.masked_array(IMAGE, IMAGE > 3), collections.deque([IMAGE]), {1, 2}, bytearray(3), memoryview(b"xyz"),
-], ids=lambda a: f"{type(a).__name__} {getattr(a, 'dtype', '')}")
+@pytest.mark.parametrize(
+    "a",
+    [
+        IMAGE.astype(">f4"),
+        IMAGE.astype(np.longdouble),
+        IMAGE.astype(complex),
+        IMAGE.astype(object),
+        np.zeros(3, "U5"),
+        np.zeros(3, "M8[s]"),
+        np.zeros(3, [("x", "u1")]),
+        IMAGE.view(np.recarray),
+        np.ma.masked_array(IMAGE, IMAGE > 3),
+        collections.deque([IMAGE]),
+        {1, 2},
+        bytearray(3),
+        memoryview(b"xyz"),
+    ],
+    ids=lambda a: f"{type(a).__name__} {getattr(a, 'dtype', '')}",
+)
 def test_arguments_that_are_refused(a: Any) -> None:
     with pytest.raises(TraceError) as caught:
         hjit.pipeline(lambda a: a * 2)(a)
@@ -421,7 +452,9 @@ def test_two_images_of_one_size_and_then_of_another() -> None:
     assert made[0] == made[-1]
 
 
-@pytest.mark.parametrize("shape", [(), (1,), (0,), (1, 1), (0, 5), (5, 0), (20, 0, 3), (0, 20, 20), (1, 1, 1, 1), (1, 20), (20, 1)])
+@pytest.mark.parametrize(
+    "shape", [(), (1,), (0,), (1, 1), (0, 5), (5, 0), (20, 0, 3), (0, 20, 20), (1, 1, 1, 1), (1, 20), (20, 1)]
+)
 def test_odd_shapes(shape: tuple[int, ...]) -> None:
     a = np.ones(shape, np.float32)
     twice(lambda a: a + 1, a)

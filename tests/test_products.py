@@ -27,7 +27,9 @@ def product(a: Any, b: Any) -> Any:
 def products(f: Any, *args: Any) -> list[str]:
     """The operands of the products that BLAS computes in a call."""
     variant = f._variant(args, {}, f._resolved(()))
-    return [f"{e.product.first.source} @ {e.product.second.source}" for e in variant.rec.events if e.product is not None]
+    return [
+        f"{e.product.first.source} @ {e.product.second.source}" for e in variant.rec.events if e.product is not None
+    ]
 
 
 def check(function: Callable[..., Any], *args: Any, expected: int, **options: Any) -> Any:
@@ -82,7 +84,10 @@ FORMS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
 
 FORMS |= {  # what BLAS cannot read as it lies
     "steps along both axes": (lambda a, b: a[::2, ::2] @ b, (noise(300, 400), noise(200, 150))),
-    "overlapping windows": (lambda a, b: np.lib.stride_tricks.sliding_window_view(a, 64) @ b, (noise(1063), noise(64, 70))),
+    "overlapping windows": (
+        lambda a, b: np.lib.stride_tricks.sliding_window_view(a, 64) @ b,
+        (noise(1063), noise(64, 70)),
+    ),
     "batch innermost": (lambda a, b: np.einsum("ijb,jkb->bik", a, b), (noise(80, 90, 4), noise(90, 100, 4))),
     "backwards vector": (lambda a, x: a @ x[::-1], (noise(600, 600), noise(600))),
     "strided vector": (lambda a, x: a @ x[:, 1], (noise(600, 600), noise(600, 3))),
@@ -132,15 +137,19 @@ def overwritten_later(a: Any, b: Any) -> Any:
     return c, a @ b
 
 
-@pytest.mark.parametrize(("function", "args", "expected"), [
-    (scaled, (1.5, 0.5, noise(128, 128), SQUARE, SQUARE.T.copy()), 1),
-    (two_products, (noise(600), noise(600), noise(600), noise(600), noise(600, 600)), 2),
-    (layers, (SQUARE, noise(128, 128)), 2),
-    (returned_twice, (SQUARE, noise(128, 128)), 1),
-    (decided, (SQUARE, noise(128, 128)), 1),
-    (changed, (SQUARE, noise(128, 128)), 1),
-    (overwritten_later, (SQUARE, noise(128, 128)), 2),
-], ids=lambda x: getattr(x, "__name__", ""))
+@pytest.mark.parametrize(
+    ("function", "args", "expected"),
+    [
+        (scaled, (1.5, 0.5, noise(128, 128), SQUARE, SQUARE.T.copy()), 1),
+        (two_products, (noise(600), noise(600), noise(600), noise(600), noise(600, 600)), 2),
+        (layers, (SQUARE, noise(128, 128)), 2),
+        (returned_twice, (SQUARE, noise(128, 128)), 1),
+        (decided, (SQUARE, noise(128, 128)), 1),
+        (changed, (SQUARE, noise(128, 128)), 1),
+        (overwritten_later, (SQUARE, noise(128, 128)), 2),
+    ],
+    ids=lambda x: getattr(x, "__name__", ""),
+)
 def test_products_beside_other_operations(function: Any, args: Any, expected: int) -> None:
     check(function, *args, expected=expected)
     check(function, *args, expected=0, blas=False)

@@ -26,8 +26,20 @@ def test_integers(dtype: str) -> None:
 def test_axes(dtype: str) -> None:
     a = sample((21, 35, 4), dtype)
     check(lambda a: [f(a, axis=axis) for f in (np.sum, np.argmin) for axis in (None, 0, 1, 2, -1)], a)
-    check(lambda a: [f(a, axis=axis, keepdims=True) for f in (np.prod, np.min, np.all) for axis in (None, (0, 1), (1, 2), (0, 2), 1)], a)
-    check(lambda a: (np.argmax(a, axis=2, keepdims=True), np.count_nonzero(a, axis=(0, 1)), a.mean((0, 1))), a, exact=False, ulps=4)
+    check(
+        lambda a: [
+            f(a, axis=axis, keepdims=True)
+            for f in (np.prod, np.min, np.all)
+            for axis in (None, (0, 1), (1, 2), (0, 2), 1)
+        ],
+        a,
+    )
+    check(
+        lambda a: (np.argmax(a, axis=2, keepdims=True), np.count_nonzero(a, axis=(0, 1)), a.mean((0, 1))),
+        a,
+        exact=False,
+        ulps=4,
+    )
 
 
 @pytest.mark.parametrize("dtype", ["uint8", "int32", "float64"])
@@ -54,7 +66,20 @@ def test_sizes(dtype: str) -> None:
 @pytest.mark.parametrize("shape", [(300, 400), (1200, 64), (17, 9000), (120_001,), (40, 50, 60)])
 def test_parallel_integers(shape: tuple[int, ...]) -> None:
     a = image(shape, "uint16")
-    check(lambda a: (a.sum(), a.sum(0), a.sum(-1), a.max(), a.min(0), a.prod(), a.argmax(), np.cumsum(a, axis=0), np.cumsum(a, axis=-1)), a)
+    check(
+        lambda a: (
+            a.sum(),
+            a.sum(0),
+            a.sum(-1),
+            a.max(),
+            a.min(0),
+            a.prod(),
+            a.argmax(),
+            np.cumsum(a, axis=0),
+            np.cumsum(a, axis=-1),
+        ),
+        a,
+    )
 
 
 @pytest.mark.parametrize("dtype", INTS)
@@ -152,7 +177,19 @@ def test_signs_of_zero() -> None:
 def test_empty() -> None:
     for shape in ((0, 40), (40, 0), (0,), (0, 3), (3, 0), (0, 0)):
         a = np.zeros(shape, np.float32)
-        check(lambda a: (a.sum(), a.sum(0), a.prod(-1), a.any(), a.all(0), np.count_nonzero(a), np.cumsum(a, axis=0), (a > 0).sum(-1)), a)
+        check(
+            lambda a: (
+                a.sum(),
+                a.sum(0),
+                a.prod(-1),
+                a.any(),
+                a.all(0),
+                np.count_nonzero(a),
+                np.cumsum(a, axis=0),
+                (a > 0).sum(-1),
+            ),
+            a,
+        )
     check(lambda a: a.max(0), np.zeros((0, 40)))
     check(lambda a: a.max(1), np.zeros((0, 40)))
     check(lambda a: a.min(), np.zeros((40, 0)))
@@ -163,7 +200,18 @@ def test_empty() -> None:
 def test_layouts(name: str) -> None:
     a = layouts(image((33, 57, 3), "int32"))[name]
     check(
-        lambda a: (a.sum(0), a.sum(1), a.sum(2), a.sum((0, 1)), a.max((1, 2)), a.T.sum(0), a[::-1, ::2].min(1), a.argmax(0), np.cumsum(a, axis=1)), a
+        lambda a: (
+            a.sum(0),
+            a.sum(1),
+            a.sum(2),
+            a.sum((0, 1)),
+            a.max((1, 2)),
+            a.T.sum(0),
+            a[::-1, ::2].min(1),
+            a.argmax(0),
+            np.cumsum(a, axis=1),
+        ),
+        a,
     )
 
 
@@ -257,10 +305,20 @@ def test_integer_scans(dtype: str) -> None:
 def test_float_scans(dtype: str) -> None:
     a = sample((41, 50), dtype, special=False)
     check(
-        lambda a: (np.maximum.accumulate(a, axis=0), np.minimum.accumulate(a, axis=1), np.cumsum(np.rint(a), axis=0), np.cumsum(np.rint(a), axis=1)),
+        lambda a: (
+            np.maximum.accumulate(a, axis=0),
+            np.minimum.accumulate(a, axis=1),
+            np.cumsum(np.rint(a), axis=0),
+            np.cumsum(np.rint(a), axis=1),
+        ),
         a,
     )
-    check(lambda a: (np.cumsum(a, axis=0), np.cumsum(a, axis=1), np.cumprod(np.sign(a) + 2.5, axis=0)), a, exact=False, ulps=64)
+    check(
+        lambda a: (np.cumsum(a, axis=0), np.cumsum(a, axis=1), np.cumprod(np.sign(a) + 2.5, axis=0)),
+        a,
+        exact=False,
+        ulps=64,
+    )
 
 
 def test_integral_images() -> None:
@@ -281,7 +339,9 @@ def test_normalisation() -> None:
 
 
 @pytest.mark.parametrize("dtype", ["bool", "uint8", "int16", "int64", "uint64", "float16", "float32", "float64"])
-@pytest.mark.parametrize("name", ["logical_and", "logical_or", "logical_xor", "subtract", "true_divide", "fmod", "bitwise_or", "greater"])
+@pytest.mark.parametrize(
+    "name", ["logical_and", "logical_or", "logical_xor", "subtract", "true_divide", "fmod", "bitwise_or", "greater"]
+)
 def test_dtypes_of_accumulate(name: str, dtype: str) -> None:
     rng = np.random.default_rng(5)
     a = rng.integers(0, 3, (20, 30)).astype(dtype)

@@ -34,7 +34,18 @@ MAY = {
     "sched.search": {*SCHEDULES, "sched.features", "model"},
     "kernels.lower": {"debug", "errors", "trace.ir", "sched.language", "sched.analysis"},
     "kernels.llvm": {"errors", "trace.ir", "sched.language", "kernels.lower"},
-    "kernels.runtime": {"debug", "errors", "options", "cache", "forks", "machine", "trace.ir", "sched.language", "kernels.lower", "kernels.llvm"},
+    "kernels.runtime": {
+        "debug",
+        "errors",
+        "options",
+        "cache",
+        "forks",
+        "machine",
+        "trace.ir",
+        "sched.language",
+        "kernels.lower",
+        "kernels.llvm",
+    },
 }
 STILL = {  # against the table, to be mended; no others
     ("kernels.runtime.listing", "sched.default.schedules"),  # a kernel without a schedule is lowered by the default one
@@ -46,7 +57,10 @@ STILL = {  # against the table, to be mended; no others
 
 def modules() -> dict[str, Path]:
     """All modules of the package, without its name."""
-    names = {".".join(p.relative_to(ROOT / "hjit").with_suffix("").parts).removesuffix("__init__").rstrip("."): p for p in (ROOT / "hjit").rglob("*.py")}
+    names = {
+        ".".join(p.relative_to(ROOT / "hjit").with_suffix("").parts).removesuffix("__init__").rstrip("."): p
+        for p in (ROOT / "hjit").rglob("*.py")
+    }
     return {name: p for name, p in names.items() if name}
 
 
@@ -101,9 +115,24 @@ def test_folders_are_small() -> None:
 
 
 CIRCLES = {  # of imports, those inside functions included: to be mended; no others
-    ("sched.language.limits", "sched.language.picture", "sched.language.tree"),  # a tree that is read is checked, and shown in notebooks
-    ("trace.capture.builtin_calls", "trace.capture.overlay", "trace.capture.rerolling"),  # built-ins see captured objects
-    ("trace.ops.creation", "trace.ops.elementwise", "trace.ops.histograms", "trace.ops.indexing", "trace.ops.reductions", "trace.ops.scattering"),
+    (
+        "sched.language.limits",
+        "sched.language.picture",
+        "sched.language.tree",
+    ),  # a tree that is read is checked, and shown in notebooks
+    (
+        "trace.capture.builtin_calls",
+        "trace.capture.overlay",
+        "trace.capture.rerolling",
+    ),  # built-ins see captured objects
+    (
+        "trace.ops.creation",
+        "trace.ops.elementwise",
+        "trace.ops.histograms",
+        "trace.ops.indexing",
+        "trace.ops.reductions",
+        "trace.ops.scattering",
+    ),
 }
 
 
@@ -115,5 +144,7 @@ def test_imports_run_in_no_circle() -> None:
         if more == reached:
             break
         reached = more
-    circles = {tuple(sorted(x for x in reached[name] if name in reached[x])) for name in reached if name in reached[name]}
+    circles = {
+        tuple(sorted(x for x in reached[name] if name in reached[x])) for name in reached if name in reached[name]
+    }
     assert circles == CIRCLES

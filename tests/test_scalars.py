@@ -267,7 +267,11 @@ def test_exponents_that_cannot_be_negative_need_no_decision() -> None:
 def test_products_with_a_number_are_not_of_the_arrays_dtype(dtype: Any) -> None:
     a = np.arange(1, 20).astype(dtype)
     for k in (2, 2.5, True, np.int16(3)):
-        check(lambda x, k: (np.dot(x, k), np.dot(k, x), np.inner(x, k), np.outer(x, k), np.kron(x, k), np.vdot(x[:1], k)), a, k)
+        check(
+            lambda x, k: (np.dot(x, k), np.dot(k, x), np.inner(x, k), np.outer(x, k), np.kron(x, k), np.vdot(x[:1], k)),
+            a,
+            k,
+        )
         check(lambda x, k: (np.multiply.outer(x, k), np.tensordot(x, k, 0), np.cross(x[:3], [k, 1, 2])), a, k)
 
 
@@ -350,7 +354,10 @@ def test_products_that_leave_the_dtype_raise_and_write_nothing(f: Any, dtype: An
 
 
 def test_round_gives_ints_as_numpys_scalars_do() -> None:
-    check(lambda a: (a * round(a.mean()), round(a.max()), round(a.mean(), 1), round(float(a.mean()), 1)), np.arange(20, dtype=np.uint8))
+    check(
+        lambda a: (a * round(a.mean()), round(a.max()), round(a.mean(), 1), round(float(a.mean()), 1)),
+        np.arange(20, dtype=np.uint8),
+    )
     with pytest.raises(TypeError, match="__round__"):
         hjit.pipeline(lambda a: round(a))(np.arange(20.0))
 

@@ -44,7 +44,11 @@ def test_pads(mode: str, width: int) -> None:
     for shape in ((1, 1), (2, 33), (23, 70)):
         a = image(shape, "int16")
         check(
-            lambda a: (np.pad(a, width, mode=mode), np.pad(a, ((0, width), (2, 0)), mode=mode), np.pad(a, ((width, 1), (0, 3)), mode)[::-1, ::2] + 1),
+            lambda a: (
+                np.pad(a, width, mode=mode),
+                np.pad(a, ((0, width), (2, 0)), mode=mode),
+                np.pad(a, ((width, 1), (0, 3)), mode)[::-1, ::2] + 1,
+            ),
             a,
         )
 
@@ -68,7 +72,9 @@ def test_box_filters(radius: int) -> None:
     def f(a: Any) -> Any:
         p = np.pad(a.astype(np.int32), radius, mode="edge")
         rows = sum(p[i : i + a.shape[0]] for i in range(2 * radius + 1))
-        return (sum(rows[:, j : j + a.shape[1]] for j in range(2 * radius + 1)) // (2 * radius + 1) ** 2).astype(a.dtype)
+        return (sum(rows[:, j : j + a.shape[1]] for j in range(2 * radius + 1)) // (2 * radius + 1) ** 2).astype(
+            a.dtype
+        )
 
     for shape in SHAPES:
         check(f, image(shape, "uint8"))
@@ -109,7 +115,15 @@ def test_rolls_and_differences(shape: tuple[int, int]) -> None:
         a,
     )
     check(
-        lambda a: (np.diff(a, axis=0), np.diff(a), np.diff(a, n=2, axis=1), np.diff(a, prepend=0), np.diff(a, axis=0, append=a[:1]), np.ediff1d(a)), a
+        lambda a: (
+            np.diff(a, axis=0),
+            np.diff(a),
+            np.diff(a, n=2, axis=1),
+            np.diff(a, prepend=0),
+            np.diff(a, axis=0, append=a[:1]),
+            np.ediff1d(a),
+        ),
+        a,
     )
     if min(shape) > 1:
         check(lambda a: (np.gradient(a), np.gradient(a, 2.0, axis=1), np.gradient(a.astype(np.float32), axis=0)), a)
@@ -155,7 +169,10 @@ def test_colours(dtype: str) -> None:
 
     for shape in ((1, 1), (5, 16), (20, 17), (33, 67)):
         check(f, image((*shape, 3), dtype))
-        check(lambda p: (0.25 * p[0] + 0.5 * p[1] + 0.25 * p[2], np.moveaxis(p, 0, -1) + 1, p[::-1] + p), image((3, *shape), dtype))
+        check(
+            lambda p: (0.25 * p[0] + 0.5 * p[1] + 0.25 * p[2], np.moveaxis(p, 0, -1) + 1, p[::-1] + p),
+            image((3, *shape), dtype),
+        )
 
 
 @pytest.mark.parametrize("dtype", ["uint8", "int32", "float32", "float64"])

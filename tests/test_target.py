@@ -18,7 +18,17 @@ U = RNG.integers(0, 256, (37, 131)).astype(np.uint8)
 def exact(a: Any, u: Any) -> Any:
     grown = np.clip(u.astype(np.int16) * 3 + 5, 0, 255).astype(np.uint8)
     edges = np.pad(a, 1, mode="reflect")
-    return np.sqrt(np.abs(a)) / 3, a.astype(np.int32), a.astype(np.uint8), grown, edges[:-2, 1:-1] - edges[2:, 1:-1], u // 7, u % 5, a.max(axis=0), u[:, ::-2]
+    return (
+        np.sqrt(np.abs(a)) / 3,
+        a.astype(np.int32),
+        a.astype(np.uint8),
+        grown,
+        edges[:-2, 1:-1] - edges[2:, 1:-1],
+        u // 7,
+        u % 5,
+        a.max(axis=0),
+        u[:, ::-2],
+    )
 
 
 def inexact(a: Any) -> Any:

@@ -154,7 +154,10 @@ def test_dask_threads() -> None:
 
 @pytest.mark.parametrize("layer", LAYERS)
 def test_the_layer(layer: str, tmp_path: Path) -> None:
-    out = script(tmp_path, layer, """
+    out = script(
+        tmp_path,
+        layer,
+        """
     check()
     check()
     print(launch.parallel_for()[1])
@@ -165,23 +168,31 @@ def test_the_layer(layer: str, tmp_path: Path) -> None:
     for t in threads: t.start()
     check()
     for t in threads: t.join()
-    """)
+    """,
+    )
     assert out.split() == [layer]
 
 
 def test_an_unknown_layer(tmp_path: Path) -> None:
-    out = script(tmp_path, "omp", """
+    out = script(
+        tmp_path,
+        "omp",
+        """
     try:
         f(img)
     except hjit.OptionError as error:
         print(error)
-    """)
+    """,
+    )
     assert "HJIT_THREADING_LAYER='omp'" in out
 
 
 @pytest.mark.parametrize("layer", LAYERS)
 def test_forks(layer: str, tmp_path: Path) -> None:
-    out = script(tmp_path, layer, """
+    out = script(
+        tmp_path,
+        layer,
+        """
     def child():
         pid = os.fork()
         if pid == 0:
@@ -203,13 +214,17 @@ def test_forks(layer: str, tmp_path: Path) -> None:
     child()
     check()
     print("done")
-    """)
+    """,
+    )
     assert out.split() == ["done"]
 
 
 @pytest.mark.parametrize("layer", LAYERS)
 def test_forks_while_other_threads_compile_and_run(layer: str, tmp_path: Path) -> None:
-    out = script(tmp_path, layer, """
+    out = script(
+        tmp_path,
+        layer,
+        """
     stop = threading.Event()
     def busy(seed):
         k = seed
@@ -231,14 +246,18 @@ def test_forks_while_other_threads_compile_and_run(layer: str, tmp_path: Path) -
     stop.set()
     for t in threads: t.join()
     print("done")
-    """)
+    """,
+    )
     assert out.splitlines()[-1] == "done"
 
 
 @pytest.mark.parametrize("layer", LAYERS)
 @pytest.mark.parametrize("method", ["fork", "spawn"])
 def test_multiprocessing(layer: str, method: str, tmp_path: Path) -> None:
-    out = script(tmp_path, layer, f"""
+    out = script(
+        tmp_path,
+        layer,
+        f"""
     import multiprocessing
     if __name__ == "__main__":
         check()
@@ -247,13 +266,17 @@ def test_multiprocessing(layer: str, method: str, tmp_path: Path) -> None:
                 assert np.array_equal(found, f.py_func(img[: 300 + k]))
         check()
         print("done")
-    """)
+    """,
+    )
     assert out.split() == ["done"]
 
 
 @pytest.mark.parametrize("layer", LAYERS)
 def test_interrupts(layer: str, tmp_path: Path) -> None:
-    out = script(tmp_path, layer, """
+    out = script(
+        tmp_path,
+        layer,
+        """
     import signal
     import time
     signal.signal(signal.SIGINT, signal.default_int_handler)  # what a shell runs in the background ignores it
@@ -273,13 +296,17 @@ def test_interrupts(layer: str, tmp_path: Path) -> None:
         check()
     assert hjit.pipeline(lambda img: img - 17)(img)[0, 0] == -17
     print(interrupted)
-    """)
+    """,
+    )
     assert out.split() == ["60"]
 
 
 @pytest.mark.parametrize("layer", LAYERS)
 def test_at_exit_and_in_daemons(layer: str, tmp_path: Path) -> None:
-    out = script(tmp_path, layer, """
+    out = script(
+        tmp_path,
+        layer,
+        """
     import atexit
     check()
     atexit.register(lambda: (check(), print("exit")))
@@ -288,20 +315,29 @@ def test_at_exit_and_in_daemons(layer: str, tmp_path: Path) -> None:
             f(img)
     threading.Thread(target=forever, daemon=True).start()
     print("main", flush=True)
-    """)
+    """,
+    )
     assert out.split() == ["main", "exit"]
 
 
 def test_one_thread_from_the_environment(tmp_path: Path) -> None:
-    out = script(tmp_path, "tbb", """
+    out = script(
+        tmp_path,
+        "tbb",
+        """
     check()
     print(f._resolved(()).num_threads)
-    """, HJIT_NUM_THREADS="1")
+    """,
+        HJIT_NUM_THREADS="1",
+    )
     assert out.split() == ["1"]
 
 
 def test_inside_numba(tmp_path: Path) -> None:
-    out = script(tmp_path, "tbb", """
+    out = script(
+        tmp_path,
+        "tbb",
+        """
     import numba
 
     @numba.njit(parallel=True)
@@ -315,7 +351,8 @@ def test_inside_numba(tmp_path: Path) -> None:
     assert (out == expected[0, 0]).all()
     check()
     print("done")
-    """)
+    """,
+    )
     assert out.split() == ["done"]
 
 
@@ -346,7 +383,9 @@ WHEN = {
 def test_a_first_call_when_the_main_thread_has_ended(when: str, layer: str, tmp_path: Path) -> None:
     folder = str(tmp_path / "cache")
     for _ in range(2):  # with an empty cache, and with a full one
-        assert run_script(tmp_path, FIRST + "    " + WHEN[when], HJIT_THREADING_LAYER=layer, HJIT_CACHE_DIR=folder).split() == ["first"]
+        assert run_script(
+            tmp_path, FIRST + "    " + WHEN[when], HJIT_THREADING_LAYER=layer, HJIT_CACHE_DIR=folder
+        ).split() == ["first"]
 
 
 def test_no_more_threads_can_be_started(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -377,7 +416,10 @@ def test_what_is_interrupted_before_it_began_never_runs(monkeypatch: pytest.Monk
 
 def test_forks_say_nothing_and_leave_no_thread_behind(tmp_path: Path) -> None:
     """Another thread has used tbb, so that the child of the fork cannot: not a word of that, from nobody."""
-    out = script(tmp_path, "tbb", """
+    out = script(
+        tmp_path,
+        "tbb",
+        """
     def fork(expect):
         pid = os.fork()
         if pid == 0:
@@ -406,13 +448,17 @@ def test_forks_say_nothing_and_leave_no_thread_behind(tmp_path: Path) -> None:
     t = threading.Thread(target=fork, args=("python",))
     t.start()
     t.join()
-    """)
+    """,
+    )
     assert out == ""
 
 
 def test_a_fork_waits_for_no_thread_that_waits_for_it(tmp_path: Path) -> None:
     """`concurrent.futures.thread` holds a lock in a fork, which work in a pool of threads needs."""
-    script(tmp_path, "tbb", """
+    script(
+        tmp_path,
+        "tbb",
+        """
     from hjit import forks
     import concurrent.futures
     forks.PATIENCE = 1e9
@@ -435,12 +481,16 @@ def test_a_fork_waits_for_no_thread_that_waits_for_it(tmp_path: Path) -> None:
         os._exit(0)
     wait(pid)
     thread.join()
-    """)
+    """,
+    )
 
 
 def test_a_fork_waits_for_no_function_of_the_user(tmp_path: Path) -> None:
     """The first call runs the plain function, too, which here goes on only when there has been a fork."""
-    script(tmp_path, "tbb", """
+    script(
+        tmp_path,
+        "tbb",
+        """
     from hjit import forks
     forks.PATIENCE = 1e9
     running, forked = threading.Event(), threading.Event()
@@ -477,4 +527,5 @@ def test_a_fork_waits_for_no_function_of_the_user(tmp_path: Path) -> None:
     forked.set()
     first.join()
     second.join()
-    """)
+    """,
+    )

@@ -30,7 +30,9 @@ def test_samples_have_the_features_of_their_schedules(tmp_path: Path) -> None:
     assert found.pipeline.shape[1] == len(PIPELINE) and len(found.machine) == len(MACHINE)
     assert 2 <= len(found.samples) <= 5
     for s in found.samples:
-        assert s.features.shape == (len(found.pipeline), len(SCHEDULE)) and s.seconds > 0 and np.isfinite(s.features).all()
+        assert (
+            s.features.shape == (len(found.pipeline), len(SCHEDULE)) and s.seconds > 0 and np.isfinite(s.features).all()
+        )
     assert len({s.features.tobytes() for s in found.samples}) > 1
 
 
@@ -40,7 +42,10 @@ def test_the_same_schedules_are_measured_on_images_of_several_sizes(tmp_path: Pa
     assert len(large.samples) == len(small.samples) > 1
     assert made()[0] - before <= 7  # kernels know no sizes, and one is the default schedule's
     for a, b in zip(large.samples, small.samples, strict=True):
-        assert a.features[:, SCHEDULE.index("points_computed_total")].sum() > b.features[:, SCHEDULE.index("points_computed_total")].sum()
+        assert (
+            a.features[:, SCHEDULE.index("points_computed_total")].sum()
+            > b.features[:, SCHEDULE.index("points_computed_total")].sum()
+        )
 
 
 def test_a_wrong_result_is_no_sample(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -100,11 +105,19 @@ def test_what_is_collected_can_be_learnt_from(tmp_path: Path, capsys: pytest.Cap
     for k, function in enumerate((blurred, pyramid)):
         (found,) = measured(function, [[IMAGE]], OPTIONS, 4, k, Quiet(tmp_path))
         features = np.stack([s.features for s in found.samples]).astype(np.float32)
-        np.savez(tmp_path / f"{k}.npz", pipeline=found.pipeline, schedule=features, runtimes=[s.seconds for s in found.samples], machine=found.machine)
+        np.savez(
+            tmp_path / f"{k}.npz",
+            pipeline=found.pipeline,
+            schedule=features,
+            runtimes=[s.seconds for s in found.samples],
+            machine=found.machine,
+        )
     fit_all([tmp_path], tmp_path / "w.npz", passes=2, seed=0)
     fitted = network.load(tmp_path / "w.npz")
     p = Program(blurred)
-    assert fitted.stages(p.space.nests.pipeline, np.ones((1, len(p.graph.stages), len(SCHEDULE))), p.space.nests.machine).shape == (1, len(p.graph.stages))
+    assert fitted.stages(
+        p.space.nests.pipeline, np.ones((1, len(p.graph.stages), len(SCHEDULE))), p.space.nests.machine
+    ).shape == (1, len(p.graph.stages))
     assert "held out" in capsys.readouterr().out and (tmp_path / "w.json").exists()
 
 

@@ -39,7 +39,10 @@ def sets_a_global(img: Any) -> Any:
     return img
 
 
-@pytest.mark.parametrize(("f", "line", "operation"), [(lengths, 2, "return"), (complex_numbers, 1, "complex"), (sets_a_global, 2, "global IMAGE")])
+@pytest.mark.parametrize(
+    ("f", "line", "operation"),
+    [(lengths, 2, "return"), (complex_numbers, 1, "complex"), (sets_a_global, 2, "global IMAGE")],
+)
 def test_messages(f: Any, line: int, operation: str) -> None:
     with pytest.raises(TraceError) as caught:
         hjit.pipeline(f)(IMAGE)
@@ -186,7 +189,12 @@ def test_missing_and_surplus_arguments() -> None:
 
     p = hjit.pipeline(f)
     p(IMAGE, 2.0)
-    for args, kwargs in (((IMAGE,), {}), ((IMAGE, 1.0, 2.0), {}), ((IMAGE, 1.0), {"gain": 2.0}), ((IMAGE,), {"gian": 1.0})):
+    for args, kwargs in (
+        ((IMAGE,), {}),
+        ((IMAGE, 1.0, 2.0), {}),
+        ((IMAGE, 1.0), {"gain": 2.0}),
+        ((IMAGE,), {"gian": 1.0}),
+    ):
         with pytest.raises(TypeError) as theirs:
             f(*args, **kwargs)
         with pytest.raises(TypeError) as ours:
@@ -204,7 +212,9 @@ def scatters(img: Any, index: Any) -> Any:
     return img.sum()
 
 
-@pytest.mark.parametrize("f", [gathers, scatters, lambda img, index: np.take(img, index, axis=1), lambda img, index: img[index, index % 3]])
+@pytest.mark.parametrize(
+    "f", [gathers, scatters, lambda img, index: np.take(img, index, axis=1), lambda img, index: img[index, index % 3]]
+)
 def test_out_of_bounds(f: Any) -> None:
     good, bad, negative = np.array([3, 39, -40]), np.array([3, 50, 2]), np.array([0, -51, 1])
     for first in (good, bad):
@@ -229,7 +239,9 @@ def test_out_of_bounds(f: Any) -> None:
 def test_exceptions_of_a_later_call() -> None:
     p = hjit.pipeline(lambda a, b: a + b)
     p(IMAGE, IMAGE)
-    with pytest.raises(ValueError, match=re.escape("operands could not be broadcast together with shapes (40,50) (40,49)")):
+    with pytest.raises(
+        ValueError, match=re.escape("operands could not be broadcast together with shapes (40,50) (40,49)")
+    ):
         p(IMAGE, IMAGE[:, 1:])
     np.testing.assert_array_equal(p(IMAGE, IMAGE[0]), IMAGE + IMAGE[0])
 
@@ -242,7 +254,9 @@ def test_endless_recursion() -> None:
         hjit.pipeline(f)(IMAGE)
 
 
-def test_a_long_loop_that_is_traced_turn_by_turn_says_what_to_do_where_it_is_too_deep(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_loop_that_is_traced_turn_by_turn_says_what_to_do_where_it_is_too_deep(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr("hjit.kernels.runtime.signals.DEEPEST", 1000)
 
     def f(img: Any) -> Any:

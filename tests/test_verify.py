@@ -133,7 +133,9 @@ def test_elements_of_which_roundings_alone_are_left_are_told_in_the_end() -> Non
             assert p.stats.flipped == 0 and not seen
         p(blank)
         p(blank)
-    assert [x.category for x in seen] == [HjitWarning] and "differ from NumPy's by more than a rounding" in str(seen[0].message)
+    assert [x.category for x in seen] == [HjitWarning] and "differ from NumPy's by more than a rounding" in str(
+        seen[0].message
+    )
     assert 0 < p.stats.flipped <= blank.size and p.stats.verified is True
 
 
@@ -278,11 +280,15 @@ def by_size(img: Any) -> Any:
     return img * 2 if img.max() > 5 else img * 3
 
 
-@pytest.mark.parametrize(("f", "first", "second"), [
-    (plus_one, IMAGE, IMAGE.astype(np.float32)),
-    (plus_one, IMAGE, IMAGE[:, ::2]),
-    (by_size, IMAGE, IMAGE / 9),
-], ids=["dtype", "layout", "branch"])
+@pytest.mark.parametrize(
+    ("f", "first", "second"),
+    [
+        (plus_one, IMAGE, IMAGE.astype(np.float32)),
+        (plus_one, IMAGE, IMAGE[:, ::2]),
+        (by_size, IMAGE, IMAGE / 9),
+    ],
+    ids=["dtype", "layout", "branch"],
+)
 def test_every_kernel_is_verified(f: Any, first: Any, second: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     p = hjit.pipeline(f, cache="off", tune=False)
     p(first)
@@ -348,11 +354,15 @@ def test_a_small_number_beside_large_ones_is_held_to_its_own_roundings(monkeypat
     assert p.stats.verified is False
 
 
-@pytest.mark.parametrize(("f", "value"), [
-    (lambda a: (np.power(a, np.float32(0.45)) * 255).astype(np.uint8), 77),
-    (lambda a: np.where(np.exp(a) > 1.5, a, -a), 0.25),
-    (lambda a: np.exp(a) > 1.5, None),
-], ids=["whole", "select", "compare"])
+@pytest.mark.parametrize(
+    ("f", "value"),
+    [
+        (lambda a: (np.power(a, np.float32(0.45)) * 255).astype(np.uint8), 77),
+        (lambda a: np.where(np.exp(a) > 1.5, a, -a), 0.25),
+        (lambda a: np.exp(a) > 1.5, None),
+    ],
+    ids=["whole", "select", "compare"],
+)
 def test_no_element_may_be_arbitrary(f: Any, value: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     def change(result: Any) -> None:
         result[9, 9] = ~result[9, 9] if value is None else value
@@ -444,7 +454,9 @@ def test_numpy_may_be_the_inexact_one() -> None:
 LARGE = np.random.default_rng(4).random((500, 700), dtype=np.float32)
 LONG_SUMS: list[Any] = [
     lambda a: np.exp(a - a.max()) / np.exp(a - a.max()).sum(),
-    lambda a: (np.power(a, np.float32(0.45)) - np.power(a, np.float32(0.45)).mean()) / np.power(a, np.float32(0.45)).std(),
+    lambda a: (
+        (np.power(a, np.float32(0.45)) - np.power(a, np.float32(0.45)).mean()) / np.power(a, np.float32(0.45)).std()
+    ),
     lambda a: np.exp(a) / np.exp(a).sum(axis=1, keepdims=True),
     lambda a: np.sin(a) / np.abs(np.sin(a)).max(),
     lambda a: np.log(a.mean() + a),
@@ -510,17 +522,21 @@ def test_results_of_extern_functions_have_bounds(monkeypatch: pytest.MonkeyPatch
             q(square)
 
 
-@pytest.mark.parametrize("f", [
-    lambda a: np.exp(a).astype(np.float64),
-    lambda a: np.exp(a).astype(np.float64) * 2,
-    lambda a: np.exp(a.astype(np.float64)).astype(np.float32).astype(np.float64),
-    lambda a: a.mean(axis=0).astype(np.float64),
-    lambda a: (np.power(a, np.float32(0.45)) * 255).astype(np.uint8),
-    lambda a: np.rint(np.power(a, np.float32(0.45)) * 255).astype(np.float64) / 255,
-    lambda a: {"small": a, "wide": [np.sin(a).astype(np.float64), a > 0.5]},
-    lambda a: float(a.mean()),
-    lambda a: np.histogram(np.exp(a), bins=8, range=(1.0, 2.0))[0],
-], ids=range(9))
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda a: np.exp(a).astype(np.float64),
+        lambda a: np.exp(a).astype(np.float64) * 2,
+        lambda a: np.exp(a.astype(np.float64)).astype(np.float32).astype(np.float64),
+        lambda a: a.mean(axis=0).astype(np.float64),
+        lambda a: (np.power(a, np.float32(0.45)) * 255).astype(np.uint8),
+        lambda a: np.rint(np.power(a, np.float32(0.45)) * 255).astype(np.float64) / 255,
+        lambda a: {"small": a, "wide": [np.sin(a).astype(np.float64), a > 0.5]},
+        lambda a: float(a.mean()),
+        lambda a: np.histogram(np.exp(a), bins=8, range=(1.0, 2.0))[0],
+    ],
+    ids=range(9),
+)
 def test_results_may_differ_by_the_precision_that_they_have_passed(f: Any) -> None:
     p = hjit.pipeline(f, cache="off")
     with warnings.catch_warnings():
@@ -545,21 +561,27 @@ def test_fast_maths_may_differ_by_a_rounding() -> None:
     assert p.stats.verified is True
 
 
-@pytest.mark.parametrize(("f", "eps", "decided"), [
-    (lambda a: a * 2 + np.sqrt(a), 0, False),
-    (lambda a: np.exp(a), 2.0**-23, False),
-    (lambda a: np.exp(a).astype(np.float64), 2.0**-23, False),
-    (lambda a: np.exp(a.astype(np.float64)), 2.0**-52, False),
-    (lambda a: np.exp(a.astype(np.float64)).astype(np.float32).astype(np.float64), 2.0**-23, False),
-    (lambda a: np.exp(a.astype(np.float64)) + a, 2.0**-52, False),
-    (lambda a: a.astype(np.float64) + a.sum(), 2.0**-23, False),
-    (lambda a: a.astype(np.float64).cumsum(axis=0), 2.0**-52, False),
-    (lambda a: np.floor(np.exp(a)), 2.0**-23, True),
-    (lambda a: np.where(np.exp(a) > 1.5, 1, 0), 2.0**-23, True),
-    (lambda a: np.arange(300.0)[(np.exp(a) * 9).astype(np.int64)], 2.0**-23, True),
-    (lambda a: (a * 255).astype(np.int64) ** 2, 0, False),
-], ids=range(12))
-def test_the_tolerance_is_of_the_coarsest_float_since_an_operation_was_inexact(f: Any, eps: float, decided: bool) -> None:
+@pytest.mark.parametrize(
+    ("f", "eps", "decided"),
+    [
+        (lambda a: a * 2 + np.sqrt(a), 0, False),
+        (lambda a: np.exp(a), 2.0**-23, False),
+        (lambda a: np.exp(a).astype(np.float64), 2.0**-23, False),
+        (lambda a: np.exp(a.astype(np.float64)), 2.0**-52, False),
+        (lambda a: np.exp(a.astype(np.float64)).astype(np.float32).astype(np.float64), 2.0**-23, False),
+        (lambda a: np.exp(a.astype(np.float64)) + a, 2.0**-52, False),
+        (lambda a: a.astype(np.float64) + a.sum(), 2.0**-23, False),
+        (lambda a: a.astype(np.float64).cumsum(axis=0), 2.0**-52, False),
+        (lambda a: np.floor(np.exp(a)), 2.0**-23, True),
+        (lambda a: np.where(np.exp(a) > 1.5, 1, 0), 2.0**-23, True),
+        (lambda a: np.arange(300.0)[(np.exp(a) * 9).astype(np.int64)], 2.0**-23, True),
+        (lambda a: (a * 255).astype(np.int64) ** 2, 0, False),
+    ],
+    ids=range(12),
+)
+def test_the_tolerance_is_of_the_coarsest_float_since_an_operation_was_inexact(
+    f: Any, eps: float, decided: bool
+) -> None:
     p = hjit.pipeline(f, cache="off", verify="off")
     p(SINGLE)
     ((variant,),) = p._variants.values()
@@ -580,36 +602,39 @@ def test_one_result_may_differ_and_another_not() -> None:
     assert inexact.eps
 
 
-@pytest.mark.parametrize(("ours", "expected", "allowed", "why"), [
-    (np.ones(3), np.ones(3), EXACT, None),
-    (np.array([np.nan, np.inf]), np.array([np.nan, np.inf]), EXACT, None),
-    (np.ones(3), np.ones(4), EXACT, "shape"),
-    (np.ones(3), np.ones(3, np.float32), EXACT, "float64"),
-    (np.ones(3), [1.0] * 3, EXACT, "instead of a list"),
-    (np.ones(3), np.ones(3) * (1 + 1e-15), EXACT, "3 of 3"),
-    (np.ones(3), np.ones(3) * (1 + 1e-15), CLOSE, None),
-    (np.ones(3), np.ones(3) * 1.01, CLOSE, "3 of 3"),
-    (np.array([1.0, np.nan]), np.array([1.0, 2.0]), CLOSE, "1 of 2"),
-    (np.array([1.0, np.inf]), np.array([1.0, -np.inf]), CLOSE, "1 of 2"),
-    (np.float64(1), 1.0, EXACT, "float64"),
-    ((1, 2), (1, 3), EXACT, "2 instead of 3"),
-    ((1,), (1, 3), EXACT, "tuple"),
-    ({"a": 1}, {"b": 1}, EXACT, "no item"),
-    ({"a": np.ones(2)}, {"a": np.zeros(2)}, EXACT, "2 of 2"),
-    (np.array([200], np.uint8), np.array([201], np.uint8), CLOSE, None),
-    (np.array([200], np.uint8), np.array([201], np.uint8), EXACT, "200 instead of 201"),
-    (np.array([True]), np.array([False]), CLOSE, "1 of 1"),
-    (np.zeros((0, 3)), np.zeros((0, 3)), CLOSE, None),
-    (np.ones(9), np.ones(9) * (1 + 1e-6), CLOSE, "9 of 9"),
-    (np.ones(9), np.ones(9) * (1 + 1e-6), Tolerance(2.0**-23), None),
-    (np.arange(2e4), np.where(np.arange(2e4) == 9, 5, np.arange(2e4)), Tolerance(2.0**-23), "1 of 20000"),
-    (np.arange(2e4), np.where(np.arange(2e4) == 9, 5, np.arange(2e4)), Tolerance(2.0**-23, True), None),
-    (1.0, 1.0 + 1e-15, EXACT, "instead of"),
-    (1.0, 1.0 + 1e-15, CLOSE, None),
-    ("a", "b", EXACT, "'a' instead of 'b'"),
-    (float("nan"), float("nan"), EXACT, None),
-    (None, 3, EXACT, "NoneType"),
-])
+@pytest.mark.parametrize(
+    ("ours", "expected", "allowed", "why"),
+    [
+        (np.ones(3), np.ones(3), EXACT, None),
+        (np.array([np.nan, np.inf]), np.array([np.nan, np.inf]), EXACT, None),
+        (np.ones(3), np.ones(4), EXACT, "shape"),
+        (np.ones(3), np.ones(3, np.float32), EXACT, "float64"),
+        (np.ones(3), [1.0] * 3, EXACT, "instead of a list"),
+        (np.ones(3), np.ones(3) * (1 + 1e-15), EXACT, "3 of 3"),
+        (np.ones(3), np.ones(3) * (1 + 1e-15), CLOSE, None),
+        (np.ones(3), np.ones(3) * 1.01, CLOSE, "3 of 3"),
+        (np.array([1.0, np.nan]), np.array([1.0, 2.0]), CLOSE, "1 of 2"),
+        (np.array([1.0, np.inf]), np.array([1.0, -np.inf]), CLOSE, "1 of 2"),
+        (np.float64(1), 1.0, EXACT, "float64"),
+        ((1, 2), (1, 3), EXACT, "2 instead of 3"),
+        ((1,), (1, 3), EXACT, "tuple"),
+        ({"a": 1}, {"b": 1}, EXACT, "no item"),
+        ({"a": np.ones(2)}, {"a": np.zeros(2)}, EXACT, "2 of 2"),
+        (np.array([200], np.uint8), np.array([201], np.uint8), CLOSE, None),
+        (np.array([200], np.uint8), np.array([201], np.uint8), EXACT, "200 instead of 201"),
+        (np.array([True]), np.array([False]), CLOSE, "1 of 1"),
+        (np.zeros((0, 3)), np.zeros((0, 3)), CLOSE, None),
+        (np.ones(9), np.ones(9) * (1 + 1e-6), CLOSE, "9 of 9"),
+        (np.ones(9), np.ones(9) * (1 + 1e-6), Tolerance(2.0**-23), None),
+        (np.arange(2e4), np.where(np.arange(2e4) == 9, 5, np.arange(2e4)), Tolerance(2.0**-23), "1 of 20000"),
+        (np.arange(2e4), np.where(np.arange(2e4) == 9, 5, np.arange(2e4)), Tolerance(2.0**-23, True), None),
+        (1.0, 1.0 + 1e-15, EXACT, "instead of"),
+        (1.0, 1.0 + 1e-15, CLOSE, None),
+        ("a", "b", EXACT, "'a' instead of 'b'"),
+        (float("nan"), float("nan"), EXACT, None),
+        (None, 3, EXACT, "NoneType"),
+    ],
+)
 def test_differences(ours: Any, expected: Any, allowed: Tolerance, why: str | None) -> None:
     found = difference(ours, expected, allowed)
     assert (found is None) if why is None else (found is not None and why in found)

@@ -17,7 +17,13 @@ STEPS = (1, 2, 3, 4, 5, 7, -1, -2, -3, -4, -5)
 def test_steps(dtype: str) -> None:
     a = image((23, 141), dtype)
     check(lambda a: [a[:, ::s].copy() for s in STEPS] + [a[::s, 1:-1].copy() for s in STEPS], a)
-    check(lambda a: [(a[1::s, 2::s] | a[1::s, 2::s]) if a.dtype != np.float32 and a.dtype != np.float64 else a[1::s, 2::s] * 2 for s in STEPS], a)
+    check(
+        lambda a: [
+            (a[1::s, 2::s] | a[1::s, 2::s]) if a.dtype != np.float32 and a.dtype != np.float64 else a[1::s, 2::s] * 2
+            for s in STEPS
+        ],
+        a,
+    )
 
 
 @pytest.mark.parametrize("n", [1, 2, 15, 16, 17, 18, 31, 32, 33, 34, 48, 64, 65])
@@ -34,14 +40,32 @@ def test_channels(channels: int, dtype: str) -> None:
     for shape in ((20, 64, channels), (20, 129, channels), (2, 17, channels)):
         a = image(shape, dtype)
         check(
-            lambda a: (a[..., 0] + a[..., last], a[:, ::-1, last] * 2, a[:, ::-1, 0] + 1, a[..., ::-1] + a, a[:, ::2, last] + 1, a[:, ::-2, 0] + 1), a
+            lambda a: (
+                a[..., 0] + a[..., last],
+                a[:, ::-1, last] * 2,
+                a[:, ::-1, 0] + 1,
+                a[..., ::-1] + a,
+                a[:, ::2, last] + 1,
+                a[:, ::-2, 0] + 1,
+            ),
+            a,
         )
 
 
 @pytest.mark.parametrize("name", ["C", "F", "step", "reversed", "inside", "rows reversed", "broadcast"])
 def test_layouts_of_channels(name: str) -> None:
     a = layouts(image((9, 67, 3), "uint8"))[name]
-    check(lambda a: (a[..., 1] + a[..., 2], a[::-1, ::-1, ::-1] + 1, np.moveaxis(a, -1, 0) + 1, a.T + 1, a.sum(-1), a[::2, 1::2, 0] * 2), a)
+    check(
+        lambda a: (
+            a[..., 1] + a[..., 2],
+            a[::-1, ::-1, ::-1] + 1,
+            np.moveaxis(a, -1, 0) + 1,
+            a.T + 1,
+            a.sum(-1),
+            a[::2, 1::2, 0] * 2,
+        ),
+        a,
+    )
 
 
 def test_basic_keys() -> None:
@@ -240,7 +264,20 @@ def set_shape(*shapes: Any) -> Any:
     return f
 
 
-@pytest.mark.parametrize("shapes", [((-1, 3),), (-1,), ((20, -1),), ((-1,),), (-1, (5, 8, -1)), ((2, 60, 1), -1, (3, 40)), ((1, 120),), ([12, 10],), ((np.int64(6), -1),)])
+@pytest.mark.parametrize(
+    "shapes",
+    [
+        ((-1, 3),),
+        (-1,),
+        ((20, -1),),
+        ((-1,),),
+        (-1, (5, 8, -1)),
+        ((2, 60, 1), -1, (3, 40)),
+        ((1, 120),),
+        ([12, 10],),
+        ((np.int64(6), -1),),
+    ],
+)
 @pytest.mark.parametrize("size", [(12, 10), (40, 3), (120,)])
 def test_shapes_are_set(shapes: Any, size: Any) -> None:
     check(set_shape(*shapes), image(size, "float32"))
@@ -261,10 +298,18 @@ def test_a_shape_is_set_of_one_view_alone() -> None:
     check(f, image((12, 10), "uint8"))
 
 
-@pytest.mark.parametrize(("view", "shape"), [
-    (lambda a: a.T, -1), (lambda a: a[::2], -1), (lambda a: a, (5, 5)), (lambda a: a, (-1, -1)), (lambda a: a[:, :3], (36,)), (lambda a: a, (7, -1)),
-    (lambda a: np.arange(6).reshape(2, 3).T, 6),
-])
+@pytest.mark.parametrize(
+    ("view", "shape"),
+    [
+        (lambda a: a.T, -1),
+        (lambda a: a[::2], -1),
+        (lambda a: a, (5, 5)),
+        (lambda a: a, (-1, -1)),
+        (lambda a: a[:, :3], (36,)),
+        (lambda a: a, (7, -1)),
+        (lambda a: np.arange(6).reshape(2, 3).T, 6),
+    ],
+)
 def test_shapes_that_numpy_does_not_set(view: Any, shape: Any) -> None:
     def f(a: Any) -> Any:
         b = view(a * 2)
@@ -361,5 +406,7 @@ def test_ravel_copies_what_does_not_lie_one_after_the_other(ravel: Any) -> None:
         r[0] = 77
         return a, r
 
-    for ours, theirs in zip(hjit.pipeline(f, cache="off")(np.arange(24.0).reshape(4, 6)), f(np.arange(24.0).reshape(4, 6)), strict=True):
+    for ours, theirs in zip(
+        hjit.pipeline(f, cache="off")(np.arange(24.0).reshape(4, 6)), f(np.arange(24.0).reshape(4, 6)), strict=True
+    ):
         np.testing.assert_array_equal(ours, theirs)

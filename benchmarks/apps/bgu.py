@@ -64,7 +64,9 @@ def solve_symmetric(a: list[list[np.ndarray]], b: list[list[np.ndarray]]) -> lis
     return x
 
 
-def bgu(splat_loc: np.ndarray, values: np.ndarray, slice_loc: np.ndarray, r_sigma: float = R_SIGMA, s_sigma: int = S_SIGMA) -> np.ndarray:
+def bgu(
+    splat_loc: np.ndarray, values: np.ndarray, slice_loc: np.ndarray, r_sigma: float = R_SIGMA, s_sigma: int = S_SIGMA
+) -> np.ndarray:
     """float32 (3, h, w) small, before and after the effect, and float32 (3, H, W) large -> float32 (3, H, W); all in 0 to 1."""
     _, small_h, small_w = splat_loc.shape
     _, h, w = slice_loc.shape

@@ -12,8 +12,16 @@ SMALL = (98, 130)
 TOLERANCE = (0.0, 0.0)
 
 # Colour matrices of the sensor of the N900 in light of 3200 K and of 7000 K; the last column is an offset.
-MATRIX_3200 = ((1.6697, -0.2693, -0.4004, -42.4346), (-0.3576, 1.0615, 1.5949, -37.1158), (-0.2175, -1.8751, 6.9640, -26.6970))
-MATRIX_7000 = ((2.2997, -0.4478, 0.1706, -39.0923), (-0.3826, 1.5906, -0.2080, -25.4311), (-0.0888, -0.7344, 2.2832, -20.0826))
+MATRIX_3200 = (
+    (1.6697, -0.2693, -0.4004, -42.4346),
+    (-0.3576, 1.0615, 1.5949, -37.1158),
+    (-0.2175, -1.8751, 6.9640, -26.6970),
+)
+MATRIX_7000 = (
+    (2.2997, -0.4478, 0.1706, -39.0923),
+    (-0.3826, 1.5906, -0.2080, -25.4311),
+    (-0.0888, -0.7344, 2.2832, -20.0826),
+)
 
 
 def average(a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -57,7 +65,9 @@ def demosaic(raw: np.ndarray) -> list[list[np.ndarray]]:
     # From here on everything has the border of g_r and g_b, and loses one pixel more.
     g_gr, r_r, b_b, g_gb = shifted(g_gr), shifted(r_r), shifted(b_b), shifted(g_gb)
 
-    def interpolate(centre: np.ndarray, green: np.ndarray, colour: np.ndarray, here: tuple[int, int], there: tuple[int, int]) -> np.ndarray:
+    def interpolate(
+        centre: np.ndarray, green: np.ndarray, colour: np.ndarray, here: tuple[int, int], there: tuple[int, int]
+    ) -> np.ndarray:
         """`colour` between two places, corrected by what green would have been wrong by."""
         correction = shifted(centre) - average(shifted(green, *here), shifted(green, *there))
         return correction + average(shifted(colour, *here), shifted(colour, *there))

@@ -12,7 +12,9 @@ SMALL = (2, 22, 29, 19, 21)
 TOLERANCE = (1e-5, 1e-5)
 
 
-def depthwise_separable_conv(images: np.ndarray, depthwise_filter: np.ndarray, pointwise_filter: np.ndarray, bias: np.ndarray) -> np.ndarray:
+def depthwise_separable_conv(
+    images: np.ndarray, depthwise_filter: np.ndarray, pointwise_filter: np.ndarray, bias: np.ndarray
+) -> np.ndarray:
     """float32 (N, H, W, CI), (3, 3, CI), (CI, CO) and (CO,) -> float32 (N, H, W, CO); zero outside of the images."""
     _, h, w, _ = images.shape
     padded = np.pad(images, ((0, 0), (1, 1), (1, 1), (0, 0)))
@@ -24,7 +26,9 @@ def depthwise_separable_conv(images: np.ndarray, depthwise_filter: np.ndarray, p
     return np.maximum(pointwise, 0)
 
 
-def inputs(rng: np.random.Generator, shape: tuple[int, ...] = SHAPE) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+def inputs(
+    rng: np.random.Generator, shape: tuple[int, ...] = SHAPE
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Random images, filters and biases for `shape` (N, H, W, CI, CO)."""
     n, h, w, ci, co = shape
     images = rng.random((n, h, w, ci), np.float32)

@@ -22,7 +22,11 @@ def downsample(volume: np.ndarray) -> np.ndarray:
     h, w = volume.shape[-2] // 2 * 2, volume.shape[-1] // 2 * 2
     p = np.pad(volume, [(0, 0)] * (volume.ndim - 2) + [(1, 1), (1, 1)], mode="edge")
     downx = (p[..., 0:w:2] + 3.0 * (p[..., 1 : w + 1 : 2] + p[..., 2 : w + 2 : 2]) + p[..., 3 : w + 3 : 2]) / 8.0
-    return (downx[..., 0:h:2, :] + 3.0 * (downx[..., 1 : h + 1 : 2, :] + downx[..., 2 : h + 2 : 2, :]) + downx[..., 3 : h + 3 : 2, :]) / 8.0
+    return (
+        downx[..., 0:h:2, :]
+        + 3.0 * (downx[..., 1 : h + 1 : 2, :] + downx[..., 2 : h + 2 : 2, :])
+        + downx[..., 3 : h + 3 : 2, :]
+    ) / 8.0
 
 
 def upsample(volume: np.ndarray, h: int, w: int) -> np.ndarray:
@@ -69,7 +73,9 @@ def lens_blur(
     shifted = np.pad(right, [(0, 0), (0, 0), (0, 2 * slices - 1)], mode="edge")
     shifted = np.moveaxis(sliding_window_view(shifted, w, axis=2), 2, 1)  # (3, 2 * slices, H, W)
     reference = left[:, None]
-    diff = np.minimum(absolute_difference(reference, shifted[:, 0::2]), absolute_difference(reference, shifted[:, 1::2]))
+    diff = np.minimum(
+        absolute_difference(reference, shifted[:, 0::2]), absolute_difference(reference, shifted[:, 1::2])
+    )
     diff = diff.astype(np.float32)
     cost = diff[0] ** 2 + diff[1] ** 2 + diff[2] ** 2
     mean = (cost / slices).sum(axis=0)

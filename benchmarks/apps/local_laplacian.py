@@ -24,7 +24,9 @@ def downsample(img: np.ndarray) -> np.ndarray:
     ny, nx = h + h % 2, w + w % 2
     p = np.pad(img, [(0, 0)] * (img.ndim - 2) + [(1, 1 + h % 2), (1, 1 + w % 2)], mode="edge")
     downy = (p[..., :ny:2, :] + 3.0 * (p[..., 1 : ny + 1 : 2, :] + p[..., 2 : ny + 2 : 2, :]) + p[..., 3::2, :]) / 8.0
-    return (downy[..., :nx:2] + 3.0 * (downy[..., 1 : nx + 1 : 2] + downy[..., 2 : nx + 2 : 2]) + downy[..., 3::2]) / 8.0
+    return (
+        downy[..., :nx:2] + 3.0 * (downy[..., 1 : nx + 1 : 2] + downy[..., 2 : nx + 2 : 2]) + downy[..., 3::2]
+    ) / 8.0
 
 
 def upsample(img: np.ndarray, h: int, w: int) -> np.ndarray:
@@ -59,7 +61,9 @@ def local_laplacian(img: np.ndarray, levels: int = LEVELS, alpha: float = ALPHA,
         pyramid.append(downsample(pyramid[-1]))
 
     # Their Laplacian pyramids, and the Gaussian pyramid of the input.
-    laplacian = [fine - upsample(coarse, *fine.shape[-2:]) for fine, coarse in itertools.pairwise(pyramid)] + [pyramid[-1]]
+    laplacian = [fine - upsample(coarse, *fine.shape[-2:]) for fine, coarse in itertools.pairwise(pyramid)] + [
+        pyramid[-1]
+    ]
     guide = [gray]
     for _ in range(1, J):
         guide.append(downsample(guide[-1]))

@@ -108,7 +108,9 @@ def accuracy(cost: Cost, programs: Sequence[Program]) -> Accuracy:
         programs=len(pairs),
         schedules=sum(map(len, measured)),
         throughput_r2=_r2([b.min() / np.maximum(a, _TINY) for a, b in pairs], [b.min() / b for b in measured]),
-        relative_r2=_r2([max(a.min(), _TINY) / np.maximum(a, _TINY) for a in predicted], [b.min() / b for b in measured]),
+        relative_r2=_r2(
+            [max(a.min(), _TINY) / np.maximum(a, _TINY) for a in predicted], [b.min() / b for b in measured]
+        ),
         log_runtime_r2=_r2([np.log(np.maximum(a, _TINY)) for a in predicted], [np.log(b) for b in measured]),
         rank=float(np.mean(ranks)) if ranks else float("nan"),
         choice=float(np.exp(np.mean(np.log(slower)))) if slower else float("nan"),
@@ -164,7 +166,9 @@ class Report:
 
     def __str__(self) -> str:
         table = [f"{name:<15}{trained:>10}{held_out:>10}".rstrip() for name, trained, held_out in self._rows()]
-        return "\n".join([*table, f"loss {self.losses[0]:.4f} at first, {self.losses[-1]:.4f} after {len(self.losses)} passes"])
+        return "\n".join(
+            [*table, f"loss {self.losses[0]:.4f} at first, {self.losses[-1]:.4f} after {len(self.losses)} passes"]
+        )
 
     def _repr_html_(self) -> str:
         rows = "".join("<tr>" + "".join(f"<td>{html.escape(x)}</td>" for x in row) + "</tr>" for row in self._rows())
@@ -217,7 +221,9 @@ def fit(
     return network, Report(losses, accuracy(network, train), accuracy(network, test) if test else None)
 
 
-def split(programs: Sequence[Program], held_out: float, rng: np.random.Generator) -> tuple[list[Program], list[Program]]:
+def split(
+    programs: Sequence[Program], held_out: float, rng: np.random.Generator
+) -> tuple[list[Program], list[Program]]:
     """Programs to train on and to hold out; those with the same pipeline features stay together."""
     groups: dict[bytes, list[Program]] = {}
     for p in programs:
@@ -247,7 +253,8 @@ def _normalised(network: Network, programs: Sequence[Program]) -> Network:
     pipeline = np.concatenate([np.where(LOGGED, np.log1p(p.pipeline), p.pipeline) for p in programs])
     facts = np.log1p(np.stack([p.machine for p in programs]))
     found = {
-        "pipeline_scale": 1 / np.maximum(pipeline.std(0), 1),  # counts: only shrunk, so that a rare operation is not a giant
+        "pipeline_scale": 1
+        / np.maximum(pipeline.std(0), 1),  # counts: only shrunk, so that a rare operation is not a giant
         "schedule_mean": logs.mean(0),
         "schedule_scale": _inverse(logs.std(0)),
         "machine_mean": facts.mean(0),
@@ -263,7 +270,10 @@ def _inverse(deviation: Array) -> Array:
 
 def _calibrated(network: Network, programs: Sequence[Program]) -> Network:
     """The network with all coefficients times one number, so that its runtimes are right on average."""
-    errors = [np.log(p.runtimes / np.maximum(network.stages(p.pipeline, p.schedule, p.machine).sum(-1), _TINY)) for p in programs]
+    errors = [
+        np.log(p.runtimes / np.maximum(network.stages(p.pipeline, p.schedule, p.machine).sum(-1), _TINY))
+        for p in programs
+    ]
     log_unit = network.arrays["log_unit"] + np.concatenate(errors).mean()
     return Network({**network.arrays, "log_unit": log_unit.astype(np.float32)})
 
@@ -349,7 +359,9 @@ def _log_throughput(predicted: Array, runtimes: Array, counts: Array) -> Array:
     return (counts * (error - common) ** 2).sum() / counts.sum() + COMMON * common**2
 
 
-DECAYED = frozenset({"schedule_weights", "machine_weights", "pipeline_mix", "schedule_mix"})  # without them costs are the terms times units
+DECAYED = frozenset(
+    {"schedule_weights", "machine_weights", "pipeline_mix", "schedule_mix"}
+)  # without them costs are the terms times units
 COMMON = 0.1  # weight of an error that all schedules of a batch share
 LOSSES: Mapping[str, Error] = {"throughput": _throughput, "log": _log_throughput}
 

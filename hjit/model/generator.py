@@ -94,7 +94,9 @@ def drawn(seed: int, size: int | None = None) -> tuple[Sketch, tuple[str, ...]]:
     _inputs(s, size, length)
     kinds: list[str] = []
     misses = 0
-    while (len(kinds) < LENGTHS[0] or len(kinds) + len(s.unused) - 1 < length) and misses < ATTEMPTS:  # joining takes one each
+    while (
+        len(kinds) < LENGTHS[0] or len(kinds) + len(s.unused) - 1 < length
+    ) and misses < ATTEMPTS:  # joining takes one each
         kind = s.weighted([((name, stage), weight) for name, stage, weight in KINDS])
         if _attempt(s, kind[1]):
             kinds.append(kind[0])
@@ -108,7 +110,9 @@ def drawn(seed: int, size: int | None = None) -> tuple[Sketch, tuple[str, ...]]:
 
 def _inputs(s: Sketch, size: int | None, length: int) -> None:
     low, high = map(log, PIXELS)
-    pixels = exp(low + (high - low) * s.random() ** 2) / max(1, length / 10)  # so that many stages take no longer than few
+    pixels = exp(low + (high - low) * s.random() ** 2) / max(
+        1, length / 10
+    )  # so that many stages take no longer than few
     pixels = pixels if size is None else size
     layout = s.weighted(LAYOUTS)
     channels = s.one((4, 8, 8, 16)) if layout == "features" else 3 if s.chance(0.8) else s.one((2, 4))
@@ -125,7 +129,15 @@ def _inputs(s: Sketch, size: int | None, length: int) -> None:
         plane = k > 0 and len(axes) == 3 and s.chance(0.4)
         letters = axes.replace("c", "") if plane else axes
         shape = tuple({"h": h, "w": w, "c": channels}[a] for a in letters)
-        s.keep(s.parameter(s.one(("img", "image", "x")) if k == 0 else s.one(("other", "guide", "y")), shape, dtype, *BOUNDS[dtype], letters))
+        s.keep(
+            s.parameter(
+                s.one(("img", "image", "x")) if k == 0 else s.one(("other", "guide", "y")),
+                shape,
+                dtype,
+                *BOUNDS[dtype],
+                letters,
+            )
+        )
         s.limit = max(s.limit, 4 * int(np.prod(shape)))
 
 

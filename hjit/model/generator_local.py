@@ -9,7 +9,18 @@ from hjit.model.generator_sketch import Sketch, Unsuitable, Value, bracketed, li
 
 Expression = tuple[str, float, float, bool]  # text, low, high, is it exact
 PADS = ("edge", "reflect", "wrap", "constant", "symmetric")
-ROWS_1D = ((1, 1), (1, 2, 1), (1, 1, 1), (-1, 0, 1), (1, -2, 1), (1, 4, 6, 4, 1), (1, 0, 2, 0, 1), (1, 1, 1, 1, 1), (-1, 4, 10, 4, -1), (1, 3, 3, 1))
+ROWS_1D = (
+    (1, 1),
+    (1, 2, 1),
+    (1, 1, 1),
+    (-1, 0, 1),
+    (1, -2, 1),
+    (1, 4, 6, 4, 1),
+    (1, 0, 2, 0, 1),
+    (1, 1, 1, 1, 1),
+    (-1, 4, 10, 4, -1),
+    (1, 3, 3, 1),
+)
 ROWS_2D = (
     ((0, 1, 0), (1, 4, 1), (0, 1, 0)),
     ((0, 1, 0), (1, -4, 1), (0, 1, 0)),
@@ -39,7 +50,15 @@ def float_step(s: Sketch, x: str, low: float, high: float, exact: bool) -> Expre
     choices: list[tuple[Expression, float]] = [
         ((f"{k:g} * {x} {plus(b)}", k * low + b, k * high + b, exact), 3),
         ((f"np.abs({x} {plus(-t)})", 0, max(high - t, t - low), exact), 2),
-        ((f"np.clip({x}, {nice(low / 2):g}, {t:g})" if nice(low / 2) < t else f"np.minimum({x}, {t:g})", low, high, exact), 3),
+        (
+            (
+                f"np.clip({x}, {nice(low / 2):g}, {t:g})" if nice(low / 2) < t else f"np.minimum({x}, {t:g})",
+                low,
+                high,
+                exact,
+            ),
+            3,
+        ),
         ((f"np.maximum({x}, {t:g})", t, max(high, t), exact), 2),
         ((f"np.where({x} > 0, {x}, 0.1 * {x})", low, high, exact), 1 if low < 0 < high else 0),
         ((f"np.sqrt({size} + {floor:g})", floor**0.5, (m + floor) ** 0.5, exact), 1.5),
@@ -226,7 +245,9 @@ def convert(s: Sketch) -> Value:
         low, high = limits(kind)
         inside = low <= v.low and v.high <= high
         text = v.name if inside else f"np.clip({v.name}, 0, {int(min(v.high, high))})"
-        return s.let("code", f"{text}.astype(np.{kind})", v, dtype=kind, low=v.low if inside else 0, high=min(v.high, high))
+        return s.let(
+            "code", f"{text}.astype(np.{kind})", v, dtype=kind, low=v.low if inside else 0, high=min(v.high, high)
+        )
     k = nice(4095 / v.most)
     text = f"np.rint({v.name} * {k:g})"
     text = f"np.clip({text}, 0, 4095)" if kind == "uint16" else text
@@ -251,7 +272,12 @@ def summed(s: Sketch, v: Value, taps: Sequence[tuple[int, str]]) -> Expression:
     if by == 1:
         return text, low, high, True
     if v.is_float:
-        return (f"({text}) * {1 / by:g}" if by & (by - 1) == 0 and s.chance(0.5) else f"({text}) / {by}"), low / by, high / by, True
+        return (
+            (f"({text}) * {1 / by:g}" if by & (by - 1) == 0 and s.chance(0.5) else f"({text}) / {by}"),
+            low / by,
+            high / by,
+            True,
+        )
     shift = by & (by - 1) == 0 and s.chance(0.5)
     return f"({text}) >> {by.bit_length() - 1}" if shift else f"({text}) // {by}", low / by - 1, high / by, True
 
@@ -283,7 +309,11 @@ def line_filter(s: Sketch, v: Value, axis: str, row: Sequence[int], step: int, b
 def padded(s: Sketch, v: Value, before: dict[str, int], after: dict[str, int], mode: str) -> Value:
     """np.pad along some axes."""
     widths = [(before.get(axis, 0), after.get(axis, 0)) for axis in v.axes]
-    text = str(widths[0][0]) if len(set(widths)) == 1 and widths[0][0] == widths[0][1] else f"({', '.join(map(str, widths))})"
+    text = (
+        str(widths[0][0])
+        if len(set(widths)) == 1 and widths[0][0] == widths[0][1]
+        else f"({', '.join(map(str, widths))})"
+    )
     how = "" if mode == "constant" and s.chance(0.5) else f', mode="{mode}"'
     low, high = (min(v.low, 0), max(v.high, 0)) if mode == "constant" else (v.low, v.high)
     shape = tuple(n + a + b for n, (a, b) in zip(v.shape, widths, strict=True))
@@ -385,7 +415,9 @@ def order_filter(s: Sketch) -> Value:
     if s.chance(0.3) and v.is_float:
         return s.let("median", f"np.median(np.stack([{a}, {b}, {c}]), axis=0)", v, shape=shape, low=p.low, high=p.high)
     if s.chance(0.3):
-        return s.let("median", f"np.{f}(np.{g}({a}, {b}), np.{g}(np.{f}({a}, {b}), {c}))", v, shape=shape, low=p.low, high=p.high)
+        return s.let(
+            "median", f"np.{f}(np.{g}({a}, {b}), np.{g}(np.{f}({a}, {b}), {c}))", v, shape=shape, low=p.low, high=p.high
+        )
     return s.let("grown", f"np.{f}(np.{f}({a}, {b}), {c})", v, shape=shape, low=p.low, high=p.high)
 
 

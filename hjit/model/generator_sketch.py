@@ -182,7 +182,9 @@ class Sketch:
             raise Unsuitable
         return found[-1] if self.chance(0.4) else self.one(found)
 
-    def parameter(self, base: str, shape: tuple[int, ...], dtype: str, low: float, high: float, axes: str = "") -> Value:
+    def parameter(
+        self, base: str, shape: tuple[int, ...], dtype: str, low: float, high: float, axes: str = ""
+    ) -> Value:
         p = Parameter(self._name(base), shape, dtype, low, high, axes)
         self.parameters.append(p)
         return Value(p.name, axes, shape, dtype, low, high)
@@ -219,7 +221,10 @@ class Sketch:
         return v
 
     def checked(self, v: Value) -> Value:
-        if any(n < SMALLEST for axis, n in zip(v.axes, v.shape, strict=True) if axis in "hw") or v.elements > self.limit:
+        if (
+            any(n < SMALLEST for axis, n in zip(v.axes, v.shape, strict=True) if axis in "hw")
+            or v.elements > self.limit
+        ):
             raise Unsuitable
         if not v.is_float:
             low, high = limits(v.dtype)
@@ -273,7 +278,11 @@ class Sketch:
         signed = signed and not v.dtype.startswith("int")
         if v.most * gain <= limits(v.dtype)[1] and not signed:
             return v
-        fits = [t for t in ("uint16", "int32", "int64") if v.most * gain <= limits(t)[1] and not (t == "uint16" and (signed or v.low < 0))]
+        fits = [
+            t
+            for t in ("uint16", "int32", "int64")
+            if v.most * gain <= limits(t)[1] and not (t == "uint16" and (signed or v.low < 0))
+        ]
         if not fits:
             return self.floating(v)
         return self.known(self.let("wide", f"{v.name}.astype(np.{fits[0]})", v, dtype=fits[0]))
@@ -287,7 +296,9 @@ class Sketch:
         if v.is_float:
             k = nice(255 / v.most)
             part = f"np.abs({v.name})" if v.low < 0 else v.name
-            return self.let("byte", f"np.clip({part} * {k:g}, 0, 255).astype(np.uint8)", v, dtype="uint8", low=0, high=255)
+            return self.let(
+                "byte", f"np.clip({part} * {k:g}, 0, 255).astype(np.uint8)", v, dtype="uint8", low=0, high=255
+            )
         shift = max(0, int(np.ceil(np.log2(v.most / 255))))
         part = f"({v.name} >> {shift})" if shift else v.name
         return self.let("byte", f"np.clip({part}, 0, 255).astype(np.uint8)", v, dtype="uint8", low=0, high=255)

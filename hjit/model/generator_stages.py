@@ -56,11 +56,18 @@ def halved(s: Sketch, v: Value) -> Value:
             n = v.size(axis)
             taps = [(1, v.at(**{axis: ":-2:2"})), (2, v.at(**{axis: "1:-1:2"})), (1, v.at(**{axis: "2::2"}))]
             text, low, high, _ = summed(s, v, taps)
-            v = s.let("half", text, v, shape=v.resized(**{axis: (n - 1) // 2}), low=low, high=high, scale=v.scaled(axis, 1))
+            v = s.let(
+                "half", text, v, shape=v.resized(**{axis: (n - 1) // 2}), low=low, high=high, scale=v.scaled(axis, 1)
+            )
         return v
     h, w = v.size("h") // 2, v.size("w") // 2
     if (v.size("h"), v.size("w")) != (2 * h, 2 * w):
-        v = s.let("even", v.at(h=f": {v.extent('h')} // 2 * 2", w=f": {v.extent('w')} // 2 * 2"), v, shape=v.resized(h=2 * h, w=2 * w))
+        v = s.let(
+            "even",
+            v.at(h=f": {v.extent('h')} // 2 * 2", w=f": {v.extent('w')} // 2 * 2"),
+            v,
+            shape=v.resized(h=2 * h, w=2 * w),
+        )
     if how == "four":
         v = s.wide(v, 4)
         taps = [(1, v.at(h=f"{y}::2", w=f"{x}::2")) for y in (0, 1) for x in (0, 1)]
@@ -68,7 +75,9 @@ def halved(s: Sketch, v: Value) -> Value:
         return s.let("half", text, v, shape=v.resized(h=h, w=w), low=low, high=high, scale=v.scaled("hw", 1))
     v = s.floating(v)
     text, axes = _blocks(v, 2)
-    return s.let("half", f"{text}.mean(axis={axes})", v, shape=v.resized(h=h, w=w), scale=v.scaled("hw", 1), exact=False)
+    return s.let(
+        "half", f"{text}.mean(axis={axes})", v, shape=v.resized(h=h, w=w), scale=v.scaled("hw", 1), exact=False
+    )
 
 
 def _blocks(v: Value, n: int) -> tuple[str, tuple[int, ...]]:
@@ -190,12 +199,20 @@ def all_to_all(s: Sketch) -> Value:
     if s.chance(0.5):
         a = s.temporary(rows, f"np.arange({v.name}.shape[0], dtype=np.{v.dtype}) / {v.name}.shape[0]")
         b = s.temporary(columns, f"np.arange({v.name}.shape[1], dtype=np.{v.dtype}) / {v.name}.shape[1]")
-        factors = (f"* ({a}[:, None] + {b}[None, :]) / 2", f"* ({a}[:, None] * {b})", f"/ (1 + {a}[:, None] ** 2 + {b} ** 2)")
+        factors = (
+            f"* ({a}[:, None] + {b}[None, :]) / 2",
+            f"* ({a}[:, None] * {b})",
+            f"/ (1 + {a}[:, None] ** 2 + {b} ** 2)",
+        )
         return s.let("shaded", f"{v.name} {s.one(factors)}", v, low=min(v.low, 0), high=max(v.high, 0))
     how = s.one(("mean", "max"))
     a, b = s.temporary(rows, f"{v.name}.{how}(axis=1)"), s.temporary(columns, f"{v.name}.{how}(axis=0)")
-    both = s.one((f"0.5 * ({a}[:, None] + {b}[None, :])", f"np.maximum({a}[:, None], {b})", f"np.add.outer({a}, {b}) / 2"))
-    return s.let("flat", f"{v.name} - {both}", v, low=v.low - v.high, high=v.high - v.low, exact=v.exact and how == "max")
+    both = s.one(
+        (f"0.5 * ({a}[:, None] + {b}[None, :])", f"np.maximum({a}[:, None], {b})", f"np.add.outer({a}, {b}) / 2")
+    )
+    return s.let(
+        "flat", f"{v.name} - {both}", v, low=v.low - v.high, high=v.high - v.low, exact=v.exact and how == "max"
+    )
 
 
 def scan(s: Sketch) -> Value:
@@ -208,9 +225,13 @@ def scan(s: Sketch) -> Value:
     if how != "cumsum":
         return s.let("running", f"np.{how}.accumulate({back}, axis={k})", v)
     if v.is_float:
-        return s.let("running", f"np.cumsum({back}, axis={k}) / {n}", v, low=min(v.low, 0), high=max(v.high, 0), exact=False)
+        return s.let(
+            "running", f"np.cumsum({back}, axis={k}) / {n}", v, low=min(v.low, 0), high=max(v.high, 0), exact=False
+        )
     low, high = min(v.low, 0), max(v.high, 0)
-    return s.let("running", f"np.cumsum({back}, axis={k}, dtype=np.int64) // {n}", v, dtype="int64", low=low - 1, high=high)
+    return s.let(
+        "running", f"np.cumsum({back}, axis={k}, dtype=np.int64) // {n}", v, dtype="int64", low=low - 1, high=high
+    )
 
 
 # -- histograms and gathers
@@ -243,7 +264,9 @@ def lookup(s: Sketch) -> Value:
         lut = s.parameter("lut", (256,), dtype, 0, high).name
     else:
         curve = f"(np.arange(256) / 255) ** {s.one((0.4545, 0.5, 1.5, 2.2)):g}"
-        lut = s.temporary("lut", f"({high} * {curve}).astype(np.{dtype})" if high > 1 else f"({curve}).astype(np.float32)")
+        lut = s.temporary(
+            "lut", f"({high} * {curve}).astype(np.{dtype})" if high > 1 else f"({curve}).astype(np.float32)"
+        )
     read = f"{lut}[{v.name}]" if s.chance(0.7) else f"np.take({lut}, {v.name})"
     return s.let("toned", read, v, dtype=dtype, low=0, high=high)
 
@@ -291,7 +314,13 @@ def channel_mix(s: Sketch) -> Value:
     spatial = v.axes.replace("c", "")
     einsum = f'np.einsum("oc,{v.axes}->{v.axes.replace("c", "o")}", {weights}, {v.name})'
     flat = f"({weights} @ {v.name}.reshape({v.extent('c')}, -1)).reshape({o}, {v.extent(spatial[0])}, {v.extent(spatial[1])})"
-    text = s.one((einsum, f"{v.name} @ {weights}.T" if last else flat, einsum if last else f"np.tensordot({weights}, {v.name}, axes=1)"))
+    text = s.one(
+        (
+            einsum,
+            f"{v.name} @ {weights}.T" if last else flat,
+            einsum if last else f"np.tensordot({weights}, {v.name}, axes=1)",
+        )
+    )
     text, low, high = s.tamed(text, -bound, bound)
     return s.let("mixed", text, v, shape=v.resized(c=o), low=low, high=high, exact=False)
 
@@ -313,7 +342,12 @@ def conv_layer(s: Sketch) -> Value:
     spatial = v.axes.replace("c", "")
     taps = f"{weights}[dy, dx]" if last else f"{weights}[:, :, dy, dx]"
     product = f"{window} @ {taps}" if last else f'np.einsum("oc,{v.axes}->o{spatial}", {taps}, {window})'
-    loop = [f"{{}} = np.zeros(({size}), np.{v.dtype})", f"for dy in range({n}):", f"    for dx in range({n}):", f"        {{}} += {product}"]
+    loop = [
+        f"{{}} = np.zeros(({size}), np.{v.dtype})",
+        f"for dy in range({n}):",
+        f"    for dx in range({n}):",
+        f"        {{}} += {product}",
+    ]
     axes = tuple(v.axes.index(axis) for axis in spatial)
     view = f"np.lib.stride_tricks.sliding_window_view({p.name}, ({n}, {n}), axis={axes})"
     first, second, over = (view, weights, "(2, 3, 4), (2, 0, 1)") if last else (weights, view, "(1, 2, 3), (0, 3, 4)")
@@ -345,9 +379,21 @@ def pool(s: Sketch) -> Value:
     how = s.one(("max", "max", "mean", "min"))
     v = s.floating(v) if how == "mean" else v
     h, w = v.size("h") // 2, v.size("w") // 2
-    even = s.let("even", v.at(h=f": {v.extent('h')} // 2 * 2", w=f": {v.extent('w')} // 2 * 2"), v, shape=v.resized(h=2 * h, w=2 * w))
+    even = s.let(
+        "even",
+        v.at(h=f": {v.extent('h')} // 2 * 2", w=f": {v.extent('w')} // 2 * 2"),
+        v,
+        shape=v.resized(h=2 * h, w=2 * w),
+    )
     text, axes = _blocks(even, 2)
-    return s.let("pooled", f"{text}.{how}(axis={axes})", v, shape=v.resized(h=h, w=w), scale=v.scaled("hw", 1), exact=v.exact and how != "mean")
+    return s.let(
+        "pooled",
+        f"{text}.{how}(axis={axes})",
+        v,
+        shape=v.resized(h=h, w=w),
+        scale=v.scaled("hw", 1),
+        exact=v.exact and how != "mean",
+    )
 
 
 # -- shapes and assembly
@@ -356,7 +402,9 @@ def pool(s: Sketch) -> Value:
 def transpose(s: Sketch) -> Value:
     """The axes in another order: rows for columns, planar for interleaved."""
     v = s.some()
-    order = v.axes[::-1] if len(v.axes) == 2 else v.axes[1:] + v.axes[0] if v.axes[0] == "c" else v.axes[-1] + v.axes[:-1]
+    order = (
+        v.axes[::-1] if len(v.axes) == 2 else v.axes[1:] + v.axes[0] if v.axes[0] == "c" else v.axes[-1] + v.axes[:-1]
+    )
     v = s.transposed(v, order)
     return s.let("laid", f"np.ascontiguousarray({v.name})", v) if s.chance(0.3) else v
 
@@ -368,7 +416,9 @@ def crop(s: Sketch) -> Value:
         shape = tuple(n for axis, n in zip(v.axes, v.shape, strict=True) if axis != "c")
         return s.let("plane", v.at(c=str(s.integer(0, v.size("c") - 1))), v, axes=v.axes.replace("c", ""), shape=shape)
     a, b = s.integer(1, 4), s.integer(1, 4)
-    return s.let("inner", v.at(h=span(a, a), w=span(b, b)), v, shape=v.resized(h=v.size("h") - 2 * a, w=v.size("w") - 2 * b))
+    return s.let(
+        "inner", v.at(h=span(a, a), w=span(b, b)), v, shape=v.resized(h=v.size("h") - 2 * a, w=v.size("w") - 2 * b)
+    )
 
 
 def planes(s: Sketch, n: int) -> list[Value]:
@@ -418,7 +468,9 @@ def conditional(s: Sketch) -> Value:
     """A copy into which another image is written where a condition holds."""
     like = s.some()
     v = s.some(lambda v: v.axes == like.axes and v.size("c") == like.size("c"))
-    mask = s.some(lambda v: v.exact and v.scale == like.scale and (v.axes == like.axes and v.size("c") == like.size("c")))
+    mask = s.some(
+        lambda v: v.exact and v.scale == like.scale and (v.axes == like.axes and v.size("c") == like.size("c"))
+    )
     if len({v.is_float, like.is_float}) > 1:
         v, like = s.floating(v), s.floating(like)
     v, like = s.matched(v, like)
@@ -427,8 +479,13 @@ def conditional(s: Sketch) -> Value:
     t = (mask.low + mask.high) / 2
     where = s.temporary("mask", f"{mask.name} {s.one('<>')} {nice(t) if mask.is_float else int(t):g}")
     source = f"{v.name}.astype(np.{like.dtype})" if v.dtype != like.dtype else v.name
-    lines = ["{} = " + like.name + ".copy()", s.one((f"{{}}[{where}] = {source}[{where}]", f"np.copyto({{}}, {source}, where={where})"))]
-    low, high = (min(v.low, like.low), max(v.high, like.high)) if v.dtype == like.dtype or like.is_float else limits(like.dtype)
+    lines = [
+        "{} = " + like.name + ".copy()",
+        s.one((f"{{}}[{where}] = {source}[{where}]", f"np.copyto({{}}, {source}, where={where})")),
+    ]
+    low, high = (
+        (min(v.low, like.low), max(v.high, like.high)) if v.dtype == like.dtype or like.is_float else limits(like.dtype)
+    )
     return s.filled("patched", lines, like, low=low, high=high, exact=v.exact and like.exact)
 
 
@@ -442,7 +499,12 @@ def piecewise(s: Sketch) -> Value:
     new = f"{{}} = np.empty_like({v.name})"
     choices = (
         [new, f"{cut('0::2')} = {at('0::2')} * 0.5", f"{cut('1::2')} = {at('1::2')} - {t:g}"],
-        [new, f"{cut('1:-1')} = ({at(':-2')} + {at('2:')}) / 2", f"{cut('0')} = {at('0')}", f"{cut('-1')} = {at('-1')}"],
+        [
+            new,
+            f"{cut('1:-1')} = ({at(':-2')} + {at('2:')}) / 2",
+            f"{cut('0')} = {at('0')}",
+            f"{cut('-1')} = {at('-1')}",
+        ],
         [f"{{}} = {v.name}.copy()", f"{cut('1::2')} = np.minimum({at('1::2')}, {t:g})"],
         [f"{{}} = {v.name}.copy()", f"{cut('1:')} += {at(':-1')}", "{} *= 0.5"],
         [f"{{}} = {v.name}.copy()", f"{cut(':2')} = 0", f"{cut('-2:')} = 0"],

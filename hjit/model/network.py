@@ -191,7 +191,18 @@ def load(path: str | os.PathLike[str]) -> Network:
     return Network(arrays)
 
 
-_DAMAGE = (AttributeError, EOFError, LookupError, MemoryError, OSError, RuntimeError, TypeError, ValueError, zipfile.BadZipFile, zlib.error)
+_DAMAGE = (
+    AttributeError,
+    EOFError,
+    LookupError,
+    MemoryError,
+    OSError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+    zipfile.BadZipFile,
+    zlib.error,
+)
 
 
 def _check_about(about: Any) -> None:
@@ -202,7 +213,9 @@ def _check_about(about: Any) -> None:
         theirs = about[kind]
         if theirs != list(ours):
             odd = sorted(set(theirs) ^ set(ours)) or ["the same names in another order"]
-            raise ModelError(f"a cost model for other {kind} names than this version of hjit has ({', '.join(odd[:5])}): fit it again")
+            raise ModelError(
+                f"a cost model for other {kind} names than this version of hjit has ({', '.join(odd[:5])}): fit it again"
+            )
 
 
 def _check_arrays(arrays: dict[str, Array]) -> None:
@@ -211,7 +224,13 @@ def _check_arrays(arrays: dict[str, Array]) -> None:
     wanted = shapes(pipeline_width, schedule_width)
     for name in sorted(wanted.keys() | arrays.keys()):
         found = arrays.get(name)
-        if name not in wanted or found is None or found.shape != wanted[name] or found.dtype != np.float32 or not np.isfinite(found).all():
+        if (
+            name not in wanted
+            or found is None
+            or found.shape != wanted[name]
+            or found.dtype != np.float32
+            or not np.isfinite(found).all()
+        ):
             raise ModelError(f"the array {name!r} of a cost model is missing, odd, or not finite")
 
 
@@ -225,7 +244,9 @@ def random(seed: int, pipeline_width: int = PIPELINE_WIDTH, schedule_width: int 
     for name in ("schedule_weights", "machine_weights", "pipeline_mix", "schedule_mix"):
         fan_in = arrays[name].shape[0]
         arrays[name] = rng.uniform(-1, 1, arrays[name].shape) / np.sqrt(fan_in)
-    arrays["pipeline_weights"] = rng.normal(-2, 1, arrays["pipeline_weights"].shape)  # small through the sigmoid: sums are over many
+    arrays["pipeline_weights"] = rng.normal(
+        -2, 1, arrays["pipeline_weights"].shape
+    )  # small through the sigmoid: sums are over many
     arrays["pipeline_scale"] += 1 / 4
     arrays["schedule_mean"] += 7  # features from 1 to e14
     arrays["schedule_scale"] += 1 / 5

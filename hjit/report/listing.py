@@ -77,4 +77,6 @@ def _html(part: Any) -> str:
     text = f"<pre style='line-height:1.3'>{html.escape(str(part))}</pre>"
     if isinstance(part, Graph):
         return f"{graph_svg(part)}<details><summary>as text</summary>{text}</details>"
-    return f"{schedule_html(part)}<details><summary>as text</summary>{text}</details>" if isinstance(part, Root) else text
+    return (
+        f"{schedule_html(part)}<details><summary>as text</summary>{text}</details>" if isinstance(part, Root) else text
+    )

@@ -21,7 +21,11 @@ def graph_svg(graph: Graph) -> str:
     rows: dict[int, list[str]] = {}
     for name, k in layer.items():
         rows.setdefault(k, []).append(name)
-    place = {n: (MARGIN + j * (BOX_WIDTH + GAP_X), MARGIN + k * (BOX_HEIGHT + GAP_Y)) for k, names in rows.items() for j, n in enumerate(names)}
+    place = {
+        n: (MARGIN + j * (BOX_WIDTH + GAP_X), MARGIN + k * (BOX_HEIGHT + GAP_Y))
+        for k, names in rows.items()
+        for j, n in enumerate(names)
+    }
     width = 2 * MARGIN + max((len(names) for names in rows.values()), default=1) * (BOX_WIDTH + GAP_X) - GAP_X
     height = 2 * MARGIN + (max(rows, default=0) + 1) * (BOX_HEIGHT + GAP_Y) - GAP_Y
     parts = [
@@ -42,7 +46,9 @@ def graph_svg(graph: Graph) -> str:
         kind = "output" if name in graph.outputs else "stage" if name in reads else "input"
         thing = shapes[name]
         about = f"{thing.dtype}[{', '.join(map(str, thing.shape))}]"
-        parts.append(f'<rect x="{x}" y="{y}" width="{BOX_WIDTH}" height="{BOX_HEIGHT}" rx="5" fill="{_COLOURS[kind]}" stroke="#64748b"/>')
+        parts.append(
+            f'<rect x="{x}" y="{y}" width="{BOX_WIDTH}" height="{BOX_HEIGHT}" rx="5" fill="{_COLOURS[kind]}" stroke="#64748b"/>'
+        )
         parts.append(f'<text x="{x + 8}" y="{y + 18}" font-weight="bold">{html.escape(name)}</text>')
         parts.append(f'<text x="{x + 8}" y="{y + 35}" fill="#475569">{html.escape(about[:30])}</text>')
     return "\n".join([*parts, "</svg>"])

@@ -37,8 +37,14 @@ from hjit.tuning.plans import WEIGHTS, Plan, target_of
 log = logging.getLogger("hjit")
 Array = np.ndarray[Any, Any]
 
-MEASURED_SECONDS, TURNS = 0.1, (3, 40)  # of a searched schedule beside the default one: how many turns at least and at most
-LONG, VERY_LONG = 1.0, 10.0  # seconds of measuring, after which two turns are enough, and the winner need not win again; and one is
+MEASURED_SECONDS, TURNS = (
+    0.1,
+    (3, 40),
+)  # of a searched schedule beside the default one: how many turns at least and at most
+LONG, VERY_LONG = (
+    1.0,
+    10.0,
+)  # seconds of measuring, after which two turns are enough, and the winner need not win again; and one is
 MUCH_SLOWER = (4.0, 1.5)  # than the fastest: not run again after the first turn, when all is cold, and after later ones
 NOT_MUCH_DEARER = 3.0  # than the best schedule known
 SURELY = 0.97  # how much faster than the default schedule another must be
@@ -84,7 +90,9 @@ EFFORTS = {
     "greedy": Effort(GREEDY, freeze=True, seconds=0.95, timed=2, otherwise=2, worth=1e-4),
     "refined": Effort(GREEDY, freeze=True, refine=3.0, timed=3, otherwise=2),
     # choices of sizes are costed together: samples would save nothing
-    "beam": Effort(presets(32)["beam"], passes=5, freeze=True, seconds=25.0, refine=3.0, timed=6, otherwise=4, asked=100_000),
+    "beam": Effort(
+        presets(32)["beam"], passes=5, freeze=True, seconds=25.0, refine=3.0, timed=6, otherwise=4, asked=100_000
+    ),
 }
 
 
@@ -94,15 +102,26 @@ def weights() -> Cost:
     return load(WEIGHTS)
 
 
-def fastest(bounds: Sequence[Bound], arrays: Mapping[str, Array], scalars: Mapping[str, Any]) -> tuple[int, list[float]]:
+def fastest(
+    bounds: Sequence[Bound], arrays: Mapping[str, Array], scalars: Mapping[str, Any]
+) -> tuple[int, list[float]]:
     """Which of some kernels is the fastest, run in turns on the arrays at hand; the last one where an index is out of bounds.
 
     And the least seconds of each; none in that case.
 
     The last one is by the default schedule. The luckiest of several need not be the fastest: it must win once more, against that one alone.
     """
-    results: dict[Any, list[Array]] = {}  # into the same arrays: a new one costs its first writer more than the kernel does
-    given = [([arrays[n] for n in x.inputs], results.setdefault(x.outputs, x.new_outputs()), [scalars[n] for n, _ in x.scalars]) for x in bounds]
+    results: dict[
+        Any, list[Array]
+    ] = {}  # into the same arrays: a new one costs its first writer more than the kernel does
+    given = [
+        (
+            [arrays[n] for n in x.inputs],
+            results.setdefault(x.outputs, x.new_outputs()),
+            [scalars[n] for n, _ in x.scalars],
+        )
+        for x in bounds
+    ]
     last = len(bounds) - 1
 
     seconds_of = [math.inf] * len(bounds)
@@ -112,7 +131,9 @@ def fastest(bounds: Sequence[Bound], arrays: Mapping[str, Array], scalars: Mappi
         if times is None:
             seconds_of.clear()
             return last
-        debug.say("search", "measured, the default schedule first", lambda: " ".join(f"{1e3 * x:.3f} ms" for x in times))
+        debug.say(
+            "search", "measured, the default schedule first", lambda: " ".join(f"{1e3 * x:.3f} ms" for x in times)
+        )
         log.debug("measured, the default schedule first: %s ms", ", ".join(f"{1e3 * x:.3f}" for x in times))
         for k, x in zip(some, times, strict=True):
             seconds_of[k] = min(seconds_of[k], x)
@@ -148,10 +169,14 @@ def _least_times(runs: Sequence[Callable[[], bool]], seconds: float) -> list[flo
 
 def _is_enough(turns: int, taken: float, seconds: float) -> bool:
     least, most = TURNS
-    return turns >= most or (turns >= least and taken >= seconds) or (turns >= 2 and taken >= LONG) or taken >= VERY_LONG
+    return (
+        turns >= most or (turns >= least and taken >= seconds) or (turns >= 2 and taken >= LONG) or taken >= VERY_LONG
+    )
 
 
-def searched(graph: Graph, sizes: Mapping[str, int], options: Options, cost: Cost | None = None, effort: Effort | None = None) -> Plan:
+def searched(
+    graph: Graph, sizes: Mapping[str, int], options: Options, cost: Cost | None = None, effort: Effort | None = None
+) -> Plan:
     """Search the schedule of a canonical Graph, with the default schedule as what there is to beat.
 
     Args:
@@ -205,8 +230,18 @@ def _searched(graph: Graph, sizes: Mapping[str, int], options: Options, cost: Co
     others_found = tuple(Plan(x.tree, x.inlined, cost_of_each[x]) for x in further)
     seconds = time.perf_counter() - start
     log.debug("searched %d schedules of %d stages in %.3f s", whole.tally.asked, len(graph.stages), seconds)
-    debug.say("search", f"{whole.tally.asked} schedules in {seconds:.3f} s, the best by the model", lambda: _shown(ways))
-    return Plan(None if first == by_default else first.tree, first.inlined, ways[0][0], seconds, found.record, whole.tally.asked, others_found)
+    debug.say(
+        "search", f"{whole.tally.asked} schedules in {seconds:.3f} s, the best by the model", lambda: _shown(ways)
+    )
+    return Plan(
+        None if first == by_default else first.tree,
+        first.inlined,
+        ways[0][0],
+        seconds,
+        found.record,
+        whole.tally.asked,
+        others_found,
+    )
 
 
 def greedily(space: Space, stop: Callable[[], bool] = never) -> Found[State]:
@@ -230,7 +265,9 @@ def _best(found: Found[State], count: int) -> list[tuple[float, Schedule]]:
     return [(cost, Schedule(x.tree, x.inlined)) for cost, x in found.finalists[:count]]
 
 
-def otherwise(space: Space, cost: float, best: Schedule, count: int, stop: Callable[[], bool]) -> list[tuple[float, Schedule]]:
+def otherwise(
+    space: Space, cost: float, best: Schedule, count: int, stop: Callable[[], bool]
+) -> list[tuple[float, Schedule]]:
     """What greedy searches find that inline one of the dearest stages where `best` does not, or the other way round, and its predicted costs.
 
     The model errs most where a value is computed again rather than kept; what it does not think much dearer is worth timing. Of stages that
@@ -242,7 +279,9 @@ def otherwise(space: Space, cost: float, best: Schedule, count: int, stop: Calla
     for name in sorted(free, key=lambda n: (-costs.get(n, 0.0), _computed_again(space.graph, n)))[:count]:
         if stop():
             break
-        other = Space.freezing(space, {**space.frozen, name: "root" if name in best.inlined else "inline"}, space.settled)
+        other = Space.freezing(
+            space, {**space.frozen, name: "root" if name in best.inlined else "inline"}, space.settled
+        )
         found += _best(greedily(other, stop), 1)
     return [x for x in found if x[0] <= NOT_MUCH_DEARER * cost]
 
@@ -250,7 +289,10 @@ def otherwise(space: Space, cost: float, best: Schedule, count: int, stop: Calla
 def _computed_again(graph: Graph, name: str) -> float:
     """What a stage costs at all the places where one turn of its readers would compute it, if it were inlined."""
     (d,) = graph.stage(name).definitions
-    places = sum(len({x.index for r in graph.stage(c).definitions for x in r.loads if x.source == name}) for c in graph.consumers()[name])
+    places = sum(
+        len({x.index for r in graph.stage(c).definitions for x in r.loads if x.source == name})
+        for c in graph.consumers()[name]
+    )
     return float(places * cost_of(d.value))
 
 
@@ -295,10 +337,14 @@ def frozen(space: Space, stop: Callable[[], bool] = never) -> Space:
     costs = space.costs_by_stage(found.tree, found.inlined)
     count = FEW_STAGES // 2 + 2 * round(math.log2(len(stages)))
     open_ = set(sorted(stages, key=lambda n: -costs.get(n, 0.0))[:count])
-    return Space.freezing(space, {n: "inline" if n in found.inlined else "root" for n in stages if n not in open_}, {*stages} - open_)
+    return Space.freezing(
+        space, {n: "inline" if n in found.inlined else "root" for n in stages if n not in open_}, {*stages} - open_
+    )
 
 
-def space_of(graph: Graph, sizes: Mapping[str, int], options: Options, cost: Cost | None = None, memoise: bool = True) -> Space:
+def space_of(
+    graph: Graph, sizes: Mapping[str, int], options: Options, cost: Cost | None = None, memoise: bool = True
+) -> Space:
     """The space of the schedules of a Graph on this machine."""
     target, threads = target_of(options), launch.threads(options.num_threads)
     facts = machine.facts(threads, target.vector_bytes, options.cache_dir, options.cache)

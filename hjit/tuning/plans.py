@@ -44,7 +44,11 @@ FEW_TASKS = 2  # for each core: where there are fewer, cores may wait for each o
 LONG = 1 << 18  # evaluations of a reduction that is worth parts
 MOST_PLANS = 500  # of this process
 LONGEST_BLOCK = 5000  # instructions of code without a branch: the backend's time grows faster than they do, and nobody waits for a guess
-BUILT_SECONDS = {"greedy": 0.5, "refined": 10.0, "beam": 10.0}  # of compiling, after which what else was found is not compiled any more
+BUILT_SECONDS = {
+    "greedy": 0.5,
+    "refined": 10.0,
+    "beam": 10.0,
+}  # of compiling, after which what else was found is not compiled any more
 
 _plans: dict[str, bytes] = {}  # of this process by name, for where there is no disk to keep them
 
@@ -109,7 +113,9 @@ class Plan:
 Search = Callable[[Graph, Mapping[str, int], Options], Plan]  # the plan of a canonical Graph at some sizes
 
 
-def scheduled(make: Callable[[Rewrites], list[Graph]], sizes: Mapping[str, int], options: Options, search: Search) -> Searched | None:
+def scheduled(
+    make: Callable[[Rewrites], list[Graph]], sizes: Mapping[str, int], options: Options, search: Search
+) -> Searched | None:
     """The schedules of the Graphs of a function; None where the default ones are the best.
 
     Args:
@@ -138,7 +144,12 @@ def scheduled(make: Callable[[Rewrites], list[Graph]], sizes: Mapping[str, int],
 
 
 def _in_parts(
-    plan: Plan, graph: Graph, make: Callable[[Rewrites], list[Graph]], sizes: Mapping[str, int], options: Options, search: Search
+    plan: Plan,
+    graph: Graph,
+    make: Callable[[Rewrites], list[Graph]],
+    sizes: Mapping[str, int],
+    options: Options,
+    search: Search,
 ) -> Plan:
     """A plan, or one that does the longest reduction in parts, which are then joined, where the cost model expects that to be faster.
 
@@ -155,7 +166,14 @@ def _in_parts(
     if other.cost >= plan.cost or parts_name(name) not in graphs[0].by_name:
         return replace(plan, seconds=plan.seconds + other.seconds, asked=plan.asked + other.asked)
     tree = other.tree or default_schedule(graphs[0], target_of(options))
-    return replace(other, tree=tree, others=(), factored=factored, seconds=plan.seconds + other.seconds, asked=plan.asked + other.asked)
+    return replace(
+        other,
+        tree=tree,
+        others=(),
+        factored=factored,
+        seconds=plan.seconds + other.seconds,
+        asked=plan.asked + other.asked,
+    )
 
 
 def _factors(s: Stage, d: Definition, sizes: Mapping[str, int], cores: int) -> Iterator[tuple[int, int]]:
@@ -196,7 +214,10 @@ def built(made: Callable[[Searched], T], found: Searched) -> tuple[T, Searched]:
             return made(found), found
         except (SlidingError, BlockError) as error:
             mend = storage_at_compute if isinstance(error, SlidingError) else rolled
-            trees = {outputs: mend(tree, error.stage) if _has(tree, error.stage) else tree for outputs, tree in found.trees.items()}
+            trees = {
+                outputs: mend(tree, error.stage) if _has(tree, error.stage) else tree
+                for outputs, tree in found.trees.items()
+            }
             if trees == found.trees:
                 raise
             log.debug("mended: %s", error)
@@ -240,7 +261,9 @@ def keep(found: Searched, options: Options, measured: tuple[float, float] | None
         if len(_plans) >= MOST_PLANS:
             _plans.clear()
         _plans[name] = text
-        cache.store(name, text, {"tune": options.tune, "versions": cache.versions()}, options.cache_dir, options.cache, "plan")
+        cache.store(
+            name, text, {"tune": options.tune, "versions": cache.versions()}, options.cache_dir, options.cache, "plan"
+        )
 
 
 def plan_name(graph: Graph, sizes: Mapping[str, int], options: Options) -> str:
@@ -248,7 +271,15 @@ def plan_name(graph: Graph, sizes: Mapping[str, int], options: Options) -> str:
     points = sum(math.prod(sizes_value(n, sizes) for n in d.extents) for s in graph.stages for d in s.definitions)
     bucket = round(math.log(max(points, 1), BUCKET))
     threads = launch.threads(options.num_threads)
-    parts = (graph_key(graph).text, str(bucket), str(target_of(options)), str(threads), str(options.tune), str(options.fast_math), _model_digest())
+    parts = (
+        graph_key(graph).text,
+        str(bucket),
+        str(target_of(options)),
+        str(threads),
+        str(options.tune),
+        str(options.fast_math),
+        _model_digest(),
+    )
     return "plan_" + cache.digest(*parts, machine.cpu(), cache.versions())[:40]
 
 
@@ -264,7 +295,9 @@ def to_text(found: Plan, graph: Graph) -> bytes:
     tree = None if found.tree is None else json.loads(renamed(found.tree, number).to_json())  # type: ignore[union-attr]
     inlined = sorted(number[n] for n in found.inlined)
     factored = {number[n]: x for n, x in found.factored.items()}
-    return json.dumps({"tree": tree, "inlined": inlined, "cost": found.cost, "measured": found.measured, "factored": factored}).encode()
+    return json.dumps(
+        {"tree": tree, "inlined": inlined, "cost": found.cost, "measured": found.measured, "factored": factored}
+    ).encode()
 
 
 def from_text(text: bytes, graph: Graph) -> Plan | None:
@@ -283,5 +316,8 @@ def from_text(text: bytes, graph: Graph) -> Plan | None:
     except (ValueError, KeyError, IndexError, TypeError, AttributeError, RecursionError, ScheduleError) as error:
         log.debug("a plan is not usable: %s", error)
         return None
-    return Plan(tree, inlined, cost, measured=measured, factored=factored) if tree is None or isinstance(tree, Root) else None
-
+    return (
+        Plan(tree, inlined, cost, measured=measured, factored=factored)
+        if tree is None or isinstance(tree, Root)
+        else None
+    )

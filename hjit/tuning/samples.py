@@ -97,7 +97,11 @@ def candidates(space: Space, graph: Graph, count: int, seed: int, cost: Cost | N
             state = chosen_state(under, rng, rng.choice(LOOKED_AT))
         if state is not None:
             found = Schedule(state.tree, state.inlined)
-            yield refined(under, found, rng.randrange(1 << 30), limited(REFINED_MOVES)).schedule if k % 4 == 2 and rng.random() < 0.5 else found
+            yield (
+                refined(under, found, rng.randrange(1 << 30), limited(REFINED_MOVES)).schedule
+                if k % 4 == 2 and rng.random() < 0.5
+                else found
+            )
 
 
 def limited(count: int) -> Callable[[], bool]:
@@ -176,7 +180,9 @@ class Case:
         HjitError: the function is not one kernel.
     """
 
-    def __init__(self, pipe: Pipeline, function: Callable[..., Any], arrays: Arrays, options: Options, cost: Cost) -> None:
+    def __init__(
+        self, pipe: Pipeline, function: Callable[..., Any], arrays: Arrays, options: Options, cost: Cost
+    ) -> None:
         for ours, theirs in zip(leaves(pipe(*arrays)), leaves(function(*arrays)), strict=True):
             if not alike(ours, theirs):
                 raise Mismatch("the default schedule")
@@ -230,7 +236,13 @@ class Measured:
 
 
 def measured(
-    function: Callable[..., Any], sizes: Sequence[Arrays], options: Options, count: int, seed: int, quiet: Quiet, cost: Cost | None = None
+    function: Callable[..., Any],
+    sizes: Sequence[Arrays],
+    options: Options,
+    count: int,
+    seed: int,
+    quiet: Quiet,
+    cost: Cost | None = None,
 ) -> list[Measured]:
     """The same schedules of a program on images of several sizes; they are chosen for the first ones.
 
@@ -242,7 +254,13 @@ def measured(
         HjitError: the function is not one kernel.
     """
     with quiet.working():
-        given = {"verify": "off", "cache": "off", "tune": False, "fast_math": options.fast_math, "num_threads": options.num_threads}
+        given = {
+            "verify": "off",
+            "cache": "off",
+            "tune": False,
+            "fast_math": options.fast_math,
+            "num_threads": options.num_threads,
+        }
         given["target"] = options.target
         pipe = Pipeline(function, given)
         cases = [Case(pipe, function, arrays, options, cost or network.random(seed)) for arrays in sizes]
@@ -294,7 +312,11 @@ def alike(a: Any, b: Any) -> bool:
         return False
     if a.dtype.kind not in "fc":
         return bool(np.array_equal(a, b))
-    return bool(np.allclose(a, b, rtol=RTOL, atol=NOISE + RTOL * float(np.abs(b[np.isfinite(b)]).max(initial=0.0)), equal_nan=True))
+    return bool(
+        np.allclose(
+            a, b, rtol=RTOL, atol=NOISE + RTOL * float(np.abs(b[np.isfinite(b)]).max(initial=0.0)), equal_nan=True
+        )
+    )
 
 
 # -- collecting
@@ -312,7 +334,14 @@ def collect_one(seed: int, folder: Path, count: int, weights: Path | None, targe
     low, high = map(math.log, PIXELS)
     programs = [random_program(seed, round(math.exp(rng.uniform(low, high)))) for _ in range(IMAGES)]
     same = [p for p in programs if p.source == programs[0].source]
-    options = Options(num_threads=1 if seed % 4 == 3 else 0, cache="off", verify="off", tune=False, fast_math=seed % 2 == 0, target=target)
+    options = Options(
+        num_threads=1 if seed % 4 == 3 else 0,
+        cache="off",
+        verify="off",
+        tune=False,
+        fast_math=seed % 2 == 0,
+        target=target,
+    )
     cost = None if weights is None else network.load(weights)
     found = measured(programs[0].function, [p.inputs(seed) for p in same], options, count, seed, Quiet(folder), cost)
     said = []
@@ -322,7 +351,9 @@ def collect_one(seed: int, folder: Path, count: int, weights: Path | None, targe
         times = np.array([s.seconds for s in x.samples])
         schedule = np.stack([s.features for s in x.samples]).astype(np.float32)
         np.savez(folder / f"{seed}-{k}.npz", pipeline=x.pipeline, schedule=schedule, runtimes=times, machine=x.machine)
-        said.append(f"{len(times)} of {times.min() * 1e3:.2f} to {times.max() * 1e3:.2f} ms, default {times[0] / times.min():.2f} of the best")
+        said.append(
+            f"{len(times)} of {times.min() * 1e3:.2f} to {times.max() * 1e3:.2f} ms, default {times[0] / times.min():.2f} of the best"
+        )
     return f"{seed}: {len(found[0].pipeline)} stages, samples " + ("; ".join(said) or "none")
 
 
@@ -339,7 +370,9 @@ def collect(seconds: float, folder: Path, first: int, count: int, jobs: int, wei
             command += ["--count", str(count), "--target", target, *(["--weights", str(weights)] if weights else [])]
             try:
                 done = subprocess.run(command, capture_output=True, text=True, timeout=90, check=False)
-                print(done.stdout.strip() or f"{seed}: status {done.returncode} {done.stderr.strip()[-600:]}", flush=True)
+                print(
+                    done.stdout.strip() or f"{seed}: status {done.returncode} {done.stderr.strip()[-600:]}", flush=True
+                )
             except subprocess.TimeoutExpired:
                 print(f"{seed}: more than 90 s", flush=True)
 
@@ -347,7 +380,15 @@ def collect(seconds: float, folder: Path, first: int, count: int, jobs: int, wei
         list(pool.map(work, range(jobs)))
 
 
-def fit_all(folders: Sequence[Path], out: Path, passes: int, seed: int, loss: str = "log", decay: float = DECAY, held_out: float = 0.2) -> None:
+def fit_all(
+    folders: Sequence[Path],
+    out: Path,
+    passes: int,
+    seed: int,
+    loss: str = "log",
+    decay: float = DECAY,
+    held_out: float = 0.2,
+) -> None:
     """Fit a network to all samples of some folders."""
     from hjit.model.fit import Program, fit, steadied
 
@@ -380,14 +421,22 @@ def main() -> int:
     parser.add_argument("--out", type=Path, default=Path("samples"))
     parser.add_argument("--seed", type=int, default=0, help="of the first program")
     parser.add_argument("--count", type=int, default=16, help="schedules of one program")
-    parser.add_argument("--jobs", type=int, default=2, help="processes at once; one at a time measures, while the others wait")
-    parser.add_argument("--weights", type=Path, help="a fitted network that chooses some of the schedules, or where to write one")
+    parser.add_argument(
+        "--jobs", type=int, default=2, help="processes at once; one at a time measures, while the others wait"
+    )
+    parser.add_argument(
+        "--weights", type=Path, help="a fitted network that chooses some of the schedules, or where to write one"
+    )
     parser.add_argument("--target", default="cpu", help="x86-64-v3, say, to learn of machines without AVX-512, too")
     parser.add_argument("--fit", type=Path, nargs="+", help="folders of samples to learn from")
     parser.add_argument("--passes", type=int, default=60)
-    parser.add_argument("--loss", default="log", help="the error that is made small: log or throughput, see hjit.model.fit")
+    parser.add_argument(
+        "--loss", default="log", help="the error that is made small: log or throughput, see hjit.model.fit"
+    )
     parser.add_argument("--decay", type=float, default=DECAY, help="of weights, see hjit.model.fit")
-    parser.add_argument("--held-out", type=float, default=0.2, help="the share of programs that is not learnt from, but foretold")
+    parser.add_argument(
+        "--held-out", type=float, default=0.2, help="the share of programs that is not learnt from, but foretold"
+    )
     parser.add_argument("--one", type=int, help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.fit:

@@ -16,7 +16,12 @@ def is_direct(s: Stage) -> bool:
     for k, d in enumerate(s.definitions):
         if k == 0:
             continue
-        if d.order in ("pure", "sequential") or d.dims != s.shape or d.target != identity(len(s.shape)) or not isinstance(d.value, Op):
+        if (
+            d.order in ("pure", "sequential")
+            or d.dims != s.shape
+            or d.target != identity(len(s.shape))
+            or not isinstance(d.value, Op)
+        ):
             return False
         if any(x.source == s.name for x in d.value.args[1].loads):
             return False
@@ -29,7 +34,11 @@ def is_place(d: Definition) -> bool:
     if d.order != "minimum" or not isinstance(e, Op) or e.name != "select":
         return False
     _, place, never = e.args
-    return isinstance(place, Index) and isinstance(never, Index) and not any(isinstance(a, Dim) for a in never.poly.atoms())
+    return (
+        isinstance(place, Index)
+        and isinstance(never, Index)
+        and not any(isinstance(a, Dim) for a in never.poly.atoms())
+    )
 
 
 def scanned(d: Definition, name: str) -> tuple[Load, Expr] | None:
@@ -50,7 +59,12 @@ def scanned(d: Definition, name: str) -> tuple[Load, Expr] | None:
 
 def is_long(d: Definition, count: int, size: int) -> bool:
     """Are these sums, or extremes, of very many elements?"""
-    return count * size > MANY and size > 4 * TOLD[0] and d.order in ("add", "maximum", "minimum") and d.value.dtype.kind == "f"
+    return (
+        count * size > MANY
+        and size > 4 * TOLD[0]
+        and d.order in ("add", "maximum", "minimum")
+        and d.value.dtype.kind == "f"
+    )
 
 
 def varies(p: Poly, first: int) -> bool:

@@ -20,12 +20,17 @@ Columns = tuple[Array, Array, Array]
 
 ULPS = 5.0  # of an inexact function, beside the promised 4: the value it is compared with is rounded, too
 FAST_ULPS = 4.0  # of any operation with fast_math: contracted, or by a reciprocal
-SUM_ROUNDINGS = 96  # of one element in a sum of hjit: few products join in their own dtype, others in a wider one or compensated
+SUM_ROUNDINGS = (
+    96  # of one element in a sum of hjit: few products join in their own dtype, others in a wider one or compensated
+)
 OURS, NUMPYS, SAME_WAY = range(3)
 
 # What grows, or falls, with its argument, and where it is defined
 _MONOTONE: dict[str, tuple[float, float]] = {
-    **dict.fromkeys("exp exp2 expm1 sinh tanh arcsinh arctan cbrt degrees radians rint floor ceil trunc sign".split(), (-np.inf, np.inf)),
+    **dict.fromkeys(
+        "exp exp2 expm1 sinh tanh arcsinh arctan cbrt degrees radians rint floor ceil trunc sign".split(),
+        (-np.inf, np.inf),
+    ),
     **dict.fromkeys(("sqrt", "log", "log2", "log10"), (0.0, np.inf)),
     **dict.fromkeys(("arcsin", "arccos", "arctanh"), (-1.0, 1.0)),
     "log1p": (-1.0, np.inf),
@@ -38,8 +43,12 @@ EXACT_AT: dict[str, float] = {
 }
 _JUMPING = frozenset("rint floor ceil trunc sign".split())
 _COMPARISONS = frozenset("greater greater_equal less less_equal equal not_equal".split())
-_PREDICATES = _COMPARISONS | frozenset("logical_and logical_or logical_xor logical_not isnan isinf isfinite signbit inside".split())
-_SHIFTING = frozenset("add subtract maximum minimum fmax fmin hypot logaddexp logaddexp2".split())  # their error is at most that of all arguments
+_PREDICATES = _COMPARISONS | frozenset(
+    "logical_and logical_or logical_xor logical_not isnan isinf isfinite signbit inside".split()
+)
+_SHIFTING = frozenset(
+    "add subtract maximum minimum fmax fmin hypot logaddexp logaddexp2".split()
+)  # their error is at most that of all arguments
 _ALIAS = {"radians": "deg2rad", "degrees": "rad2deg", "reordered": "positive"}
 
 
@@ -108,7 +117,9 @@ def apply(e: Op, args: Sequence[Approx], inexact: bool, fast: bool) -> Approx:
         if e.name == "select":
             return _select(args, e)
         wide = [np.asarray(v, wider(e.args[k].dtype)) for k, v in enumerate(values)]
-        value = plain(Op(e.name, e.args, np.dtype(wider(e.dtype))), wide).astype(e.dtype) if inexact else plain(e, values)
+        value = (
+            plain(Op(e.name, e.args, np.dtype(wider(e.dtype))), wide).astype(e.dtype) if inexact else plain(e, values)
+        )
         if e.name in _PREDICATES:
             return _predicate(e, args, value)
         if all(a.errors is None for a in args):  # a rounding is all there is
@@ -150,7 +161,9 @@ def _lost(name: str, wide: Sequence[Array], dtype: np.dtype[Any]) -> Any:
     return ULPS * np.finfo(dtype).eps * np.where(np.isfinite(largest), np.maximum(largest, 1), 1).astype(np.float64)
 
 
-def _settled(dtype: np.dtype[Any], value: Array, errors: Columns, args: Sequence[Approx], leaves: Array | None) -> Approx:
+def _settled(
+    dtype: np.dtype[Any], value: Array, errors: Columns, args: Sequence[Approx], leaves: Array | None
+) -> Approx:
     """The errors of values that are not finite, and where values may become so."""
     shape = np.broadcast_shapes(value.shape, *(e.shape for e in errors))
     value = np.broadcast_to(value, shape)
@@ -168,7 +181,9 @@ def _settled(dtype: np.dtype[Any], value: Array, errors: Columns, args: Sequence
         rounded = any(a.errors is not None for a in args)
         breaks |= (finite & ~np.isfinite(np.abs(value).astype(np.float64) + errors[OURS])) | (~finite & given & rounded)
         if dtype.itemsize < 8 or rounded:
-            breaks |= finite & (np.abs(value).astype(wider(dtype)) + np.maximum(errors[OURS], errors[NUMPYS]) > np.finfo(dtype).max)
+            breaks |= finite & (
+                np.abs(value).astype(wider(dtype)) + np.maximum(errors[OURS], errors[NUMPYS]) > np.finfo(dtype).max
+            )
     found: list[Array] = []
     for k, e in enumerate(errors):
         if k == NUMPYS and e is errors[OURS]:
@@ -200,7 +215,9 @@ def _may_leave(e: Op, wide: Sequence[Array], args: Sequence[Approx]) -> Array | 
     x, most = wide[0], np.maximum(args[0].errors[OURS], args[0].errors[NUMPYS])
     if e.name in _MONOTONE:
         low, high = _MONOTONE[e.name]
-        over = ((x - most <= low) & (x + most >= low) & np.isfinite(low)) | ((x + most >= high) & (x - most <= high) & np.isfinite(high))
+        over = ((x - most <= low) & (x + most >= low) & np.isfinite(low)) | (
+            (x + most >= high) & (x - most <= high) & np.isfinite(high)
+        )
         return np.asarray(over & (most > 0))
     if e.name == "power":
         return np.asarray((x - most <= 0) & (x + most >= 0) & (most > 0))
@@ -213,7 +230,10 @@ def _ends(e: Op, wide: Sequence[Array], errors: Sequence[Any], value: Array) -> 
     most: Any = 0.0
     corners = np.array(np.meshgrid(*[(-1.0, 1.0)] * len(wide))).reshape(len(wide), -1).T
     for corner in corners:
-        moved = [np.clip(w + s * x, low, high) if len(wide) == 1 else w + s * x for w, x, s in zip(wide, errors, corner, strict=True)]
+        moved = [
+            np.clip(w + s * x, low, high) if len(wide) == 1 else w + s * x
+            for w, x, s in zip(wide, errors, corner, strict=True)
+        ]
         if e.name == "power" and np.any(moved[0] < 0):
             whole = moved[1] == np.trunc(moved[1])
             moved[0] = np.where((moved[0] < 0) & ~whole & (wide[0] >= 0), 0.0, moved[0])
@@ -333,7 +353,9 @@ def truth(a: Approx) -> tuple[Array, Array]:
     if doubtful is None:
         return now, now
     if a.errors is not None:
-        doubtful = np.abs(a.value) <= np.maximum(a.errors[OURS], a.errors[NUMPYS]) if a.value.dtype.kind != "b" else doubtful
+        doubtful = (
+            np.abs(a.value) <= np.maximum(a.errors[OURS], a.errors[NUMPYS]) if a.value.dtype.kind != "b" else doubtful
+        )
         doubtful = doubtful & ((a.errors[OURS] > 0) | (a.errors[NUMPYS] > 0))
     if a.breaks is not None:
         doubtful = doubtful | a.breaks
@@ -443,5 +465,9 @@ def _cast_to_float(a: Approx, value: Array, dtype: np.dtype[Any]) -> Approx:
     for k in range(3):
         error = a.errors[k]
         narrower = a.value.dtype.kind != "f" or dtype.itemsize < a.value.dtype.itemsize
-        columns.append(np.where(error > 0, error + (2.0 if k == SAME_WAY else 1.0) * ulp(value, error, dtype), 0.0) if narrower else error)
+        columns.append(
+            np.where(error > 0, error + (2.0 if k == SAME_WAY else 1.0) * ulp(value, error, dtype), 0.0)
+            if narrower
+            else error
+        )
     return _settled(dtype, value, (columns[0], columns[1], columns[2]), [a], None)

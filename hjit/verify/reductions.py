@@ -21,7 +21,9 @@ def three(errors: Sequence[Any]) -> Columns:
 def full(x: Approx, shape: tuple[int, ...]) -> Approx:
     """With all its parts of one shape."""
     errors = None if x.errors is None else three([np.broadcast_to(e, shape) for e in x.errors])
-    return Approx(np.broadcast_to(x.value, shape), errors, None if x.breaks is None else np.broadcast_to(x.breaks, shape))
+    return Approx(
+        np.broadcast_to(x.value, shape), errors, None if x.breaks is None else np.broadcast_to(x.breaks, shape)
+    )
 
 
 class Total:
@@ -87,14 +89,19 @@ class _Sum(Total):
         return Approx(value, errors, broken if broken.any() else None)
 
 
-def _roundings(errors: Sequence[Any], largest: Any, count: Any, value: Array, dtype: np.dtype[Any], fast: bool) -> Columns:
+def _roundings(
+    errors: Sequence[Any], largest: Any, count: Any, value: Array, dtype: np.dtype[Any], fast: bool
+) -> Columns:
     """The errors of a sum: `largest` is what the absolute values come to."""
     u = float(np.finfo(dtype).eps) / 2
     numpys = np.asarray(count, np.float64)
     ours = numpys if fast else np.minimum(numpys, SUM_ROUNDINGS + np.log2(np.maximum(numpys, 1)))
     size = np.asarray(largest, np.float64)
     with np.errstate(all="ignore"):
-        found = [e + n * u * (size + e) + ulp(value, e, dtype) for e, n in zip(errors, (ours, numpys, ours + numpys), strict=True)]
+        found = [
+            e + n * u * (size + e) + ulp(value, e, dtype)
+            for e, n in zip(errors, (ours, numpys, ours + numpys), strict=True)
+        ]
     return three(found)
 
 
@@ -121,10 +128,14 @@ class _Product(Total):
             grown = self.count * float(np.finfo(self.dtype).eps)
             errors = []
             for k, most in enumerate(self.most):
-                error = np.asarray(most - np.abs(self.value) + most * grown * (2.0 if k == SAME_WAY else 1.0), np.float64)
+                error = np.asarray(
+                    most - np.abs(self.value) + most * grown * (2.0 if k == SAME_WAY else 1.0), np.float64
+                )
                 error = error + 2 * ulp(value, np.float64(0), self.dtype)
                 errors.append(np.where(np.isfinite(value), np.where(np.isnan(error), np.inf, error), np.inf))
-            broken = ~np.isfinite(np.asarray(self.most[NUMPYS], np.float64)) | (np.abs(np.asarray(self.most[NUMPYS])) > np.finfo(self.dtype).max)
+            broken = ~np.isfinite(np.asarray(self.most[NUMPYS], np.float64)) | (
+                np.abs(np.asarray(self.most[NUMPYS])) > np.finfo(self.dtype).max
+            )
             broken = broken | (False if self.breaks is None else self.breaks)
         return Approx(value, three(errors), broken if broken.any() else None)
 
@@ -153,7 +164,9 @@ class _Extreme(Total):
                 elif self.order in _MONOTONE and x.errors is not None:
                     wide, error = x.value.astype(wider(self.dtype)), np.maximum(x.errors[OURS], x.errors[NUMPYS])
                     high, low = reduced(wide + error), reduced(wide - error)
-                    self.own = np.maximum(self.own, np.broadcast_to(x.errors[SAME_WAY], wide.shape).max(-1, keepdims=True))
+                    self.own = np.maximum(
+                        self.own, np.broadcast_to(x.errors[SAME_WAY], wide.shape).max(-1, keepdims=True)
+                    )
             first = self.value is None
             self.value = found if first else self.ufunc(self.value, found)
             self.low, self.high = (low, high) if first else (self.ufunc(self.low, low), self.ufunc(self.high, high))
@@ -169,7 +182,9 @@ class _Extreme(Total):
             if self.order not in _MONOTONE:
                 error = np.full(wide.shape, np.inf)
             error = np.where(np.isfinite(wide), error, 0.0 if self.breaks is None else np.inf)
-            return Approx(self.value, (error, error, np.minimum(np.broadcast_to(self.own, error.shape), error)), self.breaks)
+            return Approx(
+                self.value, (error, error, np.minimum(np.broadcast_to(self.own, error.shape), error)), self.breaks
+            )
 
 
 def sums_of(start: Approx, x: Approx) -> Approx:
@@ -270,13 +285,21 @@ class Written:
 
 def total_of(order: str, dtype: np.dtype[Any], fast: bool) -> Total:
     """A reduction by a ufunc, in a dtype."""
-    kind = _Sum if order == "add" and dtype.kind != "b" else _Product if order == "multiply" and dtype.kind == "f" else _Extreme
+    kind = (
+        _Sum
+        if order == "add" and dtype.kind != "b"
+        else _Product
+        if order == "multiply" and dtype.kind == "f"
+        else _Extreme
+    )
     return kind(order, dtype, fast)
 
 
 def product(p: Product, needs: Sequence[Approx]) -> Approx:
     """A product of matrices, its sums in any order, as BLAS has them."""
-    wide = wider(p.dtype) if p.dtype.itemsize < 8 else p.dtype  # products of long doubles take too long: twice the error then
+    wide = (
+        wider(p.dtype) if p.dtype.itemsize < 8 else p.dtype
+    )  # products of long doubles take too long: twice the error then
     operands = [(needs[0], p.first), (needs[-1], p.second)]
 
     def of(a: Any, x: Approx, operand: Operand) -> Array:

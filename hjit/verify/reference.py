@@ -61,7 +61,14 @@ class Reference:
         inexact: names of the operations whose last bits may differ.
     """
 
-    def __init__(self, graphs: Sequence[Graph], events: Sequence[Event | None], inputs: Inputs, inexact: frozenset[str], fast: bool) -> None:
+    def __init__(
+        self,
+        graphs: Sequence[Graph],
+        events: Sequence[Event | None],
+        inputs: Inputs,
+        inexact: frozenset[str],
+        fast: bool,
+    ) -> None:
         self.graphs, self.inputs, self.inexact, self.fast = graphs, inputs, inexact, fast
         self.left = MOST_WORK + sum(self.own_work(d) for g in graphs for s in g.stages for d in s.definitions)
         self.work, self.most = 0, self.left
@@ -69,9 +76,18 @@ class Reference:
         self.plain: dict[tuple[int, str], Array] = {}
         self.given: dict[str, Approx] = {}
         self.has_guessed = False
-        self._calls = {n: (k, e) for k, e in enumerate(events) if e is not None and e.call is not None and not e.impure for n in e.gives}
-        self._constants = {i.name: np.frombuffer(i.data, i.dtype).reshape([p.const for p in i.shape])
-                           for g in graphs for i in g.inputs if i.data is not None}
+        self._calls = {
+            n: (k, e)
+            for k, e in enumerate(events)
+            if e is not None and e.call is not None and not e.impure
+            for n in e.gives
+        }
+        self._constants = {
+            i.name: np.frombuffer(i.data, i.dtype).reshape([p.const for p in i.shape])
+            for g in graphs
+            for i in g.inputs
+            if i.data is not None
+        }
 
     def at(self, name: str, positions: Array) -> Approx | None:
         """Elements of what `shape_of` knows, by their positions in C order; None of what it does not.
@@ -81,7 +97,11 @@ class Reference:
         """
         if name in self._calls:
             found = self._extern(name)
-            return full(found, found.value.shape)[np.unravel_index(positions, found.value.shape)] if found.value.shape else found
+            return (
+                full(found, found.value.shape)[np.unravel_index(positions, found.value.shape)]
+                if found.value.shape
+                else found
+            )
         for k, g in enumerate(self.graphs):
             if name in g.outputs:
                 shape = self.shape(g.stage(name))
@@ -115,7 +135,9 @@ class Reference:
 
     def size_of(self, d: Definition) -> tuple[int, int, int]:
         """How many points a definition has, how many of them each element is reduced from, and the operations on each."""
-        points, inner = (math.prod(sizes_value(n, self.inputs.sizes) for n in extents) for extents in (d.extents, d.rdims))
+        points, inner = (
+            math.prod(sizes_value(n, self.inputs.sizes) for n in extents) for extents in (d.extents, d.rdims)
+        )
         return points, inner, sum(isinstance(e, (Op, Cast)) for e in walk(d.value)) + 1
 
     def own_work(self, d: Definition) -> int:
@@ -155,7 +177,10 @@ class Reference:
         if name not in self.given:
             k, event = self._calls[name]
             assert event.call is not None
-            needs = [self.load(k, n, ()) if n not in self.graphs[k].by_name else self.complete(k, self.graphs[k].stage(n)) for n in event.needs]
+            needs = [
+                self.load(k, n, ()) if n not in self.graphs[k].by_name else self.complete(k, self.graphs[k].stage(n))
+                for n in event.needs
+            ]
             if event.product is not None:
                 self.count(math.prod(event.product.shape), WITH_ERRORS)
                 self.given[name] = product(event.product, needs)
@@ -180,7 +205,9 @@ class Reference:
         whole = size <= WHOLE and not any(d.rdims for d in s.definitions)
         if not is_direct(s) or whole or 2 * math.prod(asked) >= size:
             return _taken(self.complete(k, s), index)
-        flat = np.ravel_multi_index(tuple(np.broadcast_to(np.clip(i, 0, n - 1), asked) for i, n in zip(index, shape, strict=True)), shape)
+        flat = np.ravel_multi_index(
+            tuple(np.broadcast_to(np.clip(i, 0, n - 1), asked) for i, n in zip(index, shape, strict=True)), shape
+        )
         self.count(flat.size, WITH_ERRORS)
         places, back = np.unique(flat, return_inverse=True)
         self.foresee(s, len(places))
@@ -213,7 +240,11 @@ class Reference:
         many = any(is_long(d, len(places), reduced) for d in s.definitions)
         step = max((MANY if many else CHUNK) // max(reduced, 1), 1)
         for begin in range(0, len(places), step):
-            index = tuple(i[:, None] for i in np.unravel_index(places[begin : begin + step], shape)) if shape else (np.zeros((1, 1), int),)
+            index = (
+                tuple(i[:, None] for i in np.unravel_index(places[begin : begin + step], shape))
+                if shape
+                else (np.zeros((1, 1), int),)
+            )
             parts.append(self._point(k, s, index if shape else (), len(places[begin : begin + step]), many))
         return _joined(parts, s.dtype)
 
@@ -228,7 +259,14 @@ class Reference:
         return _reshaped(value, (count,))
 
     def _reduce(
-        self, k: int, d: Definition, index: tuple[Array, ...], start: Approx, count: int, dtype: np.dtype[Any], many: bool = False
+        self,
+        k: int,
+        d: Definition,
+        index: tuple[Array, ...],
+        start: Approx,
+        count: int,
+        dtype: np.dtype[Any],
+        many: bool = False,
     ) -> Approx:
         """A reduction of some elements, `start` being what is there before."""
         assert isinstance(d.value, Op)
@@ -248,7 +286,9 @@ class Reference:
             total.add(full(cast(element, d.value.dtype), (count, min(step, size - begin))))
         return cast(total.result(), dtype)
 
-    def _sample(self, k: int, d: Definition, index: tuple[Array, ...], count: int, extents: list[int], total: Total) -> None:
+    def _sample(
+        self, k: int, d: Definition, index: tuple[Array, ...], count: int, extents: list[int], total: Total
+    ) -> None:
         """Add very many elements: as NumPy has them, as far off as some of them may be."""
         assert isinstance(d.value, Op)
         self.has_guessed = True
@@ -261,7 +301,9 @@ class Reference:
         step = max(CHUNK // count, 1)
         for begin in range(0, size, step):
             inner = [i[None, :] for i in np.unravel_index(np.arange(begin, min(begin + step, size)), extents)]
-            values = evaluate(element, dict(enumerate((*index, *inner))), arrays, self.inputs.sizes, self.inputs.scalars).astype(dtype)
+            values = evaluate(
+                element, dict(enumerate((*index, *inner))), arrays, self.inputs.sizes, self.inputs.scalars
+            ).astype(dtype)
             total.add_like(np.broadcast_to(values, (count, min(step, size - begin))), some)
 
     def plainly(self, k: int, name: str) -> Array:
@@ -275,7 +317,13 @@ class Reference:
         known = self.plain.get((k, name))
         if known is None:
             sizes = list(map(self.size_of, stage.definitions))
-            self.count(1, sum((n if d.order == "sequential" else 1) * ops for d, (_, n, ops) in zip(stage.definitions, sizes, strict=True)))
+            self.count(
+                1,
+                sum(
+                    (n if d.order == "sequential" else 1) * ops
+                    for d, (_, n, ops) in zip(stage.definitions, sizes, strict=True)
+                ),
+            )
             self.count(sum(points * ops for points, _, ops in sizes), PLAIN)
             sources = {x.source for d in stage.definitions for x in d.loads} - {name}
             arrays = {n: self.plainly(k, n) for n in sources}
@@ -324,7 +372,9 @@ class Reference:
                 for point in itertools.product(*map(range, inner)):
                     frame = _Frame(self, k, (*_grids(pure), *point))
                     value = cast(frame.value(d.value), s.dtype)
-                    rounded = d.order == "sequential" and bool(d.rdims) and s.dtype.kind == "f"  # which may be in another order
+                    rounded = (
+                        d.order == "sequential" and bool(d.rdims) and s.dtype.kind == "f"
+                    )  # which may be in another order
                     now.put(frame.target(d.target), _once_more(value, s.dtype) if rounded else value)
                     self.whole[k, s.name] = now.approx
                 continue
@@ -343,7 +393,9 @@ class Reference:
                 part = slice(begin, min(begin + step, math.prod(pure)))
                 count = part.stop - part.start
                 some = _reshaped(full(old, (math.prod(pure),))[part], (count, 1))
-                parts.append(_reshaped(self._reduce(k, d, tuple(i[part] for i in index), some, count, s.dtype), (count,)))
+                parts.append(
+                    _reshaped(self._reduce(k, d, tuple(i[part] for i in index), some, count, s.dtype), (count,))
+                )
             now.put((target, None), _joined(parts, s.dtype))
         return now.approx
 
@@ -461,7 +513,11 @@ class _Frame(Indices):
         largest = 0.0
         for load in e.loads:
             stage = self.run.graphs[self.segment].by_name.get(load.source)
-            whole = self.run.load(self.segment, load.source, ()) if stage is None else self.run.complete(self.segment, stage)
+            whole = (
+                self.run.load(self.segment, load.source, ())
+                if stage is None
+                else self.run.complete(self.segment, stage)
+            )
             v = np.abs(np.asarray(whole.value, wider(whole.value.dtype)))
             self.run.count(v.size)
             largest += float(np.max(v[np.isfinite(v)], initial=0.0))
@@ -470,7 +526,9 @@ class _Frame(Indices):
         lost = np.full(total.value.shape, 2 * longest * float(np.finfo(e.dtype).eps) * largest)
         before = total.errors or (np.float64(0),) * 3
         own = ulp(total.value, np.float64(0), e.dtype) * len(e.loads)
-        return Approx(total.value, (before[OURS] + own, before[NUMPYS] + lost, before[SAME_WAY] + own + lost), total.breaks)
+        return Approx(
+            total.value, (before[OURS] + own, before[NUMPYS] + lost, before[SAME_WAY] + own + lost), total.breaks
+        )
 
 
 # -- pieces
@@ -512,7 +570,12 @@ def _joined(parts: Sequence[Approx], dtype: np.dtype[Any]) -> Approx:
     value = np.concatenate([p.value for p in parts])
     errors = breaks = None
     if any(p.errors is not None for p in parts):
-        errors = three([np.concatenate([np.zeros(p.value.shape) if p.errors is None else p.errors[k] for p in parts]) for k in range(3)])
+        errors = three(
+            [
+                np.concatenate([np.zeros(p.value.shape) if p.errors is None else p.errors[k] for p in parts])
+                for k in range(3)
+            ]
+        )
     if any(p.breaks is not None for p in parts):
         breaks = np.concatenate([np.zeros(p.value.shape, bool) if p.breaks is None else p.breaks for p in parts])
     return Approx(value, errors, breaks)
@@ -529,7 +592,11 @@ def _probed(call: Callable[..., Called], needs: Sequence[Approx], results: Seque
     for _ in range(PROBES):
         moved = []
         for x in needs:
-            error = 0.0 if x.errors is None else np.minimum(np.maximum(x.errors[OURS], x.errors[NUMPYS]), np.finfo(np.float64).max)
+            error = (
+                0.0
+                if x.errors is None
+                else np.minimum(np.maximum(x.errors[OURS], x.errors[NUMPYS]), np.finfo(np.float64).max)
+            )
             with np.errstate(all="ignore"):
                 moved.append((x.value + random.choice((-1.0, 1.0), x.value.shape) * error).astype(x.value.dtype))
         arrays = call(*moved).arrays
@@ -540,12 +607,16 @@ def _probed(call: Callable[..., Called], needs: Sequence[Approx], results: Seque
                 continue
             with np.errstate(all="ignore"):
                 apart = np.abs(np.asarray(r, np.float64) - np.asarray(results[k], np.float64))
-            spreads[k] = np.fmax(spreads[k], np.where(np.isnan(apart) & ~(np.isnan(r) & np.isnan(results[k])), np.inf, apart))
+            spreads[k] = np.fmax(
+                spreads[k], np.where(np.isnan(apart) & ~(np.isnan(r) & np.isnan(results[k])), np.inf, apart)
+            )
     found: list[Columns | None] = []
     for r, spread in zip(results, spreads, strict=True):
         if r.dtype.kind == "f":
             size = np.abs(np.where(np.isfinite(r), r, 0)).max(initial=0.0)
-            error = PROBED * np.maximum(spread, spread.mean() if spread.size else 0.0) + 64 * float(np.finfo(r.dtype).eps) * float(size)
+            error = PROBED * np.maximum(spread, spread.mean() if spread.size else 0.0) + 64 * float(
+                np.finfo(r.dtype).eps
+            ) * float(size)
             found.append((error, error, error))
         else:
             error = np.where(spread > 0, np.inf, 0.0)

@@ -33,7 +33,9 @@ INEXACT = frozenset(
     sinh cosh tanh arcsinh arccosh arctanh power cbrt reordered""".split()
 )
 # Ufuncs from floats to floats that jump
-_JUMPS = frozenset("rint floor ceil trunc sign floor_divide remainder fmod heaviside copysign spacing nextafter".split())
+_JUMPS = frozenset(
+    "rint floor ceil trunc sign floor_divide remainder fmod heaviside copysign spacing nextafter".split()
+)
 _ROUNDINGS = 256  # roundings of the largest number that results may be apart
 _FEW = 1e-4  # elements for which a decision may fall the other way where it is not known which
 _SAMPLES = (1 << 15, 2048, 128)  # elements that stand for all, where more would take too long
@@ -52,11 +54,19 @@ class Tolerance:
     decided: bool = False
 
     def __or__(self, other: Tolerance) -> Tolerance:
-        return other if not self.eps else self if not other.eps else Tolerance(max(self.eps, other.eps), self.decided or other.decided)
+        return (
+            other
+            if not self.eps
+            else self
+            if not other.eps
+            else Tolerance(max(self.eps, other.eps), self.decided or other.decided)
+        )
 
 
 EXACT = Tolerance()
-_Make = Callable[[Tolerance, str, Callable[[Any], Any]], Any]  # of a result's tolerance, its stage, and what makes the result of the stage
+_Make = Callable[
+    [Tolerance, str, Callable[[Any], Any]], Any
+]  # of a result's tolerance, its stage, and what makes the result of the stage
 
 
 def rounding(dtype: np.dtype[Any]) -> Tolerance:
@@ -75,9 +85,13 @@ def tolerances(graphs: Sequence[Graph], events: Sequence[Event | None], fast_mat
             needs = _all(found.get(n, EXACT) for n in event.needs)
             dtypes = {i.name: i.dtype for g in graphs for i in g.inputs}
             if event.product is not None:
-                found[event.gives[0]] = needs | rounding(event.product.dtype)  # the order of sums depends on how operands lie in memory
+                found[event.gives[0]] = needs | rounding(
+                    event.product.dtype
+                )  # the order of sums depends on how operands lie in memory
                 continue
-            found.update({n: needs | Tolerance(rounding(dtypes[n]).eps, True) for n in event.gives if needs.eps and n in dtypes})
+            found.update(
+                {n: needs | Tolerance(rounding(dtypes[n]).eps, True) for n in event.gives if needs.eps and n in dtypes}
+            )
     return found
 
 
@@ -108,7 +122,9 @@ class _Judge:
     def expr(self, e: Expr, known: dict[Expr, Tolerance]) -> Tolerance:
         found = known.get(e)
         if found is None:
-            found = _all(self.expr(a, known) for a in e.args) | self.chosen((x for p in e.polys for x in p.exprs), e.dtype, known)
+            found = _all(self.expr(a, known) for a in e.args) | self.chosen(
+                (x for p in e.polys for x in p.exprs), e.dtype, known
+            )
             if isinstance(e, Load):
                 found = found | self.found.get(e.source, EXACT)
             elif isinstance(e, Op) and (self.fast_math or e.name in INEXACT):
@@ -157,7 +173,9 @@ class Allowed:
     is_settled: Callable[[], bool]
 
 
-def allowed_of(reference: Reference, decisions: Sequence[str], arranged: Callable[[_Make], tuple[Any, dict[str, Any]]]) -> Allowed:
+def allowed_of(
+    reference: Reference, decisions: Sequence[str], arranged: Callable[[_Make], tuple[Any, dict[str, Any]]]
+) -> Allowed:
     """How a call may differ.
 
     Args:
@@ -216,7 +234,9 @@ class Comparison:
             self._containers(ours, expected, allowed)
         elif type(ours) is not type(expected):
             self._differs(f"a {type(ours).__name__} instead of a {type(expected).__name__}")
-        elif isinstance(expected, (np.ndarray, np.generic)) or (allowed != EXACT and isinstance(expected, (bool, int, float))):
+        elif isinstance(expected, (np.ndarray, np.generic)) or (
+            allowed != EXACT and isinstance(expected, (bool, int, float))
+        ):
             self._arrays(np.asarray(ours), np.asarray(expected), allowed)
         elif not (ours == expected or (ours != ours and expected != expected)):
             self._differs(f"{ours!r} instead of {expected!r}")
@@ -255,7 +275,10 @@ class Comparison:
         if wrong.any():
             at = tuple(int(k) for k in np.unravel_index(differing[np.argmax(wrong)], b.shape))
             where = f"[{', '.join(map(str, at))}]" if at else ""
-            self._differs(f"{np.count_nonzero(wrong)} of {b.size} elements, the first at {where}: {a[at]} instead of {b[at]}", is_known)
+            self._differs(
+                f"{np.count_nonzero(wrong)} of {b.size} elements, the first at {where}: {a[at]} instead of {b[at]}",
+                is_known,
+            )
 
     def _rounded(self, x: Any, y: Any, positions: Any, b: Any, allowed: Rounded) -> tuple[Any, bool]:
         """Which elements are wrong, and is that sure? What is not wrong, but further apart than roundings leave them, is counted."""
@@ -342,7 +365,9 @@ def _within(x: Any, near: Approx, column: int) -> Any:
     if near.errors is not None:
         found |= _apart(x, v) <= near.errors[column]
     if near.breaks is not None:
-        found |= near.breaks & ~(np.isfinite(x) & np.isfinite(v) & np.isfinite(near.errors[column] if near.errors is not None else 0.0))
+        found |= near.breaks & ~(
+            np.isfinite(x) & np.isfinite(v) & np.isfinite(near.errors[column] if near.errors is not None else 0.0)
+        )
     return found
 
 
@@ -353,7 +378,9 @@ def _close(x: Any, y: Any, near: Approx) -> Any:
 
 def _unbounded(x: Any, y: Any, near: Approx) -> Any:
     """Which elements may be anything, or differ in whether they are numbers."""
-    found = np.zeros(x.shape, bool) if near.errors is None else ~(np.isfinite(near.errors[0]) & np.isfinite(near.errors[1]))
+    found = (
+        np.zeros(x.shape, bool) if near.errors is None else ~(np.isfinite(near.errors[0]) & np.isfinite(near.errors[1]))
+    )
     return found if near.breaks is None else found | (near.breaks & (np.isfinite(x) != np.isfinite(y)))
 
 

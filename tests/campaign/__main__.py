@@ -20,10 +20,14 @@ from tests.campaign.kinds import SHARES
 
 def parser() -> argparse.ArgumentParser:
     """The command line."""
-    p = argparse.ArgumentParser(prog="python -m tests.campaign", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p = argparse.ArgumentParser(
+        prog="python -m tests.campaign", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     p.add_argument("--minutes", type=float, help="without it, with --only: one case")
     p.add_argument("--seed", type=int, default=None, help="the first of every kind; the time if not given")
-    p.add_argument("--only", metavar="KIND", action="append", choices=list(SHARES), help=f"of {', '.join(SHARES)}; may be repeated")
+    p.add_argument(
+        "--only", metavar="KIND", action="append", choices=list(SHARES), help=f"of {', '.join(SHARES)}; may be repeated"
+    )
     p.add_argument("--count", type=int, help="cases of each kind at most")
     p.add_argument("--json", metavar="FILE", type=Path, help="write counts and failures here, on the way, too")
     p.add_argument("--show", action="store_true", help="print the smallest case of each failure")
@@ -48,7 +52,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     def keep() -> None:
         if given.json:
-            data = {"seed": seed, "minutes": given.minutes, "seconds": round(time.monotonic() - start), **campaign.data()}
+            data = {
+                "seed": seed,
+                "minutes": given.minutes,
+                "seconds": round(time.monotonic() - start),
+                **campaign.data(),
+            }
             given.json.write_text(json.dumps(data, indent=1) + "\n")
 
     campaign.run(go_on, keep)
@@ -56,7 +65,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for failure in campaign.failures:
             print(f"\n# {failure.kind} seed {failure.seed}: {failure.sort}\n{failure.text}\n\n{failure.described}")
     cases = {name: c.data() for name, c in campaign.counts.items()}
-    print(f"{sum(c['cases'] for c in cases.values())} cases from seed {seed}, {len(campaign.failures)} failures, {time.monotonic() - start:.0f} s")
+    print(
+        f"{sum(c['cases'] for c in cases.values())} cases from seed {seed}, {len(campaign.failures)} failures, {time.monotonic() - start:.0f} s"
+    )
     print("; ".join(f"{name} {c['cases']}" for name, c in cases.items()))
     return bool(campaign.failures)
 

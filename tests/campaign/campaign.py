@@ -37,7 +37,13 @@ class Count:
             self.notes[f"{result.status}: {result.sort}"] += 1
 
     def data(self) -> dict[str, Any]:
-        return {"first_seed": self.first_seed, "cases": self.cases, "seconds": round(self.seconds, 1), **self.statuses, "notes": dict(self.notes.most_common(20))}
+        return {
+            "first_seed": self.first_seed,
+            "cases": self.cases,
+            "seconds": round(self.seconds, 1),
+            **self.statuses,
+            "notes": dict(self.notes.most_common(20)),
+        }
 
 
 @dataclass
@@ -69,7 +75,14 @@ class Failure:
 class Campaign:
     """Kinds in shares of the time, from a seed on."""
 
-    def __init__(self, kinds: Sequence[str], seed: int, say: Callable[[str], None] = print, minimising: float = MINIMISING, **environment: str) -> None:
+    def __init__(
+        self,
+        kinds: Sequence[str],
+        seed: int,
+        say: Callable[[str], None] = print,
+        minimising: float = MINIMISING,
+        **environment: str,
+    ) -> None:
         self.worker = Worker(**environment)
         self.alone = Worker(**environment)
         self.counts = {name: Count(seed) for name in kinds}
@@ -111,7 +124,9 @@ class Campaign:
             again = self._alone(name, case)
             if again.status == "failed":
                 failure.after, failure.sort, failure.text = 0, again.sort, again.text
-                failure.case, smaller = minimise.minimised(module, case, again.sort, lambda c: self._alone(name, c), self.minimising)
+                failure.case, smaller = minimise.minimised(
+                    module, case, again.sort, lambda c: self._alone(name, c), self.minimising
+                )
                 failure.text = smaller.text if smaller else again.text
                 self._seen[known] = seed
         if failure.case is not None:
@@ -128,4 +143,7 @@ class Campaign:
 
     def data(self) -> dict[str, Any]:
         """Counts and failures, as JSON data."""
-        return {"kinds": {name: c.data() for name, c in self.counts.items()}, "failures": [vars(f) for f in self.failures]}
+        return {
+            "kinds": {name: c.data() for name, c in self.counts.items()},
+            "failures": [vars(f) for f in self.failures],
+        }

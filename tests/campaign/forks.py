@@ -21,7 +21,12 @@ CHILD = 45.0  # seconds for a child
 def case(seed: int) -> Case:
     """A function that is known before, one that is not, and what other threads do."""
     r = random.Random(seed)
-    return {"seed": seed, "functions": [programs.case(FIRST + 5 * seed + k) for k in range(2)], "busy": r.choice((0, 1, 2)), "wait": r.random() * 0.05}
+    return {
+        "seed": seed,
+        "functions": [programs.case(FIRST + 5 * seed + k) for k in range(2)],
+        "busy": r.choice((0, 1, 2)),
+        "wait": r.random() * 0.05,
+    }
 
 
 def run(case: Case) -> Result:
@@ -114,4 +119,6 @@ def smaller(case: Case) -> Iterator[Case]:
 
 def described(case: Case) -> str:
     """The functions, and what other threads do."""
-    return f"# {case['busy']} busy threads; the first function is known before the fork\n" + "\n".join(source.described(f) for f in case["functions"])
+    return f"# {case['busy']} busy threads; the first function is known before the fork\n" + "\n".join(
+        source.described(f) for f in case["functions"]
+    )

@@ -30,7 +30,11 @@ LONGEST = 1.5  # seconds until it is killed
 def case(seed: int) -> Case:
     """Functions, and when the processes are killed."""
     r = random.Random(seed)
-    return {"seed": seed, "functions": [programs.case(FIRST + FUNCTIONS * seed + k) for k in range(FUNCTIONS)], "after": [r.random() ** 2 * LONGEST for _ in range(KILLS)]}
+    return {
+        "seed": seed,
+        "functions": [programs.case(FIRST + FUNCTIONS * seed + k) for k in range(FUNCTIONS)],
+        "after": [r.random() ** 2 * LONGEST for _ in range(KILLS)],
+    }
 
 
 def run(case: Case) -> Result:
@@ -39,13 +43,21 @@ def run(case: Case) -> Result:
         for seconds in case["after"]:
             status = killed(case["seed"], folder, seconds)
             if status != -signal.SIGKILL:
-                return Result("failed", f"exit status {status}", f"a process ended before it was killed after {seconds:.2f} s: exit status {status}")
+                return Result(
+                    "failed",
+                    f"exit status {status}",
+                    f"a process ended before it was killed after {seconds:.2f} s: exit status {status}",
+                )
         for k, function in enumerate(case["functions"]):
             for again in (False, True):
                 forget()
                 result = programs.run(function, cache="rw", cache_dir=folder)
                 if result.status == "failed":
-                    return Result("failed", result.sort, f"function {k}{', again' if again else ''}: {result.text}\n{source.described(function)}")
+                    return Result(
+                        "failed",
+                        result.sort,
+                        f"function {k}{', again' if again else ''}: {result.text}\n{source.described(function)}",
+                    )
     return OK
 
 
@@ -53,7 +65,9 @@ def killed(seed: int, folder: str, seconds: float) -> int:
     """Start a process, kill it so long after it began to work, and answer its exit status."""
     command = [sys.executable, "-m", "tests.campaign.kills", str(seed), folder]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, cwd=ROOT, env=environment) as process:
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, cwd=ROOT, env=environment
+    ) as process:
         assert process.stdout is not None
         process.stdout.readline()
         time.sleep(seconds)
@@ -78,7 +92,9 @@ def smaller(case: Case) -> Iterator[Case]:
 
 def described(case: Case) -> str:
     """The functions, and when they were killed."""
-    return f"# killed after {', '.join(f'{x:.2f} s' for x in case['after'])}\n" + "\n".join(source.described(f) for f in case["functions"])
+    return f"# killed after {', '.join(f'{x:.2f} s' for x in case['after'])}\n" + "\n".join(
+        source.described(f) for f in case["functions"]
+    )
 
 
 if __name__ == "__main__":

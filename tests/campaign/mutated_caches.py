@@ -53,7 +53,9 @@ def run(case: Case) -> Result:
 
 def change(folder: Path, r: random.Random) -> str:
     """Change one of the entries, or the folder; answers what was done."""
-    files = [f for f in sorted(folder.glob("*.*")) if f.is_file() and not f.is_symlink()]  # this process shall not wait for a pipe
+    files = [
+        f for f in sorted(folder.glob("*.*")) if f.is_file() and not f.is_symlink()
+    ]  # this process shall not wait for a pipe
     if not files:
         return "nothing"
     file, how = r.choice(files), r.choice(CHANGES)
@@ -144,7 +146,26 @@ def folder_away(file: Path, files: list[Path], r: random.Random) -> None:
 
 
 CHANGES: tuple[Change, ...] = (
-    bits, bits, bits, cut, cut, longer, noise, exchanged, renamed, header, header, signed, signed, signed, removed, directory, pipe, link, forbidden, folder_away,
+    bits,
+    bits,
+    bits,
+    cut,
+    cut,
+    longer,
+    noise,
+    exchanged,
+    renamed,
+    header,
+    header,
+    signed,
+    signed,
+    signed,
+    removed,
+    directory,
+    pipe,
+    link,
+    forbidden,
+    folder_away,
 )
 
 

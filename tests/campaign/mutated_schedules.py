@@ -168,7 +168,13 @@ def _other(x: Any, whole: Any, r: random.Random) -> Any:
     if isinstance(x, bool) or x is None or isinstance(x, int):
         return r.choice(SMALL) if kind < 0.6 else r.choice(NUMBERS) if kind < 0.95 else None
     if isinstance(x, str):
-        same = KINDS if x in KINDS else TAILS if x in TAILS else [y for h, k in _places(whole) if isinstance(y := h[k], str)]
+        same = (
+            KINDS
+            if x in KINDS
+            else TAILS
+            if x in TAILS
+            else [y for h, k in _places(whole) if isinstance(y := h[k], str)]
+        )
         return r.choice(list(same))
     return copy.deepcopy(r.choice([h[k] for h, k in _places(whole)])) if kind < 0.6 else x
 
@@ -232,7 +238,11 @@ def run(case: Case) -> Result:
         got = pipe(*place(list(p.args.values()), case["seed"] % 2 == 0))
     except ScheduleError as error:
         took = time.process_time() - start
-        return Result("failed", "refused late", f"{took:.1f} s until {error}") if took > SOON else Result("refused", " ".join(re.sub(r"\S+\.json", "a file", str(error)).split()[:6]))
+        return (
+            Result("failed", "refused late", f"{took:.1f} s until {error}")
+            if took > SOON
+            else Result("refused", " ".join(re.sub(r"\S+\.json", "a file", str(error)).split()[:6]))
+        )
     except Dear:
         return Result("ok", "not run, computes too much")
     except hjit.TraceError as error:
@@ -243,7 +253,11 @@ def run(case: Case) -> Result:
         assert_same(got, expected, zeros=False)
     except AssertionError as wrong:
         return Result("failed", "wrong numbers", str(wrong))
-    return Result("ok", "" if case["way"] != TREE else "legal tree") if pipe.stats.fallbacks == 0 else Result("ok", "fell back")
+    return (
+        Result("ok", "" if case["way"] != TREE else "legal tree")
+        if pipe.stats.fallbacks == 0
+        else Result("ok", "fell back")
+    )
 
 
 def given(case: Case) -> Any:

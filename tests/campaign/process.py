@@ -66,7 +66,13 @@ class Worker:
             self._errors = tempfile.TemporaryFile()
             command = [sys.executable, "-m", "tests.campaign.worker"]
             self.process = subprocess.Popen(
-                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors, env=self.environment, cwd=ROOT, start_new_session=True
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self._errors,
+                env=self.environment,
+                cwd=ROOT,
+                start_new_session=True,
             )
         return self.process
 

@@ -95,15 +95,26 @@ def same(got: Any, expected: Any, ours: Sequence[Any], theirs: Sequence[Any], na
     try:
         assert_same(ours, theirs, zeros=False, where="arguments")
         many = len(names) > 1
-        assert not many or (isinstance(got, tuple) and len(got) == len(names)), f"result: {type(got)} instead of a tuple"
+        assert not many or (isinstance(got, tuple) and len(got) == len(names)), (
+            f"result: {type(got)} instead of a tuple"
+        )
         for name, g, e in zip(names, got if many else [got], expected if many else [expected], strict=True):
             assert_same(g, e, not name.startswith("s"), zeros=False, ulps=ULPS, where=f"result {name}")
     except (AssertionError, TypeError, ValueError) as wrong:
         return Result("failed", sort_of(str(wrong)), str(wrong))
-    pairs = [(k, j) for k, x in enumerate(leaves(expected)) for j, a in enumerate(theirs) if isinstance(x, np.ndarray) and isinstance(a, np.ndarray)]
+    pairs = [
+        (k, j)
+        for k, x in enumerate(leaves(expected))
+        for j, a in enumerate(theirs)
+        if isinstance(x, np.ndarray) and isinstance(a, np.ndarray)
+    ]
     for k, j in pairs:
         if np.may_share_memory(leaves(expected)[k], theirs[j]) != np.may_share_memory(leaves(got)[k], ours[j]):
-            return Result("failed", "shared memory", f"result {k} and argument {j} share memory in one of NumPy and the pipeline, not in both")
+            return Result(
+                "failed",
+                "shared memory",
+                f"result {k} and argument {j} share memory in one of NumPy and the pipeline, not in both",
+            )
     return OK
 
 
@@ -151,11 +162,16 @@ def smaller(case: Case) -> Iterator[Case]:
 def smaller_arguments(case: Case) -> Iterator[Case]:
     """The arguments smaller, and plainer."""
     one, two = case["args"]
-    sizes = sorted({n for specs in (one, two) for s in specs.values() for n in s.get("shape", ()) if n > 1}, reverse=True)
+    sizes = sorted(
+        {n for specs in (one, two) for s in specs.values() for n in s.get("shape", ()) if n > 1}, reverse=True
+    )
     for n in sizes:
         for m in dict.fromkeys((n // 4, n // 2, n - 1)):
             if m > 0:
-                yield {**case, "args": [{name: arguments.resized(s, {n: m}) for name, s in specs.items()} for specs in (one, two)]}
+                yield {
+                    **case,
+                    "args": [{name: arguments.resized(s, {n: m}) for name, s in specs.items()} for specs in (one, two)],
+                }
     for name, spec in one.items():
         for key, value in (("layout", arguments.WHOLE), ("numbers", "image")):
             if spec.get(key, value) != value:

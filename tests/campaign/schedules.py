@@ -33,7 +33,11 @@ def run(case: Case) -> Result:
     """Compare with NumPy."""
     if case["way"] == "function":
         return programs.run(case, schedule=pairs.RandomScheduler(case["seed"]))
-    wrong = searched.failure(case["seed"]) if case["way"] == "searched" else program(case).fails(schedule=pairs.RandomScheduler(case["seed"]))
+    wrong = (
+        searched.failure(case["seed"])
+        if case["way"] == "searched"
+        else program(case).fails(schedule=pairs.RandomScheduler(case["seed"]))
+    )
     return OK if wrong is None else Result("failed", wrong.split(":")[0][:40], wrong)
 
 
@@ -52,4 +56,6 @@ def described(case: Case) -> str:
     """The program; its schedule is that of `tests.schedules.RandomScheduler`."""
     if case["way"] == "searched":
         return f"python -m tests.searched --seed {case['seed']} --count 1"
-    return f"# under tests.schedules.RandomScheduler({case['seed']})\n" + (programs.described(case) if case["way"] == "function" else program(case).described())
+    return f"# under tests.schedules.RandomScheduler({case['seed']})\n" + (
+        programs.described(case) if case["way"] == "function" else program(case).described()
+    )

@@ -22,7 +22,17 @@ LAYOUTS = ("F", "step", "reversed", "inside", "rows reversed")
 SCALARS = {
     "n": ("0", "1", "3", "-2", "7", "300", "-129", "True", "2**31", "2**63 - 1"),
     "t": ("0.5", "1.25", "-3.0", "0.0", "1e10", "float('nan')", "float('inf')"),
-    "q": ("np.uint8(5)", "np.int16(-300)", "np.float32(0.1)", "np.int64(7)", "np.float64(2.5)", "np.bool_(True)", "np.uint32(2**31)", "np.int8(-1)", "np.float16(1.5)"),
+    "q": (
+        "np.uint8(5)",
+        "np.int16(-300)",
+        "np.float32(0.1)",
+        "np.int64(7)",
+        "np.float64(2.5)",
+        "np.bool_(True)",
+        "np.uint32(2**31)",
+        "np.int8(-1)",
+        "np.float16(1.5)",
+    ),
     "flag": ("True", "False"),
 }
 USUAL = {"n": 4, "t": 3, "q": 9, "flag": 2}  # of those values, how many are drawn most of the time
@@ -43,7 +53,9 @@ class Author(fuzz.Writer):
             dtype = r.choice(fuzz.COMMON if r.random() < 0.7 else fuzz.DTYPES)
             layout = r.choice(LAYOUTS) if r.random() < 0.3 else arguments.WHOLE
             self.specs["abc"[k]] = arguments.array(dtype, shape, layout, self.seed + k, numbers)
-        self.specs["lut"] = arguments.array(r.choice(fuzz.COMMON), (r.choice((8, 32, 256)),), arguments.WHOLE, self.seed, "image")
+        self.specs["lut"] = arguments.array(
+            r.choice(fuzz.COMMON), (r.choice((8, 32, 256)),), arguments.WHOLE, self.seed, "image"
+        )
         for name in SCALARS:
             self.specs[name] = arguments.scalar(self._value(name))
         self.env = {name: arguments.made(spec) for name, spec in self.specs.items()}
@@ -59,10 +71,16 @@ class Author(fuzz.Writer):
 
     def scalar(self) -> str:
         """A run-time scalar or a constant."""
-        return self.r.choice(["n", "n", "t", "q", "q", "flag", "2", "0.5", "True", "np.float32(0.5)", "np.int16(3)", "-1"])
+        return self.r.choice(
+            ["n", "n", "t", "q", "q", "flag", "2", "0.5", "True", "np.float32(0.5)", "np.int16(3)", "-1"]
+        )
 
     def arrays(self, ok: Callable[[Any], bool] = lambda a: True) -> list[str]:
-        return super().arrays(lambda a: ok(a)) if not self._soft() else [n for n in super().arrays(ok) if n not in self._soft()]
+        return (
+            super().arrays(lambda a: ok(a))
+            if not self._soft()
+            else [n for n in super().arrays(ok) if n not in self._soft()]
+        )
 
     def _soft(self) -> set[str]:
         return {n for n in self.env if re.fullmatch(r"s\d+", n)}
@@ -85,7 +103,9 @@ class Author(fuzz.Writer):
     def _others(self) -> dict[str, Spec]:
         """Arguments of another call: other sizes or the same, other scalars or the same."""
         sizes = {n for s in self.specs.values() if "shape" in s for n in s["shape"] if n > 4}
-        other = {n: self.r.choice(fuzz.SIZES[4:]) for n in sorted(sizes - {8, 32, 256})} if self.r.random() < 0.5 else {}
+        other = (
+            {n: self.r.choice(fuzz.SIZES[4:]) for n in sorted(sizes - {8, 32, 256})} if self.r.random() < 0.5 else {}
+        )
         found = {name: arguments.resized(spec, other) for name, spec in self.specs.items()}
         for name in SCALARS:
             if self.r.random() < 0.5:
@@ -153,6 +173,9 @@ def random_case(seed: int) -> Case:
 
 def described(case: Case) -> str:
     """The function and its arguments, to read and to run."""
-    told = [f"# call {k}: " + "; ".join(f"{n} = {arguments.described(s)}" for n, s in specs.items()) for k, specs in enumerate(case["args"])]
+    told = [
+        f"# call {k}: " + "; ".join(f"{n} = {arguments.described(s)}" for n, s in specs.items())
+        for k, specs in enumerate(case["args"])
+    ]
     options = [f"# options: {case['options']}"] if case.get("options") else []
     return source(case) + "\n".join([*told, *options])

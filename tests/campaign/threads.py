@@ -23,8 +23,15 @@ CALLS = 3  # of each thread
 def case(seed: int) -> Case:
     """Functions and numbers of threads."""
     r = random.Random(seed)
-    functions = [{**programs.case(FIRST + 3 * seed + k), "enclosed": False} for k in range(r.choice((1, 1, 2, 3)))]  # whose variables are its own
-    return {"seed": seed, "functions": functions, "threads": r.choice((2, 4, 8, 16)), "switch": r.choice((5e-3, 1e-4, 1e-6))}
+    functions = [
+        {**programs.case(FIRST + 3 * seed + k), "enclosed": False} for k in range(r.choice((1, 1, 2, 3)))
+    ]  # whose variables are its own
+    return {
+        "seed": seed,
+        "functions": functions,
+        "threads": r.choice((2, 4, 8, 16)),
+        "switch": r.choice((5e-3, 1e-4, 1e-6)),
+    }
 
 
 def run(case: Case) -> Result:
@@ -114,4 +121,6 @@ def smaller(case: Case) -> Iterator[Case]:
 
 def described(case: Case) -> str:
     """The functions and the threads."""
-    return f"# {case['threads']} threads, sys.setswitchinterval({case['switch']})\n" + "\n".join(source.described(f) for f in case["functions"])
+    return f"# {case['threads']} threads, sys.setswitchinterval({case['switch']})\n" + "\n".join(
+        source.described(f) for f in case["functions"]
+    )

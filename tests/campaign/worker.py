@@ -32,7 +32,11 @@ def answer(request: dict[str, Any], say: Any) -> None:
         say({"case": case, "limit": module.LIMIT})
         result = module.run(case)
     except Exception as error:  # of the campaign itself, or of hjit where it must not raise
-        result = Result("failed", f"raises {type(error).__name__}", f"{traceback.format_exception_only(error)[-1]}{traceback.format_exc(limit=-4)}")
+        result = Result(
+            "failed",
+            f"raises {type(error).__name__}",
+            f"{traceback.format_exception_only(error)[-1]}{traceback.format_exc(limit=-4)}",
+        )
     say({"result": asdict(result)})
 
 

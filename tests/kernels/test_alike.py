@@ -48,7 +48,15 @@ def kinds(a: Any) -> Any:
     found = []
     for t in (np.float32, np.float64, np.int32):
         b = a.astype(t)
-        found += [b[:, 1:] - b[:, :-1], b.T[1:] - b.T[:-1], b.sum(axis=0), b.max(axis=1), b[::2].sum(), b[np.arange(20) * 2 % 30], np.cumsum(b, axis=1)]
+        found += [
+            b[:, 1:] - b[:, :-1],
+            b.T[1:] - b.T[:-1],
+            b.sum(axis=0),
+            b.max(axis=1),
+            b[::2].sum(),
+            b[np.arange(20) * 2 % 30],
+            np.cumsum(b, axis=1),
+        ]
     return found
 
 
@@ -108,7 +116,9 @@ def test_shapes() -> None:
         return [alike.shape_of(graph, {}, top) for top in nests(tree)]
 
     a = np.arange(40.0 * 41).reshape(40, 41)
-    first, second, *_ = shapes(lambda a: (np.cumsum(np.cumsum(np.cumsum(a, axis=0)[:, ::-1], axis=0)[:, ::-1], axis=0) + 1), a)[1:] + [None]
+    first, second, *_ = shapes(
+        lambda a: np.cumsum(np.cumsum(np.cumsum(a, axis=0)[:, ::-1], axis=0)[:, ::-1], axis=0) + 1, a
+    )[1:] + [None]
     for s in (first, second):
         if s is not None:
             assert s.arrays

@@ -65,7 +65,9 @@ def test_the_longest_block_is_counted() -> None:
     assert longest_block(text) == 4
 
 
-def test_searched_schedules_of_very_long_blocks_are_refused(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+def test_searched_schedules_of_very_long_blocks_are_refused(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     monkeypatch.setattr(Searched, "longest_block", 300)
     x = np.random.default_rng(0).random((600, 900), np.float32)
     f = hjit.pipeline(window, tune="greedy", cache="off")

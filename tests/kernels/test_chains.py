@@ -34,7 +34,9 @@ def weighted(img: Any, steps: int = 12) -> Any:
 def several(a: Any) -> tuple[Any, ...]:
     """Sums of different lengths, minima, and one that another begins with."""
     first = sum(a[:, k : k + 64] for k in range(9))
-    second = first + sum(a[k : k + 24, 5:69] * 2 for k in range(1)) + sum(a[:, k : k + 64] * a[:, 1:65] for k in range(15))
+    second = (
+        first + sum(a[k : k + 24, 5:69] * 2 for k in range(1)) + sum(a[:, k : k + 64] * a[:, 1:65] for k in range(15))
+    )
     least = a[:, :64]
     for k in range(1, 13):
         least = np.minimum(least, a[:, k : k + 64])

@@ -139,7 +139,11 @@ def test_code_that_can_be_called_is_not_freed(alive: Alive) -> None:
 @pytest.mark.parametrize("lock", ["hjit's", "numba's", "numba's, here"])
 def test_nothing_is_freed_while_something_compiles_or_forks(lock: str, alive: Alive) -> None:
     """A fork takes numba's lock, in its own thread."""
-    held = {"hjit's": backend._lock, "numba's": backend.global_compiler_lock, "numba's, here": backend.global_compiler_lock}[lock]
+    held = {
+        "hjit's": backend._lock,
+        "numba's": backend.global_compiler_lock,
+        "numba's, here": backend.global_compiler_lock,
+    }[lock]
     ready, go = threading.Event(), threading.Event()
 
     def hold() -> None:
@@ -180,7 +184,9 @@ def test_many_threads_make_and_drop_kernels(alive: Alive, monkeypatch: pytest.Mo
 
 
 def test_forks_and_the_end_while_threads_drop_kernels(tmp_path: Path) -> None:
-    out = run_script(tmp_path, """
+    out = run_script(
+        tmp_path,
+        """
     import os, threading
     import numpy as np
     import hjit
@@ -210,7 +216,8 @@ def test_forks_and_the_end_while_threads_drop_kernels(tmp_path: Path) -> None:
             os._exit(0)
         assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
     print("done")
-    """)
+    """,
+    )
     assert out.split() == ["done"]
 
 

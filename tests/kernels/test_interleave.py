@@ -29,7 +29,9 @@ def shuffles(function: Callable[..., Any], *args: Any) -> list[int]:
     with pytest.MonkeyPatch.context() as m:
         m.setattr(streaming_stores, "is_streamed", lambda *args: False)
         text = hjit.pipeline(function, tune=False, num_threads=1).inspect_llvm(*args)
-    return [line.count("i32 ") for line in text.splitlines() if "shufflevector" in line and "zeroinitializer" not in line]
+    return [
+        line.count("i32 ") for line in text.splitlines() if "shufflevector" in line and "zeroinitializer" not in line
+    ]
 
 
 CASES: dict[str, tuple[Callable[..., Any], Callable[[int], tuple[Any, ...]]]] = {
@@ -75,10 +77,20 @@ def test_lookups_of_channels_are_in_the_order_of_memory() -> None:
 def test_elements_far_apart_are_shuffled_out_of_whole_vectors(dtype: str) -> None:
     a = RNG.integers(0, 200, (5, 1111)).astype(dtype)
     for step in (5, 6, 7, 8, 11, 12, 16, 17):
-        check(lambda a, step=step: (a[:, ::step] | a[:, ::step] if a.dtype == bool else a[:, ::step] * 2, a[:, 3::step].copy()), a)
+        check(
+            lambda a, step=step: (
+                a[:, ::step] | a[:, ::step] if a.dtype == bool else a[:, ::step] * 2,
+                a[:, 3::step].copy(),
+            ),
+            a,
+        )
         check(lambda a, step=step: a[:, ::-step].copy(), a)
     for channels in (5, 6, 8):
-        pixel = np.repeat(a[:, :133, None], channels, 2) & True if dtype == "bool" else a[:, :133, None] + np.arange(channels, dtype=dtype)
+        pixel = (
+            np.repeat(a[:, :133, None], channels, 2) & True
+            if dtype == "bool"
+            else a[:, :133, None] + np.arange(channels, dtype=dtype)
+        )
         check(lambda p: (p[..., 0], p[..., -1] | p[..., 1] if p.dtype == bool else p[..., -1] - p[..., 1]), pixel)
         check(lambda *planes: np.stack(planes, axis=-1), *np.moveaxis(pixel, -1, 0))
 

@@ -36,14 +36,18 @@ def test_a_search_window_is_compiled_once() -> None:
 
 def function(*constants: int, op: str = "add") -> Function:
     lines = [f"  %v{k} = {op} i64 {c}, %begin" for k, c in enumerate(constants)]
-    return Function("\n".join(["define void @nest(ptr %ctx, i64 %begin) {", "entry:", *lines, "  ret void", "}"]), (poly(7),))
+    return Function(
+        "\n".join(["define void @nest(ptr %ctx, i64 %begin) {", "entry:", *lines, "  ret void", "}"]), (poly(7),)
+    )
 
 
 def test_constants_that_differ_alike_are_one_number() -> None:
     a, b = merged([function(1, 2, 1, 9), function(4, 5, 4, 9)])
     assert a.text == b.text
     assert a.uniforms == (poly(7), poly(1), poly(2)) and b.uniforms == (poly(7), poly(4), poly(5))
-    assert a.text.count("%given0, ") == 2 and "add i64 9" in a.text and "i64 2\n" in a.text  # slots 2 and 3 of the block
+    assert (
+        a.text.count("%given0, ") == 2 and "add i64 9" in a.text and "i64 2\n" in a.text
+    )  # slots 2 and 3 of the block
 
 
 def test_many_constants_that_are_shifted_are_one_number() -> None:

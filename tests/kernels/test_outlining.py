@@ -33,7 +33,9 @@ def row_by_row() -> hjit.Schedule:
     s = hjit.pipeline(weights).schedule(IMAGE)
     head = s.stages[-1]
     s[head].split("y", "yo", "y", 8)
-    for name in sorted((n for n in (*s.stages, *s.inlined) if n.startswith(("apart", "rows"))), reverse=True):  # rows before what they read
+    for name in sorted(
+        (n for n in (*s.stages, *s.inlined) if n.startswith(("apart", "rows"))), reverse=True
+    ):  # rows before what they read
         s[name].compute_at(s[head], "y")
         if name.startswith("apart"):
             s[name].store_at(s[head], "yo")
@@ -41,7 +43,9 @@ def row_by_row() -> hjit.Schedule:
 
 
 @pytest.mark.parametrize("many", [6, 1000])
-def test_stages_of_a_search_window_share_functions_where_there_are_many(many: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stages_of_a_search_window_share_functions_where_there_are_many(
+    many: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(outlining, "MANY", many)
     s = row_by_row()
     f = hjit.pipeline(weights, cache="off").use(s)
@@ -93,10 +97,18 @@ def anything(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
 
     found: list[Stmt] = []
     for s in body:
-        if isinstance(s, (For, VectorLoop)) and not outlining._has_state((s,)) and r.random() < (0.35 if isinstance(s, For) else 1):
+        if (
+            isinstance(s, (For, VectorLoop))
+            and not outlining._has_state((s,))
+            and r.random() < (0.35 if isinstance(s, For) else 1)
+        ):
             found.append(Outlined((s,)))
         else:
-            found.append(with_bodies(s, anything if isinstance(s, For) else some) if isinstance(s, (For, If, SlidingProduce)) else s)
+            found.append(
+                with_bodies(s, anything if isinstance(s, For) else some)
+                if isinstance(s, (For, If, SlidingProduce))
+                else s
+            )
     return tuple(found)
 
 

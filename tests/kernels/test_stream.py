@@ -81,7 +81,9 @@ def always(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("always")
 @pytest.mark.parametrize("offset", [0, 4, 16, 48, 60])
 @pytest.mark.parametrize("width", [5, 64, 70, 1024, 1037])
-@pytest.mark.parametrize(("function", "dtype"), [(blur, "u2"), (pixels, "f4"), (mirrored, "i8"), (padded, "f4"), (planes, "f8")])
+@pytest.mark.parametrize(
+    ("function", "dtype"), [(blur, "u2"), (pixels, "f4"), (mirrored, "i8"), (padded, "f4"), (planes, "f8")]
+)
 def test_results_at_any_address_are_numpys(function: Any, dtype: str, width: int, offset: int) -> None:
     shape = (9, width, 3) if function is pixels else (9, width)
     img = RNG.integers(0, 60000, shape).astype(dtype)
@@ -92,7 +94,9 @@ def test_results_at_any_address_are_numpys(function: Any, dtype: str, width: int
         around = out.base
         f.into(out, img)
         np.testing.assert_array_equal(out, expected)
-        assert around is not None and np.count_nonzero(around) == np.count_nonzero(np.ascontiguousarray(expected).view(np.uint8)), "something else was written"
+        assert around is not None and np.count_nonzero(around) == np.count_nonzero(
+            np.ascontiguousarray(expected).view(np.uint8)
+        ), "something else was written"
 
 
 @pytest.mark.usefixtures("always")
@@ -129,7 +133,9 @@ def test_rows_that_run_together_are_streamed_together(function: Any, rows: int, 
         out = at(offset, expected.shape, np.uint16)
         f.into(out, img)
         np.testing.assert_array_equal(out, expected)
-        assert out.base is not None and np.count_nonzero(out.base) == np.count_nonzero(expected.view(np.uint8)), "something else was written"
+        assert out.base is not None and np.count_nonzero(out.base) == np.count_nonzero(expected.view(np.uint8)), (
+            "something else was written"
+        )
 
 
 @pytest.mark.skipif(not X86, reason="streaming is for x86")
@@ -145,7 +151,9 @@ def test_streamed_rows_begin_and_end_with_vectors_wherever_their_loop_is() -> No
 @pytest.mark.usefixtures("always")
 @pytest.mark.parametrize("offset", [0, 4, 28, 60])
 @pytest.mark.parametrize("copies", [1, 2, 3])
-@pytest.mark.parametrize("function", [padded, lambda x: padded(padded(x)) + x, lambda x: np.stack([padded(x), x, padded(x) - x])])
+@pytest.mark.parametrize(
+    "function", [padded, lambda x: padded(padded(x)) + x, lambda x: np.stack([padded(x), x, padded(x) - x])]
+)
 def test_borders_of_streamed_rows_are_numpys(function: Any, copies: int, offset: int) -> None:
     f = hjit.pipeline(function, verify="off", tune=False)
     s = f.schedule(np.zeros((9, 24), np.float32))
@@ -157,7 +165,9 @@ def test_borders_of_streamed_rows_are_numpys(function: Any, copies: int, offset:
         out = at(offset, expected.shape, np.float32)
         f.into(out, img)
         np.testing.assert_array_equal(out, expected)
-        assert out.base is not None and np.count_nonzero(out.base) == np.count_nonzero(expected.view(np.uint8)), "something else was written"
+        assert out.base is not None and np.count_nonzero(out.base) == np.count_nonzero(expected.view(np.uint8)), (
+            "something else was written"
+        )
 
 
 @pytest.mark.skipif(not X86, reason="streaming is for x86")
@@ -177,7 +187,9 @@ def test_only_results_that_are_not_read_again_have_streaming_stores() -> None:
 @pytest.mark.skipif(not X86, reason="streaming is for x86")
 def test_streamed_stores_are_fenced() -> None:
     text = hjit.pipeline(pixels, tune=False).inspect_llvm(np.zeros((9, 64, 3), np.float32))
-    assert text.count("call void @llvm.x86.sse.sfence()") == text.count("define internal void @hjit") - text.count(".task(ptr %args")
+    assert text.count("call void @llvm.x86.sse.sfence()") == text.count("define internal void @hjit") - text.count(
+        ".task(ptr %args"
+    )
 
 
 def test_new_and_small_results_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -192,7 +204,9 @@ def test_new_and_small_results_are_kept(monkeypatch: pytest.MonkeyPatch) -> None
         assert {int(np.frombuffer(b, np.int64)[-1]) for b in blocks} == {params.KEEP}
         for _ in range(4):
             f.into(np.empty_like(img), img)
-        assert {int(np.frombuffer(b, np.int64)[-1]) for b in blocks[4:]} == ({params.KEEP, params.STREAM} if img.nbytes >= params.STREAMED else {params.KEEP})
+        assert {int(np.frombuffer(b, np.int64)[-1]) for b in blocks[4:]} == (
+            {params.KEEP, params.STREAM} if img.nbytes >= params.STREAMED else {params.KEEP}
+        )
 
 
 @pytest.mark.skipif(not X86, reason="streaming is for x86")
@@ -207,7 +221,9 @@ def test_pieces_are_streamed_where_none_writes_what_another_wrote(function: Any)
         out = at(offset, expected.shape, np.float32)
         f.into(out, img)
         np.testing.assert_array_equal(out, expected)
-        assert out.base is not None and np.count_nonzero(out.base) == np.count_nonzero(expected.view(np.uint8)), "something else was written"
+        assert out.base is not None and np.count_nonzero(out.base) == np.count_nonzero(expected.view(np.uint8)), (
+            "something else was written"
+        )
 
 
 def test_the_faster_of_two_ways_is_taken_after_some_turns(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -74,7 +74,9 @@ def test_lanes_are_picked_from_registers() -> None:
     for dtype in ("u1", "u2", "f4"):
         assert "vpermi2var" in hjit.pipeline(lambda t, i: t[i]).inspect_llvm(table(256, dtype), i), dtype
     assert "vpermi2var" not in hjit.pipeline(lambda t, i: t[i]).inspect_llvm(table(256, "f8"), i)
-    assert "vpermi2var" not in hjit.pipeline(lambda t, i: t[i]).inspect_llvm(table(256, "u1"), i.astype(np.int16)), "the index may be large"
+    assert "vpermi2var" not in hjit.pipeline(lambda t, i: t[i]).inspect_llvm(table(256, "u1"), i.astype(np.int16)), (
+        "the index may be large"
+    )
 
 
 def test_large_tables_are_not() -> None:

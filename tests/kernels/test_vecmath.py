@@ -27,10 +27,36 @@ FEATURES = features.host_features()
 WIDTH = native_width(FEATURES)
 INTS = "bBhHiIqQ"
 ALL = tuple(map(np.dtype, "?" + INTS + "efd"))
-TRANSCENDENTAL = frozenset({
-    "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "logaddexp", "logaddexp2", "sin", "cos", "tan", "arcsin", "arccos", "arctan",
-    "arctan2", "hypot", "sinh", "cosh", "tanh", "arcsinh", "arccosh", "arctanh", "cbrt", "power", "float_power",
-})
+TRANSCENDENTAL = frozenset(
+    {
+        "exp",
+        "exp2",
+        "expm1",
+        "log",
+        "log2",
+        "log10",
+        "log1p",
+        "logaddexp",
+        "logaddexp2",
+        "sin",
+        "cos",
+        "tan",
+        "arcsin",
+        "arccos",
+        "arctan",
+        "arctan2",
+        "hypot",
+        "sinh",
+        "cosh",
+        "tanh",
+        "arcsinh",
+        "arccosh",
+        "arctanh",
+        "cbrt",
+        "power",
+        "float_power",
+    }
+)
 _KEEP: list[Any] = []
 
 
@@ -54,7 +80,10 @@ def _function(name: str, case: Case) -> tuple[str, dict[str, None]]:
     code, n = Code(case.width, case.features), case.lanes
     before, args = [], []
     for k, t in enumerate(case.inputs):
-        before += [f"%p{k} = getelementptr i8, ptr %a{k}, i64 %o{k}", f"%x{k} = load {_stored(t, n)}, ptr %p{k}, align 1"]
+        before += [
+            f"%p{k} = getelementptr i8, ptr %a{k}, i64 %o{k}",
+            f"%x{k} = load {_stored(t, n)}, ptr %p{k}, align 1",
+        ]
         before.insert(0, f"%o{k} = mul i64 %i, {t.itemsize}")
         if t == BOOL:
             before.append(f"%y{k} = trunc {_stored(t, n)} %x{k} to {type_name(t, n)}")
@@ -65,10 +94,14 @@ def _function(name: str, case: Case) -> tuple[str, dict[str, None]]:
     if case.output == BOOL:
         after.append(f"%stored = zext {result} to {_stored(BOOL, n)}")
         text = "%stored"
-    after += [f"%oo = mul i64 %i, {case.output.itemsize}", "%po = getelementptr i8, ptr %out, i64 %oo",
-              f"store {_stored(case.output, n)} {text}, ptr %po, align 1"]
+    after += [
+        f"%oo = mul i64 %i, {case.output.itemsize}",
+        "%po = getelementptr i8, ptr %out, i64 %oo",
+        f"store {_stored(case.output, n)} {text}, ptr %po, align 1",
+    ]
     parameters = ", ".join(f"ptr %a{k}" for k in range(len(case.inputs)))
-    return f"""define void @{name}({parameters}, ptr noalias %out, i64 %n) #0 {{
+    return (
+        f"""define void @{name}({parameters}, ptr noalias %out, i64 %n) #0 {{
 entry:
   br label %loop
 loop:
@@ -81,7 +114,9 @@ loop:
   br i1 %more, label %loop, label %exit
 exit:
   ret void
-}}""", code.declarations
+}}""",
+        code.declarations,
+    )
 
 
 def build(cases: list[Case]) -> list[Callable[..., np.ndarray]]:
@@ -125,13 +160,67 @@ def specials(dtype: DType) -> np.ndarray:
         return np.array([False, True])
     if dtype.kind in "iu":
         info = np.iinfo(dtype)
-        near = [0, 1, 2, 3, 7, 8, 15, 31, 32, 63, 64, 100, info.max, info.max - 1, info.max // 2,
-                info.min, info.min + 1, -1, -2, -3, -7, -8, -64, -100]
+        near = [
+            0,
+            1,
+            2,
+            3,
+            7,
+            8,
+            15,
+            31,
+            32,
+            63,
+            64,
+            100,
+            info.max,
+            info.max - 1,
+            info.max // 2,
+            info.min,
+            info.min + 1,
+            -1,
+            -2,
+            -3,
+            -7,
+            -8,
+            -64,
+            -100,
+        ]
         return np.array([v for v in near if info.min <= v <= info.max], dtype)
     f = np.finfo(dtype)
     tiny = float(f.smallest_subnormal)
-    values = [0.0, 1.0, 0.5, 1.5, 2.0, 2.5, 3.0, 7.25, 10.0, 100.0, 1000.0, f.max, f.tiny, tiny, 3 * tiny, 1 + f.eps, 1 - f.epsneg,
-              f.eps, float(f.max) / 3, float(f.tiny) / 3, 0.1, np.pi / 2, np.pi, 1e-3, np.inf, np.nan, 1 / f.eps, 11.0, 88.5, 709.5]
+    values = [
+        0.0,
+        1.0,
+        0.5,
+        1.5,
+        2.0,
+        2.5,
+        3.0,
+        7.25,
+        10.0,
+        100.0,
+        1000.0,
+        f.max,
+        f.tiny,
+        tiny,
+        3 * tiny,
+        1 + f.eps,
+        1 - f.epsneg,
+        f.eps,
+        float(f.max) / 3,
+        float(f.tiny) / 3,
+        0.1,
+        np.pi / 2,
+        np.pi,
+        1e-3,
+        np.inf,
+        np.nan,
+        1 / f.eps,
+        11.0,
+        88.5,
+        709.5,
+    ]
     with np.errstate(over="ignore"):
         a = np.array(values, dtype)
     return np.concatenate([a, -a])
@@ -182,7 +271,9 @@ def assert_same(got: np.ndarray, expected: np.ndarray, inputs: tuple[np.ndarray,
         wrong = got != expected
     if wrong.any():
         i = np.nonzero(wrong)[0][:5]
-        pytest.fail(f"{what}: {wrong.sum()} differ; of {[a[i].tolist() for a in inputs]} got {got[i].tolist()}, NumPy {expected[i].tolist()}")
+        pytest.fail(
+            f"{what}: {wrong.sum()} differ; of {[a[i].tolist() for a in inputs]} got {got[i].tolist()}, NumPy {expected[i].tolist()}"
+        )
 
 
 def ulps(got: np.ndarray, exact: np.ndarray) -> np.ndarray:
@@ -201,7 +292,9 @@ def exactly(ufunc: np.ufunc, args: tuple[np.ndarray, ...]) -> np.ndarray:
     """The value in a format with at least 11 more bits."""
     wide = np.float64 if args[0].dtype.itemsize < 8 else np.longdouble
     with np.errstate(all="ignore"):
-        return np.asarray(ufunc(*(a.astype(wide) * 1 for a in args)))  # times 1: NaN that signals need not be as other NaN are
+        return np.asarray(
+            ufunc(*(a.astype(wide) * 1 for a in args))
+        )  # times 1: NaN that signals need not be as other NaN are
 
 
 # -- ufuncs
@@ -256,7 +349,11 @@ def _check_log_of_sum(ufunc: np.ufunc, got: np.ndarray, args: tuple[np.ndarray, 
     """NumPy's own formula, which cancels near zero: as exact as the larger argument is."""
     expected = ufunc(*args)
     scale = np.maximum(np.maximum(abs(args[0]), abs(args[1])), 1)
-    close = (got == expected) | (abs(got - expected) <= 4 * np.finfo(got.dtype).eps * scale) | (np.isnan(got) & np.isnan(expected))
+    close = (
+        (got == expected)
+        | (abs(got - expected) <= 4 * np.finfo(got.dtype).eps * scale)
+        | (np.isnan(got) & np.isnan(expected))
+    )
     assert close.all(), f"{what}: {[a[~close][:5] for a in args]}"
 
 
@@ -265,8 +362,10 @@ def _check_accuracy(ufunc: np.ufunc, got: np.ndarray, args: tuple[np.ndarray, ..
     error = ulps(got, exact)
     if error.max() > 4:
         i = np.argsort(error)[-4:]
-        pytest.fail(f"{what}: {(error > 4).sum()} beyond 4 ulp, {error.max()}; of {[a[i].tolist() for a in args]} got {got[i].tolist()},"
-                    f" exact {exact[i].tolist()}")
+        pytest.fail(
+            f"{what}: {(error > 4).sum()} beyond 4 ulp, {error.max()}; of {[a[i].tolist() for a in args]} got {got[i].tolist()},"
+            f" exact {exact[i].tolist()}"
+        )
 
 
 def _wide_arguments(inputs: tuple[DType, ...]) -> tuple[np.ndarray, ...]:
@@ -293,9 +392,13 @@ def _wide_arguments(inputs: tuple[DType, ...]) -> tuple[np.ndarray, ...]:
 def test_accuracy_at_every_vector_width(name: str) -> None:
     ufunc = getattr(np, name)
     for t in map(np.dtype, "fd"):
-        kinds = [(w, w // t.itemsize, FEATURES) for w in (16, 32, 64) if w <= WIDTH] + [(WIDTH, 2, FEATURES - {"libmvec"})]
+        kinds = [(w, w // t.itemsize, FEATURES) for w in (16, 32, 64) if w <= WIDTH] + [
+            (WIDTH, 2, FEATURES - {"libmvec"})
+        ]
         inputs = (t,) * ufunc.nin
-        cases = [Case(inputs, t, n, lambda code, args, t=t: vecmath.apply(code, name, args, t), w, f) for w, n, f in kinds]  # type: ignore[misc]
+        cases = [
+            Case(inputs, t, n, lambda code, args, t=t: vecmath.apply(code, name, args, t), w, f) for w, n, f in kinds
+        ]  # type: ignore[misc]
         args = _wide_arguments(inputs)
         with np.errstate(all="ignore"):
             exact = exactly(ufunc, args)
@@ -313,14 +416,36 @@ FEWER = (
 
 @pytest.mark.parametrize(("width", "features"), FEWER, ids=["avx2", "sse"])
 def test_lesser_processors(width: int, features: frozenset[str]) -> None:
-    names = ("add", "maximum", "fmin", "remainder", "floor_divide", "fmod", "exp", "power", "sign", "nextafter", "spacing", "rint",
-             "reciprocal", "isnan")
+    names = (
+        "add",
+        "maximum",
+        "fmin",
+        "remainder",
+        "floor_divide",
+        "fmod",
+        "exp",
+        "power",
+        "sign",
+        "nextafter",
+        "spacing",
+        "rint",
+        "reciprocal",
+        "isnan",
+    )
     cases, of = [], []
     for name in names:
         for ins, out in _loops(name):
             for lanes in (1, width // ins[0].itemsize):
-                cases.append(Case(ins, out, lanes, lambda code, args, name=name, out=out: vecmath.apply(code, name, args, out),  # type: ignore[misc]
-                                  width, features))
+                cases.append(
+                    Case(
+                        ins,
+                        out,
+                        lanes,
+                        lambda code, args, name=name, out=out: vecmath.apply(code, name, args, out),  # type: ignore[misc]
+                        width,
+                        features,
+                    )
+                )
                 of.append(name)
     for name, case, run in zip(of, cases, build(cases), strict=True):
         args = _arguments_of(name, case.inputs)
@@ -330,7 +455,9 @@ def test_lesser_processors(width: int, features: frozenset[str]) -> None:
 _INT_CONSTANTS = (0, 1, 2, 3, 5, 7, 8, 10, 100, 127, -1, -2, -3, -8, -128)
 
 
-@pytest.mark.parametrize("name", ["floor_divide", "remainder", "fmod", "power", "left_shift", "right_shift", "maximum", "multiply"])
+@pytest.mark.parametrize(
+    "name", ["floor_divide", "remainder", "fmod", "power", "left_shift", "right_shift", "maximum", "multiply"]
+)
 def test_constant_second_argument(name: str) -> None:
     cases, values = [], []
     for ins, out in _loops(name):
@@ -341,11 +468,23 @@ def test_constant_second_argument(name: str) -> None:
             chosen = (False, True)
         else:
             info = np.iinfo(t)
-            chosen = tuple(v for v in (*_INT_CONSTANTS, info.min, info.max) if info.min <= v <= info.max and (name != "power" or v >= 0))
+            chosen = tuple(
+                v
+                for v in (*_INT_CONSTANTS, info.min, info.max)
+                if info.min <= v <= info.max and (name != "power" or v >= 0)
+            )
         for value in chosen:
             for lanes in (1, WIDTH // ins[0].itemsize):
-                cases.append(Case(ins[:1], out, lanes, lambda code, args, v=value, t=t, out=out:  # type: ignore[misc]
-                                  vecmath.apply(code, name, (args[0], const(v, t, args[0].lanes)), out)))
+                cases.append(
+                    Case(
+                        ins[:1],
+                        out,
+                        lanes,
+                        lambda code, args, v=value, t=t, out=out: (  # type: ignore[misc]
+                            vecmath.apply(code, name, (args[0], const(v, t, args[0].lanes)), out)
+                        ),
+                    )
+                )
                 values.append(value)
     for case, value, run in zip(cases, values, build(cases), strict=True):
         (x,) = arguments(case.inputs)
@@ -356,16 +495,22 @@ def test_constant_second_argument(name: str) -> None:
 @pytest.mark.parametrize("name", ["exp", "log", "power", "remainder"])
 def test_odd_lane_counts(name: str) -> None:
     ufunc = getattr(np, name)
-    cases = [Case((t,) * ufunc.nin, t, n, lambda code, args, t=t: vecmath.apply(code, name, args, t))  # type: ignore[misc]
-             for t in map(np.dtype, "efd") for n in (2, 3, 5, 24)]
+    cases = [
+        Case((t,) * ufunc.nin, t, n, lambda code, args, t=t: vecmath.apply(code, name, args, t))  # type: ignore[misc]
+        for t in map(np.dtype, "efd")
+        for n in (2, 3, 5, 24)
+    ]
     for case, run in zip(cases, build(cases), strict=True):
         args = tuple(a[: a.size // 120 * 120] for a in arguments(case.inputs))
         _check(name, ufunc, run(*args), args, f"{name} {case.output} x{case.lanes}")
 
 
 def test_select() -> None:
-    cases = [Case((BOOL, t, t), t, lanes, lambda code, args, t=t: vecmath.apply(code, "select", args, t))  # type: ignore[misc]
-             for t in ALL for lanes in lane_counts(t)]
+    cases = [
+        Case((BOOL, t, t), t, lanes, lambda code, args, t=t: vecmath.apply(code, "select", args, t))  # type: ignore[misc]
+        for t in ALL
+        for lanes in lane_counts(t)
+    ]
     for case, run in zip(cases, build(cases), strict=True):
         args = arguments(case.inputs)
         assert_same(run(*args), np.where(*args), args, f"select {case.output} x{case.lanes}")
@@ -373,7 +518,9 @@ def test_select() -> None:
 
 def test_scalar_argument_in_all_lanes() -> None:
     t = np.dtype("f4")
-    case = Case((t,), t, 16, lambda code, args: vecmath.apply(code, "power", (args[0], splat(code, const(2.5, t), 16)), t))
+    case = Case(
+        (t,), t, 16, lambda code, args: vecmath.apply(code, "power", (args[0], splat(code, const(2.5, t), 16)), t)
+    )
     (x,) = arguments((t,))
     _check_accuracy(np.power, build([case])[0](x), (x, np.full_like(x, 2.5)), "power by 2.5")
 
@@ -392,9 +539,14 @@ def _cast_arguments(source: DType) -> np.ndarray:
     if source.kind == "f":
         rng = np.random.default_rng(1)
         with np.errstate(all="ignore"):
-            edges = (rng.choice([-1.0, 1.0], 2048) * 2.0 ** rng.integers(5, 66, 2048) + rng.integers(-3, 3, 2048) / 2).astype(source)
-            halves = (rng.integers(0, 1 << 16, 8192).astype(np.uint16).view(np.float16).astype(np.float64) * (1 + 2.0**-11)
-                      * (1 + rng.integers(-1, 2, 8192) * 2.0 ** -rng.integers(20, 53, 8192))).astype(source)
+            edges = (
+                rng.choice([-1.0, 1.0], 2048) * 2.0 ** rng.integers(5, 66, 2048) + rng.integers(-3, 3, 2048) / 2
+            ).astype(source)
+            halves = (
+                rng.integers(0, 1 << 16, 8192).astype(np.uint16).view(np.float16).astype(np.float64)
+                * (1 + 2.0**-11)
+                * (1 + rng.integers(-1, 2, 8192) * 2.0 ** -rng.integers(20, 53, 8192))
+            ).astype(source)
         x = np.concatenate([x, edges, halves])
     return np.concatenate([x, x[: -x.size % 768]])
 
@@ -403,8 +555,11 @@ def _cast_arguments(source: DType) -> np.ndarray:
 @pytest.mark.parametrize(("width", "features"), ((WIDTH, FEATURES), *FEWER), ids=["native", "avx2", "sse"])
 def test_convert(source: DType, width: int, features: frozenset[str]) -> None:
     native = width // source.itemsize
-    cases = [Case((source,), t, lanes, lambda code, args, t=t: vecmath.convert(code, args[0], t), width, features)  # type: ignore[misc]
-             for t in ALL for lanes in sorted({1, 3, max(native // 4, 2), native, 2 * native})]
+    cases = [
+        Case((source,), t, lanes, lambda code, args, t=t: vecmath.convert(code, args[0], t), width, features)  # type: ignore[misc]
+        for t in ALL
+        for lanes in sorted({1, 3, max(native // 4, 2), native, 2 * native})
+    ]
     x = _cast_arguments(source)
     for case, run in zip(cases, build(cases), strict=True):
         with np.errstate(all="ignore"):
@@ -414,8 +569,10 @@ def test_convert(source: DType, width: int, features: frozenset[str]) -> None:
 @pytest.mark.parametrize("source", [t for t in ALL if t.kind == "f"], ids=str)
 def test_convert_saturates_on_other_processors(source: DType) -> None:
     targets = [t for t in ALL if t.kind in "iu"]
-    cases = [Case((source,), t, 4, lambda code, args, t=t: vecmath.convert(code, args[0], t), 16, frozenset())  # type: ignore[misc]
-             for t in targets]
+    cases = [
+        Case((source,), t, 4, lambda code, args, t=t: vecmath.convert(code, args[0], t), 16, frozenset())  # type: ignore[misc]
+        for t in targets
+    ]
     x = _cast_arguments(source)
     for case, run in zip(cases, build(cases), strict=True):
         info = np.iinfo(case.output)

@@ -22,7 +22,11 @@ def schedules(rng: np.random.Generator, count: int, stages: int) -> np.ndarray:
     """Random features with the sizes of real ones: a million points of each stage, in more or fewer realizations and tasks."""
     shape = (count, stages)
     points = np.exp(rng.normal(13, 1, (1, stages))) * np.exp(np.abs(rng.normal(0, 0.5, shape)))
-    vector, tail, parts = 2.0 ** rng.integers(2, 6, shape), rng.random(shape) ** 3, np.ceil(np.exp(rng.normal(3, 2, shape)))
+    vector, tail, parts = (
+        2.0 ** rng.integers(2, 6, shape),
+        rng.random(shape) ** 3,
+        np.ceil(np.exp(rng.normal(3, 2, shape))),
+    )
     tasks = np.where(rng.random(shape) < 0.5, np.ceil(np.exp(rng.normal(2, 1, shape))), 1)
     known = {
         "num_realizations": parts,
@@ -168,7 +172,8 @@ def test_a_fitted_network_is_saved_and_loaded(tmp_path: Path) -> None:
     net.save(tmp_path / "weights.npz")
     p = FEW[0]
     np.testing.assert_array_equal(
-        network.load(tmp_path / "weights.npz").stages(p.pipeline, p.schedule, p.machine), net.stages(p.pipeline, p.schedule, p.machine)
+        network.load(tmp_path / "weights.npz").stages(p.pipeline, p.schedule, p.machine),
+        net.stages(p.pipeline, p.schedule, p.machine),
     )
 
 
@@ -189,7 +194,9 @@ def test_the_loss_is_that_of_the_paper_and_padding_does_not_change_it(chosen: li
     net, p = _calibrated(network.random(0), FEW), FEW[0]
     batch = padded(p, np.array(chosen))
     assert batch["schedule"].shape == (BATCH, 8, len(SCHEDULE))
-    assert float(_loss(net.arrays, batch, LOSSES["throughput"])) == pytest.approx(reference_loss(net, p, np.array(chosen)), rel=1e-3)
+    assert float(_loss(net.arrays, batch, LOSSES["throughput"])) == pytest.approx(
+        reference_loss(net, p, np.array(chosen)), rel=1e-3
+    )
 
 
 def test_padding_does_not_change_costs() -> None:
@@ -282,13 +289,20 @@ class Foretold:
 def measured(*seconds: list[float]) -> list[Program]:
     """Programs of 1, 2, ... stages with these runtimes."""
     return [
-        Program(np.zeros((k + 1, len(PIPELINE))), np.zeros((len(x), k + 1, len(SCHEDULE))), np.array(x), np.ones(len(MACHINE)))
+        Program(
+            np.zeros((k + 1, len(PIPELINE))),
+            np.zeros((len(x), k + 1, len(SCHEDULE))),
+            np.array(x),
+            np.ones(len(MACHINE)),
+        )
         for k, x in enumerate(seconds)
     ]
 
 
 def test_a_perfect_cost_is_perfect() -> None:
-    assert accuracy(Foretold([1, 2, 3], [5, 4]), measured([1, 2, 3], [5, 4])) == Accuracy(2, 5, 1.0, 1.0, 1.0, pytest.approx(1.0), 1.0)
+    assert accuracy(Foretold([1, 2, 3], [5, 4]), measured([1, 2, 3], [5, 4])) == Accuracy(
+        2, 5, 1.0, 1.0, 1.0, pytest.approx(1.0), 1.0
+    )
 
 
 def test_machines_that_are_alike_have_one_bandwidth() -> None:
@@ -328,7 +342,9 @@ def test_any_cost_can_be_ranked() -> None:
 
 
 def test_the_report_prints_as_a_table() -> None:
-    report = Report((0.5, 0.25), Accuracy(4, 128, 0.91, 0.93, 0.97, 0.9, 1.02), Accuracy(1, 32, 0.81, 0.83, 0.87, 0.8, 1.12))
+    report = Report(
+        (0.5, 0.25), Accuracy(4, 128, 0.91, 0.93, 0.97, 0.9, 1.02), Accuracy(1, 32, 0.81, 0.83, 0.87, 0.8, 1.12)
+    )
     assert str(report).splitlines() == [
         "                  trained  held out",
         "programs                4         1",

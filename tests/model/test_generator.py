@@ -18,7 +18,17 @@ from hjit.model.generator_stages import KINDS
 from tests.trace.test_canonical import canonical
 
 SMALL = 4000  # pixels
-STENCILS = ("stencil", "stencil_2d", "stencil_pad", "separable", "stencil_ndimage", "order_filter", "box", "depthwise", "bilateral")
+STENCILS = (
+    "stencil",
+    "stencil_2d",
+    "stencil_pad",
+    "separable",
+    "stencil_ndimage",
+    "order_filter",
+    "box",
+    "depthwise",
+    "bilateral",
+)
 
 
 @functools.cache
@@ -54,7 +64,9 @@ def test_every_line_is_needed(seed: int) -> None:
     """What a line computes is read by a later one or returned, and so is every argument."""
     tree = ast.parse(random_program(seed).source)
     names = [x for x in ast.walk(tree) if isinstance(x, ast.Name)]
-    made = {x.id for x in names if isinstance(x.ctx, ast.Store)} | {x.arg for x in ast.walk(tree) if isinstance(x, ast.arg)}
+    made = {x.id for x in names if isinstance(x.ctx, ast.Store)} | {
+        x.arg for x in ast.walk(tree) if isinstance(x, ast.arg)
+    }
     assert made <= {x.id for x in names if isinstance(x.ctx, ast.Load)}
 
 
@@ -116,8 +128,12 @@ def test_graphs_spread_from_one_fused_stage_to_many() -> None:
     counts = [stages_of_graph(seed) for seed in range(75)]
     assert min(counts) == 1 and max(counts) >= 20 and len(set(counts)) > 12
     programs = [random_program(seed, SMALL) for seed in range(75)]
-    assert sum(n <= 2 and len(p.stages) >= 4 for n, p in zip(counts, programs, strict=True)) >= 2, "point-wise programs, fused"
-    assert sum(n >= 4 and sum(k in STENCILS for k in p.stages) >= 4 for n, p in zip(counts, programs, strict=True)) >= 5, "stencils"
+    assert sum(n <= 2 and len(p.stages) >= 4 for n, p in zip(counts, programs, strict=True)) >= 2, (
+        "point-wise programs, fused"
+    )
+    assert (
+        sum(n >= 4 and sum(k in STENCILS for k in p.stages) >= 4 for n, p in zip(counts, programs, strict=True)) >= 5
+    ), "stencils"
 
 
 # -- compiling

@@ -97,7 +97,10 @@ def test_facts_of_the_machine_matter(fact: str) -> None:
 
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_the_pipeline_head_grows_with_every_operation(operation: str) -> None:
-    ones = {**NET.arrays, "pipeline_mix": np.ones_like(NET.arrays["pipeline_mix"])}  # so that coefficients show the embedding
+    ones = {
+        **NET.arrays,
+        "pipeline_mix": np.ones_like(NET.arrays["pipeline_mix"]),
+    }  # so that coefficients show the embedding
     more = PIPE.copy()
     more[:, PIPELINE.index(f"op_{operation}")] += 1
     assert (prepare(ones, more, FACTS).embedded > prepare(ones, PIPE, FACTS).embedded).all()
@@ -106,7 +109,8 @@ def test_the_pipeline_head_grows_with_every_operation(operation: str) -> None:
 def test_empty_batches_and_features_of_float64_are_fine() -> None:
     assert NET.stages(PIPE, SCHED[:0], FACTS).shape == (0, 5)
     np.testing.assert_array_equal(
-        NET.stages(PIPE.astype(np.float64), SCHED.astype(np.float64), FACTS.astype(np.float64)), NET.stages(PIPE, SCHED, FACTS)
+        NET.stages(PIPE.astype(np.float64), SCHED.astype(np.float64), FACTS.astype(np.float64)),
+        NET.stages(PIPE, SCHED, FACTS),
     )
 
 
@@ -127,13 +131,17 @@ def test_a_process_that_predicts_loads_no_jax() -> None:
 
 def test_a_saved_network_predicts_the_same(tmp_path: Path) -> None:
     NET.save(tmp_path / "weights.npz")
-    np.testing.assert_array_equal(load(tmp_path / "weights.npz").stages(PIPE, SCHED, FACTS), NET.stages(PIPE, SCHED, FACTS))
+    np.testing.assert_array_equal(
+        load(tmp_path / "weights.npz").stages(PIPE, SCHED, FACTS), NET.stages(PIPE, SCHED, FACTS)
+    )
 
 
 def test_a_network_of_another_width_is_saved_too(tmp_path: Path) -> None:
     wide = network.random(0, 5, 48)
     wide.save(tmp_path / "weights")
-    np.testing.assert_array_equal(load(tmp_path / "weights").stages(PIPE, SCHED, FACTS), wide.stages(PIPE, SCHED, FACTS))
+    np.testing.assert_array_equal(
+        load(tmp_path / "weights").stages(PIPE, SCHED, FACTS), wide.stages(PIPE, SCHED, FACTS)
+    )
 
 
 def saved(**changed: Any) -> bytes:
@@ -175,7 +183,9 @@ def test_another_format_is_refused_by_its_name(tmp_path: Path) -> None:
     assert "hjit-network-99" in refusal(tmp_path, about(format="hjit-network-99"))
 
 
-@pytest.mark.parametrize("data", [b"", b"weights", b"PK\x03\x04", b"\x93NUMPY", b"\x80\x04N."], ids=["empty", "text", "zip", "npy", "pickle"])
+@pytest.mark.parametrize(
+    "data", [b"", b"weights", b"PK\x03\x04", b"\x93NUMPY", b"\x80\x04N."], ids=["empty", "text", "zip", "npy", "pickle"]
+)
 def test_a_file_that_is_not_npz_is_refused(data: bytes, tmp_path: Path) -> None:
     assert "not a cost model" in refusal(tmp_path, data)
 
@@ -188,7 +198,9 @@ def test_npy_and_foreign_npz_are_refused(tmp_path: Path) -> None:
         assert "not a cost model" in refusal(tmp_path, data)
 
 
-@pytest.mark.parametrize("json_text", ["", "[]", "3", "{}", '{"format": "hjit-network-1"}', '{"format": "hjit-network-1", "pipeline": 3}'])
+@pytest.mark.parametrize(
+    "json_text", ["", "[]", "3", "{}", '{"format": "hjit-network-1"}', '{"format": "hjit-network-1", "pipeline": 3}']
+)
 def test_a_description_that_is_none_is_refused(json_text: str, tmp_path: Path) -> None:
     assert "not a cost model" in refusal(tmp_path, saved(about=np.array(json_text)))
 

@@ -46,7 +46,9 @@ def test_an_inlined_stage_pays_c0_and_c1_only() -> None:
 
 
 def test_an_inlined_stage_without_parallelism_has_no_negative_terms() -> None:
-    assert found(row(inlined_calls=810, num_productions=5, inner_parallelism=0, vector_size=8, num_vectors=100)) == {0: 800}
+    assert found(row(inlined_calls=810, num_productions=5, inner_parallelism=0, vector_size=8, num_vectors=100)) == {
+        0: 800
+    }
 
 
 SERIAL = row(
@@ -150,22 +152,54 @@ def test_no_more_threads_fault_on_a_page_than_there_are() -> None:
 
 @pytest.mark.parametrize(
     ("inner", "outer", "cores", "factor"),
-    [(1, 1, 8, 1), (8, 1, 8, 1), (9, 1, 8, 16 / 9), (3, 5, 8, 16 / 15), (1, 12, 8, 16 / 12), (1, 100, 1, 1), (0, 0, 8, 1)],
+    [
+        (1, 1, 8, 1),
+        (8, 1, 8, 1),
+        (9, 1, 8, 16 / 9),
+        (3, 5, 8, 16 / 15),
+        (1, 12, 8, 16 / 12),
+        (1, 100, 1, 1),
+        (0, 0, 8, 1),
+    ],
 )
 def test_idle_cores_make_only_computing_dearer(inner: int, outer: int, cores: int, factor: float) -> None:
-    s = row(inner_parallelism=inner, outer_parallelism=outer, vector_size=4, num_vectors=100, num_scalars=30, scalar_loads_per_scalar=2)
+    s = row(
+        inner_parallelism=inner,
+        outer_parallelism=outer,
+        vector_size=4,
+        num_vectors=100,
+        num_scalars=30,
+        scalar_loads_per_scalar=2,
+    )
     values = found(s, cores=cores)
     assert (values[2], values[3]) == pytest.approx((400 * factor, 30 * factor))
     assert values[7] == 30 * 2
 
 
 def test_a_nested_stage_counts_tasks_by_those_around_it() -> None:
-    values = found(row(inner_parallelism=1, outer_parallelism=6, num_productions=60, unique_bytes_read_per_task=100, bytes_at_production=50))
+    values = found(
+        row(
+            inner_parallelism=1,
+            outer_parallelism=6,
+            num_productions=60,
+            unique_bytes_read_per_task=100,
+            bytes_at_production=50,
+        )
+    )
     assert values == pytest.approx({13: 6 * 100, 22: 50 * min(1, 4096) * 6})
 
 
 def test_sizes_below_one_divide_as_one() -> None:
-    values = found(row(num_realizations=2, inner_parallelism=2, outer_parallelism=1, bytes_at_task=30, innermost_bytes_at_task=0, num_vectors=5))
+    values = found(
+        row(
+            num_realizations=2,
+            inner_parallelism=2,
+            outer_parallelism=1,
+            bytes_at_task=30,
+            innermost_bytes_at_task=0,
+            num_vectors=5,
+        )
+    )
     assert (values[15], values[21]) == (2 * 2 * 30, 5)
 
 
@@ -175,7 +209,9 @@ def test_cost_is_the_sum_of_stages_in_nanoseconds_per_unit() -> None:
     c = np.arange(1.0, 28)
     first = sum((k + 1) * v for k, v in serial_terms().items())
     second = 1 * 800 + 2 * 10
-    assert stage_costs(c, both, np.zeros(2), machine(4)) == pytest.approx(np.array([[first, second], [second, first]]) * 1e-9)
+    assert stage_costs(c, both, np.zeros(2), machine(4)) == pytest.approx(
+        np.array([[first, second], [second, first]]) * 1e-9
+    )
     assert cost(c, both, np.zeros(2), machine(4)) == pytest.approx(np.array([first + second] * 2) * 1e-9)
 
 

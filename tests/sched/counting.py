@@ -38,7 +38,10 @@ class Counter(Run):
         """For each stage that the tree computes or inlines, its features by name."""
         for name in self.placed:
             self.of[name].stored = self._itemsize(name) * math.prod(self._storage(name))
-        found = {name: self._merged([self._row(name, c) for c in computes(self.root) if c.stage == name]) for name in self.placed}
+        found = {
+            name: self._merged([self._row(name, c) for c in computes(self.root) if c.stage == name])
+            for name in self.placed
+        }
         for name in self.inlined:
             rows = []
             for c in computes(self.root):
@@ -63,7 +66,11 @@ class Counter(Run):
         each: float = realization.points.get(last, 0)
         if c.is_sliding:
             run = list(filter(None, c.runs[c.run_middle]))
-            each = sum(int(self.tables[name, n].writing(x).sum()) for n in compute.definitions for x in run) * len(c.runs) / len(c.realizations)
+            each = (
+                sum(int(self.tables[name, n].writing(x).sum()) for n in compute.definitions for x in run)
+                * len(c.runs)
+                / len(c.realizations)
+            )
         total = each * len(c.realizations)
         region = self._production(name)
         base, pure = lengths(self._base(name, compute)), len(self.tables[name, last].definition.dims)
@@ -72,7 +79,11 @@ class Counter(Run):
         unrolled = any(x.kind == "unroll" for x in loops[(turning[-1] + 1 if turning else 0) :])
         lanes = next((x.size for x in loops if x.kind == "vector"), None)
         vectors, scalars, points = c.split.get(last, (0, 0, 1))
-        produced = sum(int(self.tables[name, n].writing(region).sum()) for n in compute.definitions) if c.is_sliding else c.produced.get(last, 0)
+        produced = (
+            sum(int(self.tables[name, n].writing(region).sum()) for n in compute.definitions)
+            if c.is_sliding
+            else c.produced.get(last, 0)
+        )
         row: dict[str, float] = {
             "num_realizations": len(c.realizations),
             "num_productions": self._productions(name),
@@ -105,7 +116,11 @@ class Counter(Run):
         row["bytes_at_task"] = size * math.prod(lengths(written))
         row["innermost_bytes_at_task"] = size * self._along_row(name, lengths(written))
         names = "scalar_loads_per_vector", "vector_loads_per_vector", "scalar_loads_per_scalar"
-        row |= dict(zip(names, c.block.get(last, (0, 0, 0)), strict=True)) | self._reading(name, last, realization) | self._working(name, compute)
+        row |= (
+            dict(zip(names, c.block.get(last, (0, 0, 0)), strict=True))
+            | self._reading(name, last, realization)
+            | self._working(name, compute)
+        )
         return {**dict.fromkeys(SCHEDULE, 0.0), **{k: float(v) for k, v in row.items()}}
 
     def _base(self, name: str, compute: Compute) -> Ranges:
@@ -138,7 +153,9 @@ class Counter(Run):
             assert c.window is not None
             every = list(filter(None, c.runs[c.run_middle]))
             for k, n in enumerate(lengths(c.window)):
-                if len({x[k] for x in every}) > 1 and not any(k in vector_axes(self.reads, nest).get(name, ()) for nest in self.root.children):
+                if len({x[k] for x in every}) > 1 and not any(
+                    k in vector_axes(self.reads, nest).get(name, ()) for nest in self.root.children
+                ):
                     held[k] = 1 << (n - 1).bit_length()
         return self._aligned(name, held)
 
@@ -157,7 +174,11 @@ class Counter(Run):
     def _native(self, name: str) -> int:
         sizes = [self._itemsize(name)]
         for d in self.stages[name].definitions:
-            sizes += [e.dtype.itemsize for e in walk_expr(d.value) if e.dtype.kind != "b" and not isinstance(e, (Const, Index))]
+            sizes += [
+                e.dtype.itemsize
+                for e in walk_expr(d.value)
+                if e.dtype.kind != "b" and not isinstance(e, (Const, Index))
+            ]
         return self.vector_bytes // min(sizes)
 
     def _minimum(self, name: str, compute: Compute) -> int:
@@ -166,7 +187,9 @@ class Counter(Run):
         for s in reversed(self.graph.stages):
             if s.name in self.inlined:
                 continue
-            region: Ranges | None = None if s.name not in self.graph.outputs else [(0, n - 1) for n in self.shapes[s.name]]
+            region: Ranges | None = (
+                None if s.name not in self.graph.outputs else [(0, n - 1) for n in self.shapes[s.name]]
+            )
             for (consumer, _), table in self.tables.items():
                 if consumer in regions and consumer != s.name:
                     among = table.writing(regions[consumer])
@@ -181,12 +204,22 @@ class Counter(Run):
 
     def _reading(self, name: str, last: int, realization: Realization) -> dict[str, float]:
         c = self.of[name]
-        found = {f"unique_{what}_read_per_{at}": 0.0 for what in ("bytes", "lines") for at in ("realization", "task", "vector")}
+        found = {
+            f"unique_{what}_read_per_{at}": 0.0
+            for what in ("bytes", "lines")
+            for at in ("realization", "task", "vector")
+        }
         found["allocation_bytes_read_per_realization"] = 0.0
         for at, table in (("realization", realization.reads), ("task", c.outside), ("vector", c.vector)):
             for (number, source), region in table.items():
                 is_open = source in self.stages and source not in self.placed  # it is computed as far inwards as may be
-                region = c.vector.get((number, source)) if is_open and at == "realization" else None if is_open and at == "task" else region
+                region = (
+                    c.vector.get((number, source))
+                    if is_open and at == "realization"
+                    else None
+                    if is_open and at == "task"
+                    else region
+                )
                 if number != last or region is None or (at == "task" and (source == name or self._is_local(source))):
                     continue
                 shape, order = self._memory(source)
@@ -198,7 +231,9 @@ class Counter(Run):
                 else:
                     found[f"unique_lines_read_per_{at}"] += len(pieces(part, shape, order))
                 if at == "realization":
-                    found["allocation_bytes_read_per_realization"] += size if is_open else self._itemsize(source) * math.prod(shape)
+                    found["allocation_bytes_read_per_realization"] += (
+                        size if is_open else self._itemsize(source) * math.prod(shape)
+                    )
         return found
 
     def _is_local(self, name: str) -> bool:
@@ -229,11 +264,16 @@ class Counter(Run):
         kept = next((path[k] for k in reversed(tops) if k < store), None)
         items = [x for x in flat([site] if site is child else site.children)[0] if x.stage == name]  # type: ignore[union-attr]
         return {
-            "working_set": total([x for k in items for x in inside(k)]) if name not in heads else total([
-                x for x in inside(child) if x not in heads and x in {c.stage for k in items for c in computes(k)}]),
+            "working_set": total([x for k in items for x in inside(k)])
+            if name not in heads
+            else total(
+                [x for x in inside(child) if x not in heads and x in {c.stage for k in items for c in computes(k)}]
+            ),
             "working_set_at_task": total(task),
             "working_set_at_production": total(inside(site)) if site is not child else total(inside(child)),
-            "working_set_at_realization": total(inside(kept)) if kept is not None else total(inside(child) if name in heads else task),
+            "working_set_at_realization": total(inside(kept))
+            if kept is not None
+            else total(inside(child) if name in heads else task),
             "working_set_at_root": total([x.stage for x in walk(self.root) if isinstance(x, Store)]),
         }
 
@@ -242,9 +282,13 @@ class Counter(Run):
         weight = [r["points_computed_total"] + r["inlined_calls"] for r in rows]
         found = {}
         for k in SCHEDULE:
-            if k.startswith(("num_v", "num_s", "points_", "inlined", "unique", "allocation")) and not k.endswith("vector"):
+            if k.startswith(("num_v", "num_s", "points_", "inlined", "unique", "allocation")) and not k.endswith(
+                "vector"
+            ):
                 found[k] = sum(r[k] for r in rows)
-            elif k.startswith(("innermost_l", "innermost_p", "unrolled", "inner_p", "outer_p", "vector_")) or k.endswith(("task", "vector", "scalar")):
+            elif k.startswith(
+                ("innermost_l", "innermost_p", "unrolled", "inner_p", "outer_p", "vector_")
+            ) or k.endswith(("task", "vector", "scalar")):
                 found[k] = sum(r[k] * w for r, w in zip(rows, weight, strict=True)) / sum(weight)
             else:
                 found[k] = max(r[k] for r in rows)
@@ -261,4 +305,3 @@ def pieces(part: list[int], shape: list[int], order: tuple[int, ...]) -> list[in
         at = (at[:, None] + np.arange(n) * strides[axis]).reshape(-1)
     at = np.sort(at)
     return [int(x) for x in at[np.flatnonzero(np.diff(at, prepend=-2) != 1)]]
-

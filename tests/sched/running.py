@@ -45,7 +45,9 @@ class Counted:
     vector: dict[tuple[int, str], Ranges | None] = field(default_factory=dict)  # read by the middle vector
     tile: dict[int, tuple[int, int]] = field(default_factory=dict)
     produced: dict[int, int] = field(default_factory=dict)  # points of the middle production
-    split: dict[int, tuple[int, int, int]] = field(default_factory=dict)  # whole vectors, single ones, points of the middle production
+    split: dict[int, tuple[int, int, int]] = field(
+        default_factory=dict
+    )  # whole vectors, single ones, points of the middle production
     block: dict[int, tuple[float, float, float]] = field(default_factory=dict)
     calls: dict[int, dict[str, tuple[float, float]]] = field(default_factory=dict)
     stored: float = 0.0
@@ -68,8 +70,15 @@ class Env:
 class Run:
     """Runs a schedule tree; `of` has what happened to each stage."""
 
-    def __init__(self, graph: Graph, sizes: Mapping[str, int], root: Root, vector_bytes: int = 64, tasks: int | None = None,
-                 inlined: Collection[str] = ()) -> None:
+    def __init__(
+        self,
+        graph: Graph,
+        sizes: Mapping[str, int],
+        root: Root,
+        vector_bytes: int = 64,
+        tasks: int | None = None,
+        inlined: Collection[str] = (),
+    ) -> None:
         self.graph, self.root, self.vector_bytes, self.tasks, self.inlined = graph, root, vector_bytes, tasks, inlined
         self.stages, self.reads = graph.by_name, Reads(graph)
         self.look = Tables(graph, sizes, inlined)
@@ -84,7 +93,9 @@ class Run:
                 for k, p in enumerate(d.target):
                     if p.mentions(Dim(x.dim)):  # type: ignore[arg-type]
                         c = p.coefficient(Dim(x.dim))  # type: ignore[arg-type]
-                        self.rounds[x.stage, k] = math.lcm(self.rounds.get((x.stage, k), 1), (x.size or 1) * (1 if c is None else c.const))
+                        self.rounds[x.stage, k] = math.lcm(
+                            self.rounds.get((x.stage, k), 1), (x.size or 1) * (1 if c is None else c.const)
+                        )
         self.of: dict[str, Counted] = {name: Counted() for name in self.placed}
         self.now: dict[str, Realization] = {}
         self.in_middle_task = False
@@ -166,7 +177,11 @@ class Run:
         for x in chain:
             n = math.prod(lengths([base[k] for k in dims_of(x.dim)]))
             turns.append(-(-n // step_of(x)))
-        each = math.prod(turns) if not chain else -(-math.prod(turns) // min(math.prod(turns), self.tasks or math.prod(turns)))
+        each = (
+            math.prod(turns)
+            if not chain
+            else -(-math.prod(turns) // min(math.prod(turns), self.tasks or math.prod(turns)))
+        )
         blocks: list[int] = []
         for n in reversed(turns):
             blocks.insert(0, min(each, n))
@@ -224,7 +239,9 @@ class Run:
     def _place(self, node: Loop, env: Env) -> None:
         if env.middle and node.kind in ("serial", "parallel"):
             for c in computes(node):
-                if c.stage == node.stage and dims_of(node.dim)[0] < len(self.tables[c.stage, c.definitions[-1]].definition.dims):
+                if c.stage == node.stage and dims_of(node.dim)[0] < len(
+                    self.tables[c.stage, c.definitions[-1]].definition.dims
+                ):
                     self.of[c.stage].tile[c.definitions[-1]] = self._tile(env, c)
         items, stores = flat(node.children)
         new = list(dict.fromkeys(x.stage for x in items if x.stage not in env.base))
@@ -273,9 +290,13 @@ class Run:
         for n in node.definitions:
             table = self.tables[name, n]
             among = table.inside(env.regions[name], env.base[name])
-            if len(table.points) < len(self.tables[name, last].points):  # the initial value, once for all of the reduction
+            if len(table.points) < len(
+                self.tables[name, last].points
+            ):  # the initial value, once for all of the reduction
                 inner, regions, base = self.tables[name, last], env.regions[name], env.base[name]
-                first = all(region(regions, base, k)[0] == base[k][0] for k in range(len(table.points), len(inner.points)))
+                first = all(
+                    region(regions, base, k)[0] == base[k][0] for k in range(len(table.points), len(inner.points))
+                )
                 counted = int(among.sum()) if first else 0
             else:
                 counted = int(among.sum())
@@ -288,8 +309,14 @@ class Run:
                 if env.middle:
                     c.vector[last, source] = joined(c.vector.get((last, source)), found)
             if self.in_middle_task:
-                unknown_target = [k for k, p in enumerate(table.definition.target) if any(isinstance(a, Value) for m in p.terms for a in m)]
-                c.written[last] = joined(c.written.get(last), hull(table.target, among, unknown_target, self.shapes[name]))
+                unknown_target = [
+                    k
+                    for k, p in enumerate(table.definition.target)
+                    if any(isinstance(a, Value) for m in p.terms for a in m)
+                ]
+                c.written[last] = joined(
+                    c.written.get(last), hull(table.target, among, unknown_target, self.shapes[name])
+                )
         if env.middle and last not in c.split:
             self._vectors(node, env)
 
@@ -306,14 +333,27 @@ class Run:
         base = env.base[name]
         whole = dict(enumerate(base))
         points = math.prod(lengths(base))
-        self.of[name].produced[last] = sum(math.prod(lengths(base[: len(self.tables[name, n].points)])) for n in node.definitions)
+        self.of[name].produced[last] = sum(
+            math.prod(lengths(base[: len(self.tables[name, n].points)])) for n in node.definitions
+        )
         counts = [0, 0]
-        self._lanes(loops, whole, base, frozenset(), False, is_repeatable(self.stages[name], node.definitions), last, counts)
+        self._lanes(
+            loops, whole, base, frozenset(), False, is_repeatable(self.stages[name], node.definitions), last, counts
+        )
         self.of[name].split[last] = counts[0], counts[1], points
         self.of[name].block[last], self.of[name].calls[last] = self._block(node, loops, base)
 
-    def _lanes(self, loops: list[Loop], regions: Regions, base: Ranges, absorbed: frozenset[DimKey], vector: bool,
-               shifts: bool, last: int, counts: list[int]) -> None:
+    def _lanes(
+        self,
+        loops: list[Loop],
+        regions: Regions,
+        base: Ranges,
+        absorbed: frozenset[DimKey],
+        vector: bool,
+        shifts: bool,
+        last: int,
+        counts: list[int],
+    ) -> None:
         """Runs the loops of a computation with whole vectors, as lowering does."""
         if not loops:
             counts[not vector] += 1
@@ -332,7 +372,9 @@ class Run:
         low, high = region(regions, base, loop.dim)
         inner = [x for x in rest if x.dim == loop.dim]
         alone = all(c.stage == loop.stage for c in computes(loop))
-        if loop.kind == "vector" or (alone and inner and inner[-1].kind == "vector" and all(x.kind == "unroll" for x in inner[:-1])):
+        if loop.kind == "vector" or (
+            alone and inner and inner[-1].kind == "vector" and all(x.kind == "unroll" for x in inner[:-1])
+        ):
             lanes = (inner[-1] if inner else loop).size or 1
             tail = (inner[-1] if inner else loop).tail
             pure = len(self.tables[loop.stage, last].definition.dims)
@@ -359,7 +401,9 @@ class Run:
         for start in range(low, high + 1, step):
             go({**regions, loop.dim: (start, min(start + step - 1, high))}, absorbed, vector)
 
-    def _block(self, node: Compute, loops: list[Loop], base: Ranges) -> tuple[tuple[float, float, float], dict[str, tuple[float, float]]]:
+    def _block(
+        self, node: Compute, loops: list[Loop], base: Ranges
+    ) -> tuple[tuple[float, float, float], dict[str, tuple[float, float]]]:
         """Of a block of unrolled code scalar and vector loads for each vector, and loads for each scalar; calls of inlined stages for each of both.
 
         The block is in the middle of the image, at a multiple of its own length, so that divisions of the index have one pattern.
@@ -379,11 +423,19 @@ class Run:
         lanes = 1 if vector is None else vector.size or 1
         copied = [dict(zip(copies, moved, strict=True)) for moved in itertools.product(*copies.values())]
         groups = {g for moved in copied for g in self._loads_at(node, moved, copies, vector, lanes)}
-        full = [n for n in node.definitions if len(self.tables[name, n].points) == len(self.tables[name, node.definitions[-1]].points)]
+        full = [
+            n
+            for n in node.definitions
+            if len(self.tables[name, n].points) == len(self.tables[name, node.definitions[-1]].points)
+        ]
         block = len(full) * math.prod(map(len, copies.values()))
-        called = Counter(stage for stage, _ in {x for moved in copied for x in self._calls_at(node, moved, copies, vector, lanes)})
+        called = Counter(
+            stage for stage, _ in {x for moved in copied for x in self._calls_at(node, moved, copies, vector, lanes)}
+        )
         each = Counter(stage for n in node.definitions for stage, _ in self.tables[name, n].called)
-        calls = {x: (n / block, n / block if vector is None else each[x] / len(node.definitions)) for x, n in called.items()}
+        calls = {
+            x: (n / block, n / block if vector is None else each[x] / len(node.definitions)) for x, n in called.items()
+        }
         if vector is None:
             return (0.0, 0.0, len(groups) / block), calls
         scalars = vectors = 0
@@ -396,8 +448,9 @@ class Run:
         single = set(self._loads_at(node, {}, {}, None, 1))
         return (scalars / block, vectors / block, len(single) / len(full)), calls
 
-    def _calls_at(self, node: Compute, moved: dict[DimKey, int], copies: dict[DimKey, list[int]], vector: Loop | None, lanes: int
-                  ) -> Iterator[tuple[str, bytes]]:
+    def _calls_at(
+        self, node: Compute, moved: dict[DimKey, int], copies: dict[DimKey, list[int]], vector: Loop | None, lanes: int
+    ) -> Iterator[tuple[str, bytes]]:
         """Every element of an inlined stage that one copy calls, lane by lane."""
         points = self._points_at(node, moved, copies, vector, lanes)
         for n in node.definitions:
@@ -405,8 +458,9 @@ class Run:
             for stage, at in self.look.table(d, points[: len(d.extents)]).called:
                 yield stage, at.tobytes()
 
-    def _loads_at(self, node: Compute, moved: dict[DimKey, int], copies: dict[DimKey, list[int]], vector: Loop | None, lanes: int
-                  ) -> Iterator[tuple[Any, ...]]:
+    def _loads_at(
+        self, node: Compute, moved: dict[DimKey, int], copies: dict[DimKey, list[int]], vector: Loop | None, lanes: int
+    ) -> Iterator[tuple[Any, ...]]:
         """Source and addresses of every load of one copy, lane by lane, in the whole array; of gathers what they depend on."""
         name, points = node.stage, self._points_at(node, moved, copies, vector, lanes)
         for n in node.definitions:
@@ -422,7 +476,9 @@ class Run:
                     at = [x - x % inner for x in at]  # the channels of a pixel are loaded together
                 yield source, None, *at
 
-    def _points_at(self, node: Compute, moved: dict[DimKey, int], copies: dict[DimKey, list[int]], vector: Loop | None, lanes: int) -> Any:
+    def _points_at(
+        self, node: Compute, moved: dict[DimKey, int], copies: dict[DimKey, list[int]], vector: Loop | None, lanes: int
+    ) -> Any:
         """The points of the lanes of one copy, [dimensions, lanes]."""
         name = node.stage
         extents = [max(int(n.max(initial=0)) + 1, 1) for n in self.tables[name, node.definitions[-1]].points]
@@ -478,7 +534,9 @@ def flat(children: Iterable[Node]) -> tuple[list[Any], list[Store]]:
 def step_of(loop: Loop) -> int:
     """How far a turn goes: the size of the next loop over the same dimension around the loop's first computation."""
     path = path_to(loop, own(loop, loop.stage))
-    return next((x.size or 1 for x in path[1:] if isinstance(x, Loop) and (x.stage, x.dim) == (loop.stage, loop.dim)), 1)
+    return next(
+        (x.size or 1 for x in path[1:] if isinstance(x, Loop) and (x.stage, x.dim) == (loop.stage, loop.dim)), 1
+    )
 
 
 def path_to(node: Node, wanted: Compute) -> tuple[Node, ...]:

@@ -75,7 +75,9 @@ def value(p: Poly, dims: Ints, sizes: Mapping[str, int]) -> Any:
             case Mod():
                 return value(a.arg, dims, sizes) % value(a.by, dims, sizes)
             case Extremum():
-                return (np.minimum if a.which == "min" else np.maximum)(value(a.a, dims, sizes), value(a.b, dims, sizes))
+                return (np.minimum if a.which == "min" else np.maximum)(
+                    value(a.a, dims, sizes), value(a.b, dims, sizes)
+                )
             case Bound():
                 i, n = np.asarray(value(a.arg, dims, sizes)), value(a.extent, dims, sizes)
                 if a.mode in ("reflect", "symmetric"):  # once at most
@@ -95,7 +97,10 @@ def hull(index: Ints, among: Mask, unknown: Collection[int], shape: tuple[int, .
     """The smallest region around some indices; None where there are none."""
     if not among.any():
         return None
-    return [(0, n - 1) if k in unknown else (int(index[k][among].min()), int(index[k][among].max())) for k, n in enumerate(shape)]
+    return [
+        (0, n - 1) if k in unknown else (int(index[k][among].min()), int(index[k][among].max()))
+        for k, n in enumerate(shape)
+    ]
 
 
 def joined(a: Ranges | None, b: Ranges | None) -> Ranges | None:
@@ -115,7 +120,12 @@ class Tables:
         self.sizes, self.inlined, self.stages = sizes, inlined, graph.by_name
         self.arrays: dict[str, Input | Stage] = {x.name: x for x in (*graph.inputs, *graph.stages)}
         self.shapes = {name: tuple(map(self.number, x.shape)) for name, x in self.arrays.items()}
-        self.of = {(s.name, n): self.table(d, self.points(d)) for s in graph.stages if s.name not in inlined for n, d in enumerate(s.definitions)}
+        self.of = {
+            (s.name, n): self.table(d, self.points(d))
+            for s in graph.stages
+            if s.name not in inlined
+            for n, d in enumerate(s.definitions)
+        }
 
     def number(self, p: Poly) -> int:
         return int(value(p, np.zeros((0, 1)), self.sizes))
@@ -123,7 +133,11 @@ class Tables:
     def points(self, d: Definition) -> Ints:
         """All points of a definition, [dimensions, points]."""
         extents = list(map(self.number, d.extents))
-        return np.array(list(itertools.product(*map(range, extents))), np.int64).reshape(math.prod(extents), len(extents)).T
+        return (
+            np.array(list(itertools.product(*map(range, extents))), np.int64)
+            .reshape(math.prod(extents), len(extents))
+            .T
+        )
 
     def table(self, d: Definition, points: Ints) -> Table:
         """The table of a definition at some points, also beyond its last ones."""
@@ -150,4 +164,9 @@ class Tables:
             return
         unknown = tuple(k for k, p in enumerate(load.index) if any(isinstance(a, Value) for m in p.terms for a in m))
         key = str(load) if unknown else at.tobytes()
-        found[load.source, key] = load.source, at, unknown, tuple(k for k in range(len(points)) if unknown and load.mentions(Dim(k)))
+        found[load.source, key] = (
+            load.source,
+            at,
+            unknown,
+            tuple(k for k in range(len(points)) if unknown and load.mentions(Dim(k))),
+        )

@@ -85,4 +85,6 @@ def test_numbers_do_not_depend_on_what_was_asked_before() -> None:
     first = [one(a, 2), one(b, 2)]
     second = [other(b, 2), other(a, 2)][::-1]
     for x, y in zip(first, second, strict=True):
-        assert [np.flatnonzero(x == n).tolist() for n in dict.fromkeys(x)] == [np.flatnonzero(y == n).tolist() for n in dict.fromkeys(y)]
+        assert [np.flatnonzero(x == n).tolist() for n in dict.fromkeys(x)] == [
+            np.flatnonzero(y == n).tolist() for n in dict.fromkeys(y)
+        ]

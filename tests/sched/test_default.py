@@ -53,13 +53,17 @@ def test_tiles_end_where_the_picture_does(name: str, shape: tuple[int, int]) -> 
     check(READ_ACROSS[name], image(shape, "float32"))
 
 
-@pytest.mark.parametrize("f", [
-    lambda a: a * 2,
-    lambda a: a.T * 2,
-    lambda a: a[:, ::-1] + 1,
-    lambda a: a + a[:, :1],
-    lambda a: np.ascontiguousarray(np.moveaxis(a[:, :99].reshape(120, 33, 3), 2, 0)),
-], ids=range(5))
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda a: a * 2,
+        lambda a: a.T * 2,
+        lambda a: a[:, ::-1] + 1,
+        lambda a: a + a[:, :1],
+        lambda a: np.ascontiguousarray(np.moveaxis(a[:, :99].reshape(120, 33, 3), 2, 0)),
+    ],
+    ids=range(5),
+)
 def test_what_is_read_along_its_rows_has_no_tiles(f: Any) -> None:
     assert not any(n.size for n in loops(f, image((120, 100), "float32")) if n.kind != "vector")
 
@@ -126,31 +130,41 @@ def likeness(a: Any, turn: Any = lambda x: x) -> Any:
 def test_a_group_with_long_windows_is_computed_in_strips_of_columns() -> None:
     found = loops(likeness, image((60, 90), "float32"))
     assert [n.kind for n in found[:2]] == ["parallel", "parallel"] and found[0].dim != found[1].dim
-    (strip,) = (n.size for n in found if n.dim == found[0].dim and n.kind == "serial" and n.stage == found[0].stage and n.size)
+    (strip,) = (
+        n.size for n in found if n.dim == found[0].dim and n.kind == "serial" and n.stage == found[0].stage and n.size
+    )
     assert strip == 256  # of 24 stages with 16 rows of 4 bytes each
     for shape in ((60, 90), (9, 25), (20, 280), (33, 700)):
         check(likeness, image(shape, "float32"), exact=False)
     check(likeness, image((60, 600), "float32"), exact=False, num_threads=1)
 
 
-@pytest.mark.parametrize("f", [
-    lambda a: likeness(a, lambda x: x[:, ::-1]),  # a strip would need other columns
-    lambda a: likeness(a, lambda x: x - np.max(x, axis=1, keepdims=True)),  # and all of them
-    lambda a: window(np.sqrt(np.abs(a)), 9, 3),  # its windows are near in any case
-], ids=range(3))
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda a: likeness(a, lambda x: x[:, ::-1]),  # a strip would need other columns
+        lambda a: likeness(a, lambda x: x - np.max(x, axis=1, keepdims=True)),  # and all of them
+        lambda a: window(np.sqrt(np.abs(a)), 9, 3),  # its windows are near in any case
+    ],
+    ids=range(3),
+)
 def test_other_groups_are_not(f: Any) -> None:
     found = [n for n in loops(f, image((60, 90), "float32")) if n.kind in ("parallel", "serial")]
     assert not any(n.size and n.size >= STRIPS[0] for n in found)
     check(f, image((30, 290), "float32"), exact=False)
 
 
-@pytest.mark.parametrize(("f", "dtype"), [
-    (lambda a: window(a, 3, 3), "uint16"),  # few vectors
-    (lambda a: window(a, 1, 12), "float32"),  # one row
-    (lambda a: window(a, 3, 2), "float32"),  # few loads
-    (lambda a: window(a[::4], 3, 3), "float32"),  # rows apart
-    (lambda a: window(a, 12, 12), "float32"),  # much code
-], ids=range(5))
+@pytest.mark.parametrize(
+    ("f", "dtype"),
+    [
+        (lambda a: window(a, 3, 3), "uint16"),  # few vectors
+        (lambda a: window(a, 1, 12), "float32"),  # one row
+        (lambda a: window(a, 3, 2), "float32"),  # few loads
+        (lambda a: window(a[::4], 3, 3), "float32"),  # rows apart
+        (lambda a: window(a, 12, 12), "float32"),  # much code
+    ],
+    ids=range(5),
+)
 def test_other_rows_run_by_themselves(f: Any, dtype: str) -> None:
     assert not any(n.kind == "unroll" and n.size == ROWS_TOGETHER for n in loops(f, image((120, 96), dtype)))
 
@@ -227,7 +241,9 @@ def test_scans_along_rows_are_computed_a_few_rows_at_a_time_with_what_reads_them
     assert len(root.children) == 1, "one group"
     scans = [n for n in walk(root) if isinstance(n, Loop) and n.kind == "unroll" and n.size == SCAN_ROWS]
     head = root.children[0].stage
-    assert scans and any(n.stage == head and n.size == ROWS_TOGETHER for n in walk(root) if isinstance(n, Loop)), "several scans go on at once"
+    assert scans and any(n.stage == head and n.size == ROWS_TOGETHER for n in walk(root) if isinstance(n, Loop)), (
+        "several scans go on at once"
+    )
     for shape in ((120, 96), (9, 17), (18, 200), (31, 9)):
         check(f, image(shape, "float32"), exact=False)
         check(f, image(shape, "float64"), exact=False, num_threads=1)
@@ -336,7 +352,9 @@ def test_a_turn_computes_a_line_of_memory(name: str, dtype: str, vector_bytes: i
     (node,) = RootNests(graph, target)[s.name]
     vectors = [x for x in walk(node) if isinstance(x, Loop) and x.kind == "vector"]
     for x in vectors:
-        assert isinstance(x.dim, int) and x.size == vector_lanes(s, s.definitions[-1], target, x.dim) * 64 // vector_bytes
+        assert (
+            isinstance(x.dim, int) and x.size == vector_lanes(s, s.definitions[-1], target, x.dim) * 64 // vector_bytes
+        )
     assert len(vectors) == 1
 
 
@@ -353,7 +371,12 @@ def test_where_two_vectors_gain_nothing_a_turn_computes_one(name: str) -> None:
     a = image((120, 120), "float32")
     graph = canonical(OF_A_REGISTER[name], a)
     s = graph.stages[-1]
-    found = [x.size for node in RootNests(graph, Target(32))[s.name] for x in walk(node) if isinstance(x, Loop) and x.kind == "vector"]
+    found = [
+        x.size
+        for node in RootNests(graph, Target(32))[s.name]
+        for x in walk(node)
+        if isinstance(x, Loop) and x.kind == "vector"
+    ]
     assert found and (set(found[1:]) or set(found)) == {8}
 
 
@@ -363,7 +386,9 @@ def test_what_copies_share_counts_once_as_code() -> None:
     def f(img: Any) -> Any:
         total = np.zeros((3, img.shape[1], img.shape[2] - 40), img.dtype)
         for k in range(40):
-            total += np.sqrt(img[0, :, k : k - 40] + img[1, :, k : k - 40] * img[2, :, k : k - 40]) * img[:, :, k : k - 40]
+            total += (
+                np.sqrt(img[0, :, k : k - 40] + img[1, :, k : k - 40] * img[2, :, k : k - 40]) * img[:, :, k : k - 40]
+            )
         return total
 
     planes = np.random.default_rng(0).random((3, 30, 120), np.float32)
@@ -396,14 +421,21 @@ def test_what_sums_of_products_are_for_is_computed_in_tiles_of_their_blocks(f: A
 def test_products_that_are_read_elsewhere_too_are_computed_by_themselves() -> None:
     rng = np.random.default_rng(0)
     x, w = rng.standard_normal((5, 20, 60, 33), np.float32), rng.standard_normal((33, 70), np.float32)
-    for f in (lambda x, w: (x @ w, np.exp(x @ w)), lambda x, w: (x @ w)[:, 1:] - (x @ w)[:, :-1], lambda x, w: (x @ w)[::-1] * 2):
+    for f in (
+        lambda x, w: (x @ w, np.exp(x @ w)),
+        lambda x, w: (x @ w)[:, 1:] - (x @ w)[:, :-1],
+        lambda x, w: (x @ w)[::-1] * 2,
+    ):
         g = hjit.pipeline(f, cache="off", tune=False, blas=False)
         assert len(g.tree(x, w)[0].children) > 1
         for ours, theirs in zip(leaves(g(x, w)), leaves(f(x, w)), strict=True):
             np.testing.assert_allclose(ours, theirs, rtol=1e-3, atol=1e-3)
 
 
-@pytest.mark.parametrize(("shape", "parallel"), [((5, 100, 120, 128), [0, 1]), ((100, 5, 120, 128), [0, 1]), ((7, 3000), [0]), ((200, 300, 40), [0])])
+@pytest.mark.parametrize(
+    ("shape", "parallel"),
+    [((5, 100, 120, 128), [0, 1]), ((100, 5, 120, 128), [0, 1]), ((7, 3000), [0]), ((200, 300, 40), [0])],
+)
 def test_loops_in_a_parallel_one_of_few_turns_are_parallel_too(shape: tuple[int, ...], parallel: list[int]) -> None:
     f = lambda a: np.sqrt(a) + 1  # noqa: E731
     a = np.abs(image(shape, "float32"))

@@ -37,7 +37,12 @@ def sized(name: str, tasks: int | None = None, **options: Any) -> SizedGraph:
 
 
 def assert_counted(
-    g: Graph, root: Root, tasks: int | None = None, inlined: frozenset[str] = frozenset(), sizes: Any = SIZES, counter: Counter | None = None
+    g: Graph,
+    root: Root,
+    tasks: int | None = None,
+    inlined: frozenset[str] = frozenset(),
+    sizes: Any = SIZES,
+    counter: Counter | None = None,
 ) -> None:
     """Assert that every feature of every stage is what counting finds."""
     got = schedule_features(SizedGraph(g, sizes, 32, tasks, inlined), root)[0]
@@ -67,7 +72,9 @@ def test_every_feature_is_what_counting_finds(case: str, tasks: int | None) -> N
 def is_plain(root: Root) -> bool:
     """Is nothing computed inside fused loops, of which bounds inference knows little, and no region rounded up, so that its parts add up to it?"""
     loops = [x for x in walk(root) if isinstance(x, Loop)]
-    return not any((isinstance(x.dim, tuple) and len({c.stage for c in computes(x)}) > 1) or x.tail == "round_up" for x in loops)
+    return not any(
+        (isinstance(x.dim, tuple) and len({c.stage for c in computes(x)}) > 1) or x.tail == "round_up" for x in loops
+    )
 
 
 @pytest.mark.parametrize("name", GRAPHS)
@@ -98,7 +105,14 @@ def lowered_schedule(g: Graph, rng: random.Random) -> Root:
 
 
 @pytest.mark.parametrize(
-    "case", ["a row at a time", "tiles that compute what they need", "loops inside loops inside loops", "read by two", "an unrolled window"]
+    "case",
+    [
+        "a row at a time",
+        "tiles that compute what they need",
+        "loops inside loops inside loops",
+        "read by two",
+        "an unrolled window",
+    ],
 )
 def test_buffers_are_as_long_as_those_of_lowering(case: str) -> None:
     name, text = TREES[case]
@@ -106,7 +120,9 @@ def test_buffers_are_as_long_as_those_of_lowering(case: str) -> None:
     got = schedule_features(SizedGraph(GRAPHS[name], sizes), root)[0]
     for b in lower(GRAPHS[name], root).buffers.values():
         s = GRAPHS[name].stage(b.stage)
-        bytes_ = s.dtype.itemsize * math.prod(sizes_value(n, sizes) for n in b.lengths)  # without what rows are padded with
+        bytes_ = s.dtype.itemsize * math.prod(
+            sizes_value(n, sizes) for n in b.lengths
+        )  # without what rows are padded with
         assert got[GRAPHS[name].stages.index(s), SCHEDULE.index("bytes_at_realization")] == bytes_
 
 
@@ -129,18 +145,24 @@ def test_stages_that_are_not_placed_cost_nothing_and_suit_their_readers(name: st
 
 def test_loads_of_what_is_not_placed_are_dense() -> None:
     g = graph([IMAGE], stage("a", (H, W), f("exp", at("img", Y, X))), stage("out", (W, H), at("a", X, Y)))
-    a_in_order = Root((*tree("""
+    a_in_order = Root(
+        (
+            *tree("""
         store a
           serial a.d0
             serial a.d1
-              compute a""").children, *PARTIAL.children))
+              compute a""").children,
+            *PARTIAL.children,
+        )
+    )
     loads = [SCHEDULE.index("vector_loads_per_vector"), SCHEDULE.index("scalar_loads_per_vector")]
     assert schedule_features(SizedGraph(g, SIZES), PARTIAL)[0, 1, loads].tolist() == [1, 0]
     assert schedule_features(SizedGraph(g, SIZES), a_in_order)[0, 1, loads].tolist() == [0, 8]
 
 
 @pytest.mark.parametrize(
-    ("name", "inlined"), [("rows", {"rows"}), ("deep", {"a"}), ("deep", {"a", "b"}), ("down and up", {"half"}), ("channels", {"gray"})]
+    ("name", "inlined"),
+    [("rows", {"rows"}), ("deep", {"a"}), ("deep", {"a", "b"}), ("down and up", {"half"}), ("channels", {"gray"})],
 )
 def test_inlined_stages_are_looked_through(name: str, inlined: set[str]) -> None:
     g = GRAPHS[name]
@@ -149,7 +171,10 @@ def test_inlined_stages_are_looked_through(name: str, inlined: set[str]) -> None
     assert_counted(g, root, inlined=frozenset(inlined))
     whole = sized(name)
     schedule_features(whole, Root(()))
-    got, same = schedule_features(whole.inlining(frozenset(inlined)), root)[0], schedule_features(SizedGraph(small, SIZES, 32), root)[0]
+    got, same = (
+        schedule_features(whole.inlining(frozenset(inlined)), root)[0],
+        schedule_features(SizedGraph(small, SIZES, 32), root)[0],
+    )
     np.testing.assert_array_equal(got, schedule_features(sized(name, inlined=frozenset(inlined)), root)[0])
     for s, row in zip(small.stages, same, strict=True):
         k = [x.name for x in g.stages].index(s.name)
@@ -159,13 +184,16 @@ def test_inlined_stages_are_looked_through(name: str, inlined: set[str]) -> None
 
 @pytest.mark.parametrize(("rows", "each"), [(1, 3.0), (2, 2.0), (4, 1.5)])
 def test_rows_that_run_together_share_what_they_call(rows: int, each: float) -> None:
-    g, root = GRAPHS["cols"], tree(f"""
+    g, root = (
+        GRAPHS["cols"],
+        tree(f"""
         store out
           parallel out.d0
             serial out.d1
               unroll out.d0 of {rows}
                 vector out.d1 of 8
-                  compute out""")
+                  compute out"""),
+    )
     assert_counted(g, root, inlined=frozenset({"cols"}))
     got = schedule_features(sized("cols", inlined=frozenset({"cols"})), root)[0]
     points = math.prod(sizes_value(n, SIZES) for n in g.stage("out").shape)
@@ -210,7 +238,9 @@ def tilings(root: Root, rng: random.Random, n: int) -> np.ndarray[Any, Any]:
         sizes: dict[Any, int] = {}
         row = []
         for x in reversed(slots(root)):
-            sizes[x.stage, x.dim] = sizes.get((x.stage, x.dim), 1) * rng.choice([1, 2, 3, 4]) * (4 if x.kind == "vector" else 1)
+            sizes[x.stage, x.dim] = (
+                sizes.get((x.stage, x.dim), 1) * rng.choice([1, 2, 3, 4]) * (4 if x.kind == "vector" else 1)
+            )
             row.insert(0, sizes[x.stage, x.dim])
         rows.append(row)
     return np.array(rows)
@@ -225,7 +255,9 @@ def test_a_batch_is_its_tilings_one_at_a_time(case: str) -> None:
     assert got.shape == (7, len(GRAPHS[name].stages), len(SCHEDULE)) and got.dtype == np.float64
     for row, features in zip(tiles.tolist(), got, strict=True):
         np.testing.assert_allclose(features, schedule_features(g, with_sizes(root, row))[0], rtol=1e-12)
-    np.testing.assert_array_equal(schedule_features(g, root, np.array([[x.size for x in slots(root)]])), schedule_features(g, root))
+    np.testing.assert_array_equal(
+        schedule_features(g, root, np.array([[x.size for x in slots(root)]])), schedule_features(g, root)
+    )
 
 
 def test_tiles_of_another_shape_are_refused() -> None:
@@ -264,7 +296,10 @@ def test_equal_keys_have_equal_features_whatever_else_the_tree_has() -> None:
 
 def test_keys_tell_apart_what_lies_differently_in_memory_outside_of_the_nest() -> None:
     make = "store rows{}\n  serial rows.d0\n    serial rows.d1\n      compute rows"
-    roots = [PARTIAL, *(Root((*tree(make.format(order)).children, *PARTIAL.children)) for order in ("", " in order 1, 0"))]
+    roots = [
+        PARTIAL,
+        *(Root((*tree(make.format(order)).children, *PARTIAL.children)) for order in ("", " in order 1, 0")),
+    ]
     g = sized("rows")
     assert len({structural_hash(r.children[-1]) for r in roots}) == 1
     assert len({nest_key(g, r.children[-1], layouts_of(r)) for r in roots}) == 3
@@ -305,7 +340,9 @@ def test_pieces_without_elements_need_nothing() -> None:
 
 
 @pytest.mark.parametrize("sizes", [{"h": 0, "w": 40, "k": 3}, {"h": 1, "w": 1, "k": 1}, {"h": 5, "w": 3, "k": 0}])
-@pytest.mark.parametrize("case", ["tiles that compute what they need", "a window in strips", "a block of sums", "an update of some columns"])
+@pytest.mark.parametrize(
+    "case", ["tiles that compute what they need", "a window in strips", "a block of sums", "an update of some columns"]
+)
 def test_images_of_any_size(case: str, sizes: dict[str, int]) -> None:
     name, text = TREES[case]
     got = schedule_features(SizedGraph(GRAPHS[name], sizes), tree(text))
@@ -330,7 +367,9 @@ def test_what_is_known_of_other_nests_changes_nothing(name: str) -> None:
         root = random_schedule(GRAPHS[name], random.Random(seed), inside=0.7)
         slots = sum(isinstance(x, Loop) and x.size is not None for x in walk(root))
         tiles = np.random.default_rng(seed).integers(1, 40, (5, slots))
-        np.testing.assert_array_equal(schedule_features(met, root, tiles), schedule_features(sized(name, 8), root, tiles))
+        np.testing.assert_array_equal(
+            schedule_features(met, root, tiles), schedule_features(sized(name, 8), root, tiles)
+        )
     assert any(key[0] == "row" for key in met.walked)
 
 
@@ -417,9 +456,14 @@ def test_stages_by_their_shapes_and_types() -> None:
     assert only(pipeline_features(half, SIZES)[0])["type_int16"] == 1
 
 
-@pytest.mark.parametrize(("rows", "lanes", "vectors", "scalars"), [(1, 8, 1, 1), (4, 8, 0.25, 1), (4, 16, 0.5 / 4, 0.5)])
+@pytest.mark.parametrize(
+    ("rows", "lanes", "vectors", "scalars"), [(1, 8, 1, 1), (4, 8, 0.25, 1), (4, 16, 0.5 / 4, 0.5)]
+)
 def test_unrolled_blocks_share_loads(rows: int, lanes: int, vectors: float, scalars: float) -> None:
     """Of a product of matrices: a vector of one factor serves all rows, an element of the other all vectors."""
     root = with_sizes(tree(TREES["a block of sums"][1]), [rows, lanes, 8])
     got = dict(zip(SCHEDULE, schedule_features(sized("product"), root)[0, 0], strict=True))
-    assert (got["vector_loads_per_vector"], got["scalar_loads_per_vector"]) == (vectors if lanes == 8 else 1 / rows, scalars)
+    assert (got["vector_loads_per_vector"], got["scalar_loads_per_vector"]) == (
+        vectors if lanes == 8 else 1 / rows,
+        scalars,
+    )

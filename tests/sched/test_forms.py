@@ -34,13 +34,21 @@ def scattered(a: Array) -> Array:
 
 def all_forms(space: Space) -> list[tuple[str, tuple[int, ...], Form]]:
     """The legal forms of every nest at the root."""
-    return [(s.name, g, x) for s in space.graph.stages for g in space.groups[s.name] for x in space._forms(s, g, True, ())]
+    return [
+        (s.name, g, x) for s in space.graph.stages for g in space.groups[s.name] for x in space._forms(s, g, True, ())
+    ]
 
 
 def with_nest(p: Program, stage: str, node: Any) -> Schedule:
     """All at the root, and the last nest of a stage as it is given."""
     tree = root_schedule(p.graph, Target(64))
-    return Schedule(replace(tree, children=tuple(Store(stage, (*x.children[:-1], node)) if x.stage == stage else x for x in tree.children)), frozenset())
+    return Schedule(
+        replace(
+            tree,
+            children=tuple(Store(stage, (*x.children[:-1], node)) if x.stage == stage else x for x in tree.children),
+        ),
+        frozenset(),
+    )
 
 
 def test_several_turns_of_long_reductions_may_be_one() -> None:
@@ -51,7 +59,11 @@ def test_several_turns_of_long_reductions_may_be_one() -> None:
         costs_of = p.space.nest_costs(Store(name, (form.node,)), form.sizes)
         for row in range(0, len(form.sizes), 29):
             node = chosen(form.node, form.sizes[row])
-            turns = [x.size for x in walk(node) if isinstance(x, Loop) and x.kind == "unroll" and dims_of(x.dim)[0] >= len(d.dims)]
+            turns = [
+                x.size
+                for x in walk(node)
+                if isinstance(x, Loop) and x.kind == "unroll" and dims_of(x.dim)[0] >= len(d.dims)
+            ]
             if turns and turns[0] not in found and costs_of[row] < math.inf:
                 found.add(turns[0])
                 np.testing.assert_allclose(p.result(with_nest(p, name, node)), matrices(p.image), rtol=1e-5, atol=1e-5)
@@ -61,9 +73,13 @@ def test_several_turns_of_long_reductions_may_be_one() -> None:
 def test_histograms_without_parts_may_count_atomically() -> None:
     p = Program(scattered, (300, 400))
     atomic = [
-        (name, form) for name, group, form in all_forms(p.space)
+        (name, form)
+        for name, group, form in all_forms(p.space)
         for d in [p.graph.stage(name).definitions[group[-1]]]
-        if any(isinstance(x, Loop) and x.kind == "parallel" and dims_of(x.dim)[0] >= len(d.dims) for x in walk(form.node)) and d.is_scatter
+        if any(
+            isinstance(x, Loop) and x.kind == "parallel" and dims_of(x.dim)[0] >= len(d.dims) for x in walk(form.node)
+        )
+        and d.is_scatter
     ]
     assert atomic
     for name, form in atomic:
@@ -80,7 +96,9 @@ def test_a_nest_of_little_work_may_run_on_one_core() -> None:
 
 
 @pytest.mark.parametrize("cores", [1, 2, 8, 64])
-@pytest.mark.parametrize("function", [equalised, scattered, lambda a: (np.exp(a) * a).sum(1), lambda a: np.exp(a[:3]) - a[1:4]])
+@pytest.mark.parametrize(
+    "function", [equalised, scattered, lambda a: (np.exp(a) * a).sum(1), lambda a: np.exp(a[:3]) - a[1:4]]
+)
 def test_there_is_a_schedule_for_any_number_of_cores(function: Any, cores: int) -> None:
     p = Program(function, (6, 40000))
     space = Space(p.graph, p.variant.rec.sizes, WeightedSum(), MACHINE, cores, Target(64))

@@ -35,7 +35,12 @@ def scheduled(function: Any, *args: Any) -> tuple[Any, Any]:
 @pytest.mark.parametrize("dtype", ["int64", "float32", "uint8"])
 def test_any_number_of_lanes_adds_up(lanes: int, dtype: str) -> None:
     m = RNG.integers(0, 99, (20, 61)).astype(dtype)
-    for function in (lambda a: a.sum(axis=1), lambda a: a.max(axis=1), lambda a: a.argmin(axis=1), lambda a: a.astype(np.float64).mean(axis=1)):
+    for function in (
+        lambda a: a.sum(axis=1),
+        lambda a: a.max(axis=1),
+        lambda a: a.argmin(axis=1),
+        lambda a: a.astype(np.float64).mean(axis=1),
+    ):
         _, s = scheduled(function, m)
         if s.stages:
             s[s.stages[0]].vectorize("r0", lanes)

@@ -44,7 +44,9 @@ def test_no_size_wraps_round(size: Any, tmp_path: Path) -> None:
         with pytest.raises(hjit.ScheduleError, match=r"whole numbers? from 1 to|whole number"):
             say(hjit.pipeline(blur).schedule(GRAY))
     if not isinstance(size, int) or size < 10**4000:
-        (tmp_path / "s.json").write_text(json.dumps({"hjit schedule": 1, "directives": [["blur_y", 0, "split", ["x", "xo", "xi", size]]]}))
+        (tmp_path / "s.json").write_text(
+            json.dumps({"hjit schedule": 1, "directives": [["blur_y", 0, "split", ["x", "xo", "xi", size]]]})
+        )
         with pytest.raises(hjit.ScheduleError, match="whole number"):
             compiled(blur).use(hjit.Schedule.load(tmp_path / "s.json"))(GRAY)
         if size is not None:
@@ -150,7 +152,9 @@ def test_parts_of_a_reduction(parts: Any, tmp_path: Path) -> None:
     s = hjit.pipeline(sums).schedule(GRAY)
     with pytest.raises(hjit.ScheduleError, match="not a number of parts"):
         last(s).rfactor("r0", parts)
-    (tmp_path / "s.json").write_text(json.dumps({"hjit schedule": 1, "directives": [[s.stages[-1], 0, "rfactor", [0, parts]]]}))
+    (tmp_path / "s.json").write_text(
+        json.dumps({"hjit schedule": 1, "directives": [[s.stages[-1], 0, "rfactor", [0, parts]]]})
+    )
     with pytest.raises(hjit.ScheduleError, match="not a number of parts|parts is"):
         hjit.Schedule.load(tmp_path / "s.json")
 
@@ -174,7 +178,9 @@ def test_memory_that_the_machine_has_not() -> None:
 def test_two_blocks_of_a_sum_in_one_another() -> None:
     f = compiled(product)
     s = f.schedule(A, B)
-    s["result"].split("y", "y", "a", 2).unroll("a").split("y", "y", "b", 2).unroll("b").reorder("y", "x", "r0", "b", "a")
+    s["result"].split("y", "y", "a", 2).unroll("a").split("y", "y", "b", 2).unroll("b").reorder(
+        "y", "x", "r0", "b", "a"
+    )
     np.testing.assert_allclose(f.use(s)(A, B), A @ B, 1e-5)
 
 
@@ -218,10 +224,38 @@ def doubled(n: int) -> Node:
         (store((replace(ROWS, kind="vectorised"),)), "no kind of loop"),
         (store((replace(ROWS, tail=None),)), "no tail"),
         (store((replace(ROWS, stage="u"),)), "no such stage"),
-        (store((Loop("t", 0, "serial", None, (Loop("t", 1, "serial", None, (replace(LEAF, definitions=(-1,)),)),)),)), "no numbers of definitions"),
-        (store((Loop("t", 0, "serial", None, (Loop("t", 1, "serial", None, (replace(LEAF, ahead=(("a", 0, 2**62),)),)),)),)), "cannot prefetch"),
-        (store((Loop("t", 0, "serial", None, (Loop("t", 1, "serial", None, (replace(LEAF, ahead=(("b", 0, 2),)),)),)),)), "does not read b"),
-        (store((Loop("t", 0, "serial", None, (Loop("t", 1, "serial", None, (replace(LEAF, ahead=(("a", 2, 2),)),)),)),)), "prefetches along d2"),
+        (
+            store(
+                (Loop("t", 0, "serial", None, (Loop("t", 1, "serial", None, (replace(LEAF, definitions=(-1,)),)),)),)
+            ),
+            "no numbers of definitions",
+        ),
+        (
+            store(
+                (
+                    Loop(
+                        "t",
+                        0,
+                        "serial",
+                        None,
+                        (Loop("t", 1, "serial", None, (replace(LEAF, ahead=(("a", 0, 2**62),)),)),),
+                    ),
+                )
+            ),
+            "cannot prefetch",
+        ),
+        (
+            store(
+                (Loop("t", 0, "serial", None, (Loop("t", 1, "serial", None, (replace(LEAF, ahead=(("b", 0, 2),)),)),)),)
+            ),
+            "does not read b",
+        ),
+        (
+            store(
+                (Loop("t", 0, "serial", None, (Loop("t", 1, "serial", None, (replace(LEAF, ahead=(("a", 2, 2),)),)),)),)
+            ),
+            "prefetches along d2",
+        ),
         (Root((deep(5000),)), "nodes above one another"),
         (Root((doubled(60),)), "nodes above one another|nodes$"),
     ],
@@ -257,8 +291,14 @@ def test_broken_texts(text: str) -> None:
         ({"hjit schedule": 1, "directives": [[["a"], 0, "root", []]]}, "not the name of a stage"),
         ({"hjit schedule": 1, "directives": [["a", "0", "root", []]]}, "not the number of a nest"),
         ({"hjit schedule": 1, "directives": [["a", True, "root", []]]}, "not the number of a nest"),
-        ({"hjit schedule": 1, "directives": [["a", 0, "split", ["x", 3, "b", 4]]]}, "a: split.*outer is 3; it is to be a name"),
-        ({"hjit schedule": 1, "directives": [["a", 0, "storage", [0, "1"]]]}, "axes is '1'; it is to be a whole number"),
+        (
+            {"hjit schedule": 1, "directives": [["a", 0, "split", ["x", 3, "b", 4]]]},
+            "a: split.*outer is 3; it is to be a name",
+        ),
+        (
+            {"hjit schedule": 1, "directives": [["a", 0, "storage", [0, "1"]]]},
+            "axes is '1'; it is to be a whole number",
+        ),
         ({"hjit schedule": 1, "directives": [["a", 0, "kind", ["x"]]]}, "missing a required argument"),
         ({"hjit schedule": 1, "directives": [["a", 0, "inline", ["x"]]]}, "too many"),
     ],
@@ -269,7 +309,10 @@ def test_files_that_say_something_else(data: Any, why: str, tmp_path: Path) -> N
         hjit.Schedule.load(tmp_path / "s.json")
 
 
-@pytest.mark.parametrize("said", [("kind", "x", "fast"), ("inner", "x", "", 8), ("inner", "x", "fast", 8), ("split", "x", "a", "b", 8, "none")])
+@pytest.mark.parametrize(
+    "said",
+    [("kind", "x", "fast"), ("inner", "x", "", 8), ("inner", "x", "fast", 8), ("split", "x", "a", "b", 8, "none")],
+)
 def test_a_word_that_there_is_not(said: tuple[Any, ...], tmp_path: Path) -> None:
     word, *args = said
     (tmp_path / "s.json").write_text(json.dumps({"hjit schedule": 1, "directives": [["blur_y", 0, word, args]]}))

@@ -42,7 +42,13 @@ def test_other_dimensions_are_tasks() -> None:
 
 
 @pytest.mark.parametrize(
-    "directives", [lambda s: s.vectorize("r0", 8), lambda s: s.reorder("r1", "r0"), lambda s: s.parallel("r1"), lambda s: s.unroll("r0").vectorize("r0", 4)]
+    "directives",
+    [
+        lambda s: s.vectorize("r0", 8),
+        lambda s: s.reorder("r1", "r0"),
+        lambda s: s.parallel("r1"),
+        lambda s: s.unroll("r0").vectorize("r0", 4),
+    ],
 )
 def test_turns_keep_their_order(directives: Callable[[Any], Any]) -> None:
     cost = np.random.default_rng(0).random((40, 75), np.float32)

@@ -77,7 +77,9 @@ def test_unrolled_bodies_stay_short_with_what_is_inlined_into_them() -> None:
 
 def test_vectors_stay_native() -> None:
     def nest(lanes: int) -> Store:
-        return Store("soft", (Loop("soft", 0, "serial", None, (Loop("soft", 1, "vector", lanes, (Compute("soft", (0,)),)),)),))
+        return Store(
+            "soft", (Loop("soft", 0, "serial", None, (Loop("soft", 1, "vector", lanes, (Compute("soft", (0,)),)),)),)
+        )
 
     p = Program(turned)
     assert is_permitted(p.space, nest(16), frozenset())
@@ -107,7 +109,9 @@ def test_inlined_stages_may_get_loops_of_their_own_again() -> None:
 
 
 @pytest.mark.parametrize("function", PROGRAMS)
-def test_whether_loops_may_change_is_told_from_their_child_of_the_root(function: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_whether_loops_may_change_is_told_from_their_child_of_the_root(
+    function: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     verdicts = {True: 0, False: 0}
 
     def both(root: Root, graph: Graph, child: int) -> None:

@@ -243,7 +243,10 @@ def test_a_prefetch_fetches_a_line_at_a_time() -> None:
     assert copies and f.use(s).inspect_llvm(GRAY).count("call void @llvm.prefetch.p0") > copies
 
 
-@pytest.mark.parametrize("text", ["", "{}", '{"hjit schedule": 99, "directives": []}', '{"hjit schedule": 1, "directives": [["a", 0, "fly", []]]}'])
+@pytest.mark.parametrize(
+    "text",
+    ["", "{}", '{"hjit schedule": 99, "directives": []}', '{"hjit schedule": 1, "directives": [["a", 0, "fly", []]]}'],
+)
 def test_a_file_that_holds_no_schedule(text: str, tmp_path: Path) -> None:
     (tmp_path / "s.json").write_text(text)
     with pytest.raises(hjit.ScheduleError):

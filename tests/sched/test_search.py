@@ -26,11 +26,19 @@ SEEDS = range(150)
 SAMPLED: Options[Any] = Options(sample=True, buckets=lambda family, fineness: np.zeros(len(family), np.int64))
 
 
-def search(tree: Any, start: Any, parameters: Parameters, options: Options[Any] | None = None, bucket: Callable[[Any, int], Any] | None = None) -> Found[Any]:
+def search(
+    tree: Any,
+    start: Any,
+    parameters: Parameters,
+    options: Options[Any] | None = None,
+    bucket: Callable[[Any, int], Any] | None = None,
+) -> Found[Any]:
     """A search of a tree that knows nothing of families."""
     families = OneByOne(tree, bucket)
     options = options or Options()
-    return searching.search(families, start, parameters, options if bucket is None else replace(options, buckets=families.buckets))
+    return searching.search(
+        families, start, parameters, options if bucket is None else replace(options, buckets=families.buckets)
+    )
 
 
 class RandomTree:
@@ -177,7 +185,9 @@ def cost_alone(cost: float, depth: int) -> float:
     return cost
 
 
-def algorithm_2(tree: RandomTree, beta1: float, beta2: float, beta: float, memory: float, rank: Rank = cost_alone) -> tuple[list[State], float]:
+def algorithm_2(
+    tree: RandomTree, beta1: float, beta2: float, beta: float, memory: float, rank: Rank = cost_alone
+) -> tuple[list[State], float]:
     """Gao 2022, Algorithm 2, line by line."""
     number = 0
 
@@ -239,8 +249,15 @@ def test_any_parameters_are_algorithm_2() -> None:
     for seed in SEEDS:
         rng = random.Random(seed)
         tree = RandomTree(seed)
-        numbers = (rng.choice((1, 2, 3, 7, inf)), rng.choice((0, 1, 2, 5, inf)), rng.choice((1, 2, 5, inf)), rng.choice((1, 2, 4, 9, inf)))
-        assert found_by(tree, Parameters(*numbers), at_once=False) == algorithm_2(tree, *numbers), f"seed {seed}, {numbers}"
+        numbers = (
+            rng.choice((1, 2, 3, 7, inf)),
+            rng.choice((0, 1, 2, 5, inf)),
+            rng.choice((1, 2, 5, inf)),
+            rng.choice((1, 2, 4, 9, inf)),
+        )
+        assert found_by(tree, Parameters(*numbers), at_once=False) == algorithm_2(tree, *numbers), (
+            f"seed {seed}, {numbers}"
+        )
 
 
 def test_more_memory_than_beta1_and_beta2_changes_nothing() -> None:
@@ -312,7 +329,9 @@ def test_passes_with_a_depth_are_algorithm_2_with_the_papers_priorities() -> Non
             x, horizon = (1e9 if best == inf else best), i * tree.deepest + 1
             states, cost = algorithm_2(tree, *numbers, rank=lambda c, d: -(x - c) / (horizon - d))
             expanded, best = expanded + states, min(best, cost)
-        assert found_by(tree, Parameters(*numbers), at_once=False, depth=tree.deepest, passes=3) == (expanded, best), f"seed {seed}"
+        assert found_by(tree, Parameters(*numbers), at_once=False, depth=tree.deepest, passes=3) == (expanded, best), (
+            f"seed {seed}"
+        )
 
 
 # -- results and records
@@ -486,7 +505,13 @@ def test_a_sample_has_log2_of_the_states_of_each_bucket() -> None:
 def test_the_seed_decides() -> None:
     def run(seed: int) -> tuple[list[State], Record]:
         tree = RandomTree(11)
-        found = search(tree, (), Parameters(3, 1), replace(SAMPLED, keep=0.5, passes=3, seed=seed), bucket=lambda s, fineness: len(s))
+        found = search(
+            tree,
+            (),
+            Parameters(3, 1),
+            replace(SAMPLED, keep=0.5, passes=3, seed=seed),
+            bucket=lambda s, fineness: len(s),
+        )
         return tree.expanded, found.record
 
     assert run(1) == run(1)
@@ -504,7 +529,9 @@ def test_one_greedy_search_in_twenty_drops_nothing() -> None:
     tree = RandomTree(4, deepest=2 * stages, level=True, monotone=True)
     expected = greedy(tree)
     keep = keep_probability(stages)
-    untouched = sum(found_by(tree, Parameters(1, 0), keep=keep, seed=seed, at_once=False) == expected for seed in range(1000))
+    untouched = sum(
+        found_by(tree, Parameters(1, 0), keep=keep, seed=seed, at_once=False) == expected for seed in range(1000)
+    )
     assert 30 <= untouched <= 70
 
 
@@ -541,7 +568,9 @@ def test_synthetic_trees_take_as_many_expansions_as_in_table_5(beta2: int, beta:
     assert mb2fbs.score(trees, Parameters(256 - beta2, beta2, beta)).expansions == pytest.approx(expansions, rel=0.05)
 
 
-def test_the_command_writes_its_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_writes_its_numbers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     for name, value in (("QUICK_TREES", 1), ("DELTAS", (0, 100)), ("WIDTHS", (8,))):
         monkeypatch.setattr(mb2fbs, name, value)
     file = tmp_path / "new" / "numbers.json"

@@ -92,7 +92,10 @@ class Program:
         self.space = Space(self.graph, self.variant.rec.sizes, WeightedSum(), MACHINE, 2, Target(64), **given)
 
     def result(self, state: State | Schedule) -> Array:
-        bound, _ = built(lambda s: compiled(self.variant, s, Options(tune=False, cache="off")), Searched({self.graph.outputs: state.tree}, state.inlined))
+        bound, _ = built(
+            lambda s: compiled(self.variant, s, Options(tune=False, cache="off")),
+            Searched({self.graph.outputs: state.tree}, state.inlined),
+        )
         (out,) = bound.new_outputs()
         assert bound.run([self.image], [out], ())
         return out
@@ -136,7 +139,10 @@ def test_every_child_is_legal_and_its_cost_that_of_its_tree(program: Program) ->
             stages = tuple(s for s in program.graph.stages if s.name in names)
             outputs = tuple(n for n in program.graph.outputs if n in names)
             if not child.inlined:
-                assert list(problems(child.tree, Graph(program.graph.inputs, program.graph.scalars, stages, outputs))) == []
+                assert (
+                    list(problems(child.tree, Graph(program.graph.inputs, program.graph.scalars, stages, outputs)))
+                    == []
+                )
             assert cost >= 0
             again = sum(space.costs_of_nests(child.tree, child.inlined))
             (own,) = costs(space, [child])
@@ -195,7 +201,9 @@ def test_what_is_recorded_of_nests_is_forgotten_before_it_takes_too_much(monkeyp
 
 @pytest.mark.parametrize("function", [blurred, pyramid, equalised])
 def test_what_is_not_placed_yet_may_be_assumed_where_it_costs_its_readers_least(function: Any) -> None:
-    plain, hopeful = (Space.like(Program(function, rules=rules).space, weights()) for rules in (Rules(), Rules(optimistic=True)))
+    plain, hopeful = (
+        Space.like(Program(function, rules=rules).space, weights()) for rules in (Rules(), Rules(optimistic=True))
+    )
     state, differ = hopeful.start, 0
     while not state.batch.is_complete:
         batches = hopeful.families(state)
@@ -225,13 +233,16 @@ def test_what_is_frozen_is_not_searched() -> None:
 
 def test_what_is_frozen_inline_is_so_from_the_start() -> None:
     rows, _ = Program(blurred).graph.stages
-    free, known = (Program(blurred, frozen=frozen, rules=Rules(recompute=math.inf)).space for frozen in ({}, {rows.name: "inline"}))
+    free, known = (
+        Program(blurred, frozen=frozen, rules=Rules(recompute=math.inf)).space for frozen in ({}, {rows.name: "inline"})
+    )
     assert free.start.inlined == set() and known.start.inlined == {rows.name}
     first = after(known, known.start)
     assert all(x.inlined == {rows.name} for x in first)
     other = [x for x in after(free, free.start) if x.tree in [y.tree for y in first]]
-    assert len(other) == len(first) and min(costs(known, first)) > min(costs(free, other)), "a nest costs what is inlined into it, too"
-
+    assert len(other) == len(first) and min(costs(known, first)) > min(costs(free, other)), (
+        "a nest costs what is inlined into it, too"
+    )
 
 
 # -- rules, one by one
@@ -257,7 +268,9 @@ def test_windows_slide_along_one_dimension() -> None:
             if isinstance(node, Loop):
                 slid = sliding_at(root_of(node), (0,)) if node.children else set()
                 for name in slid:
-                    inside = above[max((k for k, x in enumerate(above) if isinstance(x, Store) and x.stage == name), default=0) :]
+                    inside = above[
+                        max((k for k, x in enumerate(above) if isinstance(x, Store) and x.stage == name), default=0) :
+                    ]
                     found.append({(x.stage, x.dim) for x in [*inside, node] if isinstance(x, Loop)})
             for c in getattr(node, "children", ()):
                 visit(c, [*above, node])
@@ -363,16 +376,29 @@ def test_a_stage_may_lie_in_memory_as_the_vectors_of_its_reader_run() -> None:
     p = Program(turned)
     some = states(p.space, 30)
     assert orders(some) == {(), (1, 0)}
-    loops = [y for state in some for x in walk(state.tree) if isinstance(x, Store) and x.order for y in walk(x) if isinstance(y, Loop)]
+    loops = [
+        y
+        for state in some
+        for x in walk(state.tree)
+        if isinstance(x, Store) and x.order
+        for y in walk(x)
+        if isinstance(y, Loop)
+    ]
     assert any(y.stage == "soft" and y.dim == 0 and y.kind == "vector" for y in loops), "along what is innermost now"
     for state in [x for x in some if len(orders([x])) > 1][:6]:
         np.testing.assert_allclose(p.result(state), turned(p.image), rtol=1e-5, atol=1e-5)
-    assert orders(states(Program(turned, rules=Rules(orders=False)).space)) == orders(states(Program(blurred).space)) == {()}
+    assert (
+        orders(states(Program(turned, rules=Rules(orders=False)).space))
+        == orders(states(Program(blurred).space))
+        == {()}
+    )
 
 
 def test_a_nest_costs_what_the_order_of_what_it_reads_makes_it_cost() -> None:
     space = Space.like(Program(turned).space, weights())
-    first = next(x for x in after(space, space.start) if any(isinstance(n, Loop) and n.kind == "vector" for n in walk(x.tree)))
+    first = next(
+        x for x in after(space, space.start) if any(isinstance(n, Loop) and n.kind == "vector" for n in walk(x.tree))
+    )
     placed = [x for x in after(space, first) if len(x.tree.children) == 2]
     assert sorted(x.batch.nests[0].order for x in placed) == [(), (1, 0)]  # type: ignore[union-attr]
     in_c_order, turned_round = (space.nest_costs(x.nests[1], NONE, x.inlined, x.batch.layouts)[0] for x in placed)
@@ -382,7 +408,11 @@ def test_a_nest_costs_what_the_order_of_what_it_reads_makes_it_cost() -> None:
 def test_no_tile_is_around_a_parallel_loop() -> None:
     """Rows too few for all cores, and columns, are parallel together."""
     p = Program(few_rows)
-    both = next(s for s in after(p.space, p.space.start) if [x.kind for x in walk(s.tree) if isinstance(x, Loop)].count("parallel") == 2)
+    both = next(
+        s
+        for s in after(p.space, p.space.start)
+        if [x.kind for x in walk(s.tree) if isinstance(x, Loop)].count("parallel") == 2
+    )
     inside = [s for s in after(p.space, both) if not s.inlined]
     assert len(inside) > 2
     for state in inside:

@@ -155,7 +155,11 @@ def test_transforms_keep_the_layout_of_a_stage() -> None:
     (graph,), (tree,) = s.graphs(), s.trees()
     (before,) = [n for _, n in paths(tree) if isinstance(n, Store) and n.stage == "blur_x"]
     lowered = transforms.lower_compute(tree, graph, "blur_x")
-    for new in (lowered, transforms.hoist_storage(lowered, graph, "blur_x"), transforms.hoist_compute(lowered, graph, "blur_x")):
+    for new in (
+        lowered,
+        transforms.hoist_storage(lowered, graph, "blur_x"),
+        transforms.hoist_compute(lowered, graph, "blur_x"),
+    ):
         (store,) = [n for _, n in paths(new) if isinstance(n, Store) and n.stage == "blur_x"]
         assert (store.order, store.align) == (before.order, before.align) == ((1, 0), (16, 1))
 
@@ -252,7 +256,12 @@ PRODUCTS = {
     "itself": (lambda a, b: a @ a.T, (37, 50), (1, 1), ["a_cache", "product"]),
     "itself from the left": (lambda a, b: a.T @ a, (37, 50), (1, 1), ["a_cache", "a_cache_2", "product"]),
     "square": (lambda a, b: a @ a, (37, 37), (1, 1), ["a_cache", "product"]),
-    "written otherwise": (lambda a, b: np.einsum("ki,jk->ij", a, b), (50, 37), (75, 50), ["a_cache", "b_cache", "product"]),
+    "written otherwise": (
+        lambda a, b: np.einsum("ki,jk->ij", a, b),
+        (50, 37),
+        (75, 50),
+        ["a_cache", "b_cache", "product"],
+    ),
 }
 
 
@@ -263,7 +272,9 @@ def test_transposed_matrices_of_products_are_packed_as_they_were_before(name: st
     s = hjit.pipeline(f).schedule(a, b)
     assert s.stages == stages
     if "a_cache" in stages and name not in ("itself", "square"):
-        assert "store a_cache\n" not in str(s).split("parallel product")[1], "what each block of columns reads is copied once"
+        assert "store a_cache\n" not in str(s).split("parallel product")[1], (
+            "what each block of columns reads is copied once"
+        )
     check(f, a, b, exact=False)
 
 

@@ -24,7 +24,10 @@ def test_a_search_finds_the_schedule_that_ran_fastest() -> None:
 
     def seconds(schedule: Schedule) -> float:
         try:
-            bound, _ = built(lambda s: compiled(p.variant, s, Options(tune=False, cache="off")), Searched({p.graph.outputs: schedule.tree}, schedule.inlined))
+            bound, _ = built(
+                lambda s: compiled(p.variant, s, Options(tune=False, cache="off")),
+                Searched({p.graph.outputs: schedule.tree}, schedule.inlined),
+            )
         except HjitError:
             return math.inf
         return timed(bound, [p.image], bound.new_outputs())

@@ -44,7 +44,12 @@ def moves(root: Root, graph: Graph) -> Iterator[tuple[Any, tuple[Any, ...]]]:
             yield transforms.reorder, (path,)
             yield from ((transforms.resize, (path, n)) for n in (None, 4, 16))
     for s in graph.stages:
-        for move in (transforms.hoist_compute, transforms.lower_compute, transforms.hoist_storage, transforms.lower_storage):
+        for move in (
+            transforms.hoist_compute,
+            transforms.lower_compute,
+            transforms.hoist_storage,
+            transforms.lower_storage,
+        ):
             yield move, (s.name,)
 
 
@@ -103,7 +108,13 @@ def test_hoisting_takes_back_lowering() -> None:
 
 def test_the_body_of_most_copies_is_rolled_from_the_outermost_loop_on() -> None:
     def nest(stage: str, *kinds: LoopKind) -> Store:
-        inner = Loop(stage, 0, kinds[0], 8, (Loop(stage, 1, kinds[1], 32, (Loop(stage, 1, "vector", 16, (Compute(stage, (0,)),)),)),))
+        inner = Loop(
+            stage,
+            0,
+            kinds[0],
+            8,
+            (Loop(stage, 1, kinds[1], 32, (Loop(stage, 1, "vector", 16, (Compute(stage, (0,)),)),)),),
+        )
         return Store(stage, (Loop(stage, 0, "parallel", None, (Loop(stage, 1, "serial", None, (inner,)),)),))
 
     small = Loop("down", 0, "serial", None, (Loop("down", 1, "unroll", None, (Compute("down", (0,)),)),))
@@ -116,7 +127,11 @@ def test_the_body_of_most_copies_is_rolled_from_the_outermost_loop_on() -> None:
     twice = transforms.rolled(once, "down")
     assert once == tree("serial", "unroll") and twice == tree("serial", "serial")
     thrice = transforms.rolled(twice, "down")
-    assert thrice == tree("serial", "serial", first=Loop("down", 0, "serial", None, (Loop("down", 1, "serial", None, (Compute("down", (0,)),)),)))
+    assert thrice == tree(
+        "serial",
+        "serial",
+        first=Loop("down", 0, "serial", None, (Loop("down", 1, "serial", None, (Compute("down", (0,)),)),)),
+    )
     assert transforms.rolled(thrice, "down") == thrice
 
 
@@ -155,13 +170,23 @@ def test_places_are_found_among_loops_that_look_alike() -> None:
     """A loop around another one over the same dimension and of the same size: the inner one has one turn."""
 
     def nest(name: str, *inside: Node) -> Node:
-        return Loop(name, 0, "serial", None, (Loop(name, 0, "serial", 4, (Loop(name, 0, "unroll", 4, (*inside, Compute(name, (0,)))),)),))
+        return Loop(
+            name,
+            0,
+            "serial",
+            None,
+            (Loop(name, 0, "serial", 4, (Loop(name, 0, "unroll", 4, (*inside, Compute(name, (0,)))),)),),
+        )
 
     tree = Root((Store("a", (Store("b", (nest("b"), nest("c", nest("a"), nest("d")))),)), Store("e", (nest("e"),))))
     bare = without(tree, "a")
     for path, node in paths(tree):
         own = [at(tree, path[:k]) for k in range(len(path) + 1)]
-        if any(isinstance(x, Loop) and x.stage == "a" for x in own) or isinstance(node, Compute) or (isinstance(node, Store) and node.stage == "a"):
+        if (
+            any(isinstance(x, Loop) and x.stage == "a" for x in own)
+            or isinstance(node, Compute)
+            or (isinstance(node, Store) and node.stage == "a")
+        ):
             continue
         found = at(bare, path_without(tree, "a", path))
         assert found == (bare if isinstance(node, Root) else stripped(node, "a")[0])

@@ -32,22 +32,34 @@ def test_json_round_trip() -> None:
 
 def test_it_prints_as_the_nests_of_the_papers() -> None:
     head = GRAPH.outputs[0]
-    assert str(TREE) == "\n".join([
-        "root",
-        f"  store {head}",
-        "    store rows",
-        f"      parallel {head}.d0",
-        "        serial rows.d0",
-        "          serial rows.d1",
-        "            vector rows.d1 of 16",
-        "              compute rows",
-        f"        serial {head}.d1",
-        f"          vector {head}.d1 of 16",
-        f"            compute {head}",
-    ])
+    assert str(TREE) == "\n".join(
+        [
+            "root",
+            f"  store {head}",
+            "    store rows",
+            f"      parallel {head}.d0",
+            "        serial rows.d0",
+            "          serial rows.d1",
+            "            vector rows.d1 of 16",
+            "              compute rows",
+            f"        serial {head}.d1",
+            f"          vector {head}.d1 of 16",
+            f"            compute {head}",
+        ]
+    )
 
 
-@pytest.mark.parametrize("text", ["", "[]", '["loop"]', '["root", [["compute", 3, []]]]', '["compute", "a", [0]]', '["root", [["loop", "a", 0, "warp", null, []]]]'])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[]",
+        '["loop"]',
+        '["root", [["compute", 3, []]]]',
+        '["compute", "a", [0]]',
+        '["root", [["loop", "a", 0, "warp", null, []]]]',
+    ],
+)
 def test_what_is_no_schedule_is_refused(text: str) -> None:
     with pytest.raises(ScheduleError):
         from_json(text)
@@ -68,7 +80,12 @@ def leaf(*loops: int, stage: str = "s") -> Any:
         (lambda s: Root((Store("nothing", (leaf(0, 1, stage="nothing"),)),)), "no such stage"),
         (lambda s: Root(()), "computed once"),
         (lambda s: Root((Store(s, (Loop(s, 0, "serial", 4, (leaf(0, 1, stage=s),)),)),)), "no outer loop"),
-        (lambda s: Root((Store(s, (Loop(s, 0, "serial", None, (Loop(s, 1, "parallel", None, (Compute(s, (0,)),)),)),)),)), "outermost"),
+        (
+            lambda s: Root(
+                (Store(s, (Loop(s, 0, "serial", None, (Loop(s, 1, "parallel", None, (Compute(s, (0,)),)),)),)),)
+            ),
+            "outermost",
+        ),
         (lambda s: Root((Store(s, (Loop(s, 0, "unroll", None, (leaf(1, stage=s),)),)),)), "known length"),
         (lambda s: Root((Store(s, (Loop(s, 0, "vector", None, (leaf(1, stage=s),)),)),)), "has a size"),
         (lambda s: Root((Store(s, (leaf(0, 1, stage=s), leaf(0, 1, stage=s))),)), "computed twice"),

@@ -44,7 +44,9 @@ def interpreted(function: Any, *args: Any, **kwargs: Any) -> Any:
 
     traced.result.build(collect) if isinstance(traced.result, Tree) else collect(traced.result)
     arrays = {n: s.array for n, s in rec.inputs.items()}
-    computed = dict(zip(wanted, interpret(rec.graph(tuple(wanted)), arrays, rec.sizes, scalars_of(rec, leaves)), strict=True))
+    computed = dict(
+        zip(wanted, interpret(rec.graph(tuple(wanted)), arrays, rec.sizes, scalars_of(rec, leaves)), strict=True)
+    )
     for argument, stage in traced.writes:
         arrays[argument][...] = computed[stage]
 
@@ -63,7 +65,10 @@ def interpreted(function: Any, *args: Any, **kwargs: Any) -> Any:
             base = computed.get(r.name, arrays.get(r.name))
             shape = [sizes_value(p, rec.sizes) for p in r.shape]
             grids = np.indices(shape, sparse=True)
-            index = [p.evaluate_grid(grids, rec.sizes) if hasattr(p, "evaluate_grid") else _grid(p, grids, rec.sizes) for p in r.index]
+            index = [
+                p.evaluate_grid(grids, rec.sizes) if hasattr(p, "evaluate_grid") else _grid(p, grids, rec.sizes)
+                for p in r.index
+            ]
             array = base[tuple(np.broadcast_arrays(*index))] if index else base
             array = np.broadcast_to(array, shape)
         return array[()] if r.is_scalar else array

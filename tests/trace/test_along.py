@@ -15,7 +15,15 @@ STACK = np.random.default_rng(6).random((5, 18, 21))
 
 @pytest.mark.parametrize("axis", [0, 1, -1])
 @pytest.mark.parametrize(
-    "f", [np.cumsum, np.max, lambda r: r - r.mean(), lambda r: np.outer(r[:3], r[:2]), lambda r: r.shape[0], lambda r: r[:3] > 0.5]
+    "f",
+    [
+        np.cumsum,
+        np.max,
+        lambda r: r - r.mean(),
+        lambda r: np.outer(r[:3], r[:2]),
+        lambda r: r.shape[0],
+        lambda r: r[:3] > 0.5,
+    ],
 )
 def test_each_line(f: Any, axis: int) -> None:
     check(lambda a: np.apply_along_axis(f, axis, a), STACK, exact=False)

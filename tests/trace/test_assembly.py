@@ -25,7 +25,9 @@ def image(shape: tuple[int, ...], dtype: str = "float32", seed: int = 0) -> np.n
 def graph_text(function: Any, *args: Any) -> str:
     traced, _ = trace_of(function, *args)
     leaves: list[str] = []
-    traced.result.build(lambda r: leaves.append(r.name)) if hasattr(traced.result, "build") else leaves.append(traced.result.name)
+    traced.result.build(lambda r: leaves.append(r.name)) if hasattr(traced.result, "build") else leaves.append(
+        traced.result.name
+    )
     return str(traced.recorder.graph(tuple(leaves)))
 
 
@@ -94,32 +96,35 @@ def test_mixed_scalars_and_literals() -> None:
     check(lambda: np.concatenate([np.arange(3), np.ones(2)]) * np.stack([np.arange(5)] * 2))
 
 
-@pytest.mark.parametrize(("function", "kind"), [
-    (lambda x: np.concatenate([]), ValueError),
-    (lambda x: np.concatenate([x, x[0]]), ValueError),
-    (lambda x: np.concatenate([x, x[:, :2]]), ValueError),
-    (lambda x: np.concatenate([x, x], axis=2), np.exceptions.AxisError),
-    (lambda x: np.concatenate([x[0, 0], x[0, 0]]), ValueError),
-    (lambda x: np.stack([x, x[:2]]), ValueError),
-    (lambda x: np.stack([x, x], 3), np.exceptions.AxisError),
-    (lambda x: np.hstack([x, x[:, 0]]), ValueError),
-    (lambda x: np.split(x, 7), ValueError),
-    (lambda x: np.array_split(x, 0), ValueError),
-    (lambda x: np.hsplit(x[0, 0], 1), ValueError),
-    (lambda x: np.vsplit(x[0], 1), ValueError),
-    (lambda x: np.dsplit(x, 1), ValueError),
-    (lambda x: np.delete(x, 40, 0), IndexError),
-    (lambda x: np.delete(x, [1, 40], 0), IndexError),
-    (lambda x: np.insert(x, 40, 0, 0), IndexError),
-    (lambda x: np.insert(x, 1, [1.0, 2.0], 0), ValueError),
-    (lambda x: np.repeat(x, -1), ValueError),
-    (lambda x: np.repeat(x, [1, 2], 0), ValueError),
-    (lambda x: np.repeat(x, np.array([1.5] * 20), 0), TypeError),
-    (lambda x: np.tile(x, -1), ValueError),
-    (lambda x: np.block([[x, x], [x]]), ValueError),
-    (lambda x: np.block([[x], x]), ValueError),
-    (lambda x: np.block((x, x)), TypeError),
-])
+@pytest.mark.parametrize(
+    ("function", "kind"),
+    [
+        (lambda x: np.concatenate([]), ValueError),
+        (lambda x: np.concatenate([x, x[0]]), ValueError),
+        (lambda x: np.concatenate([x, x[:, :2]]), ValueError),
+        (lambda x: np.concatenate([x, x], axis=2), np.exceptions.AxisError),
+        (lambda x: np.concatenate([x[0, 0], x[0, 0]]), ValueError),
+        (lambda x: np.stack([x, x[:2]]), ValueError),
+        (lambda x: np.stack([x, x], 3), np.exceptions.AxisError),
+        (lambda x: np.hstack([x, x[:, 0]]), ValueError),
+        (lambda x: np.split(x, 7), ValueError),
+        (lambda x: np.array_split(x, 0), ValueError),
+        (lambda x: np.hsplit(x[0, 0], 1), ValueError),
+        (lambda x: np.vsplit(x[0], 1), ValueError),
+        (lambda x: np.dsplit(x, 1), ValueError),
+        (lambda x: np.delete(x, 40, 0), IndexError),
+        (lambda x: np.delete(x, [1, 40], 0), IndexError),
+        (lambda x: np.insert(x, 40, 0, 0), IndexError),
+        (lambda x: np.insert(x, 1, [1.0, 2.0], 0), ValueError),
+        (lambda x: np.repeat(x, -1), ValueError),
+        (lambda x: np.repeat(x, [1, 2], 0), ValueError),
+        (lambda x: np.repeat(x, np.array([1.5] * 20), 0), TypeError),
+        (lambda x: np.tile(x, -1), ValueError),
+        (lambda x: np.block([[x, x], [x]]), ValueError),
+        (lambda x: np.block([[x], x]), ValueError),
+        (lambda x: np.block((x, x)), TypeError),
+    ],
+)
 def test_refuses_as_numpy_does(function: Any, kind: type[Exception]) -> None:
     a = image((20, 30))
     with pytest.raises(kind) as expected:
@@ -194,8 +199,22 @@ def test_block() -> None:
         interpreted(lambda x, y: np.block([[x, y], [y, y]]), a, b)
 
 
-@pytest.mark.parametrize("obj", [0, 3, -1, slice(1, 3), slice(None, None, 2), slice(4, 0, -1), slice(2, 2), [0, 2], [-1, 1, 1], [],
-                                 [True, False] * 10])
+@pytest.mark.parametrize(
+    "obj",
+    [
+        0,
+        3,
+        -1,
+        slice(1, 3),
+        slice(None, None, 2),
+        slice(4, 0, -1),
+        slice(2, 2),
+        [0, 2],
+        [-1, 1, 1],
+        [],
+        [True, False] * 10,
+    ],
+)
 def test_delete(obj: Any) -> None:
     a = image((20, 30), "int16")
     check(lambda x: np.delete(x, obj, 0), a)
@@ -239,10 +258,20 @@ def test_many_pieces_have_a_constant_count() -> None:
     assert "[25, a0.0, a0.1]" in text
 
 
-@pytest.mark.parametrize("function", [
-    lambda x: np.concatenate([x, x[:3], x], 1 - 1), lambda x: np.stack([x, x]), lambda x: np.tile(x, (2, 2)), lambda x: np.tile(x, (1, 50)),
-    lambda x: np.repeat(x, 2, 1), lambda x: np.block([[x, x], [x, x]]), lambda x: np.delete(x, [1, -2], 1), lambda x: np.insert(x, -1, 0, 1),
-    lambda x: np.array_split(x, [3, -3], 1)[1] + 1, lambda x: np.resize(x, (x.shape[0], 3)),
-])
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: np.concatenate([x, x[:3], x], 1 - 1),
+        lambda x: np.stack([x, x]),
+        lambda x: np.tile(x, (2, 2)),
+        lambda x: np.tile(x, (1, 50)),
+        lambda x: np.repeat(x, 2, 1),
+        lambda x: np.block([[x, x], [x, x]]),
+        lambda x: np.delete(x, [1, -2], 1),
+        lambda x: np.insert(x, -1, 0, 1),
+        lambda x: np.array_split(x, [3, -3], 1)[1] + 1,
+        lambda x: np.resize(x, (x.shape[0], 3)),
+    ],
+)
 def test_one_graph_for_all_sizes(function: Any) -> None:
     assert graph_text(function, image((20, 30))) == graph_text(function, image((21, 37)))

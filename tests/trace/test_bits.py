@@ -12,8 +12,18 @@ from hjit import TraceError
 from tests.numpy_check import check, sample
 
 PAIRS = [
-    ("float64", "int64"), ("float64", "uint64"), ("float32", "uint32"), ("float32", "int32"), ("float16", "uint16"), ("float16", "int16"),
-    ("uint32", "float32"), ("int64", "float64"), ("uint16", "float16"), ("uint8", "int8"), ("int32", "uint32"), ("bool", "uint8"),
+    ("float64", "int64"),
+    ("float64", "uint64"),
+    ("float32", "uint32"),
+    ("float32", "int32"),
+    ("float16", "uint16"),
+    ("float16", "int16"),
+    ("uint32", "float32"),
+    ("int64", "float64"),
+    ("uint16", "float16"),
+    ("uint8", "int8"),
+    ("int32", "uint32"),
+    ("bool", "uint8"),
 ]
 
 

@@ -65,7 +65,11 @@ def test_cells_of_any_size_and_offset(function: Any, shape: tuple[int, int]) -> 
         check(function, img, s, oy, ox)
 
 
-GRIDS = (lambda h, w: np.mgrid[:h, :w], lambda h, w: np.indices((h, w)), lambda h, w: np.meshgrid(np.arange(h), np.arange(w), indexing="ij"))
+GRIDS = (
+    lambda h, w: np.mgrid[:h, :w],
+    lambda h, w: np.indices((h, w)),
+    lambda h, w: np.meshgrid(np.arange(h), np.arange(w), indexing="ij"),
+)
 
 
 @pytest.mark.parametrize("grid", GRIDS)
@@ -126,7 +130,9 @@ def test_a_scalar_that_the_blocks_depend_on_is_looked_at_again() -> None:
         assert np.array_equal(pipe(img, s, 0, 0), cells(img, s, 0, 0))
 
 
-@pytest.mark.parametrize("index", [np.arange(40)[::-1].copy(), np.arange(40) * 2 % 40, np.arange(40) - 20, np.arange(40) // 3 * 2])
+@pytest.mark.parametrize(
+    "index", [np.arange(40)[::-1].copy(), np.arange(40) * 2 % 40, np.arange(40) - 20, np.arange(40) // 3 * 2]
+)
 def test_other_indices_stay_what_they_are(index: Any) -> None:
     def function(a: Any) -> Any:
         out = np.zeros(40)

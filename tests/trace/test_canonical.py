@@ -76,7 +76,9 @@ def halved(a: Any) -> Any:
     return rows[..., :-2:2] + 2 * rows[..., 1:-1:2] + rows[..., 2::2]
 
 
-@pytest.mark.parametrize("function", [chain, stencil, assembled, everything, updated, bytes_gamma, counted_bytes, halved])
+@pytest.mark.parametrize(
+    "function", [chain, stencil, assembled, everything, updated, bytes_gamma, counted_bytes, halved]
+)
 def test_every_pass_keeps_the_numbers(function: Any) -> None:
     graph, rec, leaves = graphs(function, IMAGE)
     arrays = {n: s.array for n, s in rec.inputs.items()}

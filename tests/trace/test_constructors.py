@@ -22,7 +22,9 @@ SCALARS = "bool_ int8 int16 int32 int64 uint8 uint16 uint32 uint64 intp float16 
 @pytest.mark.parametrize("dtype", ["bool", "uint8", "int64", "float32", "float64"])
 def test_scalar_types_convert_arrays_and_scalars(name: str, dtype: str) -> None:
     a = np.abs(sample((9, 17), dtype, special=False) % 2) if dtype != "bool" else sample((9, 17), dtype)
-    convert: Any = eval(f"lambda a: (np.{name}(a), np.{name}(a.max()), np.{name}([a[0, 0], a[1, 1]]), np.{name}(3))", {"np": np})
+    convert: Any = eval(
+        f"lambda a: (np.{name}(a), np.{name}(a.max()), np.{name}([a[0, 0], a[1, 1]]), np.{name}(3))", {"np": np}
+    )
     check(convert, a)
 
 
@@ -33,7 +35,12 @@ def test_a_type_that_is_imported_by_name_or_called_of_a_dtype() -> None:
 def test_a_type_stays_itself_where_it_is_not_called() -> None:
     def f(a: Any) -> Any:
         by_type = {np.float64: 3, np.uint8: 4}
-        same = a.dtype.type is np.float64, a.dtype == np.float64, isinstance(a[0, 0], np.float64), np.issubdtype(a.dtype, np.floating)
+        same = (
+            a.dtype.type is np.float64,
+            a.dtype == np.float64,
+            isinstance(a[0, 0], np.float64),
+            np.issubdtype(a.dtype, np.floating),
+        )
         return same, by_type[a.dtype.type], a.astype(np.float32)
 
     check(f, IMAGE)
@@ -155,4 +162,12 @@ def test_items_by_their_place() -> None:
 
 
 def test_lines_of_one_point() -> None:
-    check(lambda a, k: (np.linspace(a[0, 0], a[1, 1], 1), np.linspace(k, a.max(), 1, endpoint=False), np.linspace(a.max(), 2, 5, retstep=True)), IMAGE, 3)
+    check(
+        lambda a, k: (
+            np.linspace(a[0, 0], a[1, 1], 1),
+            np.linspace(k, a.max(), 1, endpoint=False),
+            np.linspace(a.max(), 2, 5, retstep=True),
+        ),
+        IMAGE,
+        3,
+    )

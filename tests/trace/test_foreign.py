@@ -217,6 +217,7 @@ def test_opencv() -> None:
         return b // 2
 
     check(lambda a: cv2.GaussianBlur(a * 2, (5, 5), 1.0) + 1, IMAGE)
+
     def drawn_in_a_view(a: Any) -> Any:
         b = a.copy()
         for k in range(3):
@@ -241,7 +242,9 @@ def test_opencv() -> None:
     check(lambda a: cv2.threshold(a, 0, 255, cv2.THRESH_OTSU)[1], GREY)
 
 
-@pytest.mark.parametrize("f", [lambda cv2, a: cv2.imread("a.png"), lambda cv2, a: cv2.imwrite("a.png", a), lambda cv2, a: cv2.randu(a, 0, 9)])
+@pytest.mark.parametrize(
+    "f", [lambda cv2, a: cv2.imread("a.png"), lambda cv2, a: cv2.imwrite("a.png", a), lambda cv2, a: cv2.randu(a, 0, 9)]
+)
 def test_what_opencv_does_once_is_refused(f: Any) -> None:
     cv2: Any = pytest.importorskip("cv2")
     with pytest.raises(TraceError, match="call it outside the function"):

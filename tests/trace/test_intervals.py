@@ -38,7 +38,9 @@ def test_every_index_is_inside(p: Poly, low: int, length: int, taps: int) -> Non
 
 def test_the_loose_length_of_a_window_is_a_constant() -> None:
     row, n = poly(Sym("y")), poly(Sym("n"))
-    around = [interval(bound("reflect", poly(Dim(0)) + k, n), {0: Interval.point(row)}, {0: whole(n)}) for k in (-2, 0, 2)]
+    around = [
+        interval(bound("reflect", poly(Dim(0)) + k, n), {0: Interval.point(row)}, {0: whole(n)}) for k in (-2, 0, 2)
+    ]
     assert all(around)
     total = around[0].hull(around[1]).hull(around[2])  # type: ignore[union-attr,arg-type]
     assert total.length == poly(5)
@@ -60,4 +62,6 @@ def test_the_loose_length_of_a_division_is_known() -> None:
     tile = Interval(v, v + 7, v, poly(0), poly(7))
     found = interval(poly(Dim(0)) // 2, {0: tile}, {})
     assert found is not None and found.length == poly(5)
-    assert interval((poly(Dim(0)) + 1) // 2, {0: Interval(v * 2, v * 2 + 7, v * 2, poly(0), poly(7))}, {}).length == poly(5)  # type: ignore[union-attr]
+    assert interval(
+        (poly(Dim(0)) + 1) // 2, {0: Interval(v * 2, v * 2 + 7, v * 2, poly(0), poly(7))}, {}
+    ).length == poly(5)  # type: ignore[union-attr]

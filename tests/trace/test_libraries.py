@@ -34,7 +34,9 @@ def grey(shape: Any, dtype: Any = np.float64) -> np.ndarray[Any, Any]:
 def test_skimage_color(shape: Any, dtype: Any) -> None:
     check(color.rgb2gray, rgb(shape, dtype), exact=False)
     check(color.rgb2hsv, rgb(shape, dtype), exact=False)
-    check(lambda a: color.rgb2lab(a) / 100, rgb(shape, dtype), exact=False)  # a and b are small differences of large numbers
+    check(
+        lambda a: color.rgb2lab(a) / 100, rgb(shape, dtype), exact=False
+    )  # a and b are small differences of large numbers
 
 
 @pytest.mark.parametrize("shape", SHAPES)

@@ -29,12 +29,26 @@ def same(f: Callable[..., Any], *args: Any, captured: Any = 0) -> None:
         return
     got = interpreted(f, *args)
     assert got.dtype == expected.dtype and got.shape == expected.shape
-    scale = 1 + max((float(np.abs(a.astype(float)).max(initial=0)) for a in (*args, np.asarray(captured))), default=0) ** 2
+    scale = (
+        1 + max((float(np.abs(a.astype(float)).max(initial=0)) for a in (*args, np.asarray(captured))), default=0) ** 2
+    )
     np.testing.assert_allclose(got, expected, rtol=0, atol=64 * scale * np.finfo(expected.dtype).eps)
 
 
-MATMULS = [((3,), (3,)), ((2, 3), (3,)), ((3,), (3, 2)), ((2, 3), (3, 4)), ((20, 17), (17, 19)), ((2, 1, 3, 4), (5, 4, 2)), ((4, 5, 3), (3,)),
-           ((1, 1), (1, 1)), ((2, 0), (0, 3)), ((0, 3), (3, 2)), ((20, 30, 3), (3, 3)), ((1, 20), (20, 1))]
+MATMULS = [
+    ((3,), (3,)),
+    ((2, 3), (3,)),
+    ((3,), (3, 2)),
+    ((2, 3), (3, 4)),
+    ((20, 17), (17, 19)),
+    ((2, 1, 3, 4), (5, 4, 2)),
+    ((4, 5, 3), (3,)),
+    ((1, 1), (1, 1)),
+    ((2, 0), (0, 3)),
+    ((0, 3), (3, 2)),
+    ((20, 30, 3), (3, 3)),
+    ((1, 20), (20, 1)),
+]
 
 
 @quick
@@ -69,8 +83,21 @@ def test_dot_of_a_scalar_argument() -> None:
     check(lambda a, k: np.dot(a, k), data(20), 2.5)
 
 
-EINSUMS = ["ij,jk->ik", "ij,jk", "ij->ji", "ii->i", "ii", "ij->", "i,j->ij", "ij,ij->i", "...i,i->...", "...ij,jk",
-           "ij,j,ik->k", "ij->j", "...j->j..."]
+EINSUMS = [
+    "ij,jk->ik",
+    "ij,jk",
+    "ij->ji",
+    "ii->i",
+    "ii",
+    "ij->",
+    "i,j->ij",
+    "ij,ij->i",
+    "...i,i->...",
+    "...ij,jk",
+    "ij,j,ik->k",
+    "ij->j",
+    "...j->j...",
+]
 
 
 @pytest.mark.parametrize("subscripts", EINSUMS)
@@ -109,8 +136,20 @@ def test_einsum_forms() -> None:
 @pytest.mark.parametrize("dtype", ["uint8", "float32", "float64"])
 def test_norms(dtype: str) -> None:
     a = data((19, 3), dtype)
-    for kwargs in ({}, {"axis": 1}, {"axis": -1, "keepdims": True}, {"ord": 1, "axis": 0}, {"ord": np.inf, "axis": 1}, {"ord": -np.inf, "axis": 1},
-                   {"ord": 0, "axis": 1}, {"ord": 3, "axis": 1}, {"ord": "fro"}, {"ord": 1}, {"ord": np.inf}, {"axis": (0, 1)}):
+    for kwargs in (
+        {},
+        {"axis": 1},
+        {"axis": -1, "keepdims": True},
+        {"ord": 1, "axis": 0},
+        {"ord": np.inf, "axis": 1},
+        {"ord": -np.inf, "axis": 1},
+        {"ord": 0, "axis": 1},
+        {"ord": 3, "axis": 1},
+        {"ord": "fro"},
+        {"ord": 1},
+        {"ord": np.inf},
+        {"axis": (0, 1)},
+    ):
         check(lambda a, kwargs=kwargs: np.linalg.norm(a, **kwargs), a, exact=False)
     check(lambda a: np.linalg.norm(a[:, 0], 2), a, exact=False)
     check(lambda a: a / np.linalg.norm(a, axis=-1, keepdims=True), a, exact=False)
@@ -118,9 +157,17 @@ def test_norms(dtype: str) -> None:
 
 
 ERRORS: list[Callable[[Any], Any]] = [
-    lambda a: a @ a, lambda a: np.dot(a, a), lambda a: np.inner(a, a[:, :2]), lambda a: np.matmul(a, 3), lambda a: np.vdot(a, a[0]),
-    lambda a: np.einsum("ij,jk", a, a), lambda a: np.einsum("i", a), lambda a: np.einsum("ij->k", a), lambda a: np.einsum("ij,i", a),
-    lambda a: np.tensordot(a, a, 1), lambda a: a.reshape(1, 3, 4) @ np.ones((2, 4, 1)) @ np.ones((3, 1, 1)),
+    lambda a: a @ a,
+    lambda a: np.dot(a, a),
+    lambda a: np.inner(a, a[:, :2]),
+    lambda a: np.matmul(a, 3),
+    lambda a: np.vdot(a, a[0]),
+    lambda a: np.einsum("ij,jk", a, a),
+    lambda a: np.einsum("i", a),
+    lambda a: np.einsum("ij->k", a),
+    lambda a: np.einsum("ij,i", a),
+    lambda a: np.tensordot(a, a, 1),
+    lambda a: a.reshape(1, 3, 4) @ np.ones((2, 4, 1)) @ np.ones((3, 1, 1)),
 ]
 
 

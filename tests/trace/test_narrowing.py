@@ -59,8 +59,17 @@ def running(a: Any) -> Any:
     return np.cumsum(a.astype(np.int64), axis=0).astype(np.int16)
 
 
-NARROW: dict[str, tuple[Callable[..., Any], str]] = {"a table": (looked_up, "int32"), "neighbours": (neighbours, "int32"), "a window": (tapped, "int32"), "twice": (twice, "int32"), "truth": (truth, "int32")}
-WIDE: dict[str, tuple[Callable[..., Any], str]] = {"read both ways": (half_wide, "float64"), "a running sum": (running, "int64")}
+NARROW: dict[str, tuple[Callable[..., Any], str]] = {
+    "a table": (looked_up, "int32"),
+    "neighbours": (neighbours, "int32"),
+    "a window": (tapped, "int32"),
+    "twice": (twice, "int32"),
+    "truth": (truth, "int32"),
+}
+WIDE: dict[str, tuple[Callable[..., Any], str]] = {
+    "read both ways": (half_wide, "float64"),
+    "a running sum": (running, "int64"),
+}
 
 
 @pytest.mark.parametrize("name", NARROW)

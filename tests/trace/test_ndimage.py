@@ -33,7 +33,15 @@ SHAPES = st.sampled_from([(1, 1), (1, 5), (3, 4), (7, 2), (19, 23), (5, 33)])
 
 
 @quick
-@given(SHAPES, st.sampled_from(DTYPES), st.sampled_from(MODES), st.integers(1, 7), st.integers(0, 2), st.floats(-3, 3), st.integers(0, 99))
+@given(
+    SHAPES,
+    st.sampled_from(DTYPES),
+    st.sampled_from(MODES),
+    st.integers(1, 7),
+    st.integers(0, 2),
+    st.floats(-3, 3),
+    st.integers(0, 99),
+)
 def test_correlate1d(shape: Any, dtype: str, mode: str, n: int, kind: int, cval: float, seed: int) -> None:
     w = image(n, seed=seed)
     if kind == 1:
@@ -42,12 +50,20 @@ def test_correlate1d(shape: Any, dtype: str, mode: str, n: int, kind: int, cval:
         w = w - w[::-1]
     origin = seed % n - n // 2
     origin = min(max(origin, -(n // 2)), (n - 1) // 2)
-    check(lambda a: ndi.correlate1d(a, w, axis=seed % 2, mode=mode, cval=cval, origin=origin), image(shape, dtype, seed))
+    check(
+        lambda a: ndi.correlate1d(a, w, axis=seed % 2, mode=mode, cval=cval, origin=origin), image(shape, dtype, seed)
+    )
     check(lambda a: ndi.convolve1d(a, w, axis=seed % 2, mode=mode, cval=cval), image(shape, dtype, seed))
 
 
 @quick
-@given(SHAPES, st.sampled_from(DTYPES), st.sampled_from(MODES), st.tuples(st.integers(1, 4), st.integers(1, 4)), st.integers(0, 99))
+@given(
+    SHAPES,
+    st.sampled_from(DTYPES),
+    st.sampled_from(MODES),
+    st.tuples(st.integers(1, 4), st.integers(1, 4)),
+    st.integers(0, 99),
+)
 def test_correlate(shape: Any, dtype: str, mode: str, window: Any, seed: int) -> None:
     w = image(window, seed=seed) * (image(window, seed=seed + 1) > -1)
     check(lambda a: ndi.correlate(a, w, mode=mode, cval=1.5), image(shape, dtype, seed))
@@ -239,7 +255,9 @@ OUT_OF_RANGE = {
 
 
 @pytest.mark.parametrize("name", OUT_OF_RANGE)
-@pytest.mark.parametrize("dtype", ["bool", "uint8", "int8", "uint16", "int16", "uint32", "int32", "uint64", "int64", "float32"])
+@pytest.mark.parametrize(
+    "dtype", ["bool", "uint8", "int8", "uint16", "int16", "uint32", "int32", "uint64", "int64", "float32"]
+)
 def test_numbers_out_of_range_are_converted_as_c_does(name: str, dtype: str) -> None:
     rng = np.random.default_rng(3)
     kind = np.dtype(dtype).kind

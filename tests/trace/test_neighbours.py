@@ -23,7 +23,10 @@ def test_pad(shape: tuple[int, ...], dtype: str, mode: str, width: Any) -> None:
     check(lambda x: np.pad(x, width, mode), image(shape, dtype))
 
 
-@pytest.mark.parametrize("width", [0, 2, (1, 2), [3], ((1, 2),), ((1, 2), (3, 0)), [[1], [2]], np.array([[1, 2], [0, 1]]), {0: 1}, {-1: (2, 1)}])
+@pytest.mark.parametrize(
+    "width",
+    [0, 2, (1, 2), [3], ((1, 2),), ((1, 2), (3, 0)), [[1], [2]], np.array([[1, 2], [0, 1]]), {0: 1}, {-1: (2, 1)}],
+)
 @pytest.mark.parametrize("mode", MODES)
 def test_pad_widths(width: Any, mode: str) -> None:
     for shape in SHAPES:
@@ -49,28 +52,31 @@ def test_constant_values_of_the_call() -> None:
     check(lambda x: np.pad(x, 1), image((0, 3)))
 
 
-@pytest.mark.parametrize(("function", "kind"), [
-    (lambda x: np.pad(x, 1.5), TypeError),
-    (lambda x: np.pad(x, -1), ValueError),
-    (lambda x: np.pad(x, 1, "mirror"), ValueError),
-    (lambda x: np.pad(x, 1, "edge", constant_values=1), ValueError),
-    (lambda x: np.pad(x[:0], 1, "edge"), ValueError),
-    (lambda x: np.pad(x, ((1, 2), (1, 2), (1, 2))), ValueError),
-    (lambda x: np.roll(x, 1, 2), np.exceptions.AxisError),
-    (lambda x: np.roll(x, (1, 2, 3), (0, 1)), ValueError),
-    (lambda x: np.diff(x, -1), ValueError),
-    (lambda x: np.diff(x[0, 0]), ValueError),
-    (lambda x: np.gradient(x[:1]), ValueError),
-    (lambda x: np.gradient(x, 1, 2, 3), TypeError),
-    (lambda x: np.gradient(x, edge_order=3), ValueError),
-    (lambda x: np.gradient(x, np.arange(5), axis=0), ValueError),
-    (lambda x: np.gradient(x > 1), TypeError),
-    (lambda x: np.convolve(x, x), ValueError),
-    (lambda x: np.convolve(x[0], x[0, :0]), ValueError),
-    (lambda x: np.correlate(x[0, :0], x[0]), ValueError),
-    (lambda x: np.convolve(x[0], x[0], "mirror"), ValueError),
-    (lambda x: np.ediff1d(x.astype(np.uint8), to_end=-1.5), TypeError),
-])
+@pytest.mark.parametrize(
+    ("function", "kind"),
+    [
+        (lambda x: np.pad(x, 1.5), TypeError),
+        (lambda x: np.pad(x, -1), ValueError),
+        (lambda x: np.pad(x, 1, "mirror"), ValueError),
+        (lambda x: np.pad(x, 1, "edge", constant_values=1), ValueError),
+        (lambda x: np.pad(x[:0], 1, "edge"), ValueError),
+        (lambda x: np.pad(x, ((1, 2), (1, 2), (1, 2))), ValueError),
+        (lambda x: np.roll(x, 1, 2), np.exceptions.AxisError),
+        (lambda x: np.roll(x, (1, 2, 3), (0, 1)), ValueError),
+        (lambda x: np.diff(x, -1), ValueError),
+        (lambda x: np.diff(x[0, 0]), ValueError),
+        (lambda x: np.gradient(x[:1]), ValueError),
+        (lambda x: np.gradient(x, 1, 2, 3), TypeError),
+        (lambda x: np.gradient(x, edge_order=3), ValueError),
+        (lambda x: np.gradient(x, np.arange(5), axis=0), ValueError),
+        (lambda x: np.gradient(x > 1), TypeError),
+        (lambda x: np.convolve(x, x), ValueError),
+        (lambda x: np.convolve(x[0], x[0, :0]), ValueError),
+        (lambda x: np.correlate(x[0, :0], x[0]), ValueError),
+        (lambda x: np.convolve(x[0], x[0], "mirror"), ValueError),
+        (lambda x: np.ediff1d(x.astype(np.uint8), to_end=-1.5), TypeError),
+    ],
+)
 def test_refuses_as_numpy_does(function: Any, kind: type[Exception]) -> None:
     a = image((20, 30))
     with pytest.raises(kind) as expected:
@@ -80,7 +86,10 @@ def test_refuses_as_numpy_does(function: Any, kind: type[Exception]) -> None:
     assert str(got.value) == str(expected.value)
 
 
-@pytest.mark.parametrize("kwargs", [{"mode": "linear_ramp"}, {"mode": "mean"}, {"mode": "reflect", "reflect_type": "odd"}, {"mode": lambda *a: None}])
+@pytest.mark.parametrize(
+    "kwargs",
+    [{"mode": "linear_ramp"}, {"mode": "mean"}, {"mode": "reflect", "reflect_type": "odd"}, {"mode": lambda *a: None}],
+)
 def test_modes_that_are_not_compiled(kwargs: Any) -> None:
     with pytest.raises(TraceError, match=r"numpy\.pad"):
         interpreted(lambda x: np.pad(x, 1, **kwargs), image((20, 30)))
@@ -145,8 +154,14 @@ def test_trapezoid() -> None:
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.sampled_from([np.convolve, np.correlate]), st.sampled_from([1, 2, 5, 20, 33]), st.sampled_from([1, 2, 3, 4, 7, 24]),
-       st.sampled_from(["full", "same", "valid"]), st.sampled_from([*DTYPES, "float16"]), dtypes)
+@given(
+    st.sampled_from([np.convolve, np.correlate]),
+    st.sampled_from([1, 2, 5, 20, 33]),
+    st.sampled_from([1, 2, 3, 4, 7, 24]),
+    st.sampled_from(["full", "same", "valid"]),
+    st.sampled_from([*DTYPES, "float16"]),
+    dtypes,
+)
 def test_convolve(function: Any, n: int, m: int, mode: Any, first: str, second: str) -> None:
     a, v = image((n,), first), image((m,), second, 1)
     taps = v.tolist()
@@ -162,15 +177,29 @@ def test_convolve_keeps_infinities_apart() -> None:
     check(lambda x: np.convolve(x, [0.5, 0.5], mode="valid"), a)
 
 
-@pytest.mark.parametrize("function", [
-    lambda x: np.pad(x, 2), lambda x: np.pad(x, ((1, 2), (3, 4)), "reflect"), lambda x: np.pad(x, 1, constant_values=((1, 2), (3, 4))),
-    lambda x: np.roll(x, 1, 0), lambda x: np.roll(x, -1), lambda x: np.diff(x, 2), lambda x: np.gradient(x),
-    lambda x: np.convolve(x[0], [1, 2, 1]), lambda x: np.correlate(x[0], x[1, :5], "same"),
-])
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: np.pad(x, 2),
+        lambda x: np.pad(x, ((1, 2), (3, 4)), "reflect"),
+        lambda x: np.pad(x, 1, constant_values=((1, 2), (3, 4))),
+        lambda x: np.roll(x, 1, 0),
+        lambda x: np.roll(x, -1),
+        lambda x: np.diff(x, 2),
+        lambda x: np.gradient(x),
+        lambda x: np.convolve(x[0], [1, 2, 1]),
+        lambda x: np.correlate(x[0], x[1, :5], "same"),
+    ],
+)
 def test_one_graph_for_all_sizes(function: Any) -> None:
     assert graph_text(function, image((20, 30))) == graph_text(function, image((21, 37)))
 
 
 def test_borders_are_not_selects() -> None:
-    for function in (lambda x: np.pad(x, 2), lambda x: np.pad(x, 2, "symmetric"), lambda x: np.gradient(x, axis=0), lambda x: np.roll(x, 1, 1)):
+    for function in (
+        lambda x: np.pad(x, 2),
+        lambda x: np.pad(x, 2, "symmetric"),
+        lambda x: np.gradient(x, axis=0),
+        lambda x: np.roll(x, 1, 1),
+    ):
         assert "select" not in graph_text(function, image((20, 30)))

@@ -17,8 +17,16 @@ from tests.trace.helpers import check, interpreted, trace_of
 from tests.trace.test_assembly import DTYPES, graph_text, image
 
 CASES: list[tuple[tuple[int, ...], Any]] = [
-    ((20, 30, 3), -1), ((5, 20), 0), ((2, 9, 17), 1), ((1, 20), 0), ((32,), 0), ((3, 4, 5), (0, 2)), ((3, 3, 2), (0, 1)), ((5, 5, 2), (0, 1)),
-    ((3, 2), None), ((1,), None),
+    ((20, 30, 3), -1),
+    ((5, 20), 0),
+    ((2, 9, 17), 1),
+    ((1, 20), 0),
+    ((32,), 0),
+    ((3, 4, 5), (0, 2)),
+    ((3, 3, 2), (0, 1)),
+    ((5, 5, 2), (0, 1)),
+    ((3, 2), None),
+    ((1,), None),
 ]
 METHODS = ("linear", "lower", "higher", "midpoint", "nearest", "hazen", "weibull", "median_unbiased")
 
@@ -95,7 +103,9 @@ def test_nanmedian(shape: tuple[int, ...], axis: Any, dtype: str) -> None:
 def test_median_of_shifted_images() -> None:
     def filter3(x: Any) -> Any:
         p = np.pad(x, 1, mode="reflect")
-        return np.median(np.stack([p[i : i + x.shape[0], j : j + x.shape[1]] for i in range(3) for j in range(3)]), axis=0)
+        return np.median(
+            np.stack([p[i : i + x.shape[0], j : j + x.shape[1]] for i in range(3) for j in range(3)]), axis=0
+        )
 
     def windows(x: Any) -> Any:
         return np.median(np.lib.stride_tricks.sliding_window_view(x, (5, 5)), axis=(-2, -1))
@@ -115,8 +125,12 @@ def test_out() -> None:
 
 
 @settings(max_examples=25, deadline=None)
-@given(st.sampled_from([c for c in CASES if c[1] is not None]), st.sampled_from([d for d in DTYPES if d != "bool"]), st.sampled_from(METHODS),
-       st.one_of(st.floats(0, 100), st.integers(0, 100), st.lists(st.floats(0, 100), min_size=1, max_size=3)))
+@given(
+    st.sampled_from([c for c in CASES if c[1] is not None]),
+    st.sampled_from([d for d in DTYPES if d != "bool"]),
+    st.sampled_from(METHODS),
+    st.one_of(st.floats(0, 100), st.integers(0, 100), st.lists(st.floats(0, 100), min_size=1, max_size=3)),
+)
 def test_percentile(case: Any, dtype: str, method: Any, q: Any) -> None:
     shape, axis = case
     a = sample(shape, dtype, nans=0.02)
@@ -125,7 +139,9 @@ def test_percentile(case: Any, dtype: str, method: Any, q: Any) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:invalid value")
-@pytest.mark.parametrize("q", [50, 30.0, np.float64(20), np.float32(12.5), (10, 20), [[10, 20], [30, 99]], np.array([5, 95]), 0, 100])
+@pytest.mark.parametrize(
+    "q", [50, 30.0, np.float64(20), np.float32(12.5), (10, 20), [[10, 20], [30, 99]], np.array([5, 95]), 0, 100]
+)
 def test_forms_of_q(q: Any) -> None:
     check(lambda x: np.percentile(x, q, 0), sample((5, 20), "float32"))
 
@@ -139,15 +155,18 @@ def test_q_of_the_call() -> None:
     check(lambda x: np.percentile(x, 25), image((3, 5)))
 
 
-@pytest.mark.parametrize(("function", "kind"), [
-    (lambda x: np.percentile(x, 101, 0), ValueError),
-    (lambda x: np.quantile(x, -0.1, 0), ValueError),
-    (lambda x: np.percentile(x, 10, 0, method="best"), ValueError),
-    (lambda x: np.percentile(x > 3, 30, 0), TypeError),
-    (lambda x: np.sort(x, 2), np.exceptions.AxisError),
-    (lambda x: np.median(x, (0, 0)), ValueError),
-    (lambda x: np.partition(x, 9, 0), ValueError),
-])
+@pytest.mark.parametrize(
+    ("function", "kind"),
+    [
+        (lambda x: np.percentile(x, 101, 0), ValueError),
+        (lambda x: np.quantile(x, -0.1, 0), ValueError),
+        (lambda x: np.percentile(x, 10, 0, method="best"), ValueError),
+        (lambda x: np.percentile(x > 3, 30, 0), TypeError),
+        (lambda x: np.sort(x, 2), np.exceptions.AxisError),
+        (lambda x: np.median(x, (0, 0)), ValueError),
+        (lambda x: np.partition(x, 9, 0), ValueError),
+    ],
+)
 def test_refuses_as_numpy_does(function: Any, kind: type[Exception]) -> None:
     a = image((5, 20))
     with pytest.raises(kind):
@@ -156,10 +175,17 @@ def test_refuses_as_numpy_does(function: Any, kind: type[Exception]) -> None:
         interpreted(function, a)
 
 
-@pytest.mark.parametrize("function", [
-    lambda x: np.sort(x, 0), lambda x: np.argsort(x), lambda x: np.median(x), lambda x: np.percentile(x, 5), lambda x: np.percentile(x[:3], x[0], 0),
-    lambda x: np.percentile(x[:3], 5, 0, method="inverted_cdf"),
-])
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: np.sort(x, 0),
+        lambda x: np.argsort(x),
+        lambda x: np.median(x),
+        lambda x: np.percentile(x, 5),
+        lambda x: np.percentile(x[:3], x[0], 0),
+        lambda x: np.percentile(x[:3], 5, 0, method="inverted_cdf"),
+    ],
+)
 def test_too_many_elements(function: Any) -> None:
     with pytest.raises(TraceError, match="What to do"):
         interpreted(function, image((MAX_SORTED + 1, 40)))
@@ -170,9 +196,14 @@ def test_the_key_of_a_large_network_is_short() -> None:
     assert len(graph_key(traced.recorder.graph((traced.result.name,))).text) < 30_000
 
 
-@pytest.mark.parametrize("function", [
-    lambda x: np.sort(np.stack([x, x + 1, x * 2]), 0), lambda x: np.median(np.stack([x, x + 1, x * 2]), 0),
-    lambda x: np.percentile(x[:4], [30, 60], axis=0), lambda x: np.argsort(x[:3], 0),
-])
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: np.sort(np.stack([x, x + 1, x * 2]), 0),
+        lambda x: np.median(np.stack([x, x + 1, x * 2]), 0),
+        lambda x: np.percentile(x[:4], [30, 60], axis=0),
+        lambda x: np.argsort(x[:3], 0),
+    ],
+)
 def test_one_graph_for_all_sizes(function: Any) -> None:
     assert graph_text(function, image((20, 30))) == graph_text(function, image((21, 37)))

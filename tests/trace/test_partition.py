@@ -117,7 +117,9 @@ def reading(a: Any) -> Any:
     return out
 
 
-@pytest.mark.parametrize("shape", [(37, 71), (37, 70), (36, 71), (20, 300), (1, 33), (33, 1), (2, 2), (19, 66), (19, 67), (19, 68)])
+@pytest.mark.parametrize(
+    "shape", [(37, 71), (37, 70), (36, 71), (20, 300), (1, 33), (33, 1), (2, 2), (19, 66), (19, 67), (19, 68)]
+)
 def test_pieces_side_by_side_of_rows_of_any_length(shape: tuple[int, int]) -> None:
     a = np.random.default_rng(3).integers(0, 80, (*shape, 3)).astype(np.uint8)
     check(mosaic, a)

@@ -17,7 +17,11 @@ def value(p: Poly, dims: tuple[int, ...] = (5, 3)) -> int:
 @st.composite
 def polys(draw: st.DrawFn, depth: int = 3) -> Poly:
     if depth == 0 or draw(st.booleans()):
-        return draw(st.sampled_from([poly(Sym("h")), poly(Sym("w")), poly(Dim(0)), poly(Dim(1)), poly(draw(st.integers(-9, 9)))]))
+        return draw(
+            st.sampled_from(
+                [poly(Sym("h")), poly(Sym("w")), poly(Dim(0)), poly(Dim(1)), poly(draw(st.integers(-9, 9)))]
+            )
+        )
     a, b = draw(polys(depth - 1)), draw(polys(depth - 1))
     op = draw(st.sampled_from(["+", "-", "*", "//", "%"]))
     divisor = draw(st.sampled_from([poly(2), poly(3), poly(Sym("w"))]))

@@ -94,7 +94,9 @@ DTYPES = ("bool", "int8", "uint8", "int16")
 BINARY = "add subtract multiply minimum maximum floor_divide remainder right_shift left_shift bitwise_and bitwise_or bitwise_xor".split()
 
 
-def found_and_true(op: Callable[..., Op], *values: np.ndarray[Any, Any]) -> tuple[tuple[int, int], np.ndarray[Any, Any]]:
+def found_and_true(
+    op: Callable[..., Op], *values: np.ndarray[Any, Any]
+) -> tuple[tuple[int, int], np.ndarray[Any, Any]]:
     """The range of an operation on arrays of known contents, and all its results."""
     loads = [Load(str(k), (poly(Dim(0)),), v.dtype) for k, v in enumerate(values)]
     found = Ranges({}, lambda name: values[int(name)]).of(op(*loads))

@@ -346,10 +346,43 @@ def of_planes(img: Any) -> Any:
 
 
 ROLLED = [
-    down, up, backwards, columns, last_axis, from_zero, second_order, every_second, mirrored, through_a_view, part_of_rows, strided_target,
-    in_place_argument, small_integers, rounded_at_assignment, to_integers, running_maximum, selected, masked, written_twice, summed, decaying,
-    with_row_mean, with_blurred_row, by_a_helper, branches_that_stay, taps_inside, pixel_by_pixel, with_errstate, name_used_again,
-    shifted_row, lowest_path, lowest_path_from_the_right, of_joined_rows, of_turned_rows, of_rows_to_come, of_planes,
+    down,
+    up,
+    backwards,
+    columns,
+    last_axis,
+    from_zero,
+    second_order,
+    every_second,
+    mirrored,
+    through_a_view,
+    part_of_rows,
+    strided_target,
+    in_place_argument,
+    small_integers,
+    rounded_at_assignment,
+    to_integers,
+    running_maximum,
+    selected,
+    masked,
+    written_twice,
+    summed,
+    decaying,
+    with_row_mean,
+    with_blurred_row,
+    by_a_helper,
+    branches_that_stay,
+    taps_inside,
+    pixel_by_pixel,
+    with_errstate,
+    name_used_again,
+    shifted_row,
+    lowest_path,
+    lowest_path_from_the_right,
+    of_joined_rows,
+    of_turned_rows,
+    of_rows_to_come,
+    of_planes,
 ]
 
 
@@ -691,11 +724,34 @@ def decides_in_the_body(img: Any) -> Any:
 
 
 UNROLLED = [
-    wraps_around, carried, used_after, turn_in_the_value, decision_on_the_turn, condition_on_the_turn, breaks, returns_early,
-    along_the_row, along_both_rows, across_a_fixed_row, across_mirrored_rows, two_arrays, two_places, collects, remembers_in_a_list,
-    remembers_in_a_closure, remembers_in_an_iterator,
-    remembers_in_a_default, mean_of_what_it_writes, length_of_the_turn, by_math, by_enumerate, swallows_everything, swallows_an_index_error,
-    handles_in_the_body, swallows_a_refusal, a_helper_swallows_a_refusal,
+    wraps_around,
+    carried,
+    used_after,
+    turn_in_the_value,
+    decision_on_the_turn,
+    condition_on_the_turn,
+    breaks,
+    returns_early,
+    along_the_row,
+    along_both_rows,
+    across_a_fixed_row,
+    across_mirrored_rows,
+    two_arrays,
+    two_places,
+    collects,
+    remembers_in_a_list,
+    remembers_in_a_closure,
+    remembers_in_an_iterator,
+    remembers_in_a_default,
+    mean_of_what_it_writes,
+    length_of_the_turn,
+    by_math,
+    by_enumerate,
+    swallows_everything,
+    swallows_an_index_error,
+    handles_in_the_body,
+    swallows_a_refusal,
+    a_helper_swallows_a_refusal,
 ]
 
 
@@ -709,7 +765,11 @@ def test_a_decision_in_the_body() -> None:
 
 
 def test_what_unrolls_grows() -> None:
-    assert all(definitions(f, image(40, 21)) > definitions(f, image(20, 21)) for f in UNROLLED if f is not returns_early and f is not breaks)
+    assert all(
+        definitions(f, image(40, 21)) > definitions(f, image(20, 21))
+        for f in UNROLLED
+        if f is not returns_early and f is not breaks
+    )
 
 
 def test_results_known_while_tracing_stay_known() -> None:
@@ -790,8 +850,21 @@ def test_turns_compare_where_all_agree() -> None:
     t = turn(3, 40)
     n = Size(50, poly(Var("n")))
     assert t < n and t >= 0 and t != 50 and t - 3 >= 0 and n - t > 0 and (t == t) and not t > 40
-    for question in (lambda: t < 40, lambda: t == 10, lambda: t != 3, lambda: bool(t), lambda: int(t), lambda: t // 2, lambda: 2.0 * t, lambda: [0][t],
-                     lambda: np.asarray(t), lambda: np.add(t, 1), lambda: range(t), lambda: f"{t}", lambda: t == "a"):
+    for question in (
+        lambda: t < 40,
+        lambda: t == 10,
+        lambda: t != 3,
+        lambda: bool(t),
+        lambda: int(t),
+        lambda: t // 2,
+        lambda: 2.0 * t,
+        lambda: [0][t],
+        lambda: np.asarray(t),
+        lambda: np.add(t, 1),
+        lambda: range(t),
+        lambda: f"{t}",
+        lambda: t == "a",
+    ):
         with pytest.raises(CannotRoll):
             question()
     assert t - t == 0 and type((t + n) - t) is Size
@@ -834,7 +907,11 @@ def test_random_recurrences(seed: int) -> None:
             if in_place:
                 a[y] += np.roll(a[y + own[0]], turned) * weights[0] - b[y + other[0]] * weights[1]
             else:
-                a[y] = np.roll(a[y + own[0]], turned) * weights[0] + a[y + own[1]] * weights[1] + b[y + other[1]] * weights[2]
+                a[y] = (
+                    np.roll(a[y + own[0]], turned) * weights[0]
+                    + a[y + own[1]] * weights[1]
+                    + b[y + other[1]] * weights[2]
+                )
         return out
 
     img = rng.integers(-20 if np.dtype(dtype).kind != "u" else 0, 20, tuple(rng.integers(60, 99, 2))).astype(dtype)

@@ -27,7 +27,12 @@ def places(n: int, shape: Any, seed: int = 0, negative: bool = True) -> np.ndarr
 
 
 @quick
-@given(st.sampled_from([(1,), (5, 3), (20, 18), (3, 4, 17)]), st.sampled_from(DTYPES), st.sampled_from(["raise", "wrap", "clip"]), st.integers(0, 99))
+@given(
+    st.sampled_from([(1,), (5, 3), (20, 18), (3, 4, 17)]),
+    st.sampled_from(DTYPES),
+    st.sampled_from(["raise", "wrap", "clip"]),
+    st.integers(0, 99),
+)
 def test_take_and_put(shape: Any, dtype: str, mode: str, seed: int) -> None:
     a, axis = data(shape, dtype), seed % len(shape)
     index = places(shape[axis], (2, 3), seed) * (1 if mode == "raise" else 3)
@@ -73,7 +78,13 @@ def test_indices() -> None:
 
 
 @quick
-@given(st.sampled_from([1, 5, 8, 9, 64]), st.sampled_from(DTYPES), st.sampled_from(DTYPES), st.sampled_from(["left", "right"]), st.integers(0, 9))
+@given(
+    st.sampled_from([1, 5, 8, 9, 64]),
+    st.sampled_from(DTYPES),
+    st.sampled_from(DTYPES),
+    st.sampled_from(["left", "right"]),
+    st.integers(0, 9),
+)
 def test_searchsorted(n: int, first: str, second: str, side: Any, seed: int) -> None:
     table, v = np.sort(data(n, first, seed)), data((19, 2), second, seed + 1)
     v.flat[: min(n, 10)] = table[:10]
@@ -143,8 +154,16 @@ def test_bincount(dtype: str) -> None:
 @pytest.mark.parametrize("n", [1, 7, 400])
 def test_histogram(dtype: str, n: int) -> None:
     a = data(n, dtype)
-    for kwargs in ({}, {"bins": 5}, {"bins": 16, "range": (0, 16)}, {"bins": 7, "range": (-0.3, 12.7)}, {"bins": 4, "density": True, "range": (0, 9)},
-                   {"bins": [0, 1, 1.5, 8]}, {"bins": np.array([0, 2, 2, 5, 30])}, {"bins": 256, "range": (0, 256)}):
+    for kwargs in (
+        {},
+        {"bins": 5},
+        {"bins": 16, "range": (0, 16)},
+        {"bins": 7, "range": (-0.3, 12.7)},
+        {"bins": 4, "density": True, "range": (0, 9)},
+        {"bins": [0, 1, 1.5, 8]},
+        {"bins": np.array([0, 2, 2, 5, 30])},
+        {"bins": 256, "range": (0, 256)},
+    ):
         check(lambda a, kwargs=kwargs: np.histogram(a, **kwargs), a)
     check(lambda a, w: np.histogram(a, 9, (0, 9), weights=w), a, data(n, "float64", 1))
     check(lambda a, w: np.histogram(a, [0, 1, 9], weights=w), a, data(n, "int64", 1))
@@ -154,10 +173,16 @@ def test_histogram(dtype: str, n: int) -> None:
 
 
 @quick
-@given(st.lists(st.floats(-5, 5, width=32), min_size=1, max_size=40), st.integers(1, 12), st.sampled_from(["float32", "float64"]))
+@given(
+    st.lists(st.floats(-5, 5, width=32), min_size=1, max_size=40),
+    st.integers(1, 12),
+    st.sampled_from(["float32", "float64"]),
+)
 def test_histogram_at_the_edges(values: list[float], bins: int, dtype: str) -> None:
     edges = np.linspace(-5, 5, bins + 1)
-    a = np.concatenate([np.array(values, dtype), edges.astype(dtype), np.nextafter(edges, 0).astype(dtype), [np.nan]]).astype(dtype)
+    a = np.concatenate(
+        [np.array(values, dtype), edges.astype(dtype), np.nextafter(edges, 0).astype(dtype), [np.nan]]
+    ).astype(dtype)
     check(lambda a: np.histogram(a, bins, (-5, 5)), a)
 
 
@@ -167,11 +192,24 @@ def test_histogram2d() -> None:
 
 
 ERRORS: list[Callable[[Any], Any]] = [
-    lambda a: np.take(a, [9], axis=1), lambda a: np.take(a, a * 0.5), lambda a: np.take(a, [1], axis=5), lambda a: np.take(a, 1, mode="no"),
-    lambda a: np.choose(a, [1, 2]), lambda a: np.bincount(a.ravel() - 50), lambda a: np.bincount(a), lambda a: np.bincount(a[0], a[0][:1]),
-    lambda a: np.bincount(a[0], minlength=-1), lambda a: np.histogram(a, 0), lambda a: np.histogram(a, [2, 1]), lambda a: np.histogram(a, 3, (2, 1)),
-    lambda a: np.digitize(a, [1, 3, 2]), lambda a: np.unravel_index([99], (3, 4)), lambda a: np.take_along_axis(a, a[0], 0),
-    lambda a: np.ravel_multi_index((a, a), (2, 2)), lambda a: np.searchsorted(a, 1), lambda a: np.searchsorted(a[0], 1, side="up"),
+    lambda a: np.take(a, [9], axis=1),
+    lambda a: np.take(a, a * 0.5),
+    lambda a: np.take(a, [1], axis=5),
+    lambda a: np.take(a, 1, mode="no"),
+    lambda a: np.choose(a, [1, 2]),
+    lambda a: np.bincount(a.ravel() - 50),
+    lambda a: np.bincount(a),
+    lambda a: np.bincount(a[0], a[0][:1]),
+    lambda a: np.bincount(a[0], minlength=-1),
+    lambda a: np.histogram(a, 0),
+    lambda a: np.histogram(a, [2, 1]),
+    lambda a: np.histogram(a, 3, (2, 1)),
+    lambda a: np.digitize(a, [1, 3, 2]),
+    lambda a: np.unravel_index([99], (3, 4)),
+    lambda a: np.take_along_axis(a, a[0], 0),
+    lambda a: np.ravel_multi_index((a, a), (2, 2)),
+    lambda a: np.searchsorted(a, 1),
+    lambda a: np.searchsorted(a[0], 1, side="up"),
 ]
 
 
@@ -184,7 +222,17 @@ def test_errors(k: int) -> None:
         interpreted(ERRORS[k], a)
 
 
-@pytest.mark.parametrize("f", [np.nonzero, np.argwhere, np.flatnonzero, np.unique, lambda a: np.compress(a, a), lambda a: np.histogram(a, "auto")])
+@pytest.mark.parametrize(
+    "f",
+    [
+        np.nonzero,
+        np.argwhere,
+        np.flatnonzero,
+        np.unique,
+        lambda a: np.compress(a, a),
+        lambda a: np.histogram(a, "auto"),
+    ],
+)
 def test_lengths_that_depend_on_values(f: Any) -> None:
     with pytest.raises(TraceError, match="depends on the image's values|by the image's values"):
         interpreted(lambda a: f(a), data(20))

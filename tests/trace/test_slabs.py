@@ -59,7 +59,9 @@ MERGED = {f.__name__: f for f in (several, last_axis, quotients, written, writte
 
 
 def stage_of(graph: Any, shape: int) -> Any:
-    return next(s for s in graph.stages if shape in [n.const for n in s.shape if n.is_const] and s.name not in graph.outputs)
+    return next(
+        s for s in graph.stages if shape in [n.const for n in s.shape if n.is_const] and s.name not in graph.outputs
+    )
 
 
 @pytest.mark.parametrize("name", MERGED)
@@ -92,9 +94,15 @@ def test_planes_of_results_and_dear_ones_stay_apart() -> None:
     assert len(stage_of(many, 8).updates) == 2
 
 
-@pytest.mark.parametrize("function", [
-    lambda a: premultiplied(a)[:3] + 1, lambda a: premultiplied(a)[3] - 1, lambda a: premultiplied(a)[1:3].sum(axis=0), lambda a: premultiplied(a)[2, ::2] * 2,
-])
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda a: premultiplied(a)[:3] + 1,
+        lambda a: premultiplied(a)[3] - 1,
+        lambda a: premultiplied(a)[1:3].sum(axis=0),
+        lambda a: premultiplied(a)[2, ::2] * 2,
+    ],
+)
 def test_what_is_known_to_be_in_one_slab_is_read_where_it_comes_from(function: Any) -> None:
     graph = canonical(function, IMAGE)
     assert len(graph.stages) == 1 and graph.stages[0].sources <= {"a0", graph.stages[0].name}

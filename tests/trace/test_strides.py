@@ -26,7 +26,11 @@ def blocks(a: Any) -> Any:
     return as_strided(a, shape, tuple(np.array(a.strides) * step) + a.strides).max(axis=(2, 3))
 
 
-@pytest.mark.parametrize("a", [IMAGE, GREY, IMAGE[::-1], IMAGE[2:, ::2], IMAGE.T, np.asfortranarray(GREY)], ids=lambda a: f"{a.dtype}{a.strides}")
+@pytest.mark.parametrize(
+    "a",
+    [IMAGE, GREY, IMAGE[::-1], IMAGE[2:, ::2], IMAGE.T, np.asfortranarray(GREY)],
+    ids=lambda a: f"{a.dtype}{a.strides}",
+)
 def test_windows_blocks_and_diagonals(a: Any) -> None:
     for f in (windows, blocks):
         check(f, a, exact=False)

@@ -54,7 +54,10 @@ CASES = {
     "a saturated difference": (lambda a, b: np.clip(a.astype(int) - b, 0, 255).astype(np.uint8), 1),
     "a mean": (lambda a, b: ((a.astype(np.uint16) + b + 1) // 2).astype(np.uint8), 1),
     "a mean rounded down": (lambda a, b: ((a.astype(int) + b) >> 1).astype(np.uint8), 1),
-    "a mean of means": (lambda a, b: ((b.astype(np.uint16) + (a.astype(np.uint16) + b[::-1] + 1) // 2 + 1) // 2).astype(np.uint8), 1),
+    "a mean of means": (
+        lambda a, b: ((b.astype(np.uint16) + (a.astype(np.uint16) + b[::-1] + 1) // 2 + 1) // 2).astype(np.uint8),
+        1,
+    ),
     "a distance": (lambda a, b: np.abs(a.astype(np.int16) - b), 1),
 }
 
@@ -82,7 +85,9 @@ def test_means_of_bytes_in_shuffled_vectors_compile(dtype: str) -> None:
 
     def meant(a: Any, b: Any) -> Any:
         a, b = np.repeat(a, 2, axis=1), np.repeat(b, 2, axis=1)
-        return np.maximum(((a.astype(int) + b) >> 1).astype(a.dtype), ((a.astype(int) + b[::-1]) // 2).astype(a.dtype)) * np.float32(0.5)
+        return np.maximum(
+            ((a.astype(int) + b) >> 1).astype(a.dtype), ((a.astype(int) + b[::-1]) // 2).astype(a.dtype)
+        ) * np.float32(0.5)
 
     for f in (written, meant):
         check(f, np.tile(image(dtype), (1, 4)), np.tile(image(dtype), (1, 4))[:, ::-1].copy())
@@ -98,10 +103,25 @@ def test_what_wraps_around_wraps() -> None:
 
 
 def test_random_formulas_of_integers_are_numpys() -> None:
-    names = ("add", "subtract", "multiply", "minimum", "maximum", "floor_divide", "right_shift", "bitwise_and", "bitwise_xor", "absolute", "less")
+    names = (
+        "add",
+        "subtract",
+        "multiply",
+        "minimum",
+        "maximum",
+        "floor_divide",
+        "right_shift",
+        "bitwise_and",
+        "bitwise_xor",
+        "absolute",
+        "less",
+    )
     for seed in range(60):
         rng = np.random.default_rng(seed)
-        steps = [(str(rng.choice(names)), int(rng.integers(0, 8)), int(rng.integers(0, 8)), int(rng.integers(1, 300))) for _ in range(9)]
+        steps = [
+            (str(rng.choice(names)), int(rng.integers(0, 8)), int(rng.integers(0, 8)), int(rng.integers(1, 300)))
+            for _ in range(9)
+        ]
 
         def formula(a: Any, b: Any, steps: Any = steps) -> Any:
             values = [a.astype(np.int64), b.astype(np.int32), a.astype(np.int16), b]
@@ -133,5 +153,12 @@ def test_idioms_are_single_instructions(case: str, instruction: str) -> None:
 
 def test_the_narrowest_dtype() -> None:
     ranges = [(0, 255), (-1, 127), (-1, 128), (0, 65535), (-40000, 0), (0, 1 << 32)]
-    assert [str(narrowest(low, high, 1)) for low, high in ranges] == ["uint8", "int8", "int16", "uint16", "int32", "None"]
+    assert [str(narrowest(low, high, 1)) for low, high in ranges] == [
+        "uint8",
+        "int8",
+        "int16",
+        "uint16",
+        "int32",
+        "None",
+    ]
     assert narrowest(0, 1, 2) == np.uint16

@@ -45,11 +45,17 @@ def load(app: str):  # type: ignore[no-untyped-def]
     return importlib.import_module(f"benchmarks.peers.halide.{app}")
 
 
-def build(app: str, arguments: tuple, schedule: str, threads: int, autoscheduler: dict[str, str] | None = None) -> Compiled:
+def build(
+    app: str, arguments: tuple, schedule: str, threads: int, autoscheduler: dict[str, str] | None = None
+) -> Compiled:
     """Compile an application under a schedule of `SCHEDULES`; `autoscheduler`: extra parameters of the autoscheduler."""
     begin = time.perf_counter()
     program = load(app).define(arguments, schedule == "manual")
-    target = hl.get_jit_target_from_environment().with_feature(hl.TargetFeature.NoAsserts).with_feature(hl.TargetFeature.NoBoundsQuery)
+    target = (
+        hl.get_jit_target_from_environment()
+        .with_feature(hl.TargetFeature.NoAsserts)
+        .with_feature(hl.TargetFeature.NoBoundsQuery)
+    )
     pipeline = hl.Pipeline(program.output)
     for param, array in zip(program.params, program.arrays, strict=True):
         for k, n in enumerate(reversed(array.shape)):

@@ -65,7 +65,9 @@ def define(arguments: tuple, manual: bool) -> Program:
     r_sigma, s_sigma = arguments[3:] or (R_SIGMA, S_SIGMA)
     (_, small_h, small_w), (_, h, w) = arguments[0].shape, arguments[2].shape
     big_sigma = s_sigma * max(-(-h // small_h), -(-w // small_w))
-    splat_edge, value_edge = (hl.BoundaryConditions.repeat_edge(f, [(0, small_w), (0, small_h)]) for f in (splat, value))
+    splat_edge, value_edge = (
+        hl.BoundaryConditions.repeat_edge(f, [(0, small_w), (0, small_h)]) for f in (splat, value)
+    )
 
     gray_splat, gray_guide = hl.Func("gray_splat"), hl.Func("gray_guide")
     gray_splat[x, y] = brightness(splat_edge)

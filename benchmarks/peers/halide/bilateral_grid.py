@@ -57,6 +57,8 @@ def define(arguments: tuple, manual: bool) -> Program:
         histogram.compute_at(blurz, y)
         histogram.update().reorder(c, cell.x, cell.y, x, y).unroll(c)
         blurx.compute_root().reorder(c, x, z, y).parallel(y).vectorize(x, 8).unroll(c)
-        blury.compute_at(output, y).store_in(hl.MemoryType.Stack).reorder(c, x, y, z).reorder_storage(c, z, x, y).vectorize(x, 8).unroll(c)
+        blury.compute_at(output, y).store_in(hl.MemoryType.Stack).reorder(c, x, y, z).reorder_storage(
+            c, z, x, y
+        ).vectorize(x, 8).unroll(c)
         output.parallel(y, 8).vectorize(x, 8)
     return Program(output, [source], [img], (h, w), np.float32)

@@ -61,9 +61,17 @@ def demosaic(mosaic: hl.Func) -> tuple[hl.Func, hl.Func, hl.Func]:
     b_gb[x, y] = corrected(g_gb, g_b, b_b, here, right)
 
     falling, rising = (here, (-1, 1)), (left, down)
-    r_b[x, y] = hl.select(change(r_r, *falling) < change(r_r, *rising), corrected(g_b, g_r, r_r, *falling), corrected(g_b, g_r, r_r, *rising))
+    r_b[x, y] = hl.select(
+        change(r_r, *falling) < change(r_r, *rising),
+        corrected(g_b, g_r, r_r, *falling),
+        corrected(g_b, g_r, r_r, *rising),
+    )
     falling, rising = (here, (1, -1)), (right, up)
-    b_r[x, y] = hl.select(change(b_b, *falling) < change(b_b, *rising), corrected(g_r, g_b, b_b, *falling), corrected(g_r, g_b, b_b, *rising))
+    b_r[x, y] = hl.select(
+        change(b_b, *falling) < change(b_b, *rising),
+        corrected(g_r, g_b, b_b, *falling),
+        corrected(g_r, g_b, b_b, *rising),
+    )
 
     colours = (r_gr, r_r, r_b, r_gb), (g_gr, g_r, g_b, g_gb), (b_gr, b_r, b_b, b_gb)
     picture = hl.Func("demosaiced")
@@ -108,7 +116,9 @@ def define(arguments: tuple, manual: bool) -> Program:
     curve[x] = hl.select(x <= black, hl.u8(0), x > white, hl.u8(255), value)
     curved[x, y, c] = curve[hl.i32(hl.clamp(corrected[x, y, c], 0, 1023))]
 
-    strength_x32, unsharp_y, unsharp, mask, output = (hl.Func(name) for name in ("strength_x32", "unsharp_y", "unsharp", "mask", "output"))
+    strength_x32, unsharp_y, unsharp, mask, output = (
+        hl.Func(name) for name in ("strength_x32", "unsharp_y", "unsharp", "mask", "output")
+    )
     strength_x32[()] = hl.u8_sat(strength * 32)
     unsharp_y[x, y, c] = blur_121(curved[x, y - 1, c], curved[x, y, c], curved[x, y + 1, c])
     unsharp[x, y, c] = blur_121(unsharp_y[x - 1, y, c], unsharp_y[x, y, c], unsharp_y[x + 1, y, c])

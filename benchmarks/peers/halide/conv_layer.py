@@ -30,7 +30,15 @@ def define(arguments: tuple, manual: bool) -> Program:
     return Program(relu, [source, weights, offset], [images, filters, bias], shape, np.float32)
 
 
-def schedule(source: hl.ImageParam, weights: hl.ImageParam, conv: hl.Func, relu: hl.Func, r: hl.RDom, images: tuple[int, ...], out: int) -> None:
+def schedule(
+    source: hl.ImageParam,
+    weights: hl.ImageParam,
+    conv: hl.Func,
+    relu: hl.Func,
+    r: hl.RDom,
+    images: tuple[int, ...],
+    out: int,
+) -> None:
     """Twenty accumulators: four vectors of channels for five pixels."""
     vector = min(hl.get_host_target().natural_vector_size(hl.Float(32)), out)
     vectors, pixels = min(4, out // vector), min(5, images[2] - 2)

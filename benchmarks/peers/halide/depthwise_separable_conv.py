@@ -21,7 +21,9 @@ def define(arguments: tuple, manual: bool) -> Program:
     padded, depthwise, pointwise, relu = (hl.Func(name) for name in ("padded", "depthwise", "pointwise", "relu"))
     # an ordinary select: the helper for boundaries would split the loops in cases
     inside = (x >= 0) & (x < width) & (y >= 0) & (y < height)
-    padded[c, x, y, n] = hl.select(inside, source[c, hl.clamp(x, 0, width - 1), hl.clamp(y, 0, height - 1), n], hl.f32(0.0))
+    padded[c, x, y, n] = hl.select(
+        inside, source[c, hl.clamp(x, 0, width - 1), hl.clamp(y, 0, height - 1), n], hl.f32(0.0)
+    )
     r = hl.RDom([(0, 3), (0, 3)], "r")
     depthwise[c, x, y, n] = hl.f32(0.0)
     depthwise[c, x, y, n] += taps[c, r.x, r.y] * padded[c, x + r.x - 1, y + r.y - 1, n]
@@ -40,7 +42,14 @@ def define(arguments: tuple, manual: bool) -> Program:
 
 
 def schedule(
-    padded: hl.Func, depthwise: hl.Func, pointwise: hl.Func, relu: hl.Func, r: hl.RDom, k: hl.RDom, shape: tuple[int, ...], channels: int
+    padded: hl.Func,
+    depthwise: hl.Func,
+    pointwise: hl.Func,
+    relu: hl.Func,
+    r: hl.RDom,
+    k: hl.RDom,
+    shape: tuple[int, ...],
+    channels: int,
 ) -> None:
     """Twenty-four accumulators: a vector of channels for 6x4 pixels; slices of the depthwise filter inside of the sum over channels."""
     vector = hl.get_host_target().natural_vector_size(hl.Float(32))
@@ -51,11 +60,15 @@ def schedule(
     c, x, y, n = relu.args()
     ci, xi, yi = hl.Var("ci"), hl.Var("xi"), hl.Var("yi")
     ko, ki = hl.RVar("ko"), hl.RVar("ki")
-    relu.tile([c, x, y], [ci, xi, yi], [across, wide, high]).vectorize(ci).unroll(xi).unroll(yi).fuse(y, n, n).parallel(n)
+    relu.tile([c, x, y], [ci, xi, yi], [across, wide, high]).vectorize(ci).unroll(xi).unroll(yi).fuse(y, n, n).parallel(
+        n
+    )
     pointwise.compute_at(relu, c).vectorize(c).unroll(x).unroll(y)
     pointwise.update().reorder(c, x, y, k.x, n).vectorize(c).unroll(x).unroll(y).split(k.x, ko, ki, deep)
     depthwise.store_in(hl.MemoryType.Stack).bound_extent(c, deep).compute_at(pointwise, ko)
     depthwise.vectorize(c).reorder(x, y, c).unroll(x).unroll(y)
     depthwise.update().vectorize(c).reorder(x, y, c, r.x, r.y, n).unroll(x).unroll(y)
     padded.store_in(hl.MemoryType.Stack).compute_at(pointwise, ko)
-    padded.tile(c, x, ci, xi, vector if deep % vector == 0 else deep, 4, hl.TailStrategy.RoundUp).vectorize(ci).unroll(xi)
+    padded.tile(c, x, ci, xi, vector if deep % vector == 0 else deep, 4, hl.TailStrategy.RoundUp).vectorize(ci).unroll(
+        xi
+    )

@@ -26,7 +26,9 @@ def define(arguments: tuple, manual: bool) -> Program:
     downsampled[0][x, y, c] = hl.select(c < 3, source[x, y, c] * source[x, y, 3], source[x, y, 3])
     extended = []
     for n in range(1, levels):
-        extended.append(hl.BoundaryConditions.repeat_edge(downsampled[n - 1], [(0, widths[n - 1]), (0, heights[n - 1])]))
+        extended.append(
+            hl.BoundaryConditions.repeat_edge(downsampled[n - 1], [(0, widths[n - 1]), (0, heights[n - 1])])
+        )
         fine, half = extended[n - 1], downx[n]
         half[x, y, c] = (fine[2 * x - 1, y, c] + 2.0 * fine[2 * x, y, c] + fine[2 * x + 1, y, c]) * 0.25
         downsampled[n][x, y, c] = (half[x, 2 * y - 1, c] + 2.0 * half[x, 2 * y, c] + half[x, 2 * y + 1, c]) * 0.25
@@ -51,7 +53,9 @@ def define(arguments: tuple, manual: bool) -> Program:
         premultiplied.store_at(downsampled[1], yo).compute_at(downsampled[1], yi).reorder(c, x, y).unroll(c)
         premultiplied.vectorize(x, vector, hl.TailStrategy.ShiftInwards)
         normalized.bound(x, 0, w).bound(y, 0, h).bound(c, 0, 3).never_partition([y])
-        normalized.split(x, xo, xi, vector).split(y, yo, yi, 32).reorder(xi, c, xo, yi, yo).unroll(c).vectorize(xi).parallel(yo)
+        normalized.split(x, xo, xi, vector).split(y, yo, yi, 32).reorder(xi, c, xo, yi, yo).unroll(c).vectorize(
+            xi
+        ).parallel(yo)
         for n in range(1, levels):
             filled[n].store_at(normalized, yo).compute_at(normalized, yi).never_partition_all().vectorize(x, vector)
     return Program(normalized, [source], [img], (3, h, w), np.float32)

@@ -21,8 +21,14 @@ def clamped(f: hl.Func, w: int, h: int) -> hl.Func:
 
 def downsample(f: hl.Func) -> hl.Func:
     downx, downy = hl.Func("downx"), hl.Func("downy")
-    downx[x, y, z, c] = (f[2 * x - 1, y, z, c] + 3.0 * (f[2 * x, y, z, c] + f[2 * x + 1, y, z, c]) + f[2 * x + 2, y, z, c]) / 8.0
-    downy[x, y, z, c] = (downx[x, 2 * y - 1, z, c] + 3.0 * (downx[x, 2 * y, z, c] + downx[x, 2 * y + 1, z, c]) + downx[x, 2 * y + 2, z, c]) / 8.0
+    downx[x, y, z, c] = (
+        f[2 * x - 1, y, z, c] + 3.0 * (f[2 * x, y, z, c] + f[2 * x + 1, y, z, c]) + f[2 * x + 2, y, z, c]
+    ) / 8.0
+    downy[x, y, z, c] = (
+        downx[x, 2 * y - 1, z, c]
+        + 3.0 * (downx[x, 2 * y, z, c] + downx[x, 2 * y + 1, z, c])
+        + downx[x, 2 * y + 2, z, c]
+    ) / 8.0
     return downy
 
 

@@ -16,7 +16,9 @@ def define(arguments: tuple, manual: bool) -> Program:
     img, levels, *strengths = arguments
     _, h, w = img.shape
     source = hl.ImageParam(hl.UInt(16), 3, "img")
-    alpha, beta = (hl.Param(hl.Float(32), name, value) for name, value in zip(("alpha", "beta"), strengths, strict=True))
+    alpha, beta = (
+        hl.Param(hl.Float(32), name, value) for name, value in zip(("alpha", "beta"), strengths, strict=True)
+    )
     alpha.set_estimate(strengths[0])
     beta.set_estimate(strengths[1])
     x, y, c, k, entry = hl.Var("x"), hl.Var("y"), hl.Var("c"), hl.Var("k"), hl.Var("entry")
@@ -41,7 +43,9 @@ def define(arguments: tuple, manual: bool) -> Program:
 
     def upsample(f: hl.Func, j: int, rest: list[hl.Var]) -> hl.Expr:
         edge, upx = extended(f, j), hl.Func(f"{f.name()}_upx")
-        upx[[x, y, *rest]] = hl.lerp(edge[[(x + 1) / 2, y, *rest]], edge[[(x - 1) / 2, y, *rest]], (x % 2 * 2 + 1) / hl.f32(4.0))
+        upx[[x, y, *rest]] = hl.lerp(
+            edge[[(x + 1) / 2, y, *rest]], edge[[(x - 1) / 2, y, *rest]], (x % 2 * 2 + 1) / hl.f32(4.0)
+        )
         return hl.lerp(upx[[x, (y + 1) / 2, *rest]], upx[[x, (y - 1) / 2, *rest]], (y % 2 * 2 + 1) / hl.f32(4.0))
 
     remap, floating, gray = hl.Func("remap"), hl.Func("floating"), hl.Func("gray")
@@ -49,9 +53,13 @@ def define(arguments: tuple, manual: bool) -> Program:
     remap[entry] = alpha * fx * hl.exp(-fx * fx / 2.0)
     # Levels rounded up to whole vectors read past the edge.
     floating[x, y, c] = extended(source, 0)[x, y, c] / hl.f32(65535.0)
-    gray[x, y] = hl.f32(0.299) * floating[x, y, 0] + hl.f32(0.587) * floating[x, y, 1] + hl.f32(0.114) * floating[x, y, 2]
+    gray[x, y] = (
+        hl.f32(0.299) * floating[x, y, 0] + hl.f32(0.587) * floating[x, y, 1] + hl.f32(0.114) * floating[x, y, 2]
+    )
 
-    remapped, laplacian, guide, detail, result = (funcs(name) for name in ("remapped", "laplacian", "guide", "detail", "result"))
+    remapped, laplacian, guide, detail, result = (
+        funcs(name) for name in ("remapped", "laplacian", "guide", "detail", "result")
+    )
     level = k * hl.f32(1.0 / (levels - 1))
     idx = hl.clamp(hl.i32(gray[x, y] * float(levels - 1) * 256.0), 0, (levels - 1) * 256)
     remapped[0][x, y, k] = beta * (gray[x, y] - level) + level + remap[idx - 256 * k]
@@ -85,8 +93,12 @@ def define(arguments: tuple, manual: bool) -> Program:
         gray.compute_root().parallel(y, 32).vectorize(x, 8)
         for j in range(1, 5):
             guide[j].compute_root().parallel(y, 32).vectorize(x, 8)
-            remapped[j].compute_root().reorder_storage(x, k, y).reorder(k, y).split(y, yo, y, 8).parallel(yo).vectorize(x, 8)
-            result[j].store_at(output, yo).compute_at(output, y).fold_storage(y, 4).vectorize(x, 8, hl.TailStrategy.RoundUp)
+            remapped[j].compute_root().reorder_storage(x, k, y).reorder(k, y).split(y, yo, y, 8).parallel(yo).vectorize(
+                x, 8
+            )
+            result[j].store_at(output, yo).compute_at(output, y).fold_storage(y, 4).vectorize(
+                x, 8, hl.TailStrategy.RoundUp
+            )
         remapped[0].clone_in(edges[0]).store_at(remapped[1], yo).compute_at(remapped[1], y).vectorize(x, 8)
         for j in range(5, J):
             guide[j].compute_root()

@@ -45,7 +45,9 @@ def define(arguments: tuple, manual: bool) -> Program:
 
     if manual:
         xo, task = hl.Var("xo"), hl.Var("task")
-        disc.split(x, xo, x, min(256, img.shape[2])).reorder(x, y, c, xo).fuse(c, xo, task).parallel(task).vectorize(x, 16)
+        disc.split(x, xo, x, min(256, img.shape[2])).reorder(x, y, c, xo).fuse(c, xo, task).parallel(task).vectorize(
+            x, 16
+        )
         runs.compute_at(disc, task).vectorize(x, 16)
         runs.update().reorder(x, r.x, r.y, c).vectorize(x, 16)
         column.compute_at(disc, y).vectorize(x, 16)

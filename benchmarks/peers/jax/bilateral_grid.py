@@ -40,7 +40,9 @@ def bilateral_grid(img: jax.Array, r_sigma: float, s: int) -> jax.Array:
     total, weight = jnp.zeros_like(position), jnp.zeros_like(position)
     for z in range(bins + 1):
         near = jnp.maximum(0, 1 - jnp.abs(position - z))
-        value, norm = (plane[..., :-1] + f[:, None, None, None] * (plane[..., 1:] - plane[..., :-1]) for plane in y[:, z])
+        value, norm = (
+            plane[..., :-1] + f[:, None, None, None] * (plane[..., 1:] - plane[..., :-1]) for plane in y[:, z]
+        )
         total, weight = total + near * value, weight + near * norm
     return (total / weight).transpose(1, 2, 3, 0).reshape((rows - 5) * s, (cols - 5) * s)[:h, :w]
 

@@ -43,7 +43,14 @@ def bilateral_grid(img: np.ndarray, scale: np.float32, s: int, bins: int, out: n
     blury = np.empty((rows - 4, cols - 4, 2 * bins + 2), np.float32)
     for row in numba.prange(rows - 4):
         for col in range(cols - 4):
-            taps(blurx[row, col], blurx[row + 1, col], blurx[row + 2, col], blurx[row + 3, col], blurx[row + 4, col], blury[row, col])
+            taps(
+                blurx[row, col],
+                blurx[row + 1, col],
+                blurx[row + 2, col],
+                blurx[row + 3, col],
+                blurx[row + 4, col],
+                blury[row, col],
+            )
 
     for strip in numba.prange(rows - 5):
         grid = np.empty((cols - 4, 2 * bins + 2), np.float32)

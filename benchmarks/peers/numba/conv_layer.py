@@ -33,9 +33,19 @@ def conv_layer(images: np.ndarray, filters: np.ndarray, bias: np.ndarray, out: n
                     for k in range(0, whole, 4):
                         for p in range(0, run, 2):
                             v, x = y + dy, first + p + dx
-                            a0, a1, a2, a3 = images[n, v, x, k], images[n, v, x, k + 1], images[n, v, x, k + 2], images[n, v, x, k + 3]
+                            a0, a1, a2, a3 = (
+                                images[n, v, x, k],
+                                images[n, v, x, k + 1],
+                                images[n, v, x, k + 2],
+                                images[n, v, x, k + 3],
+                            )
                             x += 1
-                            b0, b1, b2, b3 = images[n, v, x, k], images[n, v, x, k + 1], images[n, v, x, k + 2], images[n, v, x, k + 3]
+                            b0, b1, b2, b3 = (
+                                images[n, v, x, k],
+                                images[n, v, x, k + 1],
+                                images[n, v, x, k + 2],
+                                images[n, v, x, k + 3],
+                            )
                             for c in range(channels):
                                 f0, f1 = filters[dy, dx, k, c], filters[dy, dx, k + 1, c]
                                 f2, f3 = filters[dy, dx, k + 2, c], filters[dy, dx, k + 3, c]

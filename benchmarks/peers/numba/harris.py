@@ -22,7 +22,11 @@ def harris(rgb: np.ndarray, out: np.ndarray) -> None:
         gray = np.empty((STRIP + 4, width + 6), np.float32)
         ix = np.empty((STRIP + 2, width + 2), np.float32)
         iy = np.empty((STRIP + 2, width + 2), np.float32)
-        vxx, vyy, vxy = np.empty(width + 2, np.float32), np.empty(width + 2, np.float32), np.empty(width + 2, np.float32)
+        vxx, vyy, vxy = (
+            np.empty(width + 2, np.float32),
+            np.empty(width + 2, np.float32),
+            np.empty(width + 2, np.float32),
+        )
         first, last = strip * STRIP, min((strip + 1) * STRIP, height)
         rows = last - first
         for j in range(rows + 4):
@@ -32,7 +36,9 @@ def harris(rgb: np.ndarray, out: np.ndarray) -> None:
         for j in range(rows + 2):
             up, middle, down, gx, gy = gray[j], gray[j + 1], gray[j + 2], ix[j], iy[j]
             for x in range(width + 2):
-                gx[x] = (up[x + 3] - up[x + 1] + two * (middle[x + 3] - middle[x + 1]) + down[x + 3] - down[x + 1]) * twelfth
+                gx[x] = (
+                    up[x + 3] - up[x + 1] + two * (middle[x + 3] - middle[x + 1]) + down[x + 3] - down[x + 1]
+                ) * twelfth
                 gy[x] = (down[x + 1] - up[x + 1] + two * (down[x + 2] - up[x + 2]) + down[x + 3] - up[x + 3]) * twelfth
         for j in range(rows):
             x0, x1, x2, y0, y1, y2, target = ix[j], ix[j + 1], ix[j + 2], iy[j], iy[j + 1], iy[j + 2], out[first + j]

@@ -30,7 +30,11 @@ def downsample_first(img: np.ndarray, out: np.ndarray) -> None:
         above, here, below = max(2 * y - 1, 0), min(2 * y, height - 1), min(2 * y + 1, height - 1)
         for c in range(3):
             for x in range(width):
-                a, b, d = img[c, above, x] * img[3, above, x], img[c, here, x] * img[3, here, x], img[c, below, x] * img[3, below, x]
+                a, b, d = (
+                    img[c, above, x] * img[3, above, x],
+                    img[c, here, x] * img[3, here, x],
+                    img[c, below, x] * img[3, below, x],
+                )
                 column[x + 1] = (a + np.float32(2) * b + d) * QUARTER
             halve(column, width, out[c, y])
         for x in range(width):
@@ -68,7 +72,11 @@ def fill(down: np.ndarray, coarse: np.ndarray) -> None:
     """In place of `down`."""
     _, height, width = down.shape
     for y in numba.prange(height):
-        column, up, keep = np.empty(coarse.shape[2], np.float32), np.empty(width, np.float32), np.empty(width, np.float32)
+        column, up, keep = (
+            np.empty(coarse.shape[2], np.float32),
+            np.empty(width, np.float32),
+            np.empty(width, np.float32),
+        )
         for x in range(width):
             keep[x] = np.float32(1) - down[3, y, x]
         for c in range(4):
@@ -81,7 +89,11 @@ def fill(down: np.ndarray, coarse: np.ndarray) -> None:
 def fill_last(img: np.ndarray, coarse: np.ndarray, out: np.ndarray) -> None:
     _, height, width = img.shape
     for y in numba.prange(height):
-        column, up, scale = np.empty(coarse.shape[2], np.float32), np.empty(width, np.float32), np.empty(width, np.float32)
+        column, up, scale = (
+            np.empty(coarse.shape[2], np.float32),
+            np.empty(width, np.float32),
+            np.empty(width, np.float32),
+        )
         double(coarse[3], y, width, column, up)
         for x in range(width):
             alpha = img[3, y, x]

@@ -30,7 +30,15 @@ def unsharp(rgb: np.ndarray, taps: tuple[np.float32, ...], out: np.ndarray) -> N
                 row[x] = to_red * red[x] + to_green * green[x] + to_blue * blue[x]
         for y in range(first, last):
             k = y - first + 3
-            a3, a2, a1, middle, b1, b2, b3 = gray[k - 3], gray[k - 2], gray[k - 1], gray[k], gray[k + 1], gray[k + 2], gray[k + 3]
+            a3, a2, a1, middle, b1, b2, b3 = (
+                gray[k - 3],
+                gray[k - 2],
+                gray[k - 1],
+                gray[k],
+                gray[k + 1],
+                gray[k + 2],
+                gray[k + 3],
+            )
             for x in range(width):
                 blur_y[x + 3] = t0 * middle[x] + t1 * (a1[x] + b1[x]) + t2 * (a2[x] + b2[x]) + t3 * (a3[x] + b3[x])
             blur_y[:3] = blur_y[3]

@@ -32,7 +32,9 @@ def address(e: NestEmitter, source: str, flat: Poly) -> Val:
         base = e.base(source, first * cell.itemsize)
         for part in e.by_depth(rest):
             offset = e.int(part)
-            base = code.emit(f"getelementptr {t}, ptr {base.text}, i64 {offset.text}", I64, 1, base, offset, pointer=True)
+            base = code.emit(
+                f"getelementptr {t}, ptr {base.text}, i64 {offset.text}", I64, 1, base, offset, pointer=True
+            )
         if not e.is_changing(rest):
             e.memo.remember(key, base, everywhere=False)
     if flat.const != first:

@@ -18,7 +18,9 @@ import numpy as np
 
 _CONTRACTED = ("fadd ", "fsub ", "fmul ", "fdiv ")  # what fast_math lets LLVM fuse
 _TYPES = {"f2": "half", "f4": "float", "f8": "double", "b1": "i1"}
-LOADS = 256  # of one block between two effects; marks in shorter ones cost some of the few percent that folded loads bring
+LOADS = (
+    256  # of one block between two effects; marks in shorter ones cost some of the few percent that folded loads bring
+)
 MARK = '  call void asm sideeffect "", ""()'
 BOOL, I64, I32, I8 = (np.dtype(t) for t in ("?", "i8", "i4", "u1"))
 
@@ -247,7 +249,9 @@ def splat(code: Code, x: Val, lanes: int) -> Val:
         return Val(f"splat ({one} {x.text})", x.dtype, lanes, x.depth)
     wide = type_name(x.dtype, lanes)
     first = code.emit(f"insertelement {wide} poison, {x}, i64 0", x.dtype, lanes, x)
-    return code.emit(f"shufflevector {wide} {first.text}, {wide} poison, <{lanes} x i32> zeroinitializer", x.dtype, lanes, first)
+    return code.emit(
+        f"shufflevector {wide} {first.text}, {wide} poison, <{lanes} x i32> zeroinitializer", x.dtype, lanes, first
+    )
 
 
 def shuffle(code: Code, a: Val, b: Val, mask: Sequence[int]) -> Val:

@@ -24,7 +24,9 @@ from hjit.trace.ir.poly import ZERO, Atom, Bound, Extremum, FloorDiv, Mod, Poly,
 from hjit.trace.ir.ranges import Ranges
 
 STATEMENTS: dict[type, Callable[[NestEmitter, Any], None]] = {}  # by kind of statement
-ATOMS: dict[type, Callable[[NestEmitter, Any, int], Val]] = {}  # boundary conditions and gathers, with a number of lanes
+ATOMS: dict[
+    type, Callable[[NestEmitter, Any, int], Val]
+] = {}  # boundary conditions and gathers, with a number of lanes
 VALUES: dict[type, Callable[[NestEmitter, Any], Val]] = {}  # expressions that read memory
 
 
@@ -118,7 +120,9 @@ class NestEmitter:
         self.vector: Var | None = None
         self.lanes = 1
         self.at_once = 1  # vectors that a turn of the vector loop computes
-        self.turns: dict[Var, tuple[Val, int]] = {}  # of each loop: where the turn begins if it is not moved inwards, and how many it is long
+        self.turns: dict[
+            Var, tuple[Val, int]
+        ] = {}  # of each loop: where the turn begins if it is not moved inwards, and how many it is long
         self.memo = Memo()
         self._strides: dict[str, tuple[Poly, ...]] = {}
         self.allocas: list[str] = []
@@ -170,8 +174,16 @@ class NestEmitter:
         return a in self.vars or a in self.lets or (self.around is not None and self.around.knows(a))
 
     def loop(
-        self, var: Var, begin: Val, end: Val, step: int, body: Callable[[], None],
-        limit: Val | None = None, first: Val | None = None, rare: bool = False, phis: Sequence[tuple[Val, Val, str]] = (),
+        self,
+        var: Var,
+        begin: Val,
+        end: Val,
+        step: int,
+        body: Callable[[], None],
+        limit: Val | None = None,
+        first: Val | None = None,
+        rare: bool = False,
+        phis: Sequence[tuple[Val, Val, str]] = (),
     ) -> None:
         """``for var in range(begin, end, step)``; a turn that would pass `limit` starts at ``limit - step``, one before `first` there.
 
@@ -286,7 +298,9 @@ class NestEmitter:
         found = self.sizes.get(a)
         if found is None:
             inside = list(deep_atoms(poly(a)))
-            found = self.sizes[a] = self.uniforms is not None and all(isinstance(x, (Sym, FloorDiv, Mod, Extremum, Bound)) for x in inside)
+            found = self.sizes[a] = self.uniforms is not None and all(
+                isinstance(x, (Sym, FloorDiv, Mod, Extremum, Bound)) for x in inside
+            )
         return found
 
     def varies(self, p: Poly) -> bool:
@@ -378,7 +392,9 @@ class NestEmitter:
             case Mod():
                 return self.divide(self.int(a.arg, self.spread(a.arg, lanes)), self.int(a.by), quotient=False)
             case Extremum():
-                return self.minmax(a.which, self.int(a.a, self.spread(a.a, lanes)), self.int(a.b, self.spread(a.b, lanes)))
+                return self.minmax(
+                    a.which, self.int(a.a, self.spread(a.a, lanes)), self.int(a.b, self.spread(a.b, lanes))
+                )
             case Bound() | Value():
                 return ATOMS[type(a)](self, a, lanes)
         raise CompileError(f"an index holds {a}, which is not bound to a loop")
@@ -390,7 +406,11 @@ class NestEmitter:
         """Floor division or remainder by a positive number."""
         if b.lanes == 1 and b.text.isdigit() and int(b.text) & (int(b.text) - 1) == 0:
             shift = int(b.text).bit_length() - 1
-            return self.arith("ashr", a, const(shift, I64)) if quotient else self.arith("and", a, const(int(b.text) - 1, I64))
+            return (
+                self.arith("ashr", a, const(shift, I64))
+                if quotient
+                else self.arith("and", a, const(int(b.text) - 1, I64))
+            )
         b = splat(self.code, b, a.lanes)
         q = self.arith("sdiv", a, b)
         r = self.arith("sub", a, self.arith("mul", q, b))
@@ -456,7 +476,10 @@ class NestEmitter:
         i = self.inputs.get(source)
         buffer = self.buffers.get(source)
         if buffer is not None:
-            index = tuple(p % n if k == buffer.fold else p - o for k, (p, o, n) in enumerate(zip(index, buffer.origin, buffer.lengths, strict=True)))
+            index = tuple(
+                p % n if k == buffer.fold else p - o
+                for k, (p, o, n) in enumerate(zip(index, buffer.origin, buffer.lengths, strict=True))
+            )
         if buffer is not None or i is None or i.data is not None:
             for p, stride in zip(index, self.strides(source), strict=True):
                 total = total + p * stride
@@ -476,7 +499,11 @@ class NestEmitter:
         found = self._strides.get(source)
         if found is None:
             buffer = self.buffers.get(source)
-            lengths, layout = (self.shapes[source], self.layouts.get(source, C_ORDER)) if buffer is None else (buffer.lengths, buffer.layout)
+            lengths, layout = (
+                (self.shapes[source], self.layouts.get(source, C_ORDER))
+                if buffer is None
+                else (buffer.lengths, buffer.layout)
+            )
             found = self._strides[source] = layout.strides(lengths)
         return found
 
@@ -485,7 +512,9 @@ class NestEmitter:
         i = self.inputs.get(source)
         if i is not None and i.data is not None:
             at = Val(f"@{global_name(source)}", I64, 1, 0, pointer=True)
-            return self.code.emit(f"getelementptr i8, ptr {at.text}, i64 {plus}", I64, 1, at, pointer=True) if plus else at
+            return (
+                self.code.emit(f"getelementptr i8, ptr {at.text}, i64 {plus}", I64, 1, at, pointer=True) if plus else at
+            )
         slot = self.params.arrays.get(source, self.params.scratch.get(source, -1))
         at = self.slot(slot, plus)
         if source in self.buffers:

@@ -50,9 +50,17 @@ def driver_text(graph: Graph, calls: Sequence[Call], params: Params, name: str, 
     size = params.count
     values = call_table.Values(params, call_table.given_to(calls)) if len(calls) > call_table.MANY else None
     slots = size if values is None else values.count
-    e.allocas += [f"  %ctx = alloca [{slots} x i64], align 64", "  %data = alloca [3 x i64]", "  %args = alloca [1 x i64]"]
+    e.allocas += [
+        f"  %ctx = alloca [{slots} x i64], align 64",
+        "  %data = alloca [3 x i64]",
+        "  %args = alloca [1 x i64]",
+    ]
     most = 1 + max((len(c.uniforms) for c in calls), default=0)
-    e.allocas += ["  %dims = alloca [1 x i64]", "  %steps = alloca [1 x i64]", f"  %given = alloca [{most} x i64], align 64"]
+    e.allocas += [
+        "  %dims = alloca [1 x i64]",
+        "  %steps = alloca [1 x i64]",
+        f"  %given = alloca [{most} x i64], align 64",
+    ]
     e.allocas.append(f"  call void @llvm.memcpy.p0.p0.i64(ptr %ctx, ptr %params, i64 {8 * size}, i1 false)")
     code.declare("declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)")
     e.allocas += _resolve(params)
@@ -87,7 +95,9 @@ def _run(e: NestEmitter, call: Call) -> None:
     if call.nest.count is None:
         code.effect(f"call void @{call.function}(ptr %given, i64 0, i64 1, i64 0)")
     else:
-        launch(e, f"@{call.function}", f"@{call.function}.task", e.int(call.nest.count).text, e.int(call.nest.work).text)
+        launch(
+            e, f"@{call.function}", f"@{call.function}.task", e.int(call.nest.count).text, e.int(call.nest.work).text
+        )
     status(e, code.fresh("ok"))
 
 

@@ -16,7 +16,16 @@ import numpy as np
 
 from hjit import deadline
 from hjit.errors import BlockError
-from hjit.kernels.llvm import indices, memory, outline, reductions, scalar_replacement, stores, streaming_stores, vector_loops
+from hjit.kernels.llvm import (
+    indices,
+    memory,
+    outline,
+    reductions,
+    scalar_replacement,
+    stores,
+    streaming_stores,
+    vector_loops,
+)
 from hjit.kernels.llvm.code import BOOL, I64, Val, longest_block
 from hjit.kernels.llvm.context import ATOMS, NAME, STATEMENTS, VALUES, Machine, NestEmitter, global_name
 from hjit.kernels.llvm.driver import driver_text
@@ -44,7 +53,9 @@ from hjit.trace.ir.graph import Graph, Input, Load
 from hjit.trace.ir.poly import Bound, Poly, Value
 
 
-def emit_module(graph: Graph, program: Program, params: Params, name: str, machine: Machine, longest: float = math.inf) -> str:
+def emit_module(
+    graph: Graph, program: Program, params: Params, name: str, machine: Machine, longest: float = math.inf
+) -> str:
     """LLVM IR of a kernel whose entry is ``i32 name(ptr params)``; it returns 1 where an index is out of bounds.
 
     Raises:
@@ -90,7 +101,9 @@ class _Renumbered:
         self.slots: dict[int, int] = {}
         for names in (params.arrays, params.scratch):
             self.slots |= {names[old]: params.slot(new) for old, new in like.arrays.items() if old in names}
-        self.slots |= {params.symbols[old]: params.symbols[new] for old, new in like.sizes.items() if old in params.symbols}
+        self.slots |= {
+            params.symbols[old]: params.symbols[new] for old, new in like.sizes.items() if old in params.symbols
+        }
 
     def function(self, f: Function) -> Function:
         return Function(f.text, tuple(map(self.uniform, f.uniforms)))
@@ -104,7 +117,10 @@ class _Renumbered:
 def _check_blocks(stage: str, texts: list[str], longest: float) -> None:
     length = max(map(longest_block, texts))
     if length > longest:
-        raise BlockError(stage, f"{length} instructions in one block of code of {stage}, more than {longest}: unroll, or inline, less")
+        raise BlockError(
+            stage,
+            f"{length} instructions in one block of code of {stage}, more than {longest}: unroll, or inline, less",
+        )
 
 
 def constant_text(i: Input) -> str:

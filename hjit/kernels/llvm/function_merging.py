@@ -15,7 +15,9 @@ from hjit.trace.ir.poly import Poly, poly
 _CONSTANT = re.compile(r"(= add i64 |= mul i64 |= getelementptr \w+, ptr %(?!ctx,)[\w.]+, i64 )(-?\d+)\b")
 MAX_GIVEN = 16  # constants that become numbers, of one function
 
-Uniform = tuple[int, int] | Poly | None  # a slot of the parameter block and what is added, or a polynomial over sizes, or `KERNEL`
+Uniform = (
+    tuple[int, int] | Poly | None
+)  # a slot of the parameter block and what is added, or a polynomial over sizes, or `KERNEL`
 KERNEL: Uniform = None  # the address of the parameter block: what a block of numbers begins with
 
 
@@ -68,8 +70,12 @@ def _given(alike: dict[str, list[str]], count: int) -> dict[str, tuple[str, tupl
     """
     columns = [tuple(map(int, column)) for column in zip(*alike.values(), strict=True)]
     differ = list(dict.fromkeys(c for c in columns if len(set(c)) > 1))
-    shared = len(differ) > MAX_GIVEN  # then places whose constants lie equally far from each other in all texts have one number
-    firsts: dict[tuple[int, ...], tuple[int, tuple[int, ...]]] = {}  # for each number, which it is, and the constants of its first place
+    shared = (
+        len(differ) > MAX_GIVEN
+    )  # then places whose constants lie equally far from each other in all texts have one number
+    firsts: dict[
+        tuple[int, ...], tuple[int, tuple[int, ...]]
+    ] = {}  # for each number, which it is, and the constants of its first place
     names: dict[tuple[int, ...], str] = {}
     sums: list[str] = []
     for column in differ:

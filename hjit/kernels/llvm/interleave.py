@@ -30,11 +30,18 @@ def joined(code: Code, values: Sequence[Val], lanes: int) -> Iterator[Val]:
         result: Val | None = None
         for w in range(0, n, 2):
             a, b = values[w], values[min(w + 1, n - 1)]
-            part = shuffle(code, a, b, [lane if which == w else lanes + lane if which == w + 1 else -1 for lane, which in sources])
+            part = shuffle(
+                code, a, b, [lane if which == w else lanes + lane if which == w + 1 else -1 for lane, which in sources]
+            )
             if result is None:
                 result = part
             else:
-                result = shuffle(code, result, part, [lanes + k if which in (w, w + 1) else k for k, (_, which) in enumerate(sources)])
+                result = shuffle(
+                    code,
+                    result,
+                    part,
+                    [lanes + k if which in (w, w + 1) else k for k, (_, which) in enumerate(sources)],
+                )
         assert result is not None
         yield result
 
@@ -79,7 +86,13 @@ class _Order:
         """Are there fewer shuffles than by joining, for which `n` vectors take `n - 1` each, as taking apart does?"""
         self.look(values)
         joining = self.n * (self.n - 1)
-        whole = {x for group, kind in self.kinds.items() if kind in ("same", "apart") for x in walk(*group) if isinstance(x, Load)}
+        whole = {
+            x
+            for group, kind in self.kinds.items()
+            if kind in ("same", "apart")
+            for x in walk(*group)
+            if isinstance(x, Load)
+        }
         loaded = sum(kind == "loads" and not whole.intersection(group) for group, kind in self.kinds.items())
         kinds = list(self.kinds.values())
         repeated = sum(kind == "same" and self.is_moving(group[0]) for group, kind in self.kinds.items())
@@ -133,7 +146,11 @@ class _Order:
         found = [_chosen(x) for x in loads]
         if None in found or not all(self.is_moving(x) for x in loads):
             return False
-        tables = {(x.source, self.e.flat(x.source, x.index) - poly(a), a.extent) for x, a in zip(loads, found, strict=True) if a is not None}
+        tables = {
+            (x.source, self.e.flat(x.source, x.index) - poly(a), a.extent)
+            for x, a in zip(loads, found, strict=True)
+            if a is not None
+        }
         return len(tables) == 1 and not self.e.varies(next(iter(tables))[1])
 
     def chosen_by(self, x: Expr) -> Expr:

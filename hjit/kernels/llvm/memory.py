@@ -19,7 +19,10 @@ from hjit.trace.ir.poly import Poly, Value, Var, poly
 
 _GROUP = Var("group")  # the vector's variable divided by its alignment
 PREFETCH = "llvm.prefetch.p0"
-MAX_SHUFFLED = 4, 16  # strides up to here are loaded as whole vectors and shuffled: in any case, and where there are twice as many lanes
+MAX_SHUFFLED = (
+    4,
+    16,
+)  # strides up to here are loaded as whole vectors and shuffled: in any case, and where there are twice as many lanes
 
 
 def most_shuffled(lanes: int) -> int:
@@ -73,7 +76,11 @@ def _pattern(e: NestEmitter, flat: Poly) -> list[int] | None:
         first = _at_lane(e, moving, 0)
         lanes = [_at_lane(e, moving, k) - first for k in range(e.lanes)]
         offsets = [p.const for p in lanes if p.is_const]
-        e.patterns[key] = offsets if len(offsets) == e.lanes and max(offsets) - min(offsets) < most_shuffled(e.lanes) * e.lanes else None
+        e.patterns[key] = (
+            offsets
+            if len(offsets) == e.lanes and max(offsets) - min(offsets) < most_shuffled(e.lanes) * e.lanes
+            else None
+        )
     return e.patterns[key]
 
 
@@ -239,21 +246,34 @@ def looked_up(e: NestEmitter, x: Load, a: Value, index: Val) -> Val:
     if a.extent is not None:
         extent = e.int(a.extent)
         index = indices.checked(e, index, indices.narrow(e, extent) if e.machine.small else extent)
-    return _from_memory(code, _at(e, x.source, address(e, x.source, e.flat(x.source, x.index) - poly(a)), index, memory_dtype(dtype)), dtype)
+    return _from_memory(
+        code,
+        _at(e, x.source, address(e, x.source, e.flat(x.source, x.index) - poly(a)), index, memory_dtype(dtype)),
+        dtype,
+    )
 
 
 def _at(e: NestEmitter, source: str, base: Val, index: Val, cell: np.dtype[Any]) -> Val:
     """Elements so far behind `base`, one for each lane."""
     code, lanes = e.code, e.lanes
-    whole = cell if cell.itemsize >= 4 else I32 if source in e.params.scratch and cell.kind != "f" else None  # scratch may be read past its end
-    if whole is not None and "avx512" in e.machine.features and not e.is_mutable(source):  # before it, gathers are slower than single loads
-        at = code.emit(f"getelementptr {type_name(cell)}, ptr {base.text}, {index}", I64, lanes, base, index, pointer=False)
+    whole = (
+        cell if cell.itemsize >= 4 else I32 if source in e.params.scratch and cell.kind != "f" else None
+    )  # scratch may be read past its end
+    if (
+        whole is not None and "avx512" in e.machine.features and not e.is_mutable(source)
+    ):  # before it, gathers are slower than single loads
+        at = code.emit(
+            f"getelementptr {type_name(cell)}, ptr {base.text}, {index}", I64, lanes, base, index, pointer=False
+        )
         t, types = type_name(whole, lanes), f"{suffix(whole, lanes)}.v{lanes}p0"
         code.declare(f"declare {t} @llvm.masked.gather.{types}(<{lanes} x ptr>, i32, <{lanes} x i1>, {t})")
         found = code.emit(
             f"call {t} @llvm.masked.gather.{types}(<{lanes} x ptr> {at.text}, i32 {1 if source in e.inputs else cell.itemsize}, "
             f"<{lanes} x i1> splat (i1 true), {t} poison)",
-            whole, lanes, at, e.guard,
+            whole,
+            lanes,
+            at,
+            e.guard,
         )
         return found if whole == cell else code.emit(f"trunc {found} to {type_name(cell, lanes)}", cell, lanes, found)
     result: Val | None = None
@@ -276,7 +296,9 @@ def _elements(e: NestEmitter, index: Val) -> Iterator[Val]:
         return
     pairs = code.emit(f"bitcast {index} to {type_name(I64, lanes // 2)}", I64, lanes // 2, index)
     for k in range(lanes // 2):
-        pair = code.opaque(code.emit(f"extractelement {pairs}, i64 {k}" if lanes > 2 else f"bitcast {index} to i64", I64, 1, pairs))
+        pair = code.opaque(
+            code.emit(f"extractelement {pairs}, i64 {k}" if lanes > 2 else f"bitcast {index} to i64", I64, 1, pairs)
+        )
         low = code.emit(f"trunc i64 {pair.text} to i32", I32, 1, pair)
         yield code.emit(f"sext {low} to i64", I64, 1, low)
         yield code.emit(f"ashr i64 {pair.text}, 32", I64, 1, pair)
@@ -290,7 +312,10 @@ def prefetch(e: NestEmitter, ahead: Sequence[Load]) -> None:
         step = None if e.vector is None else flat.coefficient(e.vector)
         if step is None or not step.is_const or not 1 <= step.const <= most_shuffled(e.lanes):
             continue
-        if any(source == x.source and (flat - other).is_const and abs((flat - other).const) < step.const for source, other in fetched):
+        if any(
+            source == x.source and (flat - other).is_const and abs((flat - other).const) < step.const
+            for source, other in fetched
+        ):
             continue  # it lies between the elements of one that is fetched
         fetched.append((x.source, flat))
         e.code.declare(f"declare void @{PREFETCH}(ptr, i32, i32, i32)")

@@ -16,8 +16,13 @@ from hjit.trace.ir.graph import Op
 from hjit.trace.ir.identities import start_value
 from hjit.trace.ir.poly import Var, extremum, poly
 
-FEW, PRODUCTS = 9, 18  # products that are summed before they join other such sums: where there are few, and where there are more
-SUMS = 4  # of those that are summed before they join the accumulator: about as many roundings as in NumPy's pairwise sum
+FEW, PRODUCTS = (
+    9,
+    18,
+)  # products that are summed before they join other such sums: where there are few, and where there are more
+SUMS = (
+    4  # of those that are summed before they join the accumulator: about as many roundings as in NumPy's pairwise sum
+)
 ACCUMULATORS = 4  # vectors accumulated independently, to hide the latency of the operation
 
 
@@ -146,8 +151,13 @@ def _products(e: NestEmitter, s: Reduce, accs: list[_Accumulator]) -> None:
     _summed(e, replace(s, dtype=s.dtype_out, compensated=False), [outer, sums] if sums else [outer], products, accs)
 
 
-def _summed(e: NestEmitter, s: Reduce, levels: Sequence[tuple[ReductionLoop, ...]], products: tuple[ReductionLoop, ...],
-            into: list[_Accumulator]) -> None:
+def _summed(
+    e: NestEmitter,
+    s: Reduce,
+    levels: Sequence[tuple[ReductionLoop, ...]],
+    products: tuple[ReductionLoop, ...],
+    into: list[_Accumulator],
+) -> None:
     """The products of some loops, summed at each of their levels before they are added to what is outside of it."""
     if not levels:
 
@@ -180,7 +190,10 @@ def _split(loops: tuple[ReductionLoop, ...], most: int) -> tuple[tuple[Reduction
     step = head.step << (most // turns).bit_length() - 1
     block = Var(f"{head.var.name}.block")
     end = extremum("min", poly(block) + step, head.end)
-    return (*loops[: k - 1], ReductionLoop(block, head.begin, head.end, step)), (replace(head, begin=poly(block), end=end), *loops[k:])
+    return (*loops[: k - 1], ReductionLoop(block, head.begin, head.end, step)), (
+        replace(head, begin=poly(block), end=end),
+        *loops[k:],
+    )
 
 
 def _turns(loop: ReductionLoop) -> int | None:
@@ -268,6 +281,9 @@ def _along_lanes(e: NestEmitter, s: Reduce) -> list[State]:
     for own, one in zip(accs, singles, strict=True):
         states = [a.read() for a in own]
         while len(states) > 1:
-            states = [combine(e, s, *states[k : k + 2]) if k + 1 < len(states) else states[k] for k in range(0, len(states), 2)]
+            states = [
+                combine(e, s, *states[k : k + 2]) if k + 1 < len(states) else states[k]
+                for k in range(0, len(states), 2)
+            ]
         found.append(combine(e, s, horizontal(e, s, states[0]), one.read()))
     return found

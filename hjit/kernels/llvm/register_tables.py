@@ -43,7 +43,9 @@ def looked_up(e: NestEmitter, x: Load, cell: np.dtype[np.generic], index: Val | 
         return None
     i = e.value(indices.in_32_bits(a) or a.expr) if index is None else index
     i = _checked(e, splat(e.code, i, e.lanes), a, count)
-    whole = _Table(e, x.source, flat - poly(a), cell, n, extent, f"llvm.x86.avx512.vpermi2var.{PICKS[cell.itemsize]}.512")
+    whole = _Table(
+        e, x.source, flat - poly(a), cell, n, extent, f"llvm.x86.avx512.vpermi2var.{PICKS[cell.itemsize]}.512"
+    )
     return whole.at(i)
 
 
@@ -87,7 +89,9 @@ class _Table:
         extent: elements that it has.
     """
 
-    def __init__(self, e: NestEmitter, source: str, start: Poly, cell: np.dtype[np.generic], n: int, extent: Poly, pick: str) -> None:
+    def __init__(
+        self, e: NestEmitter, source: str, start: Poly, cell: np.dtype[np.generic], n: int, extent: Poly, pick: str
+    ) -> None:
         self.e, self.source, self.start, self.extent, self.pick = e, source, start, extent, pick
         self.cell = cell
         self.bits = np.dtype(f"i{cell.itemsize}")  # what is picked, whatever it means
@@ -106,14 +110,24 @@ class _Table:
         there = code.emit(f"icmp slt {type_name(I32, self.lanes)} <{places}>, {extent.text}", BOOL, self.lanes, extent)
         name = f"llvm.masked.load.{suffix(self.bits, self.lanes)}.p0"
         code.declare(f"declare {t} @{name}(ptr, i32, <{self.lanes} x i1>, {t})")
-        return code.emit(f"call {t} @{name}(ptr {at.text}, i32 {aligned}, {there}, {t} zeroinitializer)", self.bits, self.lanes, at, there)
+        return code.emit(
+            f"call {t} @{name}(ptr {at.text}, i32 {aligned}, {there}, {t} zeroinitializer)",
+            self.bits,
+            self.lanes,
+            at,
+            there,
+        )
 
     def at(self, index: Val) -> Val:
         """The elements at an index of each lane."""
         code, lanes = self.e.code, index.lanes
 
         def part(k: int) -> Val:
-            return index if lanes == self.lanes else shuffle(code, index, index, [k + j if k + j < lanes else -1 for j in range(self.lanes)])
+            return (
+                index
+                if lanes == self.lanes
+                else shuffle(code, index, index, [k + j if k + j < lanes else -1 for j in range(self.lanes)])
+            )
 
         pieces = [self._whole(part(k)) for k in range(0, lanes, self.lanes)]
         while len(pieces) > 1:
@@ -123,7 +137,11 @@ class _Table:
         if found.dtype == self.cell:
             return found
         same = type_name(self.cell, lanes) == found.type
-        return found._replace(dtype=self.cell) if same else code.emit(f"bitcast {found} to {type_name(self.cell, lanes)}", self.cell, lanes, found)
+        return (
+            found._replace(dtype=self.cell)
+            if same
+            else code.emit(f"bitcast {found} to {type_name(self.cell, lanes)}", self.cell, lanes, found)
+        )
 
     def _whole(self, index: Val) -> Val:
         """The same for as many lanes as a register has."""

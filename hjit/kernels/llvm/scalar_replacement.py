@@ -41,7 +41,11 @@ def carried(s: For) -> list[Carried]:
     found = []
     for p in puts:
         same = [q for q in puts if q.buffer == p.buffer]
-        if any(q.atomic for q in same) or not _moves(p.index, s.var) or not all(q is p or _are_apart(p.index, q.index, s.var) for q in same):
+        if (
+            any(q.atomic for q in same)
+            or not _moves(p.index, s.var)
+            or not all(q is p or _are_apart(p.index, q.index, s.var) for q in same)
+        ):
             continue
         before = {_at(p.index, s, poly(s.var), k): k for k in range(1, MOST + 1)}
         kept = {before[x.index]: x for x in read if x.source == p.buffer and x.index in before}

@@ -113,7 +113,11 @@ def store(e: NestEmitter, buffer: str, flat: Poly, v: Val, waiting: streaming_st
     code = e.code
     if not e.varies(flat):
         if v.lanes > 1:
-            last = const(v.lanes - 1, I64) if e.mask is None or e.vector is None else e.arith("sub", e.mask[1], e.vars[e.vector])
+            last = (
+                const(v.lanes - 1, I64)
+                if e.mask is None or e.vector is None
+                else e.arith("sub", e.mask[1], e.vars[e.vector])
+            )
             v = code.emit(f"extractelement {v}, {last}", v.dtype, 1, v, last)
         code.effect(f"store {v}, ptr {address(e, buffer, flat).text}, align {v.dtype.itemsize}")
         return
@@ -152,13 +156,20 @@ def store(e: NestEmitter, buffer: str, flat: Poly, v: Val, waiting: streaming_st
             assert index is not None
             i = code.emit(f"extractelement {index}, i64 {k}", I64, 1, index)
             base = e.base(buffer)
-            to = code.emit(f"getelementptr {type_name(v.dtype)}, ptr {base.text}, i64 {i.text}", I64, 1, base, i, pointer=True)
+            to = code.emit(
+                f"getelementptr {type_name(v.dtype)}, ptr {base.text}, i64 {i.text}", I64, 1, base, i, pointer=True
+            )
         code.effect(f"store {one}, ptr {to.text}, align {v.dtype.itemsize}")
 
 
 def _may_spread(e: NestEmitter, step: int) -> bool:
     """Are there masks for it? LLVM 22 stores too much by a constant mask of one lane, so that each vector is to have two."""
-    return 2 <= step <= MAX_SPREAD and "avx512" in e.machine.features and e.lanes & (e.lanes - 1) == 0 and e.lanes >= 2 * step
+    return (
+        2 <= step <= MAX_SPREAD
+        and "avx512" in e.machine.features
+        and e.lanes & (e.lanes - 1) == 0
+        and e.lanes >= 2 * step
+    )
 
 
 def _store_spread(e: NestEmitter, v: Val, at: Val, step: int) -> None:

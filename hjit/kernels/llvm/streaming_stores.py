@@ -105,7 +105,13 @@ def _has_masks(v: Val) -> bool:
 
 def is_streamed(e: NestEmitter, buffer: str, size: int) -> bool:
     """Does a store of so many bytes wait for `Stores.finish`?"""
-    return buffer in e.params.keep and "x86" in e.machine.features and size >= e.machine.width and size & (size - 1) == 0 and e.mask is None
+    return (
+        buffer in e.params.keep
+        and "x86" in e.machine.features
+        and size >= e.machine.width
+        and size & (size - 1) == 0
+        and e.mask is None
+    )
 
 
 def finish(e: NestEmitter) -> None:

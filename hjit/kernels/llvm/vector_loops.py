@@ -63,7 +63,11 @@ def emit(e: NestEmitter, s: VectorLoop) -> None:
     if lines is None:
         _single(e, s, e.int(s.begin), low, end, e.int(s.end))
     else:
-        e.branch(lines.streams, lambda: _edges(e, s, lines.first, after), lambda: _single(e, s, e.int(s.begin), low, end, e.int(s.end)))
+        e.branch(
+            lines.streams,
+            lambda: _edges(e, s, lines.first, after),
+            lambda: _single(e, s, e.int(s.begin), low, end, e.int(s.end)),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +146,16 @@ def _edges(e: NestEmitter, s: VectorLoop, first: Val, after: Val) -> None:
     def sides() -> None:
         left = e.code.emit(f"icmp eq i64 {e.vars[SIDE].text}, 0", BOOL, 1, e.vars[SIDE])
         e.vector, e.lanes = s.var, s.lanes
-        e.loop(s.var, e.choose(left, start, after), e.choose(left, first, end), s.lanes, lambda: e.stmts(s.rest), end, begin, rare=True)
+        e.loop(
+            s.var,
+            e.choose(left, start, after),
+            e.choose(left, first, end),
+            s.lanes,
+            lambda: e.stmts(s.rest),
+            end,
+            begin,
+            rare=True,
+        )
         e.vector, e.lanes = None, 1
 
     e.loop(SIDE, const(0, I64), const(2, I64), 1, sides)

@@ -50,7 +50,9 @@ class Like:
 
 def like(shape: Shape, nest: int, other: Shape) -> Like:
     """How a nest differs from number `nest`, which has the same text."""
-    return Like(nest, dict(zip(other.arrays, shape.arrays, strict=True)), dict(zip(other.sizes, shape.sizes, strict=True)))
+    return Like(
+        nest, dict(zip(other.arrays, shape.arrays, strict=True)), dict(zip(other.sizes, shape.sizes, strict=True))
+    )
 
 
 class _Arrays(dict[str, str]):

@@ -83,7 +83,9 @@ class _Checker:
         for p in own_polys(s):
             yield from _unbound(p, bound)
         for e in walk(*stmt_exprs(s)):
-            if isinstance(e, Load) and (e.source not in self.graph.shapes or len(e.index) != len(self.graph.shapes[e.source])):
+            if isinstance(e, Load) and (
+                e.source not in self.graph.shapes or len(e.index) != len(self.graph.shapes[e.source])
+            ):
                 yield f"{e} is no load of the Graph's arrays"
         match s:
             case For():

@@ -61,7 +61,11 @@ class Env:
 
     def opened(self, stage: str, dims: dict[int, Interval]) -> Env:
         """Inside a stage that computes `dims`."""
-        return replace(self, intervals=self.intervals | {stage: dict(dims)}, remaining={k: r for k, r in self.remaining.items() if k[0] != stage})
+        return replace(
+            self,
+            intervals=self.intervals | {stage: dict(dims)},
+            remaining={k: r for k, r in self.remaining.items() if k[0] != stage},
+        )
 
     def remains(self, loop: Loop) -> Remaining:
         """What is left of a loop's dimension."""
@@ -85,7 +89,11 @@ class Env:
         else:
             whole = [self._origin(stage, key, k) for k in key]
             dims.update(zip(key, _unfused(interval, whole), strict=True))
-        return replace(self, intervals=self.intervals | {stage: dims}, remaining=self.remaining | {(stage, key): Remaining(interval, size)})
+        return replace(
+            self,
+            intervals=self.intervals | {stage: dims},
+            remaining=self.remaining | {(stage, key): Remaining(interval, size)},
+        )
 
     def _origin(self, stage: str, key: tuple[int, ...], k: int) -> Interval:
         """What a fused dimension had before the loop over it."""

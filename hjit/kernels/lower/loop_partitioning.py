@@ -79,7 +79,12 @@ def alignment(var: Var, body: tuple[Stmt, ...], step: int) -> int:
     for s in body:
         for p in stmt_polys(s):
             for a in deep_atoms(p):
-                if isinstance(a, (FloorDiv, Mod)) and a.by.is_const and a.arg.mentions(var) and step % math.lcm(found, a.by.const) == 0:
+                if (
+                    isinstance(a, (FloorDiv, Mod))
+                    and a.by.is_const
+                    and a.arg.mentions(var)
+                    and step % math.lcm(found, a.by.const) == 0
+                ):
                     found = math.lcm(found, a.by.const)
     return found
 
@@ -206,9 +211,20 @@ def copies(body: tuple[Stmt, ...], var: Var, offsets: tuple[int, ...]) -> tuple[
         match s:
             case Block():
                 ahead = tuple(Load(x.source, at(x.index, c), x.dtype) for c in changes for x in s.ahead)
-                return Block(tuple(replace(p, index=at(p.index, c), value=substitute(p.value, c)) for c in changes for p in s.stores), ahead)
+                return Block(
+                    tuple(
+                        replace(p, index=at(p.index, c), value=substitute(p.value, c))
+                        for c in changes
+                        for p in s.stores
+                    ),
+                    ahead,
+                )
             case Reduce():
-                items = [Item(at(i.index, c), substitute(i.initial, c), substitute(i.value, c)) for c in changes for i in s.items]
+                items = [
+                    Item(at(i.index, c), substitute(i.initial, c), substitute(i.value, c))
+                    for c in changes
+                    for i in s.items
+                ]
                 return replace(s, items=tuple(items))
         return with_bodies(s, all_of)
 

@@ -1,8 +1,8 @@
 """The loop IR: what the back ends print. Indices are polynomials over loop variables (`Var`) and run-time sizes.
 
-    Stmt = Let(var, value) | For(var, begin, end, step) | VectorLoop(var, ...) | If(value, body, otherwise)
-         | Block((buffer, index, value)*) | Reduce(buffer, items, ...) | ResetWindow(stage) | SlidingProduce(stage, ...) | Outlined(body)
-    Program = nests, one for each root of the schedule tree, run in order
+Stmt = Let(var, value) | For(var, begin, end, step) | VectorLoop(var, ...) | If(value, body, otherwise)
+     | Block((buffer, index, value)*) | Reduce(buffer, items, ...) | ResetWindow(stage) | SlidingProduce(stage, ...) | Outlined(body)
+Program = nests, one for each root of the schedule tree, run in order
 """
 
 from __future__ import annotations
@@ -252,7 +252,11 @@ class Program:
         return {name: b for nest in self.nests for name, b in nest.buffers.items()}
 
     def __str__(self) -> str:
-        return "\n".join(line for nest in self.nests for line in (_nest_lines(nest) if nest.like is None else self._like_lines(nest, nest.like)))
+        return "\n".join(
+            line
+            for nest in self.nests
+            for line in (_nest_lines(nest) if nest.like is None else self._like_lines(nest, nest.like))
+        )
 
     def _like_lines(self, nest: Nest, like: Like) -> Iterator[str]:
         changes = {**like.arrays, **like.sizes}
@@ -344,9 +348,13 @@ def substitute_in(s: Stmt, change: Change) -> Stmt:
             return replace(s, first=at(s.first), end=at(s.end))
         case Block():
             ahead = tuple(Load(x.source, index(x.index), x.dtype) for x in s.ahead)
-            return Block(tuple(replace(p, index=index(p.index), value=substitute(p.value, change)) for p in s.stores), ahead)
+            return Block(
+                tuple(replace(p, index=index(p.index), value=substitute(p.value, change)) for p in s.stores), ahead
+            )
         case Reduce():
-            items = tuple(Item(index(i.index), substitute(i.initial, change), substitute(i.value, change)) for i in s.items)
+            items = tuple(
+                Item(index(i.index), substitute(i.initial, change), substitute(i.value, change)) for i in s.items
+            )
             return replace(s, items=items, loops=tuple(replace(t, begin=at(t.begin), end=at(t.end)) for t in s.loops))
     return s
 
@@ -381,7 +389,10 @@ def own_polys(s: Stmt) -> Iterator[Poly]:
 def _nest_lines(nest: Nest) -> Iterator[str]:
     yield f"nest {nest.stage}:"
     for b in nest.buffers.values():
-        sizes = " x ".join(f"{n}" + (" circular" if k == b.fold else f" from {o}") for k, (n, o) in enumerate(zip(b.lengths, b.origin, strict=True)))
+        sizes = " x ".join(
+            f"{n}" + (" circular" if k == b.fold else f" from {o}")
+            for k, (n, o) in enumerate(zip(b.lengths, b.origin, strict=True))
+        )
         yield f"  buffer {b.stage}: {sizes or 'one element'}{b.layout}"
     depth = 1
     if nest.count is not None:
@@ -412,7 +423,11 @@ def lines(s: Stmt, depth: int) -> Iterator[str]:
             backward = f" shift_inwards from {s.limit}" if s.limit is not None else ""
             yield from block(f"{KIND_TEXT[s.kind]} {s.var} in [{s.begin}, {s.end}){step}{backward}:", s.body)
         case VectorLoop():
-            how = f"{s.lanes} lanes" + (f" x {s.copies}" if s.copies > 1 else "") + (f", multiples of {s.align}" if s.align > 1 else "")
+            how = (
+                f"{s.lanes} lanes"
+                + (f" x {s.copies}" if s.copies > 1 else "")
+                + (f", multiples of {s.align}" if s.align > 1 else "")
+            )
             yield from block(f"vector {s.var} in [{s.low}, {s.high}), {how}{TAIL_TEXT[s.tail]}:", s.body)
             if s.rest:
                 yield from block(f"rest {s.var} of [{s.begin}, {s.end}):", s.rest)

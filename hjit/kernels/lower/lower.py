@@ -28,7 +28,9 @@ from hjit.trace.ir.graph import Graph
 PASSES: tuple[Callable[[Nest], Nest], ...] = (unroll_and_jam, partition_loops, drop_unused_lets, outline)
 
 
-def lower(graph: Graph, schedule: Root, fast: bool = False, show: Callable[[str, Program], None] | None = None) -> Program:
+def lower(
+    graph: Graph, schedule: Root, fast: bool = False, show: Callable[[str, Program], None] | None = None
+) -> Program:
     """The loop nests of a Graph under a schedule.
 
     Args:

@@ -11,7 +11,19 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 
-from hjit.kernels.lower.loopir import For, If, Nest, Outlined, ResetWindow, SlidingProduce, Stmt, VectorLoop, inner, lines, with_bodies
+from hjit.kernels.lower.loopir import (
+    For,
+    If,
+    Nest,
+    Outlined,
+    ResetWindow,
+    SlidingProduce,
+    Stmt,
+    VectorLoop,
+    inner,
+    lines,
+    with_bodies,
+)
 
 MANY = 24  # loops side by side, fewer compile fast
 ALIKE = 4  # of them with the same text but for names and constants

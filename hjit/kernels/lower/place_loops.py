@@ -65,7 +65,9 @@ def place_loops(graph: Graph, schedule: Root, fast: bool = False) -> Program:
     Raises:
         ScheduleError: a stage cannot slide along the loop that the schedule says.
     """
-    layouts = {x.stage: found for x in walk(schedule) if isinstance(x, StoreNode) and (found := _layout(x, graph)) != C_ORDER}
+    layouts = {
+        x.stage: found for x in walk(schedule) if isinstance(x, StoreNode) and (found := _layout(x, graph)) != C_ORDER
+    }
     return Program(tuple(_nests(graph, list(nests(schedule)), layouts, fast)), layouts)
 
 
@@ -89,7 +91,9 @@ def _like(nest: Nest, top: Node, like: Like) -> Nest:
     assert isinstance(top, (Loop, Compute))
     count = None if nest.count is None else like.poly(nest.count)
     work, points = like.poly(nest.work), like.poly(nest.points)
-    return replace(nest, stage=top.stage, body=(), count=count, work=work, writes=(top.stage,), points=points, like=like)
+    return replace(
+        nest, stage=top.stage, body=(), count=count, work=work, writes=(top.stage,), points=points, like=like
+    )
 
 
 def _layout(store: StoreNode, graph: Graph) -> Layout:
@@ -116,7 +120,9 @@ class _Nest:
         self.warm = 0
         self.round_up = _rounding(reads, top)
         self.atomic = False
-        self.points: dict[tuple[str, int, tuple[Poly, ...]], Store] = {}  # each is in vectors and in the code beside them
+        self.points: dict[
+            tuple[str, int, tuple[Poly, ...]], Store
+        ] = {}  # each is in vectors and in the code beside them
         self.doubled = any(isinstance(x, Loop) and x.tail == "shift_inwards" for x in walk(top))
 
     @cached_property
@@ -142,7 +148,9 @@ class _Nest:
         lets: list[Stmt] = []
         env = Env()
         if local:
-            found = infer_bounds(self.reads, computes(self.top), lambda s, n: None, self.namer(lets, ".all"), round_up=self.round_up)
+            found = infer_bounds(
+                self.reads, computes(self.top), lambda s, n: None, self.namer(lets, ".all"), round_up=self.round_up
+            )
             inside = {x.stage for x in walk(self.top) if isinstance(x, StoreNode)}
             env = replace(env, stores={name: (0, found[name]) for name in local if name not in inside}, regions=found)
         env = env.opened(self.head, dims_of_region(stage, _definition(stage, first), whole_region(stage)))
@@ -169,7 +177,9 @@ class _Nest:
         left = env.remains(loop)
         if len(loops) == 1:
             last = end * step + left.low
-            return self.turns(loop, env, begin * step + left.low, last if step == 1 else extremum("min", last, left.end))
+            return self.turns(
+                loop, env, begin * step + left.low, last if step == 1 else extremum("min", last, left.end)
+            )
         inner = ONE
         for n in counts[1:]:
             inner = inner * n
@@ -201,7 +211,9 @@ class _Nest:
         sliding = {n: env.regions[n] for n in new if n in env.stores and env.stores[n][0] < env.depth}
         windows = Windows(self.reads, computed, self.round_up, env.turn, sliding, env.intervals, env.regions, new)
         first = windows.first_regions(self.namer(lets, ".first"))
-        found = infer_bounds(self.reads, computed, open_dims, self.namer(lets), windows.steady, self.round_up, env.regions, new)
+        found = infer_bounds(
+            self.reads, computed, open_dims, self.namer(lets), windows.steady, self.round_up, env.regions, new
+        )
         windows.finish(found, first)
         held = {s.stage: (env.depth, found[s.stage]) for s in stores if s.stage in found}
         env = replace(env, stores=env.stores | held, regions={**env.regions, **found})
@@ -248,11 +260,15 @@ class _Nest:
         origin = [held[k].low for k in range(len(region))]
         lengths = [_at_least_one(held[k].length) for k in range(len(region))]
         for k, n in enumerate(lengths):
-            if not all(isinstance(a, Sym) for a in n.atoms()):  # minima of minima: a whole axis is enough, and a short text
+            if not all(
+                isinstance(a, Sym) for a in n.atoms()
+            ):  # minima of minima: a whole axis is enough, and a short text
                 origin[k], lengths[k] = ZERO, self.reads.stages[stage].shape[k]
         check_buffer(stage, [n.const for n in lengths if n.is_const])
         fold = None
-        if slide is not None and slide.window and slide.axis not in self.vectors.get(stage, ()):  # vectors do not go round a circle
+        if (
+            slide is not None and slide.window and slide.axis not in self.vectors.get(stage, ())
+        ):  # vectors do not go round a circle
             fold = slide.axis
             origin[fold], lengths[fold] = ZERO, poly(1 << (slide.window - 1).bit_length())
         lets: Stmts = ()
@@ -278,7 +294,8 @@ class _Nest:
 
         def named(stage: str, region: Region) -> Region:
             return tuple(
-                replace(s, low=bound(f"{stage}.low{k}{kind}", s.low), high=bound(f"{stage}.high{k}{kind}", s.high)) for k, s in enumerate(region)
+                replace(s, low=bound(f"{stage}.low{k}{kind}", s.low), high=bound(f"{stage}.high{k}{kind}", s.high))
+                for k, s in enumerate(region)
             )
 
         return named
@@ -332,7 +349,9 @@ class _Nest:
         if vector is not None and node.kind != "vector":
             left = env.remains(node)
             part = replace(left.interval, low=begin, high=end - 1)
-            return self.vector(node, env.fused(node), Remaining(part), *vector, lambda e: self.place(node.children, e)[0])
+            return self.vector(
+                node, env.fused(node), Remaining(part), *vector, lambda e: self.place(node.children, e)[0]
+            )
         env = env.fused(node)
         left, step = env.remains(node), step_of(node)
         var = self.loop_var(node)
@@ -348,7 +367,11 @@ class _Nest:
         alone = all(c.stage == node.stage for c in computes(node))
         unrolled = alone and inner.kind == "unroll"
         if inner.tail == "shift_inwards" or (unrolled and inner.tail == "auto" and self.is_repeatable(node)):
-            few = self.one_by_one(node, env, begin, end) if unrolled else self.counted(node, var, begin, end, step, shorter)
+            few = (
+                self.one_by_one(node, env, begin, end)
+                if unrolled
+                else self.counted(node, var, begin, end, step, shorter)
+            )
             many = self.counted(node, var, begin, end, step, full, limit=left.end)
             return (If(left.end - left.low - step, many, few),)
         if unrolled:
@@ -365,12 +388,17 @@ class _Nest:
         var = self.loop_var(node)
         return self.counted(node, var, begin, end, 1, env.at(node, poly(var)).absorb(node))
 
-    def counted(self, node: Loop, var: Var, begin: Poly, end: Poly, step: int, env: Env, limit: Poly | None = None) -> Stmts:
+    def counted(
+        self, node: Loop, var: Var, begin: Poly, end: Poly, step: int, env: Env, limit: Poly | None = None
+    ) -> Stmts:
         """``for var in range(begin, end, step)`` around the children of a node."""
         body, warm = self.place(node.children, env.deeper(var, step, begin))
         sliding = slides_of(body)
         if limit is not None and sliding:
-            raise SlidingError(sliding[0], f"{sliding[0]} cannot slide along {var}: its last turn is shifted inwards; store it inside that loop")
+            raise SlidingError(
+                sliding[0],
+                f"{sliding[0]} cannot slide along {var}: its last turn is shifted inwards; store it inside that loop",
+            )
         resets = tuple(ResetWindow(s) for s in sliding)
         if node.kind == "parallel":
             self.warm = max(self.warm, warm)
@@ -388,7 +416,12 @@ class _Nest:
             return For(var, left.low, left.end, 1, build(env.at(node, poly(var)).absorb(node).deeper(var, 1, left.low)))
 
         if n is None and node.size is not None:
-            full = Remaining(Interval(left.low, left.low + (node.size - 1), left.interval.base, left.interval.first, left.interval.last), node.size)
+            full = Remaining(
+                Interval(
+                    left.low, left.low + (node.size - 1), left.interval.base, left.interval.first, left.interval.last
+                ),
+                node.size,
+            )
             rest = one_by_one()
             many = self.unrolled(node, env.within(node, full.interval, node.size), full, build)
             return (If(left.end - left.low - node.size, many, (rest,)),)
@@ -399,7 +432,9 @@ class _Nest:
         inside = env.at(node, v) if step == 1 else env.within(node, Interval.tile(v, step), step)
         return (For(var, left.low, left.end, step, build(inside), kind="unroll_and_jam" if pure else "unroll"),)
 
-    def vector(self, node: Loop, env: Env, left: Remaining, lanes: int, copies: int, build: Callable[[Env], Stmts]) -> Stmts:
+    def vector(
+        self, node: Loop, env: Env, left: Remaining, lanes: int, copies: int, build: Callable[[Env], Stmts]
+    ) -> Stmts:
         """Vectors over a left, and single elements where no vector fits."""
         var = self.loop_var(node)
         inside = env.at(node, poly(var)).absorb(node).deeper(var, 1, left.low)
@@ -407,8 +442,18 @@ class _Nest:
         if lanes == 1:
             return (For(var, left.low, left.end, 1, build(single)),)
         kind = _vector_of(node).tail
-        tail = "predicate" if kind == "predicate" else "shift_inwards" if kind != "guard_with_if" and self.is_repeatable(node) else "guard_with_if"
-        return (VectorLoop(var, left.low, left.end, left.low, left.end, lanes, copies, 1, tail, build(inside), build(single)),)
+        tail = (
+            "predicate"
+            if kind == "predicate"
+            else "shift_inwards"
+            if kind != "guard_with_if" and self.is_repeatable(node)
+            else "guard_with_if"
+        )
+        return (
+            VectorLoop(
+                var, left.low, left.end, left.low, left.end, lanes, copies, 1, tail, build(inside), build(single)
+            ),
+        )
 
     # -- reductions
     def reduction(self, node: Loop, compute: Compute, env: Env) -> Stmts:
@@ -418,7 +463,9 @@ class _Nest:
         chain = _chain(node)
         for x in chain:
             key = (x.stage, x.dim)
-            is_turn = key in env.remaining and env.remaining[key].size == step_of(x)  # one iteration is all that is left
+            is_turn = key in env.remaining and env.remaining[key].size == step_of(
+                x
+            )  # one iteration is all that is left
             if dims_of(x.dim)[0] < len(d.dims) and key not in env.absorbed and not is_turn:
                 return self.run(x, env, lambda e: self.reduction(node, compute, e))
         env, loops = self.headers(chain, d, env)
@@ -467,7 +514,13 @@ class _Nest:
         dtype, compensated, products = out, False, False
         if op == "add" and out.kind == "f" and not 0 < points <= EXACT_SUM and not (self.fast and out.itemsize > 2):
             dtype = np.dtype(np.float64)
-            products = isinstance(element, Op) and element.name == "multiply" and element.dtype == out and loops[-1].lanes == 1 and out.itemsize > 2
+            products = (
+                isinstance(element, Op)
+                and element.name == "multiply"
+                and element.dtype == out
+                and loops[-1].lanes == 1
+                and out.itemsize > 2
+            )
             if isinstance(element, Cast) and element.arg.dtype == dtype:
                 element = element.arg
             compensated = element.dtype == dtype and not self.fast
@@ -476,7 +529,9 @@ class _Nest:
             initial = substitute(s.definitions[compute.definitions[0]].value, renumber(index))
         else:
             initial = substitute(old, change)
-        return Reduce(s.name, op, (Item(index, initial, substitute(element, change)),), loops, dtype, out, compensated, products)
+        return Reduce(
+            s.name, op, (Item(index, initial, substitute(element, change)),), loops, dtype, out, compensated, products
+        )
 
     # -- leaves
     def leaf(self, node: Compute, env: Env) -> Stmts:
@@ -490,7 +545,11 @@ class _Nest:
         found = self.points.get((s.name, number, point))
         if found is None:
             d, change = s.definitions[number], renumber(point)
-            value, how = (d.value.args[1], d.order) if self.atomic and s.name == self.head and isinstance(d.value, Op) else (d.value, None)
+            value, how = (
+                (d.value.args[1], d.order)
+                if self.atomic and s.name == self.head and isinstance(d.value, Op)
+                else (d.value, None)
+            )
             found = Store(s.name, tuple(p.substitute(change) for p in d.target), substitute(value, change), how)
             self.points[s.name, number, point] = found
         return found

@@ -45,7 +45,11 @@ class Window:
         """The part of a region that a turn computes, from `begin` on."""
         s = region[self.axis]
         first = s.last - (self.new - 1) if self.new else s.first
-        return (*region[: self.axis], Interval(begin, self.end - 1, s.base, first, s.last, s.partial), *region[self.axis + 1 :])
+        return (
+            *region[: self.axis],
+            Interval(begin, self.end - 1, s.base, first, s.last, s.partial),
+            *region[self.axis + 1 :],
+        )
 
 
 class Windows:
@@ -73,7 +77,14 @@ class Windows:
         around: Mapping[str, Region],
         begun: Container[str],
     ) -> None:
-        self.reads, self.computed, self.round_up, self.turn, self.sliding, self.intervals = reads, computed, round_up, turn, sliding, intervals
+        self.reads, self.computed, self.round_up, self.turn, self.sliding, self.intervals = (
+            reads,
+            computed,
+            round_up,
+            turn,
+            sliding,
+            intervals,
+        )
         self.around, self.begun = around, begun
         self.slides: dict[str, Window] = {}
         self.warm = 0
@@ -95,7 +106,9 @@ class Windows:
                 return None
             return {k: replace(s, low=start(s.low), high=start(s.high), base=start(s.base)) for k, s in dims.items()}
 
-        return infer_bounds(self.reads, self.computed, intervals, name, round_up=self.round_up, around=self.around, begun=self.begun)
+        return infer_bounds(
+            self.reads, self.computed, intervals, name, round_up=self.round_up, around=self.around, begun=self.begun
+        )
 
     def steady(self, stage: str, region: Region) -> Region:
         """The part of a region that one turn computes when all before have been."""

@@ -74,4 +74,8 @@ def after_fork() -> None:
 
 
 _nothing = np.zeros(ALIGN + SLACK, np.uint8)
-_NOTHING: Block = (_nothing, _nothing.ctypes.data, 0)  # memory all the same: loads are hoisted out of loops that never run
+_NOTHING: Block = (
+    _nothing,
+    _nothing.ctypes.data,
+    0,
+)  # memory all the same: loads are hoisted out of loops that never run

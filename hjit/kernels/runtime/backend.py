@@ -77,8 +77,16 @@ def machine_text(target: str) -> str:
     """Everything of the machine that object code depends on."""
     found = features.host_features()
     build = str(sysconfig.get_config_var("SOABI"))  # where an array object keeps its data pointer
-    return "|".join([build, llvm.get_process_triple(), llvm.get_host_cpu_name() if target == "cpu" else target,
-                     llvm.get_host_cpu_features().flatten(), " ".join(sorted(found)), str(llvm.llvm_version_info)])
+    return "|".join(
+        [
+            build,
+            llvm.get_process_triple(),
+            llvm.get_host_cpu_name() if target == "cpu" else target,
+            llvm.get_host_cpu_features().flatten(),
+            " ".join(sorted(found)),
+            str(llvm.llvm_version_info),
+        ]
+    )
 
 
 def compilations() -> int:
@@ -148,13 +156,17 @@ def load_object(object_code: bytes, name: str, target: str) -> Compiled:
     """
     with _alone():
         _codegen(target)  # LLVM is initialised from here on, and the libraries that kernels call are there
-        machine = llvm.Target.from_triple(llvm.get_process_triple()).create_target_machine(jit=True)  # any: it emits nothing, and the engine takes it
+        machine = llvm.Target.from_triple(llvm.get_process_triple()).create_target_machine(
+            jit=True
+        )  # any: it emits nothing, and the engine takes it
         engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine)
         file = llvm.ObjectFileRef.from_data(object_code)
         if not file:
             raise CompileError(f"no object code: {name}")
         engine.add_object_file(file)
-        address = engine.get_function_address(name)  # links it; `finalize_object` would also compile the empty module, in twice the time
+        address = engine.get_function_address(
+            name
+        )  # links it; `finalize_object` would also compile the empty module, in twice the time
         if not address:
             raise CompileError(f"no entry {name} in the compiled code")
         entry = _PROTOTYPE(address)

@@ -149,8 +149,14 @@ def _compile(graph: Graph, name: str, options: Options, schedule: Root | None, s
     position = {s.name: k for k, s in enumerate(graph.stages)}
     symbols = planned.key.symbols
     program = planned.program
-    buffers = tuple((position[n], [encode(p, symbols) for p in b.layout.lengths(b.lengths)]) for n, b in program.buffers.items())
-    align = tuple((position[n], layout.align) for n, layout in program.layouts.items() if layout.align and n not in program.buffers)
+    buffers = tuple(
+        (position[n], [encode(p, symbols) for p in b.layout.lengths(b.lengths)]) for n, b in program.buffers.items()
+    )
+    align = tuple(
+        (position[n], layout.align)
+        for n, layout in program.layouts.items()
+        if layout.align and n not in program.buffers
+    )
     lives = tuple((position[n], life) for n, life in lifetimes(graph, program).items())
     head = json.dumps([buffers, align, lives]).encode() + b"\n"
     cache.store(name, head + code, {"versions": cache.versions()}, options.cache_dir, options.cache)
@@ -172,17 +178,23 @@ class Bound:
         scratch_bytes: what a run borrows.
     """
 
-    def __init__(self, graph: Graph, options: Options, sizes: Mapping[str, int], strides: Mapping[str, Sequence[int]]) -> None:
+    def __init__(
+        self, graph: Graph, options: Options, sizes: Mapping[str, int], strides: Mapping[str, Sequence[int]]
+    ) -> None:
         key = graph_key(graph)
         self.graph, self.options = graph, options
         self.kernel = kernel_for(graph, key, options, _are_small(graph, sizes, strides))
         numbers = [sizes[name] for name in key.symbols]
-        buffers = {graph.stages[k].name: [max(evaluate(n, numbers), 1) for n in lengths] for k, lengths in self.kernel.buffers}
+        buffers = {
+            graph.stages[k].name: [max(evaluate(n, numbers), 1) for n in lengths] for k, lengths in self.kernel.buffers
+        }
         align = {graph.stages[k].name: numbers for k, numbers in self.kernel.align}
         params = params_of(graph, key.symbols, buffers)
         stages = graph.by_name
         self.inputs = tuple(i.name for i in graph.inputs if i.data is None)
-        self.outputs = tuple((n, tuple(sizes_value(p, sizes) for p in stages[n].shape), stages[n].dtype) for n in graph.outputs)
+        self.outputs = tuple(
+            (n, tuple(sizes_value(p, sizes) for p in stages[n].shape), stages[n].dtype) for n in graph.outputs
+        )
         self._threads = launch.threads(options.num_threads)
         tasks = 1 if self._threads == 1 else self._threads * TASKS_PER_THREAD
         lives = {graph.stages[k].name: tuple(life) for k, life in self.kernel.lives}
@@ -193,7 +205,9 @@ class Bound:
                 continue
             s = stages[name]
             multiples = align.get(name) or [1] * len(s.shape)
-            shape = buffers.get(name) or [-(-sizes_value(p, sizes) // a) * a for p, a in zip(s.shape, multiples, strict=True)]
+            shape = buffers.get(name) or [
+                -(-sizes_value(p, sizes) // a) * a for p, a in zip(s.shape, multiples, strict=True)
+            ]
             size = -(-math.prod(shape) * s.dtype.itemsize // arena.ALIGN) * arena.ALIGN
             if name in buffers:
                 steps[name] = size
@@ -206,9 +220,14 @@ class Bound:
         constants += [steps[name] for name in params.tasks]
         constants += [strides[name][axis] for name, axis in params.strides]
         constants += [sizes[name] for name in params.symbols]
-        large = [math.prod(shape) * dtype.itemsize >= STREAMED for name, shape, dtype in self.outputs if name in params.keep]
+        large = [
+            math.prod(shape) * dtype.itemsize >= STREAMED for name, shape, dtype in self.outputs if name in params.keep
+        ]
         blocks = (
-            struct.pack(f"={len(constants) + len(large)}q", *constants, *(STREAM if given and x else KEEP for x in large)) for given in (False, True)
+            struct.pack(
+                f"={len(constants) + len(large)}q", *constants, *(STREAM if given and x else KEEP for x in large)
+            )
+            for given in (False, True)
         )
         self._given = Trial(*blocks)
         self._constants = self._given.blocks[0]
@@ -243,7 +262,9 @@ class Bound:
         """
         block = arena.borrow(self.scratch_bytes)
         try:
-            data = self._head.pack(launch.parallel_for()[0], self._threads, block[1], 0, *map(id, arrays), *map(id, outputs))
+            data = self._head.pack(
+                launch.parallel_for()[0], self._threads, block[1], 0, *map(id, arrays), *map(id, outputs)
+            )
             try:
                 bits = self._bits(scalars) if scalars else b""
             except OverflowError:
@@ -279,14 +300,21 @@ def _check_scratch(total: int, taken: Mapping[str, int]) -> None:
     if total > memory():
         most = max(taken, key=taken.__getitem__)
         why = f"{total} bytes of scratch memory in all, more than this machine's {memory()}"
-        raise ScheduleError(f"store {most}: the schedule keeps {taken[most]} bytes of it, {why}; make tiles, alignments or parts smaller")
+        raise ScheduleError(
+            f"store {most}: the schedule keeps {taken[most]} bytes of it, {why}; make tiles, alignments or parts smaller"
+        )
 
 
 def _are_small(graph: Graph, sizes: Mapping[str, int], strides: Mapping[str, Sequence[int]]) -> bool:
     """Are all arrays short enough for 32-bit indices, from the first element in memory to the last?"""
-    stages = (math.prod(sizes_value(p, sizes) + LINE * (k == len(s.shape) - 1) for k, p in enumerate(s.shape)) for s in graph.stages)  # with gaps
+    stages = (
+        math.prod(sizes_value(p, sizes) + LINE * (k == len(s.shape) - 1) for k, p in enumerate(s.shape))
+        for s in graph.stages
+    )  # with gaps
     given = [i for i in graph.inputs if i.data is None]
-    inputs = (sum(abs(step) * sizes_value(n, sizes) for n, step in zip(i.shape, strides[i.name], strict=True)) for i in given)
+    inputs = (
+        sum(abs(step) * sizes_value(n, sizes) for n, step in zip(i.shape, strides[i.name], strict=True)) for i in given
+    )
     return all(n <= SMALL_ARRAY for n in (*stages, *inputs))
 
 
@@ -294,7 +322,9 @@ def _format(dtype: np.dtype[Any]) -> str:
     """The format of a slot for `struct`: 8 bytes, the number first."""
     if dtype.char == "e":
         return "8s"  # `struct` raises where NumPy rounds to infinity, and rounds twice elsewhere: left to `_bits`
-    code = dtype.char if dtype.char in "?fd" else {"i": "bhiq", "u": "BHIQ"}[dtype.kind][dtype.itemsize.bit_length() - 1]
+    code = (
+        dtype.char if dtype.char in "?fd" else {"i": "bhiq", "u": "BHIQ"}[dtype.kind][dtype.itemsize.bit_length() - 1]
+    )
     return f"{code}{8 - dtype.itemsize}x" if dtype.itemsize < 8 else code
 
 

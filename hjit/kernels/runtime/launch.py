@@ -28,8 +28,15 @@ log = logging.getLogger("hjit")
 
 _TASK = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
 _FOR = ctypes.CFUNCTYPE(
-    None, ctypes.c_void_p, ctypes.POINTER(ctypes.c_int64), ctypes.POINTER(ctypes.c_int64), ctypes.c_void_p, ctypes.c_void_p,
-    ctypes.c_int64, ctypes.c_int64, ctypes.c_int32,
+    None,
+    ctypes.c_void_p,
+    ctypes.POINTER(ctypes.c_int64),
+    ctypes.POINTER(ctypes.c_int64),
+    ctypes.c_void_p,
+    ctypes.c_void_p,
+    ctypes.c_int64,
+    ctypes.c_int64,
+    ctypes.c_int32,
 )
 
 
@@ -63,7 +70,9 @@ def parallel_for() -> tuple[int, str]:
 
 
 _start_lock = threading.Lock()
-_finalize: Callable[[], bool] | None = None  # ends tbb's threads, as long as they are not in use; None where tbb is not loaded
+_finalize: Callable[[], bool] | None = (
+    None  # ends tbb's threads, as long as they are not in use; None where tbb is not loaded
+)
 _lost = False  # is this a child whose copy of tbb waits for its parent's threads?
 
 
@@ -92,8 +101,10 @@ def _ended(library: Any) -> bool:
     This is ``tbb::finalize(task_scheduler_handle{tbb::attach{}}, std::nothrow)``.
     """
     try:
-        get, finalize = (library[f"_ZN3tbb6detail2r1{name}"] for name in
-                         ("3getERNS0_2d121task_scheduler_handleE", "8finalizeERNS0_2d121task_scheduler_handleEl"))
+        get, finalize = (
+            library[f"_ZN3tbb6detail2r1{name}"]
+            for name in ("3getERNS0_2d121task_scheduler_handleE", "8finalizeERNS0_2d121task_scheduler_handleEl")
+        )
     except AttributeError:  # of another version, or another compiler
         return False
     handle = ctypes.c_void_p()

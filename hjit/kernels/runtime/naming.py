@@ -13,7 +13,14 @@ from hjit.trace.ir.key import Key
 def kernel_name(graph: Graph, key: Key, options: Options, schedule: Root | None = None, small: bool = True) -> str:
     """The symbol and cache name of the kernel of a Graph and its schedule; None is the default schedule."""
     target = backend.machine_text(options.target)
-    parts = (key.text, _schedule_text(graph, schedule), target, cache.versions(), str(options.fast_math), "small" if small else "large")
+    parts = (
+        key.text,
+        _schedule_text(graph, schedule),
+        target,
+        cache.versions(),
+        str(options.fast_math),
+        "small" if small else "large",
+    )
     return "hjit_" + cache.digest(*parts)[:40]
 
 

@@ -42,4 +42,6 @@ class Trial:
         if self._turn >= 2 * TRIES:
             first, second = self._least
             self.best = self.blocks[second < SURELY * first]
-            log.debug("of two ways to store results: kept in the caches %.3f ms, past them %.3f ms", 1e3 * first, 1e3 * second)
+            log.debug(
+                "of two ways to store results: kept in the caches %.3f ms, past them %.3f ms", 1e3 * first, 1e3 * second
+            )

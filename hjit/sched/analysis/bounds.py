@@ -57,7 +57,9 @@ class Reads:
         """The whole range of each dimension of a definition."""
         found = self._full.get((stage, number))
         if found is None:
-            found = self._full[stage, number] = {k: whole(n) for k, n in enumerate(self.stages[stage].definitions[number].extents)}
+            found = self._full[stage, number] = {
+                k: whole(n) for k, n in enumerate(self.stages[stage].definitions[number].extents)
+            }
         return found
 
     def steps(self, stage: str) -> tuple[int, ...]:
@@ -101,7 +103,14 @@ def _rounded(region: Region, steps: tuple[int, ...], shape: tuple[Poly, ...]) ->
     for s, c, n in zip(region, steps, shape, strict=True):
         if c > 1 and s != whole(n):
             down = s.floordiv(c).times(c)
-            s = Interval(down.low, extremum("min", down.high + (c - 1), n - 1), down.base, down.first, down.last + (c - 1), s.partial)
+            s = Interval(
+                down.low,
+                extremum("min", down.high + (c - 1), n - 1),
+                down.base,
+                down.first,
+                down.last + (c - 1),
+                s.partial,
+            )
         found.append(s)
     return tuple(found)
 
@@ -209,10 +218,16 @@ def infer_bounds(
         served: Region = ()
         if not is_open:
             region = _inside(needs.region(stage), around.get(stage), reads.stages[stage].shape)
-            found[stage] = name(stage, _rounded_up(region, round_up.get(stage, {}), reads.stages[stage].shape, stage in begun))
+            found[stage] = name(
+                stage, _rounded_up(region, round_up.get(stage, {}), reads.stages[stage].shape, stage in begun)
+            )
             served = steady(stage, found[stage])
         for number in here[stage]:
-            dims = open_dims(stage, number) if is_open else dims_of_region(reads.stages[stage], reads.stages[stage].definitions[number], served)
+            dims = (
+                open_dims(stage, number)
+                if is_open
+                else dims_of_region(reads.stages[stage], reads.stages[stage].definitions[number], served)
+            )
             assert dims is not None
             needs.add(stage, number, dims)
     return found
@@ -261,7 +276,10 @@ class Needs:
                     total[axis] = _hull(total[axis], indices, dims, full)
                     if total[axis] is None:
                         unknown.add(axis)
-        region = tuple(whole(n) if t is None or axis in unknown else t.clipped(n) for axis, (n, t) in enumerate(zip(s.shape, total, strict=True)))
+        region = tuple(
+            whole(n) if t is None or axis in unknown else t.clipped(n)
+            for axis, (n, t) in enumerate(zip(s.shape, total, strict=True))
+        )
         return _rounded(region, self.reads.steps(stage), s.shape)
 
 

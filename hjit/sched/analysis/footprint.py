@@ -205,7 +205,15 @@ def window(shape: tuple[float, ...], indices: Iterable[tuple[Poly, ...]]) -> Win
 def _inside(p: Poly, n: float) -> Poly:
     """An index that is clamped to its axis, as it is before: regions are clipped to the axis anyway."""
     (m, c), *rest = p.terms.items() if p.terms else (((), 1),)
-    if not rest and p.const == 0 and c == 1 and len(m) == 1 and isinstance(m[0], Bound) and m[0].mode == "clamp" and m[0].extent == int(n):
+    if (
+        not rest
+        and p.const == 0
+        and c == 1
+        and len(m) == 1
+        and isinstance(m[0], Bound)
+        and m[0].mode == "clamp"
+        and m[0].extent == int(n)
+    ):
         return m[0].arg
     return p
 

@@ -276,7 +276,9 @@ class _Walk:
         regions = {name: x.region for name, x in self._regions(env, under).items()}
         for c in under:
             if c.stage == part.stage:
-                regions[c.stage] = joined(regions.get(c.stage), self.graph.part(c.stage, c.definitions).written.region(dims))
+                regions[c.stage] = joined(
+                    regions.get(c.stage), self.graph.part(c.stage, c.definitions).written.region(dims)
+                )
         return Task(part.stage, env.times, dims, regions)
 
     def _middle_task(self, item: Loop | Compute, env: Env) -> Env:
@@ -287,7 +289,9 @@ class _Walk:
             inside = env
             turns = [ceil_div(left_of(inside, x).length, step) for x, step in loops]
             count = product(turns)
-            each: Num = 1.0 if self.graph.tasks is None else ceil_div(count, most(least(count, float(self.graph.tasks)), 1.0))
+            each: Num = (
+                1.0 if self.graph.tasks is None else ceil_div(count, most(least(count, float(self.graph.tasks)), 1.0))
+            )
             for (loop, step), n in zip(reversed(loops), reversed(turns), strict=True):
                 some = most(least(each, n), 1.0)
                 each = ceil_div(each, some)
@@ -326,7 +330,17 @@ class _Walk:
                 return env._replace(loops=(*env.loops, own))
             dims, left = narrowed(env, head, step)
             runs_turns = head.kind != "unroll" and dims_of(head.dim)[0] < part.pure
-            return Env(dims, left, env.base, env.lengths, left if runs_turns else env.tile, (*env.loops, own), env.productions, env, own)
+            return Env(
+                dims,
+                left,
+                env.base,
+                env.lengths,
+                left if runs_turns else env.tile,
+                (*env.loops, own),
+                env.productions,
+                env,
+                own,
+            )
 
         return self._once(make, "in", id(env), id(head), id(part), _mark(size), _mark(step))
 
@@ -346,14 +360,18 @@ class _Walk:
 
     def _begun(self, site: Site, part: Part, env: Env) -> Env:
         """Where the loops of a stage begin inside others."""
-        return self._once(lambda: _opened(part, part.dims(site.region), site.count, env), "open", id(env), id(site), id(part))
+        return self._once(
+            lambda: _opened(part, part.dims(site.region), site.count, env), "open", id(env), id(site), id(part)
+        )
 
     def _held(self, store: Store, region: Region, env: Env, of: Task | Need) -> Held:
         """The storage of a part of a stage, which is that `of` something."""
         layout = layout_of(store)
         return self._once(lambda: Held(region, env.times, layout), "held", id(env), id(of), store.stage, layout)
 
-    def _begin(self, new: Iterable[str], items: Sequence[Loop | Compute], stores: Sequence[Store], env: Env, place: int) -> None:
+    def _begin(
+        self, new: Iterable[str], items: Sequence[Loop | Compute], stores: Sequence[Store], env: Env, place: int
+    ) -> None:
         """How much of the stages that begin at a place is computed there, and of those that are stored there, kept."""
         computed = tuple(c for x in items for c in self.under[id(x)])
         sliding = frozenset(new) - {x.stage for x in stores}
@@ -361,13 +379,23 @@ class _Walk:
         for x in stores:
             self.held[x.stage] = self._held(x, found[x.stage].region, env, found[x.stage]), place
         around = env.run
-        run = self._once(lambda: self._regions(around, computed), "regions", id(around), computed, None) if sliding and around is not None else {}
+        run = (
+            self._once(lambda: self._regions(around, computed), "regions", id(around), computed, None)
+            if sliding and around is not None
+            else {}
+        )
         for name in new:
             held, at = self.held[name]
             need, whole = found[name], run.get(name) if name in sliding else None
             axes = self.vectors.get(name, frozenset()) if whole is not None else frozenset()
 
-            def make(name: str = name, need: Need = need, whole: Need | None = whole, held: Held = held, axes: frozenset[int] = axes) -> Site:
+            def make(
+                name: str = name,
+                need: Need = need,
+                whole: Need | None = whole,
+                held: Held = held,
+                axes: frozenset[int] = axes,
+            ) -> Site:
                 return self._site(name, need, env.times, whole, 1.0 if around is None else around.times, held, axes)
 
             site = self._once(make, "site", name, id(env), id(need), id(whole), id(held), axes)
@@ -379,7 +407,9 @@ class _Walk:
         self.found.places[name] = held, place
         self.found.stored.append((held, site.memory.bytes))
 
-    def _site(self, name: str, need: Need, count: Num, run: Need | None, runs: Num, held: Held, axes: Collection[int]) -> Site:
+    def _site(
+        self, name: str, need: Need, count: Num, run: Need | None, runs: Num, held: Held, axes: Collection[int]
+    ) -> Site:
         """What is computed of a stage at a place.
 
         Args:
@@ -387,7 +417,14 @@ class _Walk:
             axes: those that vectors run along.
         """
         if run is None:
-            return Site(need.part, count, need.part, count, held, self.graph.buffer(name, [extent(x) for x in held.region], held.layout))
+            return Site(
+                need.part,
+                count,
+                need.part,
+                count,
+                held,
+                self.graph.buffer(name, [extent(x) for x in held.region], held.layout),
+            )
         lengths = [extent(x) for x in held.region]
         slides: Truth = False
         for axis, n in need.windows.items():  # zero for tilings where they do not slide

@@ -9,7 +9,19 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from hjit.sched.analysis.bounds import Reads
-from hjit.sched.analysis.footprint import ANYWHERE, Dims, Interval, Memory, Region, Window, clipped, concrete, joined, row_axes, window
+from hjit.sched.analysis.footprint import (
+    ANYWHERE,
+    Dims,
+    Interval,
+    Memory,
+    Region,
+    Window,
+    clipped,
+    concrete,
+    joined,
+    row_axes,
+    window,
+)
 from hjit.sched.analysis.tape import Num, Tape, Var, ceil_div, floor_div, least, most, product, total, within
 from hjit.sched.language.check import is_associative, is_direct, is_repeatable
 from hjit.sched.language.memory import C_ORDER, Layout
@@ -72,7 +84,10 @@ class Part:
     def lengths(self, dims: Dims) -> list[Num]:
         """How many elements each dimension has."""
         if self.is_plain:
-            return [within(most(high - low + 1.0, min(n, 1.0)), 0.0, n) for (low, high), n in zip(dims, self.extents, strict=True)]
+            return [
+                within(most(high - low + 1.0, min(n, 1.0)), 0.0, n)
+                for (low, high), n in zip(dims, self.extents, strict=True)
+            ]
         return [most(high - low + 1.0, 0.0) for low, high in dims]
 
     def reading(self, dims: Dims) -> Dims:
@@ -100,7 +115,12 @@ class SizedGraph:
     """
 
     def __init__(
-        self, graph: Graph, sizes: Mapping[str, int], vector_bytes: int = 64, tasks: int | None = None, inlined: frozenset[str] = frozenset()
+        self,
+        graph: Graph,
+        sizes: Mapping[str, int],
+        vector_bytes: int = 64,
+        tasks: int | None = None,
+        inlined: frozenset[str] = frozenset(),
     ) -> None:
         """`sizes`: the numbers of the run-time sizes (`Sym`) by name."""
         self.graph, self.vector_bytes, self.tasks, self.inlined = graph, vector_bytes, tasks, inlined
@@ -187,7 +207,11 @@ class SizedGraph:
         for axis in reversed(memory.order):
             found[axis] = step
             step *= max(int(memory.lengths[axis]), 1)  # type: ignore[arg-type]
-        return tuple(found if isinstance(x, Stage) else [n if known is None else known for n, known in zip(found, x.layout, strict=True)])
+        return tuple(
+            found
+            if isinstance(x, Stage)
+            else [n if known is None else known for n, known in zip(found, x.layout, strict=True)]
+        )
 
     def native_lanes(self, stage: str) -> float:
         """Lanes of a native vector of the narrowest type at work; truth values are masks and do not count."""
@@ -205,7 +229,9 @@ class SizedGraph:
         found = self._parts.get((stage, definitions))
         if found is None:
             key = "part", stage, definitions, self._through(stage)
-            found = self._parts[stage, definitions] = self.once(key, lambda: self._part(self.stages[stage], definitions))
+            found = self._parts[stage, definitions] = self.once(
+                key, lambda: self._part(self.stages[stage], definitions)
+            )
         return found
 
     def _through(self, stage: str) -> frozenset[str]:
@@ -256,11 +282,15 @@ class SizedGraph:
 
         def make() -> tuple[tuple[str, At], ...]:
             d = self.stages[stage].definitions[number]
-            return tuple((x.source, tuple(concrete(p, self._sizes) for p in x.index)) for x in loads(*_evaluated(stage, d)))
+            return tuple(
+                (x.source, tuple(concrete(p, self._sizes) for p in x.index)) for x in loads(*_evaluated(stage, d))
+            )
 
         return self.once(("loads", stage, number), make)
 
-    def _look_through(self, source: str, index: At, found: dict[tuple[str, At], None], called: dict[tuple[str, At], None]) -> None:
+    def _look_through(
+        self, source: str, index: At, found: dict[tuple[str, At], None], called: dict[tuple[str, At], None]
+    ) -> None:
         """A load, or where its source is inlined those of its definition: the product of the Jacobians (section 4.1)."""
         if source not in self.inlined:
             found[source, index] = None
@@ -292,7 +322,9 @@ class SizedGraph:
         """points_computed_minimum of appendix A."""
         return self.once(("minimum", part), lambda: part.points(part.lengths(part.dims(self.required()[part.stage]))))
 
-    def completed(self, stage: str, needs: Region | None, round_up: Mapping[int, Num] = NOTHING) -> tuple[Region, Region]:
+    def completed(
+        self, stage: str, needs: Region | None, round_up: Mapping[int, Num] = NOTHING
+    ) -> tuple[Region, Region]:
         """What is computed where some of a stage is needed (None: nobody says what): as it is asked for, and within the stage.
 
         See `hjit.sched.analysis.bounds`: whole axes, multiples of the pieces that are written side by side, and of `round_up`.
@@ -305,7 +337,10 @@ class SizedGraph:
                 x = floor_div(x[0], c) * c, floor_div(x[1], c) * c + (c - 1.0)
             y = clipped(x, n)
             if axis in round_up and x != ANYWHERE:
-                x, y = ((low, low + ceil_div(high - low + 1.0, round_up[axis]) * round_up[axis] - 1.0) for low, high in (x, y))
+                x, y = (
+                    (low, low + ceil_div(high - low + 1.0, round_up[axis]) * round_up[axis] - 1.0)
+                    for low, high in (x, y)
+                )
                 y = y[0], least(y[1], n - 1.0)
             wanted.append(x)
             found.append(y)
@@ -323,17 +358,30 @@ def _at(p: Poly, index: At) -> Poly:
 
 def aligned(lengths: Sequence[Num], layout: Layout) -> tuple[Num, ...]:
     """Lengths of axes in memory."""
-    return tuple(ceil_div(n, float(a)) * float(a) for n, a in zip(lengths, layout.align, strict=True)) if layout.align else tuple(lengths)
+    return (
+        tuple(ceil_div(n, float(a)) * float(a) for n, a in zip(lengths, layout.align, strict=True))
+        if layout.align
+        else tuple(lengths)
+    )
 
 
 def _is_data(e: Expr) -> bool:
     """Is an expression more than a mask or the arithmetic of indices?"""
-    return e.dtype.kind != "b" and not isinstance(e, (Index, Const)) and not (len(e.args) == 1 and isinstance(e.args[0], Index))
+    return (
+        e.dtype.kind != "b"
+        and not isinstance(e, (Index, Const))
+        and not (len(e.args) == 1 and isinstance(e.args[0], Index))
+    )
 
 
 def _evaluated(stage: str, d: Definition) -> Iterable[Expr]:
     """What is evaluated at each point: all but the accumulator of a sum, which is in a register."""
-    if is_associative(d) and is_direct(d) and isinstance(d.value, Op) and d.value.args[0] == Load(stage, d.target, d.value.args[0].dtype):
+    if (
+        is_associative(d)
+        and is_direct(d)
+        and isinstance(d.value, Op)
+        and d.value.args[0] == Load(stage, d.target, d.value.args[0].dtype)
+    ):
         return (d.value.args[1],)
     return d.exprs()
 

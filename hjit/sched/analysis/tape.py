@@ -77,7 +77,13 @@ class Var:
         if other in (0.0, 1.0):
             return self if other else 0.0
         ends = self.low * other, self.high * other
-        return Var(self.tape, self.tape.line("mul", self.base, self.tape.constant(other)), self.plus * other, min(ends), max(ends))
+        return Var(
+            self.tape,
+            self.tape.line("mul", self.base, self.tape.constant(other)),
+            self.plus * other,
+            min(ends),
+            max(ends),
+        )
 
     def __truediv__(self, other: Num) -> Num:
         return 1.0 if self.is_same(other) else self if other == 1.0 else self.tape.record("div", self, other)
@@ -139,7 +145,8 @@ SYMMETRIC = frozenset({"mul", "least", "most", "and", "or"})
 def _quotient(a: Range, b: Range, rounded: Callable[[float], float] = float) -> Range:
     """Bounds of a quotient by a number that is at least 1."""
     low, high = (
-        x if isinf(x) else float(rounded(x)) for x in (a[0] / (b[1] if a[0] >= 0.0 else b[0]), a[1] / (b[0] if a[1] >= 0.0 else b[1]))
+        x if isinf(x) else float(rounded(x))
+        for x in (a[0] / (b[1] if a[0] >= 0.0 else b[0]), a[1] / (b[0] if a[1] >= 0.0 else b[1]))
     )
     return max(low, 1.0) if rounded is ceil and a[0] > 0.0 else low, high
 
@@ -254,7 +261,9 @@ class Program:
         needed: what these need, where it is known.
     """
 
-    def __init__(self, tape: Tape, inputs: Sequence[int], results: Sequence[int], needed: Iterable[int] | None = None) -> None:
+    def __init__(
+        self, tape: Tape, inputs: Sequence[int], results: Sequence[int], needed: Iterable[int] | None = None
+    ) -> None:
         order = sorted(tape.needed(results) if needed is None else needed)
         at = {k: n for n, k in enumerate(order)}
         self._start = [tape.start[k] for k in order]
@@ -262,7 +271,9 @@ class Program:
         self._inputs = [at.get(k) for k in inputs]
         self._results = [at[k] for k in results]
         self._fixed = sorted({k for k in self._results if self._start[k] is not None})
-        self._lines: list[Line] = [_line(op, n, at) for n, k in enumerate(order) if (op := tape.operations[k]) is not None]
+        self._lines: list[Line] = [
+            _line(op, n, at) for n, k in enumerate(order) if (op := tape.operations[k]) is not None
+        ]
 
     def __len__(self) -> int:
         """How many operations there are."""
@@ -288,7 +299,9 @@ class Program:
         return [v[k] for k in self._results]
 
 
-Line = tuple[Operation, int, int, int, int | None]  # an operation on arrays, where its result goes, and where its arguments are
+Line = tuple[
+    Operation, int, int, int, int | None
+]  # an operation on arrays, where its result goes, and where its arguments are
 SINGLE: dict[Operation, Operation] = {many: single for single, many in OPERATIONS.values()}
 
 

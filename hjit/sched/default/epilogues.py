@@ -42,7 +42,14 @@ def block_of(node: Node) -> Block | None:
                 dim=int() as rows,
                 kind="unroll",
                 size=int() as count,
-                children=(Loop(dim=int() as columns, kind="unroll", size=int() as width, children=(Loop(kind="vector", size=int() as lanes) as v,)),),
+                children=(
+                    Loop(
+                        dim=int() as columns,
+                        kind="unroll",
+                        size=int() as width,
+                        children=(Loop(kind="vector", size=int() as lanes) as v,),
+                    ),
+                ),
             ) if v.dim == columns != rows:
                 return Block(rows, count, columns, width, lanes)
     return None
@@ -50,7 +57,9 @@ def block_of(node: Node) -> Block | None:
 
 def products_of(graph: Graph, nests: ByStage, taken: Collection[str]) -> dict[str, tuple[str, ...]]:
     """For each stage that is computed point by point from sums of products, and alone reads them, those: of one shape, in blocks alike."""
-    free = [s.name for s in graph.stages if s.name not in taken and s.name not in graph.outputs and len(nests[s.name]) == 1]
+    free = [
+        s.name for s in graph.stages if s.name not in taken and s.name not in graph.outputs and len(nests[s.name]) == 1
+    ]
     blocks = {name: block for name in free if (block := block_of(nests[name][0])) is not None}
     consumers = graph.consumers() if blocks else {}
     found: dict[str, tuple[str, ...]] = {}
@@ -59,7 +68,11 @@ def products_of(graph: Graph, nests: ByStage, taken: Collection[str]) -> dict[st
         if not mine or s.initial is None or s.updates or s.name in taken:
             continue
         here = tuple(poly(Dim(k)) for k in range(len(s.shape)))
-        read = tuple(n for n in mine if graph.stage(n).shape == s.shape and all(x.index == here for x in s.loads if x.source == n))
+        read = tuple(
+            n
+            for n in mine
+            if graph.stage(n).shape == s.shape and all(x.index == here for x in s.loads if x.source == n)
+        )
         if read and len({blocks[name] for name in read}) == 1:
             found[s.name] = read
     return found
@@ -71,7 +84,11 @@ def with_products(s: Stage, nests: ByStage, products: Sequence[str]) -> Node:
     assert block is not None
     others = [k for k in range(len(s.shape)) if k not in (block.rows, block.columns)]
     outer = whole_loops(s.definitions[0], [*others, block.columns, block.rows])
-    inner: list[Step] = [(block.rows, "serial", block.count), (block.columns, "serial", block.width), (block.columns, "vector", block.lanes)]
+    inner: list[Step] = [
+        (block.rows, "serial", block.count),
+        (block.columns, "serial", block.width),
+        (block.columns, "vector", block.lanes),
+    ]
     node, path = nest(s.name, (0,), [*outer, *inner]), (0,) * (len(outer) - 1)
     loop = at(node, path)
     assert isinstance(loop, Loop)

@@ -39,7 +39,9 @@ def _moving(region: Region) -> tuple[int, int] | None:
 
 def _named(stage: str, region: Region) -> Region:
     """The region with names for its exact bounds, which nothing here depends on and which would grow with each stage."""
-    return tuple(replace(s, low=poly(Var(f"{stage}.low{k}")), high=poly(Var(f"{stage}.high{k}"))) for k, s in enumerate(region))
+    return tuple(
+        replace(s, low=poly(Var(f"{stage}.low{k}")), high=poly(Var(f"{stage}.high{k}"))) for k, s in enumerate(region)
+    )
 
 
 def _needs(reads: Reads, head: Stage, group: Sequence[int], points: Mapping[int, Var]) -> Needs:
@@ -47,7 +49,11 @@ def _needs(reads: Reads, head: Stage, group: Sequence[int], points: Mapping[int,
     needs = Needs(reads)
     for number in group:
         extents = head.definitions[number].extents
-        needs.add(head.name, number, {k: Interval.point(poly(points[k])) if k in points else whole(n) for k, n in enumerate(extents)})
+        needs.add(
+            head.name,
+            number,
+            {k: Interval.point(poly(points[k])) if k in points else whole(n) for k, n in enumerate(extents)},
+        )
     return needs
 
 
@@ -83,7 +89,9 @@ def group_of(
     return tuple(reversed(members))
 
 
-def bytes_of_column(reads: Reads, head: Stage, group: Sequence[int], dims: tuple[int, int], members: Sequence[str]) -> int | None:
+def bytes_of_column(
+    reads: Reads, head: Stage, group: Sequence[int], dims: tuple[int, int], members: Sequence[str]
+) -> int | None:
     """What the buffers of a group have for each element of another dimension of the head than that of its rows.
 
     Args:
@@ -103,7 +111,9 @@ def bytes_of_column(reads: Reads, head: Stage, group: Sequence[int], dims: tuple
         if column[0].length.const > MAX_SIDES:
             return None
         others = [x.length.const for x in region if x is not column[0]]
-        total += s.dtype.itemsize * math.prod(1 << (n - 1).bit_length() for n in others)  # windows go round circles of such lengths
+        total += s.dtype.itemsize * math.prod(
+            1 << (n - 1).bit_length() for n in others
+        )  # windows go round circles of such lengths
         for number, d in enumerate(s.definitions):
             needs.add(name, number, dims_of_region(s, d, tuple(map(_new_rows, region))))
     return total

@@ -23,9 +23,15 @@ from hjit.trace.ir.graph import Graph, Load, Stage, walk
 from hjit.trace.ir.poly import ONE, Dim, single_dim
 
 ROWS_TOGETHER = 4  # of a stencil
-MANY_LOADS, LINES_TOGETHER = 8, 0.6  # what it must load to gain from that, and which part of its rows' loads must be left
+MANY_LOADS, LINES_TOGETHER = (
+    8,
+    0.6,
+)  # what it must load to gain from that, and which part of its rows' loads must be left
 NEAR_BYTES = 1 << 19  # of the buffers of a group, which are to stay in a core's second cache
-STRIPS = (128, 512)  # columns of a strip, at least and at most, that a group is computed in where its rows would have more
+STRIPS = (
+    128,
+    512,
+)  # columns of a strip, at least and at most, that a group is computed in where its rows would have more
 
 
 def default_schedule(graph: Graph, target: Target, usual: Mapping[str, tuple[Node, ...]] | None = None) -> Root:
@@ -39,7 +45,9 @@ def default_schedule(graph: Graph, target: Target, usual: Mapping[str, tuple[Nod
     products = products_of(graph, nests, taken.union(inside, *(x.members for x in inside.values())))
     for name, members in products.items():
         nests[name] = (with_products(graph.stage(name), nests, members),)
-    placed = {m for members in (*(x.members for x in inside.values()), *packed.values(), *products.values()) for m in members}
+    placed = {
+        m for members in (*(x.members for x in inside.values()), *packed.values(), *products.values()) for m in members
+    }
     roots: list[Node] = []
     for s in graph.stages:
         if s.name in placed:
@@ -86,7 +94,9 @@ def _attached(graph: Graph, nests: Mapping[str, Sequence[Node]], taken: set[str]
             members = group_of(reads, s, group, dim, taken, may_join, consumers, step)
             if members:
                 along = None if step > 1 else _lanes_dim(nests[s.name][k])
-                column = None if along is None or along == dim else bytes_of_column(reads, s, group, (dim, along), members)
+                column = (
+                    None if along is None or along == dim else bytes_of_column(reads, s, group, (dim, along), members)
+                )
                 found[s.name] = _Group(k, members, step, _strip(column))
                 taken.update(members)
     return found
@@ -127,7 +137,12 @@ def _with_rows_together(s: Stage, node: Node, target: Target) -> Node:
     """
     d = s.definitions[0]
     vectors = _vectors(node)
-    if d.order != "pure" or vectors is None or not isinstance(vectors.dim, int) or vector_lanes(s, d, target, vectors.dim) > target.vector_bytes // 4:
+    if (
+        d.order != "pure"
+        or vectors is None
+        or not isinstance(vectors.dim, int)
+        or vector_lanes(s, d, target, vectors.dim) > target.vector_bytes // 4
+    ):
         return node
     loads = d.value.loads
     if len(loads) < MANY_LOADS or ROWS_TOGETHER * sum(1 for _ in walk(d.value)) > UNROLL_CODE:
@@ -147,7 +162,9 @@ def _group(graph: Graph, nests: dict[str, tuple[Node, ...]], s: Stage, group: _G
     several = {m: _several(graph.stage(m), nests[m], target) for m in members}
     (rows,) = _several(s, (head,), target)
     together = any(x is not y for m in members for x, y in zip(several[m], nests[m], strict=True))
-    if rows is head and (together or any(map(_has_scan_rows, (graph.stage(m) for m in members), (nests[m] for m in members)))):
+    if rows is head and (
+        together or any(map(_has_scan_rows, (graph.stage(m) for m in members), (nests[m] for m in members)))
+    ):
         rows = replace(head, children=(Loop(s.name, head.dim, "serial", ROWS_TOGETHER, head.children),))
     nests = {**nests, **several} if rows is not head else nests
     dim = _lanes_dim(rows)
@@ -161,14 +178,20 @@ def _group(graph: Graph, nests: dict[str, tuple[Node, ...]], s: Stage, group: _G
 def _has_scan_rows(s: Stage, nests: Sequence[Node]) -> bool:
     """Is a stage a scan of which several rows go on together?"""
     scans = [x for x in nests if any(not is_direct(s.definitions[n]) for c in computes(x) for n in c.definitions)]
-    return any(isinstance(x, Loop) and x.kind == "unroll" and x.size == SCAN_ROWS for node in scans for x in walk_tree(node))
+    return any(
+        isinstance(x, Loop) and x.kind == "unroll" and x.size == SCAN_ROWS for node in scans for x in walk_tree(node)
+    )
 
 
 def _of_size(node: Node, dim: int, size: int) -> Node:
     """The nest with a size for its serial loop over a dimension that has none."""
     if isinstance(node, Loop) and node.kind == "serial" and node.dim == dim and node.size is None:
         return replace(node, size=size)
-    return node if isinstance(node, Compute) else replace(node, children=tuple(_of_size(c, dim, size) for c in node.children))
+    return (
+        node
+        if isinstance(node, Compute)
+        else replace(node, children=tuple(_of_size(c, dim, size) for c in node.children))
+    )
 
 
 def _several(s: Stage, nodes: tuple[Node, ...], target: Target) -> tuple[Node, ...]:
@@ -206,7 +229,11 @@ def _packed(graph: Graph, s: Stage, nests: Mapping[str, Sequence[Node]]) -> tupl
         return ()
     columns = Dim(dims_of(head.dim)[0])
     reads = {x.source for d in s.definitions for x in d.loads if any(p.mentions(columns) for p in x.index)}
-    copies = [x for x in graph.stages if x.name in reads and isinstance(x.initial, Load) and not x.updates and x.name not in graph.outputs]
+    copies = [
+        x
+        for x in graph.stages
+        if x.name in reads and isinstance(x.initial, Load) and not x.updates and x.name not in graph.outputs
+    ]
     consumers = graph.consumers() if copies else {}
     return tuple(x.name for x in copies if consumers[x.name] == [s.name])
 
@@ -228,7 +255,11 @@ def _with_copies(nests: Mapping[str, Sequence[Node]], head: Node, copies: tuple[
 def _rows(graph: Graph, s: Stage, nests: Sequence[Node]) -> tuple[int, tuple[int, ...], int, int] | None:
     """The nest that reads other stages: its number, its definitions, the dimension whose turns are tasks, where there are many; rows of a turn."""
     found = groups(s)
-    reading = [k for k, group in enumerate(found) if any(x != s.name and x in graph.by_name for n in group for x in s.definitions[n].sources)]
+    reading = [
+        k
+        for k, group in enumerate(found)
+        if any(x != s.name and x in graph.by_name for n in group for x in s.definitions[n].sources)
+    ]
     if len(reading) != 1 or len(found) != len(nests):
         return None
     (k,) = reading

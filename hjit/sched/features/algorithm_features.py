@@ -111,7 +111,9 @@ def _operations(graph: Graph, s: Stage, d: Definition) -> Counter[str]:
     if _accumulates(d):
         assert isinstance(d.value, Op)
         old, element = d.value.args
-        is_product = d.order == "add" and d.value.dtype.kind == "f" and isinstance(element, Op) and element.name == "multiply"
+        is_product = (
+            d.order == "add" and d.value.dtype.kind == "f" and isinstance(element, Op) and element.name == "multiply"
+        )
         found["op_fma" if is_product else "op_accumulate"] += 1
         skip |= {d.value, old, *([element] if is_product else [])}
     for e in walk(*d.exprs()):
@@ -126,7 +128,12 @@ def _operations(graph: Graph, s: Stage, d: Definition) -> Counter[str]:
 
 def _accumulates(d: Definition) -> bool:
     """Is the value ``op(what is there, element)``?"""
-    return is_associative(d) and isinstance(d.value, Op) and isinstance(d.value.args[0], Load) and d.value.args[0].index == d.target
+    return (
+        is_associative(d)
+        and isinstance(d.value, Op)
+        and isinstance(d.value.args[0], Load)
+        and d.value.args[0].index == d.target
+    )
 
 
 def _saturates(e: Expr) -> Expr | None:
@@ -243,4 +250,3 @@ def access_class(j: Jacobian, taps: int) -> str:
     if sorted(at, key=str) != list(range(dims)) or not j:
         return "broadcast"
     return "pointwise" if at == list(range(dims)) else "transpose"
-

@@ -25,7 +25,9 @@ from hjit.sched.features.schedule_features import Measures, Row, inlined
 from hjit.sched.language.memory import Layout
 from hjit.sched.language.tree import Compute, Loop, Node, Root, Store, computes, structural_hash, walk
 
-LOADS = [SCHEDULE.index(name) for name in ("scalar_loads_per_vector", "vector_loads_per_vector", "scalar_loads_per_scalar")]
+LOADS = [
+    SCHEDULE.index(name) for name in ("scalar_loads_per_vector", "vector_loads_per_vector", "scalar_loads_per_scalar")
+]
 CALLS = [SCHEDULE.index(name) for name in ("inlined_calls", "num_vectors", "num_scalars")]
 COLUMN = {name: k for k, name in enumerate(SCHEDULE)}
 Placed = Mapping[str, Layout]  # stages that a tree stores, and how they lie in memory
@@ -76,7 +78,9 @@ def schedule_features(graph: SizedGraph, root: Root, tiles: np.ndarray[Any, Any]
     return assembled(graph, found)
 
 
-def nest_features(graph: SizedGraph, nest: Node, tiles: np.ndarray[Any, Any] | None = None, placed: Placed | None = None) -> NestFeatures:
+def nest_features(
+    graph: SizedGraph, nest: Node, tiles: np.ndarray[Any, Any] | None = None, placed: Placed | None = None
+) -> NestFeatures:
     """The features of one child of the root.
 
     Args:
@@ -102,7 +106,9 @@ def assembled(graph: SizedGraph, nests: Iterable[NestFeatures]) -> Array:
         seen.update(nest.stages)
     if len(seen) < sum(len(x.stages) for x in nests):
         for name in seen:
-            rows = [np.broadcast_to(x.values[:, x.stages.index(name)], found[:, 0].shape) for x in nests if name in x.stages]
+            rows = [
+                np.broadcast_to(x.values[:, x.stages.index(name)], found[:, 0].shape) for x in nests if name in x.stages
+            ]
             found[:, graph.position[name]] = merged(rows)
     placed = [graph.position[name] for name in seen - graph.inlined]
     found[:, placed, COLUMN["working_set_at_root"]] = sum(x.allocated[:, None] for x in nests)
@@ -113,7 +119,9 @@ def nest_key(graph: SizedGraph, nest: Node, placed: Placed | None = None) -> str
     """What the features of a nest are kept under: for one SizedGraph, equal keys have equal features."""
     inside = layouts_of(nest)
     sources = {source for c in computes(nest) for source in graph.part(c.stage, c.definitions).windows}
-    outside = [f"{name}{layout}" for name, layout in sorted((placed or {}).items()) if name in sources and name not in inside]
+    outside = [
+        f"{name}{layout}" for name, layout in sorted((placed or {}).items()) if name in sources and name not in inside
+    ]
     return f"{structural_hash(nest)} {', '.join(outside)}"
 
 
@@ -184,8 +192,15 @@ class Rows:
 
     @staticmethod
     def of(tape: Tape, rows: Sequence[tuple[str, Row, Block]]) -> Rows:
-        known = np.array([[x if isinstance(x := row.get(name, 0.0), float) else 0.0 for name in SCHEDULE] for _, row, _ in rows])
-        open_ = {k * len(SCHEDULE) + COLUMN[name]: x.at for k, (_, row, _) in enumerate(rows) for name, x in row.items() if isinstance(x, Var)}
+        known = np.array(
+            [[x if isinstance(x := row.get(name, 0.0), float) else 0.0 for name in SCHEDULE] for _, row, _ in rows]
+        )
+        open_ = {
+            k * len(SCHEDULE) + COLUMN[name]: x.at
+            for k, (_, row, _) in enumerate(rows)
+            for name, x in row.items()
+            if isinstance(x, Var)
+        }
         blocks = tuple((block, list(map(tape.position, block.numbers))) for _, _, block in rows)
         needed = tape.needed([*open_.values(), *(k for _, at in blocks for k in at)])
         return Rows(tuple(name for name, _, _ in rows), known, [*open_], [*open_.values()], blocks, needed)
@@ -213,7 +228,9 @@ class Plan:
     blocks: tuple[tuple[int, Block, slice], ...]
 
     @staticmethod
-    def of(graph: SizedGraph, head: str, inputs: Sequence[Var], parts: Sequence[tuple[Rows, Row]], allocated: Num) -> Plan:
+    def of(
+        graph: SizedGraph, head: str, inputs: Sequence[Var], parts: Sequence[tuple[Rows, Row]], allocated: Num
+    ) -> Plan:
         """`parts`: of each computation its rows, and its working sets."""
         tape = graph.tape
         known = np.concatenate([rows.known for rows, _ in parts])
@@ -236,7 +253,9 @@ class Plan:
                 counted += numbers
             first += len(rows.names)
         results = [*at, *counted, tape.position(allocated)]
-        needed = tape.needed([x.at for _, sets in parts for x in sets.values() if isinstance(x, Var)]).union(*(rows.needed for rows, _ in parts))
+        needed = tape.needed([x.at for _, sets in parts for x in sets.values() if isinstance(x, Var)]).union(
+            *(rows.needed for rows, _ in parts)
+        )
         needed |= tape.needed(results[-1:])
         program = Program(tape, [x.at for x in inputs], results, needed)
         names = tuple(name for rows, _ in parts for name in rows.names)
@@ -261,7 +280,9 @@ class Plan:
                 values[:, k, CALLS] *= found[..., [0, 0, 1]]
         stages = tuple(dict.fromkeys(self.names))
         if len(stages) < len(self.names):
-            values = np.stack([merged([values[:, k] for k, x in enumerate(self.names) if x == name]) for name in stages], 1)
+            values = np.stack(
+                [merged([values[:, k] for k, x in enumerate(self.names) if x == name]) for name in stages], 1
+            )
         return NestFeatures(stages, values, np.broadcast_to(np.asarray(allocated, np.float64), (batch,)))
 
 
@@ -286,7 +307,15 @@ def _structure(node: Node, sizes: list[int]) -> tuple[Any, ...]:
         case Loop(stage, dim, kind, size, children, tail):
             if size is not None:
                 sizes.append(size)
-            return stage, dim, kind, tail, size is None or size < 0, size is None, *(_structure(x, sizes) for x in children)
+            return (
+                stage,
+                dim,
+                kind,
+                tail,
+                size is None or size < 0,
+                size is None,
+                *(_structure(x, sizes) for x in children),
+            )
         case Store(stage, children, order, align):
             return stage, order, align, *(_structure(x, sizes) for x in children)
         case Compute():

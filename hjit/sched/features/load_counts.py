@@ -25,7 +25,9 @@ SHUFFLED = 4  # lanes that are spread over so many vectors are loaded as those (
 APART = 1 << 20  # elements between neighbouring lanes of a gather, as far as anyone knows
 
 
-def loads_of_block(graph: SizedGraph, part: Part, vector: DimKey | None, lanes: int, copies: Copies, layouts: Layouts) -> tuple[float, float, float]:
+def loads_of_block(
+    graph: SizedGraph, part: Part, vector: DimKey | None, lanes: int, copies: Copies, layouts: Layouts
+) -> tuple[float, float, float]:
     """Loads of a block of unrolled vectors, each distinct one counted once, for one vector of it (Adams 2019, section 4.1).
 
     Args:
@@ -38,7 +40,9 @@ def loads_of_block(graph: SizedGraph, part: Part, vector: DimKey | None, lanes: 
         is not unrolled.
     """
     reads = reads_of(graph, part, layouts)
-    alike = sum(n == part.dimensions[-1] for n in part.dimensions)  # definitions that are evaluated at each point of the loops
+    alike = sum(
+        n == part.dimensions[-1] for n in part.dimensions
+    )  # definitions that are evaluated at each point of the loops
     points = math.prod(n for _, n, _ in copies) * alike
     if vector is None:
         return 0.0, 0.0, _total(graph, part, reads, None, 1, copies).distinct / points
@@ -47,7 +51,9 @@ def loads_of_block(graph: SizedGraph, part: Part, vector: DimKey | None, lanes: 
     return found.scalars / points, found.vectors / points, alone
 
 
-def calls_of_block(graph: SizedGraph, part: Part, name: str, vector: DimKey | None, lanes: int, copies: Copies) -> tuple[float, float]:
+def calls_of_block(
+    graph: SizedGraph, part: Part, name: str, vector: DimKey | None, lanes: int, copies: Copies
+) -> tuple[float, float]:
     """How often a block calls a stage that is inlined, each distinct evaluation counted once: for one vector of it, and for a scalar.
 
     Args:
@@ -59,7 +65,9 @@ def calls_of_block(graph: SizedGraph, part: Part, name: str, vector: DimKey | No
     if vector is None:
         each = _total(graph, part, reads, None, 1, copies).distinct / points
         return each, each
-    return _total(graph, part, reads, vector, lanes, copies).distinct / points, len(part.calls[name]) / len(part.definitions)
+    return _total(graph, part, reads, vector, lanes, copies).distinct / points, len(part.calls[name]) / len(
+        part.definitions
+    )
 
 
 class Count(NamedTuple):
@@ -70,7 +78,9 @@ class Count(NamedTuple):
     vectors: int
 
 
-def _total(graph: SizedGraph, part: Part, reads: Sequence[Read], vector: DimKey | None, lanes: int, copies: Copies) -> Count:
+def _total(
+    graph: SizedGraph, part: Part, reads: Sequence[Read], vector: DimKey | None, lanes: int, copies: Copies
+) -> Count:
     """What all arrays come to. Many may be read alike, and by other parts."""
     key = part.extents, vector, lanes, copies
     points = graph.counts.get(key)
@@ -152,7 +162,9 @@ class _Points:
         """By the elements from the first to the last that the lanes of each load."""
         loaded: dict[bytes, int] = {}
         for index, constants in read.groups:
-            offsets = np.frombuffer(constants, np.int64).reshape(-1, len(index)) if index else np.zeros((1, 0), np.int64)
+            offsets = (
+                np.frombuffer(constants, np.int64).reshape(-1, len(index)) if index else np.zeros((1, 0), np.int64)
+            )
             rows = self._addresses(index, offsets, read)
             data, width = rows.tobytes(), rows.itemsize * self.lanes
             spread = (rows.max(-1) - rows.min(-1) + 1).tolist()

@@ -63,7 +63,9 @@ class Measures:
     def key(self) -> tuple[Hashable, ...]:
         """What `row` and `block` depend on."""
         sites = self.sites.sites
-        sources = tuple((id(sites.get(name)), name in self.sites.heads, self.layouts.get(name)) for name in self.leaf.part.windows)
+        sources = tuple(
+            (id(sites.get(name)), name in self.sites.heads, self.layouts.get(name)) for name in self.leaf.part.windows
+        )
         return "row", *self.here(), sources
 
     def counts(self) -> Row:
@@ -86,9 +88,13 @@ class Measures:
         """The innermost tile."""
         part, env = self.leaf.part, self.leaf.env
         opened = {k for key in env.tile for k in dims_of(key)}
-        parts = [(k, n) for k, n in enumerate(env.lengths) if k not in opened] + [(dims_of(key)[0], x.length) for key, x in env.tile.items()]
+        parts = [(k, n) for k, n in enumerate(env.lengths) if k not in opened] + [
+            (dims_of(key)[0], x.length) for key, x in env.tile.items()
+        ]
         pure, every = product(n for k, n in parts if k < part.pure), product(n for _, n in parts)
-        last = max((k for k, o in enumerate(env.loops) if _has_turns(o) and dims_of(o.loop.dim)[0] < part.pure), default=-1)
+        last = max(
+            (k for k, o in enumerate(env.loops) if _has_turns(o) and dims_of(o.loop.dim)[0] < part.pure), default=-1
+        )
         blocks = [o for o in env.loops[last + 1 :] if o.loop.kind == "unroll"]
         copies = product(ratio(o.size or 1.0, o.step) for o in blocks if is_optional(o.loop))
         unrolled = pure if any(not is_optional(o.loop) for o in blocks) else choose(copies > 1.0, pure, 1.0)
@@ -125,7 +131,11 @@ class Measures:
         part, task = self.leaf.part, self.leaf.task
         during = task.dims if part.stage == task.head else part.dims(task.regions[part.stage])
         held, vector = self.leaf.site.held, self.leaf.env.dims[part.stage]
-        places: dict[str, tuple[object, Dims]] = {"realization": (held, part.dims(held.region)), "task": (task, during), "vector": (vector, vector)}
+        places: dict[str, tuple[object, Dims]] = {
+            "realization": (held, part.dims(held.region)),
+            "task": (task, during),
+            "vector": (vector, vector),
+        }
         found: Row = {f"unique_{what}_read_per_{word}": 0.0 for word in places for what in ("bytes", "lines")}
         allocated: Num = 0.0
         walked = self.sites.walked  # many arrays are read alike, and in many nests
@@ -166,11 +176,18 @@ class Measures:
     def vectors(self, total: Num) -> Row:
         """How many vectors and scalars."""
         part, env = self.leaf.part, self.leaf.env
-        found: Row = {"vector_size": 1.0, "native_vector_size": self.graph.native_lanes(part.stage), "num_vectors": 0.0, "num_scalars": total}
+        found: Row = {
+            "vector_size": 1.0,
+            "native_vector_size": self.graph.native_lanes(part.stage),
+            "num_vectors": 0.0,
+            "num_scalars": total,
+        }
         chain = [o for o, _ in self.chain()]
         if chain:
             n = product(env.lengths[k] for k in dims_of(chain[0].loop.dim))
-            vectors, scalars = whole_vectors(self.chain(), n, part.is_repeatable and dims_of(chain[0].loop.dim)[-1] < part.pure)
+            vectors, scalars = whole_vectors(
+                self.chain(), n, part.is_repeatable and dims_of(chain[0].loop.dim)[-1] < part.pure
+            )
             rows = ratio(total, n)
             lanes = chain[-1].size
             assert lanes is not None
@@ -189,7 +206,10 @@ class Measures:
                 numbers += [most(ceil_div(o.length, o.step), 1.0), o.step]
             elif o.loop.kind == "vector" and o.size is not None:
                 lanes, vector = o.size, o.loop.dim
-        layouts = {name: self.layouts.get(name, None if name in self.graph.stages else C_ORDER) for name in self.leaf.part.windows}
+        layouts = {
+            name: self.layouts.get(name, None if name in self.graph.stages else C_ORDER)
+            for name in self.leaf.part.windows
+        }
         return Block(self.leaf.part, vector, tuple(dims), layouts, (lanes, *numbers))
 
     def working_sets(self) -> Row:
@@ -223,7 +243,9 @@ def whole_vectors(chain: Sequence[tuple[Own, bool]], n: Num, shifts: bool) -> tu
     loops = [o for o, _ in chain]
     lanes, tail = loops[-1].size, loops[-1].loop.tail
     assert lanes is not None
-    first = next(k for k, (_, alone) in enumerate(chain) if alone and all(x.loop.kind == "unroll" for x in loops[k + 1 : -1]))
+    first = next(
+        k for k, (_, alone) in enumerate(chain) if alone and all(x.loop.kind == "unroll" for x in loops[k + 1 : -1])
+    )
     together = lanes if first >= len(loops) - 2 else loops[first + 1].size
     assert together is not None
 

@@ -15,9 +15,32 @@ from hjit.errors import ScheduleError
 from hjit.sched.default.schedules import default_schedule
 from hjit.sched.language.build import Path, Step, at, attached, nest, paths, serial_loops
 from hjit.sched.language.groups import groups
-from hjit.sched.language.limits import MAX_ALIGN, MAX_LANES, MAX_LOOPS, MAX_PARTS, MAX_PREFETCHES, MAX_SIZE, check_number, shown
+from hjit.sched.language.limits import (
+    MAX_ALIGN,
+    MAX_LANES,
+    MAX_LOOPS,
+    MAX_PARTS,
+    MAX_PREFETCHES,
+    MAX_SIZE,
+    check_number,
+    shown,
+)
 from hjit.sched.language.target import Target
-from hjit.sched.language.tree import KINDS, TAILS, Ahead, Compute, DimKey, Loop, LoopKind, Node, Root, Store, Tail, computes, with_children
+from hjit.sched.language.tree import (
+    KINDS,
+    TAILS,
+    Ahead,
+    Compute,
+    DimKey,
+    Loop,
+    LoopKind,
+    Node,
+    Root,
+    Store,
+    Tail,
+    computes,
+    with_children,
+)
 from hjit.sched.nests.usual import RootNests
 from hjit.trace.ir.graph import Definition, Graph, Stage
 from hjit.trace.passes.rewrites import Rewrites, parts_name
@@ -123,7 +146,9 @@ def _reorder(plan: StagePlan, group: int, *names: str) -> None:
         loops[k] = x
     for k, x in enumerate(loops):
         if any(y.dim == x.dim and (y.size is None or (x.size is not None and y.size > x.size)) for y in loops[k + 1 :]):
-            raise ScheduleError(f"reorder: {x.name} would be outside of the loop that it is a part of; its loops are {_names(loops_of(plan, group))}")
+            raise ScheduleError(
+                f"reorder: {x.name} would be outside of the loop that it is a part of; its loops are {_names(loops_of(plan, group))}"
+            )
     plan.loops[group] = loops
 
 
@@ -138,7 +163,9 @@ def _fuse(plan: StagePlan, group: int, outer: str, inner: str, name: str) -> Non
     first = a.dim if isinstance(a.dim, tuple) else (a.dim,)
     second = b.dim if isinstance(b.dim, tuple) else (b.dim,)
     if j != k + 1 or second[0] != first[-1] + 1 or a.size is not None or b.size is not None:
-        raise ScheduleError(f"fuse: {outer} and {inner} are not loops over two neighbouring dimensions, one directly inside the other")
+        raise ScheduleError(
+            f"fuse: {outer} and {inner} are not loops over two neighbouring dimensions, one directly inside the other"
+        )
     if any(x.dim in (a.dim, b.dim) for n, x in enumerate(loops) if n not in (j, k)):
         raise ScheduleError(f"fuse: {outer} or {inner} is split already; fuse first, then split")
     loops[k : j + 1] = [Named(name, (*first, *second))]
@@ -153,7 +180,9 @@ def _kind(plan: StagePlan, group: int, loop: str, kind: LoopKind) -> None:
         return
     size = loops[k].size
     if kind == "vector" and size is not None and size > MAX_LANES:
-        raise ScheduleError(f"vectorize {loop}: {size} lanes of {plan.stage.name}, more than {MAX_LANES}; vectorize a smaller part, and unroll")
+        raise ScheduleError(
+            f"vectorize {loop}: {size} lanes of {plan.stage.name}, more than {MAX_LANES}; vectorize a smaller part, and unroll"
+        )
     loops[k] = replace(loops[k], kind=kind)
     plan.loops[group] = loops
 
@@ -192,14 +221,18 @@ def _root(plan: StagePlan, group: int) -> None:
 
 def _storage(plan: StagePlan, group: int, *axes: int) -> None:
     if sorted(axes) != list(range(len(plan.stage.shape))):
-        raise ScheduleError(f"{plan.stage.name} has the axes {', '.join(map(str, range(len(plan.stage.shape))))}, each is named once")
+        raise ScheduleError(
+            f"{plan.stage.name} has the axes {', '.join(map(str, range(len(plan.stage.shape))))}, each is named once"
+        )
     plan.order = tuple(axes)
 
 
 def _align(plan: StagePlan, group: int, axis: int, n: int) -> None:
     axes = range(len(plan.stage.shape))
     if axis not in axes:
-        raise ScheduleError(f"align_storage: {plan.stage.name} has the axes {', '.join(map(str, axes))}, not {shown(axis)}")
+        raise ScheduleError(
+            f"align_storage: {plan.stage.name} has the axes {', '.join(map(str, axes))}, not {shown(axis)}"
+        )
     check_number(f"align_storage of {plan.stage.name}", n, MAX_ALIGN, "elements")
     plan.align = tuple(n if k == axis else old for k, old in zip(axes, plan.align or (1,) * len(axes), strict=True))
 
@@ -263,7 +296,13 @@ def check_inlined(graphs: Iterable[Graph], directives: Iterable[Directive]) -> N
         for s in g.stages:
             if s.name in wanted:
                 updates = f"it has updates, {len(s.definitions)} definitions; compute it at a loop of what reads it"
-                why = "it is a result" if s.name in g.outputs else updates if s.updates else "its expression is nested too deeply"
+                why = (
+                    "it is a result"
+                    if s.name in g.outputs
+                    else updates
+                    if s.updates
+                    else "its expression is nested too deeply"
+                )
                 raise ScheduleError(f"{s.name} cannot be inlined: {why}")
 
 
@@ -332,7 +371,11 @@ def _check_read(s: Stage, group: Iterable[int], sources: Iterable[str]) -> None:
 
 def _ahead(node: Node, ahead: tuple[Ahead, ...]) -> Node:
     """The nest with what it prefetches."""
-    return replace(node, ahead=ahead) if isinstance(node, Compute) else with_children(node, tuple(_ahead(c, ahead) for c in node.children))
+    return (
+        replace(node, ahead=ahead)
+        if isinstance(node, Compute)
+        else with_children(node, tuple(_ahead(c, ahead) for c in node.children))
+    )
 
 
 def _roots(graph: Graph, default: Root, plans: Mapping[str, StagePlan], usual: Mapping[str, Sequence[Node]]) -> Root:
@@ -368,7 +411,9 @@ def _placed(graph: Graph, tree: Root, plan: StagePlan, plans: Mapping[str, Stage
     else:
         outer = _path(graph, tree, plan.store, plans, name)
         if site[: len(outer)] != outer:
-            raise ScheduleError(f"{name}: it is computed at {'.'.join(plan.site)}, which is not inside {'.'.join(plan.store)}, where it is stored")
+            raise ScheduleError(
+                f"{name}: it is computed at {'.'.join(plan.site)}, which is not inside {'.'.join(plan.store)}, where it is stored"
+            )
     return attached(tree, nests, site, outer, Store(name, (), plan.order, plan.align))
 
 
@@ -392,7 +437,11 @@ def _path(graph: Graph, tree: Root, place: tuple[str, str], plans: Mapping[str, 
         for x in loops_of(plan, number):
             if x.name == loop:
                 for path, node in paths(tree):
-                    if isinstance(node, Loop) and (node.stage, node.dim, node.size) == (stage, x.dim, x.size) and _computes(node, stage, group):
+                    if (
+                        isinstance(node, Loop)
+                        and (node.stage, node.dim, node.size) == (stage, x.dim, x.size)
+                        and _computes(node, stage, group)
+                    ):
                         return path
     loops = all_loops(plan)
     raise ScheduleError(f"{stage} has no loop {loop}; it has {', '.join(dict.fromkeys(x.name for x in loops))}")
@@ -421,9 +470,13 @@ def check_arguments(word: str, args: Sequence[Any]) -> None:
         kind = int if annotation == "int" else str
         for x in value if signature.parameters[name].kind is inspect.Parameter.VAR_POSITIONAL else (value,):
             if type(x) is not kind:
-                raise ScheduleError(f"{text}: {name} is {shown(x)}; it is to be {'a whole number' if kind is int else 'a name'}")
+                raise ScheduleError(
+                    f"{text}: {name} is {shown(x)}; it is to be {'a whole number' if kind is int else 'a name'}"
+                )
             if x not in _CHOICES.get(annotation, (x,)):
-                raise ScheduleError(f"{text}: there is no {name} {shown(x)}; there are {', '.join(_CHOICES[annotation])}")
+                raise ScheduleError(
+                    f"{text}: there is no {name} {shown(x)}; there are {', '.join(_CHOICES[annotation])}"
+                )
     if word == "rfactor":
         check_number(f"{text}: dim + 1", args[0] + 1, MAX_LOOPS, "dimensions")
         check_number(text, args[1], MAX_PARTS, "parts")
@@ -467,4 +520,8 @@ def _rfactor(plan: None, group: int, dim: int, parts: int) -> None:
 
 
 _CHOICES = {"LoopKind": KINDS, "Tail": TAILS}
-_SIGNATURES: dict[str, Callable[..., None]] = {"inline": _no_arguments, "cache_read": _no_arguments, "rfactor": _rfactor}
+_SIGNATURES: dict[str, Callable[..., None]] = {
+    "inline": _no_arguments,
+    "cache_read": _no_arguments,
+    "rfactor": _rfactor,
+}

@@ -46,7 +46,10 @@ class Schedule:
     longest_block = math.inf  # who unrolls by hand means it
 
     def __init__(
-        self, graphs: Callable[[Rewrites], list[Graph]] | None = None, directives: Sequence[Directive] = (), target: Target | None = None
+        self,
+        graphs: Callable[[Rewrites], list[Graph]] | None = None,
+        directives: Sequence[Directive] = (),
+        target: Target | None = None,
     ) -> None:
         self._make = graphs
         self._made: tuple[Rewrites, list[Graph]] | None = None
@@ -73,7 +76,9 @@ class Schedule:
         Raises:
             ScheduleError: there is nothing of that name to copy.
         """
-        return self._new_stage((source, 0, "cache_read", ()), cache_name(source), f"there is no input or stage {source} to copy")
+        return self._new_stage(
+            (source, 0, "cache_read", ()), cache_name(source), f"there is no input or stage {source} to copy"
+        )
 
     @property
     def directives(self) -> tuple[Directive, ...]:
@@ -94,7 +99,11 @@ class Schedule:
     @cached_property
     def _whole(self) -> dict[str, Stage]:
         """The stages where nothing is inlined."""
-        return {} if self._make is None else {s.name: s for g in self._make(Rewrites(kept=_Everything())) for s in g.stages}
+        return (
+            {}
+            if self._make is None
+            else {s.name: s for g in self._make(Rewrites(kept=_Everything())) for s in g.stages}
+        )
 
     def graphs(self) -> list[Graph]:
         """The canonical Graphs that it schedules."""
@@ -142,7 +151,9 @@ class Schedule:
         if word in ("compute_at", "store_at"):
             consumer, loop = args
             if consumer == stage:
-                raise ScheduleError(f"{word}: {stage} cannot be computed, or stored, in loops of its own; name a stage that reads it")
+                raise ScheduleError(
+                    f"{word}: {stage} cannot be computed, or stored, in loops of its own; name a stage that reads it"
+                )
             found = [x.name for x in self._loops(consumer)]
             if loop not in found:
                 raise ScheduleError(f"{consumer} has no loop {loop}; it has {', '.join(dict.fromkeys(found))}")
@@ -152,7 +163,9 @@ class Schedule:
         self._known(stage)
         if stage in self._whole and not any(word in REWRITES for _, _, word, _ in self._directives):
             return all_loops(plan_of(self._whole[stage], self._directives))
-        return [x for g in self.graphs() if stage in g.by_name for x in all_loops(plan_of(g.stage(stage), self._directives))]
+        return [
+            x for g in self.graphs() if stage in g.by_name for x in all_loops(plan_of(g.stage(stage), self._directives))
+        ]
 
     def _new_stage(self, directive: Directive, name: str, otherwise: str) -> StageHandle:
         """The stage that a directive makes: `name`, or something like it."""
@@ -168,7 +181,9 @@ class Schedule:
         if type(stage) is not str:
             raise ScheduleError(f"{shown(stage)} is not the name of a stage")
         if self._make is not None and stage not in self._whole and stage not in self.stages:
-            raise ScheduleError(f"there is no stage {stage}; there are {', '.join(self.stages)}, and inlined {', '.join(self.inlined) or 'none'}")
+            raise ScheduleError(
+                f"there is no stage {stage}; there are {', '.join(self.stages)}, and inlined {', '.join(self.inlined) or 'none'}"
+            )
 
     # -- what it means
     def rewrites(self) -> Rewrites:
@@ -187,7 +202,9 @@ class Schedule:
             names = (stage, args[0]) if word in ("compute_at", "store_at") else () if word == "inline" else (stage,)
             for name in names:
                 if name not in known:
-                    raise ScheduleError(f"the schedule speaks of a stage {name}, which there is not; there are {', '.join(stages)}")
+                    raise ScheduleError(
+                        f"the schedule speaks of a stage {name}, which there is not; there are {', '.join(stages)}"
+                    )
         check_inlined(graphs, self._directives)
         check_factored(graphs, self._directives)
 
@@ -265,7 +282,9 @@ def _directives(data: Any) -> list[Directive]:
     if type(data["hjit schedule"]) is not int or data["hjit schedule"] != FORMAT:
         raise ScheduleError(f"a schedule of format {shown(data['hjit schedule'])}; this hjit reads format {FORMAT}")
     rows = data["directives"]
-    if not isinstance(rows, list) or not all(isinstance(r, list) and len(r) == 4 and type(r[2]) is str and isinstance(r[3], list) for r in rows):
+    if not isinstance(rows, list) or not all(
+        isinstance(r, list) and len(r) == 4 and type(r[2]) is str and isinstance(r[3], list) for r in rows
+    ):
         raise ScheduleError("directives is to be a list of [stage, nest, word, [arguments]]")
     check_count(rows)
     for stage, group, word, args in rows:
@@ -293,9 +312,17 @@ def usable(schedule: Any) -> Any:
         return schedule.copy()
     if hasattr(schedule, "rewrites") and hasattr(schedule, "tree"):
         return schedule  # whatever decides on schedules
-    trees = [schedule] if isinstance(schedule, Root) else list(schedule) if isinstance(schedule, Iterable) and not isinstance(schedule, str) else []
+    trees = (
+        [schedule]
+        if isinstance(schedule, Root)
+        else list(schedule)
+        if isinstance(schedule, Iterable) and not isinstance(schedule, str)
+        else []
+    )
     if not trees or not all(isinstance(t, Root) for t in trees):
-        raise ScheduleError(f"{schedule!r} is no schedule. What to do: make one with `schedule` of the pipeline, or read one with hjit.Schedule.load")
+        raise ScheduleError(
+            f"{schedule!r} is no schedule. What to do: make one with `schedule` of the pipeline, or read one with hjit.Schedule.load"
+        )
     for t in trees:
         check_nodes(t)
     return Fixed(trees)
@@ -328,7 +355,9 @@ class Fixed:
         """
         found = self._trees.get(frozenset(graph.by_name))
         if found is None:
-            raise ScheduleError(f"no tree computes just the stages {', '.join(graph.by_name)}: is it of another function, or of other arguments?")
+            raise ScheduleError(
+                f"no tree computes just the stages {', '.join(graph.by_name)}: is it of another function, or of other arguments?"
+            )
         return found
 
 
@@ -381,7 +410,9 @@ class StageHandle:
         """Run `size` turns of `loop` as an inner loop; `tail`: what happens where there are fewer, see `hjit.sched.language.tree.Loop`."""
         return self._say("split", loop, outer, inner, size, *_unless_auto(tail))
 
-    def tile(self, y: str, x: str, yo: str, xo: str, yi: str, xi: str, ysize: int, xsize: int, tail: Tail = "auto") -> StageHandle:
+    def tile(
+        self, y: str, x: str, yo: str, xo: str, yi: str, xi: str, ysize: int, xsize: int, tail: Tail = "auto"
+    ) -> StageHandle:
         """Split two loops, both inner ones inside both outer ones."""
         return self.split(y, yo, yi, ysize, tail).split(x, xo, xi, xsize, tail).reorder(yo, xo, yi, xi)
 
@@ -403,11 +434,19 @@ class StageHandle:
 
     def vectorize(self, loop: str, size: int | None = None, tail: Tail = "auto") -> StageHandle:
         """Run `size` turns as lanes of vectors; without a size, the loop itself."""
-        return self._say("kind", loop, "vector") if size is None else self._say("inner", loop, "vector", size, *_unless_auto(tail))
+        return (
+            self._say("kind", loop, "vector")
+            if size is None
+            else self._say("inner", loop, "vector", size, *_unless_auto(tail))
+        )
 
     def unroll(self, loop: str, size: int | None = None, tail: Tail = "auto") -> StageHandle:
         """Write out the code of `size` turns; without a size, of the loop itself."""
-        return self._say("kind", loop, "unroll") if size is None else self._say("inner", loop, "unroll", size, *_unless_auto(tail))
+        return (
+            self._say("kind", loop, "unroll")
+            if size is None
+            else self._say("inner", loop, "unroll", size, *_unless_auto(tail))
+        )
 
     def rfactor(self, loop: str, parts: int) -> StageHandle:
         """Do a reduction in `parts` parts of a reduction dimension, then join them; the stage of the parts is returned.
@@ -423,9 +462,13 @@ class StageHandle:
                 pure = len(plan.stage.definitions[-1].dims)
                 k = next((x.dim for x in found if x.name == loop and x.size is None and isinstance(x.dim, int)), None)
                 if k is None or k < pure:
-                    raise ScheduleError(f"rfactor: {loop} is no loop over a reduction dimension; {self.stage} has {', '.join(x.name for x in found)}")
+                    raise ScheduleError(
+                        f"rfactor: {loop} is no loop over a reduction dimension; {self.stage} has {', '.join(x.name for x in found)}"
+                    )
                 why = f"rfactor: {self.stage} is not computed by an associative operation whose order NumPy leaves open"
-                return self._schedule._new_stage((self.stage, self._group, "rfactor", (k - pure, parts)), parts_name(self.stage), why)
+                return self._schedule._new_stage(
+                    (self.stage, self._group, "rfactor", (k - pure, parts)), parts_name(self.stage), why
+                )
         raise ScheduleError(f"there is no stage {self.stage}")
 
     def compute_at(self, consumer: str | StageHandle, loop: str) -> StageHandle:

@@ -5,10 +5,24 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from hjit.sched.language.tree import Compute, DimKey, Loop, LoopKind, Node, Root, Store, Tail, computes, dims_of, with_children
+from hjit.sched.language.tree import (
+    Compute,
+    DimKey,
+    Loop,
+    LoopKind,
+    Node,
+    Root,
+    Store,
+    Tail,
+    computes,
+    dims_of,
+    with_children,
+)
 from hjit.trace.ir.graph import Definition
 
-Step = tuple[DimKey, LoopKind, int | None] | tuple[DimKey, LoopKind, int | None, Tail]  # a loop: dimension, kind, size, tail
+Step = (
+    tuple[DimKey, LoopKind, int | None] | tuple[DimKey, LoopKind, int | None, Tail]
+)  # a loop: dimension, kind, size, tail
 Path = tuple[int, ...]  # a node, as the numbers of the children that lead to it
 
 MANY_TURNS = 64  # of parallel loops: tasks of a few turns each are as long as each other
@@ -162,7 +176,9 @@ def serial_loops(node: Node) -> Node:
     return node
 
 
-def preceded(nests: Mapping[str, Sequence[Node]], stages: Sequence[str], children: tuple[Node, ...]) -> tuple[Node, ...]:
+def preceded(
+    nests: Mapping[str, Sequence[Node]], stages: Sequence[str], children: tuple[Node, ...]
+) -> tuple[Node, ...]:
     """What is computed in a loop, some stages before it."""
     return (*(serial_loops(n) for name in stages for n in nests[name]), *children)
 

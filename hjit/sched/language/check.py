@@ -35,7 +35,10 @@ class Leaf:
     @cached_property
     def site(self) -> int:
         """How many nodes of the path lie outside the stage's own loops and the stores directly around them."""
-        own = next((k for k, x in enumerate(self.path) if isinstance(x, Loop) and x.stage == self.compute.stage), len(self.path))
+        own = next(
+            (k for k, x in enumerate(self.path) if isinstance(x, Loop) and x.stage == self.compute.stage),
+            len(self.path),
+        )
         while own and isinstance(self.path[own - 1], Store):
             own -= 1
         return own
@@ -98,7 +101,11 @@ def is_repeatable(s: Stage, numbers: tuple[int, ...]) -> bool:
 
 def are_apart(a: Definition, b: Definition, name: str) -> bool:
     """Do two updates over the same domain write, and read of the stage itself, parts that have nothing in common?"""
-    if (a.dims, a.rdims, a.order) != (b.dims, b.rdims, b.order) or a.order == "pure" or (is_associative(a) and is_direct(a)):
+    if (
+        (a.dims, a.rdims, a.order) != (b.dims, b.rdims, b.order)
+        or a.order == "pure"
+        or (is_associative(a) and is_direct(a))
+    ):
         return False
     own = [(d.target, load.index) for d in (a, b) for load in d.loads if load.source == name]
     return any(
@@ -109,7 +116,13 @@ def are_apart(a: Definition, b: Definition, name: str) -> bool:
 
 def is_atomic(s: Stage, d: Definition) -> bool:
     """Can tasks update the same elements at once? Whole numbers only: their sums are the same in any order."""
-    if d.order not in ATOMICS or s.dtype.kind not in "iub" or is_direct(d) or not isinstance(d.value, Op) or d.value.dtype != s.dtype:
+    if (
+        d.order not in ATOMICS
+        or s.dtype.kind not in "iub"
+        or is_direct(d)
+        or not isinstance(d.value, Op)
+        or d.value.dtype != s.dtype
+    ):
         return False
     old, element = d.value.args
     reads = [*element.loads, *(x for p in d.target for a in p.atoms() if isinstance(a, Value) for x in a.expr.loads)]
@@ -247,7 +260,9 @@ def _dimensions(found: list[Leaf], graph: Graph) -> Iterator[str]:
                 if x.size < 1 or (above is not None and (above % x.size or above < x.size)):
                     yield f"{loop_name(x)}: its size does not divide {above}, that of the loop outside it"
             sizes[x.dim] = x.size
-            if isinstance(x.dim, tuple) and (len(x.dim) < 2 or list(x.dim) != list(range(x.dim[0], x.dim[0] + len(x.dim)))):
+            if isinstance(x.dim, tuple) and (
+                len(x.dim) < 2 or list(x.dim) != list(range(x.dim[0], x.dim[0] + len(x.dim)))
+            ):
                 yield f"{loop_name(x)}: only adjacent dimensions are fused"
             if isinstance(x.dim, tuple) and x.dim[-1] >= len(d.dims):
                 yield f"{loop_name(x)}: reduction dimensions are not fused"
@@ -318,7 +333,9 @@ def _reductions(found: list[Leaf], graph: Graph) -> Iterator[str]:
         inside = leaf.loops[first:]
         if is_associative(d) and is_direct(d):
             start = leaf.path.index(inside[0])
-            if any(x for x in leaf.path[start:] if not (isinstance(x, Loop) and x.stage == s.name)) or any(len(x.children) > 1 for x in inside):
+            if any(x for x in leaf.path[start:] if not (isinstance(x, Loop) and x.stage == s.name)) or any(
+                len(x.children) > 1 for x in inside
+            ):
                 yield f"{loop_name(inside[0])}: nothing else is computed inside the loops of a reduction"
             for x in inside:
                 if dims_of(x.dim)[0] < len(d.dims) and x.kind not in ("unroll", "vector"):
@@ -334,7 +351,11 @@ def _reductions(found: list[Leaf], graph: Graph) -> Iterator[str]:
         kept = [k for k in order if k < free]
         if d.order == "sequential" and len(set(kept)) > 1 and len(kept) > len(set(kept)):
             yield f"{loop_name(inside[0])}: a recurrence over several dimensions is not tiled"
-        if any(x.kind == "unroll" for x in inside if dims_of(x.dim)[0] >= len(d.dims)) and d.order != "sequential" and not is_direct(d):
+        if (
+            any(x.kind == "unroll" for x in inside if dims_of(x.dim)[0] >= len(d.dims))
+            and d.order != "sequential"
+            and not is_direct(d)
+        ):
             yield f"{loop_name(inside[0])}: a scatter is not unrolled, as its turns may write the same element"
 
 
@@ -353,7 +374,9 @@ def _tails(found: list[Leaf], graph: Graph) -> Iterator[str]:
                 yield f"{loop_name(x)}: it updates what it reads, so no turn is repeated"
             if x.tail == "predicate" and x.kind != "vector":
                 yield f"{loop_name(x)}: only lanes of a vector do nothing one by one"
-            if x.tail == "round_up" and (isinstance(x.dim, tuple) or not any(isinstance(y, Loop) for y in leaf.path[: leaf.site])):
+            if x.tail == "round_up" and (
+                isinstance(x.dim, tuple) or not any(isinstance(y, Loop) for y in leaf.path[: leaf.site])
+            ):
                 yield f"{loop_name(x)}: only a dimension of a stage that is computed inside other loops is rounded up"
 
 
@@ -407,7 +430,9 @@ def _code(found: list[Leaf], graph: Graph) -> Iterator[str]:
                 inner = next((y.size for y in leaf.loops if y.dim == x.dim and y.size is not None and y.size < n), 1)
                 copies *= max(n // inner, 1)
         lanes = next((x.size or 1 for x in leaf.loops if x.kind == "vector"), 1)
-        registers = -(-lanes * max(x.itemsize for d in parts for x in (s.dtype, *(y.dtype for y in d.loads))) // REGISTER)
+        registers = -(
+            -lanes * max(x.itemsize for d in parts for x in (s.dtype, *(y.dtype for y in d.loads))) // REGISTER
+        )
         rests = math.prod(tails.values())
         divided = DIVIDED * sum(_is_division(x) for d in parts for x in walk(d.value))
         single = sum(length(d.value) for d in parts)
@@ -415,7 +440,11 @@ def _code(found: list[Leaf], graph: Graph) -> Iterator[str]:
         # a long definition is no fault of the schedule: one register of it, and its rests, are always allowed
         least = single + -(-lanes // registers) * divided
         if total > max(MAX_CODE, 8 * least):
-            size = f"{copies} copies of {registers} registers, and {rests} kinds of rests" if rests <= MAX_CODE else "its kinds of rests multiply"
+            size = (
+                f"{copies} copies of {registers} registers, and {rests} kinds of rests"
+                if rests <= MAX_CODE
+                else "its kinds of rests multiply"
+            )
             yield f"compute {s.name}: code for more than {MAX_CODE} registers ({size}); unroll less, or make shorter vectors or fewer splits"
 
 
@@ -424,7 +453,12 @@ def _order(found: list[Leaf], graph: Graph) -> Iterator[str]:
     stages = graph.by_name
     for s in graph.stages:
         places = [place[s.name, n] for n in range(len(s.definitions))]
-        used = [(name, at) for d, at in zip(s.definitions, places, strict=True) for name in d.sources if name in stages and name != s.name]
+        used = [
+            (name, at)
+            for d, at in zip(s.definitions, places, strict=True)
+            for name in d.sources
+            if name in stages and name != s.name
+        ]
         late = sorted(name for name, at in used if place[name, len(stages[name].definitions) - 1] > at)
         if late:
             yield f"compute {s.name}: it comes before {late[0]}, which it reads"
@@ -437,7 +471,9 @@ def _sites(found: list[Leaf], graph: Graph) -> Iterator[str]:
     by_stage: dict[str, list[Leaf]] = {}
     for leaf in found:
         by_stage.setdefault(leaf.compute.stage, []).append(leaf)
-    reading: dict[tuple[str, str], list[Leaf]] = {}  # not looked for among all of a reader's, which may have one for each of a thousand updates
+    reading: dict[
+        tuple[str, str], list[Leaf]
+    ] = {}  # not looked for among all of a reader's, which may have one for each of a thousand updates
     for leaf in found:
         parts = graph.stage(leaf.compute.stage).definitions
         for name in frozenset[str]().union(*(parts[n].sources for n in leaf.compute.definitions)):
@@ -482,4 +518,15 @@ def nests(node: Node) -> Iterator[Node]:
         yield node
 
 
-__all__ = ["Leaf", "check", "check_loops", "computes", "is_associative", "is_direct", "leaves", "nests", "problems", "starts_reduction"]
+__all__ = [
+    "Leaf",
+    "check",
+    "check_loops",
+    "computes",
+    "is_associative",
+    "is_direct",
+    "leaves",
+    "nests",
+    "problems",
+    "starts_reduction",
+]

@@ -17,7 +17,11 @@ def groups(s: Stage) -> list[tuple[int, ...]]:
             found[-1].append(n)
         elif found and all(are_apart(definitions[k], d, s.name) for k in found[-1]):
             found[-1].append(n)
-        elif found and _adjacent(definitions[found[-1][-1]], d, s.name) and all(write_apart(definitions[k], d) for k in found[-1]):
+        elif (
+            found
+            and _adjacent(definitions[found[-1][-1]], d, s.name)
+            and all(write_apart(definitions[k], d) for k in found[-1])
+        ):
             found[-1].append(n)
         else:
             found.append([n])

@@ -14,17 +14,23 @@ from typing import Any
 from hjit.errors import ScheduleError
 from hjit.sched.language.tree import KINDS, TAILS, Compute, Loop, Node, Root, Store, dims_of, loop_name
 
-MAX_SIZE = 1 << 28  # elements of an inner loop, of what is prefetched ahead: sums of a few indices stay within 32 bits, see `params.SMALL_ARRAY`
+MAX_SIZE = (
+    1 << 28
+)  # elements of an inner loop, of what is prefetched ahead: sums of a few indices stay within 32 bits, see `params.SMALL_ARRAY`
 MAX_LANES = 256  # of one vector: four registers of bytes, or 32 of float64. LLVM ends the process from 65,536 lanes on, and is slow long before
 MAX_UNROLL = 256  # copies of one body
-MAX_ALIGN = 1 << 20  # elements that the axes of a stage are rounded up to, all axes multiplied: a longer gap is memory that nobody reads
+MAX_ALIGN = (
+    1 << 20
+)  # elements that the axes of a stage are rounded up to, all axes multiplied: a longer gap is memory that nobody reads
 MAX_PARTS = 1 << 16  # of a reduction: each is an element of a stage that is kept in memory
 MAX_LOOPS = 64  # around one computation: lowering calls itself for each, and what it knows of tiles in tiles grows with the square of them
 MAX_DEPTH = 400  # nodes from the root to a computation: what walks trees calls itself for each node
 MAX_NODES = 100_000  # of a tree; what lowering takes grows with them
 MAX_DIRECTIVES = 10_000  # of a schedule; each of them makes the list of its stage's loops anew
 MAX_PREFETCHES = 64  # arrays that a computation prefetches
-MAX_BUFFER = 1 << 40  # elements of a buffer that tiles of constant sizes need: addresses in bytes stay far within 64 bits
+MAX_BUFFER = (
+    1 << 40
+)  # elements of a buffer that tiles of constant sizes need: addresses in bytes stay far within 64 bits
 MAX_CODE = 60_000  # vector registers computed in the code of one computation, all its copies together: LLVM takes some seconds for them
 DIVIDED = 16  # what a lane of a division of integers, but by a constant, counts in `MAX_CODE`: it is code of its own
 REGISTER = 64  # bytes of a vector register, the widest that there are
@@ -74,7 +80,11 @@ def check_nodes(root: object) -> None:
         for problem in _wrong_fields(node):
             raise ScheduleError(problem)
         loops += isinstance(node, Loop)
-        for n, most, unit in ((seen, MAX_NODES, "nodes"), (depth, MAX_DEPTH, "nodes above one another"), (loops, MAX_LOOPS, "loops in one another")):
+        for n, most, unit in (
+            (seen, MAX_NODES, "nodes"),
+            (depth, MAX_DEPTH, "nodes above one another"),
+            (loops, MAX_LOOPS, "loops in one another"),
+        ):
             if n > most:
                 raise ScheduleError(f"{_name(node)}: the tree has more than {most} {unit}")
         if not isinstance(node, Compute):
@@ -90,7 +100,9 @@ def _wrong_fields(node: Node) -> Iterator[str]:
     name = _name(node)
     if not isinstance(node, Root) and type(node.stage) is not str:
         yield f"{name}: a stage is named by a string"
-    if not isinstance(node, Compute) and not (isinstance(node.children, tuple) and (node.children or isinstance(node, Root))):
+    if not isinstance(node, Compute) and not (
+        isinstance(node.children, tuple) and (node.children or isinstance(node, Root))
+    ):
         yield f"{name}: nothing is computed inside it; its children are a tuple of nodes"
     match node:
         case Compute():

@@ -33,7 +33,11 @@ class Layout:
         return tuple(found)
 
     def __str__(self) -> str:
-        return "".join(f" {word} {', '.join(map(str, what))}" for word, what in (("in order", self.order), ("aligned to", self.align)) if what)
+        return "".join(
+            f" {word} {', '.join(map(str, what))}"
+            for word, what in (("in order", self.order), ("aligned to", self.align))
+            if what
+        )
 
 
 C_ORDER = Layout()

@@ -22,7 +22,4 @@ def schedule_html(node: Node) -> str:
         case _:
             title, colour = "root", "#ffffff"
     style = f"border:1px solid #94a3b8;border-radius:4px;background:{colour};color:#0f172a;padding:3px 8px;margin:3px 0;font:12px sans-serif"
-    return (
-        f"<div style='{style}'>"
-        f"{html.escape(title)}<div style='padding-left:10px'>{children}</div></div>"
-    )
+    return f"<div style='{style}'>{html.escape(title)}<div style='padding-left:10px'>{children}</div></div>"

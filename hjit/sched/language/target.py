@@ -10,7 +10,11 @@ import numpy as np
 BLOCK = (6, 4)  # rows and vectors of accumulators that a sum of products has in registers, where there are 32
 SMALL_BLOCK = (5, 2)  # where there are 16, and what memory broadcasts takes another one
 REGISTER = 64  # bytes; shorter registers hold too little
-MOST = {1: 32, 2: 32, 4: 16}  # registers of a table, by the bytes of its elements: of more, single loads, or gathers, are as fast
+MOST = {
+    1: 32,
+    2: 32,
+    4: 16,
+}  # registers of a table, by the bytes of its elements: of more, single loads, or gathers, are as fast
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,20 @@ from hjit.sched.language.build import (
 )
 from hjit.sched.language.check import check, check_loops
 from hjit.sched.language.target import Target
-from hjit.sched.language.tree import KINDS, Compute, Loop, LoopKind, Node, Root, Store, computes, dims_of, loop_name, walk, with_children
+from hjit.sched.language.tree import (
+    KINDS,
+    Compute,
+    Loop,
+    LoopKind,
+    Node,
+    Root,
+    Store,
+    computes,
+    dims_of,
+    loop_name,
+    walk,
+    with_children,
+)
 from hjit.sched.nests.usual import RootNests
 from hjit.trace.ir.graph import Graph
 from hjit.trace.passes.canonical import canonicalise, inline
@@ -123,7 +136,9 @@ def lower_compute(root: Root, graph: Graph, stage: str) -> Root:
     if not deeper:
         raise ScheduleError(f"{stage}: there is no loop further in around all that reads it")
     new = min(deeper, key=len)
-    return _legal(attached(x.bare, [serial_loops(n) for n in x.nests], new, x.outer if is_local else new, x.store), graph)
+    return _legal(
+        attached(x.bare, [serial_loops(n) for n in x.nests], new, x.outer if is_local else new, x.store), graph
+    )
 
 
 def hoist_storage(root: Root, graph: Graph, stage: str) -> Root:
@@ -165,7 +180,11 @@ def storage_at_compute(root: Root, stage: str) -> Root:
         if node is store:
             return children
         items = flattened(children)[0]
-        if not isinstance(node, Store) and any(x.stage == stage for x in items) and not (isinstance(node, Loop) and node.stage == stage):
+        if (
+            not isinstance(node, Store)
+            and any(x.stage == stage for x in items)
+            and not (isinstance(node, Loop) and node.stage == stage)
+        ):
             children = (replace(store, children=children),)
         return (with_children(node, children),)
 
@@ -182,8 +201,17 @@ def rolled(root: Root, stage: str) -> Root:
     """
     k = next(k for k, child in enumerate(root.children) if any(c.stage == stage for c in computes(child)))
     leaves = [path for path, x in paths(root.children[k], (k,)) if isinstance(x, Compute)]
-    loops = [[(p, x) for p in _loops_on(root, leaf) if isinstance(x := at(root, p), Loop) and x.kind == "unroll"] for leaf in leaves]
-    most = max(loops, key=lambda around: (math.prod((x.size or 1) // inside_of(x, dims_of(x.dim)[-1]) or 1 for _, x in around), len(around)))
+    loops = [
+        [(p, x) for p in _loops_on(root, leaf) if isinstance(x := at(root, p), Loop) and x.kind == "unroll"]
+        for leaf in leaves
+    ]
+    most = max(
+        loops,
+        key=lambda around: (
+            math.prod((x.size or 1) // inside_of(x, dims_of(x.dim)[-1]) or 1 for _, x in around),
+            len(around),
+        ),
+    )
     if not most:
         return root
     path, loop = min(most, key=lambda found: found[1].size is None)
@@ -290,5 +318,7 @@ def _loops_on(root: Root, path: Path) -> list[Path]:
 def _at_root(root: Root, graph: Graph, store: Store) -> Root:
     """The tree with a stage and its storage at the root, before the first node that reads it."""
     readers = set(graph.consumers()[store.stage])
-    k = next((k for k, c in enumerate(root.children) if any(x.stage in readers for x in computes(c))), len(root.children))
+    k = next(
+        (k for k, c in enumerate(root.children) if any(x.stage in readers for x in computes(c))), len(root.children)
+    )
     return Root((*root.children[:k], store, *root.children[k:]))

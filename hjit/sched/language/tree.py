@@ -146,7 +146,9 @@ def store_name(store: Store) -> str:
 def compute_name(node: Compute) -> str:
     """A computation as it is printed."""
     numbers = "" if node.definitions == (0,) else " " + ", ".join(map(str, node.definitions))
-    return f"compute {node.stage}{numbers}" + "".join(f", prefetch {source} at d{dim} + {turns}" for source, dim, turns in node.ahead)
+    return f"compute {node.stage}{numbers}" + "".join(
+        f", prefetch {source} at d{dim} + {turns}" for source, dim, turns in node.ahead
+    )
 
 
 def _lines(node: Node, depth: int) -> Iterator[str]:
@@ -172,7 +174,15 @@ def _to_data(node: Node) -> Any:
         case Compute(stage, definitions, ahead):
             return ["compute", stage, list(definitions), *([list(map(list, ahead))] if ahead else [])]
         case Loop(stage, dim, kind, size, children, tail):
-            return ["loop", stage, dim if isinstance(dim, int) else list(dim), kind, size, tail, [_to_data(c) for c in children]]
+            return [
+                "loop",
+                stage,
+                dim if isinstance(dim, int) else list(dim),
+                kind,
+                size,
+                tail,
+                [_to_data(c) for c in children],
+            ]
         case Store(stage, children, order, align):
             return ["store", stage, list(order), list(align), [_to_data(c) for c in children]]
         case Root(children):
@@ -269,7 +279,9 @@ def renamed(node: Node, names: Mapping[str, str]) -> Node:
             ahead = tuple((names.get(source, source), dim, turns) for source, dim, turns in node.ahead)
             return replace(node, stage=names.get(node.stage, node.stage), ahead=ahead)
         case _:
-            return replace(node, stage=names.get(node.stage, node.stage), children=tuple(renamed(c, names) for c in node.children))
+            return replace(
+                node, stage=names.get(node.stage, node.stage), children=tuple(renamed(c, names) for c in node.children)
+            )
 
 
 def structural_hash(node: Node, depth: int | None = None) -> str:

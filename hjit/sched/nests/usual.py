@@ -20,7 +20,10 @@ from hjit.trace.ir.ranges import Ranges
 UNROLL_CODE = 600  # operations that unrolled code of one body may have
 LINE = 64  # bytes of a line of memory, which a turn of a vector loop computes at least
 GATHER_COST = 12  # additions for which lanes are worth gathering
-TURNED_ROWS, MAX_TURNED_LANES = 32, 16  # of a tile that is read across: what a line of memory brings is used before it is lost
+TURNED_ROWS, MAX_TURNED_LANES = (
+    32,
+    16,
+)  # of a tile that is read across: what a line of memory brings is used before it is lost
 STRIP_VECTORS = 16  # of a strip of columns, which a scan runs down: whole lines, many of a page
 SCAN_ROWS = 4  # of a scan along its rows, that run together
 INTERLEAVED = 2  # parts of a histogram that one task counts at once
@@ -56,7 +59,9 @@ def root_schedule(graph: Graph, target: Target) -> Root:
 
 def _nest(s: Stage, group: tuple[int, ...], strides: Strides, target: Target) -> Node:
     d = s.definitions[group[-1]]
-    lanes_dim, unrolled = _choose(s, [s.definitions[n] for n in group if len(s.definitions[n].extents) == len(d.extents)], strides)
+    lanes_dim, unrolled = _choose(
+        s, [s.definitions[n] for n in group if len(s.definitions[n].extents) == len(d.extents)], strides
+    )
     lanes = vector_lanes(s, d, target, lanes_dim)
     blocked = block_dim(d, lanes_dim, unrolled)
     if blocked is not None:
@@ -72,7 +77,11 @@ def _nest(s: Stage, group: tuple[int, ...], strides: Strides, target: Target) ->
     parts = parts_dim(d, unrolled)
     if parts is not None:
         others = [k for k in range(len(d.extents)) if k != parts]
-        return nest(s.name, group, [(parts, "parallel", None), *((k, "serial", None) for k in others), (parts, "unroll", INTERLEAVED)])
+        return nest(
+            s.name,
+            group,
+            [(parts, "parallel", None), *((k, "serial", None) for k in others), (parts, "unroll", INTERLEAVED)],
+        )
     steps: list[Step] = []
     lanes = turn_lanes(d, target, lanes_dim, lanes)
     for step in whole_loops(d, loops_in_order(d, lanes_dim, unrolled), lanes_dim):
@@ -85,7 +94,12 @@ def _nest(s: Stage, group: tuple[int, ...], strides: Strides, target: Target) ->
 
 def scan_rows(d: Definition, lanes_dim: int | None, unrolled: Sequence[int]) -> int | None:
     """The dimension of which a scan does several at once where it has no lanes: one goes on while another waits for what it computed before."""
-    if lanes_dim is not None or d.order != "sequential" or not d.rdims or SCAN_ROWS * sum(1 for _ in walk(d.value)) > UNROLL_CODE:
+    if (
+        lanes_dim is not None
+        or d.order != "sequential"
+        or not d.rdims
+        or SCAN_ROWS * sum(1 for _ in walk(d.value)) > UNROLL_CODE
+    ):
         return None
     long = [k for k, n in enumerate(d.dims) if k not in unrolled and not (n.is_const and n.const < 2 * SCAN_ROWS)]
     return long[-1] if long else None
@@ -106,18 +120,26 @@ def block_dim(d: Definition, lanes_dim: int | None, unrolled: list[int]) -> int 
     if all(n.is_const and n.const < 8 for n in d.rdims) or any(k < len(d.dims) for k in unrolled):
         return None
     value = d.value
-    reading = [x for x in value.loads if any(p.mentions(Dim(k)) for p in x.index for k in range(len(d.dims), len(d.extents)))]
+    reading = [
+        x for x in value.loads if any(p.mentions(Dim(k)) for p in x.index for k in range(len(d.dims), len(d.extents)))
+    ]
     along = [x for x in reading if any(p.mentions(Dim(lanes_dim)) for p in x.index)]
     across = [x for x in reading if x not in along]
     for k in reversed(range(len(d.dims))):
         if k == lanes_dim or (d.dims[k].is_const and d.dims[k].const < BLOCK[0]):
             continue
-        if across and all(any(p.mentions(Dim(k)) for p in x.index) for x in across) and not any(p.mentions(Dim(k)) for x in along for p in x.index):
+        if (
+            across
+            and all(any(p.mentions(Dim(k)) for p in x.index) for x in across)
+            and not any(p.mentions(Dim(k)) for x in along for p in x.index)
+        ):
             return k
     return None
 
 
-def _blocked(s: Stage, group: tuple[int, ...], d: Definition, lanes_dim: int, rows: int, lanes: int, target: Target) -> Node:
+def _blocked(
+    s: Stage, group: tuple[int, ...], d: Definition, lanes_dim: int, rows: int, lanes: int, target: Target
+) -> Node:
     """A nest with a block of accumulators in registers: rows of vectors share their loads."""
     others = [k for k in range(len(d.dims)) if k not in (lanes_dim, rows)]
     outer = [*others, rows, lanes_dim] if others else [lanes_dim, rows]
@@ -201,7 +223,9 @@ def lane_scores(s: Stage, definitions: list[Definition], strides: Strides) -> di
             continue
         if gathered or (d.order == "sequential" and not turns and strides.along(s.name, d.target, k) != ONE):
             continue
-        scores[k] = sum(_score(s, x, k, strides, own) for x, own in zip(definitions, reads, strict=True)) * 2 + (not n.is_const)
+        scores[k] = sum(_score(s, x, k, strides, own) for x, own in zip(definitions, reads, strict=True)) * 2 + (
+            not n.is_const
+        )
     return scores
 
 
@@ -269,8 +293,14 @@ def vector_lanes(s: Stage, d: Definition, target: Target, lanes_dim: int | None 
     Indices of gathers count 4 bytes, those of tables in registers nothing: a look-up takes as long for few lanes as for a whole register.
     """
     differs: dict[Expr, bool] = {}
-    values = {e for e in walk(d.value) if e.dtype.kind != "b" and not _is_index(e) and (lanes_dim is None or _varies(e, Dim(lanes_dim), differs))}
-    inside = {e for x in d.value.loads for p in x.index for a in p.atoms() if isinstance(a, Value) for e in walk(a.expr)}
+    values = {
+        e
+        for e in walk(d.value)
+        if e.dtype.kind != "b" and not _is_index(e) and (lanes_dim is None or _varies(e, Dim(lanes_dim), differs))
+    }
+    inside = {
+        e for x in d.value.loads for p in x.index for a in p.atoms() if isinstance(a, Value) for e in walk(a.expr)
+    }
     values -= {e for x in d.value.loads if (index := _looks_up(x, target)) is not None for e in walk(index)}
     widest = max((min(e.dtype.itemsize, 4) if e in inside else e.dtype.itemsize for e in values), default=1)
     widest = max(widest, s.dtype.itemsize)

@@ -101,7 +101,9 @@ class State:
         """The children of the root."""
         if self._nests is None:
             nests, k = self.batch.nests, self.batch.changed
-            self._nests = nests if k is None else (*nests[:k], chosen(nests[k], self.batch.sizes[self.row]), *nests[k + 1 :])
+            self._nests = (
+                nests if k is None else (*nests[:k], chosen(nests[k], self.batch.sizes[self.row]), *nests[k + 1 :])
+            )
         return self._nests
 
     @property

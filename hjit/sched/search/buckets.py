@@ -33,7 +33,9 @@ class Buckets:
 
     def _of(self, b: Batch, fineness: int) -> Ints:
         outlines = tuple(self._outlined(n, fineness) for n in b.nests)
-        seen = [] if b.changed is None else sorted({-n - 1 for n in _sizes_above(b.nests[b.changed], fineness) if n < 0})
+        seen = (
+            [] if b.changed is None else sorted({-n - 1 for n in _sizes_above(b.nests[b.changed], fineness) if n < 0})
+        )
         key = self._numbers.setdefault((b.step, outlines, b.inlined), len(self._numbers))
         rows, which = self._alike(b.sizes, tuple(seen))
         return np.array([self._numbers.setdefault((key, row), len(self._numbers)) for row in rows], np.int64)[which]
@@ -42,7 +44,11 @@ class Buckets:
         """What there is in some columns of choices, and which of that each choice has."""
         found = self._seen.get((id(sizes), seen))
         if found is None:
-            rows, which = np.unique(sizes[:, seen], axis=0, return_inverse=True) if seen else (NONE, np.zeros(len(sizes), np.int64))
+            rows, which = (
+                np.unique(sizes[:, seen], axis=0, return_inverse=True)
+                if seen
+                else (NONE, np.zeros(len(sizes), np.int64))
+            )
             found = self._seen[id(sizes), seen] = sizes, [row.tobytes() for row in rows], which.reshape(-1)
         return found[1:]
 
@@ -65,7 +71,13 @@ def _outline(node: Node, depth: int) -> Hashable:
         case Loop(stage, dim, kind, size, children):
             if depth < 0:
                 return tuple((c.stage, c.definitions) for c in computes(node))
-            return stage, dim, kind, size is None or (size if depth else -1), tuple(_outline(c, depth - 1) for c in children)
+            return (
+                stage,
+                dim,
+                kind,
+                size is None or (size if depth else -1),
+                tuple(_outline(c, depth - 1) for c in children),
+            )
     raise AssertionError(node)
 
 

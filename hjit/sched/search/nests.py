@@ -85,9 +85,24 @@ class Nests:
     """
 
     def __init__(
-        self, sized: SizedGraph, sizes: Mapping[str, int], cost: Cost, machine: Sequence[float], cores: int, forms: Forms, rules: Rules, memoise: bool
+        self,
+        sized: SizedGraph,
+        sizes: Mapping[str, int],
+        cost: Cost,
+        machine: Sequence[float],
+        cores: int,
+        forms: Forms,
+        rules: Rules,
+        memoise: bool,
     ) -> None:
-        self.sized, self.cost_model, self.cores, self.forms, self.rules, self.memoise = sized, cost, cores, forms, rules, memoise
+        self.sized, self.cost_model, self.cores, self.forms, self.rules, self.memoise = (
+            sized,
+            cost,
+            cores,
+            forms,
+            rules,
+            memoise,
+        )
         self.graph: Graph = sized.graph
         self.machine = np.asarray(machine, np.float32)
         self.pipeline = pipeline_features(self.graph, sizes)
@@ -221,7 +236,9 @@ class Nests:
             self._memory.known.setdefault(key, batch.own.some(slice(row, row + 1)))
 
     # -- of one nest
-    def unchanged(self, nest: Node, inlined: frozenset[str], layouts: Layouts, open_: frozenset[str] = NOTHING) -> Known:
+    def unchanged(
+        self, nest: Node, inlined: frozenset[str], layouts: Layouts, open_: frozenset[str] = NOTHING
+    ) -> Known:
         """What is known of a nest whose sizes are chosen."""
         if not self.memoise:
             return self.known(nest, NONE, inlined, layouts, open_)
@@ -232,7 +249,12 @@ class Nests:
         return found[1]
 
     def known(
-        self, nest: Node, sizes: Sizes, inlined: frozenset[str] = NOTHING, layouts: Layouts = IN_C_ORDER, open_: frozenset[str] = NOTHING
+        self,
+        nest: Node,
+        sizes: Sizes,
+        inlined: frozenset[str] = NOTHING,
+        layouts: Layouts = IN_C_ORDER,
+        open_: frozenset[str] = NOTHING,
     ) -> Known:
         """What is known of a nest, for each choice of its sizes.
 
@@ -274,14 +296,24 @@ class Nests:
     def _identity(self, nest: Node, inlined: frozenset[str], layouts: Layouts, open_: frozenset[str]) -> Hashable:
         return id(nest), inlined, frozenset(layouts.items()), open_ & self._read_by(nest, inlined) if open_ else open_
 
-    def _key(self, nest: Node, sizes: Sizes, through: frozenset[str], layouts: Layouts, open_: frozenset[str]) -> Hashable:
+    def _key(
+        self, nest: Node, sizes: Sizes, through: frozenset[str], layouts: Layouts, open_: frozenset[str]
+    ) -> Hashable:
         """All that the costs of a nest depend on: layouts, and what is not placed, as far as it reads that."""
         if not layouts and not open_:
             return nest, sizes.tobytes(), through
         read = self._read_by(nest, through)
-        return nest, sizes.tobytes(), through, tuple((name, layout) for name, layout in sorted(layouts.items()) if name in read), open_ & read
+        return (
+            nest,
+            sizes.tobytes(),
+            through,
+            tuple((name, layout) for name, layout in sorted(layouts.items()) if name in read),
+            open_ & read,
+        )
 
-    def _planned(self, nest: Node, sizes: Sizes, through: frozenset[str], layouts: Layouts, open_: frozenset[str]) -> tuple[Plan, Sizes]:
+    def _planned(
+        self, nest: Node, sizes: Sizes, through: frozenset[str], layouts: Layouts, open_: frozenset[str]
+    ) -> tuple[Plan, Sizes]:
         """How the features of a nest are worked out, and from which sizes of its loops."""
         placed = self.placed | layouts if layouts else self.placed
         if open_:

@@ -65,7 +65,9 @@ class Rules:
                 return False
             ds = graph.stage(x.stage).definitions
             pure = min(len(d.dims) for d in ds)
-            if dims_of(x.dim)[-1] >= pure and any((is_associative(d) and is_direct(d)) or dims_of(x.dim)[-1] >= len(d.dims) for d in ds):
+            if dims_of(x.dim)[-1] >= pure and any(
+                (is_associative(d) and is_direct(d)) or dims_of(x.dim)[-1] >= len(d.dims) for d in ds
+            ):
                 return False
         return True
 
@@ -97,7 +99,9 @@ class Rules:
         sizes = [inner * k for k in log_spaced(self.largest_tile, self.tiles)]
         return tuple(n for n in sizes if n == inner or (n < limit and (not above or above[-1] % n == 0)))
 
-    def forbidden(self, features: Features, points: Features, cores: int, most: float = inf) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    def forbidden(
+        self, features: Features, points: Features, cores: int, most: float = inf
+    ) -> np.ndarray[Any, np.dtype[np.bool_]]:
         """Which schedules compute too much again, or run in too few tasks.
 
         Args:
@@ -109,7 +113,9 @@ class Rules:
             [batch].
         """
         computed = features[..., _AT["points_computed_total"]] + features[..., _AT["inlined_calls"]]
-        tasks = np.rint(features[..., _AT["inner_parallelism"]])  # a mean over definitions: where most have one, that is not few
+        tasks = np.rint(
+            features[..., _AT["inner_parallelism"]]
+        )  # a mean over definitions: where most have one, that is not few
         few = (tasks > 1) & (tasks < min(self.tasks * cores, most))
         return np.asarray((self.is_too_often(computed, points) | few).any(-1))
 

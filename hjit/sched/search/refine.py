@@ -138,7 +138,12 @@ def _of_loops(space: Space, of: Schedule, graph: Graph, child: int) -> Iterator[
 def _of_stages(space: Space, of: Schedule, graph: Graph, stages: tuple[str, ...]) -> Iterator[Move]:
     """Stages computed or stored one loop further out or in, or inlined."""
     for name in stages:
-        for transform in (transforms.hoist_compute, transforms.lower_compute, transforms.hoist_storage, transforms.lower_storage):
+        for transform in (
+            transforms.hoist_compute,
+            transforms.lower_compute,
+            transforms.hoist_storage,
+            transforms.lower_storage,
+        ):
             yield lambda name=name, transform=transform: replace(of, tree=transform(of.tree, graph, name))  # type: ignore[misc]
         if space.may_inline(space.graph.stage(name)):
             yield lambda name=name: Schedule(transforms.inlined(of.tree, graph, name)[0], of.inlined | {name})  # type: ignore[misc]
@@ -155,16 +160,23 @@ def _at_root(space: Space, of: Schedule, name: str) -> Schedule:
 
 def is_permitted(space: Space, nest: Node, inlined: frozenset[str]) -> bool:
     """Has a child of the root no vector that is too wide, and no unrolled body that is too long?"""
-    if space.rules.native_vectors and any(isinstance(x, Loop) and x.kind == "vector" and (x.size or 1) > _widest(space, x) for x in walk(nest)):
+    if space.rules.native_vectors and any(
+        isinstance(x, Loop) and x.kind == "vector" and (x.size or 1) > _widest(space, x) for x in walk(nest)
+    ):
         return False
-    return all(copies == 1 or copies * _length(space, c, inlined) <= space.rules.unrolled for c, copies in _bodies(space, nest, 1))
+    return all(
+        copies == 1 or copies * _length(space, c, inlined) <= space.rules.unrolled
+        for c, copies in _bodies(space, nest, 1)
+    )
 
 
 def _widest(space: Space, loop: Loop) -> int:
     """Lanes of a native vector of the narrowest type that is worked on."""
     s = space.graph.stage(loop.stage)
     d = s.definitions[_own(loop).definitions[-1]]
-    return space.sized.once(("widest", loop.stage, d, loop.dim), lambda: max(native_widths(s, d, space.target, dims_of(loop.dim)[-1])))
+    return space.sized.once(
+        ("widest", loop.stage, d, loop.dim), lambda: max(native_widths(s, d, space.target, dims_of(loop.dim)[-1]))
+    )
 
 
 def _bodies(space: Space, node: Node, copies: int) -> Iterator[tuple[Compute, int]]:
@@ -184,7 +196,9 @@ def _length(space: Space, c: Compute, inlined: frozenset[str]) -> int:
     """Instructions of one evaluation, with those of the stages that are inlined into it."""
     calls = space.nests.sized_for(space.nests.through(c, inlined)).part(c.stage, c.definitions).calls
     own = sum(length(space.graph.stage(c.stage).definitions[n].value) for n in c.definitions)
-    return own + sum(len(indices) * length(space.graph.stage(name).definitions[0].value) for name, indices in calls.items())
+    return own + sum(
+        len(indices) * length(space.graph.stage(name).definitions[0].value) for name, indices in calls.items()
+    )
 
 
 def _own(loop: Loop) -> Compute:

@@ -33,8 +33,14 @@ def _placed(graph: Graph, root: Root, s: Stage, consumers: Collection[str], rng:
     placed = {c.stage for c in computes(root)} | {s.name}
     rest = Graph(graph.inputs, graph.scalars, tuple(x for x in graph.stages if x.name in placed), graph.outputs)
     for attempt in range(TRIES):
-        site, store = _place(root, consumers, rng) if s.name not in graph.outputs and rng.random() < inside and attempt < TRIES // 2 else ((), ())
-        nests = [nest(s.name, g, random_loops(s, g, rng, root=not site, plain=attempt > TRIES * 2 // 3)) for g in groups(s)]
+        site, store = (
+            _place(root, consumers, rng)
+            if s.name not in graph.outputs and rng.random() < inside and attempt < TRIES // 2
+            else ((), ())
+        )
+        nests = [
+            nest(s.name, g, random_loops(s, g, rng, root=not site, plain=attempt > TRIES * 2 // 3)) for g in groups(s)
+        ]
         order: tuple[int, ...] = ()
         align: tuple[int, ...] = ()
         if s.name not in graph.outputs and rng.random() < 0.2:
@@ -56,7 +62,11 @@ def _place(root: Root, consumers: Collection[str], rng: random.Random) -> tuple[
     if not found:
         return (), ()
     site = rng.choice(found)
-    above = [site[:k] for k in range(1, len(site)) if isinstance(at(root, site[:k]), (Loop, Store))] if rng.random() < 0.5 else []
+    above = (
+        [site[:k] for k in range(1, len(site)) if isinstance(at(root, site[:k]), (Loop, Store))]
+        if rng.random() < 0.5
+        else []
+    )
     return site, rng.choice([*above, site])
 
 
@@ -98,7 +108,15 @@ def random_loops(s: Stage, group: tuple[int, ...], rng: random.Random, root: boo
     return steps if plain else _tailed(steps, rng)
 
 
-def _woven(d: Definition, outer: list[Step], inner: list[Step], reduction: list[int], vector: object, rng: random.Random, plain: bool) -> list[Step]:
+def _woven(
+    d: Definition,
+    outer: list[Step],
+    inner: list[Step],
+    reduction: list[int],
+    vector: object,
+    rng: random.Random,
+    plain: bool,
+) -> list[Step]:
     """Outer loops, then reductions among the inner loops."""
     loops: list[Step] = []
     for k in reduction:
@@ -127,5 +145,3 @@ def _ordered(steps: list[Step], rng: random.Random) -> list[Step]:
     rng.shuffle(keys)
     queues = {k: [s for s in steps if s[0] == k] for k in keys}
     return [queues[k].pop(0) for k in keys]
-
-

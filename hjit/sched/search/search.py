@@ -30,7 +30,9 @@ import numpy as np
 from hjit.errors import OptionError
 from hjit.sched.search.successors import Family, Floats, Ints, State, Tree
 
-REASONABLE = 1.2  # how much worse than the best a complete state may be for its bucket to be looked at again; Adams's code
+REASONABLE = (
+    1.2  # how much worse than the best a complete state may be for its bucket to be looked at again; Adams's code
+)
 
 
 # -- settings
@@ -238,7 +240,9 @@ class DepthPriority:
 # -- the search
 
 
-def search(tree: Tree[State], start: State, parameters: Parameters, options: Options[State] | None = None) -> Found[State]:
+def search(
+    tree: Tree[State], start: State, parameters: Parameters, options: Options[State] | None = None
+) -> Found[State]:
     """Search a tree for cheap complete states.
 
     Equal arguments give equal results. A round takes time in proportion to the length of the queue.
@@ -398,7 +402,10 @@ class _Search(Generic[State]):
         steps = [_Step(f, np.arange(len(f)), node) for f in self.tree.families(node.state)]
         buckets = self.options.buckets
         if buckets is not None and this.permitted is not None:
-            steps = [_Step(x.family, x.rows[np.isin(buckets(x.family, this.fineness - 1), this.permitted)], node) for x in steps]
+            steps = [
+                _Step(x.family, x.rows[np.isin(buckets(x.family, this.fineness - 1), this.permitted)], node)
+                for x in steps
+            ]
         if buckets is not None and self.options.sample:
             steps = self._sampled(steps, [buckets(x.family, this.fineness)[x.rows] for x in steps])
         return [x for x in steps if len(x.rows)]
@@ -413,7 +420,10 @@ class _Search(Generic[State]):
         for g in groups.values():
             for n, k in self.random.sample(g, max(1, len(g).bit_length() - 1)):
                 chosen[n].append(k)
-        return [_Step(x.family, x.rows[np.sort(np.array(some, np.int64))], x.parent) for x, some in zip(steps, chosen, strict=True)]
+        return [
+            _Step(x.family, x.rows[np.sort(np.array(some, np.int64))], x.parent)
+            for x, some in zip(steps, chosen, strict=True)
+        ]
 
     def _costed(self, steps: Sequence[_Step[State]]) -> list[tuple[_Step[State], Floats]]:
         """The steps with their costs; only the first ones where there is no time for the others."""
@@ -431,15 +441,21 @@ class _Search(Generic[State]):
                         self._finish_all(x, own)
         return found
 
-    def _sorted(self, onward: list[_Node[State]], found: Sequence[tuple[_Step[State], Floats]], this: _Pass) -> list[_Node[State]]:
+    def _sorted(
+        self, onward: list[_Node[State]], found: Sequence[tuple[_Step[State], Floats]], this: _Pass
+    ) -> list[_Node[State]]:
         """The queue of some nodes and the states after them, the best first, as far as they can have a turn."""
         steps = [x for x, _ in found]
         costs = np.array([n.cost for n in onward])
         costs = np.concatenate([costs, *(c for _, c in found)])
-        depths = np.concatenate([np.array([n.depth for n in onward], np.int64), *(np.full(len(x.rows), x.family.depth) for x in steps)])
+        depths = np.concatenate(
+            [np.array([n.depth for n in onward], np.int64), *(np.full(len(x.rows), x.family.depth) for x in steps)]
+        )
         penalised = costs
         if self.options.buckets is not None:
-            alike = [self._alike(n.family, np.array([n.row]), this) for n in onward] + [self._alike(x.family, x.rows, this) for x in steps]
+            alike = [self._alike(n.family, np.array([n.row]), this) for n in onward] + [
+                self._alike(x.family, x.rows, this) for x in steps
+            ]
             penalised = costs * _places(costs, depths, np.concatenate([*alike, np.zeros(0, np.int64)]))
         priorities = this.priority(penalised, depths)
         order = np.lexsort((penalised, priorities))  # stable: the older one of equals stays first

@@ -40,7 +40,9 @@ from hjit.trace.ir.costs import length
 from hjit.trace.ir.graph import Graph, Stage
 from hjit.trace.ir.poly import Dim
 
-FormKey = tuple[str, tuple[int, ...], bool, tuple[int, ...]]  # a nest, whether it is at the root, and the order of its stage in memory
+FormKey = tuple[
+    str, tuple[int, ...], bool, tuple[int, ...]
+]  # a nest, whether it is at the root, and the order of its stage in memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +123,9 @@ class Space:
     @property
     def start(self) -> State:
         """Nothing is decided but what is frozen: readers are measured with what will be inlined into them."""
-        inlined = frozenset(s.name for s in self.graph.stages if self.frozen.get(s.name) == "inline" and self.may_inline(s))
+        inlined = frozenset(
+            s.name for s in self.graph.stages if self.frozen.get(s.name) == "inline" and self.may_inline(s)
+        )
         return Batch(0, (), None, NONE, inlined, {}, self._open[0], not self.decisions)[0]
 
     def trivial(self) -> Root:
@@ -145,7 +149,9 @@ class Space:
         b = state.batch
         return replace(b, nests=state.nests, changed=None, sizes=NONE, buckets={})
 
-    def _after(self, state: State, nests: tuple[Node, ...], changed: int | None = None, sizes: Sizes = NONE, **more: Any) -> Batch:
+    def _after(
+        self, state: State, nests: tuple[Node, ...], changed: int | None = None, sizes: Sizes = NONE, **more: Any
+    ) -> Batch:
         """What there is after the next decision; `more`: what else is new."""
         b, step = state.batch, state.batch.step + 1
         given = {"inlined": b.inlined, "layouts": b.layouts, "open": self._open[step], **more}
@@ -157,7 +163,9 @@ class Space:
         for d in reversed(self.decisions):
             is_open = self.rules.optimistic and d.group is None and d.stage not in self.frozen
             self._open.insert(0, self._open[0] | {d.stage} if is_open else self._open[0])
-        self._forced = frozenset(step for step, d in enumerate(self.decisions) if self._is_forced(self.graph.stage(d.stage), d.group))
+        self._forced = frozenset(
+            step for step, d in enumerate(self.decisions) if self._is_forced(self.graph.stage(d.stage), d.group)
+        )
 
     def _is_forced(self, s: Stage, group: tuple[int, ...] | None) -> bool:
         """Is there nothing to choose, whatever was decided before?"""
@@ -185,10 +193,14 @@ class Space:
         if only != "inline":
             for order in orders:
                 at_root = Store(s.name, tuple(self._plain(s, g, True, order) for g in self.groups[s.name]), order)
-                yield self._after(state, (at_root, *state.nests), 0, layouts=_with_order(state.batch.layouts, s.name, order))
+                yield self._after(
+                    state, (at_root, *state.nests), 0, layouts=_with_order(state.batch.layouts, s.name, order)
+                )
         if s.name in self.graph.outputs or only == "root":
             return
-        if self.may_inline(s) and (only == "inline" or (only in (None, "apart") and self._is_short(state.inlined | {s.name}))):
+        if self.may_inline(s) and (
+            only == "inline" or (only in (None, "apart") and self._is_short(state.inlined | {s.name}))
+        ):
             yield self._after(state, state.nests, inlined=state.inlined | {s.name})
         if only is None and is_divisible(s):
             for order in orders:
@@ -221,7 +233,9 @@ class Space:
         if found is None:
             lengths: dict[str, float] = {}
             for s in self.graph.stages:
-                lengths[s.name] = self._lengths[s.name] + sum(n * lengths[x] for x, n in self._places_read[s.name].items() if x in inlined)
+                lengths[s.name] = self._lengths[s.name] + sum(
+                    n * lengths[x] for x, n in self._places_read[s.name].items() if x in inlined
+                )
             found = self._short[inlined] = max(lengths.values()) <= max(self.rules.inlined, *self._lengths.values())
         return found
 
@@ -238,7 +252,9 @@ class Space:
                 return
             own = Store(s.name, tuple(self._plain(s, g, False, order) for g in self.groups[s.name]), order)
             for node, sizes in self._with_stage(nest, own, readers):
-                yield self._after(state, (*state.nests[:number], node, *state.nests[number + 1 :]), number, sizes, layouts=layouts)
+                yield self._after(
+                    state, (*state.nests[:number], node, *state.nests[number + 1 :]), number, sizes, layouts=layouts
+                )
 
     def _readers(self, name: str, inlined: Collection[str]) -> set[str]:
         """The stages that read a stage, looked through those that are inlined."""
@@ -267,7 +283,9 @@ class Space:
         if any(isinstance(x, Loop) and x.kind == "parallel" for c in loop.children for x in walk(c)):
             yield whole, NONE  # parallel loops are the outermost ones: no tile is around one
             return
-        around = [x for k in range(len(site) + 1) if isinstance(x := at(whole, site[:k]), Loop) and x.stage == loop.stage]
+        around = [
+            x for k in range(len(site) + 1) if isinstance(x := at(whole, site[:k]), Loop) and x.stage == loop.stage
+        ]
         dims = [k for k in dict.fromkeys(x.dim for x in around) if isinstance(k, int)][-TILED:]
         extents = self._extents(whole, site)
         options = tuple(self.rules.tile_sizes(around, inside_of(loop, k), k, extents[k]) for k in dims)
@@ -291,7 +309,11 @@ class Space:
         path = own_nests(whole, s.name)[self.groups[s.name].index(group)]
         at_root = all(isinstance(at(whole, path[:k]), (Root, Store)) for k in range(len(path)))
         order = state.batch.layouts[s.name].order if s.name in state.batch.layouts else ()
-        for form in [self._first_form(s, group, at_root, order)] if s.name in self.settled else self._forms(s, group, at_root, order):
+        for form in (
+            [self._first_form(s, group, at_root, order)]
+            if s.name in self.settled
+            else self._forms(s, group, at_root, order)
+        ):
             node = replaced(whole, path, form.node)
             assert isinstance(node, Root)
             nests = (*state.nests[:number], *node.children, *state.nests[number + 1 :])
@@ -384,7 +406,9 @@ class Space:
         """The features of a schedule as the cost model sees them, [stages, len(SCHEDULE)]: those of its nests, each by itself."""
         return self.nests.features(tree, inlined, _layouts(tree))
 
-    def nest_costs(self, nest: Node, sizes: Sizes, inlined: frozenset[str] = frozenset(), layouts: Layouts = IN_C_ORDER) -> Floats:
+    def nest_costs(
+        self, nest: Node, sizes: Sizes, inlined: frozenset[str] = frozenset(), layouts: Layouts = IN_C_ORDER
+    ) -> Floats:
         """The costs of one child of the root, for each choice of its sizes; `layouts`: of what does not lie in C order in memory."""
         return self.nests.known(nest, sizes, inlined, layouts).costs
 

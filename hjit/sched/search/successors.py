@@ -14,6 +14,7 @@ State_co = TypeVar("State_co", covariant=True)
 Ints = np.ndarray[Any, np.dtype[np.int64]]
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 
+
 class Family(Protocol[State_co]):
     """States after as many decisions, all or none of them complete, whose costs are found together; by their number in it."""
 

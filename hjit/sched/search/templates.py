@@ -51,7 +51,18 @@ Sizes = np.ndarray[Any, np.dtype[np.int64]]  # [choices, columns]
 LANE_DIMS = 2  # dimensions that are tried for the lanes
 VECTORS = (1, 2, 4)  # of one turn
 ROWS = (1, 2, 4)  # of one turn
-BLOCKS = ((1, 1), (1, 2), (1, 4), (2, 1), (2, 2), (4, 1), (4, 2), (4, 4), SMALL_BLOCK, BLOCK)  # rows and vectors of accumulators
+BLOCKS = (
+    (1, 1),
+    (1, 2),
+    (1, 4),
+    (2, 1),
+    (2, 2),
+    (4, 1),
+    (4, 2),
+    (4, 4),
+    SMALL_BLOCK,
+    BLOCK,
+)  # rows and vectors of accumulators
 TURNS = (1, 2, 4, 8)  # of a long reduction that are one
 BIG = 32  # a dimension of more elements is worth tiles
 TILES = (4, 256), (32, 1024)  # rows and columns of a tile, at least and at most
@@ -110,7 +121,9 @@ def turns_of(node: Node, extents: Sequence[float]) -> float:
     """Turns of the parallel loops of a nest, all together."""
     turns = 1.0
     for loop in parallel_loops(node):
-        inside = next((x.size for x in walk_tree(loop) if isinstance(x, Loop) and x is not loop and x.dim == loop.dim), None)
+        inside = next(
+            (x.size for x in walk_tree(loop) if isinstance(x, Loop) and x is not loop and x.dim == loop.dim), None
+        )
         turns *= math.ceil(math.prod(extents[k] for k in dims_of(loop.dim)) / (inside or 1))
     return turns
 
@@ -166,7 +179,9 @@ class Forms:
         self.strips = tuple(dict.fromkeys((STRIP_VECTORS, *log_spaced(WIDEST_STRIP, max(tiles // 2, 1)))))
         self._inner: dict[tuple[str, tuple[int, ...], tuple[int, ...]], list[Inner]] = {}
 
-    def of(self, s: Stage, group: tuple[int, ...], extents: Sequence[float], at_root: bool, order: tuple[int, ...] = ()) -> Iterator[Form]:
+    def of(
+        self, s: Stage, group: tuple[int, ...], extents: Sequence[float], at_root: bool, order: tuple[int, ...] = ()
+    ) -> Iterator[Form]:
         """All forms of a nest; the first one with its first sizes is that of the default schedule.
 
         Args:
@@ -182,7 +197,9 @@ class Forms:
                 yield Form(nest(s.name, group, steps), product_of((self.turned, lanes)))
             strip = strip_dim(d, inner.lanes_dim) if at_root else None
             if strip is not None:
-                choices = [(lanes, n * lanes) for lanes in dict.fromkeys(n for n, *_ in inner.options) for n in self.strips]
+                choices = [
+                    (lanes, n * lanes) for lanes in dict.fromkeys(n for n, *_ in inner.options) for n in self.strips
+                ]
                 yield Form(nest(s.name, group, strips(d, strip, -2, -1)), np.array(choices, np.int64))
             for loops in _orders(d, inner, extents, at_root):
                 tiles = self._tiles(d, loops, inner, extents) if at_root else None
@@ -190,7 +207,9 @@ class Forms:
                     steps, sizes = _steps(d, loops, inner, tiles, parallel, extents)
                     yield Form(nest(s.name, group, steps), sizes)
 
-    def inner(self, s: Stage, group: tuple[int, ...], extents: Sequence[float], order: tuple[int, ...] = ()) -> list[Inner]:
+    def inner(
+        self, s: Stage, group: tuple[int, ...], extents: Sequence[float], order: tuple[int, ...] = ()
+    ) -> list[Inner]:
         """What may be in vectors and unrolled."""
         key = s.name, group, order
         if key not in self._inner:
@@ -212,7 +231,9 @@ class Forms:
                 if parts is not None:
                     yield Inner(None, parts, (), ((1, 1, INTERLEAVED),))
                 elif rows is not None:
-                    yield Inner(None, rows, unrolled, tuple((1, 1, n) for n in dict.fromkeys((SCAN_ROWS, *ROWS, 2 * SCAN_ROWS))))
+                    yield Inner(
+                        None, rows, unrolled, tuple((1, 1, n) for n in dict.fromkeys((SCAN_ROWS, *ROWS, 2 * SCAN_ROWS)))
+                    )
                 else:
                     yield Inner(None, None, unrolled, ((1, 1, 1),))
                 continue
@@ -223,7 +244,14 @@ class Forms:
             yield replace(self._blocks(d, lanes_dim, widths, usual, unrolled, extents, code), across=across)
 
     def _blocks(
-        self, d: Definition, lanes_dim: int, widths: Sequence[int], usual: int, unrolled: tuple[int, ...], extents: Sequence[float], code: int
+        self,
+        d: Definition,
+        lanes_dim: int,
+        widths: Sequence[int],
+        usual: int,
+        unrolled: tuple[int, ...],
+        extents: Sequence[float],
+        code: int,
     ) -> Inner:
         """How much one turn computes: vectors side by side, rows, or blocks of both, as far as the code does not grow too long."""
         plain = tuple((n, n, 1) for n in dict.fromkeys((usual, *widths)))
@@ -236,7 +264,11 @@ class Forms:
         copies = max(math.prod(extents[k] for k in unrolled), 1)  # there may be no elements
         most = min(UNROLL_CODE * 2 / code, MAX_UNROLL / copies)
         found = [(n, v * n, r) for n in widths for r, v in blocks if _fits(r, v, n, rows_dim, extents[lanes_dim], most)]
-        found += [(usual, usual, r) for r, v in blocks if v == 1 and usual not in widths and _fits(r, 1, usual, rows_dim, extents[lanes_dim], most)]
+        found += [
+            (usual, usual, r)
+            for r, v in blocks
+            if v == 1 and usual not in widths and _fits(r, 1, usual, rows_dim, extents[lanes_dim], most)
+        ]
         block_rows, vectors = self.target.block
         is_blocked = default is not None and vectors * block_rows * copies <= MAX_UNROLL
         first = (widths[0], vectors * widths[0], block_rows) if is_blocked else plain[0]
@@ -253,7 +285,9 @@ class Forms:
             return None
         return Tiles(tuple(big), fits if big[0] == rows else fits[:, ::-1])
 
-    def _parallel(self, s: Stage, d: Definition, order: Sequence[int], inner: Inner, extents: Sequence[float]) -> Iterator[int]:
+    def _parallel(
+        self, s: Stage, d: Definition, order: Sequence[int], inner: Inner, extents: Sequence[float]
+    ) -> Iterator[int]:
         """How many of the outermost loops are parallel: as many as give each core something to do, or none.
 
         Of a histogram without any, that over what is counted may be: tasks count atomically then.
@@ -314,7 +348,9 @@ def _steps(
     vector: list[Step] = [] if lanes_dim is None else [(lanes_dim, "vector", -1)]
     tiled = () if tiles is None else tiles.dims
     plain = np.array([(*x, *(_step(k, inner, x) for k in tiled)) for x in inner.options], np.int64)
-    if tiles is None and ((rows_dim is None and len(inner.options) == 1) or all(v == n and r == 1 for n, v, r in inner.options)):
+    if tiles is None and (
+        (rows_dim is None and len(inner.options) == 1) or all(v == n and r == 1 for n, v, r in inner.options)
+    ):
         steps: list[Step] = []
         for n, k in enumerate(order):
             steps.append((k, "parallel" if n < parallel else "serial", None))
@@ -331,7 +367,9 @@ def _steps(
         steps += vector
         choices = plain if tiles is None else np.concatenate([plain, *(_tiled(x, tiles.sizes) for x in plain)])
         if split is not None:
-            choices = np.concatenate([np.concatenate([choices, np.full((len(choices), 1), n, np.int64)], 1) for n in TURNS])
+            choices = np.concatenate(
+                [np.concatenate([choices, np.full((len(choices), 1), n, np.int64)], 1) for n in TURNS]
+            )
     steps += [(k, "unroll", None) for k in inner.unrolled]
     return steps, choices
 

@@ -34,7 +34,9 @@ class Timed:
     def cost(self, some: Sequence[Some[State]]) -> Iterable[Floats]:
         """Seconds of each state, measured or predicted; a schedule that a rule forbids is not run."""
         return [
-            np.array([self._measured(family[k]) if c < math.inf else c for k, c in zip(rows, costs, strict=True)]) if family.is_complete else costs
+            np.array([self._measured(family[k]) if c < math.inf else c for k, c in zip(rows, costs, strict=True)])
+            if family.is_complete
+            else costs
             for (family, rows), costs in zip(some, self.space.cost(some), strict=True)
         ]
 

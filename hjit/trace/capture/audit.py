@@ -14,8 +14,23 @@ from hjit.trace.capture.effects import READS_OR_WRITES
 from hjit.trace.tracing.frames import is_own
 from hjit.trace.tracing.recorder import current, tracing
 
-_EVENTS = frozenset("open mmap.__new__ subprocess.Popen builtins.input builtins.breakpoint glob.glob time.sleep webbrowser.open".split())
-_FAMILIES = ("os.", "shutil.", "socket.", "tempfile.", "urllib.", "http.", "ftplib.", "smtplib.", "sqlite3.", "fcntl.", "signal.", "syslog.")
+_EVENTS = frozenset(
+    "open mmap.__new__ subprocess.Popen builtins.input builtins.breakpoint glob.glob time.sleep webbrowser.open".split()
+)
+_FAMILIES = (
+    "os.",
+    "shutil.",
+    "socket.",
+    "tempfile.",
+    "urllib.",
+    "http.",
+    "ftplib.",
+    "smtplib.",
+    "sqlite3.",
+    "fcntl.",
+    "signal.",
+    "syslog.",
+)
 _READS_SOURCE = ("<frozen importlib", "linecache.py")  # imports, and lines of source code, are the same at every call
 
 

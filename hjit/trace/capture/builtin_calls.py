@@ -80,7 +80,14 @@ def _isscalar(x: Any) -> bool:
     return bool(x.is_scalar) if is_tracer(x) else True if is_host(x) else np.isscalar(x)
 
 
-REPLACED: dict[Any, Any] = {range: range_, len: _len, isinstance: _isinstance, hasattr: _hasattr, getattr: _getattr, np.isscalar: _isscalar}
+REPLACED: dict[Any, Any] = {
+    range: range_,
+    len: _len,
+    isinstance: _isinstance,
+    hasattr: _hasattr,
+    getattr: _getattr,
+    np.isscalar: _isscalar,
+}
 for _name in "sqrt exp log log2 log10 sin cos tan atan atan2 hypot pow radians degrees tanh erf fabs".split():
     REPLACED[getattr(math, _name)] = _math(getattr(math, _name))
 CALLED: dict[str, Any] = {"float": _float, "int": _int, "type": _type}

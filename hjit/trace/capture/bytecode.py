@@ -124,7 +124,13 @@ class _Flow:
         self.handlers = [s.offset for s in steps if s.opname == "PUSH_EXC_INFO"]
         self._after: dict[int, list[int]] = {}
         for s in steps:
-            targets = [] if s.opname in _JUMPS or s.opname in _ENDS else [self.following[s.offset]] if s.offset in self.following else []
+            targets = (
+                []
+                if s.opname in _JUMPS or s.opname in _ENDS
+                else [self.following[s.offset]]
+                if s.offset in self.following
+                else []
+            )
             if s.opcode in dis.hasjrel or s.opcode in dis.hasjabs:
                 targets.append(self._at(s.argval))
             self._after[s.offset] = targets
@@ -170,4 +176,6 @@ class _Flow:
 def leaves_no_trace(code: CodeType) -> bool:
     """Does a call of this function change nothing but the arrays and containers that it is given?"""
     inner = [c for c in code.co_consts if isinstance(c, CodeType)]
-    return not any(s.opname.startswith(_LASTING) for s in dis.get_instructions(code)) and all(map(leaves_no_trace, inner))
+    return not any(s.opname.startswith(_LASTING) for s in dis.get_instructions(code)) and all(
+        map(leaves_no_trace, inner)
+    )

@@ -23,7 +23,9 @@ from hjit.trace.tracing.tracer import Selected, Tracer, as_tracer, call, from_kn
 
 def called(value: Any, frame: types.FrameType) -> Any:
     """The traced version of a class or a ufunc where the frame loads it to call it, else itself."""
-    traced = of_lists(value) if isinstance(value, np.ufunc) else CONSTRUCTORS.get(value) if type(value) is type else None
+    traced = (
+        of_lists(value) if isinstance(value, np.ufunc) else CONSTRUCTORS.get(value) if type(value) is type else None
+    )
     return traced if traced is not None and frame.f_lasti in callees(frame.f_code) else value
 
 
@@ -56,12 +58,20 @@ def scalar_type(cls: Any) -> Callable[..., Any]:
 
 def _scalar(x: Tracer) -> Tracer:
     """A 0-d array as a scalar, which keeps its value."""
-    return from_stage(x.load(), (), x.dtype, is_scalar=True) if x.known is None else from_known(x.known.copy(), is_scalar=True)
+    return (
+        from_stage(x.load(), (), x.dtype, is_scalar=True)
+        if x.known is None
+        else from_known(x.known.copy(), is_scalar=True)
+    )
 
 
-def _ndarray(shape: Any, dtype: Any = float, buffer: Any = None, offset: Any = 0, strides: Any = None, order: Any = None) -> Any:
+def _ndarray(
+    shape: Any, dtype: Any = float, buffer: Any = None, offset: Any = 0, strides: Any = None, order: Any = None
+) -> Any:
     if has_tracer(buffer):
-        raise current().error("numpy.ndarray(buffer=...)", "a traced array has no memory", "use slices, reshape and view")
+        raise current().error(
+            "numpy.ndarray(buffer=...)", "a traced array has no memory", "use slices, reshape and view"
+        )
     if buffer is not None or strides is not None:
         return np.ndarray(shape, dtype, buffer, offset, strides, order)
     return call(np.empty, shape, float if dtype is None else dtype, order or "C")

@@ -130,7 +130,15 @@ def errors(cls: Any, name: str) -> Callable[..., Errors]:
 class Quiet:
     """`warnings.catch_warnings`: what it ignores is ignored at every call. Compiled code gives no warnings of its own, so they cannot be recorded."""
 
-    def __init__(self, *, record: bool = False, module: Any = None, action: str | None = None, category: Any = Warning, **more: Any) -> None:
+    def __init__(
+        self,
+        *,
+        record: bool = False,
+        module: Any = None,
+        action: str | None = None,
+        category: Any = Warning,
+        **more: Any,
+    ) -> None:
         if record:
             raise _refusal("warnings.catch_warnings(record=True)", "compiled code gives none of NumPy's warnings")
         self.filters: list[tuple[Callable[..., None], tuple[Any, ...], dict[str, Any]]] = []
@@ -230,7 +238,9 @@ class Log:
         if name not in _ASKED:
             raise _refusal(f"logging.{type(log).__name__}.{name}", "hjit does not trace it")
         found = getattr(log, name)
-        return (lambda *args: _guarded(lambda: found(*args))) if callable(found) else _guarded(lambda: getattr(log, name))
+        return (
+            (lambda *args: _guarded(lambda: found(*args))) if callable(found) else _guarded(lambda: getattr(log, name))
+        )
 
 
 def _guarded(ask: Callable[[], Any]) -> Any:
@@ -242,11 +252,21 @@ def _guarded(ask: Callable[[], Any]) -> Any:
     return HostScalar(tape, len(tape.ops) - 1, ask()).pin()
 
 
-def _log(log: Any, level: int, msg: Any, args: tuple[Any, ...], exc_info: Any = None, stack_info: bool = False, stacklevel: int = 1,
-         extra: Any = None) -> None:
+def _log(
+    log: Any,
+    level: int,
+    msg: Any,
+    args: tuple[Any, ...],
+    exc_info: Any = None,
+    stack_info: bool = False,
+    stacklevel: int = 1,
+    extra: Any = None,
+) -> None:
     """A log record of `level`."""
     if exc_info or stack_info:
-        raise _refusal("logging: exc_info, stack_info", "the stack of a call that is compiled is not that of the function")
+        raise _refusal(
+            "logging: exc_info, stack_info", "the stack of a call that is compiled is not that of the function"
+        )
     where = place(int(unpin(stacklevel)))
     if isinstance(log, logging.LoggerAdapter):
         msg, kwargs = log.process(msg, {} if extra is None else {"extra": extra})
@@ -307,14 +327,31 @@ _FILES = """chdir chmod chown link makedirs mkdir mkfifo open popen putenv remov
     truncate unlink unsetenv utime write""".split()
 READS_OR_WRITES = "the function reads or writes while it computes: it would do so once, not at every call"
 MODULES: dict[str, Any] = {
-    "sys": PartProxy(sys, {name: Output(f"sys.{name}") for name in ("stdout", "stderr", "stdin", "__stdout__", "__stderr__", "__stdin__")}),
-    "os": PartProxy(os, {name: refused(f"os.{name}", READS_OR_WRITES, "do it outside the function") for name in _FILES if hasattr(os, name)}),
+    "sys": PartProxy(
+        sys,
+        {
+            name: Output(f"sys.{name}")
+            for name in ("stdout", "stderr", "stdin", "__stdout__", "__stderr__", "__stdin__")
+        },
+    ),
+    "os": PartProxy(
+        os,
+        {
+            name: refused(f"os.{name}", READS_OR_WRITES, "do it outside the function")
+            for name in _FILES
+            if hasattr(os, name)
+        },
+    ),
 }
 
 
 def replaced() -> dict[Any, Any]:
     """Functions and classes of the standard library and NumPy that have effects, and what stands for them."""
-    found: dict[Any, Any] = {warnings.warn: _warn, warnings.catch_warnings: Quiet, np.errstate: errors(np.errstate, "numpy.errstate")}
+    found: dict[Any, Any] = {
+        warnings.warn: _warn,
+        warnings.catch_warnings: Quiet,
+        np.errstate: errors(np.errstate, "numpy.errstate"),
+    }
     for function in (warnings.simplefilter, warnings.filterwarnings):
         found[function] = _filter(function)
     for name in (*_LEVELS, "log"):

@@ -26,7 +26,9 @@ STREAMS = (np.random.RandomState, np.random.Generator)
 IN_PLACE = frozenset({"shuffle"})  # draws that change an array that they are given
 
 
-def refused(name: str, reason: str = "its result changes from call to call", advice: str = "pass it as an argument") -> Callable[..., Any]:
+def refused(
+    name: str, reason: str = "its result changes from call to call", advice: str = "pass it as an argument"
+) -> Callable[..., Any]:
     """Stands for a function that cannot be traced.
 
     Raises:
@@ -62,7 +64,11 @@ def default_rng(seed: Any = None) -> Any:
     if type(seed) is Stream:
         return seed
     if seed is None:
-        raise current().error("numpy.random.default_rng()", "without a seed it differs from call to call", "make the generator outside the function")
+        raise current().error(
+            "numpy.random.default_rng()",
+            "without a seed it differs from call to call",
+            "make the generator outside the function",
+        )
     return np.random.default_rng(unpin(seed))
 
 
@@ -117,7 +123,11 @@ def is_stream_method(value: Any) -> bool:
 def of_opencv(module: Any) -> dict[Any, Any]:
     """OpenCV's functions that read and write files, show windows and draw random numbers."""
     found = [(name, getattr(module, name, None)) for name in OPENCV]
-    return {function: refused(f"cv2.{name}", advice="call it outside the function") for name, function in found if function is not None}
+    return {
+        function: refused(f"cv2.{name}", advice="call it outside the function")
+        for name, function in found
+        if function is not None
+    }
 
 
 def replaced() -> dict[Any, Any]:
@@ -131,7 +141,9 @@ def replaced() -> dict[Any, Any]:
     for builtin in (open, input):
         found[builtin] = refused(builtin.__name__)
     for function in FILES:
-        found[function] = refused(f"numpy.{function.__name__}", advice="read it outside the function and pass it as an argument")
+        found[function] = refused(
+            f"numpy.{function.__name__}", advice="read it outside the function and pass it as an argument"
+        )
     for name in CLOCKS:
         found[getattr(time, name)] = refused(f"time.{name}")
         if hasattr(time, f"{name}_ns"):
@@ -140,5 +152,7 @@ def replaced() -> dict[Any, Any]:
         found[cls] = _Clock(cls)
     for name in random.__all__:
         if isinstance(getattr(getattr(random, name), "__self__", None), random.Random):
-            found[getattr(random, name)] = refused(f"random.{name}", advice="draw the number outside the function and pass it as an argument")
+            found[getattr(random, name)] = refused(
+                f"random.{name}", advice="draw the number outside the function and pass it as an argument"
+            )
     return found

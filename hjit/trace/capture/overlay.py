@@ -35,7 +35,9 @@ from hjit.trace.tracing.tracer import Selected, Tracer, from_source, has_tracer
 
 _SAFE_BUILTINS = ("builtins", "_operator", "math", "time")  # they ask a tracer through Python's own protocols
 _PACKAGES = ("numpy", "scipy")
-_LIBRARY = frozenset("dataclasses typing collections enum functools inspect abc contextlib warnings logging os re".split())
+_LIBRARY = frozenset(
+    "dataclasses typing collections enum functools inspect abc contextlib warnings logging os re".split()
+)
 _VALUES = frozenset("pathlib fractions decimal datetime uuid ipaddress".split())  # whose objects never change
 _OWN = ("hjit.trace", "hjit.kernels", "hjit.sched", "hjit.model", "hjit.pipeline", "hjit.variant", "hjit.options")
 
@@ -96,7 +98,22 @@ class Path:
 
 # -- captured values
 
-_PLAIN = (bool, int, float, str, bytes, type(None), np.generic, np.dtype, range, slice, complex, enum.Enum, frozenset, type(...))
+_PLAIN = (
+    bool,
+    int,
+    float,
+    str,
+    bytes,
+    type(None),
+    np.generic,
+    np.dtype,
+    range,
+    slice,
+    complex,
+    enum.Enum,
+    frozenset,
+    type(...),
+)
 _MUTABLE = (set, bytearray, collections.deque, array.array, memoryview)
 _DICTS = (dict, collections.OrderedDict, collections.defaultdict, collections.Counter)
 
@@ -158,7 +175,11 @@ def _captured_array(rec: Recorder, value: np.ndarray[Any, Any], path: Path) -> A
 def _guarded_contents(rec: Recorder, path: Path, value: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """A small array of a dtype that kernels do not have: a value, compared at later calls."""
     if value.nbytes > 4096:
-        raise rec.error(f"{path}: array of dtype {value.dtype}", "hjit handles bool, integers and floats up to 64 bits", "convert it first")
+        raise rec.error(
+            f"{path}: array of dtype {value.dtype}",
+            "hjit handles bool, integers and floats up to 64 bits",
+            "convert it first",
+        )
     _guard(rec, path, value.copy(), "value")
     return value
 
@@ -240,7 +261,9 @@ class ObjectProxy:
         return wrap(getattr(value, name), Path(path, name, "attr"))
 
     def __setattr__(self, name: str, new: Any) -> None:
-        raise current().error(f"self.{name} = ...", "the function changes an object that outlives it", "return the value instead")
+        raise current().error(
+            f"self.{name} = ...", "the function changes an object that outlives it", "return the value instead"
+        )
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         value = object.__getattribute__(self, "_hjit_object")
@@ -329,10 +352,16 @@ def captured_object(value: Any, path: Path) -> Any:
     if isinstance(value, io.IOBase):
         return effects.Output(str(path))
     if isinstance(value, Iterator):
-        raise current().error(f"{path}: {cls.__name__}", "each call takes items from an iterator that outlives it", "pass a list or a tuple")
+        raise current().error(
+            f"{path}: {cls.__name__}",
+            "each call takes items from an iterator that outlives it",
+            "pass a list or a tuple",
+        )
     if isinstance(value, _MUTABLE):
         name = "argument" if path.kind == "leaf" else str(path)
-        raise current().error(f"{name}: {cls.__name__}", "hjit cannot see when its contents change", "use a list, tuple or dict")
+        raise current().error(
+            f"{name}: {cls.__name__}", "hjit cannot see when its contents change", "use a list, tuple or dict"
+        )
     if cls is types.SimpleNamespace:
         return ObjectProxy(value, path)
     if isinstance(value, (enum.Enum, type)) or not cls.__flags__ & (1 << 9) or _is_library(cls):
@@ -365,7 +394,9 @@ def clone(function: types.FunctionType) -> Callable[..., Any]:
     twin.__defaults__ = _defaults(function)
     kwdefaults = function.__kwdefaults__
     if kwdefaults:
-        twin.__kwdefaults__ = {k: wrap(v, Path(Path(function, "__kwdefaults__", "attr"), k)) for k, v in kwdefaults.items()}
+        twin.__kwdefaults__ = {
+            k: wrap(v, Path(Path(function, "__kwdefaults__", "attr"), k)) for k, v in kwdefaults.items()
+        }
     twin.__dict__.update(function.__dict__)
     twin.__qualname__ = function.__qualname__
     return twin
@@ -374,7 +405,12 @@ def clone(function: types.FunctionType) -> Callable[..., Any]:
 def _captured_cell(function: types.FunctionType, name: str, cell: types.CellType) -> Any:
     """What is in a cell of a closure; a number of the user's is read at every call."""
     value, path, rec = cell.cell_contents, Path(cell, name, "cell"), current()
-    if rec.settled or is_host(value) or not is_run_time(value) or (function.__module__ or "").partition(".")[0] in _PACKAGES:
+    if (
+        rec.settled
+        or is_host(value)
+        or not is_run_time(value)
+        or (function.__module__ or "").partition(".")[0] in _PACKAGES
+    ):
         return wrap(value, path)
     key = path.key()
     if key not in rec.captured:
@@ -430,9 +466,13 @@ def wrap_callable(value: Any) -> Any:
         return functools.partial(wrap_callable(value.func), *value.args, **value.keywords)
     if hasattr(value, "py_func") and isinstance(getattr(value, "py_func", None), types.FunctionType):
         return clone(value.py_func)
-    if type(value) is _CACHE or (type(value).__module__ == "hjit.pipeline" and isinstance(value.__wrapped__, types.FunctionType)):
+    if type(value) is _CACHE or (
+        type(value).__module__ == "hjit.pipeline" and isinstance(value.__wrapped__, types.FunctionType)
+    ):
         return _cached_function(value)
-    if type(value).__module__ == "uarray" or type(value).__module__.startswith("scipy._lib"):  # scipy.fft's, which choose a back end
+    if type(value).__module__ == "uarray" or type(value).__module__.startswith(
+        "scipy._lib"
+    ):  # scipy.fft's, which choose a back end
         return _numpy_function(value)
     if _is_compiled(value) and (value.__module__ or "?").partition(".")[0] not in _SAFE_BUILTINS:
         return foreign(value)
@@ -507,11 +547,15 @@ def numpy_call(function: Any, args: Any, kwargs: Any) -> Any:
     if isinstance(function, np.ufunc):
         return function(*args, **kwargs)
     module = getattr(function, "__module__", "") or ""
-    name = f"{module}.{getattr(function, '__name__', function)}".replace("numpy._core.fromnumeric", "numpy").replace("numpy.lib._", "numpy.lib._")
+    name = f"{module}.{getattr(function, '__name__', function)}".replace("numpy._core.fromnumeric", "numpy").replace(
+        "numpy.lib._", "numpy.lib._"
+    )
     selected = next((a for a in args if type(a) is Selected), None)
     if selected is not None:
         return selected.__array_function__(function, (), args, kwargs)
-    if module.startswith(_OPAQUE) and not (isinstance(function, types.FunctionType) and function.__name__.startswith("_")):
+    if module.startswith(_OPAQUE) and not (
+        isinstance(function, types.FunctionType) and function.__name__.startswith("_")
+    ):
         return opaque_call(name, function, args, kwargs)
     source = getattr(function, "_implementation", None) or getattr(function, "__wrapped__", function)
     source = _undispatched(source)
@@ -520,7 +564,16 @@ def numpy_call(function: Any, args: Any, kwargs: Any) -> Any:
     return clone(source)(*args, **kwargs)
 
 
-_OPAQUE = ("numpy.fft", "numpy.linalg", "scipy.fft", "scipy.linalg", "scipy.special", "scipy.interpolate", "scipy.spatial", "scipy.optimize")
+_OPAQUE = (
+    "numpy.fft",
+    "numpy.linalg",
+    "scipy.fft",
+    "scipy.linalg",
+    "scipy.special",
+    "scipy.interpolate",
+    "scipy.spatial",
+    "scipy.optimize",
+)
 
 
 def _undispatched(function: Any) -> Any:

@@ -123,8 +123,10 @@ class _Body:
     def _varies(self, s: Stage) -> bool:
         exprs = s.exprs()
         targets = [p for d in s.updates for p in d.target]
-        return any(e.mentions(self.var) for e in exprs) or any(p.mentions(self.var) for p in targets) or any(
-            x.source in self._lifted for x in s.loads
+        return (
+            any(e.mentions(self.var) for e in exprs)
+            or any(p.mentions(self.var) for p in targets)
+            or any(x.source in self._lifted for x in s.loads)
         )
 
     def _rewritten(self, e: Expr) -> Expr:
@@ -149,7 +151,10 @@ class _Body:
         target = self.write.target
         if e.index == target and not self.write.rdims:
             return self.write.value
-        if any((p - q).is_const and p != q and not any(isinstance(a, Dim) for a in deep_atoms(q)) for p, q in zip(e.index, target, strict=True)):
+        if any(
+            (p - q).is_const and p != q and not any(isinstance(a, Dim) for a in deep_atoms(q))
+            for p, q in zip(e.index, target, strict=True)
+        ):
             return Load(self.old, e.index, e.dtype)
         raise NotOneUpdate("it reads elsewhere in what it has just written")
 
@@ -169,7 +174,11 @@ class _Body:
     def _written(self, s: Stage) -> None:
         if s.updates:
             d, initial = s.updates[-1], s.initial
-            keeps = isinstance(initial, Load) and initial.index == identity(len(s.shape)) and initial.source in (self.old, *self.versions)
+            keeps = (
+                isinstance(initial, Load)
+                and initial.index == identity(len(s.shape))
+                and initial.source in (self.old, *self.versions)
+            )
             if len(s.updates) > 1 or not keeps or d.order not in ("pure", "sequential"):
                 raise NotOneUpdate("it writes in a way of its own")
         else:
@@ -179,7 +188,11 @@ class _Body:
             raise NotOneUpdate("it writes where an array says")
         if self.write is not None and (self.write.target != d.target or self.write.extents != d.extents or d.rdims):
             raise NotOneUpdate("it writes to several places of an array")
-        value = d.value if not d.rdims else rewrite(d.value, lambda e: Load(self.old, e.index, e.dtype) if _loads(e, s.name) else None)
+        value = (
+            d.value
+            if not d.rdims
+            else rewrite(d.value, lambda e: Load(self.old, e.index, e.dtype) if _loads(e, s.name) else None)
+        )
         self.write = replace(d, value=self._rewritten(value))
 
 
@@ -250,7 +263,9 @@ def _install_pure(rec: Recorder, turn: _Body, buffer: Buffer, d: Definition, axe
         stage = rec.stage(value, buffer.shape, buffer.dtype, name=version_name(turn.old))
     else:
         keep = Load(turn.old, identity(len(shape)), buffer.dtype)
-        stage = rec.stage(keep, buffer.shape, buffer.dtype, (Definition(dims, (), target, value),), name=version_name(turn.old))
+        stage = rec.stage(
+            keep, buffer.shape, buffer.dtype, (Definition(dims, (), target, value),), name=version_name(turn.old)
+        )
     buffer.take(stage.name)
 
 
@@ -267,7 +282,13 @@ def _install_recurrence(rec: Recorder, turn: _Body, buffer: Buffer, d: Definitio
     value = rewrite(value, lambda e: Load(name, e.index, e.dtype) if _loads(e, turn.old) else None)
     keep = Load(turn.old, identity(len(buffer.shape)), buffer.dtype)
     dims, rdims = (tuple(d.extents[k] for k in some) for some in (pure, inner))
-    rec.stage(keep, buffer.shape, buffer.dtype, (Definition(dims, (turn.count, *rdims), target, value, "sequential"),), reserved=name)
+    rec.stage(
+        keep,
+        buffer.shape,
+        buffer.dtype,
+        (Definition(dims, (turn.count, *rdims), target, value, "sequential"),),
+        reserved=name,
+    )
     buffer.take(name)
 
 

@@ -20,19 +20,55 @@ _SHOWN = 60  # characters of a call that a message quotes
 
 # What asks for the numbers of a traced array: why it gets none, and what to do. {name} is what is called.
 TEXTS = {
-    "type": ("{name} reached the call in a variable, so it is NumPy's own class, which converts real arrays only", "use x.astype({short})"),
-    "dtype": ("hjit handles bool, integers and floats up to 64 bits", "keep the real and the imaginary part in arrays of their own"),
-    "vectorize": ("{name} calls a Python function with one number after another", "compute with whole arrays, and np.where for conditions"),
-    "class": ("objects of the class {name} are made as they are, of real arrays only", "make the object before, and pass arrays on"),
-    "method": ("{name} is a method of an object, which is called as it is", "call it before or after the decorated function"),
+    "type": (
+        "{name} reached the call in a variable, so it is NumPy's own class, which converts real arrays only",
+        "use x.astype({short})",
+    ),
+    "dtype": (
+        "hjit handles bool, integers and floats up to 64 bits",
+        "keep the real and the imaginary part in arrays of their own",
+    ),
+    "vectorize": (
+        "{name} calls a Python function with one number after another",
+        "compute with whole arrays, and np.where for conditions",
+    ),
+    "class": (
+        "objects of the class {name} are made as they are, of real arrays only",
+        "make the object before, and pass arrays on",
+    ),
+    "method": (
+        "{name} is a method of an object, which is called as it is",
+        "call it before or after the decorated function",
+    ),
     "call": ("{name} is called as it is, and takes real arrays only", "call it before or after the decorated function"),
-    "store": ("what is assigned to is a real array, unknown to the trace", "make it in the function by np.empty, of a dtype of up to 64 bits"),
-    "index": ("what is indexed is a real array or an object, unknown to the trace", "pass the array as an argument, and index it by x or by np.take"),
-    "operator": ("the other operand is an object that converts arrays by itself", "convert it to an array, by np.asarray, before"),
-    "code": ("{name} runs as it is, as it is code that is not traced, and converts its arguments", "write it as a function of arrays"),
-    "unknown": ("code that is not traced asks for the array's numbers", "compute this line before or after the decorated function"),
+    "store": (
+        "what is assigned to is a real array, unknown to the trace",
+        "make it in the function by np.empty, of a dtype of up to 64 bits",
+    ),
+    "index": (
+        "what is indexed is a real array or an object, unknown to the trace",
+        "pass the array as an argument, and index it by x or by np.take",
+    ),
+    "operator": (
+        "the other operand is an object that converts arrays by itself",
+        "convert it to an array, by np.asarray, before",
+    ),
+    "code": (
+        "{name} runs as it is, as it is code that is not traced, and converts its arguments",
+        "write it as a function of arrays",
+    ),
+    "unknown": (
+        "code that is not traced asks for the array's numbers",
+        "compute this line before or after the decorated function",
+    ),
 }
-_BY_INSTRUCTION = {"STORE_SUBSCR": "store", "STORE_SLICE": "store", "BINARY_SUBSCR": "index", "BINARY_OP": "operator", "COMPARE_OP": "operator"}
+_BY_INSTRUCTION = {
+    "STORE_SUBSCR": "store",
+    "STORE_SLICE": "store",
+    "BINARY_SUBSCR": "index",
+    "BINARY_OP": "operator",
+    "COMPARE_OP": "operator",
+}
 
 
 @provides

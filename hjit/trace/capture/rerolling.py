@@ -83,7 +83,25 @@ def _found(loop: Loop, frame: types.FrameType) -> _Found | None:
     return found if all(_forgets(v, found.containers) for v in (*values, *named)) else None
 
 
-_HARMLESS = (min, max, abs, len, float, int, bool, range, slice, tuple, list, round, sum, zip, enumerate, reversed, isinstance)
+_HARMLESS = (
+    min,
+    max,
+    abs,
+    len,
+    float,
+    int,
+    bool,
+    range,
+    slice,
+    tuple,
+    list,
+    round,
+    sum,
+    zip,
+    enumerate,
+    reversed,
+    isinstance,
+)
 _BUILTINS = {f.__name__: f for f in _HARMLESS}
 _PLAIN = (type(None), bool, int, float, str, bytes, complex, slice, range, np.generic, np.dtype, np.ufunc, type(...))
 _MODULES = ("numpy", "math", "scipy")
@@ -102,7 +120,9 @@ def _forgets(value: Any, containers: list[tuple[Any, list[Any]]]) -> bool:
         return all(_forgets(v, containers) for v in (value.values() if type(value) is dict else value))
     if isinstance(value, types.ModuleType):
         return value.__name__.partition(".")[0] in _MODULES
-    if any(value is f for f in _HARMLESS) or (isinstance(value, _CALLABLE) and (value.__module__ or "").partition(".")[0] in _MODULES):
+    if any(value is f for f in _HARMLESS) or (
+        isinstance(value, _CALLABLE) and (value.__module__ or "").partition(".")[0] in _MODULES
+    ):
         return True
     if not isinstance(value, types.FunctionType):
         return False
@@ -132,7 +152,9 @@ def _identical(a: list[Any], b: list[Any]) -> bool:
 class _Rolled:
     """The iterator of a loop: it gives one `Turn`, and then makes one update of what was recorded."""
 
-    def __init__(self, rec: Recorder, frame: types.FrameType, loop: Loop, found: _Found, turns: tuple[Any, Any, Any]) -> None:
+    def __init__(
+        self, rec: Recorder, frame: types.FrameType, loop: Loop, found: _Found, turns: tuple[Any, Any, Any]
+    ) -> None:
         self.rec, self.frame, self.found = rec, frame, found
         self.site: Site = (frame.f_code, loop.offset)
         self.is_blind = self.site in rec.blind

@@ -109,8 +109,14 @@ def flatten(x: Any, leaves: list[Any]) -> Any:
     return len(leaves) - 1
 
 
-def trace(function: types.FunctionType, structure: Any, leaves: list[Any], names: list[str], evaluate: Callable[..., Any],
-          blas: Callable[[str], bool | str] | None = None) -> Trace:
+def trace(
+    function: types.FunctionType,
+    structure: Any,
+    leaves: list[Any],
+    names: list[str],
+    evaluate: Callable[..., Any],
+    blas: Callable[[str], bool | str] | None = None,
+) -> Trace:
     """Run `function` on tracers that stand for `leaves`.
 
     Args:
@@ -243,14 +249,20 @@ def _array_result(x: Tracer, rec: Recorder, shared: dict[int, int]) -> Result:
         if x.is_whole and root is buffer and not x.read_only:
             return Result("argument", buffer.argument)
         if _is_strided(x):
-            return Result("view", root.argument, shape=rec.polys(x.shape), index=x.index, dtype=other, read_only=x.read_only)
+            return Result(
+                "view", root.argument, shape=rec.polys(x.shape), index=x.index, dtype=other, read_only=x.read_only
+            )
     if x.known is not None and shared[id(root)] == 1:
         return Result("constant", value=x.known.copy("K"), is_scalar=x.is_scalar)
     if shared[id(root)] > 1 and _is_strided(x) and not x.is_scalar:
         if root.source() not in rec.stages:
             root.version = _copied(rec, root)
-        return Result("view", root.source(), shape=rec.polys(x.shape), index=x.index, dtype=other, read_only=x.read_only)
-    is_new = buffer.source() in rec.stages or any(e.product is not None and buffer.source() in e.gives for e in rec.events)
+        return Result(
+            "view", root.source(), shape=rec.polys(x.shape), index=x.index, dtype=other, read_only=x.read_only
+        )
+    is_new = buffer.source() in rec.stages or any(
+        e.product is not None and buffer.source() in e.gives for e in rec.events
+    )
     if x.is_whole and is_new:
         return Result("array", buffer.source(), is_scalar=x.is_scalar, weak=x.weak)
     axes = x.axes

@@ -14,7 +14,9 @@ import numpy as np
 from hjit.trace.ir.graph import Const, Definition, Expr, Graph, Index, Op, Stage, select, substitute
 from hjit.trace.ir.poly import ONE, Dim, Poly, bound, poly
 
-Side = tuple[Poly, Poly, int | None]  # of a box along an axis: where a point lies in it, its length, and the dimension that runs along it
+Side = tuple[
+    Poly, Poly, int | None
+]  # of a box along an axis: where a point lies in it, its length, and the dimension that runs along it
 INSIDE = "inside"  # the operation 0 <= index < extent
 
 
@@ -26,7 +28,9 @@ def inside(index: Poly, extent: Poly) -> Expr:
 def settled(e: Expr) -> Expr:
     """The side that a test takes whose index and extent are known, as those of the planes of a stack are; other expressions as they are."""
     match e:
-        case Op(name="select", args=(Op(name=test, args=(Index(poly=at), Index(poly=n))), a, b)) if test == INSIDE and at.is_const and n.is_const:
+        case Op(name="select", args=(Op(name=test, args=(Index(poly=at), Index(poly=n))), a, b)) if (
+            test == INSIDE and at.is_const and n.is_const
+        ):
             return settled(a if 0 <= at.const < n.const else b)
     return e
 

@@ -34,7 +34,12 @@ def faults(graph: Graph) -> Iterator[str]:
             yield from (f"{s.name}, definition {k}: {x}" for x in _definition_faults(s, d))
             for e in walk(*d.exprs()):
                 yield from (f"{s.name}, definition {k}: {x}" for x in _expr_faults(e, graph, scalars))
-                if isinstance(e, Load) and e.source in known and e.source not in done and (e.source != s.name or k == 0):
+                if (
+                    isinstance(e, Load)
+                    and e.source in known
+                    and e.source not in done
+                    and (e.source != s.name or k == 0)
+                ):
                     yield f"{s.name}, definition {k}: it loads {e.source}, which is computed later"
         done.add(s.name)
 

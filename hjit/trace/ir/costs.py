@@ -7,7 +7,9 @@ from hjit.trace.ir.poly import Value
 
 # Costs of operations; what is not named costs 1.
 COSTS = {
-    **dict.fromkeys("exp exp2 expm1 log log2 log10 log1p sin cos tan arcsin arccos arctan sinh cosh tanh cbrt".split(), 12),
+    **dict.fromkeys(
+        "exp exp2 expm1 log log2 log10 log1p sin cos tan arcsin arccos arctan sinh cosh tanh cbrt".split(), 12
+    ),
     **dict.fromkeys("power arctan2 hypot arcsinh arccosh arctanh logaddexp logaddexp2".split(), 20),
     **dict.fromkeys("true_divide floor_divide remainder fmod sqrt".split(), 4),
     "select": 1,

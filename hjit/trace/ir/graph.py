@@ -487,7 +487,9 @@ class Input:
 
     def __str__(self) -> str:
         strides = ", ".join("?" if s is None else str(s) for s in self.layout)
-        return f"{self.name}: {self.dtype}[{', '.join(map(str, self.shape))}] strides ({strides})" + (" constant" if self.data else "")
+        return f"{self.name}: {self.dtype}[{', '.join(map(str, self.shape))}] strides ({strides})" + (
+            " constant" if self.data else ""
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -565,7 +567,9 @@ def map_definitions(s: Stage, f: Callable[[Expr, tuple[Poly, ...]], Expr]) -> St
         return p.substitute(change)
 
     initial = None if s.initial is None else f(s.initial, s.shape)
-    updates = tuple(replace(d, value=f(d.value, d.extents), target=tuple(target(p, d.extents) for p in d.target)) for d in s.updates)
+    updates = tuple(
+        replace(d, value=f(d.value, d.extents), target=tuple(target(p, d.extents) for p in d.target)) for d in s.updates
+    )
     return replace(s, initial=initial, updates=updates)
 
 

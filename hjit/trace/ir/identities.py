@@ -7,8 +7,18 @@ from typing import Any
 import numpy as np
 
 IDENTITIES: dict[str, Any] = {
-    "add": 0, "multiply": 1, "maximum": None, "minimum": None, "fmax": None, "fmin": None,
-    "logical_and": True, "logical_or": False, "logical_xor": False, "bitwise_and": -1, "bitwise_or": 0, "bitwise_xor": 0,
+    "add": 0,
+    "multiply": 1,
+    "maximum": None,
+    "minimum": None,
+    "fmax": None,
+    "fmin": None,
+    "logical_and": True,
+    "logical_or": False,
+    "logical_xor": False,
+    "bitwise_and": -1,
+    "bitwise_or": 0,
+    "bitwise_xor": 0,
 }
 
 

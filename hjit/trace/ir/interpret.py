@@ -146,6 +146,7 @@ class _Run(Indices):
 
 def _varies(p: Poly, first: int) -> bool:
     """Does a target index depend on a reduction dimension?"""
+
     def deep(p: Poly) -> bool:
         return any(isinstance(a, Value) or (isinstance(a, Dim) and a.k >= first) for a in p.atoms())
 
@@ -170,7 +171,9 @@ def _bound(mode: str, i: Any, n: Any) -> Any:
     return np.minimum(i, 2 * n - 2 - i)
 
 
-def evaluate(e: Expr, dims: Mapping[int, Any], arrays: Mapping[str, Array], sizes: Mapping[str, int], scalars: Mapping[str, Any]) -> Array:
+def evaluate(
+    e: Expr, dims: Mapping[int, Any], arrays: Mapping[str, Array], sizes: Mapping[str, int], scalars: Mapping[str, Any]
+) -> Array:
     """An expression at some indices of the dimensions that it mentions.
 
     Raises:
@@ -182,7 +185,9 @@ def evaluate(e: Expr, dims: Mapping[int, Any], arrays: Mapping[str, Array], size
         return np.asarray(run.value(e))
 
 
-def interpret(graph: Graph, arrays: Mapping[str, Array], sizes: Mapping[str, int], scalars: Mapping[str, Any]) -> list[Array]:
+def interpret(
+    graph: Graph, arrays: Mapping[str, Array], sizes: Mapping[str, int], scalars: Mapping[str, Any]
+) -> list[Array]:
     """The outputs of `graph`.
 
     Args:

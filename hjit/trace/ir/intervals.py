@@ -10,7 +10,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from hjit.trace.ir.poly import ZERO, Atom, Bound, Dim, Extremum, FloorDiv, Mod, Poly, Sym, Var, deep_atoms, extremum, least, poly
+from hjit.trace.ir.poly import (
+    ZERO,
+    Atom,
+    Bound,
+    Dim,
+    Extremum,
+    FloorDiv,
+    Mod,
+    Poly,
+    Sym,
+    Var,
+    deep_atoms,
+    extremum,
+    least,
+    poly,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +78,14 @@ class Interval:
 
     def plus(self, other: Interval) -> Interval:
         first, last = self.first + other.first, self.last + other.last
-        return Interval(self.low + other.low, self.high + other.high, self.base + other.base, first, last, self.partial or other.partial)
+        return Interval(
+            self.low + other.low,
+            self.high + other.high,
+            self.base + other.base,
+            first,
+            last,
+            self.partial or other.partial,
+        )
 
     def times(self, c: int) -> Interval:
         if c < 0:
@@ -164,7 +186,10 @@ def _bounded(a: Bound, x: Interval, reach: Interval) -> Interval:
     found = Interval(low, high, x.base, x.first - max(earlier, 0), x.last + max(later, 0)).clipped(a.extent)
     if not x.partial or found == whole(a.extent):
         return found
-    low, high = extremum("max", found.low, found.base + found.first), extremum("min", found.high, found.base + found.last)
+    low, high = (
+        extremum("max", found.low, found.base + found.first),
+        extremum("min", found.high, found.base + found.last),
+    )
     return replace(found, low=low, high=high, partial=True)
 
 

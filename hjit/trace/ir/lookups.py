@@ -12,9 +12,25 @@ from typing import Any
 import numpy as np
 
 from hjit.trace.ir.graph import Definition, Expr, Index, Load, Op, Stage, pure, substitute, walk
-from hjit.trace.ir.poly import ONE, ZERO, Atom, Bound, Dim, FloorDiv, IntLike, Mod, Poly, Sym, Value, deep_atoms, sizes_value
+from hjit.trace.ir.poly import (
+    ONE,
+    ZERO,
+    Atom,
+    Bound,
+    Dim,
+    FloorDiv,
+    IntLike,
+    Mod,
+    Poly,
+    Sym,
+    Value,
+    deep_atoms,
+    sizes_value,
+)
 
-Lookup = tuple[Expr, tuple[Poly, ...], Poly]  # the index over dimensions numbered in the order they are met, their extents, the axis' length
+Lookup = tuple[
+    Expr, tuple[Poly, ...], Poly
+]  # the index over dimensions numbered in the order they are met, their extents, the axis' length
 Mask = np.ndarray[Any, Any]  # of bools, one for each index of an axis
 Region = tuple[Mask | None, ...]  # None: all indices of the axis
 
@@ -34,7 +50,9 @@ def lookup(index: Expr, extents: tuple[Poly, ...], length: Poly) -> Lookup:
     return renumbered, tuple(extents[k] for k in numbers), length
 
 
-def looked_up(stages: Mapping[str, Stage], goals: Iterable[str], sizes: Mapping[str, int]) -> tuple[set[Lookup], set[str]]:
+def looked_up(
+    stages: Mapping[str, Stage], goals: Iterable[str], sizes: Mapping[str, int]
+) -> tuple[set[Lookup], set[str]]:
     """The indices that are looked at, all of them, where `goals` are computed; also the stages of which something is needed.
 
     Args:
@@ -62,7 +80,11 @@ def _leading_to_lookups(stages: Mapping[str, Stage]) -> set[str]:
     found: set[str] = set()
     for s in stages.values():
         polys = (p for e in walk(*s.exprs()) for p in e.polys)
-        if s.sources & found or any(_checked(p) for p in polys) or any(_checked(p) for d in s.updates for p in d.target):
+        if (
+            s.sources & found
+            or any(_checked(p) for p in polys)
+            or any(_checked(p) for d in s.updates for p in d.target)
+        ):
             found.add(s.name)
     return found
 

@@ -163,7 +163,9 @@ class Poly:
 
     def __eq__(self, other: object) -> bool:
         if isinstance(other, Poly):
-            return self is other or (self.const == other.const and hash(self) == hash(other) and self.terms == other.terms)
+            return self is other or (
+                self.const == other.const and hash(self) == hash(other) and self.terms == other.terms
+            )
         return isinstance(other, int) and not self.terms and self.const == other
 
     def __bool__(self) -> bool:
@@ -213,7 +215,9 @@ class Poly:
         o = poly(other)
         if not o.terms:
             c = o.const
-            return self if c == 1 else ZERO if c == 0 else Poly({m: k * c for m, k in self.terms.items()}, self.const * c)
+            return (
+                self if c == 1 else ZERO if c == 0 else Poly({m: k * c for m, k in self.terms.items()}, self.const * c)
+            )
         if not self.terms:
             return o * self.const
         total = ZERO
@@ -261,7 +265,7 @@ class Poly:
             rest = Poly({m: c for m, c in self.terms.items() if c % d}, self.const % d)
             return whole, (ZERO if rest == ZERO else rest)
         if len(by.terms) == 1 and by.const == 0:
-            (mono, k), = by.terms.items()
+            ((mono, k),) = by.terms.items()
             whole_terms: dict[Monomial, int] = {}
             rest_terms: dict[Monomial, int] = {}
             for m, c in self.terms.items():
@@ -288,7 +292,9 @@ class Poly:
         found = self._exprs
         if found is None:
             inner = [part for m in self.terms for a in m for part in a.parts]
-            found = self._exprs = tuple([e for part in inner for e in (part.exprs if isinstance(part, Poly) else (part,))])
+            found = self._exprs = tuple(
+                [e for part in inner for e in (part.exprs if isinstance(part, Poly) else (part,))]
+            )
         return found
 
     def atoms(self) -> Iterator[Atom]:
@@ -349,7 +355,9 @@ class Poly:
         if not self.terms:
             return str(self.const)
         parts = []
-        for atoms, c in sorted(([str(a) for a in m], c) for m, c in self.terms.items()):  # each text is made once: they nest
+        for atoms, c in sorted(
+            ([str(a) for a in m], c) for m, c in self.terms.items()
+        ):  # each text is made once: they nest
             body = "*".join(atoms)
             parts.append(body if c == 1 else f"-{body}" if c == -1 else f"{c}*{body}")
         text = " + ".join(parts) + (f" + {self.const}" if self.const else "")

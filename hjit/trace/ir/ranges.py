@@ -23,8 +23,12 @@ class Ranges:
         numbers: of whole scalars, where they are known.
     """
 
-    def __init__(self, stages: Mapping[str, Stage] = NO_STAGES, contents: Callable[[str], np.ndarray[Any, Any] | None] = lambda _: None,
-                 numbers: Callable[[str], int | None] = lambda _: None) -> None:
+    def __init__(
+        self,
+        stages: Mapping[str, Stage] = NO_STAGES,
+        contents: Callable[[str], np.ndarray[Any, Any] | None] = lambda _: None,
+        numbers: Callable[[str], int | None] = lambda _: None,
+    ) -> None:
         self.stages, self.contents, self.numbers = stages, contents, numbers
         self._arrays: dict[str, Range | None] = {}
         self._depth = 0
@@ -69,7 +73,11 @@ class Ranges:
         s = self.stages.get(name)
         if s is None:
             data = self.contents(name)
-            return (int(data.min()), int(data.max())) if data is not None and data.size and data.dtype.kind in "iub" else None
+            return (
+                (int(data.min()), int(data.max()))
+                if data is not None and data.size and data.dtype.kind in "iub"
+                else None
+            )
         if s.initial is None or s.updates or self._depth >= DEEP:
             return None
         self._depth += 1

@@ -64,7 +64,13 @@ def parts(arrays: Mapping[int, Tracer], extents: Mapping[int, int], shape: Seque
     cut: dict[int, list[Piece]] = {}
     for axis, t in arrays.items():
         known = _along(t, shape)
-        if known is None or known.dim in axes or len(known.values) <= SMALL or known.values[0] < 0 or known.values[-1] >= extents[axis]:
+        if (
+            known is None
+            or known.dim in axes
+            or len(known.values) <= SMALL
+            or known.values[0] < 0
+            or known.values[-1] >= extents[axis]
+        ):
             continue
         pieces = _pieces(known.values, shape[known.dim])
         if any(p.blocks > 1 for p in pieces):
@@ -77,7 +83,9 @@ def parts(arrays: Mapping[int, Tracer], extents: Mapping[int, int], shape: Seque
 def _part(pieces: Mapping[int, Piece], axes: Mapping[int, int], shape: Sequence[int], first: int) -> Part:
     rec = current()
     blocks = {k: p for k, p in pieces.items() if p.blocks > 1}
-    inner = {k: pieces[k].size if k in pieces else n for k, n in enumerate(shape) if k not in pieces or pieces[k].size > 1}
+    inner = {
+        k: pieces[k].size if k in pieces else n for k, n in enumerate(shape) if k not in pieces or pieces[k].size > 1
+    }
     block_dims = {k: poly(Dim(n)) for n, k in enumerate(blocks, first)}
     inner_dims = {k: poly(Dim(n)) for n, k in enumerate(inner, first + len(blocks))}
     index: list[Poly] = []
@@ -126,7 +134,9 @@ def _along(t: Tracer, shape: Sequence[int]) -> _Known | None:
     """What is known of an index array; None where it depends on data, or on more than one dimension."""
     if t.known is not None:
         moving = [k for k, n in enumerate(t.shape) if n > 1]
-        return _Known(moving[0] + len(shape) - t.ndim, t.known.reshape(-1).astype(np.int64)) if len(moving) == 1 else None
+        return (
+            _Known(moving[0] + len(shape) - t.ndim, t.known.reshape(-1).astype(np.int64)) if len(moving) == 1 else None
+        )
     rec = current()
     try:
         e = _expanded(t.load(tuple(shape)), MAX_DEPTH)

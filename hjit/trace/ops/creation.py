@@ -108,9 +108,15 @@ def full(shape: Any, fill_value: Any, dtype: Any = None, order: str | Order = "C
 
 
 def _like(value: Any) -> Callable[..., Tracer]:
-    def method(a: Any, dtype: Any = None, order: str = "K", subok: bool = True, shape: Any = None, **kwargs: Any) -> Tracer:
+    def method(
+        a: Any, dtype: Any = None, order: str = "K", subok: bool = True, shape: Any = None, **kwargs: Any
+    ) -> Tracer:
         a = as_tracer(a)
-        return _filled(a.shape, value, dtype or a.dtype, copy_order(a, order)) if shape is None else _filled(shape, value, dtype or a.dtype)
+        return (
+            _filled(a.shape, value, dtype or a.dtype, copy_order(a, order))
+            if shape is None
+            else _filled(shape, value, dtype or a.dtype)
+        )
 
     return method
 
@@ -122,9 +128,15 @@ implements(np.empty_like)(makes(_like(0)))
 
 @implements(np.full_like)
 @makes
-def full_like(a: Any, fill_value: Any, dtype: Any = None, order: str = "K", subok: bool = True, shape: Any = None, **kwargs: Any) -> Tracer:
+def full_like(
+    a: Any, fill_value: Any, dtype: Any = None, order: str = "K", subok: bool = True, shape: Any = None, **kwargs: Any
+) -> Tracer:
     a = as_tracer(a)
-    return full(a.shape, fill_value, dtype or a.dtype, copy_order(a, order)) if shape is None else full(shape, fill_value, dtype or a.dtype)
+    return (
+        full(a.shape, fill_value, dtype or a.dtype, copy_order(a, order))
+        if shape is None
+        else full(shape, fill_value, dtype or a.dtype)
+    )
 
 
 @implements(np.asarray, np.asanyarray, np.asarray_chkfinite)
@@ -153,13 +165,24 @@ def asfortranarray(a: Any, dtype: Any = None, *, like: Any = None) -> Any:
 @implements(np.require)
 @makes
 def require(a: Any, dtype: Any = None, requirements: Any = None, *, like: Any = None) -> Any:
-    wanted = {str(r)[0].upper() for r in requirements or ()}  # C(_CONTIGUOUS), F(ORTRAN), A(LIGNED), W(RITEABLE), O(WNDATA), E(NSUREARRAY)
+    wanted = {
+        str(r)[0].upper() for r in requirements or ()
+    }  # C(_CONTIGUOUS), F(ORTRAN), A(LIGNED), W(RITEABLE), O(WNDATA), E(NSUREARRAY)
     return asarray(a, dtype, "F" if "F" in wanted else "C" if "C" in wanted else None)
 
 
 @implements(np.array)
 @makes
-def array(object: Any, dtype: Any = None, *, copy: Any = True, order: str = "K", subok: bool = False, ndmin: int = 0, like: Any = None) -> Any:
+def array(
+    object: Any,
+    dtype: Any = None,
+    *,
+    copy: Any = True,
+    order: str = "K",
+    subok: bool = False,
+    ndmin: int = 0,
+    like: Any = None,
+) -> Any:
     if not has_tracer(object):
         made = np.array(object, dtype, ndmin=ndmin)
         return from_known(made) if supported_dtype(made.dtype) else made
@@ -192,7 +215,11 @@ def arange(start: Any, stop: Any = None, step: Any = None, dtype: Any = None, **
         if not whole:
             delta = made.dtype.type(made[1] - made[0])
             k = cast(Index(poly(Dim(0))), made.dtype)
-            value = GraphOp("add", (Const(made[0], made.dtype), GraphOp("multiply", (k, Const(delta, made.dtype)), made.dtype)), made.dtype)
+            value = GraphOp(
+                "add",
+                (Const(made[0], made.dtype), GraphOp("multiply", (k, Const(delta, made.dtype)), made.dtype)),
+                made.dtype,
+            )
             return from_stage(value, made.shape, made.dtype)
     if by == 0:
         raise ZeroDivisionError("division by zero")
@@ -205,8 +232,16 @@ def arange(start: Any, stop: Any = None, step: Any = None, dtype: Any = None, **
 
 @implements(np.linspace)
 @makes
-def linspace(start: Any, stop: Any, num: Any = 50, endpoint: bool = True, retstep: bool = False, dtype: Any = None, axis: int = 0,
-             **kwargs: Any) -> Any:
+def linspace(
+    start: Any,
+    stop: Any,
+    num: Any = 50,
+    endpoint: bool = True,
+    retstep: bool = False,
+    dtype: Any = None,
+    axis: int = 0,
+    **kwargs: Any,
+) -> Any:
     """NumPy's formula: ``arange(num) * step + start``, the last element set to `stop`."""
     num = num if type(num) is Size else operator.index(unpin(num))
     if retstep or num < 1 or (not has_tracer((start, stop)) and num <= MAX_KNOWN and type(num) is not Size):
@@ -215,7 +250,9 @@ def linspace(start: Any, stop: Any, num: Any = 50, endpoint: bool = True, retste
         return (from_known(made[0]), made[1]) if retstep else from_known(made)
     for v in filter(is_host, (start, stop)):
         checked_dtype(dtype_of(v))  # a large int would be an object
-    strong = [v.dtype for v in (start, stop) if isinstance(v, (np.generic, np.ndarray)) or (is_tracer(v) and not v.weak)]
+    strong = [
+        v.dtype for v in (start, stop) if isinstance(v, (np.generic, np.ndarray)) or (is_tracer(v) and not v.weak)
+    ]
     work = np.result_type(*strong, 1.0) if strong else np.dtype(np.float64)  # Python's numbers are weak
     start, stop = (v if is_host(v) else as_tracer(v) for v in (start, stop))
     if any(is_tracer(v) and v.ndim for v in (start, stop)):
@@ -259,7 +296,10 @@ def indices(dimensions: Any, dtype: Any = int, sparse: bool = False) -> Any:
         return tuple(g.reshape((1,) * k + (shape[k],) + (1,) * (len(shape) - k - 1)) for k, g in enumerate(grids))
     from hjit.trace.tracing.tracer import call
 
-    full = [call(np.broadcast_to, g.reshape((1,) * k + (shape[k],) + (1,) * (len(shape) - k - 1)), shape) for k, g in enumerate(grids)]
+    full = [
+        call(np.broadcast_to, g.reshape((1,) * k + (shape[k],) + (1,) * (len(shape) - k - 1)), shape)
+        for k, g in enumerate(grids)
+    ]
     return call(np.stack, full)
 
 

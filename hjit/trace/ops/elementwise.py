@@ -21,7 +21,18 @@ from hjit.trace.tracing.dispatch import implements, provides
 from hjit.trace.tracing.host import Conversion, as_cast, as_fill, as_item, is_captured, is_host, number, record, unpin
 from hjit.trace.tracing.recorder import current, supported_dtype
 from hjit.trace.tracing.size import Size
-from hjit.trace.tracing.tracer import MAX_KNOWN, Selected, Shape, Tracer, as_tracer, call, from_known, from_stage, is_tracer, stored
+from hjit.trace.tracing.tracer import (
+    MAX_KNOWN,
+    Selected,
+    Shape,
+    Tracer,
+    as_tracer,
+    call,
+    from_known,
+    from_stage,
+    is_tracer,
+    stored,
+)
 from hjit.trace.tracing.writing import trim, write
 
 # The ufuncs of one result that the back ends know. `divmod` and `modf` are pairs of these.
@@ -35,12 +46,21 @@ UFUNCS = frozenset(
     bitwise_and bitwise_or bitwise_xor invert left_shift right_shift gcd lcm bitwise_count""".split()
 )
 _COMPARISONS = frozenset("greater greater_equal less less_equal equal not_equal".split())
-_ALIASES = {"divide": "true_divide", "mod": "remainder", "abs": "absolute", "conjugate": "positive", "bitwise_not": "invert",
-            "deg2rad": "radians", "rad2deg": "degrees"}
+_ALIASES = {
+    "divide": "true_divide",
+    "mod": "remainder",
+    "abs": "absolute",
+    "conjugate": "positive",
+    "bitwise_not": "invert",
+    "deg2rad": "radians",
+    "rad2deg": "degrees",
+}
 
 
 @lru_cache(maxsize=4096)
-def _resolve(ufunc: np.ufunc, dtypes: tuple[Any, ...], signature: tuple[Any, ...] | None, casting: str) -> tuple[np.dtype[Any], ...]:
+def _resolve(
+    ufunc: np.ufunc, dtypes: tuple[Any, ...], signature: tuple[Any, ...] | None, casting: str
+) -> tuple[np.dtype[Any], ...]:
     given = {} if signature is None else {"signature": signature}
     return ufunc.resolve_dtypes(dtypes + (None,) * ufunc.nout, casting=casting, **given)
 
@@ -55,8 +75,14 @@ def ufunc_call(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs: di
     if any(type(x) is Selected for x in inputs) or type(kwargs.get("out")) is Selected:
         first = next(x for x in inputs if type(x) is Selected)
         return first.__array_ufunc__(ufunc, method, *inputs, **kwargs)
-    if not any(is_tracer(x) for x in inputs) and kwargs.get("out") is None and all(is_host(x) or np.isscalar(x) for x in inputs):
-        return _of_hosts(ufunc, inputs) if not kwargs else ufunc(*(x.pin() if is_host(x) else x for x in inputs), **kwargs)
+    if (
+        not any(is_tracer(x) for x in inputs)
+        and kwargs.get("out") is None
+        and all(is_host(x) or np.isscalar(x) for x in inputs)
+    ):
+        return (
+            _of_hosts(ufunc, inputs) if not kwargs else ufunc(*(x.pin() if is_host(x) else x for x in inputs), **kwargs)
+        )
     if ufunc.signature is not None:
         return call(ufunc, *inputs, **kwargs)
     pair = _PAIRS.get(ufunc)
@@ -78,8 +104,19 @@ def _of_hosts(ufunc: np.ufunc, inputs: tuple[Any, ...]) -> Any:
     return result if ufunc.nout == 1 else tuple(record(operator.itemgetter(k), result) for k in range(ufunc.nout))
 
 
-def _elementwise(ufunc: np.ufunc, name: str, inputs: tuple[Any, ...], out: Any = None, where: Any = True, dtype: Any = None,
-                 casting: str = "same_kind", signature: Any = None, sig: Any = None, order: str = "K", subok: bool = True) -> Any:
+def _elementwise(
+    ufunc: np.ufunc,
+    name: str,
+    inputs: tuple[Any, ...],
+    out: Any = None,
+    where: Any = True,
+    dtype: Any = None,
+    casting: str = "same_kind",
+    signature: Any = None,
+    sig: Any = None,
+    order: str = "K",
+    subok: bool = True,
+) -> Any:
     operands = tuple(_operand(x) for x in inputs)
     out = out[0] if isinstance(out, tuple) else out
     mask = None if where is True or where is np._NoValue else as_tracer(where)
@@ -99,15 +136,21 @@ def _elementwise(ufunc: np.ufunc, name: str, inputs: tuple[Any, ...], out: Any =
     if name in _COMPARISONS and _out_of_range(operands, loop):
         value: Expr = _constant_comparison(ufunc, operands, loop)
     else:
-        value = _simplify(name, tuple(cast(_load(x, shape, t), t) for x, t in zip(operands, loop, strict=False)), loop[-1])
+        value = _simplify(
+            name, tuple(cast(_load(x, shape, t), t) for x, t in zip(operands, loop, strict=False)), loop[-1]
+        )
     if out is not None:
         if not is_tracer(out):
-            raise current().error(f"numpy.{ufunc.__name__}(out=)", "the output array is not an argument of the function, nor made in it")
+            raise current().error(
+                f"numpy.{ufunc.__name__}(out=)", "the output array is not an argument of the function, nor made in it"
+            )
         if not np.can_cast(loop[-1], out.dtype, casting):
             raise np._core._exceptions._UFuncOutputCastingError(ufunc, casting, loop[-1], out.dtype, 0)
         if broadcast(shape, out.shape) != out.shape:
             wide = _plain(broadcast(shape, out.shape))
-            raise ValueError(f"non-broadcastable output operand with shape {_plain(out.shape)} doesn't match the broadcast shape {wide}")
+            raise ValueError(
+                f"non-broadcastable output operand with shape {_plain(out.shape)} doesn't match the broadcast shape {wide}"
+            )
         result = from_stage(value, shape, loop[-1])
         write(out, result, None if mask is None else mask.load(out.shape))
         return out
@@ -159,7 +202,10 @@ def _with_constants(name: str, operands: tuple[Any, ...], loop: tuple[np.dtype[A
     arrays = [x for x in operands if is_tracer(x)]
     if all(x.known is not None for x in arrays) or _is_narrow(arrays, loop[0]):
         return tuple(x.pin() if is_captured(x) else x for x in operands)
-    return tuple(x.pin() if is_captured(x) and not _by_number(name, x.value, t) else x for x, t in zip(operands, loop, strict=False))
+    return tuple(
+        x.pin() if is_captured(x) and not _by_number(name, x.value, t) else x
+        for x, t in zip(operands, loop, strict=False)
+    )
 
 
 def _by_number(name: str, value: Any, dtype: np.dtype[Any]) -> bool:
@@ -204,7 +250,9 @@ def _known(ufunc: np.ufunc, operands: tuple[Any, ...], dtype: Any, casting: str)
 
 
 def _loop(ufunc: np.ufunc, operands: tuple[Any, ...], signature: Any, casting: str) -> tuple[np.dtype[Any], ...]:
-    kinds = tuple((float if x.weak else x.dtype) if is_tracer(x) else _weak(x.value if is_host(x) else x) for x in operands)
+    kinds = tuple(
+        (float if x.weak else x.dtype) if is_tracer(x) else _weak(x.value if is_host(x) else x) for x in operands
+    )
     try:
         if all(isinstance(k, type) for k in kinds):
             kinds = tuple(np.dtype(k) for k in kinds)
@@ -241,7 +289,9 @@ def _checked(x: Any, dtype: np.dtype[Any]) -> Any:
 
 
 def _out_of_range(operands: tuple[Any, ...], loop: tuple[np.dtype[Any], ...]) -> bool:
-    whole = any(is_tracer(x) and x.dtype.kind in "iu" for x in operands)  # bools are compared as ints, which a Python int must be
+    whole = any(
+        is_tracer(x) and x.dtype.kind in "iu" for x in operands
+    )  # bools are compared as ints, which a Python int must be
     return whole and any(_side(x, t) for x, t in zip(operands, loop, strict=False))
 
 
@@ -373,7 +423,9 @@ def where(condition: Any, x: Any = None, y: Any = None) -> Any:
     dtype = common_dtype((x, y))
     shape = broadcast(*(v.shape for v in (condition, x, y) if is_tracer(v)))
     a, b = (element(v, shape, dtype) for v in (x, y))
-    return ordered_stage(select(cast_bool(condition.load(shape)), a, b), shape, dtype, operands_order(tracers(condition, x, y), shape))
+    return ordered_stage(
+        select(cast_bool(condition.load(shape)), a, b), shape, dtype, operands_order(tracers(condition, x, y), shape)
+    )
 
 
 def cast_bool(e: Expr) -> Expr:
@@ -382,11 +434,15 @@ def cast_bool(e: Expr) -> Expr:
 
 
 @implements(np.clip)
-def clip(a: Any, a_min: Any = None, a_max: Any = None, out: Any = None, *, min: Any = None, max: Any = None, **kwargs: Any) -> Any:
+def clip(
+    a: Any, a_min: Any = None, a_max: Any = None, out: Any = None, *, min: Any = None, max: Any = None, **kwargs: Any
+) -> Any:
     low = a_min if a_min is not None else min
     high = a_max if a_max is not None else max
     a = as_tracer(a)
-    if a.dtype.kind in "iu":  # as NumPy does: a bound that no value passes is none, also where it is no value of the dtype
+    if (
+        a.dtype.kind in "iu"
+    ):  # as NumPy does: a bound that no value passes is none, also where it is no value of the dtype
         low = None if _is_int(low) and low <= np.iinfo(a.dtype).min else low
         high = None if _is_int(high) and high >= np.iinfo(a.dtype).max else high
     if low is None and high is None:
@@ -406,7 +462,9 @@ def clip(a: Any, a_min: Any = None, a_max: Any = None, out: Any = None, *, min: 
     result = ordered_stage(value, shape, dtype, operands_order(tracers(*operands), shape), is_scalar=not shape)
     if out is None:
         return result
-    return np.bitwise_or(result, False, **kwargs) if dtype.kind == "b" else np.positive(result, **kwargs)  # bools have no sign
+    return (
+        np.bitwise_or(result, False, **kwargs) if dtype.kind == "b" else np.positive(result, **kwargs)
+    )  # bools have no sign
 
 
 def _is_int(x: Any) -> bool:
@@ -471,7 +529,11 @@ def select_(condlist: Any, choicelist: Any, default: Any = 0) -> Any:
     shape = broadcast(*(x.shape for x in (*conditions, *choices, default) if is_tracer(x)))
     value = element(default, shape, dtype)
     for condition, choice in zip(reversed(conditions), reversed(choices), strict=True):
-        given = choice.dtype if is_tracer(choice) else unpin(record(np.result_type, choice) if is_host(choice) else np.result_type(choice))
+        given = (
+            choice.dtype
+            if is_tracer(choice)
+            else unpin(record(np.result_type, choice) if is_host(choice) else np.result_type(choice))
+        )
         if not np.can_cast(given, dtype, "same_kind"):  # NumPy makes arrays of the choices before it casts them
             raise TypeError(f"Cannot cast array data from {given!r} to {dtype!r} according to the rule 'same_kind'")
         value = select(condition.load(shape), element(choice, shape, dtype), value)
@@ -532,7 +594,9 @@ def _copied(casting: Any) -> Conversion:
     return how
 
 
-COPIES: dict[str, Conversion] = {rule: _copied(rule) for rule in ("no", "equiv", "safe", "same_kind")} | {"unsafe": as_fill}
+COPIES: dict[str, Conversion] = {rule: _copied(rule) for rule in ("no", "equiv", "safe", "same_kind")} | {
+    "unsafe": as_fill
+}
 
 
 @implements(np.copyto)
@@ -543,7 +607,9 @@ def copyto(dst: Any, src: Any, casting: str = "same_kind", where: Any = True) ->
         return
     src = as_tracer(src)
     if not np.can_cast(src.dtype, dst.dtype, casting):
-        np.copyto(np.empty((1,) * dst.ndim, dst.dtype), np.empty((1,) * src.ndim, src.dtype), casting)  # raises what NumPy raises
+        np.copyto(
+            np.empty((1,) * dst.ndim, dst.dtype), np.empty((1,) * src.ndim, src.dtype), casting
+        )  # raises what NumPy raises
     write(dst, src, condition)
 
 
@@ -572,6 +638,11 @@ def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period
     value = slope * (x - x0) + f0
     value = call(np.where, np.isnan(value) & ~np.isnan(x), slope * (x - x1) + f1, value)
     value = call(np.where, x == x0, f0, value)
-    value = call(np.where, x >= xp[n - 1], call(np.where, x == xp[n - 1], fp[n - 1], fp[n - 1] if right is None else right), value)
+    value = call(
+        np.where,
+        x >= xp[n - 1],
+        call(np.where, x == xp[n - 1], fp[n - 1], fp[n - 1] if right is None else right),
+        value,
+    )
     value = call(np.where, x < xp[0], fp[0] if left is None else left, value)
     return call(np.where, np.isnan(x), x, value).astype(np.float64, order="C", copy=False)

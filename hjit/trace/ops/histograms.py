@@ -25,7 +25,11 @@ def tally(index: Tracer, length: int, weights: Tracer | None = None, keep: Trace
     target = (poly(Value(cast(index.load(), np.int64), None)),)
     name = rec.reserve("counts")
     update = Definition(
-        (), rec.polys(index.shape), target, Op("add", (Load(name, target, dtype), element), dtype), "add" if weights is None else "sequential"
+        (),
+        rec.polys(index.shape),
+        target,
+        Op("add", (Load(name, target, dtype), element), dtype),
+        "add" if weights is None else "sequential",
     )
     return from_stage(Const(0, dtype), (length,), dtype, (update,), reserved=name)
 
@@ -37,9 +41,13 @@ def bincount(x: Any, /, weights: Any = None, minlength: Any = 0) -> Tracer:
     if minlength < 0:
         raise ValueError("'minlength' must not be negative")
     if x.ndim != 1:
-        raise ValueError("object too deep for desired array" if x.ndim else "object of too small depth for desired array")
+        raise ValueError(
+            "object too deep for desired array" if x.ndim else "object of too small depth for desired array"
+        )
     if not np.can_cast(x.dtype, np.intp, "safe"):
-        raise TypeError(f"Cannot cast array data from {x.dtype!r} to {np.dtype(np.intp)!r} according to the rule 'safe'")
+        raise TypeError(
+            f"Cannot cast array data from {x.dtype!r} to {np.dtype(np.intp)!r} according to the rule 'safe'"
+        )
     w = None if weights is None else as_tracer(weights)
     if w is not None and tuple(w.shape) != tuple(x.shape):
         raise ValueError("The weights and list don't have the same length.")
@@ -70,7 +78,11 @@ def _edges(a: Tracer, bins: Any, range_: Any) -> tuple[np.ndarray[Any, Any], tup
     """NumPy's edges. It asks the data only for its dtype and, where no range is given, for its extremes, which are decided now."""
     bins = bins.known if is_tracer(bins) else unpin(bins)
     if isinstance(bins, str):
-        raise current().error("numpy.histogram", f"bins={bins!r} chooses the number of bins by the image's values", "give a number of bins")
+        raise current().error(
+            "numpy.histogram",
+            f"bins={bins!r} chooses the number of bins by the image's values",
+            "give a number of bins",
+        )
     if range_ is not None:
         range_ = tuple(as_value(r) if is_tracer(r) else unpin(r) for r in range_)
     counted = not np.ndim(bins) and range_ is None and a.size
@@ -103,7 +115,9 @@ def _between(a: Tracer, edges: Tracer) -> tuple[Tracer, Tracer]:
 
 
 @implements(np.histogram)
-def histogram(a: Any, bins: Any = 10, range: Any = None, density: Any = None, weights: Any = None) -> tuple[Tracer, Tracer]:
+def histogram(
+    a: Any, bins: Any = 10, range: Any = None, density: Any = None, weights: Any = None
+) -> tuple[Tracer, Tracer]:
     a, w = _data(a, weights)
     known = not has_tracer(bins) or not is_tracer(bins) or bins.known is not None
     if known:
@@ -129,4 +143,3 @@ def histogram(a: Any, bins: Any = 10, range: Any = None, density: Any = None, we
 def histogram_bin_edges(a: Any, bins: Any = 10, range: Any = None, weights: Any = None) -> Tracer:
     a, _ = _data(a, weights)
     return from_known(_edges(a, bins, range)[0])
-

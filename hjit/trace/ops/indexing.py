@@ -18,7 +18,17 @@ from hjit.trace.tracing.host import is_host, unpin
 from hjit.trace.tracing.induction import Turn
 from hjit.trace.tracing.recorder import Indices, current
 from hjit.trace.tracing.size import Size, size_poly
-from hjit.trace.tracing.tracer import Selected, Shape, Tracer, as_tracer, from_known, from_stage, is_tracer, same_values, stored
+from hjit.trace.tracing.tracer import (
+    Selected,
+    Shape,
+    Tracer,
+    as_tracer,
+    from_known,
+    from_stage,
+    is_tracer,
+    same_values,
+    stored,
+)
 from hjit.trace.tracing.writing import trim, version_name, write
 
 
@@ -34,9 +44,16 @@ def getitem(a: Tracer, key: Any) -> Any:
             view.is_scalar = True
         return _settled(view) if view.is_scalar else view
     if view.known is not None and all(x.known is not None for x in parsed.arrays.values()):
-        return from_known(view.known[tuple(parsed.arrays[k].known if k in parsed.arrays else slice(None) for k in range(view.ndim))])
+        return from_known(
+            view.known[tuple(parsed.arrays[k].known if k in parsed.arrays else slice(None) for k in range(view.ndim))]
+        )
     plan = _Advanced.of(view, parsed)
-    return from_stage(view.at(plan.index(identity(len(plan.shape)))), plan.shape, view.dtype, is_scalar=not plan.shape and not _has_ellipsis(key))
+    return from_stage(
+        view.at(plan.index(identity(len(plan.shape)))),
+        plan.shape,
+        view.dtype,
+        is_scalar=not plan.shape and not _has_ellipsis(key),
+    )
 
 
 def _has_ellipsis(key: Any) -> bool:
@@ -171,7 +188,9 @@ def _masked_key(a: Tracer, items: list[Any], masks: list[Tracer], advanced: list
     mask = masks[0]
     at = next(i for i, k in enumerate(items) if k is mask)
     before = sum(k is not None for k in items[:at])
-    if any(k is not None and not _is_int(k) for k in items[:at]) and any(k != slice(None) for k in items[:at] + items[at + 1 :]):
+    if any(k is not None and not _is_int(k) for k in items[:at]) and any(
+        k != slice(None) for k in items[:at] + items[at + 1 :]
+    ):
         raise current().error("index", "a boolean mask after a slice")
     if any(k is None for k in items[:at]) or any(not _is_int(k) for k in items[:at]):
         raise current().error("index", "a boolean mask after a slice", "move the masked axes to the front")
@@ -216,7 +235,9 @@ def _basic(a: Tracer, items: Sequence[Any]) -> Tracer:
         axis += 1
     known = None
     if a._known is not None and not _turns(items):  # the Ellipsis keeps a single element a view
-        known = a._known[(*(slice(*map(_int, (k.start, k.stop, k.step))) if isinstance(k, slice) else k for k in items), ...)]
+        known = a._known[
+            (*(slice(*map(_int, (k.start, k.stop, k.step))) if isinstance(k, slice) else k for k in items), ...)
+        ]
     return Tracer(a.buffer, tuple(shape), compose(a.index, inner), known, read_only=a.read_only)
 
 
@@ -271,7 +292,9 @@ def _write_masked(view: Tracer, mask: Tracer, value: Any) -> None:
         rest = view.shape[mask.ndim :]
         if value.ndim > len(rest) and not (value.ndim == 1 and value.shape[0] == 1):
             raise current().error(
-                "assignment under a mask", "one value for each selected element: their number depends on the image's values", "use np.where"
+                "assignment under a mask",
+                "one value for each selected element: their number depends on the image's values",
+                "use np.where",
             )
         value = trim(value, rest) if value.ndim else value
     write(view, value, condition)
@@ -310,7 +333,9 @@ class _Advanced:
             many = broadcast(*(t.shape for t in key.arrays.values()))
         except ValueError:
             shapes = " ".join(str(tuple(map(int, t.shape))).replace(" ", "") for t in key.arrays.values())
-            raise IndexError(f"shape mismatch: indexing arrays could not be broadcast together with shapes {shapes} ") from None
+            raise IndexError(
+                f"shape mismatch: indexing arrays could not be broadcast together with shapes {shapes} "
+            ) from None
         lead = 0 if key.apart else min(key.arrays)
         shape: list[int] = []
         axes: list[int | Tracer] = []
@@ -368,7 +393,9 @@ def _note(t: Tracer, n: int) -> None:
     if key not in rec.indices:
         axes = [k for k, m in enumerate(t.shape) if m != 1]
         expr = cast(t.at([poly(Dim(axes.index(k))) if k in axes else poly(0) for k in range(t.ndim)]), np.int64)
-        rec.indices[key] = Indices(rec.stage(expr, [t.shape[k] for k in axes], np.int64, name="index").name, rec.poly(n))
+        rec.indices[key] = Indices(
+            rec.stage(expr, [t.shape[k] for k in axes], np.int64, name="index").name, rec.poly(n)
+        )
 
 
 def _index_key(t: Tracer, n: int) -> Any:
@@ -411,7 +438,9 @@ def scatter(view: Tracer, plan: _Advanced, value: Expr, order: str, combine: Any
             new = combine(Load(name, target, buffer.dtype), new)
         outer = (*(plan.shape[k] for k in pure), *part.blocks)
         updates.append(Definition(rec.polys(outer), rec.polys(part.inner), target, new, order))
-    rec.stage(Load(old, identity(len(buffer.shape)), buffer.dtype), buffer.shape, buffer.dtype, tuple(updates), reserved=name)
+    rec.stage(
+        Load(old, identity(len(buffer.shape)), buffer.dtype), buffer.shape, buffer.dtype, tuple(updates), reserved=name
+    )
     for axis, t in arrays.items():
         noted = rec.indices.get(_index_key(t, extents[axis]))
         if noted is not None:

@@ -21,7 +21,18 @@ from hjit.trace.tracing.dispatch import implements
 from hjit.trace.tracing.host import unpin
 from hjit.trace.tracing.recorder import current, supported_dtype
 from hjit.trace.tracing.size import Size
-from hjit.trace.tracing.tracer import MAX_KNOWN, Buffer, Shape, Tracer, as_tracer, from_known, from_stage, has_tracer, is_tracer, stored
+from hjit.trace.tracing.tracer import (
+    MAX_KNOWN,
+    Buffer,
+    Shape,
+    Tracer,
+    as_tracer,
+    from_known,
+    from_stage,
+    has_tracer,
+    is_tracer,
+    stored,
+)
 from hjit.trace.tracing.writing import trim, write
 
 MAX_DECIDED = 16  # elements of a computed argument whose values become conditions of the trace
@@ -135,7 +146,13 @@ def _items(arrays: Any) -> list[Tracer]:
 def _dtype(arrays: Sequence[Tracer], dtype: Any, out: Any, casting: Any) -> np.dtype[Any]:
     if dtype is not None and out is not None:
         raise TypeError("concatenate() only takes `out` or `dtype` as an argument, but both were provided.")
-    wanted = np.dtype(dtype) if dtype is not None else out.dtype if out is not None else np.result_type(*(a.dtype for a in arrays))
+    wanted = (
+        np.dtype(dtype)
+        if dtype is not None
+        else out.dtype
+        if out is not None
+        else np.result_type(*(a.dtype for a in arrays))
+    )
     for a in arrays:
         if not np.can_cast(a.dtype, wanted, casting):
             raise TypeError(f"Cannot cast array data from {a.dtype!r} to {wanted!r} according to the rule '{casting}'")
@@ -170,7 +187,12 @@ def concatenate(arrays: Any, axis: Any = 0, out: Any = None, *, dtype: Any = Non
     if axis is None:
         many, axis = [a.reshape(-1) for a in many], 0
     axis = unpin(axis)
-    bad = not many or not many[0].ndim or not -many[0].ndim <= axis < many[0].ndim or any(a.ndim != many[0].ndim for a in many)
+    bad = (
+        not many
+        or not many[0].ndim
+        or not -many[0].ndim <= axis < many[0].ndim
+        or any(a.ndim != many[0].ndim for a in many)
+    )
     if bad or any(a.shape[k] != n for a in many for k, n in enumerate(many[0].shape) if k != axis % a.ndim):
         refuse(np.concatenate, many, axis)
     return _finish(join(many, axis % many[0].ndim, _dtype(many, dtype, out, casting)), out)
@@ -266,7 +288,9 @@ def _blocks(x: Any, depth: int, ndim: int, whole: Any) -> tuple[Shape, list[Box]
         if shape is not None and any(n != m for k, (n, m) in enumerate(zip(shape, inner, strict=True)) if k != axis):
             refuse(np.block, whole)
         shape = inner
-        boxes += [Box((*b.offset[:axis], b.offset[axis] + total, *b.offset[axis + 1 :]), b.shape, b.value) for b in found]
+        boxes += [
+            Box((*b.offset[:axis], b.offset[axis] + total, *b.offset[axis + 1 :]), b.shape, b.value) for b in found
+        ]
         total = total + inner[axis]
     assert shape is not None
     return (*shape[:axis], total, *shape[axis + 1 :]), boxes
@@ -279,7 +303,11 @@ def _blocks(x: Any, depth: int, ndim: int, whole: Any) -> tuple[Shape, list[Box]
 def tile(A: Any, reps: Any) -> Any:
     """Few repetitions are pieces; many are one definition whose index wraps around."""
     a = as_tracer(A)
-    many = [whole_number(r) for r in reps] if isinstance(reps, (list, tuple, np.ndarray)) and not _is_number(reps) else [whole_number(reps)]
+    many = (
+        [whole_number(r) for r in reps]
+        if isinstance(reps, (list, tuple, np.ndarray)) and not _is_number(reps)
+        else [whole_number(reps)]
+    )
     if any(r < 0 for r in many):
         refuse(np.tile, a, many)
     a = _at_least(a, len(many))
@@ -290,10 +318,16 @@ def tile(A: Any, reps: Any) -> Any:
     steps = [int(r) if n != 1 else 1 for n, r in zip(a.shape, many, strict=True)]
     if 1 < np.prod(steps) <= 8 and all(n == 1 or type(r) is int for n, r in zip(a.shape, many, strict=True)):
         extents = tuple(m if n == 1 else n for n, m in zip(a.shape, shape, strict=True))
-        boxes = [Box(tuple(p * n for p, n in zip(place, a.shape, strict=True)), extents, a) for place in itertools.product(*map(range, steps))]
+        boxes = [
+            Box(tuple(p * n for p, n in zip(place, a.shape, strict=True)), extents, a)
+            for place in itertools.product(*map(range, steps))
+        ]
         return assemble(shape, a.dtype, boxes)
     rec = current()
-    index = [ZERO if n == 1 else poly(Dim(k)) if r == 1 else poly(Dim(k)) % rec.poly(n) for k, (n, r) in enumerate(zip(a.shape, many, strict=True))]
+    index = [
+        ZERO if n == 1 else poly(Dim(k)) if r == 1 else poly(Dim(k)) % rec.poly(n)
+        for k, (n, r) in enumerate(zip(a.shape, many, strict=True))
+    ]
     return from_stage(Const(0, a.dtype) if any(n == 0 for n in shape) else a.at(index), shape, a.dtype)
 
 
@@ -312,7 +346,12 @@ def repeat(a: Any, repeats: Any, axis: Any = None) -> Any:
     if not isinstance(times, int):
         counts = contents(times, "numpy.repeat", "repeats")
         counts = counts.astype(np.intp) if type(times) in (list, tuple) else counts
-        if (counts.dtype.kind not in "iub" and counts.size != 1) or counts.size not in (1, int(n)) or counts.ndim > 1 or (counts < 0).any():
+        if (
+            (counts.dtype.kind not in "iub" and counts.size != 1)
+            or counts.size not in (1, int(n))
+            or counts.ndim > 1
+            or (counts < 0).any()
+        ):
             refuse(np.repeat, a, counts, axis)
         if counts.size != 1:
             return getitem(a, (*(slice(None),) * axis, from_known(np.repeat(np.arange(int(n)), counts))))
@@ -338,7 +377,9 @@ def contents(x: Any, operation: str, name: str) -> np.ndarray[Any, Any]:
         return np.asarray(x)
     t = as_tracer(x)
     if t.known is None and t.size > MAX_DECIDED:
-        raise current().error(operation, f"{name} are a computed array: what is done depends on its values", f"make {name} known numbers")
+        raise current().error(
+            operation, f"{name} are a computed array: what is done depends on its values", f"make {name} known numbers"
+        )
     return np.array(t.tolist(), t.dtype) if t.known is None else t.known
 
 
@@ -437,15 +478,24 @@ def delete(arr: Any, obj: Any, axis: Any = None) -> Any:
         if step < 0:
             start, step = start + (count - 1) * step, -step
         if step == 1 or count <= 1:
-            return join([part(a, axis, 0, start), part(a, axis, start + count, n)], axis, a.dtype) if count else a.copy()
+            return (
+                join([part(a, axis, 0, start), part(a, axis, start + count, n)], axis, a.dtype) if count else a.copy()
+            )
         obj = np.arange(*obj.indices(int(n)))
     if type(obj) not in (int, Size):
         gone = contents(obj, "numpy.delete", "the indices")
         if gone.size == 0:
             return a.copy()
-        if gone.dtype.kind not in "iub" or (gone.dtype == bool and gone.shape != (n,)) or (gone.dtype != bool and ((gone < -n) | (gone >= n)).any()):
+        if (
+            gone.dtype.kind not in "iub"
+            or (gone.dtype == bool and gone.shape != (n,))
+            or (gone.dtype != bool and ((gone < -n) | (gone >= n)).any())
+        ):
             refuse(np.delete, a, gone, axis)
-        places = {int(k) % int(n): int(k) if k >= 0 else n + int(k) for k in (np.flatnonzero(gone) if gone.dtype == bool else gone.ravel())}
+        places = {
+            int(k) % int(n): int(k) if k >= 0 else n + int(k)
+            for k in (np.flatnonzero(gone) if gone.dtype == bool else gone.ravel())
+        }
         if len(places) > MAX_PIECES:
             return getitem(a, (*(slice(None),) * axis, from_known(np.delete(np.arange(int(n)), list(places)))))
     else:
@@ -482,7 +532,9 @@ def insert(arr: Any, obj: Any, values: Any, axis: Any = None) -> Any:
         values = _at_least(values, a.ndim)
         values = np.moveaxis(values, 0, axis) if places.ndim == 0 else values
         shape = (*a.shape[:axis], values.shape[axis], *a.shape[axis + 1 :])
-        groups: list[tuple[Any, Any]] = [(place if place >= 0 else place + n, np.broadcast_to(trim(values, shape), shape))]
+        groups: list[tuple[Any, Any]] = [
+            (place if place >= 0 else place + n, np.broadcast_to(trim(values, shape), shape))
+        ]
     else:
         shape = (*a.shape[:axis], places.size, *a.shape[axis + 1 :])
         rows = np.broadcast_to(trim(values, shape), shape)
@@ -497,4 +549,17 @@ def insert(arr: Any, obj: Any, values: Any, axis: Any = None) -> Any:
     return join([*pieces, part(a, axis, done, n)], axis, a.dtype)
 
 
-__all__ = ["ONE", "Box", "all_known", "assemble", "at", "contents", "finish", "ghosts", "join", "part", "refuse", "whole_number"]
+__all__ = [
+    "ONE",
+    "Box",
+    "all_known",
+    "assemble",
+    "at",
+    "contents",
+    "finish",
+    "ghosts",
+    "join",
+    "part",
+    "refuse",
+    "whole_number",
+]

@@ -87,7 +87,11 @@ def shares_elements(a: Tracer) -> bool:
 def stand_in(a: Tracer) -> np.ndarray[Any, Any] | None:
     """An array with the shape and the strides of a traced one, whose elements must not be touched."""
     found = strides(a)
-    return None if found is None else np.lib.stride_tricks.as_strided(np.empty(1, a.dtype), tuple(map(int, a.shape)), found)
+    return (
+        None
+        if found is None
+        else np.lib.stride_tricks.as_strided(np.empty(1, a.dtype), tuple(map(int, a.shape)), found)
+    )
 
 
 def is_c_ordered(a: Tracer) -> bool:

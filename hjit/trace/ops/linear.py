@@ -84,7 +84,9 @@ def _result(value: Tracer, out: Any, casting: str = "same_kind") -> Any:
     if out is None:
         return value
     if tuple(out.shape) != tuple(value.shape):
-        raise ValueError(f"output array has shape {tuple(map(int, out.shape))}, the result {tuple(map(int, value.shape))}")
+        raise ValueError(
+            f"output array has shape {tuple(map(int, out.shape))}, the result {tuple(map(int, value.shape))}"
+        )
     if not np.can_cast(value.dtype, out.dtype, casting):  # type: ignore[arg-type]
         raise TypeError(f"Cannot cast output from {value.dtype!r} to {out.dtype!r} with casting rule '{casting}'")
     write(out, value)
@@ -101,7 +103,9 @@ def _numbers(*operands: Any) -> list[Tracer]:
 def _gufunc(function: Any, first: str, second: str, result: str) -> None:
     """Register a product of the given core dimensions; "?" marks one that a vector lacks."""
 
-    def method(x1: Any, x2: Any, /, out: Any = None, *, dtype: Any = None, casting: str = "same_kind", **kwargs: Any) -> Any:
+    def method(
+        x1: Any, x2: Any, /, out: Any = None, *, dtype: Any = None, casting: str = "same_kind", **kwargs: Any
+    ) -> Any:
         if kwargs.pop("axes", kwargs.pop("axis", None)) is not None:
             raise current().error(f"numpy.{function.__name__}", "the argument axes", "move the axes with np.moveaxis")
         a, b = _numbers(x1, x2)
@@ -191,7 +195,10 @@ def tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
         ours, theirs = (list(x) if isinstance(x, (tuple, list)) else [x] for x in axes)
         if len(ours) != len(theirs):
             raise ValueError("shape-mismatch for sum")
-        pairs = [(i + a.ndim if i < 0 else i, j + b.ndim if j < 0 else j) for i, j in zip(map(int, ours), map(int, theirs), strict=True)]
+        pairs = [
+            (i + a.ndim if i < 0 else i, j + b.ndim if j < 0 else j)
+            for i, j in zip(map(int, ours), map(int, theirs), strict=True)
+        ]
     if any(not 0 <= i < a.ndim or not 0 <= j < b.ndim or a.shape[i] != b.shape[j] for i, j in pairs):
         return refuse(np.tensordot, a, b, axes)
     known = _known(np.tensordot, a, b, axes)
@@ -216,7 +223,9 @@ def trace(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = 
 
 
 @implements(np.einsum)
-def einsum(*operands: Any, out: Any = None, optimize: Any = False, dtype: Any = None, order: str = "K", casting: str = "safe") -> Any:
+def einsum(
+    *operands: Any, out: Any = None, optimize: Any = False, dtype: Any = None, order: str = "K", casting: str = "safe"
+) -> Any:
     """A product of operands with labelled axes. A single operand without a sum is a view, as in NumPy."""
     subscripts, arrays = _subscripts(operands)
     tracers = _numbers(*arrays)
@@ -239,7 +248,11 @@ def _subscripts(operands: tuple[Any, ...]) -> tuple[str, Sequence[Any]]:
     """The subscripts as a string, from either way of giving them, and the operands."""
     if isinstance(operands[0], str):
         return operands[0].replace(" ", ""), operands[1:]
-    pairs = list(itertools.batched(operands, 2)) if hasattr(itertools, "batched") else [operands[k : k + 2] for k in range(0, len(operands), 2)]
+    pairs = (
+        list(itertools.batched(operands, 2))
+        if hasattr(itertools, "batched")
+        else [operands[k : k + 2] for k in range(0, len(operands), 2)]
+    )
     last = pairs.pop()[0] if len(operands) % 2 else None
 
     def text(axes: Any) -> str:
@@ -278,7 +291,11 @@ def _labelled(subscripts: str, tracers: Sequence[Tracer]) -> tuple[list[list[Has
     if not arrow:
         return labels, spread + sorted(c for c in set(letters) if letters.count(c) == 1)
     before, ellipsis, after = result.partition("...")
-    if any(c not in letters for c in before + after) or len(set(before + after)) != len(before + after) or (dots and not ellipsis):
+    if (
+        any(c not in letters for c in before + after)
+        or len(set(before + after)) != len(before + after)
+        or (dots and not ellipsis)
+    ):
         refuse(np.einsum, subscripts, *tracers)
     return labels, [*before, *(spread if ellipsis else ()), *after]
 

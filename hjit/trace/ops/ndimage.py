@@ -64,7 +64,9 @@ class Extended:
     before: tuple[Poly, ...] = ()
 
     @classmethod
-    def of(cls, image: Tracer, mode: str, cval: Any, before: Sequence[int], after: Sequence[int], dtype: Any = None) -> Extended:
+    def of(
+        cls, image: Tracer, mode: str, cval: Any, before: Sequence[int], after: Sequence[int], dtype: Any = None
+    ) -> Extended:
         """`image` readable `before` elements ahead of each axis and `after` elements past it, the border in `dtype`."""
         if mode != "constant" or (not any(before) and not any(after)):
             return cls(image, "clamp" if mode == "constant" else mode, dtype=image.dtype)
@@ -84,14 +86,21 @@ class Extended:
         if self.padded:
             return Load(self.padded, tuple(i + b for i, b in zip(index, self.before, strict=True)), self.dtype)
         sizes = current().polys(self.image.shape)
-        here = [p if isinstance(o, int) and o == 0 else bound(self.mode, p, n) for p, o, n in zip(index, offsets, sizes, strict=True)]
+        here = [
+            p if isinstance(o, int) and o == 0 else bound(self.mode, p, n)
+            for p, o, n in zip(index, offsets, sizes, strict=True)
+        ]
         return self.image.at(here)
 
 
 def holds(dtype: np.dtype[Any], value: Any) -> bool:
     """Is `value` exactly a number of `dtype`?"""
     with np.errstate(all="ignore"):
-        return bool(np.array_equal(np.asarray(value).astype(dtype).astype(DOUBLE), np.asarray(value, DOUBLE), equal_nan=dtype.kind == "f"))
+        return bool(
+            np.array_equal(
+                np.asarray(value).astype(dtype).astype(DOUBLE), np.asarray(value, DOUBLE), equal_nan=dtype.kind == "f"
+            )
+        )
 
 
 def _line(axis: int, ndim: int, offset: int | Poly) -> list[int | Poly]:
@@ -204,20 +213,31 @@ def _symmetry(w: Tracer, n: int) -> int:
         return 0
     if w.known is not None:
         ahead, behind = w.known[n // 2 + 1 :], w.known[: n // 2][::-1]
-        return 1 if np.all(np.abs(ahead - behind) <= EPSILON) else -1 if np.all(np.abs(ahead + behind) <= EPSILON) else 0
+        return (
+            1 if np.all(np.abs(ahead - behind) <= EPSILON) else -1 if np.all(np.abs(ahead + behind) <= EPSILON) else 0
+        )
     if n == 1:
         return 1
     front, back = w[n // 2 + 1 :], w[: n // 2][::-1]
     return 1 if bool((abs(front - back) <= EPSILON).all()) else -1 if bool((abs(front + back) <= EPSILON).all()) else 0
 
 
-def _reduced(image: Tracer, start: Expr, extents: tuple[int, ...], term: Callable[[], Expr], order: str = "sequential", name: str = "add") -> Expr:
+def _reduced(
+    image: Tracer,
+    start: Expr,
+    extents: tuple[int, ...],
+    term: Callable[[], Expr],
+    order: str = "sequential",
+    name: str = "add",
+) -> Expr:
     """The sum (or another `name`) of `term` over reduction dimensions, as a load of a stage of its own."""
     rec = current()
     stage, here = rec.reserve("sum"), identity(image.ndim)
     value = Op(name, (Load(stage, here, start.dtype), term()), start.dtype)
     sizes = rec.polys(image.shape)
-    rec.stage(start, sizes, start.dtype, (Definition(sizes, tuple(map(poly, extents)), here, value, order),), reserved=stage)
+    rec.stage(
+        start, sizes, start.dtype, (Definition(sizes, tuple(map(poly, extents)), here, value, order),), reserved=stage
+    )
     return Load(stage, here, start.dtype)
 
 
@@ -247,7 +267,10 @@ def correlate(image: Any, weights: Any, output: Tracer, mode: int, cval: Any, or
     shape = tuple(map(int, w.shape))
     taps = [t for t in itertools.product(*map(range, shape)) if w.known is None or abs(w.known[t]) > EPSILON]
     if len(taps) > MAX_TAPS:
-        store(output, _reduced(image, zero, shape, lambda: product([poly(Dim(image.ndim + k)) for k in range(image.ndim)])))
+        store(
+            output,
+            _reduced(image, zero, shape, lambda: product([poly(Dim(image.ndim + k)) for k in range(image.ndim)])),
+        )
         return
     total: Expr = zero
     for t in taps:
@@ -259,7 +282,9 @@ def uniform_filter1d(image: Any, size: int, axis: int, output: Tracer, mode: int
     """The mean of a window; SciPy keeps a running sum, which for floats rounds otherwise in the last digits."""
     image, size, cval = source(image), operator.index(unpin(size)), float(unpin(cval))
     (ahead,), (past,) = _box((size,), (origin,))
-    near = Extended.of(image, MODES[unpin(mode)], cval, _padding(axis, image.ndim, ahead), _padding(axis, image.ndim, past))
+    near = Extended.of(
+        image, MODES[unpin(mode)], cval, _padding(axis, image.ndim, ahead), _padding(axis, image.ndim, past)
+    )
     exact = image.dtype.kind in "biu" and image.dtype.itemsize <= 4 and holds(np.dtype(np.int16), cval)
     work = DOUBLE if not exact else np.dtype(np.int32 if image.dtype.itemsize <= 2 and size < 2**15 else np.int64)
 
@@ -271,7 +296,11 @@ def uniform_filter1d(image: Any, size: int, axis: int, output: Tracer, mode: int
     else:
         total = _reduced(image, Const(0, work), (size,), lambda: tap(poly(Dim(image.ndim))), "add")
     total = cast(total, DOUBLE)
-    store(output, Op("true_divide", (total if exact else Op("reordered", (total,), DOUBLE), Const(size, DOUBLE)), DOUBLE), safe=False)
+    store(
+        output,
+        Op("true_divide", (total if exact else Op("reordered", (total,), DOUBLE), Const(size, DOUBLE)), DOUBLE),
+        safe=False,
+    )
 
 
 # -- order statistics
@@ -296,10 +325,14 @@ def _as_c(dtype: np.dtype[Any], cval: Any) -> tuple[np.dtype[Any], Any]:
     return dtype, value.value
 
 
-def min_or_max_filter1d(image: Any, size: int, axis: int, output: Tracer, mode: int, cval: Any, origin: int, minimum: int) -> None:
+def min_or_max_filter1d(
+    image: Any, size: int, axis: int, output: Tracer, mode: int, cval: Any, origin: int, minimum: int
+) -> None:
     image, size, cval = source(image), operator.index(unpin(size)), float(unpin(cval))
     (ahead,), (past,) = _box((size,), (origin,))
-    near = Extended.of(image, MODES[unpin(mode)], cval, _padding(axis, image.ndim, ahead), _padding(axis, image.ndim, past))
+    near = Extended.of(
+        image, MODES[unpin(mode)], cval, _padding(axis, image.ndim, ahead), _padding(axis, image.ndim, past)
+    )
     work, name = _native(image, cval), "minimum" if minimum else "maximum"
 
     def tap(j: Any) -> Expr:
@@ -312,7 +345,16 @@ def min_or_max_filter1d(image: Any, size: int, axis: int, output: Tracer, mode: 
     store(output, _reduced(image, start, (size,), lambda: tap(poly(Dim(image.ndim))), name, name), safe=False)
 
 
-def min_or_max_filter(image: Any, footprint: Any, structure: Any, output: Tracer, mode: int, cval: Any, origins: Sequence[int], minimum: int) -> None:
+def min_or_max_filter(
+    image: Any,
+    footprint: Any,
+    structure: Any,
+    output: Tracer,
+    mode: int,
+    cval: Any,
+    origins: Sequence[int],
+    minimum: int,
+) -> None:
     """The extreme of the elements under a footprint, less (or plus) the structure's."""
     image = source(image)
     known = _pattern(footprint)
@@ -325,7 +367,11 @@ def min_or_max_filter(image: Any, footprint: Any, structure: Any, output: Tracer
     for t in map(tuple, np.argwhere(known)):
         x = cast(near.at([int(i) - a for i, a in zip(t, ahead, strict=True)]), element)
         if heights is not None:
-            height = Const(heights.known[t], DOUBLE) if heights.known is not None else heights.at(tuple(poly(int(i)) for i in t))
+            height = (
+                Const(heights.known[t], DOUBLE)
+                if heights.known is not None
+                else heights.at(tuple(poly(int(i)) for i in t))
+            )
             height = Op("negative", (height,), DOUBLE) if minimum else height
             # C adds the first height to a double, and all others to a number of the image's type, which may wrap around
             x = _add(cast(x, DOUBLE), height) if best is None else _add(x, converted(height, element, safe=False))
@@ -346,11 +392,23 @@ def _pattern(x: Any) -> np.ndarray[Any, Any]:
     if t.known is not None:
         return t.known.astype(bool)
     flat, bits = t.astype(bool).astype(np.int64).reshape(-1), from_known(1 << np.arange(32))
-    words = [int(as_value(call(np.sum, flat[k : k + 32] * bits[: min(32, int(t.size) - k)]))) for k in range(0, int(t.size), 32)]
+    words = [
+        int(as_value(call(np.sum, flat[k : k + 32] * bits[: min(32, int(t.size) - k)])))
+        for k in range(0, int(t.size), 32)
+    ]
     return np.array([w >> k & 1 for w in words for k in range(32)][: int(t.size)], bool).reshape(t.shape)
 
 
-def rank_filter(image: Any, rank: int, footprint: Any, output: Tracer, mode: int, cval: Any, origins: Sequence[int], exact: bool = False) -> None:
+def rank_filter(
+    image: Any,
+    rank: int,
+    footprint: Any,
+    output: Tracer,
+    mode: int,
+    cval: Any,
+    origins: Sequence[int],
+    exact: bool = False,
+) -> None:
     """The element of a given rank under a footprint, by a network of minima and maxima."""
     image = source(image)
     known = _pattern(footprint)
@@ -359,7 +417,9 @@ def rank_filter(image: Any, rank: int, footprint: Any, output: Tracer, mode: int
     taps = np.argwhere(known)
     if len(taps) > MAX_RANKED:
         raise current().error(
-            "scipy.ndimage rank or median filter", f"a window of {len(taps)} elements; up to {MAX_RANKED} are compiled", "use a smaller window"
+            "scipy.ndimage rank or median filter",
+            f"a window of {len(taps)} elements; up to {MAX_RANKED} are compiled",
+            "use a smaller window",
         )
     near = Extended.of(image, MODES[unpin(mode)], cval, ahead, past)
     work = element if exact else _compared(element)
@@ -380,7 +440,9 @@ class _Changed:
     """SciPy asks it only to iterate until nothing changes."""
 
     def __bool__(self) -> bool:
-        raise current().error("binary erosion or dilation", "iterating until nothing changes", "give a number of iterations")
+        raise current().error(
+            "binary erosion or dilation", "iterating until nothing changes", "give a number of iterations"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -392,7 +454,17 @@ class _Again:
     origin: tuple[int, ...]
 
 
-def binary_erosion(image: Any, structure: Any, mask: Any, output: Tracer, border: Any, origin: Any, invert: int, centre: Any, again: int) -> Any:
+def binary_erosion(
+    image: Any,
+    structure: Any,
+    mask: Any,
+    output: Tracer,
+    border: Any,
+    origin: Any,
+    invert: int,
+    centre: Any,
+    again: int,
+) -> Any:
     """All (or, inverted, any) of the elements under the structure."""
     image = as_tracer(image)
     known = _pattern(structure)
@@ -408,7 +480,9 @@ def binary_erosion(image: Any, structure: Any, mask: Any, output: Tracer, border
     return (_Changed(), _Again(structure, border, tuple(map(int, origin)))) if again else _Changed()
 
 
-def binary_erosion2(output: Tracer, structure: Any, mask: Any, iterations: int, origin: Any, invert: int, again: Any) -> None:
+def binary_erosion2(
+    output: Tracer, structure: Any, mask: Any, iterations: int, origin: Any, invert: int, again: Any
+) -> None:
     """Further iterations in place."""
     if iterations < 0:
         bool(_Changed())
@@ -481,7 +555,16 @@ def opaque(name: str, real: Callable[..., Any]) -> Callable[..., Any]:
 OUTPUTS = ("output", "distances", "indices")  # arrays that SciPy is given to write to
 KERNELS: dict[str, Callable[..., Any]] = {
     f.__name__: f
-    for f in (correlate1d, correlate, uniform_filter1d, min_or_max_filter1d, min_or_max_filter, rank_filter, binary_erosion, binary_erosion2)
+    for f in (
+        correlate1d,
+        correlate,
+        uniform_filter1d,
+        min_or_max_filter1d,
+        min_or_max_filter,
+        rank_filter,
+        binary_erosion,
+        binary_erosion2,
+    )
 }
 OPAQUE = """affine_transform map_coordinates rotate shift zoom spline_filter spline_filter1d geometric_transform generic_filter generic_filter1d
 binary_fill_holes binary_propagation distance_transform_bf distance_transform_cdt distance_transform_edt label sum_labels mean median variance

@@ -29,8 +29,16 @@ _BOOL = np.dtype(bool)
 # -- pad
 
 _BOUNDS = {"edge": "clamp", "wrap": "wrap", "reflect": "reflect", "symmetric": "symmetric"}
-_KEYWORDS = {"constant": "constant_values", "reflect": "reflect_type", "symmetric": "reflect_type", "linear_ramp": "end_values",
-             "maximum": "stat_length", "mean": "stat_length", "median": "stat_length", "minimum": "stat_length"}
+_KEYWORDS = {
+    "constant": "constant_values",
+    "reflect": "reflect_type",
+    "symmetric": "reflect_type",
+    "linear_ramp": "end_values",
+    "maximum": "stat_length",
+    "mean": "stat_length",
+    "median": "stat_length",
+    "minimum": "stat_length",
+}
 
 
 class _Leaf:
@@ -96,7 +104,11 @@ def pad(array: Any, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> An
         return _constant_pad(a, widths, shape, kwargs.get("constant_values", 0))
     if mode not in _BOUNDS or kwargs.get("reflect_type", "even") != "even":
         what = f"mode '{mode}'" if mode not in _BOUNDS else f"reflect_type '{kwargs['reflect_type']}'"
-        raise current().error("numpy.pad", f"{what} is not compiled", "use constant, edge, reflect, symmetric or wrap, or assign the border")
+        raise current().error(
+            "numpy.pad",
+            f"{what} is not compiled",
+            "use constant, edge, reflect, symmetric or wrap, or assign the border",
+        )
     for axis, (n, width) in enumerate(zip(a.shape, widths, strict=True)):
         if n == 0 and any(width):
             raise ValueError(f"can't extend empty axis {axis} using modes other than 'constant' or 'empty'")
@@ -152,8 +164,10 @@ def roll(a: Any, shift: Any, axis: Any = None) -> Any:
     axes = [np.lib.array_utils.normalize_axis_index(k, a.ndim) for k in _sequence(axis)]
     shifts = [s if isinstance(s, int) else int(s) for s in _sequence(shift)]
     if 1 not in (len(axes), len(shifts)) and len(axes) != len(shifts):
-        raise ValueError("shape mismatch: objects cannot be broadcast to a single shape.  Mismatch is between arg 0 with shape "
-                         f"({len(shifts)},) and arg 1 with shape ({len(axes)},).")
+        raise ValueError(
+            "shape mismatch: objects cannot be broadcast to a single shape.  Mismatch is between arg 0 with shape "
+            f"({len(shifts)},) and arg 1 with shape ({len(axes)},)."
+        )
     count = max(len(axes), len(shifts)) if axes and shifts else 0
     total: dict[int, int] = {}
     for k in range(count):
@@ -253,7 +267,9 @@ def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int = 1) -> An
     found = []
     for k, dx in zip(axes, spacings, strict=True):
         if f.shape[k] < edge_order + 1:
-            raise ValueError("Shape of array too small to calculate a numerical gradient, at least (edge_order + 1) elements are required.")
+            raise ValueError(
+                "Shape of array too small to calculate a numerical gradient, at least (edge_order + 1) elements are required."
+            )
         found.append(_gradient_along(f, k, dx, edge_order, dtype))
     return found[0] if len(axes) == 1 else tuple(found)
 
@@ -287,7 +303,11 @@ def _gradient_along(f: Tracer, axis: int, dx: Any, edge_order: int, dtype: np.dt
         inside = (at(2, None) - at(None, -2)) / (2.0 * dx) if n > 2 else None
     else:
         h, k = (x.reshape((1,) * axis + x.shape + (1,) * (f.ndim - axis - 1)) for x in (dx[:-1], dx[1:]))
-        inside = -k / (h * (h + k)) * at(None, -2) + (k - h) / (h * k) * at(1, -1) + h / (k * (h + k)) * at(2, None) if n > 2 else None
+        inside = (
+            -k / (h * (h + k)) * at(None, -2) + (k - h) / (h * k) * at(1, -1) + h / (k * (h + k)) * at(2, None)
+            if n > 2
+            else None
+        )
     if edge_order == 1:
         first = (at(1, 2) - at(0, 1)) / (dx if uniform else dx[0])
         last = (at(-1, None) - at(-2, -1)) / (dx if uniform else dx[-1])
@@ -360,7 +380,14 @@ def _slide(a: Tracer, v: Tracer, mode: Any, function: Callable[..., Any]) -> Any
     def term(p: Poly, j: Poly, check: str) -> Expr:
         """Tap `j` at `p`, nothing where `p` lies beyond the end that `check` names."""
         safe = bound("clamp", p, rec.poly(n)) if check else p
-        product = Op(times, (cast(a.at([safe]), dtype), cast(v.at([j]) if v.known is None or not j.is_const else _tap(v, j.const), dtype)), dtype)
+        product = Op(
+            times,
+            (
+                cast(a.at([safe]), dtype),
+                cast(v.at([j]) if v.known is None or not j.is_const else _tap(v, j.const), dtype),
+            ),
+            dtype,
+        )
         if not check:
             return product
         limit = zero_index if check == "greater_equal" else Index(rec.poly(n))
@@ -368,7 +395,11 @@ def _slide(a: Tracer, v: Tracer, mode: Any, function: Callable[..., Any]) -> Any
 
     zero_index = Const(0, np.int64)
     # where each part begins in the result, how long it is, where its first tap lies, and which end it may cross
-    parts = [(left, inside, ZERO, ""), (0, left, -rec.poly(left), "greater_equal"), (left + inside, right, rec.poly(inside), "less")]
+    parts = [
+        (left, inside, ZERO, ""),
+        (0, left, -rec.poly(left), "greater_equal"),
+        (left + inside, right, rec.poly(inside), "less"),
+    ]
     shape = (left + inside + right,)
     if v.known is not None and m <= MAX_TAPS:
         boxes = []
@@ -385,7 +416,9 @@ def _slide(a: Tracer, v: Tracer, mode: Any, function: Callable[..., Any]) -> Any
         if extent == 0:
             continue
         target = (poly(Dim(0)) + rec.poly(start),)
-        value = Op(plus, (Load(name, target, dtype), term(poly(Dim(0)) + first + poly(Dim(1)), poly(Dim(1)), check)), dtype)
+        value = Op(
+            plus, (Load(name, target, dtype), term(poly(Dim(0)) + first + poly(Dim(1)), poly(Dim(1)), check)), dtype
+        )
         updates.append(Definition((rec.poly(extent),), (rec.poly(m),), target, value, plus))
     return from_stage(zero, shape, dtype, tuple(updates), reserved=name).astype(result, copy=False)
 

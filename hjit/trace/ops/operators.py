@@ -12,12 +12,28 @@ from hjit.trace.tracing.recorder import current
 from hjit.trace.tracing.tracer import Selected, Tracer, call
 
 BINARY = {
-    "add": np.add, "sub": np.subtract, "mul": np.multiply, "truediv": np.true_divide, "floordiv": np.floor_divide,
-    "mod": np.remainder, "pow": np.power, "lshift": np.left_shift, "rshift": np.right_shift,
-    "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor, "matmul": np.matmul, "divmod": np.divmod,
+    "add": np.add,
+    "sub": np.subtract,
+    "mul": np.multiply,
+    "truediv": np.true_divide,
+    "floordiv": np.floor_divide,
+    "mod": np.remainder,
+    "pow": np.power,
+    "lshift": np.left_shift,
+    "rshift": np.right_shift,
+    "and": np.bitwise_and,
+    "or": np.bitwise_or,
+    "xor": np.bitwise_xor,
+    "matmul": np.matmul,
+    "divmod": np.divmod,
 }
 COMPARE = {
-    "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal, "eq": np.equal, "ne": np.not_equal,
+    "lt": np.less,
+    "le": np.less_equal,
+    "gt": np.greater,
+    "ge": np.greater_equal,
+    "eq": np.equal,
+    "ne": np.not_equal,
 }
 UNARY = {"neg": np.negative, "pos": np.positive, "abs": np.absolute, "invert": np.invert}
 METHODS = {
@@ -114,7 +130,11 @@ def _compare(name: str, f: Callable[..., Any]) -> Callable[..., Any]:
         if _takes(other):
             return f(self, other)
         if name in ("eq", "ne"):
-            return np.full(self.shape, name == "ne") if other is not None else call(np.full_like, self, name == "ne", dtype=bool)
+            return (
+                np.full(self.shape, name == "ne")
+                if other is not None
+                else call(np.full_like, self, name == "ne", dtype=bool)
+            )
         return NotImplemented
 
     return method
@@ -132,7 +152,11 @@ def _reshape(self: Any, *shape: Any, order: str = "C", copy: Any = None) -> Any:
 
 
 def _transpose(self: Any, *axes: Any) -> Any:
-    order = axes[0] if len(axes) == 1 and (axes[0] is None or isinstance(axes[0], (tuple, list)) or getattr(axes[0], "ndim", 0)) else axes
+    order = (
+        axes[0]
+        if len(axes) == 1 and (axes[0] is None or isinstance(axes[0], (tuple, list)) or getattr(axes[0], "ndim", 0))
+        else axes
+    )
     return call(np.transpose, self, None if len(axes) == 0 else order)
 
 
@@ -174,7 +198,14 @@ def install() -> None:
         cls.conj = cls.conjugate = _conj  # type: ignore[union-attr]
     for name, function in METHODS.items():
         setattr(Tracer, name, _method(function))
-    own = {"reshape": _reshape, "transpose": _transpose, "copy": _copy, "flatten": _flatten, "sort": _sort, "resize": _resize}
+    own = {
+        "reshape": _reshape,
+        "transpose": _transpose,
+        "copy": _copy,
+        "flatten": _flatten,
+        "sort": _sort,
+        "resize": _resize,
+    }
     for name, method in own.items():
         setattr(Tracer, name, method)
 

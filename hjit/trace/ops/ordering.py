@@ -41,7 +41,9 @@ def network(n: int) -> tuple[tuple[int, int], ...]:
         k = p
         while k >= 1:
             for j in range(k % p, n - k, 2 * k):
-                steps += [(i + j, i + j + k) for i in range(min(k, n - j - k)) if (i + j) // (2 * p) == (i + j + k) // (2 * p)]
+                steps += [
+                    (i + j, i + j + k) for i in range(min(k, n - j - k)) if (i + j) // (2 * p) == (i + j + k) // (2 * p)
+                ]
             k //= 2
         p *= 2
     return tuple(steps)
@@ -137,7 +139,11 @@ def elements(a: Tracer, axes: Sequence[int], operation: str) -> list[Expr]:
         count *= int(a.shape[k])
     if count > MAX_SORTED:
         advice = f'order at most {MAX_SORTED} elements (stack the neighbours on an axis of their own), or pass on_unsupported="numpy"'
-        raise current().error(operation, f"{count} elements are put in order, more than the {MAX_SORTED} that a sorting network handles", advice)
+        raise current().error(
+            operation,
+            f"{count} elements are put in order, more than the {MAX_SORTED} that a sorting network handles",
+            advice,
+        )
     kept = {k: i for i, k in enumerate(k for k in range(a.ndim) if k not in axes)}
     found: list[Expr] = []
     for place in np.ndindex(*(int(a.shape[k]) for k in axes)):
@@ -225,7 +231,9 @@ def _apply(ufunc: np.ufunc, *args: Any) -> Expr:
 def _any_nan(items: Sequence[Expr]) -> Expr:
     level = [_op("isnan", e) for e in items]
     while len(level) > 1:
-        level = [_op("logical_or", *level[k : k + 2]) if k + 1 < len(level) else level[k] for k in range(0, len(level), 2)]
+        level = [
+            _op("logical_or", *level[k : k + 2]) if k + 1 < len(level) else level[k] for k in range(0, len(level), 2)
+        ]
     return level[0]
 
 
@@ -246,7 +254,10 @@ def _reduced(a: Tracer, axis: Any, keepdims: Any, out: Any, values: Sequence[Exp
     else:
         sizes = current().polys(shape)
         dims = tuple(poly(Dim(k)) for k in range(len(shape)))
-        updates = tuple(Definition(sizes, (), (*map(poly, place), *dims), e) for place, e in zip(np.ndindex(*lead), values, strict=True))
+        updates = tuple(
+            Definition(sizes, (), (*map(poly, place), *dims), e)
+            for place, e in zip(np.ndindex(*lead), values, strict=True)
+        )
         result = from_stage(None, (*lead, *shape), values[0].dtype, updates)
     if keep:
         result = result[(*(slice(None),) * len(lead), *(None if k in axes else slice(None) for k in range(a.ndim)))]
@@ -283,12 +294,17 @@ def _mean(middle: Sequence[Expr]) -> Expr:
 
 
 @implements(np.nanmedian)
-def nanmedian(a: Any, axis: Any = None, out: Any = None, overwrite_input: bool = False, keepdims: Any = _MISSING) -> Any:
+def nanmedian(
+    a: Any, axis: Any = None, out: Any = None, overwrite_input: bool = False, keepdims: Any = _MISSING
+) -> Any:
     """The median of the elements that are not NaN; NaN where all are."""
     a = as_tracer(a)
     if a.dtype.kind != "f" or a.size == 0 or a.ndim == 0:
         return median(a, axis, out, overwrite_input, keepdims)
-    items = ordered(elements(a, axes_of(axis, a.ndim), "numpy.nanmedian"), network(int(np.prod([a.shape[k] for k in axes_of(axis, a.ndim)]))))
+    items = ordered(
+        elements(a, axes_of(axis, a.ndim), "numpy.nanmedian"),
+        network(int(np.prod([a.shape[k] for k in axes_of(axis, a.ndim)]))),
+    )
     nans = [_op("isnan", e) for e in items]
     # with k numbers the middle ones are (k - 1) // 2 and k // 2: walk k upwards, element k - 1 being the last number
     value = _mean([items[0], items[0]] if len(items) > 1 else items)
@@ -300,24 +316,57 @@ def nanmedian(a: Any, axis: Any = None, out: Any = None, overwrite_input: bool =
 
 # -- quantiles
 
-_PLOTTING = {"hazen": (0.5, 0.5), "weibull": (0, 0), "median_unbiased": (1 / 3.0, 1 / 3.0), "normal_unbiased": (3 / 8.0, 3 / 8.0),
-             "interpolated_inverted_cdf": (0, 1)}
+_PLOTTING = {
+    "hazen": (0.5, 0.5),
+    "weibull": (0, 0),
+    "median_unbiased": (1 / 3.0, 1 / 3.0),
+    "normal_unbiased": (3 / 8.0, 3 / 8.0),
+    "interpolated_inverted_cdf": (0, 1),
+}
 _NEAREST: dict[str, Callable[..., Any]] = {"lower": np.floor, "higher": np.ceil, "nearest": np.around}
 
 
 @implements(np.percentile)
-def percentile(a: Any, q: Any, axis: Any = None, out: Any = None, overwrite_input: bool = False, method: str = "linear", keepdims: Any = _MISSING,
-               *, weights: Any = None) -> Any:
+def percentile(
+    a: Any,
+    q: Any,
+    axis: Any = None,
+    out: Any = None,
+    overwrite_input: bool = False,
+    method: str = "linear",
+    keepdims: Any = _MISSING,
+    *,
+    weights: Any = None,
+) -> Any:
     return _quantile(np.percentile, 100, a, q, axis, out, method, keepdims, weights)
 
 
 @implements(np.quantile)
-def quantile(a: Any, q: Any, axis: Any = None, out: Any = None, overwrite_input: bool = False, method: str = "linear", keepdims: Any = _MISSING,
-             *, weights: Any = None) -> Any:
+def quantile(
+    a: Any,
+    q: Any,
+    axis: Any = None,
+    out: Any = None,
+    overwrite_input: bool = False,
+    method: str = "linear",
+    keepdims: Any = _MISSING,
+    *,
+    weights: Any = None,
+) -> Any:
     return _quantile(np.quantile, 1, a, q, axis, out, method, keepdims, weights)
 
 
-def _quantile(function: Callable[..., Any], scale: int, a: Any, q: Any, axis: Any, out: Any, method: str, keepdims: Any, weights: Any) -> Any:
+def _quantile(
+    function: Callable[..., Any],
+    scale: int,
+    a: Any,
+    q: Any,
+    axis: Any,
+    out: Any,
+    method: str,
+    keepdims: Any,
+    weights: Any,
+) -> Any:
     a, q = as_tracer(a), _fixed(q, function.__name__)
     name = f"numpy.{function.__name__}"
     if weights is not None:
@@ -327,7 +376,9 @@ def _quantile(function: Callable[..., Any], scale: int, a: Any, q: Any, axis: An
     weak = type(q) in (int, float)
     wanted = np.true_divide(q, 100, out=...) if scale == 100 else np.asanyarray(q)
     if wanted.size and not (wanted.min() >= 0 and wanted.max() <= 1):
-        raise ValueError("Percentiles must be in the range [0, 100]" if scale == 100 else "Quantiles must be in the range [0, 1]")
+        raise ValueError(
+            "Percentiles must be in the range [0, 100]" if scale == 100 else "Quantiles must be in the range [0, 1]"
+        )
     if wanted.ndim > 2 or wanted.size == 0 or a.size == 0:
         if wanted.ndim > 2 or a.size == 0:
             refuse(function, a, q, axis, method=method)
@@ -366,7 +417,11 @@ def _virtual(n: int, q: np.ndarray[Any, Any], method: str, function: Callable[..
         alpha, beta = _PLOTTING[method]
         return np.asarray(n * q + (alpha + q * (1 - alpha - beta)) - 1)
     if method in ("inverted_cdf", "averaged_inverted_cdf", "closest_observation"):
-        raise current().error(f"numpy.{function.__name__}", f"method '{method}' is not compiled", "use linear, lower, higher, midpoint or nearest")
+        raise current().error(
+            f"numpy.{function.__name__}",
+            f"method '{method}' is not compiled",
+            "use linear, lower, higher, midpoint or nearest",
+        )
     refuse(function, np.zeros(1), 0.5, method=method)
 
 
@@ -385,6 +440,7 @@ def _gamma(places: np.ndarray[Any, Any], method: str) -> np.ndarray[Any, Any]:
 
 def _lerp(a: Expr, b: Expr, t: Any, weak: bool) -> Expr:
     """NumPy's interpolation, from the nearer end."""
+
     def number(x: Any) -> Any:
         return float(x) if weak else Const(x, x.dtype)
 

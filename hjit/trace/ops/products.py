@@ -25,7 +25,10 @@ Labels = Sequence[Hashable]
 MAX_PRODUCTS = 32  # of one trace: each ends a kernel
 LEAST_LENGTH = 16  # products that are summed up for an element
 LEAST_SIDE = 64  # rows and columns: fused products of narrow matrices are the faster ones
-NARROW, LONG = 32, 64  # bytes of a row of the result that fills no vector, which is slow if fused, and the length from which that counts
+NARROW, LONG = (
+    32,
+    64,
+)  # bytes of a row of the result that fills no vector, which is slow if fused, and the length from which that counts
 LEAST_WORK = 1 << 20  # multiplications: a call between kernels costs as much as some of them
 LEAST_STACKED = 1 << 18  # of each of several matrices
 LEAST_MATRIX = 1 << 16  # elements of a matrix that a vector is multiplied by
@@ -51,14 +54,27 @@ def is_faster(batch: int, rows: int, columns: int, length: int, itemsize: int, i
     """
     work = rows * columns * length
     if min(rows, columns) == 1:
-        return is_there and batch == 1 and length >= LEAST_LENGTH and max(rows, columns) >= LEAST_LENGTH and work >= LEAST_MATRIX
+        return (
+            is_there
+            and batch == 1
+            and length >= LEAST_LENGTH
+            and max(rows, columns) >= LEAST_LENGTH
+            and work >= LEAST_MATRIX
+        )
     if batch * work < LEAST_WORK or (batch > 1 and work < LEAST_STACKED):
         return False
     is_narrow = columns * itemsize <= NARROW and length >= LONG
     return (min(rows, columns) >= LEAST_SIDE or is_narrow) and length >= LEAST_LENGTH
 
 
-def by_blas(operands: Sequence[Tracer], labels: Sequence[Labels], out: Labels, dtype: np.dtype[Any], shape: Shape, name: Callable[[], str]) -> Any:
+def by_blas(
+    operands: Sequence[Tracer],
+    labels: Sequence[Labels],
+    out: Labels,
+    dtype: np.dtype[Any],
+    shape: Shape,
+    name: Callable[[], str],
+) -> Any:
     """The product by BLAS, a tracer; None where it is to be fused, or is none that BLAS knows.
 
     Args:
@@ -79,21 +95,31 @@ def by_blas(operands: Sequence[Tracer], labels: Sequence[Labels], out: Labels, d
     wanted = rec.blas(stage)
     if wanted is False:
         return None
-    sizes = {n: int(size) for t, names in zip(operands, labels, strict=True) for n, size in zip(names, t.shape, strict=True)}
+    sizes = {
+        n: int(size) for t, names in zip(operands, labels, strict=True) for n, size in zip(names, t.shape, strict=True)
+    }
     views = [_view(rec, t) if t.dtype == dtype else None for t in operands]
     outer = _outer(views[0], labels[0], form, sizes)
     inner = form.rows[len(outer) :], form.columns
     for k, (view, names, side) in enumerate(zip(views, labels, inner, strict=True)):
-        if view is not None and not view.suits_blas([[names.index(n) for n in group] for group in (side, form.summed)], dtype.itemsize):
+        if view is not None and not view.suits_blas(
+            [[names.index(n) for n in group] for group in (side, form.summed)], dtype.itemsize
+        ):
             views[k] = None
     if wanted == "auto":
-        batch, rows, columns, length = (math.prod(sizes[n] for n in g) for g in (form.batch, form.rows, form.columns, form.summed))
+        batch, rows, columns, length = (
+            math.prod(sizes[n] for n in g) for g in (form.batch, form.rows, form.columns, form.summed)
+        )
         larger = views[0] if math.prod(operands[0].shape) >= math.prod(operands[1].shape) else views[1]
-        if not is_faster(batch, rows, columns, length, dtype.itemsize, larger is not None and larger.source in rec.inputs):
+        if not is_faster(
+            batch, rows, columns, length, dtype.itemsize, larger is not None and larger.source in rec.inputs
+        ):
             return None
     if views[0] is None:
         outer = []
-    found = [v or _view(rec, t.copy() if t.dtype == dtype else t.astype(dtype)) for v, t in zip(views, operands, strict=True)]
+    found = [
+        v or _view(rec, t.copy() if t.dtype == dtype else t.astype(dtype)) for v, t in zip(views, operands, strict=True)
+    ]
     first, second = (v for v in found if v is not None)
     product = _product((first, second), labels, form, outer, sizes, dtype)
     known = next((e.gives[0] for e in rec.events if e.product == product), None)
@@ -105,7 +131,12 @@ def by_blas(operands: Sequence[Tracer], labels: Sequence[Labels], out: Labels, d
 
 def _outer(view: _View | None, names: Labels, form: _Form, sizes: Mapping[Hashable, int]) -> list[Hashable]:
     """Rows that lie apart in memory are matrices of their own: the labels of these."""
-    if view is None or not form.rows or sizes[form.rows[-1]] < LEAST_LENGTH or view.is_one_axis([names.index(n) for n in form.rows]):
+    if (
+        view is None
+        or not form.rows
+        or sizes[form.rows[-1]] < LEAST_LENGTH
+        or view.is_one_axis([names.index(n) for n in form.rows])
+    ):
         return []
     return form.rows[:-1]
 
@@ -121,8 +152,14 @@ def _form(operands: Sequence[Tracer], labels: Sequence[Labels], out: Labels) -> 
     return _Form([n for n in both if n in out], rows, columns, summed) if summed else None
 
 
-def _product(views: tuple[_View, _View], labels: Sequence[Labels], form: _Form, outer: list[Hashable], sizes: Mapping[Hashable, int],
-             dtype: np.dtype[Any]) -> Product:
+def _product(
+    views: tuple[_View, _View],
+    labels: Sequence[Labels],
+    form: _Form,
+    outer: list[Hashable],
+    sizes: Mapping[Hashable, int],
+    dtype: np.dtype[Any],
+) -> Product:
     """What `numpy.matmul` is to compute."""
 
     def size(*names: Hashable) -> int:
@@ -132,8 +169,13 @@ def _product(views: tuple[_View, _View], labels: Sequence[Labels], form: _Form, 
     rows = [size(*form.rows[len(outer) :])] if form.rows or lead else []
     columns = [size(*form.columns)] if form.columns or lead or outer else []
     length, apart = size(*form.summed), [*map(size, outer)]
-    first = views[0].operand([labels[0].index(n) for n in (*form.batch, *form.rows, *form.summed)], (*lead, *apart, *rows, length))
-    second = views[1].operand([labels[1].index(n) for n in (*form.batch, *form.summed, *form.columns)], (*lead, *[1] * len(outer), length, *columns))
+    first = views[0].operand(
+        [labels[0].index(n) for n in (*form.batch, *form.rows, *form.summed)], (*lead, *apart, *rows, length)
+    )
+    second = views[1].operand(
+        [labels[1].index(n) for n in (*form.batch, *form.summed, *form.columns)],
+        (*lead, *[1] * len(outer), length, *columns),
+    )
     shape = tuple(size(n) for n in (*form.batch, *form.rows, *form.columns))
     return Product(first, second, dtype, shape, (*lead, *apart, *rows, *columns), length)
 
@@ -170,15 +212,25 @@ class _View:
         if min(steps) <= 0 or any(step % itemsize for step in steps):
             return False
         dense = next((long for long in sides if long and self.strides[long[-1]] == itemsize), None)
-        return len(steps) == 1 or (dense is not None and max(steps) >= itemsize * math.prod(self.shape[k] for k in dense))
+        return len(steps) == 1 or (
+            dense is not None and max(steps) >= itemsize * math.prod(self.shape[k] for k in dense)
+        )
 
     def operand(self, axes: Sequence[int], shape: tuple[int, ...]) -> Operand:
         """The view with its axes in another order, in another shape."""
         order = tuple(k for k in (self.axes[n] for n in axes) if k is not None)
-        is_whole = all(isinstance(x, slice) and (x.start, x.stop, x.step) == (0, n, 1) for x, n in zip(self.part, self.whole, strict=True))
+        is_whole = all(
+            isinstance(x, slice) and (x.start, x.stop, x.step) == (0, n, 1)
+            for x, n in zip(self.part, self.whole, strict=True)
+        )
         lengths = tuple(self.shape[self.axes.index(k)] for k in order)
         is_in_order = order == tuple(range(len(order)))
-        return Operand(self.source, () if is_whole else self.part, None if is_in_order else order, None if lengths == shape else shape)
+        return Operand(
+            self.source,
+            () if is_whole else self.part,
+            None if is_in_order else order,
+            None if lengths == shape else shape,
+        )
 
 
 def _view(rec: Recorder, t: Tracer) -> _View | None:
@@ -200,7 +252,14 @@ def _view(rec: Recorder, t: Tracer) -> _View | None:
     if any(n != 1 and k not in steps for k, n in enumerate(t.shape)):
         return None
     axes = tuple(list(steps).index(k) if k in steps else None for k in range(t.ndim))
-    return _View(source, tuple(part), axes, tuple(map(int, t.shape)), tuple(steps.get(k, 0) for k in range(t.ndim)), tuple(map(int, t.buffer.shape)))
+    return _View(
+        source,
+        tuple(part),
+        axes,
+        tuple(map(int, t.shape)),
+        tuple(steps.get(k, 0) for k in range(t.ndim)),
+        tuple(map(int, t.buffer.shape)),
+    )
 
 
 def _strides(rec: Recorder, source: str) -> Sequence[int]:

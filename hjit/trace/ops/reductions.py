@@ -45,8 +45,17 @@ def axes_of(axis: Any, ndim: int) -> tuple[int, ...]:
     return tuple(sorted(found))
 
 
-def reduce_(name: str, a: Tracer, axes: tuple[int, ...], keepdims: bool = False, dtype: Any = None, where: Any = True,
-            initial: Any = _MISSING, value: Any = None, axis_given: bool = True) -> Tracer:
+def reduce_(
+    name: str,
+    a: Tracer,
+    axes: tuple[int, ...],
+    keepdims: bool = False,
+    dtype: Any = None,
+    where: Any = True,
+    initial: Any = _MISSING,
+    value: Any = None,
+    axis_given: bool = True,
+) -> Tracer:
     """The stage that reduces `a` over `axes` with the ufunc `name`, in `dtype`.
 
     Args:
@@ -70,12 +79,20 @@ def reduce_(name: str, a: Tracer, axes: tuple[int, ...], keepdims: bool = False,
         element = select(cast(condition, bool), element, Const(start_value(name, dtype), dtype))
     rec = current()
     shape = tuple(a.shape[k] for k in kept)
-    start: Expr = Const(start_value(name, dtype), dtype) if initial is _MISSING else cast(stored(initial, dtype, as_item).load(()), dtype)
+    start: Expr = (
+        Const(start_value(name, dtype), dtype)
+        if initial is _MISSING
+        else cast(stored(initial, dtype, as_item).load(()), dtype)
+    )
     target = identity(len(kept))
     stage_name = rec.reserve(name)
     sizes = rec.polys(a.shape)
     update = Definition(
-        tuple(sizes[k] for k in kept), tuple(sizes[k] for k in axes), target, Op(name, (Load(stage_name, target, dtype), element), dtype), name
+        tuple(sizes[k] for k in kept),
+        tuple(sizes[k] for k in axes),
+        target,
+        Op(name, (Load(stage_name, target, dtype), element), dtype),
+        name,
     )
     result = from_stage(start, shape, dtype, (update,), reserved=stage_name)
     if kept != sorted(kept):
@@ -99,7 +116,12 @@ def _reduction(name: str, a: Any, axis: Any, dtype: Any, out: Any, keepdims: Any
     keepdims = bool(keepdims) if keepdims is not _MISSING else False
     where = True if where is _MISSING else where
     ufunc = getattr(np, name)
-    if a.known is not None and a.size <= MAX_KNOWN and not (is_tracer(where) or is_tracer(initial) or is_host(initial)) and out is None:
+    if (
+        a.known is not None
+        and a.size <= MAX_KNOWN
+        and not (is_tracer(where) or is_tracer(initial) or is_host(initial))
+        and out is None
+    ):
         options = {} if initial is _MISSING else {"initial": initial}
         known = ufunc.reduce(a.known, axis=axis, dtype=dtype, keepdims=keepdims, where=where, **options)
         return from_known(known, is_scalar=not isinstance(known, np.ndarray))
@@ -134,30 +156,56 @@ def ufunc_method(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs: 
     raise current().error(f"numpy.{ufunc.__name__}.{method}", "this method of a ufunc is not compiled")
 
 
-def _ufunc_reduce(name: str, a: Any, axis: Any = 0, dtype: Any = None, out: Any = None, keepdims: bool = False,
-                  initial: Any = _MISSING, where: Any = True) -> Any:
+def _ufunc_reduce(
+    name: str,
+    a: Any,
+    axis: Any = 0,
+    dtype: Any = None,
+    out: Any = None,
+    keepdims: bool = False,
+    initial: Any = _MISSING,
+    where: Any = True,
+) -> Any:
     return _reduction(name, a, axis, dtype, out, keepdims, _MISSING if initial is None else initial, where)
 
 
 @implements(np.sum)
-def sum_(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = _MISSING,
-         initial: Any = _MISSING, where: Any = _MISSING) -> Any:
+def sum_(
+    a: Any,
+    axis: Any = None,
+    dtype: Any = None,
+    out: Any = None,
+    keepdims: Any = _MISSING,
+    initial: Any = _MISSING,
+    where: Any = _MISSING,
+) -> Any:
     return _reduction("add", a, axis, dtype, out, keepdims, initial, where)
 
 
 @implements(np.prod)
-def prod(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = _MISSING,
-         initial: Any = _MISSING, where: Any = _MISSING) -> Any:
+def prod(
+    a: Any,
+    axis: Any = None,
+    dtype: Any = None,
+    out: Any = None,
+    keepdims: Any = _MISSING,
+    initial: Any = _MISSING,
+    where: Any = _MISSING,
+) -> Any:
     return _reduction("multiply", a, axis, dtype, out, keepdims, initial, where)
 
 
 @implements(np.max, np.amax)
-def max_(a: Any, axis: Any = None, out: Any = None, keepdims: Any = _MISSING, initial: Any = _MISSING, where: Any = _MISSING) -> Any:
+def max_(
+    a: Any, axis: Any = None, out: Any = None, keepdims: Any = _MISSING, initial: Any = _MISSING, where: Any = _MISSING
+) -> Any:
     return _reduction("maximum", a, axis, None, out, keepdims, initial, where)
 
 
 @implements(np.min, np.amin)
-def min_(a: Any, axis: Any = None, out: Any = None, keepdims: Any = _MISSING, initial: Any = _MISSING, where: Any = _MISSING) -> Any:
+def min_(
+    a: Any, axis: Any = None, out: Any = None, keepdims: Any = _MISSING, initial: Any = _MISSING, where: Any = _MISSING
+) -> Any:
     return _reduction("minimum", a, axis, None, out, keepdims, initial, where)
 
 
@@ -182,7 +230,9 @@ def ptp(a: Any, axis: Any = None, out: Any = None, keepdims: Any = _MISSING) -> 
 
 
 @implements(np.mean)
-def mean(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = _MISSING, *, where: Any = _MISSING) -> Any:
+def mean(
+    a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = _MISSING, *, where: Any = _MISSING
+) -> Any:
     a = as_tracer(a)
     result_dtype = np.dtype(dtype) if dtype is not None else np.dtype(np.float64) if a.dtype.kind in "biu" else a.dtype
     work = np.dtype(np.float32) if result_dtype == np.float16 and dtype is None else result_dtype
@@ -214,8 +264,18 @@ def _like_scalar(result: Tracer, like: Tracer) -> Tracer:
 
 
 @implements(np.var)
-def var(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, ddof: Any = 0, keepdims: Any = _MISSING, *,
-        where: Any = _MISSING, mean: Any = _MISSING, correction: Any = _MISSING) -> Any:
+def var(
+    a: Any,
+    axis: Any = None,
+    dtype: Any = None,
+    out: Any = None,
+    ddof: Any = 0,
+    keepdims: Any = _MISSING,
+    *,
+    where: Any = _MISSING,
+    mean: Any = _MISSING,
+    correction: Any = _MISSING,
+) -> Any:
     a = as_tracer(a)
     ddof = ddof if correction is _MISSING else correction
     result_dtype = np.dtype(dtype) if dtype is not None else np.dtype(np.float64) if a.dtype.kind in "biu" else a.dtype
@@ -228,8 +288,18 @@ def var(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, ddof: Any 
 
 
 @implements(np.std)
-def std(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, ddof: Any = 0, keepdims: Any = _MISSING, *,
-        where: Any = _MISSING, mean: Any = _MISSING, correction: Any = _MISSING) -> Any:
+def std(
+    a: Any,
+    axis: Any = None,
+    dtype: Any = None,
+    out: Any = None,
+    ddof: Any = 0,
+    keepdims: Any = _MISSING,
+    *,
+    where: Any = _MISSING,
+    mean: Any = _MISSING,
+    correction: Any = _MISSING,
+) -> Any:
     v = var(a, axis, dtype, None, ddof, keepdims, where=where, mean=mean, correction=correction)
     return _finish(_like_scalar(np.sqrt(v), v), out)
 
@@ -250,7 +320,11 @@ def _arg(a: Any, axis: Any, out: Any, keepdims: Any, extreme: str) -> Any:
     candidate = from_stage(select(hit.load(), position, Index(current().poly(never))), flat.shape, np.int64)
     result = reduce_("minimum", candidate, (k,), keepdims=False, dtype=np.int64, initial=np.iinfo(np.int64).max)
     if keepdims is not _MISSING and keepdims:
-        result = result.reshape((1,) * a.ndim) if whole else result[tuple(None if j == k else slice(None) for j in range(a.ndim))]
+        result = (
+            result.reshape((1,) * a.ndim)
+            if whole
+            else result[tuple(None if j == k else slice(None) for j in range(a.ndim))]
+        )
     return _finish(result, out)
 
 
@@ -307,7 +381,9 @@ def _reduced_dtype(ufunc: np.ufunc, name: str, given: np.dtype[Any], asked: Any,
         asked = _accumulator(name, given)
         asked = None if asked == given else asked
     signature = {} if asked is None else {"signature": (np.dtype(asked), None, None)}
-    return ufunc.resolve_dtypes((None if out is None else out.dtype, given, None), casting="unsafe", reduction=True, **signature)[0]
+    return ufunc.resolve_dtypes(
+        (None if out is None else out.dtype, given, None), casting="unsafe", reduction=True, **signature
+    )[0]
 
 
 @implements(np.cumsum)

@@ -27,7 +27,9 @@ from hjit.trace.tracing.recorder import current
 from hjit.trace.tracing.tracer import Shape, Tracer, as_tracer, call, from_known, from_stage, is_tracer, stored
 from hjit.trace.tracing.writing import trim, version_name, write
 
-ASSOCIATIVE = frozenset("add multiply maximum minimum bitwise_and bitwise_or bitwise_xor logical_and logical_or logical_xor".split())
+ASSOCIATIVE = frozenset(
+    "add multiply maximum minimum bitwise_and bitwise_or bitwise_xor logical_and logical_or logical_xor".split()
+)
 MAX_CHOICES = 32
 UNROLLED = 8  # elements of a sorted table that are compared one by one
 
@@ -46,7 +48,9 @@ def _out(result: Any, out: Any) -> Any:
 
 
 def _depends(operation: str, advice: str = "") -> Any:
-    return current().error(operation, "the length of its result depends on the image's values", advice or "use np.where, or a mask")
+    return current().error(
+        operation, "the length of its result depends on the image's values", advice or "use np.where, or a mask"
+    )
 
 
 # -- reading
@@ -56,7 +60,9 @@ def _indices(indices: Any) -> Tracer:
     t = as_tracer(indices)
     if t.dtype.kind not in "iub":
         if is_tracer(indices):
-            raise TypeError(f"Cannot cast array data from {t.dtype!r} to {np.dtype(np.intp)!r} according to the rule 'same_kind'")
+            raise TypeError(
+                f"Cannot cast array data from {t.dtype!r} to {np.dtype(np.intp)!r} according to the rule 'same_kind'"
+            )
         return t.astype(np.intp)
     return t.astype(np.intp, copy=False) if t.dtype.kind not in "iu" else t
 
@@ -109,7 +115,10 @@ def take_along_axis(arr: Any, indices: Any, axis: Any = -1) -> Tracer:
     axis = axes_of(axis, arr.ndim)[0]
     shape = _along(arr, indices, axis)
     dims = identity(len(shape))
-    index = [gather_index(indices, dims, shape, n) if k == axis else (poly(0) if n == 1 else dims[k]) for k, n in enumerate(arr.shape)]
+    index = [
+        gather_index(indices, dims, shape, n) if k == axis else (poly(0) if n == 1 else dims[k])
+        for k, n in enumerate(arr.shape)
+    ]
     return from_stage(arr.at(index), shape, arr.dtype)
 
 
@@ -121,8 +130,14 @@ def choose(a: Any, choices: Any, out: Any = None, mode: str = "raise") -> Any:
     a, options = as_tracer(a), [c if is_host(c) or type(c) in (int, float, bool) else as_tracer(c) for c in choices]
     dtype = common_dtype(options)
     if len(options) > MAX_CHOICES:
-        raise current().error("numpy.choose", f"more than {MAX_CHOICES} choices", "stack them and use np.take_along_axis")
-    if mode == "raise" and not (a.dtype == bool and len(options) > 1) and bool(call(np.any, np.less(a, 0) | np.greater_equal(a, len(options)))):
+        raise current().error(
+            "numpy.choose", f"more than {MAX_CHOICES} choices", "stack them and use np.take_along_axis"
+        )
+    if (
+        mode == "raise"
+        and not (a.dtype == bool and len(options) > 1)
+        and bool(call(np.any, np.less(a, 0) | np.greater_equal(a, len(options))))
+    ):
         raise ValueError("invalid entry in choice array")
     index = _within(a, len(options), mode)
     shape = broadcast(index.shape, *(c.shape for c in options if is_tracer(c)))
@@ -189,7 +204,9 @@ for _function in (np.unique, np.unique_values, np.unique_counts, np.unique_inver
 
 
 @implements(np.isin)
-def isin(element: Any, test_elements: Any, assume_unique: bool = False, invert: bool = False, *, kind: Any = None) -> Any:
+def isin(
+    element: Any, test_elements: Any, assume_unique: bool = False, invert: bool = False, *, kind: Any = None
+) -> Any:
     element, tests = as_tracer(element), as_tracer(test_elements).reshape(-1)
     if not tests.size:
         return call(np.full, element.shape, bool(invert), bool)
@@ -276,7 +293,9 @@ def searchsorted(a: Any, v: Any, side: str = "left", sorter: Any = None) -> Any:
     if sorter is not None:
         a = take(a, sorter)
     if a.ndim != 1:
-        raise ValueError("object too deep for desired array" if a.ndim else "object of too small depth for desired array")
+        raise ValueError(
+            "object too deep for desired array" if a.ndim else "object of too small depth for desired array"
+        )
     if side not in ("left", "right"):
         raise ValueError(f"search side must be 'left' or 'right' (got '{side}')")
     scalar = not values.shape and (values.is_scalar or not is_tracer(v))
@@ -297,7 +316,9 @@ def searchsorted(a: Any, v: Any, side: str = "left", sorter: Any = None) -> Any:
         inside = Op("less_equal", (ahead, last), np.dtype(bool))
         element = a.at((poly(Value(Op("minimum", (ahead, last), intp), None)),))
         go = Op("logical_and", (inside, _before(cast(element, dtype), x, side == "left")), np.dtype(bool))
-        found = from_stage(select(go, Op("add", (position, Const(step, intp)), intp), position), values.shape, intp, is_scalar=scalar)
+        found = from_stage(
+            select(go, Op("add", (position, Const(step, intp)), intp), position), values.shape, intp, is_scalar=scalar
+        )
         position = found.load()
         step >>= 1
     return found
@@ -337,8 +358,12 @@ def _write_at(view: Tracer, index: Sequence[Poly], pure: Sequence[int], inner: S
     rec, buffer = current(), view.buffer
     old = buffer.source()
     name = rec.unique(version_name(old))
-    update = Definition(rec.polys(pure), rec.polys(inner), compose(view.index, index), cast(value, buffer.dtype), "sequential")
-    rec.stage(Load(old, identity(len(buffer.shape)), buffer.dtype), buffer.shape, buffer.dtype, (update,), reserved=name)
+    update = Definition(
+        rec.polys(pure), rec.polys(inner), compose(view.index, index), cast(value, buffer.dtype), "sequential"
+    )
+    rec.stage(
+        Load(old, identity(len(buffer.shape)), buffer.dtype), buffer.shape, buffer.dtype, (update,), reserved=name
+    )
     buffer.take(name)
 
 
@@ -394,9 +419,13 @@ def ufunc_at(ufunc: np.ufunc, a: Any, indices: Any, values: Any = None) -> None:
     if name not in UFUNCS:
         raise current().error(f"numpy.{ufunc.__name__}.at", "this ufunc is not compiled")
     if (values is None) != (ufunc.nin == 1):
-        raise ValueError("second operand needed for ufunc" if values is None else "second operand provided when ufunc is unary")
+        raise ValueError(
+            "second operand needed for ufunc" if values is None else "second operand provided when ufunc is unary"
+        )
     if not is_tracer(a):
-        raise current().error(f"numpy.{ufunc.__name__}.at", "the array is not an argument of the function, nor made in it")
+        raise current().error(
+            f"numpy.{ufunc.__name__}.at", "the array is not an argument of the function, nor made in it"
+        )
     parsed = _parse(a, indices)
     if parsed.mask is not None or not parsed.arrays:  # no element is hit twice
         old = getitem(a, indices)

@@ -24,7 +24,9 @@ BOUNDARIES = {0: "constant", 4: "symmetric", 8: "wrap"}
 MAX_DIRECT = 1024  # elements of a kernel up to which `method="auto"` sums directly
 
 
-def windowed_sum(near: Extended, kernel: Tracer, shape: Shape, first: Sequence[int], step: int, dtype: np.dtype[Any]) -> Tracer:
+def windowed_sum(
+    near: Extended, kernel: Tracer, shape: Shape, first: Sequence[int], step: int, dtype: np.dtype[Any]
+) -> Tracer:
     """``out[m] = sum over j of image[m + first + step * j] * kernel[j]``, added in the order of the kernel's elements."""
     ndim = kernel.ndim
 
@@ -59,7 +61,13 @@ def windowed_sum(near: Extended, kernel: Tracer, shape: Shape, first: Sequence[i
     if int(kernel.shape[-1]) <= MAX_TAPS:
         update = Definition(rec.polys(shape), tuple(extents[:-1]), identity(ndim), row(here, taps[:-1]), "sequential")
     else:
-        update = Definition(rec.polys(shape), tuple(extents), identity(ndim), add(here, product(taps)), "sequential" if dtype.kind == "f" else "add")
+        update = Definition(
+            rec.polys(shape),
+            tuple(extents),
+            identity(ndim),
+            add(here, product(taps)),
+            "sequential" if dtype.kind == "f" else "add",
+        )
     return from_stage(total, shape, dtype, (update,), reserved=name)
 
 

@@ -24,8 +24,14 @@ class Interface(dict[str, Any]):
     def __missing__(self, key: str) -> Any:
         if key not in ("data", "strides"):
             raise KeyError(key)
-        reason = "the array has no memory while the function is traced" if key == "data" else "the strides of this view are not known while tracing"
-        raise current().error(f'__array_interface__["{key}"]', reason, "use np.shares_memory, views and slices in place of addresses")
+        reason = (
+            "the array has no memory while the function is traced"
+            if key == "data"
+            else "the strides of this view are not known while tracing"
+        )
+        raise current().error(
+            f'__array_interface__["{key}"]', reason, "use np.shares_memory, views and slices in place of addresses"
+        )
 
 
 @provides
@@ -44,7 +50,11 @@ class Flags:
 
     def __init__(self, c_contiguous: bool, f_contiguous: bool, writeable: bool) -> None:
         self.c_contiguous = self.contiguous = self.carray = c_contiguous
-        self.f_contiguous, self.forc, self.fnc = f_contiguous, c_contiguous or f_contiguous, f_contiguous and not c_contiguous
+        self.f_contiguous, self.forc, self.fnc = (
+            f_contiguous,
+            c_contiguous or f_contiguous,
+            f_contiguous and not c_contiguous,
+        )
         self.writeable, self.aligned, self.owndata = writeable, True, self.forc
 
     def __getitem__(self, name: str) -> Any:
@@ -55,11 +65,17 @@ class Flags:
 def flags(x: Tracer) -> Flags:
     """``x.flags``."""
     like = layout.stand_in(x)
-    return Flags(False, False, False) if like is None else Flags(like.flags.c_contiguous, like.flags.f_contiguous, x.writeable)
+    return (
+        Flags(False, False, False)
+        if like is None
+        else Flags(like.flags.c_contiguous, like.flags.f_contiguous, x.writeable)
+    )
 
 
 @implements(np.lib.stride_tricks.as_strided)
-def as_strided(x: Any, shape: Any = None, strides: Any = None, subok: bool = False, writeable: bool = True, **kwargs: Any) -> Tracer:
+def as_strided(
+    x: Any, shape: Any = None, strides: Any = None, subok: bool = False, writeable: bool = True, **kwargs: Any
+) -> Tracer:
     """A view whose steps through memory are sums of the array's own; nothing outside of the array may be reached.
 
     Raises:
@@ -69,7 +85,9 @@ def as_strided(x: Any, shape: Any = None, strides: Any = None, subok: bool = Fal
     shape = a.shape if shape is None else shape_of(shape)
     own = layout.strides(a)
     if own is None:
-        raise current().error("as_strided", "the strides of this view are not known while tracing", "make a copy of it first")
+        raise current().error(
+            "as_strided", "the strides of this view are not known while tracing", "make a copy of it first"
+        )
     steps = own if strides is None else tuple(operator.index(unpin(s)) for s in strides)
     if len(steps) != len(shape):
         raise ValueError("mismatch in length of strides and shape")

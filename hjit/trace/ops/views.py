@@ -120,7 +120,9 @@ def reshape_in_place(a: Tracer, shape: Any) -> None:
         raise current().error("ndarray.shape = ...", "it changes an array that outlives the function", "use .reshape()")
     made = reshape(a, shape)
     if made.buffer is not a.buffer:
-        raise AttributeError("Incompatible shape for in-place modification. Use `.reshape()` to make a copy with the desired shape.")
+        raise AttributeError(
+            "Incompatible shape for in-place modification. Use `.reshape()` to make a copy with the desired shape."
+        )
     a._shape, a.index, a._known = made.shape, made.index, made._known
 
 
@@ -167,7 +169,11 @@ def _target_shape(a: Tracer, shape: Any) -> list[int]:
     rest = 1
     for k in wanted:
         rest = rest * k if k != -1 else rest
-    bad = ValueError(f"cannot reshape array of size {int(size)} into shape {tuple(int(k) for k in wanted)}".replace(" into shape (", " into shape ("))
+    bad = ValueError(
+        f"cannot reshape array of size {int(size)} into shape {tuple(int(k) for k in wanted)}".replace(
+            " into shape (", " into shape ("
+        )
+    )
     if -1 in wanted:
         if rest == 0 or size % rest:
             raise bad
@@ -217,7 +223,9 @@ def _groups(old: Shape, new: Sequence[int]) -> list[tuple[list[int], list[int]]]
     return groups
 
 
-def _unravel(flat: Poly, axes: list[tuple[int, Poly]], inner: list[Poly], news: list[int], target: Sequence[int]) -> None:
+def _unravel(
+    flat: Poly, axes: list[tuple[int, Poly]], inner: list[Poly], news: list[int], target: Sequence[int]
+) -> None:
     """Write the index of each old axis, `flat` being the position in their product."""
     if len(axes) == 1:
         inner[axes[0][0]] = flat
@@ -248,7 +256,11 @@ def squeeze(a: Any, axis: Any = None) -> Tracer:
     drop = [k for k, n in enumerate(a.shape) if n == 1] if axis is None else axes_of(axis, a.ndim)
     if any(a.shape[k] != 1 for k in drop):
         raise ValueError("cannot select an axis to squeeze out which has size not equal to one")
-    return a[(*(0 if k in drop else slice(None) for k in range(a.ndim)), ...)] if drop else view(a, a.shape, identity(a.ndim), a._known)
+    return (
+        a[(*(0 if k in drop else slice(None) for k in range(a.ndim)), ...)]
+        if drop
+        else view(a, a.shape, identity(a.ndim), a._known)
+    )
 
 
 @implements(np.expand_dims)
@@ -305,7 +317,9 @@ def _broadcast(array: Any, shape: Any, read_only: bool) -> Tracer:
     shape = tuple(n if type(n) in (int, Size) else operator.index(unpin(n)) for n in shape)
     if a.ndim > len(shape) or broadcast(a.shape, shape) != shape:
         old, new = tuple(map(int, a.shape)), tuple(map(int, shape))
-        raise ValueError(f"operands could not be broadcast together with remapped shapes [original->remapped]: {old}  and requested shape {new}")
+        raise ValueError(
+            f"operands could not be broadcast together with remapped shapes [original->remapped]: {old}  and requested shape {new}"
+        )
     lead = len(shape) - a.ndim
     inner = [ZERO if n == 1 else poly(Dim(k)) for k, n in enumerate(a.shape, lead)]
     return view(a, shape, inner, _known(a, lambda x: np.broadcast_to(x, shape)), read_only)
@@ -330,13 +344,19 @@ def broadcast_object(*args: Any) -> Any:
 
 
 @implements(np.lib.stride_tricks.sliding_window_view)
-def sliding_window_view(x: Any, window_shape: Any, axis: Any = None, *, subok: bool = False, writeable: bool = False) -> Tracer:
+def sliding_window_view(
+    x: Any, window_shape: Any, axis: Any = None, *, subok: bool = False, writeable: bool = False
+) -> Tracer:
     x = as_tracer(x)
     window = tuple(window_shape) if isinstance(window_shape, (tuple, list)) else (window_shape,)
     window = tuple(w if type(w) in (int, Size) else operator.index(unpin(w)) for w in window)
     if any(w < 0 for w in window):
         raise ValueError("`window_shape` cannot contain negative values")
-    axes = tuple(range(x.ndim)) if axis is None else np.lib.array_utils.normalize_axis_tuple(axis, x.ndim, allow_duplicate=True)
+    axes = (
+        tuple(range(x.ndim))
+        if axis is None
+        else np.lib.array_utils.normalize_axis_tuple(axis, x.ndim, allow_duplicate=True)
+    )
     if len(axes) != len(window):
         raise ValueError(
             "Since axis is None, must provide window_shape for all dimensions of `x`; "
@@ -349,7 +369,13 @@ def sliding_window_view(x: Any, window_shape: Any, axis: Any = None, *, subok: b
         shape[axis_] = shape[axis_] - (w - 1)
         if shape[axis_] <= 0:
             raise ValueError("window shape cannot be larger than input array shape")
-    result = view(x, (*shape, *window), inner, _known(x, lambda a: np.lib.stride_tricks.sliding_window_view(a, window, axis)), not writeable)
+    result = view(
+        x,
+        (*shape, *window),
+        inner,
+        _known(x, lambda a: np.lib.stride_tricks.sliding_window_view(a, window, axis)),
+        not writeable,
+    )
     return result
 
 
@@ -366,7 +392,9 @@ def diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Tracer:
         inner[k] = poly(Dim(position))
     along = poly(Dim(len(others)))
     inner[i], inner[j] = along + current().poly(down), along + current().poly(right)
-    return view(a, (*(a.shape[k] for k in others), count), inner, _known(a, lambda x: x.diagonal(offset, axis1, axis2)), True)
+    return view(
+        a, (*(a.shape[k] for k in others), count), inner, _known(a, lambda x: x.diagonal(offset, axis1, axis2)), True
+    )
 
 
 @implements(np.atleast_1d)

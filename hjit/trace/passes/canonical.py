@@ -17,7 +17,23 @@ from hjit import deadline, debug
 from hjit.trace.ir.borders import borders
 from hjit.trace.ir.check import check_graph
 from hjit.trace.ir.costs import REPEAT_LIMIT, cost
-from hjit.trace.ir.graph import Cast, Const, Definition, Expr, Graph, Load, Op, Stage, cast, compose, identity, map_exprs, rewrite, substitute, walk
+from hjit.trace.ir.graph import (
+    Cast,
+    Const,
+    Definition,
+    Expr,
+    Graph,
+    Load,
+    Op,
+    Stage,
+    cast,
+    compose,
+    identity,
+    map_exprs,
+    rewrite,
+    substitute,
+    walk,
+)
 from hjit.trace.ir.identities import start_value
 from hjit.trace.ir.poly import ONE, Dim, Poly, Value, poly
 from hjit.trace.passes.dead_stores import start_scans
@@ -31,7 +47,9 @@ from hjit.trace.passes.storage_narrowing import narrow
 from hjit.trace.passes.tabulate import tabulate
 
 ROW_LIMIT = 16  # additions repeated for each row, hoisted out of the inner loop
-STEPS_LIMIT = 64  # additions repeated where several elements are computed of what is read in steps, each of them once or twice
+STEPS_LIMIT = (
+    64  # additions repeated where several elements are computed of what is read in steps, each of them once or twice
+)
 MAX_STEP = 4
 MAX_DEPTH = 200  # nested operations of one expression
 SCATTER_LIMIT = 1  # additions that are computed element by element inside a scatter
@@ -50,7 +68,11 @@ def drop_dead(graph: Graph) -> Graph:
         alive.add(name)
         if name in stages:
             work += stages[name].sources
-    return replace(graph, inputs=tuple(i for i in graph.inputs if i.name in alive), stages=tuple(s for s in graph.stages if s.name in alive))
+    return replace(
+        graph,
+        inputs=tuple(i for i in graph.inputs if i.name in alive),
+        stages=tuple(s for s in graph.stages if s.name in alive),
+    )
 
 
 def merge_versions(graph: Graph) -> Graph:
@@ -61,7 +83,11 @@ def merge_versions(graph: Graph) -> Graph:
             uses[name] = uses.get(name, 0) + 1
     chains: dict[str, list[Stage]] = {}  # by their last versions
     for s in graph.stages:
-        chain = chains.get(s.initial.source) if isinstance(s.initial, Load) and s.initial.index == identity(len(s.shape)) else None
+        chain = (
+            chains.get(s.initial.source)
+            if isinstance(s.initial, Load) and s.initial.index == identity(len(s.shape))
+            else None
+        )
         old = chain[-1] if chain else None
         if chain and old is not None and uses[old.name] == 1 and _continues(old, s):
             del chains[old.name]
@@ -91,7 +117,9 @@ def _in_place(old: str, s: Stage) -> bool:
     """Do the updates read the old version only where they write, and none before them?"""
     for k, d in enumerate(s.updates):
         reading = [x for x in d.loads if x.source == old]
-        if reading and (d.rdims or any(x.index != d.target for x in reading) or not all(write_apart(b, d) for b in s.updates[:k])):
+        if reading and (
+            d.rdims or any(x.index != d.target for x in reading) or not all(write_apart(b, d) for b in s.updates[:k])
+        ):
             return False
     return True
 
@@ -169,7 +197,9 @@ def fuse(graph: Graph, said: Rewrites = AS_IT_IS) -> Graph:
                     continue
                 if s.name in inlined:
                     for root, n, index in uses[s.name]:
-                        found[(root, n, load.index if index == identity(len(index)) else compose(load.index, index))] = None
+                        found[
+                            (root, n, load.index if index == identity(len(index)) else compose(load.index, index))
+                        ] = None
                 else:
                     found[(s.name, number, load.index)] = None
     return inline(graph, inlined)
@@ -196,7 +226,9 @@ def _may_inline(s: Stage, price: int, uses: dict[Use, None], by_name: dict[str, 
     if len(uses) <= 64 and cost(s.initial) == 0 and not _narrows(s.initial):
         return True  # a view or a cast: what it shows is decided on by itself
     again = price * (len(uses) - 1)
-    if again > REPEAT_LIMIT and (again > STEPS_LIMIT or price * (sum(_share(index) for _, _, index in uses) - 1) > REPEAT_LIMIT):
+    if again > REPEAT_LIMIT and (
+        again > STEPS_LIMIT or price * (sum(_share(index) for _, _, index in uses) - 1) > REPEAT_LIMIT
+    ):
         return False
     for root, number, index in uses:
         d = by_name[root].definitions[number]
@@ -206,7 +238,9 @@ def _may_inline(s: Stage, price: int, uses: dict[Use, None], by_name: dict[str, 
             return False  # a table: it is smaller than what looks it up, or read out of order
         if price > SCATTER_LIMIT and d.rdims and d.is_scatter:
             return False  # a scatter runs element by element: what it reads is better computed in vectors
-        if missing and price > (ONCE_LIMIT if not mentioned else ROW_LIMIT if _rowwise(mentioned, d) else REPEAT_LIMIT // 3):
+        if missing and price > (
+            ONCE_LIMIT if not mentioned else ROW_LIMIT if _rowwise(mentioned, d) else REPEAT_LIMIT // 3
+        ):
             return False
     return True
 
@@ -217,7 +251,9 @@ def _share(index: tuple[Poly, ...]) -> float:
     Steps that are too long for vectors to be shuffled from whole ones count as the longest that are not.
     """
     inner = (p.unbounded for p in index)
-    steps = [abs(c) for p in inner if len(p.terms) == 1 for m, c in p.terms.items() if len(m) == 1 and isinstance(m[0], Dim)]
+    steps = [
+        abs(c) for p in inner if len(p.terms) == 1 for m, c in p.terms.items() if len(m) == 1 and isinstance(m[0], Dim)
+    ]
     return 1 / math.prod(min(n, MAX_STEP) for n in steps)
 
 
@@ -333,11 +369,17 @@ def _split(s: Stage, names: set[str]) -> tuple[Stage, Stage]:
     target = identity(len(shape))
     start = Const(start_value(d.order, wide), wide)
     partial = Stage(
-        name, wide, shape, start,
-        (Definition(shape, rest, target, Op(d.order, (Load(name, target, wide), element), wide), d.order),), s.origin,
+        name,
+        wide,
+        shape,
+        start,
+        (Definition(shape, rest, target, Op(d.order, (Load(name, target, wide), element), wide), d.order),),
+        s.origin,
     )
     again = Load(name, (poly(Dim(p)), *identity(p)), wide)
-    update = Definition(d.dims, (d.rdims[outer],), d.target, Op(d.order, (d.value.args[0], cast(again, dtype)), dtype), d.order)
+    update = Definition(
+        d.dims, (d.rdims[outer],), d.target, Op(d.order, (d.value.args[0], cast(again, dtype)), dtype), d.order
+    )
     return partial, replace(s, updates=(update,))
 
 

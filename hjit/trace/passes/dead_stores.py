@@ -47,7 +47,9 @@ def _from_initial(s: Stage, d: Definition) -> Expr:
     """The value of a scan, which computes itself what it reads of its own element."""
     assert s.initial is not None
     own = substitute(s.initial, renumber(d.target))
-    return rewrite(d.value, lambda e: own if isinstance(e, Load) and e.source == s.name and e.index == d.target else None)
+    return rewrite(
+        d.value, lambda e: own if isinstance(e, Load) and e.source == s.name and e.index == d.target else None
+    )
 
 
 def _start(s: Stage, d: Definition) -> tuple[int, int, Poly] | None:
@@ -81,4 +83,8 @@ def _start(s: Stage, d: Definition) -> tuple[int, int, Poly] | None:
 def _is_behind(load: Load, d: Definition, axis: int, way: int) -> bool:
     """Does a load read what an earlier turn wrote, or what the scan starts from?"""
     behind = (d.target[axis] - load.index[axis]) * way
-    return behind.is_const and behind.const > 0 and all(p == q for k, (p, q) in enumerate(zip(load.index, d.target, strict=True)) if k != axis)
+    return (
+        behind.is_const
+        and behind.const > 0
+        and all(p == q for k, (p, q) in enumerate(zip(load.index, d.target, strict=True)) if k != axis)
+    )

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from hjit.trace.ir.graph import Definition, Expr, Graph, Load, Stage, identity, map_exprs, rewrite, substitute
-from hjit.trace.ir.intervals import Interval, most, interval
+from hjit.trace.ir.intervals import Interval, interval, most
 from hjit.trace.ir.poly import ZERO, Atom, Dim, Extremum, IntLike, Poly, deep_atoms, poly
 
 FEW = 16  # elements at the ends of an axis: not worth another stage
@@ -48,14 +48,21 @@ def crop(graph: Graph) -> Graph:
         return None if low is None else Load(e.source, tuple(p - n for p, n in zip(e.index, low, strict=True)), e.dtype)
 
     memo: dict[Expr, Expr] = {}
-    return replace(graph, stages=tuple(map_exprs(stages[s.name], lambda e: rewrite(e, moved, memo)) for s in graph.stages))
+    return replace(
+        graph, stages=tuple(map_exprs(stages[s.name], lambda e: rewrite(e, moved, memo)) for s in graph.stages)
+    )
 
 
 def _by_element(s: Stage) -> bool:
     """Is each element computed by itself, whatever the others are?"""
     here = identity(len(s.shape))
-    return s.initial is not None and bool(s.shape) and all(
-        d.target == here and d.dims == s.shape and all(x.index == here for x in d.loads if x.source == s.name) for d in s.updates
+    return (
+        s.initial is not None
+        and bool(s.shape)
+        and all(
+            d.target == here and d.dims == s.shape and all(x.index == here for x in d.loads if x.source == s.name)
+            for d in s.updates
+        )
     )
 
 

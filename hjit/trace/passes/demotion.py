@@ -21,8 +21,25 @@ DType = np.dtype[Any]
 UNSIGNED = tuple(np.dtype(t) for t in ("u1", "u2", "u4"))
 SIGNED = tuple(np.dtype(t) for t in ("i1", "i2", "i4"))
 COMPARISONS = frozenset(("less", "less_equal", "greater", "greater_equal", "equal", "not_equal"))
-IN_BYTES = COMPARISONS | {"add", "subtract", "minimum", "maximum", "bitwise_and", "bitwise_or", "bitwise_xor", "select", "absolute", "negative"}
-NARROWED = IN_BYTES | {"multiply", "floor_divide", "remainder", "right_shift", "left_shift"}  # processors have no vectors of bytes for these
+IN_BYTES = COMPARISONS | {
+    "add",
+    "subtract",
+    "minimum",
+    "maximum",
+    "bitwise_and",
+    "bitwise_or",
+    "bitwise_xor",
+    "select",
+    "absolute",
+    "negative",
+}
+NARROWED = IN_BYTES | {
+    "multiply",
+    "floor_divide",
+    "remainder",
+    "right_shift",
+    "left_shift",
+}  # processors have no vectors of bytes for these
 
 
 def narrow_integers(graph: Graph) -> Graph:
@@ -91,9 +108,18 @@ class _Widths:
         """The operation in the narrowest dtype that holds its arguments and its result, where they come from there."""
         operands = e.args[1:] if e.name == "select" else e.args
         wide = operands[0].dtype if operands else e.dtype
-        if e.name not in NARROWED or wide.kind not in "iu" or wide.itemsize == 1 or any(a.dtype != wide for a in operands):
+        if (
+            e.name not in NARROWED
+            or wide.kind not in "iu"
+            or wide.itemsize == 1
+            or any(a.dtype != wide for a in operands)
+        ):
             return None
-        sources = [a.arg.dtype.itemsize if isinstance(a, Cast) and _widens(a) else 0 for a in operands if not isinstance(a, Const)]
+        sources = [
+            a.arg.dtype.itemsize if isinstance(a, Cast) and _widens(a) else 0
+            for a in operands
+            if not isinstance(a, Const)
+        ]
         if not sources or 0 in sources:
             return None
         spans = [self.range(a) for a in operands]
@@ -133,7 +159,9 @@ def _first(found: Iterable[Expr | None]) -> Expr | None:
 def _widens(e: Cast) -> bool:
     """Does a cast of integers keep every value, in more bytes?"""
     old, new = e.arg.dtype, e.dtype
-    return old.kind in "iu" and new.kind in "iu" and old.itemsize < new.itemsize and (old.kind == "u" or new.kind == "i")
+    return (
+        old.kind in "iu" and new.kind in "iu" and old.itemsize < new.itemsize and (old.kind == "u" or new.kind == "i")
+    )
 
 
 def _as(e: Expr, dtype: DType) -> Expr:
@@ -191,7 +219,9 @@ def _halved(a: Expr, b: Expr, dtype: DType, up: bool) -> Op:
     ``(a & b) + ((a ^ b) >> 1)`` of bytes, where both are shuffled vectors, LLVM 20 and 22 rewrite for ever.
     """
     unlike = Op("bitwise_xor", (a, b), dtype)
-    found = Op("subtract", (Op("bitwise_or", (a, b), dtype), Op("right_shift", (unlike, Const(1, dtype)), dtype)), dtype)
+    found = Op(
+        "subtract", (Op("bitwise_or", (a, b), dtype), Op("right_shift", (unlike, Const(1, dtype)), dtype)), dtype
+    )
     return found if up else Op("subtract", (found, Op("bitwise_and", (unlike, Const(1, dtype)), dtype)), dtype)
 
 
@@ -200,7 +230,13 @@ def halved(w: _Widths, e: Op) -> Expr | None:
     if e.name != "add" or e.dtype.kind not in "iu" or e.dtype.itemsize > 1:
         return None
     for both, half in (e.args, e.args[::-1]):
-        if isinstance(both, Op) and both.name == "bitwise_and" and isinstance(half, Op) and half.name == "right_shift" and _is(half.args[1], 1):
+        if (
+            isinstance(both, Op)
+            and both.name == "bitwise_and"
+            and isinstance(half, Op)
+            and half.name == "right_shift"
+            and _is(half.args[1], 1)
+        ):
             unlike = half.args[0]
             if isinstance(unlike, Op) and unlike.name == "bitwise_xor" and {*unlike.args} == {*both.args}:
                 return _halved(both.args[0], both.args[1], e.dtype, up=False)

@@ -54,4 +54,6 @@ def _apart(s: Stage, d: Definition, name: str) -> tuple[Stage, Definition]:
     assert isinstance(d.value, Op)
     own, term = d.value.args
     terms = Stage(name, term.dtype, d.extents, term, (), s.origin)
-    return terms, replace(d, value=Op(d.value.name, (own, Load(name, identity(len(d.extents)), term.dtype)), d.value.dtype))
+    return terms, replace(
+        d, value=Op(d.value.name, (own, Load(name, identity(len(d.extents)), term.dtype)), d.value.dtype)
+    )

@@ -80,7 +80,10 @@ def forward_slabs(graph: Graph) -> Graph:
         within = _range(e.index[axis], extents)
         if within is None:
             return None
-        return next((x.value(axis, e.index) for x in found if within.start >= x.first and within.stop <= x.first + x.count), None)
+        return next(
+            (x.value(axis, e.index) for x in found if within.start >= x.first and within.stop <= x.first + x.count),
+            None,
+        )
 
     for s in graph.stages:
         if known.keys() & s.sources:

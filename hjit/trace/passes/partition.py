@@ -9,7 +9,21 @@ from dataclasses import replace
 
 import numpy as np
 
-from hjit.trace.ir.graph import Const, Definition, Graph, Index, Load, Op, Stage, cast, fresh, identity, select, substitute, walk
+from hjit.trace.ir.graph import (
+    Const,
+    Definition,
+    Graph,
+    Index,
+    Load,
+    Op,
+    Stage,
+    cast,
+    fresh,
+    identity,
+    select,
+    substitute,
+    walk,
+)
 from hjit.trace.ir.identities import start_value
 from hjit.trace.ir.poly import ONE, ZERO, Atom, Dim, FloorDiv, IntLike, Mod, Poly, deep_atoms, extremum, poly
 
@@ -81,7 +95,9 @@ def part_histograms(graph: Graph) -> Graph:
 def _is_histogram(s: Stage, d: Definition) -> bool:
     """Scattered into little memory from much, by an operation whose order does not matter."""
     little = (len(s.shape) == 1 and len(d.rdims) > 1) or all(n.is_const for n in s.shape)
-    return d.is_scatter and s.dtype.kind in "iub" and has_parts(s, d) and little and not d.dims and not d.rdims[0].is_const
+    return (
+        d.is_scatter and s.dtype.kind in "iub" and has_parts(s, d) and little and not d.dims and not d.rdims[0].is_const
+    )
 
 
 def has_parts(s: Stage, d: Definition) -> bool:
@@ -112,10 +128,19 @@ def in_parts(s: Stage, d: Definition, k: int, parts: int, name: str) -> tuple[St
         element = select(Op("less", (Index(row), Index(rows)), "?"), element, neutral)
     value = Op(d.value.name, (Load(name, target, wide), element), wide)
     rdims = (*d.rdims[:k], size, *d.rdims[k + 1 :])
-    part = Stage(name, wide, (poly(parts), *s.shape), neutral, (Definition((poly(parts), *d.dims), rdims, target, value, d.order),), s.origin)
+    part = Stage(
+        name,
+        wide,
+        (poly(parts), *s.shape),
+        neutral,
+        (Definition((poly(parts), *d.dims), rdims, target, value, d.order),),
+        s.origin,
+    )
     n = len(s.shape)
     here = identity(n)
-    joined = Op(d.value.name, (Load(s.name, here, s.dtype), cast(Load(name, (poly(Dim(n)), *here), wide), s.dtype)), s.dtype)
+    joined = Op(
+        d.value.name, (Load(s.name, here, s.dtype), cast(Load(name, (poly(Dim(n)), *here), wide), s.dtype)), s.dtype
+    )
     return part, Definition(s.shape, (poly(parts),), here, joined, d.order)
 
 
@@ -136,7 +161,9 @@ def is_tiled(s: Stage) -> bool:
     if math.prod(steps) > MAX_CLASSES:
         return False
     cells = itertools.product(*(range(n) for n in steps))
-    return all(any(all(i % c == r for i, (c, r) in zip(cell, classes, strict=True)) for classes in found) for cell in cells)
+    return all(
+        any(all(i % c == r for i, (c, r) in zip(cell, classes, strict=True)) for classes in found) for cell in cells
+    )
 
 
 def _dims_of(p: Poly) -> list[int]:
@@ -156,7 +183,11 @@ def _residues(p: Poly, d: Definition, extent: Poly) -> tuple[int, int] | None:
     first = p - poly(Dim(dims[0])) * step
     if not first.is_const or not 0 <= first.const < step.const:
         return None
-    return (step.const, first.const) if (extent - first.const + (step.const - 1)) // step.const == d.dims[dims[0]] else None
+    return (
+        (step.const, first.const)
+        if (extent - first.const + (step.const - 1)) // step.const == d.dims[dims[0]]
+        else None
+    )
 
 
 def write_apart(a: Definition, b: Definition) -> bool:
@@ -185,7 +216,12 @@ def _evened(s: Stage) -> Iterator[Definition]:
     rest = list(s.updates)
     while rest:
         run, along = [rest.pop(0)], None
-        while rest and (found := _beside(run[-1], rest[0], s.name)) is not None and along in (None, found) and len(run) < found[1]:
+        while (
+            rest
+            and (found := _beside(run[-1], rest[0], s.name)) is not None
+            and along in (None, found)
+            and len(run) < found[1]
+        ):
             along = found
             run.append(rest.pop(0))
         if along is None:
@@ -217,7 +253,13 @@ def _is_longer(a: Poly, b: Poly) -> bool:
     if a == b:
         return True
     x, y = list(a.atoms()), list(b.atoms())
-    if len(x) != 1 or len(y) != 1 or not isinstance(x[0], FloorDiv) or not isinstance(y[0], FloorDiv) or (a, b) != (poly(x[0]), poly(y[0])):
+    if (
+        len(x) != 1
+        or len(y) != 1
+        or not isinstance(x[0], FloorDiv)
+        or not isinstance(y[0], FloorDiv)
+        or (a, b) != (poly(x[0]), poly(y[0]))
+    ):
         return False
     more = x[0].arg - y[0].arg
     return x[0].by == y[0].by and more.is_const and more.const >= 0
@@ -231,4 +273,9 @@ def _part(d: Definition, k: int, first: Poly, count: Poly) -> Definition:
 
     if first == ZERO:
         return replace(d, dims=(*d.dims[:k], count, *d.dims[k + 1 :]))
-    return Definition((*d.dims[:k], count, *d.dims[k + 1 :]), (), tuple(p.substitute(change) for p in d.target), substitute(d.value, change))
+    return Definition(
+        (*d.dims[:k], count, *d.dims[k + 1 :]),
+        (),
+        tuple(p.substitute(change) for p in d.target),
+        substitute(d.value, change),
+    )

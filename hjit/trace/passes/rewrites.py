@@ -52,7 +52,16 @@ def cache_reads(graph: Graph, said: Rewrites = AS_IT_IS) -> Graph:
     def cache(x: Input | Stage) -> None:
         if x.name in said.cached:
             copy = fresh(cache_name(x.name), names)
-            stages.append(Stage(copy, x.dtype, x.shape, Load(x.name, identity(len(x.shape)), x.dtype), (), getattr(x, "origin", None)))
+            stages.append(
+                Stage(
+                    copy,
+                    x.dtype,
+                    x.shape,
+                    Load(x.name, identity(len(x.shape)), x.dtype),
+                    (),
+                    getattr(x, "origin", None),
+                )
+            )
             copies[x.name] = copy
 
     def change(e: Expr) -> Expr | None:
@@ -108,11 +117,22 @@ def pack(graph: Graph, said: Rewrites = AS_IT_IS) -> Graph:
             for x, index in _packed(d):
                 source = arrays[x.source]
                 copy = fresh(cache_name(x.source), names)
-                if copy in said.inlined or (isinstance(source, Stage) and isinstance(source.initial, Load) and not source.updates):
+                if copy in said.inlined or (
+                    isinstance(source, Stage) and isinstance(source.initial, Load) and not source.updates
+                ):
                     continue
                 names.add(copy)
                 way = 1 if x.index == index else -1
-                stages.append(Stage(copy, source.dtype, source.shape[::way], Load(x.source, identity(2)[::way], source.dtype), (), s.origin))
+                stages.append(
+                    Stage(
+                        copy,
+                        source.dtype,
+                        source.shape[::way],
+                        Load(x.source, identity(2)[::way], source.dtype),
+                        (),
+                        s.origin,
+                    )
+                )
                 packed = Load(copy, index, x.dtype)
                 value = rewrite(s.updates[number].value, lambda e, x=x, packed=packed: packed if e == x else None)  # type: ignore[misc]
                 s = replace(s, updates=(*s.updates[:number], replace(d, value=value), *s.updates[number + 1 :]))
@@ -126,10 +146,18 @@ def _packed(d: Definition) -> list[tuple[Load, Index]]:
     if d.order != "add" or d.target != (i, j) or len(d.rdims) != 1 or not isinstance(d.value, Op):
         return []
     value = d.value.args[1]
-    if not (isinstance(value, Op) and value.name == "multiply" and value.dtype.kind == "f" and value.dtype.itemsize >= 4):
+    if not (
+        isinstance(value, Op) and value.name == "multiply" and value.dtype.kind == "f" and value.dtype.itemsize >= 4
+    ):
         return []
     a, b = value.args
     few = any(n.is_const for n in d.extents)
-    if few or not isinstance(a, Load) or not isinstance(b, Load) or a.index not in ((i, k), (k, i)) or b.index not in ((k, j), (j, k)):
+    if (
+        few
+        or not isinstance(a, Load)
+        or not isinstance(b, Load)
+        or a.index not in ((i, k), (k, i))
+        or b.index not in ((k, j), (j, k))
+    ):
         return []
     return [(a, (i, k)), (b, (k, j))] if a.index == (k, i) else [(b, (k, j))]

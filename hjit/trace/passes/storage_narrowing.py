@@ -34,7 +34,9 @@ def narrow(graph: Graph) -> Graph:
         if dtype is None:
             return s
         initial = None if s.initial is None else cast(s.initial, dtype)
-        return replace(s, dtype=dtype, initial=initial, updates=tuple(replace(d, value=cast(d.value, dtype)) for d in s.updates))
+        return replace(
+            s, dtype=dtype, initial=initial, updates=tuple(replace(d, value=cast(d.value, dtype)) for d in s.updates)
+        )
 
     return replace(graph, stages=tuple(map(changed, graph.stages)))
 

@@ -12,7 +12,21 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from hjit.trace.ir.costs import COSTS
-from hjit.trace.ir.graph import Cast, Const, Expr, Graph, Index, Load, Op, ScalarRef, Stage, cast, fresh, rewrite, substitute
+from hjit.trace.ir.graph import (
+    Cast,
+    Const,
+    Expr,
+    Graph,
+    Index,
+    Load,
+    Op,
+    ScalarRef,
+    Stage,
+    cast,
+    fresh,
+    rewrite,
+    substitute,
+)
 from hjit.trace.ir.poly import Dim, Poly, Value, poly
 
 WORTH = 24  # additions that a look-up must save for each element

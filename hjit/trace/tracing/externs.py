@@ -39,7 +39,9 @@ def _no_array(kind: str, number: int) -> Any:
     raise AssertionError("the outcome has no new arrays")
 
 
-def opaque_call(name: str, function: Any, args: Any, kwargs: Any, mark: Callable[[], Callable[[], None]] | None = None) -> Any:
+def opaque_call(
+    name: str, function: Any, args: Any, kwargs: Any, mark: Callable[[], Callable[[], None]] | None = None
+) -> Any:
     """An extern stage: at every call the inputs are realised and the original function is called; now, where all is known.
 
     A function that draws random numbers has `mark`: see `Event`.
@@ -50,7 +52,9 @@ def opaque_call(name: str, function: Any, args: Any, kwargs: Any, mark: Callable
 class Extern:
     """A call of an opaque function: its arguments with places for the arrays."""
 
-    def __init__(self, name: str, function: Any, args: Any, kwargs: Any, mark: Callable[[], Callable[[], None]] | None = None) -> None:
+    def __init__(
+        self, name: str, function: Any, args: Any, kwargs: Any, mark: Callable[[], Callable[[], None]] | None = None
+    ) -> None:
         self.name, self.function, self.mark = name, function, mark
         self.arguments = Arguments()
         self.frozen = self.arguments.lower((tuple(args), dict(kwargs)))
@@ -90,7 +94,11 @@ class Extern:
     def rebuilt(self, outcome: Any, gives: Sequence[str]) -> Any:
         """The result that an outcome stands for; `gives`: the inputs that its arrays are."""
         try:
-            return rebuilt(outcome, self.arguments.originals, functools.cache(lambda kind, number: extern_result(gives[number], kind)))
+            return rebuilt(
+                outcome,
+                self.arguments.originals,
+                functools.cache(lambda kind, number: extern_result(gives[number], kind)),
+            )
         except Unknown as unknown:
             raise current().error(self.name, str(unknown), "call it outside the function") from None
 
@@ -152,7 +160,9 @@ class Arguments:
         needs = tuple(dict.fromkeys(sources))
         return needs, [needs.index(s) for s in sources]
 
-    def fill(self, x: Any, arrays: Sequence[Any], values: Sequence[Any] = (), views: dict[int, Any] | None = None) -> Any:
+    def fill(
+        self, x: Any, arrays: Sequence[Any], values: Sequence[Any] = (), views: dict[int, Any] | None = None
+    ) -> Any:
         """An argument of `lower` with the arrays in their places; `views`: as they are given, one object however often it is given."""
         views = {} if views is None else views
         if type(x) is Slot:

@@ -33,7 +33,9 @@ class Foreign:
 
     def __init__(self, function: Any) -> None:
         self.function = function
-        self.name = ".".join(filter(None, (getattr(function, "__module__", None), getattr(function, "__name__", repr(function)))))
+        self.name = ".".join(
+            filter(None, (getattr(function, "__module__", None), getattr(function, "__name__", repr(function))))
+        )
         self.writes: set[int] = set()
         functools.update_wrapper(self, function, updated=())
 
@@ -72,7 +74,9 @@ class _Writing(Extern):
         super().__init__(function.name, function.function, args, kwargs)
         self.learnt, self.origin = function.writes, site()[0]
         given = self.arguments.originals
-        self.writes = frozenset(k for k, t in enumerate(given) if k in function.writes and t.writeable and not self._is_shared(k))
+        self.writes = frozenset(
+            k for k, t in enumerate(given) if k in function.writes and t.writeable and not self._is_shared(k)
+        )
 
     def result(self) -> Any:
         events = current().events
@@ -103,7 +107,10 @@ class _Writing(Extern):
         real, given = self.ready(copies)
         found = called(functools.partial(self._checked, real), given, False)
         if any(np.may_share_memory(a, b) for a in found.arrays for b in copies):
-            reason, advice = "it returns a part of an array that it is given", "take that part by slices, reshape and view"
+            reason, advice = (
+                "it returns a part of an array that it is given",
+                "take that part by slices, reshape and view",
+            )
             refusal = TraceError(self.name, reason, advice, self.origin)
             return Called(("raised", TraceError, refusal.args), (), refusal)
         changed = {k for k, (a, b) in enumerate(zip(arrays, copies, strict=True)) if not _same_bits(a, b)}
@@ -130,7 +137,9 @@ class _Writing(Extern):
     def _write(self, k: int, contents: Any) -> None:
         x = self.arguments.originals[k]
         if self._is_shared(k):
-            raise current().error(self.name, "it writes to memory that two of its arguments share", "give it a copy of the other one")
+            raise current().error(
+                self.name, "it writes to memory that two of its arguments share", "give it a copy of the other one"
+            )
         write(x, contents.reshape(x.shape))
 
     def _is_shared(self, k: int) -> bool:
@@ -151,7 +160,12 @@ class _Writing(Extern):
             for x, before in untraced:
                 if not _same_bits(x, before):
                     x[...] = before
-                    raise TraceError(self.name, "it writes to an array that is not traced", "make that array in the function", self.origin)
+                    raise TraceError(
+                        self.name,
+                        "it writes to an array that is not traced",
+                        "make that array in the function",
+                        self.origin,
+                    )
 
 
 def _arrays(x: Any) -> Iterator[Array]:

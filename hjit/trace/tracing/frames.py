@@ -29,7 +29,9 @@ def reads(code: CodeType, name: str, called: str = "") -> frozenset[int]:
     """Those at which it reads the attribute `name`; if `called` is given, only where it then calls that attribute of what it has read."""
     steps = _steps(code)
     found = [k for k, s in enumerate(steps) if s.opname in ("LOAD_ATTR", "LOAD_METHOD") and s.argval == name]
-    return _standing(steps, [k for k in found if not called or (steps[k + 1].argval == called and _loads_callee(steps, k + 1))])
+    return _standing(
+        steps, [k for k in found if not called or (steps[k + 1].argval == called and _loads_callee(steps, k + 1))]
+    )
 
 
 def _steps(code: CodeType) -> list[dis.Instruction]:
@@ -59,4 +61,6 @@ def _is_chain_marked(steps: list[dis.Instruction], k: int) -> bool:
 
 
 def _standing(steps: list[dis.Instruction], places: list[int]) -> frozenset[int]:
-    return frozenset(offset for k in places if k + 1 < len(steps) for offset in range(steps[k].offset, steps[k + 1].offset, 2))
+    return frozenset(
+        offset for k in places if k + 1 < len(steps) for offset in range(steps[k].offset, steps[k + 1].offset, 2)
+    )

@@ -289,6 +289,8 @@ for _name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "lshift"
     _dunder = _name.rstrip("_")
     setattr(HostScalar, f"__{_dunder}__", _method(getattr(operator, _name)))
     setattr(HostScalar, f"__r{_dunder}__", _method(getattr(operator, _name), swap=True))
+
+
 def _divmod(f: Callable[..., Any]) -> Callable[..., Any]:
     def method(self: HostScalar, other: Any) -> Any:
         quotient = f(operator.floordiv)(self, other)
@@ -303,7 +305,15 @@ for _name in ("lt", "le", "gt", "ge", "eq", "ne"):
     setattr(HostScalar, f"__{_name}__", _method(getattr(operator, _name)))
 for _name, _f in (("neg", operator.neg), ("pos", operator.pos), ("abs", operator.abs), ("invert", operator.invert)):
     setattr(HostScalar, f"__{_name}__", lambda self, f=_f: record(f, self))
-for _name, _f in (("bool", bool), ("int", int), ("float", float), ("index", operator.index), ("trunc", math.trunc),
-                  ("floor", math.floor), ("ceil", math.ceil), ("complex", complex)):
+for _name, _f in (
+    ("bool", bool),
+    ("int", int),
+    ("float", float),
+    ("index", operator.index),
+    ("trunc", math.trunc),
+    ("floor", math.floor),
+    ("ceil", math.ceil),
+    ("complex", complex),
+):
     setattr(HostScalar, f"__{_name}__", lambda self, f=_f: f(self.pin()))
 HostScalar.__round__ = lambda self, n=None: round(self.pin(), n)  # type: ignore[attr-defined]

@@ -73,7 +73,9 @@ def _sum(f: Callable[[Any, Any], Any], swap: bool) -> Callable[[Turn, Any], Any]
         ends = _ends(self, other)
         if ends is None or (f is operator.mul and type(other) is Turn):
             raise self.refusal(f.__name__)
-        first, last, p = (f(b, a) if swap else f(a, b) for a, b in zip((self.first, self.last, self.poly), ends, strict=True))
+        first, last, p = (
+            f(b, a) if swap else f(a, b) for a, b in zip((self.first, self.last, self.poly), ends, strict=True)
+        )
         varies = first != last
         return Turn(self.loop, first, last, p) if varies else Size(first, p)
 

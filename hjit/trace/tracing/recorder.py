@@ -20,7 +20,20 @@ import numpy as np
 
 from hjit import deadline
 from hjit.errors import Origin, TraceError
-from hjit.trace.ir.graph import Const, Definition, Expr, Graph, Index, Input, Load, Op, Scalar, ScalarRef, Stage, identity
+from hjit.trace.ir.graph import (
+    Const,
+    Definition,
+    Expr,
+    Graph,
+    Index,
+    Input,
+    Load,
+    Op,
+    Scalar,
+    ScalarRef,
+    Stage,
+    identity,
+)
 from hjit.trace.ir.lookups import looked_up, lookup
 from hjit.trace.ir.poly import SMALL, Poly, Sym, poly
 from hjit.trace.ir.ranges import Range, Ranges
@@ -65,9 +78,15 @@ def _elsewhere() -> TraceError:
     while frame is not None and type(frame.f_globals) is dict:
         frame = frame.f_back
     if frame is not None:
-        found = next((rec for rec in running.values() if any(o is frame.f_globals for o in rec.overlays.values())), None)
+        found = next(
+            (rec for rec in running.values() if any(o is frame.f_globals for o in rec.overlays.values())), None
+        )
     if found is None:
-        return TraceError("tracer", "an array of a finished trace is used", "do not keep arrays of the function in globals or attributes")
+        return TraceError(
+            "tracer",
+            "an array of a finished trace is used",
+            "do not keep arrays of the function in globals or attributes",
+        )
     reason = "it works on arrays of a function that is traced in another thread"
     advice = "let the threads call decorated functions, or compute with whole arrays: the compiled code runs in parallel by itself"
     error = TraceError(f"thread {threading.current_thread().name}", reason, advice, site()[0] or found.origin)
@@ -257,14 +276,26 @@ class Recorder:
             raise self.error(f"global {name}", "the function assigns to a global variable", "return the value instead")
         for cls, attributes in self.classes.items():
             for name in _changed(cls, attributes):
-                raise self.error(f"{cls.__name__}.{name} = ...", "the function changes a class that outlives it", "return the value instead")
+                raise self.error(
+                    f"{cls.__name__}.{name} = ...",
+                    "the function changes a class that outlives it",
+                    "return the value instead",
+                )
         for cell, value, name in self.cells:
             if _cell_contents(cell) is not value:
-                raise self.error(f"nonlocal {name}", "the function assigns to a variable of an enclosing function", "return the value instead")
+                raise self.error(
+                    f"nonlocal {name}",
+                    "the function assigns to a variable of an enclosing function",
+                    "return the value instead",
+                )
         for container, before, name in self._watched:
             now = _contents(container)
             if len(now) != len(before) or any(x is not y for x, y in zip(now, before, strict=True)):
-                raise self.error(name, f"the function changes a {type(container).__name__} that outlives it", "return the value instead")
+                raise self.error(
+                    name,
+                    f"the function changes a {type(container).__name__} that outlives it",
+                    "return the value instead",
+                )
 
     # -- names
     def unique(self, name: str) -> str:
@@ -309,7 +340,11 @@ class Recorder:
     def input(self, name: str, array: np.ndarray[Any, Any], where: tuple[Any, ...]) -> Source:
         """Register an array that later calls bring anew."""
         if not supported_dtype(array.dtype):
-            raise self.error(f"array of dtype {array.dtype}", "hjit handles bool, integers and floats up to 64 bits", "convert it first")
+            raise self.error(
+                f"array of dtype {array.dtype}",
+                "hjit handles bool, integers and floats up to 64 bits",
+                "convert it first",
+            )
         name = self.unique(name)
         shape = [self.symbol(f"{name}.{k}", n) for k, n in enumerate(array.shape)]
         whole = packed(array)
@@ -340,14 +375,27 @@ class Recorder:
         return ScalarRef(name, dtype)
 
     # -- stages
-    def stage(self, value: Expr | None, shape: Iterable[int | Poly], dtype: Any, updates: tuple[Definition, ...] = (), name: str = "",
-              reserved: str = "") -> Stage:
+    def stage(
+        self,
+        value: Expr | None,
+        shape: Iterable[int | Poly],
+        dtype: Any,
+        updates: tuple[Definition, ...] = (),
+        name: str = "",
+        reserved: str = "",
+    ) -> Stage:
         """Add a stage, named after the user's variable, or with a `reserved` name."""
         if len(self.stages) >= MAX_STAGES:
-            raise self.error("loop", f"the trace has passed {MAX_STAGES} operations: a Python loop over pixels or rows", "vectorise the loop")
+            raise self.error(
+                "loop",
+                f"the trace has passed {MAX_STAGES} operations: a Python loop over pixels or rows",
+                "vectorise the loop",
+            )
         origin, variable = site()
         deadline.check("tracing", origin)
-        stage = Stage(reserved or self.unique(name or variable), np.dtype(dtype), self.polys(shape), value, updates, origin)
+        stage = Stage(
+            reserved or self.unique(name or variable), np.dtype(dtype), self.polys(shape), value, updates, origin
+        )
         self.stages[stage.name] = stage
         return stage
 
@@ -393,13 +441,22 @@ class Recorder:
     def decide(self, stage: str) -> Any:
         """The value of a one-element stage, now; later calls check that it is the same."""
         if sum(e.call is None for e in self.events) >= MAX_DECISIONS:
-            raise self.error("loop", f"it has decided on computed values {MAX_DECISIONS} times", "iterate outside the decorated function")
+            raise self.error(
+                "loop",
+                f"it has decided on computed values {MAX_DECISIONS} times",
+                "iterate outside the decorated function",
+            )
         value = self.evaluate(self, (stage,))[0].reshape(())[()]
         self.events.append(Event((stage,), value=value, operation="decision"))
         return value
 
-    def extern(self, operation: str, call: Callable[..., Called], needs: tuple[str, ...],
-               mark: Callable[[], Callable[[], None]] | None = None) -> Event:
+    def extern(
+        self,
+        operation: str,
+        call: Callable[..., Called],
+        needs: tuple[str, ...],
+        mark: Callable[[], Callable[[], None]] | None = None,
+    ) -> Event:
         """Call an opaque function on realised arrays, now and at every call; its arrays are inputs.
 
         Raises:
@@ -434,7 +491,9 @@ class Recorder:
             load = Load(name, identity(len(shape)), np.dtype(bool))
             parts.append(Load(self._any(load, shape), (), load.dtype) if shape else load)
         while len(parts) > 1:
-            parts = [Op("logical_or", (a, b), a.dtype) for a, b in zip(parts[::2], parts[1::2], strict=False)] + parts[len(parts) & ~1 :]
+            parts = [Op("logical_or", (a, b), a.dtype) for a, b in zip(parts[::2], parts[1::2], strict=False)] + parts[
+                len(parts) & ~1 :
+            ]
         self.checks = [self.stage(e, (), e.dtype, name="refused").name for e in parts]
 
     def _any(self, e: Expr, shape: tuple[Poly, ...]) -> str:
@@ -447,11 +506,21 @@ class Recorder:
     def _check_indices(self, goals: Iterable[str]) -> None:
         seen, needed = looked_up(self.stages, goals, self.sizes) if self.indices else (set(), set())
         for noted in self.indices.values():
-            stage = self.stages.get(noted.stage)  # where a loop has made it part of what it writes, it is looked at there
-            if stage is None or stage.initial is None or noted.scatters & needed or lookup(stage.initial, stage.shape, noted.length) in seen:
+            stage = self.stages.get(
+                noted.stage
+            )  # where a loop has made it part of what it writes, it is looked at there
+            if (
+                stage is None
+                or stage.initial is None
+                or noted.scatters & needed
+                or lookup(stage.initial, stage.shape, noted.length) in seen
+            ):
                 continue
             index, flag = stage.initial, np.dtype(bool)
-            outside = [Op("less", (index, Index(-noted.length)), flag), Op("greater_equal", (index, Index(noted.length)), flag)]
+            outside = [
+                Op("less", (index, Index(-noted.length)), flag),
+                Op("greater_equal", (index, Index(noted.length)), flag),
+            ]
             self.checks.append(self._any(Op("logical_or", tuple(outside), flag), stage.shape))
 
     # -- products by BLAS
@@ -481,7 +550,9 @@ def _finished(rec: Recorder, names: tuple[str, ...]) -> list[np.ndarray[Any, Any
 def _changed(cls: type, before: dict[str, Any]) -> list[str]:
     """The attributes of a class that are not what they were; what Python itself keeps there aside."""
     now = vars(cls)
-    return [n for n in {**before, **now} if not n.startswith("__") and now.get(n, _changed) is not before.get(n, _changed)]
+    return [
+        n for n in {**before, **now} if not n.startswith("__") and now.get(n, _changed) is not before.get(n, _changed)
+    ]
 
 
 def _cell_contents(cell: CellType) -> Any:

@@ -76,7 +76,11 @@ def place(x: Any, given: Sequence[Any]) -> tuple[Any, ...] | None:
 
 def _start(a: Any, x: np.ndarray[Any, Any]) -> int | None:
     """The element of `a` at which `x` begins, where it is a run of elements of that, in another shape perhaps."""
-    if not isinstance(a, np.ndarray) or a.dtype != x.dtype or not (a.flags.c_contiguous and x.flags.c_contiguous and x.size):
+    if (
+        not isinstance(a, np.ndarray)
+        or a.dtype != x.dtype
+        or not (a.flags.c_contiguous and x.flags.c_contiguous and x.size)
+    ):
         return None
     start, between = divmod(x.__array_interface__["data"][0] - a.__array_interface__["data"][0], a.itemsize)
     return int(start) if not between and 0 <= start <= a.size - x.size else None

@@ -45,8 +45,16 @@ class Buffer:
 
     __slots__ = ("argument", "asked", "dtype", "octets", "real", "serial", "shape", "strides", "version", "writeable")
 
-    def __init__(self, shape: Shape, dtype: np.dtype[Any], version: str, real: np.ndarray[Any, Any] | None = None,
-                 argument: str = "", strides: tuple[int, ...] | None = None, writeable: bool = True) -> None:
+    def __init__(
+        self,
+        shape: Shape,
+        dtype: np.dtype[Any],
+        version: str,
+        real: np.ndarray[Any, Any] | None = None,
+        argument: str = "",
+        strides: tuple[int, ...] | None = None,
+        writeable: bool = True,
+    ) -> None:
         self.shape, self.dtype, self.version, self.real = shape, dtype, version, real
         self.argument, self.strides, self.writeable = argument, strides, writeable
         self.serial, self.asked = next(serials), -1
@@ -88,8 +96,15 @@ class Tracer:
     __slots__ = ("_known", "_shape", "buffer", "index", "is_scalar", "read_only", "weak")
     __array_priority__ = 1000.0
 
-    def __init__(self, buffer: Buffer, shape: Shape, index: tuple[Poly, ...], known: np.ndarray[Any, Any] | None = None,
-                 is_scalar: bool = False, read_only: bool = False) -> None:
+    def __init__(
+        self,
+        buffer: Buffer,
+        shape: Shape,
+        index: tuple[Poly, ...],
+        known: np.ndarray[Any, Any] | None = None,
+        is_scalar: bool = False,
+        read_only: bool = False,
+    ) -> None:
         self.buffer, self._shape, self.index, self._known, self.is_scalar = buffer, shape, index, known, is_scalar
         self.weak, self.read_only = False, read_only
 
@@ -117,7 +132,9 @@ class Tracer:
     @dtype.setter
     def dtype(self, dtype: Any) -> None:
         if any(self is x for x in current().outside):
-            raise current().error("ndarray.dtype = ...", "it changes an array that outlives the function", "use .view()")
+            raise current().error(
+                "ndarray.dtype = ...", "it changes an array that outlives the function", "use .view()"
+            )
         seen = self.view(dtype)
         self.buffer, self._known = seen.buffer, seen._known
 
@@ -196,7 +213,9 @@ class Tracer:
     def strides(self) -> tuple[int, ...]:
         found = hook("strides")(self)
         if found is None:
-            raise current().error("ndarray.strides", "the strides of this view are not known while tracing", "use .shape")
+            raise current().error(
+                "ndarray.strides", "the strides of this view are not known while tracing", "use .shape"
+            )
         return found
 
     @property
@@ -272,8 +291,12 @@ class Tracer:
     def __bool__(self) -> bool:
         if self.size != 1:
             if self.size == 0:
-                raise ValueError("The truth value of an empty array is ambiguous. Use `array.size > 0` to check that an array is not empty.")
-            raise ValueError("The truth value of an array with more than one element is ambiguous. Use a.any() or a.all()")
+                raise ValueError(
+                    "The truth value of an empty array is ambiguous. Use `array.size > 0` to check that an array is not empty."
+                )
+            raise ValueError(
+                "The truth value of an array with more than one element is ambiguous. Use a.any() or a.all()"
+            )
         return bool(as_value(self))
 
     def _scalar(self) -> Any:
@@ -305,7 +328,11 @@ class Tracer:
         return bool(call(np.any, self == x))
 
     def __repr__(self) -> str:
-        return repr(self._shown("repr")) if tracing() else f"<traced {self.dtype} array of shape {tuple(map(int, self.shape))}>"
+        return (
+            repr(self._shown("repr"))
+            if tracing()
+            else f"<traced {self.dtype} array of shape {tuple(map(int, self.shape))}>"
+        )
 
     def __str__(self) -> str:
         return str(self._shown("str")) if tracing() else repr(self)
@@ -316,7 +343,9 @@ class Tracer:
     def _shown(self, how: str) -> Any:
         """What is printed: known, or a number that is decided on."""
         if self.known is None and self.size != 1:
-            raise current().error(f"{how}() of an array", "its numbers are not known while it is traced", "print it outside the function")
+            raise current().error(
+                f"{how}() of an array", "its numbers are not known while it is traced", "print it outside the function"
+            )
         value = self.known if self.known is not None else np.full(self.shape, as_value(self))
         return value.item() if self.weak else value[()] if self.is_scalar else value
 
@@ -335,12 +364,18 @@ class Tracer:
         return self.copy()
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        raise current().error("pickling an array", "a traced array has no numbers to store or to send to another process", "do that with the result")
+        raise current().error(
+            "pickling an array",
+            "a traced array has no numbers to store or to send to another process",
+            "do that with the result",
+        )
 
     def __getattr__(self, name: str) -> Any:
         if not name.startswith("__") and hasattr(np.ndarray, name):
             reason = "a traced array has no memory" if name in _OF_MEMORY else "hjit does not trace this attribute"
-            raise current().error(f"ndarray.{name}", reason, "use it before or after the decorated function" if name in _OF_MEMORY else "")
+            raise current().error(
+                f"ndarray.{name}", reason, "use it before or after the decorated function" if name in _OF_MEMORY else ""
+            )
         raise AttributeError(f"'numpy.ndarray' object has no attribute '{name}'")
 
     # -- views that need no table
@@ -352,7 +387,9 @@ class Tracer:
             raise current().error(f"ndarray.view({type.__name__})", reason, "compute with the array itself")
         return hook("reinterpreted")(self, self.dtype if dtype is None else np.dtype(dtype))
 
-    def astype(self, dtype: Any, order: str = "K", casting: str = "unsafe", subok: bool = True, copy: bool = True) -> Tracer:
+    def astype(
+        self, dtype: Any, order: str = "K", casting: str = "unsafe", subok: bool = True, copy: bool = True
+    ) -> Tracer:
         return hook("astype")(self, dtype, casting, copy, order)
 
     def fill(self, value: Any) -> None:
@@ -388,8 +425,15 @@ def has_tracer(x: Any) -> bool:
 # -- making tracers
 
 
-def from_stage(value: Expr | None, shape: Shape, dtype: Any, updates: tuple[Definition, ...] = (), name: str = "", is_scalar: bool = False,
-               reserved: str = "") -> Tracer:
+def from_stage(
+    value: Expr | None,
+    shape: Shape,
+    dtype: Any,
+    updates: tuple[Definition, ...] = (),
+    name: str = "",
+    is_scalar: bool = False,
+    reserved: str = "",
+) -> Tracer:
     """A new array, defined for every index by `value` over ``Dim(0..)`` and then by `updates`."""
     rec = current()
     stage = rec.stage(value, shape, dtype, updates, name, reserved)
@@ -416,7 +460,14 @@ def from_source(array: np.ndarray[Any, Any], name: str, where: tuple[Any, ...]) 
     source = rec.input(name, array, where)
     shape = tuple(_shown(rec, p) for p in source.input.shape)
     strides = None if array.flags.c_contiguous else array.strides
-    buffer = Buffer(shape, array.dtype, source.input.name, argument=source.input.name, strides=strides, writeable=bool(array.flags.writeable))
+    buffer = Buffer(
+        shape,
+        array.dtype,
+        source.input.name,
+        argument=source.input.name,
+        strides=strides,
+        writeable=bool(array.flags.writeable),
+    )
     tracer = Tracer(buffer, shape, identity(array.ndim))
     rec.outside.append(tracer)
     return tracer
@@ -431,7 +482,11 @@ def as_tracer(x: Any, dtype: Any = None) -> Tracer:
     if is_tracer(x):
         return x if dtype is None or x.dtype == np.dtype(dtype) else x.astype(dtype)
     if type(x) is Selected:
-        raise current().error("boolean-mask read", "its length depends on the image's values", "write it back under the same mask, or reduce it")
+        raise current().error(
+            "boolean-mask read",
+            "its length depends on the image's values",
+            "write it back under the same mask, or reduce it",
+        )
     if is_host(x):
         rec = current()
         dtype = checked_dtype(dtype_of(x) if dtype is None else np.dtype(dtype))
@@ -458,7 +513,9 @@ def stored(x: Any, dtype: np.dtype[Any], how: Conversion = as_array) -> Tracer:
     if isinstance(x, np.ndarray) or type(x) is Selected:
         return as_tracer(x)
     value = number(x, dtype, how)
-    return from_stage(current().scalar(value, dtype), (), dtype) if is_host(value) else from_known(value, is_scalar=True)
+    return (
+        from_stage(current().scalar(value, dtype), (), dtype) if is_host(value) else from_known(value, is_scalar=True)
+    )
 
 
 def _fitting(x: Tracer, dtype: np.dtype[Any]) -> Tracer:
@@ -647,4 +704,6 @@ def _worst(dtype: np.dtype[Any], for_max: bool) -> Any:
     return dtype.type(info.min if for_max else info.max)
 
 
-_MASKED_REDUCTIONS = frozenset({np.sum, np.mean, np.min, np.max, np.amin, np.amax, np.any, np.all, np.var, np.std, np.prod})
+_MASKED_REDUCTIONS = frozenset(
+    {np.sum, np.mean, np.min, np.max, np.amin, np.amax, np.any, np.all, np.var, np.std, np.prod}
+)

@@ -49,7 +49,9 @@ def trim(source: Tracer, shape: Shape) -> Tracer:
     extra = source.ndim - len(shape)
     if extra > 0 and all(n == 1 for n in source.shape[:extra]):
         source = source[(0,) * extra]
-    if source.ndim > len(shape) or any(n not in (1, m) for n, m in zip(reversed(source.shape), reversed(shape), strict=False)):
+    if source.ndim > len(shape) or any(
+        n not in (1, m) for n, m in zip(reversed(source.shape), reversed(shape), strict=False)
+    ):
         given, wanted = (",".join(str(int(n)) for n in s) + ("," if len(s) == 1 else "") for s in (source.shape, shape))
         raise ValueError(f"could not broadcast input array from shape ({given}) into shape ({wanted})")
     return source
@@ -71,7 +73,11 @@ def update(view: Tracer, expr: Expr, where: Expr | None = None) -> None:
     else:
         sizes = rec.polys(view.shape)
         in_order = hook("shares_elements")(view)  # then the last number that is written to an element stays
-        definition = Definition((), sizes, view.index, expr, "sequential") if in_order else Definition(sizes, (), view.index, expr)
+        definition = (
+            Definition((), sizes, view.index, expr, "sequential")
+            if in_order
+            else Definition(sizes, (), view.index, expr)
+        )
         keep = Load(old, identity(len(buffer.shape)), buffer.dtype)
         stage = rec.stage(keep, buffer.shape, buffer.dtype, (definition,), name=version_name(old))
     buffer.take(stage.name)

@@ -13,8 +13,16 @@ from hjit.kernels.llvm.vecmath import integers as vecmath_int
 from hjit.kernels.llvm.vecmath.casts import convert
 from hjit.kernels.llvm.vecmath.text import F16, F32, DType, select
 
-_ALIASES = {"divide": "true_divide", "mod": "remainder", "float_power": "power", "abs": "absolute", "fabs": "absolute",
-            "deg2rad": "radians", "rad2deg": "degrees", "bitwise_not": "invert"}
+_ALIASES = {
+    "divide": "true_divide",
+    "mod": "remainder",
+    "float_power": "power",
+    "abs": "absolute",
+    "fabs": "absolute",
+    "deg2rad": "radians",
+    "rad2deg": "degrees",
+    "bitwise_not": "invert",
+}
 
 
 def apply(code: Code, name: str, args: tuple[Val, ...], dtype: DType) -> Val:

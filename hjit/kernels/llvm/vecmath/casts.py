@@ -126,7 +126,9 @@ def round_to_odd(code: Code, x: Val) -> Val:
 
 def _float_to_int(code: Code, x: Val, dtype: DType) -> Val:
     if "x86" not in code.features:
-        x = half_to_single(code, x) if x.dtype == F16 else x  # LLVM's own saturating conversion of halves turns NaN into the smallest integer
+        x = (
+            half_to_single(code, x) if x.dtype == F16 else x
+        )  # LLVM's own saturating conversion of halves turns NaN into the smallest integer
         word = "fptosi" if is_signed(dtype) else "fptoui"
         name = f"llvm.{word}.sat.{suffix(dtype, x.lanes)}.{suffix(x.dtype, x.lanes)}"
         return code.call(name, dtype, x.lanes, x)
@@ -188,4 +190,3 @@ def _truncate_scalar(code: Code, x: Val, target: DType) -> Val:
     wide = code.emit(f"insertelement {type_name(x.dtype, lanes)} zeroinitializer, {x}, i64 0", x.dtype, lanes, x)
     name = "sse.cvttss2si" if x.dtype == F32 else "sse2.cvttsd2si"
     return code.call(f"llvm.x86.{name}{'64' if target == _S64 else ''}", target, 1, wide)
-

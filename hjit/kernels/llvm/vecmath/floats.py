@@ -8,7 +8,21 @@ from hjit.kernels.llvm.code import BOOL, Code, Val
 from hjit.kernels.llvm.vecmath import libm
 from hjit.kernels.llvm.vecmath.casts import half_to_single, single_to_half
 from hjit.kernels.llvm.vecmath.integers import Emitter, identity, logical, logical_not
-from hjit.kernels.llvm.vecmath.text import F32, F64, DType, as_bits, cast, cmp, from_bits, intrinsic, is_nan, like, op, select, suffix
+from hjit.kernels.llvm.vecmath.text import (
+    F32,
+    F64,
+    DType,
+    as_bits,
+    cast,
+    cmp,
+    from_bits,
+    intrinsic,
+    is_nan,
+    like,
+    op,
+    select,
+    suffix,
+)
 
 
 def _plain(word: str) -> Emitter:
@@ -57,7 +71,9 @@ def _extreme(predicate: str, skip_nan: bool) -> Emitter:
         half = a.dtype.itemsize == 2
         if half:
             wide = tuple(half_to_single(code, x) for x in args)
-            better = op(code, "or", cmp(code, predicate.replace("t", "e"), *wide), is_nan(code, wide[1 if skip_nan else 0]))
+            better = op(
+                code, "or", cmp(code, predicate.replace("t", "e"), *wide), is_nan(code, wide[1 if skip_nan else 0])
+            )
             return select(code, better, a, b)
         best = select(code, cmp(code, predicate, a, b), a, b)
         # the comparison takes b where either is NaN
@@ -184,7 +200,12 @@ def _moderate_fmod(code: Code, a: Val, b: Val) -> tuple[Val, Val]:
     whole = intrinsic(code, "trunc", quotient)
     # below this the quotient of floats cannot round up to an integer, nor that of doubles by more than one
     limit = like(2.0 ** (27 if a.dtype == F32 else 51), x)
-    fine = op(code, "and", cmp(code, "olt", intrinsic(code, "fabs", quotient), limit), cmp(code, "olt", intrinsic(code, "fabs", y), like(np.inf, y)))
+    fine = op(
+        code,
+        "and",
+        cmp(code, "olt", intrinsic(code, "fabs", quotient), limit),
+        cmp(code, "olt", intrinsic(code, "fabs", y), like(np.inf, y)),
+    )
     if a.dtype == F32 or "fma" not in code.features:
         if a.dtype == F64:
             fine = op(code, "and", fine, cmp(code, "olt", intrinsic(code, "fabs", x), intrinsic(code, "fabs", y)))
@@ -275,5 +296,7 @@ EMITTERS: dict[str, Emitter] = {
 }
 """By ufunc name, for arguments that are floats."""
 
-IN_HALF = frozenset("negative positive absolute signbit copysign nextafter spacing maximum minimum fmax fmin bitcast".split())
+IN_HALF = frozenset(
+    "negative positive absolute signbit copysign nextafter spacing maximum minimum fmax fmin bitcast".split()
+)
 """Those that are given halves as they are; the rest is given floats."""

@@ -159,7 +159,9 @@ def _quotient(code: Code, a: Val, b: Val, floor: bool) -> Val:
     if not (signed and floor):
         return q
     rest = op(code, "sub", a, op(code, "mul", q, b))
-    down = op(code, "and", cmp(code, "ne", rest, like(0, rest)), cmp(code, "slt", op(code, "xor", rest, b), like(0, rest)))
+    down = op(
+        code, "and", cmp(code, "ne", rest, like(0, rest)), cmp(code, "slt", op(code, "xor", rest, b), like(0, rest))
+    )
     return op(code, "add", q, cast(code, "sext", down, q.dtype))
 
 
@@ -207,7 +209,9 @@ def reciprocal(code: Code, args: tuple[Val, ...], dtype: DType) -> Val:
         one = op(code, "or", one, cmp(code, "eq", x, like(-1, x)))
     result = select(code, one, x, like(0, x))
     if is_signed(x.dtype) and bits(x.dtype) >= 32:
-        least = like(-(1 << (bits(x.dtype) - 1)), x) if "x86" in code.features else like((1 << (bits(x.dtype) - 1)) - 1, x)
+        least = (
+            like(-(1 << (bits(x.dtype) - 1)), x) if "x86" in code.features else like((1 << (bits(x.dtype) - 1)) - 1, x)
+        )
         result = select(code, cmp(code, "eq", x, like(0, x)), least, result)
     return result
 
@@ -233,7 +237,11 @@ def right_shift(code: Code, args: tuple[Val, ...], dtype: DType) -> Val:
 def bitwise_count(code: Code, args: tuple[Val, ...], dtype: DType) -> Val:
     x = absolute(code, args, dtype)
     count = intrinsic(code, "ctpop", x)
-    return cast(code, "trunc", count, dtype) if bits(x.dtype) > bits(dtype) else Val(count.text, dtype, count.lanes, count.depth)
+    return (
+        cast(code, "trunc", count, dtype)
+        if bits(x.dtype) > bits(dtype)
+        else Val(count.text, dtype, count.lanes, count.depth)
+    )
 
 
 # -- loops, as functions of one lane
@@ -354,7 +362,9 @@ EMITTERS: dict[str, Emitter] = {
     "isnan": always(False),
     "isinf": always(False),
     "isfinite": always(True),
-    "signbit": lambda code, args, dtype: cmp(code, "slt" if is_signed(args[0].dtype) else "ult", args[0], like(0, args[0])),
+    "signbit": lambda code, args, dtype: cmp(
+        code, "slt" if is_signed(args[0].dtype) else "ult", args[0], like(0, args[0])
+    ),
     "bitwise_and": _plain("and"),
     "bitwise_or": _plain("or"),
     "bitwise_xor": _plain("xor"),
@@ -367,4 +377,3 @@ EMITTERS: dict[str, Emitter] = {
     "bitcast": lambda code, args, dtype: from_bits(code, args[0]),
 }
 """By ufunc name, for arguments that are integers or bools."""
-

@@ -30,14 +30,38 @@ from hjit.kernels.llvm.vecmath.text import (
 
 # (exp(r) - 1 - r) / r**2 for |r| <= ln(2) / 2
 _EXP32 = (0.5, 0.166665768946066, 0.0416665544984137, 0.008363194882419041, 0.0013926203361634337)
-_EXP64 = (0.5, 0.16666666666666669, 0.04166666666662404, 0.008333333333330055, 0.0013888888917258759, 0.00019841269863088255,
-          2.4801521225986432e-05, 2.7557268406190795e-06, 2.7620121717381933e-07, 2.51004110820149e-08)
-_EXP2 = (0.6931471880262288, 0.24022650760568126, 0.05550357114219078, 0.009618082557277852, 0.0013390863364671234, 0.0001545316294512069)
+_EXP64 = (
+    0.5,
+    0.16666666666666669,
+    0.04166666666662404,
+    0.008333333333330055,
+    0.0013888888917258759,
+    0.00019841269863088255,
+    2.4801521225986432e-05,
+    2.7557268406190795e-06,
+    2.7620121717381933e-07,
+    2.51004110820149e-08,
+)
+_EXP2 = (
+    0.6931471880262288,
+    0.24022650760568126,
+    0.05550357114219078,
+    0.009618082557277852,
+    0.0013390863364671234,
+    0.0001545316294512069,
+)
 """(2**r - 1) / r for |r| <= 1/2."""
 _LOG2 = (2.8853900817900136, 0.9617966734154973, 0.5770835733636933, 0.41167329914115813, 0.3407211149549295)
 """log2((1 + s) / (1 - s)) / s in s**2, for |s| <= 0.1716."""
 
-_LOG2_WIDE = (2.885390081777426, 0.9617966948248783, 0.577077755483458, 0.4122261966181781, 0.31928393284313594, 0.29084674065255217)
+_LOG2_WIDE = (
+    2.885390081777426,
+    0.9617966948248783,
+    0.577077755483458,
+    0.4122261966181781,
+    0.31928393284313594,
+    0.29084674065255217,
+)
 """The same for |s| <= 1/5."""
 
 
@@ -69,7 +93,9 @@ def _nearest(code: Code, x: Val, shift: float) -> tuple[Val, Val]:
 
 def _power_of_two(code: Code, n: Val) -> Val:
     single = n.dtype.itemsize == 4
-    return from_bits(code, op(code, "shl", op(code, "add", n, like(127 if single else 1023, n)), like(23 if single else 52, n)))
+    return from_bits(
+        code, op(code, "shl", op(code, "add", n, like(127 if single else 1023, n)), like(23 if single else 52, n))
+    )
 
 
 def _scale(code: Code, x: Val, n: Val) -> Val:
@@ -86,7 +112,13 @@ def _masked(code: Code, name: str, *args: Val, immediate: int | None = None) -> 
     number = [] if immediate is None else ["i32"]
     types = [*(a.type for a in args), *number, x.type, mask, *(["i32"] if rounding else [])]
     code.declare(f"declare {x.type} @{function}({', '.join(types)})")
-    values = [*map(str, args), *(f"{t} {immediate}" for t in number), f"{x.type} zeroinitializer", f"{mask} -1", *(["i32 4"] if rounding else [])]
+    values = [
+        *map(str, args),
+        *(f"{t} {immediate}" for t in number),
+        f"{x.type} zeroinitializer",
+        f"{mask} -1",
+        *(["i32 4"] if rounding else []),
+    ]
     return code.emit(f"call {x.type} @{function}({', '.join(values)})", x.dtype, x.lanes, *args)
 
 
@@ -97,7 +129,11 @@ def exp(code: Code, x: Val) -> Val:
     shift = 1.5 * 2.0 ** (23 if single else 52)
     n, whole = _nearest(code, op(code, "fmul", x, like(1 / math.log(2), x)), shift)
     # ln(2) in two parts, of which the first times n is exact
-    high, low = (0.693145751953125, 1.428606765330187e-06) if single else (6.93147180369123816490e-01, 1.90821492927058770002e-10)
+    high, low = (
+        (0.693145751953125, 1.428606765330187e-06)
+        if single
+        else (6.93147180369123816490e-01, 1.90821492927058770002e-10)
+    )
     r = _fma(code, n, like(-high, x), x)
     r = _fma(code, n, like(-low, x), r)
     q = _polynomial(code, r, _EXP32 if single else _EXP64)
@@ -117,7 +153,9 @@ def power(code: Code, x: Val, y: Val) -> Val:
     one = like(1, wide_x)
     log = _log2_by_instructions(code, magnitude) if _has_instructions(code, x) else _log2(code, magnitude)
     result = cast(code, "fptrunc", _exp2(code, op(code, "fmul", log, wide_y)), F32)
-    result = select(code, op(code, "and", cmp(code, "oeq", magnitude, one), negate(code, is_nan(code, wide_y))), like(1, x), result)
+    result = select(
+        code, op(code, "and", cmp(code, "oeq", magnitude, one), negate(code, is_nan(code, wide_y))), like(1, x), result
+    )
     # negative bases
     integral = cmp(code, "oeq", intrinsic(code, "trunc", y), y)
     half = op(code, "fmul", y, like(0.5, y))
@@ -127,7 +165,9 @@ def power(code: Code, x: Val, y: Val) -> Val:
     minus = code.emit(f"fneg {result}", F32, x.lanes, result)
     result = select(code, op(code, "and", negative, odd), minus, result)
     below = op(code, "and", cmp(code, "olt", x, like(0, x)), cmp(code, "one", x, like(-np.inf, x)))
-    result = select(code, op(code, "and", below, cmp(code, "one", intrinsic(code, "trunc", y), y)), like(np.nan, x), result)
+    result = select(
+        code, op(code, "and", below, cmp(code, "one", intrinsic(code, "trunc", y), y)), like(np.nan, x), result
+    )
     certain = op(code, "or", cmp(code, "oeq", y, like(0, y)), cmp(code, "oeq", x, like(1, x)))
     return select(code, certain, like(1, x), result)
 
@@ -152,7 +192,9 @@ def _log2(code: Code, x: Val) -> Val:
     start = int(np.float64(math.sqrt(0.5)).view(np.int64)) & -(1 << 32)
     # counted from 2**-1024, so that it is not negative; then put in the fraction of 1.5 * 2**52
     above = op(code, "lshr", op(code, "add", word, like((1024 << 52) - start, word)), like(52, word))
-    mantissa = from_bits(code, op(code, "sub", word, op(code, "shl", op(code, "sub", above, like(1024, word)), like(52, word))))
+    mantissa = from_bits(
+        code, op(code, "sub", word, op(code, "shl", op(code, "sub", above, like(1024, word)), like(52, word)))
+    )
     shift = 1.5 * 2.0**52
     exponent = from_bits(code, op(code, "add", above, as_bits(code, like(shift, x))))
     exponent = op(code, "fsub", exponent, like(shift + 1024, x))

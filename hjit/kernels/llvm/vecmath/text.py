@@ -172,8 +172,10 @@ def join(code: Code, parts: Sequence[Val], lanes: int) -> Val:
     while len(work) > 1:
         if len(work) % 2:
             work.append(work[-1])
-        work = [shuffle(code, a, b, range(2 * a.lanes)) if a.lanes > 1 else from_lanes(code, (a, b))
-                for a, b in zip(work[::2], work[1::2], strict=True)]
+        work = [
+            shuffle(code, a, b, range(2 * a.lanes)) if a.lanes > 1 else from_lanes(code, (a, b))
+            for a, b in zip(work[::2], work[1::2], strict=True)
+        ]
     return resize(code, work[0], lanes)
 
 
