@@ -1,7 +1,7 @@
 """C texts of values: operands, type names and exact literals, in what CUDA C and OpenCL C share.
 
-A value of a dtype has the C type `c_type`; a half is held as its 16 bits (``f16``), computed in single. Texts are primary
-expressions, parenthesised where they are not a name or a call, so that they can be put next to any operator.
+A value of a dtype has the C type `c_type`; a half is held as its 16 bits (``f16``), and computed in single. Texts are
+primary expressions, parenthesised where they are not a name or a call, so that they can be put next to any operator.
 """
 
 from __future__ import annotations
@@ -60,30 +60,36 @@ def unsigned(dtype: DType) -> str:
 
 
 def wrapping(dtype: DType) -> str:
-    """The unsigned type that integers of a dtype are computed in: signed overflow is undefined, and narrow types are promoted to ``int``."""
+    """The unsigned type that integers are computed in: signed overflow is undefined, narrow types become ``int``."""
     return "u64" if dtype.itemsize == 8 else "u32"
 
 
 def filled(template: str, args: Sequence[Operand], dtype: DType) -> str:
-    """A template with ``{0}``, ``{1}`` ... the operands, ``{t}`` the suffix of the first one's dtype, ``{U}`` the type that wraps around,
-    ``{T}`` the type of the result. Each operand stands in it once at most: texts are written out, not shared."""
+    """A template with ``{0}``, ``{1}`` ... the operands, ``{t}`` the suffix of the first one's dtype, ``{U}`` the type
+    that its integers are computed in, ``{T}`` the type of the result. An operand stands in it once at most: texts are
+    written out, not shared."""
     first = args[0].dtype
     return template.format(*(a.text for a in args), t=suffix(first), U=wrapping(first), T=c_type(dtype))
+
+
+def call(name: str, n: int = 2) -> str:
+    """The template of a call of a device function for the operands' dtype."""
+    return f"hj_{name}_{{t}}({', '.join(f'{{{k}}}' for k in range(n))})"
 
 
 def form(row: Row, args: Sequence[Operand], dtype: DType) -> str:
     return filled(row, args, dtype) if isinstance(row, str) else row(args, dtype)
 
 
-def instances(source: str, dtypes: Iterable[DType], **names: Callable[[DType], str]) -> dict[str, str]:
-    """A device function for each dtype, by name: ``$t`` is the dtype's type, ``$u`` the unsigned one of its size, ``$i`` the signed one,
-    ``$w`` the one that wraps around, ``$n`` its bits."""
+def instances(source: str, dtypes: Iterable[DType], **names: str | Callable[[DType], str]) -> dict[str, str]:
+    """A device function for each dtype, by name: ``$t`` is its type, ``$u`` the unsigned one of its size, ``$w`` the
+    one that its integers are computed in, ``$n`` its bits; `names` are more, the same for all or by dtype."""
     found = {}
     for d in dtypes:
         n = 8 * d.itemsize
-        more = {key: value(d) for key, value in names.items()}
-        text = Template(source).substitute(t=suffix(d), u=f"u{n}", i=f"i{n}", w=wrapping(d), n=str(n), **more)
-        found[text.partition("(")[0].split()[-1].lstrip("*")] = text.strip()
+        more = {key: x if isinstance(x, str) else x(d) for key, x in names.items()}
+        text = Template(source).substitute(t=suffix(d), u=f"u{n}", w=wrapping(d), n=str(n), **more)
+        found[text.partition("(")[0].split()[-1]] = text.strip()
     return found
 
 
@@ -102,7 +108,7 @@ def literal(value: Any, dtype: DType) -> str:
     text = f"{number}u" if dtype.kind == "u" else str(number)
     if number == np.iinfo(dtype).min < 0:
         text = f"{number + 1} - 1"  # C has no negative literals
-    if dtype == SIGNED[2] and number >= 0 or dtype == UNSIGNED[2]:
+    if (dtype == SIGNED[2] and number >= 0) or dtype == UNSIGNED[2]:
         return text
     return f"({text})" if dtype == SIGNED[2] else f"(({c_type(dtype)})({text}))"
 

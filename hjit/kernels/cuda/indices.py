@@ -1,7 +1,7 @@
 """Index polynomials as C expressions of 32 or 64 bits.
 
-Floor division and remainder have Python's signs. All boundary modes but one are periodic; most indices are less than a period beyond the
-axis, so that a division is done for the others only.
+Floor division and remainder have Python's signs. All boundary modes but one are periodic; most indices are less than
+a period beyond the axis, so that a division is done for the others only.
 """
 
 from __future__ import annotations
@@ -43,24 +43,29 @@ class Indices:
         return f"i{self.bits}"
 
     def text(self, p: Poly) -> str:
-        """The expression of a polynomial."""
-        terms = [self._term(m, c, bool(k)) for k, (m, c) in enumerate(p.terms.items())]
-        if not terms:
-            return self._constant(p.const)
-        if p.const:
-            terms.append(f" {'-' if p.const < 0 else '+'} {self._constant(abs(p.const))}")
-        return terms[0] if len(terms) == 1 else f"({''.join(terms)})"
+        """The expression of a polynomial.
+
+        Raises:
+            CompileError: it has a constant of more than `bits` bits, or an index that is a float.
+        """
+        terms = [(c < 0, self._factors(m, abs(c))) for m, c in p.terms.items()]
+        if p.const or not terms:
+            terms.append((p.const < 0, [self._constant(abs(p.const))]))
+        (minus, first), *others = terms
+        if not others and not minus and len(first) == 1:
+            return first[0]
+        text = ("-" if minus else "") + " * ".join(first)
+        for minus, factors in others:
+            text += (" - " if minus else " + ") + " * ".join(factors)
+        return f"({text})"
+
+    def _factors(self, m: tuple[Atom, ...], c: int) -> list[str]:
+        return [*([self._constant(c)] if c != 1 else []), *map(self.atom, m)]
 
     def _constant(self, n: int) -> str:
-        return literal(n, SIGNED[2 if self.bits == 32 else 3])
-
-    def _term(self, m: tuple[Atom, ...], c: int, following: bool) -> str:
-        factors = [*([self._constant(abs(c))] if abs(c) != 1 else []), *map(self.atom, m)]
-        product = " * ".join(factors)
-        if following:
-            return f" {'-' if c < 0 else '+'} {product}"
-        product = f"({product})" if len(factors) > 1 else product
-        return f"(-{product})" if c < 0 else product
+        if n >= 1 << (self.bits - 1):
+            raise CompileError(f"{n} in an index of {self.bits} bits")
+        return literal(n, SIGNED[2 if n < 1 << 31 else 3])
 
     def atom(self, a: Atom) -> str:
         """The expression of one atom."""
@@ -131,16 +136,7 @@ HJ_DEVICE $t hj_index_checked_$t($t i, $t n, HJ_GLOBAL u32 *status) {
 )
 FUNCTIONS: dict[str, str] = {
     **{k: v for source in _FUNCTIONS for k, v in instances(source, SIGNED[2:]).items()},
-    **{
-        k: v
-        for mode, mirror in (("reflect", 0), ("symmetric", 1))
-        for k, v in instances(
-            _BOUNDARY,
-            SIGNED[2:],
-            mode=lambda d, m=mode: m,
-            mirror=lambda d, m=mirror: str(m),
-            twice=lambda d, m=mirror: str(2 - m),
-        ).items()
-    },
+    **instances(_BOUNDARY, SIGNED[2:], mode="reflect", mirror="0", twice="2"),
+    **instances(_BOUNDARY, SIGNED[2:], mode="symmetric", mirror="1", twice="1"),
 }
 """Of a size of at least 1, or a divisor of at least 1."""

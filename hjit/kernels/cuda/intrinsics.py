@@ -1,17 +1,19 @@
-"""What CUDA C and OpenCL C each write in their own way: bit casts, half precision, wide accesses, atomics, shuffles, asynchronous copies.
+"""What CUDA C and OpenCL C each write in their own way: bit casts, halves, wide accesses, atomics, shuffles, copies.
 
 Definitions by the name that a kernel uses; the prelude puts in those that are used.
 
 - ``hj_as_u32(f32)`` and the like; ``hj_popcount_u32``; ``hj_f16_to_f32``, ``hj_f32_to_f16``.
 - ``f32x4``: 4, 8 or 16 bytes, read and written at once, with its elements in ``.lane[k]``: ``hj_load_f32x4(p)``,
-  ``hj_store_f32x4(p, v)``, and ``hj_load_shared_f32x4``, ``hj_store_shared_f32x4``. The address is a multiple of the size.
-- ``hj_atomic_OP_SPACE_TYPE(p, v)``: relaxed, gives the old value. OP: add, min, max, and, or, xor; ``cas(p, expected, desired)``.
-  SPACE: global, shared. TYPE: i32, u32, i64, u64; add also f32, f64, in no fixed order.
-- ``hj_shuffle_HOW_TYPE(v, n)``: the value of another thread of the warp of 32. HOW: down, up (thread + n, thread - n; of no such thread one's
-  own), xor, from (thread n). Every thread of a block calls it, and a block is whole warps; ``HJ_SHUFFLES(threads)`` stands before the
-  first statement of the kernel.
-- ``hj_copy_async_N(shared, global)``: N = 4, 8 or 16 bytes, begun; ``HJ_COPY_COMMIT()`` ends a group and ``HJ_COPY_WAIT(n)`` waits until at most
-  n groups of this thread are under way.
+  ``hj_store_f32x4(p, v)``, and ``hj_load_shared_f32x4``, ``hj_store_shared_f32x4``. The address is a multiple of the
+  size.
+- ``hj_atomic_OP_SPACE_TYPE(p, v)``: relaxed, gives the old value. OP: add, min, max, and, or, xor; also
+  ``cas(p, expected, desired)``. SPACE: global, shared. TYPE: i32, u32, i64, u64; of add f32, f64, too, which round in
+  no fixed order.
+- ``hj_shuffle_HOW_TYPE(v, n)``: the value of another thread of the warp of 32. HOW: down, up (thread + n, thread - n;
+  where there is no such thread, one's own), xor, from (thread n). Every thread of a block calls it, and a block is
+  whole warps; ``HJ_SHUFFLES(threads)`` stands before the first statement of the kernel.
+- ``hj_copy_async_N(shared, global)``: N = 4, 8 or 16 bytes, begun; ``HJ_COPY_COMMIT()`` ends a group and
+  ``HJ_COPY_WAIT(n)`` waits until at most n groups of this thread are under way.
 """
 
 from __future__ import annotations
@@ -41,7 +43,7 @@ _CUDA_BITS = _named(
     "HJ_DEVICE f64 hj_as_f64(u64 x) { return __longlong_as_double((i64)x); }",
     "HJ_DEVICE u32 hj_popcount_u32(u32 x) { return (u32)__popc(x); }",
     "HJ_DEVICE u32 hj_popcount_u64(u64 x) { return (u32)__popcll(x); }",
-    # the instructions give one NaN for all: NumPy keeps the sign and the upper bits, and never makes an infinity of a NaN
+    # the instructions give one NaN for all: NumPy keeps the sign and the upper bits, and makes no infinity of a NaN
     """
 HJ_DEVICE f32 hj_f16_to_f32(f16 x) {
     f32 value;
@@ -162,8 +164,8 @@ def _opencl_atomics() -> dict[str, str]:
         found |= instances(
             _ATOMIC_ADD,
             (F32, F64),
-            space=lambda d, s=space: s,
-            where=lambda d, w=where: w,
+            space=space,
+            where=where,
             cas=lambda d: "atomic_cmpxchg" if d.itemsize == 4 else "atom_cmpxchg",
         )
     return found

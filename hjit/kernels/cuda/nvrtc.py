@@ -1,6 +1,7 @@
-"""CUDA C to machine code by NVRTC, with no driver and no GPU: the library of the package ``nvidia-cuda-nvrtc``, or of an installed CUDA.
+"""CUDA C to machine code by NVRTC, with no driver and no GPU.
 
-NVRTC's interface is a few C functions, called through ctypes.
+The library is that of the package ``nvidia-cuda-nvrtc``, or of an installed CUDA. Its interface is a few C functions,
+called through ctypes.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from hjit.kernels.cuda.prelude import program
 
 EXACT = ("--fmad=false", "--ftz=false", "--prec-div=true", "--prec-sqrt=true")
 """Every operation is rounded alone and as IEEE 754 says; denormals are kept."""
+REPORT = ("--ptxas-options=-v", "--diag-suppress=177")  # what a kernel needs; not what generated code does not use
 _NAMES = ("libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so", "nvrtc64_130_0.dll", "nvrtc64_120_0.dll")
 
 
@@ -129,8 +131,10 @@ def compiled(body: str, capability: int, options: Sequence[str] = ()) -> Compile
     handle = ctypes.c_void_p()
     _check(library.nvrtcCreateProgram(ctypes.byref(handle), source.encode(), b"hjit.cu", 0, None, None))
     try:
-        words = [f"--gpu-architecture=sm_{capability}", *EXACT, "--ptxas-options=-v", *options]
-        status = library.nvrtcCompileProgram(handle, len(words), (ctypes.c_char_p * len(words))(*map(str.encode, words)))
+        words = [f"--gpu-architecture=sm_{capability}", *EXACT, *REPORT, *options]
+        status = library.nvrtcCompileProgram(
+            handle, len(words), (ctypes.c_char_p * len(words))(*map(str.encode, words))
+        )
         log = _read(library, "ProgramLog", handle).decode(errors="replace").strip("\0\n ")
         if status:
             raise CompileError(f"NVRTC refused a kernel for sm_{capability}: {log}\n{numbered(source)}")

@@ -50,7 +50,9 @@ def device() -> Device:
         raise DeviceError(f"OpenCL has no platform; the package pocl-binary-distribution brings one: {e}") from e
     able = [d for d in found if {"cl_khr_fp64", "cl_khr_int64_base_atomics"} <= set(d.extensions.split())]
     if not able:
-        raise DeviceError("no OpenCL device has doubles and 64-bit atomics; the package pocl-binary-distribution has one")
+        raise DeviceError(
+            "no OpenCL device has doubles and 64-bit atomics; the package pocl-binary-distribution has one"
+        )
     context = cl.Context([min(able, key=lambda d: "portable" not in d.platform.name.lower())])
     return Device(context, cl.CommandQueue(context))
 
@@ -71,9 +73,10 @@ class Program:
         import pyopencl as cl
 
         self.source = source
+        no_files: Any = False
         try:
             with _building:
-                self._program = cl.Program(device().context, source).build(list(OPTIONS), cache_dir=False)
+                self._program = cl.Program(device().context, source).build(list(OPTIONS), cache_dir=no_files)
         except cl.Error as e:
             raise CompileError(f"OpenCL refused a kernel: {e}\n{numbered(source)}") from e
 
@@ -102,8 +105,8 @@ class Program:
         # mapping is what makes the device's writes visible to the host
         for a, buffer in zip(args, buffers, strict=False):
             if isinstance(a, np.ndarray) and a.size:
-                flags = cl.map_flags.READ | cl.map_flags.WRITE
-                mapped, _ = cl.enqueue_map_buffer(here.queue, buffer, flags, 0, (a.nbytes,), np.uint8, is_blocking=True)
+                bytes_ = np.dtype(np.uint8)
+                mapped, _ = cl.enqueue_map_buffer(here.queue, buffer, cl.map_flags.READ, 0, (a.nbytes,), bytes_)
                 mapped.base.release(here.queue)
         here.queue.finish()
 
@@ -117,7 +120,8 @@ def _argument(here: Device, a: Any) -> Any:
         return cl.Buffer(here.context, cl.mem_flags.READ_WRITE, 16)
     if not a.flags.c_contiguous:
         raise ValueError("an array that a kernel is given is contiguous")
-    return cl.Buffer(here.context, cl.mem_flags.READ_WRITE | cl.mem_flags.USE_HOST_PTR, hostbuf=a)
+    access = cl.mem_flags.READ_WRITE if a.flags.writeable else cl.mem_flags.READ_ONLY
+    return cl.Buffer(here.context, access | cl.mem_flags.USE_HOST_PTR, hostbuf=a)
 
 
 @functools.lru_cache(maxsize=256)

@@ -1,7 +1,7 @@
-"""NumPy's ufuncs and `astype` as C expressions of one element: the values, signed zeros, NaNs and wrap-arounds of NumPy's own loops.
+"""NumPy's ufuncs and `astype` as C expressions: the values, signed zeros, NaNs and wrap-arounds of NumPy's own loops.
 
-A row of a table is one ufunc for one kind of dtype. Arguments are already in the dtypes of NumPy's loop. Half precision is
-computed in single and rounded after each operation, as NumPy does. The functions that the texts call are defined by the prelude.
+A row of a table is one ufunc for one kind of dtype. Arguments are already in the dtypes of NumPy's loop. Half precision
+is computed in single and rounded after each operation, as NumPy does. The prelude defines what the texts call.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from hjit.errors import CompileError
 from hjit.kernels.cuda import operations_casts, operations_floats, operations_integers, operations_libm
-from hjit.kernels.cuda.ctext import F16, F32, DType, Operand, Row, form
+from hjit.kernels.cuda.ctext import F16, F32, DType, Operand, Row, filled, form
 from hjit.kernels.cuda.operations_casts import convert
 
 ALIASES = {
@@ -41,16 +41,15 @@ FUNCTIONS: Mapping[str, str] = {
 
 
 def apply(name: str, args: Sequence[Operand], dtype: DType) -> str:
-    """The text of the ufunc `name`, of ``"select"`` (condition, a, b) or of ``"inside"`` (index, extent), with the result `dtype`.
+    """The text of the ufunc `name`, of ``"select"`` (condition, a, b) or ``"inside"`` (index, extent), giving `dtype`.
 
     Raises:
         CompileError: there is no such ufunc for these dtypes.
     """
     if name == "select":
-        c, a, b = (x.text for x in args)
-        return f"({c} ? {a} : {b})"
+        return filled("({0} ? {1} : {2})", args, dtype)
     if name == "inside":
-        return f"(({{}}){args[0].text} < ({{}}){args[1].text})".replace("{}", f"u{8 * args[0].dtype.itemsize}")
+        return filled("(({U}){0} < ({U}){1})", args, dtype)
     name = ALIASES.get(name, name)
     first = args[0].dtype
     if first == F16:

@@ -56,29 +56,16 @@ HJ_DEVICE u$b hj_${t}_to_u$b($t x) {
 
 
 def _truncations() -> dict[str, str]:
-    """Floats to int32, int64, uint32 and uint64. Out of range and of NaN: the smallest integer, as x86's instruction gives."""
+    """Floats to int32, int64, uint32, uint64; out of range and of NaN the smallest integer, as on x86."""
     found: dict[str, str] = {}
     for bits, least in ((32, "0x80000000u"), (64, "0x8000000000000000u")):
         top = 2.0 ** (bits - 1)
         for t in (F32, F64):
-            exact = t.itemsize * 8 <= bits  # there is no float between -top - 1 and -top
-            below = -top if exact else -top - 1
-            found |= instances(
-                _TRUNCATE,
-                (t,),
-                to=lambda d, b=bits: f"i{b}",
-                equal=lambda d, e=exact: "=" if e else "",
-                below=lambda d, v=below: literal(v, d),
-                above=lambda d, v=top: literal(v, d),
-                least=lambda d, v=least: v,
-            )
-            found |= instances(
-                _TRUNCATE_UNSIGNED,
-                (t,),
-                b=lambda d, b=bits: str(b),
-                top=lambda d, v=top: literal(v, d),
-                least=lambda d, v=least: v,
-            )
+            dense = 8 * t.itemsize > bits  # there are floats between -top - 1 and -top
+            below, above = literal(-top - dense, t), literal(top, t)
+            names = {"to": f"i{bits}", "equal": "" if dense else "=", "below": below, "above": above, "least": least}
+            found |= instances(_TRUNCATE, (t,), **names)
+            found |= instances(_TRUNCATE_UNSIGNED, (t,), b=str(bits), top=above, least=least)
     return found
 
 
@@ -88,7 +75,7 @@ FUNCTIONS: dict[str, str] = {
 HJ_DEVICE u32 hj_f16_to_u32(f16 x) {
     return (x & 0x7c00) == 0x7c00 ? 0u : (u32)(i32)hj_f16_to_f32(x);
 }""".strip(),
-    # through a float whose last bit says whether anything was lost, so that the second rounding is as if it were the only one
+    # through a float whose last bit says whether anything was lost: the second rounding is as if it were the only one
     "hj_f64_to_f16": """
 HJ_DEVICE f16 hj_f64_to_f16(f64 x) {
     const f32 near = (f32)x;

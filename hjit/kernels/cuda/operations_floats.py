@@ -7,12 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from hjit.errors import CompileError
-from hjit.kernels.cuda.ctext import F16, F32, F64, DType, Operand, Row, c_type, instances, literal, unsigned
+from hjit.kernels.cuda.ctext import F16, F32, F64, DType, Operand, Row, c_type, call, instances, literal, unsigned
 from hjit.kernels.cuda.operations_integers import LOGICAL
-
-
-def _function(name: str, n: int = 2) -> str:
-    return f"hj_{name}_{{t}}({', '.join(f'{{{k}}}' for k in range(n))})"
 
 
 def _scaled(numerator: float, denominator: float) -> Row:
@@ -49,39 +45,39 @@ ROWS: dict[str, Row] = {
     "subtract": "({0} - {1})",
     "multiply": "({0} * {1})",
     "true_divide": "({0} / {1})",
-    "floor_divide": _function("floor_divide"),
-    "remainder": _function("remainder"),
-    "fmod": _function("fmod"),
+    "floor_divide": call("floor_divide"),
+    "remainder": call("remainder"),
+    "fmod": call("fmod"),
     "negative": "(-{0})",
     "positive": "{0}",
     "reordered": "{0}",  # a sum that NumPy rounds in another order
     "absolute": "fabs({0})",
-    "sign": _function("sign", 1),
-    "square": _function("square", 1),
+    "sign": call("sign", 1),
+    "square": call("square", 1),
     "sqrt": "sqrt({0})",
     "reciprocal": "(({T})1 / {0})",
     "rint": "rint({0})",
     "floor": "floor({0})",
     "ceil": "ceil({0})",
     "trunc": "trunc({0})",
-    "maximum": _function("maximum"),
-    "minimum": _function("minimum"),
-    "fmax": _function("fmax"),
-    "fmin": _function("fmin"),
+    "maximum": call("maximum"),
+    "minimum": call("minimum"),
+    "fmax": call("fmax"),
+    "fmin": call("fmin"),
     "greater": "({0} > {1})",
     "greater_equal": "({0} >= {1})",
     "less": "({0} < {1})",
     "less_equal": "({0} <= {1})",
     "equal": "({0} == {1})",
     "not_equal": "({0} != {1})",
-    "isnan": _function("isnan", 1),
+    "isnan": call("isnan", 1),
     "isinf": _magnitude("=="),
     "isfinite": _magnitude("<"),
     "signbit": _signbit,
     "copysign": "copysign({0}, {1})",
-    "nextafter": _function("nextafter"),
-    "spacing": _function("spacing", 1),
-    "heaviside": _function("heaviside"),
+    "nextafter": call("nextafter"),
+    "spacing": call("spacing", 1),
+    "heaviside": call("heaviside"),
     "degrees": _scaled(180.0, np.pi),
     "radians": _scaled(np.pi, 180.0),
     "bitcast": _bitcast,
@@ -94,12 +90,12 @@ HALF_ROWS: dict[str, Row] = {
     "absolute": "((f16)({0} & 0x7fff))",
     "signbit": "(({0} & 0x8000) != 0)",
     "copysign": "((f16)(({0} & 0x7fff) | ({1} & 0x8000)))",
-    "nextafter": _function("nextafter"),
-    "spacing": _function("spacing", 1),
-    "maximum": _function("maximum"),
-    "minimum": _function("minimum"),
-    "fmax": _function("fmax"),
-    "fmin": _function("fmin"),
+    "nextafter": call("nextafter"),
+    "spacing": call("spacing", 1),
+    "maximum": call("maximum"),
+    "minimum": call("minimum"),
+    "fmax": call("fmax"),
+    "fmin": call("fmin"),
     "bitcast": _bitcast,
 }
 """Those that are given halves as they are, in 16 bits; the rest is given floats."""
@@ -117,6 +113,20 @@ HJ_DEVICE f16 hj_${name}_$t($t a, $t b) {
     const f32 x = hj_f16_to_f32(a), y = hj_f16_to_f32(b);
     return $nan != $nan || x $operator y ? a : b;
 }"""
+
+
+def _half_extrema() -> dict[str, str]:
+    found: dict[str, str] = {}
+    for name, operator, nan in (
+        ("maximum", ">=", "x"),
+        ("minimum", "<=", "x"),
+        ("fmax", ">=", "y"),
+        ("fmin", "<=", "y"),
+    ):
+        found |= instances(_HALF_EXTREMUM, (F16,), name=name, operator=operator, nan=nan)
+    return found
+
+
 _FUNCTIONS = (
     *_EXTREMA,
     "HJ_DEVICE bool hj_isnan_$t($t x) { return x != x; }",
@@ -160,22 +170,7 @@ HJ_DEVICE $t hj_spacing_$t($t x) {
 )
 FUNCTIONS: dict[str, str] = {
     **{k: v for source in _FUNCTIONS for k, v in instances(source, (F32, F64)).items()},
-    **{
-        k: v
-        for name, operator, nan in (
-            ("maximum", ">=", "x"),
-            ("minimum", "<=", "x"),
-            ("fmax", ">=", "y"),
-            ("fmin", "<=", "y"),
-        )
-        for k, v in instances(
-            _HALF_EXTREMUM,
-            (F16,),
-            name=lambda d, v=name: v,
-            operator=lambda d, v=operator: v,
-            nan=lambda d, v=nan: v,
-        ).items()
-    },
+    **_half_extrema(),
     "hj_nextafter_f16": """
 HJ_DEVICE f16 hj_nextafter_f16(f16 x, f16 y) {
     const f32 a = hj_f16_to_f32(x), b = hj_f16_to_f32(y);

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hjit.errors import CompileError
-from hjit.kernels.cuda.ctext import SIGNED, UNSIGNED, DType, Operand, Row, filled, instances, suffix, unsigned
+from hjit.kernels.cuda.ctext import SIGNED, UNSIGNED, DType, Operand, Row, call, instances, suffix, unsigned
 
 
 def _compare(name: str, operator: str) -> Row:
@@ -26,10 +26,6 @@ def _bitcast(args: Sequence[Operand], dtype: DType) -> str:
         raise CompileError(f"a bitcast of {x.dtype} to {dtype} is not compiled")
     text = f"({unsigned(x.dtype)}){x.text}"
     return f"((f16){text})" if dtype.itemsize == 2 else f"hj_as_{suffix(dtype)}({text})"
-
-
-def _function(name: str, n: int = 2) -> str:
-    return f"hj_{name}_{{t}}({', '.join(f'{{{k}}}' for k in range(n))})"
 
 
 _COMPARISONS: dict[str, Row] = {
@@ -76,32 +72,32 @@ _INTEGERS: dict[str, Row] = {
     "bitwise_or": "(({T})({0} | {1}))",
     "bitwise_xor": "(({T})({0} ^ {1}))",
     "invert": "(({T})~{0})",
-    "square": _function("square", 1),
-    "maximum": _function("maximum"),
-    "minimum": _function("minimum"),
-    "fmax": _function("maximum"),
-    "fmin": _function("minimum"),
-    "floor_divide": _function("floor_divide"),
-    "remainder": _function("remainder"),
-    "power": _function("power"),
-    "left_shift": _function("left_shift"),
-    "right_shift": _function("right_shift"),
-    "gcd": _function("gcd"),
-    "lcm": _function("lcm"),
-    "bitwise_count": _function("bitwise_count", 1),
+    "square": call("square", 1),
+    "maximum": call("maximum"),
+    "minimum": call("minimum"),
+    "fmax": call("maximum"),
+    "fmin": call("minimum"),
+    "floor_divide": call("floor_divide"),
+    "remainder": call("remainder"),
+    "power": call("power"),
+    "left_shift": call("left_shift"),
+    "right_shift": call("right_shift"),
+    "gcd": call("gcd"),
+    "lcm": call("lcm"),
+    "bitwise_count": call("bitwise_count", 1),
     "bitcast": _bitcast,
 }
 SIGNED_ROWS: dict[str, Row] = {
     **_INTEGERS,
-    "fmod": _function("fmod"),
-    "absolute": _function("absolute", 1),
-    "sign": _function("sign", 1),
+    "fmod": call("fmod"),
+    "absolute": call("absolute", 1),
+    "sign": call("sign", 1),
     "signbit": "({0} < 0)",
-    "reciprocal": _function("reciprocal", 1),
+    "reciprocal": call("reciprocal", 1),
 }
 UNSIGNED_ROWS: dict[str, Row] = {
     **_INTEGERS,
-    "fmod": _function("remainder"),
+    "fmod": call("remainder"),
     "absolute": "{0}",
     "sign": "(({T})({0} != 0))",
     "signbit": "false",
@@ -189,9 +185,7 @@ def _mixed_comparisons() -> dict[str, str]:
             holds = name == "not_equal" or name.startswith("less" if signed == "a" else "greater")
             join = f"{signed} < 0 ||" if holds else f"{signed} >= 0 &&"
             function = f"hj_{name}_{a}_{b}"
-            found[function] = (
-                f"HJ_DEVICE bool {function}({a} a, {b} b) {{ return {join} (u64)a {operator} (u64)b; }}"
-            )
+            found[function] = f"HJ_DEVICE bool {function}({a} a, {b} b) {{ return {join} (u64)a {operator} (u64)b; }}"
     return found
 
 
@@ -201,5 +195,3 @@ FUNCTIONS: dict[str, str] = {
     **{k: v for source in _UNSIGNED_FUNCTIONS for k, v in instances(source, UNSIGNED).items()},
     **_mixed_comparisons(),
 }
-
-__all__ = ["BOOLS", "FUNCTIONS", "LOGICAL", "SIGNED_ROWS", "UNSIGNED_ROWS", "filled"]

@@ -1,17 +1,19 @@
 """exp, log, sin and the other transcendental functions: the languages' own ones, where they are exact enough.
 
-Bounds are the largest errors in units in the last place. CUDA's are those of its programming guide ("Mathematical Functions"), which tested
-them extensively, not exhaustively; LLVM's conformance tests measured no larger ones, exhaustively for the functions of one float. They
-need no contraction: the functions call fma where they want one. What OpenCL C only promises is more; the tests measure PoCL's.
+Bounds are the largest errors in units in the last place. CUDA's are those of its programming guide ("Mathematical
+Functions"), found by extensive tests; LLVM's conformance tests of GPUs measured no larger ones, exhaustively for the
+functions of one float. They need no contraction: the functions call fma where they want one. OpenCL C itself promises
+less; what PoCL has is measured by the tests.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from typing import NamedTuple
 
-from hjit.kernels.cuda.ctext import F32, F64, DType, Operand, Row, filled, instances, literal
+from hjit.kernels.cuda.ctext import F32, F64, DType, Operand, Row, call, filled, instances, literal
 
 
 class Libm(NamedTuple):
@@ -50,11 +52,7 @@ LIBM = {
 }
 
 
-def _call(name: str) -> str:
-    arguments = "{0}, {1}" if name in ("arctan2", "hypot") else "{0}"
-    return f"hj_{name}_{{t}}({arguments})"
-
-
+_BINARY = ("arctan2", "hypot", "power")
 _EXPONENTS = {0.0: "({T})1", 1.0: "{0}", -1.0: "(({T})1 / {0})", 2.0: "hj_square_{t}({0})", 3.0: "hj_power_3_{t}({0})"}
 _EXPONENTS |= {4.0: "hj_power_4_{t}({0})", 0.5: "hj_power_half_{t}({0})", -0.5: "(({T})1 / hj_power_half_{t}({0}))"}
 
@@ -69,15 +67,14 @@ def _log_of_sum(name: str) -> Row:
     """Of floats in double, as the two terms may cancel."""
 
     def row(args: Sequence[Operand], dtype: DType) -> str:
-        if args[0].dtype == F64:
-            return filled(f"hj_{name}_f64({{0}}, {{1}})", args, dtype)
-        return filled(f"((f32)hj_{name}_f64((f64){{0}}, (f64){{1}}))", args, dtype)
+        double = f"hj_{name}_f64((f64){{0}}, (f64){{1}})"
+        return filled(double if args[0].dtype == F64 else f"((f32){double})", args, dtype)
 
     return row
 
 
 ROWS: dict[str, Row] = {
-    **{name: _call(name) for name in LIBM},
+    **{name: call(name, 2 if name in _BINARY else 1) for name in LIBM},
     "power": _power,
     "logaddexp": _log_of_sum("logaddexp"),
     "logaddexp2": _log_of_sum("logaddexp2"),
@@ -85,49 +82,46 @@ ROWS: dict[str, Row] = {
 
 # The larger, plus the log of 1 + base**-difference; equal infinities have no difference, a NaN has no larger.
 _LOG_OF_SUM = """
-HJ_DEVICE f64 hj_$name(f64 x, f64 y) {
+HJ_DEVICE f64 hj_${name}_$t(f64 x, f64 y) {
     if (x == y) return x + $unit;
     if (x != x || y != y) return x + y;
     const f64 difference = x - y;
-    return (difference > 0 ? x : y) + hj_log1p_f64(hj_${exp}_f64(-fabs(difference)))$factor;
+    return (difference > 0 ? x : y) + hj_log1p_f64(hj_${exp}_f64(-fabs(difference))) * $factor;
 }"""
 
 
-def _log_of_sum_function(name: str, unit: float, exp: str, factor: str) -> str:
-    text = _LOG_OF_SUM.strip().replace("$name", f"{name}_f64").replace("${exp}", exp)
-    return text.replace("$unit", literal(unit, F64)).replace("$factor", factor)
+def _log_of_sum_function(name: str, exp: str, unit: float, factor: float) -> dict[str, str]:
+    return instances(
+        _LOG_OF_SUM,
+        (F64,),
+        name=name,
+        exp=exp,
+        unit=literal(unit, F64),
+        factor=literal(factor, F64),
+    )
 
 
-_LOG2_E = literal(math.log2(math.e), F64)
 _POWERS = (
     "HJ_DEVICE $t hj_power_3_$t($t x) { return x * x * x; }",
     "HJ_DEVICE $t hj_power_4_$t($t x) { const $t square = x * x; return square * square; }",
     # unlike sqrt, pow takes -0 to 0 and -inf to inf
     "HJ_DEVICE $t hj_power_half_$t($t x) { return x == $low ? -x : sqrt(x + ($t)0); }",
 )
-FUNCTIONS: dict[str, str] = {
-    **{k: v for source in _POWERS for k, v in instances(source, (F32, F64), low=lambda d: literal(-math.inf, d)).items()},
-    "hj_logaddexp_f64": _log_of_sum_function("logaddexp", math.log(2), "exp", ""),
-    "hj_logaddexp2_f64": _log_of_sum_function("logaddexp2", 1.0, "exp2", f" * {_LOG2_E}"),
-}
 
 
 def _direct(name: str, t: DType) -> dict[str, str]:
     """A function that is the language's own."""
-    two = name in ("arctan2", "hypot", "power")
-    parameters, arguments = ("$t x, $t y", "x, y") if two else ("$t x", "x")
+    parameters, arguments = ("$t x, $t y", "x, y") if name in _BINARY else ("$t x", "x")
     return instances(
         f"HJ_DEVICE $t hj_{name}_$t({parameters}) {{ return {LIBM[name].c_name}({arguments}); }}",
         (t,),
     )
 
 
-DIRECT: dict[str, str] = {
+FUNCTIONS: dict[str, str] = {
     **{k: v for name in LIBM for t in (F32, F64) for k, v in _direct(name, t).items()},
     **instances("HJ_DEVICE $t hj_fmod_$t($t a, $t b) { return fmod(a, b); }", (F32, F64)),
+    **{k: v for source in _POWERS for k, v in instances(source, (F32, F64), low=partial(literal, -math.inf)).items()},
+    **_log_of_sum_function("logaddexp", "exp", math.log(2), 1.0),
+    **_log_of_sum_function("logaddexp2", "exp2", 1.0, math.log2(math.e)),
 }
-"""Each function as the language's own one: all of CUDA's."""
-OPENCL: dict[str, str] = {
-    **DIRECT,
-}
-"""PoCL's, replaced where it is less exact than hjit promises."""

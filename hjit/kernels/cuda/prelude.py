@@ -1,6 +1,6 @@
 """What stands before the text of kernels so that one text compiles as CUDA C and as OpenCL C.
 
-A kernel is written in C99 without recursion, with the names below and the definitions of `operations` and `intrinsics`::
+A kernel is written in C99 without recursion, with the names below and those of `operations`, `intrinsics`, `indices`::
 
     HJ_KERNEL(blur, 32, 8, 1)(HJ_GLOBAL const u8 *HJ_RESTRICT img, HJ_GLOBAL f32 *HJ_RESTRICT out, i32 width) {
         HJ_SHARED f32 row[34];
@@ -10,14 +10,18 @@ A kernel is written in C99 without recursion, with the names below and the defin
 
 - ``HJ_KERNEL(name, x, y, z)``: a kernel for blocks of just these sizes, which are literals.
 - ``i8`` ... ``u64``, ``f32``, ``f64``, ``bool``, and ``f16``, a half's 16 bits. Kernel arguments are none of them bool.
-- ``HJ_GLOBAL`` and ``HJ_SHARED_POINTER`` qualify what pointers point at; ``HJ_CONSTANT`` a table outside of functions, and pointers to it.
-- ``HJ_SHARED`` declares shared memory, at the outermost level of a kernel. Memory whose size the launch gives is the last parameter,
-  ``HJ_DYNAMIC_SHARED_PARAMETER`` (with no comma before it), and declared by ``HJ_DYNAMIC_SHARED`` as the first statement:
-  ``u8 *hj_dynamic_shared``, aligned to 16 bytes.
-- ``HJ_THREAD_X``, ``HJ_BLOCK_X``, ``HJ_THREADS_X``, ``HJ_BLOCKS_X`` and so for Y, Z: indices and counts as i32; ``HJ_THREAD``: in the block.
+- ``HJ_GLOBAL`` and ``HJ_SHARED_POINTER`` qualify what pointers point at; ``HJ_CONSTANT`` a table outside of functions,
+  and pointers to it.
+- ``HJ_SHARED`` declares shared memory, at the outermost level of a kernel; ``HJ_ALIGNED`` after the name, for wide
+  accesses, to 16 bytes.
+- Shared memory whose size the launch gives is the last parameter, ``HJ_DYNAMIC_SHARED_PARAMETER`` (with no comma before
+  it), and declared by ``HJ_DYNAMIC_SHARED`` as the first statement: ``u8 *hj_dynamic_shared``, aligned to 16 bytes.
+- ``HJ_THREAD_X``, ``HJ_BLOCK_X``, ``HJ_THREADS_X``, ``HJ_BLOCKS_X``, and so for Y and Z: indices and counts as i32;
+  ``HJ_THREAD``: the thread in its block.
 - ``HJ_BARRIER()``: of the block, for shared and global memory.
 
-Nothing is contracted or reassociated: the options of `nvrtc` and `opencl` see to that, with the pragma here.
+Names of kernels are none of the C library's. Nothing is contracted or reassociated: the options of `nvrtc` and `opencl`
+see to that, with the pragma here.
 """
 
 from __future__ import annotations
@@ -26,7 +30,7 @@ import re
 from collections.abc import Mapping
 from typing import Literal
 
-from hjit.kernels.cuda import indices, intrinsics, operations, operations_libm
+from hjit.kernels.cuda import indices, intrinsics, operations
 
 Language = Literal["cuda", "opencl"]
 
@@ -50,7 +54,7 @@ typedef double f64;
 #define HJ_SHARED_POINTER
 #define HJ_RESTRICT __restrict__
 #define HJ_DYNAMIC_SHARED_PARAMETER
-#define HJ_DYNAMIC_SHARED extern __shared__ __align__(16) u8 hj_dynamic_shared[];
+#define HJ_DYNAMIC_SHARED extern __shared__ u8 hj_dynamic_shared[] HJ_ALIGNED;
 #define HJ_SHUFFLES(threads)
 #define HJ_BARRIER() __syncthreads()
 #define HJ_THREAD_X ((i32)threadIdx.x)
@@ -117,14 +121,15 @@ typedef double f64;
 #define HJ_COPY_WAIT(n)
 """
 _COMMON = """
+#define HJ_ALIGNED __attribute__((aligned(16)))
 #define HJ_THREAD ((HJ_THREAD_Z * HJ_THREADS_Y + HJ_THREAD_Y) * HJ_THREADS_X + HJ_THREAD_X)
 """
 HEADERS: Mapping[Language, str] = {"cuda": (_CUDA + _COMMON).strip(), "opencl": (_OPENCL + _COMMON).strip()}
 
-_SHARED_DEFINITIONS = {**operations.FUNCTIONS, **indices.FUNCTIONS}
+_SHARED = {**operations.FUNCTIONS, **indices.FUNCTIONS}
 DEFINITIONS: Mapping[Language, Mapping[str, str]] = {
-    "cuda": {**intrinsics.CUDA, **_SHARED_DEFINITIONS, **operations_libm.DIRECT},
-    "opencl": {**intrinsics.OPENCL, **_SHARED_DEFINITIONS, **operations_libm.OPENCL},
+    "cuda": {**intrinsics.CUDA, **_SHARED},
+    "opencl": {**intrinsics.OPENCL, **_SHARED},
 }
 """Functions and types by name; each may use others."""
 
