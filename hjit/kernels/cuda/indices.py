@@ -13,7 +13,7 @@ from hjit.errors import CompileError
 from hjit.kernels.cuda.ctext import SIGNED, Operand, instances, literal
 from hjit.kernels.cuda.operations_casts import convert
 from hjit.trace.ir.graph import Expr
-from hjit.trace.ir.poly import Atom, Bound, Extremum, FloorDiv, Mod, Poly, Value
+from hjit.trace.ir.poly import Atom, Boundary, Extremum, FloorDiv, Indirect, Mod, Poly
 
 
 def never(p: Poly) -> bool:
@@ -21,8 +21,8 @@ def never(p: Poly) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Indices:
-    """How index polynomials are written.
+class IndexPrinter:
+    """Prints index polynomials as C.
 
     Attributes:
         name: the C name of a loop variable, dimension or size: of type ``i32`` or ``i64``, by `bits`.
@@ -76,9 +76,9 @@ class Indices:
                 return self._divide(a.arg, a.by, quotient=False)
             case Extremum():
                 return f"hj_index_{a.which}_{self.type}({self.text(a.a)}, {self.text(a.b)})"
-            case Bound():
+            case Boundary():
                 return f"hj_index_{a.mode}_{self.type}({self.text(a.arg)}, {self.text(a.extent)})"
-            case Value():
+            case Indirect():
                 return self.gathered(a)
         return self.name(a)
 
@@ -92,7 +92,7 @@ class Indices:
             return f"({x} {'/' if quotient else '%'} {d})"
         return f"hj_index_{'div' if quotient else 'mod'}_{self.type}({x}, {d})"
 
-    def gathered(self, a: Value) -> str:
+    def gathered(self, a: Indirect) -> str:
         """A value used as an index: checked against the axis, negative ones counted from its end."""
         x = self.value(a.expr)
         if x.dtype.kind not in "iub":

@@ -12,9 +12,9 @@ import pytest
 from hjit.errors import CompileError
 from hjit.kernels.cuda import nvrtc, opencl
 from hjit.kernels.cuda.ctext import Operand, c_type, storage_type
-from hjit.kernels.cuda.indices import Indices
+from hjit.kernels.cuda.indices import IndexPrinter
 from hjit.trace.ir.graph import Load
-from hjit.trace.ir.poly import Atom, Dim, IntLike, Poly, Sym, Value, Var, bound, extremum, poly
+from hjit.trace.ir.poly import Atom, Dim, Indirect, IntLike, Poly, Sym, Var, boundary, extremum, poly
 
 pytest.importorskip("pyopencl")
 
@@ -29,8 +29,8 @@ def no_values(e: Any) -> Operand:
     raise AssertionError(e)
 
 
-def written(bits: int, **more: Any) -> Indices:
-    return Indices(NAMES.__getitem__, more.pop("value", no_values), bits, **more)
+def written(bits: int, **more: Any) -> IndexPrinter:
+    return IndexPrinter(NAMES.__getitem__, more.pop("value", no_values), bits, **more)
 
 
 def values(seed: int) -> np.ndarray:
@@ -42,7 +42,7 @@ def values(seed: int) -> np.ndarray:
     return found
 
 
-def kernel(name: str, polys: list[Poly], indices: Indices) -> str:
+def kernel(name: str, polys: list[Poly], indices: IndexPrinter) -> str:
     t = indices.type
     rows = "\n    ".join(f"out[row * {len(polys)} + {k}] = {indices.text(p)};" for k, p in enumerate(polys))
     return f"""HJ_KERNEL({name}, {ROWS}, 1, 1)(HJ_GLOBAL const {t} *in, HJ_GLOBAL {t} *out, HJ_GLOBAL u32 *status) {{
@@ -84,7 +84,7 @@ def random_poly(rng: random.Random, depth: int) -> Poly:
         lambda: a // positive(),
         lambda: a % positive(),
         lambda: extremum(rng.choice(["min", "max"]), a, b),
-        lambda: bound(rng.choice(MODES), a, positive()),
+        lambda: boundary(rng.choice(MODES), a, positive()),
     ]
     return rng.choice(makers)()
 
@@ -107,7 +107,9 @@ def test_boundary_modes_far_from_the_axis(bits: int) -> None:
     rows = values(7)
     rows[:, 0] = np.random.default_rng(0).integers(-(1 << 20), 1 << 20, ROWS)
     rows[:8, 0], rows[:8, 2] = range(-4, 4), 1
-    polys = [bound(mode, p, n) for mode in MODES for p in (poly(I), poly(I) - 3 * poly(J)) for n in (poly(N), poly(5))]
+    polys = [
+        boundary(mode, p, n) for mode in MODES for p in (poly(I), poly(I) - 3 * poly(J)) for n in (poly(N), poly(5))
+    ]
     check([*polys, *(p * M + J for p in polys)], rows, bits)
 
 
@@ -130,7 +132,7 @@ def test_texts() -> None:
     assert t(poly(I) % 8) == "(i & 7)"
     assert t(poly(I) // 3) == "hj_index_div_i32(i, 3)"
     assert written(64).text(3 * poly(I) + (1 << 40)) == "(3 * i + ((i64)(1099511627776)))"
-    assert t(bound("reflect", poly(I) - 1, N)) == "hj_index_reflect_i32((i - 1), n)"
+    assert t(boundary("reflect", poly(I) - 1, N)) == "hj_index_reflect_i32((i - 1), n)"
     assert t(poly(I) * N) == "(i * n)"
     with pytest.raises(KeyError):
         t(poly(Dim(0)))
@@ -148,7 +150,7 @@ def gather(dtype: np.dtype[Any], bits: int) -> str:
     """Two indices of each element: one of an axis of 10, one that is known to be in range."""
     load = Load("t", (poly(I),), dtype)
     indices = written(bits, value=lambda e: Operand("x", dtype))
-    checked, free = Value(load, poly(10)), Value(load, None)
+    checked, free = Indirect(load, poly(10)), Indirect(load, None)
     t, memory = c_type(dtype), storage_type(dtype)
     return f"""HJ_KERNEL(run_{t}, 1, 1, 1)(HJ_GLOBAL const {memory} *in, HJ_GLOBAL i{bits} *out, HJ_GLOBAL u32 *status) {{
     const {t} x = in[HJ_BLOCK_X];
@@ -184,12 +186,12 @@ def test_gather(bits: int) -> None:
 def test_indices_are_integers() -> None:
     load = Load("t", (poly(I),), np.dtype("f4"))
     with pytest.raises(CompileError, match="float32"):
-        written(32, value=lambda e: Operand("x", np.dtype("f4"))).text(poly(Value(load, None)))
+        written(32, value=lambda e: Operand("x", np.dtype("f4"))).text(poly(Indirect(load, None)))
 
 
 @pytest.mark.skipif(not nvrtc.is_available(), reason="the package nvidia-cuda-nvrtc is not installed")
 def test_the_same_text_is_cuda() -> None:
-    atoms: list[Atom] = [a for mode in MODES for a in bound(mode, poly(I), N).atoms()]
+    atoms: list[Atom] = [a for mode in MODES for a in boundary(mode, poly(I), N).atoms()]
     polys = [poly(a) for a in atoms] + [poly(I) // 3, poly(I) % N, extremum("min", I, J), poly(I) // 4]
     for bits in (32, 64):
         assert "run" in nvrtc.compiled(kernel("run", polys, written(bits)), 90).resources

@@ -95,6 +95,21 @@ def test_exact_instructions() -> None:
 
 
 @needs_nvrtc
+@pytest.mark.parametrize("source", [F4, F8], ids=str)
+@pytest.mark.parametrize("target", ["i4", "i8"])
+def test_casts_compare_with_both_ends(source: np.dtype, target: str) -> None:
+    """What is out of range is found by comparing: CUDA's instruction saturates, where x86's gives what NumPy has."""
+    t = np.dtype(target)
+    text = nvrtc.compiled(kernel_text([Case((source,), t, lambda args: operations.convert(args[0], t))]), 90).ptx
+    top = 2.0 ** (8 * t.itemsize - 1)
+    below = -top - 1 if (source, target) == (F8, "i4") else -top
+    for end in (top, below):
+        bits = int(source.type(end).view(f"u{source.itemsize}"))
+        prefix = "0f" if source == F4 else "0d"
+        assert f"{prefix}{bits:0{2 * source.itemsize}X}" in text, text
+
+
+@needs_nvrtc
 def test_no_contraction() -> None:
     for dtype in (F4, F8):
 
