@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import importlib.util
+import os
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -76,6 +77,8 @@ def _libraries() -> Iterator[str]:
 def _library() -> ctypes.CDLL:
     for path in _libraries():
         try:
+            for other in sorted(Path(path).parent.glob("libnvrtc-builtins.so.*")) if os.sep in path else ():
+                ctypes.CDLL(str(other))  # some versions look for it by name, not beside themselves
             return _declared(ctypes.CDLL(path))
         except OSError:
             continue
