@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from hjit.errors import CompileError
-from hjit.kernels.cuda import intrinsics, operations, prelude
+from hjit.kernels.cuda import intrinsics, operations, operations_libm, prelude
 from hjit.kernels.cuda.ctext import Operand, constant, literal
 from hjit.kernels.llvm.vecmath import floats as llvm_floats
 from hjit.kernels.llvm.vecmath import integers as llvm_integers
@@ -52,6 +52,10 @@ def test_accuracy(name: str) -> None:
             error = vectors.ulps(got, vectors.exactly(ufunc, args))
         i = int(error.argmax())
         assert error[i] <= 4, f"{name} of {[a[i] for a in args]}: {error[i]} ulp"
+
+
+def test_bounds_of_cuda_are_within_the_promise() -> None:
+    assert all(bound <= 4 for f in operations_libm.LIBM.values() for bound in (f.single, f.double))
 
 
 def test_same_operations_as_for_the_cpu() -> None:
