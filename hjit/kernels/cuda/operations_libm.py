@@ -1,9 +1,9 @@
 """exp, log, sin and the other transcendental functions: the languages' own ones, where they are exact enough.
 
-Bounds are the largest errors in units in the last place. For CUDA none is below what its programming guide has
-("Mathematical Functions"; found by extensive tests, no proof), nor below what LLVM's conformance tests of GPUs measured,
-exhaustively for most functions of one float. They need no contraction: the functions call fma where they want one.
-OpenCL C itself promises less; what PoCL has is measured by the tests.
+Bounds are the largest errors in units in the last place. For CUDA, powf apart, none is below what its programming guide
+has ("Mathematical Functions"; found by extensive tests, no proof), nor below what LLVM's conformance tests of GPUs
+measured, exhaustively for most functions of one float. They need no contraction: the functions call fma where they want
+one. OpenCL C itself promises less; what PoCL has is measured by the tests.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ LIBM = {
     "arctanh": Libm("atanh", 3, 2),
     "cbrt": Libm("cbrt", 1, 1),
     "hypot": Libm("hypot", 3, 2),
-    # Of floats as LLVM measured it, on 2**32 arguments, with integral exponents and with others; the guide of CUDA 11 has 8.
+    # Of floats as LLVM measured it on 2**32 arguments, with whole exponents and others; the guide of CUDA 11 has 8.
     "power": Libm("pow", 2, 2),
 }
 
