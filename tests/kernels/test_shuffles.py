@@ -37,7 +37,7 @@ REPEATED = """
 
 
 def test_llvm_ends_where_lanes_of_bytes_are_repeated(tmp_path: Path) -> None:
-    """It moved ``x << 1`` of 64 bytes before the shuffle and back for ever: this takes two seconds. Nothing is run: any processor will do."""
+    """It moved ``x << 1`` of 64 bytes before the shuffle and back for ever. Nothing is run: any processor will do."""
     assert len(run_script(tmp_path, REPEATED).split("\n")) == 7
 
 

@@ -281,8 +281,8 @@ def _opaque(code: Code, x: Val) -> Val:
 def _is_rewritten_for_ever(code: Code, dtype: np.dtype[Any], mask: Sequence[int]) -> bool:
     """Are these bytes that fill registers of 64, with some of the lanes repeated?
 
-    LLVM 20 and 22 move operations on such vectors to the other side of the shuffle and back, without an end: ``x << 1`` and
-    ``(x & y) + ((x ^ y) >> 1)``, before it or after it.
+    LLVM 20 and 22 move operations on such vectors to the other side of the shuffle and back, without an end: ``x << 1``
+    and ``(x & y) + ((x ^ y) >> 1)``, before it or after it.
     """
     if code.width < 64 or dtype.itemsize > 1 or dtype == BOOL or len(mask) < 64 or len(mask) & (len(mask) - 1):
         return False
