@@ -265,8 +265,6 @@ def shuffle(code: Code, a: Val, b: Val, mask: Sequence[int]) -> Val:
 def _shuffled(code: Code, a: Val, b: Val, mask: Sequence[int]) -> Val:
     text = ", ".join("i32 poison" if k < 0 else f"i32 {k}" for k in mask)
     return code.emit(f"shufflevector {a}, {b}, <{len(mask)} x i32> <{text}>", a.dtype, len(mask), a, b)
-<<<<<<< HEAD
-=======
 
 
 def _opaque(code: Code, x: Val) -> Val:
@@ -289,9 +287,3 @@ def _is_rewritten_for_ever(code: Code, dtype: np.dtype[Any], mask: Sequence[int]
     if code.width < 64 or dtype.itemsize > 1 or dtype == BOOL or len(mask) < 64 or len(mask) & (len(mask) - 1):
         return False
     return 1 < len(set(mask)) < len(mask) and min(mask) >= 0
-
-
-def phi(value: Val, first: Val, before: str, after: str, latch: str) -> str:
-    """The instruction that is what the turn before has kept."""
-    return f"{value.text} = phi {type_name(value.dtype)} [ {first.text}, %{before} ], [ {after}, %{latch} ]"
->>>>>>> wt-fix
