@@ -30,8 +30,9 @@ from hjit.trace.tracing.dispatch import functions, provides
 from hjit.trace.tracing.externs import concrete, opaque_call
 from hjit.trace.tracing.foreign import foreign
 from hjit.trace.tracing.host import HostScalar, is_host, is_run_time, pin_captured, unpin
+from hjit.trace.tracing.masked import Selected
 from hjit.trace.tracing.recorder import Recorder, current, supported_dtype
-from hjit.trace.tracing.tracer import Selected, Tracer, from_source, has_tracer
+from hjit.trace.tracing.tracer import Tracer, from_source, has_tracer
 
 _SAFE_BUILTINS = ("builtins", "_operator", "math", "time")  # they ask a tracer through Python's own protocols
 _PACKAGES = ("numpy", "scipy")

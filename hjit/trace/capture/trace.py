@@ -18,9 +18,10 @@ from hjit.trace.ir.graph import identity
 from hjit.trace.ir.poly import Dim, FloorDiv, Mod, Poly, Sym, deep_atoms
 from hjit.trace.tracing.host import HostScalar, cell_number, is_host, is_run_time, unpin
 from hjit.trace.tracing.induction import CannotReroll, Site
+from hjit.trace.tracing.masked import Selected
 from hjit.trace.tracing.recorder import OutOfBounds, Recorder
 from hjit.trace.tracing.size import Size
-from hjit.trace.tracing.tracer import Selected, Tracer, from_source, is_tracer
+from hjit.trace.tracing.tracer import Tracer, from_source, is_tracer
 
 
 @dataclass(frozen=True, slots=True)

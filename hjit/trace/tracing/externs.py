@@ -9,11 +9,12 @@ from typing import Any
 
 import numpy as np
 
+from hjit.trace.ir.graph import identity
 from hjit.trace.tracing.host import TapeEntry, is_host
 from hjit.trace.tracing.recorder import current, supported_dtype
 from hjit.trace.tracing.results import Called, Unknown, called, place, rebuilt
 from hjit.trace.tracing.size import Size
-from hjit.trace.tracing.tracer import Tracer, from_known, is_tracer, python_float
+from hjit.trace.tracing.tracer import TracedBuffer, Tracer, from_known, is_tracer, python_float
 
 
 def concrete(function: Any, args: Any, kwargs: Any) -> Any:
@@ -104,12 +105,10 @@ class Extern:
 
 
 def extern_result(name: str, kind: str) -> Tracer:
-    from hjit.trace.ir.graph import identity
-    from hjit.trace.tracing.tracer import TracedBuffer, _shown
-
+    """What stands for an array that an opaque call returns; `kind` as in `hjit.trace.tracing.results.rebuilt`."""
     rec = current()
     source = rec.inputs[name]
-    shape = tuple(_shown(rec, p) for p in source.input.shape)
+    shape = tuple(rec.size(p) for p in source.input.shape)
     t = Tracer(TracedBuffer(shape, source.input.dtype, name), shape, identity(len(shape)), is_scalar=kind == "scalar")
     if kind == "float":
         return python_float(t)  # type: ignore[no-any-return]

@@ -15,8 +15,9 @@ import numpy as np
 from hjit.errors import TraceError
 from hjit.trace.tracing.dispatch import functions
 from hjit.trace.tracing.externs import Extern, concrete, extern_result, owned
+from hjit.trace.tracing.frames import site
 from hjit.trace.tracing.host import pin_captured
-from hjit.trace.tracing.recorder import current, site
+from hjit.trace.tracing.recorder import current
 from hjit.trace.tracing.results import Called, called
 from hjit.trace.tracing.tracer import has_tracer
 from hjit.trace.tracing.writing import write

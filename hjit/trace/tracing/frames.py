@@ -7,6 +7,9 @@ import os
 import sys
 from functools import lru_cache
 from types import CodeType
+from typing import Any
+
+from hjit.errors import Origin
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(__file__))) + os.sep
 _DEMO = os.path.join(_PACKAGE, "demo.py")  # its functions are traced as a user's are
@@ -64,3 +67,46 @@ def _standing(steps: list[dis.Instruction], places: list[int]) -> frozenset[int]
     return frozenset(
         offset for k in places if k + 1 < len(steps) for offset in range(steps[k].offset, steps[k + 1].offset, 2)
     )
+
+
+# -- where in the user's source
+
+
+def site() -> tuple[Origin | None, str]:
+    """The source line that is being traced, and the variable that its result is assigned to."""
+    frame = sys._getframe(1)
+    while frame is not None:
+        if type(frame.f_globals) is not dict and not is_own(frame.f_code):
+            code = frame.f_code
+            origin = Origin(code.co_filename, frame.f_lineno, code.co_name)
+            return origin, _assigned(code).get(frame.f_lasti, "t")
+        frame = frame.f_back  # type: ignore[assignment]
+    return None, "t"
+
+
+def line_in(filename: str) -> Origin | None:
+    """The innermost line of a file that is being traced."""
+    frame: Any = sys._getframe(1)
+    while frame is not None:
+        if type(frame.f_globals) is not dict and frame.f_code.co_filename == filename:
+            return Origin(filename, frame.f_lineno, frame.f_code.co_name)
+        frame = frame.f_back
+    return None
+
+
+@lru_cache(maxsize=1024)
+def _assigned(code: CodeType) -> dict[int, str]:
+    """For each instruction whose result goes straight into a variable, that variable.
+
+    CPython 3.11 stands at the PRECALL before a CALL once it has specialised the call, and behind the CALL's own inline cache
+    where it runs a Python function in the same interpreter loop.
+    """
+    found: dict[int, str] = {}
+    before: list[dis.Instruction] = []
+    for step in dis.get_instructions(code):
+        if step.opname in ("STORE_FAST", "STORE_NAME", "STORE_DEREF", "STORE_GLOBAL"):
+            name = str(step.argval)
+            for offset in range(before[0].offset, step.offset, 2) if before else ():
+                found[offset] = name if name.isidentifier() else "t"
+        before = [*before, step] if before and before[-1].opname == "PRECALL" else [step]
+    return found

@@ -6,14 +6,13 @@ the events (decisions, opaque calls) that cut the trace into segments. One recor
 
 from __future__ import annotations
 
-import dis
 import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
-from types import CellType, CodeType
+from functools import cached_property
+from types import CellType
 from typing import Any
 
 import numpy as np
@@ -37,7 +36,7 @@ from hjit.trace.ir.graph import (
 from hjit.trace.ir.lookups import looked_up, lookup
 from hjit.trace.ir.poly import SMALL, Poly, Sym, poly
 from hjit.trace.ir.ranges import Range, Ranges
-from hjit.trace.tracing.frames import is_own
+from hjit.trace.tracing.frames import line_in, site
 from hjit.trace.tracing.host import HostScalar, ScalarTape, TapeEntry
 from hjit.trace.tracing.induction import InductionVariable, Site
 from hjit.trace.tracing.products import Product
@@ -333,6 +332,10 @@ class Recorder:
         p = poly(Sym(name))
         return p if n > 0 else -p
 
+    def size(self, p: Poly) -> int:
+        """A size of the trace as the traced code sees it: a `Size`, or a plain int where it is small."""
+        return p.const if p.is_const else Size(p.evaluate(lambda a: self.sizes[a.name]), p)  # type: ignore[attr-defined,no-any-return]
+
     def polys(self, ns: Iterable[int | Poly]) -> tuple[Poly, ...]:
         return tuple(map(self.poly, ns))
 
@@ -534,7 +537,7 @@ class Recorder:
     def error(self, operation: str, reason: str, advice: str = "") -> TraceError:
         """A `TraceError` for the user's present line; raised again at the end where the function handles it, as NumPy would not have raised it."""
         inner = site()[0] or self.origin
-        line = _line_in(self.origin.filename) if self.origin else None
+        line = line_in(self.origin.filename) if self.origin else None
         if line is None or inner is None or line.filename == inner.filename:
             line = inner
         else:  # a library's line says little without the user's
@@ -584,46 +587,3 @@ def layout(array: np.ndarray[Any, Any]) -> tuple[int | None, ...]:
         step = s // item
         found.append(0 if n == 1 else step if abs(step) <= SMALL else None)
     return tuple(found)
-
-
-# -- where in the user's source
-
-
-def site() -> tuple[Origin | None, str]:
-    """The source line that is being traced, and the variable that its result is assigned to."""
-    frame = sys._getframe(1)
-    while frame is not None:
-        if type(frame.f_globals) is not dict and not is_own(frame.f_code):
-            code = frame.f_code
-            origin = Origin(code.co_filename, frame.f_lineno, code.co_name)
-            return origin, _assigned(code).get(frame.f_lasti, "t")
-        frame = frame.f_back  # type: ignore[assignment]
-    return None, "t"
-
-
-def _line_in(filename: str) -> Origin | None:
-    """The innermost line of a file that is being traced."""
-    frame: Any = sys._getframe(1)
-    while frame is not None:
-        if type(frame.f_globals) is not dict and frame.f_code.co_filename == filename:
-            return Origin(filename, frame.f_lineno, frame.f_code.co_name)
-        frame = frame.f_back
-    return None
-
-
-@lru_cache(maxsize=1024)
-def _assigned(code: CodeType) -> dict[int, str]:
-    """For each instruction whose result goes straight into a variable, that variable.
-
-    CPython 3.11 stands at the PRECALL before a CALL once it has specialised the call, and behind the CALL's own inline cache
-    where it runs a Python function in the same interpreter loop.
-    """
-    found: dict[int, str] = {}
-    before: list[dis.Instruction] = []
-    for step in dis.get_instructions(code):
-        if step.opname in ("STORE_FAST", "STORE_NAME", "STORE_DEREF", "STORE_GLOBAL"):
-            name = str(step.argval)
-            for offset in range(before[0].offset, step.offset, 2) if before else ():
-                found[offset] = name if name.isidentifier() else "t"
-        before = [*before, step] if before and before[-1].opname == "PRECALL" else [step]
-    return found
