@@ -14,13 +14,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from hjit import deadline
 from hjit.errors import Origin
 from hjit.trace.ir.poly import Atom, Dim, Indirect, IntLike, Poly, poly
 
@@ -216,8 +215,12 @@ def select(condition: Expr, a: Expr, b: Expr) -> Expr:
 # -- walks, all over shared sub-expressions only once
 
 
-def walk(*roots: Expr) -> Iterator[Expr]:
-    """Every sub-expression once, those inside indices too; users before what they use."""
+def walk(*roots: Expr, args: Callable[[Expr], Iterable[Expr]] | None = None) -> Iterator[Expr]:
+    """Every sub-expression once, those inside indices too; users before what they use.
+
+    Args:
+        args: which arguments of an expression to walk, in place of all.
+    """
     seen: set[Expr] = set()
     stack = list(roots)
     while stack:
@@ -226,7 +229,7 @@ def walk(*roots: Expr) -> Iterator[Expr]:
             continue
         seen.add(e)
         yield e
-        stack.extend(e.args)
+        stack.extend(e.args if args is None else args(e))
         for p in e.polys:
             stack.extend(p.exprs)
 
@@ -515,6 +518,12 @@ class Graph:
         return self.by_name[name]
 
     @cached_property
+    def arrays(self) -> dict[str, Input | Stage]:
+        """Inputs and stages, by name."""
+        arrays: tuple[Input | Stage, ...] = (*self.inputs, *self.stages)
+        return {x.name: x for x in arrays}
+
+    @cached_property
     def by_name(self) -> dict[str, Stage]:
         return {s.name: s for s in self.stages}
 
@@ -525,16 +534,16 @@ class Graph:
     @cached_property
     def dtypes(self) -> dict[str, np.dtype[Any]]:
         """Of inputs and stages."""
-        return {x.name: x.dtype for x in (*self.inputs, *self.stages)}
+        return {n: x.dtype for n, x in self.arrays.items()}
 
     @cached_property
     def shapes(self) -> dict[str, tuple[Poly, ...]]:
         """Of inputs and stages."""
-        return {x.name: x.shape for x in (*self.inputs, *self.stages)}
+        return {n: x.shape for n, x in self.arrays.items()}
 
     def consumers(self) -> dict[str, list[str]]:
         """For each input and stage, the other stages that load it."""
-        found: dict[str, list[str]] = {s.name: [] for s in (*self.inputs, *self.stages)}
+        found: dict[str, list[str]] = {n: [] for n in self.arrays}
         for s in self.stages:
             for name in s.sources:
                 if name != s.name and name in found:
@@ -546,42 +555,6 @@ class Graph:
         rows += [f"scalar {s.name}: {s.dtype}" for s in self.scalars]
         rows += [str(s) for s in self.stages]
         return "\n".join([*rows, f"return {', '.join(self.outputs)}"])
-
-
-def map_exprs(s: Stage, f: Callable[[Expr], Expr]) -> Stage:
-    """The stage with `f` applied to every expression, those in targets included."""
-    return map_definitions(s, lambda e, _: f(e))
-
-
-def map_definitions(s: Stage, f: Callable[[Expr, tuple[Poly, ...]], Expr]) -> Stage:
-    """`map_exprs`, where `f` is given the extents of the dimensions, too."""
-    deadline.check("rewriting the graph")
-
-    def target(p: Poly, extents: tuple[Poly, ...]) -> Poly:
-        def change(a: Atom) -> Poly | None:
-            if isinstance(a, Indirect):
-                new = f(a.expr, extents)
-                return None if new is a.expr else poly(Indirect(new, a.extent))
-            return None
-
-        return p.substitute(change)
-
-    initial = None if s.initial is None else f(s.initial, s.shape)
-    updates = tuple(
-        replace(d, value=f(d.value, d.extents), target=tuple(target(p, d.extents) for p in d.target)) for d in s.updates
-    )
-    return replace(s, initial=initial, updates=updates)
-
-
-def fresh(name: str, taken: Iterable[str]) -> str:
-    """`name`, or `name` with the first free number."""
-    used = set(taken)
-    if name not in used:
-        return name
-    n = 2
-    while f"{name}_{n}" in used:
-        n += 1
-    return f"{name}_{n}"
 
 
 def compose(outer: Sequence[Poly], inner: Sequence[Poly]) -> tuple[Poly, ...]:

@@ -248,16 +248,11 @@ def _lookups(d: Definition, run: Region) -> Iterator[Lookup]:
 
 
 def _evaluated(*roots: Expr) -> Iterator[Expr]:
-    """The expressions that are evaluated wherever `roots` are; what is chosen by where an element lies may not be."""
-    seen: set[Expr] = set()
-    stack = list(roots)
-    while stack:
-        e = stack.pop()
-        if e in seen:
-            continue
-        seen.add(e)
-        yield e
-        chosen = isinstance(e, Op) and e.name == "select" and any(isinstance(x, Index) for x in walk(e.args[0]))
-        stack.extend(e.args[:1] if chosen else e.args)
-        for p in e.polys:
-            stack.extend(p.exprs)
+    """The expressions that are evaluated wherever `roots` are."""
+    return walk(*roots, args=_evaluated_args)
+
+
+def _evaluated_args(e: Expr) -> tuple[Expr, ...]:
+    """Of what is chosen by where an element lies, the test alone: the other arguments may not be evaluated."""
+    chosen = isinstance(e, Op) and e.name == "select" and any(isinstance(x, Index) for x in walk(e.args[0]))
+    return e.args[:1] if chosen else e.args

@@ -29,13 +29,13 @@ from hjit.trace.ir.graph import (
     cast,
     compose,
     identity,
-    map_exprs,
     rewrite,
     substitute,
     walk,
 )
 from hjit.trace.ir.identities import start_value
 from hjit.trace.ir.poly import ONE, Dim, Indirect, Poly, poly
+from hjit.trace.ir.rewriting import map_exprs
 from hjit.trace.passes.dead_stores import start_scans
 from hjit.trace.passes.demanded_regions import crop
 from hjit.trace.passes.demotion import narrow_integers
@@ -410,14 +410,14 @@ PASSES: tuple[Callable[..., Graph], ...] = (
     pack,  # copies of the right matrices of products, where none does
     inline_after,  # what a schedule that knows the Graph so far inlines of it
 )
-SAID = (fuse, rfactor, cache_reads, pack, inline_after)  # those that a schedule has a say in
+REQUESTABLE = (fuse, rfactor, cache_reads, pack, inline_after)  # those that a schedule has a say in
 
 
 def canonicalise(graph: Graph, said: Rewrites = NO_REWRITES, show: Callable[[str, Graph], None] | None = None) -> Graph:
     """The canonical form of a Graph; `said`: what a schedule changes; `show` is given each pass's name and result."""
     show = debug.passes("canonicalise") if show is None else show
     for run in deadline.within("canonicalising", PASSES):
-        graph = run(graph, said) if run in SAID else run(graph)
+        graph = run(graph, said) if run in REQUESTABLE else run(graph)
         if debug.checks():
             check_graph(graph, run.__name__)
         if show is not None:

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from hjit.trace.ir.graph import Definition, Expr, Graph, Load, Stage, identity, map_exprs, rewrite, substitute
+from hjit.trace.ir.graph import Definition, Expr, Graph, Load, Stage, identity, rewrite, substitute
 from hjit.trace.ir.intervals import Interval, interval, most
 from hjit.trace.ir.poly import ZERO, Atom, Dim, Extremum, IntLike, Poly, deep_atoms, poly
+from hjit.trace.ir.rewriting import map_exprs
 
 FEW = 16  # elements at the ends of an axis: not worth another stage
 

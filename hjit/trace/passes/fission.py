@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hjit.trace.ir.graph import Definition, Graph, Load, Op, Stage, fresh, identity
+from hjit.trace.ir.graph import Definition, Graph, Load, Op, Stage, identity
 from hjit.trace.ir.poly import Boundary, Dim, Poly, deep_atoms, poly
+from hjit.trace.ir.rewriting import fresh
 
 
 def bordered_terms(graph: Graph) -> Graph:

@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 
 from hjit.trace.ir.borders import inside
 from hjit.trace.ir.costs import REPEAT_LIMIT, cost
-from hjit.trace.ir.graph import Definition, Expr, Graph, Load, Stage, map_definitions, rewrite, select, substitute
+from hjit.trace.ir.graph import Definition, Expr, Graph, Load, Stage, rewrite, select, substitute
 from hjit.trace.ir.poly import Dim, Poly, boundary, poly
+from hjit.trace.ir.rewriting import map_definitions
 
 MAX_PLANES = 4  # of what becomes one definition: loops over them are unrolled, which decides between them
 

@@ -18,7 +18,6 @@ from hjit.trace.ir.graph import (
     Op,
     Stage,
     cast,
-    fresh,
     identity,
     select,
     substitute,
@@ -26,6 +25,7 @@ from hjit.trace.ir.graph import (
 )
 from hjit.trace.ir.identities import start_value
 from hjit.trace.ir.poly import ONE, ZERO, Atom, Dim, FloorDiv, IntLike, Mod, Poly, deep_atoms, extremum, poly
+from hjit.trace.ir.rewriting import fresh
 
 PARTS = 16  # parts of a histogram; a constant, so that sums do not depend on the number of threads
 MAX_CLASSES = 64

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Container, Mapping
 from dataclasses import dataclass, field, replace
 
-from hjit.trace.ir.graph import Definition, Expr, Graph, Input, Load, Op, Stage, fresh, identity, map_exprs, rewrite
+from hjit.trace.ir.graph import Definition, Expr, Graph, Input, Load, Op, Stage, identity, rewrite
 from hjit.trace.ir.poly import Dim, Poly, poly
+from hjit.trace.ir.rewriting import fresh, map_exprs
 from hjit.trace.passes.partition import has_parts, in_parts
 
 

@@ -12,22 +12,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from hjit.trace.ir.costs import COSTS
-from hjit.trace.ir.graph import (
-    Cast,
-    Const,
-    Expr,
-    Graph,
-    Index,
-    Load,
-    Op,
-    ScalarRef,
-    Stage,
-    cast,
-    fresh,
-    rewrite,
-    substitute,
-)
+from hjit.trace.ir.graph import Cast, Const, Expr, Graph, Index, Load, Op, ScalarRef, Stage, cast, rewrite, substitute
 from hjit.trace.ir.poly import Dim, Indirect, Poly, poly
+from hjit.trace.ir.rewriting import fresh
 
 WORTH = 24  # additions that a look-up must save for each element
 MAX_ROWS = 64  # combinations of small dimensions that one table holds
