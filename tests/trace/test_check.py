@@ -115,7 +115,7 @@ def test_graphs_are_checked_after_every_pass(monkeypatch: pytest.MonkeyPatch) ->
     def breaks_it(g: Graph) -> Graph:
         return BROKEN["sources_exist"]
 
-    monkeypatch.setattr(canonical, "PASSES", (breaks_it, canonical.drop_dead))
+    monkeypatch.setattr(canonical, "PASSES", (breaks_it, canonical.drop_dead_stages))
     monkeypatch.setenv("HJIT_CHECK", "1")
     with pytest.raises(CompileError, match="after breaks_it: sources_exist"):
         canonical.canonicalise(graph(IMG))

@@ -16,7 +16,8 @@ import pytest
 
 from hjit.trace import interpret
 from hjit.trace.ir.check import check_graph
-from hjit.trace.ir.graph import Graph
+from hjit.trace.ir.graph import Expr, Graph, Load, rewrite
+from hjit.trace.ir.rewriting import map_exprs
 from hjit.trace.passes.canonical import PASSES, REQUESTABLE
 from hjit.trace.passes.rewrites import NO_REWRITES, Rewrites
 from tests.trace.helpers import scalars_of
@@ -138,23 +139,23 @@ def edges(a: Any) -> Any:
 
 
 EXAMPLES = {
-    "drop_dead": Example(unused),
+    "drop_dead_stages": Example(unused),
     "merge_versions": Example(updated),
-    "drop_covered": Example(rows_in_turn),
-    "forward_slabs": Example(plane_of_a_stack),
-    "borders": Example(padded),
-    "share": Example(computed_twice),
+    "drop_overwritten": Example(rows_in_turn),
+    "forward_stores": Example(plane_of_a_stack),
+    "select_padding": Example(padded),
+    "merge_equal_stages": Example(computed_twice),
     "fuse": Example(pointwise),
-    "merge_slabs": Example(any_plane_of_a_stack),
-    "narrow": Example(read_as_float32),
-    "narrow_integers": Example(mean_of_bytes, (BYTES, BYTES[::-1])),
-    "crop": Example(two_rows),
-    "start_scans": Example(recurrence),
+    "select_planes": Example(any_plane_of_a_stack),
+    "narrow_storage": Example(read_as_float32),
+    "demote_integers": Example(mean_of_bytes, (BYTES, BYTES[::-1])),
+    "crop_to_demanded": Example(two_rows),
+    "drop_dead_initial_values": Example(recurrence),
     "tabulate": Example(gamma, (BYTES,)),
-    "unflatten": Example(flattened),
-    "part_histograms": Example(histogram, (BYTES,)),
-    "even_pieces": Example(rows_in_turn),
-    "bordered_terms": Example(largest_step),
+    "delinearise": Example(flattened),
+    "privatise_histograms": Example(histogram, (BYTES,)),
+    "equalise_interleaved": Example(rows_in_turn),
+    "separate_boundary_terms": Example(largest_step),
     "split_reductions": Example(total),
     "rfactor": Example(along_rows, rewrites=Rewrites(factored={"total": (0, 4)})),
     "cache_reads": Example(edges, rewrites=Rewrites(cached={"a0"})),
@@ -200,6 +201,26 @@ def test_an_example_is_changed_and_keeps_its_numbers(name: str) -> None:
     old, new = (interpret(g, arrays, rec.sizes, scalars) for g in (before, after))
     for a, b in zip(old, new, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-6)
+
+
+def with_input_named(graph: Graph, name: str) -> Graph:
+    """The Graph whose first input has another name."""
+    first, *others = graph.inputs
+
+    def change(e: Expr) -> Expr | None:
+        return Load(name, e.index, e.dtype) if isinstance(e, Load) and e.source == first.name else None
+
+    stages = tuple(map_exprs(s, lambda e: rewrite(e, change)) for s in graph.stages)
+    return replace(graph, inputs=(replace(first, name=name), *others), stages=stages)
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_a_new_stage_has_a_name_that_no_input_has(name: str) -> None:
+    before, after, *_ = before_and_after(name)
+    run = next(run for run in PASSES if run.__name__ == name)
+    for taken in after.by_name.keys() - before.by_name.keys():
+        graph = with_input_named(before, taken)
+        check_graph(run(graph, EXAMPLES[name].rewrites) if run in REQUESTABLE else run(graph), name)
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ from hjit.sched.search.space import Space
 from hjit.sched.search.templates import native_widths
 from hjit.trace.ir.costs import length
 from hjit.trace.ir.graph import Graph
-from hjit.trace.passes.canonical import inline
+from hjit.trace.passes.fusion import inline
 
 SIZES = tuple(2**k for k in range(1, 10))  # of new tiles
 GAIN = 0.999  # how much cheaper a schedule is that counts as cheaper

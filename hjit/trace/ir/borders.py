@@ -7,11 +7,9 @@ interior of a loop.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 
-from hjit.trace.ir.graph import Const, Definition, Expr, Graph, Index, Op, Stage, select, substitute
+from hjit.trace.ir.graph import Definition, Expr, Index, Op, Stage, select, substitute
 from hjit.trace.ir.poly import ONE, Dim, Poly, boundary, poly
 
 Side = tuple[
@@ -33,18 +31,6 @@ def fold_select(e: Expr) -> Expr:
         ):
             return fold_select(a if 0 <= at.const < n.const else b)
     return e
-
-
-def borders(graph: Graph) -> Graph:
-    """Boxes written into a constant become pure definitions."""
-    return replace(graph, stages=tuple(_pure(s) for s in graph.stages))
-
-
-def _pure(s: Stage) -> Stage:
-    if len(s.updates) != 1 or not isinstance(s.initial, Const) or len(s.updates[0].dims) != len(s.shape):
-        return s
-    value = piecewise(s)
-    return s if value is None else replace(s, initial=value, updates=())
 
 
 def piecewise(s: Stage) -> Expr | None:

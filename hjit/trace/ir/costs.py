@@ -16,8 +16,6 @@ COSTS = {
     "reordered": 0,
 }
 
-REPEAT_LIMIT = 8  # additions that may be done again for each element, wherever it is read
-
 
 def cost(e: Expr) -> int:
     """Arithmetic of one evaluation."""

@@ -240,7 +240,7 @@ class Poly:
             return self
         if not self.terms and not by.terms:
             return Poly({}, self.const // by.const)
-        whole, rest = self._split(by)
+        whole, rest = self.divide(by)
         if rest is ZERO or (not rest.terms and not by.terms):
             return whole
         return whole + Poly({(FloorDiv(rest, by),): 1}, 0)
@@ -252,13 +252,13 @@ class Poly:
             return ZERO
         if not self.terms and not by.terms:
             return Poly({}, self.const % by.const)
-        _, rest = self._split(by)
+        _, rest = self.divide(by)
         if rest is ZERO or (not rest.terms and not by.terms):
             return rest
         return Poly({(Mod(rest, by),): 1}, 0)
 
-    def _split(self, by: Poly) -> tuple[Poly, Poly]:
-        """self = whole * by + rest, with what `by` divides exactly moved into `whole`."""
+    def divide(self, by: Poly) -> tuple[Poly, Poly]:
+        """Quotient and rest, self = quotient * by + rest, with the terms that `by` divides exactly in the quotient."""
         if not by.terms:
             d = by.const
             whole = Poly({m: c // d for m, c in self.terms.items() if c % d == 0}, self.const // d)
