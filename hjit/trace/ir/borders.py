@@ -41,8 +41,9 @@ def piecewise(s: Stage) -> Expr | None:
         if box is None:
             return None
         part = _brought_inside(d.value, s, box)
-        for axis, (p, n, _) in enumerate(box) if value is not None else ():
-            part = _where(axis, p, n, s.shape[axis], part, value)
+        if value is not None:
+            for axis, (p, n, _) in enumerate(box):
+                part = _where(axis, p, n, s.shape[axis], part, value)
         value = part
     return value
 

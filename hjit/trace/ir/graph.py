@@ -57,11 +57,11 @@ class Expr:
     def __eq__(self, other: object) -> bool:
         if self is other:
             return True
-        if type(self) is not type(other) or self._hash != other._hash:  # type: ignore[attr-defined]
+        if type(self) is not type(other) or self._hash != other._hash:
             return False
-        if self._key is other._key:  # type: ignore[attr-defined]
+        if self._key is other._key:
             return True
-        if self._key != other._key:  # type: ignore[attr-defined]
+        if self._key != other._key:
             return False
         # equal ones share their key from now on: comparing two equal graphs of shared nodes stays linear
         object.__setattr__(other, "_key", self._key)

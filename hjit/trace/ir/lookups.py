@@ -50,9 +50,7 @@ def lookup(index: Expr, extents: tuple[Poly, ...], length: Poly) -> Lookup:
     return renumbered, tuple(extents[k] for k in numbers), length
 
 
-def looked_up(
-    stages: Mapping[str, Stage], goals: Iterable[str], sizes: Mapping[str, int]
-) -> tuple[set[Lookup], set[str]]:
+def looked_up(stages: dict[str, Stage], goals: Iterable[str], sizes: Mapping[str, int]) -> tuple[set[Lookup], set[str]]:
     """The indices that are looked at, all of them, where `goals` are computed; also the stages of which something is needed.
 
     Args:
@@ -76,7 +74,7 @@ def looked_up(
     return found, {name for name, regions in needed.items() if regions}
 
 
-def _leading_to_lookups(stages: Mapping[str, Stage]) -> set[str]:
+def _leading_to_lookups(stages: dict[str, Stage]) -> set[str]:
     found: set[str] = set()
     for s in stages.values():
         polys = (p for e in walk(*s.exprs()) for p in e.polys)

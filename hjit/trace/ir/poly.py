@@ -23,6 +23,8 @@ class Atom:
     __slots__ = ("_hash", "_key", "parts")
     fields: tuple[str, ...] = ()
     parts: tuple[Any, ...]
+    _key: tuple[Any, ...]
+    _hash: int
 
     def __init__(self, *values: Any) -> None:
         for name, value in zip(self.fields, values, strict=True):
@@ -35,10 +37,10 @@ class Atom:
         raise AttributeError(f"{type(self).__name__} is immutable")
 
     def __hash__(self) -> int:
-        return self._hash  # type: ignore[attr-defined,no-any-return]
+        return self._hash
 
     def __eq__(self, other: object) -> bool:
-        return self is other or (type(self) is type(other) and self._hash == other._hash and self._key == other._key)  # type: ignore[attr-defined]
+        return self is other or (type(self) is type(other) and self._hash == other._hash and self._key == other._key)
 
     def __repr__(self) -> str:
         return str(self)
@@ -371,7 +373,7 @@ ZERO, ONE = Poly({}, 0), Poly({}, 1)
 
 def poly(x: IntLike) -> Poly:
     """Lift an int or an atom."""
-    if type(x) is Poly:
+    if isinstance(x, Poly):
         return x
     if isinstance(x, Atom):
         return Poly({(x,): 1}, 0)
@@ -422,8 +424,8 @@ def rebuild(a: Atom, change: Callable[[Atom], IntLike | None]) -> IntLike:
             return a if arg is a.arg and extent is a.extent else boundary(a.mode, arg, extent)
         case Indirect():
             expr = a.expr.substitute(change)
-            extent = None if a.extent is None else a.extent.substitute(change)
-            return a if expr is a.expr and extent is a.extent else Indirect(expr, extent)
+            axis = None if a.extent is None else a.extent.substitute(change)
+            return a if expr is a.expr and axis is a.extent else Indirect(expr, axis)
     return a
 
 
@@ -486,7 +488,12 @@ def least(n: Poly) -> int:
 
 def sizes_value(p: Poly, sizes: Mapping[str, int]) -> int:
     """The number that a polynomial over sizes is."""
-    return p.evaluate(lambda a: sizes[a.name]) if p.terms else p.const  # type: ignore[attr-defined]
+
+    def value(a: Atom) -> int:
+        assert isinstance(a, Sym)
+        return sizes[a.name]
+
+    return p.evaluate(value) if p.terms else p.const
 
 
 def single_dim(p: Poly, ndims: int) -> int | None:

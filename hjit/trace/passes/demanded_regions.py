@@ -44,8 +44,9 @@ def crop_to_demanded(graph: Graph) -> Graph:
         return graph
 
     def moved(e: Expr) -> Expr | None:
-        low = lows.get(e.source) if isinstance(e, Load) else None
-        return None if low is None else Load(e.source, tuple(p - n for p, n in zip(e.index, low, strict=True)), e.dtype)
+        if not isinstance(e, Load) or e.source not in lows:
+            return None
+        return Load(e.source, tuple(p - n for p, n in zip(e.index, lows[e.source], strict=True)), e.dtype)
 
     memo: dict[Expr, Expr] = {}
     return replace(

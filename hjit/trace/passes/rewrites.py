@@ -111,33 +111,28 @@ def pack(graph: Graph, requested: Rewrites = NO_REWRITES) -> Graph:
     """
     stages: list[Stage] = []
     names = set(graph.arrays)
-    arrays = graph.arrays
     for s in graph.stages:
         for number, d in enumerate(s.updates):
             for x, index in _packed(d):
-                source = arrays[x.source]
                 copy = fresh(cache_name(x.source), names)
-                if copy in requested.inlined or (
-                    isinstance(source, Stage) and isinstance(source.initial, Load) and not source.updates
-                ):
+                source = graph.arrays[x.source]
+                is_copy = isinstance(source, Stage) and isinstance(source.initial, Load) and not source.updates
+                if copy in requested.inlined or is_copy:
                     continue
                 names.add(copy)
                 order = 1 if x.index == index else -1
-                stages.append(
-                    Stage(
-                        copy,
-                        source.dtype,
-                        source.shape[::order],
-                        Load(x.source, identity(2)[::order], source.dtype),
-                        (),
-                        s.origin,
-                    )
-                )
-                packed = Load(copy, index, x.dtype)
-                value = rewrite(s.updates[number].value, lambda e, x=x, packed=packed: packed if e == x else None)  # type: ignore[misc]
-                s = replace(s, updates=(*s.updates[:number], replace(d, value=value), *s.updates[number + 1 :]))
+                value = Load(x.source, identity(2)[::order], source.dtype)
+                stages.append(Stage(copy, source.dtype, source.shape[::order], value, (), s.origin))
+                s = _reading(s, number, x, Load(copy, index, x.dtype))
         stages.append(s)
     return replace(graph, stages=tuple(stages))
+
+
+def _reading(s: Stage, number: int, old: Load, new: Load) -> Stage:
+    """A stage whose update of that number reads `new` in place of `old`."""
+    d = s.updates[number]
+    d = replace(d, value=rewrite(d.value, lambda e: new if e == old else None))
+    return replace(s, updates=(*s.updates[:number], d, *s.updates[number + 1 :]))
 
 
 def _packed(d: Definition) -> list[tuple[Load, tuple[Poly, ...]]]:

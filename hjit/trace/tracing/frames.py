@@ -6,8 +6,7 @@ import dis
 import os
 import sys
 from functools import lru_cache
-from types import CodeType
-from typing import Any
+from types import CodeType, FrameType
 
 from hjit.errors import Origin
 
@@ -74,19 +73,19 @@ def _standing(steps: list[dis.Instruction], places: list[int]) -> frozenset[int]
 
 def site() -> tuple[Origin | None, str]:
     """The source line that is being traced, and the variable that its result is assigned to."""
-    frame = sys._getframe(1)
+    frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         if type(frame.f_globals) is not dict and not is_own(frame.f_code):
             code = frame.f_code
             origin = Origin(code.co_filename, frame.f_lineno, code.co_name)
             return origin, _assigned(code).get(frame.f_lasti, "t")
-        frame = frame.f_back  # type: ignore[assignment]
+        frame = frame.f_back
     return None, "t"
 
 
 def line_in(filename: str) -> Origin | None:
     """The innermost line of a file that is being traced."""
-    frame: Any = sys._getframe(1)
+    frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         if type(frame.f_globals) is not dict and frame.f_code.co_filename == filename:
             return Origin(filename, frame.f_lineno, frame.f_code.co_name)

@@ -149,6 +149,9 @@ class HostScalar:
     def __hash__(self) -> int:
         return hash(self.pin())
 
+    def __round__(self, n: int | None = None) -> Any:
+        return round(self.pin(), n)
+
 
 def is_run_time(x: Any) -> bool:
     """Is this a number that a kernel takes as a parameter?"""
@@ -252,7 +255,7 @@ def number(x: Any, dtype: np.dtype[Any], how: Conversion) -> Any:
 
 def dtype_of(x: HostScalar) -> np.dtype[Any]:
     """The dtype of the array that NumPy makes of a run-time number; that of a Python int depends on its size, which is a condition then."""
-    return record(_array_dtype, x).pin() if type(x.value) is int else np.result_type(x.value)  # type: ignore[no-any-return]
+    return record(_array_dtype, x).pin() if type(x.value) is int else np.result_type(x.value)
 
 
 def _array_dtype(value: int) -> np.dtype[Any]:
@@ -293,29 +296,29 @@ for _name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "lshift"
     setattr(HostScalar, f"__r{_dunder}__", _method(getattr(operator, _name), swap=True))
 
 
-def _divmod(f: Callable[..., Any]) -> Callable[..., Any]:
+def _divmod(swap: bool) -> Callable[..., Any]:
     def method(self: HostScalar, other: Any) -> Any:
-        quotient = f(operator.floordiv)(self, other)
-        return NotImplemented if quotient is NotImplemented else (quotient, f(operator.mod)(self, other))
+        quotient = _method(operator.floordiv, swap)(self, other)
+        return NotImplemented if quotient is NotImplemented else (quotient, _method(operator.mod, swap)(self, other))
 
     return method
 
 
-HostScalar.__divmod__ = _divmod(_method)  # type: ignore[attr-defined]
-HostScalar.__rdivmod__ = _divmod(lambda f: _method(f, swap=True))  # type: ignore[attr-defined]
+for _name, _swap in (("divmod", False), ("rdivmod", True)):
+    setattr(HostScalar, f"__{_name}__", _divmod(_swap))
 for _name in ("lt", "le", "gt", "ge", "eq", "ne"):
     setattr(HostScalar, f"__{_name}__", _method(getattr(operator, _name)))
 for _name, _f in (("neg", operator.neg), ("pos", operator.pos), ("abs", operator.abs), ("invert", operator.invert)):
     setattr(HostScalar, f"__{_name}__", lambda self, f=_f: record(f, self))
-for _name, _f in (
-    ("bool", bool),
-    ("int", int),
-    ("float", float),
-    ("index", operator.index),
-    ("trunc", math.trunc),
-    ("floor", math.floor),
-    ("ceil", math.ceil),
-    ("complex", complex),
-):
-    setattr(HostScalar, f"__{_name}__", lambda self, f=_f: f(self.pin()))
-HostScalar.__round__ = lambda self, n=None: round(self.pin(), n)  # type: ignore[attr-defined]
+_CONVERSIONS: dict[str, Callable[[Any], Any]] = {
+    "bool": bool,
+    "int": int,
+    "float": float,
+    "complex": complex,
+    "index": operator.index,
+    "trunc": math.trunc,
+    "floor": math.floor,
+    "ceil": math.ceil,
+}
+for _name, _conversion in _CONVERSIONS.items():
+    setattr(HostScalar, f"__{_name}__", lambda self, f=_conversion: f(self.pin()))

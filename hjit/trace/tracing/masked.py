@@ -115,7 +115,10 @@ class Selected(Traced):
     def __float__(self) -> float:
         raise self._error("conversion to a number")
 
-    __int__ = __index__ = __float__  # type: ignore[assignment]
+    def __int__(self) -> int:
+        raise self._error("conversion to a number")
+
+    __index__ = __int__
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray[Any, Any]:
         raise self._error("conversion to a real array")

@@ -34,7 +34,7 @@ from hjit.trace.ir.graph import (
     identity,
 )
 from hjit.trace.ir.lookups import looked_up, lookup
-from hjit.trace.ir.poly import SMALL, Poly, Sym, poly
+from hjit.trace.ir.poly import SMALL, Poly, Sym, poly, sizes_value
 from hjit.trace.ir.ranges import Range, Ranges
 from hjit.trace.tracing.frames import line_in, site
 from hjit.trace.tracing.host import HostScalar, ScalarTape, TapeEntry
@@ -318,11 +318,11 @@ class Recorder:
         self.sizes[name] = int(value)
         return Size(value, poly(Sym(name)))
 
-    def poly(self, n: int | Poly) -> Poly:
+    def poly(self, n: int | Poly | InductionVariable) -> Poly:
         """A size or offset as a polynomial; a large plain number becomes a run-time parameter of its own."""
         if isinstance(n, Poly):
             return n
-        if type(n) in (Size, InductionVariable):
+        if isinstance(n, (Size, InductionVariable)):
             return n.poly
         n = int(n)
         if -SMALL <= n <= SMALL:
@@ -334,7 +334,8 @@ class Recorder:
 
     def size(self, p: Poly) -> int:
         """A size of the trace as the traced code sees it: a `Size`, or a plain int where it is small."""
-        return p.const if p.is_const else Size(p.evaluate(lambda a: self.sizes[a.name]), p)  # type: ignore[attr-defined,no-any-return]
+        value: int = Size(sizes_value(p, self.sizes), p)
+        return value
 
     def polys(self, ns: Iterable[int | Poly]) -> tuple[Poly, ...]:
         return tuple(map(self.poly, ns))

@@ -11,7 +11,7 @@ import builtins
 import itertools
 import operator
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -26,6 +26,11 @@ from hjit.trace.tracing.recorder import current, rerolled_loops, supported_dtype
 MAX_KNOWN = 4096  # elements up to which arrays made of known numbers are computed while tracing
 Shape = tuple[int, ...]
 serials = itertools.count()
+
+
+def _operation(name: str) -> Callable[..., Tracer]:
+    """A `hook` that gives a traced array."""
+    return hook(name)
 
 
 class TracedBuffer:
@@ -107,6 +112,11 @@ class Tracer(Traced):
 
     __slots__ = ("_known", "_shape", "buffer", "index", "is_scalar", "read_only", "weak")
     __array_priority__ = 1000.0
+    # methods that `hjit.trace.ops.operators` adds
+    copy: Callable[..., Tracer]
+    reshape: Callable[..., Tracer]
+    swapaxes: Callable[..., Tracer]
+    transpose: Callable[..., Tracer]
 
     def __init__(
         self,
@@ -138,7 +148,8 @@ class Tracer(Traced):
     def dtype(self) -> np.dtype[Any]:
         frame = sys._getframe(1)
         if type(frame.f_globals) is not dict and frame.f_lasti in reads(frame.f_code, "dtype", "type"):
-            return hook("dtype_to_call")(self.buffer.dtype)
+            callee: np.dtype[Any] = hook("dtype_to_call")(self.buffer.dtype)
+            return callee
         return self.buffer.dtype
 
     @dtype.setter
@@ -156,7 +167,8 @@ class Tracer(Traced):
         frame = sys._getframe(1)
         if frame.f_lasti not in reads(frame.f_code, "__array_interface__"):
             raise AttributeError("__array_interface__")
-        return hook("interface")(self)
+        found: dict[str, Any] = hook("interface")(self)
+        return found
 
     @property
     def ndim(self) -> int:
@@ -203,11 +215,12 @@ class Tracer(Traced):
 
     @property
     def imag(self) -> Tracer:
-        return call(np.zeros_like, self)
+        zeros: Tracer = call(np.zeros_like, self)
+        return zeros
 
     @property
     def flat(self) -> Tracer:
-        return hook("flat")(self)
+        return _operation("flat")(self)
 
     @flat.setter
     def flat(self, values: Any) -> None:
@@ -223,7 +236,7 @@ class Tracer(Traced):
 
     @property
     def strides(self) -> tuple[int, ...]:
-        found = hook("strides")(self)
+        found: tuple[int, ...] | None = hook("strides")(self)
         if found is None:
             raise current().error(
                 "ndarray.strides", "the strides of this view are not known while tracing", "use .shape"
@@ -400,12 +413,12 @@ class Tracer(Traced):
         if type not in (None, np.ndarray):
             reason = "a subclass of ndarray may compute in its own way"
             raise current().error(f"ndarray.view({type.__name__})", reason, "compute with the array itself")
-        return hook("reinterpreted")(self, self.dtype if dtype is None else np.dtype(dtype))
+        return _operation("reinterpreted")(self, self.dtype if dtype is None else np.dtype(dtype))
 
     def astype(
         self, dtype: Any, order: str = "K", casting: str = "unsafe", subok: bool = True, copy: bool = True
     ) -> Tracer:
-        return hook("astype")(self, dtype, casting, copy, order)
+        return _operation("astype")(self, dtype, casting, copy, order)
 
     def fill(self, value: Any) -> None:
         hook("write")(self, value, how=as_item)
@@ -493,15 +506,15 @@ def from_source(array: np.ndarray[Any, Any], name: str, where: tuple[Any, ...]) 
 def as_tracer(x: Any, dtype: Any = None) -> Tracer:
     """What `numpy.asarray` makes of `x`: an array, a number, or nested lists of them, traced or not."""
     if issubclass(type(x), Traced):
-        x = x.traced_array()
-        return x if dtype is None or x.dtype == np.dtype(dtype) else x.astype(dtype)
+        array: Tracer = x.traced_array()
+        return array if dtype is None or array.dtype == np.dtype(dtype) else array.astype(dtype)
     if is_host(x):
         rec = current()
         dtype = checked_dtype(dtype_of(x) if dtype is None else np.dtype(dtype))
         return from_stage(rec.scalar(number(x, dtype, as_array), dtype), (), dtype)
     if type(x) in (list, tuple) and has_tracer(x):
         rows = [as_tracer(row) if dtype is None else stored(row, np.dtype(dtype), as_item) for row in x]
-        stacked = call(np.stack, rows)
+        stacked: Tracer = call(np.stack, rows)
         return stacked if dtype is None else stacked.astype(dtype)
     return from_known(np.array(x, dtype))
 
