@@ -199,7 +199,7 @@ def _traced(rec: Recorder, function: types.FunctionType, structure: Any, leaves:
 def _watch(rec: Recorder, values: Iterable[Any]) -> None:
     """Look after the lists and dicts among the arguments, which the function may not change."""
     for x in values:
-        rec.watch(x, "argument")
+        rec.watched.add(x, "argument")
         if isinstance(x, (list, tuple, dict)):
             _watch(rec, x.values() if isinstance(x, dict) else x)
 

@@ -1,4 +1,4 @@
-"""What holds of every Graph between two passes, as a list of named rules; `HJIT_CHECK=1` checks them after each pass."""
+"""What holds of every Graph, as a list of named rules; `HJIT_CHECK=1` checks them after each pass."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hjit.trace.ir.poly import Dim, Poly, Var, deep_atoms
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A definition of a Graph: number `number` of stage number `position`, the initial one counted where there is one."""
+    """A definition of a Graph, the one of that number of a stage."""
 
     graph: Graph
     positions: dict[str, int]  # of the stages in the Graph

@@ -357,14 +357,14 @@ def _text(e: Expr) -> str:
 
 
 def _hash_once(node: Any) -> int:
-    """The hash that a frozen dataclass has by itself, kept: Graphs are keys of what is asked for each of their stages."""
+    """The hash that a frozen dataclass has, computed once: Graphs are keys of what is cached for their stages."""
     found: int | None = node.__dict__.get("_hash")
     if found is None:
         found = node.__dict__["_hash"] = hash(tuple(getattr(node, f.name) for f in fields(node) if f.compare))
     return found
 
 
-@dataclass(frozen=True)  # not slotted, as Stage and Graph: what is asked again and again is worked out once
+@dataclass(frozen=True)  # without slots, as Stage and Graph: they cache their properties
 class Definition:
     """``for dims, rdims: stage[target] = value``.
 
@@ -387,11 +387,12 @@ class Definition:
 
     @cached_property
     def extents(self) -> tuple[Poly, ...]:
+        """Of all dimensions, the pure ones first."""
         return self.dims + self.rdims
 
     @cached_property
     def is_scatter(self) -> bool:
-        """Is where it writes read from arrays?"""
+        """Does the target depend on values of arrays?"""
         return any(isinstance(a, Indirect) for p in self.target for a in p.atoms())
 
     def exprs(self) -> tuple[Expr, ...]:
@@ -451,10 +452,12 @@ class Stage:
 
     @cached_property
     def definitions(self) -> tuple[Definition, ...]:
+        """The pure one, where there is one, and the updates."""
         first = () if self.initial is None else (pure(self.shape, self.initial),)
         return first + self.updates
 
     def exprs(self) -> tuple[Expr, ...]:
+        """The expressions of all definitions."""
         return tuple(e for d in self.definitions for e in d.exprs())
 
     @cached_property
@@ -515,6 +518,7 @@ class Graph:
     __hash__ = _hash_once
 
     def stage(self, name: str) -> Stage:
+        """The stage of that name."""
         return self.by_name[name]
 
     @cached_property
@@ -525,10 +529,12 @@ class Graph:
 
     @cached_property
     def by_name(self) -> dict[str, Stage]:
+        """The stages, in their order."""
         return {s.name: s for s in self.stages}
 
     @cached_property
     def input_by_name(self) -> dict[str, Input]:
+        """The inputs, in their order."""
         return {i.name: i for i in self.inputs}
 
     @cached_property

@@ -100,8 +100,7 @@ def graph_key(graph: Graph) -> Key:
             w.lines.append(f"initial {w.expr(s.initial)}")
         for d in s.updates:
             target = ",".join(map(w.poly, d.target))
-            w.lines.append(
-                f"update {d.order} [{','.join(map(w.poly, d.dims))}|{','.join(map(w.poly, d.rdims))}] [{target}]={w.expr(d.value)}"
-            )
+            dims, rdims = ",".join(map(w.poly, d.dims)), ",".join(map(w.poly, d.rdims))
+            w.lines.append(f"update {d.order} [{dims}|{rdims}] [{target}]={w.expr(d.value)}")
     w.lines.append(f"return {','.join(w.names[name] for name in graph.outputs)}")
     return Key("\n".join(w.lines), tuple(w.symbols))

@@ -155,7 +155,7 @@ class Poly:
 
     def __init__(self, terms: dict[Monomial, int], const: int) -> None:
         self.terms, self.const = terms, const
-        self._hash = self._exprs = None  # found when asked for: most polynomials are on the way to others
+        self._hash = self._exprs = None  # found on demand: most polynomials are intermediate results
 
     def __hash__(self) -> int:
         found = self._hash
@@ -175,7 +175,7 @@ class Poly:
 
     @property
     def unbounded(self) -> Poly:
-        """An index as it is away from the borders: without the bound that all of it may have."""
+        """An index as it is where no boundary condition applies: without the `Boundary` that all of it may be."""
         if len(self.terms) == 1 and not self.const:
             ((m, c),) = self.terms.items()
             if c == 1 and len(m) == 1 and isinstance(m[0], Boundary):

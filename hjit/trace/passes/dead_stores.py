@@ -1,7 +1,7 @@
 """Dead-store elimination of a scan's initial value: only the rows that the scan starts from are computed before it.
 
-``out = img.copy()``, then ``out[y] = a * img[y] + b * out[y - 1]`` for all rows but the first one: the copy's other rows are
-dead stores. Where the scan reads them, as ``out[y] += out[y - 1]`` and running sums do, it reads ``img`` instead.
+``out = img.copy()``, then ``out[y] = a * img[y] + b * out[y - 1]`` for all rows but the first: the copy's other rows
+are dead stores. Where the scan reads them, as ``out[y] += out[y - 1]`` and running sums do, it reads ``img`` instead.
 The same goes for scans that run backwards.
 """
 
@@ -52,7 +52,7 @@ def _from_initial(s: Stage, d: Definition) -> Expr:
 
 
 def _start(s: Stage, d: Definition) -> tuple[int, int, Poly] | None:
-    """Axis, number and first index of the rows that a scan does not write; None where it is no scan that writes all others.
+    """Axis, number and first index of the rows that a scan does not write; None where it does not write all others.
 
     Of the stage itself it may read what it has written, or left.
     """

@@ -1,7 +1,8 @@
 """Demanded-region elimination: stages have the extents that their readers need.
 
-Inside loops bounds inference sees to that (`hjit.sched.analysis.bounds`); here it is done for whole stages, wherever they are computed:
-``gaussian_filter(img, 3)[10:20, 5:9]`` filters what lies around those pixels, ``img.sum(axis=1)[3:5]`` adds up two rows.
+Inside loops bounds inference does that (`hjit.sched.analysis.bounds`); here it is done for whole stages, wherever they
+are computed: ``gaussian_filter(img, 3)[10:20, 5:9]`` filters what lies around those pixels, ``img.sum(axis=1)[3:5]``
+adds up two rows.
 """
 
 from __future__ import annotations

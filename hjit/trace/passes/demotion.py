@@ -1,8 +1,9 @@
-"""Integer demotion by range analysis: the narrowest dtype that holds a value, for twice as many lanes in half the bytes.
+"""Integer demotion by range analysis: the narrowest dtype that holds a value, for more lanes in fewer bytes.
 
-NumPy code widens bytes before it adds them (``a.astype(np.int16) + b``, ``img.astype(int)``). By interval arithmetic on what the
-operands can be, many such operations give the same number in a narrower dtype, and so do the stages that hold them. Means of two
-numbers, sums and differences that are clipped at the ends of a dtype, and absolute differences need no wider dtype at all.
+NumPy code widens bytes before it adds them (``a.astype(np.int16) + b``, ``img.astype(int)``). By interval arithmetic on
+the operands, many such operations give the same number in a narrower dtype, and so do the stages that hold them. Idioms
+that need no wider dtype at all are recognised: means of two numbers, saturating sums and differences, absolute
+differences.
 """
 
 from __future__ import annotations
@@ -141,7 +142,7 @@ class _Demotion:
         return Op(e.name, args, e.dtype) if e.name in COMPARISONS else Cast(Op(e.name, args, to), e.dtype)
 
     def unsigned(self, *operands: Expr) -> DType | None:
-        """The unsigned dtype of one or two bytes that operands were widened from, and that holds those that are constants."""
+        """The unsigned dtype of up to two bytes that operands were widened from, and that holds their constants."""
         dtypes = {a.arg.dtype for a in operands if isinstance(a, Cast) and _widens(a)}
         if len(dtypes) != 1 or not all(isinstance(a, Const) or (isinstance(a, Cast) and _widens(a)) for a in operands):
             return None
@@ -200,7 +201,10 @@ def _terms(e: Expr) -> list[Expr]:
 
 
 def mean(g: _Demotion, e: Op) -> Expr | None:
-    """``(a + b + 1) // 2`` and ``(a + b) // 2`` of unsigned numbers, in their own dtype (Warren, Hacker's Delight, section 2-5)."""
+    """``(a + b + 1) // 2`` and ``(a + b) // 2`` of unsigned numbers, in their own dtype.
+
+    Warren, Hacker's Delight, section 2-5.
+    """
     halves = (e.name == "floor_divide" and _is(e.args[1], 2)) or (e.name == "right_shift" and _is(e.args[1], 1))
     if not halves or _inner(e.args[0], "add") is None:
         return None
@@ -216,8 +220,8 @@ def mean(g: _Demotion, e: Op) -> Expr | None:
 def _halved(a: Expr, b: Expr, dtype: DType, up: bool) -> Op:
     """Half of the sum of two numbers, in their own dtype.
 
-    Rounded down it is one less than rounded up, which processors have an instruction for, where the sum is odd. The shorter
-    ``(a & b) + ((a ^ b) >> 1)`` of bytes, where both are shuffled vectors, LLVM 20 and 22 rewrite for ever.
+    Processors round half the sum up in one instruction; rounded down it is one less where the sum is odd. The shorter
+    ``(a & b) + ((a ^ b) >> 1)`` sends LLVM 20 and 22 into an endless loop of rewrites where bytes are shuffled.
     """
     unlike = Op("bitwise_xor", (a, b), dtype)
     found = Op(

@@ -1,7 +1,7 @@
 """Fission of reductions: terms with boundary conditions as stages of their own, and reductions in two steps.
 
-The loops of a pure stage are partitioned: vectors run where no boundary condition applies, single elements at the ends. A reduction's
-loop is not, so that each lane of ``np.abs(laplace(img)).sum()`` would evaluate the boundary condition.
+The loops of a pure stage are partitioned: vectors run where no boundary condition applies, single elements at the ends.
+A reduction's loop is not, so that each lane of ``np.abs(laplace(img)).sum()`` would evaluate the boundary condition.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from hjit.trace.ir.rewriting import fresh
 
 
 def separate_boundary_terms(graph: Graph) -> Graph:
-    """Terms that read across a boundary of the dimension along which lanes would run are computed before their reduction."""
+    """Terms that read across a boundary of the dimension along which lanes would run are stages of their own."""
     names = set(graph.arrays)
     stages: list[Stage] = []
     for s in graph.stages:
@@ -43,7 +43,7 @@ def _is_at_boundary(p: Poly, d: Definition) -> bool:
 
 
 def _is_all_of(x: Load, d: Definition) -> bool:
-    """Is each dimension that is long one of an axis of the array, so that there are no more terms than it has elements?"""
+    """Does each long dimension run along an axis of the array, so that there are no more terms than elements?"""
     along = [_long(p, d) for p in x.index]
     return all(len(dims) <= 1 for dims in along) and len(set().union(*along)) == sum(not n.is_const for n in d.extents)
 
@@ -54,7 +54,7 @@ def _long(p: Poly, d: Definition) -> set[int]:
 
 
 def _separated(s: Stage, d: Definition, name: str) -> tuple[Stage, Definition]:
-    """The terms of an update, and the update of them."""
+    """The stage of an update's terms, and the update that reads it."""
     assert isinstance(d.value, Op)
     own, term = d.value.args
     terms = Stage(name, term.dtype, d.extents, term, (), s.origin)
@@ -64,7 +64,7 @@ def _separated(s: Stage, d: Definition, name: str) -> tuple[Stage, Definition]:
 
 
 def split_reductions(graph: Graph) -> Graph:
-    """A reduction of everything to little is done in two steps, rows then their results, so that rows run in parallel."""
+    """A reduction to a few elements has two steps, of rows and then of their results, so that rows run in parallel."""
     stages: list[Stage] = []
     names = set(graph.arrays)
     for s in graph.stages:
@@ -84,7 +84,7 @@ def _wants_two_steps(d: Definition) -> bool:
 
 
 def _in_two_steps(s: Stage, name: str) -> tuple[Stage, Stage]:
-    """The stage ``rows[r, dims]`` that reduces all but the outermost long dimension, and the one that reduces its rows."""
+    """The stage ``rows[r, dims]`` that reduces all but the outermost long dimension, and the one that reduces that."""
     d = s.updates[0]
     assert isinstance(d.value, Op)
     own, element = d.value.args

@@ -1,4 +1,4 @@
-"""Store-to-load forwarding through concatenations: arrays that are written in slabs along one axis, as stacked planes and channels are."""
+"""Store-to-load forwarding through concatenations: arrays that are written in slabs along one axis."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Slab:
 
 
 def slabs(s: Stage) -> tuple[int, tuple[Slab, ...]] | None:
-    """The axis, of known extent, and the slabs that a stage is written in without reading itself; None where it is not."""
+    """The axis, of known extent, and the slabs that a stage is written in without reading itself; None: it is not."""
     if not s.updates or any(d.order != "pure" or d.rdims or s.name in d.sources for d in s.updates):
         return None
     for axis, extent in enumerate(s.shape):

@@ -68,7 +68,7 @@ def fuse(graph: Graph, requested: Rewrites = NO_REWRITES) -> Graph:
 
 
 def _chain_costs(graph: Graph) -> dict[str, int]:
-    """The cost of each pure stage together with the chain of stages that it alone reads, which are fused where it is."""
+    """The cost of each pure stage with that of the chain of stages that it alone reads, which are fused with it."""
     uses: dict[str, set[tuple[str, tuple[Poly, ...]]]] = {}
     for s in graph.stages:
         for load in s.loads:
@@ -180,7 +180,7 @@ def inline(graph: Graph, names: Collection[str]) -> Graph:
 
 
 def inline_after(graph: Graph, requested: Rewrites = NO_REWRITES) -> Graph:
-    """Stages of the canonical Graph in place of their loads; among them those that were not pure when chains were fused."""
+    """Inline stages of the canonical Graph, also those that were not pure when chains were fused."""
     pure = {s.name for s in graph.stages if s.name not in graph.outputs and s.initial is not None and not s.updates}
     names = {n for n in pure if n in requested.inlined_after or n in requested.inlined}
     return inline(graph, names) if names else graph

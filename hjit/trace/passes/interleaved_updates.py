@@ -18,7 +18,7 @@ from hjit.trace.passes.limits import INTERLEAVED_STEPS, RESIDUE_CLASSES
 
 
 def covers_stage(s: Stage) -> bool:
-    """Do the updates write every element, as ``out[0::2, 0::2]``, ``out[0::2, 1::2]``, ... do, without reading the stage?"""
+    """Do the updates write every element, as ``out[0::2]`` and ``out[1::2]`` do, without reading the stage?"""
     if not s.updates or not s.shape:
         return False
     steps = [1] * len(s.shape)
@@ -64,7 +64,7 @@ def _residues(p: Poly, d: Definition, extent: Poly) -> tuple[int, int] | None:
 
 
 def write_disjoint(a: Definition, b: Definition) -> bool:
-    """Are the elements that two updates write known to be disjoint, as those of two channels, or of even and odd rows?"""
+    """Do two updates surely write disjoint elements, as those of two channels, or of even and odd rows?"""
     for p, q in zip(a.target, b.target, strict=True):
         step = math.gcd(*(c for x in (p, q) for c in x.terms.values()))
         if (p.const != q.const) if step == 0 else (p.const - q.const) % step:
@@ -73,7 +73,7 @@ def write_disjoint(a: Definition, b: Definition) -> bool:
 
 
 def adjacent_axis(a: Definition, b: Definition, name: str) -> int | None:
-    """The axis of a stage along which update `b` writes the elements next to those of `a`; None: there is none, or they read the stage."""
+    """The axis along which update `b` writes the elements next to those of `a`; None: none, or they read the stage."""
     if a.order != "pure" or b.order != "pure" or name in a.sources | b.sources:
         return None
     differ = [axis for axis, (p, q) in enumerate(zip(a.target, b.target, strict=True)) if p != q]
@@ -81,7 +81,7 @@ def adjacent_axis(a: Definition, b: Definition, name: str) -> int | None:
 
 
 def equalise_interleaved(graph: Graph) -> Graph:
-    """Interleaved updates, as ``out[0::2]`` and ``out[1::2]``, have the same extents; what one writes more is an update of its own."""
+    """Interleaved updates, as ``out[0::2]`` and ``out[1::2]``, get equal extents; what is left becomes updates."""
     return replace(graph, stages=tuple(replace(s, updates=tuple(_equalised(s))) for s in graph.stages))
 
 
@@ -107,7 +107,7 @@ def _equalised(s: Stage) -> Iterator[Definition]:
 
 
 def _interleaved(a: Definition, b: Definition, name: str) -> tuple[int, int] | None:
-    """The dimension along which two updates of a stage are interleaved, and its step; the first has as many elements or more."""
+    """The dimension along which two updates are interleaved, and its step; the first has as many elements or more."""
     next_along = adjacent_axis(a, b, name)
     if next_along is None or len(a.dims) != len(b.dims):
         return None

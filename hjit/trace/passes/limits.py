@@ -1,7 +1,7 @@
 """The thresholds of the canonicaliser. Costs are in additions (`hjit.trace.ir.costs`).
 
-They decide what a kernel computes, and so its key: a Graph has one canonical form, whatever the machine. One says on what it was
-measured; the others are estimates.
+They decide what a kernel computes, and so its key: a Graph has one canonical form, whatever the machine. One says on
+what it was measured; the others are estimates.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ INITIAL_COST = 2
 # -- demanded regions: elements at the ends of an axis; so few are computed though nobody reads them
 UNREAD_ELEMENTS = 16
 
-# -- stores that are forwarded: planes that become one definition; loops over so many are unrolled, which folds the select
+# -- forwarding: planes that become one definition; loops over so many are unrolled, which folds the select
 SELECTED_PLANES = 4
 
 # -- privatisation: partial histograms; a constant, so that sums do not depend on the number of threads

@@ -1,4 +1,4 @@
-"""Privatisation: reductions in parts of one of their dimensions, each with a partial result of its own, which are then joined."""
+"""Privatisation: reductions in parts of a dimension, each with a partial result of its own, which are then joined."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from hjit.trace.passes.limits import HISTOGRAM_PARTS
 
 
 def privatise_histograms(graph: Graph) -> Graph:
-    """Histograms of integers are counted in parts of the image, which run in parallel, then the partial histograms are added up."""
+    """Histograms of integers are counted in parts of the image, which run in parallel, and then added up."""
     stages: list[Stage] = []
     names = set(graph.arrays)
     for s in graph.stages:

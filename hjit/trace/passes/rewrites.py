@@ -1,4 +1,4 @@
-"""Schedule-requested rewrites: what a schedule changes of the Graph itself, which is which stages there are."""
+"""Schedule-requested rewrites: what a schedule changes of the Graph itself."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ class Rewrites:
     Attributes:
         kept: stages that are not inlined.
         inlined: pure stages that are.
-        cached: inputs and stages of which consumers read a copy, a stage of its own that has a place and a layout; see `cache_reads`.
-        factored: stage -> (reduction dimension, parts): reductions that are done in parts, which are joined; see `rfactor`.
+        cached: inputs and stages of which consumers read a copy, a stage of its own; see `cache_reads`.
+        factored: stage -> (reduction dimension, parts): reductions in parts, which are joined; see `rfactor`.
         inlined_after: stages of the canonical Graph that are inlined at last, with nothing else changed.
     """
 
@@ -98,16 +98,16 @@ def rfactor(graph: Graph, requested: Rewrites = NO_REWRITES) -> Graph:
 
 
 def factors(s: Stage, d: Definition, k: int) -> bool:
-    """Can reduction dimension `k` be factored? What is written in NumPy's order, as by `np.add.at` of floats, cannot."""
+    """Can reduction dimension `k` be factored? Not where NumPy's order is kept, as in `np.add.at` of floats."""
     return k < len(d.rdims) and is_separable(s, d) and (not d.is_scatter or s.dtype.kind in "iub")
 
 
 def pack(graph: Graph, requested: Rewrites = NO_REWRITES) -> Graph:
     """The right matrix of a product is copied, so that the columns that a block of the result needs lie side by side.
 
-    Its rows are as far apart as the matrix is wide, often by a power of two: then all of them want the same few places of the caches
-    (Goto and van de Geijn 2008, section 4). Transposed matrices are copied as they were before: what the lanes of vectors run along, and
-    what a row of the result reads. A schedule may say that a copy is inlined: then there is none.
+    Its rows are as far apart as the matrix is wide, often by a power of two: then all compete for the same few
+    cache sets (Goto and van de Geijn 2008, section 4). Of a transposed matrix the transposed copy is packed, whose
+    lanes are contiguous. A schedule may inline a copy: then there is none.
     """
     stages: list[Stage] = []
     names = set(graph.arrays)
@@ -136,7 +136,7 @@ def _reading(s: Stage, number: int, old: Load, new: Load) -> Stage:
 
 
 def _packed(d: Definition) -> list[tuple[Load, tuple[Poly, ...]]]:
-    """What is copied where an update is ``c[i, j] += a[i, k] * b[k, j]`` of more than a few of each, and by which index the copies are read."""
+    """The loads to pack of an update ``c[i, j] += a[i, k] * b[k, j]`` of long dimensions, with the copies' indices."""
     i, j, k = (poly(Dim(n)) for n in range(3))
     if d.order != "add" or d.target != (i, j) or len(d.rdims) != 1 or not isinstance(d.value, Op):
         return []

@@ -1,4 +1,4 @@
-"""Stages that need not be there: dead ones, equal ones, versions of one buffer, and initial values that are overwritten."""
+"""Elimination of stages: dead ones, equal ones, versions of one buffer, and initial values that are overwritten."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def drop_dead_stages(graph: Graph) -> Graph:
 
 
 def merge_versions(graph: Graph) -> Graph:
-    """A version of a buffer that only the next version reads shares its memory: the updates of both follow each other."""
+    """A version of a buffer that only the next version reads becomes part of that one, with its updates first."""
     uses: dict[str, int] = dict.fromkeys(graph.outputs, 1)
     for s in graph.stages:
         for name in s.sources - {s.name}:

@@ -1,4 +1,4 @@
-"""Storage narrowing: a stage that is read through one narrowing cast only is stored in that dtype: less memory to write and to read."""
+"""Storage narrowing: a stage that is read through one narrowing cast only is stored in that dtype."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ def callees(code: CodeType) -> frozenset[int]:
 
 @lru_cache(maxsize=4096)
 def reads(code: CodeType, name: str, called: str = "") -> frozenset[int]:
-    """Those at which it reads the attribute `name`; if `called` is given, only where it then calls that attribute of what it has read."""
+    """Those at which it reads the attribute `name`, or only where it then calls the attribute `called` of that."""
     steps = _steps(code)
     found = [k for k, s in enumerate(steps) if s.opname in ("LOAD_ATTR", "LOAD_METHOD") and s.argval == name]
     return _standing(
@@ -41,7 +41,11 @@ def _steps(code: CodeType) -> list[dis.Instruction]:
 
 
 def _loads_callee(steps: list[dis.Instruction], k: int) -> bool:
-    """A method, of which CPython 3.11 has an instruction, 3.12 a bit; or what a NULL marks, before it or, from 3.13 on, after it."""
+    """Is what an instruction loads called?
+
+    A method is: CPython 3.11 has an instruction for it, 3.12 a bit. So is what a NULL marks, before it or, from 3.13
+    on, after it.
+    """
     step, after = steps[k], steps[k + 1] if k + 1 < len(steps) else steps[k]
     if step.opname == "LOAD_METHOD" or after.opname == "PUSH_NULL":
         return True
@@ -97,8 +101,8 @@ def line_in(filename: str) -> Origin | None:
 def _assigned(code: CodeType) -> dict[int, str]:
     """For each instruction whose result goes straight into a variable, that variable.
 
-    CPython 3.11 stands at the PRECALL before a CALL once it has specialised the call, and behind the CALL's own inline cache
-    where it runs a Python function in the same interpreter loop.
+    CPython 3.11 stands at the PRECALL before a CALL once it has specialised the call, and behind the CALL's own inline
+    cache where it runs a Python function in the same interpreter loop.
     """
     found: dict[int, str] = {}
     before: list[dis.Instruction] = []

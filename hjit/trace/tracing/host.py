@@ -5,8 +5,9 @@ numbers is recorded on a tape that Python itself replays at each call, so it has
 exceptions included. Where the code needs the value (``if``, ``range``, ``int()``) the scalar is *pinned*: a guard
 compares it at later calls, and a change traces anew.
 
-A number in a closure is such a scalar as well, so that the functions that a factory makes share their kernels. Mostly it is a setting, though,
-and code may be faster for knowing it: it stays a parameter in arithmetic that gains nothing by its value, and is pinned elsewhere.
+A number in a closure is such a scalar as well, so that the functions that a factory makes share their kernels. Mostly
+it is a setting, though, and code may be faster for knowing it: it stays a parameter in arithmetic that gains nothing by
+its value, and is pinned elsewhere.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ class ScalarTape:
         )
 
     def replay(self, leaves: Sequence[Any]) -> list[Any] | None:
-        """All values for these leaves of the arguments; None where a guard does not hold, or an operation is not possible."""
+        """All values for these leaves of the arguments; None where a guard does not hold, or an operation raises."""
         values: list[Any] = []
         try:
             for f, args in self.ops:
@@ -116,7 +117,7 @@ class HostScalar:
         return cls(tape, len(tape.ops) - 1, value, captured=True)
 
     @property  # type: ignore[misc]
-    def __class__(self) -> type:  # isinstance(x, float) is what user code asks
+    def __class__(self) -> type:  # for isinstance(x, float) in the user's code
         return type(self.value)
 
     def pin(self) -> Any:
@@ -188,7 +189,7 @@ def record(f: Callable[..., Any], *args: Any) -> Any:
     """``f(*args)`` on host scalars and constants, replayed at every call.
 
     Raises:
-        Exception: what `f` raises for these numbers, which the traced function may handle: from now on they are a condition of the trace.
+        Exception: what `f` raises for these numbers, which are pinned: the traced function may handle it.
     """
     tape = next(a.tape for a in args if is_host(a))
     try:
@@ -208,21 +209,22 @@ def unpin(x: Any) -> Any:
 
 # -- numbers as elements of arrays
 #
-# NumPy converts a number to the dtype of an array that it is stored in by one of these, which differ in what they refuse with an
-# OverflowError or a ValueError. Each is NumPy's own conversion of one element, so that it is right for every pair of types.
+# NumPy converts a number to the dtype of an array that it is stored in by one of these, which differ in what they
+# refuse with an OverflowError or a ValueError. Each is NumPy's own conversion of one element, so that it is right for
+# every pair of types.
 
 Conversion = Callable[[Any, np.dtype[Any]], Any]
 
 
 def as_item(value: Any, dtype: np.dtype[Any]) -> Any:
-    """``a[0] = value``, ``a.fill``, ``np.array([value], dtype)``: Python's numbers must fit; NumPy's, too, in a signed integer."""
+    """``a[0] = value``, ``a.fill``, ``np.array([value], dtype)``: Python's numbers must fit, NumPy's in signed ones."""
     one = np.empty((), dtype)
     one[...] = value
     return one[()]
 
 
 def as_array(value: Any, dtype: np.dtype[Any]) -> Any:
-    """``np.array(value, dtype)``, and what is assigned to several elements: Python's numbers must fit, NumPy's are cast."""
+    """``np.array(value, dtype)``, ``a[:] = value``: Python's numbers must fit, NumPy's are cast."""
     return np.array(value, dtype)[()]
 
 
@@ -246,7 +248,7 @@ def number(x: Any, dtype: np.dtype[Any], how: Conversion) -> Any:
         return _quiet(how, x, dtype)
     alike = how in (as_item, as_array, as_fill) or type(x.value) is not int
     if alike and (np.result_type(x.value) == dtype or (dtype.kind == "f" and type(x.value) in (bool, int, float))):
-        return x  # the slots of kernels are filled by the same conversion
+        return x  # the parameters of kernels are filled by the same conversion
     found = x.tape.converted.get((x.k, dtype, how))
     if found is None:
         found = x.tape.converted[x.k, dtype, how] = record(_quiet, how, x, dtype)
@@ -254,7 +256,7 @@ def number(x: Any, dtype: np.dtype[Any], how: Conversion) -> Any:
 
 
 def dtype_of(x: HostScalar) -> np.dtype[Any]:
-    """The dtype of the array that NumPy makes of a run-time number; that of a Python int depends on its size, which is a condition then."""
+    """The dtype of the array that NumPy makes of a run-time number; of a Python int it depends on its size: a guard."""
     return record(_array_dtype, x).pin() if type(x.value) is int else np.result_type(x.value)
 
 

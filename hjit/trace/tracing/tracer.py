@@ -42,8 +42,8 @@ class TracedBuffer:
         argument: the name of the input whose memory this is, or "".
         strides: in bytes; None where the memory is in C order without gaps.
         serial: buffers made later have a larger one.
-        asked: when the contents were last asked for in a loop that is traced as one turn, counted as `serial` is.
-        octets: of a bool array that C has written other numbers than 0 and 1 to: them, as uint8, and the version that they are of.
+        asked: when the contents were last used in a re-rolled loop, counted as `serial` is.
+        octets: of a bool array to which bytes other than 0 and 1 were written: its version, and the bytes as uint8.
     """
 
     __slots__ = ("argument", "asked", "dtype", "octets", "real", "serial", "shape", "strides", "version", "writeable")
@@ -131,7 +131,7 @@ class Tracer(Traced):
         self.weak, self.read_only = False, read_only
 
     @property  # type: ignore[misc]
-    def __class__(self) -> type:  # code asks isinstance(x, np.ndarray)
+    def __class__(self) -> type:  # for isinstance(x, np.ndarray) in the user's code
         return np.ndarray
 
     # -- attributes
@@ -163,7 +163,7 @@ class Tracer(Traced):
 
     @property
     def __array_interface__(self) -> dict[str, Any]:
-        """For code that reads it; where NumPy asks for it, it is to go on to `__array__`."""
+        """For code that reads it; NumPy itself is to go on to `__array__`."""
         frame = sys._getframe(1)
         if frame.f_lasti not in reads(frame.f_code, "__array_interface__"):
             raise AttributeError("__array_interface__")
@@ -320,7 +320,8 @@ class Tracer(Traced):
         if self.size != 1:
             if self.size == 0:
                 raise ValueError(
-                    "The truth value of an empty array is ambiguous. Use `array.size > 0` to check that an array is not empty."
+                    "The truth value of an empty array is ambiguous. Use `array.size > 0` to check that an array "
+                    "is not empty."
                 )
             raise ValueError(
                 "The truth value of an array with more than one element is ambiguous. Use a.any() or a.all()"
@@ -520,7 +521,7 @@ def as_tracer(x: Any, dtype: Any = None) -> Tracer:
 
 
 def stored(x: Any, dtype: np.dtype[Any], how: Conversion = as_array) -> Tracer:
-    """What is to be stored into an array of `dtype`, numbers being of it already; the elements of an array are cast later.
+    """What is to be stored into an array of `dtype`: numbers already have it, the elements of an array are cast later.
 
     Raises:
         OverflowError, ValueError: NumPy refuses to store a number, now or at a later call.
