@@ -11,7 +11,7 @@ from functools import cached_property
 from hjit.errors import ScheduleError
 from hjit.sched.language.limits import DIVIDED, MAX_CODE, MAX_UNROLL, REGISTER, check_nodes
 from hjit.sched.language.tree import Compute, Loop, Node, Root, Store, computes, dim_name, dims_of, loop_name
-from hjit.trace.ir.costs import length
+from hjit.trace.ir.costs import instruction_count
 from hjit.trace.ir.graph import Const, Definition, Expr, Graph, Load, Op, Stage, identity, walk
 from hjit.trace.ir.poly import ZERO, Dim, Indirect, Poly, single_dim
 from hjit.trace.passes.interleaved_updates import write_disjoint
@@ -435,7 +435,7 @@ def _code(found: list[Leaf], graph: Graph) -> Iterator[str]:
         )
         rests = math.prod(tails.values())
         divided = DIVIDED * sum(_is_division(x) for d in parts for x in walk(d.value))
-        single = sum(length(d.value) for d in parts)
+        single = sum(instruction_count(d.value) for d in parts)
         total = copies * (registers * single + lanes * divided) + rests * single if rests <= MAX_CODE else math.inf
         # a long definition is no fault of the schedule: one register of it, and its rests, are always allowed
         least = single + -(-lanes // registers) * divided

@@ -286,6 +286,7 @@ class Poly:
     # -- questions
     @property
     def is_const(self) -> bool:
+        """Is it a number?"""
         return not self.terms
 
     @property
@@ -318,6 +319,7 @@ class Poly:
         return Poly(terms, const)
 
     def mentions(self, atom: Atom) -> bool:
+        """Is `atom` anywhere in the polynomial, also inside of other atoms?"""
         return any(a == atom or mentions(a, atom) for m in self.terms for a in m)
 
     def evaluate(self, values: Callable[[Atom], int]) -> int:

@@ -87,6 +87,7 @@ class _Tabulation:
         return count
 
     def look(self, e: Expr) -> _Facts:
+        """What an expression depends on, and its cost."""
         found = self.facts.get(e)
         if found is None:
             found = self.facts[e] = self._look(e)
@@ -117,6 +118,7 @@ class _Tabulation:
         return _Facts(None, frozenset(), 0)
 
     def table(self, e: Expr, byte: Load, dims: list[int]) -> Expr:
+        """A look-up of an expression, in a table that is a new stage: its values for each of `dims` and each byte."""
         name = fresh(f"{self.stage.name}_table", self.names)
         self.names.add(name)
         value = poly(Dim(len(dims)))

@@ -106,6 +106,7 @@ class HostScalar:
 
     @classmethod
     def leaf(cls, tape: ScalarTape, leaf: int, value: Any) -> HostScalar:
+        """A number among the arguments: number `leaf` of their leaves."""
         tape.ops.append((_leaf, (leaf,)))
         return cls(tape, len(tape.ops) - 1, value)
 

@@ -18,6 +18,7 @@ import numpy as np
 
 from hjit import deadline
 from hjit.errors import Origin, TraceError
+from hjit.trace.ir.gathers import evaluated_gathers, gather_of
 from hjit.trace.ir.graph import (
     Const,
     Definition,
@@ -32,7 +33,6 @@ from hjit.trace.ir.graph import (
     Stage,
     identity,
 )
-from hjit.trace.ir.lookups import looked_up, lookup
 from hjit.trace.ir.poly import SMALL, Poly, Sym, poly, sizes_value
 from hjit.trace.ir.ranges import Range, Ranges
 from hjit.trace.tracing.frames import line_in, site
@@ -308,6 +308,7 @@ class Recorder:
         return value
 
     def polys(self, ns: Iterable[int | Poly]) -> tuple[Poly, ...]:
+        """`poly` of each."""
         return tuple(map(self.poly, ns))
 
     # -- inputs
@@ -480,16 +481,15 @@ class Recorder:
         return self.stage(Const(False, e.dtype), (), e.dtype, (update,), reserved=name).name
 
     def _check_indices(self, goals: Iterable[str]) -> None:
-        seen, needed = looked_up(self.stages, goals, self.sizes) if self.indices else (set(), set())
+        seen, needed = evaluated_gathers(self.stages, goals, self.sizes) if self.indices else (set(), set())
         for noted in self.indices.values():
-            stage = self.stages.get(
-                noted.stage
-            )  # where a loop has made it part of what it writes, it is looked at there
+            # where a re-rolled loop has made it part of what it writes, it is checked there
+            stage = self.stages.get(noted.stage)
             if (
                 stage is None
                 or stage.initial is None
                 or noted.scatters & needed
-                or lookup(stage.initial, stage.shape, noted.length) in seen
+                or gather_of(stage.initial, stage.shape, noted.length) in seen
             ):
                 continue
             index, flag = stage.initial, np.dtype(bool)

@@ -191,6 +191,7 @@ class Tracer(Traced):
 
     @property
     def known(self) -> np.ndarray[Any, Any] | None:
+        """The contents, where they are known; not in a re-rolled loop whose iterations overwrite them."""
         buffer = self.buffer
         if buffer.real is None:
             return None

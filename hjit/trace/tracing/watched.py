@@ -1,4 +1,4 @@
-"""What outlives a call, and the traced function must not change: a later call runs compiled code, which would not change it."""
+"""What outlives a call, and the traced function must not change: a later call runs compiled code, which does not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Look-ups: which indices that arrays hold a Graph evaluates in any case, since it needs all that they lead to.
+"""Gathers that a Graph evaluates in any case, since it needs all elements that their indices lead to.
 
 What is demanded of a stage is known as regions, each a set of indices of every axis, at the sizes of the trace. They
 are never too large: what depends on where an element lies, or is read along several axes at once, may be left out.
@@ -29,15 +29,15 @@ from hjit.trace.ir.poly import (
 )
 
 # the index over dimensions numbered in the order they are met, their extents, the axis' length
-Lookup = tuple[Expr, tuple[Poly, ...], Poly]
+Gather = tuple[Expr, tuple[Poly, ...], Poly]
 Mask = np.ndarray[Any, Any]  # of bools, one for each index of an axis
 MaskedRegion = tuple[Mask | None, ...]  # None: all indices of the axis
 
 MAX_REGIONS = 12  # of one stage that are kept; others are left out, and indices that they lead to checked once more
 
 
-def lookup(index: Expr, extents: tuple[Poly, ...], length: Poly) -> Lookup:
-    """An index in the form in which look-ups are compared."""
+def gather_of(index: Expr, extents: tuple[Poly, ...], length: Poly) -> Gather:
+    """An index in the form in which gathers are compared."""
     numbers: dict[int, int] = {}
 
     def change(a: Atom) -> IntLike | None:
@@ -49,21 +49,23 @@ def lookup(index: Expr, extents: tuple[Poly, ...], length: Poly) -> Lookup:
     return renumbered, tuple(extents[k] for k in numbers), length
 
 
-def looked_up(stages: dict[str, Stage], goals: Iterable[str], sizes: Mapping[str, int]) -> tuple[set[Lookup], set[str]]:
+def evaluated_gathers(
+    stages: dict[str, Stage], goals: Iterable[str], sizes: Mapping[str, int]
+) -> tuple[set[Gather], set[str]]:
     """The indices that are evaluated, all of them, where `goals` are computed; also the stages that these need.
 
     Args:
         stages: each after those that it reads.
     """
-    found: set[Lookup] = set()
+    found: set[Gather] = set()
     needed: dict[str, list[MaskedRegion]] = {g: [(None,) * len(stages[g].shape)] for g in goals if g in stages}
-    relevant = _leading_to_lookups(stages)
+    relevant = _leading_to_gathers(stages)
     for s in reversed(stages.values()):
         for region in needed.get(s.name, ()) if s.name in relevant else ():
             for d, run in _run(s, region, sizes):
                 if ZERO in d.extents:
                     continue
-                found.update(_lookups(d, run))
+                found.update(_gathers(d, run))
                 for e in _evaluated(*d.exprs()):
                     if isinstance(e, Load) and e.source in relevant and e.source != s.name:
                         shape = [sizes_value(n, sizes) for n in stages[e.source].shape]
@@ -73,7 +75,7 @@ def looked_up(stages: dict[str, Stage], goals: Iterable[str], sizes: Mapping[str
     return found, {name for name, regions in needed.items() if regions}
 
 
-def _leading_to_lookups(stages: dict[str, Stage]) -> set[str]:
+def _leading_to_gathers(stages: dict[str, Stage]) -> set[str]:
     found: set[str] = set()
     for s in stages.values():
         polys = (p for e in walk(*s.exprs()) for p in e.polys)
@@ -237,15 +239,15 @@ def _dims(p: Poly) -> set[int]:
     return {a.k for a in deep_atoms(p) if isinstance(a, Dim)}
 
 
-# -- look-ups
+# -- gathers
 
 
-def _lookups(d: Definition, run: MaskedRegion) -> Iterator[Lookup]:
+def _gathers(d: Definition, run: MaskedRegion) -> Iterator[Gather]:
     polys = [*d.target, *(p for e in _evaluated(*d.exprs()) for p in e.polys)]
     for a in (a for p in polys for a in _checked(p)):
         dims = {k for e in walk(a.expr) for p in e.polys for k in _dims(p)}
         if all(run[k] is None for k in dims) and a.extent is not None:
-            yield lookup(a.expr, d.extents, a.extent)
+            yield gather_of(a.expr, d.extents, a.extent)
 
 
 def _evaluated(*roots: Expr) -> Iterator[Expr]:
