@@ -77,6 +77,10 @@ class CompileError(HjitError):
     """The back end refused generated code: a fault of hjit, worth a report."""
 
 
+class DeviceError(HjitError):
+    """What a target needs is not on this machine: a package, a driver, a device."""
+
+
 class ModelError(HjitError):
     """A file of weights is damaged, or made for other features."""
 

@@ -34,6 +34,7 @@ MAY = {
     "sched.search": {*SCHEDULES, "sched.features", "model"},
     "kernels.lower": {"debug", "errors", "trace.ir", "sched.language", "sched.analysis"},
     "kernels.llvm": {"errors", "trace.ir", "sched.language", "kernels.lower"},
+    "kernels.cuda": {"errors", "trace.ir", "kernels.lower"},
     "kernels.runtime": {
         "debug",
         "errors",

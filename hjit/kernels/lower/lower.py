@@ -1,6 +1,7 @@
 """Lowering: Graph + schedule tree -> loop IR, a list of passes.
 
-    place_loops        the tree, opened into loops around each definition: bounds are inferred, windows slide, storage is folded
+    place_loops        the tree, opened into loops around each definition: bounds are inferred, windows slide
+    fold_storage       line buffers in place of whole images
     unroll_and_jam     unrolled loops become code for each iteration; those that do not depend on each other share loads
     partition_loops    borders apart from the interior: no clamp, wrap or mask where vectors run
     drop_unused_lets   names of indices that nothing refers to
@@ -21,6 +22,7 @@ from dataclasses import replace
 from hjit import deadline, debug
 from hjit.kernels.lower.block_reductions import block_reductions
 from hjit.kernels.lower.check import check_loop_ir
+from hjit.kernels.lower.fold_storage import fold_storage
 from hjit.kernels.lower.loop_partitioning import partition_loops
 from hjit.kernels.lower.loopir import Nest, Program
 from hjit.kernels.lower.machine import Machine
@@ -38,6 +40,7 @@ Pass = Callable[[Nest, Graph, Machine], Nest]
 Show = Callable[[str, Program], None]
 
 PASSES: tuple[Pass, ...] = (
+    fold_storage,
     unroll_and_jam,
     partition_loops,
     drop_unused_lets,
