@@ -1,4 +1,4 @@
-"""Updates that divide their stage or their iterations: nothing is computed for nothing, and the numbers stay NumPy's."""
+"""Interleaved updates need no initial value where they cover a stage, and run together over rows of any length."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hjit.trace.passes.partition import PARTS
 from tests.numpy_check import check
 from tests.test_stencils import mosaic
 from tests.trace.test_canonical import canonical
@@ -45,36 +44,13 @@ def too_short(a: Any) -> Any:
 
 
 @pytest.mark.parametrize(("function", "covered"), [(bayer, True), (thirds, True), (not_all, False), (too_short, False)])
-def test_interleaved_pieces_need_no_initial_value(function: Any, covered: bool) -> None:
+def test_interleaved_updates_need_no_initial_value(function: Any, covered: bool) -> None:
     graph = canonical(function, IMAGE)
     assert (graph.stage(graph.outputs[0]).initial is None) is covered
     check(function, IMAGE)
 
 
-def counted(a: Any) -> Any:
-    return np.bincount(np.minimum(a, 90).ravel(), minlength=91)
-
-
-def largest(a: Any) -> Any:
-    out = np.zeros(256, np.int32)
-    np.maximum.at(out, a, a.astype(np.int32) * 3)
-    return out
-
-
-@pytest.mark.parametrize("function", [counted, largest])
-@pytest.mark.parametrize("shape", [(37, 70), (1, 5), (8, 8), (9, 1), (64, 33)])
-def test_histograms_are_counted_in_parts(function: Any, shape: tuple[int, int]) -> None:
-    a = np.random.default_rng(2).integers(0, 200, shape).astype(np.uint8)
-    check(function, a)
-
-
-def test_the_parts_of_a_histogram_run_in_parallel() -> None:
-    graph = canonical(counted, IMAGE)
-    parts = next(s for s in graph.stages if len(s.shape) == 2 and s.updates)
-    assert parts.shape[0] == PARTS and len(parts.updates[0].dims) == 1 and len(parts.updates[0].rdims) == 2
-
-
-def test_planes_in_interleaved_pieces_need_no_initial_value() -> None:
+def test_planes_in_interleaved_updates_need_no_initial_value() -> None:
     def mosaic(a: Any) -> Any:
         out = np.empty((2, 2 * a.shape[0], a.shape[1]), np.float32)
         for c in range(2):
@@ -102,7 +78,7 @@ def thirds_of_rows(a: Any) -> Any:
 
 
 def overwritten(a: Any) -> Any:
-    """Of three pieces the last one is the next element of the first."""
+    """Of three updates the last one is the next element of the first."""
     out = np.zeros_like(a)
     out[:, 0:-2:2] = a[:, 0:-2:2] * 3
     out[:, 1:-1:2] = a[:, 1:-1:2] * 5
@@ -120,7 +96,7 @@ def reading(a: Any) -> Any:
 @pytest.mark.parametrize(
     "shape", [(37, 71), (37, 70), (36, 71), (20, 300), (1, 33), (33, 1), (2, 2), (19, 66), (19, 67), (19, 68)]
 )
-def test_pieces_side_by_side_of_rows_of_any_length(shape: tuple[int, int]) -> None:
+def test_interleaved_updates_of_rows_of_any_length(shape: tuple[int, int]) -> None:
     a = np.random.default_rng(3).integers(0, 80, (*shape, 3)).astype(np.uint8)
     check(mosaic, a)
     for f in (thirds_of_rows, overwritten, reading):
@@ -128,7 +104,7 @@ def test_pieces_side_by_side_of_rows_of_any_length(shape: tuple[int, int]) -> No
         check(f, a[..., 0].astype(np.float32))
 
 
-def test_pieces_side_by_side_write_as_many_elements_each() -> None:
+def test_interleaved_updates_write_as_many_elements_each() -> None:
     (s,) = canonical(mosaic, np.ones((40, 60, 3), np.float32)).stages
     assert len(s.updates) == 6
     assert s.updates[0].dims == s.updates[1].dims and s.updates[3].dims == s.updates[4].dims

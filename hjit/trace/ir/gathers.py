@@ -1,7 +1,7 @@
-"""Look-ups: which indices that arrays hold a Graph looks at in any case, since all of the elements that they lead to are needed.
+"""Gathers that a Graph evaluates in any case, since it needs all elements that their indices lead to.
 
-What is needed of a stage is known as regions, each a set of indices of every axis, at the sizes of the trace. They are never too
-large: what is chosen by where an element lies, or read along several axes at once, may be left out.
+What is demanded of a stage is known as regions, each a set of indices of every axis, at the sizes of the trace. They
+are never too large: what depends on where an element lies, or is read along several axes at once, may be left out.
 """
 
 from __future__ import annotations
@@ -28,17 +28,16 @@ from hjit.trace.ir.poly import (
     sizes_value,
 )
 
-Lookup = tuple[
-    Expr, tuple[Poly, ...], Poly
-]  # the index over dimensions numbered in the order they are met, their extents, the axis' length
+# the index over dimensions numbered in the order they are met, their extents, the axis' length
+Gather = tuple[Expr, tuple[Poly, ...], Poly]
 Mask = np.ndarray[Any, Any]  # of bools, one for each index of an axis
-Region = tuple[Mask | None, ...]  # None: all indices of the axis
+MaskedRegion = tuple[Mask | None, ...]  # None: all indices of the axis
 
-MAX_REGIONS = 12
+MAX_REGIONS = 12  # of one stage that are kept; others are left out, and indices that they lead to checked once more
 
 
-def lookup(index: Expr, extents: tuple[Poly, ...], length: Poly) -> Lookup:
-    """An index in the form in which look-ups are compared."""
+def gather_of(index: Expr, extents: tuple[Poly, ...], length: Poly) -> Gather:
+    """An index in the form in which gathers are compared."""
     numbers: dict[int, int] = {}
 
     def change(a: Atom) -> IntLike | None:
@@ -50,23 +49,23 @@ def lookup(index: Expr, extents: tuple[Poly, ...], length: Poly) -> Lookup:
     return renumbered, tuple(extents[k] for k in numbers), length
 
 
-def looked_up(
-    stages: Mapping[str, Stage], goals: Iterable[str], sizes: Mapping[str, int]
-) -> tuple[set[Lookup], set[str]]:
-    """The indices that are looked at, all of them, where `goals` are computed; also the stages of which something is needed.
+def evaluated_gathers(
+    stages: dict[str, Stage], goals: Iterable[str], sizes: Mapping[str, int]
+) -> tuple[set[Gather], set[str]]:
+    """The indices that are evaluated, all of them, where `goals` are computed; also the stages that these need.
 
     Args:
         stages: each after those that it reads.
     """
-    found: set[Lookup] = set()
-    needed: dict[str, list[Region]] = {g: [(None,) * len(stages[g].shape)] for g in goals if g in stages}
-    relevant = _leading_to_lookups(stages)
+    found: set[Gather] = set()
+    needed: dict[str, list[MaskedRegion]] = {g: [(None,) * len(stages[g].shape)] for g in goals if g in stages}
+    relevant = _leading_to_gathers(stages)
     for s in reversed(stages.values()):
         for region in needed.get(s.name, ()) if s.name in relevant else ():
             for d, run in _run(s, region, sizes):
                 if ZERO in d.extents:
                     continue
-                found.update(_lookups(d, run))
+                found.update(_gathers(d, run))
                 for e in _evaluated(*d.exprs()):
                     if isinstance(e, Load) and e.source in relevant and e.source != s.name:
                         shape = [sizes_value(n, sizes) for n in stages[e.source].shape]
@@ -76,7 +75,7 @@ def looked_up(
     return found, {name for name, regions in needed.items() if regions}
 
 
-def _leading_to_lookups(stages: Mapping[str, Stage]) -> set[str]:
+def _leading_to_gathers(stages: dict[str, Stage]) -> set[str]:
     found: set[str] = set()
     for s in stages.values():
         polys = (p for e in walk(*s.exprs()) for p in e.polys)
@@ -96,8 +95,8 @@ def _checked(p: Poly) -> list[Indirect]:
 # -- what runs
 
 
-def _run(s: Stage, region: Region, sizes: Mapping[str, int]) -> Iterator[tuple[Definition, Region]]:
-    """The definitions of a stage that run where a region of it is needed, with the dimensions for which they do."""
+def _run(s: Stage, region: MaskedRegion, sizes: Mapping[str, int]) -> Iterator[tuple[Definition, MaskedRegion]]:
+    """The definitions of a stage that run where a region of it is needed, each with the iterations that do."""
     left = [region]
     for d in s.updates:
         if not d.is_scatter:
@@ -110,13 +109,13 @@ def _run(s: Stage, region: Region, sizes: Mapping[str, int]) -> Iterator[tuple[D
             yield d, run
 
 
-def _reaching(d: Definition, region: Region, sizes: Mapping[str, int]) -> Region | None:
-    """For which of its dimensions an update writes to a region; None where that is not known. A scatter runs as a whole."""
+def _reaching(d: Definition, region: MaskedRegion, sizes: Mapping[str, int]) -> MaskedRegion | None:
+    """The iterations of an update that write to a region; None where they are not known. A scatter runs as a whole."""
     run: list[Mask | None] = [None] * len(d.extents)
     for p, mask in zip(d.target, region, strict=True):
         if mask is None or any(isinstance(a, Indirect) for a in p.atoms()):
             continue
-        values = _turned(p, d, sizes)
+        values = _iterated(p, d, sizes)
         if values is None:
             return None
         hit = mask[values]
@@ -128,10 +127,12 @@ def _reaching(d: Definition, region: Region, sizes: Mapping[str, int]) -> Region
     return tuple(map(_whole, run))
 
 
-def _outside(region: Region, d: Definition, shape: Sequence[Poly], sizes: Mapping[str, int]) -> Iterator[Region]:
+def _outside(
+    region: MaskedRegion, d: Definition, shape: Sequence[Poly], sizes: Mapping[str, int]
+) -> Iterator[MaskedRegion]:
     """Parts of a region that an update does not write to."""
     for axis, (p, mask) in enumerate(zip(d.target, region, strict=True)):
-        values = _turned(p, d, sizes)
+        values = _iterated(p, d, sizes)
         if values is None:
             continue
         rest = np.ones(sizes_value(shape[axis], sizes), bool) if mask is None else mask.copy()
@@ -140,8 +141,8 @@ def _outside(region: Region, d: Definition, shape: Sequence[Poly], sizes: Mappin
             yield (*region[:axis], rest, *region[axis + 1 :])
 
 
-def _turned(p: Poly, d: Definition, sizes: Mapping[str, int]) -> Mask | None:
-    """An index of a definition in all turns of the only dimension that it depends on; None where it depends on more."""
+def _iterated(p: Poly, d: Definition, sizes: Mapping[str, int]) -> Mask | None:
+    """An index in all iterations of the only dimension that it depends on; None where it depends on more."""
     dims = _dims(p)
     return None if len(dims) > 1 else _values(p, np.arange(_extent(d, dims, sizes)), sizes)
 
@@ -149,7 +150,9 @@ def _turned(p: Poly, d: Definition, sizes: Mapping[str, int]) -> Mask | None:
 # -- what is read
 
 
-def _read(e: Load, shape: Sequence[int], d: Definition, run: Region, sizes: Mapping[str, int]) -> Region | None:
+def _read(
+    e: Load, shape: Sequence[int], d: Definition, run: MaskedRegion, sizes: Mapping[str, int]
+) -> MaskedRegion | None:
     """The region that a load reads, None where that is not known."""
     found: list[Mask | None] = []
     used: set[int] = set()
@@ -166,7 +169,7 @@ def _read(e: Load, shape: Sequence[int], d: Definition, run: Region, sizes: Mapp
         if values is None:
             return None
         taken = np.zeros(n, bool)
-        taken[values[(values >= 0) & (values < n)]] = True  # others are at borders
+        taken[values[(values >= 0) & (values < n)]] = True  # others are beyond the boundary
         if not taken.any():
             return None
         found.append(_whole(taken))
@@ -196,13 +199,13 @@ def _factor(a: Atom, indices: Mask, sizes: Mapping[str, int]) -> Mask | int | No
         case FloorDiv() | Mod():
             arg, by = _values(a.arg, indices, sizes), _values(a.by, indices, sizes)
             return None if arg is None or by is None else arg // by if isinstance(a, FloorDiv) else arg % by
-        case Boundary():  # -1 where it is another index than the one that the mode is asked about
+        case Boundary():  # -1 where the boundary condition changes the index
             arg = _values(a.arg, indices, sizes)
             return None if arg is None else np.where((arg >= 0) & (arg < sizes_value(a.extent, sizes)), arg, -1)
     return None
 
 
-def _add(regions: list[Region], new: Region) -> None:
+def _add(regions: list[MaskedRegion], new: MaskedRegion) -> None:
     """Note one region more; two that differ along one axis become one."""
     for at, old in enumerate(regions):
         apart = [k for k, (a, b) in enumerate(zip(old, new, strict=True)) if not _same(a, b)]
@@ -227,7 +230,7 @@ def _whole(mask: Mask | None) -> Mask | None:
 
 
 def _extent(d: Definition, dims: set[int], sizes: Mapping[str, int]) -> int:
-    """How many turns the only dimension of an index has."""
+    """The trip count of the only dimension of an index."""
     return next((sizes_value(d.extents[k], sizes) for k in dims), 1)
 
 
@@ -236,28 +239,23 @@ def _dims(p: Poly) -> set[int]:
     return {a.k for a in deep_atoms(p) if isinstance(a, Dim)}
 
 
-# -- look-ups
+# -- gathers
 
 
-def _lookups(d: Definition, run: Region) -> Iterator[Lookup]:
+def _gathers(d: Definition, run: MaskedRegion) -> Iterator[Gather]:
     polys = [*d.target, *(p for e in _evaluated(*d.exprs()) for p in e.polys)]
     for a in (a for p in polys for a in _checked(p)):
         dims = {k for e in walk(a.expr) for p in e.polys for k in _dims(p)}
         if all(run[k] is None for k in dims) and a.extent is not None:
-            yield lookup(a.expr, d.extents, a.extent)
+            yield gather_of(a.expr, d.extents, a.extent)
 
 
 def _evaluated(*roots: Expr) -> Iterator[Expr]:
-    """The expressions that are evaluated wherever `roots` are; what is chosen by where an element lies may not be."""
-    seen: set[Expr] = set()
-    stack = list(roots)
-    while stack:
-        e = stack.pop()
-        if e in seen:
-            continue
-        seen.add(e)
-        yield e
-        chosen = isinstance(e, Op) and e.name == "select" and any(isinstance(x, Index) for x in walk(e.args[0]))
-        stack.extend(e.args[:1] if chosen else e.args)
-        for p in e.polys:
-            stack.extend(p.exprs)
+    """The expressions that are evaluated wherever `roots` are."""
+    return walk(*roots, args=_evaluated_args)
+
+
+def _evaluated_args(e: Expr) -> tuple[Expr, ...]:
+    """Of a select by where an element lies the condition alone: the other arguments may not be evaluated."""
+    by_place = isinstance(e, Op) and e.name == "select" and any(isinstance(x, Index) for x in walk(e.args[0]))
+    return e.args[:1] if by_place else e.args

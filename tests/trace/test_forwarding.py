@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import hjit
-from hjit.trace.passes.forwarding import merge_slabs, slabs
+from hjit.trace.passes.forwarding import select_planes, slabs
 from tests.numpy_check import check
 from tests.trace.test_canonical import canonical
 
@@ -130,6 +130,6 @@ def test_slabs_need_to_be_whole_and_apart() -> None:
 
     for f in (gap, overlapping):
         graph = canonical(f, IMAGE)
-        assert merge_slabs(graph) == graph
+        assert select_planes(graph) == graph
         assert all(slabs(s) is None for s in graph.stages)
         check(f, IMAGE)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hjit.trace.passes.storage_narrowing import narrow
+from hjit.trace.passes.storage_narrowing import narrow_storage
 from tests.numpy_check import check
 from tests.trace.test_canonical import canonical
 
@@ -89,4 +89,4 @@ def test_others_keep_their_dtype(name: str) -> None:
 
 def test_a_graph_without_such_reads_stays_as_it_is() -> None:
     graph = canonical(lambda a: np.sqrt(a) + a, IMAGE)
-    assert narrow(graph) is graph
+    assert narrow_storage(graph) is graph
