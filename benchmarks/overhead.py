@@ -181,7 +181,7 @@ def demo_rows(rounds: int = 5) -> list[demo.Row]:
 def about() -> dict[str, Any]:
     """The machine, the versions and the commit."""
     from hjit.kernels.runtime import features, launch
-    from hjit.machine import cpu
+    from hjit.process.machine import cpu
 
     names = ("numpy", "numba", "llvmlite", "tbb")
     found = {"python": platform.python_version(), "hjit": hjit.__version__}

@@ -25,7 +25,7 @@ from unittest import mock
 
 from benchmarks import search
 from benchmarks.table import geomean
-from hjit import machine
+from hjit.process import machine
 from hjit.sched.search.search import Parameters, presets
 from hjit.tuning import autoschedule
 from hjit.tuning.autoschedule import EFFORTS, Effort
@@ -85,7 +85,7 @@ def run(
     from rich.console import Console
 
     from hjit.kernels.runtime.launch import cores
-    from hjit.machine import bandwidth
+    from hjit.process.machine import bandwidth
 
     console = Console(stderr=True)
     found: dict[str, list[Row]] = {table: [] for table in EFFORT}

@@ -112,7 +112,7 @@ def _peak() -> float:
 
 def measure(name: str, effort: str, threads: int, small: bool) -> Row:
     """Search the schedules of an application."""
-    from hjit import machine
+    from hjit.process import machine
     from hjit.tuning import autoschedule
 
     autoschedule.weights()

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hjit import deadline
 from hjit.errors import ScheduleError
 from hjit.kernels.runtime.kernel import Bound
 from hjit.options import Options, Scheduler
 from hjit.outcome import MISS, PLAIN
+from hjit.process import deadline
 from hjit.trace.capture.overlay import container_shape
 from hjit.trace.capture.trace import Result, Trace, Tree
 from hjit.trace.ir.graph import Graph, Input

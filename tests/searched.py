@@ -17,8 +17,8 @@ from typing import Any
 from unittest import mock
 
 import hjit
-from hjit import machine
 from hjit.model import generator
+from hjit.process import machine
 from hjit.sched.search.search import presets
 from hjit.sched.search.space import Space
 from hjit.tuning import autoschedule, plans

@@ -13,9 +13,10 @@ import numpy as np
 import pytest
 
 import hjit
-from hjit import HjitWarning, TraceError, deadline
+from hjit import HjitWarning, TraceError
 from hjit.errors import BudgetError
 from hjit.kernels.runtime import backend, kernel
+from hjit.process import deadline
 
 IMAGE = np.linspace(0, 9, 40 * 50).reshape(40, 50)
 

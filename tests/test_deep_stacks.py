@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import hjit
-from hjit.kernels.runtime.signals import DEEPEST, with_room
+from hjit.process.signals import DEEPEST, with_room
 
 IMAGE = np.random.default_rng(0).random((20, 30))
 LIMIT = 1000

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 import hjit
-from hjit.kernels.runtime import kernel, signals
+from hjit.kernels.runtime import kernel
+from hjit.process import signals
 from tests.scripts import run_script
 
 pytestmark = pytest.mark.filterwarnings("error::hjit.HjitWarning")
@@ -459,7 +460,7 @@ def test_a_fork_waits_for_no_thread_that_waits_for_it(tmp_path: Path) -> None:
         tmp_path,
         "tbb",
         """
-    from hjit import forks
+    from hjit.process import forks
     import concurrent.futures
     forks.PATIENCE = 1e9
 
@@ -491,7 +492,7 @@ def test_a_fork_waits_for_no_function_of_the_user(tmp_path: Path) -> None:
         tmp_path,
         "tbb",
         """
-    from hjit import forks
+    from hjit.process import forks
     forks.PATIENCE = 1e9
     running, forked = threading.Event(), threading.Event()
 

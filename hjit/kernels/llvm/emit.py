@@ -14,7 +14,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from hjit import deadline
 from hjit.errors import BlockError
 from hjit.kernels.llvm import (
     indices,
@@ -49,6 +48,7 @@ from hjit.kernels.lower.loopir import (
     sources,
 )
 from hjit.kernels.lower.params import Params
+from hjit.process import deadline
 from hjit.trace.ir.graph import Graph, Input, Load
 from hjit.trace.ir.poly import Bound, Poly, Value
 

@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from hjit import deadline, debug
 from hjit.kernels.lower.check import check_loop_ir
 from hjit.kernels.lower.loop_partitioning import partition_loops
 from hjit.kernels.lower.loopir import Nest, Program
@@ -22,6 +21,7 @@ from hjit.kernels.lower.outlining import outline
 from hjit.kernels.lower.place_loops import place_loops
 from hjit.kernels.lower.unroll_and_jam import unroll_and_jam
 from hjit.kernels.lower.unused_lets import drop_unused_lets
+from hjit.process import deadline, debug
 from hjit.sched.language.tree import Root
 from hjit.trace.ir.graph import Graph
 

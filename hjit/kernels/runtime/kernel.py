@@ -17,16 +17,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hjit import cache, deadline, debug
+from hjit import cache
 from hjit.errors import CompileError, ScheduleError
 from hjit.kernels.lower.params import FIRST, KEEP, SMALL_ARRAY, STREAM, STREAMED, TASKS_PER_THREAD, params_of
 from hjit.kernels.runtime import arena, backend, features, launch
 from hjit.kernels.runtime.naming import kernel_name
 from hjit.kernels.runtime.scratch import lifetimes, offsets, staggered
-from hjit.kernels.runtime.signals import undisturbed
 from hjit.kernels.runtime.sizes import encode, evaluate
 from hjit.kernels.runtime.trial import Trial
 from hjit.options import Options
+from hjit.process import deadline, debug
+from hjit.process.signals import undisturbed
 from hjit.sched.language.memory import LINE
 from hjit.trace.ir.graph import Graph
 from hjit.trace.ir.key import Key, graph_key
@@ -295,7 +296,7 @@ def _check_scratch(total: int, taken: Mapping[str, int]) -> None:
     Raises:
         ScheduleError: it has not.
     """
-    from hjit.machine import memory
+    from hjit.process.machine import memory
 
     if total > memory():
         most = max(taken, key=taken.__getitem__)

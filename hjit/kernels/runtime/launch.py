@@ -20,9 +20,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from hjit import forks
 from hjit.errors import OptionError
-from hjit.kernels.runtime.signals import submit, undisturbed
+from hjit.process import forks
+from hjit.process.signals import submit, undisturbed
 
 log = logging.getLogger("hjit")
 

@@ -20,8 +20,8 @@ from typing import Any
 
 import numpy as np
 
-from hjit import deadline
 from hjit.errors import Origin
+from hjit.process import deadline
 from hjit.trace.ir.poly import Atom, Dim, IntLike, Poly, Value, poly
 
 Change = Callable[[Atom], IntLike | None]

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from hjit import deadline, debug
+from hjit.process import deadline, debug
 from hjit.trace.ir.borders import borders
 from hjit.trace.ir.check import check_graph
 from hjit.trace.ir.costs import REPEAT_LIMIT, cost

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import hjit
-from hjit.collector import SELDOM, few_collections
+from hjit.process.garbage_collection import SELDOM, few_collections
 from hjit.variant import Variant
 
 

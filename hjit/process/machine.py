@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from hjit import cache
-from hjit.kernels.runtime.signals import submit
+from hjit.process.signals import submit
 
 CPU = Path("/proc/cpuinfo")
 CACHES = Path("/sys/devices/system/cpu/cpu0/cache")

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import hjit
-from hjit import debug
 from hjit.kernels.lower import lower
+from hjit.process import debug
 from hjit.trace.passes import canonical
 from tests.campaign.fresh import forget
 
