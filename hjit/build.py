@@ -21,8 +21,8 @@ from hjit.kernels.runtime import kernel
 from hjit.kernels.runtime.kernel import Bound
 from hjit.options import Options
 from hjit.process import deadline
+from hjit.process.deep_stack import with_deep_stack as with_room_for
 from hjit.process.garbage_collection import few_collections
-from hjit.process.signals import with_room as with_room_for
 from hjit.trace.capture.trace import Trace, trace
 from hjit.trace.passes.canonical import canonicalise
 from hjit.variant import OutOfBounds, Variant, element_strides

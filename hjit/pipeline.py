@@ -592,7 +592,7 @@ def _unpickle(module: str, name: str, given: dict[str, Any]) -> Any:
 _pipelines: weakref.WeakSet[Pipeline] = weakref.WeakSet()
 WITH_LOCKS = (
     *(f"hjit.kernels.runtime.{name}" for name in ("arena", "kernel", "backend", "launch")),
-    *(f"hjit.process.{name}" for name in ("signals", "garbage_collection")),
+    *(f"hjit.process.{name}" for name in ("signals", "deep_stack", "garbage_collection")),
 )
 
 

@@ -202,11 +202,11 @@ def test_what_is_paused_does_not_count(ticking: list[float]) -> None:
             deadline.check("work")
             with deadline.paused():
                 ticking[0] = 200
-            deadline.foresee("work", 1e6)
+            deadline.require("work", 1e6)
         deadline.check("work")
-        deadline.foresee("work", 0.5)
+        deadline.require("work", 0.5)
         with pytest.raises(deadline.OverBudget):
-            deadline.foresee("work", 2)
+            deadline.require("work", 2)
         ticking[0] = 201
         with pytest.raises(deadline.OverBudget):
             deadline.check("work")

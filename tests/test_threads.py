@@ -395,10 +395,10 @@ def test_no_more_threads_can_be_started(monkeypatch: pytest.MonkeyPatch) -> None
 
     monkeypatch.setattr(signals, "_pools", {})
     monkeypatch.setattr(threading.Thread, "start", refuse)
-    assert signals.undisturbed(lambda x: x + 1, 2) == 3
+    assert signals.signal_safe(lambda x: x + 1, 2) == 3
     assert signals.submit("test", 2, lambda x: x + 1, 2).result() == 3
     with pytest.raises(ZeroDivisionError):
-        signals.undisturbed(lambda: 1 // 0)
+        signals.signal_safe(lambda: 1 // 0)
 
 
 def test_what_is_interrupted_before_it_began_never_runs(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -408,7 +408,7 @@ def test_what_is_interrupted_before_it_began_never_runs(monkeypatch: pytest.Monk
     ran: list[int] = []
     monkeypatch.setattr(signals._Pool, "run", interrupt)
     with pytest.raises(KeyboardInterrupt):
-        signals.undisturbed(ran.append, 1)
+        signals.signal_safe(ran.append, 1)
     assert ran == []
 
 
@@ -462,7 +462,7 @@ def test_a_fork_waits_for_no_thread_that_waits_for_it(tmp_path: Path) -> None:
         """
     from hjit.process import forks
     import concurrent.futures
-    forks.PATIENCE = 1e9
+    forks.BUILD_SECONDS = 1e9
 
     pool = concurrent.futures.ThreadPoolExecutor(1)
     inside = threading.Event()
@@ -493,7 +493,7 @@ def test_a_fork_waits_for_no_function_of_the_user(tmp_path: Path) -> None:
         "tbb",
         """
     from hjit.process import forks
-    forks.PATIENCE = 1e9
+    forks.BUILD_SECONDS = 1e9
     running, forked = threading.Event(), threading.Event()
 
     class Image(np.ndarray):

@@ -1,12 +1,12 @@
-"""What is printed on stderr while functions are compiled, as two variables of the environment ask for.
+"""Debug output on stderr while functions are compiled, by two environment variables.
 
-| variable                                               | prints                                                                |
-|--------------------------------------------------------|-----------------------------------------------------------------------|
-| `HJIT_DEBUG=passes,schedule,search,loops,llvm,asm`     | passes with their times, and what they lead to, as it is made          |
-| `HJIT_PRINT_AFTER=name,...`                            | the Graph, or the loops, after these passes; "all": after each of them |
+| variable                                           | prints                                                         |
+|----------------------------------------------------|----------------------------------------------------------------|
+| `HJIT_DEBUG=passes,schedule,search,loops,llvm,asm` | these topics: see `TOPICS`                                     |
+| `HJIT_PRINT_AFTER=name,...`                        | the Graph or the loops after these passes; "all": after each   |
 
-With `HJIT_CHECK=1` Graphs and loops are checked after every pass, too. What a cache holds is not compiled, and not printed:
-`HJIT_CACHE=off`.
+With `HJIT_CHECK=1` the Graph and the loops are also validated after every pass. What a cache holds is not compiled
+again, and so not printed: add `HJIT_CACHE=off`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,14 @@ import sys
 import time
 from collections.abc import Callable
 
-TOPICS = ("passes", "schedule", "search", "loops", "llvm", "asm")
+TOPICS = {
+    "passes": "the time of each pass of the canonicaliser and of lowering",
+    "schedule": "the schedule tree of each kernel",
+    "search": "the best schedules that a search finds, with their predicted cost",
+    "loops": "the loop IR after all passes",
+    "llvm": "the LLVM IR that is handed to LLVM",
+    "asm": "the assembly of the kernel",
+}
 
 
 def _names(variable: str) -> frozenset[str]:
@@ -24,23 +31,23 @@ def _names(variable: str) -> frozenset[str]:
 
 
 def wants(topic: str) -> bool:
-    """Is one of `TOPICS` to be printed?"""
+    """Does `HJIT_DEBUG` name this one of `TOPICS`?"""
     return topic in _names("HJIT_DEBUG")
 
 
 def checks() -> bool:
-    """Is the result of every pass to be checked?"""
+    """Is the result of every pass to be validated (`HJIT_CHECK`)?"""
     return os.environ.get("HJIT_CHECK", "0") not in ("", "0")
 
 
 def say(topic: str, title: str, text: Callable[[], object]) -> None:
-    """Print `text()` under a title, where the topic is wanted."""
+    """Print `text()` under a title if the topic is wanted."""
     if wants(topic):
         _print(f"{topic}: {title}", text())
 
 
 def passes(of: str) -> Callable[[str, object], None] | None:
-    """What is to be given the name and the result of each pass of a list, as it is done; None where nobody asks."""
+    """A callback for the name and the result of each pass of the list `of`; None if nothing is to be printed."""
     timed, after = wants("passes"), _names("HJIT_PRINT_AFTER")
     if not timed and not after:
         return None

@@ -1,10 +1,10 @@
-"""Work aside of the main thread, where no signal handler can raise in the middle of it.
+"""Signal-safe execution: in a thread that is not the main one, no signal handler can raise in the middle of the work.
 
-A Ctrl-C between two Python statements of LLVM's bindings leaves a module with two owners; one inside a callback of compiled
-code leaves tasks undone. Python runs signal handlers in the main thread only.
+A Ctrl-C between two Python statements of LLVM's bindings leaves a module with two owners; one inside a callback of
+compiled code leaves tasks undone. Python runs signal handlers in the main thread only.
 
-The threads are not those of `ThreadPoolExecutor`, which takes no work any more once the main thread has ended, `atexit` functions included,
-and takes a lock of the process for each piece of work, which a fork may hold.
+The threads are not those of `ThreadPoolExecutor`: that accepts no work once the main thread has ended, `atexit`
+functions included, and takes a process-wide lock for each item of work, which a fork may hold.
 """
 
 from __future__ import annotations
@@ -14,12 +14,9 @@ import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
-from contextvars import ContextVar, copy_context
 from typing import Any, TypeVar
 
 T = TypeVar("T")
-DEEPEST = 10_000  # frames: a graph's expressions are some hundred deep, and take a few frames for each level
-STACK = 256 << 20  # bytes; of address space, memory is taken as it is used
 
 
 class _Pool:
@@ -32,7 +29,7 @@ class _Pool:
         self._lock = threading.Lock()
 
     def run(self, done: Future[T], f: Callable[..., T], *args: Any) -> None:
-        """Call a function in one of the threads, or here where the interpreter starts none any more."""
+        """Call a function in one of the threads, or in this one if the interpreter starts none any more."""
         if self._threads < self._n:
             with self._lock:
                 self._start()
@@ -71,7 +68,7 @@ _pools: dict[tuple[str, int], _Pool] = {}
 
 
 def submit(purpose: str, n: int, f: Callable[..., T], *args: Any) -> Future[T]:
-    """Run a function in a pool of `n` threads; here where the interpreter is shutting down."""
+    """Run a function in a pool of `n` threads; in this one if the interpreter is shutting down."""
     done: Future[T] = Future()
     _pool(purpose, n).run(done, f, *args)
     return done
@@ -82,8 +79,8 @@ def _pool(purpose: str, n: int) -> _Pool:
     return pool if pool is not None else _pools.setdefault((purpose, n), _Pool(purpose, n))
 
 
-def undisturbed(f: Callable[..., T], *args: Any) -> T:
-    """``f(*args)``; what a signal handler raises meanwhile is raised after it."""
+def signal_safe(f: Callable[..., T], *args: Any) -> T:
+    """``f(*args)``, uninterrupted: an exception that a signal handler raises meanwhile is raised afterwards."""
     if threading.current_thread() is not threading.main_thread():
         return f(*args)
     call: Future[T] = Future()
@@ -101,7 +98,10 @@ def undisturbed(f: Callable[..., T], *args: Any) -> T:
 
 
 def result_of(call: Future[T], raised: BaseException | None = None) -> T:
-    """What comes of a call in another thread; what a signal handler raises meanwhile, or has `raised` before, is raised after it."""
+    """The result of a call in another thread.
+
+    What a signal handler raises meanwhile, or has `raised` before, is raised afterwards.
+    """
     while not call.done():
         try:
             call.exception()
@@ -115,83 +115,6 @@ def result_of(call: Future[T], raised: BaseException | None = None) -> T:
         del call, raised  # the traceback holds this frame
 
 
-def with_room(f: Callable[..., T], *args: Any) -> T:
-    """``f(*args)``, also where the caller's stack leaves too little of it: then once more, in a thread with a stack of its own.
-
-    `f` may be called twice. The caller's context holds there, too. While it runs, other threads may recurse deeper as well.
-    """
-    if _room.taken.get():
-        return f(*args)
-    token = _room.taken.set(True)
-    try:
-        return f(*args)
-    except RecursionError:
-        pass
-    finally:
-        _room.taken.reset(token)
-    return _room.run(f, *args)
-
-
-class _Room:
-    """Threads with large stacks, and the recursion limit while there are any."""
-
-    def __init__(self) -> None:
-        self.taken = ContextVar("taken", default=False)  # who catches what is too deep is known already
-        self._lock = threading.Lock()
-        self._threads, self._limit = 0, 0
-
-    def run(self, f: Callable[..., T], *args: Any) -> T:
-        done: Future[T] = Future()
-        context = copy_context()
-        context.run(self.taken.set, True)
-
-        def work() -> None:
-            try:
-                result = context.run(f, *args)
-            except BaseException as error:
-                self._leave()
-                done.set_exception(error)
-            else:
-                self._leave()
-                done.set_result(result)
-
-        self._enter(work)
-        return result_of(done)
-
-    def _enter(self, work: Callable[[], None]) -> None:
-        with self._lock:
-            if not self._threads:  # first of all: to start a thread takes frames, too
-                self._limit = sys.getrecursionlimit()
-                sys.setrecursionlimit(max(self._limit, DEEPEST))
-            self._threads += 1
-            size = threading.stack_size(STACK)
-            try:
-                threading.Thread(target=work, name="hjit-room", daemon=True).start()
-            except RuntimeError:  # the interpreter is shutting down, or there is no memory for a thread
-                self._threads -= 1
-                if not self._threads:
-                    sys.setrecursionlimit(self._limit)
-                raise RecursionError("maximum recursion depth exceeded, and no thread can be started") from None
-            finally:
-                threading.stack_size(size)
-
-    def after_fork(self) -> None:
-        """The child has no such thread; nor whoever held the lock."""
-        if self._threads:
-            sys.setrecursionlimit(self._limit)
-        self._lock, self._threads = threading.Lock(), 0
-
-    def _leave(self) -> None:
-        with self._lock:
-            self._threads -= 1
-            if self._threads == 0:
-                sys.setrecursionlimit(self._limit)
-
-
-_room = _Room()
-
-
 def after_fork() -> None:
     """A child has none of its parent's threads."""
     _pools.clear()
-    _room.after_fork()

@@ -22,7 +22,7 @@ from typing import Any
 
 from hjit.errors import OptionError
 from hjit.process import forks
-from hjit.process.signals import submit, undisturbed
+from hjit.process.signals import signal_safe, submit
 
 log = logging.getLogger("hjit")
 
@@ -140,13 +140,13 @@ def entered(entry: Callable[[Any], int], n: int) -> Callable[[Any], int]:
     """How Python calls compiled code that may use `n` threads."""
     if n == 1:
         return entry
-    return functools.partial(_gated if parallel_for()[1] == "tbb" else undisturbed, entry)
+    return functools.partial(_gated if parallel_for()[1] == "tbb" else signal_safe, entry)
 
 
 def _gated(entry: Callable[[Any], int], data: Any) -> int:
     """tbb's threads should be at rest in a fork."""
     if _lost:
-        return undisturbed(entry, data)
+        return signal_safe(entry, data)
     with forks.kernels:
         return entry(data)
 
