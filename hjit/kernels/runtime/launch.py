@@ -1,15 +1,14 @@
 """Threads: one ``parallel_for`` that a kernel's driver calls through its address.
 
-numba's tbb layer where its library is found: cheap to enter, callable from many threads at once, alive after ``os.fork()`` where its
-threads could be ended before. Elsewhere, or with ``HJIT_THREADING_LAYER=python``, a pool of Python threads that enter the compiled code
-without the GIL; it survives forks, too.
+numba's TBB layer where its library is found: cheap to enter, callable from many threads at once, usable after
+``os.fork()`` if its threads could be ended before. Elsewhere, or with ``HJIT_THREADING_LAYER=python``, a pool of Python
+threads that enter the compiled code without the GIL; it survives forks, too.
 """
 
 from __future__ import annotations
 
 import ctypes
 import functools
-import importlib
 import itertools
 import logging
 import os
@@ -21,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from hjit.errors import OptionError
+from hjit.kernels.runtime import backend
 from hjit.process import forks
 from hjit.process.signals import signal_safe, submit
 
@@ -70,10 +70,8 @@ def parallel_for() -> tuple[int, str]:
 
 
 _start_lock = threading.Lock()
-_finalize: Callable[[], bool] | None = (
-    None  # ends tbb's threads, as long as they are not in use; None where tbb is not loaded
-)
-_lost = False  # is this a child whose copy of tbb waits for its parent's threads?
+_finalize: Callable[[], bool] | None = None  # ends TBB's threads unless they are in use; None if TBB is not loaded
+_lost = False  # is this a child whose copy of TBB waits for its parent's threads?
 
 
 def _tbb() -> int:
@@ -86,17 +84,14 @@ def _tbb() -> int:
             continue
     else:
         return 0
-    try:
-        pool = importlib.import_module("numba.np.ufunc.tbbpool")
-    except ImportError:
-        return 0
-    # `launch_threads` is for numba's own use: its handler of forks prints to stdout wherever another thread has used tbb
-    _finalize = functools.partial(_ended, library)
-    return int(pool.parallel_for)
+    address = backend.tbb_parallel_for()
+    if address:
+        _finalize = functools.partial(_ended, library)
+    return address
 
 
 def _ended(library: Any) -> bool:
-    """Wait for tbb's threads to end; they start again when they are needed. False where another thread of the process still holds them.
+    """Wait for TBB's threads to end (they start again when needed); False if another thread still holds them.
 
     This is ``tbb::finalize(task_scheduler_handle{tbb::attach{}}, std::nothrow)``.
     """
@@ -115,11 +110,11 @@ def _ended(library: Any) -> bool:
 
 
 _WITHOUT_EXCEPTIONS = 1
-_ends = True  # did tbb's threads end before the latest fork?
+_ends = True  # did TBB's threads end before the latest fork?
 
 
 def _before_fork(rested: bool) -> None:
-    """A child has none of its parent's threads: it may use tbb only if that has none either."""
+    """A child has none of its parent's threads: it can use TBB only if that has none either."""
     global _ends
     _ends = _finalize is None or (rested and _finalize())
 
@@ -128,7 +123,7 @@ forks.at_rest.append(_before_fork)
 
 
 def _tbb_libraries() -> Iterator[str | Path]:
-    """Where the wheel `tbb` puts its library, then what the system has."""
+    """Where the wheel `tbb` puts its library, then the system's own."""
     roots = [Path(sys.prefix), Path(sysconfig.get_path("purelib")).parents[2], Path(sys.base_prefix)]
     for root in dict.fromkeys(roots):
         for folder in ("lib", "Library/bin", "lib64"):
@@ -144,7 +139,7 @@ def entered(entry: Callable[[Any], int], n: int) -> Callable[[Any], int]:
 
 
 def _gated(entry: Callable[[Any], int], data: Any) -> int:
-    """tbb's threads should be at rest in a fork."""
+    """Enter compiled code so that a fork waits for it: TBB's threads should be at rest then."""
     if _lost:
         return signal_safe(entry, data)
     with forks.kernels:
@@ -152,7 +147,7 @@ def _gated(entry: Callable[[Any], int], data: Any) -> int:
 
 
 def after_fork() -> None:
-    """Locks of the parent's other threads are open in a child, and tbb is left alone where it has lost threads."""
+    """Renew the locks, which the parent's other threads may have held; do not use TBB if it has lost its threads."""
     global _start_lock, _lost, _ends
     _start_lock = threading.Lock()
     if not _ends:
