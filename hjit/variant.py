@@ -28,7 +28,7 @@ from hjit.trace.passes.canonical import canonicalise
 from hjit.trace.passes.rewrites import AS_IT_IS, Rewrites
 from hjit.trace.tracing.host import same
 from hjit.trace.tracing.recorder import Event, OutOfBounds, Recorder, packed
-from hjit.verify.verify import EXACT, Tolerance, tolerances
+from hjit.verify.tolerances import EXACT, Tolerance, tolerances
 
 if TYPE_CHECKING:
     from hjit.tuning.plans import Plan, Searched  # a process that searches nothing never loads it

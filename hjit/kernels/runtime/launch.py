@@ -164,11 +164,13 @@ def _run(address: int, first: int, count: int, data: int) -> None:
     _TASK(address)(ctypes.addressof(args), ctypes.addressof(dims), ctypes.addressof(steps), data)
 
 
-@_FOR
-def _python_for(fn: Any, args: Any, dims: Any, steps: Any, data: Any, inner: int, arrays: int, n: int) -> None:
+def _run_tasks(fn: int, args: Any, dims: Any, steps: Any, data: int, inner: int, arrays: int, n: int) -> None:
     total = dims[0]
     edges = [total * k // n for k in range(n + 1)]
     pending = [submit("tasks", n, _run, fn, a, b - a, data) for a, b in itertools.pairwise(edges[1:]) if b > a]
     _run(fn, 0, edges[1], data)
     for p in pending:
         p.result()
+
+
+_python_for = _FOR(_run_tasks)

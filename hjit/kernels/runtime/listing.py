@@ -7,7 +7,8 @@ import math
 from dataclasses import dataclass, replace
 
 from hjit.errors import CompileError, ScheduleError
-from hjit.kernels.llvm.emit import Machine, emit_module
+from hjit.kernels.llvm.context import Machine
+from hjit.kernels.llvm.emit import emit_module
 from hjit.kernels.lower.loopir import Program
 from hjit.kernels.lower.lower import lower
 from hjit.kernels.lower.params import Params, params_of

@@ -1,10 +1,11 @@
-"""`verify="first"`: how far a compiled result may be from NumPy's, and whether it is further.
+"""`verify="first"`: does a compiled result differ from NumPy's by more than roundings explain?
 
-Most operations have NumPy's bits, and so have results on whose way there are no others (`tolerances`). Of other results those elements that
-differ are compared with a reference: the kernel's and NumPy's must each be as near to it as the errors of all operations before allow
-(`hjit.verify.reference`). Where that would take too long, the elements that differ most stand for all; where it is not known, as in sums of an
-extern function, a result is held to roundings of its largest number in the coarsest float that it has been:
-``np.exp(a).astype(np.float64)`` of a float32 array is as good as float32.
+Most operations have NumPy's bits, and so have results that depend on no others (`hjit.verify.tolerances`). Of other
+results, the elements that differ are compared with a reference: the kernel's and NumPy's must each be as close to it as
+the errors of all operations before allow (`hjit.verify.reference`). If that takes too long, the elements that differ
+most stand for all; if it is not known, as for sums of an extern function, the difference must be within some roundings
+of the result's largest number in the coarsest float type that it has been: ``np.exp(a).astype(np.float64)`` of a
+float32 array is as accurate as float32.
 
 Where a decision on a rounded value falls the other way, elements may differ by more. They are counted.
 """
@@ -13,134 +14,25 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from hjit.trace.ir.graph import Expr, Graph, Load, Op, Stage
-from hjit.trace.tracing.recorder import Event
-from hjit.verify.forward_error import NUMPYS, OURS, SAME_WAY, Approx
-from hjit.verify.reference import Reference, TooMuch
+from hjit.verify.approx import NUMPYS, OURS, SAME_WAY, Approx, Array
+from hjit.verify.reference import Reference
+from hjit.verify.tolerances import EXACT, Tolerance
+from hjit.verify.work import TooMuch
 
-Array = np.ndarray[Any, Any]
 log = logging.getLogger("hjit")
 
-# Ufuncs whose compiled result may differ from NumPy's in the last bits
-INEXACT = frozenset(
-    """exp exp2 expm1 log log2 log10 log1p logaddexp logaddexp2 sin cos tan arcsin arccos arctan arctan2 hypot
-    sinh cosh tanh arcsinh arccosh arctanh power cbrt reordered""".split()
-)
-# Ufuncs from floats to floats that jump
-_JUMPS = frozenset(
-    "rint floor ceil trunc sign floor_divide remainder fmod heaviside copysign spacing nextafter".split()
-)
-_ROUNDINGS = 256  # roundings of the largest number that results may be apart
-_FEW = 1e-4  # elements for which a decision may fall the other way where it is not known which
-_SAMPLES = (1 << 15, 2048, 128)  # elements that stand for all, where more would take too long
+ROUNDINGS = 256  # roundings of the largest number that results may be apart where their errors are not known
+FEW = 1e-4  # of all elements: those for which a decision may fall the other way where it is not known for which
+SAMPLES = (1 << 15, 2048, 128)  # elements that stand for all where more would take too long
 
-
-@dataclass(frozen=True, slots=True)
-class Tolerance:
-    """How a result may differ from NumPy's.
-
-    Attributes:
-        eps: of the coarsest float that its inexact values have been; 0: it has NumPy's bits.
-        decided: has an inexact value been rounded to a whole number, compared, or been an index? A few elements may then be quite different.
-    """
-
-    eps: float = 0.0
-    decided: bool = False
-
-    def __or__(self, other: Tolerance) -> Tolerance:
-        return (
-            other
-            if not self.eps
-            else self
-            if not other.eps
-            else Tolerance(max(self.eps, other.eps), self.decided or other.decided)
-        )
-
-
-EXACT = Tolerance()
-_Make = Callable[
-    [Tolerance, str, Callable[[Any], Any]], Any
-]  # of a result's tolerance, its stage, and what makes the result of the stage
-
-
-def rounding(dtype: np.dtype[Any]) -> Tolerance:
-    """Of values that have been rounded to a dtype in another way than NumPy's."""
-    return Tolerance(float(np.finfo(dtype).eps)) if dtype.kind == "f" else EXACT
-
-
-def tolerances(graphs: Sequence[Graph], events: Sequence[Event | None], fast_math: bool) -> dict[str, Tolerance]:
-    """For each stage of the segments how it may differ; `events`: what ends each of them."""
-    found: dict[str, Tolerance] = {}
-    for graph, event in zip(graphs, events, strict=True):
-        judge = _Judge(found, fast_math)
-        for s in graph.stages:
-            judge.stage(s)
-        if event is not None and event.call is not None:
-            needs = _all(found.get(n, EXACT) for n in event.needs)
-            dtypes = {i.name: i.dtype for g in graphs for i in g.inputs}
-            if event.product is not None:
-                found[event.gives[0]] = needs | rounding(
-                    event.product.dtype
-                )  # the order of sums depends on how operands lie in memory
-                continue
-            found.update(
-                {n: needs | Tolerance(rounding(dtypes[n]).eps, True) for n in event.gives if needs.eps and n in dtypes}
-            )
-    return found
-
-
-class _Judge:
-    """What the stages of a Graph make of the tolerances of what they read."""
-
-    def __init__(self, found: dict[str, Tolerance], fast_math: bool) -> None:
-        self.found, self.fast_math = found, fast_math
-
-    def stage(self, s: Stage) -> None:
-        own = rounding(s.dtype)
-        before: Tolerance | None = None
-        now = EXACT
-        while now != before:  # updates read what they have made
-            before = self.found[s.name] = now
-            known: dict[Expr, Tolerance] = {}
-            for d in s.definitions:
-                value = self.expr(d.value, known) | self.chosen((e for p in d.target for e in p.exprs), s.dtype, known)
-                if d.order in ("add", "multiply") or (d.order == "sequential" and d.rdims):
-                    value = value | own  # NumPy leaves the order of its sums open
-                now = now | (value | own if value.eps else value)
-
-    def chosen(self, indices: Iterable[Expr], dtype: np.dtype[Any], known: dict[Expr, Tolerance]) -> Tolerance:
-        """Of an element whose place is computed."""
-        found = _all(self.expr(e, known) for e in indices)
-        return Tolerance(max(found.eps, rounding(dtype).eps), True) if found.eps else EXACT
-
-    def expr(self, e: Expr, known: dict[Expr, Tolerance]) -> Tolerance:
-        found = known.get(e)
-        if found is None:
-            found = _all(self.expr(a, known) for a in e.args) | self.chosen(
-                (x for p in e.polys for x in p.exprs), e.dtype, known
-            )
-            if isinstance(e, Load):
-                found = found | self.found.get(e.source, EXACT)
-            elif isinstance(e, Op) and (self.fast_math or e.name in INEXACT):
-                found = found | rounding(e.dtype)
-            if found.eps:
-                jumps = e.args and (e.dtype.kind != "f" or (isinstance(e, Op) and e.name in _JUMPS))
-                found = found | rounding(e.dtype) | (Tolerance(found.eps, True) if jumps else EXACT)
-            known[e] = found
-        return found
-
-
-def _all(parts: Iterable[Tolerance]) -> Tolerance:
-    found = EXACT
-    for t in parts:
-        found = found | t
-    return found
+# Of a result's tolerance, its stage, and what makes the result of the stage
+_Make = Callable[[Tolerance, str, Callable[[Any], Any]], Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,9 +40,9 @@ class Rounded:
     """How an array of results may differ, element by element.
 
     Attributes:
-        tolerance: where the reference cannot say.
-        reference: what elements should be, by their positions in C order; None: it is not known. It may raise `TooMuch`.
-        is_guess: has the reference not been derived, but tried out in part, with extern functions?
+        tolerance: where there is no reference.
+        reference: reference values by position in C order; None: not known. It may raise `TooMuch`.
+        is_guess: were some errors of the reference tried out rather than derived, as for extern functions?
     """
 
     tolerance: Tolerance
@@ -163,9 +55,9 @@ class Allowed:
     """How a call may differ from NumPy's.
 
     Attributes:
-        results: put together as the results are; see `difference`.
+        results: in the structure of the results; see `difference`.
         written: of the changed arguments, by name.
-        is_settled: are all decisions on values that cut the function the same in hjit and in NumPy?
+        is_settled: are all decisions between segments certainly the same in hjit and in NumPy?
     """
 
     results: Any
@@ -179,9 +71,9 @@ def allowed_of(
     """How a call may differ.
 
     Args:
-        decisions: names of the numbers that the function decides on and that have not NumPy's bits.
-        arranged: puts together what is made for each result, and for each changed argument: of its `Tolerance`, its stage, and what makes
-            the result of the stage.
+        decisions: names of the numbers that the function branches on and that do not have NumPy's bits.
+        arranged: builds the structure of the results, and of the changed arguments, from a function of each one's
+            `Tolerance`, its stage, and what makes the result of the stage.
     """
 
     def allowed(tolerance: Tolerance, stage: str, arrange: Callable[[Any], Any]) -> Tolerance | Rounded:
@@ -213,14 +105,14 @@ def is_exact(allowed: Any) -> bool:
 
 @dataclass(slots=True)
 class Comparison:
-    """Of some results with those expected.
+    """The comparison of results with the expected ones.
 
     Attributes:
-        why: they are not the same; None: they are, as far as they may be.
-        is_proof: no rounding explains it; else it is not known how far they may be.
-        flipped: elements that differ since a decision on a rounded value fell the other way.
-        differing: elements that have not the same bits.
-        unbounded: those of them that may be anything, as 0 / 0 of a blank image less its mean.
+        why: the difference that is not allowed; None: there is none.
+        is_proof: does no rounding explain it? Otherwise it is not known how far they may be apart.
+        flipped: number of elements that differ because a decision on a rounded value fell the other way.
+        differing: number of elements that do not have the same bits.
+        unbounded: number of those that may have any value, such as 0 / 0 of a blank image less its mean.
     """
 
     why: str | None = None
@@ -281,11 +173,11 @@ class Comparison:
             )
 
     def _rounded(self, x: Any, y: Any, positions: Any, b: Any, allowed: Rounded) -> tuple[Any, bool]:
-        """Which elements are wrong, and is that sure? What is not wrong, but further apart than roundings leave them, is counted."""
+        """Which elements are wrong, and is that certain? Others that roundings alone do not explain are counted."""
         near: Approx | None = None
         known: Any = None
         samples = [np.arange(len(x))]
-        for most in _SAMPLES:
+        for most in SAMPLES:
             if most < len(x):
                 some = samples[0]
                 samples.insert(0, some[_suspicious(x[some], y[some], most)])
@@ -293,7 +185,7 @@ class Comparison:
             try:
                 found = allowed.reference(positions[some])
             except TooMuch:
-                break  # fewer will do
+                break  # the fewer before have to do
             except Exception as error:
                 log.debug("no reference for a comparison: %s: %s", type(error).__name__, error)
                 break
@@ -305,7 +197,7 @@ class Comparison:
         return self._judged(x, y, b, known, near, allowed.tolerance), not allowed.is_guess()
 
     def _judged(self, x: Any, y: Any, b: Array, known: Any, near: Approx, tolerance: Tolerance) -> Any:
-        """Which elements are wrong, where `known` ones should be `near`, and stand for the others."""
+        """Which elements are wrong; `near` are the reference values of the `known` ones, which stand for all."""
         wrong, unbounded, apart, rest = np.zeros((4, len(x)), bool)
         ours, numpys = x[known], y[known]
         wrong[known] = ~(_within(ours, near, OURS) & _within(numpys, near, NUMPYS))
@@ -313,17 +205,17 @@ class Comparison:
         apart[known] = ~_close(ours, numpys, near)
         rest[...] = True
         rest[known] = False
-        if apart.any():  # those for which others stand may be, too
+        if apart.any():  # then so may be those that were not checked
             apart |= rest & ~_near(x, y, b, tolerance)
         self.flipped += int(np.count_nonzero(apart & ~wrong & ~unbounded))
         self.unbounded += int(np.count_nonzero(unbounded))
         return wrong
 
     def _roughly(self, x: Any, y: Any, b: Any, allowed: Tolerance) -> Any:
-        """Which elements are wrong, where the error of each is not known."""
+        """Which elements are wrong where their errors are not known."""
         far = ~_near(x, y, b, allowed)
         count = int(np.count_nonzero(far))
-        if count > (_FEW * b.size if b.dtype.kind != "f" or allowed.decided else 0):
+        if count > (FEW * b.size if b.dtype.kind != "f" or allowed.decided else 0):
             return far
         self.flipped += count + (0 if b.dtype.kind == "f" else int(np.count_nonzero(~far)))
         return np.zeros(x.shape, bool)
@@ -341,7 +233,7 @@ def difference(ours: Any, expected: Any, allowed: Any = EXACT) -> str | None:
 
 
 def _suspicious(x: Any, y: Any, count: int) -> Any:
-    """Of elements that differ some that stand for all: those that differ most, and those that do so for their size."""
+    """A sample of elements that differ: those that differ most, absolutely and relatively."""
     with np.errstate(all="ignore"):
         apart = np.abs(x.astype(np.float64) - y.astype(np.float64))
         apart = np.where(np.isnan(apart), np.inf, apart)
@@ -352,14 +244,14 @@ def _suspicious(x: Any, y: Any, count: int) -> Any:
 
 
 def _apart(x: Any, y: Any) -> Any:
-    """The distance of numbers, with some more digits than they have."""
+    """The distance of numbers, computed with more digits than they have."""
     wide = np.longdouble if x.dtype.itemsize == 8 else np.float64
     with np.errstate(all="ignore"):
         return np.abs(x.astype(wide) - np.asarray(y).astype(wide))
 
 
 def _within(x: Any, near: Approx, column: int) -> Any:
-    """Which elements are as near to the reference as they should be."""
+    """Which elements are within the error bounds of the reference."""
     v = near.value
     found = (x == v) | ((x != x) & (v != v))
     if near.errors is not None:
@@ -372,12 +264,12 @@ def _within(x: Any, near: Approx, column: int) -> Any:
 
 
 def _close(x: Any, y: Any, near: Approx) -> Any:
-    """Which elements are as close to each other as roundings alone leave them."""
+    """Which elements are as close to each other as roundings without flipped decisions leave them."""
     return _apart(x, y) <= (0.0 if near.errors is None else near.errors[SAME_WAY])
 
 
 def _unbounded(x: Any, y: Any, near: Approx) -> Any:
-    """Which elements may be anything, or differ in whether they are numbers."""
+    """Which elements may have any value, or are finite in only one of the two."""
     found = (
         np.zeros(x.shape, bool) if near.errors is None else ~(np.isfinite(near.errors[0]) & np.isfinite(near.errors[1]))
     )
@@ -385,14 +277,14 @@ def _unbounded(x: Any, y: Any, near: Approx) -> Any:
 
 
 def _near(x: Any, y: Any, b: np.ndarray[Any, Any], allowed: Tolerance) -> Any:
-    """Which elements, of an array `b`, are as close as roundings of its largest number have them."""
+    """Which elements of an array `b` are within some roundings of its largest number."""
     with np.errstate(all="ignore"):
         if b.dtype.kind == "f":
             finite = np.abs(b[np.isfinite(b)])
             scale = float(finite.max()) if finite.size else 0.0
             eps = max(allowed.eps, float(np.finfo(b.dtype).eps))
-            return np.isfinite(x) & np.isfinite(y) & (np.abs(x - y) <= _ROUNDINGS * eps * scale)
-        if b.dtype.kind in "iu":  # a value at the border of two whole numbers; or counts of them
-            most = max(_FEW * float(np.abs(b.astype(np.float64)).max(initial=0.0)), 1.0)
+            return np.isfinite(x) & np.isfinite(y) & (np.abs(x - y) <= ROUNDINGS * eps * scale)
+        if b.dtype.kind in "iu":  # a value between two whole numbers, or counts of such values
+            most = max(FEW * float(np.abs(b.astype(np.float64)).max(initial=0.0)), 1.0)
             return np.abs(x.astype(np.float64) - y.astype(np.float64)) <= most
         return np.zeros(x.shape, bool)
