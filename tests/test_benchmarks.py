@@ -509,7 +509,7 @@ def test_products_are_asked_for_on_the_command_line(tmp_path: Path, capsys: pyte
 def test_disturbed_rounds_do_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
     switches = iter(range(10**6))
     monkeypatch.setattr(products.resource, "getrusage", lambda who: types.SimpleNamespace(ru_nivcsw=next(switches)))
-    assert products.undisturbed([lambda: None, lambda: None], 0.02) == [[], []]
+    assert products.quiet_rounds([lambda: None, lambda: None], 0.02) == [[], []]
     monkeypatch.setattr(products.resource, "getrusage", lambda who: types.SimpleNamespace(ru_nivcsw=0))
-    first, second = products.undisturbed([lambda: None, lambda: None], 5.0)
+    first, second = products.quiet_rounds([lambda: None, lambda: None], 5.0)
     assert len(first) == len(second) == products.MOST_ROUNDS
