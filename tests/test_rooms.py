@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -69,6 +70,7 @@ CIRCLES = {  # of imports, those inside functions and for types included: to be 
 }
 
 
+@functools.cache
 def modules() -> dict[str, Path]:
     """All modules of the package, without its name; its own `__init__` is "hjit"."""
     names = {
@@ -78,14 +80,20 @@ def modules() -> dict[str, Path]:
     return {name or "hjit": p for name, p in names.items()}
 
 
-def imported(tree: ast.AST, known: set[str]) -> Iterator[str]:
+@functools.cache
+def trees() -> dict[str, ast.Module]:
+    """The syntax tree of each module."""
+    return {name: ast.parse(path.read_text()) for name, path in modules().items()}
+
+
+def imported(tree: ast.AST) -> Iterator[str]:
     """The modules that a piece of code imports, also inside functions and for types alone."""
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and node.module and node.module.partition(".")[0] == "hjit":
             base = node.module.removeprefix("hjit").lstrip(".")
             for a in node.names:
                 inside = f"{base}.{a.name}".lstrip(".")
-                yield inside if inside in known else base or "hjit"
+                yield inside if inside in modules() else base or "hjit"
         elif isinstance(node, ast.Import):
             yield from (
                 a.name.removeprefix("hjit.") for a in node.names if a.name == "hjit" or a.name.startswith("hjit.")
@@ -101,8 +109,7 @@ def room(module: str) -> str:
 
 def imports() -> dict[str, set[str]]:
     """What each module imports of the package."""
-    known = modules()
-    return {name: {*imported(ast.parse(path.read_text()), set(known))} for name, path in known.items()}
+    return {name: {*imported(tree)} for name, tree in trees().items()}
 
 
 def against_the_table() -> set[tuple[str, str]]:
@@ -146,3 +153,85 @@ def test_imports_run_in_no_circle() -> None:
         tuple(sorted(x for x in reached[name] if name in reached[x])) for name in reached if name in reached[name]
     }
     assert circles == CIRCLES
+
+
+# Packages that few processes need, or that take long to load: `import hjit` takes less than 150 ms
+HEAVY = {"PIL", "jax", "jax.numpy", "llvmlite", "matplotlib", "matplotlib.figure", "numba", "optax", "platformdirs"}
+HEAVY |= {"rich", "rich.console", "rich.table"}
+# Imports of hjit's own modules inside functions, with why they are late; no others
+FIRST_CALL = "loaded by the first call of a pipeline, or by a command: `import hjit` is light"
+COMPILER = "loaded where something is compiled or shown: a process that finds its kernels on disk needs none of it"
+SHOWN = "loaded where something is shown to a person"
+SEARCH = "loaded where a schedule is searched, or is not on disk"
+TRAINING = "loaded where the cost model is trained"
+DISPATCH = "to be fixed: a circle, or what the dispatch table is for"
+NEEDLESS = "to be fixed: nothing is gained by it"
+LATE = {
+    "hjit": {"sched.hand.schedule": "loaded by programs that use it: most never do"},
+    "cli": {
+        "kernels.runtime.features": FIRST_CALL,
+        "kernels.runtime.launch": FIRST_CALL,
+        "sched.language.target": FIRST_CALL,
+    },
+    "kernels.llvm.driver": {"ctypes": NEEDLESS, "numpy": NEEDLESS},
+    "kernels.runtime.kernel": {
+        "kernels.runtime.listing": COMPILER,
+        "process.machine": NEEDLESS,
+        "sched.language.check": SEARCH,
+    },
+    "pipeline": {
+        "build": FIRST_CALL,
+        "first_calls": FIRST_CALL,
+        "kernels.runtime.backend": FIRST_CALL,
+        "kernels.runtime.features": FIRST_CALL,
+        "kernels.runtime.kernel": FIRST_CALL,
+        "kernels.runtime.listing": COMPILER,
+        "report.explain": SHOWN,
+        "report.listing": SHOWN,
+        "sched.hand.schedule": "loaded where a schedule is given",
+        "trace.tracing.host": FIRST_CALL,
+        "variant": FIRST_CALL,
+    },
+    "report.listing": {
+        "report.pictures": SHOWN,
+        "sched.language.picture": SHOWN,
+        "sched.language.tree": SHOWN,
+        "trace.ir.graph": SHOWN,
+    },
+    "sched.hand.schedule": {"sched.language.picture": SHOWN},
+    "sched.language.tree": {"sched.language.limits": DISPATCH, "sched.language.picture": SHOWN},
+    "trace.capture.builtin_calls": {"trace.capture.overlay": DISPATCH},
+    "trace.capture.effects": {"trace.tracing.host": DISPATCH},
+    "trace.capture.impure": {"trace.tracing.externs": DISPATCH, "trace.tracing.tracer": DISPATCH},
+    "trace.capture.rerolling": {"trace.capture.overlay": DISPATCH},
+    "trace.ops.creation": {"trace.tracing.tracer": DISPATCH},
+    "trace.ops.elementwise": {"trace.ops.reductions": DISPATCH, "trace.tracing.externs": DISPATCH},
+    "trace.ops.histograms": {"trace.ops.scattering": DISPATCH},
+    "trace.ops.indexing": {"trace.ops.elementwise": DISPATCH},
+    "trace.ops.operators": {"trace.tracing.recorder": DISPATCH},
+    "trace.ops.reductions": {"trace.ops.scattering": DISPATCH},
+    "trace.ops.views": {"trace.ops.elementwise": DISPATCH, "trace.tracing.tracer": DISPATCH},
+    "trace.tracing.externs": {"trace.ir.graph": NEEDLESS, "trace.tracing.tracer": DISPATCH},
+    "tuning.samples": {"model.fit": TRAINING, "model.generator": TRAINING},
+    "variant": {"tuning.autoschedule": SEARCH, "tuning.plans": SEARCH},
+}
+
+
+def late(tree: ast.Module) -> Iterator[str]:
+    """What is imported inside functions: modules of the package, and of others."""
+    for function in ast.walk(tree):
+        if isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            yield from imported(function)
+            for node in ast.walk(function):
+                match node:
+                    case ast.ImportFrom(module=str(name)) if name.partition(".")[0] != "hjit":
+                        yield name
+                    case ast.Import():
+                        yield from (a.name for a in node.names if a.name.partition(".")[0] != "hjit")
+
+
+def test_imports_inside_functions_have_a_reason() -> None:
+    found = {name: {*late(tree)} - HEAVY for name, tree in trees().items()}
+    assert {name: sorted(others) for name, others in found.items() if others} == {
+        name: sorted(others) for name, others in LATE.items()
+    }
