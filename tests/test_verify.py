@@ -16,7 +16,7 @@ from hjit.kernels.lower.params import STREAMED
 from hjit.kernels.runtime.kernel import Bound
 from hjit.variant import Variant
 from hjit.verify import work
-from hjit.verify.comparison import Comparison, difference, is_exact
+from hjit.verify.comparison import Comparison, is_exact
 from hjit.verify.tolerances import EXACT, Tolerance
 from tests.inexact import fault, verified
 
@@ -637,5 +637,7 @@ def test_one_result_may_differ_and_another_not() -> None:
     ],
 )
 def test_differences(ours: Any, expected: Any, allowed: Tolerance, why: str | None) -> None:
-    found = difference(ours, expected, allowed)
+    compared = Comparison()
+    compared.compare(ours, expected, allowed)
+    found = compared.why
     assert (found is None) if why is None else (found is not None and why in found)

@@ -55,7 +55,7 @@ class Allowed:
     """How a call may differ from NumPy's.
 
     Attributes:
-        results: in the structure of the results; see `difference`.
+        results: in the structure of the results; see `Comparison.compare`.
         written: of the changed arguments, by name.
         is_settled: are all decisions between segments certainly the same in hjit and in NumPy?
     """
@@ -97,7 +97,7 @@ def allowed_of(
 
 
 def is_exact(allowed: Any) -> bool:
-    """Must results have NumPy's bits? `allowed`: as in `difference`."""
+    """Must results have NumPy's bits? `allowed`: as in `Comparison.compare`."""
     if isinstance(allowed, (Tolerance, Rounded)):
         return allowed == EXACT
     return all(map(is_exact, allowed.values() if isinstance(allowed, dict) else allowed))
@@ -122,6 +122,11 @@ class Comparison:
     differing: int = 0
 
     def compare(self, ours: Any, expected: Any, allowed: Any) -> None:
+        """Compare results, up to the first that may not differ as it does.
+
+        Args:
+            allowed: the `Tolerance` of every array and number, or `Rounded`, or containers of them like the results.
+        """
         if isinstance(expected, (tuple, list, dict)):
             self._containers(ours, expected, allowed)
         elif type(ours) is not type(expected):
@@ -219,17 +224,6 @@ class Comparison:
             return far
         self.flipped += count + (0 if b.dtype.kind == "f" else int(np.count_nonzero(~far)))
         return np.zeros(x.shape, bool)
-
-
-def difference(ours: Any, expected: Any, allowed: Any = EXACT) -> str | None:
-    """Why two results are not the same, or None.
-
-    Args:
-        allowed: the `Tolerance` of every array and number, or `Rounded`, or containers of them as the results are.
-    """
-    found = Comparison()
-    found.compare(ours, expected, allowed)
-    return found.why
 
 
 def _suspicious(x: Any, y: Any, count: int) -> Any:

@@ -58,14 +58,6 @@ def give_back(block: Block) -> None:
             _kept -= _free.popleft()[2]
 
 
-def release() -> None:
-    """Free all kept blocks."""
-    global _kept
-    with _lock:
-        _free.clear()
-        _kept = 0
-
-
 def after_fork() -> None:
     """A child starts with an unlocked, empty pool."""
     global _lock, _kept

@@ -35,7 +35,6 @@ SECONDS_A_LINE = 6e-5
 TARGETS = 8  # code generators that are kept: one for each value of the option `target`
 
 _lock = threading.Lock()
-_compilations = 0
 _retired: deque[Any] = deque()  # engines whose code nobody can call any more
 
 
@@ -95,11 +94,6 @@ def machine_text(target: str) -> str:
     )
 
 
-def compilations() -> int:
-    """How many modules this process has compiled."""
-    return _compilations
-
-
 @dataclass(frozen=True, slots=True)
 class Compiled:
     """Machine code of a kernel.
@@ -137,7 +131,6 @@ def compile_module(text: str, name: str, target: str) -> bytes:
     Raises:
         CompileError: LLVM refuses the module.
     """
-    global _compilations
     with _alone():
         generator = _codegen(target)
         generator._check_llvm_bugs()
@@ -150,7 +143,6 @@ def compile_module(text: str, name: str, target: str) -> bytes:
         library.add_llvm_module(module)
         library._optimize_final_module()
         library._final_module.verify()
-        _compilations += 1
         return bytes(generator._tm.emit_object(library._final_module))
 
 
