@@ -1,4 +1,4 @@
-"""What hjit needs of numba's and llvmlite's undocumented names: if one is gone or takes other arguments, this says which."""
+"""The undocumented names of numba and llvmlite that hjit uses: if one is gone or has other parameters, this says so."""
 
 from __future__ import annotations
 
