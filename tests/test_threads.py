@@ -454,6 +454,27 @@ def test_forks_say_nothing_and_leave_no_thread_behind(tmp_path: Path) -> None:
     assert out == ""
 
 
+def test_a_thread_that_has_just_ended_costs_children_no_tbb(tmp_path: Path) -> None:
+    """It leaves TBB a little after Python has joined it; without a wait, about half of these children had lost TBB."""
+    out = script(
+        tmp_path,
+        "tbb",
+        """
+    kept = 0
+    for _ in range(30):
+        other = threading.Thread(target=check)
+        other.start()
+        other.join()
+        pid = os.fork()
+        if pid == 0:
+            os._exit(launch.parallel_for()[1] == "tbb")
+        kept += os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    print(kept)
+    """,
+    )
+    assert int(out) >= 27
+
+
 def test_a_fork_waits_for_no_thread_that_waits_for_it(tmp_path: Path) -> None:
     """`concurrent.futures.thread` holds a lock in a fork, which work in a pool of threads needs."""
     script(

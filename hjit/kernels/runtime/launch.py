@@ -15,6 +15,7 @@ import os
 import sys
 import sysconfig
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,11 @@ from hjit.process import forks
 from hjit.process.signals import signal_safe, submit
 
 log = logging.getLogger("hjit")
+
+# How long a fork waits for ended threads to leave TBB, and between two looks: most have left after 0.3 ms, on a busy
+# machine some took 20 ms. It waits in vain for threads that live on.
+END_SECONDS = 0.02
+POLL_SECONDS = 1e-4
 
 _TASK = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
 _FOR = ctypes.CFUNCTYPE(
@@ -116,7 +122,17 @@ _ends = True  # did TBB's threads end before the latest fork?
 def _before_fork(rested: bool) -> None:
     """A child has none of its parent's threads: it can use TBB only if that has none either."""
     global _ends
-    _ends = _finalize is None or (rested and _finalize())
+    _ends = _finalize is None or (rested and _finalized(_finalize))
+
+
+def _finalized(finalize: Callable[[], bool]) -> bool:
+    """Did TBB's threads end, within `END_SECONDS`? A thread that Python has joined may still be leaving TBB."""
+    deadline = time.monotonic() + END_SECONDS
+    while not finalize():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(POLL_SECONDS)
+    return True
 
 
 forks.at_rest.append(_before_fork)
