@@ -19,7 +19,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from hjit import deadline, debug
 from hjit.kernels.lower.block_reductions import block_reductions
 from hjit.kernels.lower.check import check_loop_ir
 from hjit.kernels.lower.fold_storage import fold_storage
@@ -33,6 +32,7 @@ from hjit.kernels.lower.stream_stores import stream_stores
 from hjit.kernels.lower.unroll_and_jam import unroll_and_jam
 from hjit.kernels.lower.unused_lets import drop_unused_lets
 from hjit.kernels.lower.vectorize import vectorize
+from hjit.process import deadline, debug
 from hjit.sched.language.tree import Root
 from hjit.trace.ir.graph import Graph
 

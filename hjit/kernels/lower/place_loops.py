@@ -13,7 +13,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from hjit import deadline
 from hjit.errors import SlidingError
 from hjit.kernels.lower import alike
 from hjit.kernels.lower.alike import Like
@@ -38,6 +37,7 @@ from hjit.kernels.lower.loopir import (
     VectorLoop,
 )
 from hjit.kernels.lower.sliding_windows import Windows, slides_of
+from hjit.process import deadline
 from hjit.sched.analysis.bounds import Reads, Region, dims_of_region, infer_bounds, whole_region
 from hjit.sched.language.build import flattened, parallel_loops
 from hjit.sched.language.check import is_associative, is_direct, is_repeatable, nests

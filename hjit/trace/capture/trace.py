@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from hjit import deadline
 from hjit.errors import Origin, TraceError
+from hjit.process import deadline
 from hjit.trace.capture.audit import listen
 from hjit.trace.capture.overlay import Path, captured_object, clone, load_table, whole_array
 from hjit.trace.ir.graph import identity

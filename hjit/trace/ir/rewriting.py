@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
-from hjit import deadline
+from hjit.process import deadline
 from hjit.trace.ir.graph import Expr, Stage
 from hjit.trace.ir.poly import Atom, Indirect, Poly, poly
 

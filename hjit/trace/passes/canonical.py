@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from hjit import deadline, debug
+from hjit.process import deadline, debug
 from hjit.trace.ir.check import check_graph
 from hjit.trace.ir.graph import Graph
 from hjit.trace.passes.dead_stores import drop_dead_initial_values

@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from hjit import deadline
 from hjit.errors import Origin, TraceError
+from hjit.process import deadline
 from hjit.trace.ir.gathers import evaluated_gathers, gather_of
 from hjit.trace.ir.graph import (
     Const,

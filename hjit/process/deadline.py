@@ -1,8 +1,8 @@
 """The budget of a first call: tracing and compiling end when it is spent, and NumPy runs or an error says so.
 
-Whatever may take long asks `check` now and then. What cannot be interrupted says beforehand how long it will take. What counts is the
-processor's time of the threads that do this work, so that a busy machine refuses no more than an idle one. The user's own work in between,
-such as calls of other libraries, and the search of a schedule, which has limits of its own, are not counted.
+Long work calls `check` now and then; what cannot be interrupted calls `require` with its expected time. CPU time of the
+threads that do this work is counted, so that a busy machine refuses no more than an idle one. The user's own code in
+between, such as calls of other libraries, and the search of a schedule, which has limits of its own, are not counted.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class OverBudget(BaseException):
     Attributes:
         doing: what was being done.
         origin: the source line that was being traced, or None.
-        more: seconds that it would have taken from there on, as far as that is known.
+        more: further seconds that it would have taken, where that is known.
     """
 
     def __init__(self, doing: str, origin: Origin | None = None, more: float = 0.0) -> None:
@@ -39,7 +39,7 @@ class _Deadline:
     """What is left of the budget.
 
     Attributes:
-        paused: how many reasons there are for not counting now.
+        paused: depth of nested `paused` blocks; time counts at 0.
         origin: the source line that most of the work comes from.
     """
 
@@ -50,7 +50,7 @@ class _Deadline:
         self._thread, self._at = threading.get_ident(), clock()
 
     def left(self) -> float:
-        """The seconds that are left; those since the last look, in this thread, count."""
+        """The seconds that are left, less those since the last look in this thread."""
         thread, at = threading.get_ident(), clock()
         if thread == self._thread and not self.paused:
             self._left -= at - self._at
@@ -63,7 +63,7 @@ _current: ContextVar[_Deadline | None] = ContextVar("hjit_deadline", default=Non
 
 @contextlib.contextmanager
 def budget(seconds: float | None, function: str = "", origin: Origin | None = None) -> Iterator[None]:
-    """Let what runs inside take that long; None: any time.
+    """Limit the CPU time of a block; None: no limit.
 
     Args:
         function: what is compiled, and where it is: for the error.
@@ -88,7 +88,7 @@ def budget(seconds: float | None, function: str = "", origin: Origin | None = No
 
 
 def blame(origin: Origin | None) -> None:
-    """The source line that most of what is to be compiled comes from."""
+    """Set the source line that most of what is to be compiled comes from, for the error."""
     now = _current.get()
     if now is not None and origin is not None:
         now.origin = origin
@@ -96,7 +96,7 @@ def blame(origin: Origin | None) -> None:
 
 @contextlib.contextmanager
 def paused() -> Iterator[None]:
-    """What runs inside does not count."""
+    """The time of a block does not count."""
     now = _current.get()
     if now is None:
         yield
@@ -122,14 +122,14 @@ def check(doing: str, origin: Origin | None = None) -> None:
 
 
 def within(doing: str, some: Iterable[T]) -> Iterator[T]:
-    """Items one after the other, as long as there is time."""
+    """The same items, with a `check` before each."""
     for x in some:
         check(doing)
         yield x
 
 
-def foresee(doing: str, seconds: float) -> None:
-    """Begin what cannot be interrupted only if there is time for it.
+def require(doing: str, seconds: float) -> None:
+    """Begin what cannot be interrupted only if that many seconds are left.
 
     Raises:
         OverBudget: there is not.
@@ -140,7 +140,7 @@ def foresee(doing: str, seconds: float) -> None:
 
 
 def counted(f: Callable[..., T]) -> Callable[..., T]:
-    """A function whose time counts also where another thread calls it."""
+    """The same function; its time counts in whatever thread it is called."""
     now = _current.get()
     if now is None:
         return f

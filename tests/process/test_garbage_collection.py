@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import hjit
-from hjit.collector import SELDOM, few_collections
+from hjit.process.garbage_collection import RARE_THRESHOLD, few_collections
 from hjit.variant import Variant
 
 
@@ -25,10 +25,10 @@ def _usual() -> Iterator[None]:
 
 def test_collections_are_rare_inside_and_as_before_outside() -> None:
     with few_collections():
-        assert gc.get_threshold()[0] == SELDOM
+        assert gc.get_threshold()[0] == RARE_THRESHOLD
         with few_collections():
-            assert gc.get_threshold()[0] == SELDOM
-        assert gc.get_threshold()[0] == SELDOM
+            assert gc.get_threshold()[0] == RARE_THRESHOLD
+        assert gc.get_threshold()[0] == RARE_THRESHOLD
     assert gc.get_threshold() == (700, 10, 10)
 
 
@@ -50,7 +50,7 @@ def test_the_last_of_several_threads_ends_it() -> None:
     with few_collections():
         thread.start()
         begun.wait()
-    assert gc.get_threshold()[0] == SELDOM
+    assert gc.get_threshold()[0] == RARE_THRESHOLD
     end.set()
     thread.join()
     assert gc.get_threshold() == (700, 10, 10)
@@ -73,5 +73,5 @@ def test_a_first_call_leaves_it_as_it_was(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr("hjit.build.Variant", variant)
     f = hjit.pipeline(lambda x: x + 1, cache="off", tune=False, verify="off")
     np.testing.assert_array_equal(f(np.arange(6.0)), np.arange(1.0, 7.0))
-    assert seen == [SELDOM]
+    assert seen == [RARE_THRESHOLD]
     assert gc.get_threshold() == (700, 10, 10)

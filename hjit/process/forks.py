@@ -1,9 +1,10 @@
 """Forks: a child must not inherit a kernel, a compilation or an import that another thread is in the middle of.
 
-Threads pass gates where they build or run kernels. A fork closes the gates, waits for those inside, and opens them again.
+Threads pass through gates where they build or run kernels. A fork closes the gates, waits for those inside, and opens
+them again.
 
-The last handler that is registered comes first in a fork. The one of `concurrent.futures.thread` takes a lock that work in a pool of threads
-needs, so that a thread inside a gate could not go on: that module is imported before the handler here is registered.
+The handler that was registered last runs first. That of `concurrent.futures.thread` takes a lock that a pool's threads
+need, so that a thread inside a gate could not go on: that module is imported before the handler here is registered.
 """
 
 from __future__ import annotations
@@ -23,28 +24,29 @@ with contextlib.suppress(RuntimeError):  # where hjit itself is imported when th
 
 log = logging.getLogger("hjit")
 
-PATIENCE = (
-    10.0  # seconds that a fork waits for a thread that builds a kernel, which may itself wait for the forking one
-)
-REST = 1.0  # seconds that it waits for one that runs a kernel; see `at_rest`
+# How long a fork waits for other threads: those that build a kernel, which may themselves wait for the forking one, and
+# those that run a kernel (see `at_rest`). Both are far above what most of them take.
+BUILD_SECONDS = 10.0
+KERNEL_SECONDS = 1.0
+POLL_SECONDS = 1e-4  # between two looks at who is still inside
 
 
 class Gate:
-    """What threads pass; nothing but one look at a flag while there is no fork."""
+    """What threads pass through; it costs one look at a flag while there is no fork."""
 
     def __init__(self) -> None:
         self._inside: dict[int, int] = {}  # by thread, how often it has entered
         self._closed: threading.Event | None = None
 
-    def close(self, patience: float) -> bool:
+    def close(self, seconds: float) -> bool:
         """Let no other thread in, and wait for those inside; have all left?"""
-        me, deadline = threading.get_ident(), time.monotonic() + patience
+        me, deadline = threading.get_ident(), time.monotonic() + seconds
         self._closed = threading.Event()
         while any(thread != me for thread in tuple(self._inside)):
             if time.monotonic() > deadline:
                 log.debug("a fork did not wait for threads inside hjit")
                 return False
-            time.sleep(1e-4)
+            time.sleep(POLL_SECONDS)
         return True
 
     def open(self) -> None:
@@ -76,7 +78,7 @@ class Gate:
 
     @contextlib.contextmanager
     def outside(self) -> Iterator[None]:
-        """Out of the gate for as long as the user's own code runs, which may take any time, and may itself fork or wait for another thread."""
+        """Out of the gate while the user's own code runs: it may take any time, fork, or wait for another thread."""
         me, inside = threading.get_ident(), self._inside
         depth = inside.pop(me, 0)
         try:
@@ -93,7 +95,7 @@ at_rest: list[Callable[[bool], None]] = []  # called before a fork, gates closed
 
 
 def _compiler_lock() -> Any:
-    """numba's, where it is loaded."""
+    """numba's global compiler lock, if numba is loaded."""
     module = sys.modules.get("numba.core.compiler_lock")
     return getattr(module, "global_compiler_lock", None)
 
@@ -102,8 +104,8 @@ _held: list[Any] = []
 
 
 def _before() -> None:
-    builds.close(PATIENCE)
-    rested = kernels.close(REST)
+    builds.close(BUILD_SECONDS)
+    rested = kernels.close(KERNEL_SECONDS)
     for tell in at_rest:
         tell(rested)
     lock = _compiler_lock()

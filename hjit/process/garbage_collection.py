@@ -1,4 +1,4 @@
-"""Python's garbage collector, where it would mostly look in vain."""
+"""A pause for Python's garbage collector while hjit compiles: there is little for it to find."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ import gc
 import threading
 from collections.abc import Iterator
 
-SELDOM = 200_000  # new objects between two collections
+RARE_THRESHOLD = 200_000  # new objects between two collections; Python's own default is 700 to 2000
 
 _lock = threading.Lock()
 _inside = 0  # how many threads, and calls of one thread in each other
-_usual = 0  # the threshold outside
+_usual = 0  # the threshold before
 
 
 @contextlib.contextmanager
 def few_collections() -> Iterator[None]:
-    """The garbage collector runs less often: compiling and searching make much that they keep, and little garbage in circles.
+    """Run the garbage collector less often: compiling and searching make many objects, few of them garbage in cycles.
 
     A collector that is off stays off.
     """
@@ -24,8 +24,8 @@ def few_collections() -> Iterator[None]:
     with _lock:
         if _inside == 0:
             _usual, *others = gc.get_threshold()
-            if 0 < _usual < SELDOM:
-                gc.set_threshold(SELDOM, *others)
+            if 0 < _usual < RARE_THRESHOLD:
+                gc.set_threshold(RARE_THRESHOLD, *others)
         _inside += 1
     try:
         yield

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
 import pytest
 
 import hjit
-from hjit import debug
 from hjit.kernels.lower import lower
+from hjit.process import debug
 from hjit.trace.passes import canonical
 from tests.campaign.fresh import forget
+from tests.test_rooms import ROOT
 
 IMAGE = np.random.default_rng(0).random((70, 90)).astype(np.float32)
 
@@ -37,7 +39,7 @@ def test_passes_and_their_times(capsys: Any, monkeypatch: Any) -> None:
     monkeypatch.setenv("HJIT_DEBUG", "passes")
     lines = printed(capsys, tune=False).splitlines()
     names = [line.split()[2] for line in lines]
-    assert all(line.startswith("hjit passes: ") and line.endswith(" ms") for line in lines)
+    assert all(re.fullmatch(r"hjit passes: \w+\.\w+ \d+\.\d\d ms", line) for line in lines)
     assert [n for n in names if n.startswith("lower.")] == [
         "lower.place_loops",
         *(f"lower.{p.__name__}" for p in lower.PASSES),
@@ -69,6 +71,18 @@ def test_the_result_of_a_pass(capsys: Any, monkeypatch: Any) -> None:
     assert printed(capsys, tune=False).count("---- hjit after ") == len(canonical.PASSES) + len(lower.PASSES) + 1
 
 
+def test_topics_are_combined(capsys: Any, monkeypatch: Any) -> None:
+    monkeypatch.setenv("HJIT_DEBUG", "schedule,passes,asm")
+    monkeypatch.setenv("HJIT_PRINT_AFTER", "outline")
+    found = [line.split()[2] for line in printed(capsys, tune=False).splitlines() if line.startswith("---- hjit ")]
+    assert found == ["after", "schedule:", "asm:"]
+
+
 def test_every_topic_is_documented() -> None:
     assert debug.__doc__ is not None
     assert f"HJIT_DEBUG={','.join(debug.TOPICS)}" in debug.__doc__
+    readme = (ROOT / "README.md").read_text()
+    assert re.findall(r"^\| `(\w+)` \| ", readme.partition("| `HJIT_DEBUG=` |")[2].partition("\n\n")[0], re.M) == [
+        *debug.TOPICS
+    ]
+    assert "HJIT_PRINT_AFTER=all" in readme and "HJIT_CHECK=1" in readme

@@ -1,6 +1,7 @@
 """Facts of the machine that the cost model reads: `hjit.model.names.MACHINE`.
 
-What is measured of it is kept in the disk cache: it takes as long as many a search, and searches in several processes find the same.
+Measurements are kept in the disk cache: they take as long as a short search, and all processes should search with the
+same facts.
 """
 
 from __future__ import annotations
@@ -15,19 +16,21 @@ from pathlib import Path
 import numpy as np
 
 from hjit import cache
-from hjit.kernels.runtime.signals import submit
+from hjit.process.signals import submit
 
 CPU = Path("/proc/cpuinfo")
 CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
-USUAL = {"1": 32 << 10, "2": 1 << 20, "3": 16 << 20}  # bytes of the caches where the system does not say
-COPIED = 1 << 25  # bytes of the array whose copy is timed
-UNITS = {"K": 10, "M": 20, "G": 30}
+USUAL_CACHES = {"1": 32 << 10, "2": 1 << 20, "3": 16 << 20}  # bytes by level, where the system does not say
+COPIED_BYTES = 1 << 25  # of the arrays whose copy is timed: more than most caches hold
+ROUNDS = 4  # of copies; the fastest counts
+ADDRESSES = 1 << 46  # bytes: what a process can address, where the system does not say how much memory there is
+UNITS = {"K": 10, "M": 20, "G": 30}  # of sizes in sysfs, as powers of two
 
 
 def facts(
     threads: int, vector_bytes: int, cache_dir: str | os.PathLike[str] = "", mode: str = "off"
 ) -> tuple[float, ...]:
-    """The facts in the order of `MACHINE`: threads, bytes of a vector, bytes of the caches of one core, bytes a second of a copy.
+    """The facts in the order of `MACHINE`: threads, vector bytes, bytes of one core's caches, bytes a second.
 
     Args:
         cache_dir, mode: of the disk cache, as in `hjit.cache`.
@@ -43,16 +46,16 @@ def facts(
 
 @functools.lru_cache(maxsize=1)
 def memory() -> int:
-    """Bytes of the machine's memory; where the system does not say, as many as addresses are good for."""
+    """Bytes of the machine's memory."""
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, OSError, ValueError):
-        return 1 << 46
+        return ADDRESSES
 
 
 def kept_bandwidth(threads: int, cache_dir: str | os.PathLike[str], mode: str) -> float:
     """What `bandwidth` measured once on such a machine."""
-    name = "machine_" + cache.digest(cpu(), str(caches()), str(threads), str(COPIED))[:40]
+    name = "machine_" + cache.digest(cpu(), str(caches()), str(threads), str(COPIED_BYTES))[:40]
     text = cache.load(name, cache_dir, mode, "facts")
     try:
         found = float(text or b"")
@@ -80,7 +83,7 @@ def cpu() -> str:
 @functools.lru_cache(maxsize=1)
 def caches() -> dict[str, int]:
     """Bytes of the first core's data caches by level."""
-    found = dict(USUAL)
+    found = dict(USUAL_CACHES)
     for folder in sorted(CACHES.glob("index*")):
         try:
             level, kind, size = ((folder / name).read_text().strip() for name in ("level", "type", "size"))
@@ -93,11 +96,14 @@ def caches() -> dict[str, int]:
 
 @functools.lru_cache(maxsize=8)
 def bandwidth(threads: int) -> float:
-    """Bytes per second that all threads together copy, to the nearest power of the square root of two: a measurement that can be kept."""
-    size = COPIED // max(threads, 1)
+    """Bytes per second that all threads together copy.
+
+    To the nearest power of the square root of two, so that measurements agree and can be kept.
+    """
+    size = COPIED_BYTES // max(threads, 1)
     arrays = [(np.ones(size, np.uint8), np.empty(size, np.uint8)) for _ in range(threads)]
     best = math.inf
-    for _ in range(4):
+    for _ in range(ROUNDS):
         start = time.perf_counter()
         for copy in [submit("tasks", threads, np.copyto, new, old) for old, new in arrays]:
             copy.result()

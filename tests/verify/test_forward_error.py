@@ -9,9 +9,10 @@ import pytest
 
 import hjit
 from hjit.trace.ir.graph import Load, Op
-from hjit.verify.forward_error import EXACT_AT, NUMPYS, OURS, SAME_WAY, Approx, apply, cast
+from hjit.verify.approx import NUMPYS, OURS, SAME_WAY, Approx
+from hjit.verify.forward_error import EXACT_AT, apply, cast
 from hjit.verify.reductions import sums_of, total_of
-from hjit.verify.verify import INEXACT
+from hjit.verify.tolerances import INEXACT
 
 DOUBLE = np.dtype(np.float64)
 RANDOM = np.random.default_rng(3)
