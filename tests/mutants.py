@@ -30,10 +30,10 @@ import hjit
 from hjit import machine
 from hjit.errors import ScheduleError
 from hjit.sched.language.tree import Root, from_json
-from hjit.sched.search.sample import random_schedule
 from hjit.trace.passes.rewrites import Rewrites
 from hjit.tuning import plans
 from tests.sched import test_schedule as examples
+from tests.sched.random_schedules import random_schedule
 
 MEMORY = 16 << 30  # bytes of addresses that the process may have
 SCRATCH = 1 << 30  # bytes of memory that hjit takes the machine to have

@@ -50,7 +50,6 @@ MAY = {
 STILL = {  # against the table, to be mended; no others
     ("kernels.runtime.listing", "sched.default.schedules"),  # a kernel without a schedule is lowered by the default one
     ("kernels.runtime.listing", "sched.nests.usual"),
-    ("sched.language.transforms", "sched.nests.usual"),  # an inlined stage comes back in its usual nests
     ("machine", "kernels.runtime.signals"),  # bandwidth is measured by threads that outlive the main one
 }
 

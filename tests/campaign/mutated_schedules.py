@@ -24,11 +24,11 @@ from hjit.sched.hand.directives import dim_names
 from hjit.sched.hand.schedule import usable
 from hjit.sched.language.check import check
 from hjit.sched.language.tree import KINDS, TAILS, Root, from_json
-from hjit.sched.search.sample import random_schedule
 from hjit.trace.ir.graph import Graph
 from tests import fuzz
 from tests.campaign.kinds import Case, Result
 from tests.numpy_check import assert_same, place
+from tests.sched.random_schedules import random_schedule
 from tests.schedules import MOST, evaluations
 
 LIMIT = 60.0

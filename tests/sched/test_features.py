@@ -21,13 +21,13 @@ from hjit.sched.features.featurise import assembled, layouts_of, nest_features, 
 from hjit.sched.language.check import check
 from hjit.sched.language.target import Target
 from hjit.sched.language.tree import Compute, Loop, Node, Root, computes, from_json, structural_hash, walk
-from hjit.sched.search.sample import random_schedule
 from hjit.trace.ir.graph import Cast, Const, Expr, Graph, Input, Op, Stage
 from hjit.trace.ir.poly import Value, bound, sizes_value
 from hjit.trace.passes.canonical import canonicalise, inline
 from tests.fuzz import random_program
 from tests.sched.counting import Counter
 from tests.sched.examples import F4, GRAPHS, IMAGE, SIZES, TREES, ZERO, H, W, X, Y, add, at, f, graph, stage, tree
+from tests.sched.random_schedules import random_schedule
 from tests.trace.test_canonical import graphs as traced
 from tests.trace.test_partition import thirds_of_rows
 

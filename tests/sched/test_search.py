@@ -16,10 +16,10 @@ import numpy as np
 import pytest
 
 from benchmarks import mb2fbs
+from benchmarks.plain_trees import OneByOne
 from hjit.errors import OptionError
 from hjit.sched.search import search as searching
 from hjit.sched.search.search import DepthPriority, Found, Options, Parameters, Record, keep_probability, presets
-from hjit.sched.search.successors import OneByOne
 
 State = tuple[int, ...]
 SEEDS = range(150)

@@ -26,7 +26,6 @@ from hjit.sched.language.build import (
     without,
 )
 from hjit.sched.language.check import check, check_loops
-from hjit.sched.language.target import Target
 from hjit.sched.language.tree import (
     KINDS,
     Compute,
@@ -41,10 +40,8 @@ from hjit.sched.language.tree import (
     walk,
     with_children,
 )
-from hjit.sched.nests.usual import RootNests
 from hjit.trace.ir.graph import Graph
-from hjit.trace.passes.canonical import canonicalise, inline
-from hjit.trace.passes.rewrites import Rewrites
+from hjit.trace.passes.canonical import inline
 
 
 def split(root: Root, graph: Graph, path: Path, size: int) -> Root:
@@ -235,28 +232,13 @@ def inlined(root: Root, graph: Graph, stage: str) -> tuple[Root, Graph]:
     return _legal(without(root, stage), new), new
 
 
-def deinlined(root: Root, graph: Graph, stage: str, source: Graph, target: Target) -> tuple[Root, Graph]:
-    """The tree and the Graph with an inlined stage of `source`, the Graph before fusion, as a stage at the root.
-
-    Raises:
-        ScheduleError: `source` has no such stage, or it is one already.
-    """
-    if stage in graph.by_name or stage not in source.by_name:
-        raise ScheduleError(f"{stage} is not an inlined stage")
-    gone = frozenset(s.name for s in source.stages) - {s.name for s in graph.stages} - {stage}
-    new = canonicalise(source, Rewrites(frozenset({s.name for s in graph.stages} | {stage}), gone))
-    if {s.name for s in new.stages} != {s.name for s in graph.stages} | {stage}:
-        raise ScheduleError(f"{stage}: other stages would not stay what they are")
-    return computed_at_root(root, new, stage, target), new
-
-
-def computed_at_root(root: Root, graph: Graph, stage: str, target: Target) -> Root:
-    """The tree with a stage that it does not compute yet, in nests like those of the default schedule at the root.
+def computed_at_root(root: Root, graph: Graph, stage: str, nests: tuple[Node, ...]) -> Root:
+    """The tree with a stage that it does not compute yet, in these nests at the root.
 
     Raises:
         ScheduleError: it computes the stage.
     """
-    return _legal(_at_root(root, graph, Store(stage, RootNests(graph, target)[stage])), graph)
+    return _legal(_at_root(root, graph, Store(stage, nests)), graph)
 
 
 # -- parts

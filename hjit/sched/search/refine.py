@@ -17,6 +17,7 @@ from hjit.errors import ScheduleError
 from hjit.sched.language import transforms
 from hjit.sched.language.build import inside_of, paths
 from hjit.sched.language.tree import KINDS, Compute, Loop, Node, Root, computes, dims_of, walk
+from hjit.sched.nests.usual import RootNests
 from hjit.sched.search.search import never
 from hjit.sched.search.space import Space
 from hjit.sched.search.templates import native_widths
@@ -152,7 +153,9 @@ def _of_stages(space: Space, of: Schedule, graph: Graph, stages: tuple[str, ...]
 def _at_root(space: Space, of: Schedule, name: str) -> Schedule:
     """An inlined stage computed at the root."""
     rest = of.inlined - {name}
-    return Schedule(transforms.computed_at_root(of.tree, inline(space.graph, set(rest)), name, space.target), rest)
+    graph = inline(space.graph, set(rest))
+    nests = RootNests(graph, space.target)[name]
+    return Schedule(transforms.computed_at_root(of.tree, graph, name, nests), rest)
 
 
 # -- what the rules forbid of nests that transforms make; the forms of `hjit.sched.search.templates` obey them anyway

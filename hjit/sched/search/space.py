@@ -29,7 +29,6 @@ from hjit.sched.language.check import is_direct, problems
 from hjit.sched.language.memory import C_ORDER, Layout, Strides, away_from_borders
 from hjit.sched.language.target import Target
 from hjit.sched.language.tree import Loop, Node, Root, Store, computes, dims_of, walk
-from hjit.sched.nests.usual import root_schedule
 from hjit.sched.search.batches import IN_C_ORDER, NONE, Batch, Layouts, State
 from hjit.sched.search.buckets import Buckets
 from hjit.sched.search.nests import NOTHING, Nests, Tally
@@ -127,10 +126,6 @@ class Space:
             s.name for s in self.graph.stages if self.frozen.get(s.name) == "inline" and self.may_inline(s)
         )
         return Batch(0, (), None, NONE, inlined, {}, self._open[0], not self.decisions)[0]
-
-    def trivial(self) -> Root:
-        """A schedule that is always legal."""
-        return root_schedule(self.graph, self.target)
 
     # -- the tree of decisions (hjit.sched.search.search.Tree)
     def families(self, state: State) -> list[Batch]:

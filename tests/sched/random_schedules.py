@@ -1,4 +1,4 @@
-"""Random legal schedules: for the tests, and to learn costs from.
+"""Random legal schedules.
 
 Stages from the outputs back to the inputs: random tilings for the nests of each, then a random place among all where
 it may be computed, and a random one where it may be stored.
