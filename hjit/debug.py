@@ -5,7 +5,7 @@
 | `HJIT_DEBUG=passes,schedule,search,loops,llvm,asm`     | passes with their times, and what they lead to, as it is made          |
 | `HJIT_PRINT_AFTER=name,...`                            | the Graph, or the loops, after these passes; "all": after each of them |
 
-With `HJIT_CHECK=1` Graphs and loops are checked after every pass, too. What a cache holds is not compiled, and not printed:
+With `HJIT_CHECK=1` Graphs and loops are checked after every pass, and schedule trees after every transform, too. What a cache holds is not compiled, and not printed:
 `HJIT_CACHE=off`.
 """
 

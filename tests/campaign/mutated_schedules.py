@@ -22,7 +22,7 @@ import hjit
 from hjit.errors import ScheduleError
 from hjit.sched.hand.directives import dim_names
 from hjit.sched.hand.schedule import usable
-from hjit.sched.language.check import check
+from hjit.sched.language.check import check_tree
 from hjit.sched.language.tree import KINDS, TAILS, Root, from_json
 from hjit.trace.ir.graph import Graph
 from tests import fuzz
@@ -87,7 +87,7 @@ class Bounded:
 
     def tree(self, graph: Any, target: Any) -> Any:
         tree = self.inner.tree(graph, target)
-        check(tree, graph)
+        check_tree(tree, graph)
         if evaluations(graph, tree) > MOST:
             raise Dear
         return tree

@@ -15,9 +15,10 @@ from hjit.kernels.lower.lower import lower
 from hjit.sched.default.schedules import default_schedule
 from hjit.sched.language import transforms
 from hjit.sched.language.build import at, path_without, paths, stripped, without
+from hjit.sched.language.kinds import LoopKind
 from hjit.sched.language.target import Target
-from hjit.sched.language.tree import Compute, Loop, LoopKind, Node, Root, Store
-from hjit.sched.nests.usual import RootNests, root_schedule
+from hjit.sched.language.tree import Compute, Loop, Node, Root, Store
+from hjit.sched.nests.root_nests import RootNests, root_schedule
 from hjit.trace.ir.graph import Graph
 from hjit.trace.passes.rewrites import Rewrites
 from tests.numpy_check import check

@@ -6,8 +6,9 @@ from functools import lru_cache
 
 import llvmlite.binding as llvm
 
+from hjit import machine
 from hjit.errors import OptionError
-from hjit.sched.language.target import Target, native_width, picked
+from hjit.sched.language.target import Target, native_width, table_bytes
 
 
 @lru_cache(maxsize=1)
@@ -62,4 +63,4 @@ def target_features(target: str) -> frozenset[str]:
 def schedule_target(target: str) -> Target:
     """What schedules must know of the machine that code is for; `target`: as `target_features` takes it."""
     found = target_features(target)
-    return Target(native_width(found), picked(found))
+    return Target(native_width(found), table_bytes(found), machine.caches()["2"])

@@ -12,15 +12,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from hjit.sched.analysis.bounds import Needs, Reads, Region, advance, dims_of_region, turns_before
+from hjit.sched.default.thresholds import MAX_GROUP_ROWS, MAX_ROWS, MAX_SIDES, MAX_WARM_UP
 from hjit.trace.ir.graph import Stage
 from hjit.trace.ir.intervals import Interval, whole
 from hjit.trace.ir.poly import Var, extremum, poly
-
-MAX_ROWS = 64  # rows of one buffer
-MAX_TURNS_BEFORE = 32  # that a task begins early, to fill its buffers: tasks have not many more rows than that
-MAX_GROUP_ROWS = 512  # rows of all buffers of a group
-
-MAX_SIDES = 64  # columns beside a strip of which rows are computed with it
 
 ROW, COLUMN = Var("row"), Var("column")
 
@@ -34,7 +29,7 @@ def _moving(region: Region) -> tuple[int, int] | None:
     rows, new = s.length.const, advance(s.base, ROW, 1)
     if new is None or rows > MAX_ROWS:
         return None
-    return None if turns_before(s.base, ROW, 1, rows - 1, max(new, 1), MAX_TURNS_BEFORE) is None else (moving[0], rows)
+    return None if turns_before(s.base, ROW, 1, rows - 1, max(new, 1), MAX_WARM_UP) is None else (moving[0], rows)
 
 
 def _named(stage: str, region: Region) -> Region:

@@ -15,6 +15,7 @@ from hjit.errors import ScheduleError
 from hjit.sched.default.schedules import default_schedule
 from hjit.sched.language.build import Path, Step, at, attached, nest, paths, serial_loops
 from hjit.sched.language.groups import groups
+from hjit.sched.language.kinds import LoopKind
 from hjit.sched.language.limits import (
     MAX_ALIGN,
     MAX_LANES,
@@ -33,7 +34,6 @@ from hjit.sched.language.tree import (
     Compute,
     DimKey,
     Loop,
-    LoopKind,
     Node,
     Root,
     Store,
@@ -41,7 +41,7 @@ from hjit.sched.language.tree import (
     computes,
     with_children,
 )
-from hjit.sched.nests.usual import RootNests
+from hjit.sched.nests.root_nests import RootNests
 from hjit.trace.ir.graph import Definition, Graph, Stage
 from hjit.trace.passes.rewrites import Rewrites, parts_name
 

@@ -30,7 +30,7 @@ from hjit.sched.hand.directives import (
     rewrites,
     tree_of,
 )
-from hjit.sched.language.check import check
+from hjit.sched.language.check import check_tree
 from hjit.sched.language.limits import MAX_DIRECTIVES, MAX_PARTS, check_nodes, check_number, shown
 from hjit.sched.language.target import Target
 from hjit.sched.language.tree import Root, Tail, computes
@@ -222,7 +222,7 @@ class Schedule:
         self.check_names(self.graphs())
         for g in self.graphs():
             tree = self.tree(g, self._target)
-            check(tree, g)
+            check_tree(tree, g)
             found.append(tree)
         return found
 

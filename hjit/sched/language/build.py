@@ -5,19 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from hjit.sched.language.tree import (
-    Compute,
-    DimKey,
-    Loop,
-    LoopKind,
-    Node,
-    Root,
-    Store,
-    Tail,
-    computes,
-    dims_of,
-    with_children,
-)
+from hjit.sched.language.kinds import LoopKind
+from hjit.sched.language.tree import Compute, DimKey, Loop, Node, Root, Store, Tail, computes, dims_of, with_children
 from hjit.trace.ir.graph import Definition
 
 Step = (
@@ -87,6 +76,15 @@ def parallel_loops(top: Node) -> list[Loop]:
             break
         node = items[0]
     return loops
+
+
+def nests(node: Node) -> Iterator[Node]:
+    """The outermost loops (or computations) of a tree, each a nest of its own."""
+    if isinstance(node, (Root, Store)):
+        for c in node.children:
+            yield from nests(c)
+    else:
+        yield node
 
 
 def own_nests(root: Root, stage: str) -> list[Path]:
@@ -176,11 +174,9 @@ def serial_loops(node: Node) -> Node:
     return node
 
 
-def preceded(
-    nests: Mapping[str, Sequence[Node]], stages: Sequence[str], children: tuple[Node, ...]
-) -> tuple[Node, ...]:
+def preceded(own: Mapping[str, Sequence[Node]], stages: Sequence[str], children: tuple[Node, ...]) -> tuple[Node, ...]:
     """What is computed in a loop, some stages before it."""
-    return (*(serial_loops(n) for name in stages for n in nests[name]), *children)
+    return (*(serial_loops(n) for name in stages for n in own[name]), *children)
 
 
 def stored(stages: Sequence[str], children: tuple[Node, ...]) -> tuple[Node, ...]:

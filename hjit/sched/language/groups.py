@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hjit.sched.language.check import are_apart, starts_reduction
+from hjit.sched.language.definitions import are_apart, starts_reduction
 from hjit.trace.ir.graph import Definition, Stage
 from hjit.trace.ir.poly import ZERO, Dim, poly
 from hjit.trace.passes.partition import STEPS, next_to, write_apart

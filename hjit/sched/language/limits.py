@@ -12,28 +12,30 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from hjit.errors import ScheduleError
-from hjit.sched.language.tree import KINDS, TAILS, Compute, Loop, Node, Root, Store, dims_of, loop_name
+from hjit.sched.language.kinds import LOOP_KINDS, MEMORY_LEVELS, Memory
+from hjit.sched.language.tree import TAILS, Compute, Loop, Node, Root, Store, dims_of, loop_name
 
-MAX_SIZE = (
-    1 << 28
-)  # elements of an inner loop, of what is prefetched ahead: sums of a few indices stay within 32 bits, see `params.SMALL_ARRAY`
-MAX_LANES = 256  # of one vector: four registers of bytes, or 32 of float64. LLVM ends the process from 65,536 lanes on, and is slow long before
-MAX_UNROLL = 256  # copies of one body
-MAX_ALIGN = (
-    1 << 20
-)  # elements that the axes of a stage are rounded up to, all axes multiplied: a longer gap is memory that nobody reads
+# elements of an inner loop, of what is prefetched ahead: sums of a few indices stay within 32 bits, see
+# `hjit.kernels.lower.params.SMALL_ARRAY`
+MAX_SIZE = 1 << 28
+# lanes of one vector: four registers of bytes, or 32 of float64. LLVM ends the process from 65,536 on, and is slow long
+# before
+MAX_LANES = 256
+MAX_UNROLL = 256  # copies of one body: LLVM's time grows with them, see `MAX_CODE`
+# elements that the axes of a stage are rounded up to, all axes multiplied: a longer gap is memory that nobody reads
+MAX_ALIGN = 1 << 20
 MAX_PARTS = 1 << 16  # of a reduction: each is an element of a stage that is kept in memory
-MAX_LOOPS = 64  # around one computation: lowering calls itself for each, and what it knows of tiles in tiles grows with the square of them
+# loops around one computation: lowering calls itself for each, and what it knows of tiles in tiles grows with the
+# square of them
+MAX_LOOPS = 64
 MAX_DEPTH = 400  # nodes from the root to a computation: what walks trees calls itself for each node
 MAX_NODES = 100_000  # of a tree; what lowering takes grows with them
 MAX_DIRECTIVES = 10_000  # of a schedule; each of them makes the list of its stage's loops anew
 MAX_PREFETCHES = 64  # arrays that a computation prefetches
-MAX_BUFFER = (
-    1 << 40
-)  # elements of a buffer that tiles of constant sizes need: addresses in bytes stay far within 64 bits
-MAX_CODE = 60_000  # vector registers computed in the code of one computation, all its copies together: LLVM takes some seconds for them
-DIVIDED = 16  # what a lane of a division of integers, but by a constant, counts in `MAX_CODE`: it is code of its own
-REGISTER = 64  # bytes of a vector register, the widest that there are
+# vector registers computed in the code of one computation, all its copies together: LLVM takes some seconds for them
+MAX_CODE = 60_000
+# what a lane of a division of integers, but by a constant, counts in `MAX_CODE`: no processor divides them in vectors
+DIVISION_CODE = 16
 
 
 def shown(n: Any) -> str:
@@ -96,7 +98,7 @@ def _name(node: Any) -> str:
 
 
 def _wrong_fields(node: Node) -> Iterator[str]:
-    """What is wrong with a node by itself."""
+    """What is wrong with a node alone."""
     name = _name(node)
     if not isinstance(node, Root) and type(node.stage) is not str:
         yield f"{name}: a stage is named by a string"
@@ -112,16 +114,19 @@ def _wrong_fields(node: Node) -> Iterator[str]:
         case Loop():
             if not (_is_number(node.dim) or (_are_numbers(node.dim) and len(dims_of(node.dim)) > 1)):
                 yield f"{name}: {shown(node.dim)} is neither a dimension nor several"
-            elif node.kind not in KINDS:
-                yield f"{name}: there is no kind of loop {shown(node.kind)}; there are {', '.join(KINDS)}"
+            elif node.kind not in LOOP_KINDS:
+                yield f"{name}: there is no kind of loop {shown(node.kind)}; there are {', '.join(LOOP_KINDS)}"
             elif node.tail not in TAILS:
                 yield f"{name}: there is no tail {shown(node.tail)}; there are {', '.join(TAILS)}"
             elif node.size is not None and not is_size(node.size):
                 allowed = f"allowed are whole numbers from 1 to {MAX_SIZE} elements"
                 yield f"{name}, dimension {shown(node.dim)}: {shown(node.size)} is not a size; {allowed}"
             elif node.kind == "vector" and node.size is not None and node.size > MAX_LANES:
-                yield f"{loop_name(node)}: {node.size} lanes, more than {MAX_LANES}; split the loop, and make a part of it a vector"
+                advice = "split the loop, and make a part of it a vector"
+                yield f"{loop_name(node)}: {node.size} lanes, more than {MAX_LANES}; {advice}"
         case Store():
+            if type(node.memory) is not str or node.memory not in MEMORY_LEVELS:
+                yield f"{name}: there is no memory {shown(node.memory)}; there is {', '.join(MEMORY_LEVELS)}"
             if not _are_numbers(node.order):
                 yield f"{name}: {shown(node.order)} is no order of axes"
             if not _are_numbers(node.align):
@@ -136,10 +141,11 @@ def _wrong_ahead(name: str, ahead: Any) -> Iterator[str]:
         return
     if len(ahead) > MAX_PREFETCHES:
         yield f"{name}: it prefetches {len(ahead)} times, more than {MAX_PREFETCHES}"
-    for source, dim, turns in ahead:
-        if type(source) is not str or not _is_number(dim) or not is_size(turns):
+    for source, dim, n in ahead:
+        if type(source) is not str or not _is_number(dim) or not is_size(n):
+            wanted = f"{shown(source)} at dimension {shown(dim)}, {shown(n)} elements later"
             allowed = f"an array, a dimension, and from 1 to {MAX_SIZE} elements are needed"
-            yield f"{name}: it cannot prefetch {shown(source)} at dimension {shown(dim)}, {shown(turns)} elements later; {allowed}"
+            yield f"{name}: it cannot prefetch {wanted}; {allowed}"
 
 
 def _is_number(n: object) -> bool:
@@ -150,13 +156,14 @@ def _are_numbers(numbers: object) -> bool:
     return isinstance(numbers, tuple) and all(map(_is_number, numbers))
 
 
-def check_buffer(stage: str, lengths: Sequence[int]) -> None:
+def check_buffer(stage: str, lengths: Sequence[int], memory: Memory = "heap") -> None:
     """May a buffer have axes of these constant lengths?
 
     Raises:
         ScheduleError: it is too large.
     """
-    if math.prod(lengths) > MAX_BUFFER:
+    most = MEMORY_LEVELS[memory].max_elements
+    if math.prod(lengths) > most:
         sizes = " x ".join(map(str, lengths))
-        advice = f"more than {MAX_BUFFER}; make the tiles smaller"
+        advice = f"more than {most}; make the tiles smaller"
         raise ScheduleError(f"store {stage}: the tiles that it is computed for need {sizes} elements of it, {advice}")

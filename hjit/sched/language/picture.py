@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import html
 
+from hjit.sched.language.kinds import LOOP_KINDS
 from hjit.sched.language.tree import Compute, Loop, Node, Store, compute_name, loop_name, store_name
 
-COLOURS = {"parallel": "#fde68a", "vector": "#bbf7d0", "unroll": "#e9d5ff", "serial": "#f1f5f9"}
+STYLE = "border:1px solid #94a3b8;border-radius:4px;color:#0f172a;padding:3px 8px;margin:3px 0;font:12px sans-serif;background:"
 
 
 def schedule_html(node: Node) -> str:
@@ -16,10 +17,9 @@ def schedule_html(node: Node) -> str:
         case Compute():
             return f"<div style='margin:3px 0'><b>{html.escape(compute_name(node))}</b></div>"
         case Loop():
-            title, colour = loop_name(node), COLOURS[node.kind]
+            title, colour = loop_name(node), LOOP_KINDS[node.kind].colour
         case Store():
             title, colour = store_name(node), "#ffffff"
         case _:
             title, colour = "root", "#ffffff"
-    style = f"border:1px solid #94a3b8;border-radius:4px;background:{colour};color:#0f172a;padding:3px 8px;margin:3px 0;font:12px sans-serif"
-    return f"<div style='{style}'>{html.escape(title)}<div style='padding-left:10px'>{children}</div></div>"
+    return f"<div style='{STYLE}{colour}'>{html.escape(title)}<div style='padding-left:10px'>{children}</div></div>"

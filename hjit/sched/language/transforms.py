@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
+from hjit import debug
 from hjit.errors import ScheduleError
 from hjit.sched.language.build import (
     Path,
@@ -25,12 +26,11 @@ from hjit.sched.language.build import (
     serial_loops,
     without,
 )
-from hjit.sched.language.check import check, check_loops
+from hjit.sched.language.check import check_loops, check_tree
+from hjit.sched.language.kinds import LOOP_KINDS, LoopKind
 from hjit.sched.language.tree import (
-    KINDS,
     Compute,
     Loop,
-    LoopKind,
     Node,
     Root,
     Store,
@@ -51,7 +51,7 @@ def split(root: Root, graph: Graph, path: Path, size: int) -> Root:
         ScheduleError: it is no loop, or `size` does not fit between the loops of its dimension.
     """
     loop = _loop(root, path)
-    if loop.kind in ("vector", "unroll"):
+    if LOOP_KINDS[loop.kind].is_straight_line:
         raise ScheduleError(f"{loop_name(loop)}: a {loop.kind} loop is not split; change its type first")
     inner = Loop(loop.stage, loop.dim, "serial", size, loop.children)
     return _still_legal(replaced(root, path, replace(loop, children=(inner,))), graph, path)
@@ -80,8 +80,8 @@ def change_type(root: Root, graph: Graph, path: Path, kind: LoopKind) -> Root:
     Raises:
         ScheduleError: it cannot be one.
     """
-    if kind not in KINDS:
-        raise ScheduleError(f"there is no kind of loop {kind}; there are {', '.join(KINDS)}")
+    if kind not in LOOP_KINDS:
+        raise ScheduleError(f"there is no kind of loop {kind}; there are {', '.join(LOOP_KINDS)}")
     return _still_legal(replaced(root, path, replace(_loop(root, path), kind=kind)), graph, path)
 
 
@@ -246,7 +246,7 @@ def computed_at_root(root: Root, graph: Graph, stage: str, nests: tuple[Node, ..
 
 def _legal(tree: Node, graph: Graph) -> Root:
     assert isinstance(tree, Root)
-    check(tree, graph)
+    check_tree(tree, graph)
     return tree
 
 
@@ -254,6 +254,8 @@ def _still_legal(tree: Node, graph: Graph, path: Path) -> Root:
     """A tree that was legal before the loops at `path` changed."""
     assert isinstance(tree, Root)
     check_loops(tree, graph, path[0])
+    if debug.checks():
+        check_tree(tree, graph)
     return tree
 
 

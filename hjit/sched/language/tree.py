@@ -21,12 +21,12 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from hjit.errors import ScheduleError
+from hjit.sched.language.kinds import LOOP_KINDS, LoopKind, Memory
 
-LoopKind = Literal["serial", "parallel", "vector", "unroll"]
 Tail = Literal["auto", "guard_with_if", "shift_inwards", "predicate", "round_up"]
 DimKey = int | tuple[int, ...]
-Ahead = tuple[str, int, int]  # an array, a dimension, and how many turns of it later
-KINDS = ("serial", "parallel", "vector", "unroll")
+Ahead = tuple[str, int, int]  # an array, a dimension, and how many iterations of it later
+KINDS: tuple[LoopKind, ...] = tuple(LOOP_KINDS)
 TAILS = ("auto", "guard_with_if", "shift_inwards", "predicate", "round_up")
 
 
@@ -91,13 +91,15 @@ class Store(_Remembers):
 
     Attributes:
         order: the axes from the slowest to the fastest in memory; () is C order. Outputs are in C order.
-        align: for each axis what its length in memory is a multiple of, in elements; () is 1 everywhere. Outputs have none.
+        align: for each axis what its length in memory is a multiple of, in elements; () is 1 everywhere. Outputs
+            have none.
     """
 
     stage: str
     children: tuple[Node, ...]
     order: tuple[int, ...] = ()
     align: tuple[int, ...] = ()
+    memory: Memory = "heap"
 
     __hash__ = _Remembers.__hash__
 
@@ -140,7 +142,8 @@ def loop_name(loop: Loop) -> str:
 def store_name(store: Store) -> str:
     """A storage as it is printed."""
     order = f" in order {', '.join(map(str, store.order))}" if store.order else ""
-    return f"store {store.stage}{order}" + (f" aligned to {', '.join(map(str, store.align))}" if store.align else "")
+    align = f" aligned to {', '.join(map(str, store.align))}" if store.align else ""
+    return f"store {store.stage}{order}{align}" + ("" if store.memory == "heap" else f", {store.memory}")
 
 
 def compute_name(node: Compute) -> str:
@@ -183,8 +186,9 @@ def _to_data(node: Node) -> Any:
                 tail,
                 [_to_data(c) for c in children],
             ]
-        case Store(stage, children, order, align):
-            return ["store", stage, list(order), list(align), [_to_data(c) for c in children]]
+        case Store(stage, children, order, align, memory):
+            other: list[Memory] = [] if memory == "heap" else [memory]  # as in files of before there were levels of memory
+            return ["store", stage, list(order), list(align), *other, [_to_data(c) for c in children]]
         case Root(children):
             return ["root", [_to_data(c) for c in children]]
 
@@ -218,8 +222,8 @@ def _from_data(data: Any) -> Node:
         case ["loop", str(stage), dim, kind, size, tail, [*children]]:
             key = tuple(dim) if isinstance(dim, list) else dim
             return Loop(stage, key, kind, size, tuple(map(_from_data, children)), tail)
-        case ["store", str(stage), [*order], [*align], [*children]]:
-            return Store(stage, tuple(map(_from_data, children)), tuple(order), tuple(align))
+        case ["store", str(stage), [*order], [*align], *more, [*children]] if len(more) <= 1:
+            return Store(stage, tuple(map(_from_data, children)), tuple(order), tuple(align), *more)
         case ["root", [*children]]:
             return Root(tuple(map(_from_data, children)))
     raise ScheduleError(f"not a node of a schedule: {str(data)[:80]}")
@@ -263,8 +267,8 @@ def with_children(node: Node, children: tuple[Node, ...]) -> Node:
     match node:
         case Loop(stage, dim, kind, size, _, tail):
             return Loop(stage, dim, kind, size, children, tail)
-        case Store(stage, _, order, align):
-            return Store(stage, children, order, align)
+        case Store(stage, _, order, align, memory):
+            return Store(stage, children, order, align, memory)
         case Root():
             return Root(children)
     return node

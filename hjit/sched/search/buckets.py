@@ -66,8 +66,8 @@ def _outline(node: Node, depth: int) -> Hashable:
     match node:
         case Compute():
             return node
-        case Store(stage, children, order, align):
-            return stage, order, align, tuple(_outline(c, depth) for c in children)
+        case Store(stage, children, order, align, memory):
+            return stage, order, align, memory, tuple(_outline(c, depth) for c in children)
         case Loop(stage, dim, kind, size, children):
             if depth < 0:
                 return tuple((c.stage, c.definitions) for c in computes(node))

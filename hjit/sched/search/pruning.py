@@ -11,9 +11,19 @@ import numpy as np
 
 from hjit.model.names import SCHEDULE
 from hjit.sched.language.build import Path, at
-from hjit.sched.language.check import is_associative, is_direct
+from hjit.sched.language.definitions import is_associative, is_direct
+from hjit.sched.language.kinds import LOOP_KINDS
 from hjit.sched.language.tree import Loop, Root, Store, dims_of
-from hjit.sched.nests.usual import UNROLL_CODE
+from hjit.sched.search.thresholds import (
+    INLINED_OPERATIONS,
+    MAX_NEST_STAGES,
+    MAX_RECOMPUTE,
+    MAX_TILE,
+    TASKS_PER_CORE,
+    TILE_LEVELS,
+    TILES_PER_OCTAVE,
+    UNROLLED_OPERATIONS,
+)
 from hjit.trace.ir.graph import Graph
 
 Features = np.ndarray[Any, Any]
@@ -42,17 +52,17 @@ class Rules:
         inlined: operations that one evaluation has at most, those of inlined stages included: on a small image all of it looks cheap.
     """
 
-    recompute: float = 10.0
-    largest_tile: int = 64
-    tiles: int = 4
+    recompute: float = MAX_RECOMPUTE
+    largest_tile: int = MAX_TILE
+    tiles: int = TILES_PER_OCTAVE
     one_dimension: bool = True
-    together: int = 16
-    tile_levels: int = 2
-    tasks: float = 1.0
+    together: int = MAX_NEST_STAGES
+    tile_levels: int = TILE_LEVELS
+    tasks: float = TASKS_PER_CORE
     orders: bool = True
     native_vectors: bool = True
-    unrolled: float = 2.0 * UNROLL_CODE
-    inlined: float = 4.0 * UNROLL_CODE
+    unrolled: float = UNROLLED_OPERATIONS
+    inlined: float = INLINED_OPERATIONS
     optimistic: bool = False
 
     def is_site(self, graph: Graph, root: Root, path: Path) -> bool:
@@ -61,7 +71,7 @@ class Rules:
             x = at(root, path[:k])
             if not isinstance(x, Loop):
                 continue
-            if x.kind in ("vector", "unroll"):
+            if LOOP_KINDS[x.kind].is_straight_line:
                 return False
             ds = graph.stage(x.stage).definitions
             pure = min(len(d.dims) for d in ds)

@@ -2,7 +2,7 @@
 
 The moves are those of the schedule-tree autoscheduler (`papers/schedule-tree-autoscheduler`, section 3), in
 `hjit.sched.language.transforms`. The first one that makes the schedule cheaper is taken, and the next one looked for, until none is
-left. Moves are tried in a random order, those of the dearest children of the root first: most of what there is to gain is there.
+left. Moves are tried in a random order, those of the most expensive children of the root first: most of what there is to gain is there.
 """
 
 from __future__ import annotations
@@ -16,17 +16,15 @@ from functools import partial
 from hjit.errors import ScheduleError
 from hjit.sched.language import transforms
 from hjit.sched.language.build import inside_of, paths
-from hjit.sched.language.tree import KINDS, Compute, Loop, Node, Root, computes, dims_of, walk
-from hjit.sched.nests.usual import RootNests
+from hjit.sched.language.tree import Compute, Loop, Node, Root, computes, dims_of, walk
+from hjit.sched.nests.root_nests import RootNests
 from hjit.sched.search.search import never
 from hjit.sched.search.space import Space
 from hjit.sched.search.templates import native_widths
+from hjit.sched.search.thresholds import MIN_GAIN, REFINE_TILES
 from hjit.trace.ir.costs import length
 from hjit.trace.ir.graph import Graph
 from hjit.trace.passes.canonical import inline
-
-SIZES = tuple(2**k for k in range(1, 10))  # of new tiles
-GAIN = 0.999  # how much cheaper a schedule is that counts as cheaper
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,9 +73,9 @@ def refined(space: Space, start: Schedule, seed: int = 0, stop: Callable[[], boo
             if new is None:
                 continue
             costs += 1
-            space.tally.asked += 1
+            space.tally.evaluations += 1
             now = _cost(space, new)
-            if now < GAIN * cost:
+            if now < MIN_GAIN * cost:
                 best, cost, taken, found = new, now, taken + 1, True
                 break
     return Refined(best, cost, taken, costs)
@@ -97,7 +95,7 @@ def _cost(space: Space, of: Schedule) -> float:
 
 
 def moves(space: Space, of: Schedule, rng: random.Random) -> Iterator[Move]:
-    """All transforms of a schedule, those in the dearest child of the root first; one that is not legal raises `ScheduleError`."""
+    """All transforms of a schedule, those in the most expensive child of the root first; one that is not legal raises `ScheduleError`."""
     graph = inline(space.graph, set(of.inlined))
     costs = space.costs_of_nests(of.tree, of.inlined)
     for k in sorted(range(len(costs)), key=lambda k: -costs[k]):
@@ -129,9 +127,11 @@ def _of_loops(space: Space, of: Schedule, graph: Graph, child: int) -> Iterator[
     for path, node in paths(of.tree.children[child], (child,)):
         if not isinstance(node, Loop):
             continue
-        yield from (moved(transforms.change_type, path, kind) for kind in KINDS if kind != node.kind)
+        yield from (
+            moved(transforms.change_type, path, kind) for kind in space.target.traits.loops if kind != node.kind
+        )
         yield moved(transforms.reorder, path)
-        yield from (moved(transforms.split, path, n) for n in SIZES)
+        yield from (moved(transforms.split, path, n) for n in REFINE_TILES)
         if node.size is not None:
             yield from (moved(transforms.resize, path, n) for n in (node.size * 2, node.size // 2, None) if n != 0)
 

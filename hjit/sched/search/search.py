@@ -29,11 +29,7 @@ import numpy as np
 
 from hjit.errors import OptionError
 from hjit.sched.search.successors import Family, Floats, Ints, State, Tree
-
-REASONABLE = (
-    1.2  # how much worse than the best a complete state may be for its bucket to be looked at again; Adams's code
-)
-
+from hjit.sched.search.thresholds import FINALIST_COST
 
 # -- settings
 
@@ -118,7 +114,7 @@ class Options(Generic[State]):
             Algorithm 2, and one that drops out of the queue before is lost. The same states are expanded either way.
         finalists: number of complete states to hand back.
         expansions: how many states may be expanded.
-        asked: how many costs are asked for at once, at most.
+        batch: how many states are costed at once, at most.
         stop: asked before each expansion, and between costs that are not asked for at once; where it is true, the search ends with what it has.
 
     Raises:
@@ -134,11 +130,11 @@ class Options(Generic[State]):
     at_once: bool = True
     finalists: int = 32
     expansions: float = inf
-    asked: float = inf
+    batch: float = inf
     stop: Callable[[], bool] = never
 
     def __post_init__(self) -> None:
-        for name in ("passes", "finalists", "asked"):
+        for name in ("passes", "finalists", "batch"):
             if getattr(self, name) < 1:
                 raise OptionError(f"{name} is {getattr(self, name)}; it must be at least 1")
         if not 0 <= self.keep <= 1:
@@ -428,7 +424,7 @@ class _Search(Generic[State]):
     def _costed(self, steps: Sequence[_Step[State]]) -> list[tuple[_Step[State], Floats]]:
         """The steps with their costs; only the first ones where there is no time for the others."""
         found: list[tuple[_Step[State], Floats]] = []
-        for k, some in enumerate(_portions(steps, _index(self.options.asked))):
+        for k, some in enumerate(_portions(steps, _index(self.options.batch))):
             if k and self.options.stop():
                 self.stopped = True
                 break
@@ -487,7 +483,7 @@ class _Search(Generic[State]):
             return None
         found = set()
         for finalist in self.finalists:
-            node: _Node[State] | None = finalist if finalist.cost <= REASONABLE * self.best else None
+            node: _Node[State] | None = finalist if finalist.cost <= FINALIST_COST * self.best else None
             while node is not None:
                 found.add(int(buckets(node.family, fineness)[node.row]))
                 node = node.parent

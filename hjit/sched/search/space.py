@@ -25,21 +25,23 @@ from hjit.sched.analysis.sized import SizedGraph
 from hjit.sched.features.featurise import layouts_of
 from hjit.sched.language.build import Path, Step, at, attached, flattened, inside_of, loops_around, own_nests, replaced
 from hjit.sched.language.build import nest as nest_of
-from hjit.sched.language.check import is_direct, problems
+from hjit.sched.language.check import faults
+from hjit.sched.language.definitions import is_direct
 from hjit.sched.language.memory import C_ORDER, Layout, Strides, away_from_borders
 from hjit.sched.language.target import Target
 from hjit.sched.language.tree import Loop, Node, Root, Store, computes, dims_of, walk
 from hjit.sched.search.batches import IN_C_ORDER, NONE, Batch, Layouts, State
 from hjit.sched.search.buckets import Buckets
-from hjit.sched.search.nests import NOTHING, Nests, Tally
+from hjit.sched.search.nest_costs import NOTHING, NestCosts, Tally
 from hjit.sched.search.pruning import Rules
 from hjit.sched.search.successors import Floats, Some
-from hjit.sched.search.templates import Form, Forms, Sizes, chosen, product_of
+from hjit.sched.search.templates import Sizes, Template, Templates, chosen, product_of
+from hjit.sched.search.thresholds import LAUNCHED_TASKS, TILED_DIMS
 from hjit.trace.ir.costs import length
 from hjit.trace.ir.graph import Graph, Stage
 from hjit.trace.ir.poly import Dim
 
-FormKey = tuple[
+TemplateKey = tuple[
     str, tuple[int, ...], bool, tuple[int, ...]
 ]  # a nest, whether it is at the root, and the order of its stage in memory
 
@@ -61,7 +63,7 @@ class Space:
         cores: number of threads.
         frozen: for some stages where they are computed, "root", "inline" or "apart", which is either: what is not searched (Anderson 2021,
             section 3.2).
-        settled: stages whose loops are those of the default schedule: what is not searched, either.
+        frozen_loops: stages whose loops are those of the default schedule: what is not searched, either.
         rules: what is pruned.
         memoise: are the costs of nests kept? If not, every decision works all of them out again.
 
@@ -80,38 +82,38 @@ class Space:
         cores: int,
         target: Target,
         frozen: Mapping[str, str] | None = None,
-        settled: Collection[str] = (),
+        frozen_loops: Collection[str] = (),
         rules: Rules | None = None,
         memoise: bool = True,
     ) -> None:
         self.graph, self.cores, self.target, self.rules = graph, cores, target, rules or Rules()
-        self.sized = SizedGraph(graph, sizes, target.vector_bytes, tasks=cores * TASKS)
-        self.forms = Forms(Strides(graph), target, cores, self.rules.tiles)
-        self.nests = Nests(self.sized, sizes, cost, machine, cores, self.forms, self.rules, memoise)
+        self.sized = SizedGraph(graph, sizes, target.vector_bytes, tasks=cores * LAUNCHED_TASKS)
+        self.templates = Templates(Strides(graph), target, cores, self.rules.tiles)
+        self.nests = NestCosts(self.sized, sizes, cost, machine, cores, self.templates, self.rules, memoise)
         self.consumers = graph.consumers()
         self.groups = self.nests.groups
         self.decisions = [Decision(s.name, g) for s in reversed(graph.stages) for g in (None, *self.groups[s.name])]
         self.first_of = {d.stage: k for k, d in enumerate(self.decisions) if d.group is None}
-        self._legal: dict[FormKey, list[Form]] = {}
+        self._legal: dict[TemplateKey, list[Template]] = {}
         self._short: dict[frozenset[str], bool] = {}
         self._lengths = {s.name: float(max(length(d.value) for d in s.definitions)) for s in graph.stages}
         self._places_read = {s.name: Counter(x.source for x in s.loads) for s in graph.stages}
-        self._first: dict[FormKey, Form] = {}
+        self._first: dict[TemplateKey, Template] = {}
         self.buckets = Buckets()
-        self._freeze(frozen or {}, settled)
+        self._freeze(frozen or {}, frozen_loops)
 
     @staticmethod
     def like(space: Space, cost: Cost) -> Space:
         """The same space under another cost model; what features need is shared."""
         new = copy.copy(space)
-        new.nests = Nests.like(space.nests, cost)
+        new.nests = NestCosts.like(space.nests, cost)
         return new
 
     @staticmethod
-    def freezing(space: Space, frozen: Mapping[str, str], settled: Collection[str]) -> Space:
+    def freezing(space: Space, frozen: Mapping[str, str], frozen_loops: Collection[str]) -> Space:
         """The same space with some stages frozen; what was measured is shared."""
         new = copy.copy(space)
-        new._freeze(frozen, settled)
+        new._freeze(frozen, frozen_loops)
         return new
 
     @property
@@ -125,7 +127,7 @@ class Space:
         inlined = frozenset(
             s.name for s in self.graph.stages if self.frozen.get(s.name) == "inline" and self.may_inline(s)
         )
-        return Batch(0, (), None, NONE, inlined, {}, self._open[0], not self.decisions)[0]
+        return Batch(0, (), None, NONE, inlined, {}, self._undecided[0], not self.decisions)[0]
 
     # -- the tree of decisions (hjit.sched.search.search.Tree)
     def families(self, state: State) -> list[Batch]:
@@ -149,15 +151,15 @@ class Space:
     ) -> Batch:
         """What there is after the next decision; `more`: what else is new."""
         b, step = state.batch, state.batch.step + 1
-        given = {"inlined": b.inlined, "layouts": b.layouts, "open": self._open[step], **more}
+        given = {"inlined": b.inlined, "layouts": b.layouts, "undecided": self._undecided[step], **more}
         return Batch(step, nests, changed, sizes, **given, is_complete=step == len(self.decisions))
 
-    def _freeze(self, frozen: Mapping[str, str], settled: Collection[str]) -> None:
-        self.frozen, self.settled = dict(frozen), frozenset(settled)
-        self._open = [frozenset[str]()]  # after each decision, what may be anywhere yet
+    def _freeze(self, frozen: Mapping[str, str], frozen_loops: Collection[str]) -> None:
+        self.frozen, self.frozen_loops = dict(frozen), frozenset(frozen_loops)
+        self._undecided = [frozenset[str]()]  # after each decision, what may be anywhere yet
         for d in reversed(self.decisions):
-            is_open = self.rules.optimistic and d.group is None and d.stage not in self.frozen
-            self._open.insert(0, self._open[0] | {d.stage} if is_open else self._open[0])
+            is_undecided = self.rules.optimistic and d.group is None and d.stage not in self.frozen
+            self._undecided.insert(0, self._undecided[0] | {d.stage} if is_undecided else self._undecided[0])
         self._forced = frozenset(
             step for step, d in enumerate(self.decisions) if self._is_forced(self.graph.stage(d.stage), d.group)
         )
@@ -165,7 +167,7 @@ class Space:
     def _is_forced(self, s: Stage, group: tuple[int, ...] | None) -> bool:
         """Is there nothing to choose, whatever was decided before?"""
         if group is not None:
-            return s.name in self.settled
+            return s.name in self.frozen_loops
         only = self.frozen.get(s.name)
         return only == "root" or (self.may_inline(s) if only == "inline" else s.name in self.graph.outputs)
 
@@ -281,7 +283,7 @@ class Space:
         around = [
             x for k in range(len(site) + 1) if isinstance(x := at(whole, site[:k]), Loop) and x.stage == loop.stage
         ]
-        dims = [k for k in dict.fromkeys(x.dim for x in around) if isinstance(k, int)][-TILED:]
+        dims = [k for k in dict.fromkeys(x.dim for x in around) if isinstance(k, int)][-TILED_DIMS:]
         extents = self._extents(whole, site)
         options = tuple(self.rules.tile_sizes(around, inside_of(loop, k), k, extents[k]) for k in dims)
         children = loop.children
@@ -304,57 +306,57 @@ class Space:
         path = own_nests(whole, s.name)[self.groups[s.name].index(group)]
         at_root = all(isinstance(at(whole, path[:k]), (Root, Store)) for k in range(len(path)))
         order = state.batch.layouts[s.name].order if s.name in state.batch.layouts else ()
-        for form in (
-            [self._first_form(s, group, at_root, order)]
-            if s.name in self.settled
-            else self._forms(s, group, at_root, order)
+        for template in (
+            [self._first_template(s, group, at_root, order)]
+            if s.name in self.frozen_loops
+            else self._templates(s, group, at_root, order)
         ):
-            node = replaced(whole, path, form.node)
+            node = replaced(whole, path, template.node)
             assert isinstance(node, Root)
             nests = (*state.nests[:number], *node.children, *state.nests[number + 1 :])
-            yield self._after(state, nests, number, form.sizes)
+            yield self._after(state, nests, number, template.sizes)
 
-    def _forms(self, s: Stage, group: tuple[int, ...], at_root: bool, order: tuple[int, ...]) -> list[Form]:
+    def _templates(self, s: Stage, group: tuple[int, ...], at_root: bool, order: tuple[int, ...]) -> list[Template]:
         """The legal forms of a nest. Whether one is depends on nothing around it."""
         key = s.name, group, at_root, order
         found = self._legal.get(key)
         if found is None:
-            forms = list(self.forms.of(s, group, self.sized.part(s.name, group).extents, at_root, order))
-            legal = [x for x in forms if self._is_legal(s, group, x)]
-            found = self._legal[key] = legal or forms
+            every = list(self.templates.of(s, group, self.sized.part(s.name, group).extents, at_root, order))
+            legal = [x for x in every if self._is_legal(s, group, x)]
+            found = self._legal[key] = legal or every
         return found
 
-    def _first_form(self, s: Stage, group: tuple[int, ...], at_root: bool, order: tuple[int, ...]) -> Form:
+    def _first_template(self, s: Stage, group: tuple[int, ...], at_root: bool, order: tuple[int, ...]) -> Template:
         """The form of the default schedule, and no choice of sizes; another one where that is not legal, or a rule forbids it."""
         key = s.name, group, at_root, order
         found = self._first.get(key)
         if found is None:
-            first = next(iter(self.forms.of(s, group, self.sized.part(s.name, group).extents, at_root, order)))
+            first = next(iter(self.templates.of(s, group, self.sized.part(s.name, group).extents, at_root, order)))
             node = chosen(first.node, first.sizes[0]) if self._is_legal(s, group, first) else None
             if node is None or (at_root and self.nest_costs(Store(s.name, (node,), order), NONE) == inf):
                 node = next(self._permitted(s, group, at_root, order), node)
             if node is None:
-                form = self._forms(s, group, at_root, order)[0]
-                node = chosen(form.node, form.sizes[0])
-            found = self._first[key] = Form(node, NONE)
+                template = self._templates(s, group, at_root, order)[0]
+                node = chosen(template.node, template.sizes[0])
+            found = self._first[key] = Template(node, NONE)
         return found
 
     def _permitted(self, s: Stage, group: tuple[int, ...], at_root: bool, order: tuple[int, ...]) -> Iterator[Node]:
         """Of each form of a nest the first one that no rule forbids."""
-        for x in self._forms(s, group, at_root, order):
+        for x in self._templates(s, group, at_root, order):
             costs = self.nest_costs(Store(s.name, (x.node,), order), x.sizes) if at_root else np.zeros(len(x.sizes))
             yield from (chosen(x.node, row) for row in x.sizes[costs < inf][:1])
 
     def _plain(self, s: Stage, group: tuple[int, ...], at_root: bool, order: tuple[int, ...]) -> Node:
         """The nest that a stage has before its forms are looked at."""
-        return self._first_form(s, group, at_root, order).node
+        return self._first_template(s, group, at_root, order).node
 
-    def _is_legal(self, s: Stage, group: tuple[int, ...], form: Form) -> bool:
+    def _is_legal(self, s: Stage, group: tuple[int, ...], template: Template) -> bool:
         """Is a form legal, by the rules of `hjit.sched.language.check`, where it is computed by itself? Its sizes do not matter."""
-        node = chosen(form.node, form.sizes[0])
+        node = chosen(template.node, template.sizes[0])
         nests = [node if g == group else serial_nest(s, g) for g in self.groups[s.name]]
         part = Graph(self.graph.inputs, self.graph.scalars, (s,), tuple(n for n in self.graph.outputs if n == s.name))
-        return next(problems(Root((Store(s.name, tuple(nests)),)), part), None) is None
+        return next(faults(Root((Store(s.name, tuple(nests)),)), part), None) is None
 
     # -- costs
     def cost(self, some: Sequence[Some[State]]) -> Iterable[Floats]:
@@ -363,7 +365,7 @@ class Space:
         missing: list[tuple[Batch, Any]] = []
         for batch, rows in some:
             assert isinstance(batch, Batch)
-            self.tally.asked += len(rows)
+            self.tally.evaluations += len(rows)
             unknown = rows[np.isnan(batch.costs[rows])]
             if len(unknown):  # all at once is hardly dearer than some, and kept for other passes
                 missing.append((batch, slice(None) if self.nests.memoise else unknown))
@@ -415,10 +417,6 @@ def _with_order(layouts: Layouts, stage: str, order: tuple[int, ...]) -> Layouts
 def _layouts(tree: Root) -> Layouts:
     """How stages lie in memory that do not in C order."""
     return {name: x for name, x in layouts_of(tree).items() if x != C_ORDER}
-
-
-TILED = 2  # dimensions of a level of tiles that is made for a producer
-TASKS = 4  # for each core, as the launcher has them
 
 
 def serial_nest(s: Stage, group: tuple[int, ...]) -> Node:

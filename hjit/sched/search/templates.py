@@ -1,6 +1,6 @@
 """The nests that a definition may have on a CPU: which dimension the lanes run along, what is unrolled, tiled, parallel.
 
-A `Form` is a structure of loops with choices for their sizes, so that all its choices are measured at once. In a structure there is
+A `Template` is a structure of loops with choices for their sizes, so that all its choices are measured at once. In a structure there is
 every loop that one of its choices has; a loop of one turn is no loop, and `chosen` leaves it out.
 """
 
@@ -16,64 +16,50 @@ from typing import Any
 import numpy as np
 
 from hjit.sched.language.build import Step, nest, parallel_loops
-from hjit.sched.language.check import is_associative, is_atomic, is_direct
+from hjit.sched.language.definitions import is_associative, is_atomic, is_direct
 from hjit.sched.language.limits import MAX_UNROLL
 from hjit.sched.language.memory import Strides
-from hjit.sched.language.target import BLOCK, SMALL_BLOCK, Target
+from hjit.sched.language.target import Target
 from hjit.sched.language.tree import Compute, DimKey, Loop, Node, dims_of, with_children
 from hjit.sched.language.tree import walk as walk_tree
-from hjit.sched.nests.usual import (
-    INTERLEAVED,
-    MAX_TURNED_LANES,
-    SCAN_ROWS,
-    STRIP_VECTORS,
-    TURNED_ROWS,
-    UNROLL_CODE,
+from hjit.sched.nests.root_nests import (
     best_lanes,
     block_dim,
-    crossing_dim,
+    iteration_lanes,
     lane_scores,
     loops_in_order,
     parts_dim,
     scan_rows,
     strip_dim,
     strips,
-    turn_lanes,
-    turned,
+    transpose_tiles,
+    transposed_dim,
     unrolled_dims,
     vector_lanes,
 )
+from hjit.sched.nests.thresholds import INTERLEAVED, SCAN_ROWS, STRIP_VECTORS, TRANSPOSE_LANES, TRANSPOSE_ROWS
 from hjit.sched.search.pruning import log_spaced
+from hjit.sched.search.thresholds import (
+    BLOCK_SIZES,
+    LANE_DIMS,
+    MAX_STRIP_VECTORS,
+    MAX_TRANSPOSE_ROWS,
+    MIN_ITERATIONS,
+    MIN_TILED,
+    REDUCTION_UNROLL,
+    ROWS,
+    SMALL_TASK,
+    TILES,
+    UNROLLED_OPERATIONS,
+    VECTORS,
+)
 from hjit.trace.ir.graph import Definition, Expr, Index, Stage, walk
 
 Sizes = np.ndarray[Any, np.dtype[np.int64]]  # [choices, columns]
 
-LANE_DIMS = 2  # dimensions that are tried for the lanes
-VECTORS = (1, 2, 4)  # of one turn
-ROWS = (1, 2, 4)  # of one turn
-BLOCKS = (
-    (1, 1),
-    (1, 2),
-    (1, 4),
-    (2, 1),
-    (2, 2),
-    (4, 1),
-    (4, 2),
-    (4, 4),
-    SMALL_BLOCK,
-    BLOCK,
-)  # rows and vectors of accumulators
-TURNS = (1, 2, 4, 8)  # of a long reduction that are one
-BIG = 32  # a dimension of more elements is worth tiles
-TILES = (4, 256), (32, 1024)  # rows and columns of a tile, at least and at most
-WIDEST_STRIP = 64  # vectors of a strip of columns
-MOST_TURNED = 128  # rows of a tile that is read across
-FEW_TURNS = 4  # a loop with fewer turns than this for each core has the next loop parallel, too
-SMALL_TASK = 1 << 16  # evaluations; a nest with fewer may as well run on one core
-
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Form:
+class Template:
     """A nest with choices for its sizes.
 
     Attributes:
@@ -117,15 +103,15 @@ def columns(node: Node, sizes: Sizes) -> Sizes:
     return np.stack(found, 1) if found else np.zeros((len(sizes), 0), np.int64)
 
 
-def turns_of(node: Node, extents: Sequence[float]) -> float:
+def parallel_iterations(node: Node, extents: Sequence[float]) -> float:
     """Turns of the parallel loops of a nest, all together."""
-    turns = 1.0
+    total = 1.0
     for loop in parallel_loops(node):
         inside = next(
             (x.size for x in walk_tree(loop) if isinstance(x, Loop) and x is not loop and x.dim == loop.dim), None
         )
-        turns *= math.ceil(math.prod(extents[k] for k in dims_of(loop.dim)) / (inside or 1))
-    return turns
+        total *= math.ceil(math.prod(extents[k] for k in dims_of(loop.dim)) / (inside or 1))
+    return total
 
 
 def loop_sizes(node: Node) -> Iterator[int]:
@@ -145,7 +131,7 @@ class Inner:
         lanes_dim: the dimension of the vectors; None: there are none.
         rows_dim: another dimension of which several elements are computed in one turn, or None.
         unrolled: small dimensions, whole.
-        across: the dimension that other loads are contiguous along than those of the lanes, or None.
+        transposed: the dimension that other loads are contiguous along than those of the lanes, or None.
         options: (lanes, elements along `lanes_dim`, elements along `rows_dim`) of one turn, the first as in the default schedule.
     """
 
@@ -153,7 +139,7 @@ class Inner:
     rows_dim: int | None
     unrolled: tuple[int, ...]
     options: tuple[tuple[int, int, int], ...]
-    across: int | None = None
+    transposed: int | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -164,7 +150,7 @@ class Tiles:
     sizes: Sizes
 
 
-class Forms:
+class Templates:
     """The forms of the nests of one Graph's stages.
 
     Args:
@@ -175,13 +161,13 @@ class Forms:
     def __init__(self, strides: Strides, target: Target, cores: int, tiles: int) -> None:
         self.strides, self.target, self.cores = strides, target, cores
         self.tiles = product_of(tuple(log_spaced(most, tiles, least) for least, most in TILES))
-        self.turned = tuple(dict.fromkeys((TURNED_ROWS, *log_spaced(MOST_TURNED, tiles, least=4))))
-        self.strips = tuple(dict.fromkeys((STRIP_VECTORS, *log_spaced(WIDEST_STRIP, max(tiles // 2, 1)))))
+        self.transposed = tuple(dict.fromkeys((TRANSPOSE_ROWS, *log_spaced(MAX_TRANSPOSE_ROWS, tiles, least=4))))
+        self.strips = tuple(dict.fromkeys((STRIP_VECTORS, *log_spaced(MAX_STRIP_VECTORS, max(tiles // 2, 1)))))
         self._inner: dict[tuple[str, tuple[int, ...], tuple[int, ...]], list[Inner]] = {}
 
     def of(
         self, s: Stage, group: tuple[int, ...], extents: Sequence[float], at_root: bool, order: tuple[int, ...] = ()
-    ) -> Iterator[Form]:
+    ) -> Iterator[Template]:
         """All forms of a nest; the first one with its first sizes is that of the default schedule.
 
         Args:
@@ -191,21 +177,21 @@ class Forms:
         """
         d = s.definitions[group[-1]]
         for inner in self.inner(s, group, extents, order):
-            if at_root and inner.across is not None and inner.lanes_dim is not None and len(group) == 1:
-                lanes = tuple(dict.fromkeys(min(n, MAX_TURNED_LANES) for n, *_ in inner.options))
-                steps = turned(d, inner.lanes_dim, inner.across, -1, -2, inner.unrolled)
-                yield Form(nest(s.name, group, steps), product_of((self.turned, lanes)))
+            if at_root and inner.transposed is not None and inner.lanes_dim is not None and len(group) == 1:
+                lanes = tuple(dict.fromkeys(min(n, TRANSPOSE_LANES) for n, *_ in inner.options))
+                steps = transpose_tiles(d, inner.lanes_dim, inner.transposed, -1, -2, inner.unrolled)
+                yield Template(nest(s.name, group, steps), product_of((self.transposed, lanes)))
             strip = strip_dim(d, inner.lanes_dim) if at_root else None
             if strip is not None:
                 choices = [
                     (lanes, n * lanes) for lanes in dict.fromkeys(n for n, *_ in inner.options) for n in self.strips
                 ]
-                yield Form(nest(s.name, group, strips(d, strip, -2, -1)), np.array(choices, np.int64))
+                yield Template(nest(s.name, group, strips(d, strip, -2, -1)), np.array(choices, np.int64))
             for loops in _orders(d, inner, extents, at_root):
                 tiles = self._tiles(d, loops, inner, extents) if at_root else None
                 for parallel in self._parallel(s, d, loops, inner, extents) if at_root else [0]:
                     steps, sizes = _steps(d, loops, inner, tiles, parallel, extents)
-                    yield Form(nest(s.name, group, steps), sizes)
+                    yield Template(nest(s.name, group, steps), sizes)
 
     def inner(
         self, s: Stage, group: tuple[int, ...], extents: Sequence[float], order: tuple[int, ...] = ()
@@ -239,35 +225,39 @@ class Forms:
                 continue
             widths = native_widths(s, d, self.target, lanes_dim)
             code = sum(1 for x in alike for _ in walk(x.value)) * max(int(np.prod([extents[k] for k in unrolled])), 1)
-            across = crossing_dim(d, lanes_dim, unrolled, strides)
-            usual = widths[0] if across is not None else turn_lanes(d, self.target, lanes_dim, widths[0])
-            yield replace(self._blocks(d, lanes_dim, widths, usual, unrolled, extents, code), across=across)
+            transposed = transposed_dim(d, lanes_dim, unrolled, strides)
+            first_lanes = widths[0] if transposed is not None else iteration_lanes(d, self.target, lanes_dim, widths[0])
+            yield replace(
+                self._blocks(d, lanes_dim, widths, first_lanes, unrolled, extents, code), transposed=transposed
+            )
 
     def _blocks(
         self,
         d: Definition,
         lanes_dim: int,
         widths: Sequence[int],
-        usual: int,
+        first_lanes: int,
         unrolled: tuple[int, ...],
         extents: Sequence[float],
         code: int,
     ) -> Inner:
         """How much one turn computes: vectors side by side, rows, or blocks of both, as far as the code does not grow too long."""
-        plain = tuple((n, n, 1) for n in dict.fromkeys((usual, *widths)))
+        plain = tuple((n, n, 1) for n in dict.fromkeys((first_lanes, *widths)))
         if lanes_dim >= len(d.dims) or d.order == "sequential" or not is_direct(d):
             return Inner(lanes_dim, None, unrolled, plain)
         default = block_dim(d, lanes_dim, list(unrolled))
         rows = [k for k in range(len(d.dims)) if k not in (lanes_dim, *unrolled) and extents[k] >= 2 * max(ROWS)]
         rows_dim = default if default is not None else rows[-1] if rows else None
-        blocks = BLOCKS if is_associative(d) and d.rdims else [(r, v) for r in ROWS for v in VECTORS if 1 in (r, v)]
+        blocks = (
+            BLOCK_SIZES if is_associative(d) and d.rdims else [(r, v) for r in ROWS for v in VECTORS if 1 in (r, v)]
+        )
         copies = max(math.prod(extents[k] for k in unrolled), 1)  # there may be no elements
-        most = min(UNROLL_CODE * 2 / code, MAX_UNROLL / copies)
+        most = min(UNROLLED_OPERATIONS / code, MAX_UNROLL / copies)
         found = [(n, v * n, r) for n in widths for r, v in blocks if _fits(r, v, n, rows_dim, extents[lanes_dim], most)]
         found += [
-            (usual, usual, r)
+            (first_lanes, first_lanes, r)
             for r, v in blocks
-            if v == 1 and usual not in widths and _fits(r, 1, usual, rows_dim, extents[lanes_dim], most)
+            if v == 1 and first_lanes not in widths and _fits(r, 1, first_lanes, rows_dim, extents[lanes_dim], most)
         ]
         block_rows, vectors = self.target.block
         is_blocked = default is not None and vectors * block_rows * copies <= MAX_UNROLL
@@ -276,7 +266,7 @@ class Forms:
 
     def _tiles(self, d: Definition, order: Sequence[int], inner: Inner, extents: Sequence[float]) -> Tiles | None:
         """Tiles of the two innermost loops over big pure dimensions, side by side."""
-        big = [k for k in order if k < len(d.dims) and extents[k] > BIG][-2:]
+        big = [k for k in order if k < len(d.dims) and extents[k] > MIN_TILED][-2:]
         if len(big) < 2 or inner.lanes_dim not in big or d.order == "sequential" or not is_direct(d):
             return None
         (rows,) = (k for k in big if k != inner.lanes_dim)
@@ -292,13 +282,13 @@ class Forms:
 
         Of a histogram without any, that over what is counted may be: tasks count atomically then.
         """
-        turns, count = 1.0, 0
+        iterations, count = 1.0, 0
         for k in order:
             if k >= len(d.dims):
                 break
-            turns *= max(extents[k] // (inner.options[0][0] if k == inner.lanes_dim else 1), 1.0)
+            iterations *= max(extents[k] // (inner.options[0][0] if k == inner.lanes_dim else 1), 1.0)
             count += 1
-            if turns >= FEW_TURNS * self.cores:
+            if iterations >= MIN_ITERATIONS * self.cores:
                 break
         yield count
         if count and np.prod(extents) < SMALL_TASK:
@@ -368,7 +358,7 @@ def _steps(
         choices = plain if tiles is None else np.concatenate([plain, *(_tiled(x, tiles.sizes) for x in plain)])
         if split is not None:
             choices = np.concatenate(
-                [np.concatenate([choices, np.full((len(choices), 1), n, np.int64)], 1) for n in TURNS]
+                [np.concatenate([choices, np.full((len(choices), 1), n, np.int64)], 1) for n in REDUCTION_UNROLL]
             )
     steps += [(k, "unroll", None) for k in inner.unrolled]
     return steps, choices
@@ -377,7 +367,7 @@ def _steps(
 def split_dim(d: Definition, order: Sequence[int], inner: Inner, extents: Sequence[float]) -> int | None:
     """The innermost reduction dimension, where it is long and the lanes do not run along it: several of its turns may be one."""
     last = next((k for k in reversed(order) if k >= len(d.dims)), None)
-    if last is None or last == inner.lanes_dim or last == inner.rows_dim or extents[last] <= BIG:
+    if last is None or last == inner.lanes_dim or last == inner.rows_dim or extents[last] <= MIN_TILED:
         return None
     return last if is_associative(d) and is_direct(d) else None
 
