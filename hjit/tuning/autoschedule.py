@@ -204,7 +204,7 @@ def _searched(graph: Graph, sizes: Mapping[str, int], options: Options, cost: Co
         depth=len(space.decisions) if effort.by_depth else None,
         buckets=space.buckets if effort.passes > 1 or effort.sample else None,
         sample=effort.sample,
-        batch=effort.asked,
+        batch_size=effort.asked,
         stop=lambda: time.perf_counter() > limit,
     )
     if is_large:

@@ -168,7 +168,7 @@ def test_all_lines_of_interleaved_channels_are_fetched_ahead() -> None:
         (lambda s: s["nothing"], "there is no stage nothing; there are blur_x, blur_y"),
         (lambda s: s["blur_x"].split("z", "a", "b", 4), "no loop z; it has y, x"),
         (lambda s: s["blur_x"].split("y", "x", "b", 4), "there is a loop x already"),
-        (lambda s: s["blur_x"].split("y", "a", "b", 0), "not a number of turns"),
+        (lambda s: s["blur_x"].split("y", "a", "b", 0), "not a number of iterations"),
         (lambda s: s["blur_x"].compute_at("blur_y", "yo"), "no loop yo; it has y, x"),
         (lambda s: s["blur_x"].compute_at("blur", "y"), "no stage blur"),
         (lambda s: s["blur_x"].reorder("y", "y"), "twice"),
@@ -176,7 +176,7 @@ def test_all_lines_of_interleaved_channels_are_fetched_ahead() -> None:
         (lambda s: s["blur_x"].update(1).parallel("y"), "no update"),
         (lambda s: s["blur_x"].reorder_storage(0, 0), "each is named once"),
         (lambda s: s["blur_x"].prefetch("img", "z", 2), "no loop z; it has y, x"),
-        (lambda s: s["blur_x"].prefetch("img", "y", 0), "not a number of turns"),
+        (lambda s: s["blur_x"].prefetch("img", "y", 0), "not a number of iterations"),
     ],
 )  # fmt: skip
 def test_wrong_directives_name_what_there_is(say: Any, why: str) -> None:

@@ -394,13 +394,13 @@ def test_costs_are_asked_for_in_parts_and_time_is_looked_at_between() -> None:
     tree = RandomTree(5, level=True)
     whole = search(tree, (), presets(6)["beam"])
     asked, tree.asked = [s for some in tree.asked for s in some], []
-    assert search(tree, (), presets(6)["beam"], Options(batch=4)).finalists == whole.finalists
+    assert search(tree, (), presets(6)["beam"], Options(batch_size=4)).finalists == whole.finalists
     assert [s for some in tree.asked for s in some] == asked and max(map(len, tree.asked)) == 4
     tree.asked = []
-    found = search(tree, (), presets(6)["beam"], Options(batch=4, stop=lambda: len(tree.asked) == 3))
+    found = search(tree, (), presets(6)["beam"], Options(batch_size=4, stop=lambda: len(tree.asked) == 3))
     assert found.record.stopped and len(tree.asked) == 3
-    with pytest.raises(OptionError, match="asked"):
-        Options(batch=0)
+    with pytest.raises(OptionError, match="batch_size"):
+        Options(batch_size=0)
 
 
 def test_finalists_are_the_cheapest_complete_states_each_once() -> None:

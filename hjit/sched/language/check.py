@@ -1,7 +1,8 @@
 """Is a schedule tree legal for a Graph?
 
-`RULES` is the list: each rule has a name, and yields what breaks it. What is legal of one kind of loop is in `LOOP_KIND_RULES`, of one
-level of memory in `MEMORY_RULES`. `HJIT_CHECK=1` applies all of them after every transform of a tree.
+`RULES` is the list: each rule has a name, and yields what breaks it. Where one kind of loop is legal is in
+`LOOP_KIND_RULES`, one level of memory in `MEMORY_RULES`. `HJIT_CHECK=1` applies them all after every transform of a
+tree.
 """
 
 from __future__ import annotations
@@ -127,7 +128,10 @@ def _known_stages(found: list[Leaf], graph: Graph) -> Iterator[str]:
 
 
 def _own_loops(found: list[Leaf], graph: Graph) -> Iterator[str]:
-    """Loops and storage of a stage are around a computation of it, loops around one only: another may run over other parts of its dimensions."""
+    """Loops and storage of a stage are around a computation of it, loops around only one.
+
+    Another one may run over other parts of its dimensions.
+    """
     inside: dict[int, tuple[Node, list[str]]] = {}
     for leaf in found:
         for x in leaf.path:
@@ -164,11 +168,11 @@ def _groups(found: list[Leaf], graph: Graph) -> Iterator[str]:
         if is_row and all(are_apart(a, b, s.name) for a, b in itertools.combinations(parts, 2)):
             continue
         if not is_row or any(d.order != "pure" or d.dims != parts[0].dims for d in parts):
-            yield f"compute {s.name} {numbers}: only adjacent interleaved updates over the same dimensions are computed together"
+            yield f"compute {s.name} {numbers}: only adjacent interleaved updates of the same dimensions run together"
         elif not all(write_apart(a, b) for a, b in itertools.combinations(parts, 2)):
-            yield f"compute {s.name} {numbers}: updates that may write the same element are computed one after the other"
+            yield f"compute {s.name} {numbers}: updates that may write the same element run one after the other"
         elif any(s.name in d.sources for d in parts):
-            yield f"compute {s.name} {numbers}: updates that read the stage itself are computed one after the other"
+            yield f"compute {s.name} {numbers}: updates that read the stage itself run one after the other"
 
 
 def _stored(found: list[Leaf], graph: Graph) -> Iterator[str]:
@@ -184,7 +188,8 @@ def _stored(found: list[Leaf], graph: Graph) -> Iterator[str]:
         if s in graph.outputs and (order or align):
             yield f"store {s}: it is a result, so it is in C order without gaps"
         if align and (len(align) != len(graph.stage(s).shape) or min(align) < 1):
-            yield f"store {s}: {align} does not say for each of its {len(graph.stage(s).shape)} axes what its length is a multiple of"
+            axes = len(graph.stage(s).shape)
+            yield f"store {s}: {align} does not say for each of its {axes} axes what its length is a multiple of"
         if order and sorted(order) != list(range(len(graph.stage(s).shape))):
             yield f"store {s}: its order {order} is not one of its {len(graph.stage(s).shape)} axes"
         yield from MEMORY_RULES[stores[0].memory](stores[0], leaf, graph)
@@ -351,7 +356,8 @@ def _reductions(found: list[Leaf], graph: Graph) -> Iterator[str]:
                 yield f"{loop_name(inside[0])}: nothing else is computed inside the loops of a reduction"
             for x in inside:
                 if dims_of(x.dim)[0] < len(d.dims) and x.kind not in ("unroll", "vector"):
-                    yield f"{loop_name(x)}: inside the loops of a reduction, whose sums are in registers, it is unrolled or a vector"
+                    where = "inside the loops of a reduction, whose sums are in registers"
+                    yield f"{loop_name(x)}: {where}, it is unrolled or a vector"
             vectors = [x for x in inside if x.kind == "vector" and dims_of(x.dim)[0] >= len(d.dims)]
             if vectors and [x for x in inside if dims_of(x.dim)[0] >= len(d.dims)][-1] is not vectors[0]:
                 yield f"{loop_name(vectors[0])}: lanes along a reduction are the innermost of its loops"
@@ -398,10 +404,11 @@ def _prefetches(found: list[Leaf], graph: Graph) -> Iterator[str]:
         read = {name for d in parts for name in d.sources}
         for source, dim, _ in leaf.compute.ahead:
             if source not in read:
-                yield f"compute {leaf.compute.stage}: it does not read {source}, which it prefetches; it reads {', '.join(sorted(read)) or 'nothing'}"
+                reads = ", ".join(sorted(read)) or "nothing"
+                yield f"compute {leaf.compute.stage}: it does not read {source}, which it prefetches; it reads {reads}"
             elif dim >= len(parts[-1].dims) or any(d.order != "pure" for d in parts):
-                dims = len(parts[-1].dims)
-                yield f"compute {leaf.compute.stage}: it prefetches along d{dim}; only pure definitions do, along their {dims} dimensions"
+                only = f"only pure definitions do, along their {len(parts[-1].dims)} dimensions"
+                yield f"compute {leaf.compute.stage}: it prefetches along d{dim}; {only}"
 
 
 def _is_division(e: Expr) -> bool:
@@ -410,7 +417,7 @@ def _is_division(e: Expr) -> bool:
 
 
 def _code(found: list[Leaf], graph: Graph) -> Iterator[str]:
-    """How much code a computation becomes: where loops do not divide what is left, there is code for the rest, too."""
+    """How much code a computation becomes: where loops do not divide what is left, there is code for the tails, too."""
     for leaf in found:
         s = graph.stage(leaf.compute.stage)
         parts = [s.definitions[n] for n in leaf.compute.definitions]
@@ -430,19 +437,20 @@ def _code(found: list[Leaf], graph: Graph) -> Iterator[str]:
         registers = -(
             -lanes * max(x.itemsize for d in parts for x in (s.dtype, *(y.dtype for y in d.loads))) // REGISTER_BYTES
         )
-        rests = math.prod(tails.values())
+        tails_together = math.prod(tails.values())
         divided = DIVISION_CODE * sum(_is_division(x) for d in parts for x in walk(d.value))
         single = sum(length(d.value) for d in parts)
-        total = copies * (registers * single + lanes * divided) + rests * single if rests <= MAX_CODE else math.inf
-        # a long definition is no fault of the schedule: one register of it, and its rests, are always allowed
+        total = copies * (registers * single + lanes * divided) + min(tails_together, MAX_CODE + 1) * single
+        # a long definition is no fault of the schedule: one register of it, and its tails, are always allowed
         least = single + -(-lanes // registers) * divided
         if total > max(MAX_CODE, 8 * least):
             size = (
-                f"{copies} copies of {registers} registers, and {rests} kinds of rests"
-                if rests <= MAX_CODE
-                else "its kinds of rests multiply"
+                f"{copies} copies of {registers} registers, and {tails_together} combinations of tails"
+                if tails_together <= MAX_CODE
+                else "its combinations of tails multiply"
             )
-            yield f"compute {s.name}: code for more than {MAX_CODE} registers ({size}); unroll less, or make shorter vectors or fewer splits"
+            advice = "unroll less, or make shorter vectors or fewer splits"
+            yield f"compute {s.name}: code for more than {MAX_CODE} registers ({size}); {advice}"
 
 
 def _order(found: list[Leaf], graph: Graph) -> Iterator[str]:

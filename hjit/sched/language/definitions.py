@@ -1,4 +1,4 @@
-"""What may be done with the definitions of a stage: computed in another order, more than once, by several tasks at once."""
+"""What definitions permit: to be computed in another order, more than once, by several tasks at once."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def is_direct(d: Definition) -> bool:
 
 
 def free_from(s: Stage, d: Definition) -> int:
-    """The first dimension inside each iteration of a recurrence: points that differ in it, or later ones, are computed in any order.
+    """The first dimension inside each iteration of a recurrence: along it, and later ones, the order is free.
 
     Of the stage such points read their own element, or rows that none of them writes.
     """

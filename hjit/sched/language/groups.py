@@ -9,7 +9,7 @@ from hjit.trace.passes.partition import STEPS, next_to, write_apart
 
 
 def groups(s: Stage) -> list[tuple[int, ...]]:
-    """Definitions that one nest computes together: pieces over the same region that write next to each other, updates of parts that are apart."""
+    """Definitions that one nest computes together: interleaved updates of one region, and updates of separate parts."""
     found: list[list[int]] = []
     definitions = s.definitions
     for n, d in enumerate(definitions):

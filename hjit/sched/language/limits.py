@@ -1,8 +1,9 @@
 """How large the numbers and the trees of schedules may be. What is larger is refused before anything is lowered.
 
-A schedule may come from a person, a file, or a file that was damaged. Every number below has room for schedules that anybody would
-write; beyond it machine integers wrap round, or LLVM takes minutes, or ends the process. `hjit.sched.language.check` applies them to
-trees, `hjit.sched.hand.directives` to directives as they are given, so that the message names the line that is wrong.
+A schedule may come from a person, a file, or a file that was damaged. Every number below has room for schedules that
+anybody would write; beyond it machine integers wrap round, or LLVM takes minutes, or ends the process.
+`hjit.sched.language.check` applies them to trees, `hjit.sched.hand.directives` to directives as they are given, so that
+the message names the line that is wrong.
 """
 
 from __future__ import annotations
@@ -65,7 +66,8 @@ def check_number(what: str, n: object, most: int, unit: str) -> None:
 
 
 def check_nodes(root: object) -> None:
-    """Is it a tree of nodes, each with the fields that it has to have, neither too deep nor too large? Later checks rely on that.
+    """Is it a tree of nodes, each with the fields that it has to have, neither too deep nor too large? Later checks
+    rely on that.
 
     Raises:
         ScheduleError: it names the node, and what is allowed.

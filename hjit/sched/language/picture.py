@@ -7,7 +7,10 @@ import html
 from hjit.sched.language.kinds import LOOP_KINDS
 from hjit.sched.language.tree import Compute, Loop, Node, Store, compute_name, loop_name, store_name
 
-STYLE = "border:1px solid #94a3b8;border-radius:4px;color:#0f172a;padding:3px 8px;margin:3px 0;font:12px sans-serif;background:"
+STYLE = (
+    "border:1px solid #94a3b8;border-radius:4px;color:#0f172a;padding:3px 8px;margin:3px 0;font:12px sans-serif;"
+    "background:"
+)
 
 
 def schedule_html(node: Node) -> str:

@@ -1,8 +1,9 @@
 """Transforms of schedule trees: each makes one legal tree from another, or says why it cannot.
 
 These are the moves of the schedule-tree autoscheduler paper (`papers/schedule-tree-autoscheduler`, section 3): split a
-loop, resize it, change its type, reorder two loops, hoist or lower the computation or the storage of a stage, inline it or give it
-loops of its own. A node is named by its path, the numbers of the children that lead to it; see `hjit.sched.language.build.paths`.
+loop, resize it, change its type, reorder two loops, hoist or lower the computation or the storage of a stage, inline it
+or give it loops of its own. A node is named by its path, the numbers of the children that lead to it; see
+`hjit.sched.language.build.paths`.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from hjit.sched.language.build import (
     at,
     attached,
     flattened,
-    inside_of,
+    iteration_size,
     loops_around,
     own_nests,
     path_without,
@@ -119,7 +120,9 @@ def hoist_compute(root: Root, graph: Graph, stage: str) -> Root:
 
 
 def lower_compute(root: Root, graph: Graph, stage: str) -> Root:
-    """The stage computed in the next loop inwards around all that reads it, its storage where it is (at the root: there, too).
+    """The stage computed in the next loop inwards around all that reads it, its storage where it is.
+
+    From the root both move.
 
     Raises:
         ScheduleError: no loop further in is around all its consumers, or the stage is a result.
@@ -139,7 +142,7 @@ def lower_compute(root: Root, graph: Graph, stage: str) -> Root:
 
 
 def hoist_storage(root: Root, graph: Graph, stage: str) -> Root:
-    """The storage one loop further out, so that turns of that loop share it.
+    """The storage one loop further out, so that iterations of that loop share it.
 
     Raises:
         ScheduleError: it is outside all loops.
@@ -165,7 +168,7 @@ def lower_storage(root: Root, graph: Graph, stage: str) -> Root:
 
 
 def storage_at_compute(root: Root, stage: str) -> Root:
-    """The tree with a stage stored directly around its nests and all else that is computed there: it slides along no loop."""
+    """The tree with a stage stored directly around its nests, and what else is computed there: it does not slide."""
     store = next((n for n in walk(root) if isinstance(n, Store) and n.stage == stage), None)
     if store is None:
         raise ScheduleError(f"there is no stage {stage} in the schedule")
@@ -191,10 +194,10 @@ def storage_at_compute(root: Root, stage: str) -> Root:
 
 
 def rolled(root: Root, stage: str) -> Root:
-    """The tree with fewer copies of a body: of that with the most copies in the child of the root that computes a stage.
+    """The tree with fewer copies of a body: that with the most, in the child of the root that computes a stage.
 
-    The outermost of the body's unrolled loops becomes serial, those last that run over all of a small dimension. Where no loop is
-    unrolled, the tree stays as it is.
+    The outermost of the body's unrolled loops becomes serial, those last that run over all of a small dimension. Where
+    no loop is unrolled, the tree stays as it is.
     """
     k = next(k for k, child in enumerate(root.children) if any(c.stage == stage for c in computes(child)))
     leaves = [path for path, x in paths(root.children[k], (k,)) if isinstance(x, Compute)]
@@ -205,7 +208,7 @@ def rolled(root: Root, stage: str) -> Root:
     most = max(
         loops,
         key=lambda around: (
-            math.prod((x.size or 1) // inside_of(x, dims_of(x.dim)[-1]) or 1 for _, x in around),
+            math.prod((x.size or 1) // iteration_size(x, dims_of(x.dim)[-1]) or 1 for _, x in around),
             len(around),
         ),
     )

@@ -6,7 +6,7 @@ Read as nested loops: the ancestors of a `Compute` are the loops that it runs in
 stage lives, and siblings run in order. The outermost loop over a dimension has no size and runs over all that the
 stage must compute there; loops of a size further in run over a tile that the next loop outwards moves. A stage whose
 loops lie inside those of another is computed there (`compute_at`), as much of it as is needed there. Where its
-`Store` lies further out than that, each turn of the loop between computes only what no earlier turn has (a sliding
+`Store` lies further out than that, each iteration of the loop between computes only what no earlier one has (a sliding
 window), in a circular buffer as long as the window.
 
 The tree's rules are in `hjit.sched.language.check`; `hjit.sched.language.transforms` makes one legal tree from another.
@@ -31,7 +31,7 @@ TAILS = ("auto", "guard_with_if", "shift_inwards", "predicate", "round_up")
 
 
 class _Remembers:
-    """What is asked of a node again and again, worked out once: its hash, and what is computed under it."""
+    """What is often needed of a node, computed once: its hash, and what is computed under it."""
 
     __slots__ = ("_computes", "_hash")
     _computes: tuple[Compute, ...]
@@ -51,7 +51,7 @@ class Compute(_Remembers):
     """Evaluate definitions of a stage at one point; several share their loads.
 
     Attributes:
-        ahead: arrays of which what is read so many turns of a dimension later is fetched into the caches.
+        ahead: arrays of which what is read so many iterations of a dimension later is fetched into the caches.
     """
 
     stage: str
@@ -67,12 +67,12 @@ class Loop(_Remembers):
 
     Attributes:
         dim: a dimension, or several that run as one, the last one fastest (Halide's `fuse`).
-        kind: "vector": the lanes of one vector. "unroll": code for each turn. "parallel": outermost only, tasks.
+        kind: "vector": the lanes of one vector. "unroll": code for each iteration. "parallel": outermost only, tasks.
         size: number of elements of an inner loop; None for the loop over all.
-        tail: of an inner loop, what happens where its size does not divide what is left. "guard_with_if": a shorter turn.
-            "shift_inwards": the last turn starts earlier and repeats what the one before did. "predicate": a vector of
-            which some lanes do nothing. "round_up": the stage computes more, as far as it has elements. "auto": the
-            fastest of the first two that is legal.
+        tail: of an inner loop, what happens where its size does not divide what is left. "guard_with_if": a shorter
+            iteration. "shift_inwards": the last iteration starts earlier and repeats what the one before did.
+            "predicate": a vector of which some lanes do nothing. "round_up": the stage computes more, as far as it has
+            elements. "auto": the fastest of the first two that is legal.
     """
 
     stage: str
@@ -150,7 +150,7 @@ def compute_name(node: Compute) -> str:
     """A computation as it is printed."""
     numbers = "" if node.definitions == (0,) else " " + ", ".join(map(str, node.definitions))
     return f"compute {node.stage}{numbers}" + "".join(
-        f", prefetch {source} at d{dim} + {turns}" for source, dim, turns in node.ahead
+        f", prefetch {source} at d{dim} + {n}" for source, dim, n in node.ahead
     )
 
 
@@ -187,7 +187,9 @@ def _to_data(node: Node) -> Any:
                 [_to_data(c) for c in children],
             ]
         case Store(stage, children, order, align, memory):
-            other: list[Memory] = [] if memory == "heap" else [memory]  # as in files of before there were levels of memory
+            other: list[Memory] = (
+                [] if memory == "heap" else [memory]
+            )  # as in files of before there were levels of memory
             return ["store", stage, list(order), list(align), *other, [_to_data(c) for c in children]]
         case Root(children):
             return ["root", [_to_data(c) for c in children]]
@@ -217,7 +219,7 @@ def from_json(text: str) -> Root:
 def _from_data(data: Any) -> Node:
     match data:
         case ["compute", str(stage), [*definitions], *more]:
-            ahead = tuple((source, dim, turns) for rows in more for source, dim, turns in rows)
+            ahead = tuple((source, dim, n) for rows in more for source, dim, n in rows)
             return Compute(stage, tuple(definitions), ahead)
         case ["loop", str(stage), dim, kind, size, tail, [*children]]:
             key = tuple(dim) if isinstance(dim, list) else dim
@@ -280,7 +282,7 @@ def renamed(node: Node, names: Mapping[str, str]) -> Node:
         case Root(children):
             return Root(tuple(renamed(c, names) for c in children))
         case Compute():
-            ahead = tuple((names.get(source, source), dim, turns) for source, dim, turns in node.ahead)
+            ahead = tuple((names.get(source, source), dim, n) for source, dim, n in node.ahead)
             return replace(node, stage=names.get(node.stage, node.stage), ahead=ahead)
         case _:
             return replace(

@@ -1,4 +1,4 @@
-"""The nests that a stage has alone, at the root: rows in parallel, lanes along the dimension that suits the memory best."""
+"""The nests of a stage alone at the root: rows in parallel, lanes along the dimension that suits the memory best."""
 
 from __future__ import annotations
 
@@ -70,12 +70,11 @@ def _nest(s: Stage, group: tuple[int, ...], strides: Strides, target: Target) ->
     if blocked is not None:
         assert lanes_dim is not None
         return _blocked(s, group, d, lanes_dim, blocked, lanes, target)
-    across = transposed_dim(d, lanes_dim, unrolled, strides) if len(group) == 1 else None
-    if across is not None:
+    transposed = transposed_dim(d, lanes_dim, unrolled, strides) if len(group) == 1 else None
+    if transposed is not None:
         assert lanes_dim is not None
-        return nest(
-            s.name, group, transpose_tiles(d, lanes_dim, across, TRANSPOSE_ROWS, min(lanes, TRANSPOSE_LANES), unrolled)
-        )
+        tile = TRANSPOSE_ROWS, min(lanes, TRANSPOSE_LANES)
+        return nest(s.name, group, transpose_tiles(d, lanes_dim, transposed, *tile, unrolled))
     strip = strip_dim(d, lanes_dim)
     if strip is not None:
         return nest(s.name, group, strips(d, strip, STRIP_VECTORS * lanes, lanes))
@@ -196,7 +195,7 @@ def strips(d: Definition, strip: int, size: int, lanes: int) -> list[Step]:
 
 
 def loops_in_order(d: Definition, lanes_dim: int | None, unrolled: list[int]) -> list[int]:
-    """Loops that stay, outermost first: pure dimensions, then reductions, the lanes where accumulators stay in registers.
+    """Loops that stay, outermost first: pure dimensions, reductions, the lanes where accumulators stay in registers.
 
     A few planes whose code is too much to be unrolled are inside the rows: tasks are rows, and what rows of all planes
     read is computed once.
@@ -328,7 +327,7 @@ def _looks_up(x: Load, target: Target) -> Expr | None:
 
 
 def iteration_lanes(d: Definition, target: Target, lanes_dim: int | None, native: int) -> int:
-    """Lanes of an iteration: a line of memory, so that of short vectors there are two, and one goes on while the other waits.
+    """Lanes of an iteration: a line of memory. Of short vectors there are several, and one goes on while another waits.
 
     A scan has tiles of its own, and what is gathered is loaded element by element anyway.
 

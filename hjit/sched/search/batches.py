@@ -1,4 +1,4 @@
-"""The states of `hjit.sched.search.space`: partial schedules, those that differ in sizes of loops only in one `Batch`."""
+"""States of `hjit.sched.search.space`: partial schedules. Those that differ in sizes of loops only are a `Batch`."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Batch:
         changed: the one that the decision makes or changes, with negative sizes (see `Template`), or None.
         sizes: [choices, columns].
         inlined: the stages that are.
-        layouts: of stages that do not lie in C order in memory.
+        layouts: of stages that are not in C order in memory.
         undecided: the stages of which it is not decided yet where they are computed, where that is to matter.
         is_complete: was it the last decision?
         costs: of each choice; NaN where not known.

@@ -62,7 +62,7 @@ class Buckets:
 
 
 def _outline(node: Node, depth: int) -> Hashable:
-    """A tree down to a depth of loops: what lies deeper counts by which stages are there, and the sizes of the last depth do not."""
+    """A tree down to a depth of loops, without the sizes of the last depth; of what is deeper only the stages count."""
     match node:
         case Compute():
             return node

@@ -1,7 +1,7 @@
-"""What the children of the root cost: worked out for many choices of the sizes of their loops at once, and kept.
+"""What the children of the root cost: computed for many choices of the sizes of their loops at once, and kept.
 
-The cost of a schedule is the sum over the children of its root (Anderson 2021, section 3.3). What a rule of `hjit.sched.search.pruning`
-forbids costs infinitely much.
+The cost of a schedule is the sum over the children of its root (Anderson 2021, section 3.3). What a rule of
+`hjit.sched.search.pruning` forbids costs infinitely much.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import itertools
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
-from typing import Any
 
 import numpy as np
 
@@ -50,7 +49,7 @@ class Tally:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Rest:
-    """Some nests together: what they cost, and how often they evaluate each stage that is inlined into them, [stages]."""
+    """Some nests together: what they cost, and how often they evaluate each inlined stage, [stages]."""
 
     cost: float
     calls: Floats
@@ -74,7 +73,7 @@ class NestCosts:
         sizes: numbers of the run-time sizes by name.
         machine: facts of the machine, see `hjit.model.names.MACHINE`.
         cores: number of threads.
-        memoise: are costs kept? If not, all are worked out again whenever they are asked for.
+        memoise: are costs kept? If not, all are computed again whenever they are needed.
 
     Attributes:
         pipeline: the features of the stages that do not depend on schedules, [stages, len(PIPELINE)].
@@ -145,14 +144,14 @@ class NestCosts:
         return sum(x.recorded for x in self._sized.values())
 
     def forget(self) -> None:
-        """Bound what is recorded of nests. Their costs are kept, so that little of it is asked for again."""
+        """Bound what is recorded of nests. Their costs are kept, so that little of it is needed again."""
         if self.recorded > MAX_RECORDED:
             for x in self._sized.values():
                 x.forget()
 
     # -- of batches
     def look_up(self, batches: Sequence[Batch]) -> None:
-        """Find what the nests of some batches cost. Those that differ in sizes only, of whatever batches, are measured together."""
+        """Find what the nests of some batches cost. Those that differ in sizes only, of all batches, are one array."""
         memory = self._memory
         found: list[tuple[Hashable, Batch, Node, bool]] = []
         wanted: dict[Hashable, tuple[Plan, Sizes]] = {}
@@ -191,9 +190,9 @@ class NestCosts:
                 batch.nests[batch.changed], batch.sizes[rows], batch.inlined, batch.layouts, batch.undecided
             )
         total = own.costs + rest.cost
-        beside = rest.calls[own.called]
-        if beside.any():  # of what one nest alone computes it is known
-            every = np.where(beside > 0.0, beside, -inf)[:, None] + own.calls
+        others = rest.calls[own.called]
+        if others.any():  # of what one nest alone computes it is known
+            every = np.where(others > 0.0, others, -inf)[:, None] + own.calls
             total = np.where(self.rules.is_too_often(every, self._least[own.called][:, None]).any(0), inf, total)
         return total
 
@@ -260,7 +259,7 @@ class NestCosts:
         """What is known of a nest, for each choice of its sizes.
 
         Args:
-            layouts: of what does not lie in C order in memory.
+            layouts: of what is not in C order in memory.
             undecided: stages that are not placed yet, as far as that matters; see `hjit.sched.search.pruning.Rules`.
         """
         through = self.through(nest, inlined)
@@ -272,8 +271,8 @@ class NestCosts:
             found = self._memory.known[key] = self._run(*self._planned(nest, sizes, through, layouts, undecided))
         return found
 
-    def features(self, tree: Root, inlined: frozenset[str], layouts: Layouts) -> Any:
-        """The features of a schedule as the cost model sees them, [stages, len(SCHEDULE)]: those of its nests, each by itself."""
+    def features(self, tree: Root, inlined: frozenset[str], layouts: Layouts) -> Floats:
+        """The features of a schedule as the cost model sees them, [stages, len(SCHEDULE)]: those of each nest alone."""
         found = np.zeros((len(self.graph.stages), len(SCHEDULE)))
         for nest in tree.children:
             sized = self.sized_for(self.through(nest, inlined))
@@ -341,7 +340,7 @@ class NestCosts:
         return NestCost(np.where(forbidden, inf, costs), at[is_inlined], features.values[:, is_inlined, CALLS].T.copy())
 
     def _most_tasks(self, stage: str) -> float:
-        """How many tasks a stage has by default, the nest with the fewest: as many as its parallel loops have turns."""
+        """How many tasks a stage has by default, the nest with the fewest: iterations of its parallel loops."""
         found = self._most.get(stage)
         if found is None:
             found = self._most[stage] = min(self._default_tasks(stage))
@@ -356,9 +355,9 @@ class NestCosts:
 
 
 def _rounded(costs: Floats) -> Floats:
-    """Costs without the bits that depend on what else was measured with them: matrices are multiplied in another order then."""
+    """Costs without the bits that depend on what else was computed with them."""
     mantissas, exponents = np.frexp(costs)
-    return np.ldexp(np.rint(mantissas * 2.0**COST_BITS), exponents - COST_BITS)
+    return np.asarray(np.ldexp(np.rint(mantissas * 2.0**COST_BITS), exponents - COST_BITS), np.float64)
 
 
 def _by_plan(wanted: Mapping[Hashable, tuple[Plan, Sizes]]) -> list[list[Hashable]]:

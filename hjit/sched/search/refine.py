@@ -1,8 +1,9 @@
-"""Local search: a finished schedule made cheaper, one transform of its tree at a time, under the cost model that chose it.
+"""Local search: a finished schedule made cheaper, one transform of its tree at a time, by the cost model that chose it.
 
 The moves are those of the schedule-tree autoscheduler (`papers/schedule-tree-autoscheduler`, section 3), in
-`hjit.sched.language.transforms`. The first one that makes the schedule cheaper is taken, and the next one looked for, until none is
-left. Moves are tried in a random order, those of the most expensive children of the root first: most of what there is to gain is there.
+`hjit.sched.language.transforms`. The first one that makes the schedule cheaper is taken, and the next one looked for,
+until none is left. Moves are tried in a random order, those of the most expensive children of the root first: most of
+what there is to gain is there.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from functools import partial
 
 from hjit.errors import ScheduleError
 from hjit.sched.language import transforms
-from hjit.sched.language.build import inside_of, paths
+from hjit.sched.language.build import iteration_size, paths
 from hjit.sched.language.tree import Compute, Loop, Node, Root, computes, dims_of, walk
 from hjit.sched.nests.root_nests import RootNests
 from hjit.sched.search.search import never
@@ -37,7 +38,7 @@ class Schedule:
 
 @dataclass(frozen=True, slots=True)
 class Refined:
-    """What a local search came to.
+    """The result of a local search.
 
     Attributes:
         moves: how many transforms were taken.
@@ -59,7 +60,7 @@ def refined(space: Space, start: Schedule, seed: int = 0, stop: Callable[[], boo
     Args:
         start: legal.
         seed: of the order of the moves.
-        stop: asked before each move is tried; where it is true, the search ends with what it has.
+        stop: called before each move is tried; where it is true, the search ends with what it has.
     """
     rng = random.Random(seed)
     best, cost, taken, costs = start, _cost(space, start), 0, 0
@@ -95,7 +96,7 @@ def _cost(space: Space, of: Schedule) -> float:
 
 
 def moves(space: Space, of: Schedule, rng: random.Random) -> Iterator[Move]:
-    """All transforms of a schedule, those in the most expensive child of the root first; one that is not legal raises `ScheduleError`."""
+    """All transforms of a schedule, the most expensive child of the root first; illegal ones raise `ScheduleError`."""
     graph = inline(space.graph, set(of.inlined))
     costs = space.costs_of_nests(of.tree, of.inlined)
     for k in sorted(range(len(costs)), key=lambda k: -costs[k]):
@@ -145,9 +146,17 @@ def _of_stages(space: Space, of: Schedule, graph: Graph, stages: tuple[str, ...]
             transforms.hoist_storage,
             transforms.lower_storage,
         ):
-            yield lambda name=name, transform=transform: replace(of, tree=transform(of.tree, graph, name))  # type: ignore[misc]
+            yield partial(_transformed, of, graph, transform, name)
         if space.may_inline(space.graph.stage(name)):
-            yield lambda name=name: Schedule(transforms.inlined(of.tree, graph, name)[0], of.inlined | {name})  # type: ignore[misc]
+            yield partial(_inlined, of, graph, name)
+
+
+def _transformed(of: Schedule, graph: Graph, transform: Callable[[Root, Graph, str], Root], name: str) -> Schedule:
+    return replace(of, tree=transform(of.tree, graph, name))
+
+
+def _inlined(of: Schedule, graph: Graph, name: str) -> Schedule:
+    return Schedule(transforms.inlined(of.tree, graph, name)[0], of.inlined | {name})
 
 
 def _at_root(space: Space, of: Schedule, name: str) -> Schedule:
@@ -158,7 +167,7 @@ def _at_root(space: Space, of: Schedule, name: str) -> Schedule:
     return Schedule(transforms.computed_at_root(of.tree, graph, name, nests), rest)
 
 
-# -- what the rules forbid of nests that transforms make; the forms of `hjit.sched.search.templates` obey them anyway
+# -- what the rules forbid of nests that transforms make; templates obey them anyway
 
 
 def is_permitted(space: Space, nest: Node, inlined: frozenset[str]) -> bool:
@@ -190,7 +199,7 @@ def _bodies(space: Space, node: Node, copies: int) -> Iterator[tuple[Compute, in
     if isinstance(node, Loop) and node.kind == "unroll":
         extents = space.sized.part(node.stage, _own(node).definitions).extents
         size = math.prod(int(extents[k]) for k in dims_of(node.dim)) if node.size is None else node.size
-        copies *= max(size // inside_of(node, dims_of(node.dim)[-1]), 1)
+        copies *= max(size // iteration_size(node, dims_of(node.dim)[-1]), 1)
     for child in node.children:
         yield from _bodies(space, child, copies)
 

@@ -1,12 +1,12 @@
 """The space of schedules as a tree of decisions, for `hjit.sched.search.search`.
 
-Stages are decided on from the outputs back to the inputs (Adams 2019, section 3.1). First where a stage is computed and stored:
-inlined, at the root, or in a loop of its consumers' nest, which may get one more level of tiles for it; and which of its axes is
-innermost in memory. Then, for each of its nests, what loops it has: `hjit.sched.search.templates`. Ways that differ in sizes only are one
-`Batch`, which is measured at once.
+Stages are decided on from the outputs back to the inputs (Adams 2019, section 3.1). First where a stage is computed and
+stored: inlined, at the root, or in a loop of its consumers' nest, which may get one more level of tiles for it; and
+which of its axes is innermost in memory. Then, for each of its nests, what loops it has: `hjit.sched.search.templates`.
+Ways that differ in sizes only are one `Batch`, which is costed at once.
 
-A decision changes one of the children of the root, and what a child costs is kept: `hjit.sched.search.nests`. Ways that a rule of
-`hjit.sched.search.pruning` forbids are left out, or cost infinitely much.
+A decision changes one of the children of the root, and what a child costs is kept: `hjit.sched.search.nests`. Ways that
+a rule of `hjit.sched.search.pruning` forbids are left out, or cost infinitely much.
 """
 
 from __future__ import annotations
@@ -23,18 +23,28 @@ import numpy as np
 from hjit.model.costs import Cost
 from hjit.sched.analysis.sized import SizedGraph
 from hjit.sched.features.featurise import layouts_of
-from hjit.sched.language.build import Path, Step, at, attached, flattened, inside_of, loops_around, own_nests, replaced
+from hjit.sched.language.build import (
+    Path,
+    Step,
+    at,
+    attached,
+    flattened,
+    iteration_size,
+    loops_around,
+    own_nests,
+    replaced,
+)
 from hjit.sched.language.build import nest as nest_of
 from hjit.sched.language.check import faults
 from hjit.sched.language.definitions import is_direct
 from hjit.sched.language.memory import C_ORDER, Layout, Strides, away_from_borders
 from hjit.sched.language.target import Target
 from hjit.sched.language.tree import Loop, Node, Root, Store, computes, dims_of, walk
-from hjit.sched.search.batches import IN_C_ORDER, NONE, Batch, Layouts, State
+from hjit.sched.search.batches import IN_C_ORDER, NONE, Batch, Layouts, Rows, State
 from hjit.sched.search.buckets import Buckets
 from hjit.sched.search.nest_costs import NOTHING, NestCosts, Tally
 from hjit.sched.search.pruning import Rules
-from hjit.sched.search.successors import Floats, Some
+from hjit.sched.search.successors import Floats, Ints, Some
 from hjit.sched.search.templates import Sizes, Template, Templates, chosen, product_of
 from hjit.sched.search.thresholds import LAUNCHED_TASKS, TILED_DIMS
 from hjit.trace.ir.costs import length
@@ -61,8 +71,8 @@ class Space:
         sizes: numbers of the run-time sizes by name.
         machine: facts of the machine, see `hjit.model.names.MACHINE`.
         cores: number of threads.
-        frozen: for some stages where they are computed, "root", "inline" or "apart", which is either: what is not searched (Anderson 2021,
-            section 3.2).
+        frozen: for some stages where they are computed, "root", "inline" or "apart", which is either: what is not
+            searched (Anderson 2021, section 3.2).
         frozen_loops: stages whose loops are those of the default schedule: what is not searched, either.
         rules: what is pruned.
         memoise: are the costs of nests kept? If not, every decision works all of them out again.
@@ -118,12 +128,12 @@ class Space:
 
     @property
     def tally(self) -> Tally:
-        """What the searches of the space came to."""
+        """What the searches of the space have done."""
         return self.nests.tally
 
     @property
     def start(self) -> State:
-        """Nothing is decided but what is frozen: readers are measured with what will be inlined into them."""
+        """Nothing is decided but what is frozen: readers are costed with what will be inlined into them."""
         inlined = frozenset(
             s.name for s in self.graph.stages if self.frozen.get(s.name) == "inline" and self.may_inline(s)
         )
@@ -131,7 +141,7 @@ class Space:
 
     # -- the tree of decisions (hjit.sched.search.search.Tree)
     def families(self, state: State) -> list[Batch]:
-        """All ways to make the next decision that the rules permit; before it those are made that leave no choice, whatever else was decided."""
+        """All ways to make the next decision that the rules permit, after those that leave no choice."""
         while state.batch.step in self._forced:
             (batch,) = self._batches(state)
             state = batch[0]
@@ -204,7 +214,7 @@ class Space:
                 yield from self._inside(state, s, order)
 
     def _orders(self, state: State, s: Stage) -> list[tuple[int, ...]]:
-        """How the axes of a stage may lie in memory: in C order, or with that one innermost which the vectors of a reader run along."""
+        """How a stage may be laid out: in C order, or with that axis innermost along which a reader's vectors run."""
         found: dict[tuple[int, ...], None] = {(): None}
         if not self.rules.orders or s.name in self.graph.outputs or len(s.shape) < 2:
             return [*found]
@@ -225,7 +235,7 @@ class Space:
         return s.initial is not None and not s.updates and s.name not in self.graph.outputs
 
     def _is_short(self, inlined: frozenset[str]) -> bool:
-        """Are all stages evaluated in few operations, with some inlined into them? Each place that reads one evaluates it."""
+        """Are all stages evaluated in few operations, with some inlined? Each place that reads one evaluates it."""
         found = self._short.get(inlined)
         if found is None:
             lengths: dict[str, float] = {}
@@ -270,11 +280,11 @@ class Space:
             for tiled, sizes in self._tiled(whole, site):
                 for outer in self.rules.stores(tiled, site):
                     if slides and outer == site:
-                        continue  # what a window reads slides with it: the loop starts turns early, see hjit.kernels.lower.sliding_windows
+                        continue  # what a window reads slides with it: see `hjit.kernels.lower.sliding_windows`
                     yield attached(tiled, own.children, site, outer, empty).children[0], sizes
 
     def _tiled(self, whole: Root, site: Path) -> Iterator[tuple[Root, Sizes]]:
-        """The tree with one more level of tiles inside a loop, and choices for their sizes: with tiles of one turn, there is none."""
+        """The tree with one more level of tiles inside a loop, and choices for their sizes."""
         loop = at(whole, site)
         assert isinstance(loop, Loop)
         if any(isinstance(x, Loop) and x.kind == "parallel" for c in loop.children for x in walk(c)):
@@ -285,7 +295,7 @@ class Space:
         ]
         dims = [k for k in dict.fromkeys(x.dim for x in around) if isinstance(k, int)][-TILED_DIMS:]
         extents = self._extents(whole, site)
-        options = tuple(self.rules.tile_sizes(around, inside_of(loop, k), k, extents[k]) for k in dims)
+        options = tuple(self.rules.tile_sizes(around, iteration_size(loop, k), k, extents[k]) for k in dims)
         children = loop.children
         for column, k in reversed([*enumerate(dims)]):
             children = (Loop(loop.stage, k, "serial", -column - 1, children),)
@@ -317,7 +327,7 @@ class Space:
             yield self._after(state, nests, number, template.sizes)
 
     def _templates(self, s: Stage, group: tuple[int, ...], at_root: bool, order: tuple[int, ...]) -> list[Template]:
-        """The legal forms of a nest. Whether one is depends on nothing around it."""
+        """The legal templates of a nest. Whether one is depends on nothing around it."""
         key = s.name, group, at_root, order
         found = self._legal.get(key)
         if found is None:
@@ -327,7 +337,7 @@ class Space:
         return found
 
     def _first_template(self, s: Stage, group: tuple[int, ...], at_root: bool, order: tuple[int, ...]) -> Template:
-        """The form of the default schedule, and no choice of sizes; another one where that is not legal, or a rule forbids it."""
+        """The nest of the default schedule, and no choice of sizes; another one where it is not legal, or is pruned."""
         key = s.name, group, at_root, order
         found = self._first.get(key)
         if found is None:
@@ -342,17 +352,17 @@ class Space:
         return found
 
     def _permitted(self, s: Stage, group: tuple[int, ...], at_root: bool, order: tuple[int, ...]) -> Iterator[Node]:
-        """Of each form of a nest the first one that no rule forbids."""
+        """Of each template of a nest the first one that no rule forbids."""
         for x in self._templates(s, group, at_root, order):
             costs = self.nest_costs(Store(s.name, (x.node,), order), x.sizes) if at_root else np.zeros(len(x.sizes))
             yield from (chosen(x.node, row) for row in x.sizes[costs < inf][:1])
 
     def _plain(self, s: Stage, group: tuple[int, ...], at_root: bool, order: tuple[int, ...]) -> Node:
-        """The nest that a stage has before its forms are looked at."""
+        """The nest that a stage has before its templates are looked at."""
         return self._first_template(s, group, at_root, order).node
 
     def _is_legal(self, s: Stage, group: tuple[int, ...], template: Template) -> bool:
-        """Is a form legal, by the rules of `hjit.sched.language.check`, where it is computed by itself? Its sizes do not matter."""
+        """Is a template legal, by the rules of `hjit.sched.language.check`, where it is alone? Sizes do not matter."""
         node = chosen(template.node, template.sizes[0])
         nests = [node if g == group else serial_nest(s, g) for g in self.groups[s.name]]
         part = Graph(self.graph.inputs, self.graph.scalars, (s,), tuple(n for n in self.graph.outputs if n == s.name))
@@ -362,21 +372,23 @@ class Space:
     def cost(self, some: Sequence[Some[State]]) -> Iterable[Floats]:
         """The predicted costs of states: those of their nests together."""
         self.nests.forget()
-        missing: list[tuple[Batch, Any]] = []
+        missing: list[tuple[Batch, Rows]] = []
+        wanted: list[tuple[Batch, Ints]] = []
         for batch, rows in some:
             assert isinstance(batch, Batch)
+            wanted.append((batch, rows))
             self.tally.evaluations += len(rows)
             unknown = rows[np.isnan(batch.costs[rows])]
-            if len(unknown):  # all at once is hardly dearer than some, and kept for other passes
+            if len(unknown):  # all at once hardly cost more than some, and kept for other passes
                 missing.append((batch, slice(None) if self.nests.memoise else unknown))
         if self.nests.memoise:
             self.nests.look_up([batch for batch, _ in missing])
         for batch, which in missing:
             batch.costs[which] = self.nests.costs(batch, which)
-        return [batch.costs[rows] for batch, rows in some]  # type: ignore[attr-defined]
+        return [batch.costs[rows] for batch, rows in wanted]
 
     def costs_by_stage(self, tree: Root, inlined: frozenset[str] = frozenset()) -> dict[str, float]:
-        """The predicted cost of the child of the root that each stage is computed in; an inlined stage costs what its readers do."""
+        """The predicted cost of the child of the root that computes each stage; inlined ones cost what readers do."""
         found: dict[str, float] = {}
         layouts = _layouts(tree)
         for nest in tree.children:
@@ -391,7 +403,10 @@ class Space:
         return [float(self.nests.unchanged(nest, inlined, layouts).costs[0]) for nest in tree.children]
 
     def tree_cost(self, tree: Root, stop: Callable[[], bool] = lambda: False) -> float:
-        """The predicted cost of any schedule of the Graph; once `stop` says so, nests not looked at yet count as much as those that are."""
+        """The predicted cost of any schedule of the Graph.
+
+        Once `stop` is true, nests not looked at yet count as much as those that are.
+        """
         layouts, costs = _layouts(tree), list[float]()
         for nest in tree.children:
             costs.append(float(self.nests.unchanged(nest, NOTHING, layouts).costs[0]))
@@ -399,14 +414,14 @@ class Space:
                 break
         return sum(costs) * (len(tree.children) / max(len(costs), 1))
 
-    def features(self, tree: Root, inlined: frozenset[str] = frozenset()) -> Any:
-        """The features of a schedule as the cost model sees them, [stages, len(SCHEDULE)]: those of its nests, each by itself."""
+    def features(self, tree: Root, inlined: frozenset[str] = frozenset()) -> Floats:
+        """The features of a schedule as the cost model sees them, [stages, len(SCHEDULE)]: those of each nest alone."""
         return self.nests.features(tree, inlined, _layouts(tree))
 
     def nest_costs(
         self, nest: Node, sizes: Sizes, inlined: frozenset[str] = frozenset(), layouts: Layouts = IN_C_ORDER
     ) -> Floats:
-        """The costs of one child of the root, for each choice of its sizes; `layouts`: of what does not lie in C order in memory."""
+        """The costs of one child of the root, for each choice of its sizes; `layouts`: of what is not in C order."""
         return self.nests.known(nest, sizes, inlined, layouts).costs
 
 
@@ -415,7 +430,7 @@ def _with_order(layouts: Layouts, stage: str, order: tuple[int, ...]) -> Layouts
 
 
 def _layouts(tree: Root) -> Layouts:
-    """How stages lie in memory that do not in C order."""
+    """The layouts of stages that are not in C order."""
     return {name: x for name, x in layouts_of(tree).items() if x != C_ORDER}
 
 
@@ -426,7 +441,7 @@ def serial_nest(s: Stage, group: tuple[int, ...]) -> Node:
 
 
 def is_divisible(s: Stage) -> bool:
-    """Can parts of a stage be computed by themselves?"""
+    """Can parts of a stage be computed alone?"""
     return len(s.shape) > 0 and all(is_direct(d) for d in s.definitions)
 
 

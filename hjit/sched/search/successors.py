@@ -1,4 +1,4 @@
-"""What `hjit.sched.search.search` searches: a tree of states, told in families of those whose costs are found together."""
+"""What `hjit.sched.search.search` searches: a tree of states, in families of those that are costed together."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Floats = np.ndarray[Any, np.dtype[np.float64]]
 
 
 class Family(Protocol[State_co]):
-    """States after as many decisions, all or none of them complete, whose costs are found together; by their number in it."""
+    """States after equally many decisions, all or none of them complete, that are costed together; by number."""
 
     @property
     def depth(self) -> int:
@@ -44,4 +44,4 @@ class Tree(Protocol[State]):
         """A family of this state only."""
 
     def cost(self, some: Sequence[Some[State]]) -> Iterable[Floats]:
-        """A cost for each state, in the same unit for all, neither negative nor NaN; inf: nothing comes of it. Asked for many states at once."""
+        """A cost for each state, in the same unit for all, neither negative nor NaN; inf: nothing comes of it."""

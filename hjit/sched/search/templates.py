@@ -1,7 +1,8 @@
-"""The nests that a definition may have on a CPU: which dimension the lanes run along, what is unrolled, tiled, parallel.
+"""The nests that a definition may have on a CPU: what the lanes run along, what is unrolled, tiled, parallel.
 
-A `Template` is a structure of loops with choices for their sizes, so that all its choices are measured at once. In a structure there is
-every loop that one of its choices has; a loop of one turn is no loop, and `chosen` leaves it out.
+A `Template` is a structure of loops with choices for their sizes, so that all its choices are costed at once. In a
+structure there is every loop that one of its choices has; a loop of one iteration is no loop, and `chosen` leaves it
+out.
 """
 
 from __future__ import annotations
@@ -72,7 +73,7 @@ class Template:
 
 
 def chosen(node: Node, sizes: Sequence[int]) -> Node:
-    """The nest with one of the choices, without loops of one turn."""
+    """The nest with one of the choices, without loops of one iteration."""
     return _chosen(node, sizes)[0]
 
 
@@ -98,13 +99,13 @@ def _chosen(node: Node, sizes: Sequence[int]) -> tuple[Node, dict[tuple[str, Dim
 
 
 def columns(node: Node, sizes: Sizes) -> Sizes:
-    """The choices with a column for each loop of a size, in the order of `walk`, as `hjit.sched.features.featurise` takes them."""
+    """The choices with a column for each loop of a size, in the order of `walk`: what `hjit.sched.features` takes."""
     found = [sizes[:, -n - 1] if n < 0 else np.full(len(sizes), n) for n in loop_sizes(node)]
     return np.stack(found, 1) if found else np.zeros((len(sizes), 0), np.int64)
 
 
 def parallel_iterations(node: Node, extents: Sequence[float]) -> float:
-    """Turns of the parallel loops of a nest, all together."""
+    """Iterations of the parallel loops of a nest, all together."""
     total = 1.0
     for loop in parallel_loops(node):
         inside = next(
@@ -125,14 +126,15 @@ def loop_sizes(node: Node) -> Iterator[int]:
 
 @dataclass(frozen=True, slots=True)
 class Inner:
-    """The innermost loops of a form.
+    """The innermost loops of a template.
 
     Attributes:
         lanes_dim: the dimension of the vectors; None: there are none.
-        rows_dim: another dimension of which several elements are computed in one turn, or None.
+        rows_dim: another dimension of which several elements are computed in one iteration, or None.
         unrolled: small dimensions, whole.
         transposed: the dimension that other loads are contiguous along than those of the lanes, or None.
-        options: (lanes, elements along `lanes_dim`, elements along `rows_dim`) of one turn, the first as in the default schedule.
+        options: (lanes, elements along `lanes_dim`, elements along `rows_dim`) of one iteration, the first as in the
+            default schedule.
     """
 
     lanes_dim: int | None
@@ -151,7 +153,7 @@ class Tiles:
 
 
 class Templates:
-    """The forms of the nests of one Graph's stages.
+    """The templates of the nests of one Graph's stages.
 
     Args:
         cores: how many tasks run at once.
@@ -168,11 +170,11 @@ class Templates:
     def of(
         self, s: Stage, group: tuple[int, ...], extents: Sequence[float], at_root: bool, order: tuple[int, ...] = ()
     ) -> Iterator[Template]:
-        """All forms of a nest; the first one with its first sizes is that of the default schedule.
+        """All templates of a nest; the first one with its first sizes is that of the default schedule.
 
         Args:
             extents: numbers of the extents of the dimensions.
-            at_root: is it computed by itself?
+            at_root: is it computed at the root?
             order: of the stage's axes in memory, as in `hjit.sched.language.tree.Store`.
         """
         d = s.definitions[group[-1]]
@@ -241,7 +243,7 @@ class Templates:
         extents: Sequence[float],
         code: int,
     ) -> Inner:
-        """How much one turn computes: vectors side by side, rows, or blocks of both, as far as the code does not grow too long."""
+        """How much one iteration computes: vectors, rows, or blocks of both, as far as the code is not too long."""
         plain = tuple((n, n, 1) for n in dict.fromkeys((first_lanes, *widths)))
         if lanes_dim >= len(d.dims) or d.order == "sequential" or not is_direct(d):
             return Inner(lanes_dim, None, unrolled, plain)
@@ -319,7 +321,7 @@ def _fits(rows: int, vectors: int, lanes: int, rows_dim: int | None, extent: flo
 
 
 def _orders(d: Definition, inner: Inner, extents: Sequence[float], at_root: bool) -> Iterator[list[int]]:
-    """The loops that have turns, outermost first: as the default schedule has them, or another big dimension outermost."""
+    """The loops that run, outermost first: as the default schedule has them, or another big dimension outermost."""
     first = loops_in_order(d, inner.lanes_dim, list(inner.unrolled))
     yield first
     blocked = any(r > 1 for *_, r in inner.options) and bool(d.rdims)
@@ -332,7 +334,10 @@ def _orders(d: Definition, inner: Inner, extents: Sequence[float], at_root: bool
 def _steps(
     d: Definition, order: Sequence[int], inner: Inner, tiles: Tiles | None, parallel: int, extents: Sequence[float]
 ) -> tuple[list[Step], Sizes]:
-    """The loops of a form, and the choices for their sizes; columns: lanes, along the lanes, rows, tiles, and turns of a reduction that are one."""
+    """The loops of a template, and the choices for their sizes.
+
+    Columns: lanes, elements along the lanes, rows, tiles, and unrolled iterations of a reduction.
+    """
     pure, reductions = [k for k in order if k < len(d.dims)], [k for k in order if k >= len(d.dims)]
     lanes_dim, rows_dim = inner.lanes_dim, inner.rows_dim
     vector: list[Step] = [] if lanes_dim is None else [(lanes_dim, "vector", -1)]
@@ -365,7 +370,7 @@ def _steps(
 
 
 def split_dim(d: Definition, order: Sequence[int], inner: Inner, extents: Sequence[float]) -> int | None:
-    """The innermost reduction dimension, where it is long and the lanes do not run along it: several of its turns may be one."""
+    """The innermost reduction dimension, where it is long and the lanes do not run along it: it may be unrolled."""
     last = next((k for k in reversed(order) if k >= len(d.dims)), None)
     if last is None or last == inner.lanes_dim or last == inner.rows_dim or extents[last] <= MIN_TILED:
         return None
@@ -373,19 +378,19 @@ def split_dim(d: Definition, order: Sequence[int], inner: Inner, extents: Sequen
 
 
 def _tiled(plain: Sizes, tiles: Sizes) -> Sizes:
-    """The choices with tiles around the innermost loops: multiples of what `plain`, the choice with tiles of one turn, has."""
+    """The choices with tiles around the innermost loops: multiples of what `plain`, the choice without tiles, has."""
     found = tiles[(tiles % plain[3:] == 0).all(1) & (tiles != plain[3:]).any(1)]
     return np.concatenate([np.broadcast_to(plain[:3], (len(found), 3)), found], 1)
 
 
 def _step(k: int, inner: Inner, option: tuple[int, int, int]) -> int:
-    """How much of a dimension one turn of the innermost loops computes."""
+    """How much of a dimension one iteration of the innermost loops computes."""
     return option[1] if k == inner.lanes_dim else option[2] if k == inner.rows_dim else 1
 
 
 @functools.lru_cache(maxsize=256)
 def product_of(options: tuple[tuple[int, ...], ...]) -> Sizes:
-    """Every combination of some sizes; one array for equal options, so that they are told apart once."""
+    """Every combination of some sizes; one array for equal options, so that they are compared once."""
     found = np.array([*itertools.product(*options)], np.int64)
     found.flags.writeable = False
     return found

@@ -1,7 +1,7 @@
 """The numbers of the search: which schedules are tried, what is pruned, and what is kept in memory.
 
-Numbers of a paper are named by its section; others were set once, so that searches of `benchmarks/apps` find schedules as
-cheap as searches of more, in the seconds that they have.
+Numbers of a paper are named by its section; others were set once, so that searches of `benchmarks/apps` find schedules
+as cheap as searches of more, in the seconds that they have.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ LAUNCHED_TASKS = 4
 
 # -- the search loop
 
-# how much costlier than the best a complete state is, at most, for its buckets to be searched again: the code of Adams 2019
+# cost, relative to the best, of a complete state whose buckets are searched again, at most: from the code of Adams 2019
 FINALIST_COST = 1.2
 REFINE_TILES = tuple(2**k for k in range(1, 10))  # sizes of the tiles that local search makes
 MIN_GAIN = 0.999  # cost of a schedule, relative to the one before it, that counts as cheaper
 
 # -- costs that are kept
 
-# bits of a cost that count: others depend on what was computed with it, as matrices are then multiplied in another order
+# bits of a cost that count: others depend on what was computed with it, as matrices are then multiplied otherwise
 COST_BITS = 18
 MAX_BATCH = 2048  # choices whose features are computed together, where they are not of one batch: fits the caches
 MAX_RECORDED = 1 << 20  # operations of all plans of features that are kept: half a gigabyte
