@@ -32,9 +32,9 @@ from hjit.sched.hand.directives import (
     tree_of,
 )
 from hjit.sched.language.check import check_tree
-from hjit.sched.language.limits import MAX_DIRECTIVES, MAX_PARTS, check_nodes, check_number, shown
+from hjit.sched.language.limits import MAX_DIRECTIVES, MAX_PARTS, check_number, shown
 from hjit.sched.language.target import Target
-from hjit.sched.language.tree import Root, Tail, computes
+from hjit.sched.language.tree import Root, Tail, check_nodes, computes, schedule_html
 from hjit.trace.ir.graph import Graph, Stage
 from hjit.trace.passes.rewrites import Rewrites, cache_name, parts_name
 
@@ -248,8 +248,6 @@ class Schedule:
         return str(self)
 
     def _repr_html_(self) -> str:
-        from hjit.sched.language.picture import schedule_html
-
         return "".join(map(schedule_html, self.trees()))
 
     def save(self, file: str | os.PathLike[str]) -> None:

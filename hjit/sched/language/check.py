@@ -24,9 +24,9 @@ from hjit.sched.language.definitions import (
     starts_reduction,
 )
 from hjit.sched.language.kinds import LOOP_KINDS, LoopKind, Memory
-from hjit.sched.language.limits import DIVISION_CODE, MAX_CODE, MAX_UNROLL, check_nodes
+from hjit.sched.language.limits import DIVISION_CODE, MAX_CODE, MAX_UNROLL
 from hjit.sched.language.target import REGISTER_BYTES
-from hjit.sched.language.tree import Compute, Loop, Node, Root, Store, dim_name, dims_of, loop_name
+from hjit.sched.language.tree import Compute, Loop, Node, Root, Store, check_nodes, dim_name, dims_of, loop_name
 from hjit.trace.ir.costs import length
 from hjit.trace.ir.graph import Const, Definition, Expr, Graph, Op, Stage, walk
 from hjit.trace.ir.poly import Poly

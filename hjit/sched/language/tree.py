@@ -15,13 +15,26 @@ The tree's rules are in `hjit.sched.language.check`; `hjit.sched.language.transf
 from __future__ import annotations
 
 import hashlib
+import html
 import json
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from hjit.errors import ScheduleError
-from hjit.sched.language.kinds import LOOP_KINDS, LoopKind, Memory
+from hjit.sched.language.kinds import LOOP_KINDS, MEMORY_LEVELS, LoopKind, Memory
+from hjit.sched.language.limits import (
+    MAX_ALIGN,
+    MAX_DEPTH,
+    MAX_LANES,
+    MAX_LOOPS,
+    MAX_NODES,
+    MAX_PREFETCHES,
+    MAX_SIZE,
+    is_size,
+    shown,
+)
 
 Tail = Literal["auto", "guard_with_if", "shift_inwards", "predicate", "round_up"]
 DimKey = int | tuple[int, ...]
@@ -120,8 +133,6 @@ class Root(_Remembers):
         return json.dumps(_to_data(self))
 
     def _repr_html_(self) -> str:
-        from hjit.sched.language.picture import schedule_html
-
         return schedule_html(self)
 
 
@@ -209,8 +220,6 @@ def from_json(text: str) -> Root:
         node = _from_data(data)
     except (ValueError, TypeError, KeyError, IndexError, RecursionError) as error:
         raise ScheduleError(f"not a schedule: {error}") from None
-    from hjit.sched.language.limits import check_nodes
-
     check_nodes(node)
     assert isinstance(node, Root)
     return node
@@ -229,6 +238,123 @@ def _from_data(data: Any) -> Node:
         case ["root", [*children]]:
             return Root(tuple(map(_from_data, children)))
     raise ScheduleError(f"not a node of a schedule: {str(data)[:80]}")
+
+
+STYLE = (
+    "border:1px solid #94a3b8;border-radius:4px;color:#0f172a;padding:3px 8px;margin:3px 0;font:12px sans-serif;"
+    "background:"
+)
+
+
+def schedule_html(node: Node) -> str:
+    """A schedule tree as nested boxes, coloured by the kind of loop."""
+    children = "" if isinstance(node, Compute) else "".join(map(schedule_html, node.children))
+    match node:
+        case Compute():
+            return f"<div style='margin:3px 0'><b>{html.escape(compute_name(node))}</b></div>"
+        case Loop():
+            title, colour = loop_name(node), LOOP_KINDS[node.kind].colour
+        case Store():
+            title, colour = store_name(node), "#ffffff"
+        case _:
+            title, colour = "root", "#ffffff"
+    return f"<div style='{STYLE}{colour}'>{html.escape(title)}<div style='padding-left:10px'>{children}</div></div>"
+
+
+# -- are the fields of the nodes what they have to be?
+
+
+def check_nodes(root: object) -> None:
+    """Is it a tree of nodes, each with the fields that it has to have, neither too deep nor too large? Later checks
+    rely on that.
+
+    Raises:
+        ScheduleError: it names the node, and what is allowed.
+    """
+    if not isinstance(root, Root):
+        raise ScheduleError(f"a schedule starts at its root, not at {shown(root)}")
+    nodes: list[tuple[Any, int, int]] = [(root, 0, 0)]  # node, nodes and loops above it
+    seen = 0
+    while nodes:  # not recursive: this is what finds that a tree is too deep
+        node, depth, loops = nodes.pop()
+        seen += 1
+        if not isinstance(node, (Compute, Loop, Store)) and node is not root:
+            raise ScheduleError(f"{shown(node)} is no node of a schedule; there are stores, loops and computations")
+        for problem in _wrong_fields(node):
+            raise ScheduleError(problem)
+        loops += isinstance(node, Loop)
+        for n, most, unit in (
+            (seen, MAX_NODES, "nodes"),
+            (depth, MAX_DEPTH, "nodes above one another"),
+            (loops, MAX_LOOPS, "loops in one another"),
+        ):
+            if n > most:
+                raise ScheduleError(f"{_node_name(node)}: the tree has more than {most} {unit}")
+        if not isinstance(node, Compute):
+            nodes += [(c, depth + 1, loops) for c in node.children]
+
+
+def _node_name(node: Any) -> str:
+    return "root" if isinstance(node, Root) else f"{type(node).__name__.lower()} {shown(node.stage)}"
+
+
+def _wrong_fields(node: Node) -> Iterator[str]:
+    """What is wrong with a node alone."""
+    name = _node_name(node)
+    if not isinstance(node, Root) and type(node.stage) is not str:
+        yield f"{name}: a stage is named by a string"
+    if not isinstance(node, Compute) and not (
+        isinstance(node.children, tuple) and (node.children or isinstance(node, Root))
+    ):
+        yield f"{name}: nothing is computed inside it; its children are a tuple of nodes"
+    match node:
+        case Compute():
+            if not _are_numbers(node.definitions) or not node.definitions:
+                yield f"{name}: {shown(node.definitions)} are no numbers of definitions"
+            yield from _wrong_ahead(name, node.ahead)
+        case Loop():
+            if not (_is_number(node.dim) or (_are_numbers(node.dim) and len(dims_of(node.dim)) > 1)):
+                yield f"{name}: {shown(node.dim)} is neither a dimension nor several"
+            elif node.kind not in LOOP_KINDS:
+                yield f"{name}: there is no kind of loop {shown(node.kind)}; there are {', '.join(LOOP_KINDS)}"
+            elif node.tail not in TAILS:
+                yield f"{name}: there is no tail {shown(node.tail)}; there are {', '.join(TAILS)}"
+            elif node.size is not None and not is_size(node.size):
+                allowed = f"allowed are whole numbers from 1 to {MAX_SIZE} elements"
+                yield f"{name}, dimension {shown(node.dim)}: {shown(node.size)} is not a size; {allowed}"
+            elif node.kind == "vector" and node.size is not None and node.size > MAX_LANES:
+                advice = "split the loop, and make a part of it a vector"
+                yield f"{loop_name(node)}: {node.size} lanes, more than {MAX_LANES}; {advice}"
+        case Store():
+            if type(node.memory) is not str or node.memory not in MEMORY_LEVELS:
+                yield f"{name}: there is no memory {shown(node.memory)}; there is {', '.join(MEMORY_LEVELS)}"
+            if not _are_numbers(node.order):
+                yield f"{name}: {shown(node.order)} is no order of axes"
+            if not _are_numbers(node.align):
+                yield f"{name}: {shown(node.align)} are no numbers of elements that axes are multiples of"
+            elif math.prod(node.align) > MAX_ALIGN:
+                yield f"{name}: it is aligned to {shown(math.prod(node.align))} elements, more than {MAX_ALIGN}"
+
+
+def _wrong_ahead(name: str, ahead: Any) -> Iterator[str]:
+    if not isinstance(ahead, tuple) or not all(isinstance(x, tuple) and len(x) == 3 for x in ahead):
+        yield f"{name}: what is prefetched are an array, a dimension and a number of elements each, not {shown(ahead)}"
+        return
+    if len(ahead) > MAX_PREFETCHES:
+        yield f"{name}: it prefetches {len(ahead)} times, more than {MAX_PREFETCHES}"
+    for source, dim, n in ahead:
+        if type(source) is not str or not _is_number(dim) or not is_size(n):
+            wanted = f"{shown(source)} at dimension {shown(dim)}, {shown(n)} elements later"
+            allowed = f"an array, a dimension, and from 1 to {MAX_SIZE} elements are needed"
+            yield f"{name}: it cannot prefetch {wanted}; {allowed}"
+
+
+def _is_number(n: object) -> bool:
+    return type(n) is int and n >= 0
+
+
+def _are_numbers(numbers: object) -> bool:
+    return isinstance(numbers, tuple) and all(map(_is_number, numbers))
 
 
 # -- questions
