@@ -204,6 +204,7 @@ def directives(graphs: list[Graph], r: random.Random) -> list[Any]:
                         ("fuse", [loop(), loop(), "xy"]),
                         ("kind", [loop(), r.choice(KINDS)]),
                         ("inner", [loop(), r.choice(("vector", "unroll")), size]),
+                        ("tasks", [loop(), size, *r.choice(([], [r.choice(TAILS)]))]),
                         ("compute_at", [other.name, loop()]),
                         ("store_at", [other.name, loop()]),
                         ("store_root", []),

@@ -193,12 +193,23 @@ def _length(own: StageSchedule, group: int, loop: NamedLoop) -> int | None:
 
 
 def _inner(own: StageSchedule, group: int, loop: str, kind: LoopKind, size: int, tail: Tail = "auto") -> None:
-    loops, _ = _find(own, group, loop)
-    name = f"{loop}{kind[0]}"
-    while any(x.name == name for x in loops):
-        name += kind[0]
+    name = _free_name(own, group, loop, kind[0])
     _split(own, group, loop, loop, name, size, tail)
     _kind(own, group, name, kind)
+
+
+def _tasks(own: StageSchedule, group: int, loop: str, size: int, tail: Tail = "auto") -> None:
+    _split(own, group, loop, loop, _free_name(own, group, loop, "t"), size, tail)
+    _kind(own, group, loop, "parallel")
+
+
+def _free_name(own: StageSchedule, group: int, loop: str, letter: str) -> str:
+    """A name for the inner part of a loop: its own, with a letter as often as it takes."""
+    loops, _ = _find(own, group, loop)
+    name = loop + letter
+    while any(x.name == name for x in loops):
+        name += letter
+    return name
 
 
 def _compute_at(own: StageSchedule, group: int, consumer: str, loop: str) -> None:
@@ -264,6 +275,7 @@ DIRECTIVES: dict[str, Callable[..., None]] = {
     "fuse": _fuse,
     "kind": _kind,
     "inner": _inner,
+    "tasks": _tasks,
     "compute_at": _compute_at,
     "store_at": _store_at,
     "store_root": _store_root,

@@ -435,9 +435,14 @@ class StageHandle:
         """Run two neighbouring dimensions as one."""
         return self._add("fuse", outer, inner, name)
 
-    def parallel(self, loop: str) -> StageHandle:
-        """Run the iterations as tasks."""
-        return self._add("kind", loop, "parallel")
+    def parallel(self, loop: str, size: int | None = None, tail: Tail = "auto") -> StageHandle:
+        """Run the iterations as tasks; with a size, so many in each, as a loop ``yt`` inside that over the tasks ``y``.
+
+        What is stored at the loop over the tasks, and computed at ``yt``, slides over the iterations of one task.
+        """
+        return (
+            self._add("kind", loop, "parallel") if size is None else self._add("tasks", loop, size, *_unless_auto(tail))
+        )
 
     def serial(self, loop: str) -> StageHandle:
         """Run the iterations one after the other."""
