@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hjit.trace.ir.graph import Definition, Load, Op, Stage, identity
-from hjit.trace.ir.poly import ZERO, Dim, Value, single_dim
+from hjit.trace.ir.poly import ZERO, Dim, Indirect, single_dim
 
 ATOMICS = ("add", "minimum", "maximum", "bitwise_and", "bitwise_or", "bitwise_xor", "logical_and", "logical_or")
 
@@ -78,5 +78,5 @@ def is_atomic(s: Stage, d: Definition) -> bool:
     ):
         return False
     old, element = d.value.args
-    reads = [*element.loads, *(x for p in d.target for a in p.atoms() if isinstance(a, Value) for x in a.expr.loads)]
+    reads = [*element.loads, *(x for p in d.target for a in p.atoms() if isinstance(a, Indirect) for x in a.expr.loads)]
     return old == Load(s.name, d.target, s.dtype) and all(x.source != s.name for x in reads)
