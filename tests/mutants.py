@@ -27,8 +27,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 import hjit
-from hjit import machine
 from hjit.errors import ScheduleError
+from hjit.process import machine
 from hjit.sched.hand.directives import DIRECTIVES, GRAPH_DIRECTIVES
 from hjit.sched.language.tree import Root, from_json
 from hjit.trace.passes.rewrites import Rewrites

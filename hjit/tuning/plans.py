@@ -16,10 +16,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, TypeVar
 
-from hjit import cache, machine
+from hjit import cache
 from hjit.errors import BlockError, ScheduleError, SlidingError
 from hjit.kernels.runtime import features, launch
 from hjit.options import Options
+from hjit.process import machine
 from hjit.sched.default.schedules import default_schedule
 from hjit.sched.language.check import check_tree
 from hjit.sched.language.limits import MAX_PARTS, check_number

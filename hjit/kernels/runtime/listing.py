@@ -6,7 +6,6 @@ import logging
 import math
 from dataclasses import dataclass, replace
 
-from hjit import debug
 from hjit.errors import CompileError, ScheduleError
 from hjit.kernels.llvm.emit import emit_module
 from hjit.kernels.lower.loopir import Program
@@ -16,6 +15,7 @@ from hjit.kernels.lower.params import Params, params_of
 from hjit.kernels.runtime import features
 from hjit.kernels.runtime.naming import kernel_name
 from hjit.options import Options
+from hjit.process import debug
 from hjit.sched.default.schedules import default_schedule
 from hjit.sched.language.check import check_tree
 from hjit.sched.language.target import Target, native_width

@@ -27,10 +27,10 @@ from hjit.sched.language.kinds import LOOP_KINDS, LoopKind, Memory
 from hjit.sched.language.limits import DIVISION_CODE, MAX_CODE, MAX_UNROLL
 from hjit.sched.language.target import REGISTER_BYTES
 from hjit.sched.language.tree import Compute, Loop, Node, Root, Store, check_nodes, dim_name, dims_of, loop_name
-from hjit.trace.ir.costs import length
+from hjit.trace.ir.costs import instruction_count
 from hjit.trace.ir.graph import Const, Definition, Expr, Graph, Op, Stage, walk
 from hjit.trace.ir.poly import Poly
-from hjit.trace.passes.partition import write_apart
+from hjit.trace.passes.interleaved_updates import write_disjoint
 
 DIVISIONS = ("floor_divide", "remainder", "fmod")
 
@@ -169,7 +169,7 @@ def _groups(found: list[Leaf], graph: Graph) -> Iterator[str]:
             continue
         if not is_row or any(d.order != "pure" or d.dims != parts[0].dims for d in parts):
             yield f"compute {s.name} {numbers}: only adjacent interleaved updates of the same dimensions run together"
-        elif not all(write_apart(a, b) for a, b in itertools.combinations(parts, 2)):
+        elif not all(write_disjoint(a, b) for a, b in itertools.combinations(parts, 2)):
             yield f"compute {s.name} {numbers}: updates that may write the same element run one after the other"
         elif any(s.name in d.sources for d in parts):
             yield f"compute {s.name} {numbers}: updates that read the stage itself run one after the other"
@@ -439,7 +439,7 @@ def _code(found: list[Leaf], graph: Graph) -> Iterator[str]:
         )
         tails_together = math.prod(tails.values())
         divided = DIVISION_CODE * sum(_is_division(x) for d in parts for x in walk(d.value))
-        single = sum(length(d.value) for d in parts)
+        single = sum(instruction_count(d.value) for d in parts)
         total = copies * (registers * single + lanes * divided) + min(tails_together, MAX_CODE + 1) * single
         # a long definition is no fault of the schedule: one register of it, and its tails, are always allowed
         least = single + -(-lanes // registers) * divided

@@ -11,8 +11,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from hjit import debug
 from hjit.errors import ScheduleError
+from hjit.process import debug
 from hjit.sched.language.build import (
     Path,
     at,
@@ -42,7 +42,7 @@ from hjit.sched.language.tree import (
     with_children,
 )
 from hjit.trace.ir.graph import Graph
-from hjit.trace.passes.canonical import inline
+from hjit.trace.passes.fusion import inline
 
 
 def split(root: Root, graph: Graph, path: Path, size: int) -> Root:

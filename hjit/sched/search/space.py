@@ -47,7 +47,7 @@ from hjit.sched.search.pruning import Rules
 from hjit.sched.search.successors import Floats, Ints, Some
 from hjit.sched.search.templates import Sizes, Template, Templates, chosen, product_of
 from hjit.sched.search.thresholds import LAUNCHED_TASKS, TILED_DIMS
-from hjit.trace.ir.costs import length
+from hjit.trace.ir.costs import instruction_count
 from hjit.trace.ir.graph import Graph, Stage
 from hjit.trace.ir.poly import Dim
 
@@ -106,7 +106,7 @@ class Space:
         self.first_of = {d.stage: k for k, d in enumerate(self.decisions) if d.group is None}
         self._legal: dict[TemplateKey, list[Template]] = {}
         self._short: dict[frozenset[str], bool] = {}
-        self._lengths = {s.name: float(max(length(d.value) for d in s.definitions)) for s in graph.stages}
+        self._lengths = {s.name: float(max(instruction_count(d.value) for d in s.definitions)) for s in graph.stages}
         self._places_read = {s.name: Counter(x.source for x in s.loads) for s in graph.stages}
         self._first: dict[TemplateKey, Template] = {}
         self.buckets = Buckets()
