@@ -84,10 +84,10 @@ def scheduled(graph: Graph, options: Options) -> Root | None:
     """
     if options.schedule is None:
         return None
-    from hjit.sched.language.check import check
+    from hjit.sched.language.check import check_tree
 
     tree: Root = options.schedule.tree(graph, features.schedule_target(options.target))
-    check(tree, graph)
+    check_tree(tree, graph)
     return tree
 
 
