@@ -15,6 +15,7 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -23,13 +24,17 @@ import llvmlite.binding as llvm
 from numba.core import codegen
 from numba.core.compiler_lock import global_compiler_lock
 
+from hjit import deadline, forks
+from hjit.deadline import OverBudget
 from hjit.errors import CompileError
 from hjit.kernels.runtime import features
+from hjit.kernels.runtime.signals import Unfinished, bounded
 
 SECONDS_A_LINE = 6e-5  # of a module of LLVM IR: 25 to 42 us were measured for 30 modules of 2,000 lines and more, the longest of 22,000
 
 _lock = threading.Lock()
 _compilations = 0
+_given_up: Future[bytes] | None = None  # a compilation that nobody waits for any more
 _retired: deque[Any] = deque()  # engines whose code nobody can call any more
 
 
@@ -117,7 +122,13 @@ _PROTOTYPE = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_char_p)
 
 @contextlib.contextmanager
 def _alone() -> Iterator[None]:
-    """No other thread of hjit or numba compiles; and code that has been retired meanwhile is freed."""
+    """No other thread of hjit or numba compiles; and code that has been retired meanwhile is freed.
+
+    Raises:
+        CompileError: LLVM is busy for ever.
+    """
+    if is_busy():
+        raise CompileError("LLVM does not end another compilation, and does nothing else in this process")
     with _lock, global_compiler_lock:
         try:
             yield
@@ -146,6 +157,30 @@ def compile_module(text: str, name: str, target: str) -> bytes:
         library._final_module.verify()
         _compilations += 1
         return bytes(generator._tm.emit_object(library._final_module))
+
+
+def is_busy() -> bool:
+    """Does LLVM still compile what it was given too much time for? It holds its lock: nothing can be compiled or loaded."""
+    return _given_up is not None and not _given_up.done()
+
+
+def compile_within(seconds: float | None, text: str, name: str, target: str) -> bytes:
+    """`compile_module`, given up where it takes more of the processor's time.
+
+    LLVM's passes have no limits of their own, and some rewrite for ever what they are given. The thread goes on, to the end of the
+    process if need be, and with it LLVM's lock is taken.
+
+    Raises:
+        CompileError: LLVM refuses the module.
+        OverBudget: it takes longer.
+    """
+    global _given_up
+    try:
+        return bounded(seconds, deadline.counted(compile_module), text, name, target)
+    except Unfinished as unfinished:
+        _given_up = unfinished.call
+        forks.unfinished = is_busy
+        raise OverBudget("compiling with LLVM") from None
 
 
 def load_object(object_code: bytes, name: str, target: str) -> Compiled:

@@ -12,13 +12,15 @@ from __future__ import annotations
 import queue
 import sys
 import threading
+import time
 from collections.abc import Callable
-from concurrent.futures import Future
+from concurrent.futures import Future, TimeoutError
 from contextvars import ContextVar, copy_context
 from typing import Any, TypeVar
 
 T = TypeVar("T")
 DEEPEST = 10_000  # frames: a graph's expressions are some hundred deep, and take a few frames for each level
+LOOK = 0.25  # seconds between two looks at the time that a call has taken
 STACK = 256 << 20  # bytes; of address space, memory is taken as it is used
 
 
@@ -113,6 +115,52 @@ def result_of(call: Future[T], raised: BaseException | None = None) -> T:
         return call.result()
     finally:
         del call, raised  # the traceback holds this frame
+
+
+class Unfinished(Exception):
+    """A call has taken its time, and goes on.
+
+    Attributes:
+        call: what becomes of it.
+    """
+
+    def __init__(self, call: Future[Any]) -> None:
+        super().__init__()
+        self.call = call
+
+
+def bounded(seconds: float | None, f: Callable[..., T], *args: Any) -> T:
+    """``f(*args)`` in a thread of its own, for `seconds` of the processor's time; else as `undisturbed`.
+
+    Raises:
+        Unfinished: it takes longer.
+    """
+    if seconds is None or not hasattr(time, "pthread_getcpuclockid"):
+        return undisturbed(f, *args)
+    call: Future[T] = Future()
+    thread = threading.Thread(target=_call, args=(call, f, args), name="hjit-bounded", daemon=True)
+    try:
+        thread.start()
+    except RuntimeError:  # "can't start new thread"
+        return f(*args)
+    raised: BaseException | None = None
+    while not call.done():
+        try:
+            call.exception(timeout=LOOK)
+        except TimeoutError:
+            if not call.done() and thread.ident is not None and _spent(thread.ident) > seconds:
+                raise raised or Unfinished(call) from None
+        except BaseException as signal:
+            raised = signal
+    return result_of(call, raised)
+
+
+def _spent(thread: int) -> float:
+    """Seconds of the processor's time that a running thread has taken."""
+    try:
+        return time.clock_gettime(time.pthread_getcpuclockid(thread))
+    except OSError:  # it has just ended
+        return 0.0
 
 
 def with_room(f: Callable[..., T], *args: Any) -> T:
