@@ -101,6 +101,8 @@ def kernel_for(graph: Graph, key: Key, options: Options, small: bool = True) -> 
     with _lock:
         found = _known(name)
         if found is None:
+            if backend.is_busy():
+                raise deadline.OverBudget("another compilation with LLVM")
             found = _load(name, options) or _compile(graph, name, options, schedule, small)
             with _order:
                 _keep(found)
@@ -143,8 +145,10 @@ def _compile(graph: Graph, name: str, options: Options, schedule: Root | None, s
 
     planned = plan(graph, options, schedule, small)
     debug.say("asm", name, lambda: backend.assembly(planned.llvm, name, options.target))
-    deadline.require("compiling with LLVM", backend.expected_seconds(planned.llvm))
-    code = signal_safe(deadline.counted(backend.compile_module), planned.llvm, name, options.target)
+    expected = backend.expected_seconds(planned.llvm)
+    deadline.require("compiling with LLVM", expected)
+    seconds = deadline.allowance(expected)
+    code = backend.compile_within(seconds, planned.llvm, name, options.target)
     compiled = signal_safe(backend.load_object, code, name, options.target)
     count(compiled=1)
     position = {s.name: k for k, s in enumerate(graph.stages)}
