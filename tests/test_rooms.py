@@ -33,7 +33,7 @@ MAY = {
     "sched.search": {*SCHEDULES, "sched.features", "model"},
     "kernels.lower": {*SERVICES, "trace.ir", "sched.language", "sched.analysis"},
     "kernels.llvm": {*SERVICES, "trace.ir", "sched.language", "kernels.lower"},
-    "kernels.cuda": {"errors", "trace.ir", "kernels.lower"},
+    "kernels.cuda": {"errors", "trace.ir", "sched.language", "kernels.lower"},
     "kernels.runtime": {
         *SERVICES,
         "options",

@@ -27,10 +27,10 @@ import llvmlite.binding as llvm
 from numba.core import codegen
 from numba.core.compiler_lock import global_compiler_lock
 
-from hjit import deadline, forks
-from hjit.deadline import OverBudget
 from hjit.errors import CompileError
 from hjit.kernels.runtime import features
+from hjit.process import deadline, forks
+from hjit.process.deadline import OverBudget
 from hjit.process.signals import Unfinished, bounded
 
 # Expected seconds of LLVM for a line of LLVM IR, rather too many: 25 to 42 us were measured for 30 modules of 2,000 to
