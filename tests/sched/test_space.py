@@ -209,7 +209,10 @@ def test_what_is_not_placed_yet_may_be_assumed_where_it_costs_its_readers_least(
         state = batches[0][0]  # at the root
         (found,) = costs(hopeful, [state])
         undecided = state.batch.undecided
-        assert undecided == {s.name for s in hopeful.graph.stages} - {c.stage for c in computes(state.tree)} - state.inlined
+        assert (
+            undecided
+            == {s.name for s in hopeful.graph.stages} - {c.stage for c in computes(state.tree)} - state.inlined
+        )
         at_root = sum(plain.costs_of_nests(state.tree, state.inlined))
         differ += found != pytest.approx(at_root, rel=1e-5)
         assert undecided or found == pytest.approx(at_root, rel=1e-5)
