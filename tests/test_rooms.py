@@ -168,7 +168,7 @@ def test_imports_run_in_no_circle() -> None:
 
 # Packages that few processes need, or that take long to load: `import hjit` takes less than 150 ms
 HEAVY = {"PIL", "jax", "jax.numpy", "llvmlite", "matplotlib", "matplotlib.figure", "numba", "optax", "platformdirs"}
-HEAVY |= {"rich", "rich.console", "rich.table"}
+HEAVY |= {"cupy", "pyopencl", "rich", "rich.console", "rich.table"}
 # Imports of hjit's own modules inside functions, with why they are late; no others
 FIRST_CALL = "loaded by the first call of a pipeline, or by a command: `import hjit` is light"
 COMPILER = "loaded where something is compiled or shown: a process that finds its kernels on disk needs none of it"
@@ -219,7 +219,6 @@ LATE = {
     "trace.ops.operators": {"trace.tracing.recorder": DISPATCH},
     "trace.ops.reductions": {"trace.ops.scattering": DISPATCH},
     "trace.ops.views": {"trace.ops.elementwise": DISPATCH, "trace.tracing.tracer": DISPATCH},
-    "trace.tracing.externs": {"trace.ir.graph": NEEDLESS, "trace.tracing.tracer": DISPATCH},
     "tuning.samples": {"model.fit": TRAINING, "model.generator": TRAINING},
     "variant": {"tuning.autoschedule": SEARCH, "tuning.plans": SEARCH},
 }
