@@ -46,11 +46,31 @@ MAY = {
         "kernels.lower",
         "kernels.llvm",
     },
+    "tuning": {
+        "debug",
+        "errors",
+        "options",
+        "cache",
+        "collector",
+        "machine",
+        "model",
+        "trace.ir",
+        "trace.passes",
+        "sched.language",
+        "sched.nests",
+        "sched.default",
+        "sched.search",
+        "kernels.runtime",
+    },
+    "report": {"trace.ir", "sched.language", "call"},
 }
-STILL = {  # against the table, to be mended; no others
-    ("kernels.runtime.listing", "sched.default.schedules"),  # a kernel without a schedule is lowered by the default one
-    ("kernels.runtime.listing", "sched.nests.usual"),
+MAY["call"] = {*MAY, "collector"}  # all but the pipeline
+MAY["state"] = set()
+STILL = {  # against the table, to be fixed; no others
     ("sched.language.transforms", "sched.nests.usual"),  # an inlined stage comes back in its usual nests
+    ("tuning.samples", "pipeline"),  # it runs whole functions
+    ("tuning.samples", "call.segments"),
+    ("tuning.samples", "call.variant"),
     ("machine", "kernels.runtime.signals"),  # bandwidth is measured by threads that outlive the main one
 }
 
@@ -98,13 +118,22 @@ def against_the_table() -> set[tuple[str, str]]:
 def test_rooms_import_what_the_table_allows() -> None:
     found = against_the_table()
     assert found - STILL == set()
-    assert STILL - found == set(), "mended: take it out of STILL"
+    assert STILL - found == set(), "fixed: take it out of STILL"
 
 
 def test_every_folder_is_a_room() -> None:
     rooms = {room(m) for m in modules() if "." in m}
     assert {r for r in rooms if r.partition(".")[0] in ("trace", "sched", "kernels")} <= MAY.keys()
-    assert {r.partition(".")[0] for r in rooms} == {"trace", "sched", "kernels", "verify", "model", "tuning", "report"}
+    assert {r.partition(".")[0] for r in rooms} == {
+        "trace",
+        "sched",
+        "kernels",
+        "verify",
+        "model",
+        "tuning",
+        "report",
+        "call",
+    }
 
 
 def test_folders_are_small() -> None:
@@ -114,7 +143,7 @@ def test_folders_are_small() -> None:
     assert {str(f.relative_to(ROOT)): n for f, n in folders.items() if n > 20} == {}
 
 
-CIRCLES = {  # of imports, those inside functions included: to be mended; no others
+CIRCLES = {  # of imports, those inside functions included: to be fixed; no others
     (
         "sched.language.limits",
         "sched.language.picture",

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from hjit.variant import Variant
+    from hjit.call.variant import Variant
 
 
 def explained(name: str, plain: str | None, variants: Sequence[Variant], is_timed: bool) -> str:
@@ -22,7 +22,7 @@ def explained(name: str, plain: str | None, variants: Sequence[Variant], is_time
     if not variants:
         return f"{name} has no kernel for such arguments yet: call it with them"
     text = "\n".join(f"{name} runs compiled: {', '.join(_parts(v))}" for v in variants)
-    return f"{text}\nThe first calls are timed beside NumPy, which runs by turns" if is_timed else text
+    return f"{text}\nThe first calls are timed beside NumPy, interleaved with it" if is_timed else text
 
 
 def _parts(v: Variant) -> Iterator[str]:

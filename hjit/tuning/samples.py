@@ -22,13 +22,16 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from hjit.call.segments import Cut, strides_of
+from hjit.call.variant import Variant
 from hjit.errors import HjitError
+from hjit.kernels.runtime import features
 from hjit.kernels.runtime.kernel import Bound
 from hjit.model import network
 from hjit.model.costs import Cost
@@ -41,8 +44,9 @@ from hjit.sched.search.space import Space
 from hjit.trace.ir.graph import Graph
 from hjit.trace.ir.key import graph_key
 from hjit.tuning.autoschedule import space_of
-from hjit.tuning.plans import Searched, built
-from hjit.variant import Variant, segments
+from hjit.tuning.candidates import with_fixes
+from hjit.tuning.choice import Choice, Segment
+from hjit.tuning.decide import by_search
 
 log = logging.getLogger("hjit")
 
@@ -59,7 +63,7 @@ IMAGES = 3  # sizes of them, for one program
 LONGEST_WALK = 8  # moves from the default schedule
 REFINED_MOVES = 150  # looked at
 LOOKED_AT = (2, 4)  # ways of each decision that a cost model chooses from
-DECAY, RATE = 0.1, 6e-3  # of weights, and of learning; held out programs are foretold best with them
+DECAY, RATE = 0.1, 6e-3  # of weights, and of learning; held out programs are predicted best with them
 RTOL = 1e-3  # of results: sums of floats have no order
 NOISE = 1e-5  # what is left of float32 values of about 1 that cancel
 
@@ -186,25 +190,27 @@ class Case:
         for ours, theirs in zip(leaves(pipe(*arrays)), leaves(function(*arrays)), strict=True):
             if not alike(ours, theirs):
                 raise Mismatch("the default schedule")
-        self.variant, self.options = pipe._variant(arrays, {}, options), options
-        held = self.variant.guards(arrays)
+        self.variant, self.options = pipe.variant_of(tuple(arrays), {}, options), options
+        held = self.variant.guards.values(arrays)
         if len(self.variant.graphs) != 1 or self.variant.impure or self.variant.slots or held is None:
             raise HjitError("not one kernel of arrays alone")
         (self.graph,) = self.variant.graphs
         if len(self.graph.stages) > MAX_STAGES:
             raise HjitError(f"{len(self.graph.stages)} stages take too long to compile again and again")
-        self.space = space_of(self.graph, self.variant.rec.sizes, options, cost)
-        self.given = {n: arrays[k] for n, k in self.variant.arguments.items()} | held[1] | self.variant.constants
+        self.space = space_of(segment_of(self.graph, options), self.variant.rec.sizes, options, cost)
+        self.given = (
+            {n: arrays[k] for n, k in self.variant.guards.arguments.items()} | held[1] | dict(self.variant.constants)
+        )
         self.made: dict[Schedule, Bound] = {}
 
     def make(self, schedule: Schedule) -> None:
         """Compile a schedule; at another size the kernel is known."""
         if schedule in self.made:
             return
-        wanted = Searched({self.graph.outputs: schedule.tree}, schedule.inlined)
+        outputs = self.graph.outputs
         try:
-            bound, done = built(lambda s: compiled(self.variant, s, self.options), wanted)
-            self.made.setdefault(Schedule(done.trees[self.graph.outputs], done.inlined), bound)
+            bound, done = compiled(self.variant, by_search({outputs: schedule.tree}, schedule.inlined), self.options)
+            self.made.setdefault(Schedule(done.trees[outputs], schedule.inlined), bound)
         except HjitError as error:  # a schedule that cannot be lowered
             log.debug("not lowered: %s", error)
 
@@ -279,14 +285,25 @@ def measured(
         return [Measured(c.space.nests.pipeline, c.samples(), c.space.nests.machine) for c in cases]
 
 
-def compiled(variant: Variant, schedule: Searched, options: Options) -> Bound:
-    """The kernel of a schedule.
+def segment_of(graph: Graph, options: Options) -> Segment:
+    """A canonical Graph as a search takes it."""
+    return Segment(graph, features.schedule_target(options.target))
+
+
+def compiled(variant: Variant, choice: Choice, options: Options) -> tuple[Bound, Choice]:
+    """The kernel of a searched schedule, and the schedule with its fixes; see `with_fixes`.
 
     Raises:
         HjitError: it cannot be lowered.
     """
-    (graph,) = segments(variant.rec, variant.goals, schedule.rewrites())
-    return Bound(graph, replace(options, schedule=schedule), variant.rec.sizes, variant._strides())  # type: ignore[arg-type]
+    rec, cut = variant.rec, Cut(variant.trace, features.schedule_target(options.target))
+    choice.check(cut(choice.rewrites))
+
+    def make(choice: Choice) -> Bound:
+        (segment,) = cut(choice.rewrites)
+        return Bound(choice.of(segment), options, rec.sizes, strides_of(rec, [segment.graph]))
+
+    return with_fixes(make, choice, cut)
 
 
 def timed(bound: Bound, inputs: Arrays, outputs: Arrays) -> float:

@@ -14,7 +14,7 @@ from hjit.sched.search.refine import Schedule
 from hjit.sched.search.search import Options as SearchOptions
 from hjit.sched.search.search import presets, search
 from hjit.sched.search.timed import Timed
-from hjit.tuning.plans import Searched, built
+from hjit.tuning.decide import by_search
 from hjit.tuning.samples import compiled, timed
 from tests.sched.test_space import Program, blurred
 
@@ -24,10 +24,8 @@ def test_a_search_finds_the_schedule_that_ran_fastest() -> None:
 
     def seconds(schedule: Schedule) -> float:
         try:
-            bound, _ = built(
-                lambda s: compiled(p.variant, s, Options(tune=False, cache="off")),
-                Searched({p.graph.outputs: schedule.tree}, schedule.inlined),
-            )
+            choice = by_search({p.graph.outputs: schedule.tree}, schedule.inlined)
+            bound, _ = compiled(p.variant, choice, Options(tune=False, cache="off"))
         except HjitError:
             return math.inf
         return timed(bound, [p.image], bound.new_outputs())

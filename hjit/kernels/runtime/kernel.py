@@ -1,4 +1,4 @@
-"""Kernels: a canonical Graph with its schedule, compiled; and the same bound to the sizes of one call.
+"""Kernels: a canonical Graph under its schedule, compiled; and the same bound to the sizes of one call.
 
 A `Kernel` serves every Graph with its key. A `Bound` has the constant part of the parameter block for one set of
 sizes and strides; running it packs addresses and scalars, and enters the compiled code without the GIL.
@@ -13,15 +13,15 @@ import threading
 import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from hjit import cache, deadline, debug
 from hjit.errors import CompileError, ScheduleError
 from hjit.kernels.lower.params import FIRST, KEEP, SMALL_ARRAY, STREAM, STREAMED, TASKS_PER_THREAD, params_of
-from hjit.kernels.runtime import arena, backend, features, launch
-from hjit.kernels.runtime.naming import kernel_name
+from hjit.kernels.runtime import arena, backend, launch
+from hjit.kernels.runtime.scheduled import Scheduled
 from hjit.kernels.runtime.scratch import lifetimes, offsets, staggered
 from hjit.kernels.runtime.signals import undisturbed
 from hjit.kernels.runtime.sizes import encode, evaluate
@@ -29,11 +29,7 @@ from hjit.kernels.runtime.trial import Trial
 from hjit.options import Options
 from hjit.sched.language.memory import LINE
 from hjit.trace.ir.graph import Graph
-from hjit.trace.ir.key import Key, graph_key
 from hjit.trace.ir.poly import sizes_value
-
-if TYPE_CHECKING:
-    from hjit.sched.language.tree import Root
 
 KEPT = 64  # kernels that stay although nobody holds them: the same function is often decorated anew
 
@@ -75,32 +71,16 @@ class Kernel:
     from_cache: bool
 
 
-def scheduled(graph: Graph, options: Options) -> Root | None:
-    """The tree that the schedule in `options` makes for a Graph; None is the default schedule.
-
-    Raises:
-        ScheduleError: it is not legal for this Graph.
-    """
-    if options.schedule is None:
-        return None
-    from hjit.sched.language.check import check
-
-    tree: Root = options.schedule.tree(graph, features.schedule_target(options.target))
-    check(tree, graph)
-    return tree
-
-
-def kernel_for(graph: Graph, key: Key, options: Options, small: bool = True) -> Kernel:
-    """The compiled kernel of a canonical Graph: of this process, from the disk cache, or new. `small`: are all arrays?"""
-    schedule = scheduled(graph, options)
-    name = kernel_name(graph, key, options, schedule, small)
+def kernel_for(scheduled: Scheduled, options: Options, small: bool = True) -> Kernel:
+    """The compiled kernel: of this process, from the disk cache, or new. `small`: are all arrays?"""
+    name = scheduled.name(options, small)
     found = _known(name)
     if found is not None:
         return found
     with _lock:
         found = _known(name)
         if found is None:
-            found = _load(name, options) or _compile(graph, name, options, schedule, small)
+            found = _load(name, options) or _compile(scheduled, name, options, small)
             with _order:
                 _keep(found)
         return found
@@ -137,17 +117,17 @@ def _load(name: str, options: Options) -> Kernel | None:
     return found
 
 
-def _compile(graph: Graph, name: str, options: Options, schedule: Root | None, small: bool) -> Kernel:
+def _compile(scheduled: Scheduled, name: str, options: Options, small: bool) -> Kernel:
     from hjit.kernels.runtime.listing import plan  # a process that only looks kernels up never loads the compiler
 
-    planned = plan(graph, options, schedule, small)
+    graph, symbols = scheduled.graph, scheduled.key.symbols
+    planned = plan(scheduled, options, name, small)
     debug.say("asm", name, lambda: backend.assembly(planned.llvm, name, options.target))
     deadline.foresee("compiling with LLVM", backend.expected_seconds(planned.llvm))
     code = undisturbed(deadline.counted(backend.compile_module), planned.llvm, name, options.target)
     compiled = undisturbed(backend.load_object, code, name, options.target)
     count(compiled=1)
     position = {s.name: k for k, s in enumerate(graph.stages)}
-    symbols = planned.key.symbols
     program = planned.program
     buffers = tuple(
         (position[n], [encode(p, symbols) for p in b.layout.lengths(b.lengths)]) for n, b in program.buffers.items()
@@ -179,11 +159,11 @@ class Bound:
     """
 
     def __init__(
-        self, graph: Graph, options: Options, sizes: Mapping[str, int], strides: Mapping[str, Sequence[int]]
+        self, scheduled: Scheduled, options: Options, sizes: Mapping[str, int], strides: Mapping[str, Sequence[int]]
     ) -> None:
-        key = graph_key(graph)
-        self.graph, self.options = graph, options
-        self.kernel = kernel_for(graph, key, options, _are_small(graph, sizes, strides))
+        graph, key = scheduled.graph, scheduled.key
+        self.scheduled = scheduled
+        self.kernel = kernel_for(scheduled, options, _are_small(graph, sizes, strides))
         numbers = [sizes[name] for name in key.symbols]
         buffers = {
             graph.stages[k].name: [max(evaluate(n, numbers), 1) for n in lengths] for k, lengths in self.kernel.buffers
@@ -214,7 +194,7 @@ class Bound:
                 size *= tasks
             taken[name] = staggered(size)
         places, self.scratch_bytes = offsets(taken, lives)
-        if options.schedule is not None:
+        if scheduled.tree is not None:
             _check_scratch(self.scratch_bytes, taken)
         constants = [places.get(name, 0) for name in params.scratch]
         constants += [steps[name] for name in params.tasks]

@@ -1,9 +1,8 @@
-"""From a canonical Graph to LLVM IR: schedule, lower, emit. Imported only where something is compiled."""
+"""From a canonical Graph and its schedule to LLVM IR: lower, emit. Imported only where something is compiled."""
 
 from __future__ import annotations
 
 import logging
-import math
 from dataclasses import dataclass, replace
 
 from hjit import debug
@@ -13,25 +12,21 @@ from hjit.kernels.lower.loopir import Program
 from hjit.kernels.lower.lower import lower
 from hjit.kernels.lower.params import Params, params_of
 from hjit.kernels.runtime import features
-from hjit.kernels.runtime.naming import kernel_name
+from hjit.kernels.runtime.scheduled import Scheduled
 from hjit.options import Options
-from hjit.sched.default.schedules import default_schedule
 from hjit.sched.language.check import check
-from hjit.sched.language.target import Target, native_width
+from hjit.sched.language.target import native_width
 from hjit.sched.language.tree import Root
-from hjit.sched.nests.usual import root_schedule
 from hjit.trace.ir.graph import Graph
-from hjit.trace.ir.key import Key, graph_key
 
 log = logging.getLogger("hjit")
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Everything that leads from a Graph to its LLVM IR, for people to look at."""
+    """What a Graph is lowered to under its schedule, and the LLVM IR of that."""
 
     graph: Graph
-    key: Key
     schedule: Root
     program: Program
     params: Params
@@ -45,35 +40,36 @@ def machine(options: Options) -> Machine:
     return Machine(native_width(found), found, options.fast_math)
 
 
-def plan(graph: Graph, options: Options, schedule: Root | None = None, small: bool = True) -> Plan:
-    """Lower and emit a canonical Graph under a schedule; None is the default schedule. `small`: see `emit.Machine`.
+def plan(scheduled: Scheduled, options: Options, name: str = "", small: bool = True) -> Plan:
+    """Lower a Graph under its schedule, and emit it.
+
+    Args:
+        name: the kernel's, where it is known.
+        small: see `emit.Machine`.
 
     Raises:
-        ScheduleError: the schedule asks for what cannot be done; `BlockError`: it was searched, and makes too long a block.
+        ScheduleError: the schedule asks for what cannot be done; `BlockError`: it makes too long a block.
     """
-    key = graph_key(graph)
+    name = name or scheduled.name(options, small)
     target = replace(machine(options), small=small)
-    name = kernel_name(graph, key, options, schedule, small)
-    if schedule is None:
-        schedule, program = _by_default(graph, features.schedule_target(options.target), target.fast_math)
-    else:
-        program = lower(graph, schedule, target.fast_math, debug.passes("lower"))
-    params = params_of(graph, key.symbols, program.buffers)
-    longest = math.inf if options.schedule is None else options.schedule.longest_block
-    text = emit_module(graph, program, params, name, target, longest)
+    schedule, program = _lowered(scheduled, target.fast_math)
+    params = params_of(scheduled.graph, scheduled.key.symbols, program.buffers)
+    text = emit_module(scheduled.graph, program, params, name, target, scheduled.longest_block)
     debug.say("schedule", name, lambda: schedule)
     debug.say("loops", name, lambda: program)
     debug.say("llvm", name, lambda: text)
-    return Plan(graph, key, schedule, program, params, text, name)
+    return Plan(scheduled.graph, schedule, program, params, text, name)
 
 
-def _by_default(graph: Graph, target: Target, fast: bool) -> tuple[Root, Program]:
-    """The default schedule and its loops; every stage at the root where a window turns out not to slide."""
-    for make in (default_schedule, root_schedule):
-        schedule = make(graph, target)
+def _lowered(scheduled: Scheduled, fast: bool) -> tuple[Root, Program]:
+    """The tree, and its loops; of the default schedule the first tree that can be lowered."""
+    graph = scheduled.graph
+    if scheduled.tree is not None:
+        return scheduled.tree, lower(graph, scheduled.tree, fast, debug.passes("lower"))
+    for tree in scheduled.defaults():
         try:
-            check(schedule, graph)
-            return schedule, lower(graph, schedule, fast, debug.passes("lower"))
+            check(tree, graph)
+            return tree, lower(graph, tree, fast, debug.passes("lower"))
         except ScheduleError as error:
             log.debug("the default schedule is not legal: %s", error)
     raise CompileError(f"no schedule for\n{graph}")

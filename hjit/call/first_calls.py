@@ -6,6 +6,7 @@ known kernel is not compared; and by the way of storing results, as other code w
 
 from __future__ import annotations
 
+import functools
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,10 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from hjit.arguments import copied
-from hjit.variant import Held, Mispredict, OutOfBounds, Variant
+from hjit.call.arguments import copied
+from hjit.call.guards import GuardValues
+from hjit.call.variant import Mispredict, OutOfBounds, Variant
 from hjit.verify.reference import Inputs, Reference
-from hjit.verify.verify import EXACT, INEXACT, Allowed, Comparison, allowed_of, is_exact, tolerances
+from hjit.verify.verify import EXACT, INEXACT, Allowed, Comparison, allowed_of, is_exact
 
 log = logging.getLogger("hjit")
 
@@ -98,7 +100,7 @@ class FirstCalls:
     def compare(
         self,
         variant: Variant,
-        held: Held,
+        held: GuardValues,
         runs: Mapping[bool, Run],
         before: Mapping[str, Any],
         expected: Any,
@@ -165,7 +167,7 @@ class Run:
 
 def run_of(
     variant: Variant,
-    held: Held,
+    held: GuardValues,
     leaves: Sequence[Any],
     targets: Sequence[Any],
     written: Mapping[str, Array],
@@ -175,8 +177,8 @@ def run_of(
     copies = {n: copied(a) for n, a in written.items()}
     given = list(leaves)
     for n in copies:
-        if n in variant.arguments:
-            given[variant.arguments[n]] = copies[n]
+        if n in variant.guards.arguments:
+            given[variant.guards.arguments[n]] = copies[n]
     places = [np.empty_like(t) if isinstance(t, np.ndarray) else t for t in targets] if streamed else []
     captured = {n: copies.get(n, a) for n, a in held[1].items()}
     draws: dict[str, Array] = {}
@@ -189,7 +191,7 @@ def run_of(
     return Run(result, copies, draws)
 
 
-def _allowed(variant: Variant, held: Held, arrays: Mapping[str, Any]) -> Allowed:
+def _allowed(variant: Variant, held: GuardValues, arrays: Mapping[str, Any]) -> Allowed:
     """How far the results of a variant may be from NumPy's."""
     values, captured = held
     inputs = Inputs(
@@ -197,11 +199,11 @@ def _allowed(variant: Variant, held: Held, arrays: Mapping[str, Any]) -> Allowed
         variant.rec.sizes,
         {name: values[k] for name, k in variant.slots.items()},
     )
-    events = [s.event for s in variant.steps]
-    reference = Reference(variant.graphs, events, inputs, INEXACT, variant.options.fast_math)
-    found = tolerances(variant.graphs, events, variant.options.fast_math)
+    graphs, events, found = variant.graphs, variant.events, variant.tolerances()
+    reference = Reference(graphs, events, inputs, INEXACT, variant.fast_math)
     decisions = [e.needs[0] for e in events if e is not None and e.call is None]
-    return allowed_of(reference, [n for n in decisions if not is_exact(found.get(n, EXACT))], variant.arranged)
+    arranged = functools.partial(variant.results.arranged, found)
+    return allowed_of(reference, [n for n in decisions if not is_exact(found.get(n, EXACT))], arranged)
 
 
 __all__ = ["DOUBTS", "PATHS", "FirstCalls", "Report", "Run", "run_of"]
