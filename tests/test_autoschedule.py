@@ -33,6 +33,7 @@ from hjit.tuning.candidates import with_fixes
 from hjit.tuning.choice import DEFAULT, Choice
 from hjit.tuning.decide import by_search, found_or_searched
 from hjit.tuning.plans import Plan, from_text, keep, plan_name, to_text
+from hjit.tuning.samples import segment_of
 from tests.sched.test_space import Program, blurred, equalised, interleaved, product, pyramid
 from tests.scripts import run_script
 
@@ -270,17 +271,17 @@ def curves(a: Array) -> Array:
 
 
 @pytest.mark.parametrize("count", [0, 1, 2])
-def test_the_dearest_stages_are_tried_otherwise(count: int) -> None:
+def test_the_most_expensive_stages_are_flipped(count: int) -> None:
     (graph,) = hjit.pipeline(curves).schedule(IMAGE).graphs()
     sizes = {"a.0": 700, "a.1": 960}
-    space = space_of(graph, sizes, Options(num_threads=2))
+    space = space_of(segment_of(graph, Options()), sizes, Options(num_threads=2))
     tree = default_schedule(graph, space.target)
-    found = autoschedule.otherwise(space, math.inf, Schedule(tree, frozenset()), count, lambda: False)
+    found = autoschedule.flipped(space, math.inf, Schedule(tree, frozenset()), count, lambda: False)
     assert len(found) == count and all(x.inlined for _, x in found)
     for _, x in found:
-        back = autoschedule.otherwise(space, math.inf, x, len(graph.stages), lambda: False)
-        assert any(not x.inlined <= y.inlined for _, y in back), "what is inlined is tried otherwise, too"
-    assert autoschedule.otherwise(space, 0.0, Schedule(tree, frozenset()), count, lambda: False) == []
+        back = autoschedule.flipped(space, math.inf, x, len(graph.stages), lambda: False)
+        assert any(not x.inlined <= y.inlined for _, y in back), "what is inlined is flipped, too"
+    assert autoschedule.flipped(space, 0.0, Schedule(tree, frozenset()), count, lambda: False) == []
 
 
 def sharpened(a: Array) -> Array:
@@ -293,10 +294,10 @@ def sharpened(a: Array) -> Array:
 
 def test_of_stages_in_one_nest_the_one_that_is_cheapest_to_compute_again_is_tried_first() -> None:
     (graph,) = hjit.pipeline(sharpened).schedule(IMAGE).graphs()
-    space = space_of(graph, {"a.0": 700, "a.1": 960}, Options(num_threads=2))
+    space = space_of(segment_of(graph, Options()), {"a.0": 700, "a.1": 960}, Options(num_threads=2))
     tree = default_schedule(graph, space.target)
     assert len(tree.children) == 1 and len(graph.stages) == 3, "one nest"
-    ((_, found),) = autoschedule.otherwise(space, math.inf, Schedule(tree, frozenset()), 1, lambda: False)
+    ((_, found),) = autoschedule.flipped(space, math.inf, Schedule(tree, frozenset()), 1, lambda: False)
     assert found.inlined == {graph.stages[1].name}, "it is read in one place by all three planes; the other one in nine"
 
 
@@ -322,25 +323,25 @@ def test_the_fastest_is_that_of_the_least_time() -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(autoschedule.time, "perf_counter", lambda: clock[0])
         kernels: list[Any] = [Kernel(0.05), Kernel(0.01), Kernel(0.02)]
-        best, seconds = autoschedule.fastest(kernels, {}, {})
+        best, seconds = candidates.measured(kernels, {}, {})
         assert best == 1 and seconds == pytest.approx([0.05, 0.01, 0.02])
         assert (kernels[0].count, kernels[2].count) == (1, 4) and kernels[
             1
         ].count > 2  # what is much slower is not run again
         assert len(set(written)) == 1, "a new array costs its first writer more than the kernel does"
-        assert autoschedule.fastest([Kernel(0.02, lucky=2), Kernel(0.02)], {}, {})[0] == 1  # once only
-        assert autoschedule.fastest([Kernel(0.01, runs=False), *kernels], {}, {}) == (
+        assert candidates.measured([Kernel(0.02, lucky=2), Kernel(0.02)], {}, {})[0] == 1  # once only
+        assert candidates.measured([Kernel(0.01, runs=False), *kernels], {}, {}) == (
             3,
             [],
         )  # an index is out of bounds: NumPy is to say so
         kernels = [Kernel(3.0), Kernel(2.0), Kernel(1.9)]
-        best, seconds = autoschedule.fastest(kernels, {}, {})
+        best, seconds = candidates.measured(kernels, {}, {})
         assert best == 2 and seconds == pytest.approx([3.0, 2.0, 1.9])
         assert [x.count for x in kernels] == [1, 2, 2], (
             "of those that take long, only what is nearly as fast is run again"
         )
         kernels = [Kernel(30.0), Kernel(20.0)]
-        assert autoschedule.fastest(kernels, {}, {})[0] == 1 and [x.count for x in kernels] == [1, 1]
+        assert candidates.measured(kernels, {}, {})[0] == 1 and [x.count for x in kernels] == [1, 1]
 
 
 def serial(node: Any) -> Any:
@@ -373,7 +374,7 @@ def test_where_compiling_takes_long_not_all_that_was_found_is_tried(
 def test_what_is_found_beside_the_default_schedule_is_compiled_where_that_takes_no_time(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def otherwise_only(segment: Any, sizes: Any, options: Any) -> Plan:
+    def flipped_only(segment: Any, sizes: Any, options: Any) -> Plan:
         return Plan(None, frozenset(), 1.0, others=(Plan(serial(segment.default), frozenset(), 1.0),))
 
     timed: list[int] = []
@@ -382,7 +383,7 @@ def test_what_is_found_beside_the_default_schedule_is_compiled_where_that_takes_
         timed.append(len(kernels))
         return 0, []
 
-    monkeypatch.setattr(autoschedule, "searched", otherwise_only)
+    monkeypatch.setattr(autoschedule, "searched", flipped_only)
     monkeypatch.setattr(candidates, "measured", fastest)
     for seconds in (0.0, 1000.0):
         monkeypatch.setitem(limits.COMPILING_SECONDS, "greedy", seconds)
@@ -416,14 +417,14 @@ def test_storage_moves_inwards_until_a_tree_can_be_lowered() -> None:
             raise SlidingError("wide", "wide cannot slide")
         return "made"
 
-    made, done = with_fixes(make, by_search({p.graph.outputs: tree}), lambda _: [])
+    made, done = with_fixes(make, by_search({p.graph.outputs: tree}), lambda _: [p.segment])
     assert made == "made" and done.trees[p.graph.outputs] == tried[1] == storage_at_compute(tree, "wide")
 
     def refuse(s: Choice) -> str:
         raise SlidingError("wide", "wide cannot slide")
 
     with pytest.raises(ScheduleError):
-        with_fixes(refuse, by_search({p.graph.outputs: tree}), lambda _: [])
+        with_fixes(refuse, by_search({p.graph.outputs: tree}), lambda _: [p.segment])
 
 
 def test_all_but_the_most_expensive_stages_of_a_large_graph_are_frozen(monkeypatch: pytest.MonkeyPatch) -> None:
