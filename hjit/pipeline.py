@@ -207,7 +207,7 @@ class Pipeline:
 
     def _promote(self, call: Call, v: Variant) -> None:
         """Look at this variant first from now on, where guards alone choose it; a decision costs a run to find out."""
-        if v is call.known[0] or v.steps[0].event is not None or not self._lock.acquire(blocking=False):
+        if v is call.known[0] or v.steps[0].graph_break is not None or not self._lock.acquire(blocking=False):
             return
         try:
             entry = self._entries.get(call.key)
@@ -513,10 +513,10 @@ def _parts_at(v: Variant, miss: Any, missed: Variant) -> bool:
     from hjit.trace.tracing.host import same
 
     at = miss.number
-    events, others = v.rec.events, missed.rec.events
-    if len(events) <= at or not same(events[at].value, miss.value):
+    breaks, others = v.rec.breaks, missed.rec.breaks
+    if len(breaks) <= at or not same(breaks[at].value, miss.value):
         return False
-    return all(same(a.value, b.value) for a, b in zip(events[:at], others[:at], strict=True))
+    return all(same(a.value, b.value) for a, b in zip(breaks[:at], others[:at], strict=True))
 
 
 @functools.lru_cache(maxsize=1)

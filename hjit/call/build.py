@@ -6,7 +6,7 @@ look up       the schedule on disk                          `hjit.tuning.decide`
 search        where there is none                           `hjit.tuning.autoschedule`
 lower, emit   or load, from the disk or this process        `hjit.kernels.runtime.kernel`
 tune          measure candidates, keep the best             `hjit.tuning.candidates`
-bind          kernels, events and results as a `Variant`    here
+bind          kernels, graph breaks and results as a `Variant`    here
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Built:
     """What runs calls with a key.
 
     Attributes:
-        results: of the extern calls that the trace made, which the first run need not make again, by the number of the event.
+        results: of the extern calls that the trace made, which the first run need not make again, by the number of the graph break.
         compiled, loaded: kernels, new and from the disk cache.
     """
 
@@ -117,8 +117,8 @@ def _traced(
     except Exception as error:
         raise Unclear(error) from None
     traced.recorder.take_back()  # random numbers are drawn when the variant runs
-    events = traced.recorder.events
-    if any(e.impure for e in events) and any(e.call is None for e in events):
+    breaks = traced.recorder.breaks
+    if any(e.impure for e in breaks) and any(e.call is None for e in breaks):
         raise TraceError(
             "numpy.random",
             "random numbers together with a decision on values",
@@ -137,7 +137,7 @@ def _product_by_blas(options: Options, scheduler: Scheduler | None, stage: str) 
 
 def _results_of_externs(traced: Trace) -> dict[int, tuple[Any, ...]]:
     rec = traced.recorder
-    calls = ((k, e) for k, e in enumerate(rec.events) if e.call is not None and not e.impure)
+    calls = ((k, e) for k, e in enumerate(rec.breaks) if e.call is not None and not e.impure)
     return {k: tuple(rec.inputs[n].array for n in e.gives) for k, e in calls}
 
 
@@ -172,7 +172,7 @@ def compiled(
     """A trace, compiled by the schedule that is decided on for it."""
     rec = traced.recorder
     cut = Cut(traced, features.schedule_target(options.target))  # canonicalises
-    decision = decided(cut, scheduler, not rec.events, rec.sizes, options)  # looks up, or searches
+    decision = decided(cut, scheduler, not rec.breaks, rec.sizes, options)  # looks up, or searches
     make = functools.partial(_kernels, traced, cut, options)  # loads, or lowers and emits
     if decision.is_final:
         candidate = make(decision.best)
@@ -217,10 +217,10 @@ def _arguments(traced: Trace, leaves: Sequence[Any]) -> Arguments | None:
 def _bound(traced: Trace, structure: Any, candidate: Candidate, options: Options) -> Variant:
     """What runs: it keeps no array of the call at hand."""
     rec, choice = traced.recorder, candidate.choice
-    events = [*rec.events, None]
+    breaks = [*rec.breaks, None]
     steps = [
         Step(x.graph, None if b is None else choice.of(x), b, e)
-        for x, b, e in zip(candidate.segments, candidate.kernels, events, strict=True)
+        for x, b, e in zip(candidate.segments, candidate.kernels, breaks, strict=True)
     ]
     variant = Variant(
         traced,
@@ -238,9 +238,9 @@ def _bound(traced: Trace, structure: Any, candidate: Candidate, options: Options
 
 
 def _is_simple(traced: Trace, guards: Guards, structure: Any) -> bool:
-    """May calls go a hot path: no guards of captured values, nothing written, no events but products, arguments that are no containers?"""
+    """May calls go a hot path: no guards of captured values, nothing written, no graph breaks but products, arguments that are no containers?"""
     rec = traced.recorder
-    if any(e.product is None for e in rec.events) or rec.effects or rec.captures or traced.writes or guards.packed:
+    if any(e.product is None for e in rec.breaks) or rec.effects or rec.captures or traced.writes or guards.packed:
         return False
     args, kwargs = structure.items
     return not any(isinstance(x, Tree) for x in (*args.items, *kwargs.items))
@@ -252,7 +252,7 @@ def _with_products(variant: Variant) -> WithProducts | None:
 
 
 def _one_kernel(variant: Variant) -> OneKernel | None:
-    """The hot path of a variant without events; None where its results are not just what the kernel computes."""
+    """The hot path of a variant without graph breaks; None where its results are not just what the kernel computes."""
     rec, results = variant.rec, variant.results
     (step,) = variant.steps
     names = (*(r.name for r in results.leaves), *rec.checks)

@@ -199,9 +199,9 @@ def _allowed(variant: Variant, held: GuardValues, arrays: Mapping[str, Any]) -> 
         variant.rec.sizes,
         {name: values[k] for name, k in variant.slots.items()},
     )
-    graphs, events, found = variant.graphs, variant.events, variant.tolerances()
-    reference = Reference(graphs, events, inputs, INEXACT, variant.fast_math)
-    decisions = [e.needs[0] for e in events if e is not None and e.call is None]
+    graphs, breaks, found = variant.graphs, variant.breaks, variant.tolerances()
+    reference = Reference(graphs, breaks, inputs, INEXACT, variant.fast_math)
+    decisions = [e.needs[0] for e in breaks if e is not None and e.call is None]
     arranged = functools.partial(variant.results.arranged, found)
     return allowed_of(reference, [n for n in decisions if not is_exact(found.get(n, EXACT))], arranged)
 

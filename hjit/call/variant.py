@@ -20,7 +20,7 @@ from hjit.kernels.runtime.scheduled import Scheduled
 from hjit.trace.capture.trace import Result, Trace
 from hjit.trace.ir.graph import Graph
 from hjit.trace.tracing.host import same
-from hjit.trace.tracing.recorder import Event, OutOfBounds, Recorder, packed
+from hjit.trace.tracing.recorder import GraphBreak, OutOfBounds, Recorder, packed
 from hjit.verify.verify import Tolerance, tolerances
 
 Array = np.ndarray[Any, Any]
@@ -35,7 +35,7 @@ class Mispredict(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One segment: a kernel, and the event that ends it (None at the end of the function).
+    """One segment: a kernel, and the graph break that ends it (None at the end of the function).
 
     Attributes:
         scheduled: what the kernel was made of.
@@ -44,7 +44,7 @@ class Step:
     graph: Graph
     scheduled: Scheduled | None
     bound: Bound | None
-    event: Event | None
+    graph_break: GraphBreak | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,9 +149,9 @@ class Variant:
         return [s.graph for s in self.steps]
 
     @property
-    def events(self) -> list[Event | None]:
+    def breaks(self) -> list[GraphBreak | None]:
         """What ends each segment."""
-        return [s.event for s in self.steps]
+        return [s.graph_break for s in self.steps]
 
     @property
     def bounds(self) -> list[Bound]:
@@ -161,12 +161,12 @@ class Variant:
     @property
     def impure(self) -> bool:
         """Does it call something whose result is new at every call?"""
-        return any(e.impure for e in self.rec.events)
+        return any(e.impure for e in self.rec.breaks)
 
     @property
     def has_products(self) -> bool:
         """Are there products of matrices that BLAS computes?"""
-        return any(e.product is not None for e in self.rec.events)
+        return any(e.product is not None for e in self.rec.breaks)
 
     @property
     def may_stream(self) -> bool:
@@ -176,19 +176,19 @@ class Variant:
     @property
     def signature(self) -> tuple[Any, ...]:
         """What a comparison with NumPy vouches for: the kernels, and what is made of their results."""
-        products = tuple(e.product.form for e in self.events if e is not None and e.product is not None)
+        products = tuple(e.product.form for e in self.breaks if e is not None and e.product is not None)
         return tuple(b.kernel.name for b in self.bounds), products, *self.results.signature
 
     def tolerances(self) -> dict[str, Tolerance]:
         """How the stages may differ from NumPy's."""
-        return tolerances(self.graphs, self.events, self.fast_math)
+        return tolerances(self.graphs, self.breaks, self.fast_math)
 
     def run(
         self,
         leaves: Sequence[Any],
         held: GuardValues,
         targets: Sequence[Any] = (),
-        events: Mapping[int, tuple[Any, ...]] | None = None,
+        known: Mapping[int, tuple[Any, ...]] | None = None,
         effects: bool = True,
         streamed: bool = False,
         draws: dict[str, Array] | None = None,
@@ -198,7 +198,7 @@ class Variant:
         Args:
             held: what `Guards.values` gave.
             targets: arrays for the results, used where they fit.
-            events: arrays of extern calls that the trace itself made, used instead of calling again.
+            known: arrays of extern calls that the trace itself made, by the number of the break, used instead of calling again.
             effects: give warnings and log records, and leave streams of random numbers where they are then?
             streamed: are targets written past the caches, where there is code that does?
             draws: takes the arrays of random numbers, by input.
@@ -214,7 +214,7 @@ class Variant:
         places = self.results.places(targets, self._shapes(), state) if targets else {}
         drawn: list[Callable[[], None]] = []
         try:
-            self.run_steps(state, values, places, events or {}, drawn, streamed)
+            self.run_steps(state, values, places, known or {}, drawn, streamed)
             if any(state[n].any() for n in self.rec.checks):
                 raise OutOfBounds
         except (Mispredict, OutOfBounds):
@@ -226,7 +226,7 @@ class Variant:
         else:
             _call_all(reversed(drawn))
         if draws is not None:
-            draws.update({n: state[n] for e in self.events if e is not None and e.impure for n in e.gives})
+            draws.update({n: state[n] for e in self.breaks if e is not None and e.impure for n in e.gives})
         return self.results.finish(values, state)
 
     def run_steps(
@@ -234,11 +234,11 @@ class Variant:
         state: dict[str, Array],
         values: Sequence[Any],
         places: Mapping[str, Array],
-        events: Mapping[int, tuple[Any, ...]],
+        known: Mapping[int, tuple[Any, ...]],
         drawn: list[Callable[[], None]],
         streamed: bool,
     ) -> None:
-        """Kernels and events, in order.
+        """Kernels and graph breaks, in order.
 
         Args:
             state: arrays by name; those that are computed are added.
@@ -248,24 +248,24 @@ class Variant:
         for number, step in enumerate(self.steps):
             if step.bound is not None:
                 self._run_kernel(step.bound, state, values, places, streamed)
-            event = step.event
-            if event is None:
+            cut = step.graph_break
+            if cut is None:
                 continue
-            if event.call is None:
-                value = state[event.needs[0]].reshape(())[()]
-                if not same(value, event.value):
+            if cut.call is None:
+                value = state[cut.needs[0]].reshape(())[()]
+                if not same(value, cut.value):
                     raise Mispredict(number, value)
                 continue
-            results = events.get(number)
-            if event.product is not None and (results is None or event.gives[0] in places):
-                results = (event.product.compute([state[n] for n in event.needs], places.get(event.gives[0])),)
+            results = known.get(number)
+            if cut.product is not None and (results is None or cut.gives[0] in places):
+                results = (cut.product.compute([state[n] for n in cut.needs], places.get(cut.gives[0])),)
             elif results is None:
-                if event.mark is not None:
-                    drawn.append(event.mark())
-                outcome, results, _ = event.call(*(state[n] for n in event.needs))
-                if not same(outcome, event.value):
+                if cut.mark is not None:
+                    drawn.append(cut.mark())
+                outcome, results, _ = cut.call(*(state[n] for n in cut.needs))
+                if not same(outcome, cut.value):
                     raise Mispredict(number, outcome)
-            state.update(zip(event.gives, results, strict=True))
+            state.update(zip(cut.gives, results, strict=True))
 
     def _run_kernel(
         self, bound: Bound, state: dict[str, Array], values: Sequence[Any], places: Mapping[str, Array], streamed: bool
@@ -282,7 +282,7 @@ class Variant:
     def _shapes(self) -> dict[str, tuple[tuple[int, ...], np.dtype[Any]]]:
         """Of the stages that kernels and products compute."""
         shapes = {n: (shape, dtype) for b in self.bounds for n, shape, dtype in b.outputs}
-        products = ((e.gives[0], e.product) for e in self.events if e is not None and e.product is not None)
+        products = ((e.gives[0], e.product) for e in self.breaks if e is not None and e.product is not None)
         return shapes | {n: (p.shape, p.dtype) for n, p in products}
 
 

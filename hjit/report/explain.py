@@ -29,9 +29,9 @@ def _parts(v: Variant) -> Iterator[str]:
     """What a call runs, in words."""
     kernels = len(v.bounds)
     yield f"{kernels} kernel{'' if kernels == 1 else 's'}"
-    for event in v.rec.events:
-        if event.product is not None:
-            first, second = event.product.first, event.product.second
-            yield f"{event.gives[0]} = {first.source} @ {second.source} by BLAS"
+    for cut in v.rec.breaks:
+        if cut.product is not None:
+            first, second = cut.product.first, cut.product.second
+            yield f"{cut.gives[0]} = {first.source} @ {second.source} by BLAS"
         else:
-            yield event.operation if event.call is None else f"{event.operation} as it is"
+            yield cut.operation if cut.call is None else f"{cut.operation} as it is"

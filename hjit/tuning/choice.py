@@ -17,7 +17,7 @@ from hjit.sched.language.target import Target
 from hjit.sched.language.tree import Root
 from hjit.trace.ir.graph import Graph
 from hjit.trace.ir.key import Key, graph_key
-from hjit.trace.passes.rewrites import AS_IT_IS, Rewrites
+from hjit.trace.passes.rewrites import NO_REWRITES, Rewrites
 
 
 class Scheduler(Protocol):
@@ -85,7 +85,7 @@ class Choice:
         costs: what the cost model predicts, in seconds, by the outputs.
     """
 
-    rewrites: Rewrites = AS_IT_IS
+    rewrites: Rewrites = NO_REWRITES
     trees: Mapping[tuple[str, ...], Root] = field(default_factory=dict)
     longest_block: float = math.inf
     costs: Mapping[tuple[str, ...], float] = field(default_factory=dict)

@@ -14,7 +14,7 @@ from hjit.options import Options
 from hjit.sched.language.tree import Root
 from hjit.trace.ir.graph import Definition, Graph, Stage
 from hjit.trace.ir.poly import sizes_value
-from hjit.trace.passes.rewrites import AS_IT_IS, Rewrites, factors, parts_name
+from hjit.trace.passes.rewrites import NO_REWRITES, Rewrites, factors, parts_name
 from hjit.tuning.choice import DEFAULT, Choice, Cut, Scheduler, Segment, given_by
 from hjit.tuning.limits import FEW_TASKS, LONG_REDUCTION, LONGEST_BLOCK, PARTS
 from hjit.tuning.plans import Plan, keep, kept, plan_name
@@ -72,7 +72,7 @@ def _search(segment: Segment, sizes: Mapping[str, int], options: Options) -> Pla
 
 def found_or_searched(cut: Cut, sizes: Mapping[str, int], options: Options, search: Search) -> Decision:
     """The schedules that are on disk, or that `search` finds."""
-    segments = [x for x in cut(AS_IT_IS) if x.graph.outputs]
+    segments = [x for x in cut(NO_REWRITES) if x.graph.outputs]
     names = [plan_name(x, sizes, options) for x in segments]
     known = [kept(name, x.graph, options) for name, x in zip(names, segments, strict=True)]
     plans = [search(x, sizes, options) if p is None else p for p, x in zip(known, segments, strict=True)]

@@ -18,9 +18,9 @@ from hjit.kernels.llvm.vecmath import apply as vecmath
 from hjit.kernels.lower.loopir import Buffer, Stmt, Store
 from hjit.kernels.lower.params import Params
 from hjit.sched.language.memory import C_ORDER, Layout, rejoined
-from hjit.trace.ir.borders import settled
+from hjit.trace.ir.borders import fold_select
 from hjit.trace.ir.graph import Cast, Const, Expr, Graph, Index, Load, Op, ScalarRef, loads
-from hjit.trace.ir.poly import ZERO, Atom, Bound, Extremum, FloorDiv, Mod, Poly, Sym, Value, Var, deep_atoms, poly
+from hjit.trace.ir.poly import ZERO, Atom, Boundary, Extremum, FloorDiv, Indirect, Mod, Poly, Sym, Var, deep_atoms, poly
 from hjit.trace.ir.ranges import Ranges
 
 STATEMENTS: dict[type, Callable[[NestEmitter, Any], None]] = {}  # by kind of statement
@@ -299,7 +299,7 @@ class NestEmitter:
         if found is None:
             inside = list(deep_atoms(poly(a)))
             found = self.sizes[a] = self.uniforms is not None and all(
-                isinstance(x, (Sym, FloorDiv, Mod, Extremum, Bound)) for x in inside
+                isinstance(x, (Sym, FloorDiv, Mod, Extremum, Boundary)) for x in inside
             )
         return found
 
@@ -395,7 +395,7 @@ class NestEmitter:
                 return self.minmax(
                     a.which, self.int(a.a, self.spread(a.a, lanes)), self.int(a.b, self.spread(a.b, lanes))
                 )
-            case Bound() | Value():
+            case Boundary() | Indirect():
                 return ATOMS[type(a)](self, a, lanes)
         raise CompileError(f"an index holds {a}, which is not bound to a loop")
 
@@ -443,7 +443,7 @@ class NestEmitter:
                 return VALUES[Load](self, e)
             case Cast():
                 return vecmath.convert(self.code, self.value(e.arg), e.dtype)
-            case Op() if (taken := settled(e)) is not e:
+            case Op() if (taken := fold_select(e)) is not e:
                 return self.value(taken)
             case Op(name="inside"):
                 i, n = map(self.value, e.args)

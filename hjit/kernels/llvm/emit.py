@@ -50,7 +50,7 @@ from hjit.kernels.lower.loopir import (
 )
 from hjit.kernels.lower.params import Params
 from hjit.trace.ir.graph import Graph, Input, Load
-from hjit.trace.ir.poly import Bound, Poly, Value
+from hjit.trace.ir.poly import Boundary, Indirect, Poly
 
 
 def emit_module(
@@ -200,5 +200,5 @@ STATEMENTS.update(
         Outlined: outline.emit,
     }
 )
-ATOMS.update({Bound: indices.bounded, Value: indices.gathered})
+ATOMS.update({Boundary: indices.bounded, Indirect: indices.gathered})
 VALUES[Load] = memory.load

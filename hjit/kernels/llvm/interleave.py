@@ -14,9 +14,9 @@ from hjit.kernels.llvm import indices, memory
 from hjit.kernels.llvm.code import Code, Val, const, shuffle, splat, type_name
 from hjit.kernels.llvm.context import NestEmitter
 from hjit.kernels.llvm.vecmath import apply as vecmath
-from hjit.trace.ir.borders import INSIDE, settled
+from hjit.trace.ir.borders import INSIDE, fold_select
 from hjit.trace.ir.graph import Cast, Const, Expr, Load, Op, walk
-from hjit.trace.ir.poly import Value, poly
+from hjit.trace.ir.poly import Indirect, poly
 
 Values = tuple[Expr, ...]  # one for each channel
 
@@ -51,13 +51,13 @@ def in_order(e: NestEmitter, values: Sequence[Expr]) -> list[Val] | None:
     if e.vector is None or e.mask is not None or e.kept:
         return None
     order = _Order(e, len(values))
-    channels = tuple(map(settled, values))
+    channels = tuple(map(fold_select, values))
     return order.vectors(channels) if order.is_better(channels) else None
 
 
 def _arguments(values: Values) -> Iterator[Values]:
     """The arguments of operations, each those of all channels."""
-    return (tuple(map(settled, args)) for args in zip(*(x.args for x in values), strict=True))
+    return (tuple(map(fold_select, args)) for args in zip(*(x.args for x in values), strict=True))
 
 
 def _operation(x: Expr) -> tuple[Any, ...]:
@@ -65,10 +65,10 @@ def _operation(x: Expr) -> tuple[Any, ...]:
     return type(x), x.name if isinstance(x, Op) else "", x.dtype, tuple(a.dtype for a in x.args)
 
 
-def _chosen(x: Expr) -> Value | None:
+def _chosen(x: Expr) -> Indirect | None:
     """Of a load with one index that is a value and nothing more, that value."""
     chosen = [p for p in x.index if p.exprs] if isinstance(x, Load) else []
-    atoms = [a for p in chosen for a in p.atoms() if isinstance(a, Value)]
+    atoms = [a for p in chosen for a in p.atoms() if isinstance(a, Indirect)]
     return atoms[0] if len(chosen) == len(atoms) == 1 and chosen[0] == poly(atoms[0]) else None
 
 
@@ -157,7 +157,7 @@ class _Order:
         """The value that chooses the element of a lookup."""
         a = _chosen(x)
         assert a is not None
-        return settled(indices.in_32_bits(a) or a.expr)
+        return fold_select(indices.in_32_bits(a) or a.expr)
 
     # -- code
     def vectors(self, values: Values) -> list[Val]:

@@ -25,7 +25,20 @@ from hjit.kernels.lower.loopir import (
 )
 from hjit.trace.ir.borders import INSIDE
 from hjit.trace.ir.graph import Change, Const, Expr, Load, Op, rewrite, substitute, walk
-from hjit.trace.ir.poly import Atom, Bound, FloorDiv, IntLike, Mod, Poly, Value, Var, deep_atoms, extremum, least, poly
+from hjit.trace.ir.poly import (
+    Atom,
+    Boundary,
+    FloorDiv,
+    Indirect,
+    IntLike,
+    Mod,
+    Poly,
+    Var,
+    deep_atoms,
+    extremum,
+    least,
+    poly,
+)
 
 Range = tuple[Poly, Poly]
 
@@ -58,8 +71,8 @@ def interior(var: Var, body: tuple[Stmt, ...], begin: Poly, end: Poly) -> tuple[
     low, high = begin, end
     loops = dict(_loops(body))
     while True:
-        bounds = (a for s in body for p in stmt_polys(s) for a in deep_atoms(p) if isinstance(a, Bound))
-        tests: dict[Bound | Op, Range] = {a: (a.arg, a.extent) for a in bounds}
+        bounds = (a for s in body for p in stmt_polys(s) for a in deep_atoms(p) if isinstance(a, Boundary))
+        tests: dict[Boundary | Op, Range] = {a: (a.arg, a.extent) for a in bounds}
         tests |= {e: (e.args[0].poly, e.args[1].poly) for s in body for e in _insides(s)}  # type: ignore[attr-defined]
         limits = {a: x for a, (p, n) in tests.items() if (x := _limits(p, n, var, loops)) is not None}
         if not limits:
@@ -155,7 +168,7 @@ def _spread(p: Poly, loops: dict[Var, Range]) -> Range | None:
         term = Poly({m: c}, 0)
         varying = [v for v in loops if term.mentions(v)]
         if not varying:
-            if any(isinstance(a, Value) for a in deep_atoms(term)):
+            if any(isinstance(a, Indirect) for a in deep_atoms(term)):
                 return None
             least, most = least + term, most + term
         elif len(m) == 1 and isinstance(m[0], Var):
@@ -169,11 +182,11 @@ def _spread(p: Poly, loops: dict[Var, Range]) -> Range | None:
     return least, most
 
 
-def _simplify(s: Stmt, vanish: set[Bound | Op]) -> Stmt:
+def _simplify(s: Stmt, vanish: set[Boundary | Op]) -> Stmt:
     """The statement with bounded indices replaced by the indices themselves, and tests by their outcome."""
 
     def change(a: Atom) -> IntLike | None:
-        return a.arg.substitute(change) if isinstance(a, Bound) and a in vanish else None
+        return a.arg.substitute(change) if isinstance(a, Boundary) and a in vanish else None
 
     def decide(e: Expr) -> Expr | None:
         if isinstance(e, Op) and e in vanish:

@@ -22,7 +22,7 @@ import numpy as np
 
 from hjit import deadline
 from hjit.errors import Origin
-from hjit.trace.ir.poly import Atom, Dim, IntLike, Poly, Value, poly
+from hjit.trace.ir.poly import Atom, Dim, Indirect, IntLike, Poly, poly
 
 Change = Callable[[Atom], IntLike | None]
 
@@ -236,9 +236,9 @@ def rewrite(e: Expr, change: Callable[[Expr], Expr | None], memo: dict[Expr, Exp
     memo = {} if memo is None else memo
 
     def poly_change(a: Atom) -> IntLike | None:
-        if isinstance(a, Value):
+        if isinstance(a, Indirect):
             new = go(a.expr)
-            return None if new is a.expr else Value(new, a.extent)
+            return None if new is a.expr else Indirect(new, a.extent)
         return None
 
     def go(e: Expr) -> Expr:
@@ -277,10 +277,10 @@ def substitute(e: Expr, change: Change, memo: dict[Expr, Expr] | None = None) ->
     def deep_change(a: Atom) -> IntLike | None:
         """An expression that is an index may hold others: each is rewritten once."""
         new = change(a)
-        if new is not None or not isinstance(a, Value):
+        if new is not None or not isinstance(a, Indirect):
             return new
         expr, extent = go(a.expr), None if a.extent is None else a.extent.substitute(deep_change)
-        return a if expr is a.expr and extent is a.extent else Value(expr, extent)
+        return a if expr is a.expr and extent is a.extent else Indirect(expr, extent)
 
     def go(e: Expr) -> Expr:
         done = memo.get(e)
@@ -389,7 +389,7 @@ class Definition:
     @cached_property
     def is_scatter(self) -> bool:
         """Is where it writes read from arrays?"""
-        return any(isinstance(a, Value) for p in self.target for a in p.atoms())
+        return any(isinstance(a, Indirect) for p in self.target for a in p.atoms())
 
     def exprs(self) -> tuple[Expr, ...]:
         """The value, and the expressions inside the target's indices."""
@@ -559,9 +559,9 @@ def map_definitions(s: Stage, f: Callable[[Expr, tuple[Poly, ...]], Expr]) -> St
 
     def target(p: Poly, extents: tuple[Poly, ...]) -> Poly:
         def change(a: Atom) -> Poly | None:
-            if isinstance(a, Value):
+            if isinstance(a, Indirect):
                 new = f(a.expr, extents)
-                return None if new is a.expr else poly(Value(new, a.extent))
+                return None if new is a.expr else poly(Indirect(new, a.extent))
             return None
 
         return p.substitute(change)
