@@ -14,6 +14,7 @@ from hjit.kernels.llvm import indices, memory
 from hjit.kernels.llvm.code import Code, Val, const, shuffle, splat, type_name
 from hjit.kernels.llvm.context import NestEmitter
 from hjit.kernels.llvm.vecmath import apply as vecmath
+from hjit.kernels.lower.loopir import Register
 from hjit.trace.ir.borders import INSIDE, fold_select
 from hjit.trace.ir.graph import Cast, Const, Expr, Load, Op, walk
 from hjit.trace.ir.poly import Indirect, poly
@@ -48,7 +49,7 @@ def joined(code: Code, values: Sequence[Val], lanes: int) -> Iterator[Val]:
 
 def in_order(e: NestEmitter, values: Sequence[Expr]) -> list[Val] | None:
     """The vectors in which the lanes of some values alternate; None where it is better to join each value's own."""
-    if e.vector is None or e.mask is not None or e.kept:
+    if e.vector is None or e.mask is not None:
         return None
     order = _Order(e, len(values))
     channels = tuple(map(fold_select, values))
@@ -129,7 +130,8 @@ class _Order:
         """Does an expression differ between lanes?"""
         found = self.moves.get(x)
         if found is None:
-            found = self.moves[x] = any(map(self.e.varies, x.polys)) or any(map(self.is_moving, x.args))
+            found = any(map(self.e.varies, x.polys)) or any(map(self.is_moving, x.args))
+            found = self.moves[x] = found or (isinstance(x, Register) and self.e.registers[x.name][1] > 1)
         return found
 
     def are_neighbours(self, loads: Sequence[Load]) -> bool:

@@ -37,8 +37,6 @@ def load(e: NestEmitter, x: Load) -> Val:
     if constant is not None:
         return constant
     dtype = e.dtypes[x.source]
-    if e.kept and x in e.kept:
-        return _from_memory(e.code, e.kept[x], dtype)
     _check_unmoving(e, x)
     flat = e.flat(x.source, x.index)
     if not e.varies(flat):

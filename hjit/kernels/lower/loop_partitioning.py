@@ -8,23 +8,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from hjit.kernels.lower.loopir import (
-    Block,
-    For,
-    Item,
-    Let,
-    Nest,
-    Reduce,
-    Stmt,
-    VectorLoop,
-    inner,
-    stmt_exprs,
-    stmt_polys,
-    vectors_at_once,
-    with_bodies,
-)
+from hjit.kernels.lower.loopir import For, Nest, Reduce, Stmt, VectorLoop
+from hjit.kernels.lower.machine import Machine
+from hjit.kernels.lower.traverse import inner, stmt_exprs, stmt_polys, with_bodies, with_parts
+from hjit.kernels.lower.vectorize import vectors_at_once
 from hjit.trace.ir.borders import INSIDE
-from hjit.trace.ir.graph import Change, Const, Expr, Load, Op, rewrite, substitute, walk
+from hjit.trace.ir.graph import Const, Expr, Graph, Op, rewrite, substitute, walk
 from hjit.trace.ir.poly import (
     Atom,
     Boundary,
@@ -43,7 +32,7 @@ from hjit.trace.ir.poly import (
 Range = tuple[Poly, Poly]
 
 
-def partition_loops(nest: Nest) -> Nest:
+def partition_loops(nest: Nest, graph: Graph, machine: Machine) -> Nest:
     """The nest whose vector loops run over their interior, at aligned indices where divisions ask for that."""
     return replace(nest, body=tuple(map(_partitioned, nest.body)))
 
@@ -196,49 +185,5 @@ def _simplify(s: Stmt, vanish: set[Boundary | Op]) -> Stmt:
     def expr(e: Expr) -> Expr:
         return substitute(rewrite(e, decide), change)
 
-    def index(ps: tuple[Poly, ...]) -> tuple[Poly, ...]:
-        return tuple(p.substitute(change) for p in ps)
-
-    match s:
-        case Block():
-            ahead = tuple(Load(x.source, index(x.index), x.dtype) for x in s.ahead)
-            return Block(tuple(replace(p, index=index(p.index), value=expr(p.value)) for p in s.stores), ahead)
-        case Reduce():
-            return replace(s, items=tuple(Item(index(i.index), expr(i.initial), expr(i.value)) for i in s.items))
-        case Let():
-            return Let(s.var, s.value.substitute(change))
+    s = with_parts(s, lambda p: p.substitute(change), expr)
     return with_bodies(s, lambda body: tuple(_simplify(t, vanish) for t in body))
-
-
-def copies(body: tuple[Stmt, ...], var: Var, offsets: tuple[int, ...]) -> tuple[Stmt, ...]:
-    """The body of several vectors: `var` at each offset; loops inside run once, over all of them."""
-    changes = [lambda a, k=k: poly(var) + k if a == var else None for k in offsets]
-
-    def at(index: tuple[Poly, ...], change: Change) -> tuple[Poly, ...]:
-        return tuple(p.substitute(change) for p in index)
-
-    def all_of(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
-        return tuple(map(visit, body))
-
-    def visit(s: Stmt) -> Stmt:
-        match s:
-            case Block():
-                ahead = tuple(Load(x.source, at(x.index, c), x.dtype) for c in changes for x in s.ahead)
-                return Block(
-                    tuple(
-                        replace(p, index=at(p.index, c), value=substitute(p.value, c))
-                        for c in changes
-                        for p in s.stores
-                    ),
-                    ahead,
-                )
-            case Reduce():
-                items = [
-                    Item(at(i.index, c), substitute(i.initial, c), substitute(i.value, c))
-                    for c in changes
-                    for i in s.items
-                ]
-                return replace(s, items=tuple(items))
-        return with_bodies(s, all_of)
-
-    return all_of(body)

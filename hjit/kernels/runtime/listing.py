@@ -7,9 +7,10 @@ from dataclasses import dataclass, replace
 
 from hjit import debug
 from hjit.errors import CompileError, ScheduleError
-from hjit.kernels.llvm.emit import Machine, emit_module
+from hjit.kernels.llvm.emit import emit_module
 from hjit.kernels.lower.loopir import Program
 from hjit.kernels.lower.lower import lower
+from hjit.kernels.lower.machine import Machine
 from hjit.kernels.lower.params import Params, params_of
 from hjit.kernels.runtime import features
 from hjit.kernels.runtime.scheduled import Scheduled
@@ -52,7 +53,7 @@ def plan(scheduled: Scheduled, options: Options, name: str = "", small: bool = T
     """
     name = name or scheduled.name(options, small)
     target = replace(machine(options), small=small)
-    schedule, program = _lowered(scheduled, target.fast_math)
+    schedule, program = _lowered(scheduled, target)
     params = params_of(scheduled.graph, scheduled.key.symbols, program.buffers)
     text = emit_module(scheduled.graph, program, params, name, target, scheduled.longest_block)
     debug.say("schedule", name, lambda: schedule)
@@ -61,15 +62,15 @@ def plan(scheduled: Scheduled, options: Options, name: str = "", small: bool = T
     return Plan(scheduled.graph, schedule, program, params, text, name)
 
 
-def _lowered(scheduled: Scheduled, fast: bool) -> tuple[Root, Program]:
+def _lowered(scheduled: Scheduled, machine: Machine) -> tuple[Root, Program]:
     """The tree, and its loops; of the default schedule the first tree that can be lowered."""
     graph = scheduled.graph
     if scheduled.tree is not None:
-        return scheduled.tree, lower(graph, scheduled.tree, fast, debug.passes("lower"))
+        return scheduled.tree, lower(graph, scheduled.tree, machine, debug.passes("lower"))
     for tree in scheduled.defaults():
         try:
             check(tree, graph)
-            return tree, lower(graph, tree, fast, debug.passes("lower"))
+            return tree, lower(graph, tree, machine, debug.passes("lower"))
         except ScheduleError as error:
             log.debug("the default schedule is not legal: %s", error)
     raise CompileError(f"no schedule for\n{graph}")

@@ -310,28 +310,25 @@ def loads(*roots: Expr) -> tuple[Load, ...]:
     return tuple(dict.fromkeys(x for e in roots for x in e.loads))
 
 
-def describe(root: Expr) -> tuple[list[str], str]:
-    """`root` as text, its shared sub-expressions written once: the lines that name them, and the rest."""
-    nodes = list(_arguments_first(root))
-    readers = Counter(a for e in nodes for a in e.args)
+def describe(*roots: Expr, share_loads: bool = False) -> tuple[list[str], list[str]]:
+    """Expressions as text, what they share written once: the lines that name it, and the texts. `share_loads`: loads, too."""
+    nodes = list(_arguments_first(roots))
+    readers = Counter(a for e in nodes for a in e.args) + Counter(roots)
     text: dict[Expr, str] = {}
     lines: list[str] = []
     for e in nodes:
-        if not e.args:
-            text[e] = str(e)
-            continue
         name = e.name if isinstance(e, Op) else e.dtype.str[1:]
-        text[e] = f"{name}({', '.join(text[a] for a in e.args)})"
-        if readers[e] > 1:
+        text[e] = f"{name}({', '.join(text[a] for a in e.args)})" if e.args else str(e)
+        if readers[e] > 1 and (e.args or (share_loads and isinstance(e, Load))):
             lines.append(f"v{len(lines)} = {text[e]}")
             text[e] = f"v{len(lines) - 1}"
-    return lines, text[root]
+    return lines, [text[e] for e in roots]
 
 
-def _arguments_first(root: Expr) -> Iterator[Expr]:
+def _arguments_first(roots: Sequence[Expr]) -> Iterator[Expr]:
     """Every distinct node, after its arguments, from left to right."""
     done: set[Expr] = set()
-    stack = [(root, False)]
+    stack = [(e, False) for e in reversed(roots)]
     while stack:
         e, ready = stack.pop()
         if e in done:
@@ -346,7 +343,7 @@ def _arguments_first(root: Expr) -> Iterator[Expr]:
 
 def _text(e: Expr) -> str:
     """An expression in one line, as long as its distinct nodes: written out in full it may be exponentially longer."""
-    lines, text = describe(e)
+    lines, (text,) = describe(e)
     return " where ".join([text, ", ".join(lines)] if lines else [text])
 
 
@@ -409,7 +406,7 @@ class Definition:
         loops = [f"d{k} < {n}" for k, n in enumerate(self.dims)]
         loops += [f"d{k} <r {n}" for k, n in enumerate(self.rdims, len(self.dims))]
         order = "" if self.order == "pure" else f"  ({self.order})"
-        lets, value = describe(self.value)
+        lets, (value,) = describe(self.value)
         where = "".join(f"\n      where {line}" for line in lets)
         return f"[{', '.join(map(str, self.target))}] = {value}   for {', '.join(loops) or 'once'}{order}{where}"
 
