@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from hjit.call.first_calls import FirstCalls
     from hjit.call.guards import GuardValues
     from hjit.call.variant import Variant
-    from hjit.kernels.runtime.listing import Plan
+    from hjit.kernels.runtime.lowered import Lowered
     from hjit.sched.hand.schedule import Schedule
     from hjit.sched.language.tree import Root
     from hjit.tuning.choice import Scheduler
@@ -142,17 +142,17 @@ class Pipeline:
         for v in call.known:
             if miss is not None and missed is not None and not _parts_at(v, miss, missed):
                 continue
-            held = v.guards.values(call.leaves)
-            if held is None:
+            guarded = v.guards.values(call.leaves)
+            if guarded is None:
                 continue
-            if not v.guards.may_write(call.leaves, held[1]):
+            if not v.guards.may_write(call.leaves, guarded[1]):
                 return PLAIN
             ways = self._unverified(v, call.targets, self._resolved(call.key[0]))
             if ways:
                 with forks.builds, self._lock:
-                    return self._verify(call, v, held, ways)
+                    return self._verify(call, v, guarded, ways)
             try:
-                result = v.run(call.leaves, held, call.targets)
+                result = v.run(call.leaves, guarded, call.targets)
             except OutOfBounds:
                 return PLAIN
             except Mispredict as error:
@@ -180,7 +180,10 @@ class Pipeline:
         return result
 
     def _time(self, key: Any, variant: Variant, options: Options, seconds: tuple[float, float] | None = None) -> None:
-        """Time the next calls beside NumPy, if that may be the faster one: as with another key, or by the seconds of the kernel and of NumPy."""
+        """Time the next calls beside NumPy, if that may be the faster one.
+
+        It was with another key, or may be by the `seconds` of the kernel and of NumPy.
+        """
         is_wanted = options.numpy_if_faster and options.verify == "first" and self._schedule is None
         if is_wanted and not variant.impure and (self.stats.slower or against_numpy.is_suspect(seconds)):
             timed = [e for e in self._entries.values() if e.timing is not None]
@@ -261,18 +264,18 @@ class Pipeline:
                 self._give_up(call.key, f"{self.__name__} runs as plain NumPy: {self._not_traced(unclear.error)}")
                 return result
             variant = built.variant
-            held = variant.guards.values(call.leaves)
-            if held is None or not variant.guards.may_write(call.leaves, held[1]):
+            guarded = variant.guards.values(call.leaves)
+            if guarded is None or not variant.guards.may_write(call.leaves, guarded[1]):
                 if variant.fast is None:  # which would run without being compared
                     self._install(call.key, variant)
                 return PLAIN
             ways = self._unverified(variant, call.targets, options)
             if ways:
-                return self._verify(call, variant, held, ways)
+                return self._verify(call, variant, guarded, ways)
             self._install(call.key, variant)
             self._time(call.key, variant, options)
         try:
-            return variant.run(call.leaves, held, call.targets, built.results)
+            return variant.run(call.leaves, guarded, call.targets, built.results)
         except OutOfBounds:
             return PLAIN
 
@@ -327,13 +330,13 @@ class Pipeline:
 
     # -- verification
     def _unverified(self, variant: Variant, targets: Sequence[Any], options: Options) -> list[bool]:
-        """The ways of storing results that this call may go and that nothing vouches for yet: into the caches, past them (True)."""
+        """The ways of storing results (past the caches: True) of this call that nothing vouches for yet."""
         if options.verify != "first":
             return []
         ways = [False, True] if targets and variant.may_stream else [False]
         return [] if variant.vouched.issuperset(ways) else self._first_calls.unverified(variant, ways)
 
-    def _verify(self, call: Call, variant: Variant, held: GuardValues, ways: list[bool]) -> Any:
+    def _verify(self, call: Call, variant: Variant, guarded: GuardValues, ways: list[bool]) -> Any:
         """NumPy's own result; the kernels are installed only if they compute the same."""
         from hjit.call.build import with_room
         from hjit.call.first_calls import run_of
@@ -341,10 +344,10 @@ class Pipeline:
         if self._first_calls.is_wrong(variant, ways):
             self._give_up(call.key, "")
             return PLAIN
-        arrays = held[1] | {n: call.leaves[k] for n, k in variant.guards.arguments.items()}
+        arrays = guarded[1] | {n: call.leaves[k] for n, k in variant.guards.arguments.items()}
         before = {n: copied(arrays[n]) for n in sorted(variant.guards.written)}
         start = against_numpy.clock()
-        runs = {way: run_of(variant, held, call.leaves, call.targets, before, way) for way in ways}
+        runs = {way: run_of(variant, guarded, call.leaves, call.targets, before, way) for way in ways}
         done = {way: run for way, run in runs.items() if run is not None}
         if len(done) < len(runs):
             return PLAIN
@@ -353,7 +356,7 @@ class Pipeline:
             expected = self.py_func(*call.args, **call.kwargs)
         seconds = (middle - start) / len(ways), against_numpy.clock() - middle
         report = with_room(
-            self._first_calls.compare, variant, held, done, arrays | before, expected, {n: arrays[n] for n in before}
+            self._first_calls.compare, variant, guarded, done, arrays | before, expected, {n: arrays[n] for n in before}
         )
         self.stats.flipped += report.flipped
         if report.flipped and not self._warned_of_flips:
@@ -380,7 +383,7 @@ class Pipeline:
 
     # -- into the caller's arrays
     def into(self, out: Any, *args: Any, **kwargs: Any) -> Any:
-        """Call the pipeline and put its results into `out`: an array, or what the function returns with arrays as leaves.
+        """Call the pipeline with its results in `out`: an array, or arrays put together as the function's results are.
 
         Arrays in C order that do not overlap the arguments are computed into directly, without allocation.
 
@@ -410,13 +413,13 @@ class Pipeline:
         entry = self._entries.get(key_of(args, kwargs)) or Entry()
         return explained(self.__name__, entry.plain, entry.variants, entry.timing is not None)
 
-    def _inspect(self, args: Any, kwargs: Any) -> list[Plan]:
+    def _inspect(self, args: Any, kwargs: Any) -> list[Lowered]:
         from hjit.call.build import with_room
-        from hjit.kernels.runtime.listing import plan
+        from hjit.kernels.runtime.lowered import lowered
 
         options = self._resolved(context_state())
         variant = self.variant_of(args, kwargs, options, self._schedule)
-        return [with_room(plan, s.scheduled, options) for s in variant.steps if s.scheduled is not None]
+        return [with_room(lowered, s.scheduled, options) for s in variant.steps if s.scheduled is not None]
 
     def variant_of(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], options: Options, schedule: Scheduler | None = None
@@ -447,13 +450,19 @@ class Pipeline:
         return Listing([p.graph for p in self._inspect(args, kwargs)])
 
     def tree(self, *args: Any, **kwargs: Any) -> Any:
-        """The schedule tree that these arguments run by, found by a search, given to `use`, or the default one; a picture in a notebook."""
+        """The schedule tree that these arguments run by: found by a search, given to `use`, or the default one.
+
+        It is a picture in a notebook.
+        """
         from hjit.report.listing import Listing
 
         return Listing([p.schedule for p in self._inspect(args, kwargs)])
 
     def schedule(self, *args: Any, **kwargs: Any) -> Schedule:
-        """The default schedule, or the one given to `use`: printable, a picture in a notebook, and to be edited for `use`."""
+        """The default schedule, or the one given to `use`, to be edited for `use`.
+
+        It is printable, and a picture in a notebook.
+        """
         from hjit.call.segments import graphs_of
         from hjit.kernels.runtime import features
         from hjit.sched.hand.schedule import Schedule

@@ -1,7 +1,8 @@
 """Is a compiled function slower than the plain one? That is found while it is used.
 
-The first comparison with NumPy knows both times. Where the kernel was not much faster, the next calls with the same key run one or the
-other, interleaved, and pairs of calls decide. Each call runs once, one way or the other: so effects happen once, and nothing waits for this.
+The first comparison with NumPy knows both times. Where the kernel was not much faster, the next calls with the same key
+run one or the other, interleaved, and pairs of calls decide. Each call runs once, one way or the other: so effects
+happen once, and nothing waits for this.
 """
 
 from __future__ import annotations
@@ -50,7 +51,8 @@ class Medians:
 
     def __str__(self) -> str:
         what = "the kernel is slower" if self.is_slower else "the kernel is not clearly slower"
-        return f"{what}: compiled it takes {1e3 * self.compiled:.3g} ms, by NumPy {1e3 * self.plain:.3g} ms (medians of {PAIRS} pairs of calls)"
+        compiled, plain = f"{1e3 * self.compiled:.3g} ms", f"{1e3 * self.plain:.3g} ms"
+        return f"{what}: compiled it takes {compiled}, by NumPy {plain} (medians of {PAIRS} pairs of calls)"
 
 
 def is_suspect(seconds: tuple[float, float] | None) -> bool:
@@ -88,7 +90,7 @@ class InterleavedCalls:
             self.end(way, seconds)
 
     def begin(self) -> int | None:
-        """0: this call is to run compiled, 1: plain; None: compiled and without a clock, as another one is being timed."""
+        """0: this call is to run compiled, 1: plain; None: compiled and untimed, as another one is being timed."""
         if not self._timed.acquire(blocking=False):
             self._disturbed = True
             return None

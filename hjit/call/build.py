@@ -56,7 +56,8 @@ class Built:
     """What runs calls with a key.
 
     Attributes:
-        results: of the extern calls that the trace made, which the first run need not make again, by the number of the graph break.
+        results: of the extern calls that the trace made, which the first run need not make again, by the number of
+            the graph break.
         compiled, loaded: kernels, new and from the disk cache.
     """
 
@@ -128,7 +129,10 @@ def _traced(
 
 
 def _product_by_blas(options: Options, scheduler: Scheduler | None, stage: str) -> bool | str:
-    """May BLAS compute the product of this name? "auto": where it is faster. By a given schedule it computes those that are not in that."""
+    """May BLAS compute the product of this name? "auto": where it is faster.
+
+    Where the user has given a schedule, it computes those that are not in that.
+    """
     if scheduler is None or options.blas is False:
         return options.blas
     has: Any = getattr(scheduler, "has", None)
@@ -238,7 +242,10 @@ def _bound(traced: Trace, structure: Any, candidate: Candidate, options: Options
 
 
 def _is_simple(traced: Trace, guards: Guards, structure: Any) -> bool:
-    """May calls go a hot path: no guards of captured values, nothing written, no graph breaks but products, arguments that are no containers?"""
+    """May calls go a hot path?
+
+    Nothing is captured or written, no argument is a container, and there are no graph breaks but products.
+    """
     rec = traced.recorder
     if any(e.product is None for e in rec.breaks) or rec.effects or rec.captures or traced.writes or guards.packed:
         return False

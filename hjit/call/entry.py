@@ -23,12 +23,12 @@ class Stats:
         traces: how often the function was traced.
         compilations: kernels compiled.
         cache_hits: kernels loaded from the disk cache.
-        fallbacks: calls whose result is the plain function's, since no kernel gave one, the first one's was wrong, or NumPy was
-            timed, or found to be faster.
+        fallbacks: calls whose result is the plain function's, since no kernel gave one, the first one's was wrong,
+            or NumPy was timed, or found to be faster.
         slower: keys of arguments with which the plain function runs, as the kernel was slower.
         verified: None before the first comparison with NumPy, then its outcome: False where one of them failed.
-        flipped: elements of compared results that differ since a decision on a rounded value (a threshold, a rounding to a whole
-            number, an index) fell the other way.
+        flipped: elements of compared results that differ since a decision on a rounded value (a threshold, a
+            rounding to a whole number, an index) fell the other way.
         scratch_bytes: scratch memory of the latest new key.
     """
 

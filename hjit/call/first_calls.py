@@ -1,7 +1,8 @@
 """First calls of kernels: the kernels' results beside NumPy's, and what comes of it.
 
-What a comparison vouches for is known by the kernels and by what is made of their results (`Variant.signature`), so that another size of a
-known kernel is not compared; and by the way of storing results, as other code writes them past the caches.
+What a comparison vouches for is known by the kernels and by what is made of their results (`Variant.signature`), so
+that another size of a known kernel is not compared; and by the way of storing results, as other code writes them past
+the caches.
 """
 
 from __future__ import annotations
@@ -71,8 +72,9 @@ class Report:
     def what_has_flipped(self, name: str) -> str:
         """A warning."""
         return (
-            f"{name}: {self.flipped} elements of the result differ from NumPy's by more than a rounding: a threshold, a rounding to a whole "
-            "number, an argmax, an index or a quotient depends on numbers that agree but for their last bits "
+            f"{name}: {self.flipped} elements of the result differ from NumPy's by more than a rounding: "
+            "a threshold, a rounding to a whole number, an argmax, an index or a quotient depends on numbers that "
+            "agree but for their last bits "
             "(f.stats.flipped counts such elements)"
         )
 
@@ -100,7 +102,7 @@ class FirstCalls:
     def compare(
         self,
         variant: Variant,
-        held: GuardValues,
+        guarded: GuardValues,
         runs: Mapping[bool, Run],
         before: Mapping[str, Any],
         expected: Any,
@@ -114,7 +116,7 @@ class FirstCalls:
             after: those of them that the plain function has changed.
         """
         draws = next(iter(runs.values())).draws
-        allowed = _allowed(variant, held, {**before, **draws})
+        allowed = _allowed(variant, guarded, {**before, **draws})
         flipped, why = 0, ""
         for way, run in runs.items():
             found = Comparison()
@@ -135,7 +137,7 @@ class FirstCalls:
         return Report(False if False in verdicts else None if None in verdicts else True, flipped, why)
 
     def _judge(self, verdict: Verdict, found: Comparison, allowed: Allowed) -> int:
-        """Take a comparison into account; the number of elements that decisions on rounded values have made other ones."""
+        """Take a comparison into account; how many elements decisions on rounded values have made other ones."""
         if found.why is not None and verdict.paths < PATHS and not allowed.is_settled():
             verdict.paths += 1  # the function took another path: no kernel is to blame
             return max(found.differing, 1)
@@ -144,7 +146,7 @@ class FirstCalls:
             return 0
         if (found.why is not None or found.unbounded) and verdict.doubts < DOUBTS:
             verdict.doubts += 1
-            text = "%s: the compiled result differs from NumPy's (%s), perhaps by roundings: the next call is compared, too"
+            text = "%s: the compiled result differs from NumPy's (%s), perhaps by roundings: the next call is compared"
             log.debug(text, self.name, found.why or f"{found.unbounded} elements where roundings are all that is left")
             return 0
         verdict.verified = True
@@ -167,7 +169,7 @@ class Run:
 
 def run_of(
     variant: Variant,
-    held: GuardValues,
+    guarded: GuardValues,
     leaves: Sequence[Any],
     targets: Sequence[Any],
     written: Mapping[str, Array],
@@ -180,10 +182,10 @@ def run_of(
         if n in variant.guards.arguments:
             given[variant.guards.arguments[n]] = copies[n]
     places = [np.empty_like(t) if isinstance(t, np.ndarray) else t for t in targets] if streamed else []
-    captured = {n: copies.get(n, a) for n, a in held[1].items()}
+    captured = {n: copies.get(n, a) for n, a in guarded[1].items()}
     draws: dict[str, Array] = {}
     try:
-        result = variant.run(given, (held[0], captured), places, effects=False, streamed=streamed, draws=draws)
+        result = variant.run(given, (guarded[0], captured), places, effects=False, streamed=streamed, draws=draws)
     except OutOfBounds:
         return None
     except Mispredict:
@@ -191,9 +193,9 @@ def run_of(
     return Run(result, copies, draws)
 
 
-def _allowed(variant: Variant, held: GuardValues, arrays: Mapping[str, Any]) -> Allowed:
+def _allowed(variant: Variant, guarded: GuardValues, arrays: Mapping[str, Any]) -> Allowed:
     """How far the results of a variant may be from NumPy's."""
-    values, captured = held
+    values, captured = guarded
     inputs = Inputs(
         {**variant.constants, **captured, **arrays},
         variant.rec.sizes,

@@ -1,4 +1,7 @@
-"""May a finished trace run for the arguments at hand? What was read besides them must be as it was, and what is written must be apart."""
+"""May a finished trace run for the arguments at hand?
+
+What it read besides them must be as it was, and arrays that it writes must not overlap others.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,7 @@ from hjit.trace.capture.trace import Trace
 from hjit.trace.tracing.host import same
 from hjit.trace.tracing.recorder import Recorder, packed
 
+MOST_WORK = 1000  # candidate solutions that NumPy tries to find a shared element, some microseconds
 Array = np.ndarray[Any, Any]
 GuardValues = tuple[list[Any], dict[str, Array]]  # values of the tape, captured arrays by input
 
@@ -118,7 +122,7 @@ def overlap(a: Array, b: Array) -> bool:
     if not np.may_share_memory(a, b):
         return False
     try:
-        return bool(np.shares_memory(a, b, max_work=1000))  # type: ignore[arg-type]  # any number, as NumPy's documents have it
+        return bool(np.shares_memory(a, b, max_work=MOST_WORK))  # type: ignore[arg-type]  # its stub is too narrow
     except np.exceptions.TooHardError:
         return True
 

@@ -118,11 +118,12 @@ class Results:
         stages: Mapping[str, Tolerance],
         make: Callable[[Tolerance, str, Callable[[Array], Any]], Any],
     ) -> tuple[Any, dict[str, Any]]:
-        """How the results may differ from NumPy's, put together as they are, and how the changed arguments may, by name.
+        """How results may differ from NumPy's, put together as they are; and changed arguments, by name.
 
         Args:
             stages: how the stages may.
-            make: makes each of these, of the tolerance, the stage, and how the result, or changed argument, is a part of the stage.
+            make: makes each of these, of the tolerance, the stage, and how the result, or changed argument, is a
+                part of the stage.
         """
         written = {name: stages.get(stage, EXACT) for name, stage in self.writes}
         stage_of = dict(self.writes)

@@ -1,4 +1,4 @@
-"""Segments of a trace: what is computed between its decisions and extern calls, each a canonical Graph and one kernel."""
+"""Segments of a trace: what is computed between its graph breaks, each a canonical Graph and one kernel."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def contiguous_layout(shape: tuple[Poly, ...]) -> tuple[int | None, ...]:
 
 
 def strides_of(rec: Recorder, graphs: Iterable[Graph]) -> Mapping[str, tuple[int, ...]]:
-    """Strides of all inputs of some Graphs, in elements: of the arguments as they are, of what is carried over in C order."""
+    """Strides of all inputs of some Graphs, in elements; what is carried over between them is in C order."""
     found = {n: element_strides(s.array) for n, s in rec.inputs.items()}
     for g in graphs:
         for i in g.inputs:

@@ -70,7 +70,7 @@ class OneKernel:
     result: Any
 
     def run(self, leaves: Sequence[Any]) -> Any:
-        """The result; MISS where a guard of a value does not hold, PLAIN where NumPy is to say that it refuses something."""
+        """The result; MISS where a guard does not hold, PLAIN where NumPy is to refuse something."""
         values: Sequence[Any] | None = ()
         if self.tape is not None:
             values = self.tape.replay(leaves)
@@ -123,8 +123,8 @@ class Variant:
         fast_math: see `hjit.options`; it decides how far results may be from NumPy's.
         constants: arrays of the trace itself, by input.
         slots: which entry of the tape a scalar of the kernels is.
-        fast: the hot path, for a variant that has one: arrays and numbers as arguments; one kernel whose results are new
-            arrays, or products between kernels.
+        fast: the hot path, for a variant that has one: arrays and numbers as arguments; one kernel whose results
+            are new arrays, or products between kernels.
         vouched: ways of storing results (past the caches: True) whose results have been compared with NumPy's.
     """
 
@@ -186,7 +186,7 @@ class Variant:
     def run(
         self,
         leaves: Sequence[Any],
-        held: GuardValues,
+        guarded: GuardValues,
         targets: Sequence[Any] = (),
         known: Mapping[int, tuple[Any, ...]] | None = None,
         effects: bool = True,
@@ -196,9 +196,10 @@ class Variant:
         """Run all steps.
 
         Args:
-            held: what `Guards.values` gave.
+            guarded: what `Guards.values` gave.
             targets: arrays for the results, used where they fit.
-            known: arrays of extern calls that the trace itself made, by the number of the break, used instead of calling again.
+            known: arrays of extern calls that the trace itself made, by the number of the break, used instead of
+                calling again.
             effects: give warnings and log records, and leave streams of random numbers where they are then?
             streamed: are targets written past the caches, where there is code that does?
             draws: takes the arrays of random numbers, by input.
@@ -207,7 +208,7 @@ class Variant:
             Mispredict: a decision came out otherwise.
             OutOfBounds: NumPy is to run; nothing was written.
         """
-        values, captured = held
+        values, captured = guarded
         if any(e.blocked is not None and e.blocked() for e in self.rec.effects):
             raise OutOfBounds
         state = {**self.constants, **captured, **{n: leaves[k] for n, k in self.guards.arguments.items()}}

@@ -18,7 +18,8 @@ def explained(name: str, plain: str | None, variants: Sequence[Variant], is_time
         is_timed: are calls being timed beside NumPy?
     """
     if plain is not None:
-        return f"{name} runs as plain NumPy with such arguments: {plain or 'a kernel that it has with others gave wrong results'}"
+        why = plain or "a kernel that it has with others gave wrong results"
+        return f"{name} runs as plain NumPy with such arguments: {why}"
     if not variants:
         return f"{name} has no kernel for such arguments yet: call it with them"
     text = "\n".join(f"{name} runs compiled: {', '.join(_parts(v))}" for v in variants)

@@ -1,4 +1,7 @@
-"""The schedule of a Graph by search: the cost model's choice. The model errs, so the best of what is found is measured, see `hjit.tuning.candidates`."""
+"""The schedule of a Graph by search: the cost model's choice.
+
+The model errs, so the best of what is found is measured, see `hjit.tuning.candidates`.
+"""
 
 from __future__ import annotations
 
@@ -186,10 +189,10 @@ def _best(found: Found[State], count: int) -> list[tuple[float, Schedule]]:
 def flipped(
     space: Space, cost: float, best: Schedule, count: int, stop: Callable[[], bool]
 ) -> list[tuple[float, Schedule]]:
-    """What greedy searches find that inline one of the most expensive stages where `best` does not, or the other way round, and its predicted costs.
+    """Schedules, with their costs, that inline one of the most expensive stages where `best` does not, or keep it.
 
-    The model errs most where a value is computed again rather than kept; what it does not think much more expensive is worth timing. Of stages that
-    share a nest, and so its cost, that one comes first which is cheapest to compute again.
+    The model errs most where a value is computed again rather than kept; what it does not think much more expensive is
+    worth timing. Of stages that share a nest, and so its cost, that one comes first which is cheapest to compute again.
     """
     costs = space.costs_by_stage(best.tree, best.inlined)
     free = [s.name for s in space.graph.stages if space.may_inline(s) and s.name not in space.frozen]
@@ -215,7 +218,10 @@ def _computed_again(graph: Graph, name: str) -> float:
 
 
 def unlike(schedules: Sequence[Schedule], first: Schedule) -> list[Schedule]:
-    """Schedules in another order: one that computes some stage elsewhere than `first` and those before it do, interleaved with the cheapest others."""
+    """Schedules in another order: those that differ from the ones before them, interleaved with the others.
+
+    One differs where it computes some stage elsewhere than `first` and those before it do.
+    """
     seen = {_places(first)}
     new: list[Schedule] = []
     rest: list[Schedule] = []
@@ -242,10 +248,11 @@ def _places(x: Schedule) -> tuple[frozenset[tuple[str, tuple[str, ...]]], frozen
 
 
 def frozen(space: Space, stop: Callable[[], bool] = never) -> Space:
-    """The space with all but the most expensive stages frozen where a search that knows only the root and inlining puts them.
+    """The space with all but the most expensive stages frozen: at the root or inlined, as a search of these finds.
 
-    Anderson 2021, section 3.2. The paper leaves log2(N) of N stages; here some more are left, since what a stage may gain depends on its
-    neighbours, too. Loops of those that are frozen, and of all in that search, are those of the default schedule.
+    Anderson 2021, section 3.2. The paper leaves log2(N) of N stages; here some more are left, since what a stage may
+    gain depends on its neighbours, too. Loops of those that are frozen, and of all in that search, are those of the
+    default schedule.
     """
     stages = [s.name for s in space.graph.stages]
     apart = Space.freezing(space, dict.fromkeys(stages, "apart"), stages)

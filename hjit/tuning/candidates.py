@@ -1,4 +1,4 @@
-"""The kernels of the schedules that were found, compiled and measured beside each other: the fastest runs, and its plan is kept."""
+"""Kernels by the schedules that were found, measured together: the fastest runs, and its plan is kept."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Candidates:
         self.has_left_out = False
 
     def compiled(self, choice: Choice, is_needed: bool) -> Candidate | None:
-        """The kernels; None where a searched schedule cannot be lowered, or where there is no time and others are there already."""
+        """The kernels; None where a schedule cannot be lowered, or there is no time for it, and it is not needed."""
         try:
             return with_fixes(self.make, choice, self.cut)[0] if choice.trees else self.make(choice)
         except deadline.OverBudget:
@@ -95,7 +95,10 @@ def chosen(
 def fastest(
     candidates: Candidates, found: Sequence[Candidate], decision: Decision, arguments: Callable[[], Arguments | None]
 ) -> Candidate:
-    """The fastest of some candidates and the default schedule; where arrays of a later kernel are not there yet, the search is believed."""
+    """The fastest of some candidates and the default schedule.
+
+    Where arrays of a later kernel are not there yet, nothing is measured, and the search is believed.
+    """
     given = arguments()
     if decision.best.trees and found and (given is None or len(found[0].kernels) > 1):
         return found[0]
@@ -143,11 +146,12 @@ def _has(tree: Root, stage: str) -> bool:
 def measured(
     kernels: Sequence[Bound], arrays: Mapping[str, Array], scalars: Mapping[str, Any]
 ) -> tuple[int, list[float]]:
-    """Which of some kernels is the fastest, run interleaved on the arrays at hand; the last one where an index is out of bounds.
+    """Which of some kernels is the fastest, run interleaved on the arrays at hand, and the least seconds of each.
 
-    And the least seconds of each; none in that case.
+    Where an index is out of bounds it is the last one, and there are no seconds.
 
-    The last one is by the default schedule. The luckiest of several need not be the fastest: it must win once more, against that one alone.
+    The last one is by the default schedule. The luckiest of several need not be the fastest: it must win once more,
+    against that one alone.
     """
     results: dict[Any, list[Array]] = {}  # shared: a new array costs its first writer more than the kernel does
     given = [
@@ -183,7 +187,10 @@ def measured(
 
 
 def least_times(runs: Sequence[Callable[[], bool]], seconds: float) -> list[float] | None:
-    """The least seconds of each, run interleaved; None where one fails. One that is much slower than another is not run again: the model may err by far."""
+    """The least seconds of each, run interleaved; None where one fails.
+
+    One that is much slower than another is not run again: the model may err by far.
+    """
     best = [math.inf] * len(runs)
     begin, rounds = time.perf_counter(), 0
     while not _is_enough(rounds, taken := time.perf_counter() - begin, seconds):

@@ -21,9 +21,10 @@ from hjit.trace.passes.rewrites import NO_REWRITES, Rewrites
 
 
 class Scheduler(Protocol):
-    """What decides on the schedules of a function in place of the search: `hjit.Schedule`, and whatever else is given to `Pipeline.use`.
+    """What decides on the schedules of a function in place of the search: what is given to `Pipeline.use`.
 
-    It may have `has(stage)`, whether it schedules a stage, and `check_names(graphs)`, which raises a ScheduleError where it names others.
+    It may have `has(stage)`, whether it schedules a stage, and `check_names(graphs)`, which raises a ScheduleError
+    where it names others.
 
     Attributes:
         longest_block: instructions of one block of code, above which the schedule is refused.
@@ -140,7 +141,8 @@ def given_by(scheduler: Scheduler, cut: Cut, is_whole: bool) -> Choice:
     """The schedule that the user has given.
 
     Args:
-        is_whole: are these all segments that the function has? Another path through it may have the stages that this one lacks.
+        is_whole: are these all segments that the function has? Another path through it may have the stages that
+            this one lacks.
 
     Raises:
         ScheduleError: it is not legal for these segments.

@@ -95,7 +95,7 @@ def by_search(
     factored: Mapping[str, tuple[int, int]] | None = None,
     costs: Mapping[tuple[str, ...], float] | None = None,
 ) -> Choice:
-    """What a search found: trees by the outputs of their Graphs, and what it changes of these; see `Plan` and `Choice`."""
+    """What a search found; see `Plan` and `Choice`."""
     rewrites = Rewrites(inlined_after=inlined, factored=factored or {})
     return Choice(rewrites, trees, LONGEST_BLOCK, costs or {})
 
@@ -113,9 +113,9 @@ def _joined(plans: Mapping[tuple[str, ...], Plan]) -> Choice:
 def _in_parts(
     plan: Plan, segment: Segment, cut: Cut, sizes: Mapping[str, int], options: Options, search: Search
 ) -> Plan:
-    """A plan, or one that does the longest reduction in parts, which are then joined, where the cost model expects that to be faster.
+    """A plan, or one that does the longest reduction in parts, where the cost model expects that to be faster.
 
-    It is tried where the elements of the result are too few for all cores (Halide's `rfactor`).
+    The parts are then joined (Halide's `rfactor`). It is tried where elements of the result are too few for all cores.
     """
     cores = launch.threads(options.num_threads)
     long = [(n, s.name, k) for s in segment.graph.stages for d in s.updates for k, n in _factors(s, d, sizes, cores)]
@@ -152,5 +152,8 @@ def _is_legal(choice: Choice, cut: Cut) -> bool:
 
 
 def refused(error: Exception) -> None:
-    """A searched schedule is not legal, or cannot be lowered: a fault of the search, which costs time only, as the default schedule runs."""
+    """A searched schedule is not legal, or cannot be lowered.
+
+    That is a fault of the search, which costs time only, as the default schedule runs.
+    """
     log.debug("a searched schedule is refused: %s", error)

@@ -59,7 +59,8 @@ class Kernel:
         name: the entry's symbol, and the name in the disk cache.
         buffers: stages in buffers of tasks, by position in the Graph, with the lengths of their axes; see `sizes`.
         align: stages whose axes have gaps in memory, by position in the Graph; see `hjit.sched.language.tree.Store`.
-        lives: stages that are in memory, by position in the Graph, with their first and last nests; see `scratch.lifetimes`.
+        lives: stages that are in memory, by position in the Graph, with their first and last nests; see
+            `scratch.lifetimes`.
         from_cache: was the object code found on disk?
     """
 
@@ -118,17 +119,17 @@ def _load(name: str, options: Options) -> Kernel | None:
 
 
 def _compile(scheduled: Scheduled, name: str, options: Options, small: bool) -> Kernel:
-    from hjit.kernels.runtime.listing import plan  # a process that only looks kernels up never loads the compiler
+    from hjit.kernels.runtime.lowered import lowered  # a process that only looks kernels up never loads the compiler
 
     graph, symbols = scheduled.graph, scheduled.key.symbols
-    planned = plan(scheduled, options, name, small)
-    debug.say("asm", name, lambda: backend.assembly(planned.llvm, name, options.target))
-    deadline.foresee("compiling with LLVM", backend.expected_seconds(planned.llvm))
-    code = undisturbed(deadline.counted(backend.compile_module), planned.llvm, name, options.target)
+    found = lowered(scheduled, options, name, small)
+    debug.say("asm", name, lambda: backend.assembly(found.llvm, name, options.target))
+    deadline.foresee("compiling with LLVM", backend.expected_seconds(found.llvm))
+    code = undisturbed(deadline.counted(backend.compile_module), found.llvm, name, options.target)
     compiled = undisturbed(backend.load_object, code, name, options.target)
     count(compiled=1)
     position = {s.name: k for k, s in enumerate(graph.stages)}
-    program = planned.program
+    program = found.program
     buffers = tuple(
         (position[n], [encode(p, symbols) for p in b.layout.lengths(b.lengths)]) for n, b in program.buffers.items()
     )
@@ -234,11 +235,13 @@ class Bound:
         given: bool = False,
         streamed: bool = False,
     ) -> bool:
-        """Compute `outputs`, which are C-contiguous; False where an index was out of bounds, or a Python int out of the range of its dtype.
+        """Compute `outputs`, which are C-contiguous; False where an index, or a Python int, was out of bounds.
 
-        `given`: had they been there before? Of a new array the system clears the pages when they are first written, which brings
-        them into the caches: there is nothing to gain from streaming. Whether a given one gains by it depends on what else the kernel
-        does, and on the processor: the first calls try. `streamed`: no trial, given results are streamed.
+        Args:
+            given: had they been there before? Of a new array the system clears the pages when they are first written,
+                which brings them into the caches: there is nothing to gain from streaming. Whether a given one gains
+                by it depends on what else the kernel does, and on the processor: the first calls try.
+            streamed: no trial, given results are streamed.
         """
         block = arena.borrow(self.scratch_bytes)
         try:
@@ -281,7 +284,8 @@ def _check_scratch(total: int, taken: Mapping[str, int]) -> None:
         most = max(taken, key=taken.__getitem__)
         why = f"{total} bytes of scratch memory in all, more than this machine's {memory()}"
         raise ScheduleError(
-            f"store {most}: the schedule keeps {taken[most]} bytes of it, {why}; make tiles, alignments or parts smaller"
+            f"store {most}: the schedule keeps {taken[most]} bytes of it, {why}; "
+            "make tiles, alignments or parts smaller"
         )
 
 

@@ -24,7 +24,7 @@ log = logging.getLogger("hjit")
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class Lowered:
     """What a Graph is lowered to under its schedule, and the LLVM IR of that."""
 
     graph: Graph
@@ -41,7 +41,7 @@ def machine(options: Options) -> Machine:
     return Machine(native_width(found), found, options.fast_math)
 
 
-def plan(scheduled: Scheduled, options: Options, name: str = "", small: bool = True) -> Plan:
+def lowered(scheduled: Scheduled, options: Options, name: str = "", small: bool = True) -> Lowered:
     """Lower a Graph under its schedule, and emit it.
 
     Args:
@@ -53,16 +53,16 @@ def plan(scheduled: Scheduled, options: Options, name: str = "", small: bool = T
     """
     name = name or scheduled.name(options, small)
     target = replace(machine(options), small=small)
-    schedule, program = _lowered(scheduled, target)
+    schedule, program = _with_loops(scheduled, target)
     params = params_of(scheduled.graph, scheduled.key.symbols, program.buffers)
     text = emit_module(scheduled.graph, program, params, name, target, scheduled.longest_block)
     debug.say("schedule", name, lambda: schedule)
     debug.say("loops", name, lambda: program)
     debug.say("llvm", name, lambda: text)
-    return Plan(scheduled.graph, schedule, program, params, text, name)
+    return Lowered(scheduled.graph, schedule, program, params, text, name)
 
 
-def _lowered(scheduled: Scheduled, machine: Machine) -> tuple[Root, Program]:
+def _with_loops(scheduled: Scheduled, machine: Machine) -> tuple[Root, Program]:
     """The tree, and its loops; of the default schedule the first tree that can be lowered."""
     graph = scheduled.graph
     if scheduled.tree is not None:
