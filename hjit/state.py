@@ -59,7 +59,7 @@ TABLE: dict[str, tuple[State, ...]] = {  # by module, without the package's name
         State("_retired", "engines whose kernels are gone, for the next compilation to free", "those since then"),
     ),
     "kernels.runtime.kernel": (
-        State("_kernels", "kernels by name, the latest one used last", "KEPT kernels"),
+        State("_kernels", "kernels by name, the latest used at the end", "KEPT kernels"),
         State("_others", "kernels by name that pipelines hold", "weak"),
         State("_order", "guards the two above", "a lock", RESET),
         State("_lock", "one thread makes a kernel", "a lock", RESET),

@@ -55,7 +55,7 @@ class Report:
     Attributes:
         verified: may they be used from now on? None: later calls will tell.
         flipped: elements that a decision on a rounded value has made other ones.
-        why: they may not; empty where that was said before.
+        why: they may not; empty where that was reported before.
     """
 
     verified: bool | None

@@ -369,8 +369,8 @@ def collect_one(seed: int, folder: Path, count: int, weights: Path | None, targe
         times = np.array([s.seconds for s in x.samples])
         schedule = np.stack([s.features for s in x.samples]).astype(np.float32)
         np.savez(folder / f"{seed}-{k}.npz", pipeline=x.pipeline, schedule=schedule, runtimes=times, machine=x.machine)
-        low, high = (f"{1e3 * t:.2f}" for t in (times.min(), times.max()))
-        lines.append(f"{len(times)} of {low} to {high} ms, default {times[0] / times.min():.2f} of the best")
+        least, most = (f"{1e3 * t:.2f}" for t in (times.min(), times.max()))
+        lines.append(f"{len(times)} of {least} to {most} ms, default {times[0] / times.min():.2f} of the best")
     return f"{seed}: {len(found[0].pipeline)} stages, samples " + ("; ".join(lines) or "none")
 
 

@@ -33,7 +33,7 @@ from hjit.trace.ir.poly import sizes_value
 
 KEPT = 64  # kernels that stay although nobody holds them: the same function is often decorated anew
 
-_kernels: dict[str, Kernel] = {}  # those that were asked for last, the latest at the end
+_kernels: dict[str, Kernel] = {}  # the latest used, the last of them at the end
 _others: weakref.WeakValueDictionary[str, Kernel] = weakref.WeakValueDictionary()  # as long as a pipeline holds them
 _order = threading.RLock()  # of `_kernels` and `_others`; held for an instant only
 _lock = threading.RLock()
@@ -97,7 +97,7 @@ def _known(name: str) -> Kernel | None:
 
 
 def _keep(kernel: Kernel) -> None:
-    """Keep a kernel; the one that was asked for longest ago goes with the last pipeline that holds it."""
+    """Keep a kernel; the least recently used one goes with the last pipeline that holds it."""
     _kernels[kernel.name] = kernel
     while len(_kernels) > KEPT:
         oldest = _kernels.pop(next(iter(_kernels)))
