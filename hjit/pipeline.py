@@ -26,7 +26,7 @@ import numpy as np
 from hjit import forks, state
 from hjit.call import against_numpy
 from hjit.call.against_numpy import InterleavedCalls
-from hjit.call.arguments import copied, is_same_memory, key_of, leaves_of
+from hjit.call.arguments import CallKey, copied, is_same_memory, key_of, leaves_of
 from hjit.call.entry import MAX_KEYS, Call, Entry, Stats
 from hjit.call.outcome import MISS, PLAIN
 from hjit.errors import BudgetError, CompileError, HjitWarning, ScheduleError, TraceError
@@ -69,7 +69,7 @@ class Pipeline:
         self.py_func: Any = function
         self.stats = Stats()
         self._given = given
-        self._entries: dict[Any, Entry] = {}  # by key
+        self._entries: dict[CallKey, Entry] = {}
         self._options: dict[Any, Options] = {}  # by the context of calls
         self._schedule: Scheduler | None = None
         self._warned = False
@@ -119,7 +119,9 @@ class Pipeline:
         return _unpickle, (module, name, self._given)
 
     # -- the way of a call
-    def _call(self, key: Any, args: tuple[Any, ...], kwargs: dict[str, Any], targets: list[Any] | None = None) -> Any:
+    def _call(
+        self, key: CallKey, args: tuple[Any, ...], kwargs: dict[str, Any], targets: list[Any] | None = None
+    ) -> Any:
         entry = self._entries.get(key)
         if (entry is not None and entry.plain is not None) or self._resolved(key[0]).disable:
             return self._numpy(args, kwargs)
@@ -179,7 +181,9 @@ class Pipeline:
                 self._lock.release()
         return result
 
-    def _time(self, key: Any, variant: Variant, options: Options, seconds: tuple[float, float] | None = None) -> None:
+    def _time(
+        self, key: CallKey, variant: Variant, options: Options, seconds: tuple[float, float] | None = None
+    ) -> None:
         """Time the next calls beside NumPy, if that may be the faster one.
 
         It was with another key, or may be by the `seconds` of the kernel and of NumPy.
@@ -191,7 +195,7 @@ class Pipeline:
                 entry.stop_timing()
             self._entry(key).time(variant)
 
-    def _decide(self, key: Any, timing: InterleavedCalls) -> None:
+    def _decide(self, key: CallKey, timing: InterleavedCalls) -> None:
         """NumPy runs from now on, where it is faster."""
         entry = self._entries.get(key)
         if entry is None or entry.timing is not timing:
@@ -279,7 +283,7 @@ class Pipeline:
         except OutOfBounds:
             return PLAIN
 
-    def _entry(self, key: Any) -> Entry:
+    def _entry(self, key: CallKey) -> Entry:
         """What is known of a key, from now on if nothing is."""
         found = self._entries.get(key)
         if found is None:
@@ -287,19 +291,19 @@ class Pipeline:
             _limit(self._entries, MAX_KEYS)
         return found
 
-    def _install(self, key: Any, variant: Variant) -> None:
+    def _install(self, key: CallKey, variant: Variant) -> None:
         entry = self._entry(key)
         entry.timing = None
         entry.put((variant, *entry.variants))
 
-    def _give_up(self, key: Any, why: str) -> None:
+    def _give_up(self, key: CallKey, why: str) -> None:
         """NumPy runs all calls with this key."""
         self._entry(key).plain = why
         if why and not self._warned:
             self._warned = True
             warnings.warn(why, HjitWarning, stacklevel=_depth())
 
-    def _build(self, structure: Any, leaves: list[Any], options: Options, schedule: Scheduler | None) -> Built:
+    def _build(self, structure: Tree, leaves: list[Any], options: Options, schedule: Scheduler | None) -> Built:
         """See `hjit.call.build`; and count what was done.
 
         Raises:
@@ -314,9 +318,9 @@ class Pipeline:
         self.stats.scratch_bytes = max((b.scratch_bytes for b in made.variant.bounds), default=0)
         return made
 
-    def _own_error(self, error: Exception, structure: Any, leaves: list[Any]) -> Exception:
+    def _own_error(self, error: Exception, structure: Tree, leaves: list[Any]) -> Exception:
         """What NumPy raises for these arguments; where it raises nothing, the trace is at fault."""
-        copies: dict[int, Any] = {}
+        copies: dict[int, Any] = {}  # by identity: what was passed twice is copied once
         args, kwargs = structure.build(lambda k: copies.setdefault(id(leaves[k]), copied(leaves[k])))
         try:
             with forks.builds.outside():

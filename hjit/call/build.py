@@ -36,6 +36,7 @@ from hjit.kernels.runtime.signals import with_room as with_room_for
 from hjit.options import Options
 from hjit.trace.capture.trace import Trace, Tree, trace
 from hjit.trace.passes.canonical import canonicalise
+from hjit.trace.tracing.recorder import Recorder
 from hjit.tuning.choice import Arguments, Candidate, Choice, Scheduler, Segment
 from hjit.tuning.decide import decided
 
@@ -68,7 +69,7 @@ class Built:
 
 
 def build(
-    function: Any, name: str, structure: Any, leaves: list[Any], options: Options, scheduler: Scheduler | None
+    function: Any, name: str, structure: Tree, leaves: list[Any], options: Options, scheduler: Scheduler | None
 ) -> Built:
     """Everything that a first call does before it runs.
 
@@ -104,9 +105,9 @@ def build(
 
 
 def _traced(
-    function: types.FunctionType, structure: Any, leaves: list[Any], options: Options, scheduler: Scheduler | None
+    function: types.FunctionType, structure: Tree, leaves: list[Any], options: Options, scheduler: Scheduler | None
 ) -> Trace:
-    def evaluated(rec: Any, wanted: tuple[str, ...]) -> list[Any]:
+    def evaluated(rec: Recorder, wanted: tuple[str, ...]) -> list[Any]:
         return list(with_room(evaluate, rec, wanted, leaves, options))
 
     by_blas = functools.partial(_product_by_blas, options, scheduler)
@@ -145,7 +146,7 @@ def _results_of_externs(traced: Trace) -> dict[int, tuple[Any, ...]]:
     return {k: tuple(rec.inputs[n].array for n in e.gives) for k, e in calls}
 
 
-def evaluate(rec: Any, names: tuple[str, ...], leaves: list[Any], options: Options) -> list[Any]:
+def evaluate(rec: Recorder, names: tuple[str, ...], leaves: list[Any], options: Options) -> list[Any]:
     """Stages of an unfinished trace, computed by compiled kernels on the arrays at hand."""
     found = {n: rec.inputs[n].array for n in names if n in rec.inputs}
     wanted = tuple(dict.fromkeys(n for n in names if n not in found))
@@ -153,8 +154,8 @@ def evaluate(rec: Any, names: tuple[str, ...], leaves: list[Any], options: Optio
         segment = Segment(canonicalise(rec.graph(wanted)), features.schedule_target(options.target))
         strides = {n: element_strides(s.array) for n, s in rec.inputs.items()}
         bound = Bound(segment.under(None), options, rec.sizes, strides)
-        values = rec.tape.replay(leaves)
-        slots = rec.scalar_slots()
+        values, slots = rec.tape.replay(leaves), rec.scalar_slots()
+        assert values is not None, "they are those that are traced"
         outputs = bound.new_outputs()
         with deadline.paused():
             is_inside = bound.run(
@@ -171,7 +172,7 @@ def evaluate(rec: Any, names: tuple[str, ...], leaves: list[Any], options: Optio
 
 
 def compiled(
-    traced: Trace, structure: Any, leaves: Sequence[Any], options: Options, scheduler: Scheduler | None
+    traced: Trace, structure: Tree, leaves: Sequence[Any], options: Options, scheduler: Scheduler | None
 ) -> Variant:
     """A trace, compiled by the schedule that is decided on for it."""
     rec = traced.recorder
@@ -184,7 +185,7 @@ def compiled(
         from hjit.tuning.candidates import chosen  # not loaded where nothing is compared
 
         candidate = chosen(decision, make, cut, functools.partial(_arguments, traced, leaves), options)  # tunes
-    return _bound(traced, structure, candidate, options)
+    return _bind(traced, structure, candidate, options)
 
 
 def _reported(name: str, f: Callable[..., T], *args: Any) -> T:
@@ -218,7 +219,7 @@ def _arguments(traced: Trace, leaves: Sequence[Any]) -> Arguments | None:
     return Arguments({n: s.array for n, s in rec.inputs.items()}, scalars)
 
 
-def _bound(traced: Trace, structure: Any, candidate: Candidate, options: Options) -> Variant:
+def _bind(traced: Trace, structure: Tree, candidate: Candidate, options: Options) -> Variant:
     """What runs: it keeps no array of the call at hand."""
     rec, choice = traced.recorder, candidate.choice
     breaks = [*rec.breaks, None]
@@ -241,7 +242,7 @@ def _bound(traced: Trace, structure: Any, candidate: Candidate, options: Options
     return variant
 
 
-def _is_simple(traced: Trace, guards: Guards, structure: Any) -> bool:
+def _is_simple(traced: Trace, guards: Guards, structure: Tree) -> bool:
     """May calls go a hot path?
 
     Nothing is captured or written, no argument is a container, and there are no graph breaks but products.

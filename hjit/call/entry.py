@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from hjit.call.against_numpy import InterleavedCalls
+from hjit.call.arguments import CallKey
+from hjit.trace.capture.trace import Tree
 
 if TYPE_CHECKING:
     from hjit.call.variant import OneKernel, Variant, WithProducts
@@ -91,10 +93,10 @@ class Call:
         known: the variants that the key had when the call began.
     """
 
-    key: Any
+    key: CallKey
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     leaves: list[Any]
-    structure: Any
+    structure: Tree
     targets: list[Any]
     known: tuple[Variant, ...]
