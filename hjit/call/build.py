@@ -27,7 +27,7 @@ from hjit.call.arguments import leaf_names
 from hjit.call.guards import Guards, guards_of
 from hjit.call.results import Results
 from hjit.call.segments import Cut, element_strides, strides_of
-from hjit.call.variant import OneKernel, OutOfBounds, Step, Variant, WithProducts
+from hjit.call.variant import OneKernel, OutOfBounds, Step, Steps, Variant, WithProducts
 from hjit.collector import few_collections
 from hjit.errors import CompileError, HjitError, Origin, TraceError
 from hjit.kernels.runtime import features, kernel
@@ -227,13 +227,14 @@ def _bind(traced: Trace, structure: Tree, candidate: Candidate, options: Options
         Step(x.graph, None if b is None else choice.of(x), b, e)
         for x, b, e in zip(candidate.segments, candidate.kernels, breaks, strict=True)
     ]
+    guards = guards_of(traced)
+    slots = {name: slot.k for name, (slot, _) in rec.scalar_slots().items()}
     variant = Variant(
         traced,
-        steps,
+        Steps(steps, guards.packed, slots),
         Results(traced.result, traced.results, traced.writes, rec.sizes),
-        guards_of(traced),
+        guards,
         {n: s.array for n, s in rec.inputs.items() if s.where[0] == "constant"},
-        {name: slot.k for name, (slot, _) in rec.scalar_slots().items()},
         options.fast_math,
     )
     if _is_simple(traced, variant.guards, structure):
@@ -254,9 +255,11 @@ def _is_simple(traced: Trace, guards: Guards, structure: Tree) -> bool:
     return not any(isinstance(x, Tree) for x in (*args.items, *kwargs.items))
 
 
-def _with_products(variant: Variant) -> WithProducts | None:
-    rec = variant.rec
-    return None if rec.checks else WithProducts(variant, rec.tape if rec.tape.ops else None)
+def _with_products(v: Variant) -> WithProducts | None:
+    """The hot path of a variant whose graph breaks are products; None where indices must be checked."""
+    if v.rec.checks:
+        return None
+    return WithProducts(v.body, v.rec.tape if v.rec.tape.ops else None, v.constants, v.guards.arguments, v.results)
 
 
 def _one_kernel(variant: Variant) -> OneKernel | None:
@@ -273,7 +276,7 @@ def _one_kernel(variant: Variant) -> OneKernel | None:
         rec.tape if rec.tape.ops else None,
         tuple(variant.guards.arguments.get(n, -1) for n in bound.inputs),
         {k: variant.constants[n] for k, n in enumerate(bound.inputs) if n in variant.constants},
-        tuple(variant.slots[n] for n, _ in bound.scalars),
+        tuple(variant.body.slots[n] for n, _ in bound.scalars),
         tuple((shape, dtype) for _, shape, dtype in bound.outputs),
         bool(rec.checks),
         results.tree,

@@ -199,7 +199,7 @@ def _allowed(variant: Variant, guarded: GuardValues, arrays: Mapping[str, Any]) 
     inputs = Inputs(
         {**variant.constants, **captured, **arrays},
         variant.rec.sizes,
-        {name: values[k] for name, k in variant.slots.items()},
+        {name: values[k] for name, k in variant.body.slots.items()},
     )
     graphs, breaks, found = variant.graphs, variant.breaks, variant.tolerances()
     reference = Reference(graphs, breaks, inputs, INEXACT, variant.fast_math)

@@ -48,6 +48,69 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
+class Steps:
+    """Kernels with graph breaks between them.
+
+    Attributes:
+        packed: inputs that are read through a copy in C order.
+        slots: which entry of the tape a scalar of the kernels is.
+    """
+
+    steps: list[Step]
+    packed: frozenset[str]
+    slots: Mapping[str, int]
+
+    def run(
+        self,
+        state: dict[str, Array],
+        values: Sequence[Any],
+        places: Mapping[str, Array],
+        known: Mapping[int, tuple[Any, ...]],
+        drawn: list[Callable[[], None]],
+        streamed: bool,
+    ) -> None:
+        """Kernels and graph breaks, in order.
+
+        Args:
+            state: arrays by name; those that are computed are added.
+            places: arrays of the caller, by stage.
+            drawn: takes what puts the random-number streams back that were drawn from.
+        """
+        for number, step in enumerate(self.steps):
+            if step.bound is not None:
+                self._run_kernel(step.bound, state, values, places, streamed)
+            cut = step.graph_break
+            if cut is None:
+                continue
+            if cut.call is None:
+                value = state[cut.needs[0]].reshape(())[()]
+                if not same(value, cut.value):
+                    raise Mispredict(number, value)
+                continue
+            results = known.get(number)
+            if cut.product is not None and (results is None or cut.gives[0] in places):
+                results = (cut.product.compute([state[n] for n in cut.needs], places.get(cut.gives[0])),)
+            elif results is None:
+                if cut.mark is not None:
+                    drawn.append(cut.mark())
+                outcome, results, _ = cut.call(*(state[n] for n in cut.needs))
+                if not same(outcome, cut.value):
+                    raise Mispredict(number, outcome)
+            state.update(zip(cut.gives, results, strict=True))
+
+    def _run_kernel(
+        self, bound: Bound, state: dict[str, Array], values: Sequence[Any], places: Mapping[str, Array], streamed: bool
+    ) -> None:
+        made = [places[n] if n in places else np.empty(shape, dtype) for n, shape, dtype in bound.outputs]
+        inputs = [packed(state[n]) if n in self.packed else state[n] for n in bound.inputs]
+        given = any(n in places for n, _, _ in bound.outputs)
+        if not bound.run(inputs, made, [values[self.slots[n]] for n, _ in bound.scalars], given, streamed):
+            raise OutOfBounds
+        for (name, _, _), array in zip(bound.outputs, made, strict=True):
+            state[name] = array
+
+
+@dataclass(frozen=True, slots=True)
 class OneKernel:
     """The hot path of one kernel whose arguments are arrays and numbers, and whose results are new arrays.
 
@@ -98,21 +161,23 @@ class OneKernel:
 class WithProducts:
     """The hot path of kernels with products of matrices by BLAS between them; see `OneKernel`."""
 
-    variant: Variant
+    body: Steps
     tape: Any
+    constants: Mapping[str, Array]
+    arguments: Mapping[str, int]
+    results: Results
 
     def run(self, leaves: Sequence[Any]) -> Any:
         """As `OneKernel.run`."""
         values: Sequence[Any] | None = () if self.tape is None else self.tape.replay(leaves)
         if values is None:
             return MISS
-        v = self.variant
-        state = {**v.constants, **{n: leaves[k] for n, k in v.guards.arguments.items()}}
+        state = {**self.constants, **{n: leaves[k] for n, k in self.arguments.items()}}
         try:
-            v.run_steps(state, values, {}, {}, [], False)
+            self.body.run(state, values, {}, {}, [], False)
         except OutOfBounds:
             return PLAIN
-        return v.results.finish(values, state)
+        return self.results.finish(values, state)
 
 
 @dataclass(eq=False, slots=True, weakref_slot=True)
@@ -122,18 +187,16 @@ class Variant:
     Attributes:
         fast_math: see `hjit.options`; it decides how far results may be from NumPy's.
         constants: arrays of the trace itself, by input.
-        slots: which entry of the tape a scalar of the kernels is.
         fast: the hot path, for a variant that has one: arrays and numbers as arguments; one kernel whose results
             are new arrays, or products between kernels.
         vouched: ways of storing results (past the caches: True) whose results have been compared with NumPy's.
     """
 
     trace: Trace
-    steps: list[Step]
+    body: Steps
     results: Results
     guards: Guards
     constants: Mapping[str, Array]
-    slots: Mapping[str, int]
     fast_math: bool
     fast: OneKernel | WithProducts | None = None
     vouched: set[bool] = field(default_factory=set)
@@ -142,6 +205,11 @@ class Variant:
     def rec(self) -> Recorder:
         """The recorder of the trace."""
         return self.trace.recorder
+
+    @property
+    def steps(self) -> list[Step]:
+        """Its segments."""
+        return self.body.steps
 
     @property
     def graphs(self) -> list[Graph]:
@@ -215,7 +283,7 @@ class Variant:
         places = self.results.places(targets, self._shapes(), state) if targets else {}
         drawn: list[Callable[[], None]] = []
         try:
-            self.run_steps(state, values, places, known or {}, drawn, streamed)
+            self.body.run(state, values, places, known or {}, drawn, streamed)
             if any(state[n].any() for n in self.rec.checks):
                 raise OutOfBounds
         except (Mispredict, OutOfBounds):
@@ -230,56 +298,6 @@ class Variant:
             draws.update({n: state[n] for e in self.breaks if e is not None and e.impure for n in e.gives})
         return self.results.finish(values, state)
 
-    def run_steps(
-        self,
-        state: dict[str, Array],
-        values: Sequence[Any],
-        places: Mapping[str, Array],
-        known: Mapping[int, tuple[Any, ...]],
-        drawn: list[Callable[[], None]],
-        streamed: bool,
-    ) -> None:
-        """Kernels and graph breaks, in order.
-
-        Args:
-            state: arrays by name; those that are computed are added.
-            places: arrays of the caller, by stage.
-            drawn: takes what puts the random-number streams back that were drawn from.
-        """
-        for number, step in enumerate(self.steps):
-            if step.bound is not None:
-                self._run_kernel(step.bound, state, values, places, streamed)
-            cut = step.graph_break
-            if cut is None:
-                continue
-            if cut.call is None:
-                value = state[cut.needs[0]].reshape(())[()]
-                if not same(value, cut.value):
-                    raise Mispredict(number, value)
-                continue
-            results = known.get(number)
-            if cut.product is not None and (results is None or cut.gives[0] in places):
-                results = (cut.product.compute([state[n] for n in cut.needs], places.get(cut.gives[0])),)
-            elif results is None:
-                if cut.mark is not None:
-                    drawn.append(cut.mark())
-                outcome, results, _ = cut.call(*(state[n] for n in cut.needs))
-                if not same(outcome, cut.value):
-                    raise Mispredict(number, outcome)
-            state.update(zip(cut.gives, results, strict=True))
-
-    def _run_kernel(
-        self, bound: Bound, state: dict[str, Array], values: Sequence[Any], places: Mapping[str, Array], streamed: bool
-    ) -> None:
-        made = [places[n] if n in places else np.empty(shape, dtype) for n, shape, dtype in bound.outputs]
-        is_packed = self.guards.packed
-        inputs = [packed(state[n]) if n in is_packed else state[n] for n in bound.inputs]
-        given = any(n in places for n, _, _ in bound.outputs)
-        if not bound.run(inputs, made, [values[self.slots[n]] for n, _ in bound.scalars], given, streamed):
-            raise OutOfBounds
-        for (name, _, _), array in zip(bound.outputs, made, strict=True):
-            state[name] = array
-
     def _shapes(self) -> dict[str, tuple[tuple[int, ...], np.dtype[Any]]]:
         """Of the stages that kernels and products compute."""
         shapes = {n: (shape, dtype) for b in self.bounds for n, shape, dtype in b.outputs}
@@ -292,4 +310,4 @@ def _call_all(functions: Iterable[Callable[[], None]]) -> None:
         f()
 
 
-__all__ = ["Mispredict", "OneKernel", "OutOfBounds", "Step", "Variant", "WithProducts"]
+__all__ = ["Mispredict", "OneKernel", "OutOfBounds", "Step", "Steps", "Variant", "WithProducts"]

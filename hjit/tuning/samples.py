@@ -193,7 +193,7 @@ class Case:
                 raise Mismatch("the default schedule")
         self.variant, self.options = pipe.variant_of(tuple(arrays), {}, options), options
         guarded = self.variant.guards.values(arrays)
-        if len(self.variant.graphs) != 1 or self.variant.impure or self.variant.slots or guarded is None:
+        if len(self.variant.graphs) != 1 or self.variant.impure or self.variant.body.slots or guarded is None:
             raise HjitError("not one kernel of arrays alone")
         (self.graph,) = self.variant.graphs
         if len(self.graph.stages) > MAX_STAGES:
