@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hjit import forks, state
 from hjit.call import against_numpy
 from hjit.call.against_numpy import InterleavedCalls
 from hjit.call.arguments import CallKey, copied, is_same_memory, key_of, leaves_of
@@ -31,6 +30,7 @@ from hjit.call.entry import MAX_KEYS, Call, Entry, Stats
 from hjit.call.outcome import MISS, PLAIN
 from hjit.errors import BudgetError, CompileError, HjitWarning, ScheduleError, TraceError
 from hjit.options import Options, checked, context_state, resolve
+from hjit.process import forks, state
 from hjit.trace.capture.overlay import load_table
 from hjit.trace.capture.refusals import gap
 from hjit.trace.capture.trace import Tree, flatten

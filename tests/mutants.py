@@ -27,8 +27,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 import hjit
-from hjit import machine
 from hjit.errors import ScheduleError
+from hjit.process import machine
 from hjit.sched.language.tree import Root, from_json
 from hjit.sched.search.sample import random_schedule
 from hjit.trace.passes.rewrites import Rewrites

@@ -17,8 +17,8 @@ from typing import Any
 from unittest import mock
 
 import hjit
-from hjit import machine
 from hjit.model import generator
+from hjit.process import machine
 from hjit.sched.search.search import presets
 from hjit.sched.search.space import Space
 from hjit.tuning import autoschedule, candidates, decide, plans
@@ -48,7 +48,7 @@ def forced(seed: int) -> Iterator[list[str]]:
         mock.patch.object(candidates, "fastest", first),
         mock.patch.object(decide, "refused", lambda error: refused.append(f"refused: {error}")),
         mock.patch.object(machine, "bandwidth", lambda _: BANDWIDTH[seed // 4 % 2]),
-        mock.patch.object(machine, "caches", lambda: machine.USUAL),
+        mock.patch.object(machine, "caches", lambda: machine.USUAL_CACHES),
         mock.patch.dict(plans._plans, clear=True),  # a seed is searched however often it runs
         mock.patch.dict(autoschedule.EFFORTS, beam=SMALL_BEAM, refined=BRIEF),
     ):

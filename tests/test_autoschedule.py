@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 
 import hjit
-from hjit import machine
 from hjit.call.segments import Cut, graphs_of
 from hjit.errors import OptionError, ScheduleError, SlidingError
 from hjit.options import Options
+from hjit.process import machine
 from hjit.sched.default.schedules import default_schedule
 from hjit.sched.language.build import serial_loops
 from hjit.sched.language.check import check
@@ -524,7 +524,7 @@ def test_a_process_that_finds_a_plan_neither_searches_nor_compiles(tmp_path: Pat
 
 SEARCHED = """
     import numpy as np
-    from hjit import machine
+    from hjit.process import machine
     from hjit.tuning.autoschedule import EFFORTS, searched
     from hjit.options import Options
     from hjit.tuning.plans import to_text

@@ -1,58 +1,52 @@
-"""Which room of the package imports which: the arrows of the table in CONTRIBUTING.md."""
+"""Which room of the package imports which, and what is imported late: the arrows of the table in CONTRIBUTING.md."""
 
 from __future__ import annotations
 
 import ast
+import functools
 from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-TRACING = {"errors", "trace.ir", "trace.tracing"}
-SCHEDULES = {"errors", "trace.ir", "trace.passes", "sched.language", "sched.analysis", "sched.nests"}
+SERVICES = {"errors", "process"}  # every room may import these, but for those that they are made of
+TRACING = {*SERVICES, "trace.ir", "trace.tracing"}
+SCHEDULES = {*SERVICES, "trace.ir", "trace.passes", "sched.language", "sched.analysis", "sched.nests"}
 MAY = {
     "version": set(),
     "errors": set(),
-    "deadline": {"errors"},  # which may be imported everywhere, too
     "options": {"errors"},
     "cache": {"errors", "options", "version"},
-    "machine": {"cache"},
-    "forks": set(),
-    "debug": set(),
-    "trace.ir": {"errors"},
+    "process": {"errors", "cache"},
+    "trace.ir": SERVICES,
     "trace.tracing": TRACING,
     "trace.ops": TRACING,
     "trace.capture": {*TRACING, "trace.ops"},
-    "trace.passes": {"debug", "errors", "trace.ir"},
+    "trace.passes": {*SERVICES, "trace.ir"},
     "verify": TRACING,
-    "model": {"errors", "trace.ir"},
-    "sched.language": {"errors", "trace.ir", "trace.passes"},
-    "sched.analysis": {"errors", "trace.ir", "sched.language"},
-    "sched.nests": {"errors", "trace.ir", "sched.language"},
+    "model": {*SERVICES, "trace.ir"},
+    "sched.language": {*SERVICES, "trace.ir", "trace.passes"},
+    "sched.analysis": {*SERVICES, "trace.ir", "sched.language"},
+    "sched.nests": {*SERVICES, "trace.ir", "sched.language"},
     "sched.default": SCHEDULES,
     "sched.hand": {*SCHEDULES, "sched.default"},
     "sched.features": {*SCHEDULES, "model"},
     "sched.search": {*SCHEDULES, "sched.features", "model"},
-    "kernels.lower": {"debug", "errors", "trace.ir", "sched.language", "sched.analysis"},
-    "kernels.llvm": {"errors", "trace.ir", "sched.language", "kernels.lower"},
+    "kernels.lower": {*SERVICES, "trace.ir", "sched.language", "sched.analysis"},
+    "kernels.llvm": {*SERVICES, "trace.ir", "sched.language", "kernels.lower"},
+    "kernels.cuda": {"errors", "trace.ir", "kernels.lower"},
     "kernels.runtime": {
-        "debug",
-        "errors",
+        *SERVICES,
         "options",
         "cache",
-        "forks",
-        "machine",
         "trace.ir",
         "sched.language",
         "kernels.lower",
         "kernels.llvm",
     },
     "tuning": {
-        "debug",
-        "errors",
+        *SERVICES,
         "options",
         "cache",
-        "collector",
-        "machine",
         "model",
         "trace.ir",
         "trace.passes",
@@ -64,86 +58,14 @@ MAY = {
     },
     "report": {"trace.ir", "sched.language", "call"},
 }
-MAY["call"] = {*MAY, "collector"}  # all but the pipeline
-MAY["state"] = set()
+MAY["call"] = {*MAY}  # all but the pipeline
 STILL = {  # against the table, to be fixed; no others
-    ("sched.language.transforms", "sched.nests.usual"),  # an inlined stage comes back in its usual nests
     ("tuning.samples", "pipeline"),  # it runs whole functions
     ("tuning.samples", "call.segments"),
     ("tuning.samples", "call.variant"),
-    ("machine", "kernels.runtime.signals"),  # bandwidth is measured by threads that outlive the main one
+    ("sched.language.transforms", "sched.nests.usual"),  # an inlined stage comes back in its usual nests
 }
-
-
-def modules() -> dict[str, Path]:
-    """All modules of the package, without its name."""
-    names = {
-        ".".join(p.relative_to(ROOT / "hjit").with_suffix("").parts).removesuffix("__init__").rstrip("."): p
-        for p in (ROOT / "hjit").rglob("*.py")
-    }
-    return {name: p for name, p in names.items() if name}
-
-
-def imported(path: Path, known: set[str]) -> Iterator[str]:
-    """The modules that a module imports, also inside functions and for types alone."""
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.ImportFrom) and node.module and node.module.partition(".")[0] == "hjit":
-            base = node.module.removeprefix("hjit").lstrip(".")
-            for a in node.names:
-                inside = f"{base}.{a.name}".lstrip(".")
-                if inside in known or base:
-                    yield inside if inside in known else base
-        elif isinstance(node, ast.Import):
-            yield from (a.name.removeprefix("hjit.") for a in node.names if a.name.startswith("hjit."))
-
-
-def room(module: str) -> str:
-    """The room of a module: a folder of a folder, or of the package, or a module of its own."""
-    parts = module.split(".")
-    two = ".".join(parts[:2])
-    return two if two in MAY else parts[0]
-
-
-def against_the_table() -> set[tuple[str, str]]:
-    known = modules()
-    return {
-        (name, other)
-        for name, path in known.items()
-        if room(name) in MAY
-        for other in imported(path, set(known))
-        if room(other) not in {*MAY[room(name)], room(name), "deadline"}
-    }
-
-
-def test_rooms_import_what_the_table_allows() -> None:
-    found = against_the_table()
-    assert found - STILL == set()
-    assert STILL - found == set(), "fixed: take it out of STILL"
-
-
-def test_every_folder_is_a_room() -> None:
-    rooms = {room(m) for m in modules() if "." in m}
-    assert {r for r in rooms if r.partition(".")[0] in ("trace", "sched", "kernels")} <= MAY.keys()
-    assert {r.partition(".")[0] for r in rooms} == {
-        "trace",
-        "sched",
-        "kernels",
-        "verify",
-        "model",
-        "tuning",
-        "report",
-        "call",
-    }
-
-
-def test_folders_are_small() -> None:
-    folders: dict[Path, int] = {}
-    for path in modules().values():
-        folders[path.parent] = folders.get(path.parent, 0) + 1
-    assert {str(f.relative_to(ROOT)): n for f, n in folders.items() if n > 20} == {}
-
-
-CIRCLES = {  # of imports, those inside functions included: to be fixed; no others
+CIRCLES = {  # of imports, those inside functions and for types included: to be fixed; no others
     (
         "sched.language.limits",
         "sched.language.picture",
@@ -165,10 +87,81 @@ CIRCLES = {  # of imports, those inside functions included: to be fixed; no othe
 }
 
 
+@functools.cache
+def modules() -> dict[str, Path]:
+    """All modules of the package, without its name; its own `__init__` is "hjit"."""
+    names = {
+        ".".join(p.relative_to(ROOT / "hjit").with_suffix("").parts).removesuffix("__init__").rstrip("."): p
+        for p in (ROOT / "hjit").rglob("*.py")
+    }
+    return {name or "hjit": p for name, p in names.items()}
+
+
+@functools.cache
+def trees() -> dict[str, ast.Module]:
+    """The syntax tree of each module."""
+    return {name: ast.parse(path.read_text()) for name, path in modules().items()}
+
+
+def imported(tree: ast.AST) -> Iterator[str]:
+    """The modules that a piece of code imports, also inside functions and for types alone."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.partition(".")[0] == "hjit":
+            base = node.module.removeprefix("hjit").lstrip(".")
+            for a in node.names:
+                inside = f"{base}.{a.name}".lstrip(".")
+                yield inside if inside in modules() else base or "hjit"
+        elif isinstance(node, ast.Import):
+            yield from (
+                a.name.removeprefix("hjit.") for a in node.names if a.name == "hjit" or a.name.startswith("hjit.")
+            )
+
+
+def room(module: str) -> str:
+    """The room of a module: a folder of a folder, or of the package, or a module of its own."""
+    parts = module.split(".")
+    two = ".".join(parts[:2])
+    return two if two in MAY else parts[0]
+
+
+def imports() -> dict[str, set[str]]:
+    """What each module imports of the package."""
+    return {name: {*imported(tree)} for name, tree in trees().items()}
+
+
+def against_the_table() -> set[tuple[str, str]]:
+    return {
+        (name, other)
+        for name, others in imports().items()
+        if room(name) in MAY
+        for other in others
+        if room(other) not in {*MAY[room(name)], room(name)}
+    }
+
+
+def test_rooms_import_what_the_table_allows() -> None:
+    found = against_the_table()
+    assert found - STILL == set()
+    assert STILL - found == set(), "fixed: take it out of STILL"
+
+
+def test_every_folder_is_a_room() -> None:
+    rooms = {room(m) for m in modules() if "." in m}
+    assert {r for r in rooms if r.partition(".")[0] in ("trace", "sched", "kernels")} <= MAY.keys()
+    folders = {"call", "process", "trace", "sched", "kernels", "verify", "model", "tuning", "report"}
+    assert {r.partition(".")[0] for r in rooms} == folders
+
+
+def test_folders_are_small() -> None:
+    folders: dict[Path, int] = {}
+    for path in modules().values():
+        folders[path.parent] = folders.get(path.parent, 0) + 1
+    assert {str(f.relative_to(ROOT)): n for f, n in folders.items() if n > 20} == {}
+
+
 def test_imports_run_in_no_circle() -> None:
-    known = modules()
-    reached = {name: {x for x in imported(path, set(known)) if x in known} for name, path in known.items()}
-    for _ in known:  # what they import, what that imports, and so on
+    reached = imports()
+    for _ in reached:  # what they import, what that imports, and so on
         more = {name: found.union(*(reached[x] for x in found)) for name, found in reached.items()}
         if more == reached:
             break
@@ -177,3 +170,86 @@ def test_imports_run_in_no_circle() -> None:
         tuple(sorted(x for x in reached[name] if name in reached[x])) for name in reached if name in reached[name]
     }
     assert circles == CIRCLES
+
+
+# Packages that few processes need, or that take long to load: `import hjit` takes less than 150 ms
+HEAVY = {"PIL", "jax", "jax.numpy", "llvmlite", "matplotlib", "matplotlib.figure", "numba", "optax", "platformdirs"}
+HEAVY |= {"cupy", "pyopencl", "rich", "rich.console", "rich.table"}
+# Imports of hjit's own modules inside functions, with why they are late; no others
+FIRST_CALL = "loaded by the first call of a pipeline, or by a command: `import hjit` is light"
+COMPILER = "loaded where something is compiled or shown: a process that finds its kernels on disk needs none of it"
+SHOWN = "loaded where something is shown to a person"
+SEARCH = "loaded where a schedule is searched, or is not on disk"
+TRAINING = "loaded where the cost model is trained"
+DISPATCH = "to be fixed: a circle, or what the dispatch table is for"
+NEEDLESS = "to be fixed: nothing is gained by it"
+LATE = {
+    "hjit": {"sched.hand.schedule": "loaded by programs that use it: most never do"},
+    "cli": {
+        "kernels.runtime.features": FIRST_CALL,
+        "kernels.runtime.launch": FIRST_CALL,
+        "sched.language.target": FIRST_CALL,
+    },
+    "kernels.llvm.driver": {"ctypes": NEEDLESS, "numpy": NEEDLESS},
+    "call.build": {"tuning.candidates": SEARCH},
+    "kernels.runtime.kernel": {"kernels.runtime.lowered": COMPILER},
+    "pipeline": {
+        "call.build": FIRST_CALL,
+        "call.first_calls": FIRST_CALL,
+        "call.segments": FIRST_CALL,
+        "call.variant": FIRST_CALL,
+        "kernels.runtime.backend": FIRST_CALL,
+        "kernels.runtime.features": FIRST_CALL,
+        "kernels.runtime.lowered": COMPILER,
+        "report.explain": SHOWN,
+        "report.listing": SHOWN,
+        "sched.hand.schedule": "loaded where a schedule is given",
+        "trace.tracing.host": FIRST_CALL,
+    },
+    "report.listing": {
+        "report.pictures": SHOWN,
+        "sched.language.picture": SHOWN,
+        "sched.language.tree": SHOWN,
+        "trace.ir.graph": SHOWN,
+    },
+    "sched.hand.schedule": {"sched.language.picture": SHOWN},
+    "sched.language.tree": {"sched.language.limits": DISPATCH, "sched.language.picture": SHOWN},
+    "trace.capture.builtin_calls": {"trace.capture.overlay": DISPATCH},
+    "trace.capture.effects": {"trace.tracing.host": DISPATCH},
+    "trace.capture.impure": {"trace.tracing.externs": DISPATCH, "trace.tracing.tracer": DISPATCH},
+    "trace.capture.rerolling": {"trace.capture.overlay": DISPATCH},
+    "trace.ops.creation": {"trace.tracing.tracer": DISPATCH},
+    "trace.ops.elementwise": {"trace.ops.reductions": DISPATCH, "trace.tracing.externs": DISPATCH},
+    "trace.ops.histograms": {"trace.ops.scattering": DISPATCH},
+    "trace.ops.indexing": {"trace.ops.elementwise": DISPATCH},
+    "trace.ops.operators": {"trace.tracing.recorder": DISPATCH},
+    "trace.ops.reductions": {"trace.ops.scattering": DISPATCH},
+    "trace.ops.views": {"trace.ops.elementwise": DISPATCH, "trace.tracing.tracer": DISPATCH},
+    "tuning.choice": {
+        "sched.default.schedules": COMPILER,
+        "sched.language.check": SEARCH,
+        "sched.nests.usual": COMPILER,
+    },
+    "tuning.decide": {"tuning.autoschedule": SEARCH},
+    "tuning.samples": {"model.fit": TRAINING, "model.generator": TRAINING},
+}
+
+
+def late(tree: ast.Module) -> Iterator[str]:
+    """What is imported inside functions: modules of the package, and of others."""
+    for function in ast.walk(tree):
+        if isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            yield from imported(function)
+            for node in ast.walk(function):
+                match node:
+                    case ast.ImportFrom(module=str(name)) if name.partition(".")[0] != "hjit":
+                        yield name
+                    case ast.Import():
+                        yield from (a.name for a in node.names if a.name.partition(".")[0] != "hjit")
+
+
+def test_imports_inside_functions_have_a_reason() -> None:
+    found = {name: {*late(tree)} - HEAVY for name, tree in trees().items()}
+    assert {name: sorted(others) for name, others in found.items() if others} == {
+        name: sorted(others) for name, others in LATE.items()
+    }

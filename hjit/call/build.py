@@ -22,18 +22,18 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from hjit import deadline
 from hjit.call.arguments import leaf_names
 from hjit.call.guards import Guards, guards_of
 from hjit.call.results import Results
 from hjit.call.segments import Cut, element_strides, strides_of
 from hjit.call.variant import OneKernel, OutOfBounds, Step, Steps, Variant, WithProducts
-from hjit.collector import few_collections
 from hjit.errors import CompileError, HjitError, Origin, TraceError
 from hjit.kernels.runtime import features, kernel
 from hjit.kernels.runtime.kernel import Bound
-from hjit.kernels.runtime.signals import with_room as with_room_for
 from hjit.options import Options
+from hjit.process import deadline
+from hjit.process.deep_stack import with_deep_stack
+from hjit.process.garbage_collection import few_collections
 from hjit.trace.capture.trace import Trace, Tree, trace
 from hjit.trace.passes.canonical import canonicalise
 from hjit.trace.tracing.recorder import Recorder
@@ -313,7 +313,7 @@ def with_room(f: Callable[..., T], *args: Any) -> T:
         compiled, loaded = (now - then for now, then in zip(kernel.made(), before, strict=True))
         return result, threading.get_ident(), (compiled, loaded)
 
-    result, thread, made = with_room_for(counted)
+    result, thread, made = with_deep_stack(counted)
     if thread != threading.get_ident():
         kernel.count(*made)
     return result

@@ -18,8 +18,10 @@ import numpy as np
 from hjit.call.arguments import copied
 from hjit.call.guards import GuardValues
 from hjit.call.variant import Mispredict, OutOfBounds, Variant
-from hjit.verify.reference import Inputs, Reference
-from hjit.verify.verify import EXACT, INEXACT, Allowed, Comparison, allowed_of, is_exact
+from hjit.verify.comparison import Allowed, Comparison, allowed_of, is_exact
+from hjit.verify.frame import Inputs
+from hjit.verify.reference import Reference
+from hjit.verify.tolerances import EXACT, INEXACT
 
 log = logging.getLogger("hjit")
 

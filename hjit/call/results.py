@@ -11,7 +11,7 @@ import numpy as np
 from hjit.call.guards import overlap
 from hjit.trace.capture.trace import Result, Tree
 from hjit.trace.ir.poly import Dim, sizes_value
-from hjit.verify.verify import EXACT, Tolerance
+from hjit.verify.tolerances import EXACT, Tolerance
 
 Array = np.ndarray[Any, Any]
 Shape = tuple[tuple[int, ...], np.dtype[Any]]  # with the dtype

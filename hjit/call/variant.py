@@ -21,7 +21,7 @@ from hjit.trace.capture.trace import Result, Trace
 from hjit.trace.ir.graph import Graph
 from hjit.trace.tracing.host import same
 from hjit.trace.tracing.recorder import GraphBreak, OutOfBounds, Recorder, packed
-from hjit.verify.verify import Tolerance, tolerances
+from hjit.verify.tolerances import Tolerance, tolerances
 
 Array = np.ndarray[Any, Any]
 

@@ -16,12 +16,12 @@ from typing import Any
 
 import numpy as np
 
-from hjit import debug, machine
-from hjit.collector import few_collections
 from hjit.kernels.runtime import launch
 from hjit.model.costs import Cost
 from hjit.model.network import load
 from hjit.options import Options
+from hjit.process import debug, machine
+from hjit.process.garbage_collection import few_collections
 from hjit.sched.language.tree import Compute, Loop, Node
 from hjit.sched.search.batches import State
 from hjit.sched.search.refine import Schedule, refined

@@ -12,10 +12,10 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from hjit import deadline, debug
 from hjit.errors import BlockError, ScheduleError, SlidingError
 from hjit.kernels.runtime.kernel import Bound
 from hjit.options import Options
+from hjit.process import deadline, debug
 from hjit.sched.language.transforms import rolled, storage_at_compute
 from hjit.sched.language.tree import Root, computes
 from hjit.tuning import decide, plans

@@ -7,10 +7,10 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from hjit import deadline
 from hjit.errors import ScheduleError
 from hjit.kernels.runtime import launch
 from hjit.options import Options
+from hjit.process import deadline
 from hjit.sched.language.tree import Root
 from hjit.trace.ir.graph import Definition, Graph, Stage
 from hjit.trace.ir.poly import sizes_value

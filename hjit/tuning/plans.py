@@ -16,10 +16,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hjit import cache, machine
+from hjit import cache
 from hjit.errors import ScheduleError
 from hjit.kernels.runtime import launch
 from hjit.options import Options
+from hjit.process import machine
 from hjit.sched.language.limits import MAX_PARTS, check_number
 from hjit.sched.language.tree import Root, from_json, renamed
 from hjit.trace.ir.graph import Graph

@@ -1,7 +1,8 @@
-"""Schedules as a user, a file or a damaged file may give them: each is refused with a `ScheduleError` soon, or computes NumPy's numbers.
+"""Schedules as a user, a file or a damaged file may give them: refused soon with a `ScheduleError`, or right.
 
-A case is a program, and either a whole tree (a random legal one, mutated as JSON data) or directives (drawn from the words that there are, with
-the names of the program, and mutated). Both come in as a user gives them: `Pipeline.use`, or a file.
+A case is a program, and either a whole tree (a random legal one, mutated as JSON data) or directives (drawn from the
+words that there are, with the names of the program, and mutated). Both come in as a user gives them: `Pipeline.use`, or
+a file.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ ODD: tuple[Any, ...] = ("", "nothing", "d0", "x", "y", "vector", None, True, 1.5
 TREE, DIRECTIVES, FILE = "tree", "directives", "file"
 
 
-class Dear(Exception):
+class TooExpensive(Exception):
     """The schedule is legal, and computes so much again that it would run for hours."""
 
 
@@ -89,7 +90,7 @@ class Bounded:
         tree = self.inner.tree(graph, target)
         check(tree, graph)
         if evaluations(graph, tree) > MOST:
-            raise Dear
+            raise TooExpensive
         return tree
 
 
@@ -243,7 +244,7 @@ def run(case: Case) -> Result:
             if took > SOON
             else Result("refused", " ".join(re.sub(r"\S+\.json", "a file", str(error)).split()[:6]))
         )
-    except Dear:
+    except TooExpensive:
         return Result("ok", "not run, computes too much")
     except hjit.TraceError as error:
         return Result("refused", error.operation)

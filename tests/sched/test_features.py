@@ -24,7 +24,8 @@ from hjit.sched.language.tree import Compute, Loop, Node, Root, computes, from_j
 from hjit.sched.search.sample import random_schedule
 from hjit.trace.ir.graph import Cast, Const, Expr, Graph, Input, Op, Stage
 from hjit.trace.ir.poly import Indirect, boundary, sizes_value
-from hjit.trace.passes.canonical import canonicalise, inline
+from hjit.trace.passes.canonical import canonicalise
+from hjit.trace.passes.fusion import inline
 from tests.fuzz import random_program
 from tests.sched.counting import Counter
 from tests.sched.examples import F4, GRAPHS, IMAGE, SIZES, TREES, ZERO, H, W, X, Y, add, at, f, graph, stage, tree

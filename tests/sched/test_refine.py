@@ -19,7 +19,7 @@ from hjit.sched.language.tree import Compute, Loop, Root, Store
 from hjit.sched.search.pruning import Rules
 from hjit.sched.search.refine import Refined, Schedule, is_permitted, moves, refined, walked
 from hjit.trace.ir.graph import Graph
-from hjit.trace.passes.canonical import inline
+from hjit.trace.passes.fusion import inline
 from hjit.tuning.samples import limited
 from tests.sched.test_space import PROGRAMS, Program, blurred, turned
 

@@ -90,7 +90,7 @@ CASES: dict[str, tuple[Any, tuple[Any, ...], Make, str]] = {
     "all in one": (blur, (GRAY,), lambda s: s["blur_x"].inline(), "nest blur_y"),
     "unrolled rows share loads": (blur, (GRAY,), lambda s: (
         s["blur_y"].unroll("y", 4).parallel("y").vectorize("x", 16).reorder("y", "x", "yu", "xv"), s["blur_x"].inline()), "step 4"),
-    "two vectors at once": (blur, (GRAY,), lambda s: s["blur_y"].vectorize("x", 16).unroll("x", 2), "16 lanes x 2"),
+    "two vectors at once": (blur, (GRAY,), lambda s: s["blur_y"].vectorize("x", 16).unroll("x", 2), "d1 + 15, 2 of them"),
     "mirrored tiles": (mirrored, (GRAY,), lambda s: (
         s["result"].tile("y", "x", "yo", "xo", "yi", "xi", 16, 32).vectorize("xi", 16), s["rows"].compute_at("result", "xo").vectorize("x", 16)), "buffer"),
     "mirrored rows": (mirrored, (GRAY,), lambda s: (
@@ -102,8 +102,8 @@ CASES: dict[str, tuple[Any, tuple[Any, ...], Make, str]] = {
         s["result"].fuse("x", "c", "xc").vectorize("xc", 16).unroll("xc", 3), s["soft"].root().fuse("x", "c", "xc").vectorize("xc", 16)), "d1.d2"),
     "another order in memory": (blur, (GRAY,), lambda s: s["blur_x"].root().reorder_storage(1, 0), "nest blur_x"),
     "a block of sums": (product, (A, B), lambda s: (
-        s["result"].unroll("y", 4).vectorize("x", 16).unroll("x", 2).reorder("y", "x", "r0", "yu", "xu", "xv").parallel("y")), "16 lanes x 2"),
-    "an unrolled reduction": (sums, (GRAY,), lambda s: last(s).vectorize("x", 8).unroll("r0", 4).reorder("x", "r0", "r0u", "xv"), "unrolled 4"),
+        s["result"].unroll("y", 4).vectorize("x", 16).unroll("x", 2).reorder("y", "x", "r0", "yu", "xu", "xv").parallel("y")), "d1 + 15, 2 of them"),
+    "an unrolled reduction": (sums, (GRAY,), lambda s: last(s).vectorize("x", 8).unroll("r0", 4).reorder("x", "r0", "r0u", "xv"), "step 4:"),
     "rows fetched ahead": (mirrored, (GRAY,), lambda s: (
         s["result"].parallel("y").vectorize("x", 16).prefetch("rows", "y", 3), s["rows"].root().prefetch("img", "y", 5).vectorize("x", 8)),
         "prefetch rows[d0 + 3"),
@@ -237,7 +237,7 @@ def test_a_prefetch_fetches_a_line_at_a_time() -> None:
     s = f.schedule(GRAY)
     s["blur_x"].inline()
     s["blur_y"].vectorize("x", 32).prefetch("img", "y", 4)
-    assert str(f.use(s).loops(GRAY)).count("prefetch img[d0 + 6, d1 + 2]") == 2, "of vectors and of what they leave"
+    assert str(f.use(s).loops(GRAY)).count("prefetch img[d0 + 6, d1 + 2]") == 3, "of vectors at once, single ones, and what they leave"
     copies = f.inspect_llvm(GRAY).count("call void @llvm.prefetch.p0")
     s["blur_y"].unroll("x", 2)
     assert copies and f.use(s).inspect_llvm(GRAY).count("call void @llvm.prefetch.p0") > copies

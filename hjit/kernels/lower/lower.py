@@ -1,6 +1,7 @@
 """Lowering: Graph + schedule tree -> loop IR, a list of passes.
 
-    place_loops        the tree, opened into loops around each definition: bounds are inferred, windows slide, storage is folded
+    place_loops        the tree, opened into loops around each definition: bounds are inferred, windows slide
+    fold_storage       line buffers in place of whole images
     unroll_and_jam     unrolled loops become code for each iteration; those that do not depend on each other share loads
     partition_loops    borders apart from the interior: no clamp, wrap or mask where vectors run
     drop_unused_lets   names of indices that nothing refers to
@@ -18,9 +19,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from hjit import deadline, debug
 from hjit.kernels.lower.block_reductions import block_reductions
 from hjit.kernels.lower.check import check_loop_ir
+from hjit.kernels.lower.fold_storage import fold_storage
 from hjit.kernels.lower.loop_partitioning import partition_loops
 from hjit.kernels.lower.loopir import Nest, Program
 from hjit.kernels.lower.machine import Machine
@@ -31,6 +32,7 @@ from hjit.kernels.lower.stream_stores import stream_stores
 from hjit.kernels.lower.unroll_and_jam import unroll_and_jam
 from hjit.kernels.lower.unused_lets import drop_unused_lets
 from hjit.kernels.lower.vectorize import vectorize
+from hjit.process import deadline, debug
 from hjit.sched.language.tree import Root
 from hjit.trace.ir.graph import Graph
 
@@ -38,6 +40,7 @@ Pass = Callable[[Nest, Graph, Machine], Nest]
 Show = Callable[[str, Program], None]
 
 PASSES: tuple[Pass, ...] = (
+    fold_storage,
     unroll_and_jam,
     partition_loops,
     drop_unused_lets,

@@ -17,16 +17,18 @@ from typing import Any
 
 import numpy as np
 
-from hjit import cache, deadline, debug
+from hjit import cache
 from hjit.errors import CompileError, ScheduleError
 from hjit.kernels.lower.params import FIRST, KEEP, SMALL_ARRAY, STREAM, STREAMED, TASKS_PER_THREAD, params_of
 from hjit.kernels.runtime import arena, backend, launch
 from hjit.kernels.runtime.scheduled import Scheduled
 from hjit.kernels.runtime.scratch import lifetimes, offsets, staggered
-from hjit.kernels.runtime.signals import undisturbed
 from hjit.kernels.runtime.sizes import encode, evaluate
 from hjit.kernels.runtime.trial import Trial
 from hjit.options import Options
+from hjit.process import deadline, debug
+from hjit.process.machine import memory
+from hjit.process.signals import signal_safe
 from hjit.sched.language.memory import LINE
 from hjit.trace.ir.graph import Graph
 from hjit.trace.ir.poly import sizes_value
@@ -111,7 +113,7 @@ def _load(name: str, options: Options) -> Kernel | None:
     try:
         head, _, code = code.partition(b"\n")
         buffers, align, lives = (tuple((int(k), numbers) for k, numbers in part) for part in json.loads(head))
-        found = Kernel(name, undisturbed(backend.load_object, code, name, options.target), buffers, align, lives, True)
+        found = Kernel(name, signal_safe(backend.load_object, code, name, options.target), buffers, align, lives, True)
     except (CompileError, RuntimeError, ValueError, TypeError):
         return None
     count(loaded=1)
@@ -124,9 +126,9 @@ def _compile(scheduled: Scheduled, name: str, options: Options, small: bool) -> 
     graph, symbols = scheduled.graph, scheduled.key.symbols
     found = lowered(scheduled, options, name, small)
     debug.say("asm", name, lambda: backend.assembly(found.llvm, name, options.target))
-    deadline.foresee("compiling with LLVM", backend.expected_seconds(found.llvm))
-    code = undisturbed(deadline.counted(backend.compile_module), found.llvm, name, options.target)
-    compiled = undisturbed(backend.load_object, code, name, options.target)
+    deadline.require("compiling with LLVM", backend.expected_seconds(found.llvm))
+    code = signal_safe(deadline.counted(backend.compile_module), found.llvm, name, options.target)
+    compiled = signal_safe(backend.load_object, code, name, options.target)
     count(compiled=1)
     position = {s.name: k for k, s in enumerate(graph.stages)}
     program = found.program
@@ -278,8 +280,6 @@ def _check_scratch(total: int, taken: Mapping[str, int]) -> None:
     Raises:
         ScheduleError: it has not.
     """
-    from hjit.machine import memory
-
     if total > memory():
         most = max(taken, key=taken.__getitem__)
         why = f"{total} bytes of scratch memory in all, more than this machine's {memory()}"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass, replace
 
-from hjit import debug
 from hjit.errors import CompileError, ScheduleError
 from hjit.kernels.llvm.emit import emit_module
 from hjit.kernels.lower.loopir import Program
@@ -15,6 +14,7 @@ from hjit.kernels.lower.params import Params, params_of
 from hjit.kernels.runtime import features
 from hjit.kernels.runtime.scheduled import Scheduled
 from hjit.options import Options
+from hjit.process import debug
 from hjit.sched.language.check import check
 from hjit.sched.language.target import native_width
 from hjit.sched.language.tree import Root

@@ -11,10 +11,10 @@ from functools import cached_property
 from hjit.errors import ScheduleError
 from hjit.sched.language.limits import DIVIDED, MAX_CODE, MAX_UNROLL, REGISTER, check_nodes
 from hjit.sched.language.tree import Compute, Loop, Node, Root, Store, computes, dim_name, dims_of, loop_name
-from hjit.trace.ir.costs import length
+from hjit.trace.ir.costs import instruction_count
 from hjit.trace.ir.graph import Const, Definition, Expr, Graph, Load, Op, Stage, identity, walk
 from hjit.trace.ir.poly import ZERO, Dim, Indirect, Poly, single_dim
-from hjit.trace.passes.partition import write_apart
+from hjit.trace.passes.interleaved_updates import write_disjoint
 
 DIVISIONS = ("floor_divide", "remainder", "fmod")
 ATOMICS = ("add", "minimum", "maximum", "bitwise_and", "bitwise_or", "bitwise_xor", "logical_and", "logical_or")
@@ -207,7 +207,7 @@ def _groups(found: list[Leaf], graph: Graph) -> Iterator[str]:
             continue
         if not is_row or any(d.order != "pure" or d.dims != parts[0].dims for d in parts):
             yield f"compute {s.name} {numbers}: only adjacent pieces over the same dimensions are computed together"
-        elif not all(write_apart(a, b) for a, b in itertools.combinations(parts, 2)):
+        elif not all(write_disjoint(a, b) for a, b in itertools.combinations(parts, 2)):
             yield f"compute {s.name} {numbers}: pieces that may write the same element are computed one after the other"
         elif any(s.name in d.sources for d in parts):
             yield f"compute {s.name} {numbers}: pieces that read the stage itself are computed one after the other"
@@ -435,7 +435,7 @@ def _code(found: list[Leaf], graph: Graph) -> Iterator[str]:
         )
         rests = math.prod(tails.values())
         divided = DIVIDED * sum(_is_division(x) for d in parts for x in walk(d.value))
-        single = sum(length(d.value) for d in parts)
+        single = sum(instruction_count(d.value) for d in parts)
         total = copies * (registers * single + lanes * divided) + rests * single if rests <= MAX_CODE else math.inf
         # a long definition is no fault of the schedule: one register of it, and its rests, are always allowed
         least = single + -(-lanes // registers) * divided

@@ -43,7 +43,8 @@ from hjit.sched.language.tree import (
 )
 from hjit.sched.nests.usual import RootNests
 from hjit.trace.ir.graph import Graph
-from hjit.trace.passes.canonical import canonicalise, inline
+from hjit.trace.passes.canonical import canonicalise
+from hjit.trace.passes.fusion import inline
 from hjit.trace.passes.rewrites import Rewrites
 
 

@@ -20,9 +20,9 @@ from hjit.sched.language.tree import KINDS, Compute, Loop, Node, Root, computes,
 from hjit.sched.search.search import never
 from hjit.sched.search.space import Space
 from hjit.sched.search.templates import native_widths
-from hjit.trace.ir.costs import length
+from hjit.trace.ir.costs import instruction_count
 from hjit.trace.ir.graph import Graph
-from hjit.trace.passes.canonical import inline
+from hjit.trace.passes.fusion import inline
 
 SIZES = tuple(2**k for k in range(1, 10))  # of new tiles
 GAIN = 0.999  # how much cheaper a schedule is that counts as cheaper
@@ -195,9 +195,9 @@ def _bodies(space: Space, node: Node, copies: int) -> Iterator[tuple[Compute, in
 def _length(space: Space, c: Compute, inlined: frozenset[str]) -> int:
     """Instructions of one evaluation, with those of the stages that are inlined into it."""
     calls = space.nests.sized_for(space.nests.through(c, inlined)).part(c.stage, c.definitions).calls
-    own = sum(length(space.graph.stage(c.stage).definitions[n].value) for n in c.definitions)
+    own = sum(instruction_count(space.graph.stage(c.stage).definitions[n].value) for n in c.definitions)
     return own + sum(
-        len(indices) * length(space.graph.stage(name).definitions[0].value) for name, indices in calls.items()
+        len(indices) * instruction_count(space.graph.stage(name).definitions[0].value) for name, indices in calls.items()
     )
 
 

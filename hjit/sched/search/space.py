@@ -36,7 +36,7 @@ from hjit.sched.search.nests import NOTHING, Nests, Tally
 from hjit.sched.search.pruning import Rules
 from hjit.sched.search.successors import Floats, Some
 from hjit.sched.search.templates import Form, Forms, Sizes, chosen, product_of
-from hjit.trace.ir.costs import length
+from hjit.trace.ir.costs import instruction_count
 from hjit.trace.ir.graph import Graph, Stage
 from hjit.trace.ir.poly import Dim
 
@@ -95,7 +95,7 @@ class Space:
         self.first_of = {d.stage: k for k, d in enumerate(self.decisions) if d.group is None}
         self._legal: dict[FormKey, list[Form]] = {}
         self._short: dict[frozenset[str], bool] = {}
-        self._lengths = {s.name: float(max(length(d.value) for d in s.definitions)) for s in graph.stages}
+        self._lengths = {s.name: float(max(instruction_count(d.value) for d in s.definitions)) for s in graph.stages}
         self._places_read = {s.name: Counter(x.source for x in s.loads) for s in graph.stages}
         self._first: dict[FormKey, Form] = {}
         self.buckets = Buckets()

@@ -30,8 +30,9 @@ from hjit.trace.tracing.dispatch import functions, provides
 from hjit.trace.tracing.externs import concrete, opaque_call
 from hjit.trace.tracing.foreign import foreign
 from hjit.trace.tracing.host import HostScalar, is_host, is_run_time, pin_captured, unpin
+from hjit.trace.tracing.masked import Selected
 from hjit.trace.tracing.recorder import Recorder, current, supported_dtype
-from hjit.trace.tracing.tracer import Selected, Tracer, from_source, has_tracer
+from hjit.trace.tracing.tracer import Tracer, from_source, has_tracer
 
 _SAFE_BUILTINS = ("builtins", "_operator", "math", "time")  # they ask a tracer through Python's own protocols
 _PACKAGES = ("numpy", "scipy")
@@ -135,11 +136,16 @@ def wrap(value: Any, path: Path) -> Any:
     if type(value) is set and path.kind != "leaf" and len(value) <= 4096 and all(isinstance(x, _PLAIN) for x in value):
         seen = set(value)
         _guard(rec, path, set(value), "value")
-        rec.watch(seen, str(path))
+        rec.watched.add(seen, str(path))
         return seen
     traced = wrap_callable(value)
-    if isinstance(value, type) and value not in rec.classes and value.__flags__ & (1 << 9) and not _is_library(value):
-        rec.classes[value] = dict(vars(value))
+    if (
+        isinstance(value, type)
+        and value not in rec.watched.classes
+        and value.__flags__ & (1 << 9)
+        and not _is_library(value)
+    ):
+        rec.watched.classes[value] = dict(vars(value))
     _guard(rec, path, value, "identity")
     if traced is not value:
         return traced
@@ -205,7 +211,7 @@ def _captured_container(rec: Recorder, value: Any, path: Path) -> Any:
     _guard_shape(rec, path, shape)
     items = [wrap(value[n], Path(path, n)) for n in names]
     seen = _copied_dict(value, items) if isinstance(value, dict) else type(value)(items)
-    rec.watch(seen, str(path))
+    rec.watched.add(seen, str(path))
     return seen
 
 
@@ -386,7 +392,7 @@ def clone(function: types.FunctionType) -> Callable[..., Any]:
         for name, cell in zip(function.__code__.co_freevars, closure, strict=True):
             try:
                 cells.append(types.CellType(_captured_cell(function, name, cell)))
-                current().cells.append((cells[-1], cells[-1].cell_contents, name))
+                current().watched.cells.append((cells[-1], cells[-1].cell_contents, name))
             except ValueError:  # an empty cell: a name not yet bound
                 cells.append(cell)
         closure = tuple(cells)

@@ -19,11 +19,11 @@ from hjit.trace.ir.graph import Const, Expr, Op, cast, select
 from hjit.trace.ops.layout import copy_order, in_order, operands_order, order_of, ordered_stage, tracers
 from hjit.trace.tracing.dispatch import implements, provides
 from hjit.trace.tracing.host import Conversion, as_cast, as_fill, as_item, is_captured, is_host, number, record, unpin
+from hjit.trace.tracing.masked import Selected
 from hjit.trace.tracing.recorder import current, supported_dtype
 from hjit.trace.tracing.size import Size
 from hjit.trace.tracing.tracer import (
     MAX_KNOWN,
-    Selected,
     Shape,
     Tracer,
     as_tracer,
