@@ -56,7 +56,6 @@ TABLE: dict[str, tuple[State, ...]] = {  # by module, without the package's name
     ),
     "kernels.runtime.backend": (
         State("_lock", "LLVM by one thread at a time", "a lock", RESET),
-        State("_compilations", "names modules", "a number"),
         State("_retired", "engines whose kernels are gone, for the next compilation to free", "those since then"),
     ),
     "kernels.runtime.kernel": (
