@@ -21,9 +21,9 @@ from hjit.model import generator
 from hjit.process import machine
 from hjit.sched.search.search import presets
 from hjit.sched.search.space import Space
-from hjit.tuning import autoschedule, plans
+from hjit.tuning import autoschedule, candidates, decide, plans
+from hjit.tuning.choice import DEFAULT
 from hjit.tuning.samples import alike, leaves
-from hjit.variant import Variant
 from tests import fuzz, seeds
 from tests.numpy_check import place, watched_scratch
 
@@ -34,9 +34,9 @@ BANDWIDTH = (2.0**31, 2.0**34)  # bytes a second: of the machine at hand, a seed
 PIXELS = (1000, 5000, 40_000)  # of the generator's images
 
 
-def first(variant: Variant, ways: Sequence[Any], found: Any) -> Any:
+def first(candidates: Any, found: Sequence[Any], *_: Any) -> Any:
     """The first of what a search found, untimed."""
-    return ways[0] if ways else variant._by_default()
+    return found[0] if found else candidates.compiled(DEFAULT, True)
 
 
 @contextlib.contextmanager
@@ -45,8 +45,8 @@ def forced(seed: int) -> Iterator[list[str]]:
     refused: list[str] = []
     with (
         mock.patch.object(Space, "tree_cost", lambda *_: inf),  # of the default schedule: anything is better
-        mock.patch.object(Variant, "_fastest", first),
-        mock.patch.object(plans, "refused", lambda error: refused.append(f"refused: {error}")),
+        mock.patch.object(candidates, "fastest", first),
+        mock.patch.object(decide, "refused", lambda error: refused.append(f"refused: {error}")),
         mock.patch.object(machine, "bandwidth", lambda _: BANDWIDTH[seed // 4 % 2]),
         mock.patch.object(machine, "caches", lambda: machine.USUAL_CACHES),
         mock.patch.dict(plans._plans, clear=True),  # a seed is searched however often it runs

@@ -29,8 +29,8 @@ from hjit.sched.search.space import Space, sliding_at
 from hjit.sched.search.templates import chosen
 from hjit.trace.ir.graph import Graph
 from hjit.tuning.autoschedule import weights
-from hjit.tuning.plans import Searched, built
-from hjit.tuning.samples import chosen_state, compiled, random_state
+from hjit.tuning.decide import by_search
+from hjit.tuning.samples import chosen_state, compiled, random_state, segment_of
 
 Array = np.ndarray[Any, Any]
 MACHINE = (2.0, 64.0, 32e3, 1e6, 16e6, 1e10)
@@ -87,15 +87,14 @@ class Program:
         self.function = function
         self.image = np.random.default_rng(1).standard_normal(shape, np.float32)
         pipe = Pipeline(function, {"cache": "off", "verify": "off"})
-        self.variant = pipe._variant((self.image,), {}, Options(tune=False, cache="off", verify="off"))
+        self.variant = pipe.variant_of((self.image,), {}, Options(tune=False, cache="off", verify="off"))
         (self.graph,) = self.variant.graphs
+        self.segment = segment_of(self.graph, Options())
         self.space = Space(self.graph, self.variant.rec.sizes, WeightedSum(), MACHINE, 2, Target(64), **given)
 
     def result(self, state: State | Schedule) -> Array:
-        bound, _ = built(
-            lambda s: compiled(self.variant, s, Options(tune=False, cache="off")),
-            Searched({self.graph.outputs: state.tree}, state.inlined),
-        )
+        choice = by_search({self.graph.outputs: state.tree}, state.inlined)
+        bound, _ = compiled(self.variant, choice, Options(tune=False, cache="off"))
         (out,) = bound.new_outputs()
         assert bound.run([self.image], [out], ())
         return out

@@ -40,7 +40,7 @@ _LIBRARY = frozenset(
     "dataclasses typing collections enum functools inspect abc contextlib warnings logging os re".split()
 )
 _VALUES = frozenset("pathlib fractions decimal datetime uuid ipaddress".split())  # whose objects never change
-_OWN = ("hjit.trace", "hjit.kernels", "hjit.sched", "hjit.model", "hjit.pipeline", "hjit.variant", "hjit.options")
+_OWN = ("hjit.trace", "hjit.kernels", "hjit.sched", "hjit.model", "hjit.pipeline", "hjit.call", "hjit.options")
 
 
 class Overlay(dict[str, Any]):
