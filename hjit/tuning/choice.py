@@ -102,6 +102,7 @@ class Choice:
         Raises:
             ScheduleError: one is not, or there is no such Graph.
         """
+        from hjit.sched.language.check import check_tree  # where all have the default schedule it is not loaded
 
         graphs = {x.graph.outputs: x.graph for x in segments}
         for outputs, tree in self.trees.items():
