@@ -30,6 +30,7 @@ from hjit.kernels.lower.loopir import (
     For,
     If,
     Let,
+    Name,
     Nest,
     Program,
     Register,
@@ -287,6 +288,12 @@ class _Kernel:
         self.line(f"{t} {name} = {self.value(s.initial).text};")
         self.registers[s.register.name] = name
 
+    def named_value(self, s: Name) -> None:
+        self.share([s.value])
+        name = self.fresh(s.register.name)
+        self.line(f"const {c_type(s.register.dtype)} {name} = {self.value(s.value).text};")
+        self.registers[s.register.name] = name
+
     def block(self, s: Block) -> None:
         """All values first, in names of their own, then stores and registers."""
         self.line("{")
@@ -454,6 +461,7 @@ STATEMENTS: dict[type, Callable[[_Kernel, Any], None]] = {
     If: _Kernel.branch,
     Block: _Kernel.block,
     Declare: _Kernel.declare,
+    Name: _Kernel.named_value,
     ResetWindow: _Kernel.reset_window,
     SlidingProduce: _Kernel.sliding_produce,
 }

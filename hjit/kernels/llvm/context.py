@@ -100,7 +100,7 @@ class NestEmitter:
         mask: of a vector of which some lanes do nothing: which do something, and the last index that one of them has.
         changing: the arrays that it reads and writes.
         guard: loads stay as deep as this, as further out their index may be out of bounds.
-        registers: their memory, and their lanes.
+        registers: their memory, and their lanes. named: those that are set once, and their values.
         functions: those that are called.
         around: of such a function, that which calls it. arguments: the values that it is given of that one's variables.
     """
@@ -132,6 +132,7 @@ class NestEmitter:
         self.first: dict[str, int] = {}
         self.patterns: dict[Any, list[int] | None] = {}
         self.registers: dict[str, tuple[str, int]] = {}
+        self.named: dict[str, Val] = {}
         self.functions: list[Inner] = []
         self.around: NestEmitter | None = None
         self.arguments: list[Val] = []

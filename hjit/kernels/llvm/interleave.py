@@ -131,7 +131,7 @@ class _Order:
         found = self.moves.get(x)
         if found is None:
             found = any(map(self.e.varies, x.polys)) or any(map(self.is_moving, x.args))
-            found = self.moves[x] = found or (isinstance(x, Register) and self.e.registers[x.name][1] > 1)
+            found = self.moves[x] = found or (isinstance(x, Register) and self.e.registers.get(x.name, ("", 1))[1] > 1)
         return found
 
     def are_neighbours(self, loads: Sequence[Load]) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from hjit.kernels.llvm.code import Val, shuffle, splat, type_name
 from hjit.kernels.llvm.context import NestEmitter
 from hjit.kernels.llvm.vecmath import apply as vecmath
-from hjit.kernels.lower.loopir import CombineLanes, Declare, Register, Set
+from hjit.kernels.lower.loopir import CombineLanes, Declare, Name, Register, Set
 
 Parts = tuple[Val, ...]  # a total, or a total and its rounding error
 
@@ -20,8 +20,14 @@ def declare(e: NestEmitter, s: Declare) -> None:
     e.known.forget()
 
 
+def name(e: NestEmitter, s: Name) -> None:
+    e.named[s.register.name] = e.value(s.value)
+
+
 def value(e: NestEmitter, r: Register) -> Val:
     """What a register holds now."""
+    if r.name in e.named:
+        return e.named[r.name]
     at, lanes = e.registers[r.name]
     return e.code.here(f"load {type_name(r.dtype, lanes)}, ptr {at}", r.dtype, lanes)
 

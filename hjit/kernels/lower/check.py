@@ -20,6 +20,7 @@ from hjit.kernels.lower.loopir import (
     Declare,
     For,
     LineStart,
+    Name,
     Nest,
     Outlined,
     Program,
@@ -44,6 +45,7 @@ MADE_BY: dict[type, str] = {
     LineStart: "vectorize",
     Declare: "block_reductions",
     CombineLanes: "block_reductions",
+    Name: "hoist_invariants",
 }
 ALL = (UNROLLED, *MADE_BY.values(), *GONE.values())
 
@@ -79,8 +81,9 @@ class _Scope:
 
     def after(self, s: Stmt) -> _Scope:
         """Behind a statement of a body."""
-        if isinstance(s, Declare):
-            return replace(self, registers={**self.registers, s.register.name: s.lanes})
+        if isinstance(s, Declare | Name):
+            lanes = s.lanes if isinstance(s, Declare) else 1
+            return replace(self, registers={**self.registers, s.register.name: lanes})
         return replace(self, names=self.names.union(bound_vars(s))) if not inner(s) else self
 
     def within(self, s: Stmt, part: int) -> _Scope:

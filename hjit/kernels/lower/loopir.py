@@ -8,6 +8,7 @@
          | Block(store*, set*)                        values, and where they go: arrays and registers
          | Reduce(buffer, items, loops)               made by place_loops, removed by block_reductions
          | Declare(register, initial) | CombineLanes(source, target)          made by block_reductions
+         | Name(register, value)                      made by hoist_invariants
          | ResetWindow(stage) | SlidingProduce(stage, var, first, end, body)
     Expr = the Graph's, without `Dim` in indices, and Register(name, dtype)
 
@@ -277,6 +278,14 @@ class Declare:
 
 
 @dataclass(frozen=True, slots=True)
+class Name:
+    """A register that is set here and never again, from here to the end of the body: a scalar."""
+
+    register: Register
+    value: Expr
+
+
+@dataclass(frozen=True, slots=True)
 class CombineLanes:
     """All lanes of the vector register `source` into the scalar register `target`, halves with halves.
 
@@ -334,6 +343,7 @@ Stmt = (
     | Block
     | Reduce
     | Declare
+    | Name
     | CombineLanes
     | ResetWindow
     | SlidingProduce
@@ -472,6 +482,9 @@ def lines(s: Stmt, depth: int) -> Iterator[str]:
         case Declare(register, initial, lanes):
             kind = register.dtype.str[1:] + (f" x {lanes}" if lanes > 1 else "")
             yield f"{pad}register {register}: {kind} = {initial}"
+        case Name(register, value):
+            lets, (text,) = describe(value, share_loads=True)
+            yield from (pad + line for line in [*lets, f"{register} = {text}"])
         case CombineLanes(op, source, target):
             yield f"{pad}{_names(target)} = {op} over the lanes of {_names(source)}"
         case ResetWindow():

@@ -10,6 +10,7 @@
     vectorize          vector loops: prologue, steady state, epilogue, and the last vector by its tail strategy
     block_reductions   accumulators in registers, and how they are combined
     replace_scalars    what iterations read of earlier ones stays in registers
+    hoist_invariants   what all iterations of a loop compute alike is computed before it
 
 Each but the first is a function from nest to nest; `show` sees the Program after each. The back ends print the result.
 """
@@ -22,6 +23,7 @@ from dataclasses import replace
 from hjit.kernels.lower.block_reductions import block_reductions
 from hjit.kernels.lower.check import check_loop_ir
 from hjit.kernels.lower.fold_storage import fold_storage
+from hjit.kernels.lower.hoist_invariants import hoist_invariants
 from hjit.kernels.lower.loop_partitioning import partition_loops
 from hjit.kernels.lower.loopir import Nest, Program
 from hjit.kernels.lower.machine import Machine
@@ -41,8 +43,16 @@ Show = Callable[[str, Program], None]
 
 ANY_MACHINE = Machine()
 COMMON: tuple[Pass, ...] = (fold_storage, unroll_and_jam, partition_loops, drop_unused_lets)
-CPU: tuple[Pass, ...] = (*COMMON, outline, stream_stores, vectorize, block_reductions, replace_scalars)
-CUDA: tuple[Pass, ...] = (*COMMON, block_reductions, replace_scalars)
+CPU: tuple[Pass, ...] = (
+    *COMMON,
+    outline,
+    stream_stores,
+    vectorize,
+    block_reductions,
+    replace_scalars,
+    hoist_invariants,
+)
+CUDA: tuple[Pass, ...] = (*COMMON, block_reductions, replace_scalars, hoist_invariants)
 
 
 def lower(

@@ -14,6 +14,7 @@ from hjit.kernels.lower.loopir import (
     Item,
     Let,
     LineStart,
+    Name,
     Outlined,
     Reduce,
     Set,
@@ -79,6 +80,8 @@ def stmt_exprs(s: Stmt) -> tuple[Expr, ...]:
             return tuple(e for i in s.items for e in (i.initial, i.value))
         case Declare():
             return (s.initial,)
+        case Name():
+            return (s.value,)
     return ()
 
 
@@ -170,6 +173,8 @@ def with_parts(s: Stmt, poly: Callable[[Poly], Poly], expr: Callable[[Expr], Exp
             )
         case Declare():
             return replace(s, initial=expr(s.initial))
+        case Name():
+            return replace(s, value=expr(s.value))
     return s
 
 

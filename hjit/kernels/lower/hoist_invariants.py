@@ -1,0 +1,108 @@
+"""Loop-invariant code motion: what a loop's iterations all compute alike is computed before it, and named.
+
+An expression goes out of every loop that none of its indices depends on, where memory that it reads is not written by
+the nest. It stays inside conditions, functions and windows that slide: what they read may not be there otherwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from hjit.kernels.lower.loopir import Block, For, Name, Nest, Register, Stmt, Vectors
+from hjit.kernels.lower.machine import Machine
+from hjit.kernels.lower.traverse import Body, bound_vars, every, sources, with_bodies
+from hjit.trace.ir.borders import fold_select
+from hjit.trace.ir.graph import Cast, Expr, Graph, Load, Op
+from hjit.trace.ir.poly import Var, deep_atoms
+
+
+def hoist_invariants(nest: Nest, graph: Graph, machine: Machine) -> Nest:
+    """The nest in which loops compute no value again and again."""
+    changing = frozenset(nest.writes).intersection(sources(nest.body))
+    return replace(nest, body=_Hoisting(changing).body(nest.body))
+
+
+class _Hoisting:
+    """Numbers the names of a nest.
+
+    Attributes:
+        changing: the arrays that the nest reads and writes.
+    """
+
+    def __init__(self, changing: frozenset[str]) -> None:
+        self.changing = changing
+        self.count = 0
+
+    def body(self, body: Body) -> Body:
+        """Loops inside first: what they do not depend on may go further out."""
+        return tuple(t for s in body for t in self.visit(with_bodies(s, self.body)))
+
+    def visit(self, s: Stmt) -> Iterator[Stmt]:
+        if not isinstance(s, For):
+            yield s
+            return
+        loop = _Loop(frozenset({s.var, *(v for t in every(s.body) for v in bound_vars(t))}), self.changing)
+        body = tuple(t for x in s.body for t in self.without(x, loop))
+        yield from (Name(r, e) for e, r in loop.names.items())
+        yield replace(s, body=body)
+
+    def without(self, s: Stmt, loop: _Loop) -> Iterator[Stmt]:
+        """A statement of a loop's body without what does not depend on the loop."""
+        match s:
+            case Name(register, value) if loop.is_invariant(value):
+                loop.names[value] = register
+            case Block():
+                stores = tuple(replace(x, value=self.outside(x.value, loop)) for x in s.stores)
+                yield replace(
+                    s, stores=stores, sets=tuple(replace(x, value=self.outside(x.value, loop)) for x in s.sets)
+                )
+            case Vectors():
+                yield replace(s, body=tuple(t for x in s.body for t in self.without(x, loop)))
+            case _:
+                yield s
+
+    def outside(self, e: Expr, loop: _Loop) -> Expr:
+        """The expression with names for its largest parts that do not depend on the loop."""
+        found = loop.rewritten.get(e)
+        if found is None:
+            found = loop.rewritten[e] = self._outside(e, loop)
+        return found
+
+    def _outside(self, e: Expr, loop: _Loop) -> Expr:
+        e = fold_select(e)
+        if isinstance(e, Op | Cast | Load) and loop.is_invariant(e):
+            if e not in loop.names:
+                self.count += 1
+                loop.names[e] = Register(f"invariant{self.count}", e.dtype)
+            return loop.names[e]
+        args = tuple(self.outside(a, loop) for a in e.args)
+        return e if all(a is b for a, b in zip(args, e.args, strict=True)) else e.with_args(args)
+
+
+class _Loop:
+    """What goes out of one loop.
+
+    Attributes:
+        names: invariant expressions, with the names that they get.
+        rewritten: expressions of the loop -> those with names.
+    """
+
+    def __init__(self, inside: frozenset[Var], changing: frozenset[str]) -> None:
+        self.inside, self.changing = inside, changing
+        self.names: dict[Expr, Register] = {}
+        self.rewritten: dict[Expr, Expr] = {}
+        self._known: dict[Expr, bool] = {}
+
+    def is_invariant(self, e: Expr) -> bool:
+        found = self._known.get(e)
+        if found is None:
+            found = self._known[e] = self._is_invariant(e)
+        return found
+
+    def _is_invariant(self, e: Expr) -> bool:
+        if isinstance(e, Register) or (isinstance(e, Load) and e.source in self.changing):
+            return False
+        if any(a in self.inside for p in e.polys for a in deep_atoms(p) if isinstance(a, Var)):
+            return False
+        return all(map(self.is_invariant, e.args)) and all(self.is_invariant(x) for p in e.polys for x in p.exprs)
