@@ -32,8 +32,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from benchmarks.plain_trees import OneByOne
 from hjit.sched.search.search import Options, Parameters, presets, search
-from hjit.sched.search.successors import OneByOne
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -107,7 +107,7 @@ _FIRST_CALL = """
 import json, sys, time
 import numpy as np, llvmlite.binding, numba, hjit
 import numba.core.codegen
-import hjit.kernels.runtime.lowered, hjit.call.build, hjit.sched.default.schedules, hjit.sched.nests.usual
+import hjit.kernels.runtime.lowered, hjit.call.build, hjit.sched.default.schedules, hjit.sched.nests.root_nests
 from benchmarks.overhead import twelve_stages
 image = np.random.default_rng(2).random((512, 768), np.float32)
 f = hjit.pipeline(twelve_stages, verify="off", cache_dir=sys.argv[1])

@@ -5,8 +5,8 @@
 | `HJIT_DEBUG=passes,schedule,search,loops,llvm,asm` | these topics: see `TOPICS`                                     |
 | `HJIT_PRINT_AFTER=name,...`                        | the Graph or the loops after these passes; "all": after each   |
 
-With `HJIT_CHECK=1` the Graph and the loops are also validated after every pass. What a cache holds is not compiled
-again, and so not printed: add `HJIT_CACHE=off`.
+With `HJIT_CHECK=1` the Graph and the loops are also validated after every pass, schedule trees after every transform.
+What a cache holds is not compiled again, and so not printed: add `HJIT_CACHE=off`.
 """
 
 from __future__ import annotations

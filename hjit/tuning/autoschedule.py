@@ -125,13 +125,13 @@ def _searched(segment: Segment, sizes: Mapping[str, int], options: Options, cost
         depth=len(space.decisions) if effort.by_depth else None,
         buckets=space.buckets if effort.passes > 1 or effort.sample else None,
         sample=effort.sample,
-        asked=effort.batch,
+        batch_size=effort.batch,
         stop=lambda: time.perf_counter() > limit,
     )
     if is_large:
         if max(half, time.perf_counter()) + COMPLETED * of_a_tree > limit:
             log.debug("%d stages are too many to search in %g s", len(graph.stages), effort.seconds)
-            return Plan(None, frozenset(), candidates[0][0], time.perf_counter() - start, None, whole.tally.asked)
+            return Plan(None, frozenset(), candidates[0][0], time.perf_counter() - start, None, whole.tally.evaluations)
         space = frozen(space, lambda: time.perf_counter() > half)
     if effort.parameters != GREEDY:  # a beam may end at a higher cost, or early; what this costs is known to it
         candidates += _best(greedily(space, around.stop), 1)
@@ -150,9 +150,11 @@ def _searched(segment: Segment, sizes: Mapping[str, int], options: Options, cost
     cost_of_each = {x: c for c, x in reversed(candidates)}
     others_found = tuple(Plan(x.tree, x.inlined, cost_of_each[x]) for x in further)
     seconds = time.perf_counter() - start
-    log.debug("searched %d schedules of %d stages in %.3f s", whole.tally.asked, len(graph.stages), seconds)
+    log.debug("searched %d schedules of %d stages in %.3f s", whole.tally.evaluations, len(graph.stages), seconds)
     debug.say(
-        "search", f"{whole.tally.asked} schedules in {seconds:.3f} s, the best by the model", lambda: _shown(candidates)
+        "search",
+        f"{whole.tally.evaluations} schedules in {seconds:.3f} s, the best by the model",
+        lambda: _shown(candidates),
     )
     return Plan(
         None if first == by_default else first.tree,
@@ -160,7 +162,7 @@ def _searched(segment: Segment, sizes: Mapping[str, int], options: Options, cost
         candidates[0][0],
         seconds,
         found.record,
-        whole.tally.asked,
+        whole.tally.evaluations,
         others_found,
     )
 
@@ -201,7 +203,7 @@ def flipped(
         if stop():
             break
         other = Space.freezing(
-            space, {**space.frozen, name: "root" if name in best.inlined else "inline"}, space.settled
+            space, {**space.frozen, name: "root" if name in best.inlined else "inline"}, space.frozen_loops
         )
         found += _best(greedily(other, stop), 1)
     return [x for x in found if x[0] <= NOT_MUCH_COSTLIER * cost]

@@ -62,7 +62,7 @@ class Segment:
     def defaults(self) -> Iterator[Root]:
         """Its default schedule; then every stage at the root, for where a sliding window turns out not to slide."""
         yield self.default
-        from hjit.sched.nests.usual import root_schedule
+        from hjit.sched.nests.root_nests import root_schedule
 
         yield root_schedule(self.graph, self.target)
 
@@ -102,13 +102,13 @@ class Choice:
         Raises:
             ScheduleError: one is not, or there is no such Graph.
         """
-        from hjit.sched.language.check import check  # where all have the default schedule it is not loaded
+        from hjit.sched.language.check import check_tree  # where all have the default schedule it is not loaded
 
         graphs = {x.graph.outputs: x.graph for x in segments}
         for outputs, tree in self.trees.items():
             if outputs not in graphs:
                 raise ScheduleError(f"a schedule of {', '.join(outputs)}, which no Graph computes")
-            check(tree, graphs[outputs])
+            check_tree(tree, graphs[outputs])
 
 
 DEFAULT = Choice()

@@ -23,13 +23,13 @@ import hjit
 from hjit.errors import ScheduleError
 from hjit.sched.hand.directives import dim_names
 from hjit.sched.hand.schedule import usable
-from hjit.sched.language.check import check
+from hjit.sched.language.check import check_tree
 from hjit.sched.language.tree import KINDS, TAILS, Root, from_json
-from hjit.sched.search.sample import random_schedule
 from hjit.trace.ir.graph import Graph
 from tests import fuzz
 from tests.campaign.kinds import Case, Result
 from tests.numpy_check import assert_same, place
+from tests.sched.random_schedules import random_schedule
 from tests.schedules import MOST, evaluations
 
 LIMIT = 60.0
@@ -88,7 +88,7 @@ class Bounded:
 
     def tree(self, graph: Any, target: Any) -> Any:
         tree = self.inner.tree(graph, target)
-        check(tree, graph)
+        check_tree(tree, graph)
         if evaluations(graph, tree) > MOST:
             raise TooExpensive
         return tree
@@ -205,6 +205,7 @@ def directives(graphs: list[Graph], r: random.Random) -> list[Any]:
                         ("fuse", [loop(), loop(), "xy"]),
                         ("kind", [loop(), r.choice(KINDS)]),
                         ("inner", [loop(), r.choice(("vector", "unroll")), size]),
+                        ("tasks", [loop(), size, *r.choice(([], [r.choice(TAILS)]))]),
                         ("compute_at", [other.name, loop()]),
                         ("store_at", [other.name, loop()]),
                         ("store_root", []),

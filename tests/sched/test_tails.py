@@ -120,7 +120,7 @@ def test_the_numbers_stay(case: str, size: tuple[int, int], tmp_path: Path) -> N
         (blur, lambda s: s["blur_y"].split("y", "a", "b", 4, tail="wrap"), "no tail .wrap.; there are auto"),
         (blur, lambda s: s["blur_y"].unroll("y", 4, tail="predicate"), "only lanes"),
         (blur, lambda s: s["blur_y"].vectorize("x", 8, tail="round_up"), "inside other loops"),
-        (running, lambda s: last(s, 1).vectorize("x", 8, tail="shift_inwards"), "no turn is repeated"),
+        (running, lambda s: last(s, 1).vectorize("x", 8, tail="shift_inwards"), "no iteration is repeated"),
         (summed, lambda s: last(s).split("r0", "a", "b", 4, tail="guard_with_if"), "run once each"),
         (summed, lambda s: last(s).reorder("r0", "x").parallel("r0"), "rfactor"),
         (summed, lambda s: last(s).rfactor("x", 4), "no loop over a reduction dimension; total has x, r0"),

@@ -39,8 +39,8 @@ from hjit.kernels.lower.loopir import (
 from hjit.kernels.lower.sliding_windows import Windows, slides_of
 from hjit.process import deadline
 from hjit.sched.analysis.bounds import Reads, Region, dims_of_region, infer_bounds, whole_region
-from hjit.sched.language.build import flattened, parallel_loops
-from hjit.sched.language.check import is_associative, is_direct, is_repeatable, nests
+from hjit.sched.language.build import flattened, nests, parallel_loops
+from hjit.sched.language.definitions import is_associative, is_direct, is_repeatable
 from hjit.sched.language.limits import check_buffer
 from hjit.sched.language.memory import C_ORDER, LINE, Layout
 from hjit.sched.language.tree import Compute, DimKey, Loop, Node, Root, computes, dims_of, own, walk

@@ -7,7 +7,8 @@ from functools import lru_cache
 import llvmlite.binding as llvm
 
 from hjit.errors import OptionError
-from hjit.sched.language.target import Target, native_width, picked
+from hjit.process import machine
+from hjit.sched.language.target import Target, native_width, table_bytes
 
 
 @lru_cache(maxsize=1)
@@ -62,4 +63,4 @@ def target_features(target: str) -> frozenset[str]:
 def schedule_target(target: str) -> Target:
     """The target as schedules know it; `target` as in `target_features`."""
     found = target_features(target)
-    return Target(native_width(found), picked(found))
+    return Target(native_width(found), table_bytes(found), machine.caches()["2"])

@@ -83,6 +83,8 @@ def kernel_for(scheduled: Scheduled, options: Options, small: bool = True) -> Ke
     with _lock:
         found = _known(name)
         if found is None:
+            if backend.is_busy():
+                raise deadline.OverBudget("another compilation with LLVM")
             found = _load(name, options) or _compile(scheduled, name, options, small)
             with _order:
                 _keep(found)
@@ -126,8 +128,9 @@ def _compile(scheduled: Scheduled, name: str, options: Options, small: bool) -> 
     graph, symbols = scheduled.graph, scheduled.key.symbols
     found = lowered(scheduled, options, name, small)
     debug.say("asm", name, lambda: backend.assembly(found.llvm, name, options.target))
-    deadline.require("compiling with LLVM", backend.expected_seconds(found.llvm))
-    code = signal_safe(deadline.counted(backend.compile_module), found.llvm, name, options.target)
+    expected = backend.expected_seconds(found.llvm)
+    deadline.require("compiling with LLVM", expected)
+    code = backend.compile_within(deadline.allowance(expected), found.llvm, name, options.target)
     compiled = signal_safe(backend.load_object, code, name, options.target)
     count(compiled=1)
     position = {s.name: k for k, s in enumerate(graph.stages)}

@@ -15,7 +15,7 @@ from hjit.kernels.runtime import features
 from hjit.kernels.runtime.scheduled import Scheduled
 from hjit.options import Options
 from hjit.process import debug
-from hjit.sched.language.check import check
+from hjit.sched.language.check import check_tree
 from hjit.sched.language.target import native_width
 from hjit.sched.language.tree import Root
 from hjit.trace.ir.graph import Graph
@@ -69,7 +69,7 @@ def _with_loops(scheduled: Scheduled, machine: Machine) -> tuple[Root, Program]:
         return scheduled.tree, lower(graph, scheduled.tree, machine, debug.passes("lower"))
     for tree in scheduled.defaults():
         try:
-            check(tree, graph)
+            check_tree(tree, graph)
             return tree, lower(graph, tree, machine, debug.passes("lower"))
         except ScheduleError as error:
             log.debug("the default schedule is not legal: %s", error)

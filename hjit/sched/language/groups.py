@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hjit.sched.language.check import are_apart, starts_reduction
+from hjit.sched.language.definitions import are_apart, starts_reduction
 from hjit.trace.ir.graph import Definition, Stage
 from hjit.trace.ir.poly import ZERO, Dim, poly
 from hjit.trace.passes.interleaved_updates import adjacent_axis, write_disjoint
@@ -10,7 +10,7 @@ from hjit.trace.passes.limits import INTERLEAVED_STEPS
 
 
 def groups(s: Stage) -> list[tuple[int, ...]]:
-    """Definitions that one nest computes together: pieces over the same region that write next to each other, updates of parts that are apart."""
+    """Definitions that one nest computes together: interleaved updates of one region, and updates of separate parts."""
     found: list[list[int]] = []
     definitions = s.definitions
     for n, d in enumerate(definitions):

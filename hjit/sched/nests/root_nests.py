@@ -1,4 +1,4 @@
-"""The nests that a stage has by itself, at the root: rows in parallel, lanes along the dimension that suits the memory best."""
+"""The nests of a stage alone at the root: rows in parallel, lanes along the dimension that suits the memory best."""
 
 from __future__ import annotations
 
@@ -6,33 +6,36 @@ import functools
 from collections.abc import Iterator, Mapping, Sequence
 
 from hjit.sched.language.build import Step, nest, whole_loops
-from hjit.sched.language.check import free_from, is_direct
+from hjit.sched.language.definitions import free_from, is_direct
 from hjit.sched.language.groups import groups
 from hjit.sched.language.limits import MAX_UNROLL
-from hjit.sched.language.memory import Strides
-from hjit.sched.language.target import BLOCK, Target, registers
+from hjit.sched.language.memory import LINE, Strides
+from hjit.sched.language.target import Target, table_registers
 from hjit.sched.language.tree import Node, Root, Store
+from hjit.sched.nests.thresholds import (
+    DENSE_STRIDE,
+    FEW_PLANES,
+    GATHER_COST,
+    INTERLEAVED,
+    MIN_BLOCK_ROWS,
+    MIN_LANES_EXTENT,
+    MIN_PRODUCTS,
+    SCAN_ROWS,
+    STRIP_VECTORS,
+    TRANSPOSE_LANES,
+    TRANSPOSE_ROWS,
+    UNROLL_CODE,
+    UNROLL_INNER,
+    UNROLL_REDUCTION,
+)
 from hjit.trace.ir.costs import cost
 from hjit.trace.ir.graph import Cast, Const, Definition, Expr, Graph, Index, Load, Stage, walk
 from hjit.trace.ir.poly import ONE, ZERO, Dim, Indirect, Poly
 from hjit.trace.ir.ranges import Ranges
 
-UNROLL_CODE = 600  # operations that unrolled code of one body may have
-LINE = 64  # bytes of a line of memory, which a turn of a vector loop computes at least
-GATHER_COST = 12  # additions for which lanes are worth gathering
-TURNED_ROWS, MAX_TURNED_LANES = (
-    32,
-    16,
-)  # of a tile that is read across: what a line of memory brings is used before it is lost
-STRIP_VECTORS = 16  # of a strip of columns, which a scan runs down: whole lines, many of a page
-SCAN_ROWS = 4  # of a scan along its rows, that run together
-INTERLEAVED = 2  # parts of a histogram that one task counts at once
-FEW_PLANES = 4  # that are unrolled outside the lanes, if they are not too much code
-UNROLL_REDUCTION = 64  # points of a constant reduction domain that are unrolled
-
 
 class RootNests(Mapping[str, tuple[Node, ...]]):
-    """For each stage of a Graph the nests that it has where it is computed at the root, made when they are asked for."""
+    """For each stage of a Graph the nests that it has where it is computed at the root, made on first use."""
 
     def __init__(self, graph: Graph, target: Target) -> None:
         self._stages, self._strides, self._target = graph.by_name, Strides(graph), target
@@ -53,7 +56,7 @@ class RootNests(Mapping[str, tuple[Node, ...]]):
 
 
 def root_schedule(graph: Graph, target: Target) -> Root:
-    """Every stage by itself, at the root: legal for every Graph."""
+    """Every stage alone, at the root: legal for every Graph."""
     return Root(tuple(Store(name, nests) for name, nests in RootNests(graph, target).items()))
 
 
@@ -67,10 +70,11 @@ def _nest(s: Stage, group: tuple[int, ...], strides: Strides, target: Target) ->
     if blocked is not None:
         assert lanes_dim is not None
         return _blocked(s, group, d, lanes_dim, blocked, lanes, target)
-    across = crossing_dim(d, lanes_dim, unrolled, strides) if len(group) == 1 else None
-    if across is not None:
+    transposed = transposed_dim(d, lanes_dim, unrolled, strides) if len(group) == 1 else None
+    if transposed is not None:
         assert lanes_dim is not None
-        return nest(s.name, group, turned(d, lanes_dim, across, TURNED_ROWS, min(lanes, MAX_TURNED_LANES), unrolled))
+        tile = TRANSPOSE_ROWS, min(lanes, TRANSPOSE_LANES)
+        return nest(s.name, group, transpose_tiles(d, lanes_dim, transposed, *tile, unrolled))
     strip = strip_dim(d, lanes_dim)
     if strip is not None:
         return nest(s.name, group, strips(d, strip, STRIP_VECTORS * lanes, lanes))
@@ -83,7 +87,7 @@ def _nest(s: Stage, group: tuple[int, ...], strides: Strides, target: Target) ->
             [(parts, "parallel", None), *((k, "serial", None) for k in others), (parts, "unroll", INTERLEAVED)],
         )
     steps: list[Step] = []
-    lanes = turn_lanes(d, target, lanes_dim, lanes)
+    lanes = iteration_lanes(d, target, lanes_dim, lanes)
     for step in whole_loops(d, loops_in_order(d, lanes_dim, unrolled), lanes_dim):
         steps += [step, (lanes_dim, "vector", lanes)] if step[0] == lanes_dim is not None else [step]
     rows = scan_rows(d, lanes_dim, unrolled)
@@ -93,7 +97,7 @@ def _nest(s: Stage, group: tuple[int, ...], strides: Strides, target: Target) ->
 
 
 def scan_rows(d: Definition, lanes_dim: int | None, unrolled: Sequence[int]) -> int | None:
-    """The dimension of which a scan does several at once where it has no lanes: one goes on while another waits for what it computed before."""
+    """The dimension of which a scan without lanes runs several elements at once: one goes on while another waits."""
     if (
         lanes_dim is not None
         or d.order != "sequential"
@@ -106,7 +110,7 @@ def scan_rows(d: Definition, lanes_dim: int | None, unrolled: Sequence[int]) -> 
 
 
 def parts_dim(d: Definition, unrolled: list[int]) -> int | None:
-    """The dimension of the parts that a histogram is counted in: tasks have several, whose updates need not wait for each other."""
+    """The dimension of a histogram's parts: a task has several, whose updates need not wait for each other."""
     if not d.is_scatter or d.order in ("pure", "sequential") or not d.dims or unrolled != [0]:
         return None
     n = d.dims[0]
@@ -114,10 +118,13 @@ def parts_dim(d: Definition, unrolled: list[int]) -> int | None:
 
 
 def block_dim(d: Definition, lanes_dim: int | None, unrolled: list[int]) -> int | None:
-    """The dimension that makes a block of accumulators with the lanes: each load depends on one of the two, as in a product of matrices."""
+    """The dimension that makes a block of accumulators with the lanes: each load depends on one of the two.
+
+    As in a product of matrices.
+    """
     if lanes_dim is None or lanes_dim >= len(d.dims) or d.order != "add" or not is_direct(d) or not d.rdims:
         return None
-    if all(n.is_const and n.const < 8 for n in d.rdims) or any(k < len(d.dims) for k in unrolled):
+    if all(n.is_const and n.const < MIN_PRODUCTS for n in d.rdims) or any(k < len(d.dims) for k in unrolled):
         return None
     value = d.value
     reading = [
@@ -126,7 +133,7 @@ def block_dim(d: Definition, lanes_dim: int | None, unrolled: list[int]) -> int 
     along = [x for x in reading if any(p.mentions(Dim(lanes_dim)) for p in x.index)]
     across = [x for x in reading if x not in along]
     for k in reversed(range(len(d.dims))):
-        if k == lanes_dim or (d.dims[k].is_const and d.dims[k].const < BLOCK[0]):
+        if k == lanes_dim or (d.dims[k].is_const and d.dims[k].const < MIN_BLOCK_ROWS):
             continue
         if (
             across
@@ -150,21 +157,23 @@ def _blocked(
     return nest(s.name, group, steps)
 
 
-def crossing_dim(d: Definition, lanes_dim: int | None, unrolled: Sequence[int], strides: Strides) -> int | None:
+def transposed_dim(d: Definition, lanes_dim: int | None, unrolled: Sequence[int], strides: Strides) -> int | None:
     """The dimension along which loads are contiguous whose lanes are far apart, as in a transposed copy."""
     if lanes_dim is None or d.order != "pure" or d.rdims:
         return None
     far = [x for x in d.value.loads if _worth(strides.along(x.source, x.index, lanes_dim), store=False) < 0]
     for k in reversed(range(len(d.dims))):
-        if k == lanes_dim or k in unrolled or (d.dims[k].is_const and d.dims[k].const < TURNED_ROWS):
+        if k == lanes_dim or k in unrolled or (d.dims[k].is_const and d.dims[k].const < TRANSPOSE_ROWS):
             continue
         if any(_worth(strides.along(x.source, x.index, k), store=False) > 0 for x in far):
             return k
     return None
 
 
-def turned(d: Definition, lanes_dim: int, across: int, rows: int, lanes: int, unrolled: Sequence[int]) -> list[Step]:
-    """Loops in tiles: the lines of memory that the lanes of one row load are at hand for the rows that follow."""
+def transpose_tiles(
+    d: Definition, lanes_dim: int, across: int, rows: int, lanes: int, unrolled: Sequence[int]
+) -> list[Step]:
+    """Loops in tiles: the lines of memory that the lanes of one row load are in the cache for the rows that follow."""
     others = [k for k in range(len(d.dims)) if k not in (lanes_dim, across, *unrolled)]
     steps: list[Step] = [(k, "parallel", None) for k in (*others, across, lanes_dim)]
     steps += [(across, "serial", rows), (lanes_dim, "vector", lanes)]
@@ -186,9 +195,10 @@ def strips(d: Definition, strip: int, size: int, lanes: int) -> list[Step]:
 
 
 def loops_in_order(d: Definition, lanes_dim: int | None, unrolled: list[int]) -> list[int]:
-    """Loops that stay, outermost first: pure dimensions, then reductions, the vector dimension where its accumulators stay in registers.
+    """Loops that stay, outermost first: pure dimensions, reductions, the lanes where accumulators stay in registers.
 
-    A few planes whose code is too much to be unrolled are inside the rows: tasks are rows, and what rows of all planes read is computed once.
+    A few planes whose code is too much to be unrolled are inside the rows: tasks are rows, and what rows of all planes
+    read is computed once.
     """
     pure = [k for k in range(len(d.dims)) if k not in unrolled and k != lanes_dim]
     pure.sort(key=lambda k: d.dims[k].is_const and d.dims[k].const <= FEW_PLANES)
@@ -216,12 +226,12 @@ def lane_scores(s: Stage, definitions: list[Definition], strides: Strides) -> di
     reads = [[x for x in part.loads if x.source != s.name] for part in definitions]
     scores: dict[int, int] = {}
     for k, n in enumerate(d.extents):
-        if n.is_const and n.const < 8:
+        if n.is_const and n.const < MIN_LANES_EXTENT:
             continue
-        turns = k >= len(d.dims) and not (k == len(d.extents) - 1 and k >= free_from(s, d))
-        if turns and (not associative or gathered or not is_direct(d)):
+        is_reduction = k >= len(d.dims) and not (k == len(d.extents) - 1 and k >= free_from(s, d))
+        if is_reduction and (not associative or gathered or not is_direct(d)):
             continue
-        if gathered or (d.order == "sequential" and not turns and strides.along(s.name, d.target, k) != ONE):
+        if gathered or (d.order == "sequential" and not is_reduction and strides.along(s.name, d.target, k) != ONE):
             continue
         scores[k] = sum(_score(s, x, k, strides, own) for x, own in zip(definitions, reads, strict=True)) * 2 + (
             not n.is_const
@@ -252,7 +262,7 @@ def _worth(stride: Poly | None, store: bool) -> int:
         return -2
     if stride == ZERO:
         return -2 if store else 0
-    if stride.is_const and abs(stride.const) <= 4:
+    if stride.is_const and abs(stride.const) <= DENSE_STRIDE:
         return 3 if abs(stride.const) == 1 else 1
     return -2
 
@@ -269,7 +279,7 @@ def unrolled_dims(definitions: list[Definition], lanes_dim: int | None) -> list[
         reduction = k >= len(d.dims)
         if k == lanes_dim or not n.is_const or n.const > UNROLL_REDUCTION:
             continue
-        if not reduction and n.const > (16 if lanes_dim is None or k > lanes_dim else FEW_PLANES):
+        if not reduction and n.const > (UNROLL_INNER if lanes_dim is None or k > lanes_dim else FEW_PLANES):
             continue
         if d.order == "sequential" and (d.rdims or lanes_dim is not None):
             continue
@@ -290,7 +300,8 @@ def unrolled_dims(definitions: list[Definition], lanes_dim: int | None) -> list[
 def vector_lanes(s: Stage, d: Definition, target: Target, lanes_dim: int | None = None) -> int:
     """Lanes of a vector of the widest type at work along a dimension.
 
-    Indices of gathers count 4 bytes, those of tables in registers nothing: a look-up takes as long for few lanes as for a whole register.
+    Indices of gathers count 4 bytes, those of tables in registers nothing: a look-up takes as long for few lanes as for
+    a whole register.
     """
     differs: dict[Expr, bool] = {}
     values = {
@@ -310,15 +321,15 @@ def vector_lanes(s: Stage, d: Definition, target: Target, lanes_dim: int | None 
 def _looks_up(x: Load, target: Target) -> Expr | None:
     """The index of a load that looks a table up in registers."""
     values = [a.expr for p in x.index for a in p.atoms() if isinstance(a, Indirect)]
-    found = Ranges().of(values[0]) if len(values) == 1 and x.dtype.itemsize in target.picked else None
+    found = Ranges().of(values[0]) if len(values) == 1 and x.dtype.itemsize in target.table_bytes else None
     count = found[1] + 1 if found is not None and found[0] >= 0 else None
-    return None if registers(x.dtype, count, target.vector_bytes) is None else values[0]
+    return None if table_registers(x.dtype, count, target.vector_bytes) is None else values[0]
 
 
-def turn_lanes(d: Definition, target: Target, lanes_dim: int | None, native: int) -> int:
-    """Lanes of a turn: those of a line of memory, so that of short vectors there are two, and one goes on while the other waits.
+def iteration_lanes(d: Definition, target: Target, lanes_dim: int | None, native: int) -> int:
+    """Lanes of an iteration: a line of memory. Of short vectors there are several, and one goes on while another waits.
 
-    A scan has tiles of its own, and what is gathered is loaded one by one anyway.
+    A scan has tiles of its own, and what is gathered is loaded element by element anyway.
 
     Args:
         native: lanes of a vector register.

@@ -1,7 +1,7 @@
-"""What the children of the root cost: worked out for many choices of the sizes of their loops at once, and kept.
+"""What the children of the root cost: computed for many choices of the sizes of their loops at once, and kept.
 
-The cost of a schedule is the sum over the children of its root (Anderson 2021, section 3.3). What a rule of `hjit.sched.search.pruning`
-forbids costs infinitely much.
+The cost of a schedule is the sum over the children of its root (Anderson 2021, section 3.3). What a rule of
+`hjit.sched.search.pruning` forbids costs infinitely much.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import itertools
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
-from typing import Any
 
 import numpy as np
 
@@ -24,36 +23,33 @@ from hjit.sched.features.featurise import Plan, merged, plan_of
 from hjit.sched.language.groups import groups
 from hjit.sched.language.memory import C_ORDER
 from hjit.sched.language.tree import Node, Root, computes
-from hjit.sched.search.batches import IN_C_ORDER, NONE, Batch, Known, Layouts, Rows
+from hjit.sched.search.batches import IN_C_ORDER, NONE, Batch, Layouts, NestCost, Rows
 from hjit.sched.search.pruning import Rules
 from hjit.sched.search.successors import Floats
-from hjit.sched.search.templates import Forms, Sizes, chosen, columns, turns_of
+from hjit.sched.search.templates import Sizes, Templates, chosen, columns, parallel_iterations
+from hjit.sched.search.thresholds import COST_BITS, MAX_BATCH, MAX_RECORDED, MAX_RESTS
 from hjit.trace.ir.graph import Graph
 
-BITS = 18  # of a cost that count
-TOGETHER = 2048  # choices that are measured at once, where they are not of one batch
-RECORDED = 1 << 20  # operations of all plans that are kept: half a gigabyte
 NOTHING: frozenset[str] = frozenset()
-RESTS = 1 << 14  # sets of nests of which it is known what they cost together
 CALLS = SCHEDULE.index("inlined_calls")
 
 
 @dataclass(slots=True)
 class Tally:
-    """What the searches of a space came to.
+    """What the searches of a space have done.
 
     Attributes:
-        asked: number of schedules whose cost was asked.
-        measured: number of those whose features were worked out.
+        evaluations: number of schedules whose cost was evaluated.
+        featurised: number of those whose features were computed, and not found among those of before.
     """
 
-    asked: int = 0
-    measured: int = 0
+    evaluations: int = 0
+    featurised: int = 0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Rest:
-    """Some nests together: what they cost, and how often they evaluate each stage that is inlined into them, [stages]."""
+    """Some nests together: what they cost, and how often they evaluate each inlined stage, [stages]."""
 
     cost: float
     calls: Floats
@@ -63,13 +59,13 @@ class _Rest:
 class _Memory:
     """What is kept of costs: by all that they depend on, and by identity, as the states after one share its nests."""
 
-    known: dict[Hashable, Known] = field(default_factory=dict)
-    unchanged: dict[Hashable, tuple[Node, Known]] = field(default_factory=dict)
+    known: dict[Hashable, NestCost] = field(default_factory=dict)
+    unchanged: dict[Hashable, tuple[Node, NestCost]] = field(default_factory=dict)
     rests: dict[Hashable, _Rest] = field(default_factory=dict)
     prepared: dict[tuple[str, ...], PreparedCost] = field(default_factory=dict)
 
 
-class Nests:
+class NestCosts:
     """The costs of the children of the root, of any schedule of a Graph.
 
     Args:
@@ -77,7 +73,7 @@ class Nests:
         sizes: numbers of the run-time sizes by name.
         machine: facts of the machine, see `hjit.model.names.MACHINE`.
         cores: number of threads.
-        memoise: are costs kept? If not, all are worked out again whenever they are asked for.
+        memoise: are costs kept? If not, all are computed again whenever they are needed.
 
     Attributes:
         pipeline: the features of the stages that do not depend on schedules, [stages, len(PIPELINE)].
@@ -91,15 +87,15 @@ class Nests:
         cost: Cost,
         machine: Sequence[float],
         cores: int,
-        forms: Forms,
+        templates: Templates,
         rules: Rules,
         memoise: bool,
     ) -> None:
-        self.sized, self.cost_model, self.cores, self.forms, self.rules, self.memoise = (
+        self.sized, self.cost_model, self.cores, self.templates, self.rules, self.memoise = (
             sized,
             cost,
             cores,
-            forms,
+            templates,
             rules,
             memoise,
         )
@@ -116,7 +112,7 @@ class Nests:
         self._read: dict[tuple[int, frozenset[str]], tuple[Node, frozenset[str]]] = {}
 
     @staticmethod
-    def like(nests: Nests, cost: Cost) -> Nests:
+    def like(nests: NestCosts, cost: Cost) -> NestCosts:
         """The same under another cost model; what features need is shared."""
         new = copy.copy(nests)
         new.cost_model, new.tally, new._memory = cost, Tally(), _Memory()
@@ -148,14 +144,14 @@ class Nests:
         return sum(x.recorded for x in self._sized.values())
 
     def forget(self) -> None:
-        """Bound what is recorded of nests. Their costs are kept, so that little of it is asked for again."""
-        if self.recorded > RECORDED:
+        """Bound what is recorded of nests. Their costs are kept, so that little of it is needed again."""
+        if self.recorded > MAX_RECORDED:
             for x in self._sized.values():
                 x.forget()
 
     # -- of batches
     def look_up(self, batches: Sequence[Batch]) -> None:
-        """Find what the nests of some batches cost. Those that differ in sizes only, of whatever batches, are measured together."""
+        """Find what the nests of some batches cost. Those that differ in sizes only, of all batches, are one array."""
         memory = self._memory
         found: list[tuple[Hashable, Batch, Node, bool]] = []
         wanted: dict[Hashable, tuple[Plan, Sizes]] = {}
@@ -163,13 +159,15 @@ class Nests:
             is_known = self._rest_key(b) in memory.rests
             for k, nest in enumerate(b.nests):
                 is_new = k == b.changed
-                if not is_new and (is_known or self._identity(nest, b.inlined, b.layouts, b.open) in memory.unchanged):
+                if not is_new and (
+                    is_known or self._identity(nest, b.inlined, b.layouts, b.undecided) in memory.unchanged
+                ):
                     continue
                 through, sizes = self.through(nest, b.inlined), b.sizes if is_new else NONE
-                key = self._key(nest, sizes, through, b.layouts, b.open)
+                key = self._key(nest, sizes, through, b.layouts, b.undecided)
                 found.append((key, b, nest, is_new))
                 if key not in memory.known and key not in wanted:
-                    wanted[key] = self._planned(nest, sizes, through, b.layouts, b.open)
+                    wanted[key] = self._planned(nest, sizes, through, b.layouts, b.undecided)
         for keys in _by_plan(wanted):
             whole = self._run(wanted[keys[0]][0], np.concatenate([wanted[key][1] for key in keys]))
             ends = [0, *itertools.accumulate(len(wanted[key][1]) for key in keys)]
@@ -178,7 +176,7 @@ class Nests:
             if is_new:
                 b.own = memory.known[key]
             else:
-                memory.unchanged[self._identity(nest, b.inlined, b.layouts, b.open)] = nest, memory.known[key]
+                memory.unchanged[self._identity(nest, b.inlined, b.layouts, b.undecided)] = nest, memory.known[key]
 
     def costs(self, batch: Batch, rows: Rows) -> Floats:
         """The costs of states: those of their nests together."""
@@ -188,11 +186,13 @@ class Nests:
         if batch.own is not None:
             own = batch.own.some(rows)
         else:
-            own = self.known(batch.nests[batch.changed], batch.sizes[rows], batch.inlined, batch.layouts, batch.open)
+            own = self.known(
+                batch.nests[batch.changed], batch.sizes[rows], batch.inlined, batch.layouts, batch.undecided
+            )
         total = own.costs + rest.cost
-        beside = rest.calls[own.called]
-        if beside.any():  # of what one nest alone computes it is known
-            every = np.where(beside > 0.0, beside, -inf)[:, None] + own.calls
+        others = rest.calls[own.called]
+        if others.any():  # of what one nest alone computes it is known
+            every = np.where(others > 0.0, others, -inf)[:, None] + own.calls
             total = np.where(self.rules.is_too_often(every, self._least[own.called][:, None]).any(0), inf, total)
         return total
 
@@ -203,19 +203,19 @@ class Nests:
         key = self._rest_key(batch)
         found = self._memory.rests.get(key)
         if found is None:
-            if len(self._memory.rests) >= RESTS:
+            if len(self._memory.rests) >= MAX_RESTS:
                 self._memory.rests.clear()
             found = self._memory.rests[key] = self._together(batch)
         return found
 
     @staticmethod
     def _rest_key(batch: Batch) -> Hashable:
-        return tuple(map(id, batch.rest)), batch.inlined, frozenset(batch.layouts.items()), batch.open
+        return tuple(map(id, batch.rest)), batch.inlined, frozenset(batch.layouts.items()), batch.undecided
 
     def _together(self, batch: Batch) -> _Rest:
         cost, calls, times = 0.0, np.zeros(len(self.graph.stages)), np.zeros(len(self.graph.stages))
         for nest in batch.rest:
-            own = self.unchanged(nest, batch.inlined, batch.layouts, batch.open)
+            own = self.unchanged(nest, batch.inlined, batch.layouts, batch.undecided)
             cost += float(own.costs[0])
             if len(own.called):
                 calls[own.called] += own.calls[:, 0]
@@ -232,20 +232,20 @@ class Nests:
     def keep(self, batch: Batch, row: int, nest: Node) -> None:
         """What the child of the root costs that a decision changed is known, now that its sizes are chosen: `nest`."""
         if batch.own is not None:
-            key = self._key(nest, NONE, self.through(nest, batch.inlined), batch.layouts, batch.open)
+            key = self._key(nest, NONE, self.through(nest, batch.inlined), batch.layouts, batch.undecided)
             self._memory.known.setdefault(key, batch.own.some(slice(row, row + 1)))
 
     # -- of one nest
     def unchanged(
-        self, nest: Node, inlined: frozenset[str], layouts: Layouts, open_: frozenset[str] = NOTHING
-    ) -> Known:
+        self, nest: Node, inlined: frozenset[str], layouts: Layouts, undecided: frozenset[str] = NOTHING
+    ) -> NestCost:
         """What is known of a nest whose sizes are chosen."""
         if not self.memoise:
-            return self.known(nest, NONE, inlined, layouts, open_)
-        key = self._identity(nest, inlined, layouts, open_)
+            return self.known(nest, NONE, inlined, layouts, undecided)
+        key = self._identity(nest, inlined, layouts, undecided)
         found = self._memory.unchanged.get(key)
         if found is None:
-            found = self._memory.unchanged[key] = nest, self.known(nest, NONE, inlined, layouts, open_)
+            found = self._memory.unchanged[key] = nest, self.known(nest, NONE, inlined, layouts, undecided)
         return found[1]
 
     def known(
@@ -254,25 +254,25 @@ class Nests:
         sizes: Sizes,
         inlined: frozenset[str] = NOTHING,
         layouts: Layouts = IN_C_ORDER,
-        open_: frozenset[str] = NOTHING,
-    ) -> Known:
+        undecided: frozenset[str] = NOTHING,
+    ) -> NestCost:
         """What is known of a nest, for each choice of its sizes.
 
         Args:
-            layouts: of what does not lie in C order in memory.
-            open_: stages that are not placed yet, as far as that matters; see `hjit.sched.search.pruning.Rules`.
+            layouts: of what is not in C order in memory.
+            undecided: stages that are not placed yet, as far as that matters; see `hjit.sched.search.pruning.Rules`.
         """
         through = self.through(nest, inlined)
         if not self.memoise:
-            return self._run(*self._planned(nest, sizes, through, layouts, open_))
-        key = self._key(nest, sizes, through, layouts, open_)
+            return self._run(*self._planned(nest, sizes, through, layouts, undecided))
+        key = self._key(nest, sizes, through, layouts, undecided)
         found = self._memory.known.get(key)
         if found is None:
-            found = self._memory.known[key] = self._run(*self._planned(nest, sizes, through, layouts, open_))
+            found = self._memory.known[key] = self._run(*self._planned(nest, sizes, through, layouts, undecided))
         return found
 
-    def features(self, tree: Root, inlined: frozenset[str], layouts: Layouts) -> Any:
-        """The features of a schedule as the cost model sees them, [stages, len(SCHEDULE)]: those of its nests, each by itself."""
+    def features(self, tree: Root, inlined: frozenset[str], layouts: Layouts) -> Floats:
+        """The features of a schedule as the cost model sees them, [stages, len(SCHEDULE)]: those of each nest alone."""
         found = np.zeros((len(self.graph.stages), len(SCHEDULE)))
         for nest in tree.children:
             sized = self.sized_for(self.through(nest, inlined))
@@ -293,14 +293,19 @@ class Nests:
             found = self._read[key] = nest, frozenset().union(*(self._sources[name] for name in names)) - names
         return found[1]
 
-    def _identity(self, nest: Node, inlined: frozenset[str], layouts: Layouts, open_: frozenset[str]) -> Hashable:
-        return id(nest), inlined, frozenset(layouts.items()), open_ & self._read_by(nest, inlined) if open_ else open_
+    def _identity(self, nest: Node, inlined: frozenset[str], layouts: Layouts, undecided: frozenset[str]) -> Hashable:
+        return (
+            id(nest),
+            inlined,
+            frozenset(layouts.items()),
+            undecided & self._read_by(nest, inlined) if undecided else undecided,
+        )
 
     def _key(
-        self, nest: Node, sizes: Sizes, through: frozenset[str], layouts: Layouts, open_: frozenset[str]
+        self, nest: Node, sizes: Sizes, through: frozenset[str], layouts: Layouts, undecided: frozenset[str]
     ) -> Hashable:
         """All that the costs of a nest depend on: layouts, and what is not placed, as far as it reads that."""
-        if not layouts and not open_:
+        if not layouts and not undecided:
             return nest, sizes.tobytes(), through
         read = self._read_by(nest, through)
         return (
@@ -308,22 +313,22 @@ class Nests:
             sizes.tobytes(),
             through,
             tuple((name, layout) for name, layout in sorted(layouts.items()) if name in read),
-            open_ & read,
+            undecided & read,
         )
 
     def _planned(
-        self, nest: Node, sizes: Sizes, through: frozenset[str], layouts: Layouts, open_: frozenset[str]
+        self, nest: Node, sizes: Sizes, through: frozenset[str], layouts: Layouts, undecided: frozenset[str]
     ) -> tuple[Plan, Sizes]:
         """How the features of a nest are worked out, and from which sizes of its loops."""
         placed = self.placed | layouts if layouts else self.placed
-        if open_:
-            placed = {n: x for n, x in placed.items() if n not in open_}
+        if undecided:
+            placed = {n: x for n, x in placed.items() if n not in undecided}
         plan, own = plan_of(self.sized_for(through), nest, placed)
         return plan, columns(nest, sizes) if own else np.zeros((len(sizes), 0), np.int64)
 
-    def _run(self, plan: Plan, sizes: Sizes) -> Known:
+    def _run(self, plan: Plan, sizes: Sizes) -> NestCost:
         """What is known of a nest, for each choice of the sizes of its loops."""
-        self.tally.measured += len(sizes)
+        self.tally.featurised += len(sizes)
         features = plan.run((), sizes)
         at = np.array([self.sized.position[n] for n in features.stages], np.int64)
         prepared = self._memory.prepared.get(features.stages)
@@ -332,10 +337,10 @@ class Nests:
         costs = _rounded(np.asarray(prepared.stages(features.values), np.float64).sum(-1))
         forbidden = self.rules.forbidden(features.values, self._least[at], self.cores, self._most_tasks(plan.head))
         is_inlined = np.array([n in plan.graph.inlined for n in features.stages], np.bool_)
-        return Known(np.where(forbidden, inf, costs), at[is_inlined], features.values[:, is_inlined, CALLS].T.copy())
+        return NestCost(np.where(forbidden, inf, costs), at[is_inlined], features.values[:, is_inlined, CALLS].T.copy())
 
     def _most_tasks(self, stage: str) -> float:
-        """How many tasks a stage has by default, the nest with the fewest: as many as its parallel loops have turns."""
+        """How many tasks a stage has by default, the nest with the fewest: iterations of its parallel loops."""
         found = self._most.get(stage)
         if found is None:
             found = self._most[stage] = min(self._default_tasks(stage))
@@ -345,25 +350,25 @@ class Nests:
         s = self.graph.stage(stage)
         for group in self.groups[stage]:
             extents = self.sized.part(stage, group).extents
-            form = next(iter(self.forms.of(s, group, extents, True)))
-            yield turns_of(chosen(form.node, form.sizes[0]), extents)
+            first = next(iter(self.templates.of(s, group, extents, True)))
+            yield parallel_iterations(chosen(first.node, first.sizes[0]), extents)
 
 
 def _rounded(costs: Floats) -> Floats:
-    """Costs without the bits that depend on what else was measured with them: matrices are multiplied in another order then."""
+    """Costs without the bits that depend on what else was computed with them."""
     mantissas, exponents = np.frexp(costs)
-    return np.ldexp(np.rint(mantissas * 2.0**BITS), exponents - BITS)
+    return np.asarray(np.ldexp(np.rint(mantissas * 2.0**COST_BITS), exponents - COST_BITS), np.float64)
 
 
 def _by_plan(wanted: Mapping[Hashable, tuple[Plan, Sizes]]) -> list[list[Hashable]]:
     """What has one plan, in parts of not too many choices: arrays that fit in caches."""
     parts: list[list[Hashable]] = []
-    open_: dict[int, tuple[list[Hashable], int]] = {}
+    parts_of: dict[int, tuple[list[Hashable], int]] = {}
     for key, (plan, sizes) in wanted.items():
-        part, count = open_.get(id(plan), ([], 0))
-        if not part or count + len(sizes) > TOGETHER:
+        part, count = parts_of.get(id(plan), ([], 0))
+        if not part or count + len(sizes) > MAX_BATCH:
             part, count = [], 0
             parts.append(part)
         part.append(key)
-        open_[id(plan)] = part, count + len(sizes)
+        parts_of[id(plan)] = part, count + len(sizes)
     return parts

@@ -1,4 +1,4 @@
-"""Random legal schedules: for the tests, and to learn costs from.
+"""Random legal schedules.
 
 Stages from the outputs back to the inputs: random tilings for the nests of each, then a random place among all where
 it may be computed, and a random one where it may be stored.
@@ -10,7 +10,8 @@ import random
 from collections.abc import Collection
 
 from hjit.sched.language.build import Path, Step, at, attached, loops_around, nest
-from hjit.sched.language.check import free_from, is_associative, is_direct, problems
+from hjit.sched.language.check import faults
+from hjit.sched.language.definitions import free_from, is_associative, is_direct
 from hjit.sched.language.groups import groups
 from hjit.sched.language.tree import TAILS, DimKey, Loop, Root, Store, computes
 from hjit.trace.ir.graph import Definition, Graph, Stage
@@ -51,7 +52,7 @@ def _placed(graph: Graph, root: Root, s: Stage, consumers: Collection[str], rng:
             tree = attached(root, nests, site, store, Store(s.name, (), order, align))
         else:
             tree = Root((Store(s.name, tuple(nests), order, align), *root.children))
-        if next(problems(tree, rest), None) is None:
+        if next(faults(tree, rest), None) is None:
             return tree
     raise AssertionError(f"no legal schedule for {s}")
 
