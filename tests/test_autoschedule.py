@@ -181,7 +181,10 @@ def test_what_a_search_has_no_time_for_stays_at_the_root(function: Any) -> None:
         left = iter(range(n))
         found = greedily(p.space, lambda: next(left, None) is None)
         assert found.best is not None and found.record.stopped and found.cost < math.inf
-        check_tree(found.best.tree, graphs_of(p.variant.rec, p.variant.trace.goals, by_search({}, found.best.inlined).rewrites)[0])
+        check_tree(
+            found.best.tree,
+            graphs_of(p.variant.rec, p.variant.trace.goals, by_search({}, found.best.inlined).rewrites)[0],
+        )
         if not n:
             assert all(
                 isinstance(x, Store) and {x.stage} == {c.stage for c in computes(x)} for x in found.best.tree.children
@@ -592,7 +595,9 @@ def test_where_there_is_no_disk_a_process_searches_once(folder: Path, monkeypatc
     assert len(found) == 2 and len(plans._plans) == 1
 
 
-def test_the_default_schedule_is_final_where_a_search_finds_nothing_better(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_default_schedule_is_final_where_a_search_finds_nothing_better(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     p = Program(blurred)
     monkeypatch.setattr(autoschedule, "searched", lambda *_: Plan(None, frozenset(), 1.0))
     cut, options = Cut(p.variant.trace, p.segment.target), Options(tune="greedy", cache_dir=folder)

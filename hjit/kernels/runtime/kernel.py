@@ -130,7 +130,8 @@ def _compile(scheduled: Scheduled, name: str, options: Options, small: bool) -> 
     debug.say("asm", name, lambda: backend.assembly(found.llvm, name, options.target))
     expected = backend.expected_seconds(found.llvm)
     deadline.require("compiling with LLVM", expected)
-    code = backend.compile_within(deadline.allowance(expected), found.llvm, name, options.target)
+    seconds = deadline.allowance(expected)
+    code = backend.compile_within(seconds, found.llvm, name, options.target)
     compiled = signal_safe(backend.load_object, code, name, options.target)
     count(compiled=1)
     position = {s.name: k for k, s in enumerate(graph.stages)}
