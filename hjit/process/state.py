@@ -46,6 +46,7 @@ TABLE: dict[str, tuple[State, ...]] = {  # by module, without the package's name
         State("kernels", "threads that run kernels", "one number a thread that is inside", GATES),
         State("at_rest", "what is told before a fork whether kernels rest", "filled when modules are imported"),
         State("_held", "numba's lock during a fork", "one", GATES),
+        State("unfinished", "what says whether a compilation that nobody waits for holds that lock", "one"),
     ),
     "kernels.cuda.opencl": (State("_building", "one thread builds a program", "a lock", RESET),),
     "kernels.runtime.arena": (
@@ -56,6 +57,7 @@ TABLE: dict[str, tuple[State, ...]] = {  # by module, without the package's name
     ),
     "kernels.runtime.backend": (
         State("_lock", "LLVM by one thread at a time", "a lock", RESET),
+        State("_given_up", "a compilation that nobody waits for any more; in a child it never ends", "one"),
         State("_retired", "engines whose kernels are gone, for the next compilation to free", "those since then"),
     ),
     "kernels.runtime.kernel": (

@@ -42,7 +42,7 @@ def test_passes_and_their_times(capsys: Any, monkeypatch: Any) -> None:
     assert all(re.fullmatch(r"hjit passes: \w+\.\w+ \d+\.\d\d ms", line) for line in lines)
     assert [n for n in names if n.startswith("lower.")] == [
         "lower.place_loops",
-        *(f"lower.{p.__name__}" for p in lower.PASSES),
+        *(f"lower.{p.__name__}" for p in lower.CPU),
     ]
     assert names[: len(canonical.PASSES)] == [f"canonicalise.{p.__name__}" for p in canonical.PASSES]
 
@@ -68,7 +68,7 @@ def test_the_result_of_a_pass(capsys: Any, monkeypatch: Any) -> None:
     assert found.count("---- hjit after canonicalise.fuse") == 2  # it is in the list twice
     assert found.count("---- hjit after lower.place_loops") == 1 and found.count("---- hjit") == 3
     monkeypatch.setenv("HJIT_PRINT_AFTER", "all")
-    assert printed(capsys, tune=False).count("---- hjit after ") == len(canonical.PASSES) + len(lower.PASSES) + 1
+    assert printed(capsys, tune=False).count("---- hjit after ") == len(canonical.PASSES) + len(lower.CPU) + 1
 
 
 def test_topics_are_combined(capsys: Any, monkeypatch: Any) -> None:
