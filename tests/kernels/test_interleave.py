@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import hjit
-from hjit.kernels.lower import stream_stores
+from hjit.kernels.lower.passes import stream_stores
 from tests.numpy_check import check
 
 RNG = np.random.default_rng(5)

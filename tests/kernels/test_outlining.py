@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import hjit
-from hjit.kernels.lower import outlining
 from hjit.kernels.lower.loopir import For, If, Outlined, SlidingProduce, Stmt, VectorLoop
+from hjit.kernels.lower.passes import outlining
 from hjit.kernels.lower.traverse import with_bodies
 from hjit.trace.ir.poly import ZERO, Var, poly
 from tests.numpy_check import check

@@ -1,6 +1,6 @@
 """Functions that a nest calls: their text, and the names that calls of them have in the end.
 
-Which loops become functions is decided by `hjit.kernels.lower.outlining`; equal ones are compiled once: see
+Which loops become functions is decided by `hjit.kernels.lower.passes.outlining`; equal ones are compiled once: see
 `hjit.kernels.llvm.function_merging`.
 """
 

@@ -110,7 +110,7 @@ class For:
             the one before it did; None: nothing like that.
         first: where an iteration would start before it, it starts there; None: nothing like that.
         kind: "serial", or of a known trip count: "unroll", code for each iteration, and "unroll_and_jam", in which they
-            also share loads. Only `hjit.kernels.lower.unroll_and_jam` sees loops that are not serial.
+            also share loads. Only `hjit.kernels.lower.passes.unroll_and_jam` sees loops that are not serial.
         rare: does it run what vectors leave over, so that its code is to be short rather than fast?
     """
 

@@ -20,20 +20,20 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from hjit.kernels.lower.block_reductions import block_reductions
 from hjit.kernels.lower.check import check_loop_ir
-from hjit.kernels.lower.fold_storage import fold_storage
-from hjit.kernels.lower.hoist_invariants import hoist_invariants
-from hjit.kernels.lower.loop_partitioning import partition_loops
 from hjit.kernels.lower.loopir import Nest, Program
 from hjit.kernels.lower.machine import Machine
-from hjit.kernels.lower.outlining import outline
+from hjit.kernels.lower.passes.block_reductions import block_reductions
+from hjit.kernels.lower.passes.fold_storage import fold_storage
+from hjit.kernels.lower.passes.hoist_invariants import hoist_invariants
+from hjit.kernels.lower.passes.loop_partitioning import partition_loops
+from hjit.kernels.lower.passes.outlining import outline
+from hjit.kernels.lower.passes.scalar_replacement import replace_scalars
+from hjit.kernels.lower.passes.stream_stores import stream_stores
+from hjit.kernels.lower.passes.unroll_and_jam import unroll_and_jam
+from hjit.kernels.lower.passes.unused_lets import drop_unused_lets
+from hjit.kernels.lower.passes.vectorize import vectorize
 from hjit.kernels.lower.place_loops import place_loops
-from hjit.kernels.lower.scalar_replacement import replace_scalars
-from hjit.kernels.lower.stream_stores import stream_stores
-from hjit.kernels.lower.unroll_and_jam import unroll_and_jam
-from hjit.kernels.lower.unused_lets import drop_unused_lets
-from hjit.kernels.lower.vectorize import vectorize
 from hjit.process import deadline, debug
 from hjit.sched.language.tree import Root
 from hjit.trace.ir.graph import Graph

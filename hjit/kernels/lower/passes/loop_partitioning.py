@@ -10,8 +10,8 @@ import numpy as np
 
 from hjit.kernels.lower.loopir import For, Nest, Reduce, Stmt, VectorLoop
 from hjit.kernels.lower.machine import Machine
+from hjit.kernels.lower.passes.vectorize import vectors_at_once
 from hjit.kernels.lower.traverse import inner, stmt_exprs, stmt_polys, with_bodies, with_parts
-from hjit.kernels.lower.vectorize import vectors_at_once
 from hjit.trace.ir.borders import INSIDE
 from hjit.trace.ir.graph import Const, Expr, Graph, Op, rewrite, substitute, walk
 from hjit.trace.ir.poly import (
