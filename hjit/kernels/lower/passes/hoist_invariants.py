@@ -44,14 +44,15 @@ class _Hoisting:
             return
         loop = _Loop(frozenset({s.var, *(v for t in every(s.body) for v in bound_vars(t))}), self.changing)
         body = tuple(t for x in s.body for t in self.without(x, loop))
-        yield from (Name(r, e) for e, r in loop.names.items())
+        yield from loop.hoisted
         yield replace(s, body=body)
 
     def without(self, s: Stmt, loop: _Loop) -> Iterator[Stmt]:
         """A statement of a loop's body without what does not depend on the loop."""
         match s:
-            case Name(register, value) if loop.is_invariant(value):
-                loop.names[value] = register
+            case Name(value=value) if loop.is_invariant(value):
+                loop.hoisted.append(s)
+                loop.names.setdefault(value, s.register)
             case Block():
                 stores = tuple(replace(x, value=self.outside(x.value, loop)) for x in s.stores)
                 yield replace(
@@ -75,6 +76,7 @@ class _Hoisting:
             if e not in loop.names:
                 self.count += 1
                 loop.names[e] = Register(f"invariant{self.count}", e.dtype)
+                loop.hoisted.append(Name(loop.names[e], e))
             return loop.names[e]
         args = tuple(self.outside(a, loop) for a in e.args)
         return e if all(a is b for a, b in zip(args, e.args, strict=True)) else e.with_args(args)
@@ -84,12 +86,13 @@ class _Loop:
     """What goes out of one loop.
 
     Attributes:
-        names: invariant expressions, with the names that they get.
+        hoisted: what goes before it. names: invariant expressions -> their names.
         rewritten: expressions of the loop -> those with names.
     """
 
     def __init__(self, inside: frozenset[Var], changing: frozenset[str]) -> None:
         self.inside, self.changing = inside, changing
+        self.hoisted: list[Name] = []
         self.names: dict[Expr, Register] = {}
         self.rewritten: dict[Expr, Expr] = {}
         self._known: dict[Expr, bool] = {}
