@@ -6,18 +6,17 @@ concrete sizes, and for many tilings of it at once (`hjit.sched.analysis.tape`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
 
-from hjit.sched.analysis.tape import Num, Truth, Var, choose, floor_div, least, most, product
-from hjit.trace.ir.poly import ZERO, Atom, Bound, Dim, Extremum, FloorDiv, Mod, Poly, Sym, Value, poly
+from hjit.sched.analysis.tape import Num, Truth, Var, ceil_div, choose, least, most, product
+from hjit.trace.ir.intervals import Arithmetic, Over, bounds_of
+from hjit.trace.ir.poly import ZERO, Bound, Dim, Extremum, FloorDiv, Mod, Poly, Sym, poly
 
 Interval = tuple[Num, Num]  # low, high, both included
 Region = tuple[Interval, ...]
 Dims = Sequence[Interval]  # of a definition's dimensions
-Bounds = Callable[[Dims], Interval]
 
 FAR = 2.0**40  # further than any array reaches
 STILL = Fraction(0)
@@ -27,16 +26,6 @@ ANYWHERE: Interval = (-FAR, FAR)
 def extent(x: Interval) -> Num:
     """How many elements an interval has."""
     return x[1] - x[0] + 1.0
-
-
-def hull(a: Interval, b: Interval) -> Interval:
-    """The smallest interval around two."""
-    return least(a[0], b[0]), most(a[1], b[1])
-
-
-def joined(a: Region | None, b: Region) -> Region:
-    """The smallest region around two."""
-    return b if a is None else tuple(map(hull, a, b))
 
 
 def clipped(x: Interval, n: float) -> Interval:
@@ -49,100 +38,36 @@ def _inside_of(x: Num, n: float) -> Num:
     return x if low >= 0.0 and high <= n - 1.0 else least(most(x, 0.0), n - 1.0)
 
 
-# -- indices over ranges
+class _Numeric(Arithmetic[Num]):
+    """Indices without run-time sizes over pairs of numbers."""
+
+    __slots__ = ()
+    unknown = ANYWHERE
+
+    def size(self, n: Poly) -> float | None:
+        return float(n.const) if n.is_const else None
+
+    def fixed(self, p: Poly) -> Interval:
+        return ANYWHERE
+
+    def bounded(self, mode: str, x: Interval, n: float, reach: Interval | None) -> Interval:
+        if mode != "wrap":
+            return clipped(self.mirrored(mode, x, n), n)
+        inside = (x[0] >= 0.0) & (x[1] < n)
+        return clipped((choose(inside, x[0], 0.0), choose(inside, x[1], n - 1.0)), n)
+
+
+NUMERIC = _Numeric(float, least, most, ceil_div)
+
+
+def joined(a: Region | None, b: Region) -> Region:
+    """The smallest region around two."""
+    return b if a is None else tuple(map(NUMERIC.hull, a, b))
 
 
 def concrete(p: Poly, sizes: Mapping[str, int]) -> Poly:
     """An index with numbers for the run-time sizes."""
     return p.substitute(lambda a: sizes[a.name] if isinstance(a, Sym) else None)
-
-
-def bounds_of(p: Poly, first: int | None = None) -> Bounds:
-    """The range of an index, as a function of those of the dimensions.
-
-    Args:
-        p: an index without run-time sizes.
-        first: the least constant to add in place of the index's own, which is the greatest.
-    """
-    least_, most_ = float(p.const if first is None else first), float(p.const)
-    terms = tuple((_part(m), float(c)) for m, c in p.terms.items())
-
-    def bounds(dims: Dims) -> Interval:
-        low: Num = least_
-        high: Num = most_
-        for part, c in terms:
-            a, b = part(dims)
-            low, high = (low + a * c, high + b * c) if c > 0.0 else (low + b * c, high + a * c)
-        return low, high
-
-    return bounds
-
-
-def _part(m: tuple[Atom, ...]) -> Bounds:
-    """The range of a product of atoms; of several it is not known."""
-    if len(m) > 1:
-        return lambda dims: ANYWHERE
-    (a,) = m
-    return _PARTS[type(a)](a)
-
-
-def _dim(a: Dim) -> Bounds:
-    k = a.k
-    return lambda dims: dims[k]
-
-
-def _floordiv(a: FloorDiv) -> Bounds:
-    arg, by = bounds_of(a.arg), float(a.by.const)
-
-    def bounds(dims: Dims) -> Interval:
-        low, high = arg(dims)
-        return floor_div(low, by), floor_div(high, by)
-
-    return bounds if a.by.is_const else lambda dims: ANYWHERE
-
-
-def _mod(a: Mod) -> Bounds:
-    return lambda dims: (0.0, float(a.by.const) - 1.0) if a.by.is_const else ANYWHERE
-
-
-def _extremum(a: Extremum) -> Bounds:
-    x, y = bounds_of(a.a), bounds_of(a.b)
-    pick = least if a.which == "min" else most
-
-    def bounds(dims: Dims) -> Interval:
-        p, q = x(dims), y(dims)
-        return pick(p[0], q[0]), pick(p[1], q[1])
-
-    return bounds
-
-
-def _bound(a: Bound) -> Bounds:
-    if not a.extent.is_const:
-        return lambda dims: ANYWHERE
-    arg, n = bounds_of(a.arg), float(a.extent.const)
-    mirrored = _MODES[a.mode]
-    return lambda dims: clipped(mirrored(arg(dims), n), n)
-
-
-def _wrapped(x: Interval, n: float) -> Interval:
-    inside = (x[0] >= 0.0) & (x[1] < n)
-    return choose(inside, x[0], 0.0), choose(inside, x[1], n - 1.0)
-
-
-_MODES: dict[str, Callable[[Interval, float], Interval]] = {
-    "clamp": lambda x, n: x,
-    "reflect": lambda x, n: (least(x[0], 2 * n - 2 - x[1]), most(x[1], -x[0])),
-    "symmetric": lambda x, n: (least(x[0], 2 * n - 1 - x[1]), most(x[1], -x[0] - 1.0)),
-    "wrap": _wrapped,
-}
-_PARTS: dict[type[Atom], Callable[[Any], Bounds]] = {
-    Dim: _dim,
-    FloorDiv: _floordiv,
-    Mod: _mod,
-    Extremum: _extremum,
-    Bound: _bound,
-    Value: lambda a: lambda dims: ANYWHERE,
-}
 
 
 # -- what loads read
@@ -160,7 +85,7 @@ class Window:
     """
 
     shape: tuple[float, ...]
-    axes: tuple[tuple[Bounds, ...], ...]
+    axes: tuple[tuple[Over[Interval], ...], ...]
     bases: tuple[Poly | None, ...]
     rates: tuple[tuple[tuple[int, Fraction], ...], ...]
 
@@ -170,7 +95,7 @@ class Window:
         for parts in self.axes:
             x = parts[0](dims)
             for part in parts[1:]:
-                x = hull(x, part(dims))
+                x = NUMERIC.hull(x, part(dims))
             found.append(x)
         return tuple(found)
 
@@ -196,7 +121,9 @@ def window(shape: tuple[float, ...], indices: Iterable[tuple[Poly, ...]]) -> Win
             rest = p - p.const
             low, high = seen.get(rest, (p.const, p.const))
             seen[rest] = min(low, p.const), max(high, p.const)
-    axes = tuple(tuple(bounds_of(rest + high, low) for rest, (low, high) in seen.items()) for seen in moving)
+    axes = tuple(
+        tuple(bounds_of(rest + high, NUMERIC, first=low) for rest, (low, high) in seen.items()) for seen in moving
+    )
     found = [set(map(_base, seen)) for seen in moving]
     bases = tuple(x.pop() if len(x) == 1 else None for x in found)
     return Window(shape, axes, bases, tuple(() if base is None else tuple(_rates(base).items()) for base in bases))
