@@ -13,7 +13,8 @@ from dataclasses import dataclass, replace
 
 from hjit.errors import SlidingError
 from hjit.kernels.lower.loopir import If, SlidingProduce, Stmt
-from hjit.sched.analysis.bounds import Dims, Reads, Region, advance, infer_bounds, turns_before
+from hjit.sched.analysis.bounds import Reads, Region, infer_bounds
+from hjit.sched.analysis.sliding import advance, turns_before
 from hjit.sched.language.tree import Compute
 from hjit.trace.ir.intervals import Interval
 from hjit.trace.ir.poly import ZERO, Poly, Var, extremum, poly
@@ -100,14 +101,12 @@ class Windows:
         def start(p: Poly) -> Poly:
             return p.substitute(lambda a: begin if a == var else None)
 
-        def intervals(stage: str, number: int) -> Dims | None:
-            dims = self.intervals.get(stage)
-            if dims is None:
-                return None
-            return {k: replace(s, low=start(s.low), high=start(s.high), base=start(s.base)) for k, s in dims.items()}
-
+        opened = {
+            stage: {k: replace(s, low=start(s.low), high=start(s.high), base=start(s.base)) for k, s in dims.items()}
+            for stage, dims in self.intervals.items()
+        }
         return infer_bounds(
-            self.reads, self.computed, intervals, name, round_up=self.round_up, around=self.around, begun=self.begun
+            self.reads, self.computed, opened, name, round_up=self.round_up, around=self.around, begun=self.begun
         )
 
     def steady(self, stage: str, region: Region) -> Region:
@@ -152,8 +151,8 @@ class Windows:
             return
         for stage in self.slides:
             for number in range(len(self.reads.stages[stage].definitions)):
-                for source in self.reads.of(stage, number):
-                    if source in found and source not in self.slides and source != stage and self._is_here(source):
+                for source in self.reads.part(stage, number).footprints:
+                    if source in found and source not in self.slides and self._is_here(source):
                         why = f"{stage}, which reads it, is stored outside of the loop and it is not; store it inside that loop"
                         raise SlidingError(stage, f"{source} cannot slide along {self._loop}: {why}")
 

@@ -9,10 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 
+from hjit.sched.analysis import propagation
 from hjit.sched.analysis.tape import Num, Truth, Var, ceil_div, choose, least, most, product
-from hjit.trace.ir.intervals import Arithmetic, Over, bounds_of
-from hjit.trace.ir.poly import ZERO, Bound, Dim, Extremum, FloorDiv, Mod, Poly, Sym, poly
+from hjit.trace.ir import intervals as symbolic
+from hjit.trace.ir.intervals import SYMBOLIC, Arithmetic, Over, bounds_of
+from hjit.trace.ir.poly import ZERO, Bound, Dim, FloorDiv, Poly, Sym, deep_atoms, poly
 
 Interval = tuple[Num, Num]  # low, high, both included
 Region = tuple[Interval, ...]
@@ -74,34 +77,29 @@ def concrete(p: Poly, sizes: Mapping[str, int]) -> Poly:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Window:
-    """What loads read of an array of some shape, as a function of the ranges of the dimensions.
+class Footprint(propagation.Footprint[Interval]):
+    """What loads read of an array of some shape.
 
     Attributes:
-        axes: for each axis, the ranges whose hull is read.
-        bases: for each axis what of its indices moves (`hjit.trace.ir.intervals.Interval.base`). None: not one thing for all, so that
-            bounds inference takes the whole axis, where it must know what is needed of the array at a place inside the loops.
+        every: for each axis the intervals whose hull is read; `axes` has those along which what is read moves as one
+            (`hjit.trace.ir.intervals.Interval.base`): of others, bounds inference takes the whole axis, where it must know
+            what is needed of the array at a place inside the loops.
         rates: for each axis how far its base moves with some dimensions.
     """
 
     shape: tuple[float, ...]
-    axes: tuple[tuple[Over[Interval], ...], ...]
-    bases: tuple[Poly | None, ...]
+    every: tuple[tuple[Over[Interval], ...], ...]
     rates: tuple[tuple[tuple[int, Fraction], ...], ...]
 
     def needs(self, dims: Dims) -> Region:
         """The region, as far as it reaches beyond the array too."""
         found = []
-        for parts in self.axes:
+        for parts in self.every:
             x = parts[0](dims)
             for part in parts[1:]:
                 x = NUMERIC.hull(x, part(dims))
             found.append(x)
         return tuple(found)
-
-    def wanted(self, dims: Dims) -> Region:
-        """What bounds inference says is needed."""
-        return tuple(ANYWHERE if base is None else x for base, x in zip(self.bases, self.needs(dims), strict=True))
 
     def speeds(self, dims: Sequence[Fraction]) -> tuple[Fraction, ...]:
         """How fast what is needed moves along each axis, from how fast the dimensions do."""
@@ -112,8 +110,8 @@ class Window:
         return tuple(clipped(x, n) for x, n in zip(self.needs(dims), self.shape, strict=True))
 
 
-def window(shape: tuple[float, ...], indices: Iterable[tuple[Poly, ...]]) -> Window:
-    """The window of loads at `indices`, which hold no run-time sizes."""
+def footprint(shape: tuple[float, ...], indices: Iterable[tuple[Poly, ...]]) -> Footprint:
+    """The footprint of loads at `indices`, which hold no run-time sizes."""
     moving: list[dict[Poly, tuple[int, int]]] = [{} for _ in shape]  # but for a constant: least and greatest constant
     for index in indices:
         for seen, p, n in zip(moving, index, shape, strict=True):
@@ -121,12 +119,13 @@ def window(shape: tuple[float, ...], indices: Iterable[tuple[Poly, ...]]) -> Win
             rest = p - p.const
             low, high = seen.get(rest, (p.const, p.const))
             seen[rest] = min(low, p.const), max(high, p.const)
-    axes = tuple(
+    every = tuple(
         tuple(bounds_of(rest + high, NUMERIC, first=low) for rest, (low, high) in seen.items()) for seen in moving
     )
     found = [set(map(_base, seen)) for seen in moving]
-    bases = tuple(x.pop() if len(x) == 1 else None for x in found)
-    return Window(shape, axes, bases, tuple(() if base is None else tuple(_rates(base).items()) for base in bases))
+    bases = [x.pop() if len(x) == 1 else None for x in found]
+    axes = tuple(() if base is None else parts for base, parts in zip(bases, every, strict=True))
+    return Footprint(axes, shape, every, tuple(() if base is None else tuple(_rates(base).items()) for base in bases))
 
 
 def _inside(p: Poly, n: float) -> Poly:
@@ -145,28 +144,16 @@ def _inside(p: Poly, n: float) -> Poly:
     return p
 
 
+@lru_cache(maxsize=1 << 12)
 def _base(p: Poly) -> Poly | None:
-    """What of an index moves, as `hjit.trace.ir.intervals.Interval.base` has it; None: no part of the axis is known to be enough."""
-    total: Poly = ZERO
-    for m, c in p.terms.items():
-        match m:
-            case (Dim() as a,):
-                part: Poly | None = poly(a)
-            case (FloorDiv(by=by) as a,) if by.is_const:
-                inner = _base(a.arg)
-                part = None if inner is None else inner // by
-            case (Bound(mode=mode) as a,):
-                part = None if mode == "wrap" else _base(a.arg)
-            case (Extremum() as a,):
-                part = _base(a.a)
-            case (Mod(),):
-                part = ZERO
-            case _:
-                part = None
-        if part is None:
-            return None
-        total = total + part * c
-    return total
+    """What of an index moves, as lowering has it (`hjit.trace.ir.intervals.Interval.base`); None: it takes the whole axis."""
+    atoms = list(deep_atoms(p))
+    if any(isinstance(a, Bound) and a.mode == "wrap" for a in atoms):
+        return None
+    dims = [a for a in atoms if isinstance(a, Dim)]
+    full = {a.k: symbolic.Interval.point(ZERO) for a in dims}  # of no matter for what moves
+    found = bounds_of(p, SYMBOLIC, full)({a.k: symbolic.Interval.point(poly(a)) for a in dims})
+    return None if found is None else found.base
 
 
 def _rates(p: Poly) -> dict[int, Fraction]:
