@@ -15,7 +15,7 @@ from hjit.sched.analysis import propagation
 from hjit.sched.analysis.tape import Num, Truth, Var, ceil_div, choose, least, most, product
 from hjit.trace.ir import intervals as symbolic
 from hjit.trace.ir.intervals import SYMBOLIC, Arithmetic, Over, bounds_of
-from hjit.trace.ir.poly import ZERO, Bound, Dim, FloorDiv, Poly, Sym, deep_atoms, poly
+from hjit.trace.ir.poly import ZERO, Boundary, Dim, FloorDiv, Poly, Sym, deep_atoms, poly
 
 Interval = tuple[Num, Num]  # low, high, both included
 Region = tuple[Interval, ...]
@@ -136,7 +136,7 @@ def _inside(p: Poly, n: float) -> Poly:
         and p.const == 0
         and c == 1
         and len(m) == 1
-        and isinstance(m[0], Bound)
+        and isinstance(m[0], Boundary)
         and m[0].mode == "clamp"
         and m[0].extent == int(n)
     ):
@@ -148,7 +148,7 @@ def _inside(p: Poly, n: float) -> Poly:
 def _base(p: Poly) -> Poly | None:
     """What of an index moves, as lowering has it (`hjit.trace.ir.intervals.Interval.base`); None: it takes the whole axis."""
     atoms = list(deep_atoms(p))
-    if any(isinstance(a, Bound) and a.mode == "wrap" for a in atoms):
+    if any(isinstance(a, Boundary) and a.mode == "wrap" for a in atoms):
         return None
     dims = [a for a in atoms if isinstance(a, Dim)]
     full = {a.k: symbolic.Interval.point(ZERO) for a in dims}  # of no matter for what moves

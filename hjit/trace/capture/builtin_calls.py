@@ -11,7 +11,7 @@ import numpy as np
 from hjit.trace.capture.rerolling import range_
 from hjit.trace.ops.strides import interface
 from hjit.trace.tracing.host import HostScalar, is_host, record
-from hjit.trace.tracing.induction import Turn
+from hjit.trace.tracing.induction import InductionVariable
 from hjit.trace.tracing.size import Size
 from hjit.trace.tracing.tracer import Selected, Tracer, is_tracer, python_float
 
@@ -37,7 +37,7 @@ def _len(x: Any) -> int:
 
 
 def _isinstance(x: Any, cls: Any) -> bool:
-    if type(x) is Turn:
+    if type(x) is InductionVariable:
         raise x.refusal("isinstance")
     if is_tracer(x) and x.is_scalar:
         return issubclass(x.dtype.type, cls)
@@ -50,7 +50,7 @@ def _type(*args: Any) -> Any:
     if len(args) != 1:
         return type(*args)
     x = args[0]
-    if type(x) is Turn:
+    if type(x) is InductionVariable:
         raise x.refusal("type")
     if is_tracer(x):
         return float if x.weak else x.dtype.type if x.is_scalar else np.ndarray

@@ -15,7 +15,7 @@ from typing import Any, Generic, Protocol, TypeVar
 from hjit.trace.ir.poly import (
     ZERO,
     Atom,
-    Bound,
+    Boundary,
     Dim,
     Extremum,
     FloorDiv,
@@ -287,7 +287,7 @@ def _part(m: Monomial, domain: Domain[X], full: Any) -> Over[X]:
             case Extremum(which=which, a=a, b=b):
                 x, y = bounds_of(a, domain, full), bounds_of(b, domain, full)
                 return lambda dims: domain.extremum(which, x(dims), y(dims))
-            case Bound(mode=mode, arg=p, extent=extent) if (n := domain.size(extent)) is not None:
+            case Boundary(mode=mode, arg=p, extent=extent) if (n := domain.size(extent)) is not None:
                 arg = bounds_of(p, domain, full)
                 reach = None if full is None else arg(full)
                 return lambda dims: domain.bounded(mode, arg(dims), n, reach)

@@ -1,6 +1,6 @@
 """What reads an element's neighbours: pad, roll, diff, gradient, convolve, correlate, trapezoid.
 
-Borders are part of the index (`poly.bound`) or pieces of their own; the interior of an image sees none of them.
+Borders are part of the index (`poly.boundary`) or pieces of their own; the interior of an image sees none of them.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from hjit.trace.ir.graph import Const, Definition, Expr, Index, Load, Op, cast, identity, select
-from hjit.trace.ir.poly import ZERO, Dim, Poly, bound, poly
+from hjit.trace.ir.poly import ZERO, Dim, Poly, boundary, poly
 from hjit.trace.ops.elementwise import check_item
 from hjit.trace.ops.joining import Box, all_known, assemble, contents, join, part, refuse, whole_number
 from hjit.trace.ops.reductions import axes_of
@@ -116,7 +116,7 @@ def pad(array: Any, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> An
     index = list(identity(a.ndim))
     for axis, (n, (before, after)) in enumerate(zip(a.shape, widths, strict=True)):
         if before or after:
-            index[axis] = ZERO if n == 1 else bound(_BOUNDS[mode], index[axis] - rec.poly(before), rec.poly(n))
+            index[axis] = ZERO if n == 1 else boundary(_BOUNDS[mode], index[axis] - rec.poly(before), rec.poly(n))
     return from_stage(a.at(index), shape, a.dtype)
 
 
@@ -181,7 +181,7 @@ def roll(a: Any, shift: Any, axis: Any = None) -> Any:
         n = a.shape[at]
         if n > 1 and s % n:
             s = s if -n < s < n else int(s) % int(n)
-            index[at] = bound("wrap", index[at] - rec.poly(s), rec.poly(n))
+            index[at] = boundary("wrap", index[at] - rec.poly(s), rec.poly(n))
     return from_stage(a.at(index), a.shape, a.dtype)
 
 
@@ -379,7 +379,7 @@ def _slide(a: Tracer, v: Tracer, mode: Any, function: Callable[..., Any]) -> Any
 
     def term(p: Poly, j: Poly, check: str) -> Expr:
         """Tap `j` at `p`, nothing where `p` lies beyond the end that `check` names."""
-        safe = bound("clamp", p, rec.poly(n)) if check else p
+        safe = boundary("clamp", p, rec.poly(n)) if check else p
         product = Op(
             times,
             (

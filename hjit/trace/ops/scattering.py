@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from hjit.trace.ir.graph import Const, Definition, Expr, Index, Load, Op, cast, compose, identity, renumber, select
-from hjit.trace.ir.poly import ONE, Dim, Poly, Value, poly
+from hjit.trace.ir.poly import ONE, Dim, Indirect, Poly, poly
 from hjit.trace.ops import histograms
 from hjit.trace.ops.creation import makes, shape_of
 from hjit.trace.ops.elementwise import _ALIASES as ALIASES
@@ -36,7 +36,7 @@ UNROLLED = 8  # elements of a sorted table that are compared one by one
 
 def lookup(table: Tracer, index: Tracer) -> Tracer:
     """``table[index]`` for a 1-d table and an index that is in range."""
-    where = poly(Value(cast(index.load(), np.int64), None))
+    where = poly(Indirect(cast(index.load(), np.int64), None))
     return from_stage(table.at((where,)), index.shape, table.dtype)
 
 
@@ -314,7 +314,7 @@ def searchsorted(a: Any, v: Any, side: str = "left", sorter: Any = None) -> Any:
     while step:
         ahead = Op("add", (position, Const(step - 1, intp)), intp)
         inside = Op("less_equal", (ahead, last), np.dtype(bool))
-        element = a.at((poly(Value(Op("minimum", (ahead, last), intp), None)),))
+        element = a.at((poly(Indirect(Op("minimum", (ahead, last), intp), None)),))
         go = Op("logical_and", (inside, _before(cast(element, dtype), x, side == "left")), np.dtype(bool))
         found = from_stage(
             select(go, Op("add", (position, Const(step, intp)), intp), position), values.shape, intp, is_scalar=scalar
