@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from itertools import pairwise
 
 from hjit.kernels.lower.loopir import Block, Declare, For, If, Nest, Register, Set, Stmt, Store, Vectors
 from hjit.kernels.lower.machine import Machine

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from hjit.errors import SlidingError
 from hjit.kernels.lower.loopir import If, SlidingProduce, Stmt
 from hjit.sched.analysis.bounds import Reads, Region, infer_bounds
-from hjit.sched.analysis.sliding import advance, turns_before
+from hjit.sched.analysis.sliding import advance, warm_up_iterations
 from hjit.sched.language.tree import Compute
 from hjit.trace.ir.intervals import Interval
 from hjit.trace.ir.poly import ZERO, Poly, Var, extremum, poly
@@ -44,13 +44,8 @@ class Window:
 
     def part(self, region: Region, begin: Poly) -> Region:
         """The part of a region that a turn computes, from `begin` on."""
-        s = region[self.axis]
-        first = s.last - (self.new - 1) if self.new else s.first
-        return (
-            *region[: self.axis],
-            Interval(begin, self.end - 1, s.base, first, s.last, s.partial),
-            *region[self.axis + 1 :],
-        )
+        s = region[self.axis].newest(self.new) if self.new else region[self.axis]
+        return (*region[: self.axis], replace(s, low=begin, high=self.end - 1), *region[self.axis + 1 :])
 
 
 class Windows:
@@ -135,8 +130,7 @@ class Windows:
         extent = self.reads.stages[stage].shape[axis]
         end = extremum("min", s.base + s.last + 1, self.sliding[stage][axis].high + 1)
         self.slides[stage] = Window(axis, ZERO, end, new, length, low)
-        begin = s.base + s.last - (new - 1) if s.partial else end - new
-        part = Interval(begin, end - 1, s.base, s.last - (new - 1), s.last, s.partial).clipped(extent)
+        part = replace(s, high=end - 1).newest(new).clipped(extent)
         return (*region[:axis], part, *region[axis + 1 :])
 
     def finish(self, found: dict[str, Region], first: dict[str, Region]) -> None:
@@ -167,7 +161,7 @@ class Windows:
         reach = s.last - first.first
         if not reach.is_const:
             raise self._error(stage, "the part of it that a turn reads has no known length")
-        turns = turns_before(s.base, var, step, reach.const, w.new, MAX_WARM)
+        turns = warm_up_iterations(s.base, var, step, reach.const, w.new, MAX_WARM)
         if turns is None:
             raise self._error(stage, "it would have to start too long before")
         return turns

@@ -227,7 +227,7 @@ def infer_bounds(
         found[stage] = name(stage, _rounded_up(region, round_up.get(stage, {}), shape, stage in begun))
         return steady(stage, found[stage])
 
-    parts = (reads.part(c.stage, number) for c in computed for number in c.definitions)
+    parts = [reads.part(c.stage, number) for c in computed for number in c.definitions]
     propagate(parts, reads.position, opened, begin)
     return found
 

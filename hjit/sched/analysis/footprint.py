@@ -12,17 +12,17 @@ from fractions import Fraction
 from functools import lru_cache
 
 from hjit.sched.analysis import propagation
+from hjit.sched.analysis.sliding import STILL, Speeds, rates
 from hjit.sched.analysis.tape import Num, Truth, Var, ceil_div, choose, least, most, product
 from hjit.trace.ir import intervals as symbolic
 from hjit.trace.ir.intervals import SYMBOLIC, Arithmetic, Over, bounds_of
-from hjit.trace.ir.poly import ZERO, Boundary, Dim, FloorDiv, Poly, Sym, deep_atoms, poly
+from hjit.trace.ir.poly import ZERO, Boundary, Dim, Poly, Sym, deep_atoms, poly
 
 Interval = tuple[Num, Num]  # low, high, both included
 Region = tuple[Interval, ...]
 Dims = Sequence[Interval]  # of a definition's dimensions
 
 FAR = 2.0**40  # further than any array reaches
-STILL = Fraction(0)
 ANYWHERE: Interval = (-FAR, FAR)
 
 
@@ -101,7 +101,7 @@ class Footprint(propagation.Footprint[Interval]):
             found.append(x)
         return tuple(found)
 
-    def speeds(self, dims: Sequence[Fraction]) -> tuple[Fraction, ...]:
+    def speeds(self, dims: Sequence[Fraction]) -> Speeds:
         """How fast what is needed moves along each axis, from how fast the dimensions do."""
         return tuple(sum((c * dims[k] for k, c in rates if dims[k]), STILL) for rates in self.rates)
 
@@ -125,7 +125,7 @@ def footprint(shape: tuple[float, ...], indices: Iterable[tuple[Poly, ...]]) -> 
     found = [set(map(_base, seen)) for seen in moving]
     bases = [x.pop() if len(x) == 1 else None for x in found]
     axes = tuple(() if base is None else parts for base, parts in zip(bases, every, strict=True))
-    return Footprint(axes, shape, every, tuple(() if base is None else tuple(_rates(base).items()) for base in bases))
+    return Footprint(axes, shape, every, tuple(() if base is None else tuple(rates(base).items()) for base in bases))
 
 
 def _inside(p: Poly, n: float) -> Poly:
@@ -154,18 +154,6 @@ def _base(p: Poly) -> Poly | None:
     full = {a.k: symbolic.Interval.point(ZERO) for a in dims}  # of no matter for what moves
     found = bounds_of(p, SYMBOLIC, full)({a.k: symbolic.Interval.point(poly(a)) for a in dims})
     return None if found is None else found.base
-
-
-def _rates(p: Poly) -> dict[int, Fraction]:
-    """How far a base moves with each dimension."""
-    found: dict[int, Fraction] = {}
-    for (a,), c in p.terms.items():
-        if isinstance(a, Dim):
-            found[a.k] = found.get(a.k, STILL) + c
-        elif isinstance(a, FloorDiv):
-            for k, rate in _rates(a.arg).items():
-                found[k] = found.get(k, STILL) + rate * c / a.by.const
-    return found
 
 
 # -- memory

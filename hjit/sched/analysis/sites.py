@@ -19,17 +19,17 @@ from functools import cache, cached_property
 from typing import Any, TypeVar
 
 from hjit.sched.analysis.bounds import vector_axes
-from hjit.sched.analysis.footprint import ANYWHERE, NUMERIC, STILL, Interval, Memory, Region, extent, joined
+from hjit.sched.analysis.footprint import ANYWHERE, NUMERIC, Interval, Memory, Region, extent, joined
 from hjit.sched.analysis.iterations import Env, Own, left_of, narrowed
 from hjit.sched.analysis.propagation import Uses, hulls, propagate
 from hjit.sched.analysis.sized import Part, SizedGraph
+from hjit.sched.analysis.sliding import STILL, Speeds
 from hjit.sched.analysis.tape import Num, Truth, Var, ceil_div, choose, least, most, power_of_two, product, total
 from hjit.sched.language.build import flattened, parallel_loops
 from hjit.sched.language.memory import Layout
 from hjit.sched.language.tree import Compute, DimKey, Loop, LoopKind, Node, Store, Tail, dims_of
 
 T = TypeVar("T")
-Speeds = tuple[Fraction, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -438,18 +438,20 @@ class _Walk:
     def _regions(self, env: Env, computed: Iterable[Compute], sliding: Collection[str] = ()) -> dict[str, Need]:
         """What is needed of the stages that begin under a place; see `hjit.sched.analysis.bounds.infer_bounds`."""
         found: dict[str, Need] = {}
+        speeds: dict[str, Speeds] = {}
 
         def begin(name: str, uses: Uses[Part]) -> Region:
             consumers = uses.of(name)
             needs = hulls(consumers, NUMERIC)
             wanted, region = self.graph.completed(name, needs, self.round_up.get(name, {}))
             if name in sliding and env.around is not None and consumers:
-                found[name] = steady(region, wanted, _speeds(name, uses, env), self.graph.reads.steps(name), env.around)
+                moving = _speeds(name, uses, env, speeds)
+                found[name] = steady(region, wanted, moving, self.graph.reads.steps(name), env.around)
             else:
                 found[name] = Need(region, region, {})
             return found[name].part
 
-        parts = (self.graph.part(c.stage, c.definitions) for c in computed)
+        parts = [self.graph.part(c.stage, c.definitions) for c in computed]
         propagate(parts, self.graph.position, env.dims, begin)
         return found
 
@@ -497,25 +499,28 @@ def steady(region: Region, wanted: Region, speeds: Speeds, steps: Sequence[int],
     for axis, (x, v, c) in enumerate(zip(region, speeds, steps, strict=True)):
         if v > 0 and wanted[axis] != ANYWHERE:
             new = least(ceil_div(loop.step * float(v.numerator), float(v.denominator * c)) * float(c), extent(x))
-            found[axis] = choose(several, x[1] - new + 1.0, x[0]), x[1]
+            low, high = NUMERIC.newest(x, new)
+            found[axis] = choose(several, low, x[0]), high
             windows[axis] = choose(several, extent(wanted[axis]), 0.0)
     return Need(region, tuple(found), windows)
 
 
-def _speeds(stage: str, uses: Uses[Part], env: Env) -> Speeds:
-    """How fast what is needed of a stage moves along its axes with the loop around a place, where that has consumers."""
-    found = [x.footprint.speeds(_speeds_of_dims(x.part, uses, env)) for x in uses.of(stage)]
-    return tuple(map(max, *found)) if len(found) > 1 else found[0]
+def _speeds(stage: str, uses: Uses[Part], env: Env, known: dict[str, Speeds]) -> Speeds:
+    """How fast what consumers need of a stage moves along its axes with the loop around a place."""
+    if stage not in known:
+        found = [x.footprint.speeds(_speeds_of_dims(x.part, uses, env, known)) for x in uses.of(stage)]
+        known[stage] = tuple(map(max, *found)) if len(found) > 1 else found[0]
+    return known[stage]
 
 
-def _speeds_of_dims(part: Part, uses: Uses[Part], env: Env) -> list[Fraction]:
+def _speeds_of_dims(part: Part, uses: Uses[Part], env: Env, known: dict[str, Speeds]) -> list[Fraction]:
     """How fast the dimensions of a stage do: with its own loop, or as its region moves with that of another stage."""
     found = [STILL] * len(part.extents)
     if env.around is not None and env.around.loop.stage == part.stage:
         first, *rest = dims_of(env.around.loop.dim)
         found[first] = Fraction(1, max(int(math.prod(part.extents[k] for k in rest)), 1))
     elif part.stage not in env.dims and uses.of(part.stage):
-        region = _speeds(part.stage, uses, env)
+        region = _speeds(part.stage, uses, env, known)
         for k, axis, c, _ in part.inverse:
             found[k] = region[axis] / c
     return found

@@ -1,10 +1,20 @@
-"""Sliding windows: how far what is needed of a stage moves with a loop, and how early the loop must begin."""
+"""Sliding windows: how far what is needed of a stage moves with a loop, and how early the loop must begin.
+
+Of what an iteration needs of a stage, those before it have computed all but the last elements (`Arithmetic.newest`), as many
+as its base moves on (`hjit.trace.ir.intervals.Interval.base`). Lowering must not compute fewer: `advance` is an upper bound,
+for steps that are known. For features, whose steps are those of many tilings, `rates` are means over all iterations, which
+add up along chains of stages.
+"""
 
 from __future__ import annotations
 
+from fractions import Fraction
 from functools import lru_cache
 
-from hjit.trace.ir.poly import FloorDiv, Poly, Var, poly
+from hjit.trace.ir.poly import Dim, FloorDiv, Poly, Var, poly
+
+Speeds = tuple[Fraction, ...]  # for each axis the elements by which a region moves with one of a loop's dimension
+STILL = Fraction(0)
 
 
 @lru_cache(maxsize=1 << 14)
@@ -29,15 +39,27 @@ def advance(p: Poly, var: Var, step: int) -> int | None:
     return total
 
 
-def turns_before(base: Poly, var: Var, step: int, reach: int, new: int, most: int) -> int | None:
-    """How many turns of `step` before the first one a window must begin, so that no turn adds more than `new` elements; None: more than `most`.
+def warm_up_iterations(base: Poly, var: Var, step: int, reach: int, new: int, most: int) -> int | None:
+    """How many iterations of `step` early a window must begin, so that none adds more than `new` elements; None: more than `most`.
 
     Args:
         base: what the window moves with.
         reach: from its first element to its last one.
     """
-    for turns in range(most + 1):
-        back = advance(base, var, -turns * step)
+    for n in range(most + 1):
+        back = advance(base, var, -n * step)
         if back is not None and back + reach + 1 <= new:
-            return turns
+            return n
     return None
+
+
+def rates(p: Poly) -> dict[int, Fraction]:
+    """How far a base moves with each dimension."""
+    found: dict[int, Fraction] = {}
+    for (a,), c in p.terms.items():
+        if isinstance(a, Dim):
+            found[a.k] = found.get(a.k, STILL) + c
+        elif isinstance(a, FloorDiv):
+            for k, rate in rates(a.arg).items():
+                found[k] = found.get(k, STILL) + rate * c / a.by.const
+    return found

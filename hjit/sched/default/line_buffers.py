@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from hjit.sched.analysis.bounds import Definitions, Reads, Region
 from hjit.sched.analysis.propagation import Uses
-from hjit.sched.analysis.sliding import advance, turns_before
+from hjit.sched.analysis.sliding import advance, warm_up_iterations
 from hjit.trace.ir.graph import Stage
 from hjit.trace.ir.intervals import Interval
 from hjit.trace.ir.poly import Var, extremum, poly
@@ -36,7 +36,11 @@ def _moving(region: Region) -> tuple[int, int] | None:
     rows, new = s.length.const, advance(s.base, ROW, 1)
     if new is None or rows > MAX_ROWS:
         return None
-    return None if turns_before(s.base, ROW, 1, rows - 1, max(new, 1), MAX_TURNS_BEFORE) is None else (moving[0], rows)
+    return (
+        None
+        if warm_up_iterations(s.base, ROW, 1, rows - 1, max(new, 1), MAX_TURNS_BEFORE) is None
+        else (moving[0], rows)
+    )
 
 
 def _named(stage: str, region: Region) -> Region:
@@ -122,4 +126,4 @@ def bytes_of_column(
 def _new_rows(s: Interval) -> Interval:
     """What one turn adds to a window: the turns before it have computed the rest."""
     new = advance(s.base, ROW, 1) if s.base.mentions(ROW) else None
-    return s if new is None else replace(s, first=extremum("max", s.first, s.last - (max(new, 1) - 1)))
+    return s if new is None else replace(s, first=extremum("max", s.first, s.newest(max(new, 1)).first))

@@ -111,6 +111,10 @@ class Arithmetic(Generic[N]):
         end = n * self.number(2) - self.number(2) + edge
         return self.least(x[0], end - x[1]), self.most(x[1], -x[0] - edge)
 
+    def newest(self, x: Pair[N], new: N) -> Pair[N]:
+        """The last `new` elements: what an iteration adds to a sliding window when all before have been."""
+        return x[1] - (new - self.number(1)), x[1]
+
     def solved(self, x: Pair[N], c: N, rest: N, n: N) -> Pair[N]:
         """The ``d`` in ``[0, n)`` for which ``c * d + rest`` is in an interval; `c` is positive."""
         low, high = self.ceil_div(x[0] - rest, c), (x[1] - rest) // c
@@ -205,6 +209,12 @@ class Interval:
         first, last = self.first - rest + (c - 1), self.last - rest
         last = replace(self, last=last)._last_quotient(c)
         return Interval(low, high, self.base // c, first // c, last, True)
+
+    def newest(self, new: int) -> Interval:
+        """What an iteration adds to a sliding window when all before have been: its last `new` elements."""
+        first, last = POLYS.newest(self.loose, poly(new))
+        low = self.base + first if self.partial else POLYS.newest(self.exact, poly(new))[0]
+        return Interval(low, self.high, self.base, first, last, self.partial)
 
     def clipped(self, extent: Poly) -> Interval:
         """The exact bounds brought into an axis of length `extent`; not empty, unless it is a part that may be."""
