@@ -38,7 +38,7 @@ from hjit.kernels.lower.loopir import (
 )
 from hjit.kernels.lower.sliding_windows import Windows, slides_of
 from hjit.process import deadline
-from hjit.sched.analysis.bounds import Reads, Region, dims_of_region, infer_bounds, whole_region
+from hjit.sched.analysis.bounds import Reads, Region, infer_bounds, whole_region
 from hjit.sched.language.build import flattened, nests, parallel_loops
 from hjit.sched.language.definitions import is_associative, is_direct, is_repeatable
 from hjit.sched.language.limits import check_buffer
@@ -142,12 +142,10 @@ class _Nest:
         lets: list[Stmt] = []
         env = Env()
         if local:
-            found = infer_bounds(
-                self.reads, computes(self.top), lambda s, n: None, self.namer(lets, ".all"), round_up=self.round_up
-            )
+            found = infer_bounds(self.reads, computes(self.top), {}, self.namer(lets, ".all"), round_up=self.round_up)
             inside = {x.stage for x in walk(self.top) if isinstance(x, StoreNode)}
             env = replace(env, stores={name: (0, found[name]) for name in local if name not in inside}, regions=found)
-        env = env.opened(self.head, dims_of_region(stage, _definition(stage, first), whole_region(stage)))
+        env = env.opened(self.head, self.reads.part(stage.name, first.definitions[-1]).dims(whole_region(stage)))
         loops = parallel_loops(self.top)
         work, points = ZERO, ZERO
         for c in computes(self.top):
@@ -199,14 +197,11 @@ class _Nest:
         lets: list[Stmt] = []
         computed = [c for x in items for c in computes(x)]
 
-        def open_dims(stage: str, number: int) -> dict[int, Interval] | None:
-            return env.intervals.get(stage)
-
         sliding = {n: env.regions[n] for n in new if n in env.stores and env.stores[n][0] < env.depth}
         windows = Windows(self.reads, computed, self.round_up, env.turn, sliding, env.intervals, env.regions, new)
         first = windows.first_regions(self.namer(lets, ".first"))
         found = infer_bounds(
-            self.reads, computed, open_dims, self.namer(lets), windows.steady, self.round_up, env.regions, new
+            self.reads, computed, env.intervals, self.namer(lets), windows.steady, self.round_up, env.regions, new
         )
         windows.finish(found, first)
         held = {s.stage: (env.depth, found[s.stage]) for s in stores if s.stage in found}
@@ -242,8 +237,8 @@ class _Nest:
 
     def realise(self, node: Loop | Compute, region: Region, env: Env) -> Stmts:
         """One nest of a stage over the part of it that a region needs."""
-        s = self.reads.stages[node.stage]
-        return self.visit(node, env.opened(s.name, dims_of_region(s, _definition(s, own(node, s.name)), region)))
+        part = self.reads.part(node.stage, own(node, node.stage).definitions[-1])
+        return self.visit(node, env.opened(node.stage, part.dims(region)))
 
     def allocate(self, stage: str, region: Region, env: Env) -> Stmts:
         """The buffer of a stage that is computed here; names for its origin, where there is other code for this place, too."""

@@ -13,7 +13,8 @@ from dataclasses import dataclass, replace
 
 from hjit.errors import SlidingError
 from hjit.kernels.lower.loopir import If, SlidingProduce, Stmt
-from hjit.sched.analysis.bounds import Dims, Reads, Region, advance, infer_bounds, turns_before
+from hjit.sched.analysis.bounds import Reads, Region, infer_bounds
+from hjit.sched.analysis.sliding import advance, warm_up_iterations
 from hjit.sched.language.tree import Compute
 from hjit.trace.ir.intervals import Interval
 from hjit.trace.ir.poly import ZERO, Poly, Var, extremum, poly
@@ -43,13 +44,8 @@ class Window:
 
     def part(self, region: Region, begin: Poly) -> Region:
         """The part of a region that a turn computes, from `begin` on."""
-        s = region[self.axis]
-        first = s.last - (self.new - 1) if self.new else s.first
-        return (
-            *region[: self.axis],
-            Interval(begin, self.end - 1, s.base, first, s.last, s.partial),
-            *region[self.axis + 1 :],
-        )
+        s = region[self.axis].newest(self.new) if self.new else region[self.axis]
+        return (*region[: self.axis], replace(s, low=begin, high=self.end - 1), *region[self.axis + 1 :])
 
 
 class Windows:
@@ -100,14 +96,12 @@ class Windows:
         def start(p: Poly) -> Poly:
             return p.substitute(lambda a: begin if a == var else None)
 
-        def intervals(stage: str, number: int) -> Dims | None:
-            dims = self.intervals.get(stage)
-            if dims is None:
-                return None
-            return {k: replace(s, low=start(s.low), high=start(s.high), base=start(s.base)) for k, s in dims.items()}
-
+        opened = {
+            stage: {k: replace(s, low=start(s.low), high=start(s.high), base=start(s.base)) for k, s in dims.items()}
+            for stage, dims in self.intervals.items()
+        }
         return infer_bounds(
-            self.reads, self.computed, intervals, name, round_up=self.round_up, around=self.around, begun=self.begun
+            self.reads, self.computed, opened, name, round_up=self.round_up, around=self.around, begun=self.begun
         )
 
     def steady(self, stage: str, region: Region) -> Region:
@@ -136,8 +130,7 @@ class Windows:
         extent = self.reads.stages[stage].shape[axis]
         end = extremum("min", s.base + s.last + 1, self.sliding[stage][axis].high + 1)
         self.slides[stage] = Window(axis, ZERO, end, new, length, low)
-        begin = s.base + s.last - (new - 1) if s.partial else end - new
-        part = Interval(begin, end - 1, s.base, s.last - (new - 1), s.last, s.partial).clipped(extent)
+        part = replace(s, high=end - 1).newest(new).clipped(extent)
         return (*region[:axis], part, *region[axis + 1 :])
 
     def finish(self, found: dict[str, Region], first: dict[str, Region]) -> None:
@@ -152,8 +145,8 @@ class Windows:
             return
         for stage in self.slides:
             for number in range(len(self.reads.stages[stage].definitions)):
-                for source in self.reads.of(stage, number):
-                    if source in found and source not in self.slides and source != stage and self._is_here(source):
+                for source in self.reads.part(stage, number).footprints:
+                    if source in found and source not in self.slides and self._is_here(source):
                         why = f"{stage}, which reads it, is stored outside of the loop and it is not; store it inside that loop"
                         raise SlidingError(stage, f"{source} cannot slide along {self._loop}: {why}")
 
@@ -168,7 +161,7 @@ class Windows:
         reach = s.last - first.first
         if not reach.is_const:
             raise self._error(stage, "the part of it that a turn reads has no known length")
-        turns = turns_before(s.base, var, step, reach.const, w.new, MAX_WARM)
+        turns = warm_up_iterations(s.base, var, step, reach.const, w.new, MAX_WARM)
         if turns is None:
             raise self._error(stage, "it would have to start too long before")
         return turns

@@ -1,22 +1,25 @@
-"""bounds inference: how much of each stage must be computed at a place in the tree.
+"""Bounds inference: how much of each stage must be computed at a place in the tree.
 
 From the consumers back to the producers: what a consumer computes there, through the indices by which it reads, is
-what of the producer it needs there. Axes that cannot be told, or that a stage must have whole, are whole axes.
+what of the producer it needs there (`hjit.sched.analysis.propagation`). Axes that cannot be told, or that a stage must
+have whole, are whole axes. All is in polynomials, for lowering; `hjit.sched.analysis.sites` does the same in numbers.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Container, Iterable, Mapping
-from functools import cached_property, lru_cache
+from functools import cached_property
 
+from hjit.sched.analysis.propagation import Footprint, Part, Uses, hulls, propagate
 from hjit.sched.language.tree import Compute, Loop, Node, computes, dims_of, walk
-from hjit.trace.ir.graph import Definition, Graph, Load, Stage
-from hjit.trace.ir.intervals import Interval, interval, whole
-from hjit.trace.ir.poly import Dim, FloorDiv, Poly, Var, extremum, poly, single_dim
+from hjit.trace.ir.graph import Graph, Stage
+from hjit.trace.ir.intervals import SYMBOLIC, Interval, Over, bounds_of, whole
+from hjit.trace.ir.poly import ZERO, Dim, Poly, extremum, poly, single_dim
 
 Region = tuple[Interval, ...]  # one interval for each axis
-Dims = Mapping[int, Interval]  # a interval for each dimension of a definition
+Dims = Mapping[int, Interval]  # one for each dimension of a definition
+Definitions = Part[Interval | None]  # on symbols, each of one definition
 
 
 class Reads:
@@ -25,9 +28,8 @@ class Reads:
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
         self.stages = graph.by_name
-        self._loads: dict[tuple[str, int], dict[str, list[Load]]] = {}
-        self._indices: dict[tuple[str, int, str], tuple[tuple[Poly, ...], ...]] = {}
-        self._full: dict[tuple[str, int], Dims] = {}
+        self._parts: dict[tuple[str, int], Definitions] = {}
+        self._indices: dict[tuple[str, int], dict[str, tuple[tuple[Poly, ...], ...]]] = {}
         self._whole: dict[str, frozenset[int]] = {}
         self._step: dict[str, tuple[int, ...]] = {}
 
@@ -36,31 +38,54 @@ class Reads:
         """Stages in the order of the Graph."""
         return {s.name: k for k, s in enumerate(self.graph.stages)}
 
-    def of(self, stage: str, number: int) -> dict[str, list[Load]]:
-        """The loads of a definition, by source."""
-        found = self._loads.get((stage, number))
+    def part(self, stage: str, number: int) -> Definitions:
+        """One definition of a stage."""
+        found = self._parts.get((stage, number))
         if found is None:
-            found = self._loads[stage, number] = {}
-            for load in self.stages[stage].definitions[number].loads:
-                found.setdefault(load.source, []).append(load)
+            found = self._parts[stage, number] = self._part(self.stages[stage], number)
         return found
 
-    def indices(self, stage: str, number: int, source: str) -> tuple[tuple[Poly, ...], ...]:
+    def _part(self, s: Stage, number: int) -> Definitions:
+        d = s.definitions[number]
+        full = {k: whole(n) for k, n in enumerate(d.extents)}
+        inverse: dict[int, tuple[int, int, int, Over[Interval | None] | None]] = {}
+        for axis, p in enumerate(d.target):
+            k = single_dim(p, len(d.dims))
+            if k is not None and k not in inverse:  # a second axis that it moves along is whole
+                inverse[k] = k, axis, *_inverse(p, k, d.dims[k], s.shape[axis])
+        footprints = {
+            source: Footprint(
+                tuple(
+                    () if axis in self.whole_axes(source) else tuple(bounds_of(p, SYMBOLIC, full) for p in indices)
+                    for axis, indices in enumerate(axes)
+                )
+            )
+            for source, axes in self.indices(s.name, number).items()
+            if source in self.stages and source != s.name
+        }
+        return Part(s.name, full, tuple(inverse.values()), footprints)
+
+    def indices(self, stage: str, number: int) -> dict[str, tuple[tuple[Poly, ...], ...]]:
         """By which indices a definition reads each axis of a source; of those that differ by constants, the first and the last."""
-        found = self._indices.get((stage, number, source))
+        found = self._indices.get((stage, number))
         if found is None:
-            axes = zip(*(load.index for load in self.of(stage, number)[source]), strict=True)
-            found = self._indices[stage, number, source] = tuple(map(_ends, axes))
+            loads: dict[str, list[tuple[Poly, ...]]] = {}
+            for load in self.stages[stage].definitions[number].loads:
+                loads.setdefault(load.source, []).append(load.index)
+            found = {source: tuple(map(_ends, zip(*indices, strict=True))) for source, indices in loads.items()}
+            self._indices[stage, number] = found
         return found
 
-    def full(self, stage: str, number: int) -> Dims:
-        """The whole range of each dimension of a definition."""
-        found = self._full.get((stage, number))
-        if found is None:
-            found = self._full[stage, number] = {
-                k: whole(n) for k, n in enumerate(self.stages[stage].definitions[number].extents)
-            }
-        return found
+    def region(self, stage: str, uses: Uses[Definitions]) -> Region:
+        """How much of a stage its consumers need."""
+        s = self.stages[stage]
+        found = hulls(uses.of(stage), SYMBOLIC)
+        region = (
+            whole_region(s)
+            if found is None
+            else tuple(whole(n) if x is None else x.clipped(n) for n, x in zip(s.shape, found, strict=True))
+        )
+        return _rounded(region, self.steps(stage), s.shape)
 
     def steps(self, stage: str) -> tuple[int, ...]:
         """Per axis how many elements of a stage are computed together."""
@@ -75,6 +100,17 @@ class Reads:
         if found is None:
             found = self._whole[stage] = frozenset(_whole_axes(self.stages[stage]))
         return found
+
+
+def _inverse(p: Poly, k: int, n: Poly, length: Poly) -> tuple[int, Over[Interval | None] | None]:
+    """Of an index ``c * Dim(k) + rest`` into an axis, c, and the interval of the dimension, of `n` elements, given the axis's."""
+    c = p.coefficient(Dim(k))
+    assert c is not None and c.is_const
+    by, rest = c.const, p - poly(Dim(k)) * c
+    if rest == ZERO and by == 1 and n == length:
+        return by, None
+    every, all_of_it = whole(length), whole(n)
+    return by, lambda x: all_of_it if x == every else x.solved(by, rest, n)
 
 
 def _ends(indices: Iterable[Poly]) -> tuple[Poly, ...]:
@@ -161,75 +197,38 @@ def whole_region(s: Stage) -> Region:
     return tuple(whole(n) for n in s.shape)
 
 
-def dims_of_region(s: Stage, d: Definition, region: Region) -> dict[int, Interval]:
-    """The iterations of a definition that write a region: the target's inverse image."""
-    found = {k: whole(n) for k, n in enumerate(d.extents)}
-    for axis, p in enumerate(d.target):
-        k = single_dim(p, len(d.dims))
-        b = region[axis]
-        if k is None or b == whole(s.shape[axis]):
-            continue
-        c = p.coefficient(Dim(k))
-        assert c is not None and c.is_const
-        rest = p - poly(Dim(k)) * c
-        moved = Interval(b.low - rest, b.high - rest, b.base, b.first - rest, b.last - rest, b.partial)
-        if c != poly(1):
-            up = c.const - 1
-            low, high = moved.low + up, moved.high
-            base, first = moved.base, moved.first + up
-            exact = all(x % c.const == 0 for x in base.terms.values()) and base.const % c.const == 0
-            last = moved.last // c.const if exact else (moved.last + up) // c.const
-            moved = Interval(low // c.const, high // c.const, base // c.const, first // c.const, last)
-        if rest != poly(0) or c != poly(1) or d.dims[k] != s.shape[axis]:
-            low, high = extremum("max", moved.low, poly(0)), extremum("min", moved.high, d.dims[k] - 1)
-            moved = Interval(low, high, moved.base, moved.first, moved.last, True)
-        found[k] = moved
-    return found
-
-
 def infer_bounds(
     reads: Reads,
     computed: Iterable[Compute],
-    open_dims: Callable[[str, int], Dims | None],
+    opened: Mapping[str, Dims],
     name: Callable[[str, Region], Region],
     steady: Callable[[str, Region], Region] = lambda stage, region: region,
     round_up: Mapping[str, Mapping[int, int]] = {},
     around: Mapping[str, Region] = {},
     begun: Container[str] = (),
 ) -> dict[str, Region]:
-    """The regions of all stages that are computed under one place in the tree.
+    """The regions of all stages that begin under one place in the tree.
 
     Args:
         computed: what is computed there, the consumers among it.
-        open_dims: for a definition whose loops are open there, what it still has to compute; else None.
+        opened: of the stages whose loops are open there, what they still have to compute.
         name: gives a region's bounds names, so that expressions stay small.
-        steady: the part of a region that its own producers must serve at each turn; see `hjit.kernels.lower.sliding_windows`.
+        steady: the part of a region that its own producers must serve at each iteration; see `hjit.kernels.lower.sliding_windows`.
         round_up: stage -> axis -> what its part of the axis is made a multiple of.
-        around: the regions at the place that this one is inside of. There is memory for no more, and less cannot always be told further in.
+        around: the regions at the place that this one is inside of. There is memory for no more, and less cannot always be
+            told further in.
         begun: the stages whose own loops are directly at the place, not inside loops of others.
     """
-    here: dict[str, list[int]] = {}
-    for c in computed:
-        here.setdefault(c.stage, []).extend(c.definitions)
     found: dict[str, Region] = {}
-    needs = Needs(reads)
-    for stage in sorted(here, key=reads.position.__getitem__, reverse=True):
-        is_open = open_dims(stage, here[stage][0]) is not None
-        served: Region = ()
-        if not is_open:
-            region = _inside(needs.region(stage), around.get(stage), reads.stages[stage].shape)
-            found[stage] = name(
-                stage, _rounded_up(region, round_up.get(stage, {}), reads.stages[stage].shape, stage in begun)
-            )
-            served = steady(stage, found[stage])
-        for number in here[stage]:
-            dims = (
-                open_dims(stage, number)
-                if is_open
-                else dims_of_region(reads.stages[stage], reads.stages[stage].definitions[number], served)
-            )
-            assert dims is not None
-            needs.add(stage, number, dims)
+
+    def begin(stage: str, uses: Uses[Definitions]) -> Region:
+        shape = reads.stages[stage].shape
+        region = _inside(reads.region(stage, uses), around.get(stage), shape)
+        found[stage] = name(stage, _rounded_up(region, round_up.get(stage, {}), shape, stage in begun))
+        return steady(stage, found[stage])
+
+    parts = [reads.part(c.stage, number) for c in computed for number in c.definitions]
+    propagate(parts, reads.position, opened, begin)
     return found
 
 
@@ -244,86 +243,7 @@ def vector_axes(reads: Reads, top: Node) -> dict[str, frozenset[int]]:
         dims = [Dim(k) for k in lanes.get(c.stage, ())]
         for number in c.definitions if dims else ():
             d = reads.stages[c.stage].definitions[number]
-            of = {source: reads.indices(c.stage, number, source) for source in reads.of(c.stage, number)}
-            for stage, axes in ((c.stage, tuple((p,) for p in d.target)), *of.items()):
+            for stage, axes in ((c.stage, tuple((p,) for p in d.target)), *reads.indices(c.stage, number).items()):
                 here = (axis for axis, ps in enumerate(axes) if any(p.mentions(x) for p in ps for x in dims))
                 found.setdefault(stage, set()).update(here)
     return {stage: frozenset(axes) for stage, axes in found.items()}
-
-
-class Needs:
-    """What is needed of each stage by the consumers so far, which are added from the last one back."""
-
-    def __init__(self, reads: Reads) -> None:
-        self.reads = reads
-        self._users: dict[str, list[tuple[str, int, Dims]]] = {}
-
-    def add(self, stage: str, number: int, dims: Dims) -> None:
-        """A consumer: a definition and what it computes."""
-        for source in self.reads.of(stage, number):
-            if source != stage:
-                self._users.setdefault(source, []).append((stage, number, dims))
-
-    def region(self, stage: str) -> Region:
-        """How much of a stage they need."""
-        s = self.reads.stages[stage]
-        total: list[Interval | None] = [None] * len(s.shape)
-        unknown = set(self.reads.whole_axes(stage))
-        for consumer, number, dims in self._users.get(stage, ()):
-            full = self.reads.full(consumer, number)
-            for axis, indices in enumerate(self.reads.indices(consumer, number, stage)):
-                if axis not in unknown:
-                    total[axis] = _hull(total[axis], indices, dims, full)
-                    if total[axis] is None:
-                        unknown.add(axis)
-        region = tuple(
-            whole(n) if t is None or axis in unknown else t.clipped(n)
-            for axis, (n, t) in enumerate(zip(s.shape, total, strict=True))
-        )
-        return _rounded(region, self.reads.steps(stage), s.shape)
-
-
-def _hull(total: Interval | None, indices: Iterable[Poly], dims: Dims, full: Dims) -> Interval | None:
-    """The smallest interval around `total` and all that the indices reach; None where it cannot be told."""
-    for p in indices:
-        part = interval(p, dims, full)
-        total = part if total is None or part is None else total.hull(part)
-        if total is None:
-            return None
-    return total
-
-
-@lru_cache(maxsize=1 << 14)
-def advance(p: Poly, var: Var, step: int) -> int | None:
-    """An upper bound of how much an expression grows when `var` grows by `step` (which may be negative); None where it may fall."""
-    total = 0
-    for m, c in p.terms.items():
-        if not any(a == var or poly(a).mentions(var) for a in m):
-            continue
-        if len(m) != 1 or c < 0:
-            return None
-        a = m[0]
-        if a == var:
-            total += c * step
-        elif isinstance(a, FloorDiv) and a.by.is_const and not a.by.mentions(var):
-            inner = advance(a.arg, var, step)
-            if inner is None:
-                return None
-            total += c * -(-inner // a.by.const)
-        else:
-            return None
-    return total
-
-
-def turns_before(base: Poly, var: Var, step: int, reach: int, new: int, most: int) -> int | None:
-    """How many turns of `step` before the first one a window must begin, so that no turn adds more than `new` elements; None: more than `most`.
-
-    Args:
-        base: what the window moves with.
-        reach: from its first element to its last one.
-    """
-    for turns in range(most + 1):
-        back = advance(base, var, -turns * step)
-        if back is not None and back + reach + 1 <= new:
-            return turns
-    return None

@@ -19,9 +19,11 @@ from functools import cached_property, lru_cache
 from typing import Any, TypeVar
 
 from hjit.sched.analysis.bounds import vector_axes
-from hjit.sched.analysis.footprint import ANYWHERE, Interval, Memory, Region, extent, joined
+from hjit.sched.analysis.footprint import ANYWHERE, NUMERIC, Interval, Memory, Region, extent, joined
 from hjit.sched.analysis.iterations import Env, Own, left_of, narrowed
+from hjit.sched.analysis.propagation import Uses, hulls, propagate
 from hjit.sched.analysis.sized import Part, SizedGraph
+from hjit.sched.analysis.sliding import STILL, Speeds
 from hjit.sched.analysis.tape import Num, Truth, Var, ceil_div, choose, least, most, power_of_two, product, total
 from hjit.sched.language.build import flattened, parallel_loops
 from hjit.sched.language.kinds import LoopKind
@@ -29,7 +31,6 @@ from hjit.sched.language.memory import Layout
 from hjit.sched.language.tree import Compute, DimKey, Loop, Node, Store, Tail, dims_of
 
 T = TypeVar("T")
-Speeds = tuple[Fraction, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,10 +215,10 @@ class _Walk:
         found: dict[str, dict[int, Num]] = {}
         for x in self.sized:
             if x.tail == "round_up":
-                for k, axis, c, _, _ in self._part_of(x).inverse:
+                for k, axis, c, _ in self._part_of(x).inverse:
                     if k == x.dim:
                         sizes = found.setdefault(x.stage, {})
-                        sizes[axis] = most(sizes.get(axis, 1.0), self.size[id(x)] * c)
+                        sizes[axis] = most(sizes.get(axis, 1.0), self.size[id(x)] * float(c))
         return found
 
     def _part_of(self, node: Loop | Compute) -> Part:
@@ -436,28 +437,23 @@ class _Walk:
         return Site(need.part, count, run.region, runs, held, self.graph.buffer(name, lengths, held.layout))
 
     def _regions(self, env: Env, computed: Iterable[Compute], sliding: Collection[str] = ()) -> dict[str, Need]:
-        """What is needed of the stages that begin under a place; see `hjit.sched.analysis.bounds.regions`."""
-        here: dict[str, list[Part]] = {}
-        for c in computed:
-            here.setdefault(c.stage, []).append(self.graph.part(c.stage, c.definitions))
-        needs: dict[str, Region] = {}
-        speeds: dict[str, Speeds] = {}
+        """What is needed of the stages that begin under a place; see `hjit.sched.analysis.bounds.infer_bounds`."""
         found: dict[str, Need] = {}
-        for name in sorted(here, key=self.graph.position.__getitem__, reverse=True):
-            if name not in env.dims:
-                wanted, region = self.graph.completed(name, needs.get(name), self.round_up.get(name, {}))
-                if name in sliding and env.around is not None and name in speeds:
-                    found[name] = steady(region, wanted, speeds[name], self.graph.reads.steps(name), env.around)
-                else:
-                    found[name] = Need(region, region, {})
-            for part in here[name]:
-                dims = env.dims[name] if name in env.dims else part.dims(found[name].part)
-                moving = _speeds(part, env.around, speeds.get(name)) if sliding else ()
-                for source, w in part.windows.items():
-                    if source in here and source not in env.dims and source != name:
-                        needs[source] = joined(needs.get(source), w.wanted(part.reading(dims)))
-                        if sliding:
-                            speeds[source] = tuple(map(max, w.speeds(moving), speeds.get(source, w.speeds(moving))))
+        speeds: dict[str, Speeds] = {}
+
+        def begin(name: str, uses: Uses[Part]) -> Region:
+            consumers = uses.of(name)
+            needs = hulls(consumers, NUMERIC)
+            wanted, region = self.graph.completed(name, needs, self.round_up.get(name, {}))
+            if name in sliding and env.around is not None and consumers:
+                moving = _speeds(name, uses, env, speeds)
+                found[name] = steady(region, wanted, moving, self.graph.reads.steps(name), env.around)
+            else:
+                found[name] = Need(region, region, {})
+            return found[name].part
+
+        parts = [self.graph.part(c.stage, c.definitions) for c in computed]
+        propagate(parts, self.graph.position, env.dims, begin)
         return found
 
 
@@ -504,18 +500,28 @@ def steady(region: Region, wanted: Region, speeds: Speeds, steps: Sequence[int],
     for axis, (x, v, c) in enumerate(zip(region, speeds, steps, strict=True)):
         if v > 0 and wanted[axis] != ANYWHERE:
             new = least(ceil_div(loop.step * float(v.numerator), float(v.denominator * c)) * float(c), extent(x))
-            found[axis] = choose(several, x[1] - new + 1.0, x[0]), x[1]
+            low, high = NUMERIC.newest(x, new)
+            found[axis] = choose(several, low, x[0]), high
             windows[axis] = choose(several, extent(wanted[axis]), 0.0)
     return Need(region, tuple(found), windows)
 
 
-def _speeds(part: Part, loop: Own | None, region: Speeds | None) -> Speeds:
-    """How fast the dimensions of a stage move with a loop: its own, or that of another stage, with which its region moves."""
-    found = [Fraction(0)] * len(part.extents)
-    if loop is not None and loop.loop.stage == part.stage:
-        first, *rest = dims_of(loop.loop.dim)
+def _speeds(stage: str, uses: Uses[Part], env: Env, known: dict[str, Speeds]) -> Speeds:
+    """How fast what consumers need of a stage moves along its axes with the loop around a place."""
+    if stage not in known:
+        found = [x.footprint.speeds(_speeds_of_dims(x.part, uses, env, known)) for x in uses.of(stage)]
+        known[stage] = tuple(map(max, *found)) if len(found) > 1 else found[0]
+    return known[stage]
+
+
+def _speeds_of_dims(part: Part, uses: Uses[Part], env: Env, known: dict[str, Speeds]) -> list[Fraction]:
+    """How fast the dimensions of a stage do: with its own loop, or as its region moves with that of another stage."""
+    found = [STILL] * len(part.extents)
+    if env.around is not None and env.around.loop.stage == part.stage:
+        first, *rest = dims_of(env.around.loop.dim)
         found[first] = Fraction(1, max(int(math.prod(part.extents[k] for k in rest)), 1))
-    elif region is not None:
-        for k, axis, c, _, _ in part.inverse:
-            found[k] = region[axis] / int(c)
-    return tuple(found)
+    elif part.stage not in env.dims and uses.of(part.stage):
+        region = _speeds(part.stage, uses, env, known)
+        for k, axis, c, _ in part.inverse:
+            found[k] = region[axis] / c
+    return found

@@ -8,25 +8,29 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from hjit.sched.analysis import propagation
 from hjit.sched.analysis.bounds import Reads
 from hjit.sched.analysis.footprint import (
     ANYWHERE,
+    NUMERIC,
     Dims,
+    Footprint,
     Interval,
     Memory,
     Region,
-    Window,
     clipped,
     concrete,
+    footprint,
     joined,
     row_axes,
-    window,
 )
+from hjit.sched.analysis.propagation import Hulls
 from hjit.sched.analysis.tape import Num, Tape, Var, ceil_div, floor_div, least, most, product, total, within
 from hjit.sched.language.definitions import is_associative, is_direct, is_repeatable
 from hjit.sched.language.memory import C_ORDER, Layout
 from hjit.sched.language.tree import DimKey
 from hjit.trace.ir.graph import Const, Definition, Expr, Graph, Index, Input, Load, Op, Stage, loads, renumber, walk
+from hjit.trace.ir.intervals import Over
 from hjit.trace.ir.poly import SMALL, Dim, Poly, single_dim
 
 T = TypeVar("T")
@@ -35,16 +39,14 @@ NOTHING: Mapping[int, Num] = {}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Part:
-    """What a computation of a schedule tree evaluates: definitions of a stage that share their loops.
+class Part(propagation.Part[Interval]):
+    """What a computation of a schedule tree evaluates.
 
     Attributes:
+        definitions: the numbers of those of the stage that share the loops.
         extents: of the dimensions of the loops.
         pure: how many of them are pure; the reduction dimensions follow.
         dimensions: of each definition: the first so many of the loops' are its own.
-        inverse: of the loops' dimensions those that one axis of the stage tells: dimension, axis, coefficient, offset, and
-            whether the dimension is all of the axis.
-        windows: what is loaded, by source.
         written: what is stored.
         loads: every distinct load, stages that are inlined looked through.
         calls: at which indices one evaluation calls each of those.
@@ -52,34 +54,16 @@ class Part:
         is_plain: does every region have iterations that write it?
     """
 
-    stage: str
+    footprints: Mapping[str, Footprint]
     definitions: tuple[int, ...]
     extents: tuple[float, ...]
     pure: int
     dimensions: tuple[int, ...]
-    inverse: tuple[tuple[int, int, float, float, bool], ...]
-    windows: dict[str, Window]
-    written: Window
+    written: Footprint
     loads: tuple[tuple[str, At], ...]
     calls: dict[str, tuple[At, ...]]
     is_repeatable: bool
     is_plain: bool
-
-    @property
-    def whole(self) -> list[Interval]:
-        """All iterations."""
-        return [(0.0, n - 1.0) for n in self.extents]
-
-    def dims(self, region: Region) -> list[Interval]:
-        """The iterations that write a region (see `hjit.sched.analysis.bounds.dims_of_region`); possibly none: ranges that end before they begin."""
-        found = self.whole
-        for k, axis, c, offset, plain in self.inverse:
-            low, high = region[axis]
-            if not plain:
-                low = most(ceil_div(low - offset, c), 0.0)
-                high = least(floor_div(high - offset, c), self.extents[k] - 1.0)
-            found[k] = low, high
-        return found
 
     def lengths(self, dims: Dims) -> list[Num]:
         """How many elements each dimension has."""
@@ -252,7 +236,8 @@ class SizedGraph:
                 c = p.coefficient(Dim(k))
                 assert c is not None
                 plain = c.const == 1 and p.const == 0 and extents[k] == shape[axis]
-                inverse.append((k, axis, float(c.const), float(p.const), plain))
+                solved = None if plain else _solved(float(c.const), float(p.const), extents[k])
+                inverse.append((k, axis, c.const, solved))
         found: dict[tuple[str, At], None] = {}
         calls: dict[str, list[At]] = {}
         for n in numbers:
@@ -264,18 +249,19 @@ class SizedGraph:
         by_source: dict[str, list[At]] = {}
         for source, index in found:
             by_source.setdefault(source, []).append(index)
-        windows = {source: self._window(self.shape(source), indices) for source, indices in by_source.items()}
-        written = self._window(shape, [tuple(concrete(p, self._sizes) for p in d.target) for d in ds])
+        footprints = {source: self._footprint(self.shape(source), indices) for source, indices in by_source.items()}
+        written = self._footprint(shape, [tuple(concrete(p, self._sizes) for p in d.target) for d in ds])
         dimensions = tuple(len(d.extents) for d in ds)
         return Part(
-            s.name, numbers, extents, len(last.dims), dimensions, tuple(inverse), windows, written, tuple(found),
+            s.name, [(0.0, n - 1.0) for n in extents], tuple(inverse), footprints,
+            numbers, extents, len(last.dims), dimensions, written, tuple(found),
             {name: tuple(indices) for name, indices in calls.items()},
-            is_repeatable(s, numbers), all(plain for *_, plain in inverse),
+            is_repeatable(s, numbers), all(solved is None for *_, solved in inverse),
         )  # fmt: skip
 
-    def _window(self, shape: tuple[float, ...], indices: Sequence[At]) -> Window:
+    def _footprint(self, shape: tuple[float, ...], indices: Sequence[At]) -> Footprint:
         """One for all that read alike."""
-        return self.once(("window", shape, tuple(indices)), lambda: window(shape, indices))
+        return self.once(("footprint", shape, tuple(indices)), lambda: footprint(shape, indices))
 
     def _loads(self, stage: str, number: int) -> tuple[tuple[str, At], ...]:
         """The loads of a definition."""
@@ -313,7 +299,7 @@ class SizedGraph:
                 continue
             for n in range(len(s.definitions)):
                 part = self.part(s.name, (n,))
-                for source, w in part.windows.items():
+                for source, w in part.footprints.items():
                     if source != s.name:
                         needs[source] = joined(needs.get(source), w.needs(part.reading(part.dims(region))))
         return found
@@ -323,7 +309,7 @@ class SizedGraph:
         return self.once(("minimum", part), lambda: part.points(part.lengths(part.dims(self.required()[part.stage]))))
 
     def completed(
-        self, stage: str, needs: Region | None, round_up: Mapping[int, Num] = NOTHING
+        self, stage: str, needs: Hulls[Interval] | None, round_up: Mapping[int, Num] = NOTHING
     ) -> tuple[Region, Region]:
         """What is computed where some of a stage is needed (None: nobody says what): as it is asked for, and within the stage.
 
@@ -332,7 +318,8 @@ class SizedGraph:
         whole = self.reads.whole_axes(stage)
         wanted, found = [], []
         for axis, (n, step) in enumerate(zip(self.shape(stage), self.reads.steps(stage), strict=True)):
-            x, c = ANYWHERE if needs is None or axis in whole else needs[axis], float(step)
+            x = None if needs is None or axis in whole else needs[axis]
+            x, c = x or ANYWHERE, float(step)
             if step > 1 and x != ANYWHERE:
                 x = floor_div(x[0], c) * c, floor_div(x[1], c) * c + (c - 1.0)
             y = clipped(x, n)
@@ -345,6 +332,11 @@ class SizedGraph:
             wanted.append(x)
             found.append(y)
         return tuple(wanted), tuple(found)
+
+
+def _solved(c: float, rest: float, n: float) -> Over[Interval]:
+    """The interval of a dimension of `n` elements of which an axis is ``c * Dim + rest``; possibly none: it ends before it begins."""
+    return lambda x: NUMERIC.solved(x, c, rest, n)
 
 
 def _at(p: Poly, index: At) -> Poly:

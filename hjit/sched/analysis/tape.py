@@ -91,6 +91,9 @@ class Var:
     def __rtruediv__(self, other: float) -> Num:
         return self.tape.record("div", other, self)
 
+    def __floordiv__(self, other: Num) -> Num:
+        return floor_div(self, other)
+
     def __ge__(self, other: Num) -> Truth:
         return _at_least(self, other)
 

@@ -11,10 +11,12 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from hjit.sched.analysis.bounds import Needs, Reads, Region, advance, dims_of_region, turns_before
+from hjit.sched.analysis.bounds import Definitions, Reads, Region
+from hjit.sched.analysis.propagation import Uses
+from hjit.sched.analysis.sliding import advance, warm_up_iterations
 from hjit.sched.default.thresholds import MAX_GROUP_ROWS, MAX_ROWS, MAX_SIDES, MAX_WARM_UP
 from hjit.trace.ir.graph import Stage
-from hjit.trace.ir.intervals import Interval, whole
+from hjit.trace.ir.intervals import Interval
 from hjit.trace.ir.poly import Var, extremum, poly
 
 ROW, COLUMN = Var("row"), Var("column")
@@ -32,7 +34,8 @@ def _moving(region: Region) -> tuple[int, int] | None:
     rows, new = s.length.const, advance(s.base, ROW, 1)
     if new is None or rows > MAX_ROWS:
         return None
-    return None if turns_before(s.base, ROW, 1, rows - 1, max(new, 1), MAX_WARM_UP) is None else (moving[0], rows)
+    turns = warm_up_iterations(s.base, ROW, 1, rows - 1, max(new, 1), MAX_WARM_UP)
+    return None if turns is None else (moving[0], rows)
 
 
 def _named(stage: str, region: Region) -> Region:
@@ -42,17 +45,13 @@ def _named(stage: str, region: Region) -> Region:
     )
 
 
-def _needs(reads: Reads, head: Stage, group: Sequence[int], points: Mapping[int, Var]) -> Needs:
+def _uses(reads: Reads, head: Stage, group: Sequence[int], points: Mapping[int, Var]) -> Uses[Definitions]:
     """What some definitions of a stage read, at a point of some of their dimensions and everywhere along the others."""
-    needs = Needs(reads)
+    uses: Uses[Definitions] = Uses()
     for number in group:
-        extents = head.definitions[number].extents
-        needs.add(
-            head.name,
-            number,
-            {k: Interval.point(poly(points[k])) if k in points else whole(n) for k, n in enumerate(extents)},
-        )
-    return needs
+        part = reads.part(head.name, number)
+        uses.add(part, part.whole | {k: Interval.point(poly(var)) for k, var in points.items() if k in part.whole})
+    return uses
 
 
 def group_of(
@@ -72,19 +71,20 @@ def group_of(
         step: rows of the head that one iteration computes. Of more than one, only what each of them needs one row of
             joins: tasks have few iterations.
     """
-    needs = _needs(reads, head, group, {dim: ROW})
+    uses = _uses(reads, head, group, {dim: ROW})
     members: dict[str, int] = {}
     for s in reversed(reads.graph.stages[: reads.position[head.name]]):
         if s.name in taken or not all(c == head.name or c in members for c in consumers[s.name]):
             continue
-        region = _named(s.name, needs.region(s.name))
+        region = _named(s.name, reads.region(s.name, uses))
         found = _moving(region)
         if found is None or not may_join(s, found[0]) or (step > 1 and found[1] > 1):
             continue
         if (sum(members.values()) + found[1]) * step <= MAX_GROUP_ROWS:
             members[s.name] = found[1]
-            for number, d in enumerate(s.definitions):
-                needs.add(s.name, number, dims_of_region(s, d, region))
+            for number in range(len(s.definitions)):
+                part = reads.part(s.name, number)
+                uses.add(part, part.dims(region))
     return tuple(reversed(members))
 
 
@@ -99,11 +99,11 @@ def bytes_of_column(
     Returns:
         None where strips of that dimension would compute more than a few neighbouring elements twice.
     """
-    needs = _needs(reads, head, group, dict(zip(dims, (ROW, COLUMN), strict=True)))
+    uses = _uses(reads, head, group, dict(zip(dims, (ROW, COLUMN), strict=True)))
     total = 0
     for name in reversed(members):
         s = reads.stages[name]
-        region = _named(name, needs.region(name))
+        region = _named(name, reads.region(name, uses))
         column = [x for x in region if x.base.mentions(COLUMN)]
         if len(column) != 1 or advance(column[0].base, COLUMN, 1) != 1 or not all(x.length.is_const for x in region):
             return None
@@ -113,12 +113,13 @@ def bytes_of_column(
         total += s.dtype.itemsize * math.prod(
             1 << (n - 1).bit_length() for n in others
         )  # storage is folded to such lengths
-        for number, d in enumerate(s.definitions):
-            needs.add(name, number, dims_of_region(s, d, tuple(map(_new_rows, region))))
+        for number in range(len(s.definitions)):
+            part = reads.part(name, number)
+            uses.add(part, part.dims(tuple(map(_new_rows, region))))
     return total
 
 
 def _new_rows(s: Interval) -> Interval:
     """What one iteration adds to a window: those before it have computed the rest."""
     new = advance(s.base, ROW, 1) if s.base.mentions(ROW) else None
-    return s if new is None else replace(s, first=extremum("max", s.first, s.last - (max(new, 1) - 1)))
+    return s if new is None else replace(s, first=extremum("max", s.first, s.newest(max(new, 1)).first))

@@ -118,7 +118,7 @@ def assembled(graph: SizedGraph, nests: Iterable[NestFeatures]) -> Array:
 def nest_key(graph: SizedGraph, nest: Node, placed: Placed | None = None) -> str:
     """What the features of a nest are kept under: for one SizedGraph, equal keys have equal features."""
     inside = layouts_of(nest)
-    sources = {source for c in computes(nest) for source in graph.part(c.stage, c.definitions).windows}
+    sources = {source for c in computes(nest) for source in graph.part(c.stage, c.definitions).footprints}
     outside = [
         f"{name}{layout}" for name, layout in sorted((placed or {}).items()) if name in sources and name not in inside
     ]
@@ -291,7 +291,7 @@ def plan_of(graph: SizedGraph, nest: Node, placed: Placed) -> tuple[Plan, list[i
     sizes: list[int] = []
     key = _structure(nest, sizes)
     if key not in graph.plans:
-        sources = dict.fromkeys(name for c in computes(nest) for name in graph.part(c.stage, c.definitions).windows)
+        sources = dict.fromkeys(name for c in computes(nest) for name in graph.part(c.stage, c.definitions).footprints)
         graph.plans[key] = tuple(sources), {}
     sources, plans = graph.plans[key]
     outside = tuple(map(placed.get, sources))

@@ -255,7 +255,7 @@ class Read:
 
 def reads_of(graph: SizedGraph, part: Part, layouts: Layouts) -> list[Read]:
     """The loads of a part by array; every gather is one by itself."""
-    key = part, tuple(layouts[source] for source in part.windows)
+    key = part, tuple(layouts[source] for source in part.footprints)
     found: list[Read] | None = graph.reads_of.get(key)
     if found is None:
         found = graph.reads_of[key] = _groups_of(graph, part.loads, layouts)

@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 
-from hjit.sched.analysis.footprint import Dims, Memory, Window, extent
+from hjit.sched.analysis.footprint import Dims, Footprint, Memory, extent
 from hjit.sched.analysis.iterations import Own
 from hjit.sched.analysis.sites import Leaf, Sites
 from hjit.sched.analysis.sized import SizedGraph
@@ -64,7 +64,8 @@ class Measures:
         """What `row` and `block` depend on."""
         sites = self.sites.sites
         sources = tuple(
-            (id(sites.get(name)), name in self.sites.heads, self.layouts.get(name)) for name in self.leaf.part.windows
+            (id(sites.get(name)), name in self.sites.heads, self.layouts.get(name))
+            for name in self.leaf.part.footprints
         )
         return "row", *self.here(), sources
 
@@ -139,7 +140,7 @@ class Measures:
         found: Row = {f"unique_{what}_read_per_{word}": 0.0 for word in places for what in ("bytes", "lines")}
         allocated: Num = 0.0
         walked = self.sites.walked  # many arrays are read alike, and in many nests
-        for name, w in part.windows.items():
+        for name, w in part.footprints.items():
             memory = self.source(name)
             is_outside = name != part.stage and (name not in self.sites.sites or name in self.sites.heads)
             for word, (place, dims) in places.items():
@@ -157,7 +158,7 @@ class Measures:
                     allocated = allocated + (memory.bytes * choose(size > 0.0, 1.0, 0.0) if memory.settled else size)
         return {**found, "allocation_bytes_read_per_realization": allocated}
 
-    def _touched(self, w: Window, memory: Memory, dims: Dims) -> tuple[Num, Num]:
+    def _touched(self, w: Footprint, memory: Memory, dims: Dims) -> tuple[Num, Num]:
         """Bytes of an array that iterations read, and contiguous pieces; nothing is read where nothing is computed."""
         part = self.leaf.part
         size, lines = memory.touched(w.region(part.reading(dims)))
@@ -208,7 +209,7 @@ class Measures:
                 lanes, vector = o.size, o.loop.dim
         layouts = {
             name: self.layouts.get(name, None if name in self.graph.stages else C_ORDER)
-            for name in self.leaf.part.windows
+            for name in self.leaf.part.footprints
         }
         return Block(self.leaf.part, vector, tuple(dims), layouts, (lanes, *numbers))
 

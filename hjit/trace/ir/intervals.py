@@ -1,14 +1,16 @@
-"""Interval arithmetic on indices: which part of an axis a range of iterations reads.
+"""Interval arithmetic, and the bounds of an index over intervals of its dimensions.
 
-A `Interval` keeps two bounds of the same thing. The exact one is what must be computed. The loose one has the form
-``base + first .. base + last``, where only `base` depends on loop variables, so that it moves steadily with them and
-its length is known before they run: memory is sized by it, and windows slide along it.
+`Arithmetic` is that of pairs ``(low, high)``, both included, of any numbers: ints, floats, the recorded ones of
+`hjit.sched.analysis.tape`, polynomials. An `Interval` holds two such pairs of polynomials. `bounds_of` evaluates an index
+over either.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from operator import itemgetter
+from typing import Any, Generic, Protocol, TypeVar
 
 from hjit.trace.ir.poly import (
     ZERO,
@@ -18,6 +20,7 @@ from hjit.trace.ir.poly import (
     Extremum,
     FloorDiv,
     Mod,
+    Monomial,
     Poly,
     Sym,
     Var,
@@ -28,9 +31,108 @@ from hjit.trace.ir.poly import (
 )
 
 
+class Number(Protocol):
+    """What bounds are made of; ``//`` rounds down."""
+
+    def __add__(self, other: Any, /) -> Any: ...
+    def __sub__(self, other: Any, /) -> Any: ...
+    def __mul__(self, other: Any, /) -> Any: ...
+    def __floordiv__(self, other: Any, /) -> Any: ...
+    def __neg__(self) -> Any: ...
+
+
+N = TypeVar("N", bound=Number)
+X = TypeVar("X")
+Pair = tuple[N, N]
+Over = Callable[[Any], X]  # a function of the intervals of the dimensions, which their numbers subscript
+
+
+@dataclass(frozen=True, slots=True)
+class Arithmetic(Generic[N]):
+    """Interval arithmetic over one kind of numbers.
+
+    Attributes:
+        number: an int as one of them.
+        least, most: the smaller and the larger of two.
+        ceil_div: the quotient of two, rounded up.
+    """
+
+    number: Callable[[int], N]
+    least: Callable[[N, N], N]
+    most: Callable[[N, N], N]
+    ceil_div: Callable[[N, N], N]
+
+    def plus(self, x: Pair[N], y: Pair[N]) -> Pair[N]:
+        return x[0] + y[0], x[1] + y[1]
+
+    def minus(self, x: Pair[N], y: Pair[N]) -> Pair[N]:
+        return x[0] - y[1], x[1] - y[0]
+
+    def times(self, x: Pair[N], c: int) -> Pair[N]:
+        return (x[0] * c, x[1] * c) if c >= 0 else (x[1] * c, x[0] * c)
+
+    def linear(self, first: int, last: int, terms: Sequence[tuple[Over[Pair[N]], int]]) -> Over[Pair[N]]:
+        """The sum of a constant of first .. last and of intervals times coefficients."""
+        start = self.number(first), self.number(last)
+        parts = [(part, self.number(c), c > 0) for part, c in terms]
+
+        def bounds(dims: Any) -> Pair[N]:
+            low, high = start
+            for part, c, rises in parts:  # without calls: there are many
+                a, b = part(dims)
+                low, high = (low + a * c, high + b * c) if rises else (low + b * c, high + a * c)
+            return low, high
+
+        return bounds
+
+    def floordiv(self, x: Pair[N], by: N) -> Pair[N]:
+        return x[0] // by, x[1] // by
+
+    def below(self, n: N) -> Pair[N]:
+        """``0 .. n - 1``."""
+        return self.number(0), n - self.number(1)
+
+    def extremum(self, which: str, x: Pair[N], y: Pair[N]) -> Pair[N]:
+        pick = self.least if which == "min" else self.most
+        return pick(x[0], y[0]), pick(x[1], y[1])
+
+    def hull(self, x: Pair[N], y: Pair[N]) -> Pair[N]:
+        """The smallest interval around both."""
+        return self.least(x[0], y[0]), self.most(x[1], y[1])
+
+    def mirrored(self, mode: str, x: Pair[N], n: N) -> Pair[N]:
+        """An index that was mirrored at the ends of an axis of `n` elements, as far as it was beyond one of them.
+
+        ``clamp`` is left to the clipping that follows.
+        """
+        if mode == "clamp":
+            return x
+        edge = self.number(1 if mode == "symmetric" else 0)  # is the first element repeated?
+        end = n * self.number(2) - self.number(2) + edge
+        return self.least(x[0], end - x[1]), self.most(x[1], -x[0] - edge)
+
+    def newest(self, x: Pair[N], new: N) -> Pair[N]:
+        """The last `new` elements: what an iteration adds to a sliding window when all before have been."""
+        return x[1] - (new - self.number(1)), x[1]
+
+    def solved(self, x: Pair[N], c: N, rest: N, n: N) -> Pair[N]:
+        """The ``d`` in ``[0, n)`` for which ``c * d + rest`` is in an interval; `c` is positive."""
+        low, high = self.ceil_div(x[0] - rest, c), (x[1] - rest) // c
+        return self.most(low, self.number(0)), self.least(high, n - self.number(1))
+
+
+INTS: Arithmetic[int] = Arithmetic(int, min, max, lambda a, b: -(-a // b))
+POLYS: Arithmetic[Poly] = Arithmetic(
+    poly, lambda a, b: extremum("min", a, b), lambda a, b: extremum("max", a, b), lambda a, b: (a + (b - 1)) // b
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """``low .. high``, both included, inside ``base + first .. base + last``.
+    """``low .. high``, inside ``base + first .. base + last``.
+
+    The one is what must be computed. The other, loose one moves steadily with the loop variables, which only `base` depends on, and its
+    length is known before they run: memory is sized by it, and windows slide along it.
 
     Attributes:
         partial: may it be empty, `high` below `low`? It is what a definition needs that writes only part of its stage. Then `low` is
@@ -67,36 +169,52 @@ class Interval:
         """How many elements it has at most."""
         return self.last - self.first + 1
 
+    @property
+    def exact(self) -> Pair[Poly]:
+        return self.low, self.high
+
+    @property
+    def loose(self) -> Pair[Poly]:
+        """Counted from `base`."""
+        return self.first, self.last
+
     def hull(self, other: Interval) -> Interval | None:
         """The smallest interval around both; None where they move apart."""
         shift = other.base - self.base
         if any(_moves(a) for a in shift.atoms()):
             return None
-        low, high = extremum("min", self.low, other.low), extremum("max", self.high, other.high)
-        first, last = extremum("min", self.first, other.first + shift), extremum("max", self.last, other.last + shift)
+        low, high = POLYS.hull(self.exact, other.exact)
+        first, last = POLYS.hull(self.loose, (other.first + shift, other.last + shift))
         return Interval(low, high, self.base, first, last, self.partial and other.partial)
 
     def plus(self, other: Interval) -> Interval:
-        first, last = self.first + other.first, self.last + other.last
-        return Interval(
-            self.low + other.low,
-            self.high + other.high,
-            self.base + other.base,
-            first,
-            last,
-            self.partial or other.partial,
-        )
+        exact, loose = POLYS.plus(self.exact, other.exact), POLYS.plus(self.loose, other.loose)
+        return Interval(*exact, self.base + other.base, *loose, self.partial or other.partial)
 
     def times(self, c: int) -> Interval:
-        if c < 0:
-            return Interval(self.high * c, self.low * c, self.base * c, self.last * c, self.first * c, self.partial)
-        return Interval(self.low * c, self.high * c, self.base * c, self.first * c, self.last * c, self.partial)
+        return Interval(*POLYS.times(self.exact, c), self.base * c, *POLYS.times(self.loose, c), self.partial)
 
     def floordiv(self, by: int) -> Interval:
-        base = self.base // by
-        whole = all(c % by == 0 for c in self.base.terms.values()) and self.base.const % by == 0
-        last = self.last // by if whole else (self.last + (by - 1)) // by
-        return Interval(self.low // by, self.high // by, base, self.first // by, last, self.partial)
+        low, high = POLYS.floordiv(self.exact, poly(by))
+        return Interval(low, high, self.base // by, self.first // by, self._last_quotient(by), self.partial)
+
+    def _last_quotient(self, by: int) -> Poly:
+        """`last` of a quotient: what `by` does not divide of the base may carry."""
+        divides = all(c % by == 0 for c in self.base.terms.values()) and self.base.const % by == 0
+        return (self.last if divides else self.last + (by - 1)) // by
+
+    def solved(self, c: int, rest: Poly, n: Poly) -> Interval:
+        """The ``d`` in ``[0, n)`` for which ``c * d + rest`` is inside, a part of them."""
+        low, high = POLYS.solved(self.exact, poly(c), rest, n)
+        first, last = self.first - rest + (c - 1), self.last - rest
+        last = replace(self, last=last)._last_quotient(c)
+        return Interval(low, high, self.base // c, first // c, last, True)
+
+    def newest(self, new: int) -> Interval:
+        """What an iteration adds to a sliding window when all before have been: its last `new` elements."""
+        first, last = POLYS.newest(self.loose, poly(new))
+        low = self.base + first if self.partial else POLYS.newest(self.exact, poly(new))[0]
+        return Interval(low, self.high, self.base, first, last, self.partial)
 
     def clipped(self, extent: Poly) -> Interval:
         """The exact bounds brought into an axis of length `extent`; not empty, unless it is a part that may be."""
@@ -124,73 +242,139 @@ def _moves(a: Atom) -> bool:
     return any(isinstance(b, (Var, Dim)) for b in deep_atoms(poly(a)))
 
 
+# -- indices
+
+
+class Domain(Protocol[X]):
+    """The operations of indices on intervals of one kind, `Arithmetic`'s or `Interval`.
+
+    Attributes:
+        unknown: what stands for an index that cannot be told.
+    """
+
+    unknown: X
+
+    def size(self, n: Poly) -> Any:
+        """A divisor or an extent; None where it cannot be told."""
+
+    def fixed(self, p: Poly) -> X:
+        """What depends on sizes and loop variables only."""
+
+    def linear(self, first: int, last: int, terms: Sequence[tuple[Over[X], int]]) -> Over[X]: ...
+    def floordiv(self, x: X, by: Any) -> X: ...
+    def below(self, n: Any) -> X: ...
+    def extremum(self, which: str, x: X, y: X) -> X: ...
+    def hull(self, x: X, y: X) -> X: ...
+    def bounded(self, mode: str, x: X, n: Any, reach: X | None) -> X:
+        """What a boundary mode makes of an index, `reach` being all that it ever is, if that was asked."""
+
+
+def bounds_of(p: Poly, domain: Domain[X], full: Any = None, first: int | None = None) -> Over[X]:
+    """The interval of an index, as a function of those of the dimensions.
+
+    Args:
+        full: the whole ranges of the dimensions.
+        first: the least constant to add in place of the index's own, which is the greatest.
+    """
+    terms = [(_part(m, domain, full), c) for m, c in p.terms.items()]
+    return domain.linear(p.const if first is None else first, p.const, terms)
+
+
+def _part(m: Monomial, domain: Domain[X], full: Any) -> Over[X]:
+    """The interval of a product of atoms."""
+    found = domain.unknown
+    if all(isinstance(a, (Sym, Var)) for a in m):
+        found = domain.fixed(Poly({m: 1}, 0))
+    elif len(m) == 1:
+        match m[0]:
+            case Dim(k=k):
+                return itemgetter(k)
+            case FloorDiv(arg=p, by=by) if by.is_const:
+                arg, n = bounds_of(p, domain, full), domain.size(by)
+                return lambda dims: domain.floordiv(arg(dims), n)
+            case Mod(by=by) if (n := domain.size(by)) is not None:
+                found = domain.below(n)
+            case Extremum(which=which, a=a, b=b):
+                x, y = bounds_of(a, domain, full), bounds_of(b, domain, full)
+                return lambda dims: domain.extremum(which, x(dims), y(dims))
+            case Boundary(mode=mode, arg=p, extent=extent) if (n := domain.size(extent)) is not None:
+                arg = bounds_of(p, domain, full)
+                reach = None if full is None else arg(full)
+                return lambda dims: domain.bounded(mode, arg(dims), n, reach)
+    return lambda dims: found
+
+
+class _Symbolic:
+    """Indices over `Interval`s; None is unknown."""
+
+    unknown: Interval | None = None
+
+    def size(self, n: Poly) -> Poly:
+        return n
+
+    def fixed(self, p: Poly) -> Interval | None:
+        return Interval.point(p)
+
+    def linear(
+        self, first: int, last: int, terms: Sequence[tuple[Over[Interval | None], int]]
+    ) -> Over[Interval | None]:
+        if not first and not last and len(terms) == 1 and terms[0][1] == 1:
+            return terms[0][0]
+        start = Interval.of(poly(first), poly(last))
+
+        def bounds(dims: Any) -> Interval | None:
+            total = start
+            for part, c in terms:
+                x = part(dims)
+                if x is None:
+                    return None
+                total = total.plus(x if c == 1 else x.times(c))
+            return total
+
+        return bounds
+
+    def floordiv(self, x: Interval | None, by: Poly) -> Interval | None:
+        return None if x is None else x.floordiv(by.const)
+
+    def below(self, n: Poly) -> Interval:
+        return whole(n)
+
+    def extremum(self, which: str, x: Interval | None, y: Interval | None) -> Interval | None:
+        both = self.hull(x, y)
+        if x is None or y is None or both is None:
+            return None
+        exact = POLYS.extremum(which, x.exact, y.exact)
+        return Interval(*exact, both.base, both.first, both.last, x.partial or y.partial)
+
+    def hull(self, x: Interval | None, y: Interval | None) -> Interval | None:
+        return None if x is None or y is None else x.hull(y)
+
+    def bounded(self, mode: str, x: Interval | None, n: Poly, reach: Interval | None) -> Interval | None:
+        """An index before the axis becomes a later one, at most as much later as it ever lies before it; one behind the axis
+        an earlier one. By so much the loose bounds are wider: of an iteration that reaches over the end of what is computed, any
+        part may be left.
+        """
+        if x is None or reach is None:
+            return None
+        times = 1 if mode == "clamp" else 2
+        later, earlier = most(-reach.low * times), most((reach.high - (n - 1)) * times)
+        if mode == "wrap" or later is None or earlier is None:
+            return whole(n)
+        low, high = POLYS.mirrored(mode, x.exact, n)
+        found = Interval(low, high, x.base, x.first - max(earlier, 0), x.last + max(later, 0)).clipped(n)
+        if not x.partial or found == whole(n):
+            return found
+        low = extremum("max", found.low, found.base + found.first)
+        high = extremum("min", found.high, found.base + found.last)
+        return replace(found, low=low, high=high, partial=True)
+
+
+SYMBOLIC = _Symbolic()
+
+
 def interval(p: Poly, dims: Mapping[int, Interval], full: Mapping[int, Interval]) -> Interval | None:
     """Bounds of an index, `dims` giving those of each dimension here, `full` its whole range; None where they cannot be told."""
-    total = Interval.of(poly(p.const), poly(p.const))
-    for m, c in p.terms.items():
-        if all(isinstance(a, (Sym, Var)) for a in m):
-            total = total.plus(Interval.point(Poly({m: c}, 0)))
-            continue
-        part = _atom(m[0], dims, full) if len(m) == 1 else None
-        if part is None:
-            return None
-        total = total.plus(part.times(c))
-    return total
-
-
-def _atom(a: Atom, dims: Mapping[int, Interval], full: Mapping[int, Interval]) -> Interval | None:
-    match a:
-        case Dim():
-            return dims.get(a.k)
-        case FloorDiv() if a.by.is_const:
-            inner = interval(a.arg, dims, full)
-            return None if inner is None else inner.floordiv(a.by.const)
-        case Mod():
-            return Interval.of(ZERO, a.by - 1)
-        case Extremum():
-            x, y = interval(a.a, dims, full), interval(a.b, dims, full)
-            if x is None or y is None:
-                return None
-            both = x.hull(y)
-            if both is None:
-                return None
-            low, high = extremum(a.which, x.low, y.low), extremum(a.which, x.high, y.high)
-            return Interval(low, high, both.base, both.first, both.last, x.partial or y.partial)
-        case Boundary():
-            inner, reach = interval(a.arg, dims, full), interval(a.arg, full, full)
-            return None if inner is None or reach is None else _bounded(a, inner, reach)
-    return None
-
-
-def _bounded(a: Boundary, x: Interval, reach: Interval) -> Interval:
-    """What boundary handling makes of a interval, `reach` being all that the index ever is.
-
-    An index before the axis becomes a later one, at most as much later as it ever lies before it; one behind the axis
-    an earlier one. By so much the loose bounds are wider: of a turn that reaches over the end of what is computed, any
-    part may be left.
-    """
-    last = a.extent - 1
-    match a.mode:
-        case "clamp":
-            low, high = x.low, x.high
-        case "reflect":
-            low, high = extremum("min", x.low, last * 2 - x.high), extremum("max", x.high, -x.low)
-        case "symmetric":
-            low, high = extremum("min", x.low, last * 2 + 1 - x.high), extremum("max", x.high, -x.low - 1)
-        case _:
-            return whole(a.extent)
-    times = 1 if a.mode == "clamp" else 2
-    later, earlier = most(-reach.low * times), most((reach.high - last) * times)
-    if later is None or earlier is None:
-        return whole(a.extent)
-    found = Interval(low, high, x.base, x.first - max(earlier, 0), x.last + max(later, 0)).clipped(a.extent)
-    if not x.partial or found == whole(a.extent):
-        return found
-    low, high = (
-        extremum("max", found.low, found.base + found.first),
-        extremum("min", found.high, found.base + found.last),
-    )
-    return replace(found, low=low, high=high, partial=True)
+    return bounds_of(p, SYMBOLIC, full)(dims)
 
 
 def most(p: Poly) -> int | None:
