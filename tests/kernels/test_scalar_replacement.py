@@ -36,7 +36,7 @@ i, j, x = poly(I), poly(J), load(poly(I), source="x")
 def test_what_the_turns_before_stored_is_kept() -> None:
     p = put((i + 2,), load(i + 1), load(i), x)
     (kept,) = carried(loop(p))
-    assert kept.put == p and kept.loads == {1: load(i + 1), 2: load(i)}
+    assert kept.store == p and kept.loads == {1: load(i + 1), 2: load(i)}
 
 
 def test_loops_of_other_steps_and_directions_keep_it_too() -> None:
