@@ -1,4 +1,4 @@
-"""``python -m benchmarks products``: products of matrices, fused and by BLAS, beside NumPy: what the rule of `hjit.trace.ops.products` stands on.
+"""``python -m benchmarks products``: products of matrices, fused and by BLAS, beside NumPy: what the rule of `hjit.trace.ops.reductions.blas` stands on.
 
 A process for each number of threads, which NumPy's BLAS has, too. Each product runs by NumPy, by hjit's own loops and by BLAS from within
 hjit, in turns; a row has medians of the ratios of each round, and their quartiles. Threads of BLAS wait for each other actively: one that the
@@ -24,7 +24,7 @@ import hjit
 from benchmarks.pairs import Ratio, ratio, seconds
 from benchmarks.suite import ROOT, environment
 from hjit.kernels.runtime.launch import cores
-from hjit.trace.ops.products import is_faster
+from hjit.trace.ops.reductions.blas import is_faster
 
 Array = np.ndarray[Any, Any]
 

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import hjit
-from hjit.trace.ops.elementwise import UFUNCS
+from hjit.trace.ops.elementwise.ufuncs import UFUNCS
 from tests.numpy_check import assert_same, check, layouts, sample
 
 INTS = ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64")

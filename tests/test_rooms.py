@@ -125,14 +125,6 @@ CIRCLES = {  # of imports, those inside functions included: to be mended; no oth
         "trace.capture.overlay",
         "trace.capture.rerolling",
     ),  # built-ins see captured objects
-    (
-        "trace.ops.creation",
-        "trace.ops.elementwise",
-        "trace.ops.histograms",
-        "trace.ops.indexing",
-        "trace.ops.reductions",
-        "trace.ops.scattering",
-    ),
 }
 
 

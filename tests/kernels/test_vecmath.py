@@ -19,7 +19,7 @@ from hjit.kernels.llvm.code import Code, Val, const, splat, type_name
 from hjit.kernels.llvm.vecmath import apply as vecmath
 from hjit.kernels.runtime import features
 from hjit.sched.language.target import native_width
-from hjit.trace.ops.elementwise import UFUNCS
+from hjit.trace.ops.elementwise.ufuncs import UFUNCS
 
 DType = np.dtype[Any]
 BOOL = np.dtype(bool)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from hjit.trace.capture.rerolling import range_
-from hjit.trace.ops.strides import interface
+from hjit.trace.ops.arrays.strides import interface
 from hjit.trace.tracing.host import HostScalar, is_host, record
 from hjit.trace.tracing.induction import Turn
 from hjit.trace.tracing.size import Size

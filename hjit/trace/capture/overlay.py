@@ -659,7 +659,12 @@ for _name in ("range", "len", "isinstance", "hasattr", "getattr", "print", "open
 _CALLED = builtin_calls.CALLED  # these names are classes where they are not called
 
 
-_FAMILIES = "elementwise creation views reductions linear joining neighbours ordering scattering operators strides along".split()
+# the modules of `hjit.trace.ops` that fill the table of traced functions; the last ones where a process has loaded SciPy's
+_FAMILIES = """elementwise.ufuncs elementwise.casting elementwise.formulas elementwise.operators
+    arrays.creation arrays.views arrays.strides arrays.joining
+    indexing.getitem indexing.gathers indexing.scatters indexing.searching indexing.histograms
+    reductions.reduce reductions.sorting reductions.contractions reductions.apply_along_axis
+    stencils.padding stencils.differences""".split()
 
 
 def load_table() -> None:
@@ -668,11 +673,11 @@ def load_table() -> None:
         importlib.import_module(f"hjit.trace.ops.{name}")
     for name in ("ndimage", "signal"):  # a process that does not use SciPy does not load it
         if f"scipy.{name}" in sys.modules:
-            importlib.import_module(f"hjit.trace.ops.{name}")
+            importlib.import_module(f"hjit.trace.ops.stencils.{name}")
     if "cv2" in sys.modules:
         _REPLACED.update(of_opencv(sys.modules["cv2"]))
     special = sys.modules.get("scipy.special")
     if hasattr(special, "errstate"):
         _REPLACED[special.errstate] = effects.errors(special.errstate, "scipy.special.errstate")
-    creation = sys.modules["hjit.trace.ops.creation"]
+    creation = sys.modules["hjit.trace.ops.arrays.creation"]
     _REPLACED[np.mgrid], _REPLACED[np.ogrid] = creation.mgrid, creation.ogrid

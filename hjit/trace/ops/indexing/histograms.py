@@ -9,6 +9,7 @@ import numpy as np
 
 from hjit.trace.ir.graph import Const, Definition, Expr, Load, Op, cast
 from hjit.trace.ir.poly import Value, poly
+from hjit.trace.ops.indexing.gathers import lookup
 from hjit.trace.tracing.dispatch import implements
 from hjit.trace.tracing.host import unpin
 from hjit.trace.tracing.recorder import current
@@ -92,8 +93,6 @@ def _edges(a: Tracer, bins: Any, range_: Any) -> tuple[np.ndarray[Any, Any], tup
 
 def _uniform(a: Tracer, edges: np.ndarray[Any, Any], uniform: tuple[Any, Any, int]) -> tuple[Tracer, Tracer]:
     """The bin of each element, and which elements are in range: NumPy's computation, corrections by the edges included."""
-    from hjit.trace.ops.scattering import lookup
-
     first, last, n = uniform
     keep: Any = np.logical_and(np.greater_equal(a, first), np.less_equal(a, last))
     values: Any = a.astype(edges.dtype, copy=False)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from hjit.errors import TraceError
 from hjit.trace.ir.key import graph_key
-from hjit.trace.ops.ordering import MAX_SORTED, median_network, network
+from hjit.trace.ops.reductions.sorting import MAX_SORTED, median_network, network
 from tests.trace.helpers import check, interpreted, trace_of
 from tests.trace.test_assembly import DTYPES, graph_text, image
 

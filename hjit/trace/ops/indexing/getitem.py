@@ -12,7 +12,8 @@ import numpy as np
 from hjit.trace.ir.graph import Definition, Expr, Load, cast, compose, identity, renumber
 from hjit.trace.ir.graph import substitute as substitute_expr
 from hjit.trace.ir.poly import Dim, Poly, Value, poly
-from hjit.trace.ops.block_scatters import parts
+from hjit.trace.ops.arguments import broadcast
+from hjit.trace.ops.indexing.block_scatters import parts
 from hjit.trace.tracing.dispatch import provides
 from hjit.trace.tracing.host import is_host, unpin
 from hjit.trace.tracing.induction import Turn
@@ -35,8 +36,8 @@ from hjit.trace.tracing.writing import trim, version_name, write
 @provides
 def getitem(a: Tracer, key: Any) -> Any:
     """``a[key]``: a view for basic keys, a gather for integer arrays, a `Selected` for a traced mask."""
-    parsed = _parse(a, key)
-    view = _basic(a, parsed.basic)
+    parsed = parse_key(a, key)
+    view = basic_view(a, parsed.basic)
     if parsed.mask is not None:
         return Selected(view.copy(), parsed.mask.copy())
     if not parsed.arrays:
@@ -47,7 +48,7 @@ def getitem(a: Tracer, key: Any) -> Any:
         return from_known(
             view.known[tuple(parsed.arrays[k].known if k in parsed.arrays else slice(None) for k in range(view.ndim))]
         )
-    plan = _Advanced.of(view, parsed)
+    plan = AdvancedIndex.of(view, parsed)
     return from_stage(
         view.at(plan.index(identity(len(plan.shape)))),
         plan.shape,
@@ -71,8 +72,8 @@ def _settled(scalar: Tracer) -> Tracer:
 @provides
 def setitem(a: Tracer, key: Any, value: Any) -> None:
     """``a[key] = value``."""
-    parsed = _parse(a, key)
-    view = _basic(a, parsed.basic)
+    parsed = parse_key(a, key)
+    view = basic_view(a, parsed.basic)
     if parsed.mask is not None:
         _write_masked(view, parsed.mask, value)
     elif not parsed.arrays:
@@ -81,7 +82,7 @@ def setitem(a: Tracer, key: Any, value: Any) -> None:
             raise current().error("assignment", reason, "assign it under the mask it was read with")
         write(view, value)
     else:
-        _scatter(view, _Advanced.of(view, parsed), value)
+        _scatter(view, AdvancedIndex.of(view, parsed), value)
 
 
 # -- parsing
@@ -104,7 +105,7 @@ class _Key:
     apart: bool = False
 
 
-def _parse(a: Tracer, key: Any) -> _Key:
+def parse_key(a: Tracer, key: Any) -> _Key:
     items = list(key) if isinstance(key, tuple) else [key]
     items = [_item(k) for k in items]
     used = sum(0 if k is None or k is Ellipsis else k.ndim if _is_mask(k) else 1 for k in items)
@@ -212,7 +213,7 @@ def _in_range(k: int, n: int, axis: int) -> int:
 # -- basic indexing
 
 
-def _basic(a: Tracer, items: Sequence[Any]) -> Tracer:
+def basic_view(a: Tracer, items: Sequence[Any]) -> Tracer:
     if all(type(k) is slice and k == slice(None) for k in items):
         return Tracer(a.buffer, a.shape, a.index, a._known, read_only=a.read_only)
     rec = current()
@@ -309,7 +310,7 @@ def _mask_load(mask: Tracer, shape: Shape) -> Expr:
 
 
 @dataclass(slots=True)
-class _Advanced:
+class AdvancedIndex:
     """How integer arrays address a view.
 
     Attributes:
@@ -326,9 +327,7 @@ class _Advanced:
     broadcast: Shape
 
     @classmethod
-    def of(cls, view: Tracer, key: _Key) -> _Advanced:
-        from hjit.trace.ops.elementwise import broadcast
-
+    def of(cls, view: Tracer, key: _Key) -> AdvancedIndex:
         try:
             many = broadcast(*(t.shape for t in key.arrays.values()))
         except ValueError:
@@ -404,7 +403,7 @@ def _index_key(t: Tracer, n: int) -> Any:
     return t.buffer.source(), t.index, int(n), len(rec.stages) if rec.loops else 0
 
 
-def _scatter(view: Tracer, plan: _Advanced, value: Any) -> None:
+def _scatter(view: Tracer, plan: AdvancedIndex, value: Any) -> None:
     """``view[arrays] = value``, in NumPy's order: where an element is hit twice, the last value stays."""
     if type(value) is Selected:
         raise current().error("assignment", "values read under a mask")
@@ -412,7 +411,7 @@ def _scatter(view: Tracer, plan: _Advanced, value: Any) -> None:
     scatter(view, plan, cast(value.load(plan.shape), view.dtype), "sequential")
 
 
-def scatter(view: Tracer, plan: _Advanced, value: Expr, order: str, combine: Any = None) -> None:
+def scatter(view: Tracer, plan: AdvancedIndex, value: Expr, order: str, combine: Any = None) -> None:
     """Write `value`, over the dimensions of the plan's result, to the elements that the plan addresses.
 
     `combine` makes the new element from the old one and `value`, as ``np.add.at`` does.

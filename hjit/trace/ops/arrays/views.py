@@ -12,8 +12,8 @@ import numpy as np
 
 from hjit.trace.ir.graph import compose, identity
 from hjit.trace.ir.poly import ONE, ZERO, Dim, Poly, poly
+from hjit.trace.ops.arguments import axes_of, broadcast
 from hjit.trace.ops.layout import copy_order, in_order, is_c_ordered, stand_in
-from hjit.trace.ops.reductions import axes_of
 from hjit.trace.tracing.bits import Reinterpreted
 from hjit.trace.tracing.dispatch import implements, provides
 from hjit.trace.tracing.host import is_host, record, unpin
@@ -310,8 +310,6 @@ def broadcast_to(array: Any, shape: Any, subok: bool = False) -> Tracer:
 
 
 def _broadcast(array: Any, shape: Any, read_only: bool) -> Tracer:
-    from hjit.trace.ops.elementwise import broadcast
-
     a = as_tracer(array)
     shape = tuple(shape) if isinstance(shape, (tuple, list)) else (shape,)
     shape = tuple(n if type(n) in (int, Size) else operator.index(unpin(n)) for n in shape)
@@ -327,8 +325,6 @@ def _broadcast(array: Any, shape: Any, read_only: bool) -> Tracer:
 
 @implements(np.broadcast_arrays)
 def broadcast_arrays(*args: Any, subok: bool = False) -> tuple[Tracer, ...]:
-    from hjit.trace.ops.elementwise import broadcast
-
     arrays = [as_tracer(a) for a in args]
     shape = broadcast(*(a.shape for a in arrays))
     return tuple(_broadcast(a, shape, False) for a in arrays)
@@ -337,8 +333,6 @@ def broadcast_arrays(*args: Any, subok: bool = False) -> tuple[Tracer, ...]:
 @implements(np.broadcast)
 def broadcast_object(*args: Any) -> Any:
     """``np.broadcast`` for its shape; it cannot be iterated."""
-    from hjit.trace.ops.elementwise import broadcast
-
     shape = broadcast(*(as_tracer(a).shape for a in args))
     return SimpleNamespace(shape=shape, ndim=len(shape), nd=len(shape), size=math.prod(shape))
 

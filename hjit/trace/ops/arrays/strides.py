@@ -10,8 +10,9 @@ import numpy as np
 
 from hjit.trace.ir.poly import ZERO, Dim, Poly, poly
 from hjit.trace.ops import layout
-from hjit.trace.ops.creation import empty, shape_of
-from hjit.trace.ops.views import view
+from hjit.trace.ops.arguments import shape_of
+from hjit.trace.ops.arrays.creation import empty
+from hjit.trace.ops.arrays.views import view
 from hjit.trace.tracing.dispatch import implements, provides
 from hjit.trace.tracing.host import unpin
 from hjit.trace.tracing.recorder import current

@@ -14,9 +14,9 @@ import numpy as np
 
 from hjit.trace.ir.graph import Const, Definition, Expr, Load, Op, cast, identity
 from hjit.trace.ir.poly import ZERO, Dim, Poly, poly
-from hjit.trace.ops.elementwise import broadcast
-from hjit.trace.ops.products import by_blas
-from hjit.trace.ops.views import view
+from hjit.trace.ops.arguments import broadcast, refuse
+from hjit.trace.ops.arrays.views import view
+from hjit.trace.ops.reductions.blas import by_blas
 from hjit.trace.tracing.dispatch import hook, implements
 from hjit.trace.tracing.host import unpin
 from hjit.trace.tracing.recorder import current
@@ -67,16 +67,6 @@ def _known(function: Callable[..., Any], *operands: Any, **kwargs: Any) -> Trace
         return None
     result = function(*(t.known if is_tracer(t) else t for t in operands), **kwargs)
     return from_known(result, is_scalar=not isinstance(result, np.ndarray))
-
-
-def refuse(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """Raise what NumPy raises for arguments of these shapes."""
-
-    def stand_in(x: Any) -> Any:
-        return np.broadcast_to(np.zeros((), x.dtype), tuple(map(int, x.shape))) if is_tracer(x) else x
-
-    function(*map(stand_in, args), **kwargs)
-    raise current().error(getattr(function, "__name__", str(function)), "operands of these shapes")
 
 
 def _result(value: Tracer, out: Any, casting: str = "same_kind") -> Any:
@@ -328,6 +318,3 @@ def kron(a: Any, b: Any) -> Tracer:
     right = b[tuple(x for _ in range(n) for x in (None, slice(None)))] if n else b
     shape: Shape = tuple(i * j for i, j in zip(a.shape, b.shape, strict=True))
     return np.multiply(left, right).reshape(shape)  # type: ignore[no-any-return]
-
-
-__all__ = ["contract", "refuse"]

@@ -10,13 +10,14 @@ import itertools
 import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 
 from hjit.trace.ir.graph import Const, Definition, Expr, cast, identity, substitute
-from hjit.trace.ir.poly import ONE, ZERO, Atom, Dim, Poly, poly
-from hjit.trace.ops.indexing import getitem, slice_range
+from hjit.trace.ir.poly import ZERO, Atom, Dim, Poly, poly
+from hjit.trace.ops.arguments import all_known, contents, finish, placeholders, refuse, whole_number
+from hjit.trace.ops.indexing.getitem import getitem, slice_range
 from hjit.trace.tracing.dispatch import implements
 from hjit.trace.tracing.host import unpin
 from hjit.trace.tracing.recorder import current, supported_dtype
@@ -29,13 +30,11 @@ from hjit.trace.tracing.tracer import (
     as_tracer,
     from_known,
     from_stage,
-    has_tracer,
     is_tracer,
     stored,
 )
-from hjit.trace.tracing.writing import trim, write
+from hjit.trace.tracing.writing import trim
 
-MAX_DECIDED = 16  # elements of a computed argument whose values become conditions of the trace
 MAX_PIECES = 64  # pieces into which insert, delete and tile cut an array before they gather instead
 
 
@@ -94,41 +93,6 @@ def at(t: Tracer, shape: Shape, dims: Sequence[Poly]) -> Expr:
         return Const(t.known.reshape(())[()], t.dtype)
     lead = len(shape) - t.ndim
     return t.at([ZERO if n == 1 and shape[k] != 1 else dims[k] for k, n in enumerate(t.shape, lead)])
-
-
-def refuse(function: Callable[..., Any], *args: Any, **kwargs: Any) -> NoReturn:
-    """Raise what NumPy raises for arguments of these shapes and dtypes."""
-    function(*ghosts(args), **ghosts(kwargs))
-    raise ValueError(f"{function.__name__}: shapes do not match")
-
-
-def ghosts(x: Any) -> Any:
-    """`x` with each traced array replaced by its contents, or by one without memory of its own."""
-    if is_tracer(x):
-        return x.known if x.known is not None else np.broadcast_to(np.zeros((), x.dtype), tuple(map(int, x.shape)))
-    if type(x) in (list, tuple):
-        return type(x)(map(ghosts, x))
-    return {k: ghosts(v) for k, v in x.items()} if type(x) is dict else unpin(x)
-
-
-def all_known(arrays: Sequence[Tracer]) -> bool:
-    """Can NumPy compute with these while tracing?"""
-    known = [a.known for a in arrays]
-    return sum(MAX_KNOWN + 1 if x is None else x.size for x in known) <= MAX_KNOWN
-
-
-def finish(result: Tracer, out: Any) -> Any:
-    """`result`, written to `out` where that is given."""
-    if out is None:
-        return result
-    write(out, result)
-    return out
-
-
-def whole_number(n: Any) -> int:
-    """An integer argument, its polynomial kept where it has one."""
-    n = unpin(n)
-    return n if type(n) in (int, Size) else operator.index(n)
 
 
 def part(a: Any, axis: int, start: Any, stop: Any) -> Any:
@@ -257,7 +221,7 @@ def block(arrays: Any) -> Any:
     ndim = max(depth, *(a.ndim for a in leaves))
     shape, boxes = _blocks(arrays, depth, ndim, arrays)
     if all_known(leaves):
-        return from_known(np.block(ghosts(arrays)))
+        return from_known(np.block(placeholders(arrays)))
     return assemble(shape, np.result_type(*(a.dtype for a in leaves)), boxes)
 
 
@@ -365,22 +329,6 @@ def repeat(a: Any, repeats: Any, axis: Any = None) -> Any:
     index = list(identity(a.ndim))
     index[axis] = ZERO if n == 1 else index[axis] // current().poly(times) if times else ZERO
     return from_stage(Const(0, a.dtype) if any(m == 0 for m in shape) else a.at(index), shape, a.dtype)
-
-
-def contents(x: Any, operation: str, name: str) -> np.ndarray[Any, Any]:
-    """An argument that chooses elements: known while tracing, or decided now where there are few of them.
-
-    Raises:
-        TraceError: it is a computed array of many elements.
-    """
-    if not has_tracer(x):
-        return np.asarray(x)
-    t = as_tracer(x)
-    if t.known is None and t.size > MAX_DECIDED:
-        raise current().error(
-            operation, f"{name} are a computed array: what is done depends on its values", f"make {name} known numbers"
-        )
-    return np.array(t.tolist(), t.dtype) if t.known is None else t.known
 
 
 @implements(np.resize)
@@ -547,19 +495,3 @@ def insert(arr: Any, obj: Any, values: Any, axis: Any = None) -> Any:
         pieces += [part(a, axis, done, place), row]
         done = place
     return join([*pieces, part(a, axis, done, n)], axis, a.dtype)
-
-
-__all__ = [
-    "ONE",
-    "Box",
-    "all_known",
-    "assemble",
-    "at",
-    "contents",
-    "finish",
-    "ghosts",
-    "join",
-    "part",
-    "refuse",
-    "whole_number",
-]

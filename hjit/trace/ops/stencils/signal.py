@@ -12,7 +12,9 @@ import numpy as np
 
 from hjit.trace.ir.graph import Const, Definition, Expr, Load, Op, cast, identity
 from hjit.trace.ir.poly import Dim, poly
-from hjit.trace.ops.ndimage import MAX_TAPS, Extended, known_first, opaque
+from hjit.trace.ops.stencils.ndimage import known_first, opaque
+from hjit.trace.ops.stencils.ndimage_access import Extended
+from hjit.trace.ops.stencils.ndimage_correlation import MAX_TAPS
 from hjit.trace.tracing.dispatch import functions, hook, implements
 from hjit.trace.tracing.externs import opaque_call
 from hjit.trace.tracing.recorder import current

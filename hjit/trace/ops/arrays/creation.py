@@ -14,7 +14,7 @@ import numpy as np
 from hjit.trace.ir.graph import Const, Index, cast, select
 from hjit.trace.ir.graph import Op as GraphOp
 from hjit.trace.ir.poly import Dim, poly
-from hjit.trace.ops.elementwise import broadcast
+from hjit.trace.ops.arguments import broadcast, count, makes, shape_of
 from hjit.trace.ops.layout import Order, copy_order, in_order, laid_out, order_of, ordered_stage
 from hjit.trace.tracing.dispatch import implements
 from hjit.trace.tracing.host import as_fill, dtype_of, is_host, number, unpin
@@ -35,39 +35,13 @@ from hjit.trace.tracing.tracer import (
 )
 
 
-def makes(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Mark a traced function that must run even where no argument is traced."""
-    function.makes_arrays = True  # type: ignore[attr-defined]
-    return function
-
-
-def shape_of(shape: Any) -> Shape:
-    """A shape argument as a tuple of sizes.
-
-    Raises:
-        ValueError: a negative size.
-    """
-    many = shape if isinstance(shape, (tuple, list)) else tuple(shape) if is_tracer(shape) and shape.ndim else (shape,)
-    found = tuple(n if type(n) in (int, Size) else operator.index(unpin(n)) for n in many)
-    if any(n < 0 for n in found):
-        raise ValueError("negative dimensions are not allowed")
-    return found
-
-
-def _count(shape: Shape) -> int:
-    n = 1
-    for k in shape:
-        n *= int(k)
-    return n
-
-
 def _filled(shape: Any, value: Any, dtype: Any, order: str | Order = "C") -> Tracer:
     shape, dtype = shape_of(shape), np.dtype(dtype)
     if order != "C":
         return laid_out(lambda moved: _filled(moved, value, dtype), shape, order_of(order, (), shape))
     if not supported_dtype(dtype):
         raise current().error(f"array of dtype {dtype}", "hjit handles bool, integers and floats up to 64 bits")
-    if _count(shape) <= MAX_KNOWN and not any(type(n) is Size for n in shape):
+    if count(shape) <= MAX_KNOWN and not any(type(n) is Size for n in shape):
         return from_known(np.full(shape, value, dtype))
     return from_stage(Const(value, dtype), shape, dtype)
 
@@ -275,7 +249,7 @@ def linspace(
 @makes
 def eye(N: Any, M: Any = None, k: int = 0, dtype: Any = float, order: str = "C", **kwargs: Any) -> Tracer:
     shape = shape_of((N, N if M is None else M))
-    if _count(shape) <= MAX_KNOWN and not any(type(n) is Size for n in shape):
+    if count(shape) <= MAX_KNOWN and not any(type(n) is Size for n in shape):
         return from_known(np.eye(*shape, k, dtype))
     diagonal = GraphOp("equal", (Index(poly(Dim(1)) - poly(Dim(0))), Const(operator.index(unpin(k)), np.int64)), bool)
     return from_stage(cast(diagonal, dtype), shape, dtype)

@@ -16,9 +16,8 @@ import numpy as np
 
 from hjit.trace.ir.graph import Const, Definition, Expr, Op, cast
 from hjit.trace.ir.poly import Dim, Poly, poly
-from hjit.trace.ops.elementwise import _resolve
-from hjit.trace.ops.joining import contents, finish, ghosts, refuse
-from hjit.trace.ops.reductions import axes_of
+from hjit.trace.ops.arguments import axes_of, contents, finish, placeholders, refuse
+from hjit.trace.ops.elementwise.promotion import resolve_dtypes
 from hjit.trace.tracing.dispatch import implements
 from hjit.trace.tracing.host import unpin
 from hjit.trace.tracing.recorder import current
@@ -223,7 +222,7 @@ def _check_kth(kth: Any, n: int) -> None:
 def _apply(ufunc: np.ufunc, *args: Any) -> Expr:
     """A ufunc on expressions and Python numbers, in the dtypes that NumPy would choose."""
     kinds = tuple(x.dtype if isinstance(x, Expr) else type(x) for x in args)
-    loop = _resolve(ufunc, kinds, None, "same_kind")
+    loop = resolve_dtypes(ufunc, kinds, None, "same_kind")
     operands = tuple(cast(x, t) if isinstance(x, Expr) else Const(x, t) for x, t in zip(args, loop, strict=False))
     return Op(ufunc.__name__, operands, loop[-1])
 
@@ -266,7 +265,7 @@ def _reduced(a: Tracer, axis: Any, keepdims: Any, out: Any, values: Sequence[Exp
 
 def _by_numpy(function: Callable[..., Any], a: Tracer, *args: Any, **kwargs: Any) -> Tracer:
     """The result where NumPy can compute it now: known contents, or no elements."""
-    result = function(ghosts(a), *args, **kwargs)
+    result = function(placeholders(a), *args, **kwargs)
     return from_known(result, is_scalar=not isinstance(result, np.ndarray))
 
 

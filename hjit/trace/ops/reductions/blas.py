@@ -78,7 +78,7 @@ def by_blas(
     """The product by BLAS, a tracer; None where it is to be fused, or is none that BLAS knows.
 
     Args:
-        labels, out: see `hjit.trace.ops.linear.contract`.
+        labels, out: see `hjit.trace.ops.reductions.contractions.contract`.
         name: gives the name of the stage that it would be.
     """
     rec = current()

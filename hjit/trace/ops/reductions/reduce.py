@@ -6,7 +6,6 @@ are two reductions: the extreme value, then the first index that has it. A scan 
 
 from __future__ import annotations
 
-import operator
 from typing import Any
 
 import numpy as np
@@ -15,34 +14,15 @@ from hjit.trace.ir.graph import Const, Definition, Expr, Index, Load, Op, cast, 
 from hjit.trace.ir.graph import substitute as substitute_expr
 from hjit.trace.ir.identities import IDENTITIES, start_value
 from hjit.trace.ir.poly import Dim, Poly, poly
-from hjit.trace.ops.elementwise import _ALIASES as ALIASES
-from hjit.trace.ops.elementwise import UFUNCS, broadcast
+from hjit.trace.ops.arguments import axes_of, broadcast, finish
+from hjit.trace.ops.elementwise.ufuncs import ALIASES, UFUNCS
 from hjit.trace.ops.layout import operands_order
-from hjit.trace.tracing.dispatch import implements
+from hjit.trace.tracing.dispatch import hook, implements, provides
 from hjit.trace.tracing.host import as_item, is_host, unpin
 from hjit.trace.tracing.recorder import current
 from hjit.trace.tracing.tracer import MAX_KNOWN, Tracer, as_tracer, call, from_known, from_stage, is_tracer, stored
-from hjit.trace.tracing.writing import write
 
 _MISSING = np._NoValue
-
-# ufunc -> the identity that a reduction starts from; None: the extreme of the dtype, an empty axis is an error
-
-
-def axes_of(axis: Any, ndim: int) -> tuple[int, ...]:
-    """`axis` as sorted non-negative numbers; all axes for None.
-
-    Raises:
-        numpy.exceptions.AxisError: an axis that does not exist.
-        ValueError: an axis named twice.
-    """
-    if axis is None:
-        return tuple(range(ndim))
-    many = tuple(axis) if isinstance(axis, (tuple, list)) else (axis,)
-    found = [np.lib.array_utils.normalize_axis_index(operator.index(unpin(a)), ndim) for a in many]
-    if len(set(found)) != len(found):
-        raise ValueError("duplicate value in 'axis'")
-    return tuple(sorted(found))
 
 
 def reduce_(
@@ -103,13 +83,6 @@ def reduce_(
     return result
 
 
-def _finish(result: Any, out: Any) -> Any:
-    if out is None:
-        return result
-    write(out, result)
-    return out
-
-
 def _reduction(name: str, a: Any, axis: Any, dtype: Any, out: Any, keepdims: Any, initial: Any, where: Any) -> Any:
     a = as_tracer(a)
     out = out[0] if isinstance(out, tuple) else out
@@ -129,8 +102,8 @@ def _reduction(name: str, a: Any, axis: Any, dtype: Any, out: Any, keepdims: Any
     dtype = _reduced_dtype(ufunc, name, a.dtype, dtype, out)
     if name.startswith("logical"):
         truth = a.astype(bool)
-        return _finish(reduce_(name, truth, axes, keepdims, bool, where, initial), out)
-    return _finish(reduce_(name, a, axes, keepdims, dtype, where, initial), out)
+        return finish(reduce_(name, truth, axes, keepdims, bool, where, initial), out)
+    return finish(reduce_(name, a, axes, keepdims, dtype, where, initial), out)
 
 
 def _accumulator(name: str, dtype: np.dtype[Any]) -> np.dtype[Any]:
@@ -140,6 +113,7 @@ def _accumulator(name: str, dtype: np.dtype[Any]) -> np.dtype[Any]:
     return dtype
 
 
+@provides
 def ufunc_method(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """``np.add.reduce`` and the other methods of ufuncs."""
     if method == "reduce" and ufunc.__name__ in IDENTITIES:
@@ -150,9 +124,7 @@ def ufunc_method(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs: 
         a, b = map(as_tracer, inputs)
         return ufunc(a[(..., *(None,) * b.ndim)], b, **kwargs)
     if method == "at":
-        from hjit.trace.ops.scattering import ufunc_at
-
-        return ufunc_at(ufunc, *inputs)
+        return hook("ufunc_at")(ufunc, *inputs)
     raise current().error(f"numpy.{ufunc.__name__}.{method}", "this method of a ufunc is not compiled")
 
 
@@ -237,12 +209,12 @@ def mean(
     result_dtype = np.dtype(dtype) if dtype is not None else np.dtype(np.float64) if a.dtype.kind in "biu" else a.dtype
     work = np.dtype(np.float32) if result_dtype == np.float16 and dtype is None else result_dtype
     total = sum_(a, axis, work, None, keepdims, where=where)
-    count = _count(a, axis, where, keepdims)
+    count = _divisor(a, axis, where, keepdims)
     result = np.true_divide(total, count) if is_tracer(count) else np.true_divide(total, _as(count, total.dtype))
-    return _finish(_like_scalar(result.astype(result_dtype, copy=False), total), out)
+    return finish(_like_scalar(result.astype(result_dtype, copy=False), total), out)
 
 
-def _count(a: Tracer, axis: Any, where: Any, keepdims: Any) -> Any:
+def _divisor(a: Tracer, axis: Any, where: Any, keepdims: Any) -> Any:
     """How many elements a mean divides by: a size, or an array where there is a mask."""
     if where is _MISSING or where is True:
         n = 1
@@ -282,9 +254,9 @@ def var(
     centre = call(np.mean, a, axis, dtype=result_dtype, keepdims=True, where=where) if mean is _MISSING else mean
     d = a.astype(result_dtype) - centre
     total = sum_(d * d, axis, result_dtype, None, keepdims, where=where)  # unlike means, halves are summed as halves
-    count = _count(a, axis, where, keepdims)
+    count = _divisor(a, axis, where, keepdims)
     left = np.maximum(count - ddof, 0) if is_tracer(count) else _as(max(count - unpin(ddof), 0), total.dtype)
-    return _finish(_like_scalar(np.true_divide(total, left).astype(result_dtype, copy=False), total), out)
+    return finish(_like_scalar(np.true_divide(total, left).astype(result_dtype, copy=False), total), out)
 
 
 @implements(np.std)
@@ -301,7 +273,7 @@ def std(
     correction: Any = _MISSING,
 ) -> Any:
     v = var(a, axis, dtype, None, ddof, keepdims, where=where, mean=mean, correction=correction)
-    return _finish(_like_scalar(np.sqrt(v), v), out)
+    return finish(_like_scalar(np.sqrt(v), v), out)
 
 
 def _arg(a: Any, axis: Any, out: Any, keepdims: Any, extreme: str) -> Any:
@@ -325,7 +297,7 @@ def _arg(a: Any, axis: Any, out: Any, keepdims: Any, extreme: str) -> Any:
             if whole
             else result[tuple(None if j == k else slice(None) for j in range(a.ndim))]
         )
-    return _finish(result, out)
+    return finish(result, out)
 
 
 @implements(np.argmax)
@@ -368,7 +340,7 @@ def _ufunc_accumulate(name: str, a: Any, axis: Any = 0, dtype: Any = None, out: 
         raise current().error(f"numpy.{name}.accumulate", "this ufunc is not compiled")
     if axis is None:
         a, axis = a.reshape(-1), 0
-    return _finish(scan(name, a, axes_of(axis, a.ndim)[0], _reduced_dtype(ufunc, name, a.dtype, dtype, out)), out)
+    return finish(scan(name, a, axes_of(axis, a.ndim)[0], _reduced_dtype(ufunc, name, a.dtype, dtype, out)), out)
 
 
 def _reduced_dtype(ufunc: np.ufunc, name: str, given: np.dtype[Any], asked: Any, out: Any) -> np.dtype[Any]:
