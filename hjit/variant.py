@@ -19,7 +19,7 @@ from hjit.errors import ScheduleError
 from hjit.kernels.runtime.kernel import Bound
 from hjit.options import Options, Scheduler
 from hjit.outcome import MISS, PLAIN
-from hjit.trace.capture.overlay import container_shape
+from hjit.trace.capture.captured import container_shape
 from hjit.trace.capture.trace import Result, Trace, Tree
 from hjit.trace.ir.graph import Graph, Input
 from hjit.trace.ir.poly import ONE, SMALL, Dim, Poly, sizes_value

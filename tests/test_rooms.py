@@ -120,11 +120,6 @@ CIRCLES = {  # of imports, those inside functions included: to be mended; no oth
         "sched.language.picture",
         "sched.language.tree",
     ),  # a tree that is read is checked, and shown in notebooks
-    (
-        "trace.capture.builtin_calls",
-        "trace.capture.overlay",
-        "trace.capture.rerolling",
-    ),  # built-ins see captured objects
 }
 
 

@@ -221,7 +221,8 @@ def several(s: Sketch) -> Value:
         both = s.joined(v, both)
     m = max(v.most for v in parts)
     if choose and both.exact:
-        text = f"np.where({parts[1].name} > {nice((parts[1].low + parts[1].high) / 2):g}, {parts[0].name}, {parts[2].name})"
+        a, b, c = parts
+        text = f"np.where({b.name} > {nice((b.low + b.high) / 2):g}, {a.name}, {c.name})"
         return s.let("chosen", text, both, low=-m, high=m)
     weights = [s.number(0.1, 0.5) for _ in parts]
     text = " + ".join(f"{w:g} * {v.name}" for w, v in zip(weights, parts, strict=True))
@@ -428,9 +429,10 @@ def bilateral(s: Sketch) -> Value:
     t = s.temporary
     near = p.at(h="dy : dy + " + v.extent("h"), w="dx : dx + " + v.extent("w"))
     norm = t("norm", f"np.zeros({v.name}.shape, np.{v.dtype})")
+    offsets = s.one(("((0, 1), (1, 0), (1, 1), (1, 2), (2, 1))", "[(y, x) for y in range(3) for x in range(3)]"))
     lines = [
         f"{{}} = np.zeros({v.name}.shape, np.{v.dtype})",
-        f"for dy, dx in {s.one(('((0, 1), (1, 0), (1, 1), (1, 2), (2, 1))', '[(y, x) for y in range(3) for x in range(3)]'))}:",
+        f"for dy, dx in {offsets}:",
         f"    near = {near}",
         f"    weight = np.exp(-((near - {v.name}) ** 2) * {nice(2 / v.most**2):g})",
         "    {} += weight * near",

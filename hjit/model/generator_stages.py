@@ -313,7 +313,8 @@ def channel_mix(s: Sketch) -> Value:
     last = v.axes[-1] == "c"
     spatial = v.axes.replace("c", "")
     einsum = f'np.einsum("oc,{v.axes}->{v.axes.replace("c", "o")}", {weights}, {v.name})'
-    flat = f"({weights} @ {v.name}.reshape({v.extent('c')}, -1)).reshape({o}, {v.extent(spatial[0])}, {v.extent(spatial[1])})"
+    sizes = f"{o}, {v.extent(spatial[0])}, {v.extent(spatial[1])}"
+    flat = f"({weights} @ {v.name}.reshape({v.extent('c')}, -1)).reshape({sizes})"
     text = s.one(
         (
             einsum,

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from hjit.errors import TraceError
 from tests.trace.helpers import check, interpreted
-from tests.trace.test_assembly import DTYPES, SHAPES, dtypes, graph_text, image, shapes
+from tests.trace.test_joining import DTYPES, SHAPES, dtypes, graph_text, image, shapes
 
 MODES = ("constant", "edge", "reflect", "symmetric", "wrap")
 widths = st.tuples(st.tuples(st.integers(0, 70), st.integers(0, 70)), st.tuples(st.integers(0, 70), st.integers(0, 70)))

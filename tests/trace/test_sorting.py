@@ -14,7 +14,7 @@ from hjit.errors import TraceError
 from hjit.trace.ir.key import graph_key
 from hjit.trace.ops.reductions.sorting import MAX_SORTED, median_network, network
 from tests.trace.helpers import check, interpreted, trace_of
-from tests.trace.test_assembly import DTYPES, graph_text, image
+from tests.trace.test_joining import DTYPES, graph_text, image
 
 CASES: list[tuple[tuple[int, ...], Any]] = [
     ((20, 30, 3), -1),

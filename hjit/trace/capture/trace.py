@@ -12,8 +12,9 @@ import numpy as np
 
 from hjit import deadline
 from hjit.errors import Origin, TraceError
-from hjit.trace.capture.audit import listen
-from hjit.trace.capture.overlay import Path, captured_object, clone, load_table, whole_array
+from hjit.trace.capture.audit_hook import listen
+from hjit.trace.capture.captured import Path, captured_object, whole_array
+from hjit.trace.capture.overlay import clone, load_table
 from hjit.trace.ir.graph import identity
 from hjit.trace.ir.poly import Dim, FloorDiv, Mod, Poly, Sym, deep_atoms
 from hjit.trace.tracing.host import HostScalar, cell_number, is_host, is_run_time, unpin
@@ -27,9 +28,12 @@ from hjit.trace.tracing.tracer import Selected, Tracer, from_source, is_tracer
 class Result:
     """One leaf of what the function returns.
 
-    kind "array" (name: stage), "view" (name: stage or argument; shape, index, another dtype), "argument" (name), "host" (value: entry of
-    the tape), "constant" (value: an array, copied at each call), "static" (value). A `weak` scalar is a Python float.
-    `order`: of an array that lies otherwise than in C order, for each axis that of the stage. Some views are `read_only`.
+    Attributes:
+        kind: "array" (name: stage), "view" (name: stage or argument; shape, index, another dtype), "argument" (name),
+            "host" (value: entry of the tape), "constant" (value: an array, copied at each call) or "static" (value).
+        weak: is it a scalar that is a Python float?
+        order: of an array that is not in C order, for each axis that of the stage.
+        read_only: of a view.
     """
 
     kind: str
@@ -150,7 +154,7 @@ def trace(
             if rec.beyond:
                 raise OutOfBounds from None
             if rec.loops:
-                unrolled |= {rec.loops[-1].site}  # turn by turn it may be another error, or none
+                unrolled |= {rec.loops[-1].site}  # iteration by iteration it may be another error, or none
             elif any(f is cell_number for f, _ in rec.tape.ops):
                 settled = True  # what takes no run-time number may take a plain one
             elif rec.refusals and not isinstance(error, TraceError):
@@ -163,7 +167,7 @@ def _traced(rec: Recorder, function: types.FunctionType, structure: Any, leaves:
     """One run of the function.
 
     Raises:
-        CannotRoll: with one of its loops taken turn by turn it may succeed.
+        CannotRoll: with one of its loops taken iteration by iteration it may succeed.
     """
     with rec:
 
@@ -278,7 +282,7 @@ def _copied(rec: Recorder, buffer: Any) -> str:
 
 
 def _is_strided(x: Tracer) -> bool:
-    """Is the view one that NumPy's strides can express? Views with quotients are of reshaped arrays, which were seen to be in order."""
+    """Can NumPy's strides express the view? Views with quotients are of reshaped arrays, checked to be in order."""
     atoms = (a for p in x.index for a in deep_atoms(p))
     moving = (sum(not isinstance(a, Sym) for a in m) for p in x.index for m in p.terms)
     return all(isinstance(a, (Sym, Dim, FloorDiv, Mod)) for a in atoms) and all(n <= 1 for n in moving)

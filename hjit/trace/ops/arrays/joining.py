@@ -40,7 +40,7 @@ MAX_PIECES = 64  # pieces into which insert, delete and tile cut an array before
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """A part of a new array: where it begins, how large it is, and what it holds, an array that broadcasts to it or an expression over it."""
+    """A region of a new array: offset, shape, and value, which is an array that broadcasts to it or an expression."""
 
     offset: Shape
     shape: Shape

@@ -1,4 +1,4 @@
-"""What code asks of an array's memory: `__array_interface__`, `flags`, and views by strides of its own (`as_strided`)."""
+"""An array's memory layout as code sees it: `__array_interface__`, `flags`, and views by strides (`as_strided`)."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def as_strided(
 
 
 def _by_axes(a: Tracer, own: Sequence[int], shape: Shape, steps: Sequence[int]) -> list[Poly] | None:
-    """For each axis of `a` its index over the dimensions of the view; None where that leaves the axis, or there is none."""
+    """For each axis of `a` its index over the dimensions of the view; None where there is none within bounds."""
     inner, low, high = [ZERO] * a.ndim, [0] * a.ndim, [0] * a.ndim
     axes = sorted((k for k in range(a.ndim) if own[k] and a.shape[k] > 1), key=lambda k: -abs(own[k]))
     lengths = [(own[k], int(a.shape[k])) for k in axes]
@@ -121,7 +121,11 @@ def _by_axes(a: Tracer, own: Sequence[int], shape: Shape, steps: Sequence[int]) 
 
 
 def _multiples(step: int, last: int, axes: Sequence[tuple[int, int]]) -> tuple[int, ...] | None:
-    """`step` as a sum of multiples of strides that stay in their axes for `last` steps; `axes`: strides, the longest first, and lengths."""
+    """`step` as a sum of multiples of strides that stay in their axes for `last` steps.
+
+    Args:
+        axes: strides and lengths, the longest stride first.
+    """
     if not axes:
         return None if step else ()
     (stride, length), *rest = axes

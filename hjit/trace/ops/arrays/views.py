@@ -240,7 +240,7 @@ def _unravel(
 
 @implements(np.ravel)
 def ravel(a: Any, order: str = "C") -> Tracer:
-    """A view where the elements lie one after the other, else a copy: unlike `reshape`, which gives a view of every second one, say."""
+    """A view where the elements are contiguous, else a copy: `reshape` also gives views of strided arrays."""
     a = as_tracer(a)
     if order == "K":
         a = transpose(a, copy_order(a))
@@ -316,7 +316,8 @@ def _broadcast(array: Any, shape: Any, read_only: bool) -> Tracer:
     if a.ndim > len(shape) or broadcast(a.shape, shape) != shape:
         old, new = tuple(map(int, a.shape)), tuple(map(int, shape))
         raise ValueError(
-            f"operands could not be broadcast together with remapped shapes [original->remapped]: {old}  and requested shape {new}"
+            "operands could not be broadcast together with remapped shapes "
+            f"[original->remapped]: {old}  and requested shape {new}"
         )
     lead = len(shape) - a.ndim
     inner = [ZERO if n == 1 else poly(Dim(k)) for k, n in enumerate(a.shape, lead)]

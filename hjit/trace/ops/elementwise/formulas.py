@@ -1,4 +1,4 @@
-"""Functions that are formulas of ufuncs: where, clip, round, nan_to_num, select, isposinf, isneginf, isclose, interp."""
+"""Formulas of ufuncs: where, clip, round, nan_to_num, select, isposinf, isneginf, isclose, interp."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The operands of element-wise operations: their dtypes by NumPy's promotion rules (NEP 50), and their elements as expressions.
+"""Operands of element-wise operations: their dtypes by NumPy's promotion rules (NEP 50), and their elements.
 
 A Python number, or a run-time one from outside, takes part in a promotion by its type alone ("weak").
 """
@@ -26,6 +26,7 @@ from hjit.trace.tracing.tracer import (
 def resolve_dtypes(
     ufunc: np.ufunc, dtypes: tuple[Any, ...], signature: tuple[Any, ...] | None, casting: str
 ) -> tuple[np.dtype[Any], ...]:
+    """The dtypes of NumPy's loop for arguments of these dtypes, or of these Python types: its inputs and outputs."""
     given = {} if signature is None else {"signature": signature}
     return ufunc.resolve_dtypes(dtypes + (None,) * ufunc.nout, casting=casting, **given)
 
@@ -42,6 +43,12 @@ def operand(x: Any) -> Any:
 
 
 def loop_of(ufunc: np.ufunc, operands: tuple[Any, ...], signature: Any, casting: str) -> tuple[np.dtype[Any], ...]:
+    """The dtypes of NumPy's loop for these operands.
+
+    Raises:
+        TraceError: hjit has no such dtype.
+        TypeError: NumPy has no such loop.
+    """
     kinds = tuple(
         (float if x.weak else x.dtype) if is_tracer(x) else _weak(x.value if is_host(x) else x) for x in operands
     )
@@ -66,6 +73,11 @@ def _weak(value: Any) -> Any:
 
 
 def load(x: Any, shape: Shape, dtype: np.dtype[Any]) -> Expr:
+    """An operand's element, broadcast to `shape`; a Python number is of `dtype`, or NumPy's OverflowError.
+
+    Raises:
+        OverflowError: a Python int is out of the range of `dtype`.
+    """
     if is_tracer(x):
         return x.load(shape)
     if is_host(x):
@@ -94,7 +106,7 @@ def _kind(x: Any) -> Any:
 
 
 def element(x: Any, shape: Shape, dtype: np.dtype[Any]) -> Expr:
-    """`x` broadcast to `shape` and cast to `dtype`, as where functions make an array of it first: ints out of range wrap around."""
+    """`x` broadcast to `shape` and cast to `dtype` as an array: Python ints out of range wrap around."""
     if is_tracer(x):
         return cast(x.load(shape), dtype)
     if is_captured(x) and dtype.kind != "f":

@@ -137,7 +137,8 @@ def _elementwise(
         if broadcast(shape, out.shape) != out.shape:
             wide = plain(broadcast(shape, out.shape))
             raise ValueError(
-                f"non-broadcastable output operand with shape {plain(out.shape)} doesn't match the broadcast shape {wide}"
+                f"non-broadcastable output operand with shape {plain(out.shape)} "
+                f"doesn't match the broadcast shape {wide}"
             )
         result = from_stage(value, shape, loop[-1])
         write(out, result, None if mask is None else mask.load(out.shape))
@@ -175,7 +176,7 @@ _INT_BY_NUMBER = _COMPARISONS | frozenset("add subtract multiply".split())
 
 
 def _with_constants(name: str, operands: tuple[Any, ...], loop: tuple[np.dtype[Any], ...]) -> tuple[Any, ...]:
-    """Numbers from closures as constants where something is gained by that: a known result, a range of integers, a cheaper operation."""
+    """Numbers from closures, as constants where that gains a known result, an integer range or a cheaper operation."""
     arrays = [x for x in operands if is_tracer(x)]
     if all(x.known is not None for x in arrays) or _is_narrow(arrays, loop[0]):
         return tuple(x.pin() if is_captured(x) else x for x in operands)
@@ -201,7 +202,7 @@ def _is_power_of_two(value: Any) -> bool:
 
 
 def _is_narrow(arrays: list[Tracer], dtype: np.dtype[Any]) -> bool:
-    """Is it known of integers that they are fewer than their dtype holds? They may then be computed in a narrower one."""
+    """Are integers known to have a smaller range than their dtype? They may then be computed in a narrower one."""
     if dtype.kind not in "iu":
         return False
     ranges = (current().range_of(cast(x.load(), dtype)) for x in arrays if x.known is None)
@@ -234,7 +235,7 @@ def _out_of_range(operands: tuple[Any, ...], loop: tuple[np.dtype[Any], ...]) ->
 
 
 def _side(x: Any, dtype: np.dtype[Any]) -> int:
-    """On which side of the numbers of an integer dtype is a Python int? Of a run-time one that is a condition of the trace."""
+    """-1 or 1 where a Python int is below or above the range of an integer dtype, else 0; guarded of a run-time one."""
     if dtype.kind not in "iu" or type(x.value if is_host(x) else x) is not int:
         return 0
     return int(record(_beyond, x, dtype).pin() if is_host(x) else _beyond(x, dtype))

@@ -1,7 +1,8 @@
-"""Index arrays that count up by one every so many elements, as ``np.arange(n) // 8``: where a scatter by them writes is known.
+"""Block-structured scatters: index arrays that count up by one every so many elements, as ``np.arange(n) // 8``.
 
-A scatter over the rows of an image into cells of 8 rows is then 8 rows for each row of cells, and rows of cells are independent: they may
-run in parallel, and each element is still written in NumPy's order.
+Where such a scatter writes is known while tracing. A scatter over the rows of an image into cells of 8 rows is then 8
+rows for each row of cells, and rows of cells are independent: they may run in parallel, and each element is still
+written in NumPy's order.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A part of a dimension: `blocks` blocks of `size` elements from `start` on, whose indices are `first`, ``first + 1`` and so on."""
+    """A part of a dimension: `blocks` blocks of `size` elements from `start` on; block k has index ``first + k``."""
 
     start: int
     blocks: int
@@ -53,7 +54,7 @@ class Part:
 
 
 def parts(arrays: Mapping[int, Tracer], extents: Mapping[int, int], shape: Sequence[int], first: int) -> list[Part]:
-    """The domain of `shape` in parts in which the elements of some index arrays are known; one part without any, where none are.
+    """The domain of `shape` in parts in which elements of index arrays are known; a single part where none are.
 
     Args:
         arrays: by axis of what they index.
@@ -123,7 +124,7 @@ def _pieces(values: Array, n: int) -> list[Piece]:
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """An index array that changes along one dimension of the domain only: its values there, and the scalars that they follow from."""
+    """An index array that varies along one dimension of the domain: its values, and the scalars they depend on."""
 
     dim: int
     values: Array
@@ -183,7 +184,7 @@ def _expanded(e: Expr, depth: int) -> Expr:
 
 
 def _written(s: Stage, load: Load) -> Expr | None:
-    """What a load of a stage finds; None where an update may have written it in another way than a plane at a time, as `np.mgrid` is made."""
+    """What a load of a stage finds; None where updates do not write whole planes, as those of `np.mgrid` do."""
     for d in reversed(s.updates):
         if any(p.is_const and q.is_const and p != q for p, q in zip(d.target, load.index, strict=True)):
             continue

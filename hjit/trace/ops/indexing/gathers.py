@@ -1,4 +1,7 @@
-"""What reads by index: take, take_along_axis, choose, compress, extract, nonzero, argwhere, unique; index arithmetic: unravel_index, ravel_multi_index, ix_."""
+"""What reads by index: take, take_along_axis, choose, compress, extract, nonzero, argwhere, unique, isin.
+
+And index arithmetic: unravel_index, ravel_multi_index, ix_.
+"""
 
 from __future__ import annotations
 

@@ -198,7 +198,8 @@ def _masked_key(a: Tracer, items: list[Any], masks: list[Tracer], advanced: list
     for k in range(mask.ndim):
         if a.shape[before + k] != mask.shape[k]:
             raise IndexError(
-                f"boolean index did not match indexed array along axis {before + k}; size of axis is {int(a.shape[before + k])} "
+                f"boolean index did not match indexed array along axis {before + k}; "
+                f"size of axis is {int(a.shape[before + k])} "
                 f"but size of corresponding boolean axis is {int(mask.shape[k])}"
             )
     return _Key(items[:at] + [slice(None)] * mask.ndim + items[at + 1 :], {}, mask=mask)
@@ -228,22 +229,22 @@ def basic_view(a: Tracer, items: Sequence[Any]) -> Tracer:
         if isinstance(k, slice):
             start, step, count = slice_range(k, n)
             if type(count) is Turn:
-                raise count.refusal("slice whose length depends on the turn")
+                raise count.refusal("slice whose length depends on the iteration")
             inner.append(poly(Dim(len(shape))) * step + (0 if count == 0 else rec.poly(start)))
             shape.append(count)
         else:
             inner.append(rec.poly(_in_range(k, n, axis)))
         axis += 1
     known = None
-    if a._known is not None and not _turns(items):  # the Ellipsis keeps a single element a view
+    if a._known is not None and not _is_varying(items):  # the Ellipsis keeps a single element a view
         known = a._known[
             (*(slice(*map(_int, (k.start, k.stop, k.step))) if isinstance(k, slice) else k for k in items), ...)
         ]
     return Tracer(a.buffer, tuple(shape), compose(a.index, inner), known, read_only=a.read_only)
 
 
-def _turns(items: Sequence[Any]) -> bool:
-    """Does an index depend on the turn of a loop?"""
+def _is_varying(items: Sequence[Any]) -> bool:
+    """Does an index depend on the induction variable of a loop?"""
     return any(type(x) is Turn for k in items for x in ((k.start, k.stop) if type(k) is slice else (k,)))
 
 
@@ -351,7 +352,7 @@ class AdvancedIndex:
         return cls(view, tuple(shape), axes, lead, many)
 
     def index(self, dims: Sequence[Poly], known: Mapping[int, Poly] = {}) -> list[Poly]:
-        """One index per axis of the view, result dimension k being ``dims[k]``; `known`: what some of the arrays hold there."""
+        """One index per axis of the view, result dimension k being ``dims[k]``; `known`: elements of some arrays."""
         inner = list(dims[self.lead : self.lead + len(self.broadcast)])
         found: list[Poly] = []
         for k, (n, axis) in enumerate(zip(self.view.shape, self.axes, strict=True)):

@@ -17,7 +17,7 @@ from hjit.trace.tracing.tracer import Tracer, as_tracer, as_value, call, from_kn
 
 
 def tally(index: Tracer, length: int, weights: Tracer | None = None, keep: Tracer | None = None) -> Tracer:
-    """How often each number below `length` occurs in `index`, or the sum of the weights with it; all must be in range."""
+    """How often each number below `length` occurs in `index`, or the sum of its weights; all must be in range."""
     rec = current()
     dtype = np.dtype(np.intp) if weights is None else np.dtype(np.float64)
     element: Expr = Const(1, dtype) if weights is None else cast(weights.load(), dtype)
@@ -76,7 +76,7 @@ def _data(a: Any, weights: Any) -> tuple[Tracer, Tracer | None]:
 
 
 def _edges(a: Tracer, bins: Any, range_: Any) -> tuple[np.ndarray[Any, Any], tuple[Any, Any, int] | None]:
-    """NumPy's edges. It asks the data only for its dtype and, where no range is given, for its extremes, which are decided now."""
+    """NumPy's edges, which depend on the dtype and, where no range is given, on the extremes, which are decided now."""
     bins = bins.known if is_tracer(bins) else unpin(bins)
     if isinstance(bins, str):
         raise current().error(
@@ -92,7 +92,7 @@ def _edges(a: Tracer, bins: Any, range_: Any) -> tuple[np.ndarray[Any, Any], tup
 
 
 def _uniform(a: Tracer, edges: np.ndarray[Any, Any], uniform: tuple[Any, Any, int]) -> tuple[Tracer, Tracer]:
-    """The bin of each element, and which elements are in range: NumPy's computation, corrections by the edges included."""
+    """The bin of each element, and which are in range: NumPy's computation, corrections by the edges included."""
     first, last, n = uniform
     keep: Any = np.logical_and(np.greater_equal(a, first), np.less_equal(a, last))
     values: Any = a.astype(edges.dtype, copy=False)

@@ -102,7 +102,7 @@ MODULAR = frozenset("add subtract multiply bitwise_and bitwise_or bitwise_xor".s
 
 
 def _stays_itself(name: str, dtype: np.dtype[Any], value: Any) -> bool:
-    """Is the result the same in the array's own dtype? That is so for whole numbers that wrap around, but not for float64 in between."""
+    """Is the result the same in the array's own dtype? Yes for integers, which wrap around, but not through float64."""
     whole = type(value) is int and dtype.kind in "iu" and dtype != np.uint64
     return whole and name in MODULAR and np.iinfo(dtype).min <= value <= np.iinfo(dtype).max
 

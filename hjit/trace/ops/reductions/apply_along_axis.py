@@ -1,4 +1,4 @@
-"""`np.apply_along_axis`: the function is traced on one line that stands for all, where a loop over the lines could be rolled."""
+"""`np.apply_along_axis`: a loop over the lines, re-rolled where possible, so that the function is traced once."""
 
 from __future__ import annotations
 

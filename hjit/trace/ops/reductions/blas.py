@@ -204,7 +204,7 @@ class _View:
         return all(self.strides[i] == self.strides[j] * self.shape[j] for i, j in itertools.pairwise(long))
 
     def suits_blas(self, groups: Sequence[Sequence[int]], itemsize: int) -> bool:
-        """Can BLAS read it as a matrix with these groups of axes as its axes? What is not one axis is copied, which it can read."""
+        """Can BLAS read it as a matrix whose axes are these groups of axes? A group that is not one axis is copied."""
         sides = [[k for k in axes if self.shape[k] > 1] for axes in groups]
         steps = [self.strides[long[-1]] for long in sides if long]
         if not all(map(self.is_one_axis, sides)) or not steps:

@@ -303,7 +303,9 @@ def _source(function: Any) -> Callable[..., Any]:
     return method
 
 
-for _name in "norm vector_norm matrix_norm matrix_power multi_dot cross outer trace diagonal matmul tensordot vecdot matrix_transpose".split():
+_LINALG = """norm vector_norm matrix_norm matrix_power multi_dot cross outer trace diagonal matmul tensordot vecdot
+    matrix_transpose""".split()
+for _name in _LINALG:
     if hasattr(np.linalg, _name) and getattr(np.linalg, _name) is not getattr(np, _name, None):
         implements(getattr(np.linalg, _name))(_source(getattr(np.linalg, _name)))
 

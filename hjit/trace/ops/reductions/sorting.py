@@ -50,9 +50,9 @@ def network(n: int) -> tuple[tuple[int, int], ...]:
 
 # The median of 9 and of 25 need fewer steps than a full sort (N. Devillard, Fast median search, 1998).
 _MEDIAN_9 = "12 45 78 01 34 67 12 45 78 03 58 47 36 14 25 47 42 64 42"
-_MEDIAN_25 = """ab de ce cd gh fh fg jk ik ij mn ln lm pq oq op st rt rs vw uw uv xy cf dg ag ad eh bh be lo io il mp jp jm nq kq kn ux rx ru vy sy sv
-tw ir js as aj kt bt bk lu cu cl mv dv dm nw ew en ox fx fo py gy gp hq ht nv px hn hp bj dl fr lr jr ek gm ho eg eh mo ko gh km gk gr mr hr hk ms hm
-ks mu ku km"""
+_MEDIAN_25 = """ab de ce cd gh fh fg jk ik ij mn ln lm pq oq op st rt rs vw uw uv xy cf dg ag ad eh bh be lo io il mp
+    jp jm nq kq kn ux rx ru vy sy sv tw ir js as aj kt bt bk lu cu cl mv dv dm nw ew en ox fx fo py gy gp hq ht nv px
+    hn hp bj dl fr lr jr ek gm ho eg eh mo ko gh km gk gr mr hr hk ms hm ks mu ku km"""
 
 
 @lru_cache(maxsize=64)
@@ -137,7 +137,10 @@ def elements(a: Tracer, axes: Sequence[int], operation: str) -> list[Expr]:
     for k in axes:
         count *= int(a.shape[k])
     if count > MAX_SORTED:
-        advice = f'order at most {MAX_SORTED} elements (stack the neighbours on an axis of their own), or pass on_unsupported="numpy"'
+        advice = (
+            f"order at most {MAX_SORTED} elements (stack the neighbours on an axis of their own), "
+            'or pass on_unsupported="numpy"'
+        )
         raise current().error(
             operation,
             f"{count} elements are put in order, more than the {MAX_SORTED} that a sorting network handles",

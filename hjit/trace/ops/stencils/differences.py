@@ -97,7 +97,8 @@ def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int = 1) -> An
     for k, dx in zip(axes, spacings, strict=True):
         if f.shape[k] < edge_order + 1:
             raise ValueError(
-                "Shape of array too small to calculate a numerical gradient, at least (edge_order + 1) elements are required."
+                "Shape of array too small to calculate a numerical gradient, "
+                "at least (edge_order + 1) elements are required."
             )
         found.append(_gradient_along(f, k, dx, edge_order, dtype))
     return found[0] if len(axes) == 1 else tuple(found)

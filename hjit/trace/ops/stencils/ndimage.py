@@ -1,4 +1,4 @@
-"""scipy.ndimage: SciPy's own Python source is traced, and its C functions are taken over; what no kernel computes runs as it is.
+"""scipy.ndimage: SciPy's Python source is traced, its C functions are replaced; all others are extern calls.
 
 So argument checks, the order of the axis passes and the rounding to the output's dtype after each pass are SciPy's.
 A filter is one write of its output: an expression over shifted loads, or a reduction where there are many taps.
@@ -109,10 +109,11 @@ KERNELS: dict[str, Callable[..., Any]] = {
         binary_erosion2,
     )
 }
-OPAQUE = """affine_transform map_coordinates rotate shift zoom spline_filter spline_filter1d geometric_transform generic_filter generic_filter1d
-binary_fill_holes binary_propagation distance_transform_bf distance_transform_cdt distance_transform_edt label sum_labels mean median variance
-standard_deviation minimum maximum minimum_position maximum_position extrema center_of_mass histogram watershed_ift find_objects value_indices
-fourier_gaussian fourier_uniform fourier_ellipsoid fourier_shift""".split()
+OPAQUE = """affine_transform map_coordinates rotate shift zoom spline_filter spline_filter1d geometric_transform
+    generic_filter generic_filter1d binary_fill_holes binary_propagation distance_transform_bf distance_transform_cdt
+    distance_transform_edt label sum_labels mean median variance standard_deviation minimum maximum minimum_position
+    maximum_position extrema center_of_mass histogram watershed_ift find_objects value_indices fourier_gaussian
+    fourier_uniform fourier_ellipsoid fourier_shift""".split()
 
 
 def _refused(name: str) -> Callable[..., Any]:

@@ -1,4 +1,4 @@
-"""How the C functions of scipy.ndimage read and write images: beyond the edges by mode, and numbers converted as C does."""
+"""How the C functions of scipy.ndimage read images beyond their edges, by mode, and convert numbers."""
 
 from __future__ import annotations
 
@@ -115,7 +115,8 @@ def source(image: Any) -> Tracer:
 def converted(e: Expr, dtype: np.dtype[Any], safe: bool = True) -> Expr:
     """C's conversion of a number on this machine, which for uint32 is not NumPy's: modulo 2**32.
 
-    Filters of several axes are `safe`: they convert ``-x`` and negate it where `x` is negative, which matters beyond the range of uint64.
+    Filters of several axes are `safe`: they convert ``-x`` and negate it where `x` is negative, which matters beyond
+    the range of uint64.
     """
     if e.dtype.kind == "f" and dtype == np.uint32:
         return cast(cast(e, np.int64), dtype)
@@ -167,7 +168,7 @@ def reach(shape: Sequence[int], origins: Sequence[Any]) -> tuple[list[int], list
 
 
 def footprint_of(x: Any) -> np.ndarray[Any, Any]:
-    """The truth values of a footprint. Where it is an argument or captured, they are decided now and guarded, 32 at a time."""
+    """The truth values of a footprint. Those of an argument or captured array are guarded, 32 at a time."""
     t = as_tracer(x)
     if t.known is not None:
         return t.known.astype(bool)

@@ -43,7 +43,7 @@ MAX_RANKED = 32  # taps that a rank filter sorts
 
 
 def _native(image: Tracer, cval: Any) -> np.dtype[Any]:
-    """The dtype in which lines are compared, which C does as doubles: the image's, where double holds all its numbers."""
+    """The dtype in which lines are compared, in C double: the image's, where double represents all its numbers."""
     if holds(image.dtype, cval):
         return _compared(np.dtype(np.uint8) if image.dtype == BOOL else image.dtype)
     return DOUBLE

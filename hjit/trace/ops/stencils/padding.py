@@ -113,7 +113,7 @@ def pad(array: Any, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> An
 
 
 def _constant_pad(a: Tracer, widths: list[tuple[int, int]], shape: Shape, values: Any) -> Tracer:
-    """The interior is an update; so is each border where their values differ, those of later axes over those of earlier ones."""
+    """The interior is an update; so is each border where values differ, later axes over earlier ones."""
     pairs = _pairs(values, a.ndim)
     numbers = [v for pair in pairs for v in pair]
     plain = not any(is_host(v) or is_tracer(v) for v in numbers)

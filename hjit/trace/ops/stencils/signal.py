@@ -29,7 +29,7 @@ MAX_DIRECT = 1024  # elements of a kernel up to which `method="auto"` sums direc
 def windowed_sum(
     near: Extended, kernel: Tracer, shape: Shape, first: Sequence[int], step: int, dtype: np.dtype[Any]
 ) -> Tracer:
-    """``out[m] = sum over j of image[m + first + step * j] * kernel[j]``, added in the order of the kernel's elements."""
+    """``out[m] = sum over j of image[m + first + step * j] * kernel[j]``, added in the order of j."""
     ndim = kernel.ndim
 
     def product(j: Sequence[Any]) -> Expr:
@@ -119,8 +119,8 @@ def _convolve(real: Any) -> Any:
     return method
 
 
-OPAQUE = """fftconvolve oaconvolve lfilter filtfilt sosfilt sosfiltfilt hilbert hilbert2 resample resample_poly decimate detrend
-find_peaks stft istft spectrogram welch periodogram savgol_filter""".split()
+OPAQUE = """fftconvolve oaconvolve lfilter filtfilt sosfilt sosfiltfilt hilbert hilbert2 resample resample_poly
+    decimate detrend find_peaks stft istft spectrogram welch periodogram savgol_filter""".split()
 
 
 def register() -> None:

@@ -89,7 +89,7 @@ def test_who_asks_for_the_numbers(f: Any, call: str, reason: str, advice: str) -
 
 
 def test_every_kind_of_asking_has_a_text_of_its_own() -> None:
-    from hjit.trace.capture.refusals import TEXTS
+    from hjit.trace.capture.tracing_errors import TEXTS
 
     assert len({reason for reason, _ in TEXTS.values()}) == len(TEXTS)
 

@@ -1,4 +1,7 @@
-"""What a refusal says where it is not the traced operation that knows: which call asked, why it cannot have what it asks for, and what to use."""
+"""Errors that no traced operation raises: code needs the numbers of a traced array, or a tracer lacks something.
+
+The message quotes the call from the source, says why it cannot be traced, and what to use.
+"""
 
 from __future__ import annotations
 
@@ -176,7 +179,13 @@ def gap(name: str, error: BaseException, home: str) -> TraceError:
         tb = tb.tb_next
     own = [o for o in traced if o.filename == home] or traced
     inside = f" at {traced[-1]}" if traced and traced[-1] != own[-1] else ""
-    reason = f"tracing raised {type(error).__name__}: {error}{inside}. NumPy runs this line, so it is a gap of hjit, not a fault of the code"
-    advice = 'report the line, please; until then compute it before or after the decorated function, or pass on_unsupported="numpy"'
+    reason = (
+        f"tracing raised {type(error).__name__}: {error}{inside}. "
+        "NumPy runs this line, so it is a gap of hjit, not a fault of the code"
+    )
+    advice = (
+        "report the line, please; until then compute it before or after the decorated function, "
+        'or pass on_unsupported="numpy"'
+    )
     line = linecache.getline(own[-1].filename, own[-1].line).strip() if own else ""
     return TraceError(shortened(line) or name, reason, advice, own[-1] if own else None)

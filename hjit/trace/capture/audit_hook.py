@@ -1,7 +1,7 @@
-"""Reading and writing while a function is traced, told by Python's audit events (PEP 578).
+"""Input and output while a function is traced, seen by Python's audit events (PEP 578).
 
-Calls of `open` and its like in the traced code itself are refused where they stand (`impure`). This sees what library code
-does for it: `pathlib`, `json`, extension modules. A trace would do it once, and not at every call.
+Calls of `open` and its like in the traced code itself are refused where they stand (`impure`). This sees what library
+code does on its behalf: `pathlib`, `json`, extension modules. A trace would do it once, and not at every call.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _listening = False
 
 
 def listen() -> None:
-    """From now on, for good: Python's audit hooks cannot be taken away. Outside of traces they cost some 50 ns an event."""
+    """Add the hook, for good: Python has no way to remove one. Outside of traces it costs some 50 ns an event."""
     global _listening
     if not _listening:
         _listening = True
