@@ -383,7 +383,10 @@ def stencil_ndimage(s: Sketch) -> Value:
     v = s.floating(s.some())
     mode = f', mode="{s.one(("reflect", "nearest", "mirror", "wrap", "constant"))}"'
     spatial = tuple(k for k, axis in enumerate(v.axes) if axis in "hw")
-    sizes = lambda n: str(n) if len(v.axes) == 2 else str(tuple(n if axis in "hw" else 1 for axis in v.axes))  # noqa: E731
+
+    def sizes(n: int) -> str:
+        return str(n) if len(v.axes) == 2 else str(tuple(n if axis in "hw" else 1 for axis in v.axes))
+
     sigma = s.one((0.8, 1.0, 1.5))
     sigmas = f"{sigma:g}" if len(v.axes) == 2 else str(tuple(sigma if axis in "hw" else 0 for axis in v.axes))
     rows = [list(row) for row in drawn_taps(s)]

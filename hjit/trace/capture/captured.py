@@ -25,6 +25,8 @@ from hjit.trace.tracing.host import HostScalar, unpin
 from hjit.trace.tracing.recorder import Recorder, current, supported_dtype
 from hjit.trace.tracing.tracer import Selected, Tracer, from_source
 
+MAX_ITEMS = 4096  # items of a captured container that are looked at; of a larger one only its identity is guarded
+MAX_BYTES = 4096  # bytes of a captured array of a dtype that kernels do not have, which is compared at every call
 NUMERIC = ("numpy", "scipy")
 LIBRARY = frozenset(
     "dataclasses typing collections enum functools inspect abc contextlib warnings logging os re".split()
@@ -90,7 +92,12 @@ def wrap(value: Any, path: Path) -> Any:
     if isinstance(value, _PLAIN):
         _guard(rec, path, value, "value")
         return value
-    if type(value) is set and path.kind != "leaf" and len(value) <= 4096 and all(isinstance(x, _PLAIN) for x in value):
+    if (
+        type(value) is set
+        and path.kind != "leaf"
+        and len(value) <= MAX_ITEMS
+        and all(isinstance(x, _PLAIN) for x in value)
+    ):
         seen = set(value)
         _guard(rec, path, set(value), "value")
         rec.watch(seen, str(path))
@@ -132,7 +139,7 @@ def _captured_array(rec: Recorder, value: np.ndarray[Any, Any], path: Path) -> A
 
 def _guarded_contents(rec: Recorder, path: Path, value: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """A small array of a dtype that kernels do not have: a value, compared at later calls."""
-    if value.nbytes > 4096:
+    if value.nbytes > MAX_BYTES:
         raise rec.error(
             f"{path}: array of dtype {value.dtype}",
             "hjit handles bool, integers and floats up to 64 bits",
@@ -155,7 +162,7 @@ def whole_array(x: np.ndarray[Any, Any], name: str) -> np.ndarray[Any, Any]:
 
 
 def _captured_container(rec: Recorder, value: Any, path: Path) -> Any:
-    if len(value) > 4096:
+    if len(value) > MAX_ITEMS:
         _guard(rec, path, value, "identity")
         return value
     names: Any = list(value) if isinstance(value, dict) else range(len(value))

@@ -20,7 +20,7 @@ import numpy as np
 from hjit.trace.capture.impure import refused
 from hjit.trace.tracing.externs import Arguments, within
 from hjit.trace.tracing.frames import is_own
-from hjit.trace.tracing.host import unpin
+from hjit.trace.tracing.host import HostScalar, unpin
 from hjit.trace.tracing.recorder import Effect, current
 
 _TRACE = os.path.join(os.path.dirname(__file__), "trace.py")  # its function is the outermost frame of a trace
@@ -248,8 +248,6 @@ class Log:
 
 def _guarded(ask: Callable[[], Any]) -> Any:
     """An answer that later calls ask for again."""
-    from hjit.trace.tracing.host import HostScalar
-
     tape = current().tape
     tape.ops.append((ask, ()))
     return HostScalar(tape, len(tape.ops) - 1, ask()).pin()

@@ -246,7 +246,7 @@ def numpy_call(function: Any, args: Any, kwargs: Any) -> Any:
     selected = next((a for a in args if type(a) is Selected), None)
     if selected is not None:
         return selected.__array_function__(function, (), args, kwargs)
-    if module.startswith(_OPAQUE) and not (
+    if module.startswith(_EXTERNS) and not (
         isinstance(function, types.FunctionType) and function.__name__.startswith("_")
     ):
         return opaque_call(name, function, args, kwargs)
@@ -257,7 +257,7 @@ def numpy_call(function: Any, args: Any, kwargs: Any) -> Any:
     return clone(source)(*args, **kwargs)
 
 
-_OPAQUE = (
+_EXTERNS = (
     "numpy.fft",
     "numpy.linalg",
     "scipy.fft",
@@ -373,7 +373,7 @@ def load_table() -> None:
     if "cv2" in sys.modules:
         _REPLACED.update(of_opencv(sys.modules["cv2"]))
     special = sys.modules.get("scipy.special")
-    if hasattr(special, "errstate"):
+    if special is not None and hasattr(special, "errstate"):
         _REPLACED[special.errstate] = effects.errors(special.errstate, "scipy.special.errstate")
     creation = sys.modules["hjit.trace.ops.arrays.creation"]
     _REPLACED[np.mgrid], _REPLACED[np.ogrid] = creation.mgrid, creation.ogrid

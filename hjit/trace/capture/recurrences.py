@@ -191,16 +191,13 @@ class _Body:
             raise NotOneUpdate("it writes where an array says")
         if self.write is not None and (self.write.target != d.target or self.write.extents != d.extents or d.rdims):
             raise NotOneUpdate("it writes to several places of an array")
-        value = (
-            d.value
-            if not d.rdims
-            else rewrite(d.value, lambda e: Load(self.old, e.index, e.dtype) if _loads(e, s.name) else None)
-        )
+        value = _redirected(d.value, s.name, self.old) if d.rdims else d.value
         self.write = replace(d, value=self._rewritten(value))
 
 
-def _loads(e: Expr, source: str) -> bool:
-    return isinstance(e, Load) and e.source == source
+def _redirected(e: Expr, source: str, to: str) -> Expr:
+    """An expression whose loads of `source` are loads of `to`."""
+    return rewrite(e, lambda x: Load(to, x.index, x.dtype) if isinstance(x, Load) and x.source == source else None)
 
 
 def _reads_arguments(rec: Recorder, iteration: _Body) -> bool:
@@ -285,7 +282,7 @@ def _install_recurrence(rec: Recorder, iteration: _Body, buffer: Buffer, d: Defi
     var = iteration.var
     target, value = _moved(d, lambda a: place[None] if a == var else place[a.k] if isinstance(a, Dim) else None)
     name = rec.unique(version_name(iteration.old))
-    value = rewrite(value, lambda e: Load(name, e.index, e.dtype) if _loads(e, iteration.old) else None)
+    value = _redirected(value, iteration.old, name)
     keep = Load(iteration.old, identity(len(buffer.shape)), buffer.dtype)
     dims, rdims = (tuple(d.extents[k] for k in some) for some in (pure, inner))
     rec.stage(

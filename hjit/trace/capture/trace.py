@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import types
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -21,7 +21,7 @@ from hjit.trace.tracing.host import HostScalar, cell_number, is_host, is_run_tim
 from hjit.trace.tracing.induction import CannotRoll, Site
 from hjit.trace.tracing.recorder import OutOfBounds, Recorder
 from hjit.trace.tracing.size import Size
-from hjit.trace.tracing.tracer import Selected, Tracer, from_source, is_tracer
+from hjit.trace.tracing.tracer import Buffer, Selected, Tracer, from_source, is_tracer
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,14 +205,14 @@ def _watch(rec: Recorder, values: Iterable[Any]) -> None:
             _watch(rec, x.values() if isinstance(x, dict) else x)
 
 
-def _shared_buffers(x: Any) -> dict[int, int]:
+def _shared_buffers(x: Any) -> Counter[Buffer]:
     """How often each buffer is returned."""
-    counts: dict[int, int] = {}
+    counts: Counter[Buffer] = Counter()
 
     def visit(x: Any) -> None:
         if is_tracer(x):
-            counts[id(x.buffer.root)] = counts.get(id(x.buffer.root), 0) + 1
-        elif isinstance(x, (list, tuple)) and type(x) not in (Selected,):
+            counts[x.buffer.root] += 1
+        elif isinstance(x, (list, tuple)):
             for y in x:
                 visit(y)
         elif type(x) in (dict, OrderedDict):
@@ -223,7 +223,7 @@ def _shared_buffers(x: Any) -> dict[int, int]:
     return counts
 
 
-def _result(x: Any, rec: Recorder, shared: dict[int, int]) -> Any:
+def _result(x: Any, rec: Recorder, shared: Counter[Buffer]) -> Any:
     t = type(x)
     if is_tracer(x):
         return _array_result(x, rec, shared)
@@ -246,7 +246,7 @@ def _result(x: Any, rec: Recorder, shared: dict[int, int]) -> Any:
     return Result("static", value=x)
 
 
-def _array_result(x: Tracer, rec: Recorder, shared: dict[int, int]) -> Result:
+def _array_result(x: Tracer, rec: Recorder, shared: Counter[Buffer]) -> Result:
     buffer, root = x.buffer, x.buffer.root
     other = None if root is buffer else x.dtype
     if root.argument and not x.is_scalar:
@@ -256,9 +256,9 @@ def _array_result(x: Tracer, rec: Recorder, shared: dict[int, int]) -> Result:
             return Result(
                 "view", root.argument, shape=rec.polys(x.shape), index=x.index, dtype=other, read_only=x.read_only
             )
-    if x.known is not None and shared[id(root)] == 1:
+    if x.known is not None and shared[root] == 1:
         return Result("constant", value=x.known.copy("K"), is_scalar=x.is_scalar)
-    if shared[id(root)] > 1 and _is_strided(x) and not x.is_scalar:
+    if shared[root] > 1 and _is_strided(x) and not x.is_scalar:
         if root.source() not in rec.stages:
             root.version = _copied(rec, root)
         return Result(

@@ -5,19 +5,19 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Sequence
-from typing import Any, NoReturn, TypeVar
+from typing import Any, Literal, NoReturn
 
 import numpy as np
 
+from hjit.trace.ops.limits import MAX_DECIDED
+from hjit.trace.tracing.dispatch import Function
 from hjit.trace.tracing.host import unpin
 from hjit.trace.tracing.recorder import current
 from hjit.trace.tracing.size import Size
 from hjit.trace.tracing.tracer import MAX_KNOWN, Shape, Tracer, as_tracer, has_tracer, is_tracer
 from hjit.trace.tracing.writing import write
 
-MAX_DECIDED = 16  # elements of a computed argument whose values become conditions of the trace
-
-Function = TypeVar("Function", bound=Callable[..., Any])
+Casting = Literal["no", "equiv", "safe", "same_kind", "unsafe"]
 
 
 def makes(function: Function) -> Function:

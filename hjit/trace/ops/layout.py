@@ -103,7 +103,7 @@ def is_c_ordered(a: Tracer) -> bool:
 
 
 def in_order(a: Tracer, word: str | None) -> bool:
-    """Does the array lie as NumPy's word says, so that no copy is made?"""
+    """Is the array in the order that NumPy's word names, so that no copy is made?"""
     if word == "F":
         like = stand_in(a)
         return like is not None and bool(like.flags.f_contiguous)
@@ -177,7 +177,7 @@ def laid_out(make: Callable[[Shape], Tracer], shape: Shape, order: Order) -> Tra
 
 
 def ordered_stage(value: Expr, shape: Shape, dtype: Any, order: Order, is_scalar: bool = False) -> Tracer:
-    """A new array of `value` over the dimensions of `shape`, whose axes lie in an order."""
+    """A new array of `value` over the dimensions of `shape`, laid out in an order of axes."""
     if order == tuple(range(len(shape))):
         return from_stage(value, shape, dtype, is_scalar=is_scalar)
     return laid_out(lambda moved: from_stage(substitute(value, renumber(places(order))), moved, dtype), shape, order)

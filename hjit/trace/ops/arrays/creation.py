@@ -26,6 +26,7 @@ from hjit.trace.tracing.tracer import (
     Tracer,
     as_tracer,
     as_value,
+    call,
     checked_dtype,
     from_known,
     from_stage,
@@ -61,7 +62,7 @@ def ones(shape: Any, dtype: Any = None, order: str = "C", **kwargs: Any) -> Trac
 @implements(np.empty)
 @makes
 def empty(shape: Any, dtype: Any = float, order: str = "C", **kwargs: Any) -> Tracer:
-    """NumPy leaves the contents open; here they are zero until written, which costs nothing where all is written."""
+    """NumPy's contents are undefined; here they are zero until written, at no cost where all is written."""
     return _filled(shape, 0, dtype or float, order)
 
 
@@ -180,21 +181,17 @@ def arange(start: Any, stop: Any = None, step: Any = None, dtype: Any = None, **
     """Element k is ``start + k * delta`` with ``delta`` the difference of the first two, as NumPy computes it."""
     first, last = (0, start) if stop is None else (start, stop)
     by = 1 if step is None else step
-    first, last, by = (v if type(v) is Size else unpin(v) for v in (first, last, by))
+    first, last, by = (v if isinstance(v, Size) else unpin(v) for v in (first, last, by))
     whole = all(type(v) in (int, Size) for v in (first, last, by))
     if not whole or not any(type(v) is Size for v in (first, last)):
-        made = np.arange(*(v.item() if is_tracer(v) else v for v in (first, last, by)), dtype=dtype)
+        made = np.arange(*(v.item() if isinstance(v, Tracer) else v for v in (first, last, by)), dtype=dtype)
         if made.size <= MAX_KNOWN:
             return from_known(made)
         if not whole:
             delta = made.dtype.type(made[1] - made[0])
             k = cast(Index(poly(Dim(0))), made.dtype)
-            value = GraphOp(
-                "add",
-                (Const(made[0], made.dtype), GraphOp("multiply", (k, Const(delta, made.dtype)), made.dtype)),
-                made.dtype,
-            )
-            return from_stage(value, made.shape, made.dtype)
+            along = GraphOp("multiply", (k, Const(delta, made.dtype)), made.dtype)
+            return from_stage(GraphOp("add", (Const(made[0], made.dtype), along), made.dtype), made.shape, made.dtype)
     if by == 0:
         raise ZeroDivisionError("division by zero")
     span = last - first if by > 0 else first - last
@@ -220,8 +217,8 @@ def linspace(
     num = num if type(num) is Size else operator.index(unpin(num))
     if retstep or num < 1 or (not has_tracer((start, stop)) and num <= MAX_KNOWN and type(num) is not Size):
         start, stop = (as_value(v) if is_tracer(v) else unpin(v) for v in (start, stop))
-        made = np.linspace(start, stop, int(num), endpoint, retstep, dtype)
-        return (from_known(made[0]), made[1]) if retstep else from_known(made)
+        made = np.linspace(start, stop, int(num), endpoint, dtype=dtype, retstep=True)
+        return (from_known(made[0]), made[1]) if retstep else from_known(made[0])
     for v in filter(is_host, (start, stop)):
         checked_dtype(dtype_of(v))  # a large int would be an object
     strong = [
@@ -233,7 +230,7 @@ def linspace(
         raise current().error("numpy.linspace", "arrays as start or stop")
     div = num - 1 if endpoint else num
     begin, end = start * 1.0, stop * 1.0
-    delta = as_tracer(end - begin)
+    delta: Any = as_tracer(end - begin)
     count = from_stage(cast(Index(current().poly(div)), work), (), work)
     step = delta.astype(work, copy=False) / count
     first = as_tracer(begin).astype(work, copy=False)
@@ -250,7 +247,7 @@ def linspace(
 def eye(N: Any, M: Any = None, k: int = 0, dtype: Any = float, order: str = "C", **kwargs: Any) -> Tracer:
     shape = shape_of((N, N if M is None else M))
     if count(shape) <= MAX_KNOWN and not any(type(n) is Size for n in shape):
-        return from_known(np.eye(*shape, k, dtype))
+        return from_known(np.eye(shape[0], shape[1], k, dtype))
     diagonal = GraphOp("equal", (Index(poly(Dim(1)) - poly(Dim(0))), Const(operator.index(unpin(k)), np.int64)), bool)
     return from_stage(cast(diagonal, dtype), shape, dtype)
 
@@ -268,8 +265,6 @@ def indices(dimensions: Any, dtype: Any = int, sparse: bool = False) -> Any:
     grids = [_grid(k, shape, np.dtype(dtype)) for k in range(len(shape))]
     if sparse:
         return tuple(g.reshape((1,) * k + (shape[k],) + (1,) * (len(shape) - k - 1)) for k, g in enumerate(grids))
-    from hjit.trace.tracing.tracer import call
-
     full = [
         call(np.broadcast_to, g.reshape((1,) * k + (shape[k],) + (1,) * (len(shape) - k - 1)), shape)
         for k, g in enumerate(grids)
@@ -286,8 +281,6 @@ def _grid(k: int, shape: Shape, dtype: np.dtype[Any]) -> Tracer:
 
 @implements(np.meshgrid)
 def meshgrid(*xi: Any, copy: bool = True, sparse: bool = False, indexing: str = "xy") -> tuple[Tracer, ...]:
-    from hjit.trace.tracing.tracer import call
-
     arrays = [as_tracer(x).reshape(-1) for x in xi]
     n = len(arrays)
     shaped = [a.reshape((1,) * k + (a.shape[0],) + (1,) * (n - k - 1)) for k, a in enumerate(arrays)]
@@ -317,8 +310,6 @@ class _Grid:
         shaped = [a.reshape((1,) * k + (a.shape[0],) + (1,) * (n - k - 1)) for k, a in enumerate(axes)]
         if self.sparse:
             return tuple(shaped)
-        from hjit.trace.tracing.tracer import call
-
         shape = broadcast(*(a.shape for a in shaped))
         return call(np.stack, [call(np.broadcast_to, a, shape) for a in shaped])
 

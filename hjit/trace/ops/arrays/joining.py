@@ -1,7 +1,7 @@
 """Arrays put together from others, and taken apart: stack, concatenate, tile, repeat, split, block, insert, delete.
 
-What is put together is *piecewise*: one update over a box for each piece, and never a `select` per element. A box that
-is one element thick along an axis has a constant index there, so that a reader of that index reads the piece itself.
+What is put together is *piecewise*: one update for each region, and never a `select` per element. A region that is one
+element thick along an axis has a constant index there, so that a load at that index reads the region's value.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from hjit.trace.ir.graph import Const, Definition, Expr, cast, identity, substit
 from hjit.trace.ir.poly import ZERO, Atom, Dim, Poly, poly
 from hjit.trace.ops.arguments import all_known, contents, finish, placeholders, refuse, whole_number
 from hjit.trace.ops.indexing.getitem import getitem, slice_range
+from hjit.trace.ops.limits import MAX_REGIONS
 from hjit.trace.tracing.dispatch import implements
 from hjit.trace.tracing.host import unpin
 from hjit.trace.tracing.recorder import current, supported_dtype
@@ -35,11 +36,9 @@ from hjit.trace.tracing.tracer import (
 )
 from hjit.trace.tracing.writing import trim
 
-MAX_PIECES = 64  # pieces into which insert, delete and tile cut an array before they gather instead
-
 
 @dataclass(frozen=True, slots=True)
-class Box:
+class Region:
     """A region of a new array: offset, shape, and value, which is an array that broadcasts to it or an expression."""
 
     offset: Shape
@@ -47,19 +46,19 @@ class Box:
     value: Tracer | Expr
 
 
-def assemble(shape: Shape, dtype: Any, boxes: Sequence[Box], initial: Expr | None = None) -> Tracer:
-    """A new array made of boxes. Without `initial` they cover it; what lies in two of them is the later one's."""
+def assemble(shape: Shape, dtype: Any, regions: Sequence[Region], initial: Expr | None = None) -> Tracer:
+    """A new array made of regions. Without `initial` they cover it; what lies in two of them is the later one's."""
     rec, dtype = current(), np.dtype(dtype)
     if not supported_dtype(dtype):
         raise rec.error(f"array of dtype {dtype}", "hjit handles bool, integers and floats up to 64 bits")
-    boxes = [b for b in boxes if all(n != 0 for n in b.shape)]
-    if not boxes or any(n == 0 for n in shape):
+    regions = [b for b in regions if all(n != 0 for n in b.shape)]
+    if not regions or any(n == 0 for n in shape):
         return from_stage(Const(0, dtype) if initial is None else initial, shape, dtype)
-    if len(boxes) == 1 and tuple(boxes[0].shape) == tuple(shape):
-        return from_stage(cast(_over(boxes[0], identity(len(shape))), dtype), shape, dtype)
+    if len(regions) == 1 and tuple(regions[0].shape) == tuple(shape):
+        return from_stage(cast(_over(regions[0], identity(len(shape))), dtype), shape, dtype)
     updates = []
     thin = [type(n) is int for n in shape]
-    for b in boxes:
+    for b in regions:
         dims: list[Poly] = []
         inner: list[Poly] = []
         target: list[Poly] = []
@@ -70,14 +69,14 @@ def assemble(shape: Shape, dtype: Any, boxes: Sequence[Box], initial: Expr | Non
             target.append(inner[k] + (poly(start) if drop and type(start) is int else rec.poly(start)))
             dims += [] if drop else [rec.poly(n)]
         updates.append(Definition(tuple(dims), (), tuple(target), cast(_over(b, inner), dtype)))
-    # along an axis of thin boxes their number is part of the program
+    # along an axis of thin regions their number is part of the program
     sizes = [poly(int(n)) if thin[k] else rec.poly(n) for k, n in enumerate(shape)]
     stage = rec.stage(initial, sizes, dtype, tuple(updates))
     return Tracer(Buffer(shape, dtype, stage.name), shape, identity(len(shape)))
 
 
-def _over(b: Box, dims: Sequence[Poly]) -> Expr:
-    """What a box holds at `dims`, one for each of its axes."""
+def _over(b: Region, dims: Sequence[Poly]) -> Expr:
+    """What a region holds at `dims`, one for each of its axes."""
     if not isinstance(b.value, Expr):
         return at(b.value, b.shape, dims)
 
@@ -135,12 +134,12 @@ def join(arrays: Sequence[Tracer], axis: int, dtype: Any) -> Tracer:
     if all_known(arrays):
         with np.errstate(all="ignore"):
             return from_known(np.concatenate([a.known for a in arrays], axis, dtype=dtype, casting="unsafe"))
-    boxes = []
+    regions = []
     total: int = 0
     for a in arrays:
-        boxes.append(Box((*(0,) * axis, total, *(0,) * (a.ndim - axis - 1)), a.shape, a))
+        regions.append(Region((*(0,) * axis, total, *(0,) * (a.ndim - axis - 1)), a.shape, a))
         total = total + a.shape[axis]
-    return assemble((*arrays[0].shape[:axis], total, *arrays[0].shape[axis + 1 :]), dtype, boxes)
+    return assemble((*arrays[0].shape[:axis], total, *arrays[0].shape[axis + 1 :]), dtype, regions)
 
 
 @implements(np.concatenate)
@@ -219,10 +218,10 @@ def block(arrays: Any) -> Any:
     leaves: list[Tracer] = []
     depth = _depth(arrays, leaves, arrays)
     ndim = max(depth, *(a.ndim for a in leaves))
-    shape, boxes = _blocks(arrays, depth, ndim, arrays)
+    shape, regions = _blocks(arrays, depth, ndim, arrays)
     if all_known(leaves):
         return from_known(np.block(placeholders(arrays)))
-    return assemble(shape, np.result_type(*(a.dtype for a in leaves)), boxes)
+    return assemble(shape, np.result_type(*(a.dtype for a in leaves)), regions)
 
 
 def _depth(x: Any, leaves: list[Tracer], whole: Any) -> int:
@@ -238,13 +237,13 @@ def _depth(x: Any, leaves: list[Tracer], whole: Any) -> int:
     return 1 + found.pop()
 
 
-def _blocks(x: Any, depth: int, ndim: int, whole: Any) -> tuple[Shape, list[Box]]:
-    """The shape and the boxes of nested lists: a list of depth d runs along the d-th axis from the end."""
+def _blocks(x: Any, depth: int, ndim: int, whole: Any) -> tuple[Shape, list[Region]]:
+    """The shape and the regions of nested lists: a list of depth d runs along the d-th axis from the end."""
     if depth == 0:
         a = _at_least(as_tracer(x), ndim)
-        return a.shape, [Box((0,) * ndim, a.shape, a)]
+        return a.shape, [Region((0,) * ndim, a.shape, a)]
     axis = ndim - depth
-    boxes: list[Box] = []
+    regions: list[Region] = []
     total: int = 0
     shape: Shape | None = None
     for y in x:
@@ -252,12 +251,12 @@ def _blocks(x: Any, depth: int, ndim: int, whole: Any) -> tuple[Shape, list[Box]
         if shape is not None and any(n != m for k, (n, m) in enumerate(zip(shape, inner, strict=True)) if k != axis):
             refuse(np.block, whole)
         shape = inner
-        boxes += [
-            Box((*b.offset[:axis], b.offset[axis] + total, *b.offset[axis + 1 :]), b.shape, b.value) for b in found
+        regions += [
+            Region((*b.offset[:axis], b.offset[axis] + total, *b.offset[axis + 1 :]), b.shape, b.value) for b in found
         ]
         total = total + inner[axis]
     assert shape is not None
-    return (*shape[:axis], total, *shape[axis + 1 :]), boxes
+    return (*shape[:axis], total, *shape[axis + 1 :]), regions
 
 
 # -- repetition
@@ -265,7 +264,7 @@ def _blocks(x: Any, depth: int, ndim: int, whole: Any) -> tuple[Shape, list[Box]
 
 @implements(np.tile)
 def tile(A: Any, reps: Any) -> Any:
-    """Few repetitions are pieces; many are one definition whose index wraps around."""
+    """Few repetitions are regions; many are one definition whose index wraps around."""
     a = as_tracer(A)
     many = (
         [whole_number(r) for r in reps]
@@ -282,11 +281,11 @@ def tile(A: Any, reps: Any) -> Any:
     steps = [int(r) if n != 1 else 1 for n, r in zip(a.shape, many, strict=True)]
     if 1 < np.prod(steps) <= 8 and all(n == 1 or type(r) is int for n, r in zip(a.shape, many, strict=True)):
         extents = tuple(m if n == 1 else n for n, m in zip(a.shape, shape, strict=True))
-        boxes = [
-            Box(tuple(p * n for p, n in zip(place, a.shape, strict=True)), extents, a)
+        regions = [
+            Region(tuple(p * n for p, n in zip(place, a.shape, strict=True)), extents, a)
             for place in itertools.product(*map(range, steps))
         ]
-        return assemble(shape, a.dtype, boxes)
+        return assemble(shape, a.dtype, regions)
     rec = current()
     index = [
         ZERO if n == 1 else poly(Dim(k)) if r == 1 else poly(Dim(k)) % rec.poly(n)
@@ -444,7 +443,7 @@ def delete(arr: Any, obj: Any, axis: Any = None) -> Any:
             int(k) % int(n): int(k) if k >= 0 else n + int(k)
             for k in (np.flatnonzero(gone) if gone.dtype == bool else gone.ravel())
         }
-        if len(places) > MAX_PIECES:
+        if len(places) > MAX_REGIONS:
             return getitem(a, (*(slice(None),) * axis, from_known(np.delete(np.arange(int(n)), list(places)))))
     else:
         if not -n <= obj < n:

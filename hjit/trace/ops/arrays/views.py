@@ -12,14 +12,14 @@ import numpy as np
 
 from hjit.trace.ir.graph import compose, identity
 from hjit.trace.ir.poly import ONE, ZERO, Dim, Poly, poly
-from hjit.trace.ops.arguments import axes_of, broadcast
+from hjit.trace.ops.arguments import Casting, axes_of, broadcast
 from hjit.trace.ops.layout import copy_order, in_order, is_c_ordered, stand_in
 from hjit.trace.tracing.bits import Reinterpreted
 from hjit.trace.tracing.dispatch import implements, provides
 from hjit.trace.tracing.host import is_host, record, unpin
 from hjit.trace.tracing.recorder import current, supported_dtype
 from hjit.trace.tracing.size import Size
-from hjit.trace.tracing.tracer import Shape, Tracer, as_tracer, call, from_stage, is_tracer
+from hjit.trace.tracing.tracer import Shape, Tracer, as_tracer, as_value, call, from_known, from_stage, is_tracer
 
 
 def view(a: Tracer, shape: Shape, inner: Sequence[Poly], known: Any = None, read_only: bool = False) -> Tracer:
@@ -85,26 +85,26 @@ def moveaxis(a: Any, source: Any, destination: Any) -> Tracer:
 
 @implements(np.reshape)
 def reshape(a: Any, shape: Any, order: str = "C", *, copy: Any = None) -> Tracer:
-    """A view where the elements lie so that NumPy gives one, else a copy.
+    """A view where NumPy gives one, else a copy; always a copy if `copy`, never one if it is False.
 
     Raises:
-        ValueError: the sizes do not match.
+        ValueError: the sizes do not match, or a copy is needed that may not be made.
     """
     a = as_tracer(a)
     if order == "F" or (order == "A" and in_order(a, "F") and not is_c_ordered(a)):
         wanted = list(shape) if isinstance(shape, (tuple, list)) else [shape]
-        return transpose(reshape(transpose(a), wanted[::-1]))
+        return transpose(reshape(transpose(a), wanted[::-1], copy=copy))
     target = _target_shape(a, shape)
+    if copy:
+        return call(np.copy, reshape(a, target), order="C")  # type: ignore[no-any-return]
     if tuple(target) == tuple(a.shape):
         return view(a, a.shape, identity(a.ndim), a._known)
     known = None if a.known is None else a.known.reshape(target)
-    if known is not None and not np.shares_memory(known, a.known):
-        from hjit.trace.tracing.tracer import from_known
-
-        return from_known(known)
     inner, merges = _regrouped(a, target)
-    if merges and not _joins(a, target):
-        return from_stage(a.at(inner), tuple(target), a.dtype)
+    if not np.shares_memory(known, a.known) if known is not None else merges and not _joins(a, target):
+        if copy is False:
+            raise ValueError("Unable to avoid creating a copy while reshaping.")
+        return from_known(known) if known is not None else from_stage(a.at(inner), tuple(target), a.dtype)
     return view(a, tuple(target), inner, known)
 
 
@@ -127,7 +127,7 @@ def reshape_in_place(a: Tracer, shape: Any) -> None:
 
 
 def _joins(a: Tracer, target: list[int]) -> bool:
-    """Does NumPy give a view, as the axes that are joined lie behind one another?"""
+    """Does NumPy give a view, as the axes that are merged are one in memory?"""
     if is_c_ordered(a):
         return True
     like = stand_in(a)
@@ -139,7 +139,7 @@ def _joins(a: Tracer, target: list[int]) -> bool:
 
 @provides
 def flat(a: Tracer) -> Tracer:
-    """``a.flat``: all elements in C order; what is written there goes to `a`, however it lies."""
+    """``a.flat``: all elements in C order; writes to it go to `a`, whatever its layout."""
     known = None if a.known is None else a.known.reshape(-1)
     if known is not None and not np.shares_memory(known, a.known):
         known = None
@@ -156,7 +156,7 @@ def _regrouped(a: Tracer, target: list[int]) -> tuple[list[Poly], bool]:
         for k in news:
             flat = flat * current().poly(target[k]) + (poly(Dim(k)) if target[k] != 1 else ZERO)
         merges |= len(olds) > 1
-        _unravel(flat, [(k, current().poly(a.shape[k]) if a.shape[k] != 0 else ONE) for k in olds], inner, news, target)
+        _unravel(flat, [(k, current().poly(a.shape[k]) if a.shape[k] != 0 else ONE) for k in olds], inner)
     return inner, merges
 
 
@@ -177,14 +177,14 @@ def _target_shape(a: Tracer, shape: Any) -> list[int]:
     if -1 in wanted:
         if rest == 0 or size % rest:
             raise bad
-        wanted[wanted.index(-1)] = _quotient(a.shape, [k for k in wanted if k != -1], size, rest)
+        wanted[wanted.index(-1)] = _quotient(a.shape, [k for k in wanted if k != -1])
     elif rest != size:
         raise bad
     return wanted
 
 
-def _quotient(old: Shape, given: list[int], size: int, rest: int) -> int:
-    """size / rest, with equal factors struck out first so that the polynomial stays simple."""
+def _quotient(old: Shape, given: list[int]) -> int:
+    """The size of shape `old` over that of `given`; equal factors cancel first, so that the polynomial stays simple."""
     left = list(old)
     for k in list(given):
         if k in left:
@@ -223,9 +223,7 @@ def _groups(old: Shape, new: Sequence[int]) -> list[tuple[list[int], list[int]]]
     return groups
 
 
-def _unravel(
-    flat: Poly, axes: list[tuple[int, Poly]], inner: list[Poly], news: list[int], target: Sequence[int]
-) -> None:
+def _unravel(flat: Poly, axes: list[tuple[int, Poly]], inner: list[Poly]) -> None:
     """Write the index of each old axis, `flat` being the position in their product."""
     if len(axes) == 1:
         inner[axes[0][0]] = flat
@@ -268,14 +266,16 @@ def expand_dims(a: Any, axis: Any) -> Tracer:
     a = as_tracer(a)
     many = axis if isinstance(axis, (tuple, list)) else (axis,)
     places = np.lib.array_utils.normalize_axis_tuple(many, a.ndim + len(many))
-    return a[tuple(None if k in places else slice(None) for k in range(a.ndim + len(many)))]
+    found: Tracer = a[tuple(None if k in places else slice(None) for k in range(a.ndim + len(many)))]
+    return found
 
 
 @implements(np.flip)
 def flip(m: Any, axis: Any = None) -> Tracer:
     m = as_tracer(m)
     axes = axes_of(axis, m.ndim)
-    return m[tuple(slice(None, None, -1) if k in axes else slice(None) for k in range(m.ndim))]
+    found: Tracer = m[tuple(slice(None, None, -1) if k in axes else slice(None) for k in range(m.ndim))]
+    return found
 
 
 @implements(np.flipud)
@@ -423,13 +423,8 @@ def ndim_(a: Any) -> int:
 
 @implements(np.size)
 def size_(a: Any, axis: Any = None) -> int:
-    a = as_tracer(a)
-    if axis is None:
-        return a.size
-    n = 1
-    for k in axes_of(axis, a.ndim):
-        n = n * a.shape[k]
-    return n
+    x = as_tracer(a)
+    return x.size if axis is None else math.prod(x.shape[k] for k in axes_of(axis, x.ndim))
 
 
 @implements(np.real)
@@ -450,22 +445,20 @@ def iscomplexobj(x: Any) -> bool:
 @implements(np.result_type)
 def result_type(*args: Any) -> np.dtype[Any]:
     dtypes = [a.dtype if is_tracer(a) else a for a in args]
-    return record(np.result_type, *dtypes).pin() if any(map(is_host, args)) else np.result_type(*dtypes)  # type: ignore[no-any-return]
+    return record(np.result_type, *dtypes).pin() if any(map(is_host, args)) else np.result_type(*dtypes)
 
 
 @implements(np.can_cast)
-def can_cast(from_: Any, to: Any, casting: str = "safe") -> bool:
+def can_cast(from_: Any, to: Any, casting: Casting = "safe") -> bool:
     return np.can_cast(getattr(from_, "dtype", from_), to, casting)
 
 
 @implements(np.min_scalar_type)
 def min_scalar_type(a: Any) -> np.dtype[Any]:
-    a = as_tracer(a)
-    if a.ndim:
-        return a.dtype
-    from hjit.trace.tracing.tracer import as_value
-
-    return np.min_scalar_type(as_value(a))
+    x = as_tracer(a)
+    if x.ndim:
+        return x.dtype
+    return np.min_scalar_type(as_value(x))
 
 
 @implements(np.shares_memory, np.may_share_memory)

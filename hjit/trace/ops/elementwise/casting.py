@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from hjit.trace.ir.graph import Const, Op, cast
+from hjit.trace.ops.arguments import Casting
 from hjit.trace.ops.layout import copy_order, in_order, ordered_stage
 from hjit.trace.tracing.dispatch import implements, provides
 from hjit.trace.tracing.host import Conversion, as_fill, as_item, is_host
@@ -23,7 +24,7 @@ from hjit.trace.tracing.writing import trim, write
 
 
 @provides
-def astype(x: Tracer, dtype: Any, casting: str = "unsafe", copy: bool = True, order: str = "K") -> Tracer:
+def astype(x: Tracer, dtype: Any, casting: Casting = "unsafe", copy: bool = True, order: str = "K") -> Tracer:
     """`ndarray.astype`.
 
     Raises:
@@ -69,7 +70,7 @@ def check_item(x: Tracer, dtype: np.dtype[Any]) -> None:
     current().check(from_stage(bad, (), bool, name="unstorable"))
 
 
-def _copied(casting: Any) -> Conversion:
+def _copied(casting: Casting) -> Conversion:
     def how(value: Any, dtype: np.dtype[Any]) -> Any:
         one = np.empty((), dtype)
         np.copyto(one, value, casting=casting)
@@ -84,7 +85,7 @@ COPIES: dict[str, Conversion] = {rule: _copied(rule) for rule in ("no", "equiv",
 
 
 @implements(np.copyto)
-def copyto(dst: Any, src: Any, casting: str = "same_kind", where: Any = True) -> None:
+def copyto(dst: Any, src: Any, casting: Casting = "same_kind", where: Any = True) -> None:
     condition = None if where is True else as_tracer(where).load(dst.shape)
     if is_host(src) or isinstance(src, (bool, int, float, np.generic)):
         write(dst, src, condition, COPIES[casting])

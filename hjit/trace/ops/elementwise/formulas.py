@@ -63,7 +63,7 @@ def clip(
         return np.maximum(a, low, **kwargs)
     # np.clip has one loop for three operands: all are promoted together
     operands = tuple(map(operand, (a, low, high)))
-    dtype = loop_of(np._core.umath.clip, operands, None, "same_kind")[-1]
+    dtype = loop_of(np._core.umath.clip, operands, None, "same_kind")[-1]  # type: ignore[attr-defined]
     shape = broadcast(*(x.shape for x in operands if is_tracer(x)))
     x, lo, hi = (cast(load(v, shape, dtype), dtype) for v in operands)
     value = Op("minimum", (Op("maximum", (x, lo), dtype), hi), dtype)
@@ -168,7 +168,7 @@ def isclose(a: Any, b: Any, rtol: float = 1e-05, atol: float = 1e-08, equal_nan:
 
 @implements(np.interp)
 def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period: Any = None) -> Any:
-    """NumPy's formula on its piece: ``slope * (x - xp[j]) + fp[j]``."""
+    """NumPy's formula on each interval: ``slope * (x - xp[j]) + fp[j]``."""
     if period is not None:
         raise current().error("numpy.interp", "period is not compiled")
     x, xp, fp = (as_tracer(v).astype(np.float64) for v in (x, xp, fp))

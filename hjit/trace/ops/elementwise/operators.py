@@ -148,15 +148,13 @@ def _method(f: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _reshape(self: Any, *shape: Any, order: str = "C", copy: Any = None) -> Any:
-    return call(np.reshape, self, shape[0] if len(shape) == 1 else shape, order=order)
+    return call(np.reshape, self, shape[0] if len(shape) == 1 else shape, order=order, copy=copy)
 
 
 def _transpose(self: Any, *axes: Any) -> Any:
-    order = (
-        axes[0]
-        if len(axes) == 1 and (axes[0] is None or isinstance(axes[0], (tuple, list)) or getattr(axes[0], "ndim", 0))
-        else axes
-    )
+    order = axes
+    if len(axes) == 1 and (axes[0] is None or isinstance(axes[0], (tuple, list)) or getattr(axes[0], "ndim", None)):
+        (order,) = axes
     return call(np.transpose, self, None if len(axes) == 0 else order)
 
 
@@ -173,8 +171,6 @@ def _sort(self: Any, axis: int = -1, kind: Any = None, order: Any = None, stable
 
 
 def _resize(self: Any, *shape: Any, refcheck: bool = True) -> None:
-    from hjit.trace.tracing.recorder import current
-
     raise current().error("ndarray.resize", "an array cannot change its size in place", "use np.resize or reshape")
 
 

@@ -12,11 +12,13 @@ from typing import Any
 import numpy as np
 
 from hjit.trace.ir.graph import Const, Expr, cast
+from hjit.trace.ops.arguments import Casting
 from hjit.trace.tracing.host import as_cast, is_captured, is_host, number
 from hjit.trace.tracing.recorder import current, supported_dtype
 from hjit.trace.tracing.size import Size
 from hjit.trace.tracing.tracer import (
     Shape,
+    Tracer,
     as_tracer,
     is_tracer,
 )
@@ -24,11 +26,13 @@ from hjit.trace.tracing.tracer import (
 
 @lru_cache(maxsize=4096)
 def resolve_dtypes(
-    ufunc: np.ufunc, dtypes: tuple[Any, ...], signature: tuple[Any, ...] | None, casting: str
+    ufunc: np.ufunc, dtypes: tuple[Any, ...], signature: tuple[Any, ...] | None, casting: Casting
 ) -> tuple[np.dtype[Any], ...]:
     """The dtypes of NumPy's loop for arguments of these dtypes, or of these Python types: its inputs and outputs."""
-    given = {} if signature is None else {"signature": signature}
-    return ufunc.resolve_dtypes(dtypes + (None,) * ufunc.nout, casting=casting, **given)
+    wanted = dtypes + (None,) * ufunc.nout
+    if signature is None:  # which is not the same as a signature of None
+        return ufunc.resolve_dtypes(wanted, casting=casting)
+    return ufunc.resolve_dtypes(wanted, signature=signature, casting=casting)
 
 
 def operand(x: Any) -> Any:
@@ -42,7 +46,7 @@ def operand(x: Any) -> Any:
     return as_tracer(x)
 
 
-def loop_of(ufunc: np.ufunc, operands: tuple[Any, ...], signature: Any, casting: str) -> tuple[np.dtype[Any], ...]:
+def loop_of(ufunc: np.ufunc, operands: tuple[Any, ...], signature: Any, casting: Casting) -> tuple[np.dtype[Any], ...]:
     """The dtypes of NumPy's loop for these operands.
 
     Raises:
@@ -78,7 +82,7 @@ def load(x: Any, shape: Shape, dtype: np.dtype[Any]) -> Expr:
     Raises:
         OverflowError: a Python int is out of the range of `dtype`.
     """
-    if is_tracer(x):
+    if isinstance(x, Tracer):
         return x.load(shape)
     if is_host(x):
         return current().scalar(x, x.value.dtype if isinstance(x.value, np.generic) else dtype)

@@ -15,10 +15,11 @@ from typing import Any
 import numpy as np
 
 from hjit.trace.ir.graph import Const, Expr, Op, cast, select
-from hjit.trace.ops.arguments import broadcast, plain
+from hjit.trace.ops.arguments import Casting, broadcast, plain
 from hjit.trace.ops.elementwise.promotion import load, loop_of, operand, resolve_dtypes
 from hjit.trace.ops.layout import order_of, ordered_stage, tracers
 from hjit.trace.tracing.dispatch import hook, provides
+from hjit.trace.tracing.externs import opaque_call
 from hjit.trace.tracing.host import is_captured, is_host, record
 from hjit.trace.tracing.recorder import current
 from hjit.trace.tracing.tracer import (
@@ -78,8 +79,6 @@ def ufunc_call(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs: di
         return pair(*inputs, **kwargs)
     name = ALIASES.get(ufunc.__name__, ufunc.__name__)
     if name not in UFUNCS or ufunc.nout != 1:
-        from hjit.trace.tracing.externs import opaque_call
-
         if kwargs.get("out") is not None:
             raise current().error(f"{ufunc.__name__}(out=)", "this ufunc is not compiled", "assign its result")
         return opaque_call(ufunc.__name__, ufunc, inputs, kwargs)
@@ -99,7 +98,7 @@ def _elementwise(
     out: Any = None,
     where: Any = True,
     dtype: Any = None,
-    casting: str = "same_kind",
+    casting: Casting = "same_kind",
     signature: Any = None,
     sig: Any = None,
     order: str = "K",
@@ -133,7 +132,9 @@ def _elementwise(
                 f"numpy.{ufunc.__name__}(out=)", "the output array is not an argument of the function, nor made in it"
             )
         if not np.can_cast(loop[-1], out.dtype, casting):
-            raise np._core._exceptions._UFuncOutputCastingError(ufunc, casting, loop[-1], out.dtype, 0)
+            raise np._core._exceptions._UFuncOutputCastingError(  # type: ignore[attr-defined]
+                ufunc, casting, loop[-1], out.dtype, 0
+            )
         if broadcast(shape, out.shape) != out.shape:
             wide = plain(broadcast(shape, out.shape))
             raise ValueError(
@@ -209,7 +210,7 @@ def _is_narrow(arrays: list[Tracer], dtype: np.dtype[Any]) -> bool:
     return any(r is not None and r != (np.iinfo(dtype).min, np.iinfo(dtype).max) for r in ranges)
 
 
-def _known(ufunc: np.ufunc, operands: tuple[Any, ...], dtype: Any, casting: str) -> Tracer | None:
+def _known(ufunc: np.ufunc, operands: tuple[Any, ...], dtype: Any, casting: Casting) -> Tracer | None:
     """The result, where NumPy can compute it from known contents."""
     values = []
     for x in operands:

@@ -17,18 +17,16 @@ import numpy as np
 from hjit.trace.ir.graph import Expr, Load, ScalarRef, Stage, renumber, rewrite, substitute, walk
 from hjit.trace.ir.interpret import evaluate
 from hjit.trace.ir.poly import SMALL, ZERO, Dim, Poly, Sym, Var, deep_atoms, poly
+from hjit.trace.ops.limits import MAX_BLOCK_RUNS, MAX_INDEX_STAGES
 from hjit.trace.tracing.recorder import current
 from hjit.trace.tracing.size import Size
 from hjit.trace.tracing.tracer import Tracer
-
-MAX_PIECES = 3  # of a dimension: part of a block, whole ones, part of one
-MAX_DEPTH = 8  # stages that an index array may come by
 
 Array = np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class BlockRun:
     """A part of a dimension: `blocks` blocks of `size` elements from `start` on; block k has index ``first + k``."""
 
     start: int
@@ -62,7 +60,7 @@ def parts(arrays: Mapping[int, Tracer], extents: Mapping[int, int], shape: Seque
         first: number of the dimension that the first one of a part is.
     """
     axes: dict[int, int] = {}
-    cut: dict[int, list[Piece]] = {}
+    cut: dict[int, list[BlockRun]] = {}
     for axis, t in arrays.items():
         known = _along(t, shape)
         if (
@@ -73,52 +71,50 @@ def parts(arrays: Mapping[int, Tracer], extents: Mapping[int, int], shape: Seque
             or known.values[-1] >= extents[axis]
         ):
             continue
-        pieces = _pieces(known.values, shape[known.dim])
-        if any(p.blocks > 1 for p in pieces):
-            axes[known.dim], cut[known.dim] = axis, pieces
+        runs = _block_runs(known.values, shape[known.dim])
+        if any(p.blocks > 1 for p in runs):
+            axes[known.dim], cut[known.dim] = axis, runs
             for name in known.scalars:
                 current().hosts[name].pin()
     return [_part(dict(zip(cut, some, strict=True)), axes, shape, first) for some in itertools.product(*cut.values())]
 
 
-def _part(pieces: Mapping[int, Piece], axes: Mapping[int, int], shape: Sequence[int], first: int) -> Part:
+def _part(runs: Mapping[int, BlockRun], axes: Mapping[int, int], shape: Sequence[int], first: int) -> Part:
     rec = current()
-    blocks = {k: p for k, p in pieces.items() if p.blocks > 1}
-    inner = {
-        k: pieces[k].size if k in pieces else n for k, n in enumerate(shape) if k not in pieces or pieces[k].size > 1
-    }
+    blocks = {k: p for k, p in runs.items() if p.blocks > 1}
+    inner = {k: runs[k].size if k in runs else n for k, n in enumerate(shape) if k not in runs or runs[k].size > 1}
     block_dims = {k: poly(Dim(n)) for n, k in enumerate(blocks, first)}
     inner_dims = {k: poly(Dim(n)) for n, k in enumerate(inner, first + len(blocks))}
     index: list[Poly] = []
     known: dict[int, Poly] = {}
     for k in range(len(shape)):
         at = inner_dims.get(k, ZERO)
-        if k in pieces:
-            p, block = pieces[k], block_dims.get(k, ZERO)
+        if k in runs:
+            p, block = runs[k], block_dims.get(k, ZERO)
             at = at + block * rec.poly(p.size) + rec.poly(p.start)
             known[axes[k]] = block + rec.poly(p.first)
         index.append(at)
     return Part(tuple(p.blocks for p in blocks.values()), tuple(inner.values()), tuple(index), known)
 
 
-def _pieces(values: Array, n: int) -> list[Piece]:
+def _block_runs(values: Array, n: int) -> list[BlockRun]:
     """The blocks of an array of length `n`; none where it goes up in another way than by one every so many elements."""
     steps = np.diff(values)
     if np.any((steps != 0) & (steps != 1)):
         return []
     edges = [0, *(int(k) + 1 for k in np.flatnonzero(steps)), len(values)]
     runs = [(size, len(list(same))) for size, same in itertools.groupby(b - a for a, b in itertools.pairwise(edges))]
-    if len(runs) > MAX_PIECES:
+    if len(runs) > MAX_BLOCK_RUNS:
         return []
-    found: list[Piece] = []
+    found: list[BlockRun] = []
     start, index = 0, int(values[0])
     for size, count in runs:
-        found.append(Piece(start, count, size, index))
+        found.append(BlockRun(start, count, size, index))
         start, index = start + size * count, index + count
-    if type(n) is Size and runs[0][1] > 1 and len(runs) < MAX_PIECES:  # the same for every size
+    if type(n) is Size and runs[0][1] > 1 and len(runs) < MAX_BLOCK_RUNS:  # the same for every size
         size, low = runs[0][0], int(values[0])
-        found[0] = Piece(0, n // size, size, low)
-        found[1:] = [Piece(n // size * size, 1, n % size, n // size + low)] * (len(runs) - 1)
+        found[0] = BlockRun(0, n // size, size, low)
+        found[1:] = [BlockRun(n // size * size, 1, n % size, n // size + low)] * (len(runs) - 1)
     return found
 
 
@@ -140,7 +136,7 @@ def _along(t: Tracer, shape: Sequence[int]) -> _Known | None:
         )
     rec = current()
     try:
-        e = _expanded(t.load(tuple(shape)), MAX_DEPTH)
+        e = _expanded(t.load(tuple(shape)), MAX_INDEX_STAGES)
     except _FromData:
         return None
     atoms = {a for x in walk(e) for p in x.polys for a in deep_atoms(p)}

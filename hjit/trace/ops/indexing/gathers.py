@@ -16,12 +16,11 @@ from hjit.trace.ir.poly import Value, poly
 from hjit.trace.ops.arguments import axes_of, broadcast, finish, makes, shape_of
 from hjit.trace.ops.elementwise.promotion import common_dtype, element
 from hjit.trace.ops.indexing.getitem import gather_index
+from hjit.trace.ops.limits import MAX_CHOICES
 from hjit.trace.tracing.dispatch import implements
 from hjit.trace.tracing.host import is_host, unpin
 from hjit.trace.tracing.recorder import current
 from hjit.trace.tracing.tracer import Shape, Tracer, as_tracer, call, from_known, from_stage, is_tracer
-
-MAX_CHOICES = 32
 
 
 def lookup(table: Tracer, index: Tracer) -> Tracer:

@@ -43,7 +43,7 @@ def getitem(a: Tracer, key: Any) -> Any:
     if not parsed.arrays:
         if not view.shape and not _has_ellipsis(key) and all(map(_is_int, parsed.basic)):
             view.is_scalar = True
-        return _settled(view) if view.is_scalar else view
+        return _frozen(view) if view.is_scalar else view
     if view.known is not None and all(x.known is not None for x in parsed.arrays.values()):
         return from_known(
             view.known[tuple(parsed.arrays[k].known if k in parsed.arrays else slice(None) for k in range(view.ndim))]
@@ -62,7 +62,7 @@ def _has_ellipsis(key: Any) -> bool:
     return any(k is ... for k in (key if isinstance(key, tuple) else (key,)))
 
 
-def _settled(scalar: Tracer) -> Tracer:
+def _frozen(scalar: Tracer) -> Tracer:
     """A NumPy scalar does not change when its array does: freeze the version that it reads."""
     if scalar.known is not None:
         return from_known(scalar.known.copy(), is_scalar=True)
@@ -228,7 +228,7 @@ def basic_view(a: Tracer, items: Sequence[Any]) -> Tracer:
         n = a.shape[axis]
         if isinstance(k, slice):
             start, step, count = slice_range(k, n)
-            if type(count) is Turn:
+            if isinstance(count, Turn):
                 raise count.refusal("slice whose length depends on the iteration")
             inner.append(poly(Dim(len(shape))) * step + (0 if count == 0 else rec.poly(start)))
             shape.append(count)
@@ -283,7 +283,7 @@ def _bound(x: Any, n: int, step: int, first: bool) -> int:
 
 
 def _write_masked(view: Tracer, mask: Tracer, value: Any) -> None:
-    condition = _mask_load(mask, view.shape)
+    condition = mask.load()  # over the leading dimensions
     if type(value) is Selected:
         if not same_values(value.mask, mask):
             raise current().error("assignment", "values read under another mask")
@@ -300,11 +300,6 @@ def _write_masked(view: Tracer, mask: Tracer, value: Any) -> None:
             )
         value = trim(value, rest) if value.ndim else value
     write(view, value, condition)
-
-
-def _mask_load(mask: Tracer, shape: Shape) -> Expr:
-    """The mask at the leading dimensions of an array of `shape`."""
-    return mask.load()
 
 
 # -- integer arrays
@@ -424,7 +419,7 @@ def scatter(view: Tracer, plan: AdvancedIndex, value: Expr, order: str, combine:
     name = rec.unique(version_name(old))
     many = range(plan.lead, plan.lead + len(plan.broadcast))
     pure = [k for k in range(len(plan.shape)) if k not in many]
-    arrays = {axis: t for axis, t in enumerate(plan.axes) if is_tracer(t)}
+    arrays = {axis: t for axis, t in enumerate(plan.axes) if isinstance(t, Tracer)}
     extents = {axis: view.shape[axis] for axis in arrays}
     updates = []
     for part in parts(arrays, extents, plan.broadcast, len(pure)):

@@ -9,12 +9,10 @@ import numpy as np
 from hjit.trace.ir.graph import Const, Expr, Index, Op, cast, select
 from hjit.trace.ir.poly import Value, poly
 from hjit.trace.ops.indexing.gathers import take
+from hjit.trace.ops.limits import MAX_LINEAR_SEARCH
 from hjit.trace.tracing.dispatch import implements
 from hjit.trace.tracing.recorder import current
 from hjit.trace.tracing.tracer import as_tracer, call, from_known, from_stage, is_tracer
-
-UNROLLED = 8  # elements of a sorted table that are compared one by one
-
 
 # -- searching
 
@@ -48,7 +46,7 @@ def searchsorted(a: Any, v: Any, side: str = "left", sorter: Any = None) -> Any:
         return from_known(np.searchsorted(a.known, values.known, side), is_scalar=scalar)  # type: ignore[call-overload]
     dtype, n, intp = np.result_type(a.dtype, values.dtype), int(a.shape[0]), np.dtype(np.intp)
     x = cast(values.load(), dtype)
-    if n <= UNROLLED:
+    if n <= MAX_LINEAR_SEARCH:
         total: Expr = Const(0, intp)
         for k in range(n):
             total = Op("add", (total, cast(_before(cast(a.at((poly(k),)), dtype), x, side == "left"), intp)), intp)

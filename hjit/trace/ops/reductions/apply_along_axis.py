@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from hjit.trace.ops.arrays.views import transpose
 from hjit.trace.tracing.dispatch import hook, implements
 from hjit.trace.tracing.tracer import Tracer, as_tracer, call
 
@@ -32,10 +33,10 @@ def apply_along_axis(func1d: Callable[..., Any], axis: Any, arr: Any, *args: Any
     first = as_tracer(function(lines[0]))
     out = call(np.empty, (lines.shape[0], *first.shape), first.dtype)
     out[0] = first
-    hook("clone")(_each_line)(function, lines, out)  # type: ignore[arg-type]
+    hook("clone")(_each_line)(function, lines, out)
     n = len(lead)
-    found = out.reshape(*lead, *first.shape)
-    return call(np.transpose, found, (*range(axis), *range(n, n + first.ndim), *range(axis, n)))
+    found: Tracer = out.reshape(*lead, *first.shape)
+    return transpose(found, (*range(axis), *range(n, n + first.ndim), *range(axis, n)))
 
 
 def _each_line(function: Callable[..., Any], lines: Any, out: Any) -> None:

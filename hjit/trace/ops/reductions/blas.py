@@ -16,22 +16,21 @@ import numpy as np
 from hjit.trace.ir.graph import identity
 from hjit.trace.ir.poly import Dim, Poly, Sym, sizes_value
 from hjit.trace.ops.layout import c_strides
+from hjit.trace.ops.limits import (
+    MAX_PRODUCTS,
+    MIN_LENGTH,
+    MIN_MATRIX,
+    MIN_NARROW_LENGTH,
+    MIN_SIDE,
+    MIN_STACKED_WORK,
+    MIN_WORK,
+    NARROW_ROW,
+)
 from hjit.trace.tracing.products import Operand, Product
 from hjit.trace.tracing.recorder import Recorder, current
 from hjit.trace.tracing.tracer import Buffer, Shape, Tracer
 
 Labels = Sequence[Hashable]
-
-MAX_PRODUCTS = 32  # of one trace: each ends a kernel
-LEAST_LENGTH = 16  # products that are summed up for an element
-LEAST_SIDE = 64  # rows and columns: fused products of narrow matrices are the faster ones
-NARROW, LONG = (
-    32,
-    64,
-)  # bytes of a row of the result that fills no vector, which is slow if fused, and the length from which that counts
-LEAST_WORK = 1 << 20  # multiplications: a call between kernels costs as much as some of them
-LEAST_STACKED = 1 << 18  # of each of several matrices
-LEAST_MATRIX = 1 << 16  # elements of a matrix that a vector is multiplied by
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,16 +54,12 @@ def is_faster(batch: int, rows: int, columns: int, length: int, itemsize: int, i
     work = rows * columns * length
     if min(rows, columns) == 1:
         return (
-            is_there
-            and batch == 1
-            and length >= LEAST_LENGTH
-            and max(rows, columns) >= LEAST_LENGTH
-            and work >= LEAST_MATRIX
+            is_there and batch == 1 and length >= MIN_LENGTH and max(rows, columns) >= MIN_LENGTH and work >= MIN_MATRIX
         )
-    if batch * work < LEAST_WORK or (batch > 1 and work < LEAST_STACKED):
+    if batch * work < MIN_WORK or (batch > 1 and work < MIN_STACKED_WORK):
         return False
-    is_narrow = columns * itemsize <= NARROW and length >= LONG
-    return (min(rows, columns) >= LEAST_SIDE or is_narrow) and length >= LEAST_LENGTH
+    is_narrow = columns * itemsize <= NARROW_ROW and length >= MIN_NARROW_LENGTH
+    return (min(rows, columns) >= MIN_SIDE or is_narrow) and length >= MIN_LENGTH
 
 
 def by_blas(
@@ -74,8 +69,8 @@ def by_blas(
     dtype: np.dtype[Any],
     shape: Shape,
     name: Callable[[], str],
-) -> Any:
-    """The product by BLAS, a tracer; None where it is to be fused, or is none that BLAS knows.
+) -> Tracer | None:
+    """The product by BLAS; None where it is to be fused, or is none that BLAS knows.
 
     Args:
         labels, out: see `hjit.trace.ops.reductions.contractions.contract`.
@@ -130,11 +125,11 @@ def by_blas(
 
 
 def _outer(view: _View | None, names: Labels, form: _Form, sizes: Mapping[Hashable, int]) -> list[Hashable]:
-    """Rows that lie apart in memory are matrices of their own: the labels of these."""
+    """The labels of rows that are not one axis in memory: each of them is a matrix of its own."""
     if (
         view is None
         or not form.rows
-        or sizes[form.rows[-1]] < LEAST_LENGTH
+        or sizes[form.rows[-1]] < MIN_LENGTH
         or view.is_one_axis([names.index(n) for n in form.rows])
     ):
         return []
@@ -199,7 +194,7 @@ class _View:
     whole: tuple[int, ...]
 
     def is_one_axis(self, axes: Sequence[int]) -> bool:
-        """Do these axes of the view lie in memory as one?"""
+        """Are these axes of the view one axis in memory?"""
         long = [k for k in axes if self.shape[k] > 1]
         return all(self.strides[i] == self.strides[j] * self.shape[j] for i, j in itertools.pairwise(long))
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from hjit.trace.ir.graph import Const, Definition, Expr, Load, Op, cast, identity
 from hjit.trace.ir.poly import ZERO, Dim, Poly, poly
-from hjit.trace.ops.arguments import broadcast, refuse
+from hjit.trace.ops.arguments import Casting, broadcast, refuse
 from hjit.trace.ops.arrays.views import view
 from hjit.trace.ops.reductions.blas import by_blas
 from hjit.trace.tracing.dispatch import hook, implements
@@ -69,7 +69,7 @@ def _known(function: Callable[..., Any], *operands: Any, **kwargs: Any) -> Trace
     return from_known(result, is_scalar=not isinstance(result, np.ndarray))
 
 
-def _result(value: Tracer, out: Any, casting: str = "same_kind") -> Any:
+def _result(value: Tracer, out: Any, casting: Casting = "same_kind") -> Any:
     out = out[0] if isinstance(out, tuple) else out
     if out is None:
         return value
@@ -77,7 +77,7 @@ def _result(value: Tracer, out: Any, casting: str = "same_kind") -> Any:
         raise ValueError(
             f"output array has shape {tuple(map(int, out.shape))}, the result {tuple(map(int, value.shape))}"
         )
-    if not np.can_cast(value.dtype, out.dtype, casting):  # type: ignore[arg-type]
+    if not np.can_cast(value.dtype, out.dtype, casting):
         raise TypeError(f"Cannot cast output from {value.dtype!r} to {out.dtype!r} with casting rule '{casting}'")
     write(out, value)
     return out
@@ -94,7 +94,7 @@ def _gufunc(function: Any, first: str, second: str, result: str) -> None:
     """Register a product of the given core dimensions; "?" marks one that a vector lacks."""
 
     def method(
-        x1: Any, x2: Any, /, out: Any = None, *, dtype: Any = None, casting: str = "same_kind", **kwargs: Any
+        x1: Any, x2: Any, /, out: Any = None, *, dtype: Any = None, casting: Casting = "same_kind", **kwargs: Any
     ) -> Any:
         if kwargs.pop("axes", kwargs.pop("axis", None)) is not None:
             raise current().error(f"numpy.{function.__name__}", "the argument axes", "move the axes with np.moveaxis")
@@ -214,7 +214,12 @@ def trace(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = 
 
 @implements(np.einsum)
 def einsum(
-    *operands: Any, out: Any = None, optimize: Any = False, dtype: Any = None, order: str = "K", casting: str = "safe"
+    *operands: Any,
+    out: Any = None,
+    optimize: Any = False,
+    dtype: Any = None,
+    order: str = "K",
+    casting: Casting = "safe",
 ) -> Any:
     """A product of operands with labelled axes. A single operand without a sum is a view, as in NumPy."""
     subscripts, arrays = _subscripts(operands)

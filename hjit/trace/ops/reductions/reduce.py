@@ -15,6 +15,7 @@ from hjit.trace.ir.graph import substitute as substitute_expr
 from hjit.trace.ir.identities import IDENTITIES, start_value
 from hjit.trace.ir.poly import Dim, Poly, poly
 from hjit.trace.ops.arguments import axes_of, broadcast, finish
+from hjit.trace.ops.arrays.views import expand_dims, transpose
 from hjit.trace.ops.elementwise.ufuncs import ALIASES, UFUNCS
 from hjit.trace.ops.layout import operands_order
 from hjit.trace.tracing.dispatch import hook, implements, provides
@@ -33,25 +34,17 @@ def reduce_(
     dtype: Any = None,
     where: Any = True,
     initial: Any = _MISSING,
-    value: Any = None,
-    axis_given: bool = True,
 ) -> Tracer:
-    """The stage that reduces `a` over `axes` with the ufunc `name`, in `dtype`.
-
-    Args:
-        value: makes the reduced expression from the element's; the element itself if None.
-    """
+    """The stage that reduces `a` over `axes` with the ufunc `name`, in `dtype`."""
     dtype = np.dtype(dtype or a.dtype)
     if initial is _MISSING and IDENTITIES[name] is None and any(a.shape[k] == 0 for k in axes):
         raise ValueError(f"zero-size array to reduction operation {name} which has no identity")
     masked = [a] if where is True else [a, as_tracer(where)]
-    kept = [k for k in operands_order(masked, a.shape) if k not in axes]  # as the result lies in memory
+    kept = [k for k in operands_order(masked, a.shape) if k not in axes]  # as the result is laid out
     order = [*kept, *axes]
     place = {k: poly(Dim(i)) for i, k in enumerate(order)}
     dims = [place[k] for k in range(a.ndim)]
     element: Expr = cast(a.at(dims), dtype)
-    if value is not None:
-        element = value(element)
     if where is not True:
         mask = as_tracer(where)
         shape = broadcast(mask.shape, a.shape)
@@ -76,9 +69,9 @@ def reduce_(
     )
     result = from_stage(start, shape, dtype, (update,), reserved=stage_name)
     if kept != sorted(kept):
-        result = result.transpose([kept.index(k) for k in sorted(kept)])
+        result = transpose(result, [kept.index(k) for k in sorted(kept)])
     if keepdims:
-        return result[tuple(None if k in axes else slice(None) for k in range(a.ndim))]
+        return expand_dims(result, axes)
     result.is_scalar = not shape
     return result
 

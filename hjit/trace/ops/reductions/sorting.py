@@ -18,12 +18,12 @@ from hjit.trace.ir.graph import Const, Definition, Expr, Op, cast
 from hjit.trace.ir.poly import Dim, Poly, poly
 from hjit.trace.ops.arguments import axes_of, contents, finish, placeholders, refuse
 from hjit.trace.ops.elementwise.promotion import resolve_dtypes
+from hjit.trace.ops.limits import MAX_SORTED
 from hjit.trace.tracing.dispatch import implements
 from hjit.trace.tracing.host import unpin
 from hjit.trace.tracing.recorder import current
 from hjit.trace.tracing.tracer import Tracer, as_tracer, from_known, from_stage, is_tracer
 
-MAX_SORTED = 32  # elements that a network sorts
 _BOOL = np.dtype(bool)
 _MISSING = np._NoValue
 
@@ -200,7 +200,7 @@ def argsort(a: Any, axis: Any = -1, kind: Any = None, order: Any = None, *, stab
 
 @implements(np.partition)
 def partition(a: Any, kth: Any, axis: Any = -1, kind: str = "introselect", order: Any = None) -> Any:
-    """NumPy leaves the order of both parts open; here all is in order."""
+    """NumPy's order within both parts is unspecified; here everything is sorted."""
     a, axis = _flat(as_tracer(a), axis)
     _check_kth(kth, a.shape[axis])
     return sort(a, axis)

@@ -11,13 +11,13 @@ import numpy as np
 from hjit.trace.ir.graph import Const, Definition, Expr, Index, Load, Op, cast, select
 from hjit.trace.ir.poly import ZERO, Dim, Poly, bound, poly
 from hjit.trace.ops.arguments import all_known, axes_of, refuse
-from hjit.trace.ops.arrays.joining import Box, assemble, join, part
+from hjit.trace.ops.arrays.joining import Region, assemble, join, part
+from hjit.trace.ops.limits import MAX_CONVOLVE_TAPS
 from hjit.trace.tracing.dispatch import implements
 from hjit.trace.tracing.host import is_host, unpin
 from hjit.trace.tracing.recorder import current
 from hjit.trace.tracing.tracer import Tracer, as_tracer, call, from_known, from_stage
 
-MAX_TAPS = 64  # known kernels up to this length are unrolled
 _MISSING = np._NoValue
 _BOOL = np.dtype(bool)
 
@@ -122,7 +122,7 @@ def _spacing(d: Any, n: int) -> Any:
 
 
 def _gradient_along(f: Tracer, axis: int, dx: Any, edge_order: int, dtype: np.dtype[Any]) -> Tracer:
-    """Central differences inside, one-sided ones at both ends: three pieces."""
+    """Central differences inside, one-sided ones at both ends: three regions."""
     n = f.shape[axis]
 
     def at(start: Any, stop: Any) -> Any:
@@ -145,11 +145,11 @@ def _gradient_along(f: Tracer, axis: int, dx: Any, edge_order: int, dtype: np.dt
         (a, b, c), (p, q, r) = _edge_weights(dx, uniform)
         first = a * at(0, 1) + b * at(1, 2) + c * at(2, 3)
         last = p * at(-3, -2) + q * at(-2, -1) + r * at(-1, None)
-    boxes = []
+    regions = []
     for start, piece in ((1, inside), (0, first), (n - 1, last)):
         if piece is not None:
-            boxes.append(Box((*(0,) * axis, start, *(0,) * (f.ndim - axis - 1)), piece.shape, piece))
-    return assemble(f.shape, dtype, boxes)
+            regions.append(Region((*(0,) * axis, start, *(0,) * (f.ndim - axis - 1)), piece.shape, piece))
+    return assemble(f.shape, dtype, regions)
 
 
 def _edge_weights(dx: Any, uniform: bool) -> tuple[tuple[Any, Any, Any], tuple[Any, Any, Any]]:
@@ -231,15 +231,15 @@ def _slide(a: Tracer, v: Tracer, mode: Any, function: Callable[..., Any]) -> Any
         (left + inside, right, rec.poly(inside), "less"),
     ]
     shape = (left + inside + right,)
-    if v.known is not None and m <= MAX_TAPS:
-        boxes = []
+    if v.known is not None and m <= MAX_CONVOLVE_TAPS:
+        regions = []
         for start, extent, first, check in parts:
             terms = [term(poly(Dim(0)) + first + j, poly(j), check) for j in range(m)]
             total = terms[0]
             for t in terms[1:]:
                 total = Op(plus, (total, t), dtype)
-            boxes.append(Box((start,), (extent,), total))
-        return assemble(shape, result, boxes)
+            regions.append(Region((start,), (extent,), total))
+        return assemble(shape, result, regions)
     name = rec.reserve(plus)
     updates = []
     for start, extent, first, check in parts:

@@ -82,7 +82,7 @@ def as_number(x: Any) -> Any:
     return as_value(x).item() if is_tracer(x) else int(x) if type(x) is Size else unpin(x)
 
 
-def opaque(name: str, real: Callable[..., Any]) -> Callable[..., Any]:
+def extern(name: str, real: Callable[..., Any]) -> Callable[..., Any]:
     """A function of SciPy that runs as it is, at every call."""
 
     writes = foreign(real)
@@ -109,7 +109,7 @@ KERNELS: dict[str, Callable[..., Any]] = {
         binary_erosion2,
     )
 }
-OPAQUE = """affine_transform map_coordinates rotate shift zoom spline_filter spline_filter1d geometric_transform
+EXTERNS = """affine_transform map_coordinates rotate shift zoom spline_filter spline_filter1d geometric_transform
     generic_filter generic_filter1d binary_fill_holes binary_propagation distance_transform_bf distance_transform_cdt
     distance_transform_edt label sum_labels mean median variance standard_deviation minimum maximum minimum_position
     maximum_position extrema center_of_mass histogram watershed_ift find_objects value_indices fourier_gaussian
@@ -140,10 +140,10 @@ def register() -> None:
         implements(real)(decided(real, "footprint"))
     implements(morphology._binary_erosion)(decided(morphology._binary_erosion, "structure"))
     public = importlib.import_module("scipy.ndimage")
-    for name in OPAQUE:
+    for name in EXTERNS:
         real = getattr(public, name, None)
         if real is not None and real not in functions():
-            implements(real)(opaque(f"scipy.ndimage.{name}", real))
+            implements(real)(extern(f"scipy.ndimage.{name}", real))
 
 
 try:

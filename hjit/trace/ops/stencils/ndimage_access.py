@@ -17,7 +17,6 @@ from hjit.trace.tracing.size import size_poly
 from hjit.trace.tracing.tracer import Tracer, as_tracer, as_value, call, from_known, from_stage
 from hjit.trace.tracing.writing import update
 
-MAX_LINE_TAPS = 129  # taps of one axis that are unrolled
 EPSILON = float(np.finfo(np.float64).eps)
 DOUBLE = np.dtype(np.float64)
 BOOL = np.dtype(bool)

@@ -16,10 +16,10 @@ import numpy as np
 
 from hjit.trace.ir.graph import Const, Expr, Op, cast, select
 from hjit.trace.ir.poly import Dim, Poly, poly
+from hjit.trace.ops.limits import MAX_FILTER_TAPS, MAX_LINE_TAPS
 from hjit.trace.ops.stencils.ndimage_access import (
     DOUBLE,
     EPSILON,
-    MAX_LINE_TAPS,
     MODES,
     Extended,
     add,
@@ -35,8 +35,6 @@ from hjit.trace.ops.stencils.ndimage_access import (
 )
 from hjit.trace.tracing.host import unpin
 from hjit.trace.tracing.tracer import Tracer, as_tracer
-
-MAX_TAPS = 49  # taps of a filter over several axes that are unrolled
 
 
 def _accumulator(image: Tracer, weights: np.ndarray[Any, Any] | None, output: Tracer, cval: Any) -> np.dtype[Any]:
@@ -118,7 +116,7 @@ def correlate(image: Any, weights: Any, output: Tracer, mode: int, cval: Any, or
 
     shape = tuple(map(int, w.shape))
     taps = [t for t in itertools.product(*map(range, shape)) if w.known is None or abs(w.known[t]) > EPSILON]
-    if len(taps) > MAX_TAPS:
+    if len(taps) > MAX_FILTER_TAPS:
         store(
             output,
             reduced(image, zero, shape, lambda: product([poly(Dim(image.ndim + k)) for k in range(image.ndim)])),

@@ -13,11 +13,11 @@ import numpy as np
 from hjit.trace.ir.graph import Const, Expr, Op, cast, select
 from hjit.trace.ir.identities import start_value
 from hjit.trace.ir.poly import Dim, poly
+from hjit.trace.ops.limits import MAX_LINE_TAPS, MAX_RANKED
 from hjit.trace.ops.reductions.sorting import ranked
 from hjit.trace.ops.stencils.ndimage_access import (
     BOOL,
     DOUBLE,
-    MAX_LINE_TAPS,
     MODES,
     Extended,
     add,
@@ -35,9 +35,6 @@ from hjit.trace.ops.stencils.ndimage_access import (
 from hjit.trace.tracing.host import unpin
 from hjit.trace.tracing.recorder import current
 from hjit.trace.tracing.tracer import Tracer, as_tracer, from_known
-
-MAX_RANKED = 32  # taps that a rank filter sorts
-
 
 # -- order statistics
 
@@ -101,13 +98,11 @@ def min_or_max_filter(
     work = _compared(element) if heights is None else DOUBLE
     best: Expr | None = None
     for t in map(tuple, np.argwhere(known)):
-        x = cast(near.at([int(i) - a for i, a in zip(t, ahead, strict=True)]), element)
+        x: Expr = cast(near.at([int(i) - a for i, a in zip(t, ahead, strict=True)]), element)
         if heights is not None:
-            height = (
-                Const(heights.known[t], DOUBLE)
-                if heights.known is not None
-                else heights.at(tuple(poly(int(i)) for i in t))
-            )
+            height: Expr = heights.at(tuple(poly(int(i)) for i in t))
+            if heights.known is not None:
+                height = Const(heights.known[t], DOUBLE)
             height = Op("negative", (height,), DOUBLE) if minimum else height
             # C adds the first height to a double, and all others to a number of the image's type, which may wrap around
             x = add(cast(x, DOUBLE), height) if best is None else add(x, converted(height, element, safe=False))

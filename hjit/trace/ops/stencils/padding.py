@@ -1,6 +1,6 @@
 """np.pad and np.roll.
 
-Borders are part of the index (`poly.bound`) or pieces of their own; the interior of an image sees none of them.
+Borders are boundary conditions of the index (`poly.bound`), or regions of their own: they cost the interior nothing.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 from hjit.trace.ir.graph import Const, Expr, cast, identity
 from hjit.trace.ir.poly import ZERO, bound
 from hjit.trace.ops.arguments import contents, whole_number
-from hjit.trace.ops.arrays.joining import Box, assemble
+from hjit.trace.ops.arrays.joining import Region, assemble
 from hjit.trace.ops.elementwise.casting import check_item
 from hjit.trace.tracing.dispatch import implements
 from hjit.trace.tracing.host import as_item, is_host, number, unpin
@@ -119,16 +119,16 @@ def _constant_pad(a: Tracer, widths: list[tuple[int, int]], shape: Shape, values
     plain = not any(is_host(v) or is_tracer(v) for v in numbers)
     common = np.array(numbers).dtype if plain and numbers else None
     exprs = [tuple(_pad_value(v, common, a.dtype) for v in pair) for pair in pairs]
-    inside = Box(tuple(before for before, _ in widths), a.shape, a)
+    inside = Region(tuple(before for before, _ in widths), a.shape, a)
     different = list(dict.fromkeys(e for pair in exprs for e in pair))
     if len(different) <= 1:
         return assemble(shape, a.dtype, [inside], different[0] if different else None)
-    boxes = []
+    regions = []
     for axis, (before, after) in enumerate(widths):
         for thickness, start, value in ((before, 0, exprs[axis][0]), (after, shape[axis] - after, exprs[axis][1])):
             offset = (*(0,) * axis, start, *inside.offset[axis + 1 :])
-            boxes.append(Box(offset, (*shape[:axis], thickness, *a.shape[axis + 1 :]), value))
-    return assemble(shape, a.dtype, [*boxes, inside])
+            regions.append(Region(offset, (*shape[:axis], thickness, *a.shape[axis + 1 :]), value))
+    return assemble(shape, a.dtype, [*regions, inside])
 
 
 def _pad_value(value: Any, common: Any, dtype: np.dtype[Any]) -> Expr:

@@ -12,9 +12,9 @@ import numpy as np
 
 from hjit.trace.ir.graph import Const, Definition, Expr, Load, Op, cast, identity
 from hjit.trace.ir.poly import Dim, poly
-from hjit.trace.ops.stencils.ndimage import known_first, opaque
+from hjit.trace.ops.limits import MAX_DIRECT, MAX_FILTER_TAPS
+from hjit.trace.ops.stencils.ndimage import extern, known_first
 from hjit.trace.ops.stencils.ndimage_access import Extended
-from hjit.trace.ops.stencils.ndimage_correlation import MAX_TAPS
 from hjit.trace.tracing.dispatch import functions, hook, implements
 from hjit.trace.tracing.externs import opaque_call
 from hjit.trace.tracing.recorder import current
@@ -23,7 +23,6 @@ from hjit.trace.tracing.tracer import Shape, Tracer, as_tracer, from_stage
 
 VALID, SAME, FULL = 0, 1, 2
 BOUNDARIES = {0: "constant", 4: "symmetric", 8: "wrap"}
-MAX_DIRECT = 1024  # elements of a kernel up to which `method="auto"` sums directly
 
 
 def windowed_sum(
@@ -51,7 +50,7 @@ def windowed_sum(
         return Op("add", (a, b), dtype)
 
     total: Expr = Const(0, dtype)
-    if int(kernel.size) <= MAX_TAPS:
+    if int(kernel.size) <= MAX_FILTER_TAPS:
         for lead in itertools.product(*(range(int(n)) for n in kernel.shape[:-1])):
             total = row(total, lead)
         return from_stage(total, shape, dtype)
@@ -60,7 +59,7 @@ def windowed_sum(
     here = Load(name, identity(ndim), dtype)
     taps = [poly(Dim(ndim + k)) for k in range(ndim)]
     extents = [poly(int(n)) if kernel.known is not None else size_poly(n) for n in kernel.shape]
-    if int(kernel.shape[-1]) <= MAX_TAPS:
+    if int(kernel.shape[-1]) <= MAX_FILTER_TAPS:
         update = Definition(rec.polys(shape), tuple(extents[:-1]), identity(ndim), row(here, taps[:-1]), "sequential")
     else:
         update = Definition(
@@ -119,7 +118,7 @@ def _convolve(real: Any) -> Any:
     return method
 
 
-OPAQUE = """fftconvolve oaconvolve lfilter filtfilt sosfilt sosfiltfilt hilbert hilbert2 resample resample_poly
+EXTERNS = """fftconvolve oaconvolve lfilter filtfilt sosfilt sosfiltfilt hilbert hilbert2 resample resample_poly
     decimate detrend find_peaks stft istft spectrogram welch periodogram savgol_filter""".split()
 
 
@@ -130,10 +129,10 @@ def register() -> None:
     implements(tools._correlateND)(known_first(tools._correlateND, correlate_nd))
     public = importlib.import_module("scipy.signal")
     implements(public.convolve)(_convolve(public.convolve))
-    for name in OPAQUE:
+    for name in EXTERNS:
         real = getattr(public, name, None)
         if real is not None and real not in functions():
-            implements(real)(opaque(f"scipy.signal.{name}", real))
+            implements(real)(extern(f"scipy.signal.{name}", real))
 
 
 try:
