@@ -357,7 +357,7 @@ for _name in ("range", "len", "isinstance", "hasattr", "getattr", "print", "open
 _CALLED = builtin_calls.CALLED  # these names are classes where they are not called
 # the modules of `hjit.trace.ops` that fill the table of traced functions
 _FAMILIES = """elementwise.ufuncs elementwise.casting elementwise.formulas elementwise.operators
-    arrays.creation arrays.views arrays.strides arrays.joining
+    arrays.creation arrays.views arrays.strides arrays.joining arrays.packing
     indexing.getitem indexing.gathers indexing.scatters indexing.searching indexing.histograms
     reductions.reduce reductions.sorting reductions.contractions reductions.apply_along_axis
     stencils.padding stencils.differences""".split()

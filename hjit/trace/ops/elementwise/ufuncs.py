@@ -39,7 +39,8 @@ UFUNCS = frozenset(
     """add subtract multiply true_divide floor_divide remainder fmod negative positive absolute fabs sign
     power float_power square sqrt cbrt reciprocal rint floor ceil trunc
     exp exp2 expm1 log log2 log10 log1p logaddexp logaddexp2 sin cos tan arcsin arccos arctan arctan2 hypot
-    sinh cosh tanh arcsinh arccosh arctanh degrees radians deg2rad rad2deg copysign nextafter spacing heaviside signbit
+    sinh cosh tanh arcsinh arccosh arctanh degrees radians deg2rad rad2deg
+    copysign nextafter spacing ldexp heaviside signbit
     maximum minimum fmax fmin greater greater_equal less less_equal equal not_equal
     logical_and logical_or logical_xor logical_not isnan isfinite isinf
     bitwise_and bitwise_or bitwise_xor invert left_shift right_shift gcd lcm bitwise_count""".split()
