@@ -37,6 +37,7 @@ ROWS_2D = (
 
 
 def over(k: float) -> str:
+    """The text of a division; nothing of one by 1."""
     return f" / {k:g}" if k != 1 else ""
 
 

@@ -130,6 +130,7 @@ def span(start: int, stop: int) -> str:
 
 
 def limits(dtype: str) -> tuple[float, float]:
+    """The range of an integer dtype."""
     info = np.iinfo(dtype)
     return float(info.min), float(info.max)
 

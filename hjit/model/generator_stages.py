@@ -43,6 +43,7 @@ def down(s: Sketch) -> Value:
 
 
 def halved(s: Sketch, v: Value) -> Value:
+    """`v` at half the size, in one of five ways."""
     how = s.weighted((("strided", 3), ("mean", 3), ("four", 2), ("filtered", 2), ("line", 2)))
     axis = s.one("hw")
     if how == "line":
@@ -100,6 +101,7 @@ def up(s: Sketch) -> Value:
 
 
 def doubled(s: Sketch, v: Value, axes: str) -> Value:
+    """`v` at twice the size along `axes`, in one of four ways."""
     how = s.one(("repeat", "zeros", "linear", "linear", "index"))
     if how in ("linear", "zeros"):
         v = s.floating(v)

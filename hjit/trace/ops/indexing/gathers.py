@@ -30,6 +30,7 @@ def lookup(table: Tracer, index: Tracer) -> Tracer:
 
 
 def depends_on_values(operation: str, advice: str = "") -> Any:
+    """The error of an operation whose result's length is not known while tracing."""
     return current().error(
         operation, "the length of its result depends on the image's values", advice or "use np.where, or a mask"
     )
@@ -39,6 +40,7 @@ def depends_on_values(operation: str, advice: str = "") -> Any:
 
 
 def indices_of(indices: Any) -> Tracer:
+    """An argument of indices as an array of integers, as np.take converts it."""
     t = as_tracer(indices)
     if t.dtype.kind not in "iub":
         if is_tracer(indices):

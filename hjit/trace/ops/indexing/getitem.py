@@ -106,6 +106,12 @@ class _Key:
 
 
 def parse_key(a: Tracer, key: Any) -> _Key:
+    """An index as one entry per axis.
+
+    Raises:
+        IndexError: NumPy refuses it.
+        TraceError: a mask beside other arrays, or after a slice.
+    """
     items = list(key) if isinstance(key, tuple) else [key]
     items = [_item(k) for k in items]
     used = sum(0 if k is None or k is Ellipsis else k.ndim if _is_mask(k) else 1 for k in items)
@@ -215,6 +221,7 @@ def _in_range(k: int, n: int, axis: int) -> int:
 
 
 def basic_view(a: Tracer, items: Sequence[Any]) -> Tracer:
+    """The view by integers, slices and new axes, one of them per axis of `a` or new axis."""
     if all(type(k) is slice and k == slice(None) for k in items):
         return Tracer(a.buffer, a.shape, a.index, a._known, read_only=a.read_only)
     rec = current()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from hjit.trace.tracing.size import size_poly
 from hjit.trace.tracing.tracer import Tracer, as_tracer, as_value, call, from_known, from_stage
 from hjit.trace.tracing.writing import update
 
+T = TypeVar("T")
 EPSILON = float(np.finfo(np.float64).eps)
 DOUBLE = np.dtype(np.float64)
 BOOL = np.dtype(bool)
@@ -84,8 +85,9 @@ def holds(dtype: np.dtype[Any], value: Any) -> bool:
         )
 
 
-def on_axis(axis: int, ndim: int, offset: int | Poly) -> list[int | Poly]:
-    return [offset if k == axis else 0 for k in range(ndim)]
+def on_axis(axis: int, ndim: int, value: T) -> list[T | int]:
+    """`value` at `axis`, 0 at all others."""
+    return [value if k == axis else 0 for k in range(ndim)]
 
 
 def store(output: Tracer, value: Expr, safe: bool = True) -> None:
@@ -126,19 +128,18 @@ def converted(e: Expr, dtype: np.dtype[Any], safe: bool = True) -> Expr:
 
 
 def add(a: Expr, b: Expr) -> Expr:
+    """The sum, in the dtype of `a`."""
     return Op("add", (a, b), a.dtype)
 
 
 def times(a: Expr, b: Expr) -> Expr:
+    """The product, in the dtype of `a`."""
     return Op("multiply", (a, b), a.dtype)
 
 
 def less(a: Expr, b: Expr) -> Expr:
+    """``a < b``."""
     return Op("less", (a, b), BOOL)
-
-
-def width_on_axis(axis: int, ndim: int, n: int) -> list[int]:
-    return [n if k == axis else 0 for k in range(ndim)]
 
 
 def reduced(

@@ -31,7 +31,6 @@ from hjit.trace.ops.stencils.ndimage_access import (
     source,
     store,
     times,
-    width_on_axis,
 )
 from hjit.trace.tracing.host import unpin
 from hjit.trace.tracing.tracer import Tracer, as_tracer
@@ -53,7 +52,7 @@ def correlate1d(image: Any, weights: Any, axis: int, output: Tracer, mode: int, 
     left = n // 2
     right = n - left - 1
     symmetry = _symmetry(w, n)
-    before, after = (width_on_axis(axis, image.ndim, p) for p in (left + origin, right - origin))
+    before, after = (on_axis(axis, image.ndim, p) for p in (left + origin, right - origin))
     near = Extended.of(image, boundary, cval, before, after)
     work = _accumulator(image, w.known, output, cval)
 
@@ -133,7 +132,7 @@ def uniform_filter1d(image: Any, size: int, axis: int, output: Tracer, mode: int
     image, size, cval = source(image), operator.index(unpin(size)), float(unpin(cval))
     (ahead,), (past,) = reach((size,), (origin,))
     near = Extended.of(
-        image, MODES[unpin(mode)], cval, width_on_axis(axis, image.ndim, ahead), width_on_axis(axis, image.ndim, past)
+        image, MODES[unpin(mode)], cval, on_axis(axis, image.ndim, ahead), on_axis(axis, image.ndim, past)
     )
     exact = image.dtype.kind in "biu" and image.dtype.itemsize <= 4 and holds(np.dtype(np.int16), cval)
     work = DOUBLE if not exact else np.dtype(np.int32 if image.dtype.itemsize <= 2 and size < 2**15 else np.int64)

@@ -30,7 +30,6 @@ from hjit.trace.ops.stencils.ndimage_access import (
     reduced,
     source,
     store,
-    width_on_axis,
 )
 from hjit.trace.tracing.host import unpin
 from hjit.trace.tracing.recorder import current
@@ -61,10 +60,11 @@ def _as_c(dtype: np.dtype[Any], cval: Any) -> tuple[np.dtype[Any], Any]:
 def min_or_max_filter1d(
     image: Any, size: int, axis: int, output: Tracer, mode: int, cval: Any, origin: int, minimum: int
 ) -> None:
+    """The extreme of a line of elements, by comparisons in double as C has them."""
     image, size, cval = source(image), operator.index(unpin(size)), float(unpin(cval))
     (ahead,), (past,) = reach((size,), (origin,))
     near = Extended.of(
-        image, MODES[unpin(mode)], cval, width_on_axis(axis, image.ndim, ahead), width_on_axis(axis, image.ndim, past)
+        image, MODES[unpin(mode)], cval, on_axis(axis, image.ndim, ahead), on_axis(axis, image.ndim, past)
     )
     work, name = _native(image, cval), "minimum" if minimum else "maximum"
 
@@ -100,9 +100,11 @@ def min_or_max_filter(
     for t in map(tuple, np.argwhere(known)):
         x: Expr = cast(near.at([int(i) - a for i, a in zip(t, ahead, strict=True)]), element)
         if heights is not None:
-            height: Expr = heights.at(tuple(poly(int(i)) for i in t))
+            height: Expr
             if heights.known is not None:
                 height = Const(heights.known[t], DOUBLE)
+            else:
+                height = heights.at(tuple(poly(int(i)) for i in t))
             height = Op("negative", (height,), DOUBLE) if minimum else height
             # C adds the first height to a double, and all others to a number of the image's type, which may wrap around
             x = add(cast(x, DOUBLE), height) if best is None else add(x, converted(height, element, safe=False))

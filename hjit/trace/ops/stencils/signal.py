@@ -80,6 +80,7 @@ def _shape(mode: int, image: Tracer, kernel: Tracer) -> Shape:
 
 
 def convolve2d(image: Any, kernel: Any, flip: int, mode: int, boundary: int, fill: Any) -> Tracer:
+    """scipy.signal.convolve2d, and correlate2d if not `flip`."""
     image, kernel = as_tracer(image), as_tracer(kernel)
     dtype = np.result_type(image.dtype, kernel.dtype)
     fill = as_tracer(fill)
