@@ -133,9 +133,9 @@ def of_opencv(module: Any) -> dict[Any, Any]:
 def replaced() -> dict[Any, Any]:
     """Impure functions and classes of the standard library and NumPy, and what stands for them."""
     found: dict[Any, Any] = {np.random.default_rng: default_rng}
-    draws: tuple[Any, ...] = (np.random.seed, np.random.sample, np.random.ranf)
-    for draws_numbers in draws:  # from the stream of numpy.random's own functions
-        found[draws_numbers] = draw(draws_numbers, _SHARED)
+    function: Any
+    for function in (np.random.seed, np.random.sample, np.random.ranf):
+        found[function] = draw(function, _SHARED)
     printing = "the function prints while it computes: it would print once, not at every call"
     found[print] = refused("print", printing, "print outside the function")
     for builtin in (open, input):
