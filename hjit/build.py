@@ -94,7 +94,7 @@ def _traced(function: types.FunctionType, structure: Any, leaves: list[Any], opt
     except Exception as error:
         raise Unclear(error) from None
     traced.recorder.take_back()  # random numbers are drawn when the variant runs
-    events = traced.recorder.events
+    events = traced.recorder.breaks
     if any(e.impure for e in events) and any(e.call is None for e in events):
         raise TraceError(
             "numpy.random",
@@ -119,7 +119,7 @@ def _compiled(name: str, traced: Trace, structure: Any, leaves: list[Any], optio
 
 def _results_of_externs(traced: Trace) -> dict[int, tuple[Any, ...]]:
     rec = traced.recorder
-    calls = ((k, e) for k, e in enumerate(rec.events) if e.call is not None and not e.impure)
+    calls = ((k, e) for k, e in enumerate(rec.breaks) if e.call is not None and not e.impure)
     return {k: tuple(rec.inputs[n].array for n in e.gives) for k, e in calls}
 
 

@@ -548,7 +548,7 @@ def _parts_at(v: Variant, miss: Any, missed: Variant) -> bool:
     from hjit.trace.tracing.host import same
 
     at = miss.number
-    events, others = v.rec.events, missed.rec.events
+    events, others = v.rec.breaks, missed.rec.breaks
     if len(events) <= at or not same(events[at].value, miss.value):
         return False
     return all(same(a.value, b.value) for a, b in zip(events[:at], others[:at], strict=True))

@@ -25,9 +25,9 @@ from hjit.trace.ir.graph import Graph, Input
 from hjit.trace.ir.poly import ONE, SMALL, Dim, Poly, sizes_value
 from hjit.trace.ops.layout import c_strides
 from hjit.trace.passes.canonical import canonicalise
-from hjit.trace.passes.rewrites import AS_IT_IS, Rewrites
+from hjit.trace.passes.rewrites import NO_REWRITES, Rewrites
 from hjit.trace.tracing.host import same
-from hjit.trace.tracing.recorder import Event, OutOfBounds, Recorder, packed
+from hjit.trace.tracing.recorder import GraphBreak, OutOfBounds, Recorder, packed
 from hjit.verify.verify import EXACT, Tolerance, tolerances
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class Step:
     """One segment: a kernel, then the event that ends it (None at the end of the function)."""
 
     bound: Bound | None
-    event: Event | None
+    event: GraphBreak | None
 
 
 def contiguous_layout(shape: tuple[Poly, ...]) -> tuple[int | None, ...]:
@@ -137,8 +137,8 @@ class Variant:
         self.results = trace.results
         self.writes = trace.writes
         self.written = frozenset(name for name, _ in trace.writes)
-        self.impure = any(e.impure for e in rec.events)
-        self.has_products = any(e.product is not None for e in rec.events)
+        self.impure = any(e.impure for e in rec.breaks)
+        self.has_products = any(e.product is not None for e in rec.breaks)
         self.captures = rec.captures
         self.slots = {name: slot.k for name, (slot, _) in rec.scalar_slots().items()}
         self.constants = {n: s.array for n, s in rec.inputs.items() if s.where[0] == "constant"}
@@ -152,10 +152,10 @@ class Variant:
         options = self.options
         known = getattr(options.schedule, "check_names", None)
         if (
-            known is not None and not rec.events
+            known is not None and not rec.breaks
         ):  # another path through the function may have the stages that this one lacks
             known(self.graphs)
-        events: list[Event | None] = [*rec.events, None]
+        events: list[GraphBreak | None] = [*rec.breaks, None]
         self.steps = [Step(b, e) for b, e in zip(self._kernels(), events, strict=True)]
         self._segments.clear()
         self.flat = self._is_flat(structure)
@@ -180,7 +180,7 @@ class Variant:
             self.options = replace(
                 self.options, schedule=scheduled(self._graphs, self.rec.sizes, self.options, _searched)
             )
-        self.graphs = self._graphs(AS_IT_IS if self.options.schedule is None else self.options.schedule.rewrites())
+        self.graphs = self._graphs(NO_REWRITES if self.options.schedule is None else self.options.schedule.rewrites())
 
     def _kernels(self) -> list[Bound | None]:
         """The kernels; where a schedule was searched, by the fastest of what was found, or by the default schedule."""
@@ -206,7 +206,7 @@ class Variant:
 
     def _by_default(self) -> _Way:
         """The kernels by the default schedule."""
-        self.graphs = self._graphs(AS_IT_IS)
+        self.graphs = self._graphs(NO_REWRITES)
         return _Way(self._made(None), None, self.graphs)
 
     def _ways(self, found: Searched) -> list[_Way]:
@@ -278,7 +278,7 @@ class Variant:
     def _is_flat(self, structure: Any) -> bool:
         args, kwargs = structure.items
         if (
-            any(e.product is None for e in self.rec.events)
+            any(e.product is None for e in self.rec.breaks)
             or self.rec.effects
             or self.captures
             or self.writes

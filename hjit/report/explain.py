@@ -29,7 +29,7 @@ def _parts(v: Variant) -> Iterator[str]:
     """What a call runs, in words."""
     kernels = len(v.bounds)
     yield f"{kernels} kernel{'' if kernels == 1 else 's'}"
-    for event in v.rec.events:
+    for event in v.rec.breaks:
         if event.product is not None:
             first, second = event.product.first, event.product.second
             yield f"{event.gives[0]} = {first.source} @ {second.source} by BLAS"

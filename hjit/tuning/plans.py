@@ -29,7 +29,7 @@ from hjit.sched.language.tree import Root, computes, from_json, renamed
 from hjit.trace.ir.graph import Definition, Graph, Stage
 from hjit.trace.ir.key import graph_key
 from hjit.trace.ir.poly import sizes_value
-from hjit.trace.passes.rewrites import AS_IT_IS, Rewrites, factors, parts_name
+from hjit.trace.passes.rewrites import NO_REWRITES, Rewrites, factors, parts_name
 
 if TYPE_CHECKING:
     from hjit.sched.search.search import Record
@@ -123,7 +123,7 @@ def scheduled(
         sizes: numbers of the run-time sizes by name.
         search: what makes a plan where there is none.
     """
-    graphs = [g for g in make(AS_IT_IS) if g.outputs]
+    graphs = [g for g in make(NO_REWRITES) if g.outputs]
     named = [(plan_name(g, sizes, options), g) for g in graphs]
     known = [kept(name, g, options) for name, g in named]
     plans = [search(g, sizes, options) if p is None else p for p, g in zip(known, graphs, strict=True)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hjit.trace.ir.graph import Definition, Expr, Index, Load, Op, Stage, identity
-from hjit.trace.ir.poly import Dim, Poly, Value
+from hjit.trace.ir.poly import Dim, Indirect, Poly
 
 MANY = 1 << 17  # elements of sums that are taken as NumPy has them, while some of them tell how far all may be
 TOLD = 64, 4096  # of each sum at least, and of all
@@ -68,4 +68,4 @@ def is_long(d: Definition, count: int, size: int) -> bool:
 
 
 def varies(p: Poly, first: int) -> bool:
-    return any(isinstance(a, Value) or (isinstance(a, Dim) and a.k >= first) for a in p.atoms())
+    return any(isinstance(a, Indirect) or (isinstance(a, Dim) and a.k >= first) for a in p.atoms())

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 
 from hjit.trace.ir.graph import Cast, Const, Definition, Expr, Graph, Index, Load, Op, ScalarRef, Stage, walk
-from hjit.trace.ir.interpret import Indices, evaluate, interpret
-from hjit.trace.ir.poly import Poly, Value, sizes_value
-from hjit.trace.tracing.recorder import Event
+from hjit.trace.ir.interpret import IndexEvaluator, evaluate, interpret
+from hjit.trace.ir.poly import Indirect, Poly, sizes_value
+from hjit.trace.tracing.recorder import GraphBreak
 from hjit.trace.tracing.results import Called
 from hjit.verify.definitions import MANY, TOLD, is_direct, is_long, is_place, scanned, varies
 from hjit.verify.forward_error import NUMPYS, OURS, SAME_WAY, Approx, Columns, apply, cast, decided, truth, ulp, wider
@@ -64,7 +64,7 @@ class Reference:
     def __init__(
         self,
         graphs: Sequence[Graph],
-        events: Sequence[Event | None],
+        events: Sequence[GraphBreak | None],
         inputs: Inputs,
         inexact: frozenset[str],
         fast: bool,
@@ -425,14 +425,14 @@ class Reference:
         now.join(d.order, target, element, doubtful, self.fast)
 
 
-class _Frame(Indices):
+class _Frame(IndexEvaluator):
     """Expressions at some indices of the dimensions around them."""
 
     def __init__(self, run: Reference, segment: int, dims: Sequence[Any]) -> None:
         self.run, self.segment, self.dims, self.sizes = run, segment, dims, run.inputs.sizes
         self.memo: dict[Expr, Approx] = {}
 
-    def gather(self, a: Value) -> Any:
+    def gather(self, a: Indirect) -> Any:
         i = np.asarray(self.value(a.expr).value).astype(np.int64)
         return i if a.extent is None else np.where(i < 0, i + self.index(a.extent), i)
 

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from hjit.trace.ir.graph import Expr, Graph, Load, Op, Stage
-from hjit.trace.tracing.recorder import Event
+from hjit.trace.tracing.recorder import GraphBreak
 from hjit.verify.forward_error import NUMPYS, OURS, SAME_WAY, Approx
 from hjit.verify.reference import Reference, TooMuch
 
@@ -74,7 +74,7 @@ def rounding(dtype: np.dtype[Any]) -> Tolerance:
     return Tolerance(float(np.finfo(dtype).eps)) if dtype.kind == "f" else EXACT
 
 
-def tolerances(graphs: Sequence[Graph], events: Sequence[Event | None], fast_math: bool) -> dict[str, Tolerance]:
+def tolerances(graphs: Sequence[Graph], events: Sequence[GraphBreak | None], fast_math: bool) -> dict[str, Tolerance]:
     """For each stage of the segments how it may differ; `events`: what ends each of them."""
     found: dict[str, Tolerance] = {}
     for graph, event in zip(graphs, events, strict=True):

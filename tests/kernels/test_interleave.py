@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import hjit
-from hjit.kernels.llvm import streaming_stores
+from hjit.kernels.lower import stream_stores
 from tests.numpy_check import check
 
 RNG = np.random.default_rng(5)
@@ -27,7 +27,7 @@ def pixels(channels: int, dtype: Any = np.float32) -> np.ndarray[Any, Any]:
 def shuffles(function: Callable[..., Any], *args: Any) -> list[int]:
     """Lanes of the results of shuffles that are no copies of one lane. Without those at the ends of streamed rows."""
     with pytest.MonkeyPatch.context() as m:
-        m.setattr(streaming_stores, "is_streamed", lambda *args: False)
+        m.setattr(stream_stores, "written_once", lambda graph: [])
         text = hjit.pipeline(function, tune=False, num_threads=1).inspect_llvm(*args)
     return [
         line.count("i32 ") for line in text.splitlines() if "shufflevector" in line and "zeroinitializer" not in line

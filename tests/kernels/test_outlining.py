@@ -8,7 +8,8 @@ import pytest
 
 import hjit
 from hjit.kernels.lower import outlining
-from hjit.kernels.lower.loopir import For, If, Outlined, SlidingProduce, Stmt, VectorLoop, with_bodies
+from hjit.kernels.lower.loopir import For, If, Outlined, SlidingProduce, Stmt, VectorLoop
+from hjit.kernels.lower.traverse import with_bodies
 from hjit.trace.ir.poly import ZERO, Var, poly
 from tests.numpy_check import check
 from tests.schedules import failure

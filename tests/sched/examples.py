@@ -10,7 +10,7 @@ import numpy as np
 
 from hjit.sched.language.tree import Compute, Loop, Node, Root, Store
 from hjit.trace.ir.graph import Const, Definition, Expr, Graph, Input, Load, Op, Stage, identity
-from hjit.trace.ir.poly import Dim, Sym, Value, bound, poly
+from hjit.trace.ir.poly import Dim, Indirect, Sym, boundary, poly
 
 F4, U1 = np.dtype(np.float32), np.dtype(np.uint8)
 Y, X, C, R = (poly(Dim(k)) for k in range(4))
@@ -70,13 +70,13 @@ GRAPHS = {
     ),
     "padded": graph(
         [IMAGE],
-        stage("rows", (H, W), add(*(at("img", bound("clamp", Y + k, H), X) for k in (-1, 0, 1)))),
-        stage("out", (H, W), add(*(at("rows", bound("clamp", Y + k, H), bound("clamp", X + j, W)) for k in (-1, 0, 1) for j in (-1, 0, 1)))),
+        stage("rows", (H, W), add(*(at("img", boundary("clamp", Y + k, H), X) for k in (-1, 0, 1)))),
+        stage("out", (H, W), add(*(at("rows", boundary("clamp", Y + k, H), boundary("clamp", X + j, W)) for k in (-1, 0, 1) for j in (-1, 0, 1)))),
     ),
     "mirrored": graph(
         [IMAGE],
-        stage("rows", (H, W), add(*(at("img", bound("reflect", Y + k, H), X) for k in (-2, 0, 2)))),
-        stage("out", (H, W), add(*(at("rows", bound("symmetric", Y + k, H), X) for k in (-1, 0, 1)))),
+        stage("rows", (H, W), add(*(at("img", boundary("reflect", Y + k, H), X) for k in (-2, 0, 2)))),
+        stage("out", (H, W), add(*(at("rows", boundary("symmetric", Y + k, H), X) for k in (-1, 0, 1)))),
     ),
     "deep": graph(
         [IMAGE],
@@ -124,7 +124,7 @@ GRAPHS = {
         [source("codes", H, W, dtype=U1), source("table", 256)],
         stage("curve", (256,), f("exp", at("table", Y))),
         stage("out", (H, W), f("multiply",
-              at("curve", Value(at("codes", Y, X, dtype=U1), None)), at("table", Value(at("codes", Y, 0, dtype=U1), None)))),
+              at("curve", Indirect(at("codes", Y, X, dtype=U1), None)), at("table", Indirect(at("codes", Y, 0, dtype=U1), None)))),
     ),
     "channels": graph(
         [source("rgb", H, W, 3)],

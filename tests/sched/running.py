@@ -15,7 +15,7 @@ from hjit.sched.analysis.bounds import Reads
 from hjit.sched.language.check import is_repeatable
 from hjit.sched.language.tree import Compute, DimKey, Loop, Node, Root, Store, computes, dims_of, own, walk
 from hjit.trace.ir.graph import Graph
-from hjit.trace.ir.poly import Dim, Value
+from hjit.trace.ir.poly import Dim, Indirect
 from tests.sched.tables import Ints, Mask, Ranges, Regions, Tables, hull, joined, lengths
 
 
@@ -312,7 +312,7 @@ class Run:
                 unknown_target = [
                     k
                     for k, p in enumerate(table.definition.target)
-                    if any(isinstance(a, Value) for m in p.terms for a in m)
+                    if any(isinstance(a, Indirect) for m in p.terms for a in m)
                 ]
                 c.written[last] = joined(
                     c.written.get(last), hull(table.target, among, unknown_target, self.shapes[name])

@@ -13,7 +13,7 @@ import numpy as np
 from hjit.sched.language.check import is_associative, is_direct
 from hjit.sched.language.tree import DimKey, dims_of
 from hjit.trace.ir.graph import Definition, Graph, Input, Load, Op, Stage, loads
-from hjit.trace.ir.poly import Bound, Dim, Extremum, FloorDiv, Mod, Poly, Sym, Value
+from hjit.trace.ir.poly import Boundary, Dim, Extremum, FloorDiv, Indirect, Mod, Poly, Sym
 
 Ints = np.ndarray[Any, np.dtype[np.int64]]
 Mask = np.ndarray[Any, np.dtype[np.bool_]]
@@ -78,7 +78,7 @@ def value(p: Poly, dims: Ints, sizes: Mapping[str, int]) -> Any:
                 return (np.minimum if a.which == "min" else np.maximum)(
                     value(a.a, dims, sizes), value(a.b, dims, sizes)
                 )
-            case Bound():
+            case Boundary():
                 i, n = np.asarray(value(a.arg, dims, sizes)), value(a.extent, dims, sizes)
                 if a.mode in ("reflect", "symmetric"):  # once at most
                     edge = a.mode == "symmetric"
@@ -162,7 +162,7 @@ class Tables:
             for inner in self.stages[load.source].loads:
                 self._load(inner, at, found, called)
             return
-        unknown = tuple(k for k, p in enumerate(load.index) if any(isinstance(a, Value) for m in p.terms for a in m))
+        unknown = tuple(k for k, p in enumerate(load.index) if any(isinstance(a, Indirect) for m in p.terms for a in m))
         key = str(load) if unknown else at.tobytes()
         found[load.source, key] = (
             load.source,

@@ -23,7 +23,7 @@ from hjit.sched.language.target import Target
 from hjit.sched.language.tree import Compute, Loop, Node, Root, computes, from_json, structural_hash, walk
 from hjit.sched.search.sample import random_schedule
 from hjit.trace.ir.graph import Cast, Const, Expr, Graph, Input, Op, Stage
-from hjit.trace.ir.poly import Value, bound, sizes_value
+from hjit.trace.ir.poly import Indirect, boundary, sizes_value
 from hjit.trace.passes.canonical import canonicalise, inline
 from tests.fuzz import random_program
 from tests.sched.counting import Counter
@@ -424,9 +424,9 @@ PIXEL = at("img", Y, X)
         (at("img", Y * 2, X), {"access_strided": 1}),
         (at("img", Y // 2, X), {"access_strided": 1}),
         (at("img", Y, -1 * X), {"access_strided": 1}),
-        (at("img", bound("reflect", Y - 1, H), X), {"access_pointwise": 1}),
+        (at("img", boundary("reflect", Y - 1, H), X), {"access_pointwise": 1}),
         (at("img", Y % 2, X), {"access_unknown": 1}),
-        (at("img", Value(Cast(PIXEL, np.int64), H), X), {"op_gather": 1, "op_cast_float": 1, "access_pointwise": 1, "access_unknown": 1}),
+        (at("img", Indirect(Cast(PIXEL, np.int64), H), X), {"op_gather": 1, "op_cast_float": 1, "access_pointwise": 1, "access_unknown": 1}),
         (Op("bitwise_and", (Op("less", (PIXEL, ZERO), np.bool_), Op("isnan", (PIXEL,), np.bool_)), np.bool_),
          {"op_logic": 1, "op_compare_lt": 1, "op_compare_eq": 1, "op_const": 1, "access_pointwise": 1}),
         (f("arctan2", PIXEL, f("sinh", f("gcd", PIXEL))), {"op_trig": 1, "op_hyperbolic": 1, "op_other": 1, "access_pointwise": 1}),

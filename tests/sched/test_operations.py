@@ -11,7 +11,7 @@ import pytest
 from hjit.model.names import OPERATIONS, PIPELINE
 from hjit.sched.features.algorithm_features import access_class, jacobian, pipeline_features
 from hjit.trace.ir.graph import Load
-from hjit.trace.ir.poly import Bound, Dim, Mod, Poly, Sym, Value, deep_atoms, poly
+from hjit.trace.ir.poly import Boundary, Dim, Indirect, Mod, Poly, Sym, deep_atoms, poly
 from tests.trace.test_canonical import canonical
 
 F = np.random.default_rng(0).random((6, 40)) + 0.5
@@ -82,9 +82,9 @@ def test_what_has_no_bucket_is_other() -> None:
 def test_jacobians_have_unknown_entries_where_an_index_does_not_move_steadily() -> None:
     rest = poly(Mod(Y, poly(2)))
     assert jacobian((rest, X), 2) == ((0, None), (1, 0))
-    value = poly(Value(Load("a", (Y,), np.dtype("i8")), None))
+    value = poly(Indirect(Load("a", (Y,), np.dtype("i8")), None))
     assert jacobian((value, Z * 2), 3) == ((0, None, 0), (0, 0, 2))
-    assert jacobian((X // 2, poly(Bound("clamp", Y - 1, poly(9)))), 2) == ((Fraction(1, 2), 0), (0, 1))
+    assert jacobian((X // 2, poly(Boundary("clamp", Y - 1, poly(9)))), 2) == ((Fraction(1, 2), 0), (0, 1))
     assert jacobian((X * Y, Y), 2)[0] == (None, None)
     assert {access_class(jacobian(p, 2), 1) for p in ((rest, X), (value, X))} == {"unknown"}
 

@@ -9,7 +9,7 @@ import numpy as np
 from hjit.trace import Result, Trace, Tree, interpret, trace
 from hjit.trace.capture.trace import flatten
 from hjit.trace.ir.poly import sizes_value
-from hjit.trace.tracing.host import Slot
+from hjit.trace.tracing.host import TapeEntry
 
 
 def scalars_of(recorder: Any, leaves: list[Any]) -> dict[str, Any]:
@@ -123,4 +123,4 @@ def assert_same(got: Any, expected: Any, exact: bool = True) -> None:
         assert got == expected or (got != got and expected != expected)
 
 
-__all__ = ["Slot", "assert_same", "check", "interpreted", "trace_of"]
+__all__ = ["TapeEntry", "assert_same", "check", "interpreted", "trace_of"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hjit.trace.tracing.host import HostScalar, Tape
+from hjit.trace.tracing.host import HostScalar, ScalarTape
 
 
 class Searched(list[Any]):
@@ -18,7 +18,7 @@ class Searched(list[Any]):
 
 
 def test_each_number_is_pinned_once_and_no_list_is_searched() -> None:
-    tape = Tape(guards=Searched())
+    tape = ScalarTape(guards=Searched())
     scalars = [HostScalar.leaf(tape, k, k) for k in range(100)]
     for _ in range(3):
         assert [s.pin() for s in scalars] == [*range(100)]

@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hjit.trace.ir.intervals import Interval, interval, whole
-from hjit.trace.ir.poly import Dim, Poly, Sym, Var, bound, poly
+from hjit.trace.ir.poly import Dim, Poly, Sym, Var, boundary, poly
 
 N = 23
 
@@ -15,7 +15,7 @@ def indices(draw: st.DrawFn) -> Poly:
     if draw(st.booleans()):
         p = p // draw(st.integers(2, 3))
     if draw(st.booleans()):
-        p = bound(draw(st.sampled_from(["clamp", "reflect", "symmetric"])), p, poly(Sym("n")))
+        p = boundary(draw(st.sampled_from(["clamp", "reflect", "symmetric"])), p, poly(Sym("n")))
     return p
 
 
@@ -39,7 +39,7 @@ def test_every_index_is_inside(p: Poly, low: int, length: int, taps: int) -> Non
 def test_the_loose_length_of_a_window_is_a_constant() -> None:
     row, n = poly(Sym("y")), poly(Sym("n"))
     around = [
-        interval(bound("reflect", poly(Dim(0)) + k, n), {0: Interval.point(row)}, {0: whole(n)}) for k in (-2, 0, 2)
+        interval(boundary("reflect", poly(Dim(0)) + k, n), {0: Interval.point(row)}, {0: whole(n)}) for k in (-2, 0, 2)
     ]
     assert all(around)
     total = around[0].hull(around[1]).hull(around[2])  # type: ignore[union-attr,arg-type]
@@ -53,7 +53,7 @@ def test_what_falls_as_the_dimension_grows_is_turned_round() -> None:
 
 def test_a_wrapped_index_needs_the_whole_axis() -> None:
     n = poly(Sym("n"))
-    assert interval(bound("wrap", poly(Dim(0)), n), {0: Interval.point(poly(3))}, {0: whole(n)}) == whole(n)
+    assert interval(boundary("wrap", poly(Dim(0)), n), {0: Interval.point(poly(3))}, {0: whole(n)}) == whole(n)
 
 
 def test_the_loose_length_of_a_division_is_known() -> None:

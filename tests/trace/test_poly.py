@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hjit.trace.ir.poly import ONE, ZERO, Dim, Poly, Sym, bound, bound_value, extremum, poly
+from hjit.trace.ir.poly import ONE, ZERO, Dim, Poly, Sym, boundary, boundary_value, extremum, poly
 
 NAMES = ("h", "w")
 VALUES = {"h": 37, "w": 18}
@@ -56,7 +56,7 @@ def test_boundary_modes_are_those_of_pad(mode: str, n: int) -> None:
 
     name = {"clamp": "edge"}.get(mode, mode)
     padded = np.pad(np.arange(n), 9, mode=name)
-    assert [bound_value(mode, k - 9, n) for k in range(n + 18)] == list(padded)
+    assert [boundary_value(mode, k - 9, n) for k in range(n + 18)] == list(padded)
 
 
 def test_division_moves_what_divides_exactly() -> None:
@@ -68,9 +68,9 @@ def test_division_moves_what_divides_exactly() -> None:
 
 
 def test_substitution_reaches_into_boundaries() -> None:
-    p = bound("clamp", poly(Dim(0)) - 1, poly(Sym("h")))
+    p = boundary("clamp", poly(Dim(0)) - 1, poly(Sym("h")))
     q = p.substitute(lambda a: poly(Dim(0)) + 1 if a == Dim(0) else None)
-    assert q == bound("clamp", poly(Dim(0)), poly(Sym("h")))
+    assert q == boundary("clamp", poly(Dim(0)), poly(Sym("h")))
     assert p.substitute(lambda a: None) is p
 
 
@@ -85,6 +85,6 @@ def test_coefficient_says_where_it_is_linear() -> None:
 
 def test_an_index_away_from_the_borders_has_no_bound() -> None:
     inside = 2 * poly(Dim(0)) - 1
-    bounded = bound("clamp", inside, poly(Sym("h")))
+    bounded = boundary("clamp", inside, poly(Sym("h")))
     assert bounded.unbounded == inside and inside.unbounded == inside
     assert (bounded + 1).unbounded == bounded + 1 and (2 * bounded).unbounded == 2 * bounded

@@ -13,7 +13,7 @@ import hjit
 from hjit.trace.capture.bytecode import loops
 from hjit.trace.ir.poly import Var, poly
 from hjit.trace.passes.canonical import canonicalise
-from hjit.trace.tracing.induction import CannotRoll, Turn
+from hjit.trace.tracing.induction import CannotReroll, InductionVariable
 from hjit.trace.tracing.size import Size
 from tests.trace.helpers import assert_same, check, trace_of
 
@@ -838,12 +838,12 @@ def test_random_streams_are_taken_back_where_a_loop_is_traced_again() -> None:
 
 
 class ALoop:
-    def refusal(self, why: str) -> CannotRoll:
-        return CannotRoll((None, 0), why)
+    def refusal(self, why: str) -> CannotReroll:
+        return CannotReroll((None, 0), why)
 
 
-def turn(first: int, last: int) -> Turn:
-    return Turn(ALoop(), first, last, poly(Var("t")) + first)
+def turn(first: int, last: int) -> InductionVariable:
+    return InductionVariable(ALoop(), first, last, poly(Var("t")) + first)
 
 
 def test_turns_compare_where_all_agree() -> None:
@@ -865,7 +865,7 @@ def test_turns_compare_where_all_agree() -> None:
         lambda: f"{t}",
         lambda: t == "a",
     ):
-        with pytest.raises(CannotRoll):
+        with pytest.raises(CannotReroll):
             question()
     assert t - t == 0 and type((t + n) - t) is Size
     with pytest.raises(TypeError):

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from hjit.kernels.llvm.context import NestEmitter
-from hjit.trace.ir.borders import settled
+from hjit.trace.ir.borders import fold_select
 from hjit.trace.ir.graph import Cast, Expr, Op
 
 LONG = 8  # steps of a chain from which on it matters
@@ -51,7 +51,7 @@ class _Links:
 
     def tops(self, x: Expr) -> Iterator[Expr]:
         """The ends of the long chains that a value is computed from, those further in left out."""
-        x = settled(x)
+        x = fold_select(x)
         if x in self.seen or not isinstance(x, (Op, Cast)):
             return
         self.seen.add(x)
@@ -73,7 +73,7 @@ class _Links:
         """The step before."""
         if not isinstance(x, Op):
             return None
-        alike = [a for a in map(settled, x.args) if isinstance(a, Op) and (a.name, a.dtype) == (x.name, x.dtype)]
+        alike = [a for a in map(fold_select, x.args) if isinstance(a, Op) and (a.name, a.dtype) == (x.name, x.dtype)]
         return max(alike, key=self.length, default=None)
 
     def length(self, x: Expr) -> int:

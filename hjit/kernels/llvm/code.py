@@ -258,8 +258,3 @@ def shuffle(code: Code, a: Val, b: Val, mask: Sequence[int]) -> Val:
     """``shufflevector``; -1 leaves a lane open."""
     text = ", ".join("i32 poison" if k < 0 else f"i32 {k}" for k in mask)
     return code.emit(f"shufflevector {a}, {b}, <{len(mask)} x i32> <{text}>", a.dtype, len(mask), a, b)
-
-
-def phi(value: Val, first: Val, before: str, after: str, latch: str) -> str:
-    """The instruction that is what the turn before has kept."""
-    return f"{value.text} = phi {type_name(value.dtype)} [ {first.text}, %{before} ], [ {after}, %{latch} ]"

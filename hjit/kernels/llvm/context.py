@@ -6,21 +6,21 @@ How statements, boundary conditions, gathers and loads are written, the parts sa
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from hjit.errors import CompileError
-from hjit.kernels.llvm.code import BOOL, I64, Code, Val, const, phi, splat, type_name
+from hjit.kernels.llvm.code import BOOL, I64, Code, Val, const, splat, type_name
 from hjit.kernels.llvm.function_merging import Inner, Uniform
 from hjit.kernels.llvm.vecmath import apply as vecmath
-from hjit.kernels.lower.loopir import Buffer, Stmt, Store
+from hjit.kernels.lower.loopir import Buffer, Register, Stmt
+from hjit.kernels.lower.machine import Machine
 from hjit.kernels.lower.params import Params
 from hjit.sched.language.memory import C_ORDER, Layout, rejoined
-from hjit.trace.ir.borders import settled
+from hjit.trace.ir.borders import fold_select
 from hjit.trace.ir.graph import Cast, Const, Expr, Graph, Index, Load, Op, ScalarRef, loads
-from hjit.trace.ir.poly import ZERO, Atom, Bound, Extremum, FloorDiv, Mod, Poly, Sym, Value, Var, deep_atoms, poly
+from hjit.trace.ir.poly import ZERO, Atom, Boundary, Extremum, FloorDiv, Indirect, Mod, Poly, Sym, Var, deep_atoms, poly
 from hjit.trace.ir.ranges import Ranges
 
 STATEMENTS: dict[type, Callable[[NestEmitter, Any], None]] = {}  # by kind of statement
@@ -31,20 +31,6 @@ VALUES: dict[type, Callable[[NestEmitter, Any], Val]] = {}  # expressions that r
 
 
 NAME = "@nest"  # stands for the name of a function
-
-
-@dataclass(frozen=True, slots=True)
-class Machine:
-    """What code is generated for.
-
-    Attributes:
-        small: is no array longer than `params.SMALL_ARRAY`, so that 32 bits hold every index of a gather?
-    """
-
-    width: int
-    features: frozenset[str]
-    fast_math: bool = False
-    small: bool = True
 
 
 def global_name(name: str) -> str:
@@ -76,7 +62,15 @@ class Memo:
         """It ends."""
         self.values.pop()
         for key in self._added.pop():
-            del self.integers[key]
+            self.integers.pop(key, None)
+
+    def rename(self) -> None:
+        """A name stands for another index from now on."""
+        for keys in self._added:
+            for key in keys:
+                self.integers.pop(key, None)
+            keys.clear()
+        self.forget()
 
     def forget(self) -> None:
         """Memory was written: what was read of it before may be another value by now."""
@@ -105,7 +99,7 @@ class NestEmitter:
         mask: of a vector of which some lanes do nothing: which do something, and the last index that one of them has.
         changing: the arrays that it reads and writes.
         guard: loads stay as deep as this, as further out their index may be out of bounds.
-        kept, stored: loads whose values are at hand, as memory has them, and what was stored; see `hjit.kernels.llvm.scalar_replacement`.
+        registers: their memory, and their lanes.
         functions: those that are called.
         around: of such a function, that which calls it. arguments: the values that it is given of that one's variables.
     """
@@ -138,13 +132,26 @@ class NestEmitter:
         self.sizes: dict[Atom, bool] = {}
         self.first: dict[str, int] = {}
         self.patterns: dict[Any, list[int] | None] = {}
-        self.kept: dict[Load, Val] = {}
-        self.stored: dict[Store, Val] = {}
+        self.registers: dict[str, tuple[str, int]] = {}
         self.functions: list[Inner] = []
         self.around: NestEmitter | None = None
         self.arguments: list[Val] = []
 
-    # -- functions and loops
+    # -- names, functions and loops
+    def name(self, var: Var, value: Poly) -> None:
+        """A name for an index, which is evaluated where it is first used."""
+        self._forget(var)
+        self.lets[var] = value
+
+    def define(self, var: Var, value: Val) -> None:
+        """A name for a value."""
+        self._forget(var)
+        self.vars[var] = value
+
+    def _forget(self, var: Var) -> None:
+        if self.lets.pop(var, None) is not None or self.vars.pop(var, None) is not None:
+            self.memo.rename()
+
     def defined(self, *parameters: str) -> str:
         """The text of a function of what was written."""
         entry = "\n".join(["entry:", *self.allocas])
@@ -183,11 +190,9 @@ class NestEmitter:
         limit: Val | None = None,
         first: Val | None = None,
         rare: bool = False,
-        phis: Sequence[tuple[Val, Val, str]] = (),
     ) -> None:
         """``for var in range(begin, end, step)``; a turn that would pass `limit` starts at ``limit - step``, one before `first` there.
 
-        `phis`: values that a turn has, what they are in the first one, and the name of what they are in the next one.
         Of a `rare` loop LLVM is not told how its index moves: it would take most of its time to find the cheapest addresses for it.
         """
         code = self.code
@@ -201,8 +206,6 @@ class NestEmitter:
         following = f"%{code.fresh('next')}"
         latch_mark = code.fresh("latch")
         code.effect(f"{i.text} = phi i64 [ {begin.text}, %{before} ], [ {following}, %{latch_mark} ]")
-        for value, at_first, after in phis:
-            code.effect(phi(value, at_first, before, after, latch_mark))
         inside = code.here(f"icmp slt i64 {i.text}, {end.text}", BOOL)
         code.effect(f"br i1 {inside.text}, label %{label}.body, label %{label}.exit")
         code.label(f"{label}.body")
@@ -299,7 +302,7 @@ class NestEmitter:
         if found is None:
             inside = list(deep_atoms(poly(a)))
             found = self.sizes[a] = self.uniforms is not None and all(
-                isinstance(x, (Sym, FloorDiv, Mod, Extremum, Bound)) for x in inside
+                isinstance(x, (Sym, FloorDiv, Mod, Extremum, Boundary)) for x in inside
             )
         return found
 
@@ -395,7 +398,7 @@ class NestEmitter:
                 return self.minmax(
                     a.which, self.int(a.a, self.spread(a.a, lanes)), self.int(a.b, self.spread(a.b, lanes))
                 )
-            case Bound() | Value():
+            case Boundary() | Indirect():
                 return ATOMS[type(a)](self, a, lanes)
         raise CompileError(f"an index holds {a}, which is not bound to a loop")
 
@@ -439,11 +442,11 @@ class NestEmitter:
                 return self.scalar(e)
             case Index():
                 return self.int(e.poly, self.spread(e.poly, self.lanes))
-            case Load():
-                return VALUES[Load](self, e)
+            case Load() | Register():
+                return VALUES[type(e)](self, e)
             case Cast():
                 return vecmath.convert(self.code, self.value(e.arg), e.dtype)
-            case Op() if (taken := settled(e)) is not e:
+            case Op() if (taken := fold_select(e)) is not e:
                 return self.value(taken)
             case Op(name="inside"):
                 i, n = map(self.value, e.args)

@@ -3,8 +3,8 @@
 Every nest is a function ``nest(ctx, begin, end, task)`` over a part of its parallel turns. The driver runs the nests in
 order and splits those that have enough work into tasks. What a nest needs of addresses, strides, scalars and sizes is
 handed to it as numbers (`Uniform`), so that nests that differ in nothing else, as the levels of a pyramid, are one function.
-`NestEmitter` is what its parts share; memory access is in `hjit.kernels.llvm.memory`, vector loops in `hjit.kernels.llvm.vector_loops`, reductions in
-`hjit.kernels.llvm.reductions`.
+`NestEmitter` is what its parts share; memory access is in `hjit.kernels.llvm.memory` and `hjit.kernels.llvm.stores`, vectors in
+`hjit.kernels.llvm.vectors`, registers in `hjit.kernels.llvm.registers`.
 """
 
 from __future__ import annotations
@@ -16,18 +16,9 @@ import numpy as np
 
 from hjit import deadline
 from hjit.errors import BlockError
-from hjit.kernels.llvm import (
-    indices,
-    memory,
-    outline,
-    reductions,
-    scalar_replacement,
-    stores,
-    streaming_stores,
-    vector_loops,
-)
+from hjit.kernels.llvm import indices, memory, outline, registers, stores, streaming_stores, vectors
 from hjit.kernels.llvm.code import BOOL, I64, Val, longest_block
-from hjit.kernels.llvm.context import ATOMS, NAME, STATEMENTS, VALUES, Machine, NestEmitter, global_name
+from hjit.kernels.llvm.context import ATOMS, NAME, STATEMENTS, VALUES, NestEmitter, global_name
 from hjit.kernels.llvm.driver import driver_text
 from hjit.kernels.llvm.function_merging import Function, Inner, Uniform, merged
 from hjit.kernels.llvm.launching import Call
@@ -36,21 +27,26 @@ from hjit.kernels.lower.loopir import (
     BEGIN,
     END,
     Block,
+    Choose,
+    CombineLanes,
+    Declare,
     For,
     If,
     Let,
+    LineStart,
     Nest,
     Outlined,
     Program,
-    Reduce,
+    Register,
     ResetWindow,
     SlidingProduce,
-    VectorLoop,
-    sources,
+    Vectors,
 )
+from hjit.kernels.lower.machine import Machine
 from hjit.kernels.lower.params import Params
+from hjit.kernels.lower.traverse import sources
 from hjit.trace.ir.graph import Graph, Input, Load
-from hjit.trace.ir.poly import Bound, Poly, Value
+from hjit.trace.ir.poly import Boundary, Indirect, Poly
 
 
 def emit_module(
@@ -144,17 +140,18 @@ def nest_function(e: NestEmitter, nest: Nest) -> str:
 
 
 def _let(e: NestEmitter, s: Let) -> None:
-    e.lets[s.var] = s.value
+    e.name(s.var, s.value)
+
+
+def _choose(e: NestEmitter, s: Choose) -> None:
+    test = e.int(s.test)
+    condition = e.code.emit(f"icmp sge i64 {test.text}, 0", BOOL, 1, test)
+    e.define(s.var, e.choose(condition, e.int(s.yes), e.int(s.no)))
 
 
 def _for(e: NestEmitter, s: For) -> None:
-    """A loop, which keeps in registers what its iterations read of those before."""
-    kept = scalar_replacement.carried(s) if e.vector is None else []
-    if kept and all(e.is_in_place(x.put.buffer) for x in kept):
-        scalar_replacement.emit(e, s, kept)
-    else:
-        limit = None if s.limit is None else e.int(s.limit)
-        e.loop(s.var, e.int(s.begin), e.int(s.end), s.step, lambda: e.stmts(s.body), limit)
+    limit, first = (None if p is None else e.int(p) for p in (s.limit, s.first))
+    e.loop(s.var, e.int(s.begin), e.int(s.end), s.step, lambda: e.stmts(s.body), limit, first, s.rare)
 
 
 def _if(e: NestEmitter, s: If) -> None:
@@ -164,7 +161,7 @@ def _if(e: NestEmitter, s: If) -> None:
 
 def _block(e: NestEmitter, s: Block) -> None:
     memory.prefetch(e, s.ahead)
-    stores.store_all(e, s.stores)
+    stores.store_all(e, s.stores, s.sets)
 
 
 def _reset_window(e: NestEmitter, s: ResetWindow) -> None:
@@ -190,15 +187,18 @@ def _sliding_produce(e: NestEmitter, s: SlidingProduce) -> None:
 STATEMENTS.update(
     {
         Let: _let,
+        Choose: _choose,
         For: _for,
-        VectorLoop: vector_loops.emit,
+        Vectors: vectors.emit,
+        LineStart: vectors.line_start,
         If: _if,
         Block: _block,
-        Reduce: reductions.emit,
+        Declare: registers.declare,
+        CombineLanes: registers.combine_lanes,
         ResetWindow: _reset_window,
         SlidingProduce: _sliding_produce,
         Outlined: outline.emit,
     }
 )
-ATOMS.update({Bound: indices.bounded, Value: indices.gathered})
-VALUES[Load] = memory.load
+ATOMS.update({Boundary: indices.bounded, Indirect: indices.gathered})
+VALUES.update({Load: memory.load, Register: registers.value})

@@ -13,10 +13,10 @@ from hjit.kernels.llvm.context import NestEmitter
 from hjit.kernels.llvm.vecmath import apply as vecmath
 from hjit.kernels.lower.params import STATUS
 from hjit.trace.ir.graph import Cast, Expr
-from hjit.trace.ir.poly import Atom, Bound, Poly, Value, poly
+from hjit.trace.ir.poly import Atom, Boundary, Indirect, Poly, poly
 
 
-def gathered(e: NestEmitter, a: Value, lanes: int) -> Val:
+def gathered(e: NestEmitter, a: Indirect, lanes: int) -> Val:
     """A value used as an index: checked against the axis, negative ones counted from its end."""
     i = e.value(a.expr)
     if a.extent is None:
@@ -65,7 +65,7 @@ def index32(e: NestEmitter, p: Poly, lanes: int) -> Val:
 
 
 def _atom32(e: NestEmitter, a: Atom, lanes: int) -> Val:
-    if not isinstance(a, Value):
+    if not isinstance(a, Indirect):
         return narrow(e, splat(e.code, e.atom(a, lanes), lanes))
     x = in_32_bits(a)
     if x is None:
@@ -74,7 +74,7 @@ def _atom32(e: NestEmitter, a: Atom, lanes: int) -> Val:
     return i if a.extent is None else checked(e, i, narrow(e, e.int(a.extent)))
 
 
-def in_32_bits(a: Value) -> Expr | None:
+def in_32_bits(a: Indirect) -> Expr | None:
     """An expression with the index's value whose dtype 32 bits hold; None where there is none."""
     x = a.expr.arg if isinstance(a.expr, Cast) and a.expr.dtype == I64 else a.expr
     return None if x.dtype.kind not in "iu" or x.dtype.itemsize > 4 or x.dtype == np.uint32 else x
@@ -98,7 +98,7 @@ def _arith32(e: NestEmitter, op: str, a: Val, b: Val) -> Val:
 # -- boundary conditions
 
 
-def bounded(e: NestEmitter, a: Bound, lanes: int) -> Val:
+def bounded(e: NestEmitter, a: Boundary, lanes: int) -> Val:
     """The value of a bounded index; of each lane where it differs between them."""
     i, n = e.int(a.arg, e.spread(a.arg, lanes)), e.int(a.extent)
     zero, one = const(0, I64), const(1, I64)

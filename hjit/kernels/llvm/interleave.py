@@ -14,9 +14,10 @@ from hjit.kernels.llvm import indices, memory
 from hjit.kernels.llvm.code import Code, Val, const, shuffle, splat, type_name
 from hjit.kernels.llvm.context import NestEmitter
 from hjit.kernels.llvm.vecmath import apply as vecmath
-from hjit.trace.ir.borders import INSIDE, settled
+from hjit.kernels.lower.loopir import Register
+from hjit.trace.ir.borders import INSIDE, fold_select
 from hjit.trace.ir.graph import Cast, Const, Expr, Load, Op, walk
-from hjit.trace.ir.poly import Value, poly
+from hjit.trace.ir.poly import Indirect, poly
 
 Values = tuple[Expr, ...]  # one for each channel
 
@@ -48,16 +49,16 @@ def joined(code: Code, values: Sequence[Val], lanes: int) -> Iterator[Val]:
 
 def in_order(e: NestEmitter, values: Sequence[Expr]) -> list[Val] | None:
     """The vectors in which the lanes of some values alternate; None where it is better to join each value's own."""
-    if e.vector is None or e.mask is not None or e.kept:
+    if e.vector is None or e.mask is not None:
         return None
     order = _Order(e, len(values))
-    channels = tuple(map(settled, values))
+    channels = tuple(map(fold_select, values))
     return order.vectors(channels) if order.is_better(channels) else None
 
 
 def _arguments(values: Values) -> Iterator[Values]:
     """The arguments of operations, each those of all channels."""
-    return (tuple(map(settled, args)) for args in zip(*(x.args for x in values), strict=True))
+    return (tuple(map(fold_select, args)) for args in zip(*(x.args for x in values), strict=True))
 
 
 def _operation(x: Expr) -> tuple[Any, ...]:
@@ -65,10 +66,10 @@ def _operation(x: Expr) -> tuple[Any, ...]:
     return type(x), x.name if isinstance(x, Op) else "", x.dtype, tuple(a.dtype for a in x.args)
 
 
-def _chosen(x: Expr) -> Value | None:
+def _chosen(x: Expr) -> Indirect | None:
     """Of a load with one index that is a value and nothing more, that value."""
     chosen = [p for p in x.index if p.exprs] if isinstance(x, Load) else []
-    atoms = [a for p in chosen for a in p.atoms() if isinstance(a, Value)]
+    atoms = [a for p in chosen for a in p.atoms() if isinstance(a, Indirect)]
     return atoms[0] if len(chosen) == len(atoms) == 1 and chosen[0] == poly(atoms[0]) else None
 
 
@@ -129,7 +130,8 @@ class _Order:
         """Does an expression differ between lanes?"""
         found = self.moves.get(x)
         if found is None:
-            found = self.moves[x] = any(map(self.e.varies, x.polys)) or any(map(self.is_moving, x.args))
+            found = any(map(self.e.varies, x.polys)) or any(map(self.is_moving, x.args))
+            found = self.moves[x] = found or (isinstance(x, Register) and self.e.registers[x.name][1] > 1)
         return found
 
     def are_neighbours(self, loads: Sequence[Load]) -> bool:
@@ -157,7 +159,7 @@ class _Order:
         """The value that chooses the element of a lookup."""
         a = _chosen(x)
         assert a is not None
-        return settled(indices.in_32_bits(a) or a.expr)
+        return fold_select(indices.in_32_bits(a) or a.expr)
 
     # -- code
     def vectors(self, values: Values) -> list[Val]:

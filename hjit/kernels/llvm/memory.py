@@ -15,7 +15,7 @@ from hjit.kernels.llvm.vecmath import apply as vecmath
 from hjit.kernels.llvm.vecmath.text import suffix
 from hjit.sched.language.memory import LINE, rejoined
 from hjit.trace.ir.graph import Load
-from hjit.trace.ir.poly import Poly, Value, Var, poly
+from hjit.trace.ir.poly import Indirect, Poly, Var, poly
 
 _GROUP = Var("group")  # the vector's variable divided by its alignment
 PREFETCH = "llvm.prefetch.p0"
@@ -37,8 +37,6 @@ def load(e: NestEmitter, x: Load) -> Val:
     if constant is not None:
         return constant
     dtype = e.dtypes[x.source]
-    if e.kept and x in e.kept:
-        return _from_memory(e.code, e.kept[x], dtype)
     _check_unmoving(e, x)
     flat = e.flat(x.source, x.index)
     if not e.varies(flat):
@@ -236,7 +234,7 @@ def _gather(e: NestEmitter, source: str, flat: Poly, dtype: np.dtype[Any]) -> Va
     return _at(e, source, base, index, cell)
 
 
-def looked_up(e: NestEmitter, x: Load, a: Value, index: Val) -> Val:
+def looked_up(e: NestEmitter, x: Load, a: Indirect, index: Val) -> Val:
     """A load that a value chooses the element of, which is at hand for all lanes."""
     code, dtype = e.code, e.dtypes[x.source]
     at_hand = register_tables.looked_up(e, x, memory_dtype(dtype), index)

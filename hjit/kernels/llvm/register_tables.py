@@ -16,7 +16,7 @@ from hjit.kernels.llvm.vecmath.text import suffix
 from hjit.sched.language import target
 from hjit.sched.language.target import REGISTER, registers
 from hjit.trace.ir.graph import Load
-from hjit.trace.ir.poly import Poly, Value, poly
+from hjit.trace.ir.poly import Indirect, Poly, poly
 
 I16 = np.dtype("i2")
 PICKS = {1: "qi", 2: "hi", 4: "d"}  # bytes of an element -> the name of its intrinsic
@@ -49,24 +49,24 @@ def looked_up(e: NestEmitter, x: Load, cell: np.dtype[np.generic], index: Val | 
     return whole.at(i)
 
 
-def _chosen(e: NestEmitter, x: Load, flat: Poly) -> tuple[int, Value] | None:
+def _chosen(e: NestEmitter, x: Load, flat: Poly) -> tuple[int, Indirect] | None:
     """The one axis whose index differs between lanes, if that is a value, by which elements side by side are chosen."""
     varying = [k for k, p in enumerate(x.index) if e.varies(p)]
-    values = [a for k in varying for a in x.index[k].atoms() if isinstance(a, Value)]
+    values = [a for k in varying for a in x.index[k].atoms() if isinstance(a, Indirect)]
     if len(varying) != 1 or len(values) != 1 or x.index[varying[0]] != poly(values[0]):
         return None
     is_dense = flat.coefficient(values[0]) == 1 and not e.varies(flat - poly(values[0]))
     return (varying[0], values[0]) if is_dense else None
 
 
-def _count(e: NestEmitter, a: Value, extent: Poly) -> int | None:
+def _count(e: NestEmitter, a: Indirect, extent: Poly) -> int | None:
     """Elements that an index chooses from, at most."""
     found = e.ranges.of(a.expr)
     counts = [found[1] + 1] if found is not None and found[0] >= 0 else []
     return min([*counts, extent.const] if extent.is_const else counts, default=None)
 
 
-def _checked(e: NestEmitter, i: Val, a: Value, count: int | None) -> Val:
+def _checked(e: NestEmitter, i: Val, a: Indirect, count: int | None) -> Val:
     """The index, compared with the axis if it may leave it: in 16 bits if they are enough."""
     if a.extent is None:
         return i

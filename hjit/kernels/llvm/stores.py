@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from hjit.kernels.llvm import chains, interleave, streaming_stores
+from hjit.kernels.llvm import chains, interleave, registers, streaming_stores
 from hjit.kernels.llvm.address import address, offset_address
 from hjit.kernels.llvm.code import BOOL, I64, Val, const, shuffle, splat, type_name
 from hjit.kernels.llvm.context import NestEmitter
 from hjit.kernels.llvm.memory import most_shuffled, to_memory
 from hjit.kernels.llvm.vecmath.text import suffix
-from hjit.kernels.lower.loopir import Store
+from hjit.kernels.lower.loopir import Set, Store
 from hjit.trace.ir.graph import Expr
 from hjit.trace.ir.poly import Poly
 
@@ -19,20 +19,20 @@ MAX_SPREAD = 4  # elements from one lane to the next, of vectors that are stored
 Place = tuple[str, Poly]  # an array, and the position in it
 
 
-def store_all(e: NestEmitter, puts: Sequence[Store]) -> None:
-    """Evaluate all values, then store them, neighbours together."""
+def store_all(e: NestEmitter, puts: Sequence[Store], sets: Sequence[Set] = ()) -> None:
+    """Evaluate all values, then store them, neighbours together, and set the registers."""
     plain = [p for p in puts if p.atomic is None]
     places = [(p.buffer, e.flat(p.buffer, p.index)) for p in plain]
     runs = list(_runs(e, places))
     chains.evaluate(e, [plain[at.start].value for at in runs if at.stop - at.start == 1])
     values = [(at, _vectors(e, [p.value for p in plain[at]])) for at in runs]
     joining = [(p, to_memory(e.code, e.value(p.value))) for p in puts if p.atomic is not None]
-    if e.kept:
-        e.stored.update((p, to_memory(e.code, e.value(p.value))) for p in puts)
+    kept = [e.value(x.value) for x in sets]
     _store_runs(e, places, values)
     for p, v in joining:
         assert p.atomic is not None
         _join(e, p.atomic, p.buffer, e.flat(p.buffer, p.index), v)
+    registers.put_all(e, sets, kept)
 
 
 def _vectors(e: NestEmitter, values: Sequence[Expr]) -> list[Val]:
@@ -61,13 +61,6 @@ def _join(e: NestEmitter, op: str, buffer: str, flat: Poly, v: Val) -> None:
     """Join a value to an element that other tasks join theirs to."""
     how = _ATOMIC[e.dtypes[buffer].kind].get(op) or op.removeprefix("bitwise_")
     e.code.here(f"atomicrmw {how} ptr {address(e, buffer, flat).text}, {v} monotonic", v.dtype)
-
-
-def store_values(e: NestEmitter, values: Sequence[tuple[str, Poly, Val]]) -> None:
-    """Store values, as memory holds them, at their places; neighbours together."""
-    places = [(buffer, flat) for buffer, flat, _ in values]
-    found = [v for _, _, v in values]
-    _store_runs(e, places, [(at, _joined(e, found[at])) for at in _runs(e, places)])
 
 
 def _store_runs(e: NestEmitter, places: Sequence[Place], runs: Sequence[tuple[slice, Sequence[Val]]]) -> None:

@@ -1,8 +1,13 @@
-"""What holds of the loop IR after each pass of lowering; `HJIT_CHECK=1` looks at it after each of them."""
+"""What holds of the loop IR after each pass of lowering; `HJIT_CHECK=1` looks at it after each of them.
+
+`RULES` says by kind of statement what must hold, `GONE` which statements a pass has removed, and `MADE_BY` which one makes them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
 
 from hjit.errors import CompileError
 from hjit.kernels.lower.loopir import (
@@ -10,28 +15,39 @@ from hjit.kernels.lower.loopir import (
     END,
     TAIL_TEXT,
     Block,
+    CombineLanes,
+    Declare,
     For,
-    Let,
+    LineStart,
     Nest,
     Outlined,
     Program,
     Reduce,
+    Register,
     ResetWindow,
     SlidingProduce,
     Stmt,
     VectorLoop,
-    inner,
-    own_polys,
-    stmt_exprs,
+    Vectors,
 )
+from hjit.kernels.lower.traverse import bound_vars, every, inner, named_polys, own_polys, stmt_exprs
 from hjit.sched.language.limits import MAX_LANES
 from hjit.trace.ir.graph import Graph, Load, walk
 from hjit.trace.ir.poly import Dim, Poly, Var, deep_atoms
 
-UNROLLED, OUTLINED = "unroll_and_jam", "outline"  # the passes that take unrolled loops away, and that make functions
+UNROLLED = "unroll_and_jam"
+GONE: dict[type, str] = {VectorLoop: "vectorize", Reduce: "block_reductions"}
+MADE_BY: dict[type, str] = {
+    Outlined: "outline",
+    Vectors: "vectorize",
+    LineStart: "vectorize",
+    Declare: "block_reductions",
+    CombineLanes: "block_reductions",
+}
+ALL = (UNROLLED, *MADE_BY.values(), *GONE.values())
 
 
-def check_loop_ir(program: Program, graph: Graph, done: tuple[str, ...] = (UNROLLED, OUTLINED)) -> None:
+def check_loop_ir(program: Program, graph: Graph, done: tuple[str, ...] = ALL) -> None:
     """Raise where loops are not well formed.
 
     Args:
@@ -46,6 +62,35 @@ def check_loop_ir(program: Program, graph: Graph, done: tuple[str, ...] = (UNROL
             raise CompileError(f"invalid loops{after}: nest {nest.stage}: {fault}. Please report this.\n{program}")
 
 
+@dataclass(frozen=True, slots=True)
+class _Scope:
+    """What is known at a statement.
+
+    Attributes:
+        names: indices that are bound.
+        registers: lanes of those that are declared.
+        vectors: the vectors that it is in.
+    """
+
+    names: frozenset[Var]
+    registers: dict[str, int]
+    vectors: Var | None = None
+
+    def after(self, s: Stmt) -> _Scope:
+        """Behind a statement of a body."""
+        if isinstance(s, Declare):
+            return replace(self, registers={**self.registers, s.register.name: s.lanes})
+        return replace(self, names=self.names.union(bound_vars(s))) if not inner(s) else self
+
+    def within(self, s: Stmt, part: int) -> _Scope:
+        """In a body of a statement."""
+        if isinstance(s, Outlined):
+            return replace(self, registers={})
+        is_vector = isinstance(s, Vectors) or (isinstance(s, VectorLoop) and part == 0)
+        lanes = s.var if is_vector and isinstance(s, Vectors | VectorLoop) else self.vectors
+        return replace(self, names=self.names.union(bound_vars(s)), vectors=lanes)
+
+
 class _Checker:
     """Looks at one nest."""
 
@@ -56,70 +101,97 @@ class _Checker:
         names = frozenset({BEGIN, END} if self.nest.count is not None else ())
         origins = {a for b in self.nest.buffers.values() for p in b.origin for a in deep_atoms(p) if isinstance(a, Var)}
         yield from (f"the buffer {name} is no stage" for name in self.nest.buffers if name not in self.graph.by_name)
-        yield from self.body(self.nest.body, names, None)
-        if not origins <= self.every_name(self.nest.body, names):
+        yield from self.body(self.nest.body, _Scope(names, {}))
+        if not origins <= names.union(v for s in every(self.nest.body) for v in bound_vars(s)):
             yield "a buffer begins at a name that there is not"
 
-    def every_name(self, body: tuple[Stmt, ...], names: frozenset[Var]) -> frozenset[Var]:
+    def body(self, body: tuple[Stmt, ...], scope: _Scope) -> Iterator[str]:
         for s in body:
-            names |= {s.var} if isinstance(s, (For, VectorLoop, Let, SlidingProduce)) else set()
-            for part in inner(s):
-                names = self.every_name(part, names)
-        return names
-
-    def body(self, body: tuple[Stmt, ...], names: frozenset[Var], lanes: Var | None) -> Iterator[str]:
-        """Statements where `names` are bound; `lanes`: the variable of the vectors that they are in."""
-        for s in body:
-            yield from self.statement(s, names, lanes)
-            if isinstance(s, Let):
-                yield from _unbound(s.value, names)
-                names |= {s.var}
-            within = names | ({s.var} if isinstance(s, (For, VectorLoop, SlidingProduce)) else set())
+            yield from self.statement(s, scope)
             for k, part in enumerate(inner(s)):
-                yield from self.body(part, within, s.var if isinstance(s, VectorLoop) and k == 0 else lanes)
+                yield from self.body(part, scope.within(s, k))
+            scope = scope.after(s)
 
-    def statement(self, s: Stmt, names: frozenset[Var], lanes: Var | None) -> Iterator[str]:
-        bound = names | {t.var for t in s.loops} if isinstance(s, Reduce) else names
-        for p in own_polys(s):
+    def statement(self, s: Stmt, scope: _Scope) -> Iterator[str]:
+        bound = scope.names.union(t.var for t in s.loops) if isinstance(s, Reduce) else scope.names
+        bound = bound | {s.var} if isinstance(s, LineStart) else bound
+        for p in (*own_polys(s), *named_polys(s)):
             yield from _unbound(p, bound)
         for e in walk(*stmt_exprs(s)):
-            if isinstance(e, Load) and (
-                e.source not in self.graph.shapes or len(e.index) != len(self.graph.shapes[e.source])
-            ):
+            if isinstance(e, Load) and len(e.index) != len(self.graph.shapes.get(e.source, (None,) * 99)):
                 yield f"{e} is no load of the Graph's arrays"
-        match s:
-            case For():
-                if s.step < 1:
-                    yield f"{s.var} has the step {s.step}"
-                if s.kind != "serial" and UNROLLED in self.done:
-                    yield f"the loop over {s.var} is still unrolled"
-            case VectorLoop():
-                yield from self.vectors(s, lanes)
-            case Block():
-                for put in s.stores:
-                    yield from self.store(put.buffer, put.index)
-            case Reduce():
-                yield from (x for i in s.items for x in self.store(s.buffer, i.index))
-                if not s.loops or any(t.lanes > 1 for t in s.loops[:-1]):
-                    yield f"the loops of the reduction of {s.buffer}: of vectors is the innermost only"
-            case SlidingProduce() | ResetWindow():
-                if s.stage not in self.nest.buffers:
-                    yield f"{s.stage} slides, but has no buffer"
-            case Outlined():
-                if OUTLINED not in self.done:
-                    yield "a function before there are any"
+            if isinstance(e, Register) and e.name not in scope.registers:
+                yield f"the register {e} is declared nowhere around it"
+        if GONE.get(type(s)) in self.done:
+            yield f"there still is a {type(s).__name__} after {GONE[type(s)]}"
+        if type(s) in MADE_BY and MADE_BY[type(s)] not in self.done:
+            yield f"there is a {type(s).__name__} before {MADE_BY[type(s)]}"
+        if type(s) in RULES:
+            yield from RULES[type(s)](self, s, scope)
 
-    def vectors(self, s: VectorLoop, lanes: Var | None) -> Iterator[str]:
-        if lanes is not None:
-            yield f"vectors along {s.var} in vectors along {lanes}"
-        if not 2 <= s.lanes <= MAX_LANES or s.copies < 1 or s.lanes * s.copies % s.align or s.tail not in TAIL_TEXT:
-            yield f"vectors along {s.var}: {s.lanes} lanes, {s.copies} copies at multiples of {s.align}, tail {s.tail}"
+    # -- by kind of statement
+    def loop(self, s: For, scope: _Scope) -> Iterator[str]:
+        if s.step < 1:
+            yield f"{s.var} has the step {s.step}"
+        if s.kind != "serial" and UNROLLED in self.done:
+            yield f"the loop over {s.var} is still unrolled"
+
+    def vector_loop(self, s: VectorLoop, scope: _Scope) -> Iterator[str]:
+        yield from self.lanes(s.var, s.lanes, scope)
+        if s.copies < 1 or s.lanes * s.copies % s.align or s.tail not in TAIL_TEXT:
+            yield f"vectors along {s.var}: {s.copies} copies at multiples of {s.align}, tail {s.tail}"
+
+    def vectors(self, s: Vectors, scope: _Scope) -> Iterator[str]:
+        yield from self.lanes(s.var, s.lanes, scope)
+        if s.var not in scope.names:
+            yield f"vectors along {s.var}, over which there is no loop"
+
+    def lanes(self, var: Var, lanes: int, scope: _Scope) -> Iterator[str]:
+        if scope.vectors is not None:
+            yield f"vectors along {var} in vectors along {scope.vectors}"
+        if not 2 <= lanes <= MAX_LANES:
+            yield f"vectors along {var} have {lanes} lanes"
+
+    def block(self, s: Block, scope: _Scope) -> Iterator[str]:
+        for put in s.stores:
+            yield from self.store(put.buffer, put.index)
+        yield from (
+            f"{x.register} is set, but declared nowhere around"
+            for x in s.sets
+            if x.register.name not in scope.registers
+        )
+
+    def reduction(self, s: Reduce, scope: _Scope) -> Iterator[str]:
+        yield from (x for i in s.items for x in self.store(s.buffer, i.index))
+        if not s.loops or any(t.lanes > 1 for t in s.loops[:-1]):
+            yield f"the loops of the reduction of {s.buffer}: of vectors is the innermost only"
+
+    def combined(self, s: CombineLanes, scope: _Scope) -> Iterator[str]:
+        lanes = [scope.registers.get(r.name, 0) for r in (*s.source, *s.target)]
+        if 0 in lanes or any(n != 1 for n in lanes[len(s.source) :]) or len(s.source) != len(s.target):
+            yield f"lanes of {s.source} are combined into {s.target}, with {lanes} lanes"
+
+    def window(self, s: SlidingProduce | ResetWindow, scope: _Scope) -> Iterator[str]:
+        if s.stage not in self.nest.buffers:
+            yield f"{s.stage} slides, but has no buffer"
 
     def store(self, buffer: str, index: tuple[Poly, ...]) -> Iterator[str]:
         if buffer not in self.nest.writes:
             yield f"it stores to {buffer}, which it does not compute"
         elif len(index) != len(self.graph.shapes[buffer]):
             yield f"{len(index)} indices of {buffer}, which has {len(self.graph.shapes[buffer])} axes"
+
+
+RULES: dict[type, Callable[[_Checker, Any, _Scope], Iterator[str]]] = {
+    For: _Checker.loop,
+    VectorLoop: _Checker.vector_loop,
+    Vectors: _Checker.vectors,
+    Block: _Checker.block,
+    Reduce: _Checker.reduction,
+    CombineLanes: _Checker.combined,
+    SlidingProduce: _Checker.window,
+    ResetWindow: _Checker.window,
+}
 
 
 def _unbound(p: Poly, names: frozenset[Var]) -> Iterator[str]:

@@ -8,29 +8,31 @@ from dataclasses import replace
 
 import numpy as np
 
-from hjit.kernels.lower.loopir import (
-    Block,
-    For,
-    Item,
-    Let,
-    Nest,
-    Reduce,
-    Stmt,
-    VectorLoop,
-    inner,
-    stmt_exprs,
-    stmt_polys,
-    vectors_at_once,
-    with_bodies,
-)
+from hjit.kernels.lower.loopir import For, Nest, Reduce, Stmt, VectorLoop
+from hjit.kernels.lower.machine import Machine
+from hjit.kernels.lower.traverse import inner, stmt_exprs, stmt_polys, with_bodies, with_parts
+from hjit.kernels.lower.vectorize import vectors_at_once
 from hjit.trace.ir.borders import INSIDE
-from hjit.trace.ir.graph import Change, Const, Expr, Load, Op, rewrite, substitute, walk
-from hjit.trace.ir.poly import Atom, Bound, FloorDiv, IntLike, Mod, Poly, Value, Var, deep_atoms, extremum, least, poly
+from hjit.trace.ir.graph import Const, Expr, Graph, Op, rewrite, substitute, walk
+from hjit.trace.ir.poly import (
+    Atom,
+    Boundary,
+    FloorDiv,
+    Indirect,
+    IntLike,
+    Mod,
+    Poly,
+    Var,
+    deep_atoms,
+    extremum,
+    least,
+    poly,
+)
 
 Range = tuple[Poly, Poly]
 
 
-def partition_loops(nest: Nest) -> Nest:
+def partition_loops(nest: Nest, graph: Graph, machine: Machine) -> Nest:
     """The nest whose vector loops run over their interior, at aligned indices where divisions ask for that."""
     return replace(nest, body=tuple(map(_partitioned, nest.body)))
 
@@ -58,8 +60,8 @@ def interior(var: Var, body: tuple[Stmt, ...], begin: Poly, end: Poly) -> tuple[
     low, high = begin, end
     loops = dict(_loops(body))
     while True:
-        bounds = (a for s in body for p in stmt_polys(s) for a in deep_atoms(p) if isinstance(a, Bound))
-        tests: dict[Bound | Op, Range] = {a: (a.arg, a.extent) for a in bounds}
+        bounds = (a for s in body for p in stmt_polys(s) for a in deep_atoms(p) if isinstance(a, Boundary))
+        tests: dict[Boundary | Op, Range] = {a: (a.arg, a.extent) for a in bounds}
         tests |= {e: (e.args[0].poly, e.args[1].poly) for s in body for e in _insides(s)}  # type: ignore[attr-defined]
         limits = {a: x for a, (p, n) in tests.items() if (x := _limits(p, n, var, loops)) is not None}
         if not limits:
@@ -155,7 +157,7 @@ def _spread(p: Poly, loops: dict[Var, Range]) -> Range | None:
         term = Poly({m: c}, 0)
         varying = [v for v in loops if term.mentions(v)]
         if not varying:
-            if any(isinstance(a, Value) for a in deep_atoms(term)):
+            if any(isinstance(a, Indirect) for a in deep_atoms(term)):
                 return None
             least, most = least + term, most + term
         elif len(m) == 1 and isinstance(m[0], Var):
@@ -169,11 +171,11 @@ def _spread(p: Poly, loops: dict[Var, Range]) -> Range | None:
     return least, most
 
 
-def _simplify(s: Stmt, vanish: set[Bound | Op]) -> Stmt:
+def _simplify(s: Stmt, vanish: set[Boundary | Op]) -> Stmt:
     """The statement with bounded indices replaced by the indices themselves, and tests by their outcome."""
 
     def change(a: Atom) -> IntLike | None:
-        return a.arg.substitute(change) if isinstance(a, Bound) and a in vanish else None
+        return a.arg.substitute(change) if isinstance(a, Boundary) and a in vanish else None
 
     def decide(e: Expr) -> Expr | None:
         if isinstance(e, Op) and e in vanish:
@@ -183,49 +185,5 @@ def _simplify(s: Stmt, vanish: set[Bound | Op]) -> Stmt:
     def expr(e: Expr) -> Expr:
         return substitute(rewrite(e, decide), change)
 
-    def index(ps: tuple[Poly, ...]) -> tuple[Poly, ...]:
-        return tuple(p.substitute(change) for p in ps)
-
-    match s:
-        case Block():
-            ahead = tuple(Load(x.source, index(x.index), x.dtype) for x in s.ahead)
-            return Block(tuple(replace(p, index=index(p.index), value=expr(p.value)) for p in s.stores), ahead)
-        case Reduce():
-            return replace(s, items=tuple(Item(index(i.index), expr(i.initial), expr(i.value)) for i in s.items))
-        case Let():
-            return Let(s.var, s.value.substitute(change))
+    s = with_parts(s, lambda p: p.substitute(change), expr)
     return with_bodies(s, lambda body: tuple(_simplify(t, vanish) for t in body))
-
-
-def copies(body: tuple[Stmt, ...], var: Var, offsets: tuple[int, ...]) -> tuple[Stmt, ...]:
-    """The body of several vectors: `var` at each offset; loops inside run once, over all of them."""
-    changes = [lambda a, k=k: poly(var) + k if a == var else None for k in offsets]
-
-    def at(index: tuple[Poly, ...], change: Change) -> tuple[Poly, ...]:
-        return tuple(p.substitute(change) for p in index)
-
-    def all_of(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
-        return tuple(map(visit, body))
-
-    def visit(s: Stmt) -> Stmt:
-        match s:
-            case Block():
-                ahead = tuple(Load(x.source, at(x.index, c), x.dtype) for c in changes for x in s.ahead)
-                return Block(
-                    tuple(
-                        replace(p, index=at(p.index, c), value=substitute(p.value, c))
-                        for c in changes
-                        for p in s.stores
-                    ),
-                    ahead,
-                )
-            case Reduce():
-                items = [
-                    Item(at(i.index, c), substitute(i.initial, c), substitute(i.value, c))
-                    for c in changes
-                    for i in s.items
-                ]
-                return replace(s, items=tuple(items))
-        return with_bodies(s, all_of)
-
-    return all_of(body)

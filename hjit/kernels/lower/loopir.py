@@ -1,14 +1,23 @@
 """The loop IR: what the back ends print. Indices are polynomials over loop variables (`Var`) and run-time sizes.
 
-Stmt = Let(var, value) | For(var, begin, end, step) | VectorLoop(var, ...) | If(value, body, otherwise)
-     | Block((buffer, index, value)*) | Reduce(buffer, items, ...) | ResetWindow(stage) | SlidingProduce(stage, ...) | Outlined(body)
-Program = nests, one for each root of the schedule tree, run in order
+    Program = nest*                                   one for each root of the schedule tree, run in order
+    Stmt = Let(var, value) | Choose(var, test, yes, no)                       indices by name
+         | For(var, begin, end, step, body) | If(value, body, otherwise) | Outlined(body)
+         | VectorLoop(var, begin, end, body, rest)    made by place_loops, removed by vectorize
+         | Vectors(var, lanes, body) | LineStart(...) made by vectorize
+         | Block(store*, set*)                        values, and where they go: arrays and registers
+         | Reduce(buffer, items, loops)               made by place_loops, removed by block_reductions
+         | Declare(register, initial) | CombineLanes(source, target)          made by block_reductions
+         | ResetWindow(stage) | SlidingProduce(stage, var, first, end, body)
+    Expr = the Graph's, without `Dim` in indices, and Register(name, dtype)
+
+Each node says what must hold of it; `hjit.kernels.lower.check` looks after every pass.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -16,10 +25,24 @@ import numpy as np
 
 from hjit.kernels.lower.alike import Like
 from hjit.sched.language.memory import Layout
-from hjit.trace.ir.graph import Change, Expr, Load, describe, loads, substitute, walk
+from hjit.trace.ir.graph import Expr, Load, describe
 from hjit.trace.ir.poly import ONE, Poly, Var
 
 BEGIN, END = Var("begin"), Var("end")  # the part of a parallel nest that a task runs
+
+
+class Register(Expr):
+    """The value of a register, as it is when the expression is evaluated; declared around it by `Declare`."""
+
+    __slots__ = ("name",)
+    name: str
+
+    def __init__(self, name: str, dtype: Any) -> None:
+        object.__setattr__(self, "name", name)
+        self._seal(np.dtype(dtype), name, np.dtype(dtype).str)
+
+    def __str__(self) -> str:
+        return f"%{self.name}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,21 +54,50 @@ class Let:
 
 
 @dataclass(frozen=True, slots=True)
+class Choose:
+    """A name for one of two indices: `yes` where ``test >= 0``, else `no`."""
+
+    var: Var
+    test: Poly
+    yes: Poly
+    no: Poly
+
+
+@dataclass(frozen=True, slots=True)
 class Store:
-    """``buffer[index] = value``; `atomic`: the ufunc by which the value is joined to what is there, also by other tasks at once."""
+    """``buffer[index] = value``.
+
+    Attributes:
+        atomic: the ufunc by which the value is joined to what is there, also by other tasks at once.
+        stream: may whole vectors of it be written past the caches?
+    """
 
     buffer: str
     index: tuple[Poly, ...]
     value: Expr
     atomic: str | None = None
+    stream: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Set:
+    """``register = value``."""
+
+    register: Register
+    value: Expr
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Evaluate all values, then store them; they share loads. `ahead`: what later turns load, fetched into the caches."""
+    """Evaluate all values, which share their common sub-expressions, then store them and set the registers.
+
+    Attributes:
+        ahead: what later iterations load, fetched into the caches.
+    """
 
     stores: tuple[Store, ...]
     ahead: tuple[Load, ...] = ()
+    sets: tuple[Set, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,10 +105,12 @@ class For:
     """``for var in range(begin, end, step)``.
 
     Attributes:
-        limit: where a turn would pass it, the turn starts earlier instead, at ``limit - step``, and repeats what
-            the turn before it did; None: nothing like that.
-        kind: "serial", or of a known number of turns: "unroll", code for each of them, and "unroll_and_jam", in which they
+        limit: where an iteration would pass it, it starts earlier instead, at ``limit - step``, and repeats what
+            the one before it did; None: nothing like that.
+        first: where an iteration would start before it, it starts there; None: nothing like that.
+        kind: "serial", or of a known trip count: "unroll", code for each iteration, and "unroll_and_jam", in which they
             also share loads. Only `hjit.kernels.lower.unroll_and_jam` sees loops that are not serial.
+        rare: does it run what vectors leave over, so that its code is to be short rather than fast?
     """
 
     var: Var
@@ -66,21 +120,33 @@ class For:
     body: tuple[Stmt, ...]
     limit: Poly | None = None
     kind: str = "serial"
+    first: Poly | None = None
+    rare: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class LineAlignment:
+    """The store by which a vector loop is aligned: ``buffer[index]`` moves by `step`, an odd number, with the loop."""
+
+    buffer: str
+    index: tuple[Poly, ...]
+    step: int
 
 
 @dataclass(frozen=True, slots=True)
 class VectorLoop:
-    """A loop whose turns are lanes of vectors: the interior ``low .. high`` in vectors, the rest one by one.
+    """A loop whose iterations are to be lanes of vectors: the interior ``low .. high`` in vectors, the rest one by one.
 
     Attributes:
         begin, end: the whole range.
         low, high: where no boundary handling along `var` is needed; `body` has none.
         lanes: elements of a vector.
-        copies: vectors of one turn; they share loads.
-        align: `var` is a multiple of this at each turn.
-        tail: "shift_inwards": the last vector starts earlier, see `For`. "predicate": of the last vector some lanes do nothing, or what the
-            last one does. "guard_with_if": single elements.
+        copies: vectors of one iteration; they share loads.
+        align: `var` is a multiple of this at each iteration.
+        tail: "shift_inwards": the last vector starts earlier, see `For`. "predicate": of the last vector some lanes do
+            nothing, or what the last one does. "guard_with_if": single elements.
         body: of one vector at `var`. rest: of one element; none where there are always vectors enough for all of them.
+        line: what is aligned where results are streamed.
     """
 
     var: Var
@@ -94,11 +160,46 @@ class VectorLoop:
     tail: str
     body: tuple[Stmt, ...]
     rest: tuple[Stmt, ...]
+    line: LineAlignment | None = None
 
 
-def vectors_at_once(lanes: int, copies: int, align: int) -> tuple[int, ...]:
-    """How many vectors one turn of `VectorLoop` may do, at multiples of `align`: all copies, and a single one for what they leave."""
-    return tuple(n for n in dict.fromkeys((copies, 1)) if n * lanes % align == 0)
+@dataclass(frozen=True, slots=True)
+class Vectors:
+    """The body for `lanes` consecutive values of `var` at once: what depends on `var` is a vector. Inside a loop over `var`.
+
+    Attributes:
+        count: vectors that one iteration of the loop does, at ``var + k * lanes``.
+        align: `var` is a multiple of this.
+        active: lanes at this index and behind it do nothing, or what the last one before it does; None: all do something.
+    """
+
+    var: Var
+    lanes: int
+    body: tuple[Stmt, ...]
+    count: int = 1
+    align: int = 1
+    active: Poly | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LineStart:
+    """Names for where vectors of ``buffer[index]`` begin that are aligned in memory, of a loop over ``low .. high``.
+
+    Attributes:
+        streams: is made 0 where results are streamed and the loop has at least `fewest` iterations, else -1.
+        around: the last index not behind `low` at which a vector is aligned. inner: the first one not before it.
+        line: the store; its index has `var`.
+    """
+
+    streams: Var
+    around: Var
+    inner: Var
+    line: LineAlignment
+    var: Var
+    low: Poly
+    high: Poly
+    lanes: int
+    fewest: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +217,7 @@ class ReductionLoop:
 
     Attributes:
         lanes: of its vectors, where the lanes run along it.
-        unroll: turns whose code is repeated.
+        unroll: iterations whose code is repeated.
     """
 
     var: Var
@@ -125,6 +226,12 @@ class ReductionLoop:
     step: int = 1
     lanes: int = 1
     unroll: int = 1
+
+    @property
+    def trip_count(self) -> int | None:
+        """How many iterations it has; None where only the run knows."""
+        extent = self.end - self.begin
+        return -(-extent.const // self.step) if extent.is_const else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +245,7 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class Reduce:
-    """Reductions of several elements over the same loops, accumulated in registers.
+    """Reductions of several elements over the same loops, to be accumulated in registers.
 
     Attributes:
         op: the associative ufunc.
@@ -161,6 +268,29 @@ class Reduce:
 
 
 @dataclass(frozen=True, slots=True)
+class Declare:
+    """A register from here to the end of the body: a scalar, or a vector of `lanes`, which all begin as `initial`."""
+
+    register: Register
+    initial: Expr
+    lanes: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class CombineLanes:
+    """All lanes of the vector register `source` into the scalar register `target`, halves with halves.
+
+    Attributes:
+        op: the associative ufunc.
+        source, target: registers of one dtype; two each where rounding errors are carried along: (total, error).
+    """
+
+    op: str
+    source: tuple[Register, ...]
+    target: tuple[Register, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class ResetWindow:
     """Nothing of a stage is in its circular buffer."""
 
@@ -169,10 +299,10 @@ class ResetWindow:
 
 @dataclass(frozen=True, slots=True)
 class SlidingProduce:
-    """Compute what is new of a stage: ``var = max(first, how far earlier turns have come)``, up to `end`.
+    """Compute what is new of a stage: ``var = max(first, how far earlier iterations have come)``, up to `end`.
 
     Attributes:
-        last: is this the last of the stage's definitions, after which the turn has come to `end`?
+        last: is this the last of the stage's definitions, after which the iteration has come to `end`?
     """
 
     stage: str
@@ -185,12 +315,27 @@ class SlidingProduce:
 
 @dataclass(frozen=True, slots=True)
 class Outlined:
-    """What is compiled as a function by itself; see `hjit.kernels.llvm.outline`."""
+    """What is compiled as a function by itself; registers do not reach into it."""
 
     body: tuple[Stmt, ...]
 
 
-Stmt = Let | For | VectorLoop | If | Block | Reduce | ResetWindow | SlidingProduce | Outlined
+Stmt = (
+    Let
+    | Choose
+    | For
+    | VectorLoop
+    | Vectors
+    | LineStart
+    | If
+    | Block
+    | Reduce
+    | Declare
+    | CombineLanes
+    | ResetWindow
+    | SlidingProduce
+    | Outlined
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,10 +361,10 @@ class Nest:
 
     Attributes:
         writes: the stages that it computes.
-        count: turns of its parallel loops, from which tasks take `BEGIN` .. `END`; None: the body runs once.
+        count: iterations of its parallel loops, from which tasks take `BEGIN` .. `END`; None: the body runs once.
         work: estimated operations of one of them.
         buffers: of the stages computed inside.
-        warm: turns that a task runs before its first one to fill circular buffers.
+        warm: iterations that a task runs before its first one to fill circular buffers.
         points: elements that it computes, over all its stages; where there are none, it is not entered.
         like: of which nest the body is, where it has none itself; see `hjit.kernels.lower.alike`.
     """
@@ -252,147 +397,25 @@ class Program:
         return {name: b for nest in self.nests for name, b in nest.buffers.items()}
 
     def __str__(self) -> str:
-        return "\n".join(
-            line
-            for nest in self.nests
-            for line in (_nest_lines(nest) if nest.like is None else self._like_lines(nest, nest.like))
-        )
+        return "\n".join(line for nest in self.nests for line in self._nest_lines(nest))
 
-    def _like_lines(self, nest: Nest, like: Like) -> Iterator[str]:
-        changes = {**like.arrays, **like.sizes}
+    def _nest_lines(self, nest: Nest) -> Iterator[str]:
+        if nest.like is None:
+            yield from _nest_lines(nest)
+            return
+        changes = {**nest.like.arrays, **nest.like.sizes}
         named = ", ".join(f"{new} for {old}" for old, new in changes.items() if old != new)
-        yield f"nest {nest.stage}: as nest {self.nests[like.nest].stage}" + (f", with {named}" if named else "")
+        yield f"nest {nest.stage}: as nest {self.nests[nest.like.nest].stage}" + (f", with {named}" if named else "")
 
 
-def inner(s: Stmt) -> tuple[tuple[Stmt, ...], ...]:
-    """The bodies of a statement."""
-    match s:
-        case For() | SlidingProduce() | Outlined():
-            return (s.body,)
-        case VectorLoop():
-            return (s.body, s.rest)
-        case If():
-            return (s.body, s.otherwise)
-    return ()
-
-
-def sources(body: Iterable[Stmt]) -> Iterator[str]:
-    """The arrays that statements read."""
-    for s in body:
-        values: list[Expr] = []
-        indices: list[Poly] = []
-        match s:
-            case Block():
-                values += [put.value for put in s.stores]
-                indices += [p for put in s.stores for p in put.index]
-            case Reduce():
-                values += [e for i in s.items for e in (i.initial, i.value)]
-                indices += [p for i in s.items for p in i.index]
-        yield from (x.source for x in loads(*values, *(e for p in indices for e in p.exprs)))
-        for part in inner(s):
-            yield from sources(part)
-
-
-def with_bodies(s: Stmt, change: Callable[[tuple[Stmt, ...]], tuple[Stmt, ...]]) -> Stmt:
-    """A statement with other statements inside it."""
-    match s:
-        case For() | SlidingProduce() | Outlined():
-            return replace(s, body=change(s.body))
-        case VectorLoop():
-            return replace(s, body=change(s.body), rest=change(s.rest))
-        case If():
-            return replace(s, body=change(s.body), otherwise=change(s.otherwise))
-    return s
-
-
-def stmt_exprs(s: Stmt) -> tuple[Expr, ...]:
-    """The values that a statement itself computes."""
-    match s:
-        case Block():
-            return tuple(p.value for p in s.stores)
-        case Reduce():
-            return tuple(e for i in s.items for e in (i.initial, i.value))
-    return ()
-
-
-def stmt_polys(s: Stmt) -> Iterator[Poly]:
-    """Every polynomial of a statement and of those inside it."""
-    yield from own_polys(s)
-    if isinstance(s, Let):
-        yield s.value
-    for body in inner(s):
-        for t in body:
-            yield from stmt_polys(t)
-
-
-def substitute_in(s: Stmt, change: Change) -> Stmt:
-    """The statement, and those inside it, with the atoms of all indices and values replaced."""
-
-    def at(p: Poly) -> Poly:
-        return p.substitute(change)
-
-    def index(ps: tuple[Poly, ...]) -> tuple[Poly, ...]:
-        return tuple(map(at, ps))
-
-    s = with_bodies(s, lambda body: tuple(substitute_in(t, change) for t in body))
-    match s:
-        case Let():
-            return Let(s.var, at(s.value))
-        case For():
-            return replace(s, begin=at(s.begin), end=at(s.end), limit=None if s.limit is None else at(s.limit))
-        case VectorLoop():
-            return replace(s, begin=at(s.begin), end=at(s.end), low=at(s.low), high=at(s.high))
-        case If():
-            return replace(s, value=at(s.value))
-        case SlidingProduce():
-            return replace(s, first=at(s.first), end=at(s.end))
-        case Block():
-            ahead = tuple(Load(x.source, index(x.index), x.dtype) for x in s.ahead)
-            return Block(
-                tuple(replace(p, index=index(p.index), value=substitute(p.value, change)) for p in s.stores), ahead
-            )
-        case Reduce():
-            items = tuple(
-                Item(index(i.index), substitute(i.initial, change), substitute(i.value, change)) for i in s.items
-            )
-            return replace(s, items=items, loops=tuple(replace(t, begin=at(t.begin), end=at(t.end)) for t in s.loops))
-    return s
-
-
-def own_polys(s: Stmt) -> Iterator[Poly]:
-    """The polynomials that a statement itself holds, its headers and values, not the statements inside it."""
-    match s:
-        case Block():
-            for p in s.stores:
-                yield from p.index
-            for x in s.ahead:
-                yield from x.index
-        case Reduce():
-            for i in s.items:
-                yield from i.index
-            for t in s.loops:
-                yield from (t.begin, t.end)
-        case For():
-            yield from (s.begin, s.end)
-            if s.limit is not None:
-                yield s.limit
-        case VectorLoop():
-            yield from (s.begin, s.end, s.low, s.high)
-        case If():
-            yield s.value
-        case SlidingProduce():
-            yield from (s.first, s.end)
-    for e in walk(*stmt_exprs(s)):
-        yield from e.polys
+# -- as text
 
 
 def _nest_lines(nest: Nest) -> Iterator[str]:
     yield f"nest {nest.stage}:"
     for b in nest.buffers.values():
-        sizes = " x ".join(
-            f"{n}" + (" circular" if k == b.fold else f" from {o}")
-            for k, (n, o) in enumerate(zip(b.lengths, b.origin, strict=True))
-        )
+        axes = enumerate(zip(b.lengths, b.origin, strict=True))
+        sizes = " x ".join(f"{n}" + (" circular" if k == b.fold else f" from {o}") for k, (n, o) in axes)
         yield f"  buffer {b.stage}: {sizes or 'one element'}{b.layout}"
     depth = 1
     if nest.count is not None:
@@ -418,44 +441,83 @@ def lines(s: Stmt, depth: int) -> Iterator[str]:
     match s:
         case Let(var, value):
             yield f"{pad}{var} = {value}"
+        case Choose(var, test, yes, no):
+            yield f"{pad}{var} = {yes} if {test} >= 0 else {no}"
         case For():
-            step = f" step {s.step}" if s.step != 1 else ""
-            backward = f" shift_inwards from {s.limit}" if s.limit is not None else ""
-            yield from block(f"{KIND_TEXT[s.kind]} {s.var} in [{s.begin}, {s.end}){step}{backward}:", s.body)
+            yield from block(f"{_for_text(s)}:", s.body)
         case VectorLoop():
-            how = (
-                f"{s.lanes} lanes"
-                + (f" x {s.copies}" if s.copies > 1 else "")
-                + (f", multiples of {s.align}" if s.align > 1 else "")
-            )
+            how = f"{s.lanes} lanes" + (f" x {s.copies}" if s.copies > 1 else "")
+            how += f", multiples of {s.align}" if s.align > 1 else ""
             yield from block(f"vector {s.var} in [{s.low}, {s.high}), {how}{TAIL_TEXT[s.tail]}:", s.body)
             if s.rest:
                 yield from block(f"rest {s.var} of [{s.begin}, {s.end}):", s.rest)
+        case Vectors():
+            how = f", {s.count} of them" if s.count > 1 else ""
+            how += f" at multiples of {s.align}" if s.align > 1 else ""
+            how += f", lanes before {s.active}" if s.active is not None else ""
+            yield from block(f"vectors {s.var} .. {s.var} + {s.lanes - 1}{how}:", s.body)
+        case LineStart():
+            at = _access(s.line.buffer, s.line.index)
+            yield (
+                f"{pad}{s.streams}, {s.around}, {s.inner} = whole lines of {at} for {s.var} in [{s.low}, {s.high}), "
+                f"{s.lanes} lanes, at least {s.fewest}"
+            )
         case If():
             yield from block(f"if {s.value} >= 0:", s.body)
             if s.otherwise:
                 yield from block("else:", s.otherwise)
+        case Declare(register, initial, lanes):
+            kind = register.dtype.str[1:] + (f" x {lanes}" if lanes > 1 else "")
+            yield f"{pad}register {register}: {kind} = {initial}"
+        case CombineLanes(op, source, target):
+            yield f"{pad}{_names(target)} = {op} over the lanes of {_names(source)}"
         case ResetWindow():
             yield f"{pad}reset {s.stage}"
         case Outlined():
             yield from block("outlined:", s.body)
         case SlidingProduce():
             yield from block(f"slide {s.stage} {s.var} from {s.first} until {s.end}:", s.body)
-        case Block(puts, ahead):
-            yield from (f"{pad}prefetch {x}" for x in ahead)
-            for put in puts:
-                lets, text = describe(put.value)
-                yield from (f"{pad}{line}" for line in lets)
-                to = f"{put.buffer}[{', '.join(map(str, put.index))}]"
-                yield f"{pad}{to} = {text}" if put.atomic is None else f"{pad}atomic {put.atomic} {to}, {text}"
+        case Block():
+            yield from (pad + line for line in _block_lines(s))
         case Reduce():
-            loops = " ".join(_reduction_loop(t) for t in s.loops)
-            how = ("compensated " if s.compensated else "") + ("products " if s.products else "")
-            yield f"{pad}{how}{s.op} in {s.dtype} for {loops}:"
-            for i in s.items:
-                lets, text = describe(i.value)
-                yield f"{pad}  {s.buffer}[{', '.join(map(str, i.index))}] from {i.initial}:"
-                yield from (f"{pad}    {line}" for line in [*lets, text])
+            yield from (pad + line for line in _reduce_lines(s))
+
+
+def _names(registers: Sequence[Register]) -> str:
+    return ", ".join(map(str, registers))
+
+
+def _access(buffer: str, index: Sequence[Poly]) -> str:
+    return f"{buffer}[{', '.join(map(str, index))}]"
+
+
+def _for_text(s: For) -> str:
+    step = f" step {s.step}" if s.step != 1 else ""
+    inwards = [f"{word} {p}" for word, p in (("from", s.first), ("before", s.limit)) if p is not None]
+    shifted = f" shift_inwards {' '.join(inwards)}" if inwards else ""
+    return f"{'rest' if s.rare else KIND_TEXT[s.kind]} {s.var} in [{s.begin}, {s.end}){step}{shifted}"
+
+
+def _block_lines(s: Block) -> Iterator[str]:
+    """Loads ahead, names of what the values share, stores and registers."""
+    yield from (f"prefetch {x}" for x in s.ahead)
+    lets, texts = describe(*(x.value for x in (*s.stores, *s.sets)), share_loads=True)
+    yield from lets
+    for put, text in zip(s.stores, texts, strict=False):
+        to = _access(put.buffer, put.index)
+        how = " streamed" if put.stream else ""
+        yield f"{to}{how} = {text}" if put.atomic is None else f"atomic {put.atomic} {to}, {text}"
+    yield from (f"{x.register} = {text}" for x, text in zip(s.sets, texts[len(s.stores) :], strict=True))
+
+
+def _reduce_lines(s: Reduce) -> Iterator[str]:
+    loops = " ".join(map(_reduction_loop, s.loops))
+    how = ("compensated " if s.compensated else "") + ("products " if s.products else "")
+    yield f"{how}{s.op} in {s.dtype} for {loops}:"
+    for i in s.items:
+        lets, (text,) = describe(i.value, share_loads=True)
+        yield f"  {_access(s.buffer, i.index)} from {i.initial}:"
+        yield from (f"    {line}" for line in [*lets, text])
 
 
 def _reduction_loop(t: ReductionLoop) -> str:

@@ -1,12 +1,16 @@
 """Lowering: Graph + schedule tree -> loop IR, a list of passes.
 
     place_loops        the tree, opened into loops around each definition: bounds are inferred, windows slide, storage is folded
-    unroll_and_jam     unrolled loops become code for each turn; turns that do not depend on each other share loads
+    unroll_and_jam     unrolled loops become code for each iteration; those that do not depend on each other share loads
     partition_loops    borders apart from the interior: no clamp, wrap or mask where vectors run
     drop_unused_lets   names of indices that nothing refers to
     outline            loops that occur again and again become functions
+    stream_stores      results that nothing reads again may be stored past the caches
+    vectorize          vector loops: prologue, steady state, epilogue, and what the tail strategy says
+    block_reductions   accumulators in registers, and how they are combined
+    replace_scalars    what iterations read of earlier ones stays in registers
 
-Each but the first is a function from nest to nest; `show` sees the Program after each.
+Each but the first is a function from nest to nest; `show` sees the Program after each. The back ends print what comes out.
 """
 
 from __future__ import annotations
@@ -15,32 +19,46 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from hjit import deadline, debug
+from hjit.kernels.lower.block_reductions import block_reductions
 from hjit.kernels.lower.check import check_loop_ir
 from hjit.kernels.lower.loop_partitioning import partition_loops
 from hjit.kernels.lower.loopir import Nest, Program
+from hjit.kernels.lower.machine import Machine
 from hjit.kernels.lower.outlining import outline
 from hjit.kernels.lower.place_loops import place_loops
+from hjit.kernels.lower.scalar_replacement import replace_scalars
+from hjit.kernels.lower.stream_stores import stream_stores
 from hjit.kernels.lower.unroll_and_jam import unroll_and_jam
 from hjit.kernels.lower.unused_lets import drop_unused_lets
+from hjit.kernels.lower.vectorize import vectorize
 from hjit.sched.language.tree import Root
 from hjit.trace.ir.graph import Graph
 
-PASSES: tuple[Callable[[Nest], Nest], ...] = (unroll_and_jam, partition_loops, drop_unused_lets, outline)
+Pass = Callable[[Nest, Graph, Machine], Nest]
+Show = Callable[[str, Program], None]
+
+PASSES: tuple[Pass, ...] = (
+    unroll_and_jam,
+    partition_loops,
+    drop_unused_lets,
+    outline,
+    stream_stores,
+    vectorize,
+    block_reductions,
+    replace_scalars,
+)
 
 
-def lower(
-    graph: Graph, schedule: Root, fast: bool = False, show: Callable[[str, Program], None] | None = None
-) -> Program:
+def lower(graph: Graph, schedule: Root, machine: Machine = Machine(), show: Show | None = None) -> Program:  # noqa: B008
     """The loop nests of a Graph under a schedule.
 
     Args:
-        fast: may sums of floats be accumulated in their own dtype?
         show: is given the name of each pass and what it makes.
 
     Raises:
         ScheduleError: a stage cannot slide along the loop that the schedule says.
     """
-    program = place_loops(graph, schedule, fast)
+    program = place_loops(graph, schedule, machine.fast_math)
     done = [place_loops.__name__]
 
     def finished() -> None:
@@ -51,8 +69,8 @@ def lower(
 
     finished()
     for run in PASSES:
-        changed = (nest if nest.like is not None else run(nest) for nest in deadline.within("lowering", program.nests))
-        program = replace(program, nests=tuple(changed))
+        nests = deadline.within("lowering", program.nests)
+        program = replace(program, nests=tuple(n if n.like is not None else run(n, graph, machine) for n in nests))
         done.append(run.__name__)
         finished()
     return program

@@ -20,10 +20,11 @@ from hjit.kernels.lower.loopir import (
     SlidingProduce,
     Stmt,
     VectorLoop,
-    inner,
     lines,
-    with_bodies,
 )
+from hjit.kernels.lower.machine import Machine
+from hjit.kernels.lower.traverse import inner, with_bodies
+from hjit.trace.ir.graph import Graph
 
 MANY = 24  # loops side by side, fewer compile fast
 ALIKE = 4  # of them with the same text but for names and constants
@@ -33,7 +34,7 @@ _WORD = re.compile(r"[A-Za-z_][\w.]*(?!\w*\()|\d+")  # a name, but not that of a
 Body = tuple[Stmt, ...]
 
 
-def outline(nest: Nest) -> Nest:
+def outline(nest: Nest, graph: Graph, machine: Machine) -> Nest:
     """The nest, in which the loops that are to be functions are `Outlined`."""
     return replace(nest, body=_outlined(nest.body))
 

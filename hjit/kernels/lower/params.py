@@ -57,8 +57,7 @@ def params_of(graph: Graph, symbols: tuple[str, ...], buffers: Iterable[str]) ->
     arrays = [i.name for i in graph.inputs if i.data is None] + list(graph.outputs)
     scratch = [s.name for s in graph.stages if s.name not in graph.outputs]
     strides = [(i.name, k) for i in graph.inputs if i.data is None for k, step in enumerate(i.layout) if step is None]
-    consumers = graph.consumers()
-    keep = [n for n in graph.outputs if not consumers[n] and _is_written_once(graph.stage(n))]
+    keep = written_once(graph)
     for names in (arrays, scratch, [*buffers], strides, symbols, keep, [s.name for s in graph.scalars]):
         group = {}
         for name in names:
@@ -66,6 +65,12 @@ def params_of(graph: Graph, symbols: tuple[str, ...], buffers: Iterable[str]) ->
             slot += 1
         groups.append(group)
     return Params(*groups, count=slot)
+
+
+def written_once(graph: Graph) -> list[str]:
+    """The results of which each element is written once, and none is read again."""
+    consumers = graph.consumers()
+    return [n for n in graph.outputs if not consumers[n] and _is_written_once(graph.stage(n))]
 
 
 def _is_written_once(s: Stage) -> bool:

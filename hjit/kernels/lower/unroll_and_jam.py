@@ -1,37 +1,32 @@
-"""Unroll and jam: code for each turn of a loop; of turns that do not depend on each other one body, in which they share loads."""
+"""Unroll and jam: code for each iteration of a loop; iterations that do not depend on each other share one body, and its loads."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
 
-from hjit.kernels.lower.loopir import Block, For, If, Nest, Reduce, Stmt, VectorLoop, substitute_in, with_bodies
-from hjit.trace.ir.poly import Atom, Poly, Var
+from hjit.kernels.lower.loopir import Block, For, If, Nest, Reduce, Stmt, VectorLoop
+from hjit.kernels.lower.machine import Machine
+from hjit.kernels.lower.traverse import at, with_bodies
+from hjit.trace.ir.graph import Graph
 
 
-def unroll_and_jam(nest: Nest) -> Nest:
+def unroll_and_jam(nest: Nest, graph: Graph, machine: Machine) -> Nest:
     """The nest without unrolled loops."""
     return replace(nest, body=_unrolled(nest.body))
 
 
 def _unrolled(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
-    return tuple(t for s in body for t in _turns(with_bodies(s, _unrolled)))
+    return tuple(t for s in body for t in _iterations(with_bodies(s, _unrolled)))
 
 
-def _turns(s: Stmt) -> tuple[Stmt, ...]:
+def _iterations(s: Stmt) -> tuple[Stmt, ...]:
     if not isinstance(s, For) or s.kind == "serial":
         return (s,)
     length = s.end - s.begin
-    assert length.is_const and length.const % s.step == 0, "of a known number of turns"
-    bodies = [_at(s.body, s.var, s.begin + k) for k in range(0, length.const, s.step)]
+    assert length.is_const and length.const % s.step == 0, "of a known trip count"
+    bodies = [at(s.body, {s.var: s.begin + k}) for k in range(0, length.const, s.step)]
     return jam(bodies) if s.kind == "unroll_and_jam" else tuple(t for b in bodies for t in b)
-
-
-def _at(body: tuple[Stmt, ...], var: Var, value: Poly) -> tuple[Stmt, ...]:
-    def change(a: Atom) -> Poly | None:
-        return value if a == var else None
-
-    return tuple(substitute_in(t, change) for t in body)
 
 
 def jam(bodies: Sequence[tuple[Stmt, ...]]) -> tuple[Stmt, ...]:

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from hjit.kernels.lower.loopir import Buffer, Let, Nest, Stmt, inner, own_polys, with_bodies
+from hjit.kernels.lower.loopir import Buffer, Let, Nest, Stmt
+from hjit.kernels.lower.machine import Machine
+from hjit.kernels.lower.traverse import inner, own_polys, with_bodies
+from hjit.trace.ir.graph import Graph
 from hjit.trace.ir.poly import Poly, Var, deep_atoms
 
 
-def drop_unused_lets(nest: Nest) -> Nest:
+def drop_unused_lets(nest: Nest, graph: Graph, machine: Machine) -> Nest:
     """The nest without names of indices that nothing refers to."""
     return replace(nest, body=_used(nest.body, nest.buffers))
 

@@ -8,9 +8,10 @@ from dataclasses import dataclass, replace
 
 from hjit import debug
 from hjit.errors import CompileError, ScheduleError
-from hjit.kernels.llvm.emit import Machine, emit_module
+from hjit.kernels.llvm.emit import emit_module
 from hjit.kernels.lower.loopir import Program
 from hjit.kernels.lower.lower import lower
+from hjit.kernels.lower.machine import Machine
 from hjit.kernels.lower.params import Params, params_of
 from hjit.kernels.runtime import features
 from hjit.kernels.runtime.naming import kernel_name
@@ -55,9 +56,9 @@ def plan(graph: Graph, options: Options, schedule: Root | None = None, small: bo
     target = replace(machine(options), small=small)
     name = kernel_name(graph, key, options, schedule, small)
     if schedule is None:
-        schedule, program = _by_default(graph, features.schedule_target(options.target), target.fast_math)
+        schedule, program = _by_default(graph, features.schedule_target(options.target), target)
     else:
-        program = lower(graph, schedule, target.fast_math, debug.passes("lower"))
+        program = lower(graph, schedule, target, debug.passes("lower"))
     params = params_of(graph, key.symbols, program.buffers)
     longest = math.inf if options.schedule is None else options.schedule.longest_block
     text = emit_module(graph, program, params, name, target, longest)
@@ -67,13 +68,13 @@ def plan(graph: Graph, options: Options, schedule: Root | None = None, small: bo
     return Plan(graph, key, schedule, program, params, text, name)
 
 
-def _by_default(graph: Graph, target: Target, fast: bool) -> tuple[Root, Program]:
+def _by_default(graph: Graph, target: Target, machine: Machine) -> tuple[Root, Program]:
     """The default schedule and its loops; every stage at the root where a window turns out not to slide."""
     for make in (default_schedule, root_schedule):
         schedule = make(graph, target)
         try:
             check(schedule, graph)
-            return schedule, lower(graph, schedule, fast, debug.passes("lower"))
+            return schedule, lower(graph, schedule, machine, debug.passes("lower"))
         except ScheduleError as error:
             log.debug("the default schedule is not legal: %s", error)
     raise CompileError(f"no schedule for\n{graph}")

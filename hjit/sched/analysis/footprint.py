@@ -12,7 +12,7 @@ from fractions import Fraction
 from typing import Any
 
 from hjit.sched.analysis.tape import Num, Truth, Var, choose, floor_div, least, most, product
-from hjit.trace.ir.poly import ZERO, Atom, Bound, Dim, Extremum, FloorDiv, Mod, Poly, Sym, Value, poly
+from hjit.trace.ir.poly import ZERO, Atom, Boundary, Dim, Extremum, FloorDiv, Indirect, Mod, Poly, Sym, poly
 
 Interval = tuple[Num, Num]  # low, high, both included
 Region = tuple[Interval, ...]
@@ -116,7 +116,7 @@ def _extremum(a: Extremum) -> Bounds:
     return bounds
 
 
-def _bound(a: Bound) -> Bounds:
+def _bound(a: Boundary) -> Bounds:
     if not a.extent.is_const:
         return lambda dims: ANYWHERE
     arg, n = bounds_of(a.arg), float(a.extent.const)
@@ -140,8 +140,8 @@ _PARTS: dict[type[Atom], Callable[[Any], Bounds]] = {
     FloorDiv: _floordiv,
     Mod: _mod,
     Extremum: _extremum,
-    Bound: _bound,
-    Value: lambda a: lambda dims: ANYWHERE,
+    Boundary: _bound,
+    Indirect: lambda a: lambda dims: ANYWHERE,
 }
 
 
@@ -210,7 +210,7 @@ def _inside(p: Poly, n: float) -> Poly:
         and p.const == 0
         and c == 1
         and len(m) == 1
-        and isinstance(m[0], Bound)
+        and isinstance(m[0], Boundary)
         and m[0].mode == "clamp"
         and m[0].extent == int(n)
     ):
@@ -228,7 +228,7 @@ def _base(p: Poly) -> Poly | None:
             case (FloorDiv(by=by) as a,) if by.is_const:
                 inner = _base(a.arg)
                 part = None if inner is None else inner // by
-            case (Bound(mode=mode) as a,):
+            case (Boundary(mode=mode) as a,):
                 part = None if mode == "wrap" else _base(a.arg)
             case (Extremum() as a,):
                 part = _base(a.a)

@@ -18,7 +18,7 @@ from hjit.model.names import PIPELINE
 from hjit.sched.language.check import is_associative
 from hjit.trace.ir.borders import INSIDE
 from hjit.trace.ir.graph import Cast, Const, Definition, Expr, Graph, Index, Load, Op, ScalarRef, Stage, walk
-from hjit.trace.ir.poly import Atom, Bound, Dim, FloorDiv, Poly, Value, deep_atoms, poly, sizes_value
+from hjit.trace.ir.poly import Atom, Boundary, Dim, FloorDiv, Indirect, Poly, deep_atoms, poly, sizes_value
 
 Slope = Fraction | int | None
 Jacobian = tuple[tuple[Slope, ...], ...]  # [axes][dimensions]; None: unknown, or not the same everywhere
@@ -154,7 +154,7 @@ def _bucket(graph: Graph, s: Stage, e: Expr) -> str:
         case Index():
             return "index"
         case Load():
-            if any(isinstance(a, Value) for p in e.index for a in deep_atoms(p)):
+            if any(isinstance(a, Indirect) for p in e.index for a in deep_atoms(p)):
                 return "gather"
             return "self_load" if e.source == s.name else "stage_load" if e.source in graph.by_name else "input_load"
         case Cast():
@@ -202,7 +202,7 @@ def jacobian(index: Sequence[Poly], dims: int) -> Jacobian:
 def _slope(p: Poly, k: int) -> Slope:
     total: Fraction | int = 0
     for m, c in p.terms.items():
-        moving = [a for a in m if any(isinstance(b, (Dim, Value)) for b in deep_atoms(poly(a)))]
+        moving = [a for a in m if any(isinstance(b, (Dim, Indirect)) for b in deep_atoms(poly(a)))]
         slopes = [_atom_slope(a, k) for a in moving]
         if None in slopes or (len(m) > 1 and any(slopes)):
             return None
@@ -214,7 +214,7 @@ def _atom_slope(a: Atom, k: int) -> Slope:
     match a:
         case Dim():
             return int(a.k == k)
-        case Bound():
+        case Boundary():
             return _slope(a.arg, k)
         case FloorDiv() if a.by.is_const:
             slope = _slope(a.arg, k)

@@ -15,7 +15,7 @@ from hjit.sched.analysis.tape import Array, Num
 from hjit.sched.language.memory import C_ORDER, Layout
 from hjit.sched.language.tree import DimKey, dims_of
 from hjit.trace.ir.graph import walk
-from hjit.trace.ir.poly import Atom, Bound, Dim, Extremum, FloorDiv, Mod, Poly, Value, deep_atoms, poly
+from hjit.trace.ir.poly import Atom, Boundary, Dim, Extremum, FloorDiv, Indirect, Mod, Poly, deep_atoms, poly
 
 Ints = np.ndarray[Any, np.dtype[np.int64]]
 Copies = tuple[tuple[DimKey, int, int], ...]  # dimension, turns whose code is repeated, elements from one to the next
@@ -226,9 +226,9 @@ class _Points:
                 return self._value(a.arg) % self._value(a.by)
             case Extremum():
                 return (np.minimum if a.which == "min" else np.maximum)(self._value(a.a), self._value(a.b))
-            case Bound():
+            case Boundary():
                 return _bounded(a.mode, self._value(a.arg), self._value(a.extent))
-            case Value():  # anywhere, but the same where the dimensions are that it depends on
+            case Indirect():  # anywhere, but the same where the dimensions are that it depends on
                 found = np.zeros((1, 1), np.int64)
                 for k in sorted(set(_dims_of(a))):
                     found = found + self.dims[k] * (APART * (k + 1))
@@ -266,7 +266,7 @@ def _groups_of(graph: SizedGraph, loads: Iterable[tuple[str, At]], layouts: Layo
     """Loads by array; every gather is one by itself."""
     groups: dict[tuple[str, int], dict[At, list[tuple[int, ...]]]] = {}
     for number, (source, index) in enumerate(loads):
-        is_gather = any(isinstance(a, Value) for p in index for a in deep_atoms(p))
+        is_gather = any(isinstance(a, Indirect) for p in index for a in deep_atoms(p))
         alike = groups.setdefault((source, number if is_gather else -1), {})
         alike.setdefault(tuple(p - p.const for p in index), []).append(tuple(p.const for p in index))
     found = []

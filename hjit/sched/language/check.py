@@ -13,7 +13,7 @@ from hjit.sched.language.limits import DIVIDED, MAX_CODE, MAX_UNROLL, REGISTER, 
 from hjit.sched.language.tree import Compute, Loop, Node, Root, Store, computes, dim_name, dims_of, loop_name
 from hjit.trace.ir.costs import length
 from hjit.trace.ir.graph import Const, Definition, Expr, Graph, Load, Op, Stage, identity, walk
-from hjit.trace.ir.poly import ZERO, Dim, Poly, Value, single_dim
+from hjit.trace.ir.poly import ZERO, Dim, Indirect, Poly, single_dim
 from hjit.trace.passes.partition import write_apart
 
 DIVISIONS = ("floor_divide", "remainder", "fmod")
@@ -125,7 +125,7 @@ def is_atomic(s: Stage, d: Definition) -> bool:
     ):
         return False
     old, element = d.value.args
-    reads = [*element.loads, *(x for p in d.target for a in p.atoms() if isinstance(a, Value) for x in a.expr.loads)]
+    reads = [*element.loads, *(x for p in d.target for a in p.atoms() if isinstance(a, Indirect) for x in a.expr.loads)]
     return old == Load(s.name, d.target, s.dtype) and all(x.source != s.name for x in reads)
 
 

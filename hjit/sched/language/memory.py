@@ -6,7 +6,7 @@ import copy
 from dataclasses import dataclass
 
 from hjit.trace.ir.graph import Graph, Stage
-from hjit.trace.ir.poly import ONE, ZERO, Bound, Dim, FloorDiv, Mod, Poly, poly
+from hjit.trace.ir.poly import ONE, ZERO, Boundary, Dim, FloorDiv, Mod, Poly, poly
 
 LINE = 64  # bytes that caches hold and fetch together
 
@@ -56,8 +56,8 @@ def rejoined(p: Poly) -> Poly:
 
 def away_from_borders(p: Poly) -> Poly:
     """An index where no bound that it has changes it."""
-    while any(isinstance(a, Bound) for a in p.atoms()):
-        p = p.substitute(lambda a: a.arg if isinstance(a, Bound) else None)
+    while any(isinstance(a, Boundary) for a in p.atoms()):
+        p = p.substitute(lambda a: a.arg if isinstance(a, Boundary) else None)
     return p
 
 

@@ -14,7 +14,7 @@ from hjit.sched.language.target import BLOCK, Target, registers
 from hjit.sched.language.tree import Node, Root, Store
 from hjit.trace.ir.costs import cost
 from hjit.trace.ir.graph import Cast, Const, Definition, Expr, Graph, Index, Load, Stage, walk
-from hjit.trace.ir.poly import ONE, ZERO, Dim, Poly, Value
+from hjit.trace.ir.poly import ONE, ZERO, Dim, Indirect, Poly
 from hjit.trace.ir.ranges import Ranges
 
 UNROLL_CODE = 600  # operations that unrolled code of one body may have
@@ -299,7 +299,7 @@ def vector_lanes(s: Stage, d: Definition, target: Target, lanes_dim: int | None 
         if e.dtype.kind != "b" and not _is_index(e) and (lanes_dim is None or _varies(e, Dim(lanes_dim), differs))
     }
     inside = {
-        e for x in d.value.loads for p in x.index for a in p.atoms() if isinstance(a, Value) for e in walk(a.expr)
+        e for x in d.value.loads for p in x.index for a in p.atoms() if isinstance(a, Indirect) for e in walk(a.expr)
     }
     values -= {e for x in d.value.loads if (index := _looks_up(x, target)) is not None for e in walk(index)}
     widest = max((min(e.dtype.itemsize, 4) if e in inside else e.dtype.itemsize for e in values), default=1)
@@ -309,7 +309,7 @@ def vector_lanes(s: Stage, d: Definition, target: Target, lanes_dim: int | None 
 
 def _looks_up(x: Load, target: Target) -> Expr | None:
     """The index of a load that looks a table up in registers."""
-    values = [a.expr for p in x.index for a in p.atoms() if isinstance(a, Value)]
+    values = [a.expr for p in x.index for a in p.atoms() if isinstance(a, Indirect)]
     found = Ranges().of(values[0]) if len(values) == 1 and x.dtype.itemsize in target.picked else None
     count = found[1] + 1 if found is not None and found[0] >= 0 else None
     return None if registers(x.dtype, count, target.vector_bytes) is None else values[0]
@@ -325,7 +325,7 @@ def turn_lanes(d: Definition, target: Target, lanes_dim: int | None, native: int
     """
     n = native * max(LINE // target.vector_bytes, 1)
     is_short = lanes_dim is None or (d.extents[lanes_dim].is_const and d.extents[lanes_dim].const < n)
-    is_gather = any(isinstance(a, Value) for x in d.value.loads for p in x.index for a in p.atoms())
+    is_gather = any(isinstance(a, Indirect) for x in d.value.loads for p in x.index for a in p.atoms())
     return native if is_short or is_gather or d.order == "sequential" else n
 
 

@@ -12,7 +12,7 @@ from hjit.trace.capture.captured import ObjectProxy
 from hjit.trace.capture.rerolling import range_
 from hjit.trace.ops.arrays.strides import interface
 from hjit.trace.tracing.host import HostScalar, is_host, record
-from hjit.trace.tracing.induction import Turn
+from hjit.trace.tracing.induction import InductionVariable
 from hjit.trace.tracing.size import Size
 from hjit.trace.tracing.tracer import Selected, Tracer, is_tracer, python_float
 
@@ -38,7 +38,7 @@ def _len(x: Any) -> int:
 
 
 def _isinstance(x: Any, cls: Any) -> bool:
-    if type(x) is Turn:
+    if type(x) is InductionVariable:
         raise x.refusal("isinstance")
     if is_tracer(x) and x.is_scalar:
         return issubclass(x.dtype.type, cls)
@@ -49,7 +49,7 @@ def _type(*args: Any) -> Any:
     if len(args) != 1:
         return type(*args)
     x = args[0]
-    if type(x) is Turn:
+    if type(x) is InductionVariable:
         raise x.refusal("type")
     if is_tracer(x):
         return float if x.weak else x.dtype.type if x.is_scalar else np.ndarray

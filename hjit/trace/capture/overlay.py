@@ -25,7 +25,7 @@ from hjit.trace.capture.impure import draw, is_stream_method, of_opencv, replace
 from hjit.trace.tracing.dispatch import functions, provides
 from hjit.trace.tracing.externs import concrete, opaque_call
 from hjit.trace.tracing.foreign import foreign
-from hjit.trace.tracing.host import HostScalar, is_host, is_run_time, settled
+from hjit.trace.tracing.host import HostScalar, is_host, is_run_time, pin_captured
 from hjit.trace.tracing.recorder import current
 from hjit.trace.tracing.tracer import Selected, has_tracer
 
@@ -98,7 +98,7 @@ def _captured_cell(function: types.FunctionType, name: str, cell: types.CellType
     """What is in a cell of a closure; a number of the user's is read at every call."""
     value, path, rec = cell.cell_contents, Path(cell, name, "cell"), current()
     if (
-        rec.settled
+        rec.freeze_captured
         or is_host(value)
         or not is_run_time(value)
         or (function.__module__ or "").partition(".")[0] in NUMERIC
@@ -187,7 +187,7 @@ def _cached_function(value: Any) -> Callable[..., Any]:
 
     @functools.wraps(value.__wrapped__, updated=())
     def method(*args: Any, **kwargs: Any) -> Any:
-        args, kwargs = settled(args), settled(kwargs)
+        args, kwargs = pin_captured(args), pin_captured(kwargs)
         if has_tracer(args) or has_tracer(kwargs):
             return clone(value.__wrapped__)(*args, **kwargs)
         return value(*args, **kwargs)
@@ -206,7 +206,7 @@ def _taken_over(function: Any) -> Callable[..., Any]:
 
     def method(*args: Any, **kwargs: Any) -> Any:
         if function not in _OF_ELEMENTS:
-            args, kwargs = settled(args), settled(kwargs)
+            args, kwargs = pin_captured(args), pin_captured(kwargs)
         if makes or has_tracer(args) or has_tracer(kwargs):
             return traced(*args, **kwargs)
         return concrete(function, args, kwargs)
@@ -219,7 +219,7 @@ def _numpy_function(function: Any) -> Callable[..., Any]:
     """A NumPy or SciPy function that is not in the table: its own Python source is traced."""
 
     def method(*args: Any, **kwargs: Any) -> Any:
-        args, kwargs = settled(args), settled(kwargs)
+        args, kwargs = pin_captured(args), pin_captured(kwargs)
         if has_tracer(args) or has_tracer(kwargs):
             return numpy_call(function, args, kwargs)
         return concrete(function, args, kwargs)

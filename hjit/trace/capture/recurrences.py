@@ -8,9 +8,9 @@ from typing import Any
 
 from hjit.trace.ir.borders import piecewise
 from hjit.trace.ir.graph import Definition, Expr, Load, ScalarRef, Stage, identity, map_exprs, rewrite, substitute, walk
-from hjit.trace.ir.poly import ONE, ZERO, Atom, Dim, IntLike, Poly, Value, Var, deep_atoms, poly
+from hjit.trace.ir.poly import ONE, ZERO, Atom, Dim, Indirect, IntLike, Poly, Var, deep_atoms, poly
 from hjit.trace.tracing.recorder import Recorder
-from hjit.trace.tracing.tracer import Buffer
+from hjit.trace.tracing.tracer import TracedBuffer
 from hjit.trace.tracing.writing import version_name
 
 
@@ -187,7 +187,7 @@ class _Body:
         else:
             assert s.initial is not None
             d = Definition(s.shape, (), identity(len(s.shape)), s.initial)
-        if any(isinstance(a, Value) for p in d.target for a in deep_atoms(p)):
+        if any(isinstance(a, Indirect) for p in d.target for a in deep_atoms(p)):
             raise NotOneUpdate("it writes where an array says")
         if self.write is not None and (self.write.target != d.target or self.write.extents != d.extents or d.rdims):
             raise NotOneUpdate("it writes to several places of an array")
@@ -215,7 +215,7 @@ def _reads_arguments(rec: Recorder, iteration: _Body) -> bool:
 # -- the update
 
 
-def _install(rec: Recorder, iteration: _Body, buffer: Buffer, d: Definition) -> None:
+def _install(rec: Recorder, iteration: _Body, buffer: TracedBuffer, d: Definition) -> None:
     """Make the next version of the buffer."""
     own = [x for x in d.value.loads if x.source == iteration.old]
     axes = _own_axes(d)
@@ -249,11 +249,13 @@ def _own_axes(d: Definition) -> list[int]:
 def _alone(p: Poly, atom: Atom) -> bool:
     """Is an index a constant multiple of `atom`, but for what no loop changes?"""
     factor = p.coefficient(atom)
-    others = (a for a in deep_atoms(p) if isinstance(a, (Dim, Var, Value)) and a != atom)
+    others = (a for a in deep_atoms(p) if isinstance(a, (Dim, Var, Indirect)) and a != atom)
     return factor is not None and factor.is_const and factor.const != 0 and next(others, None) is None
 
 
-def _install_pure(rec: Recorder, iteration: _Body, buffer: Buffer, d: Definition, axes: list[int], at: int) -> None:
+def _install_pure(
+    rec: Recorder, iteration: _Body, buffer: TracedBuffer, d: Definition, axes: list[int], at: int
+) -> None:
     """One dimension more, in the order of the axes: all iterations at once."""
     order: list[Any] = sorted([*range(len(axes)), iteration.var], key=lambda k: at if k is iteration.var else axes[k])
     place = {k: poly(Dim(new)) for new, k in enumerate(order)}
@@ -271,7 +273,9 @@ def _install_pure(rec: Recorder, iteration: _Body, buffer: Buffer, d: Definition
     buffer.take(stage.name)
 
 
-def _install_recurrence(rec: Recorder, iteration: _Body, buffer: Buffer, d: Definition, crossed: Sequence[int]) -> None:
+def _install_recurrence(
+    rec: Recorder, iteration: _Body, buffer: TracedBuffer, d: Definition, crossed: Sequence[int]
+) -> None:
     """A reduction dimension outside those that there are: iteration by iteration.
 
     Inside it are dimensions that are `crossed`: an iteration must end along all of them before the next one begins.

@@ -1,15 +1,15 @@
 """Loop re-rolling: Python loops over ``range(...)`` are traced once, so that the trace does not grow with the image.
 
-The first iteration stands for all of them: its variable is a `Turn`. At its end, everything it found (local variables,
-lists and dicts) must be unchanged, but for one array that it has written to. Then every iteration does the same, and
-what was recorded is made one update of that array:
+The first iteration stands for all of them: its variable is an `InductionVariable`. At its end, everything it found (local
+variables, lists and dicts) must be unchanged, but for one array that it has written to. Then every iteration does the
+same, and what was recorded is made one update of that array:
 
 - over one more pure dimension, where no iteration reads what another one writes;
 - else over a reduction dimension in order, a recurrence. Where an iteration reads elements near those that others
   wrote, all that it writes is inside that dimension.
 
 Temporaries that do not depend on that array become stages with an axis for the iterations; the others become part of
-the value. Whatever does not fit raises `CannotRoll`, and the function is traced again with that loop unrolled.
+the value. Whatever does not fit raises `CannotReroll`, and the function is traced again with that loop unrolled.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from hjit.trace.capture.captured import ObjectProxy
 from hjit.trace.capture.recurrences import NotOneUpdate, ReadsWhatItWrites, merged
 from hjit.trace.ir.poly import SMALL, Var, poly
 from hjit.trace.tracing.host import is_host, unpin
-from hjit.trace.tracing.induction import CannotRoll, Site, Turn
+from hjit.trace.tracing.induction import CannotReroll, InductionVariable, Site
 from hjit.trace.tracing.recorder import Recorder, current, tracing
 from hjit.trace.tracing.size import Size
 from hjit.trace.tracing.tracer import is_tracer, serials
@@ -112,7 +112,12 @@ _CALLABLE = (type, types.FunctionType, types.BuiltinFunctionType, type(np.sum))
 
 def _forgets(value: Any, containers: list[tuple[Any, list[Any]]]) -> bool:
     """Can an iteration leave nothing behind in this object, but in arrays and the containers noted here?"""
-    if is_tracer(value) or is_host(value) or type(value) in (Size, Turn, ObjectProxy) or isinstance(value, _PLAIN):
+    if (
+        is_tracer(value)
+        or is_host(value)
+        or type(value) in (Size, InductionVariable, ObjectProxy)
+        or isinstance(value, _PLAIN)
+    ):
         return True
     if type(value) in (tuple, list, dict):
         if type(value) is not tuple:
@@ -150,7 +155,7 @@ def _identical(a: list[Any], b: list[Any]) -> bool:
 
 
 class _Rolled:
-    """The iterator of a loop: it gives one `Turn`, and then makes one update of what was recorded."""
+    """The iterator of a loop: it gives one `InductionVariable`, and then makes one update of what was recorded."""
 
     def __init__(
         self, rec: Recorder, frame: types.FrameType, loop: Loop, found: _Found, iterations: tuple[Any, Any, Any]
@@ -166,26 +171,26 @@ class _Rolled:
 
     __reversed__ = __iter__  # its iterations are in the order of the loop already
 
-    def __next__(self) -> Turn:
+    def __next__(self) -> InductionVariable:
         if self.at is None:
             return self._begin()
         self._end()
         raise StopIteration
 
-    def _begin(self) -> Turn:
+    def _begin(self) -> InductionVariable:
         rec = self.rec
         self.at = len(rec.stages), len(rec.changes), next(serials)
-        self.effects = len(rec.events), len(rec.undo)
+        self.effects = len(rec.breaks), len(rec.undo)
         self.var = Var(f"iteration{len(rec.loops)}")
         rec.loops.append(self)
         last = self.start + self.step * (self.count - 1)
-        return Turn(self, self.start, last, rec.poly(self.start) + self.step * poly(self.var))
+        return InductionVariable(self, self.start, last, rec.poly(self.start) + self.step * poly(self.var))
 
     def _end(self) -> None:
         rec = self.rec
         if rec.refused:
-            raise CannotRoll(rec.refused, "an exception that the code has handled")
-        if rec.loops[-1:] != [self] or self.effects != (len(rec.events), len(rec.undo)):
+            raise CannotReroll(rec.refused, "an exception that the code has handled")
+        if rec.loops[-1:] != [self] or self.effects != (len(rec.breaks), len(rec.undo)):
             raise self.refusal("a decision, a draw or a call of another library in the loop")
         if not self.found.is_left(self.frame):
             raise self.refusal("a variable is carried from one iteration to the next")
@@ -193,11 +198,11 @@ class _Rolled:
         try:
             merged(rec, self.var, rec.poly(self.count), self.at)
         except ReadsWhatItWrites as why:
-            raise CannotRoll(self.site, str(why), blind=not self.is_blind) from None
+            raise CannotReroll(self.site, str(why), blind=not self.is_blind) from None
         except NotOneUpdate as why:
             raise self.refusal(str(why)) from None
         rec.loops.pop()
 
-    def refusal(self, why: str) -> CannotRoll:
+    def refusal(self, why: str) -> CannotReroll:
         self.rec.refused = self.site
-        return CannotRoll(self.site, why)
+        return CannotReroll(self.site, why)

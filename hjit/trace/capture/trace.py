@@ -18,10 +18,10 @@ from hjit.trace.capture.overlay import clone, load_table
 from hjit.trace.ir.graph import identity
 from hjit.trace.ir.poly import Dim, FloorDiv, Mod, Poly, Sym, deep_atoms
 from hjit.trace.tracing.host import HostScalar, cell_number, is_host, is_run_time, unpin
-from hjit.trace.tracing.induction import CannotRoll, Site
+from hjit.trace.tracing.induction import CannotReroll, Site
 from hjit.trace.tracing.recorder import OutOfBounds, Recorder
 from hjit.trace.tracing.size import Size
-from hjit.trace.tracing.tracer import Buffer, Selected, Tracer, from_source, is_tracer
+from hjit.trace.tracing.tracer import Selected, TracedBuffer, Tracer, from_source, is_tracer
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +99,7 @@ class Trace:
         names = [stage for _, stage in self.writes]
         names += [r.name for r in self.results if r.kind in ("array", "view")]
         names += [*rec.checks, *(n for e in rec.effects for n in e.needs)]
-        return [*(e.needs for e in rec.events), tuple(dict.fromkeys(n for n in names if n in rec.stages))]
+        return [*(e.needs for e in rec.breaks), tuple(dict.fromkeys(n for n in names if n in rec.stages))]
 
 
 def flatten(x: Any, leaves: list[Any]) -> Any:
@@ -137,15 +137,17 @@ def trace(
     load_table()
     listen()
     unrolled: frozenset[Site] = frozenset()
-    settled = False
+    freeze_captured = False
     blind: frozenset[Site] = frozenset()
     while True:
         code = function.__code__
         origin = Origin(code.co_filename, code.co_firstlineno, code.co_name)
-        rec = Recorder(evaluate, function.__name__, origin, blas, unrolled=unrolled, blind=blind, settled=settled)
+        rec = Recorder(
+            evaluate, function.__name__, origin, blas, unrolled=unrolled, blind=blind, freeze_captured=freeze_captured
+        )
         try:
             return _traced(rec, function, structure, leaves, names)
-        except CannotRoll as refusal:
+        except CannotReroll as refusal:
             if refusal.blind:
                 blind |= {refusal.site}
             else:
@@ -156,7 +158,7 @@ def trace(
             if rec.loops:
                 unrolled |= {rec.loops[-1].site}  # iteration by iteration it may be another error, or none
             elif any(f is cell_number for f, _ in rec.tape.ops):
-                settled = True  # what takes no run-time number may take a plain one
+                freeze_captured = True  # what takes no run-time number may take a plain one
             elif rec.refusals and not isinstance(error, TraceError):
                 raise error from rec.refusals[0]  # which the function has handled: this may be what came of it
             else:
@@ -167,7 +169,7 @@ def _traced(rec: Recorder, function: types.FunctionType, structure: Any, leaves:
     """One run of the function.
 
     Raises:
-        CannotRoll: with one of its loops taken iteration by iteration it may succeed.
+        CannotReroll: with one of its loops taken iteration by iteration it may succeed.
     """
     with rec:
 
@@ -183,7 +185,7 @@ def _traced(rec: Recorder, function: types.FunctionType, structure: Any, leaves:
         _watch(rec, (*args, *kwargs.values()))
         returned = clone(function)(*args, **kwargs)
         if rec.loops or rec.refused:  # the code has handled the exception that left it
-            raise CannotRoll(rec.refused or rec.loops[-1].site, "an exception")
+            raise CannotReroll(rec.refused or rec.loops[-1].site, "an exception")
         if rec.beyond:
             raise OutOfBounds
         if rec.refusals:
@@ -205,9 +207,9 @@ def _watch(rec: Recorder, values: Iterable[Any]) -> None:
             _watch(rec, x.values() if isinstance(x, dict) else x)
 
 
-def _shared_buffers(x: Any) -> Counter[Buffer]:
+def _shared_buffers(x: Any) -> Counter[TracedBuffer]:
     """How often each buffer is returned."""
-    counts: Counter[Buffer] = Counter()
+    counts: Counter[TracedBuffer] = Counter()
 
     def visit(x: Any) -> None:
         if is_tracer(x):
@@ -223,7 +225,7 @@ def _shared_buffers(x: Any) -> Counter[Buffer]:
     return counts
 
 
-def _result(x: Any, rec: Recorder, shared: Counter[Buffer]) -> Any:
+def _result(x: Any, rec: Recorder, shared: Counter[TracedBuffer]) -> Any:
     t = type(x)
     if is_tracer(x):
         return _array_result(x, rec, shared)
@@ -246,7 +248,7 @@ def _result(x: Any, rec: Recorder, shared: Counter[Buffer]) -> Any:
     return Result("static", value=x)
 
 
-def _array_result(x: Tracer, rec: Recorder, shared: Counter[Buffer]) -> Result:
+def _array_result(x: Tracer, rec: Recorder, shared: Counter[TracedBuffer]) -> Result:
     buffer, root = x.buffer, x.buffer.root
     other = None if root is buffer else x.dtype
     if root.argument and not x.is_scalar:
@@ -265,7 +267,7 @@ def _array_result(x: Tracer, rec: Recorder, shared: Counter[Buffer]) -> Result:
             "view", root.source(), shape=rec.polys(x.shape), index=x.index, dtype=other, read_only=x.read_only
         )
     is_new = buffer.source() in rec.stages or any(
-        e.product is not None and buffer.source() in e.gives for e in rec.events
+        e.product is not None and buffer.source() in e.gives for e in rec.breaks
     )
     if x.is_whole and is_new:
         return Result("array", buffer.source(), is_scalar=x.is_scalar, weak=x.weak)

@@ -12,7 +12,7 @@ from dataclasses import replace
 import numpy as np
 
 from hjit.trace.ir.graph import Const, Definition, Expr, Graph, Index, Op, Stage, select, substitute
-from hjit.trace.ir.poly import ONE, Dim, Poly, bound, poly
+from hjit.trace.ir.poly import ONE, Dim, Poly, boundary, poly
 
 Side = tuple[
     Poly, Poly, int | None
@@ -25,13 +25,13 @@ def inside(index: Poly, extent: Poly) -> Expr:
     return Op(INSIDE, (Index(index), Index(extent)), np.bool_)
 
 
-def settled(e: Expr) -> Expr:
+def fold_select(e: Expr) -> Expr:
     """The side that a test takes whose index and extent are known, as those of the planes of a stack are; other expressions as they are."""
     match e:
         case Op(name="select", args=(Op(name=test, args=(Index(poly=at), Index(poly=n))), a, b)) if (
             test == INSIDE and at.is_const and n.is_const
         ):
-            return settled(a if 0 <= at.const < n.const else b)
+            return fold_select(a if 0 <= at.const < n.const else b)
     return e
 
 
@@ -76,7 +76,7 @@ def _where(axis: int, p: Poly, n: Poly, length: Poly, inner: Expr, outer: Expr) 
 def _brought_inside(value: Expr, s: Stage, box: list[Side]) -> Expr:
     """The value of a box at a point of the stage, or at the point of the box that is nearest to it."""
     whole = {axis for axis, (p, n, _) in enumerate(box) if (p, n) == (poly(Dim(axis)), s.shape[axis])}
-    at = {k: p if axis in whole else bound("clamp", p, n) for axis, (p, n, k) in enumerate(box) if k is not None}
+    at = {k: p if axis in whole else boundary("clamp", p, n) for axis, (p, n, k) in enumerate(box) if k is not None}
     return substitute(value, lambda a: at[a.k] if isinstance(a, Dim) else None)
 
 

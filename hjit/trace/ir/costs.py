@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hjit.trace.ir.graph import Expr, Load, Op, walk
-from hjit.trace.ir.poly import Value
+from hjit.trace.ir.poly import Indirect
 
 # Costs of operations; what is not named costs 1.
 COSTS = {
@@ -33,4 +33,4 @@ def length(e: Expr) -> int:
 def _node_cost(e: Expr) -> int:
     if isinstance(e, Op):
         return COSTS.get(e.name, 1)
-    return 1 if isinstance(e, Load) and any(isinstance(a, Value) for p in e.index for a in p.atoms()) else 0
+    return 1 if isinstance(e, Load) and any(isinstance(a, Indirect) for p in e.index for a in p.atoms()) else 0

@@ -22,7 +22,7 @@ import numpy as np
 
 from hjit import deadline
 from hjit.errors import Origin
-from hjit.trace.ir.poly import Atom, Dim, IntLike, Poly, Value, poly
+from hjit.trace.ir.poly import Atom, Dim, Indirect, IntLike, Poly, poly
 
 Change = Callable[[Atom], IntLike | None]
 
@@ -236,9 +236,9 @@ def rewrite(e: Expr, change: Callable[[Expr], Expr | None], memo: dict[Expr, Exp
     memo = {} if memo is None else memo
 
     def poly_change(a: Atom) -> IntLike | None:
-        if isinstance(a, Value):
+        if isinstance(a, Indirect):
             new = go(a.expr)
-            return None if new is a.expr else Value(new, a.extent)
+            return None if new is a.expr else Indirect(new, a.extent)
         return None
 
     def go(e: Expr) -> Expr:
@@ -277,10 +277,10 @@ def substitute(e: Expr, change: Change, memo: dict[Expr, Expr] | None = None) ->
     def deep_change(a: Atom) -> IntLike | None:
         """An expression that is an index may hold others: each is rewritten once."""
         new = change(a)
-        if new is not None or not isinstance(a, Value):
+        if new is not None or not isinstance(a, Indirect):
             return new
         expr, extent = go(a.expr), None if a.extent is None else a.extent.substitute(deep_change)
-        return a if expr is a.expr and extent is a.extent else Value(expr, extent)
+        return a if expr is a.expr and extent is a.extent else Indirect(expr, extent)
 
     def go(e: Expr) -> Expr:
         done = memo.get(e)
@@ -310,28 +310,25 @@ def loads(*roots: Expr) -> tuple[Load, ...]:
     return tuple(dict.fromkeys(x for e in roots for x in e.loads))
 
 
-def describe(root: Expr) -> tuple[list[str], str]:
-    """`root` as text, its shared sub-expressions written once: the lines that name them, and the rest."""
-    nodes = list(_arguments_first(root))
-    readers = Counter(a for e in nodes for a in e.args)
+def describe(*roots: Expr, share_loads: bool = False) -> tuple[list[str], list[str]]:
+    """Expressions as text, what they share written once: the lines that name it, and the texts. `share_loads`: loads, too."""
+    nodes = list(_arguments_first(roots))
+    readers = Counter(a for e in nodes for a in e.args) + Counter(roots)
     text: dict[Expr, str] = {}
     lines: list[str] = []
     for e in nodes:
-        if not e.args:
-            text[e] = str(e)
-            continue
         name = e.name if isinstance(e, Op) else e.dtype.str[1:]
-        text[e] = f"{name}({', '.join(text[a] for a in e.args)})"
-        if readers[e] > 1:
+        text[e] = f"{name}({', '.join(text[a] for a in e.args)})" if e.args else str(e)
+        if readers[e] > 1 and (e.args or (share_loads and isinstance(e, Load))):
             lines.append(f"v{len(lines)} = {text[e]}")
             text[e] = f"v{len(lines) - 1}"
-    return lines, text[root]
+    return lines, [text[e] for e in roots]
 
 
-def _arguments_first(root: Expr) -> Iterator[Expr]:
+def _arguments_first(roots: Sequence[Expr]) -> Iterator[Expr]:
     """Every distinct node, after its arguments, from left to right."""
     done: set[Expr] = set()
-    stack = [(root, False)]
+    stack = [(e, False) for e in reversed(roots)]
     while stack:
         e, ready = stack.pop()
         if e in done:
@@ -346,7 +343,7 @@ def _arguments_first(root: Expr) -> Iterator[Expr]:
 
 def _text(e: Expr) -> str:
     """An expression in one line, as long as its distinct nodes: written out in full it may be exponentially longer."""
-    lines, text = describe(e)
+    lines, (text,) = describe(e)
     return " where ".join([text, ", ".join(lines)] if lines else [text])
 
 
@@ -389,7 +386,7 @@ class Definition:
     @cached_property
     def is_scatter(self) -> bool:
         """Is where it writes read from arrays?"""
-        return any(isinstance(a, Value) for p in self.target for a in p.atoms())
+        return any(isinstance(a, Indirect) for p in self.target for a in p.atoms())
 
     def exprs(self) -> tuple[Expr, ...]:
         """The value, and the expressions inside the target's indices."""
@@ -409,7 +406,7 @@ class Definition:
         loops = [f"d{k} < {n}" for k, n in enumerate(self.dims)]
         loops += [f"d{k} <r {n}" for k, n in enumerate(self.rdims, len(self.dims))]
         order = "" if self.order == "pure" else f"  ({self.order})"
-        lets, value = describe(self.value)
+        lets, (value,) = describe(self.value)
         where = "".join(f"\n      where {line}" for line in lets)
         return f"[{', '.join(map(str, self.target))}] = {value}   for {', '.join(loops) or 'once'}{order}{where}"
 
@@ -559,9 +556,9 @@ def map_definitions(s: Stage, f: Callable[[Expr, tuple[Poly, ...]], Expr]) -> St
 
     def target(p: Poly, extents: tuple[Poly, ...]) -> Poly:
         def change(a: Atom) -> Poly | None:
-            if isinstance(a, Value):
+            if isinstance(a, Indirect):
                 new = f(a.expr, extents)
-                return None if new is a.expr else poly(Value(new, a.extent))
+                return None if new is a.expr else poly(Indirect(new, a.extent))
             return None
 
         return p.substitute(change)

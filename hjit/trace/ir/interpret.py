@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 
 from hjit.trace.ir.graph import Cast, Const, Definition, Expr, Graph, Index, Load, Op, ScalarRef, Stage
-from hjit.trace.ir.poly import Atom, Bound, Dim, Extremum, FloorDiv, Mod, Poly, Sym, Value, sizes_value
+from hjit.trace.ir.poly import Atom, Boundary, Dim, Extremum, FloorDiv, Indirect, Mod, Poly, Sym, sizes_value
 
 Array = np.ndarray[Any, Any]
 _ALIAS = {"radians": "deg2rad", "degrees": "rad2deg", "reordered": "positive"}
 
 
-class Indices:
+class IndexEvaluator:
     """Index polynomials at some values of their dimensions; subclasses say what a value read from an array is.
 
     Attributes:
@@ -50,18 +50,18 @@ class Indices:
                 return self.index(a.arg) % self.index(a.by)
             case Extremum():
                 return (np.minimum if a.which == "min" else np.maximum)(self.index(a.a), self.index(a.b))
-            case Bound():
+            case Boundary():
                 return _bound(a.mode, self.index(a.arg), self.index(a.extent))
-            case Value():
+            case Indirect():
                 return self.gather(a)
         raise AssertionError(a)
 
-    def gather(self, a: Value) -> Any:
+    def gather(self, a: Indirect) -> Any:
         """The index that an expression yields."""
         raise NotImplementedError
 
 
-class _Run(Indices):
+class _Run(IndexEvaluator):
     """Arrays and sizes of one interpretation; `dims` holds the open grids of the definition at work."""
 
     def __init__(self, arrays: dict[str, Array], sizes: Mapping[str, int], scalars: Mapping[str, Any]) -> None:
@@ -69,7 +69,7 @@ class _Run(Indices):
         self.dims: list[Any] = []
         self.memo: dict[Any, Any] = {}
 
-    def gather(self, a: Value) -> Any:
+    def gather(self, a: Indirect) -> Any:
         i = np.asarray(self.value(a.expr)).astype(np.int64)
         if a.extent is None:
             return i
@@ -148,7 +148,7 @@ def _varies(p: Poly, first: int) -> bool:
     """Does a target index depend on a reduction dimension?"""
 
     def deep(p: Poly) -> bool:
-        return any(isinstance(a, Value) or (isinstance(a, Dim) and a.k >= first) for a in p.atoms())
+        return any(isinstance(a, Indirect) or (isinstance(a, Dim) and a.k >= first) for a in p.atoms())
 
     return deep(p)
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from hjit.trace.ir.poly import (
     ZERO,
     Atom,
-    Bound,
+    Boundary,
     Dim,
     Extremum,
     FloorDiv,
@@ -156,13 +156,13 @@ def _atom(a: Atom, dims: Mapping[int, Interval], full: Mapping[int, Interval]) -
                 return None
             low, high = extremum(a.which, x.low, y.low), extremum(a.which, x.high, y.high)
             return Interval(low, high, both.base, both.first, both.last, x.partial or y.partial)
-        case Bound():
+        case Boundary():
             inner, reach = interval(a.arg, dims, full), interval(a.arg, full, full)
             return None if inner is None or reach is None else _bounded(a, inner, reach)
     return None
 
 
-def _bounded(a: Bound, x: Interval, reach: Interval) -> Interval:
+def _bounded(a: Boundary, x: Interval, reach: Interval) -> Interval:
     """What boundary handling makes of a interval, `reach` being all that the index ever is.
 
     An index before the axis becomes a later one, at most as much later as it ever lies before it; one behind the axis

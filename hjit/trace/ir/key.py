@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from hjit.trace.ir.graph import Cast, Const, Expr, Graph, Index, Load, Op, ScalarRef
-from hjit.trace.ir.poly import Atom, Bound, Dim, Extremum, FloorDiv, Mod, Poly, Sym, Value
+from hjit.trace.ir.poly import Atom, Boundary, Dim, Extremum, FloorDiv, Indirect, Mod, Poly, Sym
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +51,9 @@ class Writer:
                 return f"mod({self.poly(a.arg)},{self.poly(a.by)})"
             case Extremum():
                 return f"{a.which}({self.poly(a.a)},{self.poly(a.b)})"
-            case Bound():
+            case Boundary():
                 return f"{a.mode}({self.poly(a.arg)},{self.poly(a.extent)})"
-            case Value():
+            case Indirect():
                 return f"at({self.expr(a.expr)},{'' if a.extent is None else self.poly(a.extent)})"
         raise AssertionError(a)
 

@@ -16,14 +16,14 @@ from hjit.trace.ir.poly import (
     ONE,
     ZERO,
     Atom,
-    Bound,
+    Boundary,
     Dim,
     FloorDiv,
+    Indirect,
     IntLike,
     Mod,
     Poly,
     Sym,
-    Value,
     deep_atoms,
     sizes_value,
 )
@@ -89,8 +89,8 @@ def _leading_to_lookups(stages: Mapping[str, Stage]) -> set[str]:
     return found
 
 
-def _checked(p: Poly) -> list[Value]:
-    return [a for a in deep_atoms(p) if isinstance(a, Value) and a.extent is not None]
+def _checked(p: Poly) -> list[Indirect]:
+    return [a for a in deep_atoms(p) if isinstance(a, Indirect) and a.extent is not None]
 
 
 # -- what runs
@@ -114,7 +114,7 @@ def _reaching(d: Definition, region: Region, sizes: Mapping[str, int]) -> Region
     """For which of its dimensions an update writes to a region; None where that is not known. A scatter runs as a whole."""
     run: list[Mask | None] = [None] * len(d.extents)
     for p, mask in zip(d.target, region, strict=True):
-        if mask is None or any(isinstance(a, Value) for a in p.atoms()):
+        if mask is None or any(isinstance(a, Indirect) for a in p.atoms()):
             continue
         values = _turned(p, d, sizes)
         if values is None:
@@ -180,7 +180,7 @@ def _values(p: Poly, indices: Mask, sizes: Mapping[str, int]) -> Mask | None:
         product: Mask = np.full(len(indices), c)
         for a in m:
             factor = _factor(a, indices, sizes)
-            if factor is None or (isinstance(a, Bound) and (len(p.terms) > 1 or len(m) > 1 or c != 1 or p.const)):
+            if factor is None or (isinstance(a, Boundary) and (len(p.terms) > 1 or len(m) > 1 or c != 1 or p.const)):
                 return None
             product = product * factor
         total = total + product
@@ -196,7 +196,7 @@ def _factor(a: Atom, indices: Mask, sizes: Mapping[str, int]) -> Mask | int | No
         case FloorDiv() | Mod():
             arg, by = _values(a.arg, indices, sizes), _values(a.by, indices, sizes)
             return None if arg is None or by is None else arg // by if isinstance(a, FloorDiv) else arg % by
-        case Bound():  # -1 where it is another index than the one that the mode is asked about
+        case Boundary():  # -1 where it is another index than the one that the mode is asked about
             arg = _values(a.arg, indices, sizes)
             return None if arg is None else np.where((arg >= 0) & (arg < sizes_value(a.extent, sizes)), arg, -1)
     return None

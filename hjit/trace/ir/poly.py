@@ -108,7 +108,7 @@ class Extremum(Atom):
         return f"{self.which}({self.a}, {self.b})"
 
 
-class Bound(Atom):
+class Boundary(Atom):
     """An index brought into [0, extent) as a boundary mode says.
 
     Modes: ``clamp`` (np.pad's edge), ``wrap``, ``reflect`` (the edge is not repeated), ``symmetric`` (it is).
@@ -123,7 +123,7 @@ class Bound(Atom):
         return f"{self.mode}({self.arg}, {self.extent})"
 
 
-class Value(Atom):
+class Indirect(Atom):
     """An integer that an expression of the Graph yields: the index of a gather.
 
     `extent` is the size of the axis that it indexes: NumPy's bounds check and its negative indices apply.
@@ -176,7 +176,7 @@ class Poly:
         """An index as it is away from the borders: without the bound that all of it may have."""
         if len(self.terms) == 1 and not self.const:
             ((m, c),) = self.terms.items()
-            if c == 1 and len(m) == 1 and isinstance(m[0], Bound):
+            if c == 1 and len(m) == 1 and isinstance(m[0], Boundary):
                 return m[0].arg
         return self
 
@@ -417,13 +417,13 @@ def rebuild(a: Atom, change: Callable[[Atom], IntLike | None]) -> IntLike:
         case Extremum():
             x, y = a.a.substitute(change), a.b.substitute(change)
             return a if x is a.a and y is a.b else extremum(a.which, x, y)
-        case Bound():
+        case Boundary():
             arg, extent = a.arg.substitute(change), a.extent.substitute(change)
-            return a if arg is a.arg and extent is a.extent else bound(a.mode, arg, extent)
-        case Value():
+            return a if arg is a.arg and extent is a.extent else boundary(a.mode, arg, extent)
+        case Indirect():
             expr = a.expr.substitute(change)
             extent = None if a.extent is None else a.extent.substitute(change)
-            return a if expr is a.expr and extent is a.extent else Value(expr, extent)
+            return a if expr is a.expr and extent is a.extent else Indirect(expr, extent)
     return a
 
 
@@ -436,15 +436,15 @@ def extremum(which: str, a: IntLike, b: IntLike) -> Poly:
     return poly(Extremum(which, a, b))
 
 
-def bound(mode: str, arg: IntLike, extent: IntLike) -> Poly:
-    """`Bound`, or its value where index and extent are constants."""
+def boundary(mode: str, arg: IntLike, extent: IntLike) -> Poly:
+    """`Boundary`, or its value where index and extent are constants."""
     arg, extent = poly(arg), poly(extent)
     if arg.is_const and extent.is_const:
-        return poly(bound_value(mode, arg.const, extent.const))
-    return poly(Bound(mode, arg, extent))
+        return poly(boundary_value(mode, arg.const, extent.const))
+    return poly(Boundary(mode, arg, extent))
 
 
-def bound_value(mode: str, i: int, n: int) -> int:
+def boundary_value(mode: str, i: int, n: int) -> int:
     """The index in [0, n) that boundary `mode` puts in place of `i`."""
     if mode == "clamp":
         return min(max(i, 0), n - 1)
@@ -469,8 +469,8 @@ def atom_value(a: Atom, values: Callable[[Atom], int]) -> int:
         case Extremum():
             pick = min if a.which == "min" else max
             return pick(a.a.evaluate(values), a.b.evaluate(values))
-        case Bound():
-            return bound_value(a.mode, a.arg.evaluate(values), a.extent.evaluate(values))
+        case Boundary():
+            return boundary_value(a.mode, a.arg.evaluate(values), a.extent.evaluate(values))
     return values(a)
 
 

@@ -35,14 +35,14 @@ from hjit.trace.ir.graph import (
     walk,
 )
 from hjit.trace.ir.identities import start_value
-from hjit.trace.ir.poly import ONE, Dim, Poly, Value, poly
+from hjit.trace.ir.poly import ONE, Dim, Indirect, Poly, poly
 from hjit.trace.passes.dead_stores import start_scans
 from hjit.trace.passes.demanded_regions import crop
 from hjit.trace.passes.demotion import narrow_integers
 from hjit.trace.passes.fission import bordered_terms
 from hjit.trace.passes.forwarding import forward_slabs, merge_slabs, slabs
 from hjit.trace.passes.partition import even_pieces, is_tiled, part_histograms, unflatten, write_apart
-from hjit.trace.passes.rewrites import AS_IT_IS, Rewrites, cache_reads, pack, rfactor
+from hjit.trace.passes.rewrites import NO_REWRITES, Rewrites, cache_reads, pack, rfactor
 from hjit.trace.passes.storage_narrowing import narrow
 from hjit.trace.passes.tabulate import tabulate
 
@@ -177,7 +177,7 @@ def _definition_key(s: Stage) -> Any:
 Use = tuple[str, int, tuple[Poly, ...]]  # the stage and definition that end up with the code, and the index in them
 
 
-def fuse(graph: Graph, said: Rewrites = AS_IT_IS) -> Graph:
+def fuse(graph: Graph, said: Rewrites = NO_REWRITES) -> Graph:
     """Put the definition of cheap or once-used pure stages in place of their loads."""
     uses: dict[str, dict[Use, None]] = {s.name: {} for s in graph.stages}
     inlined: set[str] = set()
@@ -234,7 +234,7 @@ def _may_inline(s: Stage, price: int, uses: dict[Use, None], by_name: dict[str, 
         d = by_name[root].definitions[number]
         mentioned = {a.k for p in index for a in _dims(p)}
         missing = [k for k, n in enumerate(d.extents) if k not in mentioned and n != ONE]
-        if price > 0 and any(isinstance(a, Value) for p in index for a in p.atoms()):
+        if price > 0 and any(isinstance(a, Indirect) for p in index for a in p.atoms()):
             return False  # a table: it is smaller than what looks it up, or read out of order
         if price > SCATTER_LIMIT and d.rdims and d.is_scatter:
             return False  # a scatter runs element by element: what it reads is better computed in vectors
@@ -318,7 +318,7 @@ def inline(graph: Graph, names: set[str]) -> Graph:
     return replace(graph, stages=tuple(stages))
 
 
-def inline_after(graph: Graph, said: Rewrites = AS_IT_IS) -> Graph:
+def inline_after(graph: Graph, said: Rewrites = NO_REWRITES) -> Graph:
     """Stages of the canonical Graph in place of their loads; among them those that were not pure when chains were fused."""
     pure = {s.name for s in graph.stages if s.name not in graph.outputs and s.initial is not None and not s.updates}
     names = {n for n in pure if n in said.inlined_after or n in said.inlined}
@@ -413,7 +413,7 @@ PASSES: tuple[Callable[..., Graph], ...] = (
 SAID = (fuse, rfactor, cache_reads, pack, inline_after)  # those that a schedule has a say in
 
 
-def canonicalise(graph: Graph, said: Rewrites = AS_IT_IS, show: Callable[[str, Graph], None] | None = None) -> Graph:
+def canonicalise(graph: Graph, said: Rewrites = NO_REWRITES, show: Callable[[str, Graph], None] | None = None) -> Graph:
     """The canonical form of a Graph; `said`: what a schedule changes; `show` is given each pass's name and result."""
     show = debug.passes("canonicalise") if show is None else show
     for run in deadline.within("canonicalising", PASSES):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from hjit.trace.ir.graph import Definition, Graph, Load, Op, Stage, fresh, identity
-from hjit.trace.ir.poly import Bound, Dim, Poly, deep_atoms, poly
+from hjit.trace.ir.poly import Boundary, Dim, Poly, deep_atoms, poly
 
 
 def bordered_terms(graph: Graph) -> Graph:
@@ -35,7 +35,7 @@ def _has_bordered_terms(d: Definition) -> bool:
 
 def _is_bordered(p: Poly, d: Definition) -> bool:
     """Does an index along the innermost axis look across a border in a reduction's dimension?"""
-    return any(isinstance(a, Bound) and any(k >= len(d.dims) for k in _long(poly(a), d)) for a in deep_atoms(p))
+    return any(isinstance(a, Boundary) and any(k >= len(d.dims) for k in _long(poly(a), d)) for a in deep_atoms(p))
 
 
 def _is_all_of(x: Load, d: Definition) -> bool:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from hjit.trace.ir.borders import inside
 from hjit.trace.ir.costs import REPEAT_LIMIT, cost
 from hjit.trace.ir.graph import Definition, Expr, Graph, Load, Stage, map_definitions, rewrite, select, substitute
-from hjit.trace.ir.poly import Dim, Poly, bound, poly
+from hjit.trace.ir.poly import Dim, Poly, boundary, poly
 
 MAX_PLANES = 4  # of what becomes one definition: loops over them are unrolled, which decides between them
 
@@ -123,7 +123,7 @@ def _merged(s: Stage) -> Stage:
     value: Expr | None = None
     for x in reversed(parts):
         at = index[axis] - x.first
-        clamped = bound("clamp", at, poly(x.count)) + x.first
+        clamped = boundary("clamp", at, poly(x.count)) + x.first
         here = x.value(axis, (*index[:axis], clamped, *index[axis + 1 :]))
         value = here if value is None else select(inside(at, poly(x.count)), here, value)
     return replace(s, initial=value, updates=())

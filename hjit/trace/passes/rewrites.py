@@ -29,7 +29,7 @@ class Rewrites:
     inlined_after: Container[str] = frozenset()
 
 
-AS_IT_IS = Rewrites()
+NO_REWRITES = Rewrites()
 Index = tuple[Poly, ...]
 
 
@@ -43,7 +43,7 @@ def parts_name(stage: str) -> str:
     return f"{stage}_parts"
 
 
-def cache_reads(graph: Graph, said: Rewrites = AS_IT_IS) -> Graph:
+def cache_reads(graph: Graph, said: Rewrites = NO_REWRITES) -> Graph:
     """Consumers of some inputs and stages read copies of them (`cache_read` of TVM, `in` of Halide)."""
     stages: list[Stage] = []
     copies: dict[str, str] = {}
@@ -77,7 +77,7 @@ def cache_reads(graph: Graph, said: Rewrites = AS_IT_IS) -> Graph:
     return replace(graph, stages=tuple(stages))
 
 
-def rfactor(graph: Graph, said: Rewrites = AS_IT_IS) -> Graph:
+def rfactor(graph: Graph, said: Rewrites = NO_REWRITES) -> Graph:
     """Reductions in parts of one of their dimensions, which are then joined (Halide's `rfactor`, Suriana 2017)."""
     stages: list[Stage] = []
     names = set(graph.by_name)
@@ -102,7 +102,7 @@ def factors(s: Stage, d: Definition, k: int) -> bool:
     return k < len(d.rdims) and has_parts(s, d) and (not d.is_scatter or s.dtype.kind in "iub")
 
 
-def pack(graph: Graph, said: Rewrites = AS_IT_IS) -> Graph:
+def pack(graph: Graph, said: Rewrites = NO_REWRITES) -> Graph:
     """The right matrix of a product is copied, so that the columns that a block of the result needs lie side by side.
 
     Its rows are as far apart as the matrix is wide, often by a power of two: then all of them want the same few places of the caches

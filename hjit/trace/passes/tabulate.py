@@ -27,7 +27,7 @@ from hjit.trace.ir.graph import (
     rewrite,
     substitute,
 )
-from hjit.trace.ir.poly import Dim, Poly, Value, poly
+from hjit.trace.ir.poly import Dim, Indirect, Poly, poly
 
 WORTH = 24  # additions that a look-up must save for each element
 MAX_ROWS = 64  # combinations of small dimensions that one table holds
@@ -132,7 +132,7 @@ class _Finder:
         formula = _renumbered(e, byte, place, pixel)
         shape = (*(self.stage.shape[k] for k in dims), poly(VALUES))
         self.tables.append(Stage(name, e.dtype, shape, formula, (), self.stage.origin))
-        at = Value(cast(byte, np.int64), None)
+        at = Indirect(cast(byte, np.int64), None)
         index = poly(at) + 128 if byte.dtype == np.int8 else poly(at)
         return Load(name, (*(poly(Dim(k)) for k in dims), index), e.dtype)
 

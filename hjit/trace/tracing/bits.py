@@ -8,7 +8,7 @@ import numpy as np
 
 from hjit.trace.ir.graph import Expr, Load, Op, cast, identity
 from hjit.trace.tracing.recorder import current
-from hjit.trace.tracing.tracer import Buffer, Tracer
+from hjit.trace.tracing.tracer import TracedBuffer, Tracer
 
 
 def bitcast(e: Expr, dtype: np.dtype[Any]) -> Expr:
@@ -16,18 +16,18 @@ def bitcast(e: Expr, dtype: np.dtype[Any]) -> Expr:
     return Op("bitcast", (e,), dtype) if "f" in (e.dtype.kind, dtype.kind) and e.dtype != dtype else cast(e, dtype)
 
 
-class Reinterpreted(Buffer):
+class Reinterpreted(TracedBuffer):
     """A buffer's memory, seen as another dtype: what is written to either is seen by both."""
 
     __slots__ = ("_seen", "_version", "base")
 
-    def __init__(self, base: Buffer, dtype: np.dtype[Any]) -> None:
+    def __init__(self, base: TracedBuffer, dtype: np.dtype[Any]) -> None:
         self.base = base
         self._seen = self._version = ""
         super().__init__(base.shape, dtype, base.version, strides=base.strides, writeable=base.writeable)
 
     @property
-    def root(self) -> Buffer:
+    def root(self) -> TracedBuffer:
         return self.base
 
     @property  # type: ignore[override]
@@ -61,4 +61,4 @@ class Reinterpreted(Buffer):
         base.take(rec.stage(bitcast(load, base.dtype), self.shape, base.dtype).name)
         if base.dtype == bool and not rec.loops:
             octets = rec.stage(cast(load, np.dtype(np.uint8)), self.shape, np.uint8).name
-            base.octets = base.version, Tracer(Buffer(self.shape, np.dtype(np.uint8), octets), self.shape, whole)
+            base.octets = base.version, Tracer(TracedBuffer(self.shape, np.dtype(np.uint8), octets), self.shape, whole)

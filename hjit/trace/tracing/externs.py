@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from hjit.trace.tracing.host import Slot, is_host
+from hjit.trace.tracing.host import TapeEntry, is_host
 from hjit.trace.tracing.recorder import current, supported_dtype
 from hjit.trace.tracing.results import Called, Unknown, called, place, rebuilt
 from hjit.trace.tracing.size import Size
@@ -105,12 +105,12 @@ class Extern:
 
 def extern_result(name: str, kind: str) -> Tracer:
     from hjit.trace.ir.graph import identity
-    from hjit.trace.tracing.tracer import Buffer, _shown
+    from hjit.trace.tracing.tracer import TracedBuffer, _shown
 
     rec = current()
     source = rec.inputs[name]
     shape = tuple(_shown(rec, p) for p in source.input.shape)
-    t = Tracer(Buffer(shape, source.input.dtype, name), shape, identity(len(shape)), is_scalar=kind == "scalar")
+    t = Tracer(TracedBuffer(shape, source.input.dtype, name), shape, identity(len(shape)), is_scalar=kind == "scalar")
     if kind == "float":
         return python_float(t)  # type: ignore[no-any-return]
     return t.copy() if shape else t
@@ -149,7 +149,7 @@ class Arguments:
                 self.tracers.append(x if x.is_whole else x.copy())
             return _Hole(known, tuple(map(int, x.shape)), x.is_scalar, x.weak)
         if is_host(x):
-            return Slot(x.k) if self.late else x.pin()
+            return TapeEntry(x.k) if self.late else x.pin()
         if type(x) in (list, tuple):
             return type(x)(map(self.lower, x))
         return {k: self.lower(v) for k, v in x.items()} if type(x) is dict else int(x) if type(x) is Size else x
@@ -165,7 +165,7 @@ class Arguments:
     ) -> Any:
         """An argument of `lower` with the arrays in their places; `views`: as they are given, one object however often it is given."""
         views = {} if views is None else views
-        if type(x) is Slot:
+        if type(x) is TapeEntry:
             return values[x.k]
         if type(x) is _Hole:
             if x.number not in views:

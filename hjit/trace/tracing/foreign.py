@@ -15,7 +15,7 @@ import numpy as np
 from hjit.errors import TraceError
 from hjit.trace.tracing.dispatch import functions
 from hjit.trace.tracing.externs import Extern, concrete, extern_result, owned
-from hjit.trace.tracing.host import settled
+from hjit.trace.tracing.host import pin_captured
 from hjit.trace.tracing.recorder import current, site
 from hjit.trace.tracing.results import Called, called
 from hjit.trace.tracing.tracer import has_tracer
@@ -46,7 +46,7 @@ class Foreign:
         return getattr(self.function, name)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        args, kwargs = settled(args), settled(kwargs)
+        args, kwargs = pin_captured(args), pin_captured(kwargs)
         if not has_tracer(args) and not has_tracer(kwargs):
             return concrete(self.function, args, kwargs)
         traced = functions().get(self.function)
@@ -79,7 +79,7 @@ class _Writing(Extern):
         )
 
     def result(self) -> Any:
-        events = current().events
+        events = current().breaks
         before = len(events)
         try:
             return super().result()

@@ -23,7 +23,7 @@ from hjit.trace.tracing.dispatch import hook
 
 
 @dataclass(slots=True)
-class Tape:
+class ScalarTape:
     """Host computations: entry k is a leaf of the arguments, or a function of earlier entries and constants."""
 
     ops: list[tuple[Callable[..., Any], tuple[Any, ...]]] = field(default_factory=list)
@@ -34,7 +34,9 @@ class Tape:
     def is_fixed(self, k: int) -> bool:
         """Does entry k follow from numbers that guards are on?"""
         f, args = self.ops[k]
-        return k in self.pinned or (f is not _leaf and all(type(a) is not Slot or self.is_fixed(a.k) for a in args))
+        return k in self.pinned or (
+            f is not _leaf and all(type(a) is not TapeEntry or self.is_fixed(a.k) for a in args)
+        )
 
     def replay(self, leaves: Sequence[Any]) -> list[Any] | None:
         """All values for these leaves of the arguments; None where a guard does not hold, or an operation is not possible."""
@@ -44,7 +46,7 @@ class Tape:
                 if f is _leaf:
                     values.append(leaves[args[0]])
                 else:
-                    values.append(f(*[values[a.k] if type(a) is Slot else a for a in args]))
+                    values.append(f(*[values[a.k] if type(a) is TapeEntry else a for a in args]))
         except Exception:  # after the guards that come before it, the function may not even get there
             return None
         for k, expected in self.guards:
@@ -54,7 +56,7 @@ class Tape:
 
 
 @dataclass(frozen=True, slots=True)
-class Slot:
+class TapeEntry:
     """A reference to entry `k` of the tape."""
 
     k: int
@@ -98,16 +100,16 @@ class HostScalar:
     __slots__ = ("captured", "k", "tape", "value")
     __array_priority__ = 1000
 
-    def __init__(self, tape: Tape, k: int, value: Any, captured: bool = False) -> None:
+    def __init__(self, tape: ScalarTape, k: int, value: Any, captured: bool = False) -> None:
         self.tape, self.k, self.value, self.captured = tape, k, value, captured
 
     @classmethod
-    def leaf(cls, tape: Tape, leaf: int, value: Any) -> HostScalar:
+    def leaf(cls, tape: ScalarTape, leaf: int, value: Any) -> HostScalar:
         tape.ops.append((_leaf, (leaf,)))
         return cls(tape, len(tape.ops) - 1, value)
 
     @classmethod
-    def cell(cls, tape: Tape, cell: Any) -> HostScalar:
+    def cell(cls, tape: ScalarTape, cell: Any) -> HostScalar:
         """A number in a closure."""
         value = cell.cell_contents
         tape.ops.append((cell_number, (cell, type(value))))
@@ -158,18 +160,18 @@ def is_captured(x: Any) -> bool:
     return type(x) is HostScalar and x.captured
 
 
-def settled(x: Any) -> Any:
+def pin_captured(x: Any) -> Any:
     """Numbers from closures as plain values, also in the lists, tuples, dicts and slices that `x` is made of."""
     t = type(x)
     if t is HostScalar:
         return x.pin() if x.captured else x
     if t is slice:
-        return slice(settled(x.start), settled(x.stop), settled(x.step))
+        return slice(pin_captured(x.start), pin_captured(x.stop), pin_captured(x.step))
     if t in (list, tuple):
-        found = [settled(y) for y in x]
+        found = [pin_captured(y) for y in x]
         return t(found) if any(new is not old for new, old in zip(found, x, strict=True)) else x
     if t is dict:
-        items = {k: settled(y) for k, y in x.items()}
+        items = {k: pin_captured(y) for k, y in x.items()}
         return items if any(items[k] is not x[k] for k in x) else x
     return x
 
@@ -192,7 +194,7 @@ def record(f: Callable[..., Any], *args: Any) -> Any:
         for a in filter(is_host, args):
             a.pin()
         raise
-    tape.ops.append((f, tuple(Slot(a.k) if is_host(a) else a for a in args)))
+    tape.ops.append((f, tuple(TapeEntry(a.k) if is_host(a) else a for a in args)))
     return HostScalar(tape, len(tape.ops) - 1, value, all(a.captured for a in args if is_host(a)))
 
 

@@ -1,4 +1,4 @@
-"""`Turn`: the variable of a Python loop whose body is traced once for all its turns.
+"""`InductionVariable`: the variable of a Python loop whose body is traced once for all its turns.
 
 It stands for every value of the variable at once, so it can only be what is the same sum in all turns: an index that is
 affine in the turn. Comparisons answer where the first and the last turn agree. Anything else refuses, and the loop is
@@ -18,7 +18,7 @@ from hjit.trace.tracing.size import Size, size_poly
 Site = tuple[Any, int]  # the code of a function and the offset of a loop in it
 
 
-class CannotRoll(BaseException):
+class CannotReroll(BaseException):
     """A loop has to be traced turn by turn; not an `Exception`, so that the traced code does not handle it."""
 
     def __init__(self, site: Site, why: str, blind: bool = False) -> None:
@@ -26,14 +26,14 @@ class CannotRoll(BaseException):
         self.site, self.blind = site, blind  # or without looking at what arrays hold, see `Recorder.blind`
 
 
-class Rolling(Protocol):
+class RerolledLoop(Protocol):
     """A loop whose turns are traced as one."""
 
-    def refusal(self, why: str) -> CannotRoll:
+    def refusal(self, why: str) -> CannotReroll:
         """The exception that ends that."""
 
 
-class Turn:
+class InductionVariable:
     """A whole number, affine in the turn of a loop; deliberately not an int, so that nothing takes it for a plain one.
 
     Attributes:
@@ -44,15 +44,15 @@ class Turn:
 
     __slots__ = ("first", "last", "loop", "poly")
 
-    def __init__(self, loop: Rolling, first: int, last: int, poly: Poly) -> None:
+    def __init__(self, loop: RerolledLoop, first: int, last: int, poly: Poly) -> None:
         self.loop, self.first, self.last, self.poly = loop, int(first), int(last), poly
 
-    def refusal(self, what: str) -> CannotRoll:
+    def refusal(self, what: str) -> CannotReroll:
         """The exception for a use that is not affine in the turn."""
         return self.loop.refusal(f"{what} of a loop variable")
 
     def __neg__(self) -> Any:
-        return Turn(self.loop, -self.first, -self.last, -self.poly)
+        return InductionVariable(self.loop, -self.first, -self.last, -self.poly)
 
     def __pos__(self) -> Any:
         return self
@@ -60,32 +60,32 @@ class Turn:
     __hash__ = None  # type: ignore[assignment]
 
 
-def _ends(turn: Turn, other: Any) -> tuple[int, int, Poly] | None:
+def _ends(turn: InductionVariable, other: Any) -> tuple[int, int, Poly] | None:
     """Another number in the first and in the last turn, and its polynomial."""
-    if type(other) is Turn:
+    if type(other) is InductionVariable:
         return (other.first, other.last, other.poly) if other.loop is turn.loop else None
     other = unpin(other)
     return (int(other), int(other), size_poly(other)) if type(other) in (int, Size) else None
 
 
-def _sum(f: Callable[[Any, Any], Any], swap: bool) -> Callable[[Turn, Any], Any]:
-    def method(self: Turn, other: Any) -> Any:
+def _sum(f: Callable[[Any, Any], Any], swap: bool) -> Callable[[InductionVariable, Any], Any]:
+    def method(self: InductionVariable, other: Any) -> Any:
         ends = _ends(self, other)
-        if ends is None or (f is operator.mul and type(other) is Turn):
+        if ends is None or (f is operator.mul and type(other) is InductionVariable):
             raise self.refusal(f.__name__)
         first, last, p = (
             f(b, a) if swap else f(a, b) for a, b in zip((self.first, self.last, self.poly), ends, strict=True)
         )
         varies = first != last
-        return Turn(self.loop, first, last, p) if varies else Size(first, p)
+        return InductionVariable(self.loop, first, last, p) if varies else Size(first, p)
 
     return method
 
 
-def _comparison(f: Callable[[Any, Any], bool]) -> Callable[[Turn, Any], bool]:
+def _comparison(f: Callable[[Any, Any], bool]) -> Callable[[InductionVariable, Any], bool]:
     """What holds at both ends of a line holds between them; two lines are unequal where neither end changes sides."""
 
-    def method(self: Turn, other: Any) -> bool:
+    def method(self: InductionVariable, other: Any) -> bool:
         ends = _ends(self, other)
         if ends is None:
             raise self.refusal("comparison")
@@ -99,19 +99,19 @@ def _comparison(f: Callable[[Any, Any], bool]) -> Callable[[Turn, Any], bool]:
 
 
 def _refused(name: str) -> Callable[..., Any]:
-    def method(self: Turn, *args: Any, **kwargs: Any) -> Any:
+    def method(self: InductionVariable, *args: Any, **kwargs: Any) -> Any:
         raise self.refusal(name.strip("_"))
 
     return method
 
 
 for _name in ("add", "sub", "mul"):
-    setattr(Turn, f"__{_name}__", _sum(getattr(operator, _name), False))
-    setattr(Turn, f"__r{_name}__", _sum(getattr(operator, _name), True))
+    setattr(InductionVariable, f"__{_name}__", _sum(getattr(operator, _name), False))
+    setattr(InductionVariable, f"__r{_name}__", _sum(getattr(operator, _name), True))
 for _name in ("lt", "le", "gt", "ge", "eq", "ne"):
-    setattr(Turn, f"__{_name}__", _comparison(getattr(operator, _name)))
+    setattr(InductionVariable, f"__{_name}__", _comparison(getattr(operator, _name)))
 for _name in "index int float complex bool str repr format round trunc floor ceil abs invert array array_ufunc array_function".split():
-    setattr(Turn, f"__{_name}__", _refused(f"__{_name}__"))
+    setattr(InductionVariable, f"__{_name}__", _refused(f"__{_name}__"))
 for _name in "truediv floordiv mod divmod pow lshift rshift and or xor matmul".split():
-    setattr(Turn, f"__{_name}__", _refused(_name))
-    setattr(Turn, f"__r{_name}__", _refused(_name))
+    setattr(InductionVariable, f"__{_name}__", _refused(_name))
+    setattr(InductionVariable, f"__r{_name}__", _refused(_name))

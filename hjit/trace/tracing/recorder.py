@@ -38,8 +38,8 @@ from hjit.trace.ir.lookups import looked_up, lookup
 from hjit.trace.ir.poly import SMALL, Poly, Sym, poly
 from hjit.trace.ir.ranges import Range, Ranges
 from hjit.trace.tracing.frames import is_own
-from hjit.trace.tracing.host import HostScalar, Slot, Tape
-from hjit.trace.tracing.induction import Site, Turn
+from hjit.trace.tracing.host import HostScalar, ScalarTape, TapeEntry
+from hjit.trace.tracing.induction import InductionVariable, Site
 from hjit.trace.tracing.products import Product
 from hjit.trace.tracing.results import Called
 from hjit.trace.tracing.size import Size
@@ -99,7 +99,7 @@ def tracing() -> bool:
     return getattr(_state, "recorder", None) is not None
 
 
-def rolling() -> list[Any]:
+def rerolled_loops() -> list[Any]:
     """The loops whose turns this thread traces as one."""
     rec = getattr(_state, "recorder", None)
     return [] if rec is None else rec.loops
@@ -125,7 +125,7 @@ class Source:
 
 
 @dataclass(slots=True)
-class Event:
+class GraphBreak:
     """What cuts the trace: a decision on a computed scalar, or an opaque call.
 
     A decision has `value` and compares it at later calls. An opaque call has `call`, which takes the realised arrays of
@@ -162,7 +162,7 @@ class Effect:
 
 
 @dataclass(frozen=True, slots=True)
-class Indices:
+class CheckedIndices:
     """A stage that holds indices into an axis of some length. Where one of the `scatters` runs, it looks at all of them."""
 
     stage: str
@@ -179,7 +179,7 @@ class Recorder:
         blas: may a product of a name be BLAS's (True), or is that to be decided by its sizes ("auto")? None: none may.
         undo: what to do where the trace fails, so that it leaves nothing behind.
         unrolled: loops over ``range(...)`` that are to be traced turn by turn.
-        settled: are numbers in closures constants? Else they are read at every call, as those of the arguments are.
+        freeze_captured: are numbers in closures constants? Else they are read at every call, as those of the arguments are.
         blind: those in which what arrays from before them hold is not known, as a turn reads it and writes something else.
         loops: those whose turns are now traced as one, innermost last.
         refused: the last one that turned out to need that.
@@ -203,17 +203,17 @@ class Recorder:
     inputs: dict[str, Source] = field(default_factory=dict)
     stages: dict[str, Stage] = field(default_factory=dict)
     sizes: dict[str, int] = field(default_factory=dict)
-    tape: Tape = field(default_factory=Tape)
+    tape: ScalarTape = field(default_factory=ScalarTape)
     scalars: dict[tuple[int, str], str] = field(default_factory=dict)
     hosts: dict[str, HostScalar] = field(default_factory=dict)
-    events: list[Event] = field(default_factory=list)
+    breaks: list[GraphBreak] = field(default_factory=list)
     captures: list[tuple[Any, Any]] = field(default_factory=list)
     captured: dict[Any, Any] = field(default_factory=dict)
     written: dict[str, str] = field(default_factory=dict)
     overlays: dict[int, Any] = field(default_factory=dict)
     undo: list[Callable[[], None]] = field(default_factory=list)
     unrolled: frozenset[Site] = frozenset()
-    settled: bool = False
+    freeze_captured: bool = False
     blind: frozenset[Site] = frozenset()
     loops: list[Any] = field(default_factory=list)
     refused: Site | None = None
@@ -225,7 +225,7 @@ class Recorder:
     cells: list[tuple[CellType, Any, str]] = field(default_factory=list)
     classes: dict[type, dict[str, Any]] = field(default_factory=dict)
     checks: list[str] = field(default_factory=list)
-    indices: dict[Any, Indices] = field(default_factory=dict)
+    indices: dict[Any, CheckedIndices] = field(default_factory=dict)
     beyond: bool = False
     outside: list[Any] = field(default_factory=list)
     _watched: list[tuple[Any, Any, str]] = field(default_factory=list)
@@ -323,7 +323,7 @@ class Recorder:
         """A size or offset as a polynomial; a large plain number becomes a run-time parameter of its own."""
         if isinstance(n, Poly):
             return n
-        if type(n) in (Size, Turn):
+        if type(n) in (Size, InductionVariable):
             return n.poly
         n = int(n)
         if -SMALL <= n <= SMALL:
@@ -429,9 +429,9 @@ class Recorder:
             outputs,
         )
 
-    def scalar_slots(self) -> dict[str, tuple[Slot, np.dtype[Any]]]:
+    def scalar_slots(self) -> dict[str, tuple[TapeEntry, np.dtype[Any]]]:
         """For each scalar parameter the entry of the tape that it is."""
-        return {name: (Slot(k), np.dtype(dtype)) for (k, dtype), name in self.scalars.items()}
+        return {name: (TapeEntry(k), np.dtype(dtype)) for (k, dtype), name in self.scalars.items()}
 
     def busiest(self) -> Origin | None:
         """The source line that most operations come from."""
@@ -440,14 +440,14 @@ class Recorder:
 
     def decide(self, stage: str) -> Any:
         """The value of a one-element stage, now; later calls check that it is the same."""
-        if sum(e.call is None for e in self.events) >= MAX_DECISIONS:
+        if sum(e.call is None for e in self.breaks) >= MAX_DECISIONS:
             raise self.error(
                 "loop",
                 f"it has decided on computed values {MAX_DECISIONS} times",
                 "iterate outside the decorated function",
             )
         value = self.evaluate(self, (stage,))[0].reshape(())[()]
-        self.events.append(Event((stage,), value=value, operation="decision"))
+        self.breaks.append(GraphBreak((stage,), value=value, operation="decision"))
         return value
 
     def extern(
@@ -456,7 +456,7 @@ class Recorder:
         call: Callable[..., Called],
         needs: tuple[str, ...],
         mark: Callable[[], Callable[[], None]] | None = None,
-    ) -> Event:
+    ) -> GraphBreak:
         """Call an opaque function on realised arrays, now and at every call; its arrays are inputs.
 
         Raises:
@@ -470,12 +470,12 @@ class Recorder:
         if isinstance(error, TraceError):
             self.refusals.append(error)
             raise error
-        number = len(self.events)
+        number = len(self.breaks)
         sources = tuple(self.input("extern", r, ("event", number, k)) for k, r in enumerate(results))
-        self.events.append(Event(needs, outcome, call, tuple(s.input.name for s in sources), operation, mark))
+        self.breaks.append(GraphBreak(needs, outcome, call, tuple(s.input.name for s in sources), operation, mark))
         if error is not None:
             raise error
-        return self.events[-1]
+        return self.breaks[-1]
 
     # -- what NumPy refuses
     def check(self, bad: Any) -> None:
@@ -528,8 +528,8 @@ class Recorder:
         """A product by BLAS, now and at every call; its result is an input of the given name."""
         result = product.compute(self.evaluate(self, product.needs))
         source = Input(name, product.dtype, self.polys(shape), layout(result))
-        self.inputs[name] = Source(source, result, ("event", len(self.events), 0))
-        self.events.append(Event(product.needs, (), product.called, (name,), "numpy.matmul", product=product))
+        self.inputs[name] = Source(source, result, ("event", len(self.breaks), 0))
+        self.breaks.append(GraphBreak(product.needs, (), product.called, (name,), "numpy.matmul", product=product))
 
     def error(self, operation: str, reason: str, advice: str = "") -> TraceError:
         """A `TraceError` for the user's present line; raised again at the end where the function handles it, as NumPy would not have raised it."""

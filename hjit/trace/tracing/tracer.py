@@ -1,6 +1,6 @@
 """`Tracer`: stands for a NumPy array while the user's function runs.
 
-A tracer is a view (one index polynomial per axis) of a versioned `Buffer`. Reading loads from the buffer's
+A tracer is a view (one index polynomial per axis) of a versioned `TracedBuffer`. Reading loads from the buffer's
 present version; writing makes a new version, which every view of the buffer sees from then on. Small arrays whose
 contents are known (literals, ``np.arange(5)``) carry them along in a real array, and are computed by NumPy itself.
 """
@@ -22,7 +22,7 @@ from hjit.trace.ir.poly import Dim, Poly, poly
 from hjit.trace.tracing.dispatch import hook
 from hjit.trace.tracing.frames import reads
 from hjit.trace.tracing.host import Conversion, as_array, as_item, dtype_of, is_host, number
-from hjit.trace.tracing.recorder import Recorder, current, rolling, supported_dtype, tracing
+from hjit.trace.tracing.recorder import Recorder, current, rerolled_loops, supported_dtype, tracing
 from hjit.trace.tracing.size import Size
 
 MAX_KNOWN = 4096  # elements up to which arrays made of known numbers are computed while tracing
@@ -30,7 +30,7 @@ Shape = tuple[int, ...]
 serials = itertools.count()
 
 
-class Buffer:
+class TracedBuffer:
     """Memory that tracers view.
 
     Attributes:
@@ -68,7 +68,7 @@ class Buffer:
         return self.version
 
     @property
-    def root(self) -> Buffer:
+    def root(self) -> TracedBuffer:
         """The memory itself, where this is another dtype's view of it."""
         return self
 
@@ -98,7 +98,7 @@ class Tracer:
 
     def __init__(
         self,
-        buffer: Buffer,
+        buffer: TracedBuffer,
         shape: Shape,
         index: tuple[Poly, ...],
         known: np.ndarray[Any, Any] | None = None,
@@ -170,7 +170,7 @@ class Tracer:
         buffer = self.buffer
         if buffer.real is None:
             return None
-        loops = rolling()
+        loops = rerolled_loops()
         if any(loop.is_blind and buffer.serial < loop.at[2] for loop in loops):
             return None
         if loops:
@@ -437,14 +437,16 @@ def from_stage(
     """A new array, defined for every index by `value` over ``Dim(0..)`` and then by `updates`."""
     rec = current()
     stage = rec.stage(value, shape, dtype, updates, name, reserved)
-    return Tracer(Buffer(shape, stage.dtype, stage.name), shape, identity(len(shape)), is_scalar=is_scalar)
+    return Tracer(TracedBuffer(shape, stage.dtype, stage.name), shape, identity(len(shape)), is_scalar=is_scalar)
 
 
 def from_known(array: Any, is_scalar: bool = False) -> Tracer:
     """A new array with known contents, which the tracer owns."""
     array = np.asarray(array)
     checked_dtype(array.dtype)
-    return Tracer(Buffer(array.shape, array.dtype, "", real=array), array.shape, identity(array.ndim), array, is_scalar)
+    return Tracer(
+        TracedBuffer(array.shape, array.dtype, "", real=array), array.shape, identity(array.ndim), array, is_scalar
+    )
 
 
 def checked_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
@@ -460,7 +462,7 @@ def from_source(array: np.ndarray[Any, Any], name: str, where: tuple[Any, ...]) 
     source = rec.input(name, array, where)
     shape = tuple(_shown(rec, p) for p in source.input.shape)
     strides = None if array.flags.c_contiguous else array.strides
-    buffer = Buffer(
+    buffer = TracedBuffer(
         shape,
         array.dtype,
         source.input.name,

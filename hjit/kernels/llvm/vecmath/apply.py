@@ -11,7 +11,7 @@ from hjit.kernels.llvm.code import Code, Val
 from hjit.kernels.llvm.vecmath import floats as vecmath_float
 from hjit.kernels.llvm.vecmath import integers as vecmath_int
 from hjit.kernels.llvm.vecmath.casts import convert
-from hjit.kernels.llvm.vecmath.text import F16, F32, DType, select
+from hjit.kernels.llvm.vecmath.text import F16, F32, DType, intrinsic, select
 
 _ALIASES = {
     "divide": "true_divide",
@@ -26,13 +26,15 @@ _ALIASES = {
 
 
 def apply(code: Code, name: str, args: tuple[Val, ...], dtype: DType) -> Val:
-    """The ufunc `name`, or ``"select"`` (condition, a, b), with the result `dtype`.
+    """The ufunc `name`, ``"select"`` (condition, a, b) or ``"fma"``, with the result `dtype`.
 
     Raises:
         CompileError: there is no such ufunc for these dtypes.
     """
     if name == "select":
         return select(code, *args)
+    if name == "fma":
+        return intrinsic(code, name, *args)
     name = _ALIASES.get(name, name)
     kind = args[0].dtype.kind
     emitter = (vecmath_float.EMITTERS if kind == "f" else vecmath_int.EMITTERS).get(name)

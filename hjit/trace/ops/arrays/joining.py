@@ -25,8 +25,8 @@ from hjit.trace.tracing.recorder import current, supported_dtype
 from hjit.trace.tracing.size import Size
 from hjit.trace.tracing.tracer import (
     MAX_KNOWN,
-    Buffer,
     Shape,
+    TracedBuffer,
     Tracer,
     as_tracer,
     from_known,
@@ -72,7 +72,7 @@ def assemble(shape: Shape, dtype: Any, regions: Sequence[Region], initial: Expr 
     # along an axis of thin regions their number is part of the program
     sizes = [poly(int(n)) if thin[k] else rec.poly(n) for k, n in enumerate(shape)]
     stage = rec.stage(initial, sizes, dtype, tuple(updates))
-    return Tracer(Buffer(shape, dtype, stage.name), shape, identity(len(shape)))
+    return Tracer(TracedBuffer(shape, dtype, stage.name), shape, identity(len(shape)))
 
 
 def _over(b: Region, dims: Sequence[Poly]) -> Expr:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from hjit.trace.ir.graph import Const, Op, cast, identity, select
-from hjit.trace.ir.poly import Value, poly
+from hjit.trace.ir.poly import Indirect, poly
 from hjit.trace.ops.arguments import axes_of, broadcast, finish, makes, shape_of
 from hjit.trace.ops.elementwise.promotion import common_dtype, element
 from hjit.trace.ops.indexing.getitem import gather_index
@@ -25,7 +25,7 @@ from hjit.trace.tracing.tracer import Shape, Tracer, as_tracer, call, from_known
 
 def lookup(table: Tracer, index: Tracer) -> Tracer:
     """``table[index]`` for a 1-d table and an index that is in range."""
-    where = poly(Value(cast(index.load(), np.int64), None))
+    where = poly(Indirect(cast(index.load(), np.int64), None))
     return from_stage(table.at((where,)), index.shape, table.dtype)
 
 
@@ -52,7 +52,7 @@ def indices_of(indices: Any) -> Tracer:
 
 
 def within(t: Tracer, n: int, mode: str) -> Any:
-    """Indices brought into range as `mode` says; "raise" leaves that to the bounds check."""
+    """CheckedIndices brought into range as `mode` says; "raise" leaves that to the bounds check."""
     if mode == "wrap":
         return np.remainder(t.astype(np.intp, copy=False), n)
     if mode == "clip":

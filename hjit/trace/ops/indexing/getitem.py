@@ -11,13 +11,13 @@ import numpy as np
 
 from hjit.trace.ir.graph import Definition, Expr, Load, cast, compose, identity, renumber
 from hjit.trace.ir.graph import substitute as substitute_expr
-from hjit.trace.ir.poly import Dim, Poly, Value, poly
+from hjit.trace.ir.poly import Dim, Indirect, Poly, poly
 from hjit.trace.ops.arguments import broadcast
 from hjit.trace.ops.indexing.block_scatters import parts
 from hjit.trace.tracing.dispatch import provides
 from hjit.trace.tracing.host import is_host, unpin
-from hjit.trace.tracing.induction import Turn
-from hjit.trace.tracing.recorder import Indices, current
+from hjit.trace.tracing.induction import InductionVariable
+from hjit.trace.tracing.recorder import CheckedIndices, current
 from hjit.trace.tracing.size import Size, size_poly
 from hjit.trace.tracing.tracer import (
     Selected,
@@ -150,7 +150,7 @@ def parse_key(a: Tracer, key: Any) -> _Key:
 
 
 def _is_int(k: Any) -> bool:
-    return type(k) is Turn or isinstance(k, int)
+    return type(k) is InductionVariable or isinstance(k, int)
 
 
 def _is_mask(k: Any) -> bool:
@@ -163,7 +163,7 @@ def _item(k: Any) -> Any:
         return k
     if is_host(k):
         return operator.index(k)
-    if type(k) in (int, Size, Turn):
+    if type(k) in (int, Size, InductionVariable):
         return k
     if isinstance(k, (bool, np.bool_)):
         return from_known(np.asarray(k))
@@ -235,7 +235,7 @@ def basic_view(a: Tracer, items: Sequence[Any]) -> Tracer:
         n = a.shape[axis]
         if isinstance(k, slice):
             start, step, count = slice_range(k, n)
-            if isinstance(count, Turn):
+            if isinstance(count, InductionVariable):
                 raise count.refusal("slice whose length depends on the iteration")
             inner.append(poly(Dim(len(shape))) * step + (0 if count == 0 else rec.poly(start)))
             shape.append(count)
@@ -252,7 +252,7 @@ def basic_view(a: Tracer, items: Sequence[Any]) -> Tracer:
 
 def _is_varying(items: Sequence[Any]) -> bool:
     """Does an index depend on the induction variable of a loop?"""
-    return any(type(x) is Turn for k in items for x in ((k.start, k.stop) if type(k) is slice else (k,)))
+    return any(type(x) is InductionVariable for k in items for x in ((k.start, k.stop) if type(k) is slice else (k,)))
 
 
 def _int(x: Any) -> int | None:
@@ -279,7 +279,7 @@ def _bound(x: Any, n: int, step: int, first: bool) -> int:
     x = unpin(x)
     if is_tracer(x):
         x = operator.index(x)
-    x = x if type(x) in (int, Size, Turn) else operator.index(x)
+    x = x if type(x) in (int, Size, InductionVariable) else operator.index(x)
     if x < 0:
         x = x + n
         return low if x < low else x
@@ -385,7 +385,7 @@ def gather_index(t: Tracer, dims: Sequence[Poly], shape: Shape, n: int) -> Poly:
         safe = found is not None and found[0] >= 0 and found[1] < n
         if not safe and not (found is not None and found[0] >= -n and found[1] < n):
             _note(t, n)
-    return poly(Value(expr, None if safe else size_poly(n) if isinstance(n, Size) else current().poly(n)))
+    return poly(Indirect(expr, None if safe else size_poly(n) if isinstance(n, Size) else current().poly(n)))
 
 
 def _note(t: Tracer, n: int) -> None:
@@ -395,7 +395,7 @@ def _note(t: Tracer, n: int) -> None:
     if key not in rec.indices:
         axes = [k for k, m in enumerate(t.shape) if m != 1]
         expr = cast(t.at([poly(Dim(axes.index(k))) if k in axes else poly(0) for k in range(t.ndim)]), np.int64)
-        rec.indices[key] = Indices(
+        rec.indices[key] = CheckedIndices(
             rec.stage(expr, [t.shape[k] for k in axes], np.int64, name="index").name, rec.poly(n)
         )
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from hjit.trace.ir.graph import Const, Definition, Expr, Load, Op, cast
-from hjit.trace.ir.poly import Value, poly
+from hjit.trace.ir.poly import Indirect, poly
 from hjit.trace.ops.indexing.gathers import lookup
 from hjit.trace.tracing.dispatch import implements
 from hjit.trace.tracing.host import unpin
@@ -23,7 +23,7 @@ def tally(index: Tracer, length: int, weights: Tracer | None = None, keep: Trace
     element: Expr = Const(1, dtype) if weights is None else cast(weights.load(), dtype)
     if keep is not None:
         element = Op("select", (keep.load(), element, Const(0, dtype)), dtype)
-    target = (poly(Value(cast(index.load(), np.int64), None)),)
+    target = (poly(Indirect(cast(index.load(), np.int64), None)),)
     name = rec.reserve("counts")
     update = Definition(
         (),

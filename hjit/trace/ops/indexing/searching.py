@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from hjit.trace.ir.graph import Const, Expr, Index, Op, cast, select
-from hjit.trace.ir.poly import Value, poly
+from hjit.trace.ir.poly import Indirect, poly
 from hjit.trace.ops.indexing.gathers import take
 from hjit.trace.ops.limits import MAX_LINEAR_SEARCH
 from hjit.trace.tracing.dispatch import implements
@@ -57,7 +57,7 @@ def searchsorted(a: Any, v: Any, side: str = "left", sorter: Any = None) -> Any:
     while step:
         ahead = Op("add", (position, Const(step - 1, intp)), intp)
         inside = Op("less_equal", (ahead, last), np.dtype(bool))
-        element = a.at((poly(Value(Op("minimum", (ahead, last), intp), None)),))
+        element = a.at((poly(Indirect(Op("minimum", (ahead, last), intp), None)),))
         go = Op("logical_and", (inside, _before(cast(element, dtype), x, side == "left")), np.dtype(bool))
         found = from_stage(
             select(go, Op("add", (position, Const(step, intp)), intp), position), values.shape, intp, is_scalar=scalar

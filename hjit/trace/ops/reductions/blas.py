@@ -28,7 +28,7 @@ from hjit.trace.ops.limits import (
 )
 from hjit.trace.tracing.products import Operand, Product
 from hjit.trace.tracing.recorder import Recorder, current
-from hjit.trace.tracing.tracer import Buffer, Shape, Tracer
+from hjit.trace.tracing.tracer import Shape, TracedBuffer, Tracer
 
 Labels = Sequence[Hashable]
 
@@ -80,7 +80,7 @@ def by_blas(
     if rec.blas is None or dtype.char not in "fd" or len(operands) != 2 or rec.loops or 0 in shape:
         return None
     form = _form(operands, labels, out)
-    if form is None or sum(e.product is not None for e in rec.events) >= MAX_PRODUCTS:
+    if form is None or sum(e.product is not None for e in rec.breaks) >= MAX_PRODUCTS:
         return None
     if list(out) != [*form.batch, *form.rows, *form.columns]:  # the transposed product, perhaps
         operands, labels, form = operands[::-1], labels[::-1], _Form(form.batch, form.columns, form.rows, form.summed)
@@ -117,10 +117,10 @@ def by_blas(
     ]
     first, second = (v for v in found if v is not None)
     product = _product((first, second), labels, form, outer, sizes, dtype)
-    known = next((e.gives[0] for e in rec.events if e.product == product), None)
+    known = next((e.gives[0] for e in rec.breaks if e.product == product), None)
     if known is None:
         rec.product(stage, product, shape)
-    result = Tracer(Buffer(shape, dtype, known or stage), shape, identity(len(shape)))
+    result = Tracer(TracedBuffer(shape, dtype, known or stage), shape, identity(len(shape)))
     return result.copy() if known else result  # two arrays that both may be returned
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from hjit.trace.ir.graph import Const, Definition, Expr, Index, Load, Op, cast, select
-from hjit.trace.ir.poly import ZERO, Dim, Poly, bound, poly
+from hjit.trace.ir.poly import ZERO, Dim, Poly, boundary, poly
 from hjit.trace.ops.arguments import all_known, axes_of, refuse
 from hjit.trace.ops.arrays.joining import Region, assemble, join, part
 from hjit.trace.ops.limits import MAX_CONVOLVE_TAPS
@@ -209,7 +209,7 @@ def _slide(a: Tracer, v: Tracer, mode: Any, function: Callable[..., Any]) -> Any
 
     def term(p: Poly, j: Poly, check: str) -> Expr:
         """Tap `j` at `p`, nothing where `p` lies beyond the end that `check` names."""
-        safe = bound("clamp", p, rec.poly(n)) if check else p
+        safe = boundary("clamp", p, rec.poly(n)) if check else p
         product = Op(
             times,
             (

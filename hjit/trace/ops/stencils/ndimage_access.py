@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from hjit.trace.ir.graph import Const, Definition, Expr, Load, Op, cast, identity, select
-from hjit.trace.ir.poly import Dim, Poly, bound, poly
+from hjit.trace.ir.poly import Dim, Poly, boundary, poly
 from hjit.trace.tracing.host import unpin
 from hjit.trace.tracing.recorder import current
 from hjit.trace.tracing.size import size_poly
@@ -34,7 +34,7 @@ class Extended:
 
     Attributes:
         image: the image.
-        mode: a mode of `poly.bound`, or "constant".
+        mode: a mode of `poly.boundary`, or "constant".
         padded: the image with its constant border, in mode "constant".
         before: width of that border at the start of each axis.
     """
@@ -69,7 +69,7 @@ class Extended:
             return Load(self.padded, tuple(i + b for i, b in zip(index, self.before, strict=True)), self.dtype)
         sizes = current().polys(self.image.shape)
         here = [
-            p if isinstance(o, int) and o == 0 else bound(self.mode, p, n)
+            p if isinstance(o, int) and o == 0 else boundary(self.mode, p, n)
             for p, o, n in zip(index, offsets, sizes, strict=True)
         ]
         return self.image.at(here)

@@ -1,6 +1,6 @@
 """np.pad and np.roll.
 
-Borders are boundary conditions of the index (`poly.bound`), or regions of their own: they cost the interior nothing.
+Borders are boundary conditions of the index (`poly.boundary`), or regions of their own: they cost the interior nothing.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from hjit.trace.ir.graph import Const, Expr, cast, identity
-from hjit.trace.ir.poly import ZERO, bound
+from hjit.trace.ir.poly import ZERO, boundary
 from hjit.trace.ops.arguments import contents, whole_number
 from hjit.trace.ops.arrays.joining import Region, assemble
 from hjit.trace.ops.elementwise.casting import check_item
@@ -108,7 +108,7 @@ def pad(array: Any, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> An
     index = list(identity(a.ndim))
     for axis, (n, (before, after)) in enumerate(zip(a.shape, widths, strict=True)):
         if before or after:
-            index[axis] = ZERO if n == 1 else bound(_BOUNDS[mode], index[axis] - rec.poly(before), rec.poly(n))
+            index[axis] = ZERO if n == 1 else boundary(_BOUNDS[mode], index[axis] - rec.poly(before), rec.poly(n))
     return from_stage(a.at(index), shape, a.dtype)
 
 
@@ -173,7 +173,7 @@ def roll(a: Any, shift: Any, axis: Any = None) -> Any:
         n = a.shape[at]
         if n > 1 and s % n:
             s = s if -n < s < n else int(s) % int(n)
-            index[at] = bound("wrap", index[at] - rec.poly(s), rec.poly(n))
+            index[at] = boundary("wrap", index[at] - rec.poly(s), rec.poly(n))
     return from_stage(a.at(index), a.shape, a.dtype)
 
 

@@ -1,4 +1,4 @@
-"""Recurrences keep what their turns store in registers, and give NumPy's numbers."""
+"""Recurrences keep what their iterations store in registers, and give NumPy's numbers."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import hjit
-from hjit.kernels.llvm.scalar_replacement import carried
+from hjit.kernels.lower.scalar_replacement import carried
 from hjit.kernels.lower.loopir import Block, For, Store
 from hjit.sched.nests.usual import SCAN_ROWS
 from hjit.trace.ir.graph import Load, Op
@@ -121,4 +121,4 @@ def test_scans_along_rows_do_several_rows_at_once() -> None:
     a = RNG.random((30, 50)).astype(np.float32)
     f = hjit.pipeline(lambda a: np.cumsum(a, axis=1), cache="off")
     assert f"unroll add.d0 of {SCAN_ROWS}" in str(f.tree(a))
-    assert f.inspect_llvm(a).count("phi float") >= SCAN_ROWS
+    assert str(f.loops(a)).count("register %add.before") >= SCAN_ROWS

@@ -1,0 +1,273 @@
+"""Reductions: accumulators in registers, several at a time, combined at the end.
+
+Every `Reduce` becomes registers, loops around blocks that set them, and the stores of what they hold in the end.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from hjit.kernels.lower.loopir import (
+    Block,
+    CombineLanes,
+    Declare,
+    For,
+    Item,
+    Nest,
+    Reduce,
+    ReductionLoop,
+    Register,
+    Set,
+    Stmt,
+    Store,
+    Vectors,
+)
+from hjit.kernels.lower.machine import Machine
+from hjit.kernels.lower.traverse import Body, at, with_bodies
+from hjit.trace.ir.graph import Const, Expr, Graph, Op, cast, select
+from hjit.trace.ir.identities import start_value
+from hjit.trace.ir.poly import Poly, Var, extremum, poly
+
+FEW, PRODUCTS = (
+    9,
+    18,
+)  # products that are summed before they join other such sums: where there are few, and where there are more
+SUMS = (
+    4  # of those that are summed before they join the accumulator: about as many roundings as in NumPy's pairwise sum
+)
+ACCUMULATORS = 4  # vectors accumulated independently, to hide the latency of the operation
+
+
+def block_reductions(nest: Nest, graph: Graph, machine: Machine) -> Nest:
+    """The nest without `Reduce`."""
+    return replace(nest, body=_Reductions().body(nest.body, None))
+
+
+@dataclass(frozen=True, slots=True)
+class _State:
+    """A running value: the total, and its rounding error where that is carried along."""
+
+    total: Expr
+    error: Expr | None = None
+
+    def joined(self, op: str, x: Expr) -> _State:
+        """One more element. Compensated: Knuth's two-sum, exact for any order of magnitudes."""
+        total, error, dtype = self.total, self.error, self.total.dtype
+        new = Op(op, (total, x), dtype)
+        if error is None:
+            return _State(new)
+
+        def sub(a: Expr, b: Expr) -> Expr:
+            return Op("subtract", (a, b), dtype)
+
+        def add(a: Expr, b: Expr) -> Expr:
+            return Op("add", (a, b), dtype)
+
+        part = sub(new, total)
+        lost = add(sub(total, sub(new, part)), sub(x, part))
+        return _State(new, add(error, lost))
+
+    def combined(self, op: str, other: _State) -> _State:
+        """Two partial results into one."""
+        found = self.joined(op, other.total)
+        if found.error is None or other.error is None:
+            return found
+        return _State(found.total, Op("add", (found.error, other.error), found.error.dtype))
+
+    def result(self, dtype: np.dtype) -> Expr:  # type: ignore[type-arg]
+        """The value in the dtype of the result."""
+        total, error = self.total, self.error
+        if error is not None:
+            broken = Op("isnan", (error,), np.bool_)  # an infinity met: the total alone is right
+            total = select(broken, total, Op("add", (total, error), total.dtype))
+        return cast(total, dtype)
+
+
+@dataclass(frozen=True, slots=True)
+class _Accumulator:
+    """The registers of a state."""
+
+    total: Register
+    error: Register | None
+    lanes: int
+
+    @property
+    def state(self) -> _State:
+        return _State(self.total, self.error)
+
+    @property
+    def registers(self) -> tuple[Register, ...]:
+        return (self.total,) if self.error is None else (self.total, self.error)
+
+    def declared(self, start: Expr) -> Iterator[Stmt]:
+        yield Declare(self.total, cast(start, self.total.dtype), self.lanes)
+        if self.error is not None:
+            yield Declare(self.error, Const(0, self.error.dtype), self.lanes)
+
+    def set(self, state: _State) -> Iterator[Set]:
+        yield Set(self.total, state.total)
+        if self.error is not None and state.error is not None:
+            yield Set(self.error, state.error)
+
+
+class _Reductions:
+    """Numbers the registers of a nest."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def body(self, body: Body, vectors: Vectors | None) -> Body:
+        return tuple(t for s in body for t in self.visit(s, vectors))
+
+    def visit(self, s: Stmt, vectors: Vectors | None) -> Iterator[Stmt]:
+        if not isinstance(s, Reduce):
+            inside = s if isinstance(s, Vectors) else vectors
+            yield with_bodies(s, lambda body: self.body(body, inside))
+        elif s.loops and s.loops[-1].lanes > 1:
+            yield from self.along_lanes(s)
+        else:
+            yield from self.across_lanes(s, vectors)
+
+    def accumulator(self, s: Reduce, dtype: np.dtype, lanes: int, compensated: bool) -> _Accumulator:  # type: ignore[type-arg]
+        self.count += 1
+        name = f"{s.buffer}.{s.op}{self.count}"
+        return _Accumulator(Register(name, dtype), Register(f"{name}.error", dtype) if compensated else None, lanes)
+
+    # -- in each lane by itself
+    def across_lanes(self, s: Reduce, vectors: Vectors | None) -> Iterator[Stmt]:
+        accs = [self.accumulator(s, s.dtype, _lanes(i, vectors), s.compensated) for i in s.items]
+        for acc, i in zip(accs, s.items, strict=True):
+            yield from acc.declared(i.initial)
+        yield from self.products(s, accs) if s.products else nested(s.loops, (_joining(s, accs),))
+        yield stored(s, [acc.state for acc in accs])
+
+    def products(self, s: Reduce, accs: list[_Accumulator]) -> Body:
+        """Sums of products by fused multiply-adds in the dtype of the result: of a few, of a few of those, then into the accumulators."""
+        counts = [x.trip_count for x in s.loops]
+        known = math.prod(n for n in counts if n is not None)
+        outer, products = _split(s.loops, FEW if None not in counts and known < FEW * SUMS else PRODUCTS)
+        outer, sums = _split(outer, SUMS)
+        return self.summed(s, [outer, sums] if sums else [outer], products, accs)
+
+    def summed(
+        self,
+        s: Reduce,
+        levels: Sequence[tuple[ReductionLoop, ...]],
+        products: tuple[ReductionLoop, ...],
+        into: list[_Accumulator],
+    ) -> Body:
+        """The products of some loops, summed at each of their levels before they are added to what is outside of it."""
+        if not levels:
+            return nested(products, (_multiplying(s, into),))
+        parts = [self.accumulator(s, s.dtype_out, a.lanes, False) for a in into]
+        zero = Const(0, s.dtype_out)
+        declared = (t for part in parts for t in part.declared(zero))
+        sums = zip(into, parts, strict=True)
+        sets = (x for acc, part in sums for x in acc.set(acc.state.joined(s.op, cast(part.total, acc.total.dtype))))
+        return nested(levels[0], (*declared, *self.summed(s, levels[1:], products, parts), Block((), (), tuple(sets))))
+
+    # -- along the innermost loop
+    def along_lanes(self, s: Reduce) -> Iterator[Stmt]:
+        """Blocks of several vectors, single vectors, then single elements."""
+        inner = s.loops[-1]
+        lanes = inner.lanes
+        many = inner.unroll if inner.unroll > 1 else max(ACCUMULATORS // len(s.items), 1)
+        neutral = Const(start_value(s.op, s.dtype), s.dtype)
+        accs = [[self.accumulator(s, s.dtype, lanes, s.compensated) for _ in range(many)] for _ in s.items]
+        singles = [self.accumulator(s, s.dtype, 1, s.compensated) for _ in s.items]
+        for acc in (*(a for own in accs for a in own), *singles):
+            yield from acc.declared(neutral)
+
+        def vectors(count: int) -> Body:
+            blocks = (
+                at((_joining(s, [own[k] for own in accs]),), {inner.var: poly(inner.var) + k * lanes} if k else {})
+                for k in range(count)
+            )
+            return (Vectors(inner.var, lanes, tuple(b for block in blocks for b in block), count),)
+
+        extent, block = inner.end - inner.begin, lanes * many
+        to_block, to_lanes = (inner.begin + extent // n * n for n in (block, lanes))
+        loops: list[Stmt] = [For(inner.var, inner.begin, to_block, block, vectors(many))]
+        if many > 1:
+            loops.append(For(inner.var, to_block, to_lanes, lanes, vectors(1)))
+        loops.append(For(inner.var, to_lanes, inner.end, 1, (_joining(s, singles),), rare=True))
+        yield from nested(s.loops[:-1], tuple(loops))
+        states = []
+        for own, single, item in zip(accs, singles, s.items, strict=True):
+            whole = self.accumulator(s, s.dtype, 1, s.compensated)
+            yield from whole.declared(neutral)
+            while len(own) > 1:
+                pairs = list(zip(own[::2], own[1::2], strict=False))
+                sets = (x for a, b in pairs for x in a.set(a.state.combined(s.op, b.state)))
+                yield Block((), (), tuple(sets))
+                own = own[::2]
+            yield CombineLanes(s.op, own[0].registers, whole.registers)
+            states.append(whole.state.combined(s.op, single.state).joined(s.op, cast(item.initial, s.dtype)))
+        yield stored(s, states)
+
+
+def _lanes(i: Item, vectors: Vectors | None) -> int:
+    """Of the vector that an item is part of."""
+    return vectors.lanes if vectors is not None and any(p.mentions(vectors.var) for p in i.index) else 1
+
+
+def _joining(s: Reduce, accs: Sequence[_Accumulator]) -> Block:
+    """One more element of each item."""
+    new = ((acc, acc.state.joined(s.op, cast(i.value, s.dtype))) for acc, i in zip(accs, s.items, strict=True))
+    return Block((), (), tuple(x for acc, state in new for x in acc.set(state)))
+
+
+def _multiplying(s: Reduce, accs: Sequence[_Accumulator]) -> Block:
+    """One more product of each item, rounded once."""
+    sets = []
+    for acc, i in zip(accs, s.items, strict=True):
+        assert isinstance(i.value, Op)
+        sets.append(Set(acc.total, Op("fma", (*i.value.args, acc.total), acc.total.dtype)))
+    return Block((), (), tuple(sets))
+
+
+def stored(s: Reduce, states: Sequence[_State]) -> Block:
+    """The results in their places."""
+    return Block(tuple(Store(s.buffer, i.index, x.result(s.dtype_out)) for i, x in zip(s.items, states, strict=True)))
+
+
+def nested(loops: tuple[ReductionLoop, ...], body: Body) -> Body:
+    """`body` inside the loops, unrolled ones as so many copies and the rest of their iterations one by one."""
+    if not loops:
+        return body
+    head = loops[0]
+    body = nested(loops[1:], body)
+
+    def repeated(first: Poly) -> Body:
+        return tuple(s for k in range(head.unroll) for s in at(body, {head.var: first + k}))
+
+    if head.unroll == 1:
+        return (For(head.var, head.begin, head.end, head.step, body),)
+    extent = head.end - head.begin
+    if extent.is_const and extent.const == head.unroll:
+        return repeated(head.begin)
+    stop = head.begin + extent // head.unroll * head.unroll
+    steady = For(head.var, head.begin, stop, head.unroll, repeated(poly(head.var)))
+    if extent.is_const and extent.const % head.unroll == 0:
+        return (steady,)
+    return steady, For(head.var, stop, head.end, head.step, body)
+
+
+def _split(loops: tuple[ReductionLoop, ...], most: int) -> tuple[tuple[ReductionLoop, ...], tuple[ReductionLoop, ...]]:
+    """Loops as outer ones and inner ones that have at most `most` iterations together: whole ones, and a part of the next one."""
+    k, count = len(loops), 1
+    while k and (n := loops[k - 1].trip_count) is not None and count * n <= most:
+        count *= max(n, 1)
+        k -= 1
+    if k == 0 or count * 2 > most:
+        return loops[:k], loops[k:]
+    head = loops[k - 1]
+    step = head.step << (most // count).bit_length() - 1
+    block = Var(f"{head.var.name}.block")
+    end = extremum("min", poly(block) + step, head.end)
+    outer = ReductionLoop(block, head.begin, head.end, step)
+    return (*loops[: k - 1], outer), (replace(head, begin=poly(block), end=end), *loops[k:])

@@ -1,0 +1,188 @@
+"""Walks over the loop IR: what is inside a statement, what it reads, and the same statement with other parts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
+
+from hjit.kernels.lower.loopir import (
+    Block,
+    Choose,
+    Declare,
+    For,
+    If,
+    Item,
+    Let,
+    LineStart,
+    Outlined,
+    Reduce,
+    Set,
+    SlidingProduce,
+    Stmt,
+    VectorLoop,
+    Vectors,
+)
+from hjit.trace.ir.graph import Change, Expr, Load, loads, substitute, walk
+from hjit.trace.ir.poly import Atom, Poly, Var
+
+Body = tuple[Stmt, ...]
+
+
+def inner(s: Stmt) -> tuple[Body, ...]:
+    """The bodies of a statement."""
+    match s:
+        case For() | Vectors() | SlidingProduce() | Outlined():
+            return (s.body,)
+        case VectorLoop():
+            return (s.body, s.rest)
+        case If():
+            return (s.body, s.otherwise)
+    return ()
+
+
+def with_bodies(s: Stmt, change: Callable[[Body], Body]) -> Stmt:
+    """A statement with other statements inside it."""
+    match s:
+        case For() | Vectors() | SlidingProduce() | Outlined():
+            return replace(s, body=change(s.body))
+        case VectorLoop():
+            return replace(s, body=change(s.body), rest=change(s.rest))
+        case If():
+            return replace(s, body=change(s.body), otherwise=change(s.otherwise))
+    return s
+
+
+def every(body: Iterable[Stmt]) -> Iterator[Stmt]:
+    """All statements, those around others first."""
+    for s in body:
+        yield s
+        for part in inner(s):
+            yield from every(part)
+
+
+def bound_vars(s: Stmt) -> tuple[Var, ...]:
+    """The names of indices that a statement makes, for its bodies or for what follows it."""
+    match s:
+        case Let() | Choose() | For() | VectorLoop() | SlidingProduce():
+            return (s.var,)
+        case LineStart():
+            return s.streams, s.around, s.inner
+    return ()
+
+
+def stmt_exprs(s: Stmt) -> tuple[Expr, ...]:
+    """The values that a statement itself computes."""
+    match s:
+        case Block():
+            return tuple(x.value for x in (*s.stores, *s.sets))
+        case Reduce():
+            return tuple(e for i in s.items for e in (i.initial, i.value))
+        case Declare():
+            return (s.initial,)
+    return ()
+
+
+def own_polys(s: Stmt) -> Iterator[Poly]:
+    """The polynomials that a statement itself holds, its headers and values, not the statements inside it; values of names apart."""
+    match s:
+        case Block():
+            yield from (p for x in (*s.stores, *s.ahead) for p in x.index)
+        case Reduce():
+            yield from (p for i in s.items for p in i.index)
+            yield from (p for t in s.loops for p in (t.begin, t.end))
+        case For():
+            yield from (p for p in (s.begin, s.end, s.limit, s.first) if p is not None)
+        case VectorLoop():
+            yield from (s.begin, s.end, s.low, s.high)
+        case Vectors():
+            yield from () if s.active is None else (s.active,)
+        case LineStart():
+            yield from (*s.line.index, s.low, s.high)
+        case If():
+            yield s.value
+        case SlidingProduce():
+            yield from (s.first, s.end)
+    for e in walk(*stmt_exprs(s)):
+        yield from e.polys
+
+
+def named_polys(s: Stmt) -> tuple[Poly, ...]:
+    """What the names stand for that a statement makes."""
+    match s:
+        case Let():
+            return (s.value,)
+        case Choose():
+            return s.test, s.yes, s.no
+    return ()
+
+
+def stmt_polys(s: Stmt) -> Iterator[Poly]:
+    """Every polynomial of a statement and of those inside it."""
+    for t in every((s,)):
+        yield from own_polys(t)
+        yield from named_polys(t)
+
+
+def sources(body: Iterable[Stmt]) -> Iterator[str]:
+    """The arrays that statements read."""
+    for s in every(body):
+        indices = [p for x in s.stores for p in x.index] if isinstance(s, Block) else []
+        indices += [p for i in s.items for p in i.index] if isinstance(s, Reduce) else []
+        yield from (x.source for x in loads(*stmt_exprs(s), *(e for p in indices for e in p.exprs)))
+
+
+def with_parts(s: Stmt, poly: Callable[[Poly], Poly], expr: Callable[[Expr], Expr]) -> Stmt:
+    """The statement itself with other indices and values; those inside it are kept."""
+
+    def index(ps: tuple[Poly, ...]) -> tuple[Poly, ...]:
+        return tuple(map(poly, ps))
+
+    def some(p: Poly | None) -> Poly | None:
+        return None if p is None else poly(p)
+
+    match s:
+        case Let():
+            return Let(s.var, poly(s.value))
+        case Choose():
+            return Choose(s.var, poly(s.test), poly(s.yes), poly(s.no))
+        case For():
+            return replace(s, begin=poly(s.begin), end=poly(s.end), limit=some(s.limit), first=some(s.first))
+        case VectorLoop():
+            line = None if s.line is None else replace(s.line, index=index(s.line.index))
+            return replace(s, begin=poly(s.begin), end=poly(s.end), low=poly(s.low), high=poly(s.high), line=line)
+        case Vectors():
+            return replace(s, active=some(s.active))
+        case LineStart():
+            line = replace(s.line, index=index(s.line.index))
+            return replace(s, line=line, low=poly(s.low), high=poly(s.high))
+        case If():
+            return replace(s, value=poly(s.value))
+        case SlidingProduce():
+            return replace(s, first=poly(s.first), end=poly(s.end))
+        case Block():
+            ahead = tuple(Load(x.source, index(x.index), x.dtype) for x in s.ahead)
+            stores = tuple(replace(x, index=index(x.index), value=expr(x.value)) for x in s.stores)
+            return Block(stores, ahead, tuple(Set(x.register, expr(x.value)) for x in s.sets))
+        case Reduce():
+            items = tuple(Item(index(i.index), expr(i.initial), expr(i.value)) for i in s.items)
+            return replace(
+                s, items=items, loops=tuple(replace(t, begin=poly(t.begin), end=poly(t.end)) for t in s.loops)
+            )
+        case Declare():
+            return replace(s, initial=expr(s.initial))
+    return s
+
+
+def substitute_in(s: Stmt, change: Change) -> Stmt:
+    """The statement, and those inside it, with the atoms of all indices and values replaced."""
+    s = with_parts(s, lambda p: p.substitute(change), lambda e: substitute(e, change))
+    return with_bodies(s, lambda body: tuple(substitute_in(t, change) for t in body))
+
+
+def at(body: Body, values: Mapping[Var, Poly]) -> Body:
+    """The statements where some variables have values."""
+
+    def change(a: Atom) -> Poly | None:
+        return values.get(a) if isinstance(a, Var) else None
+
+    return tuple(substitute_in(s, change) for s in body)
