@@ -1,8 +1,8 @@
 """Loop re-rolling: Python loops over ``range(...)`` are traced once, so that the trace does not grow with the image.
 
 The first iteration stands for all of them: its variable is an `InductionVariable`. At its end, everything it found
-(local variables, lists and dicts) must be unchanged, but for one array that it has written to. Then every iteration does
-the same, and what was recorded is made one update of that array:
+(local variables, lists and dicts) must be unchanged, but for one array that it has written to. Then every iteration
+does the same, and what was recorded is made one update of that array:
 
 - over one more pure dimension, where no iteration reads what another one writes;
 - else over a reduction dimension in order, a recurrence. Where an iteration reads elements near those that others
