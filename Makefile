@@ -1,7 +1,7 @@
 # Needs Python 3.11 or newer with venv and pip, and make.
 #   make demo    the demo, on a photo that comes along     (make demo PHOTO=mine.jpg)
 #   make test    the tests                                 (make test PYTEST="-m slow")
-#   make lint    ruff and mypy
+#   make lint    ruff (rules and formatting) and mypy
 #   make bench   the overhead benchmark
 #   make campaign MINUTES=10    hard use at random, against NumPy    (SEED=1, JSON=found.json)
 #   make clean   remove what the others made
@@ -27,6 +27,7 @@ test: $(VENV)/.test
 
 lint: $(VENV)/.test
 	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
 bench: $(VENV)/.bench

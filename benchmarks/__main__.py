@@ -29,8 +29,11 @@ def parser() -> argparse.ArgumentParser:
     from benchmarks.rows import HALIDE_SCHEDULES, HJIT_SCHEDULES, PEERS
 
     p = argparse.ArgumentParser(prog="python -m benchmarks", description="hjit's benchmarks.")
-    what = "apps (the default): applications beside their peers; idioms: short pieces of image code beside NumPy; products: products of matrices; "
-    what += "search: what searching the applications' schedules costs, and the same as apps"
+    what = (
+        "apps (the default): applications compared with their peers; idioms: short image code compared with NumPy; "
+        "overhead: what a call costs; products: matrix products; "
+        "search: what searching the applications' schedules costs, and the same as apps"
+    )
     p.add_argument(
         "name", nargs="?", default="apps", choices=("apps", "idioms", "overhead", "products", "search"), help=what
     )
@@ -52,7 +55,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def measured(given: argparse.Namespace, keep: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
-    """Run a benchmark, print its table, and hand on its numbers; `keep` is called with those that there are, on the way."""
+    """Run a benchmark, print its table, and return its numbers; `keep` is called with partial ones meanwhile."""
     from benchmarks.apps import NAMES
     from benchmarks.rows import HJIT_SCHEDULES, SEARCHED
 

@@ -1,8 +1,8 @@
 """``python -m benchmarks idioms``: short pieces of NumPy and SciPy image code, beside NumPy itself.
 
-The applications say how fast hjit can be; this says where it is slow. A row for each idiom: NumPy's time and hjit's, medians of
-interleaved rounds, and the median of their ratio in each round, with its quartiles; with the default schedule and NumPy's own numbers (no
-fast-math), new results each time; and the seconds of hjit's first call.
+The applications say how fast hjit can be; this says where it is slow. A row for each idiom: NumPy's time and hjit's,
+medians of interleaved rounds, and the median of their ratio in each round, with its quartiles; with the default
+schedule and NumPy's own numbers (no fast-math), new results each time; and the seconds of hjit's first call.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""``python -m benchmarks.mb2fbs [--json FILE] [--quick]``: the synthetic trees of Gao 2022, searched by `hjit.sched.search.search`.
+"""``python -m benchmarks.mb2fbs [--json FILE] [--quick]``: `sched.search.search` on the synthetic trees of Gao 2022.
 
 It reruns Figures 6 and 7 and Table 5 of the paper. The figures are plots: what the text says of them is printed beside.
 
@@ -10,9 +10,9 @@ It reruns Figures 6 and 7 and Table 5 of the paper. The figures are plots: what 
 - Priority: the cost alone. The paper does not say, but by its depth-aware priority a round never comes back to a
   shallower state before all deeper ones are done, and (beta2, beta1) = (2, 254) would expand 1101 states, not 1114.6.
 - "At once": the accuracy of the same expansions if a complete state counts as soon as its cost is known, which is the
-  default of `hjit.sched.search.search`. In Algorithm 2 it counts when its turn comes, and costly ones drop out of the queue
-  before, pushed out by cheaper states of depths that are used up or are never reached again. This is what makes Table
-  5 fall to 0.71 for the controlled search.
+  default of `hjit.sched.search.search`. In Algorithm 2 it counts when its turn comes, and costly ones drop out of the
+  queue before, pushed out by cheaper states of depths that are used up or are never reached again. This is what makes
+  Table 5 fall to 0.71 for the controlled search.
 - (0, 256) is a beam of 256: 1 + 4 + 16 + 64 + 4 * 256 = 1109 expansions in every tree, also uncontrolled.
 - The paper's row "16,250" is taken as (16, 240), since the sum is 256.
 
@@ -32,8 +32,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from benchmarks.plain_trees import OneByOne
 from hjit.sched.search.search import Options, Parameters, presets, search
-from hjit.sched.search.successors import OneByOne
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -54,10 +54,13 @@ TABLE_5 = {
     64: (0.930, 1462.6, 0.714, 1039.5),
     128: (0.942, 1639.8, 0.708, 1024.4),
 }
-FIGURE_6_SAYS = "at delta = 0 greedy is (near) optimal, and all are alike; at delta = 100 mb2fbs is clearly better than the others, beam 32 among them"
+FIGURE_6_SAYS = (
+    "at delta = 0 greedy is (near) optimal, and all are alike; "
+    "at delta = 100 mb2fbs is clearly better than the others, including beam 32"
+)
 FIGURE_7_SAYS = (
-    "both mb2fbs are better than beam overall; expansions grow linearly with b; uncontrolled expands slightly more than beam, controlled never "
-    "more; at b = 256 all have an accuracy of 0.939"
+    "both mb2fbs are better than beam overall; expansions grow linearly with b; "
+    "uncontrolled expands slightly more than beam, controlled never more; at b = 256 all have an accuracy of 0.939"
 )
 
 State = tuple[int, int]
@@ -191,9 +194,9 @@ def show(numbers: dict[str, Any]) -> None:
         console = Console(width=150)  # a file has room
     searched = ("beam", "mb2fbs", "controlled mb2fbs")
     console.print(
-        f"{numbers['trees']} trees. Accuracy: as in Algorithm 2 (at once); what that means, and what is known of the differences:"
+        f"{numbers['trees']} trees. Accuracy: as in Algorithm 2 (at once); for what that means and for what is known"
     )
-    console.print("the docstring of benchmarks/mb2fbs.py.\n")
+    console.print("of the differences, see the docstring of benchmarks/mb2fbs.py.\n")
     rows = [[str(r["delta"]), *(_accuracy(r[n]) for n in ("greedy", *searched))] for r in numbers["figure_6"]]
     console.print(_table("Figure 6: accuracy over delta, width 32", ("delta", "greedy", *searched), rows))
     console.print(f"The paper: {FIGURE_6_SAYS}.\n")

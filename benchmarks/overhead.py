@@ -150,7 +150,8 @@ def import_ms(rounds: int = 9) -> tuple[float, list[str]]:
 def first_calls(rounds: int = 5) -> tuple[float, float, float]:
     """Seconds of a first call with an empty cache, milliseconds of it in a second process with the same cache.
 
-    Both are past imports. The third number is the milliseconds of the import of what a call needs and `import hjit` leaves out.
+    Both are past imports. The third number is the milliseconds of the import of what a call needs and `import hjit`
+    leaves out.
     """
     cold, warm, imports = [], [], []
     for _ in range(rounds):
@@ -159,7 +160,7 @@ def first_calls(rounds: int = 5) -> tuple[float, float, float]:
             again, compiled_again, hits = _fresh(_FIRST_CALL, folder)
             if not compiled or compiled_again or not hits:
                 raise RuntimeError(
-                    f"the disk cache was not used as it should: {compiled}, then {compiled_again} compiled, {hits} loaded"
+                    f"the disk cache was not used as planned: {compiled}, then {compiled_again} compiled, {hits} loaded"
                 )
             cold.append(seconds)
             warm.append(1e3 * again)
@@ -181,7 +182,7 @@ def demo_rows(rounds: int = 5) -> list[demo.Row]:
 def about() -> dict[str, Any]:
     """The machine, the versions and the commit."""
     from hjit.kernels.runtime import features, launch
-    from hjit.machine import cpu
+    from hjit.process.machine import cpu
 
     names = ("numpy", "numba", "llvmlite", "tbb")
     found = {"python": platform.python_version(), "hjit": hjit.__version__}

@@ -1,7 +1,8 @@
-"""Interleaved timing: what is compared runs once a round, A B A B, and is compared round by round.
+"""Interleaved timing: all candidates run once a round, A B A B, and are compared round by round.
 
-A machine that jumps between two speeds, or that has other guests, gives each of two runs a minimum by luck. Within a round both meet
-the same machine: the median over rounds of the ratio of their times is what is reported, with how far those ratios scattered.
+On a machine that jumps between two speeds, or that has other guests, the minimum of a run is a matter of luck. Within a
+round both runs meet the same conditions: the median over rounds of the ratio of their times is reported, with the
+scatter of those ratios.
 """
 
 from __future__ import annotations
@@ -14,13 +15,13 @@ from dataclasses import dataclass
 from typing import Any
 
 MIN_ROUNDS = 5
-TURN = 2e-3  # seconds that short calls are repeated for in a round
-WARM = 20e-3  # seconds: a longer call hardly gains by finding its data in the caches
+REPEAT_SECONDS = 2e-3  # for which short calls are repeated in a round
+WARM_SECONDS = 20e-3  # a longer call hardly gains by finding its data in the caches
 
 
 @dataclass(frozen=True)
 class Ratio:
-    """How many times one takes as long as another: the median over pairs and their quartiles, which are None where there is one pair."""
+    """How many times as long one takes as another: the median over pairs, and quartiles (None for a single pair)."""
 
     median: float
     low: float | None
@@ -45,21 +46,21 @@ def interleaved(
 ) -> list[list[float]]:
     """Seconds of a call of each, a number for each round: the k-th numbers of all are of the same round.
 
-    Whatever has spent its budget after `MIN_ROUNDS` drops out, so that a slow one does not decide how often the others run: lists may be
-    shorter than others, but a round that is missing is missing at the end.
+    A candidate that has spent its budget after `MIN_ROUNDS` drops out, so that a slow one does not limit how often the
+    others run: lists may be shorter than others, but only the last rounds are missing.
 
     Args:
         budget: seconds for each.
         limits: about how often each may be called.
     """
-    turns = [_Turns(run, limit) for run, limit in zip(runs, limits or [None] * len(runs), strict=True)]
-    while going := [t for t in turns if len(t.times) < MIN_ROUNDS or not t.spent(budget)]:
+    candidates = [_Candidate(run, limit) for run, limit in zip(runs, limits or [None] * len(runs), strict=True)]
+    while going := [t for t in candidates if len(t.times) < MIN_ROUNDS or not t.spent(budget)]:
         for t in going:
             t.take()
-    return [t.times for t in turns]
+    return [t.times for t in candidates]
 
 
-class _Turns:
+class _Candidate:
     """One run and its times."""
 
     def __init__(self, run: Callable[[], Any], limit: int | None) -> None:
@@ -72,14 +73,14 @@ class _Turns:
         return self.total >= budget or (self.limit is not None and self.calls >= self.limit)
 
     def take(self) -> None:
-        """A turn: a call that is not timed fetches the data that others have displaced from the caches; the median of those after it counts."""
+        """Run a round: an untimed call brings the data back into the caches; the median of the others counts."""
         left, taken = self.each, 0.0
-        if left > 1 and (not self.times or self.times[-1] < WARM):
+        if left > 1 and (not self.times or self.times[-1] < WARM_SECONDS):
             self.total += seconds(self.run)
             self.calls += 1
             left -= 1
         mine: list[float] = []
-        while left and (not mine or taken < TURN):
+        while left and (not mine or taken < REPEAT_SECONDS):
             mine.append(seconds(self.run))
             taken += mine[-1]
             left -= 1
@@ -89,7 +90,7 @@ class _Turns:
 
 
 def ratio(theirs: Sequence[float], ours: Sequence[float]) -> Ratio:
-    """Their times over ours, paired by round; what one of them has no more of is left out."""
+    """Their times over ours, paired by round; rounds that only one of them has are left out."""
     pairs = [a / b if b else math.inf for a, b in zip(theirs, ours, strict=False)]
     low, high = quartiles(pairs)
     return Ratio(statistics.median(pairs), low, high, len(pairs))

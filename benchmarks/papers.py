@@ -1,14 +1,14 @@
 """``python -m benchmarks search --tables``: the tables of two papers on searching schedules, for hjit's applications.
 
-- Anderson 2021, Tables 1 to 3: what hierarchical sampling, freezing and memoisation save of a beam search (32 states, 5 passes): `anderson`.
-  States are those whose cost was asked. The search that decides what to freeze is in the seconds, not in the states; Graphs of few stages
-  are not frozen (`hjit.tuning.autoschedule.FEW_STAGES`). Without memoisation every decision works out the costs of all nests again; ways that
-  differ in sizes only are one batch also then.
-- Gao 2022, Tables 2 and 3: two searches of MB2FBS beside beams, all with 5 passes, nothing sampled or frozen: `mb2fbs`. Expansions are those
-  of a pass. Costs are in other units than the paper's, so both are given relative to the beam of 32.
+- `anderson`: Anderson 2021, Tables 1 to 3: what hierarchical sampling, freezing and memoisation save in a beam search
+  (32 states, 5 passes). States are cost evaluations. The search that decides what to freeze is included in the seconds,
+  not in the states; Graphs of few stages are not frozen (`hjit.tuning.autoschedule.FEW_STAGES`). Without memoisation
+  every decision computes the costs of all nests again; candidates that differ only in sizes are still one batch.
+- `mb2fbs`: Gao 2022, Tables 2 and 3: two searches by MB2FBS compared with beams, all with 5 passes, without sampling or
+  freezing. Expansions are those of a pass. Costs are not in the paper's units, so both are relative to the beam of 32.
 
-Each search has a process of its own and a limit of time, for every Graph of the call. What it counted until then is a bound: "> 120" are
-seconds of a search that was stopped, and a mean over such numbers is one, too; "~": a mean over bounds of both kinds.
+Each search has its own process and a time limit, for every Graph of the call. What a stopped search has counted is a
+bound: "> 120" are its seconds, and a mean over such numbers is a bound, too; "~": a mean over bounds of both kinds.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from unittest import mock
 
 from benchmarks import search
 from benchmarks.table import geomean
-from hjit import machine
+from hjit.process import machine
 from hjit.sched.search.search import Parameters, presets
 from hjit.tuning import autoschedule
 from hjit.tuning.autoschedule import EFFORTS, Effort
@@ -85,7 +85,7 @@ def run(
     from rich.console import Console
 
     from hjit.kernels.runtime.launch import cores
-    from hjit.machine import bandwidth
+    from hjit.process.machine import bandwidth
 
     console = Console(stderr=True)
     found: dict[str, list[Row]] = {table: [] for table in EFFORT}
@@ -122,7 +122,7 @@ def _process(table: str, setting: str, name: str, threads: int, small: bool, lim
 
 
 def measure(table: str, setting: str, name: str, threads: int, small: bool, limit: float, bandwidth: float) -> Row:
-    """Search the schedules of an application by one setting; `cost` is that of what the search found, None where that is nothing.
+    """Search the schedules of an application with one setting; `cost`: of the schedule found, None if there is none.
 
     Args:
         bandwidth: of the machine, the same for all settings: costs depend on it, and it is measured.
@@ -175,8 +175,8 @@ def mean(numbers: Iterable[Bound | None]) -> Bound | None:
     return None if value is None else Bound(value, "~" if len(marks) > 1 else "".join(marks))
 
 
-def told(row: Row | None, key: str) -> Bound | None:
-    """A number of a row. A search that was stopped has a cost of at most this, and of all else it would have had more."""
+def bound_of(row: Row | None, key: str) -> Bound | None:
+    """A number of a row. For a stopped search it bounds the cost from above, and everything else from below."""
     if row is None or row.get(key) is None:
         return None
     return Bound(row[key], "" if not row["stopped"] else "<" if key == "cost" else ">")
@@ -201,10 +201,10 @@ def tables(numbers: dict[str, list[Row]]) -> list[Table]:
     memoised = list(ANDERSON)[:4]
 
     def seconds(of: dict[str, Row], setting: str) -> Bound | None:
-        return told(of.get(setting), "seconds")
+        return bound_of(of.get(setting), "seconds")
 
     def part(of: dict[str, Row], setting: str, key: str, whole: str) -> Bound | None:
-        own, all_ = told(of.get(setting), key), told(of.get(whole), key)
+        own, all_ = bound_of(of.get(setting), key), bound_of(of.get(whole), key)
         return None if own is None or all_ is None else Bound(1.0) if setting == whole else own / all_
 
     def faster(of: dict[str, Row], setting: str) -> Bound | None:
@@ -212,20 +212,25 @@ def tables(numbers: dict[str, list[Row]]) -> list[Table]:
         return None if own is None or all_off is None else Bound(1.0) if setting == ALL_OFF else all_off / own
 
     return [
-        _table("Anderson 2021, Table 1: states evaluated", anderson, memoised, lambda of, s: told(of.get(s), "states"), ",.0f", STATES),
+        _table(
+            "Anderson 2021, Table 1: states evaluated", anderson, memoised,
+            lambda of, s: bound_of(of.get(s), "states"), ",.0f", STATES,
+        ),
         _table(
             "The same, relative to neither sampling nor freezing", anderson, memoised,
             lambda of, s: part(of, s, "states", NOTHING_SAMPLED), ".1%", [x / STATES[-1] for x in STATES],
         ),
         _table("Anderson 2021, Table 2: seconds of a beam search", anderson, list(ANDERSON), seconds, ".2f", SECONDS),
-        _table("Anderson 2021, Table 3: times faster than with all off", anderson, list(ANDERSON), faster, ".2f", SPEEDUPS),
+        _table(
+            "Anderson 2021, Table 3: times faster than with all off", anderson, list(ANDERSON), faster, ".2f", SPEEDUPS,
+        ),
         _table(
             "Gao 2022, Table 2: cost of the best schedule, relative to beam 32", mb2fbs, list(MB2FBS),
             lambda of, s: part(of, s, "cost", "beam 32"), ".3f", [x / COSTS[0] for x in COSTS],
         ),
         _table(
             "Gao 2022, Table 3: expansions of a pass (the paper's: plain means)", mb2fbs, list(MB2FBS),
-            lambda of, s: told(of.get(s), "expansions"), ",.1f", EXPANSIONS,
+            lambda of, s: bound_of(of.get(s), "expansions"), ",.1f", EXPANSIONS,
         ),
     ]  # fmt: skip
 

@@ -1,9 +1,10 @@
-"""``python -m benchmarks products``: products of matrices, fused and by BLAS, beside NumPy: what the rule of `hjit.trace.ops.reductions.blas` stands on.
+"""``python -m benchmarks products``: matrix products, fused and by BLAS, compared with NumPy.
 
-A process for each number of threads, which NumPy's BLAS has, too. Each product runs by NumPy, by hjit's own loops and by BLAS from within
-hjit, in turns; a row has medians of the ratios of each round, and their quartiles. Threads of BLAS wait for each other actively: one that the
-system takes its core from costs milliseconds. Rounds in which that happened to any thread of the process do not count, so that other work on
-the machine costs rounds, not their truth.
+The rule of `hjit.trace.ops.reductions.blas` is based on it. There is a process for each number of threads, which
+NumPy's BLAS uses, too. Each product runs by NumPy, by hjit's own loops and by BLAS from within hjit, interleaved; a row
+has medians of the ratios of each round, and their quartiles. BLAS threads spin while they wait for each other: one that
+is preempted costs milliseconds. Rounds in which that happened to any thread of the process are discarded, so that other
+work on the machine costs rounds, not accuracy.
 """
 
 from __future__ import annotations
@@ -45,8 +46,8 @@ def computed(a: Array, b: Array) -> Any:
     return (a * 2 + 1) @ b
 
 
-TURN = 1e-4  # seconds that short calls are repeated for
-TRIES = 5
+REPEAT_SECONDS = 1e-4  # for which short calls are repeated
+TRIES = 5  # of a round, until no thread is preempted
 MOST_ROUNDS = 25
 
 Shapes = tuple[tuple[int, ...], tuple[int, ...]]
@@ -78,7 +79,8 @@ class Row:
 
     Attributes:
         by_blas: what the rule says, of strict results.
-        numpy_of_fused: NumPy's time, of that of hjit's own loops: how many times as fast these are; `fast_math`: where they may round as they like.
+        numpy_of_fused: NumPy's time, of that of hjit's own loops: how many times as fast these are; `fast_math`: where
+            they may round as they like.
         fused_of_blas: how many times as fast as them is BLAS within hjit.
         numpy_of_blas: how many times as fast as NumPy is that. All are None where the machine was never quiet enough.
     """
@@ -111,7 +113,7 @@ def _row(f: Callable[..., Any], shapes: Shapes, arrays: Sequence[Array], threads
         return lambda: compiled(*arrays)
 
     ways = [lambda: f(*arrays), run(blas=False), run(blas=False, fast_math=True), run(blas=True)]
-    numpy_s, fused, fast, blas = undisturbed(ways, budget)
+    numpy_s, fused, fast, blas = quiet_rounds(ways, budget)
     (rows, length), columns = shapes[0], 1 if len(shapes[1]) == 1 else shapes[1][1]
     if f is transposed:
         rows, length = length, rows
@@ -130,25 +132,25 @@ def _row(f: Callable[..., Any], shapes: Shapes, arrays: Sequence[Array], threads
     )
 
 
-def undisturbed(ways: Sequence[Callable[[], Any]], budget: float) -> list[list[float]]:
-    """Seconds of a call of each, a number for each round in which no thread lost its core; none where there was no such round."""
+def quiet_rounds(ways: Sequence[Callable[[], Any]], budget: float) -> list[list[float]]:
+    """Seconds of a call of each, one for each round in which no thread was preempted."""
     found: list[list[float]] = [[] for _ in ways]
     end = time.perf_counter() + budget * len(ways)
     while len(found[0]) < MOST_ROUNDS and time.perf_counter() < end:
-        times = [_turn(way) for way in ways]
+        times = [_round(way) for way in ways]
         for way, t in zip(found, times, strict=True):
             if None not in times and t is not None:
                 way.append(t)
     return found
 
 
-def _turn(way: Callable[[], Any]) -> float | None:
-    """Seconds of a call, a mean of some where it is short; None in the end where threads were stopped again and again."""
+def _round(way: Callable[[], Any]) -> float | None:
+    """Seconds of a call, a mean of several if it is short; None if threads were preempted in every try."""
     way()
     for _ in range(TRIES):
         before = resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw
         times = [seconds(way)]
-        while sum(times) < TURN:
+        while sum(times) < REPEAT_SECONDS:
             times.append(seconds(way))
         if resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw == before:
             return statistics.mean(times)

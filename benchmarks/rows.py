@@ -73,7 +73,8 @@ class Row:
     Attributes:
         median_ms: of a call, over rounds; `iqr_ms` are its quartiles.
         rounds: in which it ran.
-        ratios: how many times as fast it is as each of `REFERENCES` that ran beside it: `pairs.Ratio` of the rounds of both.
+        ratios: how many times as fast it is as each of `REFERENCES` that ran beside it: `pairs.Ratio` of the rounds of
+            both.
     """
 
     app: str
@@ -198,7 +199,7 @@ def _peer(p: Problem, row: Row) -> Candidate:
         made = importlib.import_module(f"benchmarks.peers.{row.peer}.{p.app}").build(p.arguments, row.threads)
     if (tuple(made.shape), np.dtype(made.dtype)) != (p.expected.shape, p.expected.dtype):
         raise ValueError(
-            f"a result {tuple(made.shape)} of {np.dtype(made.dtype)} instead of {p.expected.shape} of {p.expected.dtype}"
+            f"a result {tuple(made.shape)} of {np.dtype(made.dtype)}, not {p.expected.shape} of {p.expected.dtype}"
         )
 
     def new() -> Array:
@@ -318,7 +319,7 @@ def timed(rows: Sequence[Row], times: Sequence[Sequence[float]]) -> list[Row]:
 
 
 def _reference(rows: Sequence[Row], row: Row, name: str) -> int | None:
-    """The place of a reference that runs as `row` does: into a given array or not, and with the same numbers if it is hjit."""
+    """The index of a reference that runs as `row` does: into a given array or not; hjit's with the same arithmetic."""
     peer, schedule = REFERENCES[name]
 
     def fits(r: Row) -> bool:
@@ -370,7 +371,7 @@ def copying(moved: int, threads: int) -> Callable[[], None]:
 def main() -> None:
     """Measure what the command line asks for."""
     request = Request(**json.loads(sys.argv[1]))
-    if hasattr(os, "sched_setaffinity"):  # some peers have no other way of being told
+    if hasattr(os, "sched_setaffinity"):  # some peers have no other setting for it
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: request.threads])
     with open(sys.argv[2], "a", encoding="utf-8") as file:
 

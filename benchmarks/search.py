@@ -1,8 +1,10 @@
-"""``python -m benchmarks search``: what a search of the applications' schedules costs, each in a fresh process, the median of three.
+"""``python -m benchmarks search``: what searching the applications' schedules costs.
 
-For every application: `us_per_schedule`, `schedules` (whose cost was asked), `greedy_s` (`refined_s`, `beam_s`), `peak_mb` (of the
-process when the search ends), and `cost` (seconds that the cost model predicts), all of the graphs of one call together. The machine's
-bandwidth, which is measured once and kept, is known before.
+Each search runs in a fresh process; the median of three is reported.
+
+For every application: `us_per_schedule`, `schedules` (cost evaluations), `greedy_s` (`refined_s`, `beam_s`),
+`peak_mb` (of the process when the search ends), and `cost` (seconds that the cost model predicts), all of the graphs of
+one call together. The machine's bandwidth, which is measured once and kept, is known before.
 """
 
 from __future__ import annotations
@@ -40,18 +42,18 @@ def run(names: Sequence[str], efforts: Sequence[str], threads: Sequence[int] = (
         for name in names:
             for effort in efforts:
                 command = [sys.executable, "-m", "benchmarks.search", json.dumps([name, effort, n, small])]
-                told = [_told(command, environment(n), ROOT) for _ in range(REPEATS)]
-                failed = next((x for x in told if "error" in x), None)
-                found.append({"app": name, "tune": effort, "threads": n, **(failed or middle(told))})
+                runs = [_reported(command, environment(n), ROOT) for _ in range(REPEATS)]
+                failed = next((x for x in runs if "error" in x), None)
+                found.append({"app": name, "tune": effort, "threads": n, **(failed or middle(runs))})
     return found
 
 
-def middle(told: Sequence[Row]) -> Row:
+def middle(runs: Sequence[Row]) -> Row:
     """The search with the median of the time for a schedule; on shared cores the fastest is luck."""
-    return sorted(told, key=lambda x: x["us_per_schedule"] or math.inf)[len(told) // 2]
+    return sorted(runs, key=lambda x: x["us_per_schedule"] or math.inf)[len(runs) // 2]
 
 
-def _told(command: Sequence[str], environment: Mapping[str, str], root: Path) -> Row:
+def _reported(command: Sequence[str], environment: Mapping[str, str], root: Path) -> Row:
     """What a process prints, or how it failed."""
     try:
         done = subprocess.run(
@@ -112,7 +114,7 @@ def _peak() -> float:
 
 def measure(name: str, effort: str, threads: int, small: bool) -> Row:
     """Search the schedules of an application."""
-    from hjit import machine
+    from hjit.process import machine
     from hjit.tuning import autoschedule
 
     autoschedule.weights()

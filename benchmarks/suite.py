@@ -1,7 +1,7 @@
 """The applications timed beside their peers: a fresh process for each application and number of threads, and the table.
 
-A candidate that ends its process (a compiler that runs out of memory, say) becomes a row with an error; the others are measured again
-without it.
+A candidate that ends its process (a compiler that runs out of memory, say) becomes a row with an error; the others are
+measured again without it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ MAX_DEATHS = 8  # of one application's processes
 
 
 def environment(threads: int) -> dict[str, str]:
-    """Variables of a measuring process: everything that can be told takes this many threads."""
+    """Variables of a measuring process: every library with a setting takes this many threads."""
     found = {k: v for k, v in os.environ.items() if not k.startswith("HJIT_")}
     found.update(dict.fromkeys(THREADS, str(threads)))
     found["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), found.get("PYTHONPATH", "")]))
@@ -58,11 +58,11 @@ def process(request: Request) -> tuple[list[dict[str, Any]], str | None]:
                 check=False,
             )
             errors.seek(0)
-            told = errors.read().decode(errors="replace").strip().splitlines()[-1:]
+            last = errors.read().decode(errors="replace").strip().splitlines()[-1:]
         records = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines() if line.endswith("}")]
     if done.returncode == 0:
         return records, None
-    return records, f"the process ended with status {done.returncode} {' '.join(told)}"[:500].strip()
+    return records, f"the process ended with status {done.returncode} {' '.join(last)}"[:500].strip()
 
 
 def rows_of(request: Request) -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""The applications' numbers as a table to read: milliseconds, the median over rounds, into an array given; and ratios, the medians over pairs.
+"""The applications' numbers as a table: median milliseconds over rounds, into a given array; median ratios over pairs.
 
 "By hand" is the schedule that was written by hand, and nothing else: an application that has none has no number there.
 """
@@ -131,19 +131,20 @@ def mean_text(ratios: Sequence[Ratio | None]) -> str:
 
 
 def bandwidth(numbers: dict[str, Any], threads: int) -> list[str]:
-    """The times of applications that do little more than move memory, against a copy of as many bytes in the same rounds."""
+    """The times of memory-bound applications, relative to a copy of as many bytes in the same rounds."""
     found = []
     for (n, app, layout), rows in groups(numbers).items():
         floor = one(rows, COPY)
         if n != threads or app not in BANDWIDTH_BOUND or floor is None:
             continue
         beside = [(name, one(rows, *which)) for name, which in BESIDE_A_COPY.items()]
-        told = [
+        times = [
             f"{name} {r['median_ms']:.3g} ms ({1 / r['ratios'][COPY]['median']:.2f} times)" for name, r in beside if r
         ]
-        if told:
-            head = f"{_title(app, layout)}: {floor['bytes'] / 1e6:.1f} MB must move, a copy of them {floor['median_ms']:.3g} ms"
-            found.append(f"{head}; {', '.join(told)}")
+        if times:
+            moved = f"{floor['bytes'] / 1e6:.1f} MB must move, a copy of them {floor['median_ms']:.3g} ms"
+            head = f"{_title(app, layout)}: {moved}"
+            found.append(f"{head}; {', '.join(times)}")
     return found
 
 

@@ -15,14 +15,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from hjit import deadline
 from hjit.arguments import leaf_names
-from hjit.collector import few_collections
 from hjit.errors import CompileError, HjitError, Origin, TraceError
 from hjit.kernels.runtime import kernel
 from hjit.kernels.runtime.kernel import Bound
-from hjit.kernels.runtime.signals import with_room as with_room_for
 from hjit.options import Options
+from hjit.process import deadline
+from hjit.process.deep_stack import with_deep_stack as with_room_for
+from hjit.process.garbage_collection import few_collections
 from hjit.trace.capture.trace import Trace, trace
 from hjit.trace.passes.canonical import canonicalise
 from hjit.variant import OutOfBounds, Variant, element_strides

@@ -1,8 +1,8 @@
-"""The disk cache: object code, plans and facts of the machine, each under a key that says everything that it depends on.
+"""The disk cache: object code, plans and facts of the machine, each under a key of everything that it depends on.
 
-One immutable file an entry: a line of JSON (the header), then the payload. A file is written beside its place and
-renamed over it. Whatever is wrong with a file, a folder or a disk, reading answers None and writing does nothing:
-a cache costs time, never an answer.
+An entry is one immutable file: a line of JSON (the header), then the payload. It is written under a temporary name and
+renamed. Whatever is wrong with a file, a folder or a disk, reading gives None and writing does nothing: a bad cache
+costs time, never a wrong answer. There are no locks: two processes that make the same entry both write it.
 """
 
 from __future__ import annotations
@@ -19,18 +19,22 @@ import time
 from pathlib import Path
 from typing import Any
 
+from numpy import __version__ as numpy
+
+from hjit.version import __version__ as hjit
+
 log = logging.getLogger("hjit")
 
 FORMAT = "hjit-1"
-MAX_BYTES = 512 << 20
+MAX_BYTES = 512 << 20  # of the folder, and so of an entry
 SUFFIXES = (".code", ".plan", ".facts")
-TRIM_EVERY = 64  # stores between two looks at the size of the folder
+TRIM_EVERY = 64  # stores between two trims of the folder: listing it takes as long as some stores
+ABANDONED_SECONDS = 3600.0  # age of a temporary file whose writer must have died
 OTHERS_WRITE = 0o022  # permissions of a folder that is not private
-_READ = (
-    os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
-)  # a pipe is not waited for
+# A link is not followed, and opening a pipe does not wait for its writer
+_READ = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 _stores = 0
-_refused: set[str] = set()  # folders that a warning was given of
+_refused: set[str] = set()  # folders that were warned of
 
 
 def digest(*parts: str) -> str:
@@ -48,15 +52,12 @@ def versions() -> str:
     """The versions that code depends on."""
     from llvmlite import __version__ as llvmlite
     from numba import __version__ as numba
-    from numpy import __version__ as numpy
-
-    from hjit.version import __version__ as hjit
 
     return f"hjit={hjit} numpy={numpy} numba={numba} llvmlite={llvmlite} source={_source_hash()}"
 
 
 def _source_hash() -> str:
-    """A hash of hjit's own files by size and time: a development checkout never loads code of an older one."""
+    """A hash of hjit's own files by size and time: a changed checkout never loads code that it made before."""
     h = hashlib.sha256()
     for path in sorted(Path(__file__).parent.rglob("*.py")):
         with contextlib.suppress(OSError):
@@ -78,10 +79,11 @@ def _private(info: os.stat_result) -> bool:
 def folder(cache_dir: str | os.PathLike[str], make: bool = True) -> Path | None:
     """The folder of the cache; None where there can be none.
 
-    A folder that exists stays as it is. Where others can write to it, or it belongs to somebody else, entries are in a private folder inside it.
+    An existing folder stays as it is. If others can write to it, or it belongs to somebody else, entries go into a
+    private folder inside it.
 
     Args:
-        make: create what is not there; otherwise the answer is None.
+        make: create a folder that is missing; otherwise the result is None.
     """
     try:
         if cache_dir:
@@ -101,12 +103,12 @@ def folder(cache_dir: str | os.PathLike[str], make: bool = True) -> Path | None:
 
 
 def _inside(shared: Path, make: bool) -> Path | None:
-    """This user's own folder in one that is shared with others; None, with one warning, where there is none that is safe."""
+    """This user's own folder in one that is shared with others; None, with one warning, if none is safe."""
     path = shared / (f"hjit-{os.getuid()}" if hasattr(os, "getuid") else "hjit")
     try:
         if make:
             path.mkdir(mode=0o700, exist_ok=True)
-        info = path.lstat()  # a link may lead to a folder of this user where something else is kept
+        info = path.lstat()  # a link may point to a folder of this user with other contents
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
@@ -119,14 +121,14 @@ def _inside(shared: Path, make: bool) -> Path | None:
 
 
 def _refuse(shared: Path, why: str) -> None:
-    """Say once that a folder is not used."""
+    """Warn once that a folder is not used."""
     if str(shared) not in _refused:
         _refused.add(str(shared))
         log.warning("hjit keeps no cache in %s: others can write to it, or it is another user's, and %s", shared, why)
 
 
 def _read(path: Path, touch: bool) -> bytes:
-    """The bytes of an entry. What is checked is the open file: a name may lead elsewhere a moment later.
+    """The bytes of an entry. The open file is checked: its name may lead elsewhere a moment later.
 
     Args:
         touch: mark it as used now.
@@ -198,13 +200,13 @@ def store(
 
 
 def trim(where: Path, limit: int = MAX_BYTES) -> None:
-    """Remove the entries that were used longest ago until the folder is below its limit, and forgotten new files."""
+    """Remove abandoned temporary files, and least recently used entries until the folder is below its limit."""
     try:
         entries = []
         for path in where.iterdir():
             with contextlib.suppress(OSError):
                 s = path.lstat()
-                if path.suffix == ".new" and time.time() - s.st_mtime > 3600:
+                if path.suffix == ".new" and time.time() - s.st_mtime > ABANDONED_SECONDS:
                     path.unlink()
                 elif path.suffix in SUFFIXES:
                     entries.append((s.st_mtime, s.st_size, path))
@@ -220,7 +222,7 @@ def trim(where: Path, limit: int = MAX_BYTES) -> None:
 
 
 def clear(cache_dir: str | os.PathLike[str] = "") -> int:
-    """Remove all entries, and what was left of writing some; how many entries there were."""
+    """Remove all entries and temporary files; returns how many entries there were."""
     where = folder(cache_dir, make=False)
     count = 0
     for path in [] if where is None else [x for x in where.iterdir() if x.suffix in (*SUFFIXES, ".new")]:

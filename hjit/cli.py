@@ -11,22 +11,28 @@ from collections.abc import Callable, Sequence
 from dataclasses import fields
 from importlib.metadata import PackageNotFoundError, version
 
+from hjit import cache, demo
+from hjit.errors import OptionError
+from hjit.options import from_environment, resolve
+from hjit.version import __version__
+
 PACKAGES = ("numpy", "numba", "llvmlite", "tbb", "scipy", "jax", "cupy-cuda12x")
+SMALLEST, LARGEST = 32, 20_000  # pixels of a side of the demo's images
 
 
 def _size(text: str) -> tuple[int, int]:
     """``3000x4000`` as a height and a width."""
     found = re.fullmatch(r"(\d+)[xX](\d+)", text)
     size = (int(found[1]), int(found[2])) if found else (0, 0)
-    if min(size) < 32 or max(size) > 20_000:
-        raise argparse.ArgumentTypeError(f"{text!r}: HEIGHTxWIDTH is needed, such as 3000x4000, each from 32 to 20000")
+    if min(size) < SMALLEST or max(size) > LARGEST:
+        raise argparse.ArgumentTypeError(
+            f"{text!r}: HEIGHTxWIDTH is needed, such as 3000x4000, each from {SMALLEST} to {LARGEST}"
+        )
     return size
 
 
 def parser() -> argparse.ArgumentParser:
     """The arguments of the command."""
-    from hjit import __version__
-
     top = argparse.ArgumentParser(prog="hjit", description="A JIT decorator for NumPy image code.")
     top.add_argument("--version", action="version", version=f"hjit {__version__}")
     commands = top.add_subparsers(dest="command", metavar="command", required=True)
@@ -53,7 +59,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """The command; its exit status."""
+    """Run the command; returns its exit status."""
     given = parser().parse_args(argv)
     run: Callable[[argparse.Namespace], int] = given.run
     try:
@@ -71,9 +77,6 @@ def _failed(text: object) -> int:
 
 
 def _demo(given: argparse.Namespace) -> int:
-    from hjit import demo
-    from hjit.errors import OptionError
-
     try:
         demo.run(given.photo, given.out, given.size)
     except (demo.PhotoError, OptionError) as error:
@@ -84,10 +87,6 @@ def _demo(given: argparse.Namespace) -> int:
 
 
 def _cache(given: argparse.Namespace) -> int:
-    from hjit import cache
-    from hjit.errors import OptionError
-    from hjit.options import resolve
-
     try:
         cache_dir = resolve({}).cache_dir
     except OptionError as error:
@@ -101,17 +100,12 @@ def _cache(given: argparse.Namespace) -> int:
         print(f"{cache.clear(cache_dir)} entries removed from {where}")
     else:
         sizes = [path.lstat().st_size for path in where.iterdir() if path.suffix in cache.SUFFIXES]
-        print(
-            f"folder   {where}\nentries  {len(sizes)}\nsize     {sum(sizes) / 2**20:.2f} MiB of {cache.MAX_BYTES >> 20} MiB"
-        )
+        print(f"folder   {where}\nentries  {len(sizes)}")
+        print(f"size     {sum(sizes) / 2**20:.2f} MiB of {cache.MAX_BYTES >> 20} MiB")
     return 0
 
 
 def _info(given: argparse.Namespace) -> int:
-    from hjit import __version__
-    from hjit.errors import OptionError
-    from hjit.options import from_environment, resolve
-
     try:
         options = resolve({})
     except OptionError as error:

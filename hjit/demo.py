@@ -16,6 +16,8 @@ from typing import Any
 
 import numpy as np
 
+from hjit.pipeline import pipeline
+
 Array = np.ndarray[Any, Any]
 
 SIZE = (3000, 4000)  # of the images that are timed
@@ -76,7 +78,8 @@ def local_contrast(grey: Array, target: float = 0.18, max_gain: float = 3.0) -> 
     mean = box_sum(p, radius) / area
     variance = np.maximum(box_sum(p * p, radius) / area - mean * mean, 0)
     gain = np.clip(target / (np.sqrt(variance) + 0.02), 0.5, max_gain)
-    return np.clip(mean + gain * (grey - mean), 0, 1)
+    result: Array = np.clip(mean + gain * (grey - mean), 0, 1)
+    return result
 
 
 def develop(rgb: Array, gamma: float = 0.8) -> Array:
@@ -88,7 +91,7 @@ def develop(rgb: Array, gamma: float = 0.8) -> Array:
 
 @dataclass(frozen=True)
 class Case:
-    """A pipeline of the demo with the input that it wants of an RGB photo, and the picture of its result."""
+    """A pipeline of the demo, how its input is made of an RGB photo, and how its result is shown."""
 
     name: str
     function: Callable[..., Array]
@@ -216,9 +219,7 @@ def _ms(call: Callable[[], Any]) -> float:
 
 def measure(case: Case, photo: Array, rounds: int = 3, cache_dir: str = "") -> Row:
     """Time a pipeline on a photo: the plain function and the compiled one interleaved."""
-    import hjit
-
-    compiled = hjit.pipeline(case.function, verify="off", cache_dir=cache_dir)
+    compiled = pipeline(case.function, verify="off", cache_dir=cache_dir)
     image = case.prepare(photo)
     first = _ms(partial(compiled, image))
     ours, theirs = compiled(image), case.function(image)
@@ -244,10 +245,8 @@ def measure(case: Case, photo: Array, rounds: int = 3, cache_dir: str = "") -> R
 
 
 def start_up() -> float:
-    """Import the compiler and compile something small, so that a first call is about its own pipeline; milliseconds."""
-    import hjit
-
-    return _ms(lambda: hjit.pipeline(lambda a: a + 1, verify="off", cache="off")(np.zeros((8, 8), np.float32)))
+    """Import the compiler and compile something small, so that a first call is its own pipeline's; milliseconds."""
+    return _ms(lambda: pipeline(lambda a: a + 1, verify="off", cache="off")(np.zeros((8, 8), np.float32)))
 
 
 # -- the table and the picture
@@ -324,8 +323,6 @@ def run(
     """
     from rich.console import Console
 
-    import hjit
-
     console = Console()
     photo = load_photo(photo_path)
     folder = Path(out).resolve().parent
@@ -347,11 +344,14 @@ def run(
             with console.status(f"timing {case.name}"):
                 rows.append(measure(case, large, rounds, cache_dir))
             image = case.prepare(small)
-            after = hjit.pipeline(case.function, cache_dir=cache_dir)(image)
+            after = pipeline(case.function, cache_dir=cache_dir)(image)
             panels.append((case.name, _to_bytes(image), case.show(after)))
     console.print(table(rows))
     console.print(f"geometric mean of the ratios: {geometric_mean(r.ratio for r in rows):.1f}x", highlight=False)
-    note = "first call: tracing, searching a schedule and compiling, empty cache; warm call: median, interleaved with NumPy; ratio: median of pairs"
+    note = (
+        "first call: tracing, searching for a schedule and compiling, with an empty cache; "
+        "warm call: median, interleaved with NumPy; ratio: median of pairs"
+    )
     console.print(note, highlight=False, soft_wrap=True, style="dim")
     try:
         picture(small, panels, out)

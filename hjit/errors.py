@@ -18,7 +18,7 @@ class Origin:
 
 
 class HjitError(Exception):
-    """Base of everything that hjit raises by itself."""
+    """Base of all exceptions of hjit's own."""
 
 
 class TraceError(HjitError):
@@ -34,23 +34,26 @@ class TraceError(HjitError):
     def __init__(self, operation: str, reason: str, advice: str = "", origin: Origin | None = None) -> None:
         self.operation, self.reason, self.advice, self.origin = operation, reason, advice, origin
         where = f"{origin}: " if origin else ""
-        hint = (
-            advice
-            or 'compute it before or after the decorated function, or pass on_unsupported="numpy" to run the function uncompiled'
+        hint = advice or (
+            "compute it before or after the decorated function, "
+            'or pass on_unsupported="numpy" to run the function uncompiled'
         )
         super().__init__(f"{where}{operation}: {reason}. What to do: {hint}.")
 
 
 class BudgetError(TraceError):
-    """Tracing and compiling a function takes longer than the option `budget` allows: calls run as plain NumPy, what shows its code raises."""
+    """Tracing and compiling a function takes longer than the option `budget` allows.
+
+    Calls run as plain NumPy; methods that show compiled code raise it.
+    """
 
 
 class ScheduleError(HjitError):
-    """A schedule is not well formed, or a directive names a loop that does not exist."""
+    """A schedule is malformed or illegal, or a directive names a loop that does not exist."""
 
 
 class SlidingError(ScheduleError):
-    """A stage is stored outside of a loop along which it cannot slide.
+    """A stage is stored outside a loop along which it cannot slide.
 
     Attributes:
         stage: its name.
@@ -62,10 +65,10 @@ class SlidingError(ScheduleError):
 
 
 class BlockError(ScheduleError):
-    """A searched schedule makes a block of code that would take the back end too long.
+    """A searched schedule makes a basic block that would take the back end too long.
 
     Attributes:
-        stage: of the child of the root that it is in.
+        stage: of the child of the root that the block is in.
     """
 
     def __init__(self, stage: str, message: str) -> None:
@@ -77,6 +80,10 @@ class CompileError(HjitError):
     """The back end refused generated code: a fault of hjit, worth a report."""
 
 
+class DeviceError(HjitError):
+    """What a target needs is not on this machine: a package, a driver, a device."""
+
+
 class ModelError(HjitError):
     """A file of weights is damaged, or made for other features."""
 
@@ -86,4 +93,4 @@ class OptionError(HjitError, ValueError):
 
 
 class HjitWarning(UserWarning):
-    """hjit fell back to plain NumPy, or disagrees with it."""
+    """hjit fell back to plain NumPy, or its results differ from NumPy's."""

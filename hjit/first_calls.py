@@ -15,8 +15,10 @@ import numpy as np
 
 from hjit.arguments import copied
 from hjit.variant import Held, Mispredict, OutOfBounds, Variant
-from hjit.verify.reference import Inputs, Reference
-from hjit.verify.verify import EXACT, INEXACT, Allowed, Comparison, allowed_of, is_exact, tolerances
+from hjit.verify.comparison import Allowed, Comparison, allowed_of, is_exact
+from hjit.verify.frame import Inputs
+from hjit.verify.reference import Reference
+from hjit.verify.tolerances import EXACT, INEXACT, tolerances
 
 log = logging.getLogger("hjit")
 

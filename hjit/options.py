@@ -1,22 +1,23 @@
 """Options: decorator argument, then ``with hjit.options(...)``, then environment, then default.
 
-| option           | values                          | environment        | meaning                                            |
-|------------------|---------------------------------|--------------------|----------------------------------------------------|
-| `verify`         | "first", "off"                  | `HJIT_VERIFY`      | compare the first call of every kernel with NumPy's |
-| `on_unsupported` | "raise", "numpy"                | `HJIT_ON_UNSUPPORTED` | what to do with a function that cannot be traced |
-| `budget`         | 10.0, 2.5, ..., None            | `HJIT_BUDGET`      | seconds for tracing and compiling a call; None: any |
-| `fast_math`      | False, True                     | `HJIT_FAST_MATH`   | let floats use fused multiply-add and reciprocals  |
-| `target`         | "cpu", "x86-64-v2", "-v3", "-v4" | `HJIT_TARGET`     | this machine's CPU, or a level of x86-64           |
-| `num_threads`    | 0 (all cores), 1, 2, ...        | `HJIT_NUM_THREADS` | threads of one call                                |
-| `cache`          | "rw", "ro", "off"               | `HJIT_CACHE`       | use of the disk cache                              |
-| `cache_dir`      | a folder, "" for the user's own | `HJIT_CACHE_DIR`   | where the disk cache is                            |
-| `tune`           | "greedy", "refined", "beam", False | `HJIT_TUNE`     | how hard a schedule is searched, or the default one |
-| `blas`           | "auto", True, False             | `HJIT_BLAS`        | products of matrices by NumPy's BLAS: where it is faster, all, none |
-| `numpy_if_faster` | True, False                    | `HJIT_NUMPY_IF_FASTER` | run the plain function where the first calls find it faster |
-| `disable`        | False, True                     | `HJIT_DISABLE`     | run the plain function                             |
+| option            | values                             | meaning                                             |
+|-------------------|------------------------------------|-----------------------------------------------------|
+| `verify`          | "first", "off"                     | compare first calls with NumPy's                    |
+| `on_unsupported`  | "raise", "numpy"                   | if a function cannot be traced                      |
+| `budget`          | 10.0, 2.5, ..., None               | seconds for tracing and compiling                   |
+| `fast_math`       | False, True                        | floats may use FMA and reciprocals                  |
+| `target`          | "cpu", "x86-64-v2" to "-v4"        | this CPU, or a level of x86-64                      |
+| `num_threads`     | 0 (all cores), 1, 2, ...           | threads of one call                                 |
+| `cache`           | "rw", "ro", "off"                  | use of the disk cache                               |
+| `cache_dir`       | a folder, "" for the user's own    | where the disk cache is                             |
+| `tune`            | "greedy", "refined", "beam", False | how to search for a schedule                        |
+| `blas`            | "auto", True, False                | matrix products by NumPy's BLAS, where it is faster |
+| `numpy_if_faster` | True, False                        | run NumPy where the first calls find it faster      |
+| `disable`         | False, True                        | run the plain function                              |
 
-The environment is read at the first call of a pipeline. One more variable belongs to the process: `HJIT_THREADING_LAYER`
-is "tbb", or "python" for threads without tbb.
+In the environment an option is `HJIT_` and its name in capitals, such as `HJIT_FAST_MATH`; it is read at the first call
+of a pipeline. One more variable applies to the whole process: `HJIT_THREADING_LAYER` is "tbb", or "python" for threads
+without TBB.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from hjit.errors import OptionError
 
 
 class Scheduler(Protocol):
-    """What decides on the schedule of a Graph, in place of the default schedule.
+    """What decides the schedule of a Graph instead of the default schedule.
 
     Attributes:
         longest_block: instructions of one block of code, above which the schedule is refused.
@@ -42,7 +43,7 @@ class Scheduler(Protocol):
     longest_block: ClassVar[float]
 
     def rewrites(self) -> Any:
-        """What it changes of the Graph, for the canonicaliser; see `hjit.trace.passes.rewrites`."""
+        """The rewrites that it requests of the canonicaliser; see `hjit.trace.passes.rewrites`."""
 
     def tree(self, graph: Any, target: Any) -> Any:
         """The schedule tree of a canonical Graph."""
@@ -50,7 +51,7 @@ class Scheduler(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """A complete set of options; the table is in this module's docstring."""
+    """A complete set of options; this module's docstring has the table."""
 
     verify: str = "first"
     on_unsupported: str = "raise"
@@ -67,7 +68,10 @@ class Options:
     schedule: Scheduler | None = None
 
     def product_by_blas(self, stage: str) -> bool | str:
-        """May BLAS compute the product of this name? "auto": where it is faster. By a given schedule it computes those that are not in that."""
+        """May BLAS compute the product of this name? "auto": where it is faster.
+
+        Under a given schedule BLAS computes the products that the schedule does not have.
+        """
         if self.schedule is None or self.blas is False:
             return self.blas
         has = getattr(self.schedule, "has", None)
@@ -158,7 +162,7 @@ def resolve(given: dict[str, Any]) -> Options:
 
 
 def context_state() -> tuple[tuple[str, Any], ...]:
-    """What enclosing ``with hjit.options(...)`` blocks set: cheap to read and to compare."""
+    """The options of the enclosing ``with hjit.options(...)`` blocks, cheap to read and to compare."""
     return _in_context.get()
 
 

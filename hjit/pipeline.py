@@ -23,12 +23,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hjit import against_numpy, forks
+from hjit import against_numpy
 from hjit.against_numpy import Turns
 from hjit.arguments import copied, is_same_memory, key_of, leaves_of
 from hjit.errors import BudgetError, CompileError, HjitWarning, ScheduleError, TraceError
 from hjit.options import Options, Scheduler, checked, context_state, resolve
 from hjit.outcome import MISS, PLAIN
+from hjit.process import forks
 from hjit.trace.capture.overlay import load_table
 from hjit.trace.capture.tracing_errors import gap
 from hjit.trace.capture.trace import Tree, flatten
@@ -590,8 +591,8 @@ def _unpickle(module: str, name: str, given: dict[str, Any]) -> Any:
 
 _pipelines: weakref.WeakSet[Pipeline] = weakref.WeakSet()
 WITH_LOCKS = (
-    *(f"hjit.kernels.runtime.{name}" for name in ("arena", "kernel", "backend", "launch", "signals")),
-    "hjit.collector",
+    *(f"hjit.kernels.runtime.{name}" for name in ("arena", "kernel", "backend", "launch")),
+    *(f"hjit.process.{name}" for name in ("signals", "deep_stack", "garbage_collection")),
 )
 
 

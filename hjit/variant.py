@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hjit import deadline
 from hjit.errors import ScheduleError
 from hjit.kernels.runtime.kernel import Bound
 from hjit.options import Options, Scheduler
 from hjit.outcome import MISS, PLAIN
+from hjit.process import deadline
 from hjit.trace.capture.captured import container_shape
 from hjit.trace.capture.trace import Result, Trace, Tree
 from hjit.trace.ir.graph import Graph, Input
@@ -28,7 +28,7 @@ from hjit.trace.passes.canonical import canonicalise
 from hjit.trace.passes.rewrites import NO_REWRITES, Rewrites
 from hjit.trace.tracing.host import same
 from hjit.trace.tracing.recorder import GraphBreak, OutOfBounds, Recorder, packed
-from hjit.verify.verify import EXACT, Tolerance, tolerances
+from hjit.verify.tolerances import EXACT, Tolerance, tolerances
 
 if TYPE_CHECKING:
     from hjit.tuning.plans import Plan, Searched  # a process that searches nothing never loads it

@@ -27,13 +27,14 @@ from typing import Any, ClassVar
 import numpy as np
 
 import hjit
-from hjit import machine
 from hjit.errors import ScheduleError
+from hjit.process import machine
+from hjit.sched.hand.directives import DIRECTIVES, GRAPH_DIRECTIVES
 from hjit.sched.language.tree import Root, from_json
-from hjit.sched.search.sample import random_schedule
 from hjit.trace.passes.rewrites import Rewrites
 from hjit.tuning import plans
 from tests.sched import test_schedule as examples
+from tests.sched.random_schedules import random_schedule
 
 MEMORY = 16 << 30  # bytes of addresses that the process may have
 SCRATCH = 1 << 30  # bytes of memory that hjit takes the machine to have
@@ -56,8 +57,7 @@ WORDS = (
     "loop",
     "compute",
 )
-DIRECTIVES = ("split", "reorder", "fuse", "kind", "inner", "compute_at", "store_at", "store_root", "root", "storage", "align", "prefetch", "inline",
-              "cache_read", "rfactor")  # fmt: skip
+WORDS_OF_DIRECTIVES = (*DIRECTIVES, *GRAPH_DIRECTIVES)
 
 
 def histogram(img: Any) -> Any:
@@ -266,7 +266,7 @@ def in_directives(name: str, rng: random.Random) -> Any:
     rows = copy.deepcopy(directives_of(name))
     names = [*s.stages, "y", "x", "c", "r0", "xo", "xi", "yo", "xv", "yu"]
     for _ in range(rng.choice((0, 0, 1, 3, 300 if rng.random() < 0.1 else 2))):
-        word = rng.choice(DIRECTIVES)
+        word = rng.choice(WORDS_OF_DIRECTIVES)
         args = [rng.choice((*names, *names, *WORDS, *NUMBERS[:20])) for _ in range(rng.randrange(5))]
         if word in ("inner", "split") and rng.random() < 0.8:
             args = [rng.choice(names[-9:]), rng.choice(("vector", "unroll", "serial")), rng.choice(NUMBERS)]

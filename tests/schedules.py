@@ -19,11 +19,11 @@ from hjit.sched.analysis.sized import SizedGraph
 from hjit.sched.features.featurise import plan_of
 from hjit.sched.language.memory import C_ORDER
 from hjit.sched.language.tree import Root
-from hjit.sched.search.sample import random_schedule
 from hjit.trace.ir.graph import Graph
 from hjit.trace.passes.rewrites import Rewrites
 from tests import generated, seeds
 from tests.fuzz import random_program
+from tests.sched.random_schedules import random_schedule
 
 GENERATED_EVERY = 10  # seeds
 MOST = 3e8  # evaluations of a pair: seconds

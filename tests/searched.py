@@ -14,7 +14,7 @@ from math import inf
 from typing import Any
 from unittest import mock
 
-from hjit import machine
+from hjit.process import machine
 from hjit.sched.search.search import presets
 from hjit.sched.search.space import Space
 from hjit.tuning import autoschedule, plans
@@ -41,7 +41,7 @@ def forced(seed: int) -> Iterator[list[str]]:
         mock.patch.object(Variant, "_fastest", first),
         mock.patch.object(plans, "refused", lambda error: refused.append(f"refused: {error}")),
         mock.patch.object(machine, "bandwidth", lambda _: BANDWIDTH[seed // 4 % 2]),
-        mock.patch.object(machine, "caches", lambda: machine.USUAL),
+        mock.patch.object(machine, "caches", lambda: machine.USUAL_CACHES),
         mock.patch.dict(plans._plans, clear=True),  # a seed is searched however often it runs
         mock.patch.dict(autoschedule.EFFORTS, beam=SMALL_BEAM, refined=BRIEF),
     ):

@@ -13,17 +13,17 @@ import numpy as np
 import pytest
 
 import hjit
-from hjit import machine
 from hjit.errors import OptionError, ScheduleError, SlidingError
 from hjit.options import Options
+from hjit.process import machine
 from hjit.sched.default.schedules import default_schedule
 from hjit.sched.language.build import serial_loops
-from hjit.sched.language.check import check
+from hjit.sched.language.check import check_tree
 from hjit.sched.language.target import Target
 from hjit.sched.language.transforms import storage_at_compute
 from hjit.sched.language.tree import Loop, Root, Store, computes
-from hjit.sched.nests.usual import root_schedule
-from hjit.sched.search.nests import Nests
+from hjit.sched.nests.root_nests import root_schedule
+from hjit.sched.search.nest_costs import NestCosts
 from hjit.sched.search.refine import Schedule
 from hjit.sched.search.search import presets
 from hjit.tuning import autoschedule, plans
@@ -176,7 +176,7 @@ def test_what_a_search_has_no_time_for_stays_at_the_root(function: Any) -> None:
         left = iter(range(n))
         found = greedily(p.space, lambda: next(left, None) is None)
         assert found.best is not None and found.record.stopped and found.cost < math.inf
-        check(found.best.tree, p.variant._graphs(Searched({}, found.best.inlined).rewrites())[0])
+        check_tree(found.best.tree, p.variant._graphs(Searched({}, found.best.inlined).rewrites())[0])
         if not n:
             assert all(
                 isinstance(x, Store) and {x.stage} == {c.stage for c in computes(x)} for x in found.best.tree.children
@@ -455,13 +455,13 @@ def test_the_default_schedule_of_a_large_graph_is_not_costed_beyond_the_time_the
     )  # by the number of its definitions it would be left out at once
     p = Program(summed_on_and_on)
     costed: list[Any] = []
-    unchanged = Nests.unchanged
+    unchanged = NestCosts.unchanged
 
-    def counting(self: Nests, nest: Any, *rest: Any) -> Any:
+    def counting(self: NestCosts, nest: Any, *rest: Any) -> Any:
         costed.append(nest)
         return unchanged(self, nest, *rest)
 
-    monkeypatch.setattr(Nests, "unchanged", counting)
+    monkeypatch.setattr(NestCosts, "unchanged", counting)
     plan = searched(p.graph, p.variant.rec.sizes, Options(tune="greedy", cache="off"))
     assert plan.tree is None and plan.cost > 0
     assert len(costed) == 1 and len(default_schedule(p.graph, p.space.target).children) > 3
@@ -520,7 +520,7 @@ def test_a_process_that_finds_a_plan_neither_searches_nor_compiles(tmp_path: Pat
 
 SEARCHED = """
     import numpy as np
-    from hjit import machine
+    from hjit.process import machine
     from hjit.tuning.autoschedule import EFFORTS, searched
     from hjit.options import Options
     from hjit.tuning.plans import to_text

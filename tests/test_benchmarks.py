@@ -228,7 +228,7 @@ def test_rounds_are_interleaved(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_short_calls_find_their_data_in_the_caches(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of each turn the first call is slow, and is not timed."""
+    """The first call of each round is slow, and is not timed."""
     clock = Clock(monkeypatch)
     last: list[str] = [""]
 
@@ -252,7 +252,7 @@ def test_a_slow_run_drops_out(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_two_speeds_of_a_machine_leave_the_ratio_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Slow for most of the time; by luck one call of `a` meets the fast speed, and its minimum says that it is faster than `b`."""
+    """Slow most of the time; one call of `a` happens to be at the fast speed, so its minimum is below that of `b`."""
     clock = Clock(monkeypatch)
 
     def took(name: str, base: float) -> Any:
@@ -273,7 +273,7 @@ def test_how_far_ratios_scatter() -> None:
 
 
 def test_ratios(capsys: pytest.CaptureFixture[str]) -> None:
-    """By hand is what was written by hand, also where the default schedule is the faster one; pairs are of one way to run."""
+    """Manual is the schedule by hand, also where the default one is faster; pairs are of one way to run."""
 
     def row(peer: str, schedule: str | None, fast: bool = True, into: bool = True) -> rows.Row:
         return rows.Row("blur", peer, schedule, "planar", 2, [8], "uint8", fast, into, agrees=True, bytes=1000)
@@ -355,8 +355,8 @@ def test_searched_schedules_are_timed_where_they_are_asked_for() -> None:
 
 
 def test_of_three_searches_the_middle_one_counts() -> None:
-    told = [{"us_per_schedule": x} for x in (9.0, None, 4.0)]
-    assert search.middle(told) == {"us_per_schedule": 9.0}
+    runs = [{"us_per_schedule": x} for x in (9.0, None, 4.0)]
+    assert search.middle(runs) == {"us_per_schedule": 9.0}
 
 
 # -- the tables of papers
@@ -444,10 +444,10 @@ def test_numbers_that_may_be_bounds() -> None:
 
 
 def test_tables_are_asked_for_on_the_command_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    asked: list[Any] = []
+    requests: list[Any] = []
 
     def run(names: Any, threads: Any, keep: Any, **more: Any) -> Any:
-        asked.append((names, threads, more))
+        requests.append((names, threads, more))
         keep({"anderson": [1], "mb2fbs": []})
         kept.append(json.loads((tmp_path / "x.json").read_text()))
         return {"anderson": [], "mb2fbs": []}
@@ -457,7 +457,7 @@ def test_tables_are_asked_for_on_the_command_line(monkeypatch: pytest.MonkeyPatc
     command.main(
         ["search", "--tables", "--apps", "blur", "--small", "--limit", "3", "--json", str(tmp_path / "x.json")]
     )
-    assert asked == [(["blur"], [], {"small": True, "limit": 3.0})]
+    assert requests == [(["blur"], [], {"small": True, "limit": 3.0})]
     assert kept[0]["anderson"] == [1] and kept[0]["limit"] == 3, "what there is is written on the way"
     numbers = json.loads((tmp_path / "x.json").read_text())
     assert numbers["limit"] == 3 and numbers["anderson"] == numbers["mb2fbs"] == [] and numbers["commit"]
@@ -509,7 +509,7 @@ def test_products_are_asked_for_on_the_command_line(tmp_path: Path, capsys: pyte
 def test_disturbed_rounds_do_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
     switches = iter(range(10**6))
     monkeypatch.setattr(products.resource, "getrusage", lambda who: types.SimpleNamespace(ru_nivcsw=next(switches)))
-    assert products.undisturbed([lambda: None, lambda: None], 0.02) == [[], []]
+    assert products.quiet_rounds([lambda: None, lambda: None], 0.02) == [[], []]
     monkeypatch.setattr(products.resource, "getrusage", lambda who: types.SimpleNamespace(ru_nivcsw=0))
-    first, second = products.undisturbed([lambda: None, lambda: None], 5.0)
+    first, second = products.quiet_rounds([lambda: None, lambda: None], 5.0)
     assert len(first) == len(second) == products.MOST_ROUNDS

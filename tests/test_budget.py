@@ -13,9 +13,10 @@ import numpy as np
 import pytest
 
 import hjit
-from hjit import HjitWarning, TraceError, deadline
+from hjit import HjitWarning, TraceError
 from hjit.errors import BudgetError
 from hjit.kernels.runtime import backend, kernel
+from hjit.process import deadline
 
 IMAGE = np.linspace(0, 9, 40 * 50).reshape(40, 50)
 
@@ -201,11 +202,11 @@ def test_what_is_paused_does_not_count(ticking: list[float]) -> None:
             deadline.check("work")
             with deadline.paused():
                 ticking[0] = 200
-            deadline.foresee("work", 1e6)
+            deadline.require("work", 1e6)
         deadline.check("work")
-        deadline.foresee("work", 0.5)
+        deadline.require("work", 0.5)
         with pytest.raises(deadline.OverBudget):
-            deadline.foresee("work", 2)
+            deadline.require("work", 2)
         ticking[0] = 201
         with pytest.raises(deadline.OverBudget):
             deadline.check("work")

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import hjit
-from hjit.kernels.runtime.signals import DEEPEST, with_room
+from hjit.process.deep_stack import RECURSION_LIMIT, with_deep_stack
 
 IMAGE = np.random.default_rng(0).random((20, 30))
 LIMIT = 1000
@@ -80,19 +80,19 @@ def levels(n: int) -> int:
 def test_what_has_no_room_runs_in_the_context_of_the_caller() -> None:
     said: ContextVar[int] = ContextVar("said")
     said.set(3)
-    assert with_room(lambda: (levels(2 * LIMIT), said.get())) == (2 * LIMIT, 3)
+    assert with_deep_stack(lambda: (levels(2 * LIMIT), said.get())) == (2 * LIMIT, 3)
     assert sys.getrecursionlimit() == LIMIT and threading.stack_size() == 0
 
 
 def test_what_recurses_without_an_end_raises() -> None:
     with pytest.raises(RecursionError):
-        with_room(levels, 2 * DEEPEST)
+        with_deep_stack(levels, 2 * RECURSION_LIMIT)
     assert sys.getrecursionlimit() == LIMIT
 
 
-def test_what_is_called_with_room_has_it_all() -> None:
+def test_what_is_called_with_a_deep_stack_has_all_of_it() -> None:
     def nested(n: int) -> int:
-        return n if n == 0 else with_room(nested, n - 1)
+        return n if n == 0 else with_deep_stack(nested, n - 1)
 
     threads = threading.active_count()
     assert nested(LIMIT) == 0 and threading.active_count() <= threads + 1
@@ -107,5 +107,5 @@ def test_other_errors_are_raised_and_nothing_is_called_again() -> None:
         raise KeyError("x")
 
     with pytest.raises(KeyError):
-        with_room(f)
+        with_deep_stack(f)
     assert calls == [1]

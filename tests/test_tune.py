@@ -11,12 +11,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hjit import cache, machine
+from hjit import cache
 from hjit.errors import HjitError
 from hjit.kernels.runtime.kernel import made
 from hjit.model import network
 from hjit.model.names import MACHINE, PIPELINE, SCHEDULE
 from hjit.options import Options
+from hjit.process import machine
 from hjit.tuning import samples
 from hjit.tuning.samples import Mismatch, Quiet, alike, candidates, chosen_state, fit_all, measured, random_state
 from tests.sched.test_space import Program, blurred, pyramid

@@ -257,7 +257,7 @@ def test_endless_recursion() -> None:
 def test_a_long_loop_that_is_traced_turn_by_turn_says_what_to_do_where_it_is_too_deep(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("hjit.kernels.runtime.signals.DEEPEST", 1000)
+    monkeypatch.setattr("hjit.process.deep_stack.RECURSION_LIMIT", 1000)
 
     def f(img: Any) -> Any:
         soft = np.exp(-img.T)

@@ -15,8 +15,9 @@ from hjit.first_calls import DOUBTS, PATHS
 from hjit.kernels.lower.params import STREAMED
 from hjit.kernels.runtime.kernel import Bound
 from hjit.variant import Variant
-from hjit.verify import reference
-from hjit.verify.verify import EXACT, Comparison, Tolerance, difference, is_exact
+from hjit.verify import work
+from hjit.verify.comparison import Comparison, is_exact
+from hjit.verify.tolerances import EXACT, Tolerance
 from tests.inexact import fault, verified
 
 IMAGE = np.linspace(0, 9, 40 * 50).reshape(40, 50)
@@ -168,7 +169,7 @@ def test_a_kernel_that_is_wrong_by_more_than_roundings_is_given_up(monkeypatch: 
 
 def test_where_bounds_are_not_known_the_next_calls_decide(monkeypatch: pytest.MonkeyPatch) -> None:
     spoil(monkeypatch)
-    monkeypatch.setattr(reference, "MOST_WORK", 0)
+    monkeypatch.setattr(work, "MOST_WORK", 0)
     p = hjit.pipeline(lambda img: np.exp(img), cache="off")
     with warnings.catch_warnings(record=True) as seen:
         warnings.simplefilter("always")
@@ -636,5 +637,7 @@ def test_one_result_may_differ_and_another_not() -> None:
     ],
 )
 def test_differences(ours: Any, expected: Any, allowed: Tolerance, why: str | None) -> None:
-    found = difference(ours, expected, allowed)
+    compared = Comparison()
+    compared.compare(ours, expected, allowed)
+    found = compared.why
     assert (found is None) if why is None else (found is not None and why in found)

@@ -14,8 +14,9 @@ import importlib
 from types import ModuleType
 
 NAMES = (
-    "blur", "blur_large", "unsharp", "harris", "camera_pipe", "local_laplacian", "bilateral_grid", "interpolate", "stencil_chain", "hist",
-    "max_filter", "nl_means", "iir_blur", "conv_layer", "lens_blur", "bgu", "depthwise_separable_conv", "mat_mul", "snake",
+    "blur", "blur_large", "unsharp", "harris", "camera_pipe", "local_laplacian", "bilateral_grid", "interpolate",
+    "stencil_chain", "hist", "max_filter", "nl_means", "iir_blur", "conv_layer", "lens_blur", "bgu",
+    "depthwise_separable_conv", "mat_mul", "snake",
 )  # fmt: skip
 
 

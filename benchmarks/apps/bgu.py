@@ -1,7 +1,8 @@
-"""Bilateral-guided upsampling: an effect computed on a small image, carried over to the large one by local affine models.
+"""Bilateral-guided upsampling: an effect on a small image, carried over to the large one by local affine models.
 
-Source: Halide's `apps/bgu`; J. Chen, A. Adams, N. Wadhwa, S. Hasinoff, "Bilateral guided upsampling" (2016). The blurs over the grid
-fall off as in Z. Farbman, R. Fattal, D. Lischinski, "Convolution pyramids" (2011); the solver is Cholesky's without roots.
+Source: Halide's `apps/bgu`; J. Chen, A. Adams, N. Wadhwa, S. Hasinoff, "Bilateral guided upsampling" (2016). The blurs
+over the grid fall off as in Z. Farbman, R. Fattal, D. Lischinski, "Convolution pyramids" (2011); the solver is
+Cholesky's without roots.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ def solve_symmetric(a: list[list[np.ndarray]], b: list[list[np.ndarray]]) -> lis
 def bgu(
     splat_loc: np.ndarray, values: np.ndarray, slice_loc: np.ndarray, r_sigma: float = R_SIGMA, s_sigma: int = S_SIGMA
 ) -> np.ndarray:
-    """float32 (3, h, w) small, before and after the effect, and float32 (3, H, W) large -> float32 (3, H, W); all in 0 to 1."""
+    """float32 (3, h, w) small, before and after the effect, and (3, H, W) large -> float32 (3, H, W); all in 0 to 1."""
     _, small_h, small_w = splat_loc.shape
     _, h, w = slice_loc.shape
     upsample_factor = max(-(-h // small_h), -(-w // small_w))
@@ -81,7 +82,8 @@ def bgu(
     splat = np.pad(splat_loc, around, mode="edge")
     value = np.pad(values, around, mode="edge")
 
-    # What each cell needs for its fit: the products of the colours before with each other, with those after, and with one.
+    # What each cell needs for its fit: the products of the colours before with each other, with those after, and with
+    # one.
     sr, sg, sb = splat
     one = np.ones_like(sr)
     affine = [sr, sg, sb, one]

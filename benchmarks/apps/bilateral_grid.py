@@ -1,7 +1,7 @@
 """An edge-preserving blur of a grey image by way of a coarse grid over position and brightness.
 
-Source: Halide's `apps/bilateral_grid`; J. Chen, S. Paris, F. Durand, "Real-time edge-aware image processing with the bilateral
-grid" (2007).
+Source: Halide's `apps/bilateral_grid`; J. Chen, S. Paris, F. Durand, "Real-time edge-aware image processing with the
+bilateral grid" (2007).
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """From the raw mosaic of a camera to a picture: hot pixels, demosaicing, colour correction, tone curve, sharpening.
 
-Source: Halide's `apps/camera_pipe`; A. Adams et al., "The Frankencamera" (2010), whose pipeline for the Nokia N900 it is.
+Source: Halide's `apps/camera_pipe`; A. Adams et al., "The Frankencamera" (2010), whose pipeline for the Nokia N900
+this is.
 """
 
 from __future__ import annotations
@@ -47,7 +48,9 @@ def suppress_hot_pixels(raw: np.ndarray) -> np.ndarray:
 
 
 def demosaic(raw: np.ndarray) -> list[list[np.ndarray]]:
-    """A mosaic of green, red / blue, green: uint16 (H, W) -> [r, g, b], each at the four sites, uint16 (H // 2 - 4, W // 2 - 4).
+    """A mosaic of green, red / blue, green -> [r, g, b], each at the four sites.
+
+    uint16 (H, W) -> uint16 (H // 2 - 4, W // 2 - 4).
 
     `r_gb` is red at the sites of green in rows of blue; `g_gr` is green in rows of red.
     """

@@ -1,4 +1,4 @@
-"""A layer of a convolutional network: 3x3 filters over all channels, bias and ReLU, only where the whole window is inside.
+"""A layer of a convolutional network: 3x3 filters over all channels ("valid" convolution), bias and ReLU.
 
 Source: Halide's `apps/conv_layer`; channels last, filters as (dy, dx, in, out), as most frameworks on CPUs have them.
 """
@@ -24,7 +24,7 @@ def conv_layer(images: np.ndarray, filters: np.ndarray, bias: np.ndarray) -> np.
 
 
 def inputs(rng: np.random.Generator, shape: tuple[int, ...] = SHAPE) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Random images, filters and biases for `shape` (N, H, W, CI, CO); half of the results are negative before the ReLU."""
+    """Random images, filters and biases for `shape` (N, H, W, CI, CO); half of the results are negative before ReLU."""
     n, h, w, ci, co = shape
     images = rng.random((n, h, w, ci), np.float32)
     filters = rng.standard_normal((3, 3, ci, co), np.float32) / np.float32(3 * ci**0.5)

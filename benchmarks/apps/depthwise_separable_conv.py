@@ -1,6 +1,7 @@
 """A depthwise separable convolution: a 3x3 filter for each channel, then a matrix across the channels, bias and ReLU.
 
-Source: Halide's `apps/depthwise_separable_conv`; the size is that of the second layer of MobileNet v2 (M. Sandler et al., 2018).
+Source: Halide's `apps/depthwise_separable_conv`; the size is that of the second layer of MobileNet v2 (M. Sandler et
+al., 2018).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Fill the transparent parts of an image from their surroundings, through a pyramid of premultiplied colours.
 
-Source: Halide's `apps/interpolate`; S. Gortler et al., "The lumigraph" (1996), section 3.4 (pull-push). Every level repeats its own
-edge, where Halide's app does so at two of them.
+Source: Halide's `apps/interpolate`; S. Gortler et al., "The lumigraph" (1996), section 3.4 (pull-push). Every level
+repeats its own edge, where Halide's app does so at two of them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A stereo pair refocused: depth by matching, then a blur as wide as each pixel is out of focus.
 
-Source: Halide's `apps/lens_blur`. The aperture is sampled at random; the random numbers are R. Rivest's permutation polynomials modulo a
-power of two (2001), so that every program draws the same ones.
+Source: Halide's `apps/lens_blur`. The aperture is sampled at random; the random numbers are R. Rivest's permutation
+polynomials modulo a power of two (2001), so that every program draws the same ones.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Local contrast of a 16-bit image by a Laplacian pyramid that depends on the pixel: local Laplacian filters.
 
-Source: Halide's `apps/local_laplacian`; S. Paris, S. Hasinoff, J. Kautz, "Local Laplacian filters" (2011), in the fast form of
-M. Aubry et al. (2014). Every level repeats its own edge, where Halide's app repeats the input's.
+Source: Halide's `apps/local_laplacian`; S. Paris, S. Hasinoff, J. Kautz, "Local Laplacian filters" (2011), in the fast
+form of M. Aubry et al. (2014). Every level repeats its own edge, where Halide's app repeats the input's.
 """
 
 from __future__ import annotations

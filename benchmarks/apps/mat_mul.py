@@ -1,6 +1,7 @@
 """A product of two matrices.
 
-Source: Halide's `apps/cuda_mat_mul`, on the CPU; K. Goto and R. van de Geijn, "Anatomy of high-performance matrix multiplication" (2008).
+Source: Halide's `apps/cuda_mat_mul`, on the CPU; K. Goto and R. van de Geijn, "Anatomy of high-performance matrix
+multiplication" (2008).
 """
 
 from __future__ import annotations

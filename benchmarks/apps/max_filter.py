@@ -1,7 +1,7 @@
 """The maximum over a disc around every pixel: grey dilation by a circular support, with the edges repeated.
 
-Source: Halide's `apps/max_filter`. The disc is a row of vertical runs. The maximum of a run of any length is that of two
-overlapping runs whose length is a power of two, and those are made by doubling.
+Source: Halide's `apps/max_filter`. The disc is a row of vertical runs. The maximum of a run of any length is that of
+two overlapping runs whose length is a power of two, and those are made by doubling.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Denoising by non-local means: every pixel becomes the mean of its surroundings, weighted by how alike the patches are.
+"""Denoising by non-local means: every pixel becomes the mean of its neighbours, weighted by the similarity of patches.
 
 Source: Halide's `apps/nl_means`; A. Buades, B. Coll, J.-M. Morel, "A non-local algorithm for image denoising" (2005).
 Windows are centred; beyond the border the edges are repeated.

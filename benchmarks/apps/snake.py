@@ -57,7 +57,7 @@ def evolve(phi: np.ndarray, g: np.ndarray, g_x: np.ndarray, g_y: np.ndarray) -> 
 
 
 def snake(img: np.ndarray, phi: np.ndarray, iterations: int = 8) -> np.ndarray:
-    """float32 (H, W) in 0 ... 255 and phi, float32 (H, W), negative inside the contour -> phi after some steps, float32 (H, W)."""
+    """Evolve `phi`, which is negative inside the contour; float32 (H, W) in 0 ... 255 and (H, W) -> float32 (H, W)."""
     smooth = np.pad(ndimage.gaussian_filter(img, BLUR, mode="nearest", truncate=3.0), 1, mode="edge")
     smooth_x, smooth_y = dx(smooth), dy(smooth)
     g = 1.0 / (1.0 + smooth_x * smooth_x + smooth_y * smooth_y)

@@ -15,7 +15,7 @@ STENCILS = 32
 
 
 def stencil(img: np.ndarray) -> np.ndarray:
-    """uint16 (H, W) -> uint16 (H - 4, W - 4): the sum of the 5x5 neighbours, weighted 1 to 5 along each axis; it wraps as uint16 does."""
+    """The sum of 5x5 neighbours, weighted 1 to 5 along each axis, modulo 2**16; uint16 (H, W) -> (H - 4, W - 4)."""
     h, w = img.shape[0] - 4, img.shape[1] - 4
     total = np.zeros((h, w), np.uint16)
     for dy in range(5):

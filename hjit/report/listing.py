@@ -70,8 +70,7 @@ class Listing:
 
 def _html(part: Any) -> str:
     from hjit.report.pictures import graph_svg
-    from hjit.sched.language.picture import schedule_html
-    from hjit.sched.language.tree import Root
+    from hjit.sched.language.tree import Root, schedule_html
     from hjit.trace.ir.graph import Graph
 
     text = f"<pre style='line-height:1.3'>{html.escape(str(part))}</pre>"

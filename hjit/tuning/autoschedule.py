@@ -16,13 +16,13 @@ from typing import Any
 
 import numpy as np
 
-from hjit import debug, machine
-from hjit.collector import few_collections
 from hjit.kernels.runtime import launch
 from hjit.kernels.runtime.kernel import Bound
 from hjit.model.costs import Cost
 from hjit.model.network import load
 from hjit.options import Options
+from hjit.process import debug, machine
+from hjit.process.garbage_collection import few_collections
 from hjit.sched.default.schedules import default_schedule
 from hjit.sched.language.tree import Compute, Loop, Node
 from hjit.sched.search.batches import State
@@ -204,13 +204,13 @@ def _searched(graph: Graph, sizes: Mapping[str, int], options: Options, cost: Co
         depth=len(space.decisions) if effort.by_depth else None,
         buckets=space.buckets if effort.passes > 1 or effort.sample else None,
         sample=effort.sample,
-        asked=effort.asked,
+        batch_size=effort.asked,
         stop=lambda: time.perf_counter() > limit,
     )
     if is_large:
         if max(half, time.perf_counter()) + COMPLETED * of_a_tree > limit:
             log.debug("%d stages are too many to search in %g s", len(graph.stages), effort.seconds)
-            return Plan(None, frozenset(), ways[0][0], time.perf_counter() - start, None, whole.tally.asked)
+            return Plan(None, frozenset(), ways[0][0], time.perf_counter() - start, None, whole.tally.evaluations)
         space = frozen(space, lambda: time.perf_counter() > half)
     if effort.parameters != GREEDY:  # a beam may end dearer, or early; what this costs is known to it
         ways += _best(greedily(space, around.stop), 1)
@@ -229,9 +229,9 @@ def _searched(graph: Graph, sizes: Mapping[str, int], options: Options, cost: Co
     cost_of_each = {x: c for c, x in reversed(ways)}
     others_found = tuple(Plan(x.tree, x.inlined, cost_of_each[x]) for x in further)
     seconds = time.perf_counter() - start
-    log.debug("searched %d schedules of %d stages in %.3f s", whole.tally.asked, len(graph.stages), seconds)
+    log.debug("searched %d schedules of %d stages in %.3f s", whole.tally.evaluations, len(graph.stages), seconds)
     debug.say(
-        "search", f"{whole.tally.asked} schedules in {seconds:.3f} s, the best by the model", lambda: _shown(ways)
+        "search", f"{whole.tally.evaluations} schedules in {seconds:.3f} s, the best by the model", lambda: _shown(ways)
     )
     return Plan(
         None if first == by_default else first.tree,
@@ -239,7 +239,7 @@ def _searched(graph: Graph, sizes: Mapping[str, int], options: Options, cost: Co
         ways[0][0],
         seconds,
         found.record,
-        whole.tally.asked,
+        whole.tally.evaluations,
         others_found,
     )
 
@@ -280,7 +280,7 @@ def otherwise(
         if stop():
             break
         other = Space.freezing(
-            space, {**space.frozen, name: "root" if name in best.inlined else "inline"}, space.settled
+            space, {**space.frozen, name: "root" if name in best.inlined else "inline"}, space.frozen_loops
         )
         found += _best(greedily(other, stop), 1)
     return [x for x in found if x[0] <= NOT_MUCH_DEARER * cost]

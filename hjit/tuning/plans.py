@@ -16,12 +16,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, TypeVar
 
-from hjit import cache, machine
+from hjit import cache
 from hjit.errors import BlockError, ScheduleError, SlidingError
 from hjit.kernels.runtime import features, launch
 from hjit.options import Options
+from hjit.process import machine
 from hjit.sched.default.schedules import default_schedule
-from hjit.sched.language.check import check
+from hjit.sched.language.check import check_tree
 from hjit.sched.language.limits import MAX_PARTS, check_number
 from hjit.sched.language.target import Target
 from hjit.sched.language.transforms import rolled, storage_at_compute
@@ -194,7 +195,7 @@ def _is_legal(found: Searched, make: Callable[[Rewrites], list[Graph]]) -> bool:
     after = {g.outputs: g for g in make(found.rewrites()) if g.outputs}
     try:
         for outputs, tree in found.trees.items():
-            check(tree, after[outputs])
+            check_tree(tree, after[outputs])
     except (ScheduleError, KeyError) as error:
         refused(error)
         return False

@@ -1,16 +1,16 @@
-"""What kinds of definitions there are, by how their elements can be told."""
+"""Kinds of definitions, by how reference values of their elements can be computed."""
 
 from __future__ import annotations
 
 from hjit.trace.ir.graph import Definition, Expr, Index, Load, Op, Stage, identity
 from hjit.trace.ir.poly import Dim, Indirect, Poly
 
-MANY = 1 << 17  # elements of sums that are taken as NumPy has them, while some of them tell how far all may be
-TOLD = 64, 4096  # of each sum at least, and of all
+MANY = 1 << 17  # elements of long sums, which are summed as NumPy has them; the errors are those of a sample
+SAMPLE_EACH, SAMPLE_ALL = 64, 4096  # elements in the sample: of each sum at least, and of all sums together
 
 
 def is_direct(s: Stage) -> bool:
-    """Are elements of a stage computed without others of it?"""
+    """Does no element of a stage depend on another one?"""
     if s.initial is None:
         return False
     for k, d in enumerate(s.definitions):
@@ -29,7 +29,7 @@ def is_direct(s: Stage) -> bool:
 
 
 def is_place(d: Definition) -> bool:
-    """Is it the first place where something holds, as in `argmax`, and the number of places where it holds nowhere?"""
+    """Is it the first index where a condition holds, as in `argmax`, or the number of elements if it holds nowhere?"""
     e = d.value.args[1]
     if d.order != "minimum" or not isinstance(e, Op) or e.name != "select":
         return False
@@ -42,7 +42,7 @@ def is_place(d: Definition) -> bool:
 
 
 def scanned(d: Definition, name: str) -> tuple[Load, Expr] | None:
-    """Of a sum that runs along an axis the element before, and what is added."""
+    """The previous element of a cumulative sum, and what is added to it; None if it is none."""
     if d.order != "sequential" or len(d.rdims) != 1 or not isinstance(d.value, Op) or d.value.name != "add":
         return None
     for before, element in (d.value.args, d.value.args[::-1]):
@@ -58,14 +58,15 @@ def scanned(d: Definition, name: str) -> tuple[Load, Expr] | None:
 
 
 def is_long(d: Definition, count: int, size: int) -> bool:
-    """Are these sums, or extremes, of very many elements?"""
+    """Are these `count` sums or extremes of `size` elements each too many to analyse element by element?"""
     return (
         count * size > MANY
-        and size > 4 * TOLD[0]
+        and size > 4 * SAMPLE_EACH
         and d.order in ("add", "maximum", "minimum")
         and d.value.dtype.kind == "f"
     )
 
 
 def varies(p: Poly, first: int) -> bool:
+    """Does an index depend on computed values, or on dimensions from `first` on?"""
     return any(isinstance(a, Indirect) or (isinstance(a, Dim) and a.k >= first) for a in p.atoms())

@@ -1,31 +1,27 @@
-"""Forward error analysis of the operations of a Graph: how far a computed value may be from the one that it stands for.
+"""Forward error analysis of the operations of a Graph: bounds of the distance of computed values from exact ones.
 
-An `Approx` has a value, computed with the fewest roundings, and bounds of its error in three columns: that of a kernel, as hjit promises it; that
-of NumPy; and how far the two may be from each other while every decision on a rounded value (a comparison, a rounding to a whole number, an
-index) falls the same way in both. Where an operation has NumPy's bits and its arguments have no error, neither has its result.
+An `Approx` has a value, computed with few roundings, and bounds of its error in three columns: for a kernel, as hjit
+promises; for NumPy; and for the difference of the two as long as every decision on a rounded value (a comparison, a
+rounding to a whole number, an index) is the same in both. Where an operation has NumPy's bits and its arguments have no
+error, its result has none. See N. Higham, "Accuracy and Stability of Numerical Algorithms" (2002), chapters 1 to 4.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from hjit.trace.ir.graph import Op
+from hjit.verify.approx import NUMPYS, OURS, SAME_WAY, Approx, Array, Columns, decided, ulp, wider
 
-Array = np.ndarray[Any, Any]
-Columns = tuple[Array, Array, Array]
+ULPS = 5.0  # error of an inexact function: the promised 4, and 1 as the value it is compared with is rounded, too
+FAST_ULPS = 4.0  # error of any operation with fast_math, which contracts and uses reciprocals
+# Roundings of one element in a sum of hjit: short sums are in their own dtype, long ones in a wider one or compensated
+SUM_ROUNDINGS = 96
 
-ULPS = 5.0  # of an inexact function, beside the promised 4: the value it is compared with is rounded, too
-FAST_ULPS = 4.0  # of any operation with fast_math: contracted, or by a reciprocal
-SUM_ROUNDINGS = (
-    96  # of one element in a sum of hjit: few products join in their own dtype, others in a wider one or compensated
-)
-OURS, NUMPYS, SAME_WAY = range(3)
-
-# What grows, or falls, with its argument, and where it is defined
+# Monotone functions, and where they are defined
 _MONOTONE: dict[str, tuple[float, float]] = {
     **dict.fromkeys(
         "exp exp2 expm1 sinh tanh arcsinh arctan cbrt degrees radians rint floor ceil trunc sign".split(),
@@ -46,56 +42,16 @@ _COMPARISONS = frozenset("greater greater_equal less less_equal equal not_equal"
 _PREDICATES = _COMPARISONS | frozenset(
     "logical_and logical_or logical_xor logical_not isnan isinf isfinite signbit inside".split()
 )
-_SHIFTING = frozenset(
-    "add subtract maximum minimum fmax fmin hypot logaddexp logaddexp2".split()
-)  # their error is at most that of all arguments
+# Operations whose error is at most the sum of their arguments' errors
+_SHIFTING = frozenset("add subtract maximum minimum fmax fmin hypot logaddexp logaddexp2".split())
 _ALIAS = {"radians": "deg2rad", "degrees": "rad2deg", "reordered": "positive"}
-
-
-@dataclass(slots=True)
-class Approx:
-    """Values and what is known of their errors.
-
-    Attributes:
-        errors: bounds by column; None: no error at all. Their shapes broadcast to that of `value`.
-        breaks: where a value may also be not a number or infinite; None: nowhere.
-    """
-
-    value: Array
-    errors: Columns | None = None
-    breaks: Array | None = None
-
-    def __getitem__(self, key: Any) -> Approx:
-        """Some of the elements; errors and `breaks` must have the shape of the values."""
-        errors = None if self.errors is None else tuple(e[key] for e in self.errors)
-        return Approx(self.value[key], errors, None if self.breaks is None else self.breaks[key])  # type: ignore[arg-type]
-
-    @property
-    def doubtful(self) -> Array | None:
-        """Where the value may be another one in hjit or in NumPy; None: nowhere."""
-        if self.errors is None:
-            return self.breaks
-        found = (self.errors[OURS] > 0) | (self.errors[NUMPYS] > 0)
-        return found if self.breaks is None else found | self.breaks
-
-
-def wider(dtype: np.dtype[Any]) -> Any:
-    """A float that has some more digits than a dtype."""
-    return np.longdouble if dtype.itemsize == 8 else np.float64
-
-
-def ulp(value: Array, error: Any, dtype: np.dtype[Any]) -> Array:
-    """The distance of neighbouring numbers of a dtype where a value with an error is."""
-    with np.errstate(all="ignore"):
-        gap = np.asarray(np.spacing((np.abs(value) + error).astype(dtype)), np.float64)
-    return np.where(np.isfinite(gap), gap, 0.0)
 
 
 def plain(e: Op, args: Sequence[Any]) -> Array:
     """An operation in NumPy."""
     with np.errstate(all="ignore"):
         if e.name == "select":
-            return np.where(*args).astype(e.dtype)
+            return np.asarray(np.where(*args).astype(e.dtype))
         if e.name == "inside":
             return np.asarray((args[0] >= 0) & (args[0] < args[1]))
         return np.asarray(getattr(np, _ALIAS.get(e.name, e.name))(*args)).astype(e.dtype)
@@ -124,7 +80,7 @@ def apply(e: Op, args: Sequence[Approx], inexact: bool, fast: bool) -> Approx:
             return _predicate(e, args, value)
         if all(a.errors is None for a in args):  # a rounding is all there is
             gap = _rounding(e, wide, value, np.zeros(()), inexact, fast)
-            return _settled(e.dtype, value, (gap, gap, 2.0 * gap), args, None)
+            return _with_limits(e.dtype, value, (gap, gap, 2.0 * gap), args, None)
         columns: list[Array] = []
         for k in range(3):
             if k == NUMPYS and all(a.errors is None or a.errors[OURS] is a.errors[NUMPYS] for a in args):
@@ -135,11 +91,11 @@ def apply(e: Op, args: Sequence[Approx], inexact: bool, fast: bool) -> Approx:
             if e.dtype.kind == "f":
                 error = error + (2.0 if k == SAME_WAY else 1.0) * _rounding(e, wide, value, error, inexact, fast)
             columns.append(error)
-        return _settled(e.dtype, value, (columns[0], columns[1], columns[2]), args, _may_leave(e, wide, args))
+        return _with_limits(e.dtype, value, (columns[0], columns[1], columns[2]), args, _may_leave(e, wide, args))
 
 
 def _rounding(e: Op, wide: Sequence[Array], value: Array, error: Array, inexact: bool, fast: bool) -> Any:
-    """What an operation adds to the error of its arguments, hjit's and NumPy's alike; nothing where they have none and it has NumPy's bits."""
+    """The error that an operation adds to its arguments'; none if they have none and it has NumPy's bits."""
     gap = ulp(value, error, e.dtype)
     if inexact:
         if e.name in EXACT_AT:
@@ -154,17 +110,17 @@ def _rounding(e: Op, wide: Sequence[Array], value: Array, error: Array, inexact:
 
 
 def _lost(name: str, wide: Sequence[Array], dtype: np.dtype[Any]) -> Any:
-    """What the sum at the end of a formula may lose where it cancels."""
+    """The error by cancellation in the sum at the end of a formula."""
     if not name.startswith("logaddexp"):
         return 0.0
     largest = np.maximum(np.abs(wide[0]), np.abs(wide[1]))
     return ULPS * np.finfo(dtype).eps * np.where(np.isfinite(largest), np.maximum(largest, 1), 1).astype(np.float64)
 
 
-def _settled(
+def _with_limits(
     dtype: np.dtype[Any], value: Array, errors: Columns, args: Sequence[Approx], leaves: Array | None
 ) -> Approx:
-    """The errors of values that are not finite, and where values may become so."""
+    """The result of an operation, with errors for values that are not finite, may become so, or may wrap around."""
     shape = np.broadcast_shapes(value.shape, *(e.shape for e in errors))
     value = np.broadcast_to(value, shape)
     breaks = np.zeros(shape, bool)
@@ -200,7 +156,7 @@ def _settled(
 
 
 def _is_ordinary(dtype: np.dtype[Any], value: Array, errors: Columns) -> bool:
-    """Are all values finite, and far from where they are not? Most are, and three numbers tell."""
+    """Are all values finite and far from overflow? Mostly they are, and that is quick to see."""
     if dtype.kind != "f" or not value.size:
         return False
     most = max(-float(value.min()), float(value.max()))
@@ -209,7 +165,7 @@ def _is_ordinary(dtype: np.dtype[Any], value: Array, errors: Columns) -> bool:
 
 
 def _may_leave(e: Op, wide: Sequence[Array], args: Sequence[Approx]) -> Array | None:
-    """Where an argument may be outside of what a function is defined for."""
+    """Where an argument may be outside a function's domain."""
     if args[0].errors is None:
         return None
     x, most = wide[0], np.maximum(args[0].errors[OURS], args[0].errors[NUMPYS])
@@ -225,7 +181,7 @@ def _may_leave(e: Op, wide: Sequence[Array], args: Sequence[Approx]) -> Array | 
 
 
 def _ends(e: Op, wide: Sequence[Array], errors: Sequence[Any], value: Array) -> Any:
-    """By how much what is monotone in each argument changes at most: at the corners."""
+    """The largest change of a function that is monotone in each argument: it is at a corner."""
     low, high = _MONOTONE.get(e.name, (-np.inf, np.inf))
     most: Any = 0.0
     corners = np.array(np.meshgrid(*[(-1.0, 1.0)] * len(wide))).reshape(len(wide), -1).T
@@ -255,7 +211,7 @@ def _quotient(a: Any, b: Any, da: Any, db: Any) -> Any:
 
 
 def _propagated(e: Op, w: Sequence[Array], d: Sequence[Any], value: Array, same_way: bool) -> Any:
-    """What the errors `d` of arguments near `w` make of a result near `value`, roundings apart."""
+    """The error of a result near `value` from errors `d` of arguments near `w`, without roundings."""
     name = e.name
     if name in _MONOTONE:
         jumps = name in _JUMPING
@@ -308,7 +264,7 @@ def _arctan2(e: Op, w: Sequence[Array], d: Sequence[Any], value: Array, same_way
 
 
 def _wave(e: Op, w: Sequence[Array], d: Sequence[Any], value: Array, same_way: bool) -> Any:
-    """Sine and cosine: an argument that may lie anywhere in a period makes a number by chance, which is no rounding."""
+    """Sine and cosine: with an argument anywhere in a period the result is arbitrary, which no rounding explains."""
     return np.where(np.asarray(d[0]) < 1, d[0], 0.0) if same_way else np.minimum(d[0], 2.0)
 
 
@@ -368,15 +324,6 @@ def truth(a: Approx) -> tuple[Array, Array]:
     return now | doubtful, now & ~doubtful
 
 
-def decided(value: Array, doubtful: Array, step: Any = 1.0) -> Approx:
-    """A value that a decision makes: where it is doubtful, it may be another one, at a distance of `step`."""
-    if not doubtful.any():
-        return Approx(value)
-    error = np.where(doubtful, step, 0.0)
-    shape = np.broadcast_shapes(value.shape, error.shape)
-    return Approx(np.broadcast_to(value, shape), (error, error, np.zeros(error.shape)))
-
-
 def _predicate(e: Op, args: Sequence[Approx], value: Array) -> Approx:
     if e.name.startswith("logical"):
         mays, musts = zip(*map(truth, args), strict=True)
@@ -408,7 +355,7 @@ def _predicate(e: Op, args: Sequence[Approx], value: Array) -> Approx:
 
 
 def _select(args: Sequence[Approx], e: Op) -> Approx:
-    """The one or the other; where that is doubtful, as far from the one as the other is."""
+    """One of two values; where that is doubtful, the error is their distance."""
     c, a, b = args
     value = plain(e, [x.value for x in args])
     may, must = truth(c)
@@ -476,4 +423,4 @@ def _cast_to_float(a: Approx, value: Array, dtype: np.dtype[Any]) -> Approx:
             if narrower
             else error
         )
-    return _settled(dtype, value, (columns[0], columns[1], columns[2]), [a], None)
+    return _with_limits(dtype, value, (columns[0], columns[1], columns[2]), [a], None)

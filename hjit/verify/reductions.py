@@ -1,4 +1,4 @@
-"""Forward error analysis of reductions, and of stages that are written piece by piece; see `hjit.verify.forward_error`."""
+"""Forward error analysis of reductions, and of stages that are written in parts; see `hjit.verify.forward_error`."""
 
 from __future__ import annotations
 
@@ -8,22 +8,10 @@ from typing import Any
 import numpy as np
 
 from hjit.trace.tracing.products import Operand, Product
-from hjit.verify.forward_error import NUMPYS, OURS, SAME_WAY, SUM_ROUNDINGS, Approx, Columns, decided, truth, ulp, wider
+from hjit.verify.approx import NUMPYS, OURS, SAME_WAY, Approx, Array, Columns, decided, three, ulp, wider
+from hjit.verify.forward_error import SUM_ROUNDINGS, truth
 
-Array = np.ndarray[Any, Any]
 _MONOTONE = frozenset(("maximum", "minimum", "fmax", "fmin"))
-
-
-def three(errors: Sequence[Any]) -> Columns:
-    return errors[0], errors[1], errors[2]
-
-
-def full(x: Approx, shape: tuple[int, ...]) -> Approx:
-    """With all its parts of one shape."""
-    errors = None if x.errors is None else three([np.broadcast_to(e, shape) for e in x.errors])
-    return Approx(
-        np.broadcast_to(x.value, shape), errors, None if x.breaks is None else np.broadcast_to(x.breaks, shape)
-    )
 
 
 class Total:
@@ -40,7 +28,7 @@ class Total:
         raise NotImplementedError
 
     def add_like(self, value: Array, some: Approx) -> None:
-        """Add elements that are about as far off as some others."""
+        """Add elements whose errors are assumed to be about those of some others."""
         errors = None
         if some.errors is not None:
             usual: Any = np.mean if isinstance(self, _Sum) else np.max
@@ -92,7 +80,7 @@ class _Sum(Total):
 def _roundings(
     errors: Sequence[Any], largest: Any, count: Any, value: Array, dtype: np.dtype[Any], fast: bool
 ) -> Columns:
-    """The errors of a sum: `largest` is what the absolute values come to."""
+    """The errors of a sum; `largest`: the sum of absolute values."""
     u = float(np.finfo(dtype).eps) / 2
     numpys = np.asarray(count, np.float64)
     ours = numpys if fast else np.minimum(numpys, SUM_ROUNDINGS + np.log2(np.maximum(numpys, 1)))
@@ -141,7 +129,7 @@ class _Product(Total):
 
 
 class _Extreme(Total):
-    """What grows with each element, between its least and greatest values: extremes, and decisions on any or all."""
+    """A reduction that is monotone in each element: extremes, and `any` or `all`; kept between its two bounds."""
 
     value: Any = None
     low: Any = None
@@ -188,7 +176,7 @@ class _Extreme(Total):
 
 
 def sums_of(start: Approx, x: Approx) -> Approx:
-    """Sums along the last axis, up to each element; each may be rounded in another way than the one before."""
+    """Cumulative sums along the last axis; each may be rounded differently from the one before."""
     dtype, shape = x.value.dtype, x.value.shape
     whole = dtype.kind != "f"
     wide = dtype if whole else np.dtype(wider(dtype))
@@ -297,9 +285,8 @@ def total_of(order: str, dtype: np.dtype[Any], fast: bool) -> Total:
 
 def product(p: Product, needs: Sequence[Approx]) -> Approx:
     """A product of matrices, its sums in any order, as BLAS has them."""
-    wide = (
-        wider(p.dtype) if p.dtype.itemsize < 8 else p.dtype
-    )  # products of long doubles take too long: twice the error then
+    # Products of long doubles take too long; without them the error is counted twice
+    wide = wider(p.dtype) if p.dtype.itemsize < 8 else p.dtype
     operands = [(needs[0], p.first), (needs[-1], p.second)]
 
     def of(a: Any, x: Approx, operand: Operand) -> Array:

@@ -1,8 +1,9 @@
 """``python -m tests.campaign --minutes N [--seed S] [--json FILE]``: hard use of hjit, at random, against NumPy.
 
-Whole functions, random schedules, mutated schedules and caches, killed processes, threads and forks, in shares of the time (`kinds.SHARES`), in processes
-of their own, with arguments between pages that may not be touched. One line for each failure: it was made smaller, and ``--only KIND --seed S``
-runs it again. A process that dies, that hangs, and a result that is not NumPy's are failures.
+Whole functions, random schedules, mutated schedules and caches, killed processes, threads and forks, in shares of the
+time (`kinds.SHARES`), in processes of their own, with arguments between pages that may not be touched. One line for
+each failure: it was made smaller, and ``--only KIND --seed S`` runs it again. A process that dies, that hangs, and a
+result that is not NumPy's are failures.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Arguments as JSON data: arrays by dtype, shape, layout and seed, run-time scalars as text; laid out between guard pages by `numpy_check.place`."""
+"""Arguments as JSON data: arrays by dtype, shape, layout and seed, run-time scalars as text.
+
+`numpy_check.place` lays the arrays out between guard pages.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The loop of a campaign: whose turn it is, what failed, alone or only after others, and the smallest case that does."""
+"""The loop of a campaign: which kind is next, what failed (alone or only after others), and the smallest such case."""
 
 from __future__ import annotations
 
@@ -66,10 +66,11 @@ class Failure:
 
     def line(self) -> str:
         """One line, with what reproduces it."""
-        told = " ".join(self.text.split())[:WORDS]
+        text = " ".join(self.text.split())[:WORDS]
         others = f" (after {self.after} others in its process)" if self.after else ""
         like = f" (like seed {self.like})" if self.like is not None else ""
-        return f"{self.kind} seed {self.seed}: {self.sort}: {told}{others}{like} [python -m tests.campaign --only {self.kind} --seed {self.seed}]"
+        again = f"[python -m tests.campaign --only {self.kind} --seed {self.seed}]"
+        return f"{self.kind} seed {self.seed}: {self.sort}: {text}{others}{like} {again}"
 
 
 class Campaign:

@@ -1,4 +1,4 @@
-"""Processes that fork, also while other threads compile and run: children and parents go on, and find NumPy's numbers."""
+"""Processes that fork, also while other threads compile and run: children and parents go on, with NumPy's results."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def child(calls: list[Callable[[], Result]]) -> Result:
         os.close(ours)
 
 
-def ended(pid: int, told: int) -> Result:
+def ended(pid: int, pipe: int) -> Result:
     """How a child ended."""
     until = time.monotonic() + CHILD
     while time.monotonic() < until:
@@ -96,7 +96,7 @@ def ended(pid: int, told: int) -> Result:
             if code == 0:
                 return OK
             if code in (3, 4):
-                sort, _, text = os.read(told, 4000).decode(errors="replace").partition("\n")
+                sort, _, text = os.read(pipe, 4000).decode(errors="replace").partition("\n")
                 return Result("failed", f"child {sort}", text)
             name = signal.Signals(-code).name if code < 0 else f"exit status {code}"
             return Result("failed", f"child dies {name}", f"a forked process ended: {name}")

@@ -1,7 +1,8 @@
 """Statements as people write them, a few lines each: what `tests.fuzz` does not make.
 
-Each idiom draws one block of lines. `v` is its new variable: exact, so that it must be NumPy's to the last bit. What may differ in its last
-bits (sums of floats, transcendental functions) goes into a variable whose name begins with ``s``, of which nothing is decided.
+Each idiom draws one block of lines. `v` is its new variable: exact, so that it must be NumPy's to the last bit. What
+may differ in its last bits (sums of floats, transcendental functions) goes into a variable whose name begins with
+``s``, of which nothing is decided.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Processes that are killed while they trace, compile, search and write: the cache that they leave must still work.
 
-``python -m tests.campaign.kills SEED FOLDER`` is such a process: it runs some functions with a cache in that folder, again and again.
+``python -m tests.campaign.kills SEED FOLDER`` is such a process: it runs some functions with a cache in that folder,
+again and again.
 """
 
 from __future__ import annotations

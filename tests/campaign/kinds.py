@@ -5,7 +5,7 @@ A kind is a module with
     LIMIT                       seconds that a case may take on a busy machine
     case(seed) -> Case          what a seed stands for, as JSON data: always the same
     run(case) -> Result         run it; in a worker, which it may end
-    smaller(case) -> cases      cases with less in them, the smallest first; of any may be asked whether it still fails
+    smaller(case) -> cases      cases with less in them, the smallest first; any of which may still fail
     described(case) -> str      what a person needs to see
 """
 
@@ -35,7 +35,8 @@ class Result:
     """How a case went.
 
     Attributes:
-        status: "ok"; "failed"; "refused": hjit says that it does not do this, which it may; "invalid": NumPy does not do it either.
+        status: "ok"; "failed"; "refused": hjit says that it does not do this, which it may; "invalid": NumPy does not
+            do it either.
         sort: of a failure, in a word or two: what stays the same while a case is made smaller.
         text: what was wrong, or why it was refused.
     """

@@ -1,6 +1,7 @@
 """A cache with damaged, exchanged and hostile entries costs time, never an answer, an exception or the process.
 
-A program runs with an empty cache, the files in it are changed, what is in memory is forgotten, and it runs again, and once more.
+A program runs with an empty cache, the files in it are changed, what is in memory is forgotten, and it runs again, and
+once more.
 """
 
 from __future__ import annotations
@@ -37,17 +38,17 @@ def run(case: Case) -> Result:
     r = random.Random(case["seed"])
     with tempfile.TemporaryDirectory(prefix="hjit-campaign-") as name:
         folder = Path(name) / "cache"
-        told: list[str] = []
+        applied: list[str] = []
         for k in range(3):
             forget()
             result = programs.run(case, cache="rw", cache_dir=str(folder))
             if result.status == "failed":
-                made = f" after {', '.join(told)}" if told else ""
+                made = f" after {', '.join(applied)}" if applied else ""
                 return Result("failed", result.sort, f"run {k}{made}: {result.text}")
             if result.status != "ok":
                 return result
             if k == 0:
-                told = [change(folder, r) for _ in range(case["changes"])]
+                applied = [change(folder, r) for _ in range(case["changes"])]
     return OK
 
 
@@ -103,7 +104,7 @@ def header(file: Path, files: list[Path], r: random.Random) -> None:
 
 
 def signed(file: Path, files: list[Path], r: random.Random) -> None:
-    """A plan or facts that somebody has written who knows the format: the hash is right. (So signed, code would be run: it is the user's.)"""
+    """A plan or facts with a valid hash, from somebody who knows the format. (Such code would run: it is the user's.)"""
     if file.suffix == ".code":
         return bits(file, files, r)
     head, _, payload = file.read_bytes().partition(b"\n")

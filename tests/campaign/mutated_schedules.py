@@ -1,7 +1,8 @@
-"""Schedules as a user, a file or a damaged file may give them: each is refused with a `ScheduleError` soon, or computes NumPy's numbers.
+"""Schedules as a user, a file or a damaged file may give them: refused soon with a `ScheduleError`, or right.
 
-A case is a program, and either a whole tree (a random legal one, mutated as JSON data) or directives (drawn from the words that there are, with
-the names of the program, and mutated). Both come in as a user gives them: `Pipeline.use`, or a file.
+A case is a program, and either a whole tree (a random legal one, mutated as JSON data) or directives (drawn from the
+words that there are, with the names of the program, and mutated). Both come in as a user gives them: `Pipeline.use`, or
+a file.
 """
 
 from __future__ import annotations
@@ -22,13 +23,13 @@ import hjit
 from hjit.errors import ScheduleError
 from hjit.sched.hand.directives import dim_names
 from hjit.sched.hand.schedule import usable
-from hjit.sched.language.check import check
+from hjit.sched.language.check import check_tree
 from hjit.sched.language.tree import KINDS, TAILS, Root, from_json
-from hjit.sched.search.sample import random_schedule
 from hjit.trace.ir.graph import Graph
 from tests import fuzz
 from tests.campaign.kinds import Case, Result
 from tests.numpy_check import assert_same, place
+from tests.sched.random_schedules import random_schedule
 from tests.schedules import MOST, evaluations
 
 LIMIT = 60.0
@@ -66,7 +67,7 @@ ODD: tuple[Any, ...] = ("", "nothing", "d0", "x", "y", "vector", None, True, 1.5
 TREE, DIRECTIVES, FILE = "tree", "directives", "file"
 
 
-class Dear(Exception):
+class TooExpensive(Exception):
     """The schedule is legal, and computes so much again that it would run for hours."""
 
 
@@ -87,9 +88,9 @@ class Bounded:
 
     def tree(self, graph: Any, target: Any) -> Any:
         tree = self.inner.tree(graph, target)
-        check(tree, graph)
+        check_tree(tree, graph)
         if evaluations(graph, tree) > MOST:
-            raise Dear
+            raise TooExpensive
         return tree
 
 
@@ -204,6 +205,7 @@ def directives(graphs: list[Graph], r: random.Random) -> list[Any]:
                         ("fuse", [loop(), loop(), "xy"]),
                         ("kind", [loop(), r.choice(KINDS)]),
                         ("inner", [loop(), r.choice(("vector", "unroll")), size]),
+                        ("tasks", [loop(), size, *r.choice(([], [r.choice(TAILS)]))]),
                         ("compute_at", [other.name, loop()]),
                         ("store_at", [other.name, loop()]),
                         ("store_root", []),
@@ -243,7 +245,7 @@ def run(case: Case) -> Result:
             if took > SOON
             else Result("refused", " ".join(re.sub(r"\S+\.json", "a file", str(error)).split()[:6]))
         )
-    except Dear:
+    except TooExpensive:
         return Result("ok", "not run, computes too much")
     except hjit.TraceError as error:
         return Result("refused", error.operation)

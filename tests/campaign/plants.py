@@ -1,4 +1,4 @@
-"""Faults to plant into a worker, so that a campaign can be seen to find them: named by the environment variable HJIT_CAMPAIGN_PLANT."""
+"""Faults planted into a worker, to see that a campaign finds them: the variable HJIT_CAMPAIGN_PLANT names one."""
 
 from __future__ import annotations
 

@@ -100,14 +100,14 @@ class Worker:
             with contextlib.suppress(ProcessLookupError):
                 self.process.send_signal(signal.SIGUSR1)  # where it is
             time.sleep(1.0)
-        told = self._told()
+        tail = self._error_tail()
         self.close()
         if status is None:
-            return Result("failed", "hangs", f"no answer after {limit:.0f} s\n{told}")
+            return Result("failed", "hangs", f"no answer after {limit:.0f} s\n{tail}")
         name = signal.Signals(-status).name if status < 0 else f"exit status {status}"
-        return Result("failed", f"dies {name}", f"the process ended: {name}\n{told}")
+        return Result("failed", f"dies {name}", f"the process ended: {name}\n{tail}")
 
-    def _told(self) -> str:
+    def _error_tail(self) -> str:
         self._errors.seek(0, os.SEEK_END)
         self._errors.seek(max(self._errors.tell() - TAIL, 0))
         return self._errors.read().decode(errors="replace").partition("\nExtension modules:")[0].strip()

@@ -1,4 +1,7 @@
-"""Whole functions against NumPy: the same results, dtypes, errors, changed arguments and shared memory; several calls of one pipeline."""
+"""Whole functions against NumPy, in several calls of one pipeline.
+
+Results, dtypes, errors, changed arguments and shared memory must be the same.
+"""
 
 from __future__ import annotations
 
@@ -84,9 +87,9 @@ def one(pipe: Any, plain: Any, given: Sequence[Any], at_end: bool, names: Sequen
         return Result("failed", f"raises {type(raised).__name__}", f"{type(raised).__name__}: {raised}{instead}")
     if error is not None:
         return Result("failed", "no error", f"NumPy raises {error!r}, the pipeline does not")
-    told = [str(x.message) for x in given_warnings if issubclass(x.category, hjit.HjitWarning)]
-    if told := [x for x in told if "f.stats.flipped" not in x]:  # that decisions are close is no fault
-        return Result("failed", "warns", told[0])
+    messages = [str(x.message) for x in given_warnings if issubclass(x.category, hjit.HjitWarning)]
+    if messages := [x for x in messages if "f.stats.flipped" not in x]:  # that decisions are close is no fault
+        return Result("failed", "warns", messages[0])
     return same(got, expected, ours, theirs, names)
 
 
@@ -133,7 +136,7 @@ def sort_of(text: str) -> str:
 
 
 def smaller(case: Case) -> Iterator[Case]:
-    """Fewer blocks, fewer lines of them, fewer results, plainer options, arguments that are smaller or lie in C order."""
+    """Fewer blocks, fewer lines in them, fewer results, plainer options, arguments that are smaller or in C order."""
     blocks, returned = case["blocks"], case["returned"]
     n = len(blocks)
     for size in [s for s in (n // 2, n // 4, 1) if s] if n > 1 else []:

@@ -1,4 +1,4 @@
-"""Random and searched schedules: the programs of `tests.schedules` and `tests.searched`, and functions of `source` under random schedules."""
+"""Random and searched schedules: programs of `tests.schedules` and `tests.searched`, functions of `source`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Random Python functions as users write them: arguments of all types, then the statements of `tests.fuzz` and the idioms of `idioms`."""
+"""Random Python functions as users write them: arguments of all types, statements of `tests.fuzz`, `idioms`."""
 
 from __future__ import annotations
 
@@ -173,9 +173,9 @@ def random_case(seed: int) -> Case:
 
 def described(case: Case) -> str:
     """The function and its arguments, to read and to run."""
-    told = [
+    lines = [
         f"# call {k}: " + "; ".join(f"{n} = {arguments.described(s)}" for n, s in specs.items())
         for k, specs in enumerate(case["args"])
     ]
     options = [f"# options: {case['options']}"] if case.get("options") else []
-    return source(case) + "\n".join([*told, *options])
+    return source(case) + "\n".join([*lines, *options])

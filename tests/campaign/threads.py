@@ -69,19 +69,19 @@ def task(function: Case) -> Callable[[int], Result]:
     def call(number: int) -> Result:
         which = number % len(given)
         ours = place(given[which], number % 2 == 0)
-        told = expected[which]
+        numpys = expected[which]
         try:
             with np.errstate(all="ignore"):
                 got = pipe(*ours)
         except hjit.TraceError:
             return OK
         except Exception as error:
-            if isinstance(told, Exception) and isinstance(error, type(told)):
+            if isinstance(numpys, Exception) and isinstance(error, type(numpys)):
                 return OK
             return Result("failed", f"raises {type(error).__name__}", f"{type(error).__name__}: {error}")
-        if isinstance(told, Exception):
-            return Result("failed", "no error", f"NumPy raises {told!r}, the pipeline does not")
-        return programs.same(got, told[0], ours, told[1], function["returned"])
+        if isinstance(numpys, Exception):
+            return Result("failed", "no error", f"NumPy raises {numpys!r}, the pipeline does not")
+        return programs.same(got, numpys[0], ours, numpys[1], function["returned"])
 
     return call
 

@@ -1,7 +1,7 @@
 """A process that runs cases, one after the other: ``python -m tests.campaign.worker``.
 
-Requests come as lines of JSON, ``{"kind": ..., "seed": ...}`` or ``{"kind": ..., "case": ...}``. Of each the worker says ``{"case": ...}`` before it
-runs it, and ``{"result": ...}`` after it: who reads knows which case ended it.
+Requests come as lines of JSON, ``{"kind": ..., "seed": ...}`` or ``{"kind": ..., "case": ...}``. Of each the worker
+says ``{"case": ...}`` before it runs it, and ``{"result": ...}`` after it: who reads knows which case ended it.
 """
 
 from __future__ import annotations

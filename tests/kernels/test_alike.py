@@ -109,7 +109,7 @@ def test_shapes() -> None:
     """The text has what the code depends on; arrays and sizes are told apart by where they occur."""
 
     def shapes(f: Any, *arrays: Any) -> list[alike.Shape | None]:
-        from hjit.sched.language.check import nests
+        from hjit.sched.language.build import nests
 
         p = hjit.pipeline(f, tune=False)
         (graph,), (tree,) = p.graph(*arrays), p.tree(*arrays)

@@ -9,7 +9,8 @@ import hjit
 from hjit.kernels.llvm import code
 from hjit.kernels.llvm.code import LOADS, MARK, longest_block, parted
 from hjit.options import Options
-from hjit.sched.language.tree import Compute, Loop, LoopKind, Root, Store
+from hjit.sched.language.kinds import LoopKind
+from hjit.sched.language.tree import Compute, Loop, Root, Store
 from hjit.tuning.plans import Searched, built
 from hjit.tuning.samples import compiled
 from tests.numpy_check import assert_same

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import hjit
-from hjit.kernels.lower.scalar_replacement import carried
 from hjit.kernels.lower.loopir import Block, For, Store
-from hjit.sched.nests.usual import SCAN_ROWS
+from hjit.kernels.lower.scalar_replacement import carried
+from hjit.sched.nests.thresholds import SCAN_ROWS
 from hjit.trace.ir.graph import Load, Op
 from hjit.trace.ir.poly import Poly, Var, poly
 from tests.numpy_check import check

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 import hjit
 from hjit.kernels.runtime.arena import ALIGN
-from hjit.kernels.runtime.scratch import LARGE, PAGE, offsets, staggered
+from hjit.kernels.runtime.scratch import LARGE_BYTES, PAGE_BYTES, offsets, staggered
 
 LIVES = st.tuples(st.integers(0, 12), st.integers(0, 6)).map(lambda x: (x[0], x[0] + x[1]))
 
@@ -29,10 +29,10 @@ def test_what_lives_at_the_same_time_is_apart(stages: list[tuple[int, tuple[int,
 
 
 def test_large_arrays_lie_at_different_places_of_a_page() -> None:
-    sizes = {f"s{k}": staggered(LARGE) for k in range(12)}
+    sizes = {f"s{k}": staggered(LARGE_BYTES) for k in range(12)}
     places, _ = offsets(sizes, dict.fromkeys(sizes, (0, 0)))
-    assert len({p % PAGE for p in places.values()}) == len(sizes) and all(p % ALIGN == 0 for p in places.values())
-    assert staggered(LARGE - ALIGN) == LARGE - ALIGN
+    assert len({p % PAGE_BYTES for p in places.values()}) == len(sizes) and all(p % ALIGN == 0 for p in places.values())
+    assert staggered(LARGE_BYTES - ALIGN) == LARGE_BYTES - ALIGN
 
 
 def chain(img: Any) -> Any:

@@ -10,14 +10,14 @@ import pytest
 import hjit
 from hjit.kernels.runtime import features
 from hjit.sched.default.schedules import default_schedule
-from hjit.sched.language.target import Target, picked, registers
+from hjit.sched.language.target import Target, table_bytes, table_registers
 from hjit.sched.language.tree import Loop, walk
 from tests.numpy_check import check
 from tests.trace.test_canonical import canonical
 
 RNG = np.random.default_rng(11)
 SIZES = (1, 3, 31, 64, 65, 129, 200, 256, 1000)
-PICKS = pytest.mark.skipif(picked(features.host_features()) != {1, 2, 4}, reason="the processor picks no lanes")
+PICKS = pytest.mark.skipif(table_bytes(features.host_features()) != {1, 2, 4}, reason="the processor picks no lanes")
 
 
 def table(size: int, dtype: str) -> np.ndarray[Any, Any]:
@@ -81,10 +81,10 @@ def test_lanes_are_picked_from_registers() -> None:
 
 def test_large_tables_are_not() -> None:
     u1, u2 = np.dtype("u1"), np.dtype("u2")
-    assert [registers(u1, n, 64) for n in (1, 64, 65, 2048, 2049)] == [1, 1, 2, 32, None]
-    assert [registers(u2, n, 32) for n in (32, 1024, 1025)] == [1, 32, None]
-    assert registers(u1, 1024, 8) is None, "a few single loads are sooner done"
-    assert registers(u1, None, 64) is registers(np.dtype("f8"), 8, 8) is None
+    assert [table_registers(u1, n, 64) for n in (1, 64, 65, 2048, 2049)] == [1, 1, 2, 32, None]
+    assert [table_registers(u2, n, 32) for n in (32, 1024, 1025)] == [1, 32, None]
+    assert table_registers(u1, 1024, 8) is None, "a few single loads are sooner done"
+    assert table_registers(u1, None, 64) is table_registers(np.dtype("f8"), 8, 8) is None
 
 
 def test_the_default_schedule_fills_a_register() -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from hjit.sched.analysis.bounds import Reads
-from hjit.sched.language.check import is_repeatable
+from hjit.sched.language.definitions import is_repeatable
 from hjit.sched.language.tree import Compute, DimKey, Loop, Node, Root, Store, computes, dims_of, own, walk
 from hjit.trace.ir.graph import Graph
 from hjit.trace.ir.poly import Dim, Indirect

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from hjit.sched.language.check import is_associative, is_direct
+from hjit.sched.language.definitions import is_associative, is_direct
 from hjit.sched.language.tree import DimKey, dims_of
 from hjit.trace.ir.graph import Definition, Graph, Input, Load, Op, Stage, loads
 from hjit.trace.ir.poly import Boundary, Dim, Extremum, FloorDiv, Indirect, Mod, Poly, Sym

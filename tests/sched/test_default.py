@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 
 import hjit
-from hjit.sched.default.line_buffers import MAX_TURNS_BEFORE
-from hjit.sched.default.schedules import ROWS_TOGETHER, STRIPS, lanes_across
+from hjit.sched.default.schedules import default_schedule, lanes_across
+from hjit.sched.default.thresholds import JAM_ROWS, MAX_WARM_UP, MIN_STRIP
 from hjit.sched.language.target import Target
 from hjit.sched.language.tree import Loop, computes, walk
-from hjit.sched.nests.usual import MAX_TURNED_LANES, SCAN_ROWS, STRIP_VECTORS, TURNED_ROWS, RootNests, vector_lanes
+from hjit.sched.nests.root_nests import RootNests, vector_lanes
+from hjit.sched.nests.thresholds import SCAN_ROWS, STRIP_VECTORS, TRANSPOSE_LANES, TRANSPOSE_ROWS
 from hjit.tuning.samples import leaves
 from tests.numpy_check import check, image
 from tests.trace.test_canonical import canonical
@@ -42,8 +43,8 @@ def test_what_is_read_across_is_computed_in_tiles(name: str, dtype: str) -> None
     found = loops(f, a)
     vector = next(n for n in found if n.kind == "vector")
     assert vector.size is not None
-    assert vector.size <= MAX_TURNED_LANES
-    assert any(n.size == TURNED_ROWS and n.dim != vector.dim and n.kind == "serial" for n in found)
+    assert vector.size <= TRANSPOSE_LANES
+    assert any(n.size == TRANSPOSE_ROWS and n.dim != vector.dim and n.kind == "serial" for n in found)
     check(f, a)
 
 
@@ -96,7 +97,7 @@ STENCILS = {
 def test_rows_of_a_stencil_run_together(name: str) -> None:
     f = STENCILS[name]
     found = loops(f, image((120, 96), "float32"))
-    assert any(n.kind == "unroll" and n.size == ROWS_TOGETHER for n in found)
+    assert any(n.kind == "unroll" and n.size == JAM_ROWS for n in found)
     for shape in ((120, 96), (15, 17), (18, 200), (30, 5), (33, 70)):
         check(f, image(shape, "float32"))
         check(f, image(shape, "float64"), num_threads=1)
@@ -111,7 +112,7 @@ def test_rows_of_a_group_run_together_where_it_has_a_stencil(f: Any) -> None:
     p = hjit.pipeline(f, tune=False)
     a = image((120, 96), "float32")
     assert str(p.tree(a)).count("parallel") == 1, "one group"
-    assert any(n.size == ROWS_TOGETHER for n in loops(f, a))
+    assert any(n.size == JAM_ROWS for n in loops(f, a))
     for shape in ((120, 96), (15, 17), (18, 200), (30, 9), (33, 70)):
         check(f, image(shape, "float32"), exact=False)
         check(f, image(shape, "float64"), exact=False, num_threads=1)
@@ -127,8 +128,13 @@ def likeness(a: Any, turn: Any = lambda x: x) -> Any:
     return total
 
 
+def loops_for(f: Any, target: Target, *args: Any) -> list[Loop]:
+    """The loops of the default schedule for a target."""
+    return [n for n in walk(default_schedule(canonical(f, *args), target)) if isinstance(n, Loop)]
+
+
 def test_a_group_with_long_windows_is_computed_in_strips_of_columns() -> None:
-    found = loops(likeness, image((60, 90), "float32"))
+    found = loops_for(likeness, Target(64), image((60, 90), "float32"))
     assert [n.kind for n in found[:2]] == ["parallel", "parallel"] and found[0].dim != found[1].dim
     (strip,) = (
         n.size for n in found if n.dim == found[0].dim and n.kind == "serial" and n.stage == found[0].stage and n.size
@@ -137,6 +143,15 @@ def test_a_group_with_long_windows_is_computed_in_strips_of_columns() -> None:
     for shape in ((60, 90), (9, 25), (20, 280), (33, 700)):
         check(likeness, image(shape, "float32"), exact=False)
     check(likeness, image((60, 600), "float32"), exact=False, num_threads=1)
+
+
+@pytest.mark.parametrize(
+    ("l2_bytes", "columns"), [(1 << 10, MIN_STRIP), (1 << 20, 128), (2 << 20, 256), (4 << 20, None)]
+)
+def test_strips_stay_in_the_second_cache(l2_bytes: int, columns: int | None) -> None:
+    found = loops_for(likeness, Target(64, l2_bytes=l2_bytes), image((60, 90), "float32"))
+    sizes = {n.size for n in found if n.kind == "serial" and n.size and n.size >= MIN_STRIP}
+    assert sizes == ({columns} if columns else set())
 
 
 @pytest.mark.parametrize(
@@ -150,7 +165,7 @@ def test_a_group_with_long_windows_is_computed_in_strips_of_columns() -> None:
 )
 def test_other_groups_are_not(f: Any) -> None:
     found = [n for n in loops(f, image((60, 90), "float32")) if n.kind in ("parallel", "serial")]
-    assert not any(n.size and n.size >= STRIPS[0] for n in found)
+    assert not any(n.size and n.size >= MIN_STRIP for n in found)
     check(f, image((30, 290), "float32"), exact=False)
 
 
@@ -166,7 +181,7 @@ def test_other_groups_are_not(f: Any) -> None:
     ids=range(5),
 )
 def test_other_rows_run_by_themselves(f: Any, dtype: str) -> None:
-    assert not any(n.kind == "unroll" and n.size == ROWS_TOGETHER for n in loops(f, image((120, 96), dtype)))
+    assert not any(n.kind == "unroll" and n.size == JAM_ROWS for n in loops(f, image((120, 96), dtype)))
 
 
 def sharpened_pyramid(img: Any) -> Any:
@@ -241,7 +256,7 @@ def test_scans_along_rows_are_computed_a_few_rows_at_a_time_with_what_reads_them
     assert len(root.children) == 1, "one group"
     scans = [n for n in walk(root) if isinstance(n, Loop) and n.kind == "unroll" and n.size == SCAN_ROWS]
     head = root.children[0].stage
-    assert scans and any(n.stage == head and n.size == ROWS_TOGETHER for n in walk(root) if isinstance(n, Loop)), (
+    assert scans and any(n.stage == head and n.size == JAM_ROWS for n in walk(root) if isinstance(n, Loop)), (
         "several scans go on at once"
     )
     for shape in ((120, 96), (9, 17), (18, 200), (31, 9)):
@@ -264,7 +279,7 @@ def test_what_a_tile_reads_across_is_computed_for_its_rows() -> None:
     head = root.children[-1]
     found = [n for n in walk(head) if isinstance(n, Loop)]
     assert {n.stage for n in found} > {head.stage}, "the scan is in its nest"
-    assert any(n.stage == head.stage and n.size == TURNED_ROWS for n in found)
+    assert any(n.stage == head.stage and n.size == TRANSPOSE_ROWS for n in found)
     assert [n.kind for n in found].count("parallel") == 1
     for shape in ((120, 100), (31, 33), (1, 40), (65, 9), (200, 130)):
         check(filtered, image(shape, "float32"), exact=False)
@@ -284,7 +299,7 @@ def test_tasks_do_not_begin_long_before_their_rows() -> None:
     img = image((512, 384), "float32")
     f = check(sharpened_pyramid, img, exact=False, num_threads=2)
     early = [int(n) for n in re.findall(r"begin - (\d+)", str(f.loops(img)))]
-    assert early and max(early) <= MAX_TURNS_BEFORE
+    assert early and max(early) <= MAX_WARM_UP
 
 
 def test_producers_of_an_update_are_computed_in_its_nest() -> None:

@@ -18,16 +18,17 @@ from hjit.sched.analysis.tape import Num, Program, Tape, ceil_div, choose, floor
 from hjit.sched.default.schedules import default_schedule
 from hjit.sched.features.algorithm_features import pipeline_features
 from hjit.sched.features.featurise import assembled, layouts_of, nest_features, nest_key, schedule_features
-from hjit.sched.language.check import check
+from hjit.sched.language.check import check_tree
 from hjit.sched.language.target import Target
 from hjit.sched.language.tree import Compute, Loop, Node, Root, computes, from_json, structural_hash, walk
-from hjit.sched.search.sample import random_schedule
 from hjit.trace.ir.graph import Cast, Const, Expr, Graph, Input, Op, Stage
 from hjit.trace.ir.poly import Indirect, boundary, sizes_value
-from hjit.trace.passes.canonical import canonicalise, inline
+from hjit.trace.passes.canonical import canonicalise
+from hjit.trace.passes.fusion import inline
 from tests.fuzz import random_program
 from tests.sched.counting import Counter
 from tests.sched.examples import F4, GRAPHS, IMAGE, SIZES, TREES, ZERO, H, W, X, Y, add, at, f, graph, stage, tree
+from tests.sched.random_schedules import random_schedule
 from tests.trace.test_canonical import graphs as traced
 from tests.trace.test_partition import thirds_of_rows
 
@@ -64,7 +65,7 @@ def assert_counted(
 def test_every_feature_is_what_counting_finds(case: str, tasks: int | None) -> None:
     name, text = TREES[case]
     root = tree(text)
-    check(root, GRAPHS[name])
+    check_tree(root, GRAPHS[name])
     lower(GRAPHS[name], root)
     assert_counted(GRAPHS[name], root, tasks)
 

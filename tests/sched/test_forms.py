@@ -12,10 +12,10 @@ import pytest
 from hjit.model.costs import WeightedSum
 from hjit.sched.language.target import Target
 from hjit.sched.language.tree import Loop, Store, dims_of, walk
-from hjit.sched.nests.usual import root_schedule
+from hjit.sched.nests.root_nests import root_schedule
 from hjit.sched.search.refine import Schedule
 from hjit.sched.search.space import Space
-from hjit.sched.search.templates import Form, chosen, turns_of
+from hjit.sched.search.templates import Template, chosen, parallel_iterations
 from hjit.tuning.autoschedule import greedily
 from tests.sched.test_space import MACHINE, Array, Program, equalised
 
@@ -32,10 +32,13 @@ def scattered(a: Array) -> Array:
     return votes
 
 
-def all_forms(space: Space) -> list[tuple[str, tuple[int, ...], Form]]:
+def all_forms(space: Space) -> list[tuple[str, tuple[int, ...], Template]]:
     """The legal forms of every nest at the root."""
     return [
-        (s.name, g, x) for s in space.graph.stages for g in space.groups[s.name] for x in space._forms(s, g, True, ())
+        (s.name, g, x)
+        for s in space.graph.stages
+        for g in space.groups[s.name]
+        for x in space._templates(s, g, True, ())
     ]
 
 
@@ -51,7 +54,7 @@ def with_nest(p: Program, stage: str, node: Any) -> Schedule:
     )
 
 
-def test_several_turns_of_long_reductions_may_be_one() -> None:
+def test_several_parallel_iterations_long_reductions_may_be_one() -> None:
     p = Program(matrices, (96, 150))
     found = set()
     for name, group, form in all_forms(p.space):
@@ -114,6 +117,6 @@ def test_few_tasks_cost_infinitely_much_where_there_may_be_more() -> None:
         rows = space.nest_costs(Store(s.name, (form.node,)), form.sizes)
         for row, cost in zip(form.sizes, rows, strict=True):
             node = chosen(form.node, row)
-            costs_of[turns_of(node, space.sized.part(s.name, (0,)).extents)] = cost
+            costs_of[parallel_iterations(node, space.sized.part(s.name, (0,)).extents)] = cost
     few = [c for t, c in costs_of.items() if 1 < t < 8]
     assert few and set(few) == {math.inf} and any(c < math.inf for t, c in costs_of.items() if t >= 8)

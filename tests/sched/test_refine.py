@@ -14,12 +14,12 @@ import pytest
 from hjit.errors import ScheduleError
 from hjit.sched.default.schedules import default_schedule
 from hjit.sched.language import transforms
-from hjit.sched.language.check import check_loops, problems
+from hjit.sched.language.check import check_loops, faults
 from hjit.sched.language.tree import Compute, Loop, Root, Store
 from hjit.sched.search.pruning import Rules
 from hjit.sched.search.refine import Refined, Schedule, is_permitted, moves, refined, walked
 from hjit.trace.ir.graph import Graph
-from hjit.trace.passes.canonical import inline
+from hjit.trace.passes.fusion import inline
 from hjit.tuning.samples import limited
 from tests.sched.test_space import PROGRAMS, Program, blurred, turned
 
@@ -43,7 +43,7 @@ def test_it_finds_cheaper_schedules_that_are_legal(function: Any) -> None:
     p, before, after = found(function)
     assert after.moves > 0
     assert after.cost < before
-    assert list(problems(after.schedule.tree, inline(p.graph, set(after.schedule.inlined)))) == []
+    assert list(faults(after.schedule.tree, inline(p.graph, set(after.schedule.inlined)))) == []
     assert after.cost == pytest.approx(sum(p.space.costs_of_nests(after.schedule.tree, after.schedule.inlined)))
 
 
@@ -104,7 +104,7 @@ def test_inlined_stages_may_get_loops_of_their_own_again() -> None:
     tree = default_schedule(inline(p.graph, set(names)), p.space.target)
     start = Schedule(tree, names)
     after = refined(p.space, start, stop=limited(COSTS))
-    assert list(problems(after.schedule.tree, inline(p.graph, set(after.schedule.inlined)))) == []
+    assert list(faults(after.schedule.tree, inline(p.graph, set(after.schedule.inlined)))) == []
     assert after.cost <= sum(p.space.costs_of_nests(tree, names))
 
 
@@ -115,7 +115,7 @@ def test_whether_loops_may_change_is_told_from_their_child_of_the_root(
     verdicts = {True: 0, False: 0}
 
     def both(root: Root, graph: Graph, child: int) -> None:
-        is_legal = next(problems(root, graph), None) is None
+        is_legal = next(faults(root, graph), None) is None
         verdicts[is_legal] += 1
         if is_legal:
             check_loops(root, graph, child)

@@ -78,6 +78,11 @@ CASES: dict[str, tuple[Any, tuple[Any, ...], Make, str]] = {
     "strips with a sliding window": (blur, (GRAY,), lambda s: (
         s["blur_y"].split("y", "yo", "yi", 8).parallel("yo").vectorize("x", 16),
         s["blur_x"].compute_at("blur_y", "yi").store_at("blur_y", "yo").vectorize("x", 16)), "slide blur_x"),
+    "tasks of eight rows": (blur, (GRAY,), lambda s: (
+        s["blur_y"].parallel("y", 8).vectorize("x", 16), s["blur_x"].compute_at("blur_y", "yt").store_at("blur_y", "y").vectorize("x", 16)),
+        "parallel ((img.0 + 5)//(8)) iterations"),
+    "tasks that start earlier where fewer rows are left": (mirrored, (GRAY,), lambda s: (
+        s["result"].parallel("y", 16, tail="shift_inwards").vectorize("x", 16), s["rows"].compute_at("result", "y").vectorize("x", 16)), "step 16 shift_inwards"),
     "tiles": (blur, (GRAY,), lambda s: (
         s["blur_y"].tile("y", "x", "yo", "xo", "yi", "xi", 8, 32).parallel("yo").vectorize("xi", 16),
         s["blur_x"].compute_at("blur_y", "xo").vectorize("x", 16)), "buffer blur_x: 10 from"),
@@ -90,7 +95,7 @@ CASES: dict[str, tuple[Any, tuple[Any, ...], Make, str]] = {
     "all in one": (blur, (GRAY,), lambda s: s["blur_x"].inline(), "nest blur_y"),
     "unrolled rows share loads": (blur, (GRAY,), lambda s: (
         s["blur_y"].unroll("y", 4).parallel("y").vectorize("x", 16).reorder("y", "x", "yu", "xv"), s["blur_x"].inline()), "step 4"),
-    "two vectors at once": (blur, (GRAY,), lambda s: s["blur_y"].vectorize("x", 16).unroll("x", 2), "16 lanes x 2"),
+    "two vectors at once": (blur, (GRAY,), lambda s: s["blur_y"].vectorize("x", 16).unroll("x", 2), "d1 + 15, 2 of them"),
     "mirrored tiles": (mirrored, (GRAY,), lambda s: (
         s["result"].tile("y", "x", "yo", "xo", "yi", "xi", 16, 32).vectorize("xi", 16), s["rows"].compute_at("result", "xo").vectorize("x", 16)), "buffer"),
     "mirrored rows": (mirrored, (GRAY,), lambda s: (
@@ -102,8 +107,8 @@ CASES: dict[str, tuple[Any, tuple[Any, ...], Make, str]] = {
         s["result"].fuse("x", "c", "xc").vectorize("xc", 16).unroll("xc", 3), s["soft"].root().fuse("x", "c", "xc").vectorize("xc", 16)), "d1.d2"),
     "another order in memory": (blur, (GRAY,), lambda s: s["blur_x"].root().reorder_storage(1, 0), "nest blur_x"),
     "a block of sums": (product, (A, B), lambda s: (
-        s["result"].unroll("y", 4).vectorize("x", 16).unroll("x", 2).reorder("y", "x", "r0", "yu", "xu", "xv").parallel("y")), "16 lanes x 2"),
-    "an unrolled reduction": (sums, (GRAY,), lambda s: last(s).vectorize("x", 8).unroll("r0", 4).reorder("x", "r0", "r0u", "xv"), "unrolled 4"),
+        s["result"].unroll("y", 4).vectorize("x", 16).unroll("x", 2).reorder("y", "x", "r0", "yu", "xu", "xv").parallel("y")), "d1 + 15, 2 of them"),
+    "an unrolled reduction": (sums, (GRAY,), lambda s: last(s).vectorize("x", 8).unroll("r0", 4).reorder("x", "r0", "r0u", "xv"), "step 4:"),
     "rows fetched ahead": (mirrored, (GRAY,), lambda s: (
         s["result"].parallel("y").vectorize("x", 16).prefetch("rows", "y", 3), s["rows"].root().prefetch("img", "y", 5).vectorize("x", 8)),
         "prefetch rows[d0 + 3"),
@@ -168,15 +173,17 @@ def test_all_lines_of_interleaved_channels_are_fetched_ahead() -> None:
         (lambda s: s["nothing"], "there is no stage nothing; there are blur_x, blur_y"),
         (lambda s: s["blur_x"].split("z", "a", "b", 4), "no loop z; it has y, x"),
         (lambda s: s["blur_x"].split("y", "x", "b", 4), "there is a loop x already"),
-        (lambda s: s["blur_x"].split("y", "a", "b", 0), "not a number of turns"),
+        (lambda s: s["blur_x"].split("y", "a", "b", 0), "not a number of iterations"),
         (lambda s: s["blur_x"].compute_at("blur_y", "yo"), "no loop yo; it has y, x"),
         (lambda s: s["blur_x"].compute_at("blur", "y"), "no stage blur"),
+        (lambda s: s["blur_x"].parallel("y", 0), "not a number of iterations"),
+        (lambda s: s["blur_x"].parallel("z", 8), "no loop z; it has y, x"),
         (lambda s: s["blur_x"].reorder("y", "y"), "twice"),
         (lambda s: s["blur_x"].fuse("x", "y", "z"), "neighbouring"),
         (lambda s: s["blur_x"].update(1).parallel("y"), "no update"),
         (lambda s: s["blur_x"].reorder_storage(0, 0), "each is named once"),
         (lambda s: s["blur_x"].prefetch("img", "z", 2), "no loop z; it has y, x"),
-        (lambda s: s["blur_x"].prefetch("img", "y", 0), "not a number of turns"),
+        (lambda s: s["blur_x"].prefetch("img", "y", 0), "not a number of iterations"),
     ],
 )  # fmt: skip
 def test_wrong_directives_name_what_there_is(say: Any, why: str) -> None:
@@ -193,6 +200,8 @@ def test_wrong_directives_name_what_there_is(say: Any, why: str) -> None:
         (lambda s: s["blur_y"].vectorize("x"), "has a size"),
         (lambda s: s["blur_y"].unroll("x"), "known length"),
         (lambda s: s["blur_y"].parallel("x"), "outermost"),
+        (lambda s: s["blur_y"].parallel("x", 8), "outermost"),
+        (lambda s: s["blur_y"].parallel("y", 8).parallel("yt"), "only the loop over all of a dimension is parallel"),
         (lambda s: (s["blur_y"].compute_at("blur_x", "y")), "result|reads"),
         (lambda s: s["blur_x"].root().prefetch("blur_y", "y", 2), "does not read blur_y; it reads img"),
         (lambda s: (s["blur_y"].vectorize("y", 4).vectorize("x", 4)), "only one dimension"),
@@ -237,7 +246,7 @@ def test_a_prefetch_fetches_a_line_at_a_time() -> None:
     s = f.schedule(GRAY)
     s["blur_x"].inline()
     s["blur_y"].vectorize("x", 32).prefetch("img", "y", 4)
-    assert str(f.use(s).loops(GRAY)).count("prefetch img[d0 + 6, d1 + 2]") == 2, "of vectors and of what they leave"
+    assert str(f.use(s).loops(GRAY)).count("prefetch img[d0 + 6, d1 + 2]") == 3, "of vectors at once, single ones, and what they leave"
     copies = f.inspect_llvm(GRAY).count("call void @llvm.prefetch.p0")
     s["blur_y"].unroll("x", 2)
     assert copies and f.use(s).inspect_llvm(GRAY).count("call void @llvm.prefetch.p0") > copies

@@ -16,10 +16,10 @@ import numpy as np
 import pytest
 
 from benchmarks import mb2fbs
+from benchmarks.plain_trees import OneByOne
 from hjit.errors import OptionError
 from hjit.sched.search import search as searching
 from hjit.sched.search.search import DepthPriority, Found, Options, Parameters, Record, keep_probability, presets
-from hjit.sched.search.successors import OneByOne
 
 State = tuple[int, ...]
 SEEDS = range(150)
@@ -394,13 +394,13 @@ def test_costs_are_asked_for_in_parts_and_time_is_looked_at_between() -> None:
     tree = RandomTree(5, level=True)
     whole = search(tree, (), presets(6)["beam"])
     asked, tree.asked = [s for some in tree.asked for s in some], []
-    assert search(tree, (), presets(6)["beam"], Options(asked=4)).finalists == whole.finalists
+    assert search(tree, (), presets(6)["beam"], Options(batch_size=4)).finalists == whole.finalists
     assert [s for some in tree.asked for s in some] == asked and max(map(len, tree.asked)) == 4
     tree.asked = []
-    found = search(tree, (), presets(6)["beam"], Options(asked=4, stop=lambda: len(tree.asked) == 3))
+    found = search(tree, (), presets(6)["beam"], Options(batch_size=4, stop=lambda: len(tree.asked) == 3))
     assert found.record.stopped and len(tree.asked) == 3
-    with pytest.raises(OptionError, match="asked"):
-        Options(asked=0)
+    with pytest.raises(OptionError, match="batch_size"):
+        Options(batch_size=0)
 
 
 def test_finalists_are_the_cheapest_complete_states_each_once() -> None:

@@ -15,11 +15,11 @@ from hjit.model.costs import WeightedSum
 from hjit.model.names import SCHEDULE
 from hjit.options import Options
 from hjit.pipeline import Pipeline
-from hjit.sched.language.check import problems
+from hjit.sched.language.check import faults
 from hjit.sched.language.target import Target
 from hjit.sched.language.tree import Loop, Root, Store, computes, walk
-from hjit.sched.nests.usual import root_schedule
-from hjit.sched.search import nests
+from hjit.sched.nests.root_nests import root_schedule
+from hjit.sched.search import nest_costs
 from hjit.sched.search.batches import NONE, State
 from hjit.sched.search.pruning import Rules, log_spaced
 from hjit.sched.search.refine import Schedule
@@ -140,8 +140,7 @@ def test_every_child_is_legal_and_its_cost_that_of_its_tree(program: Program) ->
             outputs = tuple(n for n in program.graph.outputs if n in names)
             if not child.inlined:
                 assert (
-                    list(problems(child.tree, Graph(program.graph.inputs, program.graph.scalars, stages, outputs)))
-                    == []
+                    list(faults(child.tree, Graph(program.graph.inputs, program.graph.scalars, stages, outputs))) == []
                 )
             assert cost >= 0
             again = sum(space.costs_of_nests(child.tree, child.inlined))
@@ -155,7 +154,7 @@ def test_the_first_form_is_that_of_the_default_schedule(program: Program) -> Non
     for s in program.graph.stages:
         for group, nest in zip(program.space.groups[s.name], by_root[s.name].children, strict=True):
             extents = program.space.sized.part(s.name, group).extents
-            form = next(program.space.forms.of(s, group, extents, at_root=True))
+            form = next(program.space.templates.of(s, group, extents, at_root=True))
             ours, theirs = chosen(form.node, form.sizes[0]), nest
             assert [(x.dim, x.kind, x.size) for x in walk(ours) if isinstance(x, Loop) and x.kind != "serial"] == [
                 (x.dim, x.kind, x.size) for x in walk(theirs) if isinstance(x, Loop) and x.kind != "serial"
@@ -182,14 +181,14 @@ def test_costs_are_the_same_whether_they_are_kept_or_not() -> None:
     kept, again = Program(pyramid).space, Program(pyramid, memoise=False).space
     found = [search(space, space.start, presets(4)["beam"]) for space in (kept, again)]
     assert found[0].record == found[1].record
-    assert again.tally.asked == kept.tally.asked
-    assert again.tally.measured > 1.2 * kept.tally.measured
+    assert again.tally.evaluations == kept.tally.evaluations
+    assert again.tally.featurised > 1.2 * kept.tally.featurised
 
 
 def test_what_is_recorded_of_nests_is_forgotten_before_it_takes_too_much(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = Program(pyramid).space
     found = search(whole, whole.start, presets(8)["beam"])
-    monkeypatch.setattr(nests, "RECORDED", 500)
+    monkeypatch.setattr(nest_costs, "MAX_RECORDED", 500)
     space = Program(pyramid).space
     recorded: list[int] = []
     remember = space.cost
@@ -209,11 +208,11 @@ def test_what_is_not_placed_yet_may_be_assumed_where_it_costs_its_readers_least(
         batches = hopeful.families(state)
         state = batches[0][0]  # at the root
         (found,) = costs(hopeful, [state])
-        open_ = state.batch.open
-        assert open_ == {s.name for s in hopeful.graph.stages} - {c.stage for c in computes(state.tree)} - state.inlined
+        undecided = state.batch.undecided
+        assert undecided == {s.name for s in hopeful.graph.stages} - {c.stage for c in computes(state.tree)} - state.inlined
         at_root = sum(plain.costs_of_nests(state.tree, state.inlined))
         differ += found != pytest.approx(at_root, rel=1e-5)
-        assert open_ or found == pytest.approx(at_root, rel=1e-5)
+        assert undecided or found == pytest.approx(at_root, rel=1e-5)
     assert differ
 
 
@@ -416,7 +415,7 @@ def test_no_tile_is_around_a_parallel_loop() -> None:
     inside = [s for s in after(p.space, both) if not s.inlined]
     assert len(inside) > 2
     for state in inside:
-        assert list(problems(state.tree, p.graph)) == []
+        assert list(faults(state.tree, p.graph)) == []
 
 
 def test_a_stage_that_a_sliding_one_reads_slides_with_it() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -71,18 +72,18 @@ def means(img: Any) -> Any:
 
 Make = Callable[[Any], Any]
 CASES: dict[str, tuple[Any, Make, str]] = {
-    "lanes that do nothing": (blur, lambda s: s["blur_y"].vectorize("x", 16, tail="predicate"), "predicate"),
-    "lanes that do nothing, in an update": (added, lambda s: last(s, 1).vectorize("x", 8, tail="predicate"), "predicate"),
-    "lanes that do nothing, far apart": (every_fourth, lambda s: last(s).vectorize("x", 8, tail="predicate"), "predicate"),
-    "lanes that do nothing, across rows": (columns, lambda s: last(s).reorder("x", "y").vectorize("y", 4, tail="predicate"), "predicate"),
-    "single elements": (blur, lambda s: s["blur_y"].vectorize("x", 16, tail="guard_with_if"), "16 lanes:"),
-    "vectors shifted inwards": (blur, lambda s: s["blur_y"].vectorize("x", 16, tail="shift_inwards"), "16 lanes, shift_inwards"),
+    "lanes that do nothing": (blur, lambda s: s["blur_y"].vectorize("x", 16, tail="predicate"), "lanes before"),
+    "lanes that do nothing, in an update": (added, lambda s: last(s, 1).vectorize("x", 8, tail="predicate"), "lanes before"),
+    "lanes that do nothing, far apart": (every_fourth, lambda s: last(s).vectorize("x", 8, tail="predicate"), "lanes before"),
+    "lanes that do nothing, across rows": (columns, lambda s: last(s).reorder("x", "y").vectorize("y", 4, tail="predicate"), "lanes before"),
+    "single elements": (blur, lambda s: s["blur_y"].vectorize("x", 16, tail="guard_with_if"), "d1 .. d1 + 15:"),
+    "vectors shifted inwards": (blur, lambda s: s["blur_y"].vectorize("x", 16, tail="shift_inwards"), "step 16 shift_inwards before"),
     "unrolled turns, then single ones": (blur, lambda s: s["blur_y"].unroll("y", 4, tail="guard_with_if"), "step 4:"),
     "whole tiles shifted inwards": (blur, lambda s: (
-        s["blur_y"].tile("y", "x", "yo", "xo", "yi", "xi", 8, 32, tail="shift_inwards"), s["blur_x"].compute_at("blur_y", "xo")), "shift_inwards from"),
+        s["blur_y"].tile("y", "x", "yo", "xo", "yi", "xi", 8, 32, tail="shift_inwards"), s["blur_x"].compute_at("blur_y", "xo")), "shift_inwards before"),
     "whole vectors of a temporary": (blur, lambda s: (
         s["blur_y"].tile("y", "x", "yo", "xo", "yi", "xi", 8, 30), s["blur_x"].compute_at("blur_y", "xo").vectorize("x", 16, tail="round_up")), "x 32 from"),
-    "two lanes of every fourth element": (every_fourth, lambda s: last(s).vectorize("x", 2), "2 lanes"),
+    "two lanes of every fourth element": (every_fourth, lambda s: last(s).vectorize("x", 2), "d1 .. d1 + 1"),
     "a copy of the input in tiles": (columns, lambda s: (
         last(s).tile("y", "x", "yo", "xo", "yi", "xi", 16, 16), s.cache_read("img").compute_at("turned", "xo")), "buffer img_cache: 16 from"),
     "a copy of a stage": (blur, lambda s: s.cache_read("blur_x").root().reorder_storage(1, 0), "nest blur_x_cache"),
@@ -119,7 +120,7 @@ def test_the_numbers_stay(case: str, size: tuple[int, int], tmp_path: Path) -> N
         (blur, lambda s: s["blur_y"].split("y", "a", "b", 4, tail="wrap"), "no tail .wrap.; there are auto"),
         (blur, lambda s: s["blur_y"].unroll("y", 4, tail="predicate"), "only lanes"),
         (blur, lambda s: s["blur_y"].vectorize("x", 8, tail="round_up"), "inside other loops"),
-        (running, lambda s: last(s, 1).vectorize("x", 8, tail="shift_inwards"), "no turn is repeated"),
+        (running, lambda s: last(s, 1).vectorize("x", 8, tail="shift_inwards"), "no iteration is repeated"),
         (summed, lambda s: last(s).split("r0", "a", "b", 4, tail="guard_with_if"), "run once each"),
         (summed, lambda s: last(s).reorder("r0", "x").parallel("r0"), "rfactor"),
         (summed, lambda s: last(s).rfactor("x", 4), "no loop over a reduction dimension; total has x, r0"),
@@ -284,7 +285,7 @@ def test_blocks_of_vectors_stay_whole_beside_other_stages() -> None:
     s = f.schedule(a, b)
     s["result"].vectorize("x", 16).unroll("x", 4).unroll("y", 6).reorder("x", "y", "r0", "yu", "xu", "xv").parallel("x")
     s.cache_read("b").compute_at("result", "x").vectorize("x", 16)
-    assert "16 lanes x 4" in str(f.use(s).loops(a, b))
+    assert re.search(r"vectors d1\S* \.\. d1\S* \+ 15, 4 of them", str(f.use(s).loops(a, b)))
     check(product, a, b, exact=False, schedule=s)
 
 

@@ -15,9 +15,10 @@ from hjit.kernels.lower.lower import lower
 from hjit.sched.default.schedules import default_schedule
 from hjit.sched.language import transforms
 from hjit.sched.language.build import at, path_without, paths, stripped, without
+from hjit.sched.language.kinds import LoopKind
 from hjit.sched.language.target import Target
-from hjit.sched.language.tree import Compute, Loop, LoopKind, Node, Root, Store
-from hjit.sched.nests.usual import root_schedule
+from hjit.sched.language.tree import Compute, Loop, Node, Root, Store
+from hjit.sched.nests.root_nests import RootNests, root_schedule
 from hjit.trace.ir.graph import Graph
 from hjit.trace.passes.rewrites import Rewrites
 from tests.numpy_check import check
@@ -136,17 +137,14 @@ def test_the_body_of_most_copies_is_rolled_from_the_outermost_loop_on() -> None:
 
 
 def test_inlining_and_back() -> None:
-    from tests.trace.test_canonical import graphs
-
-    source = graphs(program, IMAGE)[0]
     graph = canonical_kept()
     tree = root_schedule(graph, Target(64))
-    small_tree, small = transforms.inlined(tree, graph, "down")
-    assert "down" not in small.by_name
-    again, whole = transforms.deinlined(small_tree, small, "down", source, Target(64))
-    assert set(whole.by_name) == set(graph.by_name) and again == tree
-    with pytest.raises(ScheduleError, match="not an inlined stage"):
-        transforms.deinlined(again, whole, "down", source, Target(64))
+    inlined, smaller = transforms.inlined(tree, graph, "down")
+    assert "down" not in smaller.by_name and "down" not in str(inlined)
+    nests = RootNests(graph, Target(64))["down"]
+    assert transforms.computed_at_root(inlined, graph, "down", nests) == tree
+    with pytest.raises(ScheduleError, match="computed twice"):
+        transforms.computed_at_root(tree, graph, "down", nests)
 
 
 @pytest.mark.parametrize(

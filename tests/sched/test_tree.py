@@ -7,7 +7,7 @@ import pytest
 
 from hjit.errors import ScheduleError
 from hjit.sched.default.schedules import default_schedule
-from hjit.sched.language.check import check
+from hjit.sched.language.check import check_tree
 from hjit.sched.language.target import Target
 from hjit.sched.language.tree import Compute, Loop, Root, Store, from_json, structural_hash
 from tests.trace.test_canonical import canonical
@@ -23,7 +23,7 @@ TREE = default_schedule(GRAPH, Target(64))
 
 
 def test_the_default_schedule_is_well_formed() -> None:
-    check(TREE, GRAPH)
+    check_tree(TREE, GRAPH)
 
 
 def test_json_round_trip() -> None:
@@ -95,7 +95,7 @@ def leaf(*loops: int, stage: str = "s") -> Any:
 def test_a_broken_tree_says_what_is_wrong(tree: Any, message: str) -> None:
     graph = canonical(lambda a: a + 1, np.ones((40, 50), np.float32))
     with pytest.raises(ScheduleError, match=message):
-        check(tree(graph.outputs[0]), graph)
+        check_tree(tree(graph.outputs[0]), graph)
 
 
 def test_hashes_tell_structures_apart_down_to_a_depth() -> None:

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hjit.sched.language.check import check
+from hjit.sched.language.check import check_tree
 from hjit.sched.language.target import Target
-from hjit.sched.nests.usual import root_schedule
+from hjit.sched.nests.root_nests import root_schedule
 from hjit.trace.ir.graph import Definition, loads
 from tests.trace.test_canonical import canonical
 
@@ -34,7 +34,7 @@ def looked_at(updates: int, monkeypatch: pytest.MonkeyPatch) -> int:
     tree = root_schedule(graph, Target(64))
     with monkeypatch.context() as m:
         m.setattr(Definition, "sources", property(sources))
-        check(tree, graph)
+        check_tree(tree, graph)
     return len(asked)
 
 

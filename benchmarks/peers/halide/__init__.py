@@ -26,7 +26,7 @@ class Program:
     """An algorithm in Halide.
 
     Attributes:
-        output: the last Func, scheduled by hand where `define` was asked for that.
+        output: the last Func, scheduled by hand if `define` was told to.
         params: the ImageParams, in the order of `arrays`.
         arrays: the NumPy arrays that they read.
         shape: of the NumPy result.
@@ -48,7 +48,7 @@ def load(app: str):  # type: ignore[no-untyped-def]
 def build(
     app: str, arguments: tuple, schedule: str, threads: int, autoscheduler: dict[str, str] | None = None
 ) -> Compiled:
-    """Compile an application under a schedule of `SCHEDULES`; `autoscheduler`: extra parameters of the autoscheduler."""
+    """Compile an application under one of `SCHEDULES`; `autoscheduler`: extra parameters of the autoscheduler."""
     begin = time.perf_counter()
     program = load(app).define(arguments, schedule == "manual")
     target = (

@@ -24,7 +24,7 @@ def brightness(f: hl.Func | hl.ImageParam) -> hl.Expr:
 
 
 def solver(a: Matrix, b: Matrix) -> tuple[hl.Func, Matrix]:
-    """A Func that holds a and b, then what Cholesky's method makes of them in place; and where it leaves x of a x = b."""
+    """A Func of a and b, on which Cholesky's method works in place; and where it leaves x of a x = b."""
     f = hl.Func("solver")
     f[x, y, z, row, col] = hl.undef(hl.Float(32))
     size, columns = len(a), len(b[0])

@@ -51,7 +51,7 @@ def schedule(
     shape: tuple[int, ...],
     channels: int,
 ) -> None:
-    """Twenty-four accumulators: a vector of channels for 6x4 pixels; slices of the depthwise filter inside of the sum over channels."""
+    """Twenty-four accumulators: a vector of channels for 6x4 pixels; slices of the filter inside the channels' sum."""
     vector = hl.get_host_target().natural_vector_size(hl.Float(32))
     vectors, wide, high = (1, 6, 4) if vector == 16 else (2, 3, 2)
     across, wide, high = min(vectors * vector, shape[3]), min(wide, shape[2]), min(high, shape[1])

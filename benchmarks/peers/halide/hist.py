@@ -39,7 +39,8 @@ def define(arguments: tuple, manual: bool) -> Program:
     if manual:
         lanes = hl.get_jit_target_from_environment().natural_vector_size(hl.Float(32))
         cdf.bound(x, 0, 256)
-        # Luma twice: of whole vectors where it is counted, and again where the output needs it, which costs less than a load.
+        # Luma twice: of whole vectors where it is counted, and again where the output needs it, which costs less than a
+        # load.
         luma.clone_in(rows).compute_at(rows.in_(), y).vectorize(x, lanes, hl.TailStrategy.ShiftInwards)
         rows.update(0).unscheduled()
         rows.in_().compute_root().vectorize(x, lanes).parallel(y, 4)

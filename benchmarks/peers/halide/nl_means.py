@@ -1,7 +1,7 @@
 """`benchmarks.apps.nl_means` in Halide.
 
-The schedule by hand goes further than that of Halide's own app: it walks down tiles row by row, and keeps the distances of all
-offsets of the last rows.
+The schedule by hand goes further than that of Halide's own app: it walks down tiles row by row, and keeps the distances
+of all offsets of the last rows.
 """
 
 from __future__ import annotations

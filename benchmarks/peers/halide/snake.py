@@ -1,7 +1,8 @@
 """`benchmarks.apps.snake` in Halide.
 
-The authors inlined a whole step into one loop. Here the normals and the flow are computed once, a row ahead of the step that
-reads them; `fast_sin` and `fast_cos`, because the others are calls of the C library for each pixel (they are within 3e-7).
+The authors inlined a whole step into one loop. Here the normals and the flow are computed once, a row ahead of the step
+that reads them; `fast_sin` and `fast_cos`, because the others are calls of the C library for each pixel (they are
+within 3e-7).
 """
 
 from __future__ import annotations

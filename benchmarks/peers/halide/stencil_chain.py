@@ -1,4 +1,4 @@
-"""`benchmarks.apps.stencil_chain` in Halide; the schedule is that of Halide's own app for the CPU: line buffers through groups of stencils."""
+"""`benchmarks.apps.stencil_chain` in Halide, with the app's own CPU schedule: line buffers in groups of stencils."""
 
 from __future__ import annotations
 

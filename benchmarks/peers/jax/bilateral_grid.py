@@ -32,7 +32,8 @@ def bilateral_grid(img: jax.Array, r_sigma: float, s: int) -> jax.Array:
     histogram = jnp.stack([flat.at[at].add(padded), flat.at[at].add(1.0)]).reshape(2, bins + 5, rows, cols)
     blury = blur5(blur5(blur5(histogram, 1), 3), 2)
 
-    # Two planes count for a pixel; to read all of them in order is faster than a gather, with a cell's columns outermost.
+    # Two planes count for a pixel; to read all of them in order is faster than a gather, with a cell's columns
+    # outermost.
     position = jnp.clip(jnp.pad(img, ((0, -h % s), (0, -w % s)), mode="edge"), 0, 1) * np.float32(1 / r_sigma)
     position = position.reshape(rows - 5, s, cols - 5, s).transpose(3, 0, 1, 2)
     f = jnp.arange(s) / np.float32(s)

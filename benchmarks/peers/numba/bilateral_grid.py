@@ -1,4 +1,4 @@
-"""`benchmarks.apps.bilateral_grid` in numba: a cell's bins lie together, sums and counts by turns, so that blurs run along them."""
+"""`benchmarks.apps.bilateral_grid` in numba: a cell's bins are contiguous, with sums and counts interleaved."""
 
 from __future__ import annotations
 

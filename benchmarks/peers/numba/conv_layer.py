@@ -1,4 +1,4 @@
-"""`benchmarks.apps.conv_layer` in numba: short runs of pixels, whose sums and whose slice of the filters stay in the first cache."""
+"""`benchmarks.apps.conv_layer` in numba: short runs of pixels, whose sums and slice of the filters stay in L1."""
 
 from __future__ import annotations
 

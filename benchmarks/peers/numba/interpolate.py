@@ -1,4 +1,4 @@
-"""`benchmarks.apps.interpolate` in numba: each level by rows, vertically first; the premultiplied image is never stored."""
+"""`benchmarks.apps.interpolate` in numba: by rows, vertically first; the premultiplied image is never stored."""
 
 from __future__ import annotations
 

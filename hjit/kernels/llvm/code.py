@@ -147,8 +147,9 @@ class Code:
         return self.emit(f"call {result} @{function}({', '.join(map(str, args))})", dtype, lanes, *args)
 
     def opaque(self, x: Val) -> Val:
-        """A number of which LLVM is to know nothing."""
-        return self.emit(f'call i64 asm "", "=r,0"(i64 {x.text})', I64, 1, x)
+        """A number of which LLVM is to know nothing; or a vector that fits in a register."""
+        register = "r" if x.lanes == 1 else "v"
+        return self.emit(f'call {x.type} asm "", "={register},0"({x})', x.dtype, x.lanes, x)
 
     # -- scopes
     def open(self) -> Scope:
@@ -256,5 +257,33 @@ def splat(code: Code, x: Val, lanes: int) -> Val:
 
 def shuffle(code: Code, a: Val, b: Val, mask: Sequence[int]) -> Val:
     """``shufflevector``; -1 leaves a lane open."""
+    if _is_rewritten_for_ever(code, a.dtype, mask):
+        return _opaque(code, _shuffled(code, _opaque(code, a), _opaque(code, b), mask))
+    return _shuffled(code, a, b, mask)
+
+
+def _shuffled(code: Code, a: Val, b: Val, mask: Sequence[int]) -> Val:
     text = ", ".join("i32 poison" if k < 0 else f"i32 {k}" for k in mask)
     return code.emit(f"shufflevector {a}, {b}, <{len(mask)} x i32> <{text}>", a.dtype, len(mask), a, b)
+
+
+def _opaque(code: Code, x: Val) -> Val:
+    """A vector of bytes of which LLVM is to know nothing; as it is where it does not fill registers."""
+    if x.lanes < 16 or x.lanes & (x.lanes - 1):
+        return x
+    if x.lanes <= code.width:
+        return code.opaque(x)
+    half = x.lanes // 2
+    low, high = (_opaque(code, _shuffled(code, x, x, range(k, k + half))) for k in (0, half))
+    return _shuffled(code, low, high, range(x.lanes))
+
+
+def _is_rewritten_for_ever(code: Code, dtype: np.dtype[Any], mask: Sequence[int]) -> bool:
+    """Are these bytes that fill registers of 64, with some of the lanes repeated?
+
+    LLVM 20 and 22 move operations on such vectors to the other side of the shuffle and back, without an end: ``x << 1``
+    and ``(x & y) + ((x ^ y) >> 1)``, before it or after it.
+    """
+    if code.width < 64 or dtype.itemsize > 1 or dtype == BOOL or len(mask) < 64 or len(mask) & (len(mask) - 1):
+        return False
+    return 1 < len(set(mask)) < len(mask) and min(mask) >= 0

@@ -14,7 +14,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from hjit import deadline
 from hjit.errors import BlockError
 from hjit.kernels.llvm import indices, memory, outline, registers, stores, streaming_stores, vectors
 from hjit.kernels.llvm.code import BOOL, I64, Val, longest_block
@@ -45,6 +44,7 @@ from hjit.kernels.lower.loopir import (
 from hjit.kernels.lower.machine import Machine
 from hjit.kernels.lower.params import Params
 from hjit.kernels.lower.traverse import sources
+from hjit.process import deadline
 from hjit.trace.ir.graph import Graph, Input, Load
 from hjit.trace.ir.poly import Boundary, Indirect, Poly
 

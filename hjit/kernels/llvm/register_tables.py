@@ -14,7 +14,7 @@ from hjit.kernels.llvm.context import NestEmitter
 from hjit.kernels.llvm.vecmath import apply as vecmath
 from hjit.kernels.llvm.vecmath.text import suffix
 from hjit.sched.language import target
-from hjit.sched.language.target import REGISTER, registers
+from hjit.sched.language.target import REGISTER_BYTES, table_registers
 from hjit.trace.ir.graph import Load
 from hjit.trace.ir.poly import Indirect, Poly, poly
 
@@ -29,7 +29,7 @@ def looked_up(e: NestEmitter, x: Load, cell: np.dtype[np.generic], index: Val | 
         cell: its dtype in memory.
         index: what the value that is the index is in all lanes, where it is at hand.
     """
-    if cell.itemsize not in target.picked(e.machine.features) or e.is_mutable(x.source):
+    if cell.itemsize not in target.table_bytes(e.machine.features) or e.is_mutable(x.source):
         return None
     flat = e.flat(x.source, x.index)
     found = _chosen(e, x, flat)
@@ -38,7 +38,7 @@ def looked_up(e: NestEmitter, x: Load, cell: np.dtype[np.generic], index: Val | 
     axis, a = found
     extent = e.shapes[x.source][axis]
     count = _count(e, a, extent)
-    n = registers(cell, count, e.lanes)
+    n = table_registers(cell, count, e.lanes)
     if n is None:
         return None
     i = e.value(indices.in_32_bits(a) or a.expr) if index is None else index
@@ -95,7 +95,7 @@ class _Table:
         self.e, self.source, self.start, self.extent, self.pick = e, source, start, extent, pick
         self.cell = cell
         self.bits = np.dtype(f"i{cell.itemsize}")  # what is picked, whatever it means
-        self.lanes = REGISTER // cell.itemsize
+        self.lanes = REGISTER_BYTES // cell.itemsize
         self.parts = [self._part(k) for k in range(n)]
 
     def _part(self, k: int) -> Val:

@@ -303,6 +303,7 @@ class SlidingProduce:
 
     Attributes:
         last: is this the last of the stage's definitions, after which the iteration has come to `end`?
+        axis: the one that moves. window: elements of it that an iteration reads at most; 0: all.
     """
 
     stage: str
@@ -311,6 +312,8 @@ class SlidingProduce:
     end: Poly
     body: tuple[Stmt, ...]
     last: bool = True
+    axis: int = 0
+    window: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -352,7 +355,7 @@ class Buffer:
     origin: tuple[Poly, ...]
     lengths: tuple[Poly, ...]
     layout: Layout
-    fold: int | None
+    fold: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

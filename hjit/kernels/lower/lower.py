@@ -1,6 +1,7 @@
 """Lowering: Graph + schedule tree -> loop IR, a list of passes.
 
-    place_loops        the tree, opened into loops around each definition: bounds are inferred, windows slide, storage is folded
+    place_loops        the tree, opened into loops around definitions: bounds are inferred, windows slide
+    fold_storage       line buffers in place of whole images
     unroll_and_jam     unrolled loops become code for each iteration; those that do not depend on each other share loads
     partition_loops    borders apart from the interior: no clamp, wrap or mask where vectors run
     drop_unused_lets   names of indices that nothing refers to
@@ -15,12 +16,12 @@ Each but the first is a function from nest to nest; `show` sees the Program afte
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from hjit import deadline, debug
 from hjit.kernels.lower.block_reductions import block_reductions
 from hjit.kernels.lower.check import check_loop_ir
+from hjit.kernels.lower.fold_storage import fold_storage
 from hjit.kernels.lower.loop_partitioning import partition_loops
 from hjit.kernels.lower.loopir import Nest, Program
 from hjit.kernels.lower.machine import Machine
@@ -31,29 +32,31 @@ from hjit.kernels.lower.stream_stores import stream_stores
 from hjit.kernels.lower.unroll_and_jam import unroll_and_jam
 from hjit.kernels.lower.unused_lets import drop_unused_lets
 from hjit.kernels.lower.vectorize import vectorize
+from hjit.process import deadline, debug
 from hjit.sched.language.tree import Root
 from hjit.trace.ir.graph import Graph
 
 Pass = Callable[[Nest, Graph, Machine], Nest]
 Show = Callable[[str, Program], None]
 
-PASSES: tuple[Pass, ...] = (
-    unroll_and_jam,
-    partition_loops,
-    drop_unused_lets,
-    outline,
-    stream_stores,
-    vectorize,
-    block_reductions,
-    replace_scalars,
-)
+ANY_MACHINE = Machine()
+COMMON: tuple[Pass, ...] = (fold_storage, unroll_and_jam, partition_loops, drop_unused_lets)
+CPU: tuple[Pass, ...] = (*COMMON, outline, stream_stores, vectorize, block_reductions, replace_scalars)
+CUDA: tuple[Pass, ...] = (*COMMON, block_reductions, replace_scalars)
 
 
-def lower(graph: Graph, schedule: Root, machine: Machine = Machine(), show: Show | None = None) -> Program:  # noqa: B008
+def lower(
+    graph: Graph,
+    schedule: Root,
+    machine: Machine = ANY_MACHINE,
+    show: Show | None = None,
+    passes: Sequence[Pass] = CPU,
+) -> Program:
     """The loop nests of a Graph under a schedule.
 
     Args:
         show: is given the name of each pass and what it makes.
+        passes: after the first one, those of the target.
 
     Raises:
         ScheduleError: a stage cannot slide along the loop that the schedule says.
@@ -68,7 +71,7 @@ def lower(graph: Graph, schedule: Root, machine: Machine = Machine(), show: Show
             show(done[-1], program)
 
     finished()
-    for run in PASSES:
+    for run in passes:
         nests = deadline.within("lowering", program.nests)
         program = replace(program, nests=tuple(n if n.like is not None else run(n, graph, machine) for n in nests))
         done.append(run.__name__)

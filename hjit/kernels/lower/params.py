@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from hjit.sched.language.check import is_repeatable
+from hjit.sched.language.definitions import is_repeatable
 from hjit.trace.ir.graph import Graph, Stage
 
 PARALLEL_FOR, THREADS, SCRATCH, STATUS = range(4)

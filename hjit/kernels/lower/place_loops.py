@@ -10,11 +10,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from functools import cached_property
 
 import numpy as np
 
-from hjit import deadline
 from hjit.errors import SlidingError
 from hjit.kernels.lower import alike
 from hjit.kernels.lower.alike import Like
@@ -39,9 +37,10 @@ from hjit.kernels.lower.loopir import (
     VectorLoop,
 )
 from hjit.kernels.lower.sliding_windows import Windows, slides_of
-from hjit.sched.analysis.bounds import Reads, Region, dims_of_region, infer_bounds, vector_axes, whole_region
-from hjit.sched.language.build import flattened, parallel_loops
-from hjit.sched.language.check import is_associative, is_direct, is_repeatable, nests
+from hjit.process import deadline
+from hjit.sched.analysis.bounds import Reads, Region, dims_of_region, infer_bounds, whole_region
+from hjit.sched.language.build import flattened, nests, parallel_loops
+from hjit.sched.language.definitions import is_associative, is_direct, is_repeatable
 from hjit.sched.language.limits import check_buffer
 from hjit.sched.language.memory import C_ORDER, LINE, Layout
 from hjit.sched.language.tree import Compute, DimKey, Loop, Node, Root, computes, dims_of, own, walk
@@ -124,11 +123,6 @@ class _Nest:
             tuple[str, int, tuple[Poly, ...]], Store
         ] = {}  # each is in vectors and in the code beside them
         self.doubled = any(isinstance(x, Loop) and x.tail == "shift_inwards" for x in walk(top))
-
-    @cached_property
-    def vectors(self) -> dict[str, frozenset[int]]:
-        """The axes of each stage that vectors run along; asked only where a window slides."""
-        return vector_axes(self.reads, self.top)
 
     # -- names
     def var(self, name: str) -> Var:
@@ -224,7 +218,7 @@ class _Nest:
                 body += self.visit(x, env)
                 continue
             region = found[x.stage]
-            always += self.allocate(x.stage, region, env, windows)
+            always += self.allocate(x.stage, region, env)
             slide = windows.slides.get(x.stage)
             if slide is None:
                 body += self.realise(x, region, env)
@@ -234,7 +228,7 @@ class _Nest:
             if not slide.new:  # all of it at the first turn; what updates itself must not do so again
                 stmts = (If(slide.end - poly(var) - 1, stmts),)
             last = not any(y.stage == x.stage for y in items[k + 1 :])
-            one = SlidingProduce(x.stage, var, slide.first, slide.end, stmts, last)
+            one = SlidingProduce(x.stage, var, slide.first, slide.end, stmts, last, slide.axis, slide.window)
             if windows.warm:
                 if body:
                     always.append(windows.when_begun(tuple(body)))
@@ -251,26 +245,17 @@ class _Nest:
         s = self.reads.stages[node.stage]
         return self.visit(node, env.opened(s.name, dims_of_region(s, _definition(s, own(node, s.name)), region)))
 
-    def allocate(self, stage: str, region: Region, env: Env, windows: Windows) -> Stmts:
+    def allocate(self, stage: str, region: Region, env: Env) -> Stmts:
         """The buffer of a stage that is computed here; names for its origin, where there is other code for this place, too."""
         if stage in self.buffers and not self.doubled:
             return ()
-        slide = windows.slides.get(stage)
         held = env.stores[stage][1]
         origin = [held[k].low for k in range(len(region))]
         lengths = [_at_least_one(held[k].length) for k in range(len(region))]
         for k, n in enumerate(lengths):
-            if not all(
-                isinstance(a, Sym) for a in n.atoms()
-            ):  # minima of minima: a whole axis is enough, and a short text
+            if not all(isinstance(a, Sym) for a in n.atoms()):  # minima of minima: a whole axis, and a short text
                 origin[k], lengths[k] = ZERO, self.reads.stages[stage].shape[k]
         check_buffer(stage, [n.const for n in lengths if n.is_const])
-        fold = None
-        if (
-            slide is not None and slide.window and slide.axis not in self.vectors.get(stage, ())
-        ):  # vectors do not go round a circle
-            fold = slide.axis
-            origin[fold], lengths[fold] = ZERO, poly(1 << (slide.window - 1).bit_length())
         lets: Stmts = ()
         if self.doubled:
             names = [Var(f"{stage}.from{k}") for k in range(len(origin))]
@@ -279,7 +264,7 @@ class _Nest:
             if old is not None:
                 lengths = [extremum("max", a, b) for a, b in zip(lengths, old.lengths, strict=True)]
             origin = list(map(poly, names))
-        self.buffers[stage] = Buffer(stage, tuple(origin), tuple(lengths), self.layouts.get(stage, C_ORDER), fold)
+        self.buffers[stage] = Buffer(stage, tuple(origin), tuple(lengths), self.layouts.get(stage, C_ORDER))
         return lets
 
     def namer(self, lets: list[Stmt], kind: str = "") -> Callable[[str, Region], Region]:

@@ -76,7 +76,7 @@ class _Recurrences:
             for k, register in enumerate(names[1:], 1):
                 declared.append(Declare(register, Load(x.put.buffer, _at(x.put.index, s, s.begin, k), dtype)))
             inside |= {load: names[k] for k, load in x.loads.items()}
-            shifts += [Set(new, old) for old, new in zip(names, names[1:], strict=False)]
+            shifts += [Set(new, old) for old, new in pairwise(names)]
         body = (*self.replaced(s.body, inside, latest), Block((), (), tuple(shifts)))
         return If(s.end - s.begin - 1, (*declared, replace(s, body=body)))
 

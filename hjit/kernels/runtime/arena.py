@@ -1,4 +1,4 @@
-"""Scratch memory: blocks that calls borrow and give back, so that a warm call touches no fresh pages."""
+"""Scratch memory: blocks that calls borrow and give back, so that a warm call touches no new pages."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from collections import deque
 
 import numpy as np
 
-KEEP_BYTES = 1 << 30  # what is kept between calls at most
-ALIGN = 64
-SLACK = 64  # bytes behind a block that may be read: gathers take 4 bytes where they need 1
+KEEP_BYTES = 1 << 30  # of all blocks kept between calls
+ALIGN = 64  # bytes: a line of the cache, and the widest vector
+SLACK = 64  # readable bytes behind a block: gathers load 4 bytes where they need 1
+FIT, FIT_BYTES = 4, 1 << 20  # a block serves a request unless it is more than this many times larger, and bytes more
 
 Block = tuple[np.ndarray[tuple[int], np.dtype[np.uint8]], int, int]  # memory, aligned address, size
 
@@ -26,7 +27,7 @@ def borrow(size: int) -> Block:
     with _lock:
         best = None
         for block in _free:
-            if size <= block[2] <= 4 * size + (1 << 20) and (best is None or block[2] < best[2]):
+            if size <= block[2] <= FIT * size + FIT_BYTES and (best is None or block[2] < best[2]):
                 best = block
         if best is not None:
             _remove(best)
@@ -38,7 +39,7 @@ def borrow(size: int) -> Block:
 
 
 def _remove(block: Block) -> None:
-    """`deque.remove` would compare arrays."""
+    """Remove a block by identity: `deque.remove` would compare arrays."""
     for k, b in enumerate(_free):
         if b is block:
             del _free[k]
@@ -46,7 +47,7 @@ def _remove(block: Block) -> None:
 
 
 def give_back(block: Block) -> None:
-    """Keep a block for later calls; the oldest are freed where too much is kept."""
+    """Keep a block for later calls; the oldest blocks are freed if too much is kept."""
     global _kept
     if block[2] == 0:
         return
@@ -57,14 +58,6 @@ def give_back(block: Block) -> None:
             _kept -= _free.popleft()[2]
 
 
-def release() -> None:
-    """Free all kept blocks."""
-    global _kept
-    with _lock:
-        _free.clear()
-        _kept = 0
-
-
 def after_fork() -> None:
     """A child starts with an unlocked, empty pool."""
     global _lock, _kept
@@ -73,9 +66,6 @@ def after_fork() -> None:
     _kept = 0
 
 
+# For kernels without scratch memory. It is readable all the same: loads are hoisted out of loops that never run.
 _nothing = np.zeros(ALIGN + SLACK, np.uint8)
-_NOTHING: Block = (
-    _nothing,
-    _nothing.ctypes.data,
-    0,
-)  # memory all the same: loads are hoisted out of loops that never run
+_NOTHING: Block = (_nothing, _nothing.ctypes.data, 0)

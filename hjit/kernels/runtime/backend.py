@@ -1,14 +1,17 @@
 """The numba back end: LLVM IR to machine code, object code to and from bytes.
 
-numba's code libraries do the optimisation; the passes are a subset of theirs, because the emitter already vectorises, unrolls, hoists and
-shares. Each kernel is linked by an MCJIT engine of its own, which owns the memory of its code: an engine gives none back before it is disposed
-of, however many of its modules are removed.
+This is the one module that uses names of numba that are not documented; `tests/kernels/test_backend.py` lists them.
+
+numba's code libraries do the optimisation, by a subset of their passes, because lowering already vectorises, unrolls,
+hoists and shares. Each kernel is linked by an MCJIT engine of its own, which owns the memory of its code: an engine
+frees none of it before it is closed, however many of its modules are removed.
 """
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
+import importlib
 import sys
 import sysconfig
 import threading
@@ -26,18 +29,20 @@ from numba.core.compiler_lock import global_compiler_lock
 from hjit.errors import CompileError
 from hjit.kernels.runtime import features
 
-SECONDS_A_LINE = 6e-5  # of a module of LLVM IR: 25 to 42 us were measured for 30 modules of 2,000 lines and more, the longest of 22,000
+# Expected seconds of LLVM for a line of LLVM IR, rather too many: 25 to 42 us were measured for 30 modules of 2,000 to
+# 22,000 lines.
+SECONDS_A_LINE = 6e-5
+TARGETS = 8  # code generators that are kept: one for each value of the option `target`
 
 _lock = threading.Lock()
-_compilations = 0
 _retired: deque[Any] = deque()  # engines whose code nobody can call any more
 
 
 class _Library(codegen.JITCodeLibrary):  # type: ignore[misc]
     """A code library with a short optimisation run.
 
-    The text that hjit writes has its invariants hoisted and its common subexpressions shared already. What is left for
-    LLVM is to keep accumulators in registers and to combine instructions: a tenth of the time of its O2, the same code.
+    hjit's LLVM IR has its invariants hoisted and its common subexpressions shared already. What is left for LLVM is to
+    keep accumulators in registers and to combine instructions: a tenth of the time of its O2, for the same code.
     """
 
     def _optimize_functions(self, ll_module: Any) -> None:
@@ -66,15 +71,15 @@ class _Codegen(codegen.JITCPUCodegen):  # type: ignore[misc]
         return "" if self._cpu else str(super()._get_host_cpu_features())
 
 
-@lru_cache(maxsize=8)
+@lru_cache(maxsize=TARGETS)
 def _codegen(target: str) -> _Codegen:
     features.load_libraries()
     return _Codegen("hjit", "" if target == "cpu" else target)
 
 
-@lru_cache(maxsize=8)
+@lru_cache(maxsize=TARGETS)
 def machine_text(target: str) -> str:
-    """Everything of the machine that object code depends on."""
+    """A text of everything about the machine that object code depends on."""
     found = features.host_features()
     build = str(sysconfig.get_config_var("SOABI"))  # where an array object keeps its data pointer
     return "|".join(
@@ -89,17 +94,12 @@ def machine_text(target: str) -> str:
     )
 
 
-def compilations() -> int:
-    """How many modules this process has compiled."""
-    return _compilations
-
-
 @dataclass(frozen=True, slots=True)
 class Compiled:
     """Machine code of a kernel.
 
     Attributes:
-        entry: ``i32 entry(ptr params)`` as a ctypes function that releases the GIL. The code lives as long as this object.
+        entry: ``i32 entry(ptr params)`` as a ctypes function that releases the GIL; the code lives as long as it.
         library: the engine that owns the code.
     """
 
@@ -108,7 +108,7 @@ class Compiled:
 
 
 def expected_seconds(text: str) -> float:
-    """How long LLVM will take for a module, rather too much than too little."""
+    """How long LLVM will take for a module at most."""
     return text.count("\n") * SECONDS_A_LINE
 
 
@@ -117,7 +117,7 @@ _PROTOTYPE = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_char_p)
 
 @contextlib.contextmanager
 def _alone() -> Iterator[None]:
-    """No other thread of hjit or numba compiles; and code that has been retired meanwhile is freed."""
+    """Exclude other threads of hjit and numba from compiling; then free code that has been retired meanwhile."""
     with _lock, global_compiler_lock:
         try:
             yield
@@ -131,7 +131,6 @@ def compile_module(text: str, name: str, target: str) -> bytes:
     Raises:
         CompileError: LLVM refuses the module.
     """
-    global _compilations
     with _alone():
         generator = _codegen(target)
         generator._check_llvm_bugs()
@@ -144,7 +143,6 @@ def compile_module(text: str, name: str, target: str) -> bytes:
         library.add_llvm_module(module)
         library._optimize_final_module()
         library._final_module.verify()
-        _compilations += 1
         return bytes(generator._tm.emit_object(library._final_module))
 
 
@@ -156,17 +154,15 @@ def load_object(object_code: bytes, name: str, target: str) -> Compiled:
     """
     with _alone():
         _codegen(target)  # LLVM is initialised from here on, and the libraries that kernels call are there
-        machine = llvm.Target.from_triple(llvm.get_process_triple()).create_target_machine(
-            jit=True
-        )  # any: it emits nothing, and the engine takes it
+        # Any target machine will do: it emits nothing, and the engine takes ownership of it
+        machine = llvm.Target.from_triple(llvm.get_process_triple()).create_target_machine(jit=True)
         engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine)
         file = llvm.ObjectFileRef.from_data(object_code)
         if not file:
             raise CompileError(f"no object code: {name}")
         engine.add_object_file(file)
-        address = engine.get_function_address(
-            name
-        )  # links it; `finalize_object` would also compile the empty module, in twice the time
+        # This links the code; `finalize_object` would also compile the empty module, in twice the time
+        address = engine.get_function_address(name)
         if not address:
             raise CompileError(f"no entry {name} in the compiled code")
         entry = _PROTOTYPE(address)
@@ -175,9 +171,9 @@ def load_object(object_code: bytes, name: str, target: str) -> Compiled:
 
 
 def _retire(engine: Any) -> None:
-    """Free code that nobody can call any more: at once, or when this or another thread has compiled something, or a fork is over.
+    """Free code that nobody can call any more: now, or when a compilation or a fork that holds the locks is over.
 
-    This runs wherever Python drops the last reference, in the middle of anything: it waits for nothing.
+    This runs wherever Python drops the last reference, in the middle of anything, and so never blocks.
     """
     _retired.append(engine)
     if sys.is_finalizing() or global_compiler_lock.is_locked() or not _lock.acquire(blocking=False):
@@ -207,7 +203,19 @@ def assembly(text: str, name: str, target: str) -> str:
         return str(generator._tm.emit_assembly(library._final_module))
 
 
+def tbb_parallel_for() -> int:
+    """The address of numba's ``parallel_for`` of TBB, whose library must be loaded; 0 if numba was built without it.
+
+    `launch_threads` of that module is for numba's own use: its fork handler prints to stdout wherever another thread
+    has used TBB.
+    """
+    try:
+        return int(importlib.import_module("numba.np.ufunc.tbbpool").parallel_for)
+    except ImportError:
+        return 0
+
+
 def after_fork() -> None:
-    """Locks of the parent's other threads are open in a child."""
+    """Renew the lock, which another thread of the parent may have held."""
     global _lock
     _lock = threading.Lock()

@@ -1,4 +1,4 @@
-"""What the machine, or the level of it that is asked for, can do."""
+"""Instruction-set features of the machine, or of the level of x86-64 that is compiled for."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from functools import lru_cache
 import llvmlite.binding as llvm
 
 from hjit.errors import OptionError
-from hjit.sched.language.target import Target, native_width, picked
+from hjit.process import machine
+from hjit.sched.language.target import Target, native_width, table_bytes
 
 
 @lru_cache(maxsize=1)
 def load_libraries() -> bool:
-    """Make the C library's scalar and vector functions known to LLVM; True if there are vector ones."""
+    """Make the C library's scalar and vector functions known to LLVM; True if there are vector functions."""
     for name in ("libm.so.6", "libmvec.so.1"):
         try:
             llvm.load_library_permanently(name)
@@ -23,7 +24,7 @@ def load_libraries() -> bool:
 
 @lru_cache(maxsize=1)
 def host_features() -> frozenset[str]:
-    """What of ``x86, avx2, avx512, f16c, fma, libmvec, vbmi`` this machine has."""
+    """Which of ``x86, sse4.1, avx2, avx512, f16c, fma, libmvec, vbmi`` this machine has."""
     triple = llvm.get_default_triple()
     found = set()
     if triple.startswith(("x86_64", "amd64")):
@@ -38,7 +39,7 @@ def host_features() -> frozenset[str]:
     return frozenset(found)
 
 
-# Levels of x86-64 that can be asked for in place of the machine at hand, as its psABI names them
+# Levels of x86-64 that can be compiled for instead of this machine, as its psABI names them
 _V2 = frozenset({"x86", "sse4.1"})
 _V3 = _V2 | {"avx2", "f16c", "fma"}
 LEVELS = {"x86-64-v2": _V2, "x86-64-v3": _V3, "x86-64-v4": _V3 | {"avx512"}}
@@ -60,6 +61,6 @@ def target_features(target: str) -> frozenset[str]:
 
 
 def schedule_target(target: str) -> Target:
-    """What schedules must know of the machine that code is for; `target`: as `target_features` takes it."""
+    """The target as schedules know it; `target` as in `target_features`."""
     found = target_features(target)
-    return Target(native_width(found), picked(found))
+    return Target(native_width(found), table_bytes(found), machine.caches()["2"])

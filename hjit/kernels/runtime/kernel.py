@@ -17,16 +17,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hjit import cache, deadline, debug
+from hjit import cache
 from hjit.errors import CompileError, ScheduleError
 from hjit.kernels.lower.params import FIRST, KEEP, SMALL_ARRAY, STREAM, STREAMED, TASKS_PER_THREAD, params_of
 from hjit.kernels.runtime import arena, backend, features, launch
 from hjit.kernels.runtime.naming import kernel_name
 from hjit.kernels.runtime.scratch import lifetimes, offsets, staggered
-from hjit.kernels.runtime.signals import undisturbed
 from hjit.kernels.runtime.sizes import encode, evaluate
 from hjit.kernels.runtime.trial import Trial
 from hjit.options import Options
+from hjit.process import deadline, debug
+from hjit.process.signals import signal_safe
 from hjit.sched.language.memory import LINE
 from hjit.trace.ir.graph import Graph
 from hjit.trace.ir.key import Key, graph_key
@@ -83,10 +84,10 @@ def scheduled(graph: Graph, options: Options) -> Root | None:
     """
     if options.schedule is None:
         return None
-    from hjit.sched.language.check import check
+    from hjit.sched.language.check import check_tree
 
     tree: Root = options.schedule.tree(graph, features.schedule_target(options.target))
-    check(tree, graph)
+    check_tree(tree, graph)
     return tree
 
 
@@ -130,7 +131,7 @@ def _load(name: str, options: Options) -> Kernel | None:
     try:
         head, _, code = code.partition(b"\n")
         buffers, align, lives = (tuple((int(k), numbers) for k, numbers in part) for part in json.loads(head))
-        found = Kernel(name, undisturbed(backend.load_object, code, name, options.target), buffers, align, lives, True)
+        found = Kernel(name, signal_safe(backend.load_object, code, name, options.target), buffers, align, lives, True)
     except (CompileError, RuntimeError, ValueError, TypeError):
         return None
     count(loaded=1)
@@ -142,9 +143,9 @@ def _compile(graph: Graph, name: str, options: Options, schedule: Root | None, s
 
     planned = plan(graph, options, schedule, small)
     debug.say("asm", name, lambda: backend.assembly(planned.llvm, name, options.target))
-    deadline.foresee("compiling with LLVM", backend.expected_seconds(planned.llvm))
-    code = undisturbed(deadline.counted(backend.compile_module), planned.llvm, name, options.target)
-    compiled = undisturbed(backend.load_object, code, name, options.target)
+    deadline.require("compiling with LLVM", backend.expected_seconds(planned.llvm))
+    code = signal_safe(deadline.counted(backend.compile_module), planned.llvm, name, options.target)
+    compiled = signal_safe(backend.load_object, code, name, options.target)
     count(compiled=1)
     position = {s.name: k for k, s in enumerate(graph.stages)}
     symbols = planned.key.symbols
@@ -295,7 +296,7 @@ def _check_scratch(total: int, taken: Mapping[str, int]) -> None:
     Raises:
         ScheduleError: it has not.
     """
-    from hjit.machine import memory
+    from hjit.process.machine import memory
 
     if total > memory():
         most = max(taken, key=taken.__getitem__)

@@ -1,30 +1,36 @@
 """Threads: one ``parallel_for`` that a kernel's driver calls through its address.
 
-numba's tbb layer where its library is found: cheap to enter, callable from many threads at once, alive after ``os.fork()`` where its
-threads could be ended before. Elsewhere, or with ``HJIT_THREADING_LAYER=python``, a pool of Python threads that enter the compiled code
-without the GIL; it survives forks, too.
+numba's TBB layer where its library is found: cheap to enter, callable from many threads at once, usable after
+``os.fork()`` if its threads could be ended before. Elsewhere, or with ``HJIT_THREADING_LAYER=python``, a pool of Python
+threads that enter the compiled code without the GIL; it survives forks, too.
 """
 
 from __future__ import annotations
 
 import ctypes
 import functools
-import importlib
 import itertools
 import logging
 import os
 import sys
 import sysconfig
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from hjit import forks
 from hjit.errors import OptionError
-from hjit.kernels.runtime.signals import submit, undisturbed
+from hjit.kernels.runtime import backend
+from hjit.process import forks
+from hjit.process.signals import signal_safe, submit
 
 log = logging.getLogger("hjit")
+
+# How long a fork waits for ended threads to leave TBB, and between two looks: most have left after 0.3 ms, on a busy
+# machine some took 20 ms. It waits in vain for threads that live on.
+END_SECONDS = 0.02
+POLL_SECONDS = 1e-4
 
 _TASK = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
 _FOR = ctypes.CFUNCTYPE(
@@ -70,10 +76,8 @@ def parallel_for() -> tuple[int, str]:
 
 
 _start_lock = threading.Lock()
-_finalize: Callable[[], bool] | None = (
-    None  # ends tbb's threads, as long as they are not in use; None where tbb is not loaded
-)
-_lost = False  # is this a child whose copy of tbb waits for its parent's threads?
+_finalize: Callable[[], bool] | None = None  # ends TBB's threads unless they are in use; None if TBB is not loaded
+_lost = False  # is this a child whose copy of TBB waits for its parent's threads?
 
 
 def _tbb() -> int:
@@ -86,17 +90,14 @@ def _tbb() -> int:
             continue
     else:
         return 0
-    try:
-        pool = importlib.import_module("numba.np.ufunc.tbbpool")
-    except ImportError:
-        return 0
-    # `launch_threads` is for numba's own use: its handler of forks prints to stdout wherever another thread has used tbb
-    _finalize = functools.partial(_ended, library)
-    return int(pool.parallel_for)
+    address = backend.tbb_parallel_for()
+    if address:
+        _finalize = functools.partial(_ended, library)
+    return address
 
 
 def _ended(library: Any) -> bool:
-    """Wait for tbb's threads to end; they start again when they are needed. False where another thread of the process still holds them.
+    """Wait for TBB's threads to end (they start again when needed); False if another thread still holds them.
 
     This is ``tbb::finalize(task_scheduler_handle{tbb::attach{}}, std::nothrow)``.
     """
@@ -115,20 +116,30 @@ def _ended(library: Any) -> bool:
 
 
 _WITHOUT_EXCEPTIONS = 1
-_ends = True  # did tbb's threads end before the latest fork?
+_ends = True  # did TBB's threads end before the latest fork?
 
 
 def _before_fork(rested: bool) -> None:
-    """A child has none of its parent's threads: it may use tbb only if that has none either."""
+    """A child has none of its parent's threads: it can use TBB only if that has none either."""
     global _ends
-    _ends = _finalize is None or (rested and _finalize())
+    _ends = _finalize is None or (rested and _finalized(_finalize))
+
+
+def _finalized(finalize: Callable[[], bool]) -> bool:
+    """Did TBB's threads end, within `END_SECONDS`? A thread that Python has joined may still be leaving TBB."""
+    deadline = time.monotonic() + END_SECONDS
+    while not finalize():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(POLL_SECONDS)
+    return True
 
 
 forks.at_rest.append(_before_fork)
 
 
 def _tbb_libraries() -> Iterator[str | Path]:
-    """Where the wheel `tbb` puts its library, then what the system has."""
+    """Where the wheel `tbb` puts its library, then the system's own."""
     roots = [Path(sys.prefix), Path(sysconfig.get_path("purelib")).parents[2], Path(sys.base_prefix)]
     for root in dict.fromkeys(roots):
         for folder in ("lib", "Library/bin", "lib64"):
@@ -140,19 +151,19 @@ def entered(entry: Callable[[Any], int], n: int) -> Callable[[Any], int]:
     """How Python calls compiled code that may use `n` threads."""
     if n == 1:
         return entry
-    return functools.partial(_gated if parallel_for()[1] == "tbb" else undisturbed, entry)
+    return functools.partial(_gated if parallel_for()[1] == "tbb" else signal_safe, entry)
 
 
 def _gated(entry: Callable[[Any], int], data: Any) -> int:
-    """tbb's threads should be at rest in a fork."""
+    """Enter compiled code so that a fork waits for it: TBB's threads should be at rest then."""
     if _lost:
-        return undisturbed(entry, data)
+        return signal_safe(entry, data)
     with forks.kernels:
         return entry(data)
 
 
 def after_fork() -> None:
-    """Locks of the parent's other threads are open in a child, and tbb is left alone where it has lost threads."""
+    """Renew the locks, which the parent's other threads may have held; do not use TBB if it has lost its threads."""
     global _start_lock, _lost, _ends
     _start_lock = threading.Lock()
     if not _ends:
@@ -169,11 +180,13 @@ def _run(address: int, first: int, count: int, data: int) -> None:
     _TASK(address)(ctypes.addressof(args), ctypes.addressof(dims), ctypes.addressof(steps), data)
 
 
-@_FOR
-def _python_for(fn: Any, args: Any, dims: Any, steps: Any, data: Any, inner: int, arrays: int, n: int) -> None:
+def _run_tasks(fn: int, args: Any, dims: Any, steps: Any, data: int, inner: int, arrays: int, n: int) -> None:
     total = dims[0]
     edges = [total * k // n for k in range(n + 1)]
     pending = [submit("tasks", n, _run, fn, a, b - a, data) for a, b in itertools.pairwise(edges[1:]) if b > a]
     _run(fn, 0, edges[1], data)
     for p in pending:
         p.result()
+
+
+_python_for = _FOR(_run_tasks)

@@ -6,7 +6,6 @@ import logging
 import math
 from dataclasses import dataclass, replace
 
-from hjit import debug
 from hjit.errors import CompileError, ScheduleError
 from hjit.kernels.llvm.emit import emit_module
 from hjit.kernels.lower.loopir import Program
@@ -16,11 +15,12 @@ from hjit.kernels.lower.params import Params, params_of
 from hjit.kernels.runtime import features
 from hjit.kernels.runtime.naming import kernel_name
 from hjit.options import Options
+from hjit.process import debug
 from hjit.sched.default.schedules import default_schedule
-from hjit.sched.language.check import check
+from hjit.sched.language.check import check_tree
 from hjit.sched.language.target import Target, native_width
 from hjit.sched.language.tree import Root
-from hjit.sched.nests.usual import root_schedule
+from hjit.sched.nests.root_nests import root_schedule
 from hjit.trace.ir.graph import Graph
 from hjit.trace.ir.key import Key, graph_key
 
@@ -73,7 +73,7 @@ def _by_default(graph: Graph, target: Target, machine: Machine) -> tuple[Root, P
     for make in (default_schedule, root_schedule):
         schedule = make(graph, target)
         try:
-            check(schedule, graph)
+            check_tree(schedule, graph)
             return schedule, lower(graph, schedule, machine, debug.passes("lower"))
         except ScheduleError as error:
             log.debug("the default schedule is not legal: %s", error)

@@ -1,4 +1,4 @@
-"""Names of kernels: what they are found by, in the process and on disk."""
+"""Names of kernels, their keys in the process and on disk."""
 
 from __future__ import annotations
 
@@ -11,7 +11,11 @@ from hjit.trace.ir.key import Key
 
 
 def kernel_name(graph: Graph, key: Key, options: Options, schedule: Root | None = None, small: bool = True) -> str:
-    """The symbol and cache name of the kernel of a Graph and its schedule; None is the default schedule."""
+    """The symbol and cache key of the kernel of a Graph and its schedule; None is the default schedule.
+
+    Args:
+        small: are all arrays short enough for 32-bit indices?
+    """
     target = backend.machine_text(options.target)
     parts = (
         key.text,
@@ -27,4 +31,6 @@ def kernel_name(graph: Graph, key: Key, options: Options, schedule: Root | None 
 def _schedule_text(graph: Graph, schedule: Root | None) -> str:
     if schedule is None:
         return "default schedule"
-    return str(renamed(schedule, {s.name: f"s{k}" for k, s in enumerate(graph.stages)}).to_json())  # type: ignore[union-attr]
+    named = renamed(schedule, {s.name: f"s{k}" for k, s in enumerate(graph.stages)})
+    assert isinstance(named, Root)
+    return str(named.to_json())

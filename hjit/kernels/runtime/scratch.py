@@ -1,4 +1,4 @@
-"""Where stages lie in scratch memory: two that no nest needs at the same time share it, as arrays that NumPy frees do."""
+"""Buffer allocation by live ranges: two stages that no nest needs at the same time share scratch memory."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ from hjit.trace.ir.graph import Graph
 if TYPE_CHECKING:
     from hjit.kernels.lower.loopir import Program
 
-PAGE, APART = 4096, 5 * 64  # bytes
-LARGE = 1 << 16  # bytes from which on some more do not matter
+PAGE_BYTES = 4096  # whose offset selects a line of the first cache, as on most processors
+STAGGER_BYTES = 5 * 64  # between the page offsets of arrays that follow each other: five lines of a cache
+LARGE_BYTES = 1 << 16  # arrays of which some more bytes do not matter
 
 Lifetime = tuple[int, int]  # the first nest that computes or reads a stage, and the last one
 
 
 def lifetimes(graph: Graph, program: Program) -> dict[str, Lifetime]:
-    """For each stage that is in memory, from which nest on it is needed, and up to which."""
+    """The live range, in nests, of each stage that is in memory."""
     found: dict[str, Lifetime] = {}
     for k, nest in enumerate(program.nests):
         for name in {*nest.writes, *(x for w in nest.writes for x in graph.by_name[w].sources if x in graph.by_name)}:
@@ -26,19 +27,20 @@ def lifetimes(graph: Graph, program: Program) -> dict[str, Lifetime]:
 
 
 def staggered(size: int) -> int:
-    """The bytes to set aside for an array: those of large ones lie at different places of a page, one after the other.
+    """The bytes to allocate for an array, so that large ones begin at different offsets within a page.
 
-    A cache has few lines for addresses that are alike within a page, and a nest may read many arrays at the same row and column: 49 of
-    them, each of whole pages, took it 1.5 times as long.
+    A cache has few lines for addresses with the same offset within a page, and a nest may read many arrays at the same
+    row and column: with 49 of them, each of whole pages, a nest took 1.5 times as long.
     """
-    return size if size < LARGE else -(-size // PAGE) * PAGE + APART
+    return size if size < LARGE_BYTES else -(-size // PAGE_BYTES) * PAGE_BYTES + STAGGER_BYTES
 
 
 def offsets(sizes: Mapping[str, int], lives: Mapping[str, Lifetime]) -> tuple[dict[str, int], int]:
-    """Where each stage begins, and how much memory they need together: first fit, in the order in which they begin to live.
+    """The offset of each stage, and the total size: first fit, in the order in which live ranges begin.
 
     Args:
-        sizes: bytes, of the alignment's multiples. lives: of each of them.
+        sizes: bytes of each stage, multiples of the alignment.
+        lives: the live range of each stage.
     """
     found: dict[str, int] = {}
     living: list[tuple[int, int, int]] = []  # (begin, end, last nest), in the order of memory
@@ -54,7 +56,7 @@ def offsets(sizes: Mapping[str, int], lives: Mapping[str, Lifetime]) -> tuple[di
 
 
 def _first_gap(living: Sequence[tuple[int, int, int]], size: int) -> tuple[int, int]:
-    """The lowest place for `size` bytes between what is there, and its position in the list."""
+    """The lowest offset of a gap of `size` bytes, and its position in the list."""
     at = 0
     for position, (begin, end, _) in enumerate(living):
         if begin - at >= size:

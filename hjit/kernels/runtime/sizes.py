@@ -1,4 +1,4 @@
-"""Polynomials over run-time sizes as JSON: stored with a kernel to say how much scratch memory its buffers need."""
+"""Polynomials over run-time sizes as JSON: stored with a kernel, they give the lengths of its buffers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def encode(p: Poly, symbols: Sequence[str]) -> Any:
 
 
 def evaluate(data: Any, values: Sequence[int]) -> int:
-    """The number that an encoded polynomial is."""
+    """The value of an encoded polynomial; `values`: of its symbols, by position."""
     total, terms = data
     for c, atoms in terms:
         for a in atoms:

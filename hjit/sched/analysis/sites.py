@@ -24,8 +24,9 @@ from hjit.sched.analysis.iterations import Env, Own, left_of, narrowed
 from hjit.sched.analysis.sized import Part, SizedGraph
 from hjit.sched.analysis.tape import Num, Truth, Var, ceil_div, choose, least, most, power_of_two, product, total
 from hjit.sched.language.build import flattened, parallel_loops
+from hjit.sched.language.kinds import LoopKind
 from hjit.sched.language.memory import Layout
-from hjit.sched.language.tree import Compute, DimKey, Loop, LoopKind, Node, Store, Tail, dims_of
+from hjit.sched.language.tree import Compute, DimKey, Loop, Node, Store, Tail, dims_of
 
 T = TypeVar("T")
 Speeds = tuple[Fraction, ...]

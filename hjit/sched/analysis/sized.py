@@ -23,7 +23,7 @@ from hjit.sched.analysis.footprint import (
     window,
 )
 from hjit.sched.analysis.tape import Num, Tape, Var, ceil_div, floor_div, least, most, product, total, within
-from hjit.sched.language.check import is_associative, is_direct, is_repeatable
+from hjit.sched.language.definitions import is_associative, is_direct, is_repeatable
 from hjit.sched.language.memory import C_ORDER, Layout
 from hjit.sched.language.tree import DimKey
 from hjit.trace.ir.graph import Const, Definition, Expr, Graph, Index, Input, Load, Op, Stage, loads, renumber, walk

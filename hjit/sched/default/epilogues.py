@@ -1,7 +1,7 @@
-"""Which sums of products the default schedule computes in tiles of the stage that reads them, as in ``np.maximum(a @ b + bias, 0)``.
+"""Which sums of products are computed in tiles of the stage that reads them, as in ``np.maximum(a @ b + bias, 0)``.
 
-A block of sums leaves the registers once in any case. What follows point by point reads it from the nearest cache, and no whole
-product is written to memory and read again.
+A block of sums leaves the registers once in any case. What follows point by point reads it from the nearest cache, and
+no whole product is written to memory and read again.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ ByStage = Mapping[str, Sequence[Node]]  # the nests of each stage
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """What one turn of a sum of products has in registers.
+    """What one iteration of a sum of products has in registers.
 
     Attributes:
         rows, count: the dimension whose elements share their loads along the lanes, and how many of them.
-        columns, width, lanes: the dimension of the lanes, its elements of one turn, and those of a vector.
+        columns, width, lanes: the dimension of the lanes, its elements of one iteration, and those of a vector.
     """
 
     rows: int
@@ -56,7 +56,10 @@ def block_of(node: Node) -> Block | None:
 
 
 def products_of(graph: Graph, nests: ByStage, taken: Collection[str]) -> dict[str, tuple[str, ...]]:
-    """For each stage that is computed point by point from sums of products, and alone reads them, those: of one shape, in blocks alike."""
+    """For each stage that is computed point by point from sums of products, and alone reads them, those sums.
+
+    They have its shape, and equal blocks.
+    """
     free = [
         s.name for s in graph.stages if s.name not in taken and s.name not in graph.outputs and len(nests[s.name]) == 1
     ]

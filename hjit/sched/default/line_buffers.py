@@ -1,8 +1,8 @@
-"""Which stages the default schedule computes inside their consumers' nest, through circular buffers.
+"""Which stages the default schedule computes inside their consumers' nest, through line buffers.
 
-A group is a head stage whose rows run in parallel tasks, and producers of which each turn needs only a few rows. Each
-task walks along its rows; a producer computes what no earlier turn of the task has. Whole intermediate images are then
-never written to memory.
+A group is a head stage whose rows run in parallel tasks, and producers of which each iteration needs only a few rows.
+Each task walks along its rows; a producer computes what no earlier iteration of the task has. Whole intermediate images
+are then never written to memory.
 """
 
 from __future__ import annotations
@@ -12,21 +12,19 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from hjit.sched.analysis.bounds import Needs, Reads, Region, advance, dims_of_region, turns_before
+from hjit.sched.default.thresholds import MAX_GROUP_ROWS, MAX_ROWS, MAX_SIDES, MAX_WARM_UP
 from hjit.trace.ir.graph import Stage
 from hjit.trace.ir.intervals import Interval, whole
 from hjit.trace.ir.poly import Var, extremum, poly
-
-MAX_ROWS = 64  # rows of one buffer
-MAX_TURNS_BEFORE = 32  # that a task begins early, to fill its buffers: tasks have not many more rows than that
-MAX_GROUP_ROWS = 512  # rows of all buffers of a group
-
-MAX_SIDES = 64  # columns beside a strip of which rows are computed with it
 
 ROW, COLUMN = Var("row"), Var("column")
 
 
 def _moving(region: Region) -> tuple[int, int] | None:
-    """The axis along which what a row of the head needs moves, and how many rows that are; None where they do not move steadily, or are too many."""
+    """The axis along which what a row of the head needs moves, and how many rows that are.
+
+    None where they do not move steadily, or are too many.
+    """
     moving = [k for k, s in enumerate(region) if s.base.mentions(ROW)]
     if len(moving) != 1 or not region[moving[0]].length.is_const:
         return None
@@ -34,11 +32,11 @@ def _moving(region: Region) -> tuple[int, int] | None:
     rows, new = s.length.const, advance(s.base, ROW, 1)
     if new is None or rows > MAX_ROWS:
         return None
-    return None if turns_before(s.base, ROW, 1, rows - 1, max(new, 1), MAX_TURNS_BEFORE) is None else (moving[0], rows)
+    return None if turns_before(s.base, ROW, 1, rows - 1, max(new, 1), MAX_WARM_UP) is None else (moving[0], rows)
 
 
 def _named(stage: str, region: Region) -> Region:
-    """The region with names for its exact bounds, which nothing here depends on and which would grow with each stage."""
+    """The region with names for its exact bounds, on which nothing here depends; they would grow with each stage."""
     return tuple(
         replace(s, low=poly(Var(f"{stage}.low{k}")), high=poly(Var(f"{stage}.high{k}"))) for k, s in enumerate(region)
     )
@@ -71,7 +69,8 @@ def group_of(
 
     Args:
         may_join: are rows of a stage, along one of its axes, computed as fast as all of it?
-        step: rows of the head that one turn computes. Of more than one, only what each of them needs one row of joins: tasks have few turns.
+        step: rows of the head that one iteration computes. Of more than one, only what each of them needs one row of
+            joins: tasks have few iterations.
     """
     needs = _needs(reads, head, group, {dim: ROW})
     members: dict[str, int] = {}
@@ -98,7 +97,7 @@ def bytes_of_column(
         dims: of the rows, and the other one.
 
     Returns:
-        None where strips of that dimension would compute more than a few elements beside them twice.
+        None where strips of that dimension would compute more than a few neighbouring elements twice.
     """
     needs = _needs(reads, head, group, dict(zip(dims, (ROW, COLUMN), strict=True)))
     total = 0
@@ -113,13 +112,13 @@ def bytes_of_column(
         others = [x.length.const for x in region if x is not column[0]]
         total += s.dtype.itemsize * math.prod(
             1 << (n - 1).bit_length() for n in others
-        )  # windows go round circles of such lengths
+        )  # storage is folded to such lengths
         for number, d in enumerate(s.definitions):
             needs.add(name, number, dims_of_region(s, d, tuple(map(_new_rows, region))))
     return total
 
 
 def _new_rows(s: Interval) -> Interval:
-    """What one turn adds to a window: the turns before it have computed the rest."""
+    """What one iteration adds to a window: those before it have computed the rest."""
     new = advance(s.base, ROW, 1) if s.base.mentions(ROW) else None
     return s if new is None else replace(s, first=extremum("max", s.first, s.last - (max(new, 1) - 1)))

@@ -12,36 +12,27 @@ from dataclasses import dataclass, replace
 from hjit.sched.analysis.bounds import Reads
 from hjit.sched.default.epilogues import block_of, products_of, with_products
 from hjit.sched.default.line_buffers import bytes_of_column, group_of
+from hjit.sched.default.thresholds import JAM_ROWS, MAX_LOADS_LEFT, MAX_STRIP, MIN_JAM_BYTES, MIN_LOADS, MIN_STRIP
 from hjit.sched.language.build import preceded, serial_loops, stored
-from hjit.sched.language.check import is_direct
+from hjit.sched.language.definitions import is_direct
 from hjit.sched.language.groups import groups
 from hjit.sched.language.target import Target
 from hjit.sched.language.tree import Compute, Loop, Node, Root, Store, computes, dims_of
 from hjit.sched.language.tree import walk as walk_tree
-from hjit.sched.nests.usual import SCAN_ROWS, TURNED_ROWS, UNROLL_CODE, RootNests, vector_lanes
+from hjit.sched.nests.root_nests import RootNests, vector_lanes
+from hjit.sched.nests.thresholds import SCAN_ROWS, TRANSPOSE_ROWS, UNROLL_CODE
 from hjit.trace.ir.graph import Graph, Load, Stage, walk
 from hjit.trace.ir.poly import ONE, Dim, single_dim
 
-ROWS_TOGETHER = 4  # of a stencil
-MANY_LOADS, LINES_TOGETHER = (
-    8,
-    0.6,
-)  # what it must load to gain from that, and which part of its rows' loads must be left
-NEAR_BYTES = 1 << 19  # of the buffers of a group, which are to stay in a core's second cache
-STRIPS = (
-    128,
-    512,
-)  # columns of a strip, at least and at most, that a group is computed in where its rows would have more
 
-
-def default_schedule(graph: Graph, target: Target, usual: Mapping[str, tuple[Node, ...]] | None = None) -> Root:
-    """The default schedule of a canonical Graph; `usual`: its `RootNests`, where there are some."""
-    nests = dict(RootNests(graph, target) if usual is None else usual)
+def default_schedule(graph: Graph, target: Target, at_root: Mapping[str, tuple[Node, ...]] | None = None) -> Root:
+    """The default schedule of a canonical Graph; `at_root`: its `RootNests`, where there are some."""
+    nests = dict(RootNests(graph, target) if at_root is None else at_root)
     packed = {s.name: copies for s in graph.stages if (copies := _packed(graph, s, nests))}
     for name, copies in packed.items():
         nests[name] = (_with_copies(nests, nests[name][0], copies),)
     taken = {*packed, *(c for copies in packed.values() for c in copies)}
-    inside = _attached(graph, nests, taken)
+    inside = _attached(graph, nests, taken, target)
     products = products_of(graph, nests, taken.union(inside, *(x.members for x in inside.values())))
     for name, members in products.items():
         nests[name] = (with_products(graph.stage(name), nests, members),)
@@ -56,7 +47,7 @@ def default_schedule(graph: Graph, target: Target, usual: Mapping[str, tuple[Nod
         if s.name in inside:
             found[inside[s.name].nest] = _group(graph, nests, s, inside[s.name], target)
         elif s.name not in packed and s.name not in products:
-            found = [*_several(s, nests[s.name], target)]
+            found = [*_with_jammed_rows(s, nests[s.name], target)]
         roots.append(Store(s.name, tuple(found)))
     return Root(tuple(roots))
 
@@ -68,7 +59,7 @@ class _Group:
     Attributes:
         nest: its number.
         members: the others, in the order of the Graph.
-        step: rows that one turn computes: of a tile that is read across, or 1.
+        step: rows that one iteration computes: of a tile that is read across, or 1.
         strip: columns that are computed before others are; None: all.
     """
 
@@ -78,7 +69,7 @@ class _Group:
     strip: int | None
 
 
-def _attached(graph: Graph, nests: Mapping[str, Sequence[Node]], taken: set[str]) -> dict[str, _Group]:
+def _attached(graph: Graph, nests: Mapping[str, Sequence[Node]], taken: set[str], target: Target) -> dict[str, _Group]:
     """The groups by their heads, without the stages that are `taken`."""
     consumers = graph.consumers()
     reads = Reads(graph)
@@ -97,7 +88,7 @@ def _attached(graph: Graph, nests: Mapping[str, Sequence[Node]], taken: set[str]
                 column = (
                     None if along is None or along == dim else bytes_of_column(reads, s, group, (dim, along), members)
                 )
-                found[s.name] = _Group(k, members, step, _strip(column))
+                found[s.name] = _Group(k, members, step, _strip(column, target))
                 taken.update(members)
     return found
 
@@ -122,16 +113,15 @@ def _lanes_dim(node: Node) -> int | None:
     return vectors.dim if vectors is not None and isinstance(vectors.dim, int) else None
 
 
-def _strip(column: int | None) -> int | None:
-    """How many columns of some bytes each are near, but a few vectors at least; None where it is many, or not known."""
-    least, most = STRIPS
-    if column is None or NEAR_BYTES // column > most:
+def _strip(column: int | None, target: Target) -> int | None:
+    """How many columns of some bytes each stay in the second cache; None where all do, or their bytes are not known."""
+    if column is None or target.near_bytes // column > MAX_STRIP:
         return None
-    return max(1 << (NEAR_BYTES // column).bit_length() - 1, least)
+    return max(1 << (target.near_bytes // column).bit_length() >> 1, MIN_STRIP)
 
 
-def _with_rows_together(s: Stage, node: Node, target: Target) -> Node:
-    """A stencil's nest with rows that run together, where they load much the same: what several of them read is loaded once.
+def _jammed(s: Stage, node: Node, target: Target) -> Node:
+    """A stencil's nest with rows that run together, where they load much the same: what several read is loaded once.
 
     Not of narrow types, whose rows are few vectors: there more lines of memory at once cost more than loads.
     """
@@ -141,14 +131,14 @@ def _with_rows_together(s: Stage, node: Node, target: Target) -> Node:
         d.order != "pure"
         or vectors is None
         or not isinstance(vectors.dim, int)
-        or vector_lanes(s, d, target, vectors.dim) > target.vector_bytes // 4
+        or vector_lanes(s, d, target, vectors.dim) > target.vector_bytes // MIN_JAM_BYTES
     ):
         return node
     loads = d.value.loads
-    if len(loads) < MANY_LOADS or ROWS_TOGETHER * sum(1 for _ in walk(d.value)) > UNROLL_CODE:
+    if len(loads) < MIN_LOADS or JAM_ROWS * sum(1 for _ in walk(d.value)) > UNROLL_CODE:
         return node
     for k in reversed(range(len(d.dims) - 1)):
-        if not d.dims[k].is_const and _lines_of(loads, k, ROWS_TOGETHER) <= LINES_TOGETHER * ROWS_TOGETHER * len(loads):
+        if not d.dims[k].is_const and _loads_of(loads, k, JAM_ROWS) <= MAX_LOADS_LEFT * JAM_ROWS * len(loads):
             return _unrolled_inside(node, k)
     return node
 
@@ -159,13 +149,13 @@ def _group(graph: Graph, nests: dict[str, tuple[Node, ...]], s: Stage, group: _G
     assert isinstance(head, Loop)
     if group.step > 1:  # in tiles: a row of them is computed at once
         return _with_members(nests, replace(head, children=tuple(map(serial_loops, head.children))), members)
-    several = {m: _several(graph.stage(m), nests[m], target) for m in members}
-    (rows,) = _several(s, (head,), target)
+    several = {m: _with_jammed_rows(graph.stage(m), nests[m], target) for m in members}
+    (rows,) = _with_jammed_rows(s, (head,), target)
     together = any(x is not y for m in members for x, y in zip(several[m], nests[m], strict=True))
     if rows is head and (
         together or any(map(_has_scan_rows, (graph.stage(m) for m in members), (nests[m] for m in members)))
     ):
-        rows = replace(head, children=(Loop(s.name, head.dim, "serial", ROWS_TOGETHER, head.children),))
+        rows = replace(head, children=(Loop(s.name, head.dim, "serial", JAM_ROWS, head.children),))
     nests = {**nests, **several} if rows is not head else nests
     dim = _lanes_dim(rows)
     if group.strip is not None and dim is not None:
@@ -194,12 +184,12 @@ def _of_size(node: Node, dim: int, size: int) -> Node:
     )
 
 
-def _several(s: Stage, nodes: tuple[Node, ...], target: Target) -> tuple[Node, ...]:
+def _with_jammed_rows(s: Stage, nodes: tuple[Node, ...], target: Target) -> tuple[Node, ...]:
     """The nests of a stage with rows that run together, where it is a stencil."""
-    return tuple(_with_rows_together(s, n, target) for n in nodes) if len(s.definitions) == 1 else nodes
+    return tuple(_jammed(s, n, target) for n in nodes) if len(s.definitions) == 1 else nodes
 
 
-def _lines_of(loads: Collection[Load], dim: int, rows: int) -> int:
+def _loads_of(loads: Collection[Load], dim: int, rows: int) -> int:
     """How many different loads some rows along a dimension have, where they run together."""
     lines: dict[object, set[int]] = {}
     for n, x in enumerate(loads):
@@ -214,11 +204,11 @@ def _lines_of(loads: Collection[Load], dim: int, rows: int) -> int:
 
 
 def _unrolled_inside(node: Node, dim: int) -> Node:
-    """The nest with some turns of the loop over a dimension written out."""
+    """The nest with some iterations of the loop over a dimension unrolled."""
     if not isinstance(node, Loop):
         return node
     if node.dim == dim and node.kind in ("parallel", "serial"):
-        return replace(node, children=(Loop(node.stage, dim, "unroll", ROWS_TOGETHER, node.children),))
+        return replace(node, children=(Loop(node.stage, dim, "unroll", JAM_ROWS, node.children),))
     return replace(node, children=tuple(_unrolled_inside(c, dim) for c in node.children))
 
 
@@ -239,7 +229,7 @@ def _packed(graph: Graph, s: Stage, nests: Mapping[str, Sequence[Node]]) -> tupl
 
 
 def _with_members(nests: Mapping[str, Sequence[Node]], head: Node, members: tuple[str, ...]) -> Node:
-    """A nest in whose outermost loop other stages are computed, of which it keeps what earlier turns computed."""
+    """A nest in whose outermost loop other stages are computed, of which it keeps what earlier iterations computed."""
     assert isinstance(head, Loop)
     (node,) = stored(members, (replace(head, children=preceded(nests, members, head.children)),))
     return node
@@ -253,7 +243,11 @@ def _with_copies(nests: Mapping[str, Sequence[Node]], head: Node, copies: tuple[
 
 
 def _rows(graph: Graph, s: Stage, nests: Sequence[Node]) -> tuple[int, tuple[int, ...], int, int] | None:
-    """The nest that reads other stages: its number, its definitions, the dimension whose turns are tasks, where there are many; rows of a turn."""
+    """The nest that reads other stages, where its iterations are many tasks.
+
+    Returns:
+        Its number, its definitions, the dimension of its tasks, and rows of an iteration.
+    """
     found = groups(s)
     reading = [
         k
@@ -268,6 +262,6 @@ def _rows(graph: Graph, s: Stage, nests: Sequence[Node]) -> tuple[int, tuple[int
         return None
     d = s.definitions[group[-1]]
     inside = [x.size for x in walk_tree(node) if isinstance(x, Loop) and x.dim == node.dim and x is not node]
-    if inside not in ([], [TURNED_ROWS]) or d.extents[node.dim].is_const or len(d.extents) < 2:
+    if inside not in ([], [TRANSPOSE_ROWS]) or d.extents[node.dim].is_const or len(d.extents) < 2:
         return None
-    return k, group, node.dim, TURNED_ROWS if inside else 1
+    return k, group, node.dim, TRANSPOSE_ROWS if inside else 1

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from hjit.model.names import PIPELINE
-from hjit.sched.language.check import is_associative
+from hjit.sched.language.definitions import is_associative
 from hjit.trace.ir.borders import INSIDE
 from hjit.trace.ir.graph import Cast, Const, Definition, Expr, Graph, Index, Load, Op, ScalarRef, Stage, walk
 from hjit.trace.ir.poly import Atom, Boundary, Dim, FloorDiv, Indirect, Poly, deep_atoms, poly, sizes_value

@@ -1,7 +1,7 @@
 """What directives mean: loops with names, and the schedule tree that they make of a Graph.
 
-A stage begins with one loop for each dimension; `split`, `fuse` and the like make new ones. What nothing is said of is as
-in the default schedule. The directives themselves are in `hjit.sched.hand.schedule`.
+A stage begins with one loop for each dimension; `split`, `fuse` and the like make new ones. Stages and
+loops without directives are as in the default schedule. The directives themselves are in `hjit.sched.hand.schedule`.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from hjit.errors import ScheduleError
 from hjit.sched.default.schedules import default_schedule
 from hjit.sched.language.build import Path, Step, at, attached, nest, paths, serial_loops
 from hjit.sched.language.groups import groups
+from hjit.sched.language.kinds import LoopKind
 from hjit.sched.language.limits import (
     MAX_ALIGN,
     MAX_LANES,
@@ -33,7 +34,6 @@ from hjit.sched.language.tree import (
     Compute,
     DimKey,
     Loop,
-    LoopKind,
     Node,
     Root,
     Store,
@@ -41,7 +41,7 @@ from hjit.sched.language.tree import (
     computes,
     with_children,
 )
-from hjit.sched.nests.usual import RootNests
+from hjit.sched.nests.root_nests import RootNests
 from hjit.trace.ir.graph import Definition, Graph, Stage
 from hjit.trace.passes.rewrites import Rewrites, parts_name
 
@@ -49,7 +49,7 @@ Directive = tuple[str, int, str, tuple[Any, ...]]  # stage, group of definitions
 
 
 @dataclass(frozen=True, slots=True)
-class Named:
+class NamedLoop:
     """A loop of a nest being made."""
 
     name: str
@@ -60,8 +60,8 @@ class Named:
 
 
 @dataclass
-class StagePlan:
-    """What the directives say of one stage.
+class StageSchedule:
+    """The schedule of one stage, as far as there are directives.
 
     Attributes:
         loops: for each group of definitions its loops, outermost first; None: as in the default schedule.
@@ -72,7 +72,7 @@ class StagePlan:
     """
 
     stage: Stage
-    loops: dict[int, list[Named]] = field(default_factory=dict)
+    loops: dict[int, list[NamedLoop]] = field(default_factory=dict)
     site: tuple[str, str] | None = None
     store: tuple[str, str] | str | None = None
     order: tuple[int, ...] = ()
@@ -92,36 +92,36 @@ def dim_names(s: Stage, d: Definition) -> list[str]:
     return pure + [f"r{k}" for k in range(len(d.rdims))]
 
 
-# -- the words
+# -- the directives
 
 
-def loops_of(plan: StagePlan, group: int) -> list[Named]:
-    """The loops of a group of definitions, plain ones where nothing is said yet."""
-    found = groups(plan.stage)
+def loops_of(own: StageSchedule, group: int) -> list[NamedLoop]:
+    """The loops of a group of definitions, one for each dimension where there are no directives yet."""
+    found = groups(own.stage)
     if not 0 <= group < len(found):
-        raise ScheduleError(f"{plan.stage.name} is computed in {len(found)} nests; there is no update({group})")
-    if group not in plan.loops:
-        d = plan.stage.definitions[found[group][-1]]
-        return [Named(name, k) for k, name in enumerate(dim_names(plan.stage, d))]
-    return plan.loops[group]
+        raise ScheduleError(f"{own.stage.name} is computed in {len(found)} nests; there is no update({group})")
+    if group not in own.loops:
+        d = own.stage.definitions[found[group][-1]]
+        return [NamedLoop(name, k) for k, name in enumerate(dim_names(own.stage, d))]
+    return own.loops[group]
 
 
-def _find(plan: StagePlan, group: int, name: str) -> tuple[list[Named], int]:
-    loops = loops_of(plan, group)
+def _find(own: StageSchedule, group: int, name: str) -> tuple[list[NamedLoop], int]:
+    loops = loops_of(own, group)
     for k, x in enumerate(loops):
         if x.name == name:
             return list(loops), k
-    raise ScheduleError(f"{plan.stage.name} has no loop {name}; it has {', '.join(x.name for x in loops)}")
+    raise ScheduleError(f"{own.stage.name} has no loop {name}; it has {', '.join(x.name for x in loops)}")
 
 
-def _inner_size(loops: list[Named], k: int) -> int:
-    """What one turn of a loop is long."""
+def _inner_size(loops: list[NamedLoop], k: int) -> int:
+    """The elements of one iteration of a loop."""
     return next((x.size or 1 for x in loops[k + 1 :] if x.dim == loops[k].dim), 1)
 
 
-def _split(plan: StagePlan, group: int, loop: str, outer: str, inner: str, size: int, tail: Tail = "auto") -> None:
-    loops, k = _find(plan, group, loop)
-    check_number(f"split {loop}", size, MAX_SIZE, "turns")
+def _split(own: StageSchedule, group: int, loop: str, outer: str, inner: str, size: int, tail: Tail = "auto") -> None:
+    loops, k = _find(own, group, loop)
+    check_number(f"split {loop}", size, MAX_SIZE, "iterations")
     if outer == inner:
         raise ScheduleError(f"split {loop}: both loops would be called {outer}")
     for name in (outer, inner):
@@ -131,34 +131,33 @@ def _split(plan: StagePlan, group: int, loop: str, outer: str, inner: str, size:
     if total > MAX_SIZE:
         raise ScheduleError(f"split {loop}: {inner} would have {total} elements; allowed are up to {MAX_SIZE}")
     if len(loops) >= MAX_LOOPS:
-        raise ScheduleError(f"split {loop}: {plan.stage.name} would have more than {MAX_LOOPS} loops")
-    loops[k : k + 1] = [replace(old, name=outer), Named(inner, old.dim, "serial", total, tail)]
-    plan.loops[group] = loops
+        raise ScheduleError(f"split {loop}: {own.stage.name} would have more than {MAX_LOOPS} loops")
+    loops[k : k + 1] = [replace(old, name=outer), NamedLoop(inner, old.dim, "serial", total, tail)]
+    own.loops[group] = loops
 
 
-def _reorder(plan: StagePlan, group: int, *names: str) -> None:
-    loops = list(loops_of(plan, group))
-    places = sorted(_find(plan, group, n)[1] for n in names)
+def _reorder(own: StageSchedule, group: int, *names: str) -> None:
+    loops = list(loops_of(own, group))
+    places = sorted(_find(own, group, n)[1] for n in names)
     if len(set(places)) != len(names):
         raise ScheduleError(f"reorder: {', '.join(names)} names a loop twice")
-    moved = [loops[_find(plan, group, n)[1]] for n in names]
+    moved = [loops[_find(own, group, n)[1]] for n in names]
     for k, x in zip(places, moved, strict=True):
         loops[k] = x
     for k, x in enumerate(loops):
         if any(y.dim == x.dim and (y.size is None or (x.size is not None and y.size > x.size)) for y in loops[k + 1 :]):
-            raise ScheduleError(
-                f"reorder: {x.name} would be outside of the loop that it is a part of; its loops are {_names(loops_of(plan, group))}"
-            )
-    plan.loops[group] = loops
+            its = _names(loops_of(own, group))
+            raise ScheduleError(f"reorder: {x.name} would be outside of the loop that it is a part of; there are {its}")
+    own.loops[group] = loops
 
 
-def _names(loops: Iterable[Named]) -> str:
+def _names(loops: Iterable[NamedLoop]) -> str:
     return ", ".join(x.name for x in loops)
 
 
-def _fuse(plan: StagePlan, group: int, outer: str, inner: str, name: str) -> None:
-    loops, k = _find(plan, group, outer)
-    _, j = _find(plan, group, inner)
+def _fuse(own: StageSchedule, group: int, outer: str, inner: str, name: str) -> None:
+    loops, k = _find(own, group, outer)
+    _, j = _find(own, group, inner)
     a, b = loops[k], loops[j]
     first = a.dim if isinstance(a.dim, tuple) else (a.dim,)
     second = b.dim if isinstance(b.dim, tuple) else (b.dim,)
@@ -168,95 +167,115 @@ def _fuse(plan: StagePlan, group: int, outer: str, inner: str, name: str) -> Non
         )
     if any(x.dim in (a.dim, b.dim) for n, x in enumerate(loops) if n not in (j, k)):
         raise ScheduleError(f"fuse: {outer} or {inner} is split already; fuse first, then split")
-    loops[k : j + 1] = [Named(name, (*first, *second))]
-    plan.loops[group] = loops
+    loops[k : j + 1] = [NamedLoop(name, (*first, *second))]
+    own.loops[group] = loops
 
 
-def _kind(plan: StagePlan, group: int, loop: str, kind: LoopKind) -> None:
-    loops, k = _find(plan, group, loop)
-    whole = _length(plan, group, loops[k])
+def _kind(own: StageSchedule, group: int, loop: str, kind: LoopKind) -> None:
+    loops, k = _find(own, group, loop)
+    whole = _length(own, group, loops[k])
     if kind == "vector" and loops[k].size is None and whole is not None and _inner_size(loops, k) == 1:
-        _inner(plan, group, loop, kind, whole)
+        _inner(own, group, loop, kind, whole)
         return
     size = loops[k].size
     if kind == "vector" and size is not None and size > MAX_LANES:
-        raise ScheduleError(
-            f"vectorize {loop}: {size} lanes of {plan.stage.name}, more than {MAX_LANES}; vectorize a smaller part, and unroll"
-        )
+        lanes = f"{size} lanes of {own.stage.name}, more than {MAX_LANES}"
+        raise ScheduleError(f"vectorize {loop}: {lanes}; vectorize a smaller part, and unroll")
     loops[k] = replace(loops[k], kind=kind)
-    plan.loops[group] = loops
+    own.loops[group] = loops
 
 
-def _length(plan: StagePlan, group: int, loop: Named) -> int | None:
-    """Turns of a whole loop, if they are known: few."""
-    d = plan.stage.definitions[groups(plan.stage)[group][-1]]
+def _length(own: StageSchedule, group: int, loop: NamedLoop) -> int | None:
+    """Iterations of a whole loop, if they are known: few."""
+    d = own.stage.definitions[groups(own.stage)[group][-1]]
     n = d.extents[loop.dim] if isinstance(loop.dim, int) else None
     return n.const if n is not None and n.is_const and n.const > 0 else None
 
 
-def _inner(plan: StagePlan, group: int, loop: str, kind: LoopKind, size: int, tail: Tail = "auto") -> None:
-    loops, _ = _find(plan, group, loop)
-    name = f"{loop}{kind[0]}"
+def _inner(own: StageSchedule, group: int, loop: str, kind: LoopKind, size: int, tail: Tail = "auto") -> None:
+    name = _free_name(own, group, loop, kind[0])
+    _split(own, group, loop, loop, name, size, tail)
+    _kind(own, group, name, kind)
+
+
+def _tasks(own: StageSchedule, group: int, loop: str, size: int, tail: Tail = "auto") -> None:
+    _split(own, group, loop, loop, _free_name(own, group, loop, "t"), size, tail)
+    _kind(own, group, loop, "parallel")
+
+
+def _free_name(own: StageSchedule, group: int, loop: str, letter: str) -> str:
+    """A name for the inner part of a loop: its own, with a letter as often as it takes."""
+    loops, _ = _find(own, group, loop)
+    name = loop + letter
     while any(x.name == name for x in loops):
-        name += kind[0]
-    _split(plan, group, loop, loop, name, size, tail)
-    _kind(plan, group, name, kind)
+        name += letter
+    return name
 
 
-def _compute_at(plan: StagePlan, group: int, consumer: str, loop: str) -> None:
-    plan.site = (consumer, loop)
+def _compute_at(own: StageSchedule, group: int, consumer: str, loop: str) -> None:
+    own.site = (consumer, loop)
 
 
-def _store_at(plan: StagePlan, group: int, consumer: str, loop: str) -> None:
-    plan.store = (consumer, loop)
+def _store_at(own: StageSchedule, group: int, consumer: str, loop: str) -> None:
+    own.store = (consumer, loop)
 
 
-def _store_root(plan: StagePlan, group: int) -> None:
-    plan.store = "root"
+def _store_root(own: StageSchedule, group: int) -> None:
+    own.store = "root"
 
 
-def _root(plan: StagePlan, group: int) -> None:
-    plan.site = plan.store = None
+def _root(own: StageSchedule, group: int) -> None:
+    own.site = own.store = None
 
 
-def _storage(plan: StagePlan, group: int, *axes: int) -> None:
-    if sorted(axes) != list(range(len(plan.stage.shape))):
+def _storage(own: StageSchedule, group: int, *axes: int) -> None:
+    if sorted(axes) != list(range(len(own.stage.shape))):
         raise ScheduleError(
-            f"{plan.stage.name} has the axes {', '.join(map(str, range(len(plan.stage.shape))))}, each is named once"
+            f"{own.stage.name} has the axes {', '.join(map(str, range(len(own.stage.shape))))}, each is named once"
         )
-    plan.order = tuple(axes)
+    own.order = tuple(axes)
 
 
-def _align(plan: StagePlan, group: int, axis: int, n: int) -> None:
-    axes = range(len(plan.stage.shape))
+def _align(own: StageSchedule, group: int, axis: int, n: int) -> None:
+    axes = range(len(own.stage.shape))
     if axis not in axes:
         raise ScheduleError(
-            f"align_storage: {plan.stage.name} has the axes {', '.join(map(str, axes))}, not {shown(axis)}"
+            f"align_storage: {own.stage.name} has the axes {', '.join(map(str, axes))}, not {shown(axis)}"
         )
-    check_number(f"align_storage of {plan.stage.name}", n, MAX_ALIGN, "elements")
-    plan.align = tuple(n if k == axis else old for k, old in zip(axes, plan.align or (1,) * len(axes), strict=True))
+    check_number(f"align_storage of {own.stage.name}", n, MAX_ALIGN, "elements")
+    own.align = tuple(n if k == axis else old for k, old in zip(axes, own.align or (1,) * len(axes), strict=True))
 
 
-def _prefetch(plan: StagePlan, group: int, source: str, loop: str, turns: int) -> None:
-    loops, k = _find(plan, group, loop)
+def _prefetch(own: StageSchedule, group: int, source: str, loop: str, distance: int) -> None:
+    loops, k = _find(own, group, loop)
     dim = loops[k].dim
-    definitions = [plan.stage.definitions[n] for n in groups(plan.stage)[group]]
+    definitions = [own.stage.definitions[n] for n in groups(own.stage)[group]]
     if not isinstance(dim, int):
         raise ScheduleError(f"prefetch: {loop} runs over several dimensions")
     if any(d.order != "pure" for d in definitions):
-        raise ScheduleError(f"prefetch: {plan.stage.name} is a reduction")
-    check_number(f"prefetch {loop}", turns, MAX_SIZE, "turns")
-    if len(plan.ahead.get(group, ())) >= MAX_PREFETCHES:
-        raise ScheduleError(f"prefetch: {plan.stage.name} prefetches more than {MAX_PREFETCHES} times")
-    plan.ahead.setdefault(group, []).append((source, dim, turns))
+        raise ScheduleError(f"prefetch: {own.stage.name} is a reduction")
+    check_number(f"prefetch {loop}", distance, MAX_SIZE, "iterations")
+    if len(own.ahead.get(group, ())) >= MAX_PREFETCHES:
+        raise ScheduleError(f"prefetch: {own.stage.name} prefetches more than {MAX_PREFETCHES} times")
+    own.ahead.setdefault(group, []).append((source, dim, distance))
 
 
-WORDS: dict[str, Callable[..., None]] = {
+def _no_arguments(own: None, group: int) -> None:
+    """The signature of the directives without arguments that change the Graph."""
+
+
+def _rfactor(own: None, group: int, dim: int, parts: int) -> None:
+    """The signature of `rfactor`, which changes the Graph."""
+
+
+# the words of directives as files have them, and what each does to a stage's schedule
+DIRECTIVES: dict[str, Callable[..., None]] = {
     "split": _split,
     "reorder": _reorder,
     "fuse": _fuse,
     "kind": _kind,
     "inner": _inner,
+    "tasks": _tasks,
     "compute_at": _compute_at,
     "store_at": _store_at,
     "store_root": _store_root,
@@ -265,11 +284,16 @@ WORDS: dict[str, Callable[..., None]] = {
     "align": _align,
     "prefetch": _prefetch,
 }
-REWRITES = ("inline", "cache_read", "rfactor")  # what changes the Graph
+# those that change the Graph, see `rewrites`: their signatures
+GRAPH_DIRECTIVES: dict[str, Callable[..., None]] = {
+    "inline": _no_arguments,
+    "cache_read": _no_arguments,
+    "rfactor": _rfactor,
+}
 
 
 def rewrites(directives: Iterable[Directive]) -> Rewrites:
-    """What directives change of the Graph: stages that are scheduled are stages; those that are said to be inlined are not."""
+    """What directives change of the Graph: a stage with a directive stays one, unless it is inlined."""
     kept, inlined = set[str](), set[str]()
     cached = set[str]()
     factored: dict[str, tuple[int, int]] = {}
@@ -286,7 +310,7 @@ def rewrites(directives: Iterable[Directive]) -> Rewrites:
 
 
 def check_inlined(graphs: Iterable[Graph], directives: Iterable[Directive]) -> None:
-    """Are the stages gone that are said to be inlined?
+    """Are the stages gone that are to be inlined?
 
     Raises:
         ScheduleError: one cannot be inlined.
@@ -306,59 +330,59 @@ def check_inlined(graphs: Iterable[Graph], directives: Iterable[Directive]) -> N
                 raise ScheduleError(f"{s.name} cannot be inlined: {why}")
 
 
-def plans(graph: Graph, directives: Iterable[Directive]) -> dict[str, StagePlan]:
-    """What directives say of each stage of a Graph."""
-    said: dict[str, list[Directive]] = {}
+def schedules(graph: Graph, directives: Iterable[Directive]) -> dict[str, StageSchedule]:
+    """The directives of each stage of a Graph that has some."""
+    by_stage: dict[str, list[Directive]] = {}
     for d in directives:
-        if d[2] not in REWRITES:
-            said.setdefault(d[0], []).append(d)
-    return {s.name: plan_of(s, said[s.name]) for s in graph.stages if s.name in said}
+        if d[2] not in GRAPH_DIRECTIVES:
+            by_stage.setdefault(d[0], []).append(d)
+    return {s.name: schedule_of(s, by_stage[s.name]) for s in graph.stages if s.name in by_stage}
 
 
-def plan_of(stage: Stage, directives: Iterable[Directive]) -> StagePlan:
-    """What directives say of a stage."""
-    plan = StagePlan(stage)
+def schedule_of(stage: Stage, directives: Iterable[Directive]) -> StageSchedule:
+    """The directives of a stage."""
+    own = StageSchedule(stage)
     for name, group, word, args in directives:
-        if name == stage.name and word not in REWRITES:
-            WORDS[word](plan, group, *args)
-    return plan
+        if name == stage.name and word not in GRAPH_DIRECTIVES:
+            DIRECTIVES[word](own, group, *args)
+    return own
 
 
-def tree_of(graph: Graph, found: Mapping[str, StagePlan], target: Target) -> Root:
+def tree_of(graph: Graph, found: Mapping[str, StageSchedule], target: Target) -> Root:
     """The schedule tree of a Graph."""
-    usual = RootNests(graph, target)
-    default = Root(()) if found.keys() == graph.by_name.keys() else default_schedule(graph, target, usual)
+    at_root = RootNests(graph, target)
+    default = Root(()) if found.keys() == graph.by_name.keys() else default_schedule(graph, target, at_root)
     if not found:
         return default
-    tree = _roots(graph, default, found, usual)
+    tree = _roots(graph, default, found, at_root)
     for s in reversed(graph.stages):
-        plan = found.get(s.name)
-        if plan is not None and plan.site is not None:
-            tree = _placed(graph, tree, plan, found, _nests(plan, usual, serial=True))
+        own = found.get(s.name)
+        if own is not None and own.site is not None:
+            tree = _placed(graph, tree, own, found, _nests(own, at_root, serial=True))
     return tree
 
 
-def all_loops(plan: StagePlan) -> list[Named]:
+def all_loops(own: StageSchedule) -> list[NamedLoop]:
     """The loops of all nests of a stage."""
-    return [x for k in range(len(groups(plan.stage))) for x in loops_of(plan, k)]
+    return [x for k in range(len(groups(own.stage))) for x in loops_of(own, k)]
 
 
 # -- from directives to a tree
 
 
-def _nests(plan: StagePlan, usual: Mapping[str, Sequence[Node]], serial: bool) -> tuple[Node, ...]:
-    """The nests of a stage: as said, or as in the default schedule."""
+def _nests(own: StageSchedule, at_root: Mapping[str, Sequence[Node]], serial: bool) -> tuple[Node, ...]:
+    """The nests of a stage: by directives, or as in the default schedule."""
     found: list[Node] = []
-    for number, group in enumerate(groups(plan.stage)):
-        if number in plan.loops:
-            steps: list[Step] = [(x.dim, x.kind, x.size, x.tail) for x in plan.loops[number]]
-            found.append(nest(plan.stage.name, group, steps))
+    for number, group in enumerate(groups(own.stage)):
+        if number in own.loops:
+            steps: list[Step] = [(x.dim, x.kind, x.size, x.tail) for x in own.loops[number]]
+            found.append(nest(own.stage.name, group, steps))
         else:
-            node = usual[plan.stage.name][number]
+            node = at_root[own.stage.name][number]
             found.append(serial_loops(node) if serial else node)
-        if number in plan.ahead:
-            _check_read(plan.stage, group, (source for source, _, _ in plan.ahead[number]))
-            found[-1] = _ahead(found[-1], tuple(plan.ahead[number]))
+        if number in own.ahead:
+            _check_read(own.stage, group, (source for source, _, _ in own.ahead[number]))
+            found[-1] = _ahead(found[-1], tuple(own.ahead[number]))
     return tuple(found)
 
 
@@ -378,11 +402,14 @@ def _ahead(node: Node, ahead: tuple[Ahead, ...]) -> Node:
     )
 
 
-def _roots(graph: Graph, default: Root, plans: Mapping[str, StagePlan], usual: Mapping[str, Sequence[Node]]) -> Root:
-    """Every stage at the root, but for those with a place, and for groups of the default schedule of which nothing is said.
+def _roots(
+    graph: Graph, default: Root, schedules: Mapping[str, StageSchedule], at_root: Mapping[str, Sequence[Node]]
+) -> Root:
+    """Every stage at the root, but for those with a place, and for groups of the default schedule without
+    directives.
 
     Args:
-        default: the default schedule; with no stages where all of them have plans.
+        default: the default schedule; with no stages where all of them have schedules.
     """
     children: list[Node] = []
     together = [{c.stage for c in computes(x)} for x in default.children]
@@ -390,31 +417,32 @@ def _roots(graph: Graph, default: Root, plans: Mapping[str, StagePlan], usual: M
     number = {name: k for k, names in enumerate(together) for name in names}
     for s in graph.stages:
         k = number.get(s.name)
-        if k is None or together[k] & plans.keys():
-            plan = plans.get(s.name, StagePlan(s))
-            if plan.site is None:
-                children.append(Store(s.name, _nests(plan, usual, serial=False), plan.order, plan.align))
+        if k is None or together[k] & schedules.keys():
+            own = schedules.get(s.name, StageSchedule(s))
+            if own.site is None:
+                children.append(Store(s.name, _nests(own, at_root, serial=False), own.order, own.align))
         elif s.name == max(together[k], key=position.__getitem__):
             children.append(default.children[k])
     return Root(tuple(children))
 
 
-def _placed(graph: Graph, tree: Root, plan: StagePlan, plans: Mapping[str, StagePlan], nests: Sequence[Node]) -> Root:
-    """The tree with a stage computed where its plan says."""
-    name = plan.stage.name
-    assert plan.site is not None
-    site = _path(graph, tree, plan.site, plans, name)
-    if plan.store is None:
+def _placed(
+    graph: Graph, tree: Root, own: StageSchedule, schedules: Mapping[str, StageSchedule], nests: Sequence[Node]
+) -> Root:
+    """The tree with a stage computed at its site."""
+    name = own.stage.name
+    assert own.site is not None
+    site = _path(graph, tree, own.site, schedules, name)
+    if own.store is None:
         outer = site
-    elif isinstance(plan.store, str):
+    elif isinstance(own.store, str):
         outer = _outermost(tree, site)
     else:
-        outer = _path(graph, tree, plan.store, plans, name)
+        outer = _path(graph, tree, own.store, schedules, name)
         if site[: len(outer)] != outer:
-            raise ScheduleError(
-                f"{name}: it is computed at {'.'.join(plan.site)}, which is not inside {'.'.join(plan.store)}, where it is stored"
-            )
-    return attached(tree, nests, site, outer, Store(name, (), plan.order, plan.align))
+            where = f"{'.'.join(own.site)}, which is not inside {'.'.join(own.store)}"
+            raise ScheduleError(f"{name}: it is computed at {where}, where it is stored")
+    return attached(tree, nests, site, outer, Store(name, (), own.order, own.align))
 
 
 def _outermost(tree: Root, site: Path) -> Path:
@@ -425,16 +453,18 @@ def _outermost(tree: Root, site: Path) -> Path:
     return site
 
 
-def _path(graph: Graph, tree: Root, place: tuple[str, str], plans: Mapping[str, StagePlan], source: str) -> Path:
-    """The path to a loop of a stage, by its name; of several nests with such a loop to that of one that reads `source`."""
+def _path(
+    graph: Graph, tree: Root, place: tuple[str, str], schedules: Mapping[str, StageSchedule], source: str
+) -> Path:
+    """The path to a loop of a stage, by its name; in several nests with such a loop, in one that reads `source`."""
     stage, loop = place
     if stage not in graph.by_name:
         raise ScheduleError(f"there is no stage {stage}; there are {', '.join(graph.by_name)}")
-    plan = plans.get(stage) or StagePlan(graph.stage(stage))
-    every = list(enumerate(groups(plan.stage)))
-    every.sort(key=lambda x: not any(source in plan.stage.definitions[n].sources for n in x[1]))
+    own = schedules.get(stage) or StageSchedule(graph.stage(stage))
+    every = list(enumerate(groups(own.stage)))
+    every.sort(key=lambda x: not any(source in own.stage.definitions[n].sources for n in x[1]))
     for number, group in every:
-        for x in loops_of(plan, number):
+        for x in loops_of(own, number):
             if x.name == loop:
                 for path, node in paths(tree):
                     if (
@@ -443,7 +473,7 @@ def _path(graph: Graph, tree: Root, place: tuple[str, str], plans: Mapping[str, 
                         and _computes(node, stage, group)
                     ):
                         return path
-    loops = all_loops(plan)
+    loops = all_loops(own)
     raise ScheduleError(f"{stage} has no loop {loop}; it has {', '.join(dict.fromkeys(x.name for x in loops))}")
 
 
@@ -457,10 +487,11 @@ def check_arguments(word: str, args: Sequence[Any]) -> None:
     Raises:
         ScheduleError: there are too many or too few, or one is neither a name nor a number.
     """
-    if word not in WORDS and word not in REWRITES:
-        raise ScheduleError(f"there is no directive {shown(word)}; there are {', '.join(sorted((*WORDS, *REWRITES)))}")
+    if word not in DIRECTIVES and word not in GRAPH_DIRECTIVES:
+        every = ", ".join(sorted((*DIRECTIVES, *GRAPH_DIRECTIVES)))
+        raise ScheduleError(f"there is no directive {shown(word)}; there are {every}")
     text = f"{word}({', '.join(map(shown, args))})"
-    signature = inspect.signature(WORDS.get(word) or _SIGNATURES[word])
+    signature = inspect.signature((DIRECTIVES | GRAPH_DIRECTIVES)[word])
     try:
         bound = signature.bind(None, 0, *args)
     except TypeError as error:
@@ -499,7 +530,7 @@ def check_directive(stage: object, group: object, word: str, args: Sequence[Any]
 
 
 def check_factored(graphs: Iterable[Graph], directives: Iterable[Directive]) -> None:
-    """Are the reductions in parts that are said to be?
+    """Are the reductions in parts that are to be?
 
     Raises:
         ScheduleError: one cannot be done in parts.
@@ -507,21 +538,8 @@ def check_factored(graphs: Iterable[Graph], directives: Iterable[Directive]) -> 
     stages = {s.name for g in graphs for s in g.stages}
     for name in rewrites(directives).factored:
         if name in stages and not any(x.startswith(parts_name(name)) for x in stages):
-            why = "is not computed by an associative operation whose order NumPy leaves open, over a reduction dimension of that number"
-            raise ScheduleError(f"rfactor: {name} {why}")
-
-
-def _no_arguments(plan: None, group: int) -> None:
-    """The signature of the directives without arguments that change the Graph."""
-
-
-def _rfactor(plan: None, group: int, dim: int, parts: int) -> None:
-    """The signature of `rfactor`, which changes the Graph."""
+            why = "by an associative operation whose order NumPy leaves open, over a reduction dimension of that number"
+            raise ScheduleError(f"rfactor: {name} is not computed {why}")
 
 
 _CHOICES = {"LoopKind": KINDS, "Tail": TAILS}
-_SIGNATURES: dict[str, Callable[..., None]] = {
-    "inline": _no_arguments,
-    "cache_read": _no_arguments,
-    "rfactor": _rfactor,
-}

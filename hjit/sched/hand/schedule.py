@@ -1,6 +1,7 @@
-"""Schedules by hand, in Halide's words: ``s = f.schedule(img); s["blur_x"].compute_at("blur_y", "yo").vectorize("x", 16)``.
+"""Schedules by hand, in Halide's words: ``s = f.schedule(img); s["blur_x"].compute_at("blur_y", "yo").vectorize("x",
+16)``.
 
-A `Schedule` is a list of directives, partial: what it does not say is as in the default schedule. `Schedule.tree` makes
+A `Schedule` is a list of directives, partial: what it leaves out is as in the default schedule. `Schedule.tree` makes
 the schedule tree of a Graph from it. Loops have names: a stage begins with one for each dimension, the reduction
 dimensions after the pure ones, and `split`, `tile`, `fuse`, `vectorize` and `unroll` make new ones.
 """
@@ -17,23 +18,23 @@ from typing import Any
 
 from hjit.errors import ScheduleError
 from hjit.sched.hand.directives import (
-    REWRITES,
+    GRAPH_DIRECTIVES,
     Directive,
-    Named,
+    NamedLoop,
     all_loops,
     check_directive,
     check_factored,
     check_inlined,
     loops_of,
-    plan_of,
-    plans,
     rewrites,
+    schedule_of,
+    schedules,
     tree_of,
 )
-from hjit.sched.language.check import check
-from hjit.sched.language.limits import MAX_DIRECTIVES, MAX_PARTS, check_nodes, check_number, shown
+from hjit.sched.language.check import check_tree
+from hjit.sched.language.limits import MAX_DIRECTIVES, MAX_PARTS, check_number, shown
 from hjit.sched.language.target import Target
-from hjit.sched.language.tree import Root, Tail, computes
+from hjit.sched.language.tree import Root, Tail, check_nodes, computes, schedule_html
 from hjit.trace.ir.graph import Graph, Stage
 from hjit.trace.passes.rewrites import Rewrites, cache_name, parts_name
 
@@ -57,7 +58,7 @@ class Schedule:
         self._target = target or Target()
 
     def copy(self) -> Schedule:
-        """Another schedule that says the same."""
+        """Another schedule of the same directives."""
         return Schedule(self._make, self._directives, self._target)
 
     # -- by hand
@@ -71,7 +72,8 @@ class Schedule:
         return StageHandle(self, stage, 0)
 
     def cache_read(self, source: str) -> StageHandle:
-        """A copy of an input or of a stage, which all that read it read instead: a stage with a place and a layout of its own.
+        """A copy of an input or of a stage, which all that read it read instead: a stage with a place and a layout of
+        its own.
 
         Raises:
             ScheduleError: there is nothing of that name to copy.
@@ -82,7 +84,7 @@ class Schedule:
 
     @property
     def directives(self) -> tuple[Directive, ...]:
-        """What has been said, in order."""
+        """The directives, in order."""
         return tuple(self._directives)
 
     @property
@@ -92,7 +94,7 @@ class Schedule:
 
     @property
     def inlined(self) -> list[str]:
-        """Names of the stages that are inlined as it stands; any directive but `inline` makes them stages of their own."""
+        """Names of the stages that are inlined; any directive but `inline` makes them stages of their own."""
         known = set(self.stages)
         return [name for name in self._whole if name not in known]
 
@@ -109,17 +111,17 @@ class Schedule:
         """The canonical Graphs that it schedules."""
         if self._make is None:
             return []
-        said = self.rewrites()
-        if self._made is None or not self._is_as(said, *self._made):
-            self._made = said, self._make(said)
+        wanted = self.rewrites()
+        if self._made is None or not self._is_as(wanted, *self._made):
+            self._made = wanted, self._make(wanted)
         return self._made[1]
 
     @staticmethod
-    def _is_as(said: Rewrites, old: Rewrites, made: list[Graph]) -> bool:
+    def _is_as(wanted: Rewrites, old: Rewrites, made: list[Graph]) -> bool:
         """Do two rewrites make the same Graphs? To keep what is a stage anyway changes nothing."""
-        if (said.inlined, said.cached, said.factored) != (old.inlined, old.cached, old.factored):
+        if (wanted.inlined, wanted.cached, wanted.factored) != (old.inlined, old.cached, old.factored):
             return False
-        kept, before = said.kept, old.kept
+        kept, before = wanted.kept, old.kept
         assert isinstance(kept, frozenset) and isinstance(before, frozenset)
         return before <= kept and all(any(name in g.by_name for g in made) for name in kept - before)
 
@@ -140,11 +142,11 @@ class Schedule:
             raise
 
     def _check(self, directive: Directive) -> None:
-        """Is what was said last possible? What it does to the loops of its stage is seen without making the Graphs anew."""
+        """Is the last directive possible? What it does to the loops of its stage is seen without new Graphs."""
         stage, _, word, args = directive
-        if word in REWRITES:
+        if word in GRAPH_DIRECTIVES:
             for g in self.graphs():
-                plans(g, self._directives)
+                schedules(g, self._directives)
             check_inlined(self.graphs(), self._directives)
             return
         self._loops(stage)
@@ -158,13 +160,16 @@ class Schedule:
             if loop not in found:
                 raise ScheduleError(f"{consumer} has no loop {loop}; it has {', '.join(dict.fromkeys(found))}")
 
-    def _loops(self, stage: str) -> list[Named]:
+    def _loops(self, stage: str) -> list[NamedLoop]:
         """The loops of all nests of a stage."""
         self._known(stage)
-        if stage in self._whole and not any(word in REWRITES for _, _, word, _ in self._directives):
-            return all_loops(plan_of(self._whole[stage], self._directives))
+        if stage in self._whole and not any(word in GRAPH_DIRECTIVES for _, _, word, _ in self._directives):
+            return all_loops(schedule_of(self._whole[stage], self._directives))
         return [
-            x for g in self.graphs() if stage in g.by_name for x in all_loops(plan_of(g.stage(stage), self._directives))
+            x
+            for g in self.graphs()
+            if stage in g.by_name
+            for x in all_loops(schedule_of(g.stage(stage), self._directives))
         ]
 
     def _new_stage(self, directive: Directive, name: str, otherwise: str) -> StageHandle:
@@ -182,7 +187,8 @@ class Schedule:
             raise ScheduleError(f"{shown(stage)} is not the name of a stage")
         if self._make is not None and stage not in self._whole and stage not in self.stages:
             raise ScheduleError(
-                f"there is no stage {stage}; there are {', '.join(self.stages)}, and inlined {', '.join(self.inlined) or 'none'}"
+                f"there is no stage {stage}; there are {', '.join(self.stages)}, "
+                f"and inlined {', '.join(self.inlined) or 'none'}"
             )
 
     # -- what it means
@@ -210,7 +216,7 @@ class Schedule:
 
     def tree(self, graph: Graph, target: Target) -> Root:
         """The schedule tree of a canonical Graph."""
-        return tree_of(graph, plans(graph, self._directives), target)
+        return tree_of(graph, schedules(graph, self._directives), target)
 
     def trees(self) -> list[Root]:
         """The schedule trees of all its Graphs, checked.
@@ -222,7 +228,7 @@ class Schedule:
         self.check_names(self.graphs())
         for g in self.graphs():
             tree = self.tree(g, self._target)
-            check(tree, g)
+            check_tree(tree, g)
             found.append(tree)
         return found
 
@@ -242,8 +248,6 @@ class Schedule:
         return str(self)
 
     def _repr_html_(self) -> str:
-        from hjit.sched.language.picture import schedule_html
-
         return "".join(map(schedule_html, self.trees()))
 
     def save(self, file: str | os.PathLike[str]) -> None:
@@ -320,16 +324,16 @@ def usable(schedule: Any) -> Any:
         else []
     )
     if not trees or not all(isinstance(t, Root) for t in trees):
-        raise ScheduleError(
-            f"{schedule!r} is no schedule. What to do: make one with `schedule` of the pipeline, or read one with hjit.Schedule.load"
-        )
+        advice = "make one with `schedule` of the pipeline, or read one with hjit.Schedule.load"
+        raise ScheduleError(f"{schedule!r} is no schedule. What to do: {advice}")
     for t in trees:
         check_nodes(t)
     return Fixed(trees)
 
 
 class Fixed:
-    """Whole trees as the schedule of a pipeline: what `f.tree` shows, `hjit.sched.language.transforms` make of it, or `Root.to_json` keeps.
+    """Whole trees as the schedule of a pipeline: what `f.tree` shows, `hjit.sched.language.transforms` make of it, or
+    `Root.to_json` keeps.
 
     Stages that no tree computes are inlined.
     """
@@ -355,8 +359,9 @@ class Fixed:
         """
         found = self._trees.get(frozenset(graph.by_name))
         if found is None:
+            names = ", ".join(graph.by_name)
             raise ScheduleError(
-                f"no tree computes just the stages {', '.join(graph.by_name)}: is it of another function, or of other arguments?"
+                f"no tree computes just the stages {names}: is it of another function, or of other arguments?"
             )
         return found
 
@@ -390,7 +395,7 @@ class StageHandle:
     def __init__(self, schedule: Schedule, stage: str, group: int) -> None:
         self._schedule, self.stage, self._group = schedule, stage, group
 
-    def _say(self, word: str, *args: Any) -> StageHandle:
+    def _add(self, word: str, *args: Any) -> StageHandle:
         self._schedule.add((self.stage, self._group, word, args))
         return self
 
@@ -403,12 +408,18 @@ class StageHandle:
         """Names of the loops, outermost first."""
         for g in self._schedule.graphs():
             if self.stage in g.by_name:
-                return [x.name for x in loops_of(plan_of(g.stage(self.stage), self._schedule.directives), self._group)]
+                return [
+                    x.name for x in loops_of(schedule_of(g.stage(self.stage), self._schedule.directives), self._group)
+                ]
         return []
 
     def split(self, loop: str, outer: str, inner: str, size: int, tail: Tail = "auto") -> StageHandle:
-        """Run `size` turns of `loop` as an inner loop; `tail`: what happens where there are fewer, see `hjit.sched.language.tree.Loop`."""
-        return self._say("split", loop, outer, inner, size, *_unless_auto(tail))
+        """Run `size` iterations of `loop` as an inner loop.
+
+        Args:
+            tail: what happens where fewer are left, see `hjit.sched.language.tree.Loop`.
+        """
+        return self._add("split", loop, outer, inner, size, *_unless_auto(tail))
 
     def tile(
         self, y: str, x: str, yo: str, xo: str, yi: str, xi: str, ysize: int, xsize: int, tail: Tail = "auto"
@@ -418,34 +429,39 @@ class StageHandle:
 
     def reorder(self, *loops: str) -> StageHandle:
         """Put loops into this order, outermost first, in the places that they have now."""
-        return self._say("reorder", *loops)
+        return self._add("reorder", *loops)
 
     def fuse(self, outer: str, inner: str, name: str) -> StageHandle:
         """Run two neighbouring dimensions as one."""
-        return self._say("fuse", outer, inner, name)
+        return self._add("fuse", outer, inner, name)
 
-    def parallel(self, loop: str) -> StageHandle:
-        """Run the turns as tasks."""
-        return self._say("kind", loop, "parallel")
+    def parallel(self, loop: str, size: int | None = None, tail: Tail = "auto") -> StageHandle:
+        """Run the iterations as tasks; with a size, so many in each, as a loop ``yt`` inside that over the tasks ``y``.
+
+        What is stored at the loop over the tasks, and computed at ``yt``, slides over the iterations of one task.
+        """
+        return (
+            self._add("kind", loop, "parallel") if size is None else self._add("tasks", loop, size, *_unless_auto(tail))
+        )
 
     def serial(self, loop: str) -> StageHandle:
-        """Run the turns one after the other."""
-        return self._say("kind", loop, "serial")
+        """Run the iterations one after the other."""
+        return self._add("kind", loop, "serial")
 
     def vectorize(self, loop: str, size: int | None = None, tail: Tail = "auto") -> StageHandle:
-        """Run `size` turns as lanes of vectors; without a size, the loop itself."""
+        """Run `size` iterations as lanes of vectors; without a size, the whole loop."""
         return (
-            self._say("kind", loop, "vector")
+            self._add("kind", loop, "vector")
             if size is None
-            else self._say("inner", loop, "vector", size, *_unless_auto(tail))
+            else self._add("inner", loop, "vector", size, *_unless_auto(tail))
         )
 
     def unroll(self, loop: str, size: int | None = None, tail: Tail = "auto") -> StageHandle:
-        """Write out the code of `size` turns; without a size, of the loop itself."""
+        """Unroll `size` iterations; without a size, the whole loop."""
         return (
-            self._say("kind", loop, "unroll")
+            self._add("kind", loop, "unroll")
             if size is None
-            else self._say("inner", loop, "unroll", size, *_unless_auto(tail))
+            else self._add("inner", loop, "unroll", size, *_unless_auto(tail))
         )
 
     def rfactor(self, loop: str, parts: int) -> StageHandle:
@@ -457,13 +473,14 @@ class StageHandle:
         check_number("rfactor", parts, MAX_PARTS, "parts")
         for g in self._schedule.graphs():
             if self.stage in g.by_name:
-                plan = plan_of(g.stage(self.stage), self._schedule.directives)
-                found = loops_of(plan, self._group)
-                pure = len(plan.stage.definitions[-1].dims)
+                own = schedule_of(g.stage(self.stage), self._schedule.directives)
+                found = loops_of(own, self._group)
+                pure = len(own.stage.definitions[-1].dims)
                 k = next((x.dim for x in found if x.name == loop and x.size is None and isinstance(x.dim, int)), None)
                 if k is None or k < pure:
+                    its = ", ".join(x.name for x in found)
                     raise ScheduleError(
-                        f"rfactor: {loop} is no loop over a reduction dimension; {self.stage} has {', '.join(x.name for x in found)}"
+                        f"rfactor: {loop} is no loop over a reduction dimension; {self.stage} has {its}"
                     )
                 why = f"rfactor: {self.stage} is not computed by an associative operation whose order NumPy leaves open"
                 return self._schedule._new_stage(
@@ -472,41 +489,42 @@ class StageHandle:
         raise ScheduleError(f"there is no stage {self.stage}")
 
     def compute_at(self, consumer: str | StageHandle, loop: str) -> StageHandle:
-        """Compute what each turn of a consumer's loop needs, inside it."""
-        return self._say("compute_at", _name(consumer), loop)
+        """Compute what each iteration of a consumer's loop needs, inside it."""
+        return self._add("compute_at", _name(consumer), loop)
 
     def store_at(self, consumer: str | StageHandle, loop: str) -> StageHandle:
-        """Keep the stage for all turns of the loops inside `loop`: each computes only what is new."""
-        return self._say("store_at", _name(consumer), loop)
+        """Keep the stage for all iterations of the loops inside `loop`: each computes only what is new."""
+        return self._add("store_at", _name(consumer), loop)
 
     def store_root(self) -> StageHandle:
-        """Keep the stage for all turns that a task runs of a parallel loop."""
-        return self._say("store_root")
+        """Keep the stage for all iterations of a parallel loop that one task runs."""
+        return self._add("store_root")
 
     def root(self) -> StageHandle:
         """Compute all of the stage before its consumers."""
-        return self._say("root")
+        return self._add("root")
 
     def inline(self) -> StageHandle:
         """Compute it wherever it is read."""
-        return self._say("inline")
+        return self._add("inline")
 
-    def prefetch(self, array: str, loop: str, turns: int) -> StageHandle:
-        """Fetch what it will read of an input or a stage so many elements of a loop's dimension later: what others read by then, before they wait.
+    def prefetch(self, array: str, loop: str, distance: int) -> StageHandle:
+        """Fetch what it will read of an input or a stage so many elements of a loop's dimension later: what others read
+        by then, before they wait.
 
         Raises:
-            ScheduleError: the stage is a reduction, or the loop runs over several dimensions. That it does not read the array says the first
-                use of the schedule, when it is known what is inlined.
+            ScheduleError: the stage is a reduction, or the loop runs over several dimensions. That it does not read the
+                array says the first use of the schedule, when it is known what is inlined.
         """
-        return self._say("prefetch", array, loop, turns)
+        return self._add("prefetch", array, loop, distance)
 
     def reorder_storage(self, *axes: int) -> StageHandle:
         """Lay the axes out in memory in this order, the slowest first."""
-        return self._say("storage", *axes)
+        return self._add("storage", *axes)
 
     def align_storage(self, axis: int, n: int) -> StageHandle:
         """Make the length of an axis in memory a multiple of `n` elements."""
-        return self._say("align", axis, n)
+        return self._add("align", axis, n)
 
 
 def _unless_auto(tail: Tail) -> tuple[Tail, ...]:

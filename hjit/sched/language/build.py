@@ -5,19 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from hjit.sched.language.tree import (
-    Compute,
-    DimKey,
-    Loop,
-    LoopKind,
-    Node,
-    Root,
-    Store,
-    Tail,
-    computes,
-    dims_of,
-    with_children,
-)
+from hjit.sched.language.kinds import LoopKind
+from hjit.sched.language.tree import Compute, DimKey, Loop, Node, Root, Store, Tail, computes, dims_of, with_children
 from hjit.trace.ir.graph import Definition
 
 Step = (
@@ -25,7 +14,9 @@ Step = (
 )  # a loop: dimension, kind, size, tail
 Path = tuple[int, ...]  # a node, as the numbers of the children that lead to it
 
-MANY_TURNS = 64  # of parallel loops: tasks of a few turns each are as long as each other
+# iterations of parallel loops after which the loops inside are serial: tasks of a few iterations take equally long; set
+# once
+MANY_ITERATIONS = 64
 
 
 def nest(stage: str, definitions: tuple[int, ...], loops: Sequence[Step]) -> Node:
@@ -77,7 +68,7 @@ def flattened(children: Iterable[Node]) -> tuple[list[Loop | Compute], list[Stor
 
 
 def parallel_loops(top: Node) -> list[Loop]:
-    """The parallel loops of a nest that are directly inside each other: their turns count as one loop's."""
+    """The parallel loops of a nest that are directly inside each other: their iterations count as those of one loop."""
     loops: list[Loop] = []
     node = top
     while isinstance(node, Loop) and node.kind == "parallel":
@@ -87,6 +78,15 @@ def parallel_loops(top: Node) -> list[Loop]:
             break
         node = items[0]
     return loops
+
+
+def nests(node: Node) -> Iterator[Node]:
+    """The outermost loops (or computations) of a tree, each a nest of its own."""
+    if isinstance(node, (Root, Store)):
+        for c in node.children:
+            yield from nests(c)
+    else:
+        yield node
 
 
 def own_nests(root: Root, stage: str) -> list[Path]:
@@ -110,8 +110,8 @@ def loops_around(root: Root, stages: Collection[str]) -> list[Path]:
     return [p for p, n in paths(root) if isinstance(n, Loop) and sum(c.stage in stages for c in computes(n)) == wanted]
 
 
-def inside_of(loop: Loop, dim: int) -> int:
-    """The elements of a dimension that one turn of its loops down to `loop` has: the size of the next loop over it, or 1."""
+def iteration_size(loop: Loop, dim: int) -> int:
+    """The elements of a dimension in one iteration of `loop` and those around it: the size of the next loop, or 1."""
     nodes: list[Node] = list(loop.children)
     while nodes:
         x = nodes.pop(0)
@@ -123,7 +123,11 @@ def inside_of(loop: Loop, dim: int) -> int:
 
 
 def attached(root: Root, nests: Sequence[Node], site: Path, outer: Path, store: Store) -> Root:
-    """The tree with the nests of a stage first thing inside the node at `site`, and its storage, like `store`, inside that at `outer`."""
+    """The tree with the nests of a stage first inside the node at `site`, and its storage first inside that at `outer`.
+
+    Args:
+        store: the storage; its children do not count.
+    """
     place = at(root, site)
     assert not isinstance(place, Compute)
     tree = replaced(root, site, with_children(place, (*nests, *place.children)))
@@ -176,11 +180,9 @@ def serial_loops(node: Node) -> Node:
     return node
 
 
-def preceded(
-    nests: Mapping[str, Sequence[Node]], stages: Sequence[str], children: tuple[Node, ...]
-) -> tuple[Node, ...]:
+def preceded(own: Mapping[str, Sequence[Node]], stages: Sequence[str], children: tuple[Node, ...]) -> tuple[Node, ...]:
     """What is computed in a loop, some stages before it."""
-    return (*(serial_loops(n) for name in stages for n in nests[name]), *children)
+    return (*(serial_loops(n) for name in stages for n in own[name]), *children)
 
 
 def stored(stages: Sequence[str], children: tuple[Node, ...]) -> tuple[Node, ...]:
@@ -191,11 +193,15 @@ def stored(stages: Sequence[str], children: tuple[Node, ...]) -> tuple[Node, ...
 
 
 def whole_loops(d: Definition, dims: Sequence[int], lanes_dim: int | None = None) -> list[Step]:
-    """Loops over all of some dimensions: the outermost is parallel, and where it has few turns those inside it, too, but for that of the lanes."""
+    """Loops over all of some dimensions: the outermost is parallel, and where it has few iterations those inside it,
+    too.
+
+    But for that of the lanes.
+    """
     found: list[Step] = []
-    turns = 1
+    tasks = 1
     for k in dims:
-        is_task = turns < MANY_TURNS and k < len(d.dims) and (not found or k != lanes_dim)
-        turns = turns * (d.dims[k].const if d.dims[k].is_const else MANY_TURNS) if is_task else MANY_TURNS
+        is_task = tasks < MANY_ITERATIONS and k < len(d.dims) and (not found or k != lanes_dim)
+        tasks = tasks * (d.dims[k].const if d.dims[k].is_const else MANY_ITERATIONS) if is_task else MANY_ITERATIONS
         found.append((k, "parallel" if is_task else "serial", None))
     return found

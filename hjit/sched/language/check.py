@@ -1,23 +1,38 @@
-"""Is a schedule tree legal for a Graph? Each rule is a function that yields what is wrong; `RULES` is the list."""
+"""Is a schedule tree legal for a Graph?
+
+`RULES` is the list: each rule has a name, and yields what breaks it. Where one kind of loop is legal is in
+`LOOP_KIND_RULES`, one level of memory in `MEMORY_RULES`. `HJIT_CHECK=1` applies them all after every transform of a
+tree.
+"""
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
 from hjit.errors import ScheduleError
-from hjit.sched.language.limits import DIVIDED, MAX_CODE, MAX_UNROLL, REGISTER, check_nodes
-from hjit.sched.language.tree import Compute, Loop, Node, Root, Store, computes, dim_name, dims_of, loop_name
-from hjit.trace.ir.costs import length
-from hjit.trace.ir.graph import Const, Definition, Expr, Graph, Load, Op, Stage, identity, walk
-from hjit.trace.ir.poly import ZERO, Dim, Indirect, Poly, single_dim
-from hjit.trace.passes.partition import write_apart
+from hjit.sched.language.definitions import (
+    are_apart,
+    free_from,
+    is_associative,
+    is_atomic,
+    is_direct,
+    is_repeatable,
+    starts_reduction,
+)
+from hjit.sched.language.kinds import LOOP_KINDS, LoopKind, Memory
+from hjit.sched.language.limits import DIVISION_CODE, MAX_CODE, MAX_UNROLL
+from hjit.sched.language.target import REGISTER_BYTES
+from hjit.sched.language.tree import Compute, Loop, Node, Root, Store, check_nodes, dim_name, dims_of, loop_name
+from hjit.trace.ir.costs import instruction_count
+from hjit.trace.ir.graph import Const, Definition, Expr, Graph, Op, Stage, walk
+from hjit.trace.ir.poly import Poly
+from hjit.trace.passes.interleaved_updates import write_disjoint
 
 DIVISIONS = ("floor_divide", "remainder", "fmod")
-ATOMICS = ("add", "minimum", "maximum", "bitwise_and", "bitwise_or", "bitwise_xor", "logical_and", "logical_or")
 
 
 @dataclass(frozen=True)
@@ -56,131 +71,78 @@ def leaves(node: Node, path: tuple[Node, ...] = ()) -> Iterator[Leaf]:
             yield from leaves(c, (*path, node))
 
 
-def is_direct(d: Definition) -> bool:
-    """Does each point of the pure dimensions write one element of its own, whatever the reduction dimensions are?"""
-    inner = [Dim(k) for k in range(len(d.dims), len(d.extents))]
-    return not d.is_scatter and not any(p.mentions(k) for p in d.target for k in inner)
-
-
-def free_from(s: Stage, d: Definition) -> int:
-    """The first of the dimensions that the turns of a recurrence have inside them: points that differ in those only may be computed in any order.
-
-    Of the stage they read their own element, or rows that none of them writes.
-    """
-    if d.order != "sequential" or d.is_scatter:
-        return len(d.extents)
-    own = [x for x in d.loads if x.source == s.name and x.index != d.target]
-    for k in range(len(d.dims) + 1, len(d.extents)):
-        free = [Dim(n) for n in range(k, len(d.extents))]
-        rows = [(a, p) for a, p in enumerate(d.target) if not any(p.mentions(n) for n in free)]
-        apart = all(any((away := x.index[a] - p).is_const and away != ZERO for a, p in rows) for x in own)
-        if apart and {n.k for n in free} <= {single_dim(p, len(d.extents)) for p in d.target}:
-            return k
-    return len(d.extents)
-
-
-def is_associative(d: Definition) -> bool:
-    return d.order not in ("pure", "sequential")
-
-
-def starts_reduction(s: Stage) -> bool:
-    """Is the first update a reduction of every element, so that its accumulators can start from the initial value?"""
-    if s.initial is None or not s.updates:
-        return False
-    d = s.updates[0]
-    return is_associative(d) and d.dims == s.shape and d.target == identity(len(s.shape)) and bool(d.rdims)
-
-
-def is_repeatable(s: Stage, numbers: tuple[int, ...]) -> bool:
-    """May an element that these definitions compute be computed twice?"""
-    if numbers == (0, 1) and starts_reduction(s):
-        return True
-    parts = [s.definitions[n] for n in numbers]
-    return all(d.order == "pure" and is_direct(d) and s.name not in d.sources for d in parts)
-
-
-def are_apart(a: Definition, b: Definition, name: str) -> bool:
-    """Do two updates over the same domain write, and read of the stage itself, parts that have nothing in common?"""
-    if (
-        (a.dims, a.rdims, a.order) != (b.dims, b.rdims, b.order)
-        or a.order == "pure"
-        or (is_associative(a) and is_direct(a))
-    ):
-        return False
-    own = [(d.target, load.index) for d in (a, b) for load in d.loads if load.source == name]
-    return any(
-        p != q and p.is_const and q.is_const and all(index[axis] == target[axis] for target, index in own)
-        for axis, (p, q) in enumerate(zip(a.target, b.target, strict=True))
-    )
-
-
-def is_atomic(s: Stage, d: Definition) -> bool:
-    """Can tasks update the same elements at once? Whole numbers only: their sums are the same in any order."""
-    if (
-        d.order not in ATOMICS
-        or s.dtype.kind not in "iub"
-        or is_direct(d)
-        or not isinstance(d.value, Op)
-        or d.value.dtype != s.dtype
-    ):
-        return False
-    old, element = d.value.args
-    reads = [*element.loads, *(x for p in d.target for a in p.atoms() if isinstance(a, Indirect) for x in a.expr.loads)]
-    return old == Load(s.name, d.target, s.dtype) and all(x.source != s.name for x in reads)
-
-
-def check(root: Root, graph: Graph) -> None:
+def check_tree(root: Root, graph: Graph) -> None:
     """Is the tree legal for the Graph?
 
     Raises:
-        ScheduleError: it says which rule is broken.
+        ScheduleError: it says what breaks the first rule that is broken.
     """
     check_nodes(root)
-    for problem in problems(root, graph):
-        raise ScheduleError(problem)
+    for _, fault in faults(root, graph):
+        raise ScheduleError(fault)
 
 
 def check_loops(root: Root, graph: Graph, child: int) -> None:
     """Is a tree still legal in which nothing but loops of one child of the root has changed?
 
     Raises:
-        ScheduleError: it says which rule is broken.
+        ScheduleError: it says what breaks the first rule that is broken.
     """
     part = Root((root.children[child],))
     check_nodes(part)
-    for problem in _broken(LOOP_RULES, list(leaves(part)), graph):
-        raise ScheduleError(problem)
+    for _, fault in _broken({name: RULES[name] for name in LOOP_RULES}, list(leaves(part)), graph):
+        raise ScheduleError(fault)
 
 
-def problems(root: Root, graph: Graph) -> Iterator[str]:
-    """What is wrong with a tree, rule by rule; later rules rely on earlier ones."""
+def faults(root: Root, graph: Graph) -> Iterator[tuple[str, str]]:
+    """The first rule that a tree breaks, with each of the ways in which it does."""
+    return _broken(RULES, list(leaves(root)), graph)
+
+
+def _broken(rules: Mapping[str, Rule], found: list[Leaf], graph: Graph) -> Iterator[tuple[str, str]]:
+    for name, rule in rules.items():
+        broken = False
+        for fault in rule(found, graph):
+            broken = True
+            yield name, fault
+        if broken:
+            return
+
+
+# -- what is computed, and where it is kept
+
+
+def _known_stages(found: list[Leaf], graph: Graph) -> Iterator[str]:
+    """Stages and definitions are those of the Graph."""
     stages = graph.by_name
-    found = list(leaves(root))
     for leaf in found:
         c = leaf.compute
-        around = next((x for x in leaf.path if not isinstance(x, (Root, Compute)) and x.stage not in stages), None)
-        if around is not None:
-            what = loop_name(around) if isinstance(around, Loop) else f"store {around.stage}"
-            yield f"{what}: there is no such stage; there are {', '.join(stages)}"
-            return
-        if c.stage not in stages:
-            yield f"compute {c.stage}: there is no such stage; there are {', '.join(stages)}"
-            return
+        for x in (*leaf.path, c):
+            if not isinstance(x, Root) and x.stage not in stages:
+                what = loop_name(x) if isinstance(x, Loop) else f"{type(x).__name__.lower()} {x.stage}"
+                yield f"{what}: there is no such stage; there are {', '.join(stages)}"
+                return
         if not c.definitions or max(c.definitions) >= len(stages[c.stage].definitions):
             yield f"compute {c.stage} {c.definitions}: it has {len(stages[c.stage].definitions)} definitions"
             return
-    yield from _broken(RULES, found, graph)
 
 
-def _broken(rules: Sequence[Rule], found: list[Leaf], graph: Graph) -> Iterator[str]:
-    """What breaks the first of the rules that is broken."""
-    for rule in rules:
-        broken = False
-        for problem in rule(found, graph):
-            broken = True
-            yield problem
-        if broken:
-            return
+def _own_loops(found: list[Leaf], graph: Graph) -> Iterator[str]:
+    """Loops and storage of a stage are around a computation of it, loops around only one.
+
+    Another one may run over other parts of its dimensions.
+    """
+    inside: dict[int, tuple[Node, list[str]]] = {}
+    for leaf in found:
+        for x in leaf.path:
+            if isinstance(x, (Loop, Store)):
+                inside.setdefault(id(x), (x, []))[1].append(leaf.compute.stage)
+    for x, names in inside.values():
+        if isinstance(x, Store) and x.stage not in names:
+            yield f"store {x.stage}: the stage is not computed inside it"
+        if isinstance(x, Loop) and names.count(x.stage) != 1:
+            many = "not" if x.stage not in names else f"{names.count(x.stage)} times"
+            yield f"{loop_name(x)}: {x.stage} is computed {many} inside it, not once"
 
 
 def _each_once(found: list[Leaf], graph: Graph) -> Iterator[str]:
@@ -206,11 +168,11 @@ def _groups(found: list[Leaf], graph: Graph) -> Iterator[str]:
         if is_row and all(are_apart(a, b, s.name) for a, b in itertools.combinations(parts, 2)):
             continue
         if not is_row or any(d.order != "pure" or d.dims != parts[0].dims for d in parts):
-            yield f"compute {s.name} {numbers}: only adjacent pieces over the same dimensions are computed together"
-        elif not all(write_apart(a, b) for a, b in itertools.combinations(parts, 2)):
-            yield f"compute {s.name} {numbers}: pieces that may write the same element are computed one after the other"
+            yield f"compute {s.name} {numbers}: only adjacent interleaved updates of the same dimensions run together"
+        elif not all(write_disjoint(a, b) for a, b in itertools.combinations(parts, 2)):
+            yield f"compute {s.name} {numbers}: updates that may write the same element run one after the other"
         elif any(s.name in d.sources for d in parts):
-            yield f"compute {s.name} {numbers}: pieces that read the stage itself are computed one after the other"
+            yield f"compute {s.name} {numbers}: updates that read the stage itself run one after the other"
 
 
 def _stored(found: list[Leaf], graph: Graph) -> Iterator[str]:
@@ -226,9 +188,19 @@ def _stored(found: list[Leaf], graph: Graph) -> Iterator[str]:
         if s in graph.outputs and (order or align):
             yield f"store {s}: it is a result, so it is in C order without gaps"
         if align and (len(align) != len(graph.stage(s).shape) or min(align) < 1):
-            yield f"store {s}: {align} does not say for each of its {len(graph.stage(s).shape)} axes what its length is a multiple of"
+            axes = len(graph.stage(s).shape)
+            yield f"store {s}: {align} does not say for each of its {axes} axes what its length is a multiple of"
         if order and sorted(order) != list(range(len(graph.stage(s).shape))):
             yield f"store {s}: its order {order} is not one of its {len(graph.stage(s).shape)} axes"
+        yield from MEMORY_RULES[stores[0].memory](stores[0], leaf, graph)
+
+
+def _any_store(store: Store, leaf: Leaf, graph: Graph) -> Iterator[str]:
+    """The heap holds everything."""
+    yield from ()
+
+
+MEMORY_RULES: Mapping[Memory, Callable[[Store, Leaf, Graph], Iterator[str]]] = {"heap": _any_store}
 
 
 def _nested(found: list[Leaf], graph: Graph) -> Iterator[str]:
@@ -268,51 +240,96 @@ def _dimensions(found: list[Leaf], graph: Graph) -> Iterator[str]:
                 yield f"{loop_name(x)}: reduction dimensions are not fused"
 
 
-def _kinds(found: list[Leaf], graph: Graph) -> Iterator[str]:
+@dataclass(frozen=True, slots=True)
+class LoopAt:
+    """A loop of the stage that a leaf computes, and what its rule looks at.
+
+    Attributes:
+        around: all loops outside of it, of whatever stages.
+        inner: the next loop over the same dimension inside it.
+    """
+
+    loop: Loop
+    leaf: Leaf
+    around: tuple[Loop, ...]
+    inner: Loop | None
+    stage: Stage
+    definition: Definition
+
+    @property
+    def is_reduction(self) -> bool:
+        """Does it run over a reduction dimension?"""
+        return dims_of(self.loop.dim)[0] >= len(self.definition.dims)
+
+
+def _loop_kinds(found: list[Leaf], graph: Graph) -> Iterator[str]:
     for leaf in found:
         s = graph.stage(leaf.compute.stage)
         d = s.definitions[leaf.compute.definitions[-1]]
-        loops = [x for x in leaf.path if isinstance(x, Loop)]
-        outermost = next((k for k, x in enumerate(loops) if x.kind != "parallel"), len(loops))
-        copies = 1
+        loops = tuple(x for x in leaf.path if isinstance(x, Loop))
         for k, x in enumerate(loops):
-            if x.stage != s.name:
-                continue
-            inner = next((y for y in loops[k + 1 :] if y.stage == s.name and y.dim == x.dim), None)
-            reduction = dims_of(x.dim)[0] >= len(d.dims)
-            if x.kind == "parallel":
-                if k >= outermost or loops[0].stage != s.name:
-                    yield f"{loop_name(x)}: only the outermost loops of a root are parallel"
-                if reduction and not is_atomic(s, d):
-                    yield (
-                        f"{loop_name(x)}: turns of a reduction write the same elements; only histograms and the like of whole numbers are "
-                        f"updated atomically, `rfactor` makes parts of others"
-                    )
-                if x.size is not None:
-                    yield f"{loop_name(x)}: only the loop over all of a dimension is parallel"
-            if x.kind == "vector":
-                if x.size is None:
-                    yield f"{loop_name(x)}: a vector loop has a size"
-                if inner is not None:
-                    yield f"{loop_name(x)}: there is another loop over {dim_name(x.dim)} inside it"
-                if sum(y.kind == "vector" for y in leaf.loops) > 1:
-                    yield f"{loop_name(x)}: only one dimension runs along the lanes"
-                if reduction and not (is_associative(d) and is_direct(d)) and dims_of(x.dim)[0] < free_from(s, d):
-                    yield f"{loop_name(x)}: lanes of this reduction may write the same element"
-                if not reduction and d.is_scatter:
-                    yield f"{loop_name(x)}: lanes that write wherever an array says may write the same element"
-            if x.kind == "unroll":
-                n = x.size if x.size is not None else _constant(s, d, x)
-                if n is None:
-                    yield f"{loop_name(x)}: only a loop of a known length is unrolled; split it first"
-                    continue
-                step = inner.size if inner is not None and inner.size else 1
-                copies *= max(n // step, 1)
-                if copies > MAX_UNROLL:
-                    yield f"{loop_name(x)}: {copies} copies of the body, more than {MAX_UNROLL}"
+            if x.stage == s.name:
+                inner = next((y for y in loops[k + 1 :] if y.stage == s.name and y.dim == x.dim), None)
+                yield from LOOP_KIND_RULES[x.kind](LoopAt(x, leaf, loops[:k], inner, s, d))
 
 
-def _constant(s: Stage, d: Definition, x: Loop) -> int | None:
+def _serial(at: LoopAt) -> Iterator[str]:
+    """Legal everywhere."""
+    yield from ()
+
+
+def _parallel(at: LoopAt) -> Iterator[str]:
+    x = at.loop
+    if any(y.kind != "parallel" for y in at.around) or (*at.around, x)[0].stage != at.stage.name:
+        yield f"{loop_name(x)}: only the outermost loops of a root are parallel"
+    if at.is_reduction and not is_atomic(at.stage, at.definition):
+        yield (
+            f"{loop_name(x)}: iterations of a reduction write the same elements; only histograms and the like of whole "
+            f"numbers are updated atomically, `rfactor` splits others into parts"
+        )
+    if x.size is not None:
+        yield f"{loop_name(x)}: only the loop over all of a dimension is parallel"
+
+
+def _vector(at: LoopAt) -> Iterator[str]:
+    x, d = at.loop, at.definition
+    if x.size is None:
+        yield f"{loop_name(x)}: a vector loop has a size"
+    if at.inner is not None:
+        yield f"{loop_name(x)}: there is another loop over {dim_name(x.dim)} inside it"
+    if sum(y.kind == "vector" for y in at.leaf.loops) > 1:
+        yield f"{loop_name(x)}: only one dimension runs along the lanes"
+    if at.is_reduction and not (is_associative(d) and is_direct(d)) and dims_of(x.dim)[0] < free_from(at.stage, d):
+        yield f"{loop_name(x)}: lanes of this reduction may write the same element"
+    if not at.is_reduction and d.is_scatter:
+        yield f"{loop_name(x)}: lanes that write wherever an array says may write the same element"
+
+
+def _unroll(at: LoopAt) -> Iterator[str]:
+    x, d = at.loop, at.definition
+    if x.size is None and _constant(d, x) is None:
+        yield f"{loop_name(x)}: only a loop of a known length is unrolled; split it first"
+        return
+    loops, copies = at.leaf.loops, 1
+    for k, y in enumerate(loops[: loops.index(x) + 1]):
+        n = (y.size if y.size is not None else _constant(d, y)) if y.kind == "unroll" else None
+        if n is not None:
+            inner = next((z.size for z in loops[k + 1 :] if z.dim == y.dim), None)
+            copies *= max(n // (inner or 1), 1)
+    if copies > MAX_UNROLL:
+        yield f"{loop_name(x)}: {copies} copies of the body, more than {MAX_UNROLL}"
+
+
+LOOP_KIND_RULES: Mapping[LoopKind, Callable[[LoopAt], Iterator[str]]] = {
+    "serial": _serial,
+    "parallel": _parallel,
+    "vector": _vector,
+    "unroll": _unroll,
+}
+
+
+def _constant(d: Definition, x: Loop) -> int | None:
+    """The elements of the dimensions of a loop, where they are known."""
     total = 1
     for k in dims_of(x.dim):
         n: Poly = d.extents[k]
@@ -339,7 +356,8 @@ def _reductions(found: list[Leaf], graph: Graph) -> Iterator[str]:
                 yield f"{loop_name(inside[0])}: nothing else is computed inside the loops of a reduction"
             for x in inside:
                 if dims_of(x.dim)[0] < len(d.dims) and x.kind not in ("unroll", "vector"):
-                    yield f"{loop_name(x)}: inside the loops of a reduction, whose sums are in registers, it is unrolled or a vector"
+                    where = "inside the loops of a reduction, whose sums are in registers"
+                    yield f"{loop_name(x)}: {where}, it is unrolled or a vector"
             vectors = [x for x in inside if x.kind == "vector" and dims_of(x.dim)[0] >= len(d.dims)]
             if vectors and [x for x in inside if dims_of(x.dim)[0] >= len(d.dims)][-1] is not vectors[0]:
                 yield f"{loop_name(vectors[0])}: lanes along a reduction are the innermost of its loops"
@@ -356,7 +374,7 @@ def _reductions(found: list[Leaf], graph: Graph) -> Iterator[str]:
             and d.order != "sequential"
             and not is_direct(d)
         ):
-            yield f"{loop_name(inside[0])}: a scatter is not unrolled, as its turns may write the same element"
+            yield f"{loop_name(inside[0])}: a scatter is not unrolled, as its iterations may write the same element"
 
 
 def _tails(found: list[Leaf], graph: Graph) -> Iterator[str]:
@@ -369,9 +387,9 @@ def _tails(found: list[Leaf], graph: Graph) -> Iterator[str]:
             if x.size is None:
                 yield f"{loop_name(x)}: only an inner loop has a tail"
             if dims_of(x.dim)[-1] >= pure:
-                yield f"{loop_name(x)}: the turns of a reduction run once each, so its tail is not chosen"
+                yield f"{loop_name(x)}: the iterations of a reduction run once each, so its tail is not chosen"
             if x.tail == "shift_inwards" and not is_repeatable(s, numbers):
-                yield f"{loop_name(x)}: it updates what it reads, so no turn is repeated"
+                yield f"{loop_name(x)}: it updates what it reads, so no iteration is repeated"
             if x.tail == "predicate" and x.kind != "vector":
                 yield f"{loop_name(x)}: only lanes of a vector do nothing one by one"
             if x.tail == "round_up" and (
@@ -380,31 +398,17 @@ def _tails(found: list[Leaf], graph: Graph) -> Iterator[str]:
                 yield f"{loop_name(x)}: only a dimension of a stage that is computed inside other loops is rounded up"
 
 
-def _own(found: list[Leaf], graph: Graph) -> Iterator[str]:
-    """Loops and storage of a stage are around a computation of it, loops around one only: another may run over other parts of its dimensions."""
-    inside: dict[int, tuple[Node, list[str]]] = {}
-    for leaf in found:
-        for x in leaf.path:
-            if isinstance(x, (Loop, Store)):
-                inside.setdefault(id(x), (x, []))[1].append(leaf.compute.stage)
-    for x, names in inside.values():
-        if isinstance(x, Store) and x.stage not in names:
-            yield f"store {x.stage}: the stage is not computed inside it"
-        if isinstance(x, Loop) and names.count(x.stage) != 1:
-            many = "not" if x.stage not in names else f"{names.count(x.stage)} times"
-            yield f"{loop_name(x)}: {x.stage} is computed {many} inside it, not once"
-
-
 def _prefetches(found: list[Leaf], graph: Graph) -> Iterator[str]:
     for leaf in found:
         parts = [graph.stage(leaf.compute.stage).definitions[n] for n in leaf.compute.definitions]
         read = {name for d in parts for name in d.sources}
         for source, dim, _ in leaf.compute.ahead:
             if source not in read:
-                yield f"compute {leaf.compute.stage}: it does not read {source}, which it prefetches; it reads {', '.join(sorted(read)) or 'nothing'}"
+                reads = ", ".join(sorted(read)) or "nothing"
+                yield f"compute {leaf.compute.stage}: it does not read {source}, which it prefetches; it reads {reads}"
             elif dim >= len(parts[-1].dims) or any(d.order != "pure" for d in parts):
-                dims = len(parts[-1].dims)
-                yield f"compute {leaf.compute.stage}: it prefetches along d{dim}; only pure definitions do, along their {dims} dimensions"
+                only = f"only pure definitions do, along their {len(parts[-1].dims)} dimensions"
+                yield f"compute {leaf.compute.stage}: it prefetches along d{dim}; {only}"
 
 
 def _is_division(e: Expr) -> bool:
@@ -413,7 +417,7 @@ def _is_division(e: Expr) -> bool:
 
 
 def _code(found: list[Leaf], graph: Graph) -> Iterator[str]:
-    """How much code a computation becomes: where loops do not divide what is left, there is code for the rest, too."""
+    """How much code a computation becomes: where loops do not divide what is left, there is code for the tails, too."""
     for leaf in found:
         s = graph.stage(leaf.compute.stage)
         parts = [s.definitions[n] for n in leaf.compute.definitions]
@@ -426,26 +430,27 @@ def _code(found: list[Leaf], graph: Graph) -> Iterator[str]:
             if x.size is not None and (x.kind in ("vector", "unroll") or x.tail == "shift_inwards"):
                 tails[key] = tails.get(key, 1) + 1
             if x.kind == "unroll":
-                n = x.size if x.size is not None else _constant(s, parts[-1], x) or 1
+                n = x.size if x.size is not None else _constant(parts[-1], x) or 1
                 inner = next((y.size for y in leaf.loops if y.dim == x.dim and y.size is not None and y.size < n), 1)
                 copies *= max(n // inner, 1)
         lanes = next((x.size or 1 for x in leaf.loops if x.kind == "vector"), 1)
         registers = -(
-            -lanes * max(x.itemsize for d in parts for x in (s.dtype, *(y.dtype for y in d.loads))) // REGISTER
+            -lanes * max(x.itemsize for d in parts for x in (s.dtype, *(y.dtype for y in d.loads))) // REGISTER_BYTES
         )
-        rests = math.prod(tails.values())
-        divided = DIVIDED * sum(_is_division(x) for d in parts for x in walk(d.value))
-        single = sum(length(d.value) for d in parts)
-        total = copies * (registers * single + lanes * divided) + rests * single if rests <= MAX_CODE else math.inf
-        # a long definition is no fault of the schedule: one register of it, and its rests, are always allowed
+        tails_together = math.prod(tails.values())
+        divided = DIVISION_CODE * sum(_is_division(x) for d in parts for x in walk(d.value))
+        single = sum(instruction_count(d.value) for d in parts)
+        total = copies * (registers * single + lanes * divided) + min(tails_together, MAX_CODE + 1) * single
+        # a long definition is no fault of the schedule: one register of it, and its tails, are always allowed
         least = single + -(-lanes // registers) * divided
         if total > max(MAX_CODE, 8 * least):
             size = (
-                f"{copies} copies of {registers} registers, and {rests} kinds of rests"
-                if rests <= MAX_CODE
-                else "its kinds of rests multiply"
+                f"{copies} copies of {registers} registers, and {tails_together} combinations of tails"
+                if tails_together <= MAX_CODE
+                else "its combinations of tails multiply"
             )
-            yield f"compute {s.name}: code for more than {MAX_CODE} registers ({size}); unroll less, or make shorter vectors or fewer splits"
+            advice = "unroll less, or make shorter vectors or fewer splits"
+            yield f"compute {s.name}: code for more than {MAX_CODE} registers ({size}); {advice}"
 
 
 def _order(found: list[Leaf], graph: Graph) -> Iterator[str]:
@@ -493,40 +498,34 @@ def _sites(found: list[Leaf], graph: Graph) -> Iterator[str]:
                     yield f"store {name}: {consumer} reads it outside of that"
 
 
-def _turns(found: list[Leaf], graph: Graph) -> Iterator[str]:
-    """A stage is computed, and kept, in loops that have turns of their own."""
+def _in_loops(found: list[Leaf], graph: Graph) -> Iterator[str]:
+    """A stage is computed, and kept, in loops that run: not between the copies of a body, or the lanes of a vector."""
     for leaf in found:
         name = leaf.compute.stage
         for x in leaf.path[: leaf.site]:
-            if isinstance(x, Loop) and x.kind in ("vector", "unroll"):
-                yield f"compute {name}: it is not computed inside {loop_name(x)}, which has no turns of its own"
+            if isinstance(x, Loop) and LOOP_KINDS[x.kind].is_straight_line:
+                yield f"compute {name}: it is not computed inside {loop_name(x)}, which has no iterations at run time"
         store = next(k for k, x in enumerate(leaf.path) if isinstance(x, Store) and x.stage == name)
-        if any(isinstance(x, Loop) and x.kind in ("vector", "unroll") for x in leaf.path[store + 1 : leaf.site]):
+        if any(isinstance(x, Loop) and LOOP_KINDS[x.kind].is_straight_line for x in leaf.path[store + 1 : leaf.site]):
             yield f"store {name}: between its storage and where it is computed are only serial loops"
 
 
-LOOP_RULES = (_nested, _dimensions, _kinds, _tails, _reductions, _turns)  # of each leaf by itself
-RULES = (_own, _each_once, _groups, _stored, *LOOP_RULES, _order, _sites, _prefetches, _code)
-
-
-def nests(node: Node) -> Iterator[Node]:
-    """The outermost loops (or computations) of a tree, each a nest of its own."""
-    if isinstance(node, (Root, Store)):
-        for c in node.children:
-            yield from nests(c)
-    else:
-        yield node
-
-
-__all__ = [
-    "Leaf",
-    "check",
-    "check_loops",
-    "computes",
-    "is_associative",
-    "is_direct",
-    "leaves",
-    "nests",
-    "problems",
-    "starts_reduction",
-]
+# rules of each leaf alone, which the loops around others do not matter for
+LOOP_RULES = ("nesting", "dimensions", "loop kinds", "tails", "reductions", "sites in loops")
+RULES: Mapping[str, Rule] = {  # in this order: later ones rely on earlier ones
+    "known stages": _known_stages,
+    "own loops": _own_loops,
+    "computed once": _each_once,
+    "computed together": _groups,
+    "storage": _stored,
+    "nesting": _nested,
+    "dimensions": _dimensions,
+    "loop kinds": _loop_kinds,
+    "tails": _tails,
+    "reductions": _reductions,
+    "sites in loops": _in_loops,
+    "order": _order,
+    "sites": _sites,
+    "prefetches": _prefetches,
+    "code size": _code,
+}

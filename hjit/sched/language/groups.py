@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from hjit.sched.language.check import are_apart, starts_reduction
+from hjit.sched.language.definitions import are_apart, starts_reduction
 from hjit.trace.ir.graph import Definition, Stage
 from hjit.trace.ir.poly import ZERO, Dim, poly
-from hjit.trace.passes.partition import STEPS, next_to, write_apart
+from hjit.trace.passes.interleaved_updates import adjacent_axis, write_disjoint
+from hjit.trace.passes.limits import INTERLEAVED_STEPS
 
 
 def groups(s: Stage) -> list[tuple[int, ...]]:
-    """Definitions that one nest computes together: pieces over the same region that write next to each other, updates of parts that are apart."""
+    """Definitions that one nest computes together: interleaved updates of one region, and updates of separate parts."""
     found: list[list[int]] = []
     definitions = s.definitions
     for n, d in enumerate(definitions):
@@ -20,7 +21,7 @@ def groups(s: Stage) -> list[tuple[int, ...]]:
         elif (
             found
             and _adjacent(definitions[found[-1][-1]], d, s.name)
-            and all(write_apart(definitions[k], d) for k in found[-1])
+            and all(write_disjoint(definitions[k], d) for k in found[-1])
         ):
             found[-1].append(n)
         else:
@@ -29,7 +30,7 @@ def groups(s: Stage) -> list[tuple[int, ...]]:
 
 
 def _adjacent(a: Definition, b: Definition, name: str) -> bool:
-    axis = next_to(a, b, name)
+    axis = adjacent_axis(a, b, name)
     if axis is None or a.dims != b.dims or not a.dims:
         return False
-    return all(a.target[axis].coefficient(Dim(k)) in (ZERO, *map(poly, STEPS)) for k in range(len(a.dims)))
+    return all(a.target[axis].coefficient(Dim(k)) in (ZERO, *map(poly, INTERLEAVED_STEPS)) for k in range(len(a.dims)))

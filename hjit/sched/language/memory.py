@@ -1,4 +1,4 @@
-"""How arrays lie in memory: strides as polynomials, and the stride of an access along a dimension."""
+"""How arrays are laid out in memory: strides as polynomials, and the stride of an access along a dimension."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ LINE = 64  # bytes that caches hold and fetch together
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """How the axes of a stage lie in memory; see `hjit.sched.language.tree.Store`."""
+    """How the axes of a stage are laid out in memory; see `hjit.sched.language.tree.Store`."""
 
     order: tuple[int, ...] = ()
     align: tuple[int, ...] = ()
@@ -79,7 +79,7 @@ class Strides:
         return new
 
     def along(self, source: str, index: tuple[Poly, ...], k: int) -> Poly | None:
-        """The stride of an access along dimension `k`, away from the borders; None where it is not a constant polynomial."""
+        """The stride of an access along dimension `k`, away from borders; None where it is no constant polynomial."""
         key = self.of[source], index, k
         if key not in self._along:
             self._along[key] = _along(*key)

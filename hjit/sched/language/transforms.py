@@ -1,8 +1,9 @@
 """Transforms of schedule trees: each makes one legal tree from another, or says why it cannot.
 
 These are the moves of the schedule-tree autoscheduler paper (`papers/schedule-tree-autoscheduler`, section 3): split a
-loop, resize it, change its type, reorder two loops, hoist or lower the computation or the storage of a stage, inline it or give it
-loops of its own. A node is named by its path, the numbers of the children that lead to it; see `hjit.sched.language.build.paths`.
+loop, resize it, change its type, reorder two loops, hoist or lower the computation or the storage of a stage, inline it
+or give it loops of its own. A node is named by its path, the numbers of the children that lead to it; see
+`hjit.sched.language.build.paths`.
 """
 
 from __future__ import annotations
@@ -11,12 +12,13 @@ import math
 from dataclasses import dataclass, replace
 
 from hjit.errors import ScheduleError
+from hjit.process import debug
 from hjit.sched.language.build import (
     Path,
     at,
     attached,
     flattened,
-    inside_of,
+    iteration_size,
     loops_around,
     own_nests,
     path_without,
@@ -25,13 +27,11 @@ from hjit.sched.language.build import (
     serial_loops,
     without,
 )
-from hjit.sched.language.check import check, check_loops
-from hjit.sched.language.target import Target
+from hjit.sched.language.check import check_loops, check_tree
+from hjit.sched.language.kinds import LOOP_KINDS, LoopKind
 from hjit.sched.language.tree import (
-    KINDS,
     Compute,
     Loop,
-    LoopKind,
     Node,
     Root,
     Store,
@@ -41,10 +41,8 @@ from hjit.sched.language.tree import (
     walk,
     with_children,
 )
-from hjit.sched.nests.usual import RootNests
 from hjit.trace.ir.graph import Graph
-from hjit.trace.passes.canonical import canonicalise, inline
-from hjit.trace.passes.rewrites import Rewrites
+from hjit.trace.passes.fusion import inline
 
 
 def split(root: Root, graph: Graph, path: Path, size: int) -> Root:
@@ -54,7 +52,7 @@ def split(root: Root, graph: Graph, path: Path, size: int) -> Root:
         ScheduleError: it is no loop, or `size` does not fit between the loops of its dimension.
     """
     loop = _loop(root, path)
-    if loop.kind in ("vector", "unroll"):
+    if LOOP_KINDS[loop.kind].is_straight_line:
         raise ScheduleError(f"{loop_name(loop)}: a {loop.kind} loop is not split; change its type first")
     inner = Loop(loop.stage, loop.dim, "serial", size, loop.children)
     return _still_legal(replaced(root, path, replace(loop, children=(inner,))), graph, path)
@@ -83,8 +81,8 @@ def change_type(root: Root, graph: Graph, path: Path, kind: LoopKind) -> Root:
     Raises:
         ScheduleError: it cannot be one.
     """
-    if kind not in KINDS:
-        raise ScheduleError(f"there is no kind of loop {kind}; there are {', '.join(KINDS)}")
+    if kind not in LOOP_KINDS:
+        raise ScheduleError(f"there is no kind of loop {kind}; there are {', '.join(LOOP_KINDS)}")
     return _still_legal(replaced(root, path, replace(_loop(root, path), kind=kind)), graph, path)
 
 
@@ -122,7 +120,9 @@ def hoist_compute(root: Root, graph: Graph, stage: str) -> Root:
 
 
 def lower_compute(root: Root, graph: Graph, stage: str) -> Root:
-    """The stage computed in the next loop inwards around all that reads it, its storage where it is (at the root: there, too).
+    """The stage computed in the next loop inwards around all that reads it, its storage where it is.
+
+    From the root both move.
 
     Raises:
         ScheduleError: no loop further in is around all its consumers, or the stage is a result.
@@ -142,7 +142,7 @@ def lower_compute(root: Root, graph: Graph, stage: str) -> Root:
 
 
 def hoist_storage(root: Root, graph: Graph, stage: str) -> Root:
-    """The storage one loop further out, so that turns of that loop share it.
+    """The storage one loop further out, so that iterations of that loop share it.
 
     Raises:
         ScheduleError: it is outside all loops.
@@ -168,7 +168,7 @@ def lower_storage(root: Root, graph: Graph, stage: str) -> Root:
 
 
 def storage_at_compute(root: Root, stage: str) -> Root:
-    """The tree with a stage stored directly around its nests and all else that is computed there: it slides along no loop."""
+    """The tree with a stage stored directly around its nests, and what else is computed there: it does not slide."""
     store = next((n for n in walk(root) if isinstance(n, Store) and n.stage == stage), None)
     if store is None:
         raise ScheduleError(f"there is no stage {stage} in the schedule")
@@ -194,10 +194,10 @@ def storage_at_compute(root: Root, stage: str) -> Root:
 
 
 def rolled(root: Root, stage: str) -> Root:
-    """The tree with fewer copies of a body: of that with the most copies in the child of the root that computes a stage.
+    """The tree with fewer copies of a body: that with the most, in the child of the root that computes a stage.
 
-    The outermost of the body's unrolled loops becomes serial, those last that run over all of a small dimension. Where no loop is
-    unrolled, the tree stays as it is.
+    The outermost of the body's unrolled loops becomes serial, those last that run over all of a small dimension. Where
+    no loop is unrolled, the tree stays as it is.
     """
     k = next(k for k, child in enumerate(root.children) if any(c.stage == stage for c in computes(child)))
     leaves = [path for path, x in paths(root.children[k], (k,)) if isinstance(x, Compute)]
@@ -208,7 +208,7 @@ def rolled(root: Root, stage: str) -> Root:
     most = max(
         loops,
         key=lambda around: (
-            math.prod((x.size or 1) // inside_of(x, dims_of(x.dim)[-1]) or 1 for _, x in around),
+            math.prod((x.size or 1) // iteration_size(x, dims_of(x.dim)[-1]) or 1 for _, x in around),
             len(around),
         ),
     )
@@ -235,28 +235,13 @@ def inlined(root: Root, graph: Graph, stage: str) -> tuple[Root, Graph]:
     return _legal(without(root, stage), new), new
 
 
-def deinlined(root: Root, graph: Graph, stage: str, source: Graph, target: Target) -> tuple[Root, Graph]:
-    """The tree and the Graph with an inlined stage of `source`, the Graph before fusion, as a stage at the root.
-
-    Raises:
-        ScheduleError: `source` has no such stage, or it is one already.
-    """
-    if stage in graph.by_name or stage not in source.by_name:
-        raise ScheduleError(f"{stage} is not an inlined stage")
-    gone = frozenset(s.name for s in source.stages) - {s.name for s in graph.stages} - {stage}
-    new = canonicalise(source, Rewrites(frozenset({s.name for s in graph.stages} | {stage}), gone))
-    if {s.name for s in new.stages} != {s.name for s in graph.stages} | {stage}:
-        raise ScheduleError(f"{stage}: other stages would not stay what they are")
-    return computed_at_root(root, new, stage, target), new
-
-
-def computed_at_root(root: Root, graph: Graph, stage: str, target: Target) -> Root:
-    """The tree with a stage that it does not compute yet, in nests like those of the default schedule at the root.
+def computed_at_root(root: Root, graph: Graph, stage: str, nests: tuple[Node, ...]) -> Root:
+    """The tree with a stage that it does not compute yet, in these nests at the root.
 
     Raises:
         ScheduleError: it computes the stage.
     """
-    return _legal(_at_root(root, graph, Store(stage, RootNests(graph, target)[stage])), graph)
+    return _legal(_at_root(root, graph, Store(stage, nests)), graph)
 
 
 # -- parts
@@ -264,7 +249,7 @@ def computed_at_root(root: Root, graph: Graph, stage: str, target: Target) -> Ro
 
 def _legal(tree: Node, graph: Graph) -> Root:
     assert isinstance(tree, Root)
-    check(tree, graph)
+    check_tree(tree, graph)
     return tree
 
 
@@ -272,6 +257,8 @@ def _still_legal(tree: Node, graph: Graph, path: Path) -> Root:
     """A tree that was legal before the loops at `path` changed."""
     assert isinstance(tree, Root)
     check_loops(tree, graph, path[0])
+    if debug.checks():
+        check_tree(tree, graph)
     return tree
 
 

@@ -1,4 +1,4 @@
-"""The states of `hjit.sched.search.space`: partial schedules, those that differ in sizes of loops only in one `Batch`."""
+"""States of `hjit.sched.search.space`: partial schedules. Those that differ in sizes of loops only are a `Batch`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NONE: Sizes = np.zeros((1, 0), np.int64)  # the one choice of a nest whose sizes
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Known:
+class NestCost:
     """What is known of a child of the root, for each choice of the sizes of its loops.
 
     Attributes:
@@ -32,9 +32,9 @@ class Known:
     called: Ints
     calls: Floats
 
-    def some(self, rows: Rows) -> Known:
+    def some(self, rows: Rows) -> NestCost:
         """Of some choices."""
-        return Known(self.costs[rows], self.called, self.calls[:, rows])
+        return NestCost(self.costs[rows], self.called, self.calls[:, rows])
 
 
 @dataclass(slots=True, eq=False)
@@ -44,11 +44,11 @@ class Batch:
     Attributes:
         step: number of the decision that is next.
         nests: the children of the root.
-        changed: the one that the decision makes or changes, with negative sizes (see `forms.Form`), or None.
+        changed: the one that the decision makes or changes, with negative sizes (see `Template`), or None.
         sizes: [choices, columns].
         inlined: the stages that are.
-        layouts: of stages that do not lie in C order in memory.
-        open: the stages of which it is not decided yet where they are computed, where that is to matter.
+        layouts: of stages that are not in C order in memory.
+        undecided: the stages of which it is not decided yet where they are computed, where that is to matter.
         is_complete: was it the last decision?
         costs: of each choice; NaN where not known.
         own: of the changed child of the root; None where that is not known, or not kept.
@@ -61,10 +61,10 @@ class Batch:
     sizes: Sizes
     inlined: frozenset[str]
     layouts: Layouts
-    open: frozenset[str] = frozenset()
+    undecided: frozenset[str] = frozenset()
     is_complete: bool = False
     costs: Floats = field(init=False)
-    own: Known | None = field(init=False, default=None)
+    own: NestCost | None = field(init=False, default=None)
     buckets: dict[int, Ints] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

@@ -62,12 +62,12 @@ class Buckets:
 
 
 def _outline(node: Node, depth: int) -> Hashable:
-    """A tree down to a depth of loops: what lies deeper counts by which stages are there, and the sizes of the last depth do not."""
+    """A tree down to a depth of loops, without the sizes of the last depth; of what is deeper only the stages count."""
     match node:
         case Compute():
             return node
-        case Store(stage, children, order, align):
-            return stage, order, align, tuple(_outline(c, depth) for c in children)
+        case Store(stage, children, order, align, memory):
+            return stage, order, align, memory, tuple(_outline(c, depth) for c in children)
         case Loop(stage, dim, kind, size, children):
             if depth < 0:
                 return tuple((c.stage, c.definitions) for c in computes(node))

@@ -1,4 +1,4 @@
-"""What the search does not look at: the prunings of Adams 2019, section 3.2, each a rule of its own that can be switched off."""
+"""What the search leaves out: the prunings of Adams 2019, section 3.2, each a rule that can be switched off."""
 
 from __future__ import annotations
 
@@ -11,9 +11,19 @@ import numpy as np
 
 from hjit.model.names import SCHEDULE
 from hjit.sched.language.build import Path, at
-from hjit.sched.language.check import is_associative, is_direct
+from hjit.sched.language.definitions import is_associative, is_direct
+from hjit.sched.language.kinds import LOOP_KINDS
 from hjit.sched.language.tree import Loop, Root, Store, dims_of
-from hjit.sched.nests.usual import UNROLL_CODE
+from hjit.sched.search.thresholds import (
+    INLINED_OPERATIONS,
+    MAX_NEST_STAGES,
+    MAX_RECOMPUTE,
+    MAX_TILE,
+    TASKS_PER_CORE,
+    TILE_LEVELS,
+    TILES_PER_OCTAVE,
+    UNROLLED_OPERATIONS,
+)
 from hjit.trace.ir.graph import Graph
 
 Features = np.ndarray[Any, Any]
@@ -31,28 +41,30 @@ class Rules:
         one_dimension: loops between where a stage is stored and where it is computed run over one dimension.
         together: stages that one child of the root computes.
         tile_levels: loops of a size over one dimension of a stage, besides those that are unrolled or vectors.
-        tasks: a parallel loop has at least this many turns for each core, where the stage has so many. (Of more than four for each core the
-            launcher makes fewer tasks, so there is no rule of the most.)
-        orders: stages may lie in memory with that axis innermost which the vectors of a reader run along.
+        tasks: a parallel loop has at least this many iterations for each core, where the stage has so many. (Of more
+            than four for each core the launcher makes fewer tasks, so there is no rule of the most.)
+        orders: stages may be laid out with that axis innermost which the vectors of a reader run along.
         native_vectors: no vector has more lanes than a native one of the narrowest type at work.
         unrolled: operations that the copies of one unrolled body have, inlined stages included.
-        optimistic: are stages of which it is not decided where they are computed assumed to be where that costs their readers the least (Adams
-            2019, section 3.2), and not at the root? Every nest is then measured again when what it reads is placed. A beam of 32 finds schedules
+        optimistic: are stages of which it is not decided where they are computed assumed to be where that costs their
+            readers the least (Adams 2019, section 3.2), and not at the root? Every nest is then costed again when what
+            it reads is placed. A beam of 32 finds schedules
             of the same cost either way, a greedy search now better ones and now worse: see `benchmarks/README.md`.
-        inlined: operations that one evaluation has at most, those of inlined stages included: on a small image all of it looks cheap.
+        inlined: operations that one evaluation has at most, those of inlined stages included: on a small image all of
+        it looks cheap.
     """
 
-    recompute: float = 10.0
-    largest_tile: int = 64
-    tiles: int = 4
+    recompute: float = MAX_RECOMPUTE
+    largest_tile: int = MAX_TILE
+    tiles: int = TILES_PER_OCTAVE
     one_dimension: bool = True
-    together: int = 16
-    tile_levels: int = 2
-    tasks: float = 1.0
+    together: int = MAX_NEST_STAGES
+    tile_levels: int = TILE_LEVELS
+    tasks: float = TASKS_PER_CORE
     orders: bool = True
     native_vectors: bool = True
-    unrolled: float = 2.0 * UNROLL_CODE
-    inlined: float = 4.0 * UNROLL_CODE
+    unrolled: float = UNROLLED_OPERATIONS
+    inlined: float = INLINED_OPERATIONS
     optimistic: bool = False
 
     def is_site(self, graph: Graph, root: Root, path: Path) -> bool:
@@ -61,7 +73,7 @@ class Rules:
             x = at(root, path[:k])
             if not isinstance(x, Loop):
                 continue
-            if x.kind in ("vector", "unroll"):
+            if LOOP_KINDS[x.kind].is_straight_line:
                 return False
             ds = graph.stage(x.stage).definitions
             pure = min(len(d.dims) for d in ds)
@@ -91,7 +103,7 @@ class Rules:
             yield best
 
     def tile_sizes(self, around: Sequence[Loop], inner: int, dim: int, extent: float) -> tuple[int, ...]:
-        """Sizes of a tile: that of the loops inside it, which is no tile, and multiples of it, less than those outside it."""
+        """Sizes of a tile: that of the loops inside it, which is no tile, and multiples, less than those around it."""
         above = [x.size for x in around if x.dim == dim and x.size is not None]
         if len(above) >= self.tile_levels:
             return (inner,)

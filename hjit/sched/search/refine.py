@@ -1,8 +1,9 @@
-"""Local search: a finished schedule made cheaper, one transform of its tree at a time, under the cost model that chose it.
+"""Local search: a finished schedule made cheaper, one transform of its tree at a time, by the cost model that chose it.
 
 The moves are those of the schedule-tree autoscheduler (`papers/schedule-tree-autoscheduler`, section 3), in
-`hjit.sched.language.transforms`. The first one that makes the schedule cheaper is taken, and the next one looked for, until none is
-left. Moves are tried in a random order, those of the dearest children of the root first: most of what there is to gain is there.
+`hjit.sched.language.transforms`. The first one that makes the schedule cheaper is taken, and the next one looked for,
+until none is left. Moves are tried in a random order, those of the most expensive children of the root first: most of
+what there is to gain is there.
 """
 
 from __future__ import annotations
@@ -15,17 +16,16 @@ from functools import partial
 
 from hjit.errors import ScheduleError
 from hjit.sched.language import transforms
-from hjit.sched.language.build import inside_of, paths
-from hjit.sched.language.tree import KINDS, Compute, Loop, Node, Root, computes, dims_of, walk
+from hjit.sched.language.build import iteration_size, paths
+from hjit.sched.language.tree import Compute, Loop, Node, Root, computes, dims_of, walk
+from hjit.sched.nests.root_nests import RootNests
 from hjit.sched.search.search import never
 from hjit.sched.search.space import Space
 from hjit.sched.search.templates import native_widths
-from hjit.trace.ir.costs import length
+from hjit.sched.search.thresholds import MIN_GAIN, REFINE_TILES
+from hjit.trace.ir.costs import instruction_count
 from hjit.trace.ir.graph import Graph
-from hjit.trace.passes.canonical import inline
-
-SIZES = tuple(2**k for k in range(1, 10))  # of new tiles
-GAIN = 0.999  # how much cheaper a schedule is that counts as cheaper
+from hjit.trace.passes.fusion import inline
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class Schedule:
 
 @dataclass(frozen=True, slots=True)
 class Refined:
-    """What a local search came to.
+    """The result of a local search.
 
     Attributes:
         moves: how many transforms were taken.
@@ -60,7 +60,7 @@ def refined(space: Space, start: Schedule, seed: int = 0, stop: Callable[[], boo
     Args:
         start: legal.
         seed: of the order of the moves.
-        stop: asked before each move is tried; where it is true, the search ends with what it has.
+        stop: called before each move is tried; where it is true, the search ends with what it has.
     """
     rng = random.Random(seed)
     best, cost, taken, costs = start, _cost(space, start), 0, 0
@@ -74,9 +74,9 @@ def refined(space: Space, start: Schedule, seed: int = 0, stop: Callable[[], boo
             if new is None:
                 continue
             costs += 1
-            space.tally.asked += 1
+            space.tally.evaluations += 1
             now = _cost(space, new)
-            if now < GAIN * cost:
+            if now < MIN_GAIN * cost:
                 best, cost, taken, found = new, now, taken + 1, True
                 break
     return Refined(best, cost, taken, costs)
@@ -96,7 +96,7 @@ def _cost(space: Space, of: Schedule) -> float:
 
 
 def moves(space: Space, of: Schedule, rng: random.Random) -> Iterator[Move]:
-    """All transforms of a schedule, those in the dearest child of the root first; one that is not legal raises `ScheduleError`."""
+    """All transforms of a schedule, the most expensive child of the root first; illegal ones raise `ScheduleError`."""
     graph = inline(space.graph, set(of.inlined))
     costs = space.costs_of_nests(of.tree, of.inlined)
     for k in sorted(range(len(costs)), key=lambda k: -costs[k]):
@@ -128,9 +128,11 @@ def _of_loops(space: Space, of: Schedule, graph: Graph, child: int) -> Iterator[
     for path, node in paths(of.tree.children[child], (child,)):
         if not isinstance(node, Loop):
             continue
-        yield from (moved(transforms.change_type, path, kind) for kind in KINDS if kind != node.kind)
+        yield from (
+            moved(transforms.change_type, path, kind) for kind in space.target.traits.loops if kind != node.kind
+        )
         yield moved(transforms.reorder, path)
-        yield from (moved(transforms.split, path, n) for n in SIZES)
+        yield from (moved(transforms.split, path, n) for n in REFINE_TILES)
         if node.size is not None:
             yield from (moved(transforms.resize, path, n) for n in (node.size * 2, node.size // 2, None) if n != 0)
 
@@ -144,18 +146,28 @@ def _of_stages(space: Space, of: Schedule, graph: Graph, stages: tuple[str, ...]
             transforms.hoist_storage,
             transforms.lower_storage,
         ):
-            yield lambda name=name, transform=transform: replace(of, tree=transform(of.tree, graph, name))  # type: ignore[misc]
+            yield partial(_transformed, of, graph, transform, name)
         if space.may_inline(space.graph.stage(name)):
-            yield lambda name=name: Schedule(transforms.inlined(of.tree, graph, name)[0], of.inlined | {name})  # type: ignore[misc]
+            yield partial(_inlined, of, graph, name)
+
+
+def _transformed(of: Schedule, graph: Graph, transform: Callable[[Root, Graph, str], Root], name: str) -> Schedule:
+    return replace(of, tree=transform(of.tree, graph, name))
+
+
+def _inlined(of: Schedule, graph: Graph, name: str) -> Schedule:
+    return Schedule(transforms.inlined(of.tree, graph, name)[0], of.inlined | {name})
 
 
 def _at_root(space: Space, of: Schedule, name: str) -> Schedule:
     """An inlined stage computed at the root."""
     rest = of.inlined - {name}
-    return Schedule(transforms.computed_at_root(of.tree, inline(space.graph, set(rest)), name, space.target), rest)
+    graph = inline(space.graph, set(rest))
+    nests = RootNests(graph, space.target)[name]
+    return Schedule(transforms.computed_at_root(of.tree, graph, name, nests), rest)
 
 
-# -- what the rules forbid of nests that transforms make; the forms of `hjit.sched.search.templates` obey them anyway
+# -- what the rules forbid of nests that transforms make; templates obey them anyway
 
 
 def is_permitted(space: Space, nest: Node, inlined: frozenset[str]) -> bool:
@@ -187,7 +199,7 @@ def _bodies(space: Space, node: Node, copies: int) -> Iterator[tuple[Compute, in
     if isinstance(node, Loop) and node.kind == "unroll":
         extents = space.sized.part(node.stage, _own(node).definitions).extents
         size = math.prod(int(extents[k]) for k in dims_of(node.dim)) if node.size is None else node.size
-        copies *= max(size // inside_of(node, dims_of(node.dim)[-1]), 1)
+        copies *= max(size // iteration_size(node, dims_of(node.dim)[-1]), 1)
     for child in node.children:
         yield from _bodies(space, child, copies)
 
@@ -195,9 +207,10 @@ def _bodies(space: Space, node: Node, copies: int) -> Iterator[tuple[Compute, in
 def _length(space: Space, c: Compute, inlined: frozenset[str]) -> int:
     """Instructions of one evaluation, with those of the stages that are inlined into it."""
     calls = space.nests.sized_for(space.nests.through(c, inlined)).part(c.stage, c.definitions).calls
-    own = sum(length(space.graph.stage(c.stage).definitions[n].value) for n in c.definitions)
+    own = sum(instruction_count(space.graph.stage(c.stage).definitions[n].value) for n in c.definitions)
     return own + sum(
-        len(indices) * length(space.graph.stage(name).definitions[0].value) for name, indices in calls.items()
+        len(indices) * instruction_count(space.graph.stage(name).definitions[0].value)
+        for name, indices in calls.items()
     )
 
 

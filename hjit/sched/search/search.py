@@ -5,10 +5,10 @@ first. Every round expands the first `beta1` of them (forward), keeps the `beta2
 forgets the rest; children and kept states are the next queue. At most `beta` states of one depth are expanded at all.
 `presets` names the settings of the paper's Table 1: greedy, beam, best-first and so on.
 
-States are told in families whose costs are found together, as arrays; of a family only those become nodes of the queue that
-may ever have a turn.
+States come in families whose costs are computed together, as arrays; of a family only those become nodes of the
+queue that may ever be expanded.
 
-Around it, all off unless asked for: passes from coarse to fine over buckets of similar states (Adams 2019, section 3.2),
+Around it, all off by default: passes from coarse to fine over buckets of similar states (Adams 2019, section 3.2),
 samples of each bucket instead of all its states (Anderson 2021, section 3.1), random dropout (Adams 2019, section 4.3),
 a priority that weighs cost and depth (Gao 2022, "MB2FBS for Halide"), and limits. Nothing here knows what a state is.
 """
@@ -29,11 +29,7 @@ import numpy as np
 
 from hjit.errors import OptionError
 from hjit.sched.search.successors import Family, Floats, Ints, State, Tree
-
-REASONABLE = (
-    1.2  # how much worse than the best a complete state may be for its bucket to be looked at again; Adams's code
-)
-
+from hjit.sched.search.thresholds import FINALIST_COST
 
 # -- settings
 
@@ -104,22 +100,23 @@ class Options(Generic[State]):
         passes: number of searches one after the other; each knows what those before it found.
         depth: depth of the deepest states. With it, states are ordered by `DepthPriority`; without, by cost.
         buckets: ``buckets(family, fineness)``: a number for each state of a family, equal for those that are alike; the
-            fineness counts up from 0, the coarsest. In pass p = 0, 1, ... the n-th best state of a bucket (fineness p + 1)
-            and a depth has its cost multiplied by n, as long as it is in the queue with the others. From pass 1 on only
-            states are costed that share a bucket (fineness p - 1) with a state on the way to a finalist that is at most
-            20 % dearer than the best.
+            fineness counts up from 0, the coarsest. In pass p = 0, 1, ... the n-th best state of a bucket (fineness p +
+            1) and a depth has its cost multiplied by n, as long as it is in the queue with the others. From pass 1 on
+            only states are costed that share a bucket (fineness p - 1) with a state on the way to a finalist that is at
+            most 20 % more expensive than the best.
         sample: of the B children of a state in one bucket (fineness p), cost log2(B) random ones, rounded down, but
             one at least.
-        keep: how probable it is that a state whose turn has come is expanded, not dropped for the next one in the
+        keep: how probable it is that the next state is expanded, not dropped for the next one in the
             queue; see `keep_probability`. The last one is not dropped if no other was taken, so that a queue whose
             memory is 1 drops nothing.
         seed: of all random choices.
-        at_once: a complete state counts as soon as its cost is known. Otherwise it counts when its turn comes, as in
-            Algorithm 2, and one that drops out of the queue before is lost. The same states are expanded either way.
+        at_once: a complete state counts as soon as its cost is known. Otherwise it counts when it is the next one, as
+            in Algorithm 2, and one that drops out of the queue before is lost. The same states are expanded either way.
         finalists: number of complete states to hand back.
         expansions: how many states may be expanded.
-        asked: how many costs are asked for at once, at most.
-        stop: asked before each expansion, and between costs that are not asked for at once; where it is true, the search ends with what it has.
+        batch_size: how many states are costed at once, at most.
+        stop: called before each expansion, and between batches of costs; where it is true, the search ends with what it
+            has.
 
     Raises:
         OptionError: a number is out of range, or samples are wanted and there are no buckets.
@@ -134,11 +131,11 @@ class Options(Generic[State]):
     at_once: bool = True
     finalists: int = 32
     expansions: float = inf
-    asked: float = inf
+    batch_size: float = inf
     stop: Callable[[], bool] = never
 
     def __post_init__(self) -> None:
-        for name in ("passes", "finalists", "asked"):
+        for name in ("passes", "finalists", "batch_size"):
             if getattr(self, name) < 1:
                 raise OptionError(f"{name} is {getattr(self, name)}; it must be at least 1")
         if not 0 <= self.keep <= 1:
@@ -152,7 +149,7 @@ def keep_probability(stages: int, untouched: float = 1 / 20) -> float:
 
     Two decisions are made for each of the stages: p = untouched ** (1 / (2 * stages)).
     """
-    return untouched ** (1 / (2 * stages))
+    return float(untouched ** (1 / (2 * stages)))
 
 
 # -- results
@@ -160,7 +157,7 @@ def keep_probability(stages: int, untouched: float = 1 / 20) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Improvement:
-    """A new best cost, and after how many expansions and costs asked it was found."""
+    """A new best cost, and after how many expansions and evaluations of costs it was found."""
 
     expansions: int
     costs: int
@@ -173,8 +170,8 @@ class Record:
 
     Attributes:
         expansions: number of states expanded.
-        costs: number of costs asked.
-        longest: number of states in the queue when it was longest; those that can never have a turn do not count.
+        costs: number of costs evaluated.
+        longest: number of states in the queue when it was longest; those that can never be expanded do not count.
         improvements: the best cost over time.
         stopped: whether `stop` or the limit of expansions ended it.
     """
@@ -191,7 +188,8 @@ class Found(Generic[State]):
     """What a search found.
 
     Attributes:
-        finalists: the best complete states and their costs, the cheapest first; of equal ones one. Empty if none was reached.
+        finalists: the best complete states and their costs, the cheapest first; of equal ones one. Empty if none was
+            reached.
         halted: of the incomplete states that were left where the search was ended, the best of the deepest.
     """
 
@@ -222,7 +220,7 @@ def by_cost(cost: Floats, depth: Ints) -> Floats:
 
 @dataclass(frozen=True, slots=True)
 class DepthPriority:
-    """The priority of Gao 2022, "MB2FBS for Halide": rho = (X - cost) / (D_max - depth), here with its sign turned.
+    """The priority of Gao 2022, "MB2FBS for Halide": rho = (X - cost) / (D_max - depth), here with its sign changed.
 
     Attributes:
         best: X, the lowest cost of a complete state so far. Where it is inf the deepest are first: what the formula
@@ -318,7 +316,7 @@ class _Search(Generic[State]):
         self.halted: State | None = None
         self.stopped = False
         limits = parameters.beta1 + parameters.beta2 if self.options.keep == 1 else inf
-        self.most = _index(min(parameters.memory, limits))  # in the queue: what is after so many never has a turn
+        self.most = _index(min(parameters.memory, limits))  # in the queue: what is after so many is never expanded
 
     @property
     def best(self) -> float:
@@ -373,7 +371,7 @@ class _Search(Generic[State]):
         return taken
 
     def _incomplete(self, nodes: list[_Node[State]]) -> list[_Node[State]]:
-        """The nodes that are not complete; the turn of the others has come."""
+        """The nodes that are not complete; the others count now."""
         if not self.options.at_once:
             for node in nodes:
                 if node.complete:
@@ -398,7 +396,7 @@ class _Search(Generic[State]):
             self._finish(_Node(step.family, int(step.rows[k]), step.parent, cost, (cost, cost)))
 
     def _allowed(self, node: _Node[State], this: _Pass) -> list[_Step[State]]:
-        """The children of a node that are worth a cost."""
+        """The children of a node that are to be costed."""
         steps = [_Step(f, np.arange(len(f)), node) for f in self.tree.families(node.state)]
         buckets = self.options.buckets
         if buckets is not None and this.permitted is not None:
@@ -428,7 +426,7 @@ class _Search(Generic[State]):
     def _costed(self, steps: Sequence[_Step[State]]) -> list[tuple[_Step[State], Floats]]:
         """The steps with their costs; only the first ones where there is no time for the others."""
         found: list[tuple[_Step[State], Floats]] = []
-        for k, some in enumerate(_portions(steps, _index(self.options.asked))):
+        for k, some in enumerate(_portions(steps, _index(self.options.batch_size))):
             if k and self.options.stop():
                 self.stopped = True
                 break
@@ -444,7 +442,7 @@ class _Search(Generic[State]):
     def _sorted(
         self, onward: list[_Node[State]], found: Sequence[tuple[_Step[State], Floats]], this: _Pass
     ) -> list[_Node[State]]:
-        """The queue of some nodes and the states after them, the best first, as far as they can have a turn."""
+        """The queue of some nodes and the states after them, the best first, as far as they can be expanded."""
         steps = [x for x, _ in found]
         costs = np.array([n.cost for n in onward])
         costs = np.concatenate([costs, *(c for _, c in found)])
@@ -487,7 +485,7 @@ class _Search(Generic[State]):
             return None
         found = set()
         for finalist in self.finalists:
-            node: _Node[State] | None = finalist if finalist.cost <= REASONABLE * self.best else None
+            node: _Node[State] | None = finalist if finalist.cost <= FINALIST_COST * self.best else None
             while node is not None:
                 found.add(int(buckets(node.family, fineness)[node.row]))
                 node = node.parent

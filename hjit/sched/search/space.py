@@ -1,12 +1,12 @@
 """The space of schedules as a tree of decisions, for `hjit.sched.search.search`.
 
-Stages are decided on from the outputs back to the inputs (Adams 2019, section 3.1). First where a stage is computed and stored:
-inlined, at the root, or in a loop of its consumers' nest, which may get one more level of tiles for it; and which of its axes is
-innermost in memory. Then, for each of its nests, what loops it has: `hjit.sched.search.templates`. Ways that differ in sizes only are one
-`Batch`, which is measured at once.
+Stages are decided on from the outputs back to the inputs (Adams 2019, section 3.1). First where a stage is computed and
+stored: inlined, at the root, or in a loop of its consumers' nest, which may get one more level of tiles for it; and
+which of its axes is innermost in memory. Then, for each of its nests, what loops it has: `hjit.sched.search.templates`.
+Ways that differ in sizes only are one `Batch`, which is costed at once.
 
-A decision changes one of the children of the root, and what a child costs is kept: `hjit.sched.search.nests`. Ways that a rule of
-`hjit.sched.search.pruning` forbids are left out, or cost infinitely much.
+A decision changes one of the children of the root, and what a child costs is kept: `hjit.sched.search.nests`. Ways that
+a rule of `hjit.sched.search.pruning` forbids are left out, or cost infinitely much.
 """
 
 from __future__ import annotations
@@ -23,24 +23,35 @@ import numpy as np
 from hjit.model.costs import Cost
 from hjit.sched.analysis.sized import SizedGraph
 from hjit.sched.features.featurise import layouts_of
-from hjit.sched.language.build import Path, Step, at, attached, flattened, inside_of, loops_around, own_nests, replaced
+from hjit.sched.language.build import (
+    Path,
+    Step,
+    at,
+    attached,
+    flattened,
+    iteration_size,
+    loops_around,
+    own_nests,
+    replaced,
+)
 from hjit.sched.language.build import nest as nest_of
-from hjit.sched.language.check import is_direct, problems
+from hjit.sched.language.check import faults
+from hjit.sched.language.definitions import is_direct
 from hjit.sched.language.memory import C_ORDER, Layout, Strides, away_from_borders
 from hjit.sched.language.target import Target
 from hjit.sched.language.tree import Loop, Node, Root, Store, computes, dims_of, walk
-from hjit.sched.nests.usual import root_schedule
-from hjit.sched.search.batches import IN_C_ORDER, NONE, Batch, Layouts, State
+from hjit.sched.search.batches import IN_C_ORDER, NONE, Batch, Layouts, Rows, State
 from hjit.sched.search.buckets import Buckets
-from hjit.sched.search.nests import NOTHING, Nests, Tally
+from hjit.sched.search.nest_costs import NOTHING, NestCosts, Tally
 from hjit.sched.search.pruning import Rules
-from hjit.sched.search.successors import Floats, Some
-from hjit.sched.search.templates import Form, Forms, Sizes, chosen, product_of
-from hjit.trace.ir.costs import length
+from hjit.sched.search.successors import Floats, Ints, Some
+from hjit.sched.search.templates import Sizes, Template, Templates, chosen, product_of
+from hjit.sched.search.thresholds import LAUNCHED_TASKS, TILED_DIMS
+from hjit.trace.ir.costs import instruction_count
 from hjit.trace.ir.graph import Graph, Stage
 from hjit.trace.ir.poly import Dim
 
-FormKey = tuple[
+TemplateKey = tuple[
     str, tuple[int, ...], bool, tuple[int, ...]
 ]  # a nest, whether it is at the root, and the order of its stage in memory
 
@@ -60,9 +71,9 @@ class Space:
         sizes: numbers of the run-time sizes by name.
         machine: facts of the machine, see `hjit.model.names.MACHINE`.
         cores: number of threads.
-        frozen: for some stages where they are computed, "root", "inline" or "apart", which is either: what is not searched (Anderson 2021,
-            section 3.2).
-        settled: stages whose loops are those of the default schedule: what is not searched, either.
+        frozen: for some stages where they are computed, "root", "inline" or "apart", which is either: what is not
+            searched (Anderson 2021, section 3.2).
+        frozen_loops: stages whose loops are those of the default schedule: what is not searched, either.
         rules: what is pruned.
         memoise: are the costs of nests kept? If not, every decision works all of them out again.
 
@@ -81,60 +92,56 @@ class Space:
         cores: int,
         target: Target,
         frozen: Mapping[str, str] | None = None,
-        settled: Collection[str] = (),
+        frozen_loops: Collection[str] = (),
         rules: Rules | None = None,
         memoise: bool = True,
     ) -> None:
         self.graph, self.cores, self.target, self.rules = graph, cores, target, rules or Rules()
-        self.sized = SizedGraph(graph, sizes, target.vector_bytes, tasks=cores * TASKS)
-        self.forms = Forms(Strides(graph), target, cores, self.rules.tiles)
-        self.nests = Nests(self.sized, sizes, cost, machine, cores, self.forms, self.rules, memoise)
+        self.sized = SizedGraph(graph, sizes, target.vector_bytes, tasks=cores * LAUNCHED_TASKS)
+        self.templates = Templates(Strides(graph), target, cores, self.rules.tiles)
+        self.nests = NestCosts(self.sized, sizes, cost, machine, cores, self.templates, self.rules, memoise)
         self.consumers = graph.consumers()
         self.groups = self.nests.groups
         self.decisions = [Decision(s.name, g) for s in reversed(graph.stages) for g in (None, *self.groups[s.name])]
         self.first_of = {d.stage: k for k, d in enumerate(self.decisions) if d.group is None}
-        self._legal: dict[FormKey, list[Form]] = {}
+        self._legal: dict[TemplateKey, list[Template]] = {}
         self._short: dict[frozenset[str], bool] = {}
-        self._lengths = {s.name: float(max(length(d.value) for d in s.definitions)) for s in graph.stages}
+        self._lengths = {s.name: float(max(instruction_count(d.value) for d in s.definitions)) for s in graph.stages}
         self._places_read = {s.name: Counter(x.source for x in s.loads) for s in graph.stages}
-        self._first: dict[FormKey, Form] = {}
+        self._first: dict[TemplateKey, Template] = {}
         self.buckets = Buckets()
-        self._freeze(frozen or {}, settled)
+        self._freeze(frozen or {}, frozen_loops)
 
     @staticmethod
     def like(space: Space, cost: Cost) -> Space:
         """The same space under another cost model; what features need is shared."""
         new = copy.copy(space)
-        new.nests = Nests.like(space.nests, cost)
+        new.nests = NestCosts.like(space.nests, cost)
         return new
 
     @staticmethod
-    def freezing(space: Space, frozen: Mapping[str, str], settled: Collection[str]) -> Space:
+    def freezing(space: Space, frozen: Mapping[str, str], frozen_loops: Collection[str]) -> Space:
         """The same space with some stages frozen; what was measured is shared."""
         new = copy.copy(space)
-        new._freeze(frozen, settled)
+        new._freeze(frozen, frozen_loops)
         return new
 
     @property
     def tally(self) -> Tally:
-        """What the searches of the space came to."""
+        """What the searches of the space have done."""
         return self.nests.tally
 
     @property
     def start(self) -> State:
-        """Nothing is decided but what is frozen: readers are measured with what will be inlined into them."""
+        """Nothing is decided but what is frozen: readers are costed with what will be inlined into them."""
         inlined = frozenset(
             s.name for s in self.graph.stages if self.frozen.get(s.name) == "inline" and self.may_inline(s)
         )
-        return Batch(0, (), None, NONE, inlined, {}, self._open[0], not self.decisions)[0]
-
-    def trivial(self) -> Root:
-        """A schedule that is always legal."""
-        return root_schedule(self.graph, self.target)
+        return Batch(0, (), None, NONE, inlined, {}, self._undecided[0], not self.decisions)[0]
 
     # -- the tree of decisions (hjit.sched.search.search.Tree)
     def families(self, state: State) -> list[Batch]:
-        """All ways to make the next decision that the rules permit; before it those are made that leave no choice, whatever else was decided."""
+        """All ways to make the next decision that the rules permit, after those that leave no choice."""
         while state.batch.step in self._forced:
             (batch,) = self._batches(state)
             state = batch[0]
@@ -154,15 +161,15 @@ class Space:
     ) -> Batch:
         """What there is after the next decision; `more`: what else is new."""
         b, step = state.batch, state.batch.step + 1
-        given = {"inlined": b.inlined, "layouts": b.layouts, "open": self._open[step], **more}
+        given = {"inlined": b.inlined, "layouts": b.layouts, "undecided": self._undecided[step], **more}
         return Batch(step, nests, changed, sizes, **given, is_complete=step == len(self.decisions))
 
-    def _freeze(self, frozen: Mapping[str, str], settled: Collection[str]) -> None:
-        self.frozen, self.settled = dict(frozen), frozenset(settled)
-        self._open = [frozenset[str]()]  # after each decision, what may be anywhere yet
+    def _freeze(self, frozen: Mapping[str, str], frozen_loops: Collection[str]) -> None:
+        self.frozen, self.frozen_loops = dict(frozen), frozenset(frozen_loops)
+        self._undecided = [frozenset[str]()]  # after each decision, what may be anywhere yet
         for d in reversed(self.decisions):
-            is_open = self.rules.optimistic and d.group is None and d.stage not in self.frozen
-            self._open.insert(0, self._open[0] | {d.stage} if is_open else self._open[0])
+            is_undecided = self.rules.optimistic and d.group is None and d.stage not in self.frozen
+            self._undecided.insert(0, self._undecided[0] | {d.stage} if is_undecided else self._undecided[0])
         self._forced = frozenset(
             step for step, d in enumerate(self.decisions) if self._is_forced(self.graph.stage(d.stage), d.group)
         )
@@ -170,7 +177,7 @@ class Space:
     def _is_forced(self, s: Stage, group: tuple[int, ...] | None) -> bool:
         """Is there nothing to choose, whatever was decided before?"""
         if group is not None:
-            return s.name in self.settled
+            return s.name in self.frozen_loops
         only = self.frozen.get(s.name)
         return only == "root" or (self.may_inline(s) if only == "inline" else s.name in self.graph.outputs)
 
@@ -207,7 +214,7 @@ class Space:
                 yield from self._inside(state, s, order)
 
     def _orders(self, state: State, s: Stage) -> list[tuple[int, ...]]:
-        """How the axes of a stage may lie in memory: in C order, or with that one innermost which the vectors of a reader run along."""
+        """How a stage may be laid out: in C order, or with that axis innermost along which a reader's vectors run."""
         found: dict[tuple[int, ...], None] = {(): None}
         if not self.rules.orders or s.name in self.graph.outputs or len(s.shape) < 2:
             return [*found]
@@ -228,7 +235,7 @@ class Space:
         return s.initial is not None and not s.updates and s.name not in self.graph.outputs
 
     def _is_short(self, inlined: frozenset[str]) -> bool:
-        """Are all stages evaluated in few operations, with some inlined into them? Each place that reads one evaluates it."""
+        """Are all stages evaluated in few operations, with some inlined? Each place that reads one evaluates it."""
         found = self._short.get(inlined)
         if found is None:
             lengths: dict[str, float] = {}
@@ -273,11 +280,11 @@ class Space:
             for tiled, sizes in self._tiled(whole, site):
                 for outer in self.rules.stores(tiled, site):
                     if slides and outer == site:
-                        continue  # what a window reads slides with it: the loop starts turns early, see hjit.kernels.lower.sliding_windows
+                        continue  # what a window reads slides with it: see `hjit.kernels.lower.sliding_windows`
                     yield attached(tiled, own.children, site, outer, empty).children[0], sizes
 
     def _tiled(self, whole: Root, site: Path) -> Iterator[tuple[Root, Sizes]]:
-        """The tree with one more level of tiles inside a loop, and choices for their sizes: with tiles of one turn, there is none."""
+        """The tree with one more level of tiles inside a loop, and choices for their sizes."""
         loop = at(whole, site)
         assert isinstance(loop, Loop)
         if any(isinstance(x, Loop) and x.kind == "parallel" for c in loop.children for x in walk(c)):
@@ -286,9 +293,9 @@ class Space:
         around = [
             x for k in range(len(site) + 1) if isinstance(x := at(whole, site[:k]), Loop) and x.stage == loop.stage
         ]
-        dims = [k for k in dict.fromkeys(x.dim for x in around) if isinstance(k, int)][-TILED:]
+        dims = [k for k in dict.fromkeys(x.dim for x in around) if isinstance(k, int)][-TILED_DIMS:]
         extents = self._extents(whole, site)
-        options = tuple(self.rules.tile_sizes(around, inside_of(loop, k), k, extents[k]) for k in dims)
+        options = tuple(self.rules.tile_sizes(around, iteration_size(loop, k), k, extents[k]) for k in dims)
         children = loop.children
         for column, k in reversed([*enumerate(dims)]):
             children = (Loop(loop.stage, k, "serial", -column - 1, children),)
@@ -309,77 +316,79 @@ class Space:
         path = own_nests(whole, s.name)[self.groups[s.name].index(group)]
         at_root = all(isinstance(at(whole, path[:k]), (Root, Store)) for k in range(len(path)))
         order = state.batch.layouts[s.name].order if s.name in state.batch.layouts else ()
-        for form in (
-            [self._first_form(s, group, at_root, order)]
-            if s.name in self.settled
-            else self._forms(s, group, at_root, order)
+        for template in (
+            [self._first_template(s, group, at_root, order)]
+            if s.name in self.frozen_loops
+            else self._templates(s, group, at_root, order)
         ):
-            node = replaced(whole, path, form.node)
+            node = replaced(whole, path, template.node)
             assert isinstance(node, Root)
             nests = (*state.nests[:number], *node.children, *state.nests[number + 1 :])
-            yield self._after(state, nests, number, form.sizes)
+            yield self._after(state, nests, number, template.sizes)
 
-    def _forms(self, s: Stage, group: tuple[int, ...], at_root: bool, order: tuple[int, ...]) -> list[Form]:
-        """The legal forms of a nest. Whether one is depends on nothing around it."""
+    def _templates(self, s: Stage, group: tuple[int, ...], at_root: bool, order: tuple[int, ...]) -> list[Template]:
+        """The legal templates of a nest. Whether one is depends on nothing around it."""
         key = s.name, group, at_root, order
         found = self._legal.get(key)
         if found is None:
-            forms = list(self.forms.of(s, group, self.sized.part(s.name, group).extents, at_root, order))
-            legal = [x for x in forms if self._is_legal(s, group, x)]
-            found = self._legal[key] = legal or forms
+            every = list(self.templates.of(s, group, self.sized.part(s.name, group).extents, at_root, order))
+            legal = [x for x in every if self._is_legal(s, group, x)]
+            found = self._legal[key] = legal or every
         return found
 
-    def _first_form(self, s: Stage, group: tuple[int, ...], at_root: bool, order: tuple[int, ...]) -> Form:
-        """The form of the default schedule, and no choice of sizes; another one where that is not legal, or a rule forbids it."""
+    def _first_template(self, s: Stage, group: tuple[int, ...], at_root: bool, order: tuple[int, ...]) -> Template:
+        """The nest of the default schedule, and no choice of sizes; another one where it is not legal, or is pruned."""
         key = s.name, group, at_root, order
         found = self._first.get(key)
         if found is None:
-            first = next(iter(self.forms.of(s, group, self.sized.part(s.name, group).extents, at_root, order)))
+            first = next(iter(self.templates.of(s, group, self.sized.part(s.name, group).extents, at_root, order)))
             node = chosen(first.node, first.sizes[0]) if self._is_legal(s, group, first) else None
             if node is None or (at_root and self.nest_costs(Store(s.name, (node,), order), NONE) == inf):
                 node = next(self._permitted(s, group, at_root, order), node)
             if node is None:
-                form = self._forms(s, group, at_root, order)[0]
-                node = chosen(form.node, form.sizes[0])
-            found = self._first[key] = Form(node, NONE)
+                template = self._templates(s, group, at_root, order)[0]
+                node = chosen(template.node, template.sizes[0])
+            found = self._first[key] = Template(node, NONE)
         return found
 
     def _permitted(self, s: Stage, group: tuple[int, ...], at_root: bool, order: tuple[int, ...]) -> Iterator[Node]:
-        """Of each form of a nest the first one that no rule forbids."""
-        for x in self._forms(s, group, at_root, order):
+        """Of each template of a nest the first one that no rule forbids."""
+        for x in self._templates(s, group, at_root, order):
             costs = self.nest_costs(Store(s.name, (x.node,), order), x.sizes) if at_root else np.zeros(len(x.sizes))
             yield from (chosen(x.node, row) for row in x.sizes[costs < inf][:1])
 
     def _plain(self, s: Stage, group: tuple[int, ...], at_root: bool, order: tuple[int, ...]) -> Node:
-        """The nest that a stage has before its forms are looked at."""
-        return self._first_form(s, group, at_root, order).node
+        """The nest that a stage has before its templates are looked at."""
+        return self._first_template(s, group, at_root, order).node
 
-    def _is_legal(self, s: Stage, group: tuple[int, ...], form: Form) -> bool:
-        """Is a form legal, by the rules of `hjit.sched.language.check`, where it is computed by itself? Its sizes do not matter."""
-        node = chosen(form.node, form.sizes[0])
+    def _is_legal(self, s: Stage, group: tuple[int, ...], template: Template) -> bool:
+        """Is a template legal, by the rules of `hjit.sched.language.check`, where it is alone? Sizes do not matter."""
+        node = chosen(template.node, template.sizes[0])
         nests = [node if g == group else serial_nest(s, g) for g in self.groups[s.name]]
         part = Graph(self.graph.inputs, self.graph.scalars, (s,), tuple(n for n in self.graph.outputs if n == s.name))
-        return next(problems(Root((Store(s.name, tuple(nests)),)), part), None) is None
+        return next(faults(Root((Store(s.name, tuple(nests)),)), part), None) is None
 
     # -- costs
     def cost(self, some: Sequence[Some[State]]) -> Iterable[Floats]:
         """The predicted costs of states: those of their nests together."""
         self.nests.forget()
-        missing: list[tuple[Batch, Any]] = []
+        missing: list[tuple[Batch, Rows]] = []
+        wanted: list[tuple[Batch, Ints]] = []
         for batch, rows in some:
             assert isinstance(batch, Batch)
-            self.tally.asked += len(rows)
+            wanted.append((batch, rows))
+            self.tally.evaluations += len(rows)
             unknown = rows[np.isnan(batch.costs[rows])]
-            if len(unknown):  # all at once is hardly dearer than some, and kept for other passes
+            if len(unknown):  # all at once hardly cost more than some, and kept for other passes
                 missing.append((batch, slice(None) if self.nests.memoise else unknown))
         if self.nests.memoise:
             self.nests.look_up([batch for batch, _ in missing])
         for batch, which in missing:
             batch.costs[which] = self.nests.costs(batch, which)
-        return [batch.costs[rows] for batch, rows in some]  # type: ignore[attr-defined]
+        return [batch.costs[rows] for batch, rows in wanted]
 
     def costs_by_stage(self, tree: Root, inlined: frozenset[str] = frozenset()) -> dict[str, float]:
-        """The predicted cost of the child of the root that each stage is computed in; an inlined stage costs what its readers do."""
+        """The predicted cost of the child of the root that computes each stage; inlined ones cost what readers do."""
         found: dict[str, float] = {}
         layouts = _layouts(tree)
         for nest in tree.children:
@@ -394,7 +403,10 @@ class Space:
         return [float(self.nests.unchanged(nest, inlined, layouts).costs[0]) for nest in tree.children]
 
     def tree_cost(self, tree: Root, stop: Callable[[], bool] = lambda: False) -> float:
-        """The predicted cost of any schedule of the Graph; once `stop` says so, nests not looked at yet count as much as those that are."""
+        """The predicted cost of any schedule of the Graph.
+
+        Once `stop` is true, nests not looked at yet count as much as those that are.
+        """
         layouts, costs = _layouts(tree), list[float]()
         for nest in tree.children:
             costs.append(float(self.nests.unchanged(nest, NOTHING, layouts).costs[0]))
@@ -402,14 +414,14 @@ class Space:
                 break
         return sum(costs) * (len(tree.children) / max(len(costs), 1))
 
-    def features(self, tree: Root, inlined: frozenset[str] = frozenset()) -> Any:
-        """The features of a schedule as the cost model sees them, [stages, len(SCHEDULE)]: those of its nests, each by itself."""
+    def features(self, tree: Root, inlined: frozenset[str] = frozenset()) -> Floats:
+        """The features of a schedule as the cost model sees them, [stages, len(SCHEDULE)]: those of each nest alone."""
         return self.nests.features(tree, inlined, _layouts(tree))
 
     def nest_costs(
         self, nest: Node, sizes: Sizes, inlined: frozenset[str] = frozenset(), layouts: Layouts = IN_C_ORDER
     ) -> Floats:
-        """The costs of one child of the root, for each choice of its sizes; `layouts`: of what does not lie in C order in memory."""
+        """The costs of one child of the root, for each choice of its sizes; `layouts`: of what is not in C order."""
         return self.nests.known(nest, sizes, inlined, layouts).costs
 
 
@@ -418,12 +430,8 @@ def _with_order(layouts: Layouts, stage: str, order: tuple[int, ...]) -> Layouts
 
 
 def _layouts(tree: Root) -> Layouts:
-    """How stages lie in memory that do not in C order."""
+    """The layouts of stages that are not in C order."""
     return {name: x for name, x in layouts_of(tree).items() if x != C_ORDER}
-
-
-TILED = 2  # dimensions of a level of tiles that is made for a producer
-TASKS = 4  # for each core, as the launcher has them
 
 
 def serial_nest(s: Stage, group: tuple[int, ...]) -> Node:
@@ -433,7 +441,7 @@ def serial_nest(s: Stage, group: tuple[int, ...]) -> Node:
 
 
 def is_divisible(s: Stage) -> bool:
-    """Can parts of a stage be computed by themselves?"""
+    """Can parts of a stage be computed alone?"""
     return len(s.shape) > 0 and all(is_direct(d) for d in s.definitions)
 
 

@@ -1,7 +1,8 @@
-"""The nests that a definition may have on a CPU: which dimension the lanes run along, what is unrolled, tiled, parallel.
+"""The nests that a definition may have on a CPU: what the lanes run along, what is unrolled, tiled, parallel.
 
-A `Form` is a structure of loops with choices for their sizes, so that all its choices are measured at once. In a structure there is
-every loop that one of its choices has; a loop of one turn is no loop, and `chosen` leaves it out.
+A `Template` is a structure of loops with choices for their sizes, so that all its choices are costed at once. In a
+structure there is every loop that one of its choices has; a loop of one iteration is no loop, and `chosen` leaves it
+out.
 """
 
 from __future__ import annotations
@@ -16,64 +17,50 @@ from typing import Any
 import numpy as np
 
 from hjit.sched.language.build import Step, nest, parallel_loops
-from hjit.sched.language.check import is_associative, is_atomic, is_direct
+from hjit.sched.language.definitions import is_associative, is_atomic, is_direct
 from hjit.sched.language.limits import MAX_UNROLL
 from hjit.sched.language.memory import Strides
-from hjit.sched.language.target import BLOCK, SMALL_BLOCK, Target
+from hjit.sched.language.target import Target
 from hjit.sched.language.tree import Compute, DimKey, Loop, Node, dims_of, with_children
 from hjit.sched.language.tree import walk as walk_tree
-from hjit.sched.nests.usual import (
-    INTERLEAVED,
-    MAX_TURNED_LANES,
-    SCAN_ROWS,
-    STRIP_VECTORS,
-    TURNED_ROWS,
-    UNROLL_CODE,
+from hjit.sched.nests.root_nests import (
     best_lanes,
     block_dim,
-    crossing_dim,
+    iteration_lanes,
     lane_scores,
     loops_in_order,
     parts_dim,
     scan_rows,
     strip_dim,
     strips,
-    turn_lanes,
-    turned,
+    transpose_tiles,
+    transposed_dim,
     unrolled_dims,
     vector_lanes,
 )
+from hjit.sched.nests.thresholds import INTERLEAVED, SCAN_ROWS, STRIP_VECTORS, TRANSPOSE_LANES, TRANSPOSE_ROWS
 from hjit.sched.search.pruning import log_spaced
+from hjit.sched.search.thresholds import (
+    BLOCK_SIZES,
+    LANE_DIMS,
+    MAX_STRIP_VECTORS,
+    MAX_TRANSPOSE_ROWS,
+    MIN_ITERATIONS,
+    MIN_TILED,
+    REDUCTION_UNROLL,
+    ROWS,
+    SMALL_TASK,
+    TILES,
+    UNROLLED_OPERATIONS,
+    VECTORS,
+)
 from hjit.trace.ir.graph import Definition, Expr, Index, Stage, walk
 
 Sizes = np.ndarray[Any, np.dtype[np.int64]]  # [choices, columns]
 
-LANE_DIMS = 2  # dimensions that are tried for the lanes
-VECTORS = (1, 2, 4)  # of one turn
-ROWS = (1, 2, 4)  # of one turn
-BLOCKS = (
-    (1, 1),
-    (1, 2),
-    (1, 4),
-    (2, 1),
-    (2, 2),
-    (4, 1),
-    (4, 2),
-    (4, 4),
-    SMALL_BLOCK,
-    BLOCK,
-)  # rows and vectors of accumulators
-TURNS = (1, 2, 4, 8)  # of a long reduction that are one
-BIG = 32  # a dimension of more elements is worth tiles
-TILES = (4, 256), (32, 1024)  # rows and columns of a tile, at least and at most
-WIDEST_STRIP = 64  # vectors of a strip of columns
-MOST_TURNED = 128  # rows of a tile that is read across
-FEW_TURNS = 4  # a loop with fewer turns than this for each core has the next loop parallel, too
-SMALL_TASK = 1 << 16  # evaluations; a nest with fewer may as well run on one core
-
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Form:
+class Template:
     """A nest with choices for its sizes.
 
     Attributes:
@@ -86,7 +73,7 @@ class Form:
 
 
 def chosen(node: Node, sizes: Sequence[int]) -> Node:
-    """The nest with one of the choices, without loops of one turn."""
+    """The nest with one of the choices, without loops of one iteration."""
     return _chosen(node, sizes)[0]
 
 
@@ -112,20 +99,20 @@ def _chosen(node: Node, sizes: Sequence[int]) -> tuple[Node, dict[tuple[str, Dim
 
 
 def columns(node: Node, sizes: Sizes) -> Sizes:
-    """The choices with a column for each loop of a size, in the order of `walk`, as `hjit.sched.features.featurise` takes them."""
+    """The choices with a column for each loop of a size, in the order of `walk`: what `hjit.sched.features` takes."""
     found = [sizes[:, -n - 1] if n < 0 else np.full(len(sizes), n) for n in loop_sizes(node)]
     return np.stack(found, 1) if found else np.zeros((len(sizes), 0), np.int64)
 
 
-def turns_of(node: Node, extents: Sequence[float]) -> float:
-    """Turns of the parallel loops of a nest, all together."""
-    turns = 1.0
+def parallel_iterations(node: Node, extents: Sequence[float]) -> float:
+    """Iterations of the parallel loops of a nest, all together."""
+    total = 1.0
     for loop in parallel_loops(node):
         inside = next(
             (x.size for x in walk_tree(loop) if isinstance(x, Loop) and x is not loop and x.dim == loop.dim), None
         )
-        turns *= math.ceil(math.prod(extents[k] for k in dims_of(loop.dim)) / (inside or 1))
-    return turns
+        total *= math.ceil(math.prod(extents[k] for k in dims_of(loop.dim)) / (inside or 1))
+    return total
 
 
 def loop_sizes(node: Node) -> Iterator[int]:
@@ -139,21 +126,22 @@ def loop_sizes(node: Node) -> Iterator[int]:
 
 @dataclass(frozen=True, slots=True)
 class Inner:
-    """The innermost loops of a form.
+    """The innermost loops of a template.
 
     Attributes:
         lanes_dim: the dimension of the vectors; None: there are none.
-        rows_dim: another dimension of which several elements are computed in one turn, or None.
+        rows_dim: another dimension of which several elements are computed in one iteration, or None.
         unrolled: small dimensions, whole.
-        across: the dimension that other loads are contiguous along than those of the lanes, or None.
-        options: (lanes, elements along `lanes_dim`, elements along `rows_dim`) of one turn, the first as in the default schedule.
+        transposed: the dimension that other loads are contiguous along than those of the lanes, or None.
+        options: (lanes, elements along `lanes_dim`, elements along `rows_dim`) of one iteration, the first as in the
+            default schedule.
     """
 
     lanes_dim: int | None
     rows_dim: int | None
     unrolled: tuple[int, ...]
     options: tuple[tuple[int, int, int], ...]
-    across: int | None = None
+    transposed: int | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -164,8 +152,8 @@ class Tiles:
     sizes: Sizes
 
 
-class Forms:
-    """The forms of the nests of one Graph's stages.
+class Templates:
+    """The templates of the nests of one Graph's stages.
 
     Args:
         cores: how many tasks run at once.
@@ -175,37 +163,37 @@ class Forms:
     def __init__(self, strides: Strides, target: Target, cores: int, tiles: int) -> None:
         self.strides, self.target, self.cores = strides, target, cores
         self.tiles = product_of(tuple(log_spaced(most, tiles, least) for least, most in TILES))
-        self.turned = tuple(dict.fromkeys((TURNED_ROWS, *log_spaced(MOST_TURNED, tiles, least=4))))
-        self.strips = tuple(dict.fromkeys((STRIP_VECTORS, *log_spaced(WIDEST_STRIP, max(tiles // 2, 1)))))
+        self.transposed = tuple(dict.fromkeys((TRANSPOSE_ROWS, *log_spaced(MAX_TRANSPOSE_ROWS, tiles, least=4))))
+        self.strips = tuple(dict.fromkeys((STRIP_VECTORS, *log_spaced(MAX_STRIP_VECTORS, max(tiles // 2, 1)))))
         self._inner: dict[tuple[str, tuple[int, ...], tuple[int, ...]], list[Inner]] = {}
 
     def of(
         self, s: Stage, group: tuple[int, ...], extents: Sequence[float], at_root: bool, order: tuple[int, ...] = ()
-    ) -> Iterator[Form]:
-        """All forms of a nest; the first one with its first sizes is that of the default schedule.
+    ) -> Iterator[Template]:
+        """All templates of a nest; the first one with its first sizes is that of the default schedule.
 
         Args:
             extents: numbers of the extents of the dimensions.
-            at_root: is it computed by itself?
+            at_root: is it computed at the root?
             order: of the stage's axes in memory, as in `hjit.sched.language.tree.Store`.
         """
         d = s.definitions[group[-1]]
         for inner in self.inner(s, group, extents, order):
-            if at_root and inner.across is not None and inner.lanes_dim is not None and len(group) == 1:
-                lanes = tuple(dict.fromkeys(min(n, MAX_TURNED_LANES) for n, *_ in inner.options))
-                steps = turned(d, inner.lanes_dim, inner.across, -1, -2, inner.unrolled)
-                yield Form(nest(s.name, group, steps), product_of((self.turned, lanes)))
+            if at_root and inner.transposed is not None and inner.lanes_dim is not None and len(group) == 1:
+                lanes = tuple(dict.fromkeys(min(n, TRANSPOSE_LANES) for n, *_ in inner.options))
+                steps = transpose_tiles(d, inner.lanes_dim, inner.transposed, -1, -2, inner.unrolled)
+                yield Template(nest(s.name, group, steps), product_of((self.transposed, lanes)))
             strip = strip_dim(d, inner.lanes_dim) if at_root else None
             if strip is not None:
                 choices = [
                     (lanes, n * lanes) for lanes in dict.fromkeys(n for n, *_ in inner.options) for n in self.strips
                 ]
-                yield Form(nest(s.name, group, strips(d, strip, -2, -1)), np.array(choices, np.int64))
+                yield Template(nest(s.name, group, strips(d, strip, -2, -1)), np.array(choices, np.int64))
             for loops in _orders(d, inner, extents, at_root):
                 tiles = self._tiles(d, loops, inner, extents) if at_root else None
                 for parallel in self._parallel(s, d, loops, inner, extents) if at_root else [0]:
                     steps, sizes = _steps(d, loops, inner, tiles, parallel, extents)
-                    yield Form(nest(s.name, group, steps), sizes)
+                    yield Template(nest(s.name, group, steps), sizes)
 
     def inner(
         self, s: Stage, group: tuple[int, ...], extents: Sequence[float], order: tuple[int, ...] = ()
@@ -239,35 +227,39 @@ class Forms:
                 continue
             widths = native_widths(s, d, self.target, lanes_dim)
             code = sum(1 for x in alike for _ in walk(x.value)) * max(int(np.prod([extents[k] for k in unrolled])), 1)
-            across = crossing_dim(d, lanes_dim, unrolled, strides)
-            usual = widths[0] if across is not None else turn_lanes(d, self.target, lanes_dim, widths[0])
-            yield replace(self._blocks(d, lanes_dim, widths, usual, unrolled, extents, code), across=across)
+            transposed = transposed_dim(d, lanes_dim, unrolled, strides)
+            first_lanes = widths[0] if transposed is not None else iteration_lanes(d, self.target, lanes_dim, widths[0])
+            yield replace(
+                self._blocks(d, lanes_dim, widths, first_lanes, unrolled, extents, code), transposed=transposed
+            )
 
     def _blocks(
         self,
         d: Definition,
         lanes_dim: int,
         widths: Sequence[int],
-        usual: int,
+        first_lanes: int,
         unrolled: tuple[int, ...],
         extents: Sequence[float],
         code: int,
     ) -> Inner:
-        """How much one turn computes: vectors side by side, rows, or blocks of both, as far as the code does not grow too long."""
-        plain = tuple((n, n, 1) for n in dict.fromkeys((usual, *widths)))
+        """How much one iteration computes: vectors, rows, or blocks of both, as far as the code is not too long."""
+        plain = tuple((n, n, 1) for n in dict.fromkeys((first_lanes, *widths)))
         if lanes_dim >= len(d.dims) or d.order == "sequential" or not is_direct(d):
             return Inner(lanes_dim, None, unrolled, plain)
         default = block_dim(d, lanes_dim, list(unrolled))
         rows = [k for k in range(len(d.dims)) if k not in (lanes_dim, *unrolled) and extents[k] >= 2 * max(ROWS)]
         rows_dim = default if default is not None else rows[-1] if rows else None
-        blocks = BLOCKS if is_associative(d) and d.rdims else [(r, v) for r in ROWS for v in VECTORS if 1 in (r, v)]
+        blocks = (
+            BLOCK_SIZES if is_associative(d) and d.rdims else [(r, v) for r in ROWS for v in VECTORS if 1 in (r, v)]
+        )
         copies = max(math.prod(extents[k] for k in unrolled), 1)  # there may be no elements
-        most = min(UNROLL_CODE * 2 / code, MAX_UNROLL / copies)
+        most = min(UNROLLED_OPERATIONS / code, MAX_UNROLL / copies)
         found = [(n, v * n, r) for n in widths for r, v in blocks if _fits(r, v, n, rows_dim, extents[lanes_dim], most)]
         found += [
-            (usual, usual, r)
+            (first_lanes, first_lanes, r)
             for r, v in blocks
-            if v == 1 and usual not in widths and _fits(r, 1, usual, rows_dim, extents[lanes_dim], most)
+            if v == 1 and first_lanes not in widths and _fits(r, 1, first_lanes, rows_dim, extents[lanes_dim], most)
         ]
         block_rows, vectors = self.target.block
         is_blocked = default is not None and vectors * block_rows * copies <= MAX_UNROLL
@@ -276,7 +268,7 @@ class Forms:
 
     def _tiles(self, d: Definition, order: Sequence[int], inner: Inner, extents: Sequence[float]) -> Tiles | None:
         """Tiles of the two innermost loops over big pure dimensions, side by side."""
-        big = [k for k in order if k < len(d.dims) and extents[k] > BIG][-2:]
+        big = [k for k in order if k < len(d.dims) and extents[k] > MIN_TILED][-2:]
         if len(big) < 2 or inner.lanes_dim not in big or d.order == "sequential" or not is_direct(d):
             return None
         (rows,) = (k for k in big if k != inner.lanes_dim)
@@ -292,13 +284,13 @@ class Forms:
 
         Of a histogram without any, that over what is counted may be: tasks count atomically then.
         """
-        turns, count = 1.0, 0
+        iterations, count = 1.0, 0
         for k in order:
             if k >= len(d.dims):
                 break
-            turns *= max(extents[k] // (inner.options[0][0] if k == inner.lanes_dim else 1), 1.0)
+            iterations *= max(extents[k] // (inner.options[0][0] if k == inner.lanes_dim else 1), 1.0)
             count += 1
-            if turns >= FEW_TURNS * self.cores:
+            if iterations >= MIN_ITERATIONS * self.cores:
                 break
         yield count
         if count and np.prod(extents) < SMALL_TASK:
@@ -329,7 +321,7 @@ def _fits(rows: int, vectors: int, lanes: int, rows_dim: int | None, extent: flo
 
 
 def _orders(d: Definition, inner: Inner, extents: Sequence[float], at_root: bool) -> Iterator[list[int]]:
-    """The loops that have turns, outermost first: as the default schedule has them, or another big dimension outermost."""
+    """The loops that run, outermost first: as the default schedule has them, or another big dimension outermost."""
     first = loops_in_order(d, inner.lanes_dim, list(inner.unrolled))
     yield first
     blocked = any(r > 1 for *_, r in inner.options) and bool(d.rdims)
@@ -342,7 +334,10 @@ def _orders(d: Definition, inner: Inner, extents: Sequence[float], at_root: bool
 def _steps(
     d: Definition, order: Sequence[int], inner: Inner, tiles: Tiles | None, parallel: int, extents: Sequence[float]
 ) -> tuple[list[Step], Sizes]:
-    """The loops of a form, and the choices for their sizes; columns: lanes, along the lanes, rows, tiles, and turns of a reduction that are one."""
+    """The loops of a template, and the choices for their sizes.
+
+    Columns: lanes, elements along the lanes, rows, tiles, and unrolled iterations of a reduction.
+    """
     pure, reductions = [k for k in order if k < len(d.dims)], [k for k in order if k >= len(d.dims)]
     lanes_dim, rows_dim = inner.lanes_dim, inner.rows_dim
     vector: list[Step] = [] if lanes_dim is None else [(lanes_dim, "vector", -1)]
@@ -368,34 +363,34 @@ def _steps(
         choices = plain if tiles is None else np.concatenate([plain, *(_tiled(x, tiles.sizes) for x in plain)])
         if split is not None:
             choices = np.concatenate(
-                [np.concatenate([choices, np.full((len(choices), 1), n, np.int64)], 1) for n in TURNS]
+                [np.concatenate([choices, np.full((len(choices), 1), n, np.int64)], 1) for n in REDUCTION_UNROLL]
             )
     steps += [(k, "unroll", None) for k in inner.unrolled]
     return steps, choices
 
 
 def split_dim(d: Definition, order: Sequence[int], inner: Inner, extents: Sequence[float]) -> int | None:
-    """The innermost reduction dimension, where it is long and the lanes do not run along it: several of its turns may be one."""
+    """The innermost reduction dimension, where it is long and the lanes do not run along it: it may be unrolled."""
     last = next((k for k in reversed(order) if k >= len(d.dims)), None)
-    if last is None or last == inner.lanes_dim or last == inner.rows_dim or extents[last] <= BIG:
+    if last is None or last == inner.lanes_dim or last == inner.rows_dim or extents[last] <= MIN_TILED:
         return None
     return last if is_associative(d) and is_direct(d) else None
 
 
 def _tiled(plain: Sizes, tiles: Sizes) -> Sizes:
-    """The choices with tiles around the innermost loops: multiples of what `plain`, the choice with tiles of one turn, has."""
+    """The choices with tiles around the innermost loops: multiples of what `plain`, the choice without tiles, has."""
     found = tiles[(tiles % plain[3:] == 0).all(1) & (tiles != plain[3:]).any(1)]
     return np.concatenate([np.broadcast_to(plain[:3], (len(found), 3)), found], 1)
 
 
 def _step(k: int, inner: Inner, option: tuple[int, int, int]) -> int:
-    """How much of a dimension one turn of the innermost loops computes."""
+    """How much of a dimension one iteration of the innermost loops computes."""
     return option[1] if k == inner.lanes_dim else option[2] if k == inner.rows_dim else 1
 
 
 @functools.lru_cache(maxsize=256)
 def product_of(options: tuple[tuple[int, ...], ...]) -> Sizes:
-    """Every combination of some sizes; one array for equal options, so that they are told apart once."""
+    """Every combination of some sizes; one array for equal options, so that they are compared once."""
     found = np.array([*itertools.product(*options)], np.int64)
     found.flags.writeable = False
     return found

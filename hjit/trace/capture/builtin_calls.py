@@ -13,8 +13,9 @@ from hjit.trace.capture.rerolling import range_
 from hjit.trace.ops.arrays.strides import interface
 from hjit.trace.tracing.host import HostScalar, is_host, record
 from hjit.trace.tracing.induction import InductionVariable
+from hjit.trace.tracing.masked import Selected
 from hjit.trace.tracing.size import Size
-from hjit.trace.tracing.tracer import Selected, Tracer, is_tracer, python_float
+from hjit.trace.tracing.tracer import Tracer, is_tracer, python_float
 
 
 def _float(x: Any = 0.0) -> Any:

@@ -22,8 +22,9 @@ from hjit.trace.capture import effects
 from hjit.trace.capture.impure import STREAMS, Stream
 from hjit.trace.tracing.dispatch import hook
 from hjit.trace.tracing.host import HostScalar, unpin
+from hjit.trace.tracing.masked import Selected
 from hjit.trace.tracing.recorder import Recorder, current, supported_dtype
-from hjit.trace.tracing.tracer import Selected, Tracer, from_source
+from hjit.trace.tracing.tracer import Tracer, from_source
 
 MAX_ITEMS = 4096  # items of a captured container that are looked at; of a larger one only its identity is guarded
 MAX_BYTES = 4096  # bytes of a captured array of a dtype that kernels do not have, which is compared at every call
@@ -100,11 +101,16 @@ def wrap(value: Any, path: Path) -> Any:
     ):
         seen = set(value)
         _guard(rec, path, set(value), "value")
-        rec.watch(seen, str(path))
+        rec.watched.add(seen, str(path))
         return seen
     traced = hook("wrap_callable")(value)
-    if isinstance(value, type) and value not in rec.classes and value.__flags__ & (1 << 9) and not _is_library(value):
-        rec.classes[value] = dict(vars(value))
+    if (
+        isinstance(value, type)
+        and value not in rec.watched.classes
+        and value.__flags__ & (1 << 9)
+        and not _is_library(value)
+    ):
+        rec.watched.classes[value] = dict(vars(value))
     _guard(rec, path, value, "identity")
     if traced is not value:
         return traced
@@ -170,7 +176,7 @@ def _captured_container(rec: Recorder, value: Any, path: Path) -> Any:
     _guard_shape(rec, path, shape)
     items = [wrap(value[n], Path(path, n)) for n in names]
     seen = _copied_dict(value, items) if isinstance(value, dict) else type(value)(items)
-    rec.watch(seen, str(path))
+    rec.watched.add(seen, str(path))
     return seen
 
 

@@ -17,8 +17,9 @@ import numpy as np
 from hjit.trace.tracing.dispatch import provides
 from hjit.trace.tracing.frames import callees
 from hjit.trace.tracing.host import is_host, record
+from hjit.trace.tracing.masked import Selected
 from hjit.trace.tracing.recorder import current
-from hjit.trace.tracing.tracer import Selected, Tracer, as_tracer, call, from_known, from_stage, has_tracer, is_tracer
+from hjit.trace.tracing.tracer import Tracer, as_tracer, call, from_known, from_stage, has_tracer, is_tracer
 
 
 def called(value: Any, frame: types.FrameType) -> Any:

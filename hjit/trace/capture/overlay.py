@@ -26,8 +26,9 @@ from hjit.trace.tracing.dispatch import functions, provides
 from hjit.trace.tracing.externs import concrete, opaque_call
 from hjit.trace.tracing.foreign import foreign
 from hjit.trace.tracing.host import HostScalar, is_host, is_run_time, pin_captured
+from hjit.trace.tracing.masked import Selected
 from hjit.trace.tracing.recorder import current
-from hjit.trace.tracing.tracer import Selected, has_tracer
+from hjit.trace.tracing.tracer import has_tracer
 
 _SAFE_BUILTINS = ("builtins", "_operator", "math", "time")  # they ask a tracer through Python's own protocols
 _OWN = ("hjit.trace", "hjit.kernels", "hjit.sched", "hjit.model", "hjit.pipeline", "hjit.variant", "hjit.options")
@@ -78,7 +79,7 @@ def clone(function: types.FunctionType) -> Callable[..., Any]:
         for name, cell in zip(function.__code__.co_freevars, closure, strict=True):
             try:
                 cells.append(types.CellType(_captured_cell(function, name, cell)))
-                current().cells.append((cells[-1], cells[-1].cell_contents, name))
+                current().watched.cells.append((cells[-1], cells[-1].cell_contents, name))
             except ValueError:  # an empty cell: a name not yet bound
                 cells.append(cell)
         closure = tuple(cells)

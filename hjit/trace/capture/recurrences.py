@@ -7,8 +7,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from hjit.trace.ir.borders import piecewise
-from hjit.trace.ir.graph import Definition, Expr, Load, ScalarRef, Stage, identity, map_exprs, rewrite, substitute, walk
+from hjit.trace.ir.graph import Definition, Expr, Load, ScalarRef, Stage, identity, rewrite, substitute, walk
 from hjit.trace.ir.poly import ONE, ZERO, Atom, Dim, Indirect, IntLike, Poly, Var, deep_atoms, poly
+from hjit.trace.ir.rewriting import map_exprs
 from hjit.trace.tracing.recorder import Recorder
 from hjit.trace.tracing.tracer import TracedBuffer
 from hjit.trace.tracing.writing import version_name

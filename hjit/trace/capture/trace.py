@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from hjit import deadline
 from hjit.errors import Origin, TraceError
+from hjit.process import deadline
 from hjit.trace.capture.audit_hook import listen
 from hjit.trace.capture.captured import Path, captured_object, whole_array
 from hjit.trace.capture.overlay import clone, load_table
@@ -19,9 +19,10 @@ from hjit.trace.ir.graph import identity
 from hjit.trace.ir.poly import Dim, FloorDiv, Mod, Poly, Sym, deep_atoms
 from hjit.trace.tracing.host import HostScalar, cell_number, is_host, is_run_time, unpin
 from hjit.trace.tracing.induction import CannotReroll, Site
+from hjit.trace.tracing.masked import Selected
 from hjit.trace.tracing.recorder import OutOfBounds, Recorder
 from hjit.trace.tracing.size import Size
-from hjit.trace.tracing.tracer import Selected, TracedBuffer, Tracer, from_source, is_tracer
+from hjit.trace.tracing.tracer import TracedBuffer, Tracer, from_source, is_tracer
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,7 +203,7 @@ def _traced(rec: Recorder, function: types.FunctionType, structure: Any, leaves:
 def _watch(rec: Recorder, values: Iterable[Any]) -> None:
     """Look after the lists and dicts among the arguments, which the function may not change."""
     for x in values:
-        rec.watch(x, "argument")
+        rec.watched.add(x, "argument")
         if isinstance(x, (list, tuple, dict)):
             _watch(rec, x.values() if isinstance(x, dict) else x)
 

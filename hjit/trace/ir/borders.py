@@ -1,22 +1,19 @@
 """Constant padding as a pure definition, so that it fuses.
 
-A constant image with a box written into it is the padded image: inside the box the value, outside the constant. As
-``select(inside(d0 - 1, h), ..., c)`` it goes where other point-wise stages go, and lowering drops the test in the
-interior of a loop.
+A constant image with a region written into it is the padded image: inside the region the value, outside the constant.
+As ``select(inside(d0 - 1, h), ..., c)`` it is fused as other point-wise stages are, and loop partitioning removes the
+test from the steady state of a loop.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 
-from hjit.trace.ir.graph import Const, Definition, Expr, Graph, Index, Op, Stage, select, substitute
+from hjit.trace.ir.graph import Definition, Expr, Index, Op, Stage, select, substitute
 from hjit.trace.ir.poly import ONE, Dim, Poly, boundary, poly
 
-Side = tuple[
-    Poly, Poly, int | None
-]  # of a box along an axis: where a point lies in it, its length, and the dimension that runs along it
+# of a region along an axis: where a point lies in it, its length, and the dimension that runs along it
+Side = tuple[Poly, Poly, int | None]
 INSIDE = "inside"  # the operation 0 <= index < extent
 
 
@@ -26,7 +23,7 @@ def inside(index: Poly, extent: Poly) -> Expr:
 
 
 def fold_select(e: Expr) -> Expr:
-    """The side that a test takes whose index and extent are known, as those of the planes of a stack are; other expressions as they are."""
+    """An expression; of a select by `inside` of constants, as those of the planes of a stack are, the chosen side."""
     match e:
         case Op(name="select", args=(Op(name=test, args=(Index(poly=at), Index(poly=n))), a, b)) if (
             test == INSIDE and at.is_const and n.is_const
@@ -35,34 +32,23 @@ def fold_select(e: Expr) -> Expr:
     return e
 
 
-def borders(graph: Graph) -> Graph:
-    """Boxes written into a constant become pure definitions."""
-    return replace(graph, stages=tuple(_pure(s) for s in graph.stages))
-
-
-def _pure(s: Stage) -> Stage:
-    if len(s.updates) != 1 or not isinstance(s.initial, Const) or len(s.updates[0].dims) != len(s.shape):
-        return s
-    value = piecewise(s)
-    return s if value is None else replace(s, initial=value, updates=())
-
-
 def piecewise(s: Stage) -> Expr | None:
-    """The value of a stage that boxes are written into, at a point of its own; None where something else is written."""
+    """The value of a stage that regions are written into, at a point of it; None where something else is written."""
     value = s.initial
     for d in s.updates:
-        box = _box(s, d)
-        if box is None:
+        region = _region(s, d)
+        if region is None:
             return None
-        part = _brought_inside(d.value, s, box)
-        for axis, (p, n, _) in enumerate(box) if value is not None else ():
-            part = _where(axis, p, n, s.shape[axis], part, value)
+        part = _clamped(d.value, s, region)
+        if value is not None:
+            for axis, (p, n, _) in enumerate(region):
+                part = _where(axis, p, n, s.shape[axis], part, value)
         value = part
     return value
 
 
 def _where(axis: int, p: Poly, n: Poly, length: Poly, inner: Expr, outer: Expr) -> Expr:
-    """One value where `p` is in [0, n), another elsewhere on an axis; the test holds in the interior, so that it is dropped there."""
+    """`inner` where `p` is in [0, n), `outer` elsewhere on an axis; the test is one that holds in the steady state."""
     here = poly(Dim(axis))
     if (p, n) == (here, length):
         return inner
@@ -73,15 +59,15 @@ def _where(axis: int, p: Poly, n: Poly, length: Poly, inner: Expr, outer: Expr) 
     return select(inside(p, n), inner, outer)
 
 
-def _brought_inside(value: Expr, s: Stage, box: list[Side]) -> Expr:
-    """The value of a box at a point of the stage, or at the point of the box that is nearest to it."""
-    whole = {axis for axis, (p, n, _) in enumerate(box) if (p, n) == (poly(Dim(axis)), s.shape[axis])}
-    at = {k: p if axis in whole else boundary("clamp", p, n) for axis, (p, n, k) in enumerate(box) if k is not None}
+def _clamped(value: Expr, s: Stage, region: list[Side]) -> Expr:
+    """The value of a region at the point of it that is nearest to a point of the stage."""
+    whole = {axis for axis, (p, n, _) in enumerate(region) if (p, n) == (poly(Dim(axis)), s.shape[axis])}
+    at = {k: p if axis in whole else boundary("clamp", p, n) for axis, (p, n, k) in enumerate(region) if k is not None}
     return substitute(value, lambda a: at[a.k] if isinstance(a, Dim) else None)
 
 
-def _box(s: Stage, d: Definition) -> list[Side] | None:
-    """The box that an update writes; None where that is no box, or its values depend on the stage."""
+def _region(s: Stage, d: Definition) -> list[Side] | None:
+    """The region that an update writes; None where that is no box, or its values depend on the stage."""
     if d.order != "pure" or s.name in d.sources:
         return None
     found: list[Side] = []

@@ -1,82 +1,192 @@
-"""What holds of every Graph between two passes; `HJIT_CHECK=1` looks at it after each of them."""
+"""What holds of every Graph, as a list of named rules; `HJIT_CHECK=1` checks them after each pass."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 from hjit.errors import CompileError
 from hjit.trace.ir.graph import Definition, Expr, Graph, Load, Op, ScalarRef, Stage, walk
 from hjit.trace.ir.poly import Dim, Poly, Var, deep_atoms
 
 
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A definition of a Graph, the one of that number of a stage."""
+
+    graph: Graph
+    positions: dict[str, int]  # of the stages in the Graph
+    stage: Stage
+    number: int
+    definition: Definition
+
+    def __str__(self) -> str:
+        return f"{self.stage.name}, definition {self.number}"
+
+
 def check_graph(graph: Graph, after: str = "") -> None:
     """Raise where a Graph is not well formed.
 
     Raises:
-        CompileError: a fault of the pass that is named.
+        CompileError: a rule does not hold; a fault of the pass that is named.
     """
-    for fault in faults(graph):
-        raise CompileError(f"invalid Graph{f' after {after}' if after else ''}: {fault}. Please report this.\n{graph}")
+    for rule, fault in faults(graph):
+        where = f" after {after}" if after else ""
+        raise CompileError(f"invalid Graph{where}: {rule}: {fault}. Please report this.\n{graph}")
 
 
-def faults(graph: Graph) -> Iterator[str]:
-    """What is wrong with a Graph."""
-    names = [x.name for x in (*graph.inputs, *graph.stages)]
-    yield from (f"two arrays are named {n}" for n in dict.fromkeys(names) if names.count(n) > 1)
-    yield from (f"the output {n} is no stage" for n in graph.outputs if n not in graph.by_name)
-    known = dict(graph.shapes)
-    scalars = {s.name: s.dtype for s in graph.scalars}
-    done = {i.name for i in graph.inputs}
+def faults(graph: Graph) -> Iterator[tuple[str, str]]:
+    """The rules that do not hold, by name, each with what is wrong."""
+    for check in GRAPH_RULES:
+        yield from ((check.__name__, fault) for fault in check(graph))
+    positions = {s.name: n for n, s in enumerate(graph.stages)}
     for s in graph.stages:
-        if not s.definitions:
-            yield f"{s.name}: it has no definition"
-        for k, d in enumerate(s.definitions):
-            yield from (f"{s.name}, definition {k}: {x}" for x in _definition_faults(s, d))
-            for e in walk(*d.exprs()):
-                yield from (f"{s.name}, definition {k}: {x}" for x in _expr_faults(e, graph, scalars))
-                if (
-                    isinstance(e, Load)
-                    and e.source in known
-                    and e.source not in done
-                    and (e.source != s.name or k == 0)
-                ):
-                    yield f"{s.name}, definition {k}: it loads {e.source}, which is computed later"
-        done.add(s.name)
+        for number, d in enumerate(s.definitions):
+            place = Place(graph, positions, s, number, d)
+            for name, fault in _faults_at(place):
+                yield name, f"{place}: {fault}"
 
 
-def _definition_faults(s: Stage, d: Definition) -> Iterator[str]:
-    if len(d.target) != len(s.shape):
-        yield f"{len(d.target)} indices for {len(s.shape)} axes"
-    if d.value.dtype != s.dtype:
-        yield f"a value of {d.value.dtype} for {s.dtype}"
+def _faults_at(place: Place) -> Iterator[tuple[str, str]]:
+    d = place.definition
+    exprs = list(walk(*d.exprs()))
+    for check in DEFINITION_RULES:
+        yield from ((check.__name__, fault) for fault in check(place))
+    for p in (*d.target, *(p for e in exprs for p in e.polys)):
+        for of_index in INDEX_RULES:
+            yield from ((of_index.__name__, fault) for fault in of_index(place, p))
+    for e in exprs:
+        for of_expr in EXPR_RULES:
+            yield from ((of_expr.__name__, fault) for fault in of_expr(place, e))
+
+
+# -- of the Graph
+
+
+def names_are_unique(graph: Graph) -> Iterator[str]:
+    """No two inputs or stages have one name."""
+    names = [*(i.name for i in graph.inputs), *(s.name for s in graph.stages)]
+    yield from (f"two arrays are named {n}" for n in dict.fromkeys(names) if names.count(n) > 1)
+
+
+def outputs_are_stages(graph: Graph) -> Iterator[str]:
+    """Every output is the name of a stage."""
+    yield from (f"the output {n} is no stage" for n in graph.outputs if n not in graph.by_name)
+
+
+def stages_are_defined(graph: Graph) -> Iterator[str]:
+    """Every stage has a definition."""
+    yield from (f"{s.name} has no definition" for s in graph.stages if not s.definitions)
+
+
+# -- of a definition
+
+
+def target_has_an_index_per_axis(place: Place) -> Iterator[str]:
+    """A target has as many indices as its stage has axes."""
+    target, shape = place.definition.target, place.stage.shape
+    if len(target) != len(shape):
+        yield f"{len(target)} indices for {len(shape)} axes"
+
+
+def value_has_the_dtype(place: Place) -> Iterator[str]:
+    """A value has its stage's dtype."""
+    found, dtype = place.definition.value.dtype, place.stage.dtype
+    if found != dtype:
+        yield f"a value of {found} for {dtype}"
+
+
+def order_is_the_operation(place: Place) -> Iterator[str]:
+    """An associative order is the operation of the value."""
+    d = place.definition
     if d.order not in ("pure", "sequential") and not (isinstance(d.value, Op) and d.value.name == d.order):
-        yield f"its order is {d.order}, which is not its operation"
-    for p in (*d.target, *(p for e in walk(*d.exprs()) for p in e.polys)):
-        yield from _index_faults(p, len(d.extents))
+        yield f"the order is {d.order}, which is not the operation"
 
 
-def _index_faults(p: Poly, ndims: int) -> Iterator[str]:
+# -- of an index
+
+
+def dimensions_exist(place: Place, p: Poly) -> Iterator[str]:
+    """An index mentions dimensions of its definition only."""
+    ndims = len(place.definition.extents)
     for a in deep_atoms(p):
         if isinstance(a, Dim) and not 0 <= a.k < ndims:
             yield f"the index {p} has dimension {a.k} of {ndims}"
-        if isinstance(a, Var):
-            yield f"the index {p} has the loop variable {a}"
 
 
-def _expr_faults(e: Expr, graph: Graph, scalars: dict[str, object]) -> Iterator[str]:
-    match e:
-        case Load():
-            if e.source not in graph.shapes:
-                yield f"it loads {e.source}, which there is not"
-            elif len(e.index) != len(graph.shapes[e.source]):
-                yield f"{e} has {len(e.index)} indices for {len(graph.shapes[e.source])} axes"
-            elif e.dtype != graph.dtypes[e.source]:
-                yield f"{e} is loaded as {e.dtype}, not {graph.dtypes[e.source]}"
-        case ScalarRef():
-            if e.name not in scalars:
-                yield f"the scalar {e.name} is not one of the Graph"
-            elif e.dtype != scalars[e.name]:
-                yield f"the scalar {e.name} is {scalars[e.name]}, not {e.dtype}"
-        case Op(name="select"):
-            if len(e.args) != 3 or e.args[0].dtype.kind != "b" or len({e.dtype, *(a.dtype for a in e.args[1:])}) > 1:
-                yield f"select of {', '.join(str(a.dtype) for a in e.args)} as {e.dtype}"
+def loop_variables_are_lowered(place: Place, p: Poly) -> Iterator[str]:
+    """An index mentions no variables of the loop IR."""
+    yield from (f"the index {p} has the loop variable {a}" for a in deep_atoms(p) if isinstance(a, Var))
+
+
+# -- of an expression
+
+
+def sources_exist(place: Place, e: Expr) -> Iterator[str]:
+    """What is loaded is an input or a stage."""
+    if isinstance(e, Load) and e.source not in place.graph.arrays:
+        yield f"there is no {e.source}, which it loads"
+
+
+def sources_are_computed_first(place: Place, e: Expr) -> Iterator[str]:
+    """What is loaded is an input or an earlier stage, or, in an update, the stage itself."""
+    if isinstance(e, Load) and e.source in place.positions:
+        here, there = place.positions[place.stage.name], place.positions[e.source]
+        if there > here or (there == here and place.number == 0):
+            yield f"it loads {e.source}, which is computed later"
+
+
+def loads_have_an_index_per_axis(place: Place, e: Expr) -> Iterator[str]:
+    """A load has as many indices as its source has axes."""
+    source = place.graph.arrays.get(e.source) if isinstance(e, Load) else None
+    if isinstance(e, Load) and source is not None and len(e.index) != len(source.shape):
+        yield f"{e} has {len(e.index)} indices for {len(source.shape)} axes"
+
+
+def loads_have_the_dtype(place: Place, e: Expr) -> Iterator[str]:
+    """A load has its source's dtype."""
+    source = place.graph.arrays.get(e.source) if isinstance(e, Load) else None
+    if source is not None and e.dtype != source.dtype:
+        yield f"{e} is loaded as {e.dtype}, not {source.dtype}"
+
+
+def scalars_exist(place: Place, e: Expr) -> Iterator[str]:
+    """A scalar is one of the Graph's, of its dtype."""
+    if isinstance(e, ScalarRef):
+        dtype = next((s.dtype for s in place.graph.scalars if s.name == e.name), None)
+        if dtype is None:
+            yield f"the scalar {e.name} is not one of the Graph"
+        elif e.dtype != dtype:
+            yield f"the scalar {e.name} is {dtype}, not {e.dtype}"
+
+
+def selects_have_one_dtype(place: Place, e: Expr) -> Iterator[str]:
+    """A select has a bool and two values of its own dtype."""
+    if isinstance(e, Op) and e.name == "select":
+        condition, *values = (a.dtype for a in e.args)
+        if condition.kind != "b" or values != [e.dtype, e.dtype]:
+            yield f"select of {', '.join(str(a.dtype) for a in e.args)} as {e.dtype}"
+
+
+GRAPH_RULES: tuple[Callable[[Graph], Iterator[str]], ...] = (
+    names_are_unique,
+    outputs_are_stages,
+    stages_are_defined,
+)
+DEFINITION_RULES: tuple[Callable[[Place], Iterator[str]], ...] = (
+    target_has_an_index_per_axis,
+    value_has_the_dtype,
+    order_is_the_operation,
+)
+INDEX_RULES: tuple[Callable[[Place, Poly], Iterator[str]], ...] = (
+    dimensions_exist,
+    loop_variables_are_lowered,
+)
+EXPR_RULES: tuple[Callable[[Place, Expr], Iterator[str]], ...] = (
+    sources_exist,
+    sources_are_computed_first,
+    loads_have_an_index_per_axis,
+    loads_have_the_dtype,
+    scalars_exist,
+    selects_have_one_dtype,
+)

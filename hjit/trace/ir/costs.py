@@ -5,7 +5,7 @@ from __future__ import annotations
 from hjit.trace.ir.graph import Expr, Load, Op, walk
 from hjit.trace.ir.poly import Indirect
 
-# Costs of operations; what is not named costs 1.
+# Costs of operations in vectors, estimates; an operation that is not named costs 1.
 COSTS = {
     **dict.fromkeys(
         "exp exp2 expm1 log log2 log10 log1p sin cos tan arcsin arccos arctan sinh cosh tanh cbrt".split(), 12
@@ -17,16 +17,14 @@ COSTS = {
     "reordered": 0,
 }
 
-REPEAT_LIMIT = 8  # additions that may be done again for each element, wherever it is read
-
 
 def cost(e: Expr) -> int:
     """Arithmetic of one evaluation."""
     return sum(_node_cost(x) for x in walk(e))
 
 
-def length(e: Expr) -> int:
-    """Instructions of one evaluation: what needs no arithmetic is one, too."""
+def instruction_count(e: Expr) -> int:
+    """Instructions of one evaluation, about: what costs nothing is one, too."""
     return sum(_node_cost(x) or 1 for x in walk(e))
 
 

@@ -14,13 +14,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from hjit import deadline
 from hjit.errors import Origin
 from hjit.trace.ir.poly import Atom, Dim, Indirect, IntLike, Poly, poly
 
@@ -58,11 +57,11 @@ class Expr:
     def __eq__(self, other: object) -> bool:
         if self is other:
             return True
-        if type(self) is not type(other) or self._hash != other._hash:  # type: ignore[attr-defined]
+        if type(self) is not type(other) or self._hash != other._hash:
             return False
-        if self._key is other._key:  # type: ignore[attr-defined]
+        if self._key is other._key:
             return True
-        if self._key != other._key:  # type: ignore[attr-defined]
+        if self._key != other._key:
             return False
         # equal ones share their key from now on: comparing two equal graphs of shared nodes stays linear
         object.__setattr__(other, "_key", self._key)
@@ -216,8 +215,12 @@ def select(condition: Expr, a: Expr, b: Expr) -> Expr:
 # -- walks, all over shared sub-expressions only once
 
 
-def walk(*roots: Expr) -> Iterator[Expr]:
-    """Every sub-expression once, those inside indices too; users before what they use."""
+def walk(*roots: Expr, args: Callable[[Expr], Iterable[Expr]] | None = None) -> Iterator[Expr]:
+    """Every sub-expression once, those inside indices too; users before what they use.
+
+    Args:
+        args: which arguments of an expression to walk, in place of all.
+    """
     seen: set[Expr] = set()
     stack = list(roots)
     while stack:
@@ -226,7 +229,7 @@ def walk(*roots: Expr) -> Iterator[Expr]:
             continue
         seen.add(e)
         yield e
-        stack.extend(e.args)
+        stack.extend(e.args if args is None else args(e))
         for p in e.polys:
             stack.extend(p.exprs)
 
@@ -351,14 +354,14 @@ def _text(e: Expr) -> str:
 
 
 def _hash_once(node: Any) -> int:
-    """The hash that a frozen dataclass has by itself, kept: Graphs are keys of what is asked for each of their stages."""
+    """The hash that a frozen dataclass has, computed once: Graphs are keys of what is cached for their stages."""
     found: int | None = node.__dict__.get("_hash")
     if found is None:
         found = node.__dict__["_hash"] = hash(tuple(getattr(node, f.name) for f in fields(node) if f.compare))
     return found
 
 
-@dataclass(frozen=True)  # not slotted, as Stage and Graph: what is asked again and again is worked out once
+@dataclass(frozen=True)  # without slots, as Stage and Graph: they cache their properties
 class Definition:
     """``for dims, rdims: stage[target] = value``.
 
@@ -381,11 +384,12 @@ class Definition:
 
     @cached_property
     def extents(self) -> tuple[Poly, ...]:
+        """Of all dimensions, the pure ones first."""
         return self.dims + self.rdims
 
     @cached_property
     def is_scatter(self) -> bool:
-        """Is where it writes read from arrays?"""
+        """Does the target depend on values of arrays?"""
         return any(isinstance(a, Indirect) for p in self.target for a in p.atoms())
 
     def exprs(self) -> tuple[Expr, ...]:
@@ -445,10 +449,12 @@ class Stage:
 
     @cached_property
     def definitions(self) -> tuple[Definition, ...]:
+        """The pure one, where there is one, and the updates."""
         first = () if self.initial is None else (pure(self.shape, self.initial),)
         return first + self.updates
 
     def exprs(self) -> tuple[Expr, ...]:
+        """The expressions of all definitions."""
         return tuple(e for d in self.definitions for e in d.exprs())
 
     @cached_property
@@ -509,29 +515,38 @@ class Graph:
     __hash__ = _hash_once
 
     def stage(self, name: str) -> Stage:
+        """The stage of that name."""
         return self.by_name[name]
 
     @cached_property
+    def arrays(self) -> dict[str, Input | Stage]:
+        """Inputs and stages, by name."""
+        arrays: tuple[Input | Stage, ...] = (*self.inputs, *self.stages)
+        return {x.name: x for x in arrays}
+
+    @cached_property
     def by_name(self) -> dict[str, Stage]:
+        """The stages, in their order."""
         return {s.name: s for s in self.stages}
 
     @cached_property
     def input_by_name(self) -> dict[str, Input]:
+        """The inputs, in their order."""
         return {i.name: i for i in self.inputs}
 
     @cached_property
     def dtypes(self) -> dict[str, np.dtype[Any]]:
         """Of inputs and stages."""
-        return {x.name: x.dtype for x in (*self.inputs, *self.stages)}
+        return {n: x.dtype for n, x in self.arrays.items()}
 
     @cached_property
     def shapes(self) -> dict[str, tuple[Poly, ...]]:
         """Of inputs and stages."""
-        return {x.name: x.shape for x in (*self.inputs, *self.stages)}
+        return {n: x.shape for n, x in self.arrays.items()}
 
     def consumers(self) -> dict[str, list[str]]:
         """For each input and stage, the other stages that load it."""
-        found: dict[str, list[str]] = {s.name: [] for s in (*self.inputs, *self.stages)}
+        found: dict[str, list[str]] = {n: [] for n in self.arrays}
         for s in self.stages:
             for name in s.sources:
                 if name != s.name and name in found:
@@ -543,42 +558,6 @@ class Graph:
         rows += [f"scalar {s.name}: {s.dtype}" for s in self.scalars]
         rows += [str(s) for s in self.stages]
         return "\n".join([*rows, f"return {', '.join(self.outputs)}"])
-
-
-def map_exprs(s: Stage, f: Callable[[Expr], Expr]) -> Stage:
-    """The stage with `f` applied to every expression, those in targets included."""
-    return map_definitions(s, lambda e, _: f(e))
-
-
-def map_definitions(s: Stage, f: Callable[[Expr, tuple[Poly, ...]], Expr]) -> Stage:
-    """`map_exprs`, where `f` is given the extents of the dimensions, too."""
-    deadline.check("rewriting the graph")
-
-    def target(p: Poly, extents: tuple[Poly, ...]) -> Poly:
-        def change(a: Atom) -> Poly | None:
-            if isinstance(a, Indirect):
-                new = f(a.expr, extents)
-                return None if new is a.expr else poly(Indirect(new, a.extent))
-            return None
-
-        return p.substitute(change)
-
-    initial = None if s.initial is None else f(s.initial, s.shape)
-    updates = tuple(
-        replace(d, value=f(d.value, d.extents), target=tuple(target(p, d.extents) for p in d.target)) for d in s.updates
-    )
-    return replace(s, initial=initial, updates=updates)
-
-
-def fresh(name: str, taken: Iterable[str]) -> str:
-    """`name`, or `name` with the first free number."""
-    used = set(taken)
-    if name not in used:
-        return name
-    n = 2
-    while f"{name}_{n}" in used:
-        n += 1
-    return f"{name}_{n}"
 
 
 def compose(outer: Sequence[Poly], inner: Sequence[Poly]) -> tuple[Poly, ...]:

@@ -30,6 +30,7 @@ class IndexEvaluator:
     sizes: Mapping[str, int]
 
     def index(self, p: Poly) -> Any:
+        """The value of a polynomial."""
         total: Any = p.const
         for m, c in p.terms.items():
             term: Any = c
@@ -39,6 +40,7 @@ class IndexEvaluator:
         return total
 
     def atom(self, a: Atom) -> Any:
+        """The value of an atom."""
         match a:
             case Dim():
                 return self.dims[a.k]
@@ -51,7 +53,7 @@ class IndexEvaluator:
             case Extremum():
                 return (np.minimum if a.which == "min" else np.maximum)(self.index(a.a), self.index(a.b))
             case Boundary():
-                return _bound(a.mode, self.index(a.arg), self.index(a.extent))
+                return _boundary(a.mode, self.index(a.arg), self.index(a.extent))
             case Indirect():
                 return self.gather(a)
         raise AssertionError(a)
@@ -157,7 +159,7 @@ def _grids(extents: list[int]) -> list[Any]:
     return list(np.ogrid[tuple(slice(0, n) for n in extents)]) if extents else []
 
 
-def _bound(mode: str, i: Any, n: Any) -> Any:
+def _boundary(mode: str, i: Any, n: Any) -> Any:
     if mode == "clamp":
         return np.clip(i, 0, n - 1)
     if mode == "wrap":

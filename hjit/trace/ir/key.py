@@ -31,6 +31,7 @@ class Writer:
         self.symbols: dict[str, str] = {}
 
     def poly(self, p: Poly) -> str:
+        """A polynomial in a normal form: its terms sorted as text."""
         if not p.terms:
             return str(p.const)
         found = self.polys.get(p)
@@ -40,6 +41,7 @@ class Writer:
         return found
 
     def atom(self, a: Atom) -> str:
+        """An atom; sizes are numbered in the order in which they are met."""
         match a:
             case Dim():
                 return f"d{a.k}"
@@ -58,6 +60,7 @@ class Writer:
         raise AssertionError(a)
 
     def expr(self, e: Expr) -> str:
+        """The name of an expression, which gets a line of its own once."""
         found = self.exprs.get(e)
         if found is None:
             text = self.node(e)
@@ -66,6 +69,7 @@ class Writer:
         return found
 
     def node(self, e: Expr) -> str:
+        """An expression over the names of its arguments."""
         match e:
             case Const():
                 return f"const {e.bits.hex()}"
@@ -100,8 +104,7 @@ def graph_key(graph: Graph) -> Key:
             w.lines.append(f"initial {w.expr(s.initial)}")
         for d in s.updates:
             target = ",".join(map(w.poly, d.target))
-            w.lines.append(
-                f"update {d.order} [{','.join(map(w.poly, d.dims))}|{','.join(map(w.poly, d.rdims))}] [{target}]={w.expr(d.value)}"
-            )
+            dims, rdims = ",".join(map(w.poly, d.dims)), ",".join(map(w.poly, d.rdims))
+            w.lines.append(f"update {d.order} [{dims}|{rdims}] [{target}]={w.expr(d.value)}")
     w.lines.append(f"return {','.join(w.names[name] for name in graph.outputs)}")
     return Key("\n".join(w.lines), tuple(w.symbols))

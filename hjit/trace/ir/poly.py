@@ -23,6 +23,8 @@ class Atom:
     __slots__ = ("_hash", "_key", "parts")
     fields: tuple[str, ...] = ()
     parts: tuple[Any, ...]
+    _key: tuple[Any, ...]
+    _hash: int
 
     def __init__(self, *values: Any) -> None:
         for name, value in zip(self.fields, values, strict=True):
@@ -35,10 +37,10 @@ class Atom:
         raise AttributeError(f"{type(self).__name__} is immutable")
 
     def __hash__(self) -> int:
-        return self._hash  # type: ignore[attr-defined,no-any-return]
+        return self._hash
 
     def __eq__(self, other: object) -> bool:
-        return self is other or (type(self) is type(other) and self._hash == other._hash and self._key == other._key)  # type: ignore[attr-defined]
+        return self is other or (type(self) is type(other) and self._hash == other._hash and self._key == other._key)
 
     def __repr__(self) -> str:
         return str(self)
@@ -153,7 +155,7 @@ class Poly:
 
     def __init__(self, terms: dict[Monomial, int], const: int) -> None:
         self.terms, self.const = terms, const
-        self._hash = self._exprs = None  # found when asked for: most polynomials are on the way to others
+        self._hash = self._exprs = None  # found on demand: most polynomials are intermediate results
 
     def __hash__(self) -> int:
         found = self._hash
@@ -173,7 +175,7 @@ class Poly:
 
     @property
     def unbounded(self) -> Poly:
-        """An index as it is away from the borders: without the bound that all of it may have."""
+        """An index as it is where no boundary condition applies: without the `Boundary` that all of it may be."""
         if len(self.terms) == 1 and not self.const:
             ((m, c),) = self.terms.items()
             if c == 1 and len(m) == 1 and isinstance(m[0], Boundary):
@@ -240,7 +242,7 @@ class Poly:
             return self
         if not self.terms and not by.terms:
             return Poly({}, self.const // by.const)
-        whole, rest = self._split(by)
+        whole, rest = self.divide(by)
         if rest is ZERO or (not rest.terms and not by.terms):
             return whole
         return whole + Poly({(FloorDiv(rest, by),): 1}, 0)
@@ -252,13 +254,13 @@ class Poly:
             return ZERO
         if not self.terms and not by.terms:
             return Poly({}, self.const % by.const)
-        _, rest = self._split(by)
+        _, rest = self.divide(by)
         if rest is ZERO or (not rest.terms and not by.terms):
             return rest
         return Poly({(Mod(rest, by),): 1}, 0)
 
-    def _split(self, by: Poly) -> tuple[Poly, Poly]:
-        """self = whole * by + rest, with what `by` divides exactly moved into `whole`."""
+    def divide(self, by: Poly) -> tuple[Poly, Poly]:
+        """Quotient and rest, self = quotient * by + rest, with the terms that `by` divides exactly in the quotient."""
         if not by.terms:
             d = by.const
             whole = Poly({m: c // d for m, c in self.terms.items() if c % d == 0}, self.const // d)
@@ -284,6 +286,7 @@ class Poly:
     # -- questions
     @property
     def is_const(self) -> bool:
+        """Is it a number?"""
         return not self.terms
 
     @property
@@ -316,6 +319,7 @@ class Poly:
         return Poly(terms, const)
 
     def mentions(self, atom: Atom) -> bool:
+        """Is `atom` anywhere in the polynomial, also inside of other atoms?"""
         return any(a == atom or mentions(a, atom) for m in self.terms for a in m)
 
     def evaluate(self, values: Callable[[Atom], int]) -> int:
@@ -371,7 +375,7 @@ ZERO, ONE = Poly({}, 0), Poly({}, 1)
 
 def poly(x: IntLike) -> Poly:
     """Lift an int or an atom."""
-    if type(x) is Poly:
+    if isinstance(x, Poly):
         return x
     if isinstance(x, Atom):
         return Poly({(x,): 1}, 0)
@@ -422,8 +426,8 @@ def rebuild(a: Atom, change: Callable[[Atom], IntLike | None]) -> IntLike:
             return a if arg is a.arg and extent is a.extent else boundary(a.mode, arg, extent)
         case Indirect():
             expr = a.expr.substitute(change)
-            extent = None if a.extent is None else a.extent.substitute(change)
-            return a if expr is a.expr and extent is a.extent else Indirect(expr, extent)
+            axis = None if a.extent is None else a.extent.substitute(change)
+            return a if expr is a.expr and axis is a.extent else Indirect(expr, axis)
     return a
 
 
@@ -486,7 +490,12 @@ def least(n: Poly) -> int:
 
 def sizes_value(p: Poly, sizes: Mapping[str, int]) -> int:
     """The number that a polynomial over sizes is."""
-    return p.evaluate(lambda a: sizes[a.name]) if p.terms else p.const  # type: ignore[attr-defined]
+
+    def value(a: Atom) -> int:
+        assert isinstance(a, Sym)
+        return sizes[a.name]
+
+    return p.evaluate(value) if p.terms else p.const
 
 
 def single_dim(p: Poly, ndims: int) -> int | None:

@@ -1,7 +1,7 @@
-"""Where a scan starts: of the array that it runs over only the first rows are computed before it.
+"""Dead-store elimination of a scan's initial value: only the rows that the scan starts from are computed before it.
 
-``out = img.copy()`` and then ``out[y] = a * img[y] + b * out[y - 1]`` for all rows but the first one: what the copy has in the
-other rows nobody reads. Where the scan reads it, as ``out[y] += out[y - 1]`` and running sums do, it may as well read ``img``.
+``out = img.copy()``, then ``out[y] = a * img[y] + b * out[y - 1]`` for all rows but the first: the copy's other rows
+are dead stores. Where the scan reads them, as ``out[y] += out[y - 1]`` and running sums do, it reads ``img`` instead.
 The same goes for scans that run backwards.
 """
 
@@ -12,16 +12,15 @@ from dataclasses import replace
 from hjit.trace.ir.costs import cost
 from hjit.trace.ir.graph import Definition, Expr, Graph, Load, Stage, identity, renumber, rewrite, substitute
 from hjit.trace.ir.poly import Dim, Poly, least, poly
+from hjit.trace.passes.limits import INITIAL_COST
 
-CHEAP = 2  # additions that the initial value may take to be computed by the scan, perhaps one element at a time
 
-
-def start_scans(graph: Graph) -> Graph:
+def drop_dead_initial_values(graph: Graph) -> Graph:
     """The initial values that a scan overwrites before anything reads them are not computed."""
-    return replace(graph, stages=tuple(map(_started, graph.stages)))
+    return replace(graph, stages=tuple(map(_trimmed, graph.stages)))
 
 
-def _started(s: Stage) -> Stage:
+def _trimmed(s: Stage) -> Stage:
     number = next((k for k, d in enumerate(s.updates) if d.order == "sequential"), None)
     start = None if s.initial is None or number is None else _start(s, s.updates[number])
     if start is None:
@@ -44,7 +43,7 @@ def _is_at_start(d: Definition, stage: str, axis: int, first: Poly, count: int) 
 
 
 def _from_initial(s: Stage, d: Definition) -> Expr:
-    """The value of a scan, which computes itself what it reads of its own element."""
+    """The value of a scan, with the initial value in place of loads of the element that it writes."""
     assert s.initial is not None
     own = substitute(s.initial, renumber(d.target))
     return rewrite(
@@ -53,14 +52,14 @@ def _from_initial(s: Stage, d: Definition) -> Expr:
 
 
 def _start(s: Stage, d: Definition) -> tuple[int, int, Poly] | None:
-    """The axis that an update runs along, and how many rows it leaves, from which one on; None where it does not overwrite all others.
+    """Axis, number and first index of the rows that a scan does not write; None where it does not write all others.
 
     Of the stage itself it may read what it has written, or left.
     """
     if d.order != "sequential" or len(d.rdims) != 1 or len(d.dims) != len(s.shape) - 1:
         return None
-    turn = Dim(len(d.dims))
-    along = [k for k, p in enumerate(d.target) if p.mentions(turn)]
+    iteration = Dim(len(d.dims))
+    along = [k for k, p in enumerate(d.target) if p.mentions(iteration)]
     others = [k for k in range(len(s.shape)) if k not in along]
     if len(along) != 1 or {d.target[k] for k in others} != set(identity(len(d.dims))):
         return None
@@ -70,18 +69,18 @@ def _start(s: Stage, d: Definition) -> tuple[int, int, Poly] | None:
     left = s.shape[axis] - d.rdims[0]
     if not left.is_const or left.const < 1 or least(s.shape[axis]) < left.const:
         return None
-    forth, back = poly(turn) + left, s.shape[axis] - left - 1 - poly(turn)
+    forth, back = poly(iteration) + left, s.shape[axis] - left - 1 - poly(iteration)
     if d.target[axis] not in (forth, back):
         return None
     way = 1 if d.target[axis] == forth else -1
     own = [x for x in d.loads if x.source == s.name and not _is_behind(x, d, axis, way)]
-    if any(x.index != d.target for x in own) or (own and s.initial is not None and cost(s.initial) > CHEAP):
+    if any(x.index != d.target for x in own) or (own and s.initial is not None and cost(s.initial) > INITIAL_COST):
         return None
     return axis, left.const, poly(0) if way > 0 else s.shape[axis] - left
 
 
 def _is_behind(load: Load, d: Definition, axis: int, way: int) -> bool:
-    """Does a load read what an earlier turn wrote, or what the scan starts from?"""
+    """Does a load read what an earlier iteration wrote, or what the scan starts from?"""
     behind = (d.target[axis] - load.index[axis]) * way
     return (
         behind.is_const

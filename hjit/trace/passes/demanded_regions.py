@@ -1,7 +1,8 @@
-"""Regions that nobody reads are not computed: stages have the extents that their readers need.
+"""Demanded-region elimination: stages have the extents that their readers need.
 
-Inside loops bounds inference sees to that (`hjit.sched.analysis.bounds`); here it is done for whole stages, wherever they are computed:
-``gaussian_filter(img, 3)[10:20, 5:9]`` filters what lies around those pixels, ``img.sum(axis=1)[3:5]`` adds up two rows.
+Inside loops bounds inference does that (`hjit.sched.analysis.bounds`); here it is done for whole stages, wherever they
+are computed: ``gaussian_filter(img, 3)[10:20, 5:9]`` filters what lies around those pixels, ``img.sum(axis=1)[3:5]``
+adds up two rows.
 """
 
 from __future__ import annotations
@@ -9,31 +10,31 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from hjit.trace.ir.graph import Definition, Expr, Graph, Load, Stage, identity, map_exprs, rewrite, substitute
+from hjit.trace.ir.graph import Definition, Expr, Graph, Load, Stage, identity, rewrite, substitute
 from hjit.trace.ir.intervals import Interval, interval, most
 from hjit.trace.ir.poly import ZERO, Atom, Dim, Extremum, IntLike, Poly, deep_atoms, poly
-
-FEW = 16  # elements at the ends of an axis: not worth another stage
+from hjit.trace.ir.rewriting import map_exprs
+from hjit.trace.passes.limits import UNREAD_ELEMENTS
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
-    """What is read of an axis: from `low` on, `length` elements."""
+class Demand:
+    """What is read of an axis: `length` elements from `low` on."""
 
     low: Poly
     length: Poly
 
 
-def crop(graph: Graph) -> Graph:
-    """Every stage that is read in part only, and computed element by element, is that part."""
+def crop_to_demanded(graph: Graph) -> Graph:
+    """Every stage that is read in part only, and computed element by element, is the demanded region."""
     stages: dict[str, Stage] = {}
     lows: dict[str, tuple[Poly, ...]] = {}
     reads: dict[str, list[list[Interval | None]]] = {s.name: [] for s in graph.stages}
     for s in reversed(graph.stages):
-        parts = None if s.name in graph.outputs or not _by_element(s) else _parts(s, reads[s.name])
-        if parts is not None:
-            lows[s.name] = tuple(p.low for p in parts)
-            s = _cropped(s, parts)
+        demands = None if s.name in graph.outputs or not _is_elementwise(s) else _demands(s, reads[s.name])
+        if demands is not None:
+            lows[s.name] = tuple(p.low for p in demands)
+            s = _cropped(s, demands)
         stages[s.name] = s
         for d in s.definitions:
             every = {k: Interval.of(ZERO, n - 1) for k, n in enumerate(d.extents)}
@@ -44,8 +45,9 @@ def crop(graph: Graph) -> Graph:
         return graph
 
     def moved(e: Expr) -> Expr | None:
-        low = lows.get(e.source) if isinstance(e, Load) else None
-        return None if low is None else Load(e.source, tuple(p - n for p, n in zip(e.index, low, strict=True)), e.dtype)
+        if not isinstance(e, Load) or e.source not in lows:
+            return None
+        return Load(e.source, tuple(p - n for p, n in zip(e.index, lows[e.source], strict=True)), e.dtype)
 
     memo: dict[Expr, Expr] = {}
     return replace(
@@ -53,8 +55,8 @@ def crop(graph: Graph) -> Graph:
     )
 
 
-def _by_element(s: Stage) -> bool:
-    """Is each element computed by itself, whatever the others are?"""
+def _is_elementwise(s: Stage) -> bool:
+    """Is each element computed without the others?"""
     here = identity(len(s.shape))
     return (
         s.initial is not None
@@ -66,17 +68,17 @@ def _by_element(s: Stage) -> bool:
     )
 
 
-def _parts(s: Stage, reads: Sequence[Sequence[Interval | None]]) -> list[Part] | None:
+def _demands(s: Stage, reads: Sequence[Sequence[Interval | None]]) -> list[Demand] | None:
     """What is read of each axis; None where that is not known, or nearly all."""
     if not reads:
         return None
-    found: list[Part] = []
+    found: list[Demand] = []
     for k, n in enumerate(s.shape):
         intervals = [x[k] for x in reads]
         low = _extreme([None if x is None else x.low for x in intervals], least=True)
         high = _extreme([None if x is None else x.high for x in intervals], least=False)
-        found.append(_part(n, low, high))
-    return None if all(x == Part(ZERO, n) for x, n in zip(found, s.shape, strict=True)) else found
+        found.append(_demand(n, low, high))
+    return None if all(x == Demand(ZERO, n) for x, n in zip(found, s.shape, strict=True)) else found
 
 
 def _extreme(ends: Sequence[Poly | None], least: bool) -> Poly | None:
@@ -90,24 +92,24 @@ def _extreme(ends: Sequence[Poly | None], least: bool) -> Poly | None:
     return best
 
 
-def _part(n: Poly, low: Poly | None, high: Poly | None) -> Part:
+def _demand(n: Poly, low: Poly | None, high: Poly | None) -> Demand:
     """Of an axis of `n` elements those from `low` to `high`, if that is much less than all."""
     if low is None or high is None:
-        return Part(ZERO, n)
+        return Demand(ZERO, n)
     length, after = high - low + 1, n - 1 - high
     if (low == ZERO and after == ZERO) or (length.is_const and length.const < 1):
-        return Part(ZERO, n)
+        return Demand(ZERO, n)
     before, behind = most(low), most(after)
-    small = before is not None and behind is not None and before + behind < FEW
-    return Part(ZERO, n) if small else Part(low, length)
+    small = before is not None and behind is not None and before + behind < UNREAD_ELEMENTS
+    return Demand(ZERO, n) if small else Demand(low, length)
 
 
-def _cropped(s: Stage, parts: Sequence[Part]) -> Stage:
-    """That part of a stage; what it reads of itself is still as it was."""
-    shape = tuple(p.length for p in parts)
+def _cropped(s: Stage, demands: Sequence[Demand]) -> Stage:
+    """The demanded region of a stage; its loads of itself are moved later."""
+    shape = tuple(p.length for p in demands)
 
     def further(a: Atom) -> IntLike | None:
-        return poly(a) + parts[a.k].low if isinstance(a, Dim) and a.k < len(parts) else None
+        return poly(a) + demands[a.k].low if isinstance(a, Dim) and a.k < len(demands) else None
 
     def own(d: Definition) -> Definition:
         return replace(d, dims=shape, value=substitute(d.value, further))

@@ -1,8 +1,9 @@
-"""Integers in the narrowest dtype that holds them: twice as many lanes for half the bytes, with NumPy's numbers.
+"""Integer demotion by range analysis: the narrowest dtype that holds a value, for more lanes in fewer bytes.
 
-NumPy code widens bytes before it adds them (``a.astype(np.int16) + b``, ``img.astype(int)``). By interval arithmetic on what the
-operands can be, many such operations give the same number in a narrower dtype, and so do the stages that hold them. Means of two
-numbers, sums and differences that are clipped at the ends of a dtype, and absolute differences need no wider dtype at all.
+NumPy code widens bytes before it adds them (``a.astype(np.int16) + b``, ``img.astype(int)``). By interval arithmetic on
+the operands, many such operations give the same number in a narrower dtype, and so do the stages that hold them. Idioms
+that need no wider dtype at all are recognised: means of two numbers, saturating sums and differences, absolute
+differences.
 """
 
 from __future__ import annotations
@@ -13,8 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from hjit.trace.ir.graph import Cast, Const, Expr, Graph, Load, Op, Stage, cast, map_exprs, rewrite
+from hjit.trace.ir.graph import Cast, Const, Expr, Graph, Load, Op, Stage, cast, rewrite
 from hjit.trace.ir.ranges import RANGES, Range, Ranges, of_dtype
+from hjit.trace.ir.rewriting import map_exprs
 
 DType = np.dtype[Any]
 
@@ -42,19 +44,19 @@ NARROWED = IN_BYTES | {
 }  # processors have no vectors of bytes for these
 
 
-def narrow_integers(graph: Graph) -> Graph:
+def demote_integers(graph: Graph) -> Graph:
     """Operations on integers, and stages, in the narrowest dtypes that hold all that they can be."""
-    widths = _Widths()
+    demotion = _Demotion()
     stages = []
     for s in graph.stages:
-        s = widths.stage(map_exprs(s, widths.expr), s.name in graph.outputs)
-        widths.stages[s.name] = s
+        s = demotion.stage(map_exprs(s, demotion.expr), s.name in graph.outputs)
+        demotion.stages[s.name] = s
         stages.append(s)
     return replace(graph, stages=tuple(stages))
 
 
-class _Widths:
-    """A Graph being rewritten.
+class _Demotion:
+    """The state of the pass over one Graph.
 
     Attributes:
         stages: those that are done.
@@ -94,7 +96,7 @@ class _Widths:
         return None
 
     def clipped(self, e: Op) -> Expr | None:
-        """A bound that is never reached."""
+        """A minimum or maximum with a constant that is never reached is its other argument."""
         if e.name not in ("minimum", "maximum") or e.dtype.kind not in "iu":
             return None
         for x, bound in (e.args, e.args[::-1]):
@@ -140,7 +142,7 @@ class _Widths:
         return Op(e.name, args, e.dtype) if e.name in COMPARISONS else Cast(Op(e.name, args, to), e.dtype)
 
     def unsigned(self, *operands: Expr) -> DType | None:
-        """The unsigned dtype of one or two bytes that operands were widened from, and that holds those that are constants."""
+        """The unsigned dtype of up to two bytes that operands were widened from, and that holds their constants."""
         dtypes = {a.arg.dtype for a in operands if isinstance(a, Cast) and _widens(a)}
         if len(dtypes) != 1 or not all(isinstance(a, Const) or (isinstance(a, Cast) and _widens(a)) for a in operands):
             return None
@@ -198,14 +200,17 @@ def _terms(e: Expr) -> list[Expr]:
     return [e] if found is None else [x for a in found.args for x in _terms(a)]
 
 
-def mean(w: _Widths, e: Op) -> Expr | None:
-    """``(a + b + 1) // 2`` and ``(a + b) // 2`` of unsigned numbers, in their own dtype (Warren, Hacker's Delight, section 2-5)."""
+def mean(g: _Demotion, e: Op) -> Expr | None:
+    """``(a + b + 1) // 2`` and ``(a + b) // 2`` of unsigned numbers, in their own dtype.
+
+    Warren, Hacker's Delight, section 2-5.
+    """
     halves = (e.name == "floor_divide" and _is(e.args[1], 2)) or (e.name == "right_shift" and _is(e.args[1], 1))
     if not halves or _inner(e.args[0], "add") is None:
         return None
     terms = _terms(e.args[0])
     operands = [x for x in terms if not _is(x, 1)]
-    dtype = w.unsigned(*operands) if len(operands) == 2 and len(terms) < 4 else None
+    dtype = g.unsigned(*operands) if len(operands) == 2 and len(terms) < 4 else None
     if dtype is None or e.dtype.itemsize <= dtype.itemsize:
         return None
     a, b = (_as(x, dtype) for x in operands)
@@ -215,8 +220,8 @@ def mean(w: _Widths, e: Op) -> Expr | None:
 def _halved(a: Expr, b: Expr, dtype: DType, up: bool) -> Op:
     """Half of the sum of two numbers, in their own dtype.
 
-    Rounded down it is one less than rounded up, which processors have an instruction for, where the sum is odd. The shorter
-    ``(a & b) + ((a ^ b) >> 1)`` of bytes, where both are shuffled vectors, LLVM 20 and 22 rewrite for ever.
+    Processors round half the sum up in one instruction; rounded down it is one less where the sum is odd. The shorter
+    ``(a & b) + ((a ^ b) >> 1)`` sends LLVM 20 and 22 into an endless loop of rewrites where bytes are shuffled.
     """
     unlike = Op("bitwise_xor", (a, b), dtype)
     found = Op(
@@ -225,7 +230,7 @@ def _halved(a: Expr, b: Expr, dtype: DType, up: bool) -> Op:
     return found if up else Op("subtract", (found, Op("bitwise_and", (unlike, Const(1, dtype)), dtype)), dtype)
 
 
-def halved(w: _Widths, e: Op) -> Expr | None:
+def halved(g: _Demotion, e: Op) -> Expr | None:
     """``(a & b) + ((a ^ b) >> 1)`` of bytes: see `_halved`."""
     if e.name != "add" or e.dtype.kind not in "iu" or e.dtype.itemsize > 1:
         return None
@@ -243,13 +248,13 @@ def halved(w: _Widths, e: Op) -> Expr | None:
     return None
 
 
-def saturated(w: _Widths, e: Op) -> Expr | None:
+def saturated(g: _Demotion, e: Op) -> Expr | None:
     """``minimum(a + b, greatest)`` and ``maximum(a - b, 0)`` of unsigned numbers, in their own dtype."""
     if e.name not in ("minimum", "maximum") or e.dtype.kind not in "iu":
         return None
     for x, bound in (e.args, e.args[::-1]):
         found = _inner(x, "add" if e.name == "minimum" else "subtract")
-        dtype = None if found is None else w.unsigned(*found.args)
+        dtype = None if found is None else g.unsigned(*found.args)
         if found is None or dtype is None or e.dtype.itemsize <= dtype.itemsize:
             continue
         a, b = (_as(x, dtype) for x in found.args)
@@ -260,14 +265,14 @@ def saturated(w: _Widths, e: Op) -> Expr | None:
     return None
 
 
-def apart(w: _Widths, e: Op) -> Expr | None:
+def absolute_difference(g: _Demotion, e: Op) -> Expr | None:
     """``abs(a - b)`` of unsigned numbers, in their own dtype."""
     found = _inner(e.args[0], "subtract") if e.name in ("absolute", "fabs") and e.dtype.kind in "iu" else None
-    dtype = None if found is None else w.unsigned(*found.args)
+    dtype = None if found is None else g.unsigned(*found.args)
     if found is None or dtype is None or found.dtype.kind != "i" or e.dtype.itemsize <= dtype.itemsize:
         return None
     a, b = (_as(x, dtype) for x in found.args)
     return Cast(Op("subtract", (Op("maximum", (a, b), dtype), Op("minimum", (a, b), dtype)), dtype), e.dtype)
 
 
-IDIOMS: tuple[Callable[[_Widths, Op], Expr | None], ...] = (mean, saturated, apart, halved)
+IDIOMS: tuple[Callable[[_Demotion, Op], Expr | None], ...] = (mean, saturated, absolute_difference, halved)

@@ -1,4 +1,4 @@
-"""Arrays assembled from slabs along one axis: stacked and concatenated planes, channels written one after the other."""
+"""Store-to-load forwarding through concatenations: arrays that are written in slabs along one axis."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from hjit.trace.ir.borders import inside
-from hjit.trace.ir.costs import REPEAT_LIMIT, cost
-from hjit.trace.ir.graph import Definition, Expr, Graph, Load, Stage, map_definitions, rewrite, select, substitute
+from hjit.trace.ir.costs import cost
+from hjit.trace.ir.graph import Definition, Expr, Graph, Load, Stage, identity, renumber, rewrite, select, substitute
 from hjit.trace.ir.poly import Dim, Poly, boundary, poly
-
-MAX_PLANES = 4  # of what becomes one definition: loops over them are unrolled, which decides between them
+from hjit.trace.ir.rewriting import map_definitions
+from hjit.trace.passes.limits import REPEATED_COST, SELECTED_PLANES
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,11 +27,11 @@ class Slab:
             index = (*index[:axis], index[axis] - self.first, *index[axis + 1 :])
         else:
             index = (*index[:axis], *index[axis + 1 :])
-        return substitute(self.definition.value, lambda a: index[a.k] if isinstance(a, Dim) else None)
+        return substitute(self.definition.value, renumber(index))
 
 
 def slabs(s: Stage) -> tuple[int, tuple[Slab, ...]] | None:
-    """The axis, of known extent, and the slabs of a stage that is assembled from them without reading itself."""
+    """The axis, of known extent, and the slabs that a stage is written in without reading itself; None: it is not."""
     if not s.updates or any(d.order != "pure" or d.rdims or s.name in d.sources for d in s.updates):
         return None
     for axis, extent in enumerate(s.shape):
@@ -63,13 +63,13 @@ def _cover(found: Iterable[Slab], extent: int) -> bool:
 
 
 def _cheap(s: Stage) -> tuple[int, tuple[Slab, ...]] | None:
-    """`slabs`, where each is of so little arithmetic that it may be done again."""
+    """`slabs`, where each is so cheap that it may be computed again."""
     found = slabs(s)
-    return found if found is not None and all(cost(x.definition.value) <= REPEAT_LIMIT for x in found[1]) else None
+    return found if found is not None and all(cost(x.definition.value) <= REPEATED_COST for x in found[1]) else None
 
 
-def forward_slabs(graph: Graph) -> Graph:
-    """A load of an assembled stage that is in one slab wherever it runs is the value there."""
+def forward_stores(graph: Graph) -> Graph:
+    """A load that is in one slab in all iterations is the value that was stored there."""
     known: dict[str, tuple[int, tuple[Slab, ...]]] = {}
     stages = []
 
@@ -106,20 +106,20 @@ def _range(index: Poly, extents: tuple[Poly, ...]) -> range | None:
     return None
 
 
-def merge_slabs(graph: Graph) -> Graph:
-    """A few planes of little arithmetic are one pure definition, which chooses between them, so that it fuses and goes where a schedule says.
+def select_planes(graph: Graph) -> Graph:
+    """A few cheap planes are one pure definition, a select between them, so that it fuses and is placed by a schedule.
 
-    Not those of results, which are written one after the other.
+    Not those of outputs, which are written one after the other.
     """
-    return replace(graph, stages=tuple(s if s.name in graph.outputs else _merged(s) for s in graph.stages))
+    return replace(graph, stages=tuple(s if s.name in graph.outputs else _selected(s) for s in graph.stages))
 
 
-def _merged(s: Stage) -> Stage:
+def _selected(s: Stage) -> Stage:
     found = _cheap(s)
-    if found is None or s.shape[found[0]].const > MAX_PLANES:
+    if found is None or s.shape[found[0]].const > SELECTED_PLANES:
         return s
     axis, parts = found
-    index = tuple(poly(Dim(k)) for k in range(len(s.shape)))
+    index = identity(len(s.shape))
     value: Expr | None = None
     for x in reversed(parts):
         at = index[axis] - x.first

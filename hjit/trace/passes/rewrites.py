@@ -1,24 +1,25 @@
-"""What a schedule changes of the Graph itself: which stages there are."""
+"""Schedule-requested rewrites: what a schedule changes of the Graph itself."""
 
 from __future__ import annotations
 
 from collections.abc import Container, Mapping
 from dataclasses import dataclass, field, replace
 
-from hjit.trace.ir.graph import Definition, Expr, Graph, Input, Load, Op, Stage, fresh, identity, map_exprs, rewrite
+from hjit.trace.ir.graph import Definition, Expr, Graph, Input, Load, Op, Stage, identity, rewrite
 from hjit.trace.ir.poly import Dim, Poly, poly
-from hjit.trace.passes.partition import has_parts, in_parts
+from hjit.trace.ir.rewriting import fresh, map_exprs
+from hjit.trace.passes.privatisation import in_parts, is_separable
 
 
 @dataclass(frozen=True, slots=True)
 class Rewrites:
-    """What a schedule says of the stages themselves.
+    """The rewrites that a schedule requests.
 
     Attributes:
         kept: stages that are not inlined.
-        inlined: stages that are.
-        cached: inputs and stages of which consumers read a copy, a stage of its own that has a place and a layout; see `cache_reads`.
-        factored: stage -> (reduction dimension, parts): reductions that are done in parts, which are joined; see `rfactor`.
+        inlined: pure stages that are.
+        cached: inputs and stages of which consumers read a copy, a stage of its own; see `cache_reads`.
+        factored: stage -> (reduction dimension, parts): reductions in parts, which are joined; see `rfactor`.
         inlined_after: stages of the canonical Graph that are inlined at last, with nothing else changed.
     """
 
@@ -30,7 +31,6 @@ class Rewrites:
 
 
 NO_REWRITES = Rewrites()
-Index = tuple[Poly, ...]
 
 
 def cache_name(source: str) -> str:
@@ -43,14 +43,14 @@ def parts_name(stage: str) -> str:
     return f"{stage}_parts"
 
 
-def cache_reads(graph: Graph, said: Rewrites = NO_REWRITES) -> Graph:
-    """Consumers of some inputs and stages read copies of them (`cache_read` of TVM, `in` of Halide)."""
+def cache_reads(graph: Graph, requested: Rewrites = NO_REWRITES) -> Graph:
+    """Consumers of some inputs and stages read copies of them (TVM's `cache_read`, Halide's `in`)."""
     stages: list[Stage] = []
     copies: dict[str, str] = {}
-    names = {x.name for x in (*graph.inputs, *graph.stages)}
+    names = set(graph.arrays)
 
     def cache(x: Input | Stage) -> None:
-        if x.name in said.cached:
+        if x.name in requested.cached:
             copy = fresh(cache_name(x.name), names)
             stages.append(
                 Stage(
@@ -77,13 +77,13 @@ def cache_reads(graph: Graph, said: Rewrites = NO_REWRITES) -> Graph:
     return replace(graph, stages=tuple(stages))
 
 
-def rfactor(graph: Graph, said: Rewrites = NO_REWRITES) -> Graph:
+def rfactor(graph: Graph, requested: Rewrites = NO_REWRITES) -> Graph:
     """Reductions in parts of one of their dimensions, which are then joined (Halide's `rfactor`, Suriana 2017)."""
     stages: list[Stage] = []
-    names = set(graph.by_name)
+    names = set(graph.arrays)
 
     def add(s: Stage) -> None:
-        k, parts = said.factored.get(s.name, (0, 0))
+        k, parts = requested.factored.get(s.name, (0, 0))
         number = next((n for n, d in enumerate(s.updates) if factors(s, d, k)), None) if parts else None
         if number is not None:
             part, joined = in_parts(s, s.updates[number], k, parts, fresh(parts_name(s.name), names))
@@ -98,50 +98,45 @@ def rfactor(graph: Graph, said: Rewrites = NO_REWRITES) -> Graph:
 
 
 def factors(s: Stage, d: Definition, k: int) -> bool:
-    """Can reduction dimension `k` be done in parts? What is written in NumPy's order, as `np.add.at` of floats, cannot."""
-    return k < len(d.rdims) and has_parts(s, d) and (not d.is_scatter or s.dtype.kind in "iub")
+    """Can reduction dimension `k` be factored? Not where NumPy's order is kept, as in `np.add.at` of floats."""
+    return k < len(d.rdims) and is_separable(s, d) and (not d.is_scatter or s.dtype.kind in "iub")
 
 
-def pack(graph: Graph, said: Rewrites = NO_REWRITES) -> Graph:
+def pack(graph: Graph, requested: Rewrites = NO_REWRITES) -> Graph:
     """The right matrix of a product is copied, so that the columns that a block of the result needs lie side by side.
 
-    Its rows are as far apart as the matrix is wide, often by a power of two: then all of them want the same few places of the caches
-    (Goto and van de Geijn 2008, section 4). Transposed matrices are copied as they were before: what the lanes of vectors run along, and
-    what a row of the result reads. A schedule may say that a copy is inlined: then there is none.
+    Its rows are as far apart as the matrix is wide, often by a power of two: then all compete for the same few
+    cache sets (Goto and van de Geijn 2008, section 4). Of a transposed matrix the transposed copy is packed, whose
+    lanes are contiguous. A schedule may inline a copy: then there is none.
     """
     stages: list[Stage] = []
-    names = {x.name for x in (*graph.inputs, *graph.stages)}
-    arrays = {x.name: x for x in (*graph.inputs, *graph.stages)}
+    names = set(graph.arrays)
     for s in graph.stages:
         for number, d in enumerate(s.updates):
             for x, index in _packed(d):
-                source = arrays[x.source]
                 copy = fresh(cache_name(x.source), names)
-                if copy in said.inlined or (
-                    isinstance(source, Stage) and isinstance(source.initial, Load) and not source.updates
-                ):
+                source = graph.arrays[x.source]
+                is_copy = isinstance(source, Stage) and isinstance(source.initial, Load) and not source.updates
+                if copy in requested.inlined or is_copy:
                     continue
                 names.add(copy)
-                way = 1 if x.index == index else -1
-                stages.append(
-                    Stage(
-                        copy,
-                        source.dtype,
-                        source.shape[::way],
-                        Load(x.source, identity(2)[::way], source.dtype),
-                        (),
-                        s.origin,
-                    )
-                )
-                packed = Load(copy, index, x.dtype)
-                value = rewrite(s.updates[number].value, lambda e, x=x, packed=packed: packed if e == x else None)  # type: ignore[misc]
-                s = replace(s, updates=(*s.updates[:number], replace(d, value=value), *s.updates[number + 1 :]))
+                order = 1 if x.index == index else -1
+                value = Load(x.source, identity(2)[::order], source.dtype)
+                stages.append(Stage(copy, source.dtype, source.shape[::order], value, (), s.origin))
+                s = _reading(s, number, x, Load(copy, index, x.dtype))
         stages.append(s)
     return replace(graph, stages=tuple(stages))
 
 
-def _packed(d: Definition) -> list[tuple[Load, Index]]:
-    """What is copied where an update is ``c[i, j] += a[i, k] * b[k, j]`` of more than a few of each, and by which index the copies are read."""
+def _reading(s: Stage, number: int, old: Load, new: Load) -> Stage:
+    """A stage whose update of that number reads `new` in place of `old`."""
+    d = s.updates[number]
+    d = replace(d, value=rewrite(d.value, lambda e: new if e == old else None))
+    return replace(s, updates=(*s.updates[:number], d, *s.updates[number + 1 :]))
+
+
+def _packed(d: Definition) -> list[tuple[Load, tuple[Poly, ...]]]:
+    """The loads to pack of an update ``c[i, j] += a[i, k] * b[k, j]`` of long dimensions, with the copies' indices."""
     i, j, k = (poly(Dim(n)) for n in range(3))
     if d.order != "add" or d.target != (i, j) or len(d.rdims) != 1 or not isinstance(d.value, Op):
         return []

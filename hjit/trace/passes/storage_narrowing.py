@@ -1,4 +1,4 @@
-"""Stages that are read through one narrowing cast only hold what comes of it: less memory to write and to read."""
+"""Storage narrowing: a stage that is read through one narrowing cast only is stored in that dtype."""
 
 from __future__ import annotations
 
@@ -7,25 +7,25 @@ from typing import Any
 
 import numpy as np
 
-from hjit.trace.ir.graph import Cast, Expr, Graph, Load, Stage, cast, map_exprs, rewrite, walk
+from hjit.trace.ir.graph import Cast, Expr, Graph, Load, Stage, cast, rewrite, walk
+from hjit.trace.ir.rewriting import map_exprs
 
 DType = np.dtype[Any]
 
 
-def narrow(graph: Graph) -> Graph:
-    """Every stage of which all readers cast what they read to one narrower dtype has that dtype.
-
-    A running value, which a stage reads of itself, keeps its own.
-    """
+def narrow_storage(graph: Graph) -> Graph:
+    """Every stage of which all readers cast what they read to one narrower dtype has that dtype."""
     reads = _reads(graph)
-    to = {s.name: dtype for s in graph.stages if (dtype := reads.get(s.name)) is not None and _may_be(s, dtype, graph)}
+    to = {
+        s.name: dtype for s in graph.stages if (dtype := reads.get(s.name)) is not None and _may_have(s, dtype, graph)
+    }
     if not to:
         return graph
 
     def change(e: Expr) -> Expr | None:
         if isinstance(e, Cast) and isinstance(e.arg, Load) and e.arg.dtype != to.get(e.arg.source, e.arg.dtype):
             return Load(e.arg.source, e.arg.index, e.dtype)
-        return None  # another cast around that one stays
+        return None  # a cast around that one stays
 
     def changed(s: Stage) -> Stage:
         memo: dict[Expr, Expr] = {}
@@ -41,8 +41,8 @@ def narrow(graph: Graph) -> Graph:
     return replace(graph, stages=tuple(map(changed, graph.stages)))
 
 
-def _may_be(s: Stage, dtype: DType, graph: Graph) -> bool:
-    """Can a stage be of a narrower dtype?"""
+def _may_have(s: Stage, dtype: DType, graph: Graph) -> bool:
+    """May a stage have a dtype? One that accumulates, or is an output, keeps its own."""
     if s.name in graph.outputs or dtype.itemsize >= s.dtype.itemsize:
         return False
     return s.name not in s.sources and all(d.order == "pure" for d in s.definitions)

@@ -1,7 +1,7 @@
-"""Look-up tables for arithmetic on bytes: a long formula of one uint8 pixel has only 256 results.
+"""Look-up tables for arithmetic on bytes: a function of one uint8 pixel has only 256 values.
 
-``(img.astype(np.float32) / 255) ** gamma`` on a uint8 image is computed once for every value of a byte (and every
-index of small dimensions that the formula mentions, such as the channel) and then looked up. The table's entries are
+``(img.astype(np.float32) / 255) ** gamma`` on a uint8 image is computed once for each value of a byte (and each
+index of small dimensions that the expression mentions, such as the channel) and then looked up. The entries are
 computed by the same operations as the pixels would be, so the numbers stay the same.
 """
 
@@ -12,26 +12,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from hjit.trace.ir.costs import COSTS
-from hjit.trace.ir.graph import (
-    Cast,
-    Const,
-    Expr,
-    Graph,
-    Index,
-    Load,
-    Op,
-    ScalarRef,
-    Stage,
-    cast,
-    fresh,
-    rewrite,
-    substitute,
-)
+from hjit.trace.ir.graph import Cast, Const, Expr, Graph, Index, Load, Op, ScalarRef, Stage, cast, rewrite, substitute
 from hjit.trace.ir.poly import Dim, Indirect, Poly, poly
+from hjit.trace.ir.rewriting import fresh
+from hjit.trace.passes.limits import TABLE_ROWS, TABULATED_COST
 
-WORTH = 24  # additions that a look-up must save for each element
-MAX_ROWS = 64  # combinations of small dimensions that one table holds
-VALUES = 256
+VALUES = 256  # of a byte
 
 
 @dataclass(slots=True)
@@ -47,23 +33,23 @@ class _Facts:
 
 
 def tabulate(graph: Graph) -> Graph:
-    """Replace costly formulas of one byte by look-ups in tables of their own."""
+    """Replace expensive expressions of one byte by look-ups in tables."""
     constants = {i.name for i in graph.inputs if i.data is not None}
     stages: list[Stage] = []
-    names = {s.name for s in (*graph.stages, *graph.inputs)}
+    names = set(graph.arrays)
     for s in graph.stages:
         if s.initial is not None and not all(n.is_const for n in s.shape):
-            finder = _Finder(s, constants, names)
-            new = finder.replace(s.initial)
-            if finder.tables:
-                stages += finder.tables
+            found = _Tabulation(s, constants, names)
+            new = found.replace(s.initial)
+            if found.tables:
+                stages += found.tables
                 s = replace(s, initial=new)
         stages.append(s)
     return replace(graph, stages=tuple(stages))
 
 
-class _Finder:
-    """Finds the largest formulas of one byte in an expression, and makes their tables."""
+class _Tabulation:
+    """Finds the largest expressions of one byte, and makes their tables."""
 
     def __init__(self, stage: Stage, constants: set[str], names: set[str]) -> None:
         self.stage, self.constants, self.names = stage, constants, names
@@ -72,7 +58,7 @@ class _Finder:
         self.done: dict[Expr, Expr] = {}
 
     def replace(self, e: Expr) -> Expr:
-        """`e` with its byte formulas looked up."""
+        """`e` with its expressions of one byte looked up."""
         found = self.done.get(e)
         if found is None:
             found = self.done[e] = self._replace(e)
@@ -80,7 +66,12 @@ class _Finder:
 
     def _replace(self, e: Expr) -> Expr:
         facts = self.look(e)
-        if facts.bytes is not None and len(facts.bytes) == 1 and facts.cost >= WORTH and self.rows(facts) <= MAX_ROWS:
+        if (
+            facts.bytes is not None
+            and len(facts.bytes) == 1
+            and facts.cost >= TABULATED_COST
+            and self.rows(facts) <= TABLE_ROWS
+        ):
             return self.table(e, next(iter(facts.bytes)), sorted(facts.dims))
         if not e.args:
             return e
@@ -92,10 +83,11 @@ class _Finder:
         count = 1
         for k in facts.dims:
             n = self.stage.shape[k]
-            count = count * n.const if n.is_const else MAX_ROWS + 1
+            count = count * n.const if n.is_const else TABLE_ROWS + 1
         return count
 
     def look(self, e: Expr) -> _Facts:
+        """What an expression depends on, and its cost."""
         found = self.facts.get(e)
         if found is None:
             found = self.facts[e] = self._look(e)
@@ -115,15 +107,18 @@ class _Finder:
                 return _Facts(None, frozenset(), 0)
             case Op() | Cast():
                 parts = [self.look(a) for a in e.args]
-                price = min(sum(p.cost for p in parts), WORTH) + (COSTS.get(e.name, 1) if isinstance(e, Op) else 0)
+                cost = min(sum(p.cost for p in parts), TABULATED_COST) + (
+                    COSTS.get(e.name, 1) if isinstance(e, Op) else 0
+                )
                 dims = frozenset().union(*(p.dims for p in parts))
                 if any(p.bytes is None for p in parts):
-                    return _Facts(None, dims, price)
+                    return _Facts(None, dims, cost)
                 loads = frozenset().union(*(p.bytes for p in parts if p.bytes is not None))
-                return _Facts(loads if len(loads) <= 1 else None, dims, price)
+                return _Facts(loads if len(loads) <= 1 else None, dims, cost)
         return _Facts(None, frozenset(), 0)
 
     def table(self, e: Expr, byte: Load, dims: list[int]) -> Expr:
+        """A look-up of an expression, in a table that is a new stage: its values for each of `dims` and each byte."""
         name = fresh(f"{self.stage.name}_table", self.names)
         self.names.add(name)
         value = poly(Dim(len(dims)))
@@ -138,7 +133,7 @@ class _Finder:
 
 
 def _renumbered(e: Expr, byte: Load, place: dict[int, Poly], pixel: Expr) -> Expr:
-    """The formula over the dimensions of the table, `pixel` in place of the byte."""
+    """The expression over the dimensions of the table, `pixel` in place of the byte."""
     mark = ScalarRef("byte", pixel.dtype)
     e = rewrite(e, lambda x: mark if x == byte else None)
     e = substitute(e, lambda a: place.get(a.k) if isinstance(a, Dim) else None)

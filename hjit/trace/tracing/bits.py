@@ -30,7 +30,7 @@ class Reinterpreted(TracedBuffer):
     def root(self) -> TracedBuffer:
         return self.base
 
-    @property  # type: ignore[override]
+    @property
     def real(self) -> np.ndarray[Any, Any] | None:
         return None if self.base.real is None else self.base.real.view(self.dtype)
 
@@ -38,7 +38,7 @@ class Reinterpreted(TracedBuffer):
     def real(self, contents: np.ndarray[Any, Any] | None) -> None:
         """The base's contents are the only ones."""
 
-    @property  # type: ignore[override]
+    @property
     def version(self) -> str:
         return self.source() if self.base.version else ""
 

@@ -1,4 +1,4 @@
-"""The dispatch table: what NumPy's and SciPy's functions do to tracers, and the operations that tracers themselves ask for.
+"""The dispatch table: what NumPy's and SciPy's functions do to tracers, and the operations that tracers need.
 
 The modules of `hjit.trace.ops` and `hjit.trace.capture` fill it when they are loaded; so tracers know none of them.
 """
@@ -31,7 +31,7 @@ def functions() -> dict[Any, Callable[..., Any]]:
 
 
 def provides(function: Function) -> Function:
-    """Register, by its name, an operation that modules below ask for with `hook`."""
+    """Register an operation by its name, for modules below to call by `hook`."""
     _HOOKS[function.__name__] = function
     return function
 

@@ -9,11 +9,12 @@ from typing import Any
 
 import numpy as np
 
+from hjit.trace.ir.graph import identity
 from hjit.trace.tracing.host import TapeEntry, is_host
 from hjit.trace.tracing.recorder import current, supported_dtype
 from hjit.trace.tracing.results import Called, Unknown, called, place, rebuilt
 from hjit.trace.tracing.size import Size
-from hjit.trace.tracing.tracer import Tracer, from_known, is_tracer, python_float
+from hjit.trace.tracing.tracer import TracedBuffer, Tracer, from_known, is_tracer, python_float
 
 
 def concrete(function: Any, args: Any, kwargs: Any) -> Any:
@@ -22,7 +23,7 @@ def concrete(function: Any, args: Any, kwargs: Any) -> Any:
 
 
 def owned(result: Any, given: Sequence[Any] = (), originals: Sequence[Tracer] = ()) -> Any:
-    """The arrays of a result as known arrays of the trace, where kernels have their dtype; those that were `given` are `originals`."""
+    """A result with known arrays of the trace in place of arrays of kernels' dtypes, `originals` for those `given`."""
     found = place(result, given)
     if found is not None:
         return rebuilt(found, originals, _no_array)
@@ -42,9 +43,11 @@ def _no_array(kind: str, number: int) -> Any:
 def opaque_call(
     name: str, function: Any, args: Any, kwargs: Any, mark: Callable[[], Callable[[], None]] | None = None
 ) -> Any:
-    """An extern stage: at every call the inputs are realised and the original function is called; now, where all is known.
+    """An extern stage: at every call its inputs are realised and the original function is called.
 
-    A function that draws random numbers has `mark`: see `Event`.
+    Where all inputs are known, it is called now.
+
+    A function that draws random numbers has `mark`: see `GraphBreak`.
     """
     return Extern(name, function, args, kwargs, mark).result()
 
@@ -70,15 +73,15 @@ class Extern:
         def call(*arrays: np.ndarray[Any, Any]) -> Called:
             return self.call([arrays[k] for k in places])
 
-        event = current().extern(self.name, call, needs, self.mark)
-        return self.rebuilt(event.value, event.gives)
+        done = current().extern(self.name, call, needs, self.mark)
+        return self.rebuilt(done.value, done.gives)
 
     def known(self, arrays: Sequence[np.ndarray[Any, Any]]) -> Any:
         """The result for known arrays."""
         return owned(self.ready(arrays)[0]())
 
     def call(self, arrays: Sequence[np.ndarray[Any, Any]]) -> Called:
-        """What a call with these arrays comes to."""
+        """The outcome of a call with these arrays."""
         return called(*self.ready(arrays), self.mark is not None)
 
     def ready(self, arrays: Sequence[np.ndarray[Any, Any]]) -> tuple[Callable[[], Any], list[Any]]:
@@ -104,15 +107,14 @@ class Extern:
 
 
 def extern_result(name: str, kind: str) -> Tracer:
-    from hjit.trace.ir.graph import identity
-    from hjit.trace.tracing.tracer import TracedBuffer, _shown
-
+    """What stands for an array that an opaque call returns; `kind` as in `hjit.trace.tracing.results.rebuilt`."""
     rec = current()
     source = rec.inputs[name]
-    shape = tuple(_shown(rec, p) for p in source.input.shape)
+    shape = tuple(rec.size(p) for p in source.input.shape)
     t = Tracer(TracedBuffer(shape, source.input.dtype, name), shape, identity(len(shape)), is_scalar=kind == "scalar")
     if kind == "float":
-        return python_float(t)  # type: ignore[no-any-return]
+        number: Tracer = python_float(t)
+        return number
     return t.copy() if shape else t
 
 
@@ -134,7 +136,7 @@ class Arguments:
     """
 
     def __init__(self, late: bool = False) -> None:
-        """`late`: numbers of the caller are read when the call is made; else their values are conditions of the trace."""
+        """`late`: the caller's numbers are read when the call is made; else their values are guards of the trace."""
         self.late = late
         self.originals: list[Tracer] = []
         self.tracers: list[Tracer] = []
@@ -163,7 +165,12 @@ class Arguments:
     def fill(
         self, x: Any, arrays: Sequence[Any], values: Sequence[Any] = (), views: dict[int, Any] | None = None
     ) -> Any:
-        """An argument of `lower` with the arrays in their places; `views`: as they are given, one object however often it is given."""
+        """An argument of `lower` with the arrays in their places.
+
+        Args:
+            values: of the tape.
+            views: filled with the arrays as the function gets them, each one object.
+        """
         views = {} if views is None else views
         if type(x) is TapeEntry:
             return values[x.k]

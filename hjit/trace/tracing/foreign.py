@@ -1,7 +1,7 @@
 """Compiled functions of other packages: extern stages that may write to the arrays they are given.
 
-Such a function is called on copies. What it has changed there becomes a new version of the traced array. Which arrays that are
-is part of the call's outcome: where a later call changes more than those before, the function is traced again.
+Such a function is called on copies. What it has changed there becomes a new version of the traced array. Which arrays
+that are is part of the call's outcome: where a later call changes others too, the function is traced again.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ import numpy as np
 from hjit.errors import TraceError
 from hjit.trace.tracing.dispatch import functions
 from hjit.trace.tracing.externs import Extern, concrete, extern_result, owned
+from hjit.trace.tracing.frames import site
 from hjit.trace.tracing.host import pin_captured
-from hjit.trace.tracing.recorder import current, site
+from hjit.trace.tracing.recorder import current
 from hjit.trace.tracing.results import Called, called
 from hjit.trace.tracing.tracer import has_tracer
 from hjit.trace.tracing.writing import write
@@ -25,7 +26,9 @@ Array = np.ndarray[Any, Any]
 
 
 class Foreign:
-    """A compiled function as traced code sees it: an extern stage where it is given a tracer; Cython's fused ones are indexed by types.
+    """A compiled function as traced code sees it: an extern stage where it is given a tracer.
+
+    Cython's fused functions are indexed by types.
 
     Attributes:
         writes: the numbers of the arrays, in the order of the arguments, that some call has written to.
@@ -53,7 +56,7 @@ class Foreign:
         return traced(*args, **kwargs) if traced else self.extern(args, kwargs)
 
     def extern(self, args: Any, kwargs: Any) -> Any:
-        """The call as a stage whose outputs are the function's results, and the contents of the arrays that it wrote to."""
+        """The call as a stage, whose outputs are the results and the contents of the arrays that it wrote to."""
         return _Writing(self, args, kwargs).result()
 
 
@@ -79,13 +82,13 @@ class _Writing(Extern):
         )
 
     def result(self) -> Any:
-        events = current().breaks
-        before = len(events)
+        breaks = current().breaks
+        before = len(breaks)
         try:
             return super().result()
         except Exception:  # which the traced function may handle, and it may have written before
-            if len(events) > before and events[before].value[0][0] == "raised":
-                self._write_back(events[before].value, events[before].gives)
+            if len(breaks) > before and breaks[before].value[0][0] == "raised":
+                self._write_back(breaks[before].value, breaks[before].gives)
             raise
 
     def known(self, arrays: Sequence[Array]) -> Any:

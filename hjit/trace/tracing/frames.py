@@ -6,7 +6,9 @@ import dis
 import os
 import sys
 from functools import lru_cache
-from types import CodeType
+from types import CodeType, FrameType
+
+from hjit.errors import Origin
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(__file__))) + os.sep
 _DEMO = os.path.join(_PACKAGE, "demo.py")  # its functions are traced as a user's are
@@ -26,7 +28,7 @@ def callees(code: CodeType) -> frozenset[int]:
 
 @lru_cache(maxsize=4096)
 def reads(code: CodeType, name: str, called: str = "") -> frozenset[int]:
-    """Those at which it reads the attribute `name`; if `called` is given, only where it then calls that attribute of what it has read."""
+    """Those at which it reads the attribute `name`, or only where it then calls the attribute `called` of that."""
     steps = _steps(code)
     found = [k for k, s in enumerate(steps) if s.opname in ("LOAD_ATTR", "LOAD_METHOD") and s.argval == name]
     return _standing(
@@ -39,7 +41,11 @@ def _steps(code: CodeType) -> list[dis.Instruction]:
 
 
 def _loads_callee(steps: list[dis.Instruction], k: int) -> bool:
-    """A method, of which CPython 3.11 has an instruction, 3.12 a bit; or what a NULL marks, before it or, from 3.13 on, after it."""
+    """Is what an instruction loads called?
+
+    A method is: CPython 3.11 has an instruction for it, 3.12 a bit. So is what a NULL marks, before it or, from 3.13
+    on, after it.
+    """
     step, after = steps[k], steps[k + 1] if k + 1 < len(steps) else steps[k]
     if step.opname == "LOAD_METHOD" or after.opname == "PUSH_NULL":
         return True
@@ -64,3 +70,46 @@ def _standing(steps: list[dis.Instruction], places: list[int]) -> frozenset[int]
     return frozenset(
         offset for k in places if k + 1 < len(steps) for offset in range(steps[k].offset, steps[k + 1].offset, 2)
     )
+
+
+# -- where in the user's source
+
+
+def site() -> tuple[Origin | None, str]:
+    """The source line that is being traced, and the variable that its result is assigned to."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        if type(frame.f_globals) is not dict and not is_own(frame.f_code):
+            code = frame.f_code
+            origin = Origin(code.co_filename, frame.f_lineno, code.co_name)
+            return origin, _assigned(code).get(frame.f_lasti, "t")
+        frame = frame.f_back
+    return None, "t"
+
+
+def line_in(filename: str) -> Origin | None:
+    """The innermost line of a file that is being traced."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        if type(frame.f_globals) is not dict and frame.f_code.co_filename == filename:
+            return Origin(filename, frame.f_lineno, frame.f_code.co_name)
+        frame = frame.f_back
+    return None
+
+
+@lru_cache(maxsize=1024)
+def _assigned(code: CodeType) -> dict[int, str]:
+    """For each instruction whose result goes straight into a variable, that variable.
+
+    CPython 3.11 stands at the PRECALL before a CALL once it has specialised the call, and behind the CALL's own inline
+    cache where it runs a Python function in the same interpreter loop.
+    """
+    found: dict[int, str] = {}
+    before: list[dis.Instruction] = []
+    for step in dis.get_instructions(code):
+        if step.opname in ("STORE_FAST", "STORE_NAME", "STORE_DEREF", "STORE_GLOBAL"):
+            name = str(step.argval)
+            for offset in range(before[0].offset, step.offset, 2) if before else ():
+                found[offset] = name if name.isidentifier() else "t"
+        before = [*before, step] if before and before[-1].opname == "PRECALL" else [step]
+    return found

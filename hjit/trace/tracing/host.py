@@ -5,8 +5,9 @@ numbers is recorded on a tape that Python itself replays at each call, so it has
 exceptions included. Where the code needs the value (``if``, ``range``, ``int()``) the scalar is *pinned*: a guard
 compares it at later calls, and a change traces anew.
 
-A number in a closure is such a scalar as well, so that the functions that a factory makes share their kernels. Mostly it is a setting, though,
-and code may be faster for knowing it: it stays a parameter in arithmetic that gains nothing by its value, and is pinned elsewhere.
+A number in a closure is such a scalar as well, so that the functions that a factory makes share their kernels. Mostly
+it is a setting, though, and code may be faster for knowing it: it stays a parameter in arithmetic that gains nothing by
+its value, and is pinned elsewhere.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ class ScalarTape:
         )
 
     def replay(self, leaves: Sequence[Any]) -> list[Any] | None:
-        """All values for these leaves of the arguments; None where a guard does not hold, or an operation is not possible."""
+        """All values for these leaves of the arguments; None where a guard does not hold, or an operation raises."""
         values: list[Any] = []
         try:
             for f, args in self.ops:
@@ -105,6 +106,7 @@ class HostScalar:
 
     @classmethod
     def leaf(cls, tape: ScalarTape, leaf: int, value: Any) -> HostScalar:
+        """A number among the arguments: number `leaf` of their leaves."""
         tape.ops.append((_leaf, (leaf,)))
         return cls(tape, len(tape.ops) - 1, value)
 
@@ -116,7 +118,7 @@ class HostScalar:
         return cls(tape, len(tape.ops) - 1, value, captured=True)
 
     @property  # type: ignore[misc]
-    def __class__(self) -> type:  # isinstance(x, float) is what user code asks
+    def __class__(self) -> type:  # for isinstance(x, float) in the user's code
         return type(self.value)
 
     def pin(self) -> Any:
@@ -148,6 +150,9 @@ class HostScalar:
 
     def __hash__(self) -> int:
         return hash(self.pin())
+
+    def __round__(self, n: int | None = None) -> Any:
+        return round(self.pin(), n)
 
 
 def is_run_time(x: Any) -> bool:
@@ -185,7 +190,7 @@ def record(f: Callable[..., Any], *args: Any) -> Any:
     """``f(*args)`` on host scalars and constants, replayed at every call.
 
     Raises:
-        Exception: what `f` raises for these numbers, which the traced function may handle: from now on they are a condition of the trace.
+        Exception: what `f` raises for these numbers, which are pinned: the traced function may handle it.
     """
     tape = next(a.tape for a in args if is_host(a))
     try:
@@ -205,21 +210,22 @@ def unpin(x: Any) -> Any:
 
 # -- numbers as elements of arrays
 #
-# NumPy converts a number to the dtype of an array that it is stored in by one of these, which differ in what they refuse with an
-# OverflowError or a ValueError. Each is NumPy's own conversion of one element, so that it is right for every pair of types.
+# NumPy converts a number to the dtype of an array that it is stored in by one of these, which differ in what they
+# refuse with an OverflowError or a ValueError. Each is NumPy's own conversion of one element, so that it is right for
+# every pair of types.
 
 Conversion = Callable[[Any, np.dtype[Any]], Any]
 
 
 def as_item(value: Any, dtype: np.dtype[Any]) -> Any:
-    """``a[0] = value``, ``a.fill``, ``np.array([value], dtype)``: Python's numbers must fit; NumPy's, too, in a signed integer."""
+    """``a[0] = value``, ``a.fill``, ``np.array([value], dtype)``: Python's numbers must fit, NumPy's in signed ones."""
     one = np.empty((), dtype)
     one[...] = value
     return one[()]
 
 
 def as_array(value: Any, dtype: np.dtype[Any]) -> Any:
-    """``np.array(value, dtype)``, and what is assigned to several elements: Python's numbers must fit, NumPy's are cast."""
+    """``np.array(value, dtype)``, ``a[:] = value``: Python's numbers must fit, NumPy's are cast."""
     return np.array(value, dtype)[()]
 
 
@@ -243,7 +249,7 @@ def number(x: Any, dtype: np.dtype[Any], how: Conversion) -> Any:
         return _quiet(how, x, dtype)
     alike = how in (as_item, as_array, as_fill) or type(x.value) is not int
     if alike and (np.result_type(x.value) == dtype or (dtype.kind == "f" and type(x.value) in (bool, int, float))):
-        return x  # the slots of kernels are filled by the same conversion
+        return x  # the parameters of kernels are filled by the same conversion
     found = x.tape.converted.get((x.k, dtype, how))
     if found is None:
         found = x.tape.converted[x.k, dtype, how] = record(_quiet, how, x, dtype)
@@ -251,8 +257,8 @@ def number(x: Any, dtype: np.dtype[Any], how: Conversion) -> Any:
 
 
 def dtype_of(x: HostScalar) -> np.dtype[Any]:
-    """The dtype of the array that NumPy makes of a run-time number; that of a Python int depends on its size, which is a condition then."""
-    return record(_array_dtype, x).pin() if type(x.value) is int else np.result_type(x.value)  # type: ignore[no-any-return]
+    """The dtype of the array that NumPy makes of a run-time number; of a Python int it depends on its size: a guard."""
+    return record(_array_dtype, x).pin() if type(x.value) is int else np.result_type(x.value)
 
 
 def _array_dtype(value: int) -> np.dtype[Any]:
@@ -293,29 +299,29 @@ for _name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "lshift"
     setattr(HostScalar, f"__r{_dunder}__", _method(getattr(operator, _name), swap=True))
 
 
-def _divmod(f: Callable[..., Any]) -> Callable[..., Any]:
+def _divmod(swap: bool) -> Callable[..., Any]:
     def method(self: HostScalar, other: Any) -> Any:
-        quotient = f(operator.floordiv)(self, other)
-        return NotImplemented if quotient is NotImplemented else (quotient, f(operator.mod)(self, other))
+        quotient = _method(operator.floordiv, swap)(self, other)
+        return NotImplemented if quotient is NotImplemented else (quotient, _method(operator.mod, swap)(self, other))
 
     return method
 
 
-HostScalar.__divmod__ = _divmod(_method)  # type: ignore[attr-defined]
-HostScalar.__rdivmod__ = _divmod(lambda f: _method(f, swap=True))  # type: ignore[attr-defined]
+for _name, _swap in (("divmod", False), ("rdivmod", True)):
+    setattr(HostScalar, f"__{_name}__", _divmod(_swap))
 for _name in ("lt", "le", "gt", "ge", "eq", "ne"):
     setattr(HostScalar, f"__{_name}__", _method(getattr(operator, _name)))
 for _name, _f in (("neg", operator.neg), ("pos", operator.pos), ("abs", operator.abs), ("invert", operator.invert)):
     setattr(HostScalar, f"__{_name}__", lambda self, f=_f: record(f, self))
-for _name, _f in (
-    ("bool", bool),
-    ("int", int),
-    ("float", float),
-    ("index", operator.index),
-    ("trunc", math.trunc),
-    ("floor", math.floor),
-    ("ceil", math.ceil),
-    ("complex", complex),
-):
-    setattr(HostScalar, f"__{_name}__", lambda self, f=_f: f(self.pin()))
-HostScalar.__round__ = lambda self, n=None: round(self.pin(), n)  # type: ignore[attr-defined]
+_CONVERSIONS: dict[str, Callable[[Any], Any]] = {
+    "bool": bool,
+    "int": int,
+    "float": float,
+    "complex": complex,
+    "index": operator.index,
+    "trunc": math.trunc,
+    "floor": math.floor,
+    "ceil": math.ceil,
+}
+for _name, _conversion in _CONVERSIONS.items():
+    setattr(HostScalar, f"__{_name}__", lambda self, f=_conversion: f(self.pin()))

@@ -1,8 +1,8 @@
-"""`InductionVariable`: the variable of a Python loop whose body is traced once for all its turns.
+"""`InductionVariable`: the variable of a Python loop whose body is traced once for all its iterations.
 
-It stands for every value of the variable at once, so it can only be what is the same sum in all turns: an index that is
-affine in the turn. Comparisons answer where the first and the last turn agree. Anything else refuses, and the loop is
-traced turn by turn.
+It stands for every value of the variable at once, so it can only be in indices that are affine in the iteration.
+Comparisons answer where the first and the last iteration agree. Anything else refuses, and the loop is unrolled: traced
+iteration by iteration.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Site = tuple[Any, int]  # the code of a function and the offset of a loop in it
 
 
 class CannotReroll(BaseException):
-    """A loop has to be traced turn by turn; not an `Exception`, so that the traced code does not handle it."""
+    """A loop has to be unrolled; not an `Exception`, so that the traced code does not handle it."""
 
     def __init__(self, site: Site, why: str, blind: bool = False) -> None:
         super().__init__(why)
@@ -27,18 +27,18 @@ class CannotReroll(BaseException):
 
 
 class RerolledLoop(Protocol):
-    """A loop whose turns are traced as one."""
+    """A loop whose iterations are traced as one."""
 
     def refusal(self, why: str) -> CannotReroll:
         """The exception that ends that."""
 
 
 class InductionVariable:
-    """A whole number, affine in the turn of a loop; deliberately not an int, so that nothing takes it for a plain one.
+    """An integer that is affine in the iteration of a loop; deliberately not an int, so that nothing takes it for one.
 
     Attributes:
-        loop: the loop, which is told of every refusal, as the traced code may handle the exception after all.
-        first, last: the number in the first and in the last turn.
+        loop: the loop, which notes every refusal, as the traced code may handle the exception after all.
+        first, last: the number in the first and in the last iteration.
         poly: the number over the loop's variable.
     """
 
@@ -48,7 +48,7 @@ class InductionVariable:
         self.loop, self.first, self.last, self.poly = loop, int(first), int(last), poly
 
     def refusal(self, what: str) -> CannotReroll:
-        """The exception for a use that is not affine in the turn."""
+        """The exception for a use that is not affine in the iteration."""
         return self.loop.refusal(f"{what} of a loop variable")
 
     def __neg__(self) -> Any:
@@ -60,10 +60,10 @@ class InductionVariable:
     __hash__ = None  # type: ignore[assignment]
 
 
-def _ends(turn: InductionVariable, other: Any) -> tuple[int, int, Poly] | None:
-    """Another number in the first and in the last turn, and its polynomial."""
+def _ends(variable: InductionVariable, other: Any) -> tuple[int, int, Poly] | None:
+    """Another number in the first and in the last iteration, and its polynomial."""
     if type(other) is InductionVariable:
-        return (other.first, other.last, other.poly) if other.loop is turn.loop else None
+        return (other.first, other.last, other.poly) if other.loop is variable.loop else None
     other = unpin(other)
     return (int(other), int(other), size_poly(other)) if type(other) in (int, Size) else None
 
@@ -92,7 +92,7 @@ def _comparison(f: Callable[[Any, Any], bool]) -> Callable[[InductionVariable, A
         first, last = self.first - ends[0], self.last - ends[1]
         apart = f in (operator.eq, operator.ne) and first * last <= 0 and (first, last) != (0, 0)
         if apart or f(first, 0) != f(last, 0):
-            raise self.refusal("decision on the turn")
+            raise self.refusal("decision on the iteration")
         return f(first, 0)
 
     return method
@@ -110,7 +110,9 @@ for _name in ("add", "sub", "mul"):
     setattr(InductionVariable, f"__r{_name}__", _sum(getattr(operator, _name), True))
 for _name in ("lt", "le", "gt", "ge", "eq", "ne"):
     setattr(InductionVariable, f"__{_name}__", _comparison(getattr(operator, _name)))
-for _name in "index int float complex bool str repr format round trunc floor ceil abs invert array array_ufunc array_function".split():
+for _name in "index int float complex bool round trunc floor ceil abs invert str repr format".split():
+    setattr(InductionVariable, f"__{_name}__", _refused(f"__{_name}__"))
+for _name in "array array_ufunc array_function".split():
     setattr(InductionVariable, f"__{_name}__", _refused(f"__{_name}__"))
 for _name in "truediv floordiv mod divmod pow lshift rshift and or xor matmul".split():
     setattr(InductionVariable, f"__{_name}__", _refused(_name))

@@ -1,4 +1,4 @@
-"""Products of matrices that BLAS computes: an event of the trace, as an opaque call is, between kernels.
+"""Products of matrices that BLAS computes: graph breaks, as opaque calls are, between kernels.
 
 `numpy.matmul` computes them from views of arguments or of computed arrays, into a new array or one of the caller.
 """

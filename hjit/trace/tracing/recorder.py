@@ -1,25 +1,24 @@
 """The Recorder: all state of one trace.
 
 It holds the inputs, the stages made so far, the values of the run-time sizes, the tape of host scalars, and
-the events (decisions, opaque calls) that cut the trace into segments. One recorder is current per thread.
+the graph breaks (decisions, opaque calls) that cut the trace into segments. One recorder is current per thread.
 """
 
 from __future__ import annotations
 
-import dis
 import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
-from types import CellType, CodeType
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from hjit import deadline
 from hjit.errors import Origin, TraceError
+from hjit.process import deadline
+from hjit.trace.ir.gathers import evaluated_gathers, gather_of
 from hjit.trace.ir.graph import (
     Const,
     Definition,
@@ -34,19 +33,19 @@ from hjit.trace.ir.graph import (
     Stage,
     identity,
 )
-from hjit.trace.ir.lookups import looked_up, lookup
-from hjit.trace.ir.poly import SMALL, Poly, Sym, poly
+from hjit.trace.ir.poly import SMALL, Poly, Sym, poly, sizes_value
 from hjit.trace.ir.ranges import Range, Ranges
-from hjit.trace.tracing.frames import is_own
+from hjit.trace.tracing.frames import line_in, site
 from hjit.trace.tracing.host import HostScalar, ScalarTape, TapeEntry
 from hjit.trace.tracing.induction import InductionVariable, Site
 from hjit.trace.tracing.products import Product
 from hjit.trace.tracing.results import Called
 from hjit.trace.tracing.size import Size
+from hjit.trace.tracing.watched import Watched
 
-MAX_STAGES = 20_000
-MAX_DECISIONS = 24  # a loop until convergence would trace, and compile, every turn
-MAX_CONSTANT = 1024  # elements of an array that are part of the kernel's key; larger ones are passed
+MAX_STAGES = 20_000  # of a trace, some seconds of tracing: more come from a loop over pixels
+MAX_DECISIONS = 24  # of a trace: a loop until convergence would compile a segment for each iteration
+MAX_CONSTANT = 1024  # elements of an array that is part of the kernel's key; larger ones are inputs
 
 _state = threading.local()
 
@@ -67,20 +66,18 @@ def current() -> Recorder:
     return rec
 
 
-_running: dict[int, Recorder] = {}  # the traces of all threads
+_running: set[Recorder] = set()  # the traces of all threads
 
 
 def _elsewhere() -> TraceError:
-    """The error for a traced array where no trace runs: in a thread that a traced function has started, or after its trace."""
+    """The error for a traced array where no trace runs: in a thread that a traced function started, or later."""
     frame: Any = sys._getframe(2)
-    running = dict(_running)
-    found = next(iter(running.values()), None) if len(running) == 1 else None
+    running = list(_running)
+    found = running[0] if len(running) == 1 else None
     while frame is not None and type(frame.f_globals) is dict:
         frame = frame.f_back
     if frame is not None:
-        found = next(
-            (rec for rec in running.values() if any(o is frame.f_globals for o in rec.overlays.values())), None
-        )
+        found = next((rec for rec in running if any(o is frame.f_globals for o in rec.overlays.values())), None)
     if found is None:
         return TraceError(
             "tracer",
@@ -88,7 +85,7 @@ def _elsewhere() -> TraceError:
             "do not keep arrays of the function in globals or attributes",
         )
     reason = "it works on arrays of a function that is traced in another thread"
-    advice = "let the threads call decorated functions, or compute with whole arrays: the compiled code runs in parallel by itself"
+    advice = "let the threads call decorated functions, or compute with whole arrays: compiled code runs in parallel"
     error = TraceError(f"thread {threading.current_thread().name}", reason, advice, site()[0] or found.origin)
     found.refusals.append(error)  # nobody may wait for what the thread raises
     return error
@@ -100,7 +97,7 @@ def tracing() -> bool:
 
 
 def rerolled_loops() -> list[Any]:
-    """The loops whose turns this thread traces as one."""
+    """The loops whose iterations this thread traces as one."""
     rec = getattr(_state, "recorder", None)
     return [] if rec is None else rec.loops
 
@@ -128,9 +125,14 @@ class Source:
 class GraphBreak:
     """What cuts the trace: a decision on a computed scalar, or an opaque call.
 
-    A decision has `value` and compares it at later calls. An opaque call has `call`, which takes the realised arrays of
-    `needs`; its `value` is the outcome, compared as that of a decision, and `gives` are the inputs that its arrays are. One that
-    draws random numbers has `mark`, which gives what puts their stream back to where it is; one that is a product of matrices has that.
+    Attributes:
+        needs: what is realised before it.
+        value: of a decision, compared at later calls; of an opaque call its outcome, compared as well.
+        call: of an opaque call; takes the realised arrays of `needs`.
+        gives: the inputs that the arrays of the outcome are.
+        operation: what it is, for reports.
+        mark: of a call that draws random numbers; gives what puts their stream back to where it is.
+        product: of a call that is a product of matrices.
     """
 
     needs: tuple[str, ...]
@@ -149,7 +151,7 @@ class GraphBreak:
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """A warning or a log record, given by each call that comes to its end.
+    """A warning or a log record, given by each call that ends without an exception.
 
     Attributes:
         give: takes the realised arrays of `needs`, and the values of the tape.
@@ -163,14 +165,14 @@ class Effect:
 
 @dataclass(frozen=True, slots=True)
 class CheckedIndices:
-    """A stage that holds indices into an axis of some length. Where one of the `scatters` runs, it looks at all of them."""
+    """A stage that holds indices into an axis of some length. One of the `scatters` that runs checks all of them."""
 
     stage: str
     length: Poly
     scatters: set[str] = field(default_factory=set)
 
 
-@dataclass
+@dataclass(eq=False)
 class Recorder:
     """State of one trace.
 
@@ -178,21 +180,20 @@ class Recorder:
         evaluate: computes a finished Graph on the arrays at hand, for decisions and opaque calls.
         blas: may a product of a name be BLAS's (True), or is that to be decided by its sizes ("auto")? None: none may.
         undo: what to do where the trace fails, so that it leaves nothing behind.
-        unrolled: loops over ``range(...)`` that are to be traced turn by turn.
-        freeze_captured: are numbers in closures constants? Else they are read at every call, as those of the arguments are.
-        blind: those in which what arrays from before them hold is not known, as a turn reads it and writes something else.
-        loops: those whose turns are now traced as one, innermost last.
+        unrolled: loops over ``range(...)`` that are to be traced iteration by iteration.
+        freeze_captured: are numbers in closures constants? Else they are read at every call, as arguments are.
+        blind: those in which the contents of earlier arrays are not known, as an iteration reads and overwrites them.
+        loops: those whose iterations are now traced as one, innermost last.
         refused: the last one that turned out to need that.
         hosts: the numbers that the scalars are.
         changes: for each write a buffer, the version before, and whether its contents were known.
         refusals: what could not be traced.
         settings: contexts such as `numpy.errstate` that the function is inside of, to be made again for opaque calls.
         quiet: those of them that filter warnings.
-        cells: closure cells of clones, with what they held and their names.
-        classes: the user's classes that the function names, with their attributes.
+        watched: what outlives the call, and may not be changed by it.
         checks: stages that say whether NumPy refuses something.
         indices: what integer arrays hold that are indices, and may be out of bounds.
-        beyond: has an index been out of bounds? That comes to light later than in NumPy, so the function must not handle it.
+        beyond: was an index out of bounds? That is found later than in NumPy, so the function must not handle it.
         outside: the tracers that arguments and captured arrays are seen as.
     """
 
@@ -222,24 +223,22 @@ class Recorder:
     effects: list[Effect] = field(default_factory=list)
     settings: list[Callable[[], Callable[[], Any]]] = field(default_factory=list)
     quiet: list[Any] = field(default_factory=list)
-    cells: list[tuple[CellType, Any, str]] = field(default_factory=list)
-    classes: dict[type, dict[str, Any]] = field(default_factory=dict)
+    watched: Watched = field(default_factory=Watched)
     checks: list[str] = field(default_factory=list)
     indices: dict[Any, CheckedIndices] = field(default_factory=dict)
     beyond: bool = False
     outside: list[Any] = field(default_factory=list)
-    _watched: list[tuple[Any, Any, str]] = field(default_factory=list)
     _names: dict[str, int] = field(default_factory=dict)
 
     def __enter__(self) -> Recorder:
         self._outer = getattr(_state, "recorder", None)
         _state.recorder = self
-        _running[id(self)] = self
+        _running.add(self)
         return self
 
     def __exit__(self, kind: object, *exc: object) -> None:
         _state.recorder = self._outer
-        _running.pop(id(self), None)
+        _running.discard(self)
         if kind is not None:
             self.take_back()
 
@@ -247,55 +246,25 @@ class Recorder:
         """Put random-number streams and attributes of classes back to what they were before the trace."""
         while self.undo:
             self.undo.pop()()
-        for cls, before in self.classes.items():
-            for name in _changed(cls, before):
-                setattr(cls, name, before[name]) if name in before else delattr(cls, name)
+        self.watched.restore_classes()
 
     def forget(self) -> None:
         """Let go of what only the trace needs."""
         self.evaluate = _finished
         self.undo.clear()
-        self._watched.clear()
-        self.cells.clear()
-        self.classes.clear()
+        self.watched = Watched()
         self.outside.clear()
         self.indices.clear()
         self.overlays.clear()
         self.hosts.clear()
         self.refusals.clear()
 
-    # -- containers that outlive the call
-    def watch(self, container: Any, name: str) -> None:
-        """Keep what a list, dict or set from outside the function holds, for `check_watched`."""
-        if isinstance(container, (list, dict, set)):
-            self._watched.append((container, _contents(container), name))
-
     def check_watched(self) -> None:
         """Raise where the function has changed a variable, class, list or dict from outside: later calls would not."""
         for name in [name for o in self.overlays.values() for name in o.assigned()]:
             raise self.error(f"global {name}", "the function assigns to a global variable", "return the value instead")
-        for cls, attributes in self.classes.items():
-            for name in _changed(cls, attributes):
-                raise self.error(
-                    f"{cls.__name__}.{name} = ...",
-                    "the function changes a class that outlives it",
-                    "return the value instead",
-                )
-        for cell, value, name in self.cells:
-            if _cell_contents(cell) is not value:
-                raise self.error(
-                    f"nonlocal {name}",
-                    "the function assigns to a variable of an enclosing function",
-                    "return the value instead",
-                )
-        for container, before, name in self._watched:
-            now = _contents(container)
-            if len(now) != len(before) or any(x is not y for x, y in zip(now, before, strict=True)):
-                raise self.error(
-                    name,
-                    f"the function changes a {type(container).__name__} that outlives it",
-                    "return the value instead",
-                )
+        for operation, reason in self.watched.changes():
+            raise self.error(operation, reason, "return the value instead")
 
     # -- names
     def unique(self, name: str) -> str:
@@ -319,11 +288,11 @@ class Recorder:
         self.sizes[name] = int(value)
         return Size(value, poly(Sym(name)))
 
-    def poly(self, n: int | Poly) -> Poly:
+    def poly(self, n: int | Poly | InductionVariable) -> Poly:
         """A size or offset as a polynomial; a large plain number becomes a run-time parameter of its own."""
         if isinstance(n, Poly):
             return n
-        if type(n) in (Size, InductionVariable):
+        if isinstance(n, (Size, InductionVariable)):
             return n.poly
         n = int(n)
         if -SMALL <= n <= SMALL:
@@ -333,7 +302,13 @@ class Recorder:
         p = poly(Sym(name))
         return p if n > 0 else -p
 
+    def size(self, p: Poly) -> int:
+        """A size of the trace as the traced code sees it: a `Size`, or a plain int where it is small."""
+        value: int = Size(sizes_value(p, self.sizes), p)
+        return value
+
     def polys(self, ns: Iterable[int | Poly]) -> tuple[Poly, ...]:
+        """`poly` of each."""
         return tuple(map(self.poly, ns))
 
     # -- inputs
@@ -400,7 +375,10 @@ class Recorder:
         return stage
 
     def range_of(self, e: Expr) -> Range | None:
-        """The least and the greatest integer that an expression can be; None of floats. In a loop arrays change, and are not looked through."""
+        """The least and the greatest integer that an expression can be; None of floats.
+
+        In a re-rolled loop arrays change: there loads are as wide as their dtype.
+        """
         return (Ranges() if self.loops else self._ranges).of(e)
 
     @cached_property
@@ -421,10 +399,9 @@ class Recorder:
     # -- ends
     def graph(self, outputs: tuple[str, ...]) -> Graph:
         """The Graph of everything recorded, with the given stages or inputs as outputs."""
-        slots = [(name, dtype) for (k, dtype), name in self.scalars.items()]
         return Graph(
             tuple(s.input for s in self.inputs.values()),
-            tuple(Scalar(name, np.dtype(dtype)) for name, dtype in slots),
+            tuple(Scalar(name, np.dtype(dtype)) for (_, dtype), name in self.scalars.items()),
             tuple(self.stages.values()),
             outputs,
         )
@@ -479,11 +456,11 @@ class Recorder:
 
     # -- what NumPy refuses
     def check(self, bad: Any) -> None:
-        """Where `bad`, an array without axes, is true at a call, the plain function runs, and NumPy raises what it does."""
+        """Where `bad`, an array without axes, is true at a call, the plain function runs, and NumPy raises."""
         self.checks.append(bad.buffer.source())
 
     def finish_checks(self, goals: Iterable[str]) -> None:
-        """One stage says whether NumPy refuses anything, also an index that nobody looks at where `goals` are computed."""
+        """One stage says whether NumPy refuses anything, also an index that is not evaluated for `goals`."""
         self._check_indices(goals)
         parts: list[Expr] = []
         for name in dict.fromkeys(self.checks):
@@ -504,16 +481,15 @@ class Recorder:
         return self.stage(Const(False, e.dtype), (), e.dtype, (update,), reserved=name).name
 
     def _check_indices(self, goals: Iterable[str]) -> None:
-        seen, needed = looked_up(self.stages, goals, self.sizes) if self.indices else (set(), set())
+        seen, needed = evaluated_gathers(self.stages, goals, self.sizes) if self.indices else (set(), set())
         for noted in self.indices.values():
-            stage = self.stages.get(
-                noted.stage
-            )  # where a loop has made it part of what it writes, it is looked at there
+            # where a re-rolled loop has made it part of what it writes, it is checked there
+            stage = self.stages.get(noted.stage)
             if (
                 stage is None
                 or stage.initial is None
                 or noted.scatters & needed
-                or lookup(stage.initial, stage.shape, noted.length) in seen
+                or gather_of(stage.initial, stage.shape, noted.length) in seen
             ):
                 continue
             index, flag = stage.initial, np.dtype(bool)
@@ -532,9 +508,12 @@ class Recorder:
         self.breaks.append(GraphBreak(product.needs, (), product.called, (name,), "numpy.matmul", product=product))
 
     def error(self, operation: str, reason: str, advice: str = "") -> TraceError:
-        """A `TraceError` for the user's present line; raised again at the end where the function handles it, as NumPy would not have raised it."""
+        """A `TraceError` for the user's present line.
+
+        Where the function handles it, it is raised again at the end, since NumPy would not have raised it.
+        """
         inner = site()[0] or self.origin
-        line = _line_in(self.origin.filename) if self.origin else None
+        line = line_in(self.origin.filename) if self.origin else None
         if line is None or inner is None or line.filename == inner.filename:
             line = inner
         else:  # a library's line says little without the user's
@@ -545,27 +524,6 @@ class Recorder:
 
 def _finished(rec: Recorder, names: tuple[str, ...]) -> list[np.ndarray[Any, Any]]:
     raise AssertionError("the trace is finished")
-
-
-def _changed(cls: type, before: dict[str, Any]) -> list[str]:
-    """The attributes of a class that are not what they were; what Python itself keeps there aside."""
-    now = vars(cls)
-    return [
-        n for n in {**before, **now} if not n.startswith("__") and now.get(n, _changed) is not before.get(n, _changed)
-    ]
-
-
-def _cell_contents(cell: CellType) -> Any:
-    """What a cell holds; itself where that was deleted."""
-    try:
-        return cell.cell_contents
-    except ValueError:
-        return cell
-
-
-def _contents(container: Any) -> list[Any]:
-    """What makes a list or dict the same: its items by identity, its keys in order."""
-    return [*container, *container.values()] if isinstance(container, dict) else list(container)
 
 
 def packed(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
@@ -584,46 +542,3 @@ def layout(array: np.ndarray[Any, Any]) -> tuple[int | None, ...]:
         step = s // item
         found.append(0 if n == 1 else step if abs(step) <= SMALL else None)
     return tuple(found)
-
-
-# -- where in the user's source
-
-
-def site() -> tuple[Origin | None, str]:
-    """The source line that is being traced, and the variable that its result is assigned to."""
-    frame = sys._getframe(1)
-    while frame is not None:
-        if type(frame.f_globals) is not dict and not is_own(frame.f_code):
-            code = frame.f_code
-            origin = Origin(code.co_filename, frame.f_lineno, code.co_name)
-            return origin, _assigned(code).get(frame.f_lasti, "t")
-        frame = frame.f_back  # type: ignore[assignment]
-    return None, "t"
-
-
-def _line_in(filename: str) -> Origin | None:
-    """The innermost line of a file that is being traced."""
-    frame: Any = sys._getframe(1)
-    while frame is not None:
-        if type(frame.f_globals) is not dict and frame.f_code.co_filename == filename:
-            return Origin(filename, frame.f_lineno, frame.f_code.co_name)
-        frame = frame.f_back
-    return None
-
-
-@lru_cache(maxsize=1024)
-def _assigned(code: CodeType) -> dict[int, str]:
-    """For each instruction whose result goes straight into a variable, that variable.
-
-    CPython 3.11 stands at the PRECALL before a CALL once it has specialised the call, and behind the CALL's own inline cache
-    where it runs a Python function in the same interpreter loop.
-    """
-    found: dict[int, str] = {}
-    before: list[dis.Instruction] = []
-    for step in dis.get_instructions(code):
-        if step.opname in ("STORE_FAST", "STORE_NAME", "STORE_DEREF", "STORE_GLOBAL"):
-            name = str(step.argval)
-            for offset in range(before[0].offset, step.offset, 2) if before else ():
-                found[offset] = name if name.isidentifier() else "t"
-        before = [*before, step] if before and before[-1].opname == "PRECALL" else [step]
-    return found

@@ -1,6 +1,6 @@
-"""What an opaque call came to: the exception that it raised, or the structure of its result and the arrays in that.
+"""The outcome of an opaque call: the exception that it raised, or the structure of its result and the arrays in that.
 
-The outcome is what later calls are held to, as to a decision: the traced function saw an exception, a number of items, a
+The outcome is compared at later calls, as a decision is: the traced function saw an exception, a number of items, a
 Python int, and may have acted upon it. Arrays, NumPy's numbers and Python floats are inputs of what follows instead.
 """
 
@@ -16,7 +16,7 @@ _VALUES = (bool, int, str, bytes, complex, slice, range, np.generic, np.dtype, t
 
 
 class Called(NamedTuple):
-    """What one call came to.
+    """The result of one call.
 
     Attributes:
         outcome: compared at later calls by `hjit.trace.tracing.host.same`; it tells whether there was an exception.
@@ -106,7 +106,7 @@ def rebuilt(outcome: tuple[Any, ...], given: Sequence[Any], array: Callable[[str
 
     Args:
         given: what stands for the call's arrays.
-        array: what stands for the new array of a number; told its kind ("array", "scalar" or "float").
+        array: gives what stands for a new array, by its kind ("array", "scalar" or "float") and number.
 
     Raises:
         Unknown: an object of its type cannot be kept.

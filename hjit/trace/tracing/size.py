@@ -27,6 +27,9 @@ class Size(int):
         self.poly = p
         return self
 
+    def __neg__(self) -> Any:
+        return Size(-int(self), -self.poly)
+
     def __reduce__(self) -> tuple[Any, ...]:
         return int, (int(self),)
 
@@ -57,4 +60,3 @@ for _name in ("add", "sub", "mul", "floordiv", "mod"):
     _f = getattr(operator, _name)
     setattr(Size, f"__{_name}__", _binary(_f, False))
     setattr(Size, f"__r{_name}__", _binary(_f, True))
-Size.__neg__ = lambda self: Size(-int(self), -self.poly)  # type: ignore[method-assign]

@@ -11,23 +11,26 @@ import builtins
 import itertools
 import operator
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
-from hjit.errors import TraceError
 from hjit.trace.ir.graph import Const, Definition, Expr, Load, compose, identity
 from hjit.trace.ir.poly import Dim, Poly, poly
 from hjit.trace.tracing.dispatch import hook
 from hjit.trace.tracing.frames import reads
 from hjit.trace.tracing.host import Conversion, as_array, as_item, dtype_of, is_host, number
-from hjit.trace.tracing.recorder import Recorder, current, rerolled_loops, supported_dtype, tracing
-from hjit.trace.tracing.size import Size
+from hjit.trace.tracing.recorder import current, rerolled_loops, supported_dtype, tracing
 
 MAX_KNOWN = 4096  # elements up to which arrays made of known numbers are computed while tracing
 Shape = tuple[int, ...]
 serials = itertools.count()
+
+
+def _operation(name: str) -> Callable[..., Tracer]:
+    """A `hook` that gives a traced array."""
+    return hook(name)
 
 
 class TracedBuffer:
@@ -39,8 +42,8 @@ class TracedBuffer:
         argument: the name of the input whose memory this is, or "".
         strides: in bytes; None where the memory is in C order without gaps.
         serial: buffers made later have a larger one.
-        asked: when the contents were last asked for in a loop that is traced as one turn, counted as `serial` is.
-        octets: of a bool array that C has written other numbers than 0 and 1 to: them, as uint8, and the version that they are of.
+        asked: when the contents were last used in a re-rolled loop, counted as `serial` is.
+        octets: of a bool array to which bytes other than 0 and 1 were written: its version, and the bytes as uint8.
     """
 
     __slots__ = ("argument", "asked", "dtype", "octets", "real", "serial", "shape", "strides", "version", "writeable")
@@ -80,7 +83,21 @@ class TracedBuffer:
             current().written[self.argument] = stage
 
 
-class Tracer:
+class Traced:
+    """Base of what stands for an array in the traced code."""
+
+    __slots__ = ()
+
+    def traced_array(self) -> Tracer:
+        """The traced array.
+
+        Raises:
+            TraceError: it is not known as one, since its length depends on values.
+        """
+        raise NotImplementedError
+
+
+class Tracer(Traced):
     """A traced array; supports what `numpy.ndarray` does as far as hjit can compile it.
 
     Attributes:
@@ -95,6 +112,11 @@ class Tracer:
 
     __slots__ = ("_known", "_shape", "buffer", "index", "is_scalar", "read_only", "weak")
     __array_priority__ = 1000.0
+    # methods that `hjit.trace.ops.elementwise.operators` adds
+    copy: Callable[..., Tracer]
+    reshape: Callable[..., Tracer]
+    swapaxes: Callable[..., Tracer]
+    transpose: Callable[..., Tracer]
 
     def __init__(
         self,
@@ -109,7 +131,7 @@ class Tracer:
         self.weak, self.read_only = False, read_only
 
     @property  # type: ignore[misc]
-    def __class__(self) -> type:  # code asks isinstance(x, np.ndarray)
+    def __class__(self) -> type:  # for isinstance(x, np.ndarray) in the user's code
         return np.ndarray
 
     # -- attributes
@@ -126,7 +148,8 @@ class Tracer:
     def dtype(self) -> np.dtype[Any]:
         frame = sys._getframe(1)
         if type(frame.f_globals) is not dict and frame.f_lasti in reads(frame.f_code, "dtype", "type"):
-            return hook("dtype_to_call")(self.buffer.dtype)
+            callee: np.dtype[Any] = hook("dtype_to_call")(self.buffer.dtype)
+            return callee
         return self.buffer.dtype
 
     @dtype.setter
@@ -140,11 +163,12 @@ class Tracer:
 
     @property
     def __array_interface__(self) -> dict[str, Any]:
-        """For code that reads it; where NumPy asks for it, it is to go on to `__array__`."""
+        """For code that reads it; NumPy itself is to go on to `__array__`."""
         frame = sys._getframe(1)
         if frame.f_lasti not in reads(frame.f_code, "__array_interface__"):
             raise AttributeError("__array_interface__")
-        return hook("interface")(self)
+        found: dict[str, Any] = hook("interface")(self)
+        return found
 
     @property
     def ndim(self) -> int:
@@ -167,6 +191,7 @@ class Tracer:
 
     @property
     def known(self) -> np.ndarray[Any, Any] | None:
+        """The contents, where they are known; not in a re-rolled loop whose iterations overwrite them."""
         buffer = self.buffer
         if buffer.real is None:
             return None
@@ -191,11 +216,12 @@ class Tracer:
 
     @property
     def imag(self) -> Tracer:
-        return call(np.zeros_like, self)
+        zeros: Tracer = call(np.zeros_like, self)
+        return zeros
 
     @property
     def flat(self) -> Tracer:
-        return hook("flat")(self)
+        return _operation("flat")(self)
 
     @flat.setter
     def flat(self, values: Any) -> None:
@@ -211,7 +237,7 @@ class Tracer:
 
     @property
     def strides(self) -> tuple[int, ...]:
-        found = hook("strides")(self)
+        found: tuple[int, ...] | None = hook("strides")(self)
         if found is None:
             raise current().error(
                 "ndarray.strides", "the strides of this view are not known while tracing", "use .shape"
@@ -234,6 +260,9 @@ class Tracer:
         return found if tuple(self.shape[k] for k in found) == tuple(self.buffer.shape) else None
 
     # -- reading
+    def traced_array(self) -> Tracer:
+        return self
+
     def at(self, index: Sequence[Poly]) -> Load:
         """The element at `index`, one polynomial per axis of this view."""
         if self.is_whole:
@@ -292,7 +321,8 @@ class Tracer:
         if self.size != 1:
             if self.size == 0:
                 raise ValueError(
-                    "The truth value of an empty array is ambiguous. Use `array.size > 0` to check that an array is not empty."
+                    "The truth value of an empty array is ambiguous. Use `array.size > 0` to check that an array "
+                    "is not empty."
                 )
             raise ValueError(
                 "The truth value of an array with more than one element is ambiguous. Use a.any() or a.all()"
@@ -385,12 +415,12 @@ class Tracer:
         if type not in (None, np.ndarray):
             reason = "a subclass of ndarray may compute in its own way"
             raise current().error(f"ndarray.view({type.__name__})", reason, "compute with the array itself")
-        return hook("reinterpreted")(self, self.dtype if dtype is None else np.dtype(dtype))
+        return _operation("reinterpreted")(self, self.dtype if dtype is None else np.dtype(dtype))
 
     def astype(
         self, dtype: Any, order: str = "K", casting: str = "unsafe", subok: bool = True, copy: bool = True
     ) -> Tracer:
-        return hook("astype")(self, dtype, casting, copy, order)
+        return _operation("astype")(self, dtype, casting, copy, order)
 
     def fill(self, value: Any) -> None:
         hook("write")(self, value, how=as_item)
@@ -413,7 +443,7 @@ def is_tracer(x: Any) -> bool:
 def has_tracer(x: Any) -> bool:
     """Is a tracer or a host scalar in `x`, or in the lists, tuples and dicts it is made of?"""
     t = type(x)
-    if t in (Tracer, Selected) or is_host(x):
+    if issubclass(t, Traced) or is_host(x):
         return True
     if t in (list, tuple):
         return any(map(has_tracer, x))
@@ -460,7 +490,7 @@ def from_source(array: np.ndarray[Any, Any], name: str, where: tuple[Any, ...]) 
     """A view of an array that every call brings anew."""
     rec = current()
     source = rec.input(name, array, where)
-    shape = tuple(_shown(rec, p) for p in source.input.shape)
+    shape = tuple(rec.size(p) for p in source.input.shape)
     strides = None if array.flags.c_contiguous else array.strides
     buffer = TracedBuffer(
         shape,
@@ -475,33 +505,24 @@ def from_source(array: np.ndarray[Any, Any], name: str, where: tuple[Any, ...]) 
     return tracer
 
 
-def _shown(rec: Recorder, p: Poly) -> int:
-    return p.const if p.is_const else Size(p.evaluate(lambda a: rec.sizes[a.name]), p)  # type: ignore[attr-defined,no-any-return]
-
-
 def as_tracer(x: Any, dtype: Any = None) -> Tracer:
     """What `numpy.asarray` makes of `x`: an array, a number, or nested lists of them, traced or not."""
-    if is_tracer(x):
-        return x if dtype is None or x.dtype == np.dtype(dtype) else x.astype(dtype)
-    if type(x) is Selected:
-        raise current().error(
-            "boolean-mask read",
-            "its length depends on the image's values",
-            "write it back under the same mask, or reduce it",
-        )
+    if issubclass(type(x), Traced):
+        array: Tracer = x.traced_array()
+        return array if dtype is None or array.dtype == np.dtype(dtype) else array.astype(dtype)
     if is_host(x):
         rec = current()
         dtype = checked_dtype(dtype_of(x) if dtype is None else np.dtype(dtype))
         return from_stage(rec.scalar(number(x, dtype, as_array), dtype), (), dtype)
     if type(x) in (list, tuple) and has_tracer(x):
         rows = [as_tracer(row) if dtype is None else stored(row, np.dtype(dtype), as_item) for row in x]
-        stacked = call(np.stack, rows)
+        stacked: Tracer = call(np.stack, rows)
         return stacked if dtype is None else stacked.astype(dtype)
     return from_known(np.array(x, dtype))
 
 
 def stored(x: Any, dtype: np.dtype[Any], how: Conversion = as_array) -> Tracer:
-    """What is to be stored into an array of `dtype`, numbers being of it already; the elements of an array are cast later.
+    """What is to be stored into an array of `dtype`: numbers already have it, the elements of an array are cast later.
 
     Raises:
         OverflowError, ValueError: NumPy refuses to store a number, now or at a later call.
@@ -512,7 +533,7 @@ def stored(x: Any, dtype: np.dtype[Any], how: Conversion = as_array) -> Tracer:
         return _fitting(x, dtype) if x.weak and dtype.kind in "iu" else x
     if type(x) in (list, tuple):
         return as_tracer(x, dtype)
-    if isinstance(x, np.ndarray) or type(x) is Selected:
+    if isinstance(x, np.ndarray):
         return as_tracer(x)
     value = number(x, dtype, how)
     return (
@@ -551,161 +572,3 @@ def as_value(t: Tracer) -> Any:
 def call(function: Any, *args: Any, **kwargs: Any) -> Any:
     """A NumPy function on tracers."""
     return hook("numpy_call")(function, args, kwargs)
-
-
-# -- comparing
-
-
-def same_values(a: Tracer, b: Tracer) -> bool:
-    """Are two arrays the same by the way they are computed?"""
-    stages = current().stages
-
-    def chain(e: Expr) -> list[Expr]:
-        found = [e]
-        while isinstance(e, Load) and e.source in stages:
-            stage = stages[e.source]
-            if stage.initial is None or stage.updates or e.index != identity(len(stage.shape)):
-                break
-            e = stage.initial
-            found.append(e)
-        return found
-
-    def same(a: Expr, b: Expr, depth: int) -> bool:
-        ours, theirs = chain(a), chain(b)
-        if any(e in theirs for e in ours):
-            return True
-        x, y = ours[-1], theirs[-1]
-        if not depth or not x.args or type(x) is not type(y) or x.dtype != y.dtype or x.with_args(y.args) != y:
-            return False
-        return all(same(p, q, depth - 1) for p, q in zip(x.args, y.args, strict=True))
-
-    return tuple(a.shape) == tuple(b.shape) and same(a.at(identity(a.ndim)), b.at(identity(b.ndim)), 4)
-
-
-# -- arrays read under a boolean mask
-
-
-class Selected:
-    """``a[mask]`` for a traced mask: its length is not known, so it lives over the whole of `a`.
-
-    It can be computed with element by element, be written back under the same mask, and be reduced.
-
-    Attributes:
-        full: the values at every element of the mask.
-        mask: the mask.
-    """
-
-    __slots__ = ("full", "mask")
-    __array_priority__ = 1001.0
-
-    def __init__(self, full: Tracer, mask: Tracer) -> None:
-        self.full, self.mask = full, mask
-
-    @property  # type: ignore[misc]
-    def __class__(self) -> type:
-        return np.ndarray
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        return self.full.dtype
-
-    @property
-    def ndim(self) -> int:
-        return 1 + self.full.ndim - self.mask.ndim
-
-    @property
-    def size(self) -> int:
-        return int(call(np.count_nonzero, self.mask)) * int(self.full.size // self.mask.size)
-
-    @property
-    def shape(self) -> Shape:
-        return (int(call(np.count_nonzero, self.mask)), *self.full.shape[self.mask.ndim :])
-
-    def __len__(self) -> int:
-        return self.shape[0]
-
-    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
-        out = kwargs.pop("out", None)
-        out = out[0] if isinstance(out, tuple) and len(out) == 1 else out
-        if method != "__call__" or type(out) not in (Selected, type(None)):
-            raise self._error(f"numpy.{ufunc.__name__}.{method}")
-        values = [*map(self._full, inputs)]
-        if out is None:
-            return Selected(ufunc(*values, **kwargs), self.mask)
-        ufunc(*values, out=self._full(out), **kwargs)
-        return out
-
-    def __getitem__(self, key: Any) -> Any:
-        raise self._error("index")
-
-    def __setitem__(self, key: Any, value: Any) -> None:
-        raise self._error("assignment to a part")
-
-    def __iter__(self) -> Any:
-        raise self._error("loop")
-
-    def __bool__(self) -> bool:
-        raise self._error("decision")
-
-    def __float__(self) -> float:
-        raise self._error("conversion to a number")
-
-    __int__ = __index__ = __float__  # type: ignore[assignment]
-
-    def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray[Any, Any]:
-        raise self._error("conversion to a real array")
-
-    def _full(self, x: Any) -> Any:
-        if type(x) is Selected:
-            if not same_values(x.mask, self.mask):
-                raise self._error("operation on arrays read under different masks")
-            return x.full
-        if is_tracer(x) and x.ndim and x.size != 1:
-            raise self._error("operation on an array read under a mask and another array")
-        return x
-
-    def _error(self, operation: str) -> TraceError:
-        reason = "the length of a boolean-mask read depends on the image's values"
-        return current().error(operation, reason, "use np.where, or write back under the same mask")
-
-    def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
-        if func in _MASKED_REDUCTIONS and args[0] is self and len(args) == 1 and not kwargs and self.ndim == 1:
-            return self._reduce(func)
-        raise self._error(f"numpy.{getattr(func, '__name__', func)}")
-
-    def _reduce(self, func: Any) -> Any:
-        if func in (np.min, np.max, np.amin, np.amax):
-            if not call(np.any, self.mask):  # a decision: what NumPy refuses is refused at every call
-                name = "maximum" if func in (np.max, np.amax) else "minimum"
-                raise ValueError(f"zero-size array to reduction operation {name} which has no identity")
-            worst = _worst(self.dtype, func in (np.max, np.amax))
-            return call(func, call(np.where, self.mask, self.full, worst))
-        return call(func, self.full, where=self.mask)
-
-    def astype(self, dtype: Any, **kwargs: Any) -> Selected:
-        return Selected(self.full.astype(dtype), self.mask)
-
-    def copy(self) -> Selected:
-        return Selected(self.full.copy(), self.mask)
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        func = getattr(np, name, None)
-        if func in _MASKED_REDUCTIONS:
-            return lambda: self._reduce(func)
-        raise self._error(f"ndarray.{name}")
-
-
-def _worst(dtype: np.dtype[Any], for_max: bool) -> Any:
-    if dtype.kind == "f":
-        return dtype.type(-np.inf if for_max else np.inf)
-    if dtype.kind == "b":
-        return np.bool_(not for_max)
-    info = np.iinfo(dtype)
-    return dtype.type(info.min if for_max else info.max)
-
-
-_MASKED_REDUCTIONS = frozenset(
-    {np.sum, np.mean, np.min, np.max, np.amin, np.amax, np.any, np.all, np.var, np.std, np.prod}
-)

@@ -15,7 +15,9 @@ from hjit.trace.tracing.tracer import Shape, Tracer, is_tracer, stored
 
 @provides
 def write(view: Tracer, value: Any, where: Expr | None = None, how: Conversion | None = None) -> None:
-    """``view[...] = value``, under the mask `where` if given; the value is broadcast and cast as NumPy does, a number as `how` says.
+    """``view[...] = value``, under the mask `where` if given.
+
+    The value is broadcast and cast as NumPy does, a number by the conversion `how`.
 
     Raises:
         ValueError: the view is read-only, or `value` does not broadcast to its shape.

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from hjit.trace.tracing.host import is_host, pin_captured
+from hjit.trace.tracing.masked import Selected
 from hjit.trace.tracing.recorder import current
-from hjit.trace.tracing.tracer import Selected, Tracer, call
+from hjit.trace.tracing.tracer import Tracer, call
 
 BINARY = {
     "add": np.add,

@@ -21,10 +21,10 @@ from hjit.trace.ops.layout import order_of, ordered_stage, tracers
 from hjit.trace.tracing.dispatch import hook, provides
 from hjit.trace.tracing.externs import opaque_call
 from hjit.trace.tracing.host import is_captured, is_host, record
+from hjit.trace.tracing.masked import Selected
 from hjit.trace.tracing.recorder import current
 from hjit.trace.tracing.tracer import (
     MAX_KNOWN,
-    Selected,
     Tracer,
     as_tracer,
     call,

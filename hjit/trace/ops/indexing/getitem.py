@@ -17,17 +17,16 @@ from hjit.trace.ops.indexing.block_scatters import parts
 from hjit.trace.tracing.dispatch import provides
 from hjit.trace.tracing.host import is_host, unpin
 from hjit.trace.tracing.induction import InductionVariable
+from hjit.trace.tracing.masked import Selected, same_values
 from hjit.trace.tracing.recorder import CheckedIndices, current
 from hjit.trace.tracing.size import Size, size_poly
 from hjit.trace.tracing.tracer import (
-    Selected,
     Shape,
     Tracer,
     as_tracer,
     from_known,
     from_stage,
     is_tracer,
-    same_values,
     stored,
 )
 from hjit.trace.tracing.writing import trim, version_name, write

@@ -1,0 +1,459 @@
+"""The CUDA emitter: loop IR -> kernels in the C that CUDA and OpenCL share, one for each nest.
+
+Every iteration of a nest's parallel loops is a thread's; a nest without such loops runs in one thread. What a kernel
+needs of arrays, strides, sizes and scalars are its parameters (`Parameter`), in the order in which its text uses them.
+Values that a block of statements uses more than once have names; the compiler finds what loops share.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from hjit.errors import CompileError, ScheduleError
+from hjit.kernels.cuda.ctext import Operand, c_type, constant, storage_type
+from hjit.kernels.cuda.indices import IndexPrinter
+from hjit.kernels.cuda.operations import apply, convert, convert_operand
+from hjit.kernels.lower.alike import Like
+from hjit.kernels.lower.loopir import (
+    BEGIN,
+    END,
+    Block,
+    Buffer,
+    Choose,
+    Declare,
+    For,
+    If,
+    Let,
+    Nest,
+    Program,
+    Register,
+    ResetWindow,
+    Set,
+    SlidingProduce,
+    Stmt,
+    Store,
+)
+from hjit.kernels.lower.traverse import every
+from hjit.sched.language.memory import C_ORDER, Layout, rejoined
+from hjit.trace.ir.borders import fold_select
+from hjit.trace.ir.graph import Cast, Const, Expr, Graph, Index, Load, Op, ScalarRef
+from hjit.trace.ir.poly import ZERO, Atom, Poly, Sym, Var, poly
+
+THREADS = 256  # of a block
+MAX_LOCAL_BYTES = 1 << 14  # of one thread's buffer
+MAX_NESTED = 12  # operations in one expression; C compilers recurse over it
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """What a kernel is given.
+
+    Attributes:
+        kind: "array": the address of an argument, a result, or a stage in memory; "offset": of the first element of an
+            argument from there, in elements; "stride": of an argument along an axis, in elements; "size": a run-time size; "scalar": a scalar argument; "count": iterations of the parallel
+            loops; "status": the address of a u32 that is made 1 where an index is out of bounds.
+        name: of the array, the size, or the scalar.
+        axis: of a stride.
+        dtype: of the value, where it is no address.
+    """
+
+    kind: str
+    name: str = ""
+    axis: int = 0
+    dtype: np.dtype[Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """One kernel to run: `count` threads are needed, None: one; none where there are no `points` to compute."""
+
+    kernel: str
+    parameters: tuple[Parameter, ...]
+    count: Poly | None
+    points: Poly
+
+
+@dataclass(frozen=True, slots=True)
+class Module:
+    """The kernels of a Graph, in one text, and how they are run, in order."""
+
+    text: str
+    launches: tuple[Launch, ...]
+
+
+def emit_module(graph: Graph, program: Program, name: str, bits: int = 32) -> Module:
+    """The kernels of a program.
+
+    Args:
+        name: what the kernels' names begin with.
+        bits: of indices, 32 or 64; with 32 no array has 2**31 elements or more.
+
+    Raises:
+        ScheduleError: a stage has memory of a task that no thread can hold.
+        CompileError: an operation that there is no C for.
+    """
+    texts: dict[str, str] = {}  # a kernel without its name -> its name
+    launches: list[Launch] = []
+    for nest in program.nests:
+        if nest.like is not None:
+            like, first = nest.like, launches[nest.like.nest]
+            parameters = tuple(_renamed(p, like) for p in first.parameters)
+            launches.append(Launch(first.kernel, parameters, nest.count, nest.points))
+            continue
+        made = _Kernel(graph, nest, program.layouts, bits)
+        text = made.text()
+        kernel = texts.setdefault(text, f"{name}_{len(texts)}")
+        launches.append(Launch(kernel, tuple(made.parameters), nest.count, nest.points))
+    return Module("\n\n".join(t.replace("@", n, 1) for t, n in texts.items()) + "\n", tuple(launches))
+
+
+def _renamed(p: Parameter, like: Like) -> Parameter:
+    """The parameter of a nest that is like another one."""
+    by_kind = {"size": like.sizes, "array": like.arrays, "offset": like.arrays, "stride": like.arrays}
+    names = by_kind.get(p.kind, {})
+    return Parameter(p.kind, names.get(p.name, p.name), p.axis, p.dtype)
+
+
+class _Kernel:
+    """Writes the kernel of one nest.
+
+    Attributes:
+        parameters: those that the text uses, with their names in it.
+        names: loop variables and names of indices -> what they are in the text.
+        registers, windows, buffers, firsts: -> the variable; of a window how far it has come, of an argument its
+            first element.
+        known: values of the block of statements that is written.
+    """
+
+    def __init__(self, graph: Graph, nest: Nest, layouts: Mapping[str, Layout], bits: int) -> None:
+        self.graph, self.nest, self.layouts = graph, nest, layouts
+        self.dtypes, self.shapes, self.inputs = graph.dtypes, graph.shapes, graph.input_by_name
+        self.parameters: dict[Parameter, str] = {}
+        self.names: dict[Var, str] = {}
+        self.registers: dict[str, str] = {}
+        self.windows: dict[str, str] = {}
+        self.buffers: dict[str, str] = {}
+        self.firsts: dict[str, str] = {}
+        self.heads: list[str] = []
+        self.known: dict[Expr, Operand] = {}
+        self.taken: Counter[str] = Counter()
+        self.lines: list[str] = []
+        self.depth = 1
+        self.index = IndexPrinter(self.atom, self.value, bits)
+
+    # -- the kernel
+    def text(self) -> str:
+        """The text, with ``@`` in place of its name."""
+        nest = self.nest
+        for stage, b in nest.buffers.items():
+            self.buffers[stage] = self.fresh(stage)
+            self.line(f"{storage_type(self.dtypes[stage])} {self.buffers[stage]}[{self._elements(b)}];")
+        if nest.count is None:
+            self.line("if (HJ_BLOCK_X || HJ_THREAD) return;")
+        else:
+            count, i = self.parameter(Parameter("count")), self.index.type
+            begin, end = self.fresh("begin"), self.fresh("end")
+            self.line(f"const {i} {begin} = ({i})HJ_BLOCK_X * {THREADS} + HJ_THREAD_X;")
+            self.line(f"if ({begin} >= {count}) return;")
+            self.line(f"const {i} {end} = {begin} + 1;")
+            self.names |= {BEGIN: begin, END: end}
+        for s in every(nest.body):
+            if isinstance(s, ResetWindow) and s.stage not in self.windows:
+                self.windows[s.stage] = self.fresh("done")
+                self.line(f"{self.index.type} {self.windows[s.stage]};")
+        self.body(nest.body)
+        if any("status" in x for x in self.lines):
+            self.parameters.setdefault(Parameter("status"), "status")
+        parameters = ", ".join(f"{self._type(p)}{n}" for p, n in self.parameters.items())
+        threads = 1 if nest.count is None else THREADS
+        return f"HJ_KERNEL(@, {threads}, 1, 1)({parameters}) {{\n" + "\n".join([*self.heads, *self.lines]) + "\n}"
+
+    def _type(self, p: Parameter) -> str:
+        match p.kind:
+            case "array":
+                const = "" if p.name in self.nest.writes else "const "
+                return f"HJ_GLOBAL {const}{storage_type(self.dtypes[p.name])} *HJ_RESTRICT "
+            case "status":
+                return "HJ_GLOBAL u32 *"
+            case "scalar":
+                assert p.dtype is not None
+                return f"const {storage_type(p.dtype)} "
+        return f"const {self.index.type} "
+
+    def _elements(self, b: Buffer) -> int:
+        """Of the memory that a thread has for a stage.
+
+        Raises:
+            ScheduleError: it is too much, or how much is known at a call only.
+        """
+        n = 1
+        for p in b.layout.lengths(b.lengths):
+            n = n * p.const if p.is_const and n > 0 else -1
+        if not 0 < n * self.dtypes[b.stage].itemsize <= MAX_LOCAL_BYTES:
+            why = f"a thread has no more than {MAX_LOCAL_BYTES} bytes for it, of a size that is known"
+            raise ScheduleError(f"{b.stage} is kept by each thread: {why}; compute it at the root")
+        return n
+
+    def line(self, text: str) -> None:
+        self.lines.append("    " * self.depth + text)
+
+    def fresh(self, name: str) -> str:
+        """A new C name."""
+        plain = "v_" + re.sub(r"\W", "_", name)
+        self.taken[plain] += 1
+        return plain if self.taken[plain] == 1 else self.fresh(f"{name}_{self.taken[plain]}")
+
+    def parameter(self, p: Parameter) -> str:
+        found = self.parameters.get(p)
+        if found is None:
+            word = {"stride": f"_stride{p.axis}", "offset": "_offset", "array": "_array"}.get(p.kind, "")
+            found = self.parameters[p] = self.fresh(f"{p.name or p.kind}{word}") if p.kind != "status" else "status"
+        return found
+
+    # -- statements
+    def body(self, body: Sequence[Stmt]) -> None:
+        for s in body:
+            self.known = {}
+            STATEMENTS[type(s)](self, s)
+
+    def inside(self, head: str, body: Sequence[Stmt], *first: str) -> None:
+        """Statements in braces."""
+        self.line(f"{head}{{")
+        self.depth += 1
+        for text in first:
+            self.line(text)
+        self.body(body)
+        self.depth -= 1
+        self.line("}")
+
+    def named(self, var: Var, text: str) -> None:
+        """A name for an index from here on."""
+        name = self.fresh(var.name)
+        self.line(f"const {self.index.type} {name} = {text};")
+        self.names[var] = name
+
+    def let(self, s: Let) -> None:
+        self.named(s.var, self.at(s.value))
+
+    def choose(self, s: Choose) -> None:
+        self.named(s.var, f"{self.at(s.test)} >= 0 ? {self.at(s.yes)} : {self.at(s.no)}")
+
+    def loop(self, s: For) -> None:
+        begin, end, t = self.at(s.begin), self.at(s.end), self.index.type
+        counter = self.fresh(s.var.name)
+        self.names[s.var] = counter
+        first: list[str] = []
+        if s.limit is not None or s.first is not None:
+            x = counter
+            if s.first is not None:
+                x = f"hj_index_max_{t}({x}, {self.at(s.first)})"
+            if s.limit is not None:
+                x = f"hj_index_min_{t}({x}, {self.at(s.limit - s.step)})"
+            self.names[s.var] = self.fresh(s.var.name)
+            first.append(f"const {t} {self.names[s.var]} = {x};")
+        self.inside(f"for ({t} {counter} = {begin}; {counter} < {end}; {counter} += {s.step}) ", s.body, *first)
+
+    def branch(self, s: If) -> None:
+        self.inside(f"if ({self.at(s.value)} >= 0) ", s.body)
+        if s.otherwise:
+            self.inside("else ", s.otherwise)
+
+    def reset_window(self, s: ResetWindow) -> None:
+        self.line(f"{self.windows[s.stage]} = {-(1 << (self.index.bits - 2))};")
+
+    def sliding_produce(self, s: SlidingProduce) -> None:
+        """What is new in this iteration."""
+        done, t = self.windows[s.stage], self.index.type
+        self.line("{")
+        self.depth += 1
+        self.named(s.var, f"hj_index_max_{t}({self.at(s.first)}, {done})")
+        begin = self.names[s.var]
+        self.body(s.body)
+        if s.last:
+            self.line(f"{done} = hj_index_max_{t}({begin}, {self.at(s.end)});")
+        self.depth -= 1
+        self.line("}")
+
+    def declare(self, s: Declare) -> None:
+        name, t = self.fresh(s.register.name), c_type(s.register.dtype)
+        self.line(f"{t} {name} = {self.value(s.initial).text};")
+        self.registers[s.register.name] = name
+
+    def block(self, s: Block) -> None:
+        """All values first, in names of their own, then stores and registers."""
+        self.line("{")
+        self.depth += 1
+        exprs = [*(x.value for x in s.stores), *(x.value for x in s.sets)]
+        self.share(exprs)
+        values = [self.kept(e) for e in exprs]
+        for put, v in zip(s.stores, values, strict=False):
+            self.store(put, v)
+        for x, v in zip(s.sets, values[len(s.stores) :], strict=True):
+            self.set(x, v)
+        self.depth -= 1
+        self.line("}")
+
+    def store(self, put: Store, v: Operand) -> None:
+        to = self.access(put.buffer, put.index)
+        if put.atomic is not None:
+            self.line(f"{_atomic(put.atomic, v.dtype)}(&{to}, {v.text});")
+            return
+        self.line(f"{to} = {v.text};")
+
+    def set(self, x: Set, v: Operand) -> None:
+        self.line(f"{self.registers[x.register.name]} = {v.text};")
+
+    # -- values
+    def share(self, exprs: Sequence[Expr]) -> None:
+        """Names for what the expressions use more than once, for loads, and for parts of long ones."""
+        readers: Counter[Expr] = Counter(exprs)
+        height: dict[Expr, int] = {}
+        for e in _arguments_first(exprs):
+            readers.update(e.args)
+            height[e] = 1 + max((height[a] for a in e.args), default=0)
+        for e in height:
+            if isinstance(e, Const | ScalarRef) or (isinstance(e, Register) and readers[e] < 2):
+                continue
+            if readers[e] > 1 or isinstance(e, Load) or height[e] % MAX_NESTED == 0:
+                self.kept(e)
+
+    def kept(self, e: Expr) -> Operand:
+        """A value with a name."""
+        v = self.value(e)
+        if v.value is not None or v.text.startswith("t_"):
+            return v
+        self.taken["t"] += 1
+        name = f"t_{self.taken['t']}"
+        self.line(f"const {c_type(v.dtype)} {name} = {v.text};")
+        found = self.known[e] = Operand(name, v.dtype)
+        return found
+
+    def value(self, e: Expr) -> Operand:
+        """An expression as C."""
+        found = self.known.get(e)
+        return self._value(e) if found is None else found
+
+    def _value(self, e: Expr) -> Operand:
+        match e:
+            case Const():
+                return constant(e.value, e.dtype)
+            case ScalarRef():
+                name = self.parameter(Parameter("scalar", e.name, dtype=e.dtype))
+                return Operand(f"({name} != 0)" if e.dtype.kind == "b" else name, e.dtype)
+            case Index():
+                return Operand(f"((i64){self.at(e.poly)})", e.dtype)
+            case Load():
+                text = self.access(e.source, e.index)
+                return Operand(f"({text} != 0)" if e.dtype.kind == "b" else text, e.dtype)
+            case Register():
+                return Operand(self.registers[e.name], e.dtype)
+            case Cast():
+                return convert_operand(self.value(e.arg), e.dtype)
+            case Op() if (taken := fold_select(e)) is not e:
+                return self.value(taken)
+            case Op():
+                args = [self.value(a) for a in e.args]
+                if e.name == "fma":
+                    return Operand(f"fma({', '.join(a.text for a in args)})", e.dtype)
+                return Operand(apply(e.name, args, e.dtype), e.dtype)
+        raise CompileError(f"no code for {e}")
+
+    # -- indices and memory
+    def at(self, p: Poly) -> str:
+        return self.index.text(p)
+
+    def atom(self, a: Atom) -> str:
+        """A variable or a size."""
+        if isinstance(a, Sym):
+            return self.parameter(Parameter("size", a.name))
+        if isinstance(a, Var) and a in self.names:
+            return self.names[a]
+        raise CompileError(f"an index holds {a}, which is not bound to a loop")
+
+    def access(self, source: str, index: Sequence[Poly]) -> str:
+        """An element in memory."""
+        b = self.nest.buffers.get(source)
+        base = self.base(source) if b is None else self.buffers[source]
+        return f"{base}[{self.at(rejoined(sum(self.places(source, index, b), ZERO)))}]"
+
+    def base(self, source: str) -> str:
+        """The address of an array's first element; of an argument it may lie behind others."""
+        i = self.inputs.get(source)
+        memory = Parameter("array", source)
+        if i is None or i.data is not None:
+            return self.parameter(memory)
+        if source not in self.firsts:
+            self.firsts[source] = self.fresh(source)
+            at, offset = self.parameter(memory), self.parameter(Parameter("offset", source))
+            self.heads.append(f"    HJ_GLOBAL const {storage_type(i.dtype)} *{self.firsts[source]} = {at} + {offset};")
+        return self.firsts[source]
+
+    def places(self, source: str, index: Sequence[Poly], b: Buffer | None) -> Iterator[Poly]:
+        """The position of an element in its array, axis by axis."""
+        i = self.inputs.get(source)
+        if b is not None:
+            axes = enumerate(zip(index, b.origin, b.lengths, strict=True))
+            index = [p % n if k == b.fold else p - o for k, (p, o, n) in axes]
+            yield from (p * n for p, n in zip(index, b.layout.strides(b.lengths), strict=True))
+        elif i is None or i.data is not None:
+            strides = self.layouts.get(source, C_ORDER).strides(self.shapes[source])
+            yield from (p * n for p, n in zip(index, strides, strict=True))
+        else:
+            for k, (p, step) in enumerate(zip(index, i.layout, strict=True)):
+                yield p * (self.stride(source, k) if step is None else poly(step))
+
+    def stride(self, source: str, axis: int) -> Poly:
+        var = Var(f"{source}.stride{axis}")
+        self.names[var] = self.parameter(Parameter("stride", source, axis))
+        return poly(var)
+
+
+def _arguments_first(roots: Sequence[Expr]) -> Iterator[Expr]:
+    """Every distinct node, after its arguments."""
+    done: set[Expr] = set()
+    stack = [(e, False) for e in reversed(roots)]
+    while stack:
+        e, ready = stack.pop()
+        if e in done:
+            continue
+        if ready:
+            done.add(e)
+            yield e
+        else:
+            stack.append((e, True))
+            stack.extend((a, False) for a in reversed(e.args))
+
+
+ATOMICS = {"add": "add", "maximum": "max", "minimum": "min"}
+ATOMICS |= {f"bitwise_{name}": name for name in ("and", "or", "xor")}
+
+
+def _atomic(op: str, dtype: np.dtype[Any]) -> str:
+    """The function that joins a value to an element.
+
+    Raises:
+        ScheduleError: there is none.
+    """
+    if op not in ATOMICS or dtype.kind not in "iu" or dtype.itemsize < 4:
+        raise ScheduleError(f"tasks cannot join {dtype} by {op} on CUDA; make the loop over them serial")
+    return f"hj_atomic_{ATOMICS[op]}_global_{c_type(dtype)}"
+
+
+STATEMENTS: dict[type, Callable[[_Kernel, Any], None]] = {
+    Let: _Kernel.let,
+    Choose: _Kernel.choose,
+    For: _Kernel.loop,
+    If: _Kernel.branch,
+    Block: _Kernel.block,
+    Declare: _Kernel.declare,
+    ResetWindow: _Kernel.reset_window,
+    SlidingProduce: _Kernel.sliding_produce,
+}
+
+__all__ = ["Launch", "Module", "Parameter", "convert", "emit_module"]

@@ -1,0 +1,179 @@
+"""CUDA C to machine code by NVRTC, with no driver and no GPU.
+
+The library is that of the package ``nvidia-cuda-nvrtc``, or of an installed CUDA. Its interface is a few C functions,
+called through ctypes.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import importlib.util
+import os
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from hjit.errors import CompileError, DeviceError
+from hjit.kernels.cuda.opencl import numbered
+from hjit.kernels.cuda.prelude import program
+
+EXACT = ("--fmad=false", "--ftz=false", "--prec-div=true", "--prec-sqrt=true")
+"""Every operation is rounded alone and as IEEE 754 says; denormals are kept."""
+REPORT = ("--ptxas-options=-v", "--diag-suppress=177")  # what a kernel needs; not what generated code does not use
+_NAMES = ("libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so", "nvrtc64_130_0.dll", "nvrtc64_120_0.dll")
+
+
+@dataclass(frozen=True, slots=True)
+class Resources:
+    """What a kernel needs, as ptxas reports it.
+
+    Attributes:
+        registers: of a thread.
+        spill_stores: bytes of registers stored to local memory.
+        spill_loads: bytes of them loaded again.
+        stack: bytes of local memory of a thread.
+        shared: bytes of static shared memory of a block.
+    """
+
+    registers: int
+    spill_stores: int
+    spill_loads: int
+    stack: int
+    shared: int
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """Machine code for one compute capability.
+
+    Attributes:
+        source: the whole program, prelude included.
+        ptx: the assembly that it was made from.
+        cubin: the machine code.
+        log: what the compiler said.
+        resources: of each kernel by name.
+    """
+
+    source: str
+    ptx: str
+    cubin: bytes
+    log: str
+    resources: dict[str, Resources]
+
+
+def _libraries() -> Iterator[str]:
+    """Where NVRTC may be: the packages of NVIDIA, then what the system's loader finds."""
+    spec = importlib.util.find_spec("nvidia")
+    for folder in map(Path, (spec.submodule_search_locations or ()) if spec else ()):
+        for pattern in ("*/lib/libnvrtc.so.*", "*/bin/nvrtc64_*.dll", "*/bin/*/nvrtc64_*.dll"):
+            found = sorted(folder.glob(pattern), reverse=True)
+            yield from (str(p) for p in found if "builtins" not in p.name and ".alt" not in p.name)
+    yield from _NAMES
+
+
+@functools.cache
+def _library() -> ctypes.CDLL:
+    for path in _libraries():
+        try:
+            for other in sorted(Path(path).parent.glob("libnvrtc-builtins.so.*")) if os.sep in path else ():
+                ctypes.CDLL(str(other))  # some versions look for it by name, not beside themselves
+            return _declared(ctypes.CDLL(path))
+        except OSError:
+            continue
+    raise DeviceError("NVRTC is not installed; the package nvidia-cuda-nvrtc has it")
+
+
+def _declared(library: ctypes.CDLL) -> ctypes.CDLL:
+    library.nvrtcGetErrorString.restype = ctypes.c_char_p
+    return library
+
+
+def is_available() -> bool:
+    """Is there an NVRTC?"""
+    try:
+        _library()
+    except DeviceError:
+        return False
+    return True
+
+
+def version() -> tuple[int, int]:
+    """Of NVRTC; part of what machine code depends on.
+
+    Raises:
+        DeviceError: there is none.
+    """
+    major, minor = ctypes.c_int(), ctypes.c_int()
+    _check(_library().nvrtcVersion(ctypes.byref(major), ctypes.byref(minor)))
+    return major.value, minor.value
+
+
+def capabilities() -> tuple[int, ...]:
+    """The compute capabilities that this NVRTC compiles for: 75, 80, ...
+
+    Raises:
+        DeviceError: there is no NVRTC.
+    """
+    n = ctypes.c_int()
+    _check(_library().nvrtcGetNumSupportedArchs(ctypes.byref(n)))
+    found = (ctypes.c_int * n.value)()
+    _check(_library().nvrtcGetSupportedArchs(found))
+    return tuple(found)
+
+
+def compiled(body: str, capability: int, options: Sequence[str] = ()) -> Compiled:
+    """The kernels of a text, with the prelude before it, for a compute capability (90 for 9.0).
+
+    Raises:
+        CompileError: the compiler refused it.
+        DeviceError: there is no NVRTC.
+    """
+    library, source = _library(), program(body, "cuda")
+    handle = ctypes.c_void_p()
+    _check(library.nvrtcCreateProgram(ctypes.byref(handle), source.encode(), b"hjit.cu", 0, None, None))
+    try:
+        words = [f"--gpu-architecture=sm_{capability}", *EXACT, *REPORT, *options]
+        status = library.nvrtcCompileProgram(
+            handle, len(words), (ctypes.c_char_p * len(words))(*map(str.encode, words))
+        )
+        log = _read(library, "ProgramLog", handle).decode(errors="replace").strip("\0\n ")
+        if status:
+            raise CompileError(f"NVRTC refused a kernel for sm_{capability}: {log}\n{numbered(source)}")
+        ptx = _read(library, "PTX", handle).decode().rstrip("\0")
+        return Compiled(source, ptx, _read(library, "CUBIN", handle), log, _resources(log))
+    finally:
+        library.nvrtcDestroyProgram(ctypes.byref(handle))
+
+
+def _read(library: ctypes.CDLL, what: str, handle: ctypes.c_void_p) -> bytes:
+    size = ctypes.c_size_t()
+    _check(getattr(library, f"nvrtcGet{what}Size")(handle, ctypes.byref(size)))
+    buffer = ctypes.create_string_buffer(size.value)
+    _check(getattr(library, f"nvrtcGet{what}")(handle, buffer))
+    return buffer.raw
+
+
+def _check(status: int) -> None:
+    if status:
+        raise CompileError(f"NVRTC failed: {_library().nvrtcGetErrorString(status).decode()}")
+
+
+def _resources(log: str) -> dict[str, Resources]:
+    """From the lines of ``ptxas -v``."""
+    found = {}
+    for part in re.split(r"Compiling entry function '", log)[1:]:
+
+        def number(pattern: str, part: str = part) -> int:
+            m = re.search(pattern, part)
+            return int(m[1]) if m else 0
+
+        found[part.partition("'")[0]] = Resources(
+            number(r"Used (\d+) registers"),
+            number(r"(\d+) bytes spill stores"),
+            number(r"(\d+) bytes spill loads"),
+            number(r"(\d+) bytes stack frame"),
+            number(r"(\d+) bytes smem"),
+        )
+    return found

@@ -1,0 +1,155 @@
+"""The budget of a first call: tracing and compiling end when it is spent, and NumPy runs or an error says so.
+
+Long work calls `check` now and then; what cannot be interrupted calls `require` with its expected time. CPU time of the
+threads that do this work is counted, so that a busy machine refuses no more than an idle one. The user's own code in
+between, such as calls of other libraries, and the search of a schedule, which has limits of its own, are not counted.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextvars import ContextVar
+from typing import TypeVar
+
+from hjit.errors import BudgetError, Origin
+
+T = TypeVar("T")
+clock = time.thread_time
+
+
+class OverBudget(BaseException):
+    """The budget is spent; not an `Exception`, so that neither the traced code nor a pass handles it.
+
+    Attributes:
+        doing: what was being done.
+        origin: the source line that was being traced, or None.
+        more: further seconds that it would have taken, where that is known.
+    """
+
+    def __init__(self, doing: str, origin: Origin | None = None, more: float = 0.0) -> None:
+        super().__init__(doing)
+        self.doing, self.origin, self.more = doing, origin, more
+
+
+class _Deadline:
+    """What is left of the budget.
+
+    Attributes:
+        paused: depth of nested `paused` blocks; time counts at 0.
+        origin: the source line that most of the work comes from.
+    """
+
+    __slots__ = ("_at", "_left", "_thread", "origin", "paused")
+
+    def __init__(self, seconds: float, origin: Origin | None) -> None:
+        self._left, self.origin, self.paused = seconds, origin, 0
+        self._thread, self._at = threading.get_ident(), clock()
+
+    def left(self) -> float:
+        """The seconds that are left, less those since the last look in this thread."""
+        thread, at = threading.get_ident(), clock()
+        if thread == self._thread and not self.paused:
+            self._left -= at - self._at
+        self._thread, self._at = thread, at
+        return self._left
+
+
+_current: ContextVar[_Deadline | None] = ContextVar("hjit_deadline", default=None)
+
+
+@contextlib.contextmanager
+def budget(seconds: float | None, function: str = "", origin: Origin | None = None) -> Iterator[None]:
+    """Limit the CPU time of a block; None: no limit.
+
+    Args:
+        function: what is compiled, and where it is: for the error.
+
+    Raises:
+        BudgetError: it takes longer.
+    """
+    now = None if seconds is None or seconds == math.inf else _Deadline(seconds, origin)
+    token = _current.set(now)
+    try:
+        yield
+    except OverBudget as over:
+        took = f"would take about {math.ceil(over.more)} s more" if over.more else "is not done yet"
+        raise BudgetError(
+            function,
+            f"{over.doing} {took}, and the budget for compiling it is {seconds:g} s",
+            "write loops as operations on whole arrays, or allow more time (budget=60, or None for any)",
+            over.origin or (now.origin if now is not None else origin),
+        ) from None
+    finally:
+        _current.reset(token)
+
+
+def blame(origin: Origin | None) -> None:
+    """Set the source line that most of what is to be compiled comes from, for the error."""
+    now = _current.get()
+    if now is not None and origin is not None:
+        now.origin = origin
+
+
+@contextlib.contextmanager
+def paused() -> Iterator[None]:
+    """The time of a block does not count."""
+    now = _current.get()
+    if now is None:
+        yield
+        return
+    now.left()
+    now.paused += 1
+    try:
+        yield
+    finally:
+        now.left()
+        now.paused -= 1
+
+
+def check(doing: str, origin: Origin | None = None) -> None:
+    """Go on only if there is time left.
+
+    Raises:
+        OverBudget: there is not.
+    """
+    now = _current.get()
+    if now is not None and not now.paused and now.left() <= 0:
+        raise OverBudget(doing, origin)
+
+
+def within(doing: str, some: Iterable[T]) -> Iterator[T]:
+    """The same items, with a `check` before each."""
+    for x in some:
+        check(doing)
+        yield x
+
+
+def require(doing: str, seconds: float) -> None:
+    """Begin what cannot be interrupted only if that many seconds are left.
+
+    Raises:
+        OverBudget: there is not.
+    """
+    now = _current.get()
+    if now is not None and not now.paused and seconds > now.left():
+        raise OverBudget(doing, more=seconds)
+
+
+def counted(f: Callable[..., T]) -> Callable[..., T]:
+    """The same function; its time counts in whatever thread it is called."""
+    now = _current.get()
+    if now is None:
+        return f
+
+    def method(*args: object) -> T:
+        now.left()
+        try:
+            return f(*args)
+        finally:
+            now.left()
+
+    return method

@@ -1,0 +1,98 @@
+"""Deep recursion: functions on deep expressions run in a thread with a large stack where the caller's is too small."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from contextvars import ContextVar, copy_context
+from typing import Any, TypeVar
+
+from hjit.process.signals import result_of
+
+T = TypeVar("T")
+RECURSION_LIMIT = 10_000  # frames: a Graph's expressions are some hundred deep, and take a few frames for each level
+STACK_BYTES = 256 << 20  # of address space; memory is taken as it is used
+
+
+def with_deep_stack(f: Callable[..., T], *args: Any) -> T:
+    """``f(*args)``; where the caller's stack is too small for it, once more in a thread with a large one.
+
+    `f` may be called twice; it has the caller's context there, too. Meanwhile, other threads may recurse deeper as
+    well.
+    """
+    if _deep.entered.get():
+        return f(*args)
+    token = _deep.entered.set(True)
+    try:
+        return f(*args)
+    except RecursionError:
+        pass
+    finally:
+        _deep.entered.reset(token)
+    return _deep.run(f, *args)
+
+
+class _DeepStacks:
+    """Threads with large stacks, and the recursion limit while there are any."""
+
+    def __init__(self) -> None:
+        self.entered = ContextVar("hjit_deep_stack", default=False)  # an outer call catches the `RecursionError`
+        self._lock = threading.Lock()
+        self._threads, self._limit = 0, 0
+
+    def run(self, f: Callable[..., T], *args: Any) -> T:
+        done: Future[T] = Future()
+        context = copy_context()
+        context.run(self.entered.set, True)
+
+        def work() -> None:
+            try:
+                result = context.run(f, *args)
+            except BaseException as error:
+                self._leave()
+                done.set_exception(error)
+            else:
+                self._leave()
+                done.set_result(result)
+
+        self._enter(work)
+        return result_of(done)
+
+    def _enter(self, work: Callable[[], None]) -> None:
+        with self._lock:
+            if not self._threads:  # first of all: to start a thread takes frames, too
+                self._limit = sys.getrecursionlimit()
+                sys.setrecursionlimit(max(self._limit, RECURSION_LIMIT))
+            self._threads += 1
+            size = threading.stack_size(STACK_BYTES)
+            try:
+                threading.Thread(target=work, name="hjit-deep-stack", daemon=True).start()
+            except RuntimeError:  # the interpreter is shutting down, or there is no memory for a thread
+                self._threads -= 1
+                if not self._threads:
+                    sys.setrecursionlimit(self._limit)
+                raise RecursionError("maximum recursion depth exceeded, and no thread can be started") from None
+            finally:
+                threading.stack_size(size)
+
+    def after_fork(self) -> None:
+        """The child has no such thread; nor whoever held the lock."""
+        if self._threads:
+            sys.setrecursionlimit(self._limit)
+        self._lock, self._threads = threading.Lock(), 0
+
+    def _leave(self) -> None:
+        with self._lock:
+            self._threads -= 1
+            if self._threads == 0:
+                sys.setrecursionlimit(self._limit)
+
+
+_deep = _DeepStacks()
+
+
+def after_fork() -> None:
+    """A child has no such thread."""
+    _deep.after_fork()

@@ -1,0 +1,82 @@
+"""What definitions permit: to be computed in another order, more than once, by several tasks at once."""
+
+from __future__ import annotations
+
+from hjit.trace.ir.graph import Definition, Load, Op, Stage, identity
+from hjit.trace.ir.poly import ZERO, Dim, Indirect, single_dim
+
+ATOMICS = ("add", "minimum", "maximum", "bitwise_and", "bitwise_or", "bitwise_xor", "logical_and", "logical_or")
+
+
+def is_direct(d: Definition) -> bool:
+    """Does each point of the pure dimensions write one element of its own, whatever the reduction dimensions are?"""
+    inner = [Dim(k) for k in range(len(d.dims), len(d.extents))]
+    return not d.is_scatter and not any(p.mentions(k) for p in d.target for k in inner)
+
+
+def free_from(s: Stage, d: Definition) -> int:
+    """The first dimension inside each iteration of a recurrence: along it, and later ones, the order is free.
+
+    Of the stage such points read their own element, or rows that none of them writes.
+    """
+    if d.order != "sequential" or d.is_scatter:
+        return len(d.extents)
+    own = [x for x in d.loads if x.source == s.name and x.index != d.target]
+    for k in range(len(d.dims) + 1, len(d.extents)):
+        free = [Dim(n) for n in range(k, len(d.extents))]
+        rows = [(a, p) for a, p in enumerate(d.target) if not any(p.mentions(n) for n in free)]
+        apart = all(any((away := x.index[a] - p).is_const and away != ZERO for a, p in rows) for x in own)
+        if apart and {n.k for n in free} <= {single_dim(p, len(d.extents)) for p in d.target}:
+            return k
+    return len(d.extents)
+
+
+def is_associative(d: Definition) -> bool:
+    """Is it a reduction whose operands may be combined in any order?"""
+    return d.order not in ("pure", "sequential")
+
+
+def starts_reduction(s: Stage) -> bool:
+    """Is the first update a reduction of every element, so that its accumulators can start from the initial value?"""
+    if s.initial is None or not s.updates:
+        return False
+    d = s.updates[0]
+    return is_associative(d) and d.dims == s.shape and d.target == identity(len(s.shape)) and bool(d.rdims)
+
+
+def is_repeatable(s: Stage, numbers: tuple[int, ...]) -> bool:
+    """May an element that these definitions compute be computed twice?"""
+    if numbers == (0, 1) and starts_reduction(s):
+        return True
+    parts = [s.definitions[n] for n in numbers]
+    return all(d.order == "pure" and is_direct(d) and s.name not in d.sources for d in parts)
+
+
+def are_apart(a: Definition, b: Definition, name: str) -> bool:
+    """Do two updates over the same domain write, and read of the stage itself, parts that have nothing in common?"""
+    if (
+        (a.dims, a.rdims, a.order) != (b.dims, b.rdims, b.order)
+        or a.order == "pure"
+        or (is_associative(a) and is_direct(a))
+    ):
+        return False
+    own = [(d.target, load.index) for d in (a, b) for load in d.loads if load.source == name]
+    return any(
+        p != q and p.is_const and q.is_const and all(index[axis] == target[axis] for target, index in own)
+        for axis, (p, q) in enumerate(zip(a.target, b.target, strict=True))
+    )
+
+
+def is_atomic(s: Stage, d: Definition) -> bool:
+    """Can tasks update the same elements at once? Whole numbers only: their sums are the same in any order."""
+    if (
+        d.order not in ATOMICS
+        or s.dtype.kind not in "iub"
+        or is_direct(d)
+        or not isinstance(d.value, Op)
+        or d.value.dtype != s.dtype
+    ):
+        return False
+    old, element = d.value.args
+    reads = [*element.loads, *(x for p in d.target for a in p.atoms() if isinstance(a, Indirect) for x in a.expr.loads)]
+    return old == Load(s.name, d.target, s.dtype) and all(x.source != s.name for x in reads)

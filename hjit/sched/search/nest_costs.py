@@ -1,0 +1,374 @@
+"""What the children of the root cost: computed for many choices of the sizes of their loops at once, and kept.
+
+The cost of a schedule is the sum over the children of its root (Anderson 2021, section 3.3). What a rule of
+`hjit.sched.search.pruning` forbids costs infinitely much.
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+import itertools
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import inf
+
+import numpy as np
+
+from hjit.model.costs import Cost, PreparedCost
+from hjit.model.names import SCHEDULE
+from hjit.sched.analysis.sized import SizedGraph
+from hjit.sched.features.algorithm_features import pipeline_features
+from hjit.sched.features.featurise import Plan, merged, plan_of
+from hjit.sched.language.groups import groups
+from hjit.sched.language.memory import C_ORDER
+from hjit.sched.language.tree import Node, Root, computes
+from hjit.sched.search.batches import IN_C_ORDER, NONE, Batch, Layouts, NestCost, Rows
+from hjit.sched.search.pruning import Rules
+from hjit.sched.search.successors import Floats
+from hjit.sched.search.templates import Sizes, Templates, chosen, columns, parallel_iterations
+from hjit.sched.search.thresholds import COST_BITS, MAX_BATCH, MAX_RECORDED, MAX_RESTS
+from hjit.trace.ir.graph import Graph
+
+NOTHING: frozenset[str] = frozenset()
+CALLS = SCHEDULE.index("inlined_calls")
+
+
+@dataclass(slots=True)
+class Tally:
+    """What the searches of a space have done.
+
+    Attributes:
+        evaluations: number of schedules whose cost was evaluated.
+        featurised: number of those whose features were computed, and not found among those of before.
+    """
+
+    evaluations: int = 0
+    featurised: int = 0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Rest:
+    """Some nests together: what they cost, and how often they evaluate each inlined stage, [stages]."""
+
+    cost: float
+    calls: Floats
+
+
+@dataclass(slots=True)
+class _Memory:
+    """What is kept of costs: by all that they depend on, and by identity, as the states after one share its nests."""
+
+    known: dict[Hashable, NestCost] = field(default_factory=dict)
+    unchanged: dict[Hashable, tuple[Node, NestCost]] = field(default_factory=dict)
+    rests: dict[Hashable, _Rest] = field(default_factory=dict)
+    prepared: dict[tuple[str, ...], PreparedCost] = field(default_factory=dict)
+
+
+class NestCosts:
+    """The costs of the children of the root, of any schedule of a Graph.
+
+    Args:
+        sized: the Graph in numbers.
+        sizes: numbers of the run-time sizes by name.
+        machine: facts of the machine, see `hjit.model.names.MACHINE`.
+        cores: number of threads.
+        memoise: are costs kept? If not, all are computed again whenever they are needed.
+
+    Attributes:
+        pipeline: the features of the stages that do not depend on schedules, [stages, len(PIPELINE)].
+        tally: shared by spaces that are the same but for what is frozen.
+    """
+
+    def __init__(
+        self,
+        sized: SizedGraph,
+        sizes: Mapping[str, int],
+        cost: Cost,
+        machine: Sequence[float],
+        cores: int,
+        templates: Templates,
+        rules: Rules,
+        memoise: bool,
+    ) -> None:
+        self.sized, self.cost_model, self.cores, self.templates, self.rules, self.memoise = (
+            sized,
+            cost,
+            cores,
+            templates,
+            rules,
+            memoise,
+        )
+        self.graph: Graph = sized.graph
+        self.machine = np.asarray(machine, np.float32)
+        self.pipeline = pipeline_features(self.graph, sizes)
+        self.groups = {s.name: groups(s) for s in self.graph.stages}
+        self.placed = dict.fromkeys((s.name for s in self.graph.stages), C_ORDER)
+        self.tally = Tally()
+        self._sources = {s.name: s.sources for s in self.graph.stages}
+        self._sized: dict[frozenset[str], SizedGraph] = {frozenset(): sized}
+        self._most: dict[str, float] = {}
+        self._memory = _Memory()
+        self._read: dict[tuple[int, frozenset[str]], tuple[Node, frozenset[str]]] = {}
+
+    @staticmethod
+    def like(nests: NestCosts, cost: Cost) -> NestCosts:
+        """The same under another cost model; what features need is shared."""
+        new = copy.copy(nests)
+        new.cost_model, new.tally, new._memory = cost, Tally(), _Memory()
+        return new
+
+    def sized_for(self, inlined: frozenset[str]) -> SizedGraph:
+        """The Graph in numbers, with some stages inlined."""
+        sized = self._sized.get(inlined)
+        if sized is None:
+            sized = self._sized[inlined] = self.sized.inlining(inlined)
+        return sized
+
+    def through(self, nest: Node, inlined: frozenset[str]) -> frozenset[str]:
+        """The inlined stages that matter for a nest."""
+        if not inlined:
+            return inlined
+        found: set[str] = set()
+        work = list({c.stage for c in computes(nest)})
+        while work:
+            for source in self._sources[work.pop()]:
+                if source in inlined and source not in found:
+                    found.add(source)
+                    work.append(source)
+        return frozenset(found)
+
+    @property
+    def recorded(self) -> int:
+        """Operations of all plans that are kept."""
+        return sum(x.recorded for x in self._sized.values())
+
+    def forget(self) -> None:
+        """Bound what is recorded of nests. Their costs are kept, so that little of it is needed again."""
+        if self.recorded > MAX_RECORDED:
+            for x in self._sized.values():
+                x.forget()
+
+    # -- of batches
+    def look_up(self, batches: Sequence[Batch]) -> None:
+        """Find what the nests of some batches cost. Those that differ in sizes only, of all batches, are one array."""
+        memory = self._memory
+        found: list[tuple[Hashable, Batch, Node, bool]] = []
+        wanted: dict[Hashable, tuple[Plan, Sizes]] = {}
+        for b in batches:
+            is_known = self._rest_key(b) in memory.rests
+            for k, nest in enumerate(b.nests):
+                is_new = k == b.changed
+                if not is_new and (
+                    is_known or self._identity(nest, b.inlined, b.layouts, b.undecided) in memory.unchanged
+                ):
+                    continue
+                through, sizes = self.through(nest, b.inlined), b.sizes if is_new else NONE
+                key = self._key(nest, sizes, through, b.layouts, b.undecided)
+                found.append((key, b, nest, is_new))
+                if key not in memory.known and key not in wanted:
+                    wanted[key] = self._planned(nest, sizes, through, b.layouts, b.undecided)
+        for keys in _by_plan(wanted):
+            whole = self._run(wanted[keys[0]][0], np.concatenate([wanted[key][1] for key in keys]))
+            ends = [0, *itertools.accumulate(len(wanted[key][1]) for key in keys)]
+            memory.known.update((key, whole.some(slice(*ends[k : k + 2]))) for k, key in enumerate(keys))
+        for key, b, nest, is_new in found:
+            if is_new:
+                b.own = memory.known[key]
+            else:
+                memory.unchanged[self._identity(nest, b.inlined, b.layouts, b.undecided)] = nest, memory.known[key]
+
+    def costs(self, batch: Batch, rows: Rows) -> Floats:
+        """The costs of states: those of their nests together."""
+        rest = self._rest(batch)
+        if batch.changed is None:
+            return np.full(len(batch.sizes[rows]), rest.cost)
+        if batch.own is not None:
+            own = batch.own.some(rows)
+        else:
+            own = self.known(
+                batch.nests[batch.changed], batch.sizes[rows], batch.inlined, batch.layouts, batch.undecided
+            )
+        total = own.costs + rest.cost
+        others = rest.calls[own.called]
+        if others.any():  # of what one nest alone computes it is known
+            every = np.where(others > 0.0, others, -inf)[:, None] + own.calls
+            total = np.where(self.rules.is_too_often(every, self._least[own.called][:, None]).any(0), inf, total)
+        return total
+
+    def _rest(self, batch: Batch) -> _Rest:
+        """The nests of a batch that do not change; many batches have the same."""
+        if not self.memoise:
+            return self._together(batch)
+        key = self._rest_key(batch)
+        found = self._memory.rests.get(key)
+        if found is None:
+            if len(self._memory.rests) >= MAX_RESTS:
+                self._memory.rests.clear()
+            found = self._memory.rests[key] = self._together(batch)
+        return found
+
+    @staticmethod
+    def _rest_key(batch: Batch) -> Hashable:
+        return tuple(map(id, batch.rest)), batch.inlined, frozenset(batch.layouts.items()), batch.undecided
+
+    def _together(self, batch: Batch) -> _Rest:
+        cost, calls, times = 0.0, np.zeros(len(self.graph.stages)), np.zeros(len(self.graph.stages))
+        for nest in batch.rest:
+            own = self.unchanged(nest, batch.inlined, batch.layouts, batch.undecided)
+            cost += float(own.costs[0])
+            if len(own.called):
+                calls[own.called] += own.calls[:, 0]
+                times[own.called] += 1.0
+        is_forbidden = times.any() and (self.rules.is_too_often(calls, self._least) & (times > 1.0)).any()
+        return _Rest(inf if is_forbidden else cost, calls)
+
+    @functools.cached_property
+    def _least(self) -> Floats:
+        """Evaluations that each stage needs at the least."""
+        parts = [[self.sized.part(s.name, group) for group in self.groups[s.name]] for s in self.graph.stages]
+        return np.array([sum(map(self.sized.minimum, each)) for each in parts], np.float64)
+
+    def keep(self, batch: Batch, row: int, nest: Node) -> None:
+        """What the child of the root costs that a decision changed is known, now that its sizes are chosen: `nest`."""
+        if batch.own is not None:
+            key = self._key(nest, NONE, self.through(nest, batch.inlined), batch.layouts, batch.undecided)
+            self._memory.known.setdefault(key, batch.own.some(slice(row, row + 1)))
+
+    # -- of one nest
+    def unchanged(
+        self, nest: Node, inlined: frozenset[str], layouts: Layouts, undecided: frozenset[str] = NOTHING
+    ) -> NestCost:
+        """What is known of a nest whose sizes are chosen."""
+        if not self.memoise:
+            return self.known(nest, NONE, inlined, layouts, undecided)
+        key = self._identity(nest, inlined, layouts, undecided)
+        found = self._memory.unchanged.get(key)
+        if found is None:
+            found = self._memory.unchanged[key] = nest, self.known(nest, NONE, inlined, layouts, undecided)
+        return found[1]
+
+    def known(
+        self,
+        nest: Node,
+        sizes: Sizes,
+        inlined: frozenset[str] = NOTHING,
+        layouts: Layouts = IN_C_ORDER,
+        undecided: frozenset[str] = NOTHING,
+    ) -> NestCost:
+        """What is known of a nest, for each choice of its sizes.
+
+        Args:
+            layouts: of what is not in C order in memory.
+            undecided: stages that are not placed yet, as far as that matters; see `hjit.sched.search.pruning.Rules`.
+        """
+        through = self.through(nest, inlined)
+        if not self.memoise:
+            return self._run(*self._planned(nest, sizes, through, layouts, undecided))
+        key = self._key(nest, sizes, through, layouts, undecided)
+        found = self._memory.known.get(key)
+        if found is None:
+            found = self._memory.known[key] = self._run(*self._planned(nest, sizes, through, layouts, undecided))
+        return found
+
+    def features(self, tree: Root, inlined: frozenset[str], layouts: Layouts) -> Floats:
+        """The features of a schedule as the cost model sees them, [stages, len(SCHEDULE)]: those of each nest alone."""
+        found = np.zeros((len(self.graph.stages), len(SCHEDULE)))
+        for nest in tree.children:
+            sized = self.sized_for(self.through(nest, inlined))
+            plan, own = plan_of(sized, nest, self.placed | layouts)
+            part = plan.run(own, None)
+            for name, row in zip(part.stages, part.values[0], strict=True):
+                k = sized.position[name]
+                found[k] = merged([found[k][None], row[None]])[0] if found[k].any() else row
+        return found
+
+    # -- what costs depend on
+    def _read_by(self, nest: Node, inlined: frozenset[str]) -> frozenset[str]:
+        """What a nest reads, looked through what is inlined."""
+        key = id(nest), inlined
+        found = self._read.get(key)
+        if found is None:
+            names = {c.stage for c in computes(nest)} | self.through(nest, inlined)
+            found = self._read[key] = nest, frozenset().union(*(self._sources[name] for name in names)) - names
+        return found[1]
+
+    def _identity(self, nest: Node, inlined: frozenset[str], layouts: Layouts, undecided: frozenset[str]) -> Hashable:
+        return (
+            id(nest),
+            inlined,
+            frozenset(layouts.items()),
+            undecided & self._read_by(nest, inlined) if undecided else undecided,
+        )
+
+    def _key(
+        self, nest: Node, sizes: Sizes, through: frozenset[str], layouts: Layouts, undecided: frozenset[str]
+    ) -> Hashable:
+        """All that the costs of a nest depend on: layouts, and what is not placed, as far as it reads that."""
+        if not layouts and not undecided:
+            return nest, sizes.tobytes(), through
+        read = self._read_by(nest, through)
+        return (
+            nest,
+            sizes.tobytes(),
+            through,
+            tuple((name, layout) for name, layout in sorted(layouts.items()) if name in read),
+            undecided & read,
+        )
+
+    def _planned(
+        self, nest: Node, sizes: Sizes, through: frozenset[str], layouts: Layouts, undecided: frozenset[str]
+    ) -> tuple[Plan, Sizes]:
+        """How the features of a nest are worked out, and from which sizes of its loops."""
+        placed = self.placed | layouts if layouts else self.placed
+        if undecided:
+            placed = {n: x for n, x in placed.items() if n not in undecided}
+        plan, own = plan_of(self.sized_for(through), nest, placed)
+        return plan, columns(nest, sizes) if own else np.zeros((len(sizes), 0), np.int64)
+
+    def _run(self, plan: Plan, sizes: Sizes) -> NestCost:
+        """What is known of a nest, for each choice of the sizes of its loops."""
+        self.tally.featurised += len(sizes)
+        features = plan.run((), sizes)
+        at = np.array([self.sized.position[n] for n in features.stages], np.int64)
+        prepared = self._memory.prepared.get(features.stages)
+        if prepared is None:
+            prepared = self._memory.prepared[features.stages] = self.cost_model.prepare(self.pipeline[at], self.machine)
+        costs = _rounded(np.asarray(prepared.stages(features.values), np.float64).sum(-1))
+        forbidden = self.rules.forbidden(features.values, self._least[at], self.cores, self._most_tasks(plan.head))
+        is_inlined = np.array([n in plan.graph.inlined for n in features.stages], np.bool_)
+        return NestCost(np.where(forbidden, inf, costs), at[is_inlined], features.values[:, is_inlined, CALLS].T.copy())
+
+    def _most_tasks(self, stage: str) -> float:
+        """How many tasks a stage has by default, the nest with the fewest: iterations of its parallel loops."""
+        found = self._most.get(stage)
+        if found is None:
+            found = self._most[stage] = min(self._default_tasks(stage))
+        return found
+
+    def _default_tasks(self, stage: str) -> Iterator[float]:
+        s = self.graph.stage(stage)
+        for group in self.groups[stage]:
+            extents = self.sized.part(stage, group).extents
+            first = next(iter(self.templates.of(s, group, extents, True)))
+            yield parallel_iterations(chosen(first.node, first.sizes[0]), extents)
+
+
+def _rounded(costs: Floats) -> Floats:
+    """Costs without the bits that depend on what else was computed with them."""
+    mantissas, exponents = np.frexp(costs)
+    return np.asarray(np.ldexp(np.rint(mantissas * 2.0**COST_BITS), exponents - COST_BITS), np.float64)
+
+
+def _by_plan(wanted: Mapping[Hashable, tuple[Plan, Sizes]]) -> list[list[Hashable]]:
+    """What has one plan, in parts of not too many choices: arrays that fit in caches."""
+    parts: list[list[Hashable]] = []
+    parts_of: dict[int, tuple[list[Hashable], int]] = {}
+    for key, (plan, sizes) in wanted.items():
+        part, count = parts_of.get(id(plan), ([], 0))
+        if not part or count + len(sizes) > MAX_BATCH:
+            part, count = [], 0
+            parts.append(part)
+        part.append(key)
+        parts_of[id(plan)] = part, count + len(sizes)
+    return parts

@@ -1,0 +1,46 @@
+"""Rewriting the stages of a Graph: all expressions of one, and names for new ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+from hjit.process import deadline
+from hjit.trace.ir.graph import Expr, Stage
+from hjit.trace.ir.poly import Atom, Indirect, Poly, poly
+
+
+def map_exprs(s: Stage, f: Callable[[Expr], Expr]) -> Stage:
+    """The stage with `f` applied to every expression, those in targets included."""
+    return map_definitions(s, lambda e, _: f(e))
+
+
+def map_definitions(s: Stage, f: Callable[[Expr, tuple[Poly, ...]], Expr]) -> Stage:
+    """`map_exprs`, where `f` is given the extents of the dimensions, too."""
+    deadline.check("rewriting the graph")
+
+    def target(p: Poly, extents: tuple[Poly, ...]) -> Poly:
+        def change(a: Atom) -> Poly | None:
+            if isinstance(a, Indirect):
+                new = f(a.expr, extents)
+                return None if new is a.expr else poly(Indirect(new, a.extent))
+            return None
+
+        return p.substitute(change)
+
+    initial = None if s.initial is None else f(s.initial, s.shape)
+    updates = tuple(
+        replace(d, value=f(d.value, d.extents), target=tuple(target(p, d.extents) for p in d.target)) for d in s.updates
+    )
+    return replace(s, initial=initial, updates=updates)
+
+
+def fresh(name: str, taken: Iterable[str]) -> str:
+    """`name`, or `name` with the first free number."""
+    used = set(taken)
+    if name not in used:
+        return name
+    n = 2
+    while f"{name}_{n}" in used:
+        n += 1
+    return f"{name}_{n}"

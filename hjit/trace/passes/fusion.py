@@ -1,0 +1,186 @@
+"""Fusion of point-wise chains: a stage becomes part of its consumers where that costs no or little extra arithmetic."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection
+from dataclasses import replace
+
+from hjit.trace.ir.costs import cost
+from hjit.trace.ir.graph import (
+    Cast,
+    Definition,
+    Expr,
+    Graph,
+    Load,
+    Stage,
+    compose,
+    identity,
+    renumber,
+    rewrite,
+    substitute,
+    walk,
+)
+from hjit.trace.ir.poly import ONE, Dim, Indirect, Poly
+from hjit.trace.ir.rewriting import map_exprs
+from hjit.trace.passes.limits import (
+    FREE_READS,
+    NESTED_OPERATIONS,
+    REPEATED_CODE_COST,
+    REPEATED_COST,
+    REPEATED_COST_PER_LOOP,
+    REPEATED_COST_PER_ROW,
+    REPEATED_COST_PER_TASK,
+    SCATTERED_COST,
+    SHUFFLED_STRIDE,
+)
+from hjit.trace.passes.rewrites import NO_REWRITES, Rewrites
+
+# the stage that ends up with the code, the number of its definition, and the index in that
+Use = tuple[str, int, tuple[Poly, ...]]
+
+
+def fuse(graph: Graph, requested: Rewrites = NO_REWRITES) -> Graph:
+    """Put the definitions of cheap or once-used pure stages in place of their loads."""
+    uses: dict[str, dict[Use, None]] = {s.name: {} for s in graph.stages}
+    inlined: set[str] = set()
+    by_name = graph.by_name
+    chains = _chain_costs(graph)
+    for s in reversed(graph.stages):
+        if s.name in graph.outputs or s.name in requested.kept:
+            pass
+        elif s.name in requested.inlined and s.initial is not None and not s.updates:
+            inlined.add(s.name)
+        elif _may_inline(s, chains.get(s.name, 0), uses[s.name], by_name):
+            inlined.add(s.name)
+        for number, d in enumerate(s.definitions):
+            for load in d.loads:
+                found = uses.get(load.source)
+                if found is None or load.source == s.name:
+                    continue
+                if s.name in inlined:
+                    for root, n, index in uses[s.name]:
+                        whole = index == identity(len(index))
+                        found[(root, n, load.index if whole else compose(load.index, index))] = None
+                else:
+                    found[(s.name, number, load.index)] = None
+    return inline(graph, inlined)
+
+
+def _chain_costs(graph: Graph) -> dict[str, int]:
+    """The cost of each pure stage with that of the chain of stages that it alone reads, which are fused with it."""
+    uses: dict[str, set[tuple[str, tuple[Poly, ...]]]] = {}
+    for s in graph.stages:
+        for load in s.loads:
+            uses.setdefault(load.source, set()).add((s.name, load.index))
+    costs: dict[str, int] = {}
+    for s in graph.stages:
+        if s.initial is None or s.updates:
+            continue
+        chain = {load.source for load in s.initial.loads if load.source in costs and len(uses[load.source]) == 1}
+        costs[s.name] = cost(s.initial) + sum(costs[p] for p in chain if p not in graph.outputs)
+    return costs
+
+
+def _may_inline(s: Stage, chain: int, uses: dict[Use, None], by_name: dict[str, Stage]) -> bool:
+    """Is computing a stage, at the cost of its `chain`, wherever it is used no more work than storing it?"""
+    if s.updates or s.initial is None or not uses:
+        return False
+    if len(uses) <= FREE_READS and cost(s.initial) == 0 and not _narrows(s.initial):
+        return True  # a view or a cast: what it shows is decided on separately
+    code = chain * (len(uses) - 1)
+    if code > REPEATED_COST and (
+        code > REPEATED_CODE_COST or chain * (sum(_fraction(index) for _, _, index in uses) - 1) > REPEATED_COST
+    ):
+        return False
+    return all(_may_inline_at(index, chain, by_name[root].definitions[n]) for root, n, index in uses)
+
+
+def _may_inline_at(index: tuple[Poly, ...], chain: int, d: Definition) -> bool:
+    """May a stage of that cost be computed where a definition reads it at `index`?"""
+    if chain > 0 and any(isinstance(a, Indirect) for p in index for a in p.atoms()):
+        return False  # a look-up table is smaller than its reader, or read out of order
+    if chain > SCATTERED_COST and d.rdims and d.is_scatter:
+        return False  # a scatter runs one element at a time: what it reads is better computed in vectors
+    mentioned = {a.k for p in index for a in _dims(p)}
+    if all(k in mentioned or n == ONE for k, n in enumerate(d.extents)):
+        return True
+    if not mentioned:
+        return chain <= REPEATED_COST_PER_TASK
+    return chain <= (REPEATED_COST_PER_ROW if _is_of_a_row(mentioned, d) else REPEATED_COST_PER_LOOP)
+
+
+def _fraction(index: tuple[Poly, ...]) -> float:
+    """The fraction of a stage that an index reads: a strided one reads every n-th element of an axis."""
+    inner = (p.unbounded for p in index)
+    strides = [
+        abs(c) for p in inner if len(p.terms) == 1 for m, c in p.terms.items() if len(m) == 1 and isinstance(m[0], Dim)
+    ]
+    return 1 / math.prod(min(n, SHUFFLED_STRIDE) for n in strides)
+
+
+def _narrows(e: Expr) -> bool:
+    """Does a cast leave less to store than what it casts?"""
+    inner = e
+    while isinstance(inner, Cast):
+        inner = inner.arg
+    return inner.dtype.itemsize > e.dtype.itemsize
+
+
+def _is_of_a_row(mentioned: set[int], d: Definition) -> bool:
+    """Does an index vary in outer dimensions only, so that its value is hoisted out of the innermost loop?"""
+    long = [k for k, n in enumerate(d.extents) if not n.is_const]
+    return not d.rdims and bool(long) and max(long) not in mentioned
+
+
+def _dims(p: Poly) -> set[Dim]:
+    """The dimensions that an index depends on, those inside of expressions too."""
+    found: set[Dim] = set()
+    for a in p.atoms():
+        if isinstance(a, Dim):
+            found.add(a)
+        for part in a.parts:
+            if isinstance(part, Poly):
+                found |= _dims(part)
+            else:
+                for e in walk(part):
+                    for q in e.polys:
+                        found |= _dims(q)
+    return found
+
+
+def _depth(e: Expr, known: dict[Expr, int]) -> int:
+    """How deeply operations are nested."""
+    found = known.get(e)
+    if found is None:
+        found = known[e] = 1 + max((_depth(a, known) for a in e.args), default=0)
+    return found
+
+
+def inline(graph: Graph, names: Collection[str]) -> Graph:
+    """Replace every load of the named pure stages by their definition, unless that is nested too deeply."""
+    values: dict[str, Expr] = {}
+    memo: dict[Expr, Expr] = {}
+    depths: dict[Expr, int] = {}
+    stages = []
+
+    def change(e: Expr) -> Expr | None:
+        if not isinstance(e, Load) or e.source not in values:
+            return None
+        value = values[e.source]
+        return value if e.index == identity(len(e.index)) else substitute(value, renumber(e.index))
+
+    for s in graph.stages:
+        s = map_exprs(s, lambda e: rewrite(e, change, memo))
+        if s.name in names and s.initial is not None and _depth(s.initial, depths) <= NESTED_OPERATIONS:
+            values[s.name] = s.initial
+        else:
+            stages.append(s)
+    return replace(graph, stages=tuple(stages))
+
+
+def inline_after(graph: Graph, requested: Rewrites = NO_REWRITES) -> Graph:
+    """Inline stages of the canonical Graph, also those that were not pure when chains were fused."""
+    pure = {s.name for s in graph.stages if s.name not in graph.outputs and s.initial is not None and not s.updates}
+    names = {n for n in pure if n in requested.inlined_after or n in requested.inlined}
+    return inline(graph, names) if names else graph

@@ -1,0 +1,121 @@
+"""Approximate values: numbers with bounds of their errors, as arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+Array = np.ndarray[Any, Any]
+Columns = tuple[Array, Array, Array]
+
+OURS, NUMPYS, SAME_WAY = range(3)  # the columns of `Approx.errors`
+
+
+@dataclass(slots=True)
+class Approx:
+    """Values and what is known of their errors.
+
+    Attributes:
+        errors: bounds by column; None: no error at all. Their shapes broadcast to that of `value`.
+        breaks: where a value may also be not a number or infinite; None: nowhere.
+    """
+
+    value: Array
+    errors: Columns | None = None
+    breaks: Array | None = None
+
+    def __getitem__(self, key: Any) -> Approx:
+        """Some of the elements; errors and `breaks` must have the shape of the values."""
+        errors = None
+        if self.errors is not None:
+            ours, numpys, same_way = self.errors
+            errors = ours[key], numpys[key], same_way[key]
+        return Approx(self.value[key], errors, None if self.breaks is None else self.breaks[key])
+
+    @property
+    def doubtful(self) -> Array | None:
+        """Where the value may be another one in hjit or in NumPy; None: nowhere."""
+        if self.errors is None:
+            return self.breaks
+        found = (self.errors[OURS] > 0) | (self.errors[NUMPYS] > 0)
+        return found if self.breaks is None else found | self.breaks
+
+
+def wider(dtype: np.dtype[Any]) -> Any:
+    """A float type with more digits than a dtype."""
+    return np.longdouble if dtype.itemsize == 8 else np.float64
+
+
+def ulp(value: Array, error: Any, dtype: np.dtype[Any]) -> Array:
+    """The distance between neighbouring numbers of a dtype, at a value with an error."""
+    with np.errstate(all="ignore"):
+        gap = np.asarray(np.spacing((np.abs(value) + error).astype(dtype)), np.float64)
+    return np.where(np.isfinite(gap), gap, 0.0)
+
+
+def decided(value: Array, doubtful: Array, step: Any = 1.0) -> Approx:
+    """The result of a decision: where that is doubtful, the value may be another one, at a distance of `step`."""
+    if not doubtful.any():
+        return Approx(value)
+    error = np.where(doubtful, step, 0.0)
+    shape = np.broadcast_shapes(value.shape, error.shape)
+    return Approx(np.broadcast_to(value, shape), (error, error, np.zeros(error.shape)))
+
+
+def three(errors: Sequence[Any]) -> Columns:
+    """Three arrays as the columns of errors."""
+    return errors[0], errors[1], errors[2]
+
+
+def full(x: Approx, shape: tuple[int, ...]) -> Approx:
+    """The same values, with all arrays broadcast to one shape."""
+    errors = None if x.errors is None else three([np.broadcast_to(e, shape) for e in x.errors])
+    return Approx(
+        np.broadcast_to(x.value, shape), errors, None if x.breaks is None else np.broadcast_to(x.breaks, shape)
+    )
+
+
+def rounded_again(x: Approx, dtype: np.dtype[Any]) -> Approx:
+    """A value that hjit and NumPy may have rounded differently once more."""
+    old = x.errors or (np.float64(0),) * 3
+    gap = ulp(x.value, old[NUMPYS], dtype)
+    return Approx(x.value, (old[OURS] + gap, old[NUMPYS] + gap, old[SAME_WAY] + 2 * gap), x.breaks)
+
+
+def reshaped(x: Approx, shape: tuple[int, ...]) -> Approx:
+    """The same values in another shape."""
+    x = full(x, x.value.shape)
+    errors = None if x.errors is None else three([e.reshape(shape) for e in x.errors])
+    return Approx(x.value.reshape(shape), errors, None if x.breaks is None else x.breaks.reshape(shape))
+
+
+def taken(x: Approx, index: tuple[Any, ...]) -> Approx:
+    """Elements by indices, which are out of range only where nothing is read; all elements without indices."""
+    if not index:
+        return x
+    at = tuple(np.clip(i, 0, max(n - 1, 0)) for i, n in zip(index, x.value.shape, strict=True))
+    return full(x, x.value.shape)[at]
+
+
+def joined(parts: Sequence[Approx], dtype: np.dtype[Any]) -> Approx:
+    """The concatenation of parts along their axis."""
+    if len(parts) == 1:
+        return parts[0]
+    if not parts:
+        return Approx(np.zeros(0, dtype))
+    parts = [full(p, p.value.shape) for p in parts]
+    value = np.concatenate([p.value for p in parts])
+    errors = breaks = None
+    if any(p.errors is not None for p in parts):
+        errors = three(
+            [
+                np.concatenate([np.zeros(p.value.shape) if p.errors is None else p.errors[k] for p in parts])
+                for k in range(3)
+            ]
+        )
+    if any(p.breaks is not None for p in parts):
+        breaks = np.concatenate([np.zeros(p.value.shape, bool) if p.breaks is None else p.breaks for p in parts])
+    return Approx(value, errors, breaks)

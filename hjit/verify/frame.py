@@ -1,0 +1,152 @@
+"""Expressions of a Graph at some indices, with bounds of their errors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from hjit.trace.ir.graph import Cast, Const, Expr, Index, Load, Op, ScalarRef
+from hjit.trace.ir.interpret import IndexEvaluator
+from hjit.trace.ir.poly import Indirect, Poly
+from hjit.verify.approx import NUMPYS, OURS, SAME_WAY, Approx, Array, decided, full, ulp, wider
+from hjit.verify.forward_error import apply, cast
+from hjit.verify.work import LOADED, WIDEST, WITH_ERRORS, Work
+
+
+@dataclass(frozen=True, slots=True)
+class Inputs:
+    """What a call has: arrays by input, run-time sizes, and scalars by name."""
+
+    arrays: Mapping[str, Array]
+    sizes: Mapping[str, int]
+    scalars: Mapping[str, Any]
+
+
+class Arrays(Protocol):
+    """What frames read from: `hjit.verify.reference.Reference`.
+
+    Attributes:
+        inexact: names of the operations whose last bits may differ.
+        fast: are they computed with fast_math?
+    """
+
+    inputs: Inputs
+    inexact: frozenset[str]
+    fast: bool
+    work: Work
+
+    @property
+    def longest(self) -> int:
+        """The longest axis of all arrays."""
+
+    def load(self, k: int, name: str, index: tuple[Any, ...]) -> Approx:
+        """Elements of what segment `k` reads."""
+
+    def array(self, k: int, name: str) -> Approx:
+        """All of what segment `k` reads."""
+
+
+class Frame(IndexEvaluator):
+    """Expressions at some indices of the dimensions around them."""
+
+    def __init__(self, run: Arrays, segment: int, dims: Sequence[Any]) -> None:
+        self.run, self.segment, self.dims, self.sizes = run, segment, dims, run.inputs.sizes
+        self.memo: dict[Expr, Approx] = {}
+
+    def gather(self, a: Indirect) -> Any:
+        i = np.asarray(self.value(a.expr).value).astype(np.int64)
+        return i if a.extent is None else np.where(i < 0, i + self.index(a.extent), i)
+
+    def doubtful(self, polys: Sequence[Poly]) -> Array | None:
+        """Where an index may be another one in hjit or in NumPy; None: nowhere."""
+        found: Array | None = None
+        for e in dict.fromkeys(e for p in polys for e in p.exprs):
+            here = self.value(e).doubtful
+            if here is not None and here.any():
+                found = here if found is None else found | here
+        return found
+
+    def target(self, target: tuple[Poly, ...]) -> tuple[tuple[Array, ...], Array | None]:
+        """Where a definition writes, and where that is doubtful."""
+        return tuple(np.asarray(self.index(p)) for p in target), self.doubtful(target)
+
+    def value(self, e: Expr) -> Approx:
+        done = self.memo.get(e)
+        if done is None:
+            done = self.memo[e] = self._value(e)
+        return done
+
+    def _value(self, e: Expr) -> Approx:
+        match e:
+            case Const():
+                return Approx(np.asarray(e.value))
+            case ScalarRef():
+                return Approx(np.asarray(e.dtype.type(self.run.inputs.scalars[e.name])))
+            case Index():
+                return decided_index(np.asarray(self.index(e.poly), np.int64), self.doubtful((e.poly,)))
+            case Load():
+                return self.load(e)
+            case Cast():
+                arg = self.value(e.arg)
+                self.count(arg)
+                return cast(arg, e.dtype)
+            case Op():
+                args = [self.value(x) for x in e.args]
+                if e.name == "reordered":
+                    return self.reordered(e, args[0])
+                for a in args:
+                    self.count(a)
+                return apply(e, args, e.name in self.run.inexact, self.run.fast)
+        raise AssertionError(e)
+
+    def count(self, a: Approx) -> None:
+        times = WIDEST if a.value.dtype.kind == "f" and a.value.dtype.itemsize == 8 else 1
+        self.run.work.count(a.value.size, 1 if a.errors is None else WITH_ERRORS * times)
+
+    def load(self, e: Load) -> Approx:
+        index = tuple(np.asarray(self.index(p)) for p in e.index)
+        found = self.run.load(self.segment, e.source, index)
+        self.run.work.count(found.value.size, LOADED if found.errors is None else WITH_ERRORS)
+        doubtful = self.doubtful(e.index)
+        if doubtful is None:
+            return found
+        spread, breaks = self.spread(e.source)
+        found = full(found, np.broadcast_shapes(found.value.shape, doubtful.shape))
+        errors: list[Any] = [np.float64(0)] * 3 if found.errors is None else list(found.errors)
+        for k in (OURS, NUMPYS):
+            errors[k] = np.where(doubtful, spread, errors[k])
+        errors[SAME_WAY] = np.broadcast_to(errors[SAME_WAY], doubtful.shape)
+        broken = doubtful & breaks if found.breaks is None else found.breaks | (doubtful & breaks)
+        return Approx(found.value, (errors[0], errors[1], errors[2]), broken if broken.any() else None)
+
+    def spread(self, name: str) -> tuple[float, bool]:
+        """How far two elements of an array may be from each other, and whether some may be infinite or no numbers."""
+        whole = self.run.array(self.segment, name)
+        v = np.asarray(whole.value, wider(whole.value.dtype))
+        finite = v[np.isfinite(v)]
+        error = 0.0 if whole.errors is None else float(max(np.max(x, initial=0.0) for x in whole.errors))
+        spread = float(finite.max() - finite.min()) if finite.size else 0.0
+        return spread + 2 * error, finite.size < v.size or whole.breaks is not None
+
+    def reordered(self, e: Op, total: Approx) -> Approx:
+        """A sum that moves along a line in NumPy: what it has lost to the largest numbers of the line stays in it."""
+        largest = 0.0
+        for load in e.loads:
+            whole = self.run.array(self.segment, load.source)
+            v = np.abs(np.asarray(whole.value, wider(whole.value.dtype)))
+            self.run.work.count(v.size)
+            largest += float(np.max(v[np.isfinite(v)], initial=0.0))
+        lost = np.full(total.value.shape, 2 * self.run.longest * float(np.finfo(e.dtype).eps) * largest)
+        before = total.errors or (np.float64(0),) * 3
+        own = ulp(total.value, np.float64(0), e.dtype) * len(e.loads)
+        return Approx(
+            total.value, (before[OURS] + own, before[NUMPYS] + lost, before[SAME_WAY] + own + lost), total.breaks
+        )
+
+
+def decided_index(value: Array, doubtful: Array | None) -> Approx:
+    """A computed index: a doubtful one may be any other."""
+    return Approx(value) if doubtful is None else decided(value, np.asarray(doubtful), np.inf)

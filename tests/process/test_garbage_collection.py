@@ -1,0 +1,77 @@
+"""Fewer garbage collections while something is compiled or searched, and as many as before afterwards."""
+
+from __future__ import annotations
+
+import gc
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import hjit
+from hjit.process.garbage_collection import RARE_THRESHOLD, few_collections
+from hjit.variant import Variant
+
+
+@pytest.fixture(autouse=True)
+def _usual() -> Iterator[None]:
+    before = gc.get_threshold()
+    gc.set_threshold(700, 10, 10)
+    yield
+    gc.set_threshold(*before)
+
+
+def test_collections_are_rare_inside_and_as_before_outside() -> None:
+    with few_collections():
+        assert gc.get_threshold()[0] == RARE_THRESHOLD
+        with few_collections():
+            assert gc.get_threshold()[0] == RARE_THRESHOLD
+        assert gc.get_threshold()[0] == RARE_THRESHOLD
+    assert gc.get_threshold() == (700, 10, 10)
+
+
+def test_an_error_inside_changes_nothing_outside() -> None:
+    with pytest.raises(KeyError), few_collections():
+        raise KeyError
+    assert gc.get_threshold() == (700, 10, 10)
+
+
+def test_the_last_of_several_threads_ends_it() -> None:
+    begun, end = threading.Event(), threading.Event()
+
+    def other() -> None:
+        with few_collections():
+            begun.set()
+            end.wait()
+
+    thread = threading.Thread(target=other)
+    with few_collections():
+        thread.start()
+        begun.wait()
+    assert gc.get_threshold()[0] == RARE_THRESHOLD
+    end.set()
+    thread.join()
+    assert gc.get_threshold() == (700, 10, 10)
+
+
+def test_a_collector_that_is_off_stays_off() -> None:
+    gc.set_threshold(0, 10, 10)
+    with few_collections():
+        assert gc.get_threshold()[0] == 0
+    assert gc.get_threshold()[0] == 0
+
+
+def test_a_first_call_leaves_it_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = []
+
+    def variant(*given: Any) -> Variant:
+        seen.append(gc.get_threshold()[0])
+        return Variant(*given)
+
+    monkeypatch.setattr("hjit.build.Variant", variant)
+    f = hjit.pipeline(lambda x: x + 1, cache="off", tune=False, verify="off")
+    np.testing.assert_array_equal(f(np.arange(6.0)), np.arange(1.0, 7.0))
+    assert seen == [RARE_THRESHOLD]
+    assert gc.get_threshold() == (700, 10, 10)
