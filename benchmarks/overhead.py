@@ -107,7 +107,7 @@ _FIRST_CALL = """
 import json, sys, time
 import numpy as np, llvmlite.binding, numba, hjit
 import numba.core.codegen
-import hjit.kernels.runtime.listing, hjit.variant
+import hjit.kernels.runtime.lowered, hjit.call.build, hjit.sched.default.schedules, hjit.sched.nests.root_nests
 from benchmarks.overhead import twelve_stages
 image = np.random.default_rng(2).random((512, 768), np.float32)
 f = hjit.pipeline(twelve_stages, verify="off", cache_dir=sys.argv[1])
@@ -121,7 +121,7 @@ import json, time
 import numpy, llvmlite.binding, numba, hjit
 import numba.core.codegen
 start = time.perf_counter()
-import hjit.variant
+import hjit.call.build
 print(json.dumps(time.perf_counter() - start))
 """
 

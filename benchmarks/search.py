@@ -81,16 +81,15 @@ def plans(
     import numpy as np
 
     import hjit
-    import hjit.tuning.plans
-    from hjit.tuning import autoschedule
+    from hjit.tuning import autoschedule, decide
 
     module = apps.load(name)
     arguments = module.inputs(np.random.default_rng(0), module.SMALL if small else module.SHAPE)
     found: list[tuple[Plan, int, float]] = []
-    real, of_all = autoschedule.searched, hjit.tuning.plans.scheduled
+    real, of_all = autoschedule.searched, decide.found_or_searched
 
-    def searched(graph: Any, *more: Any, **named: Any) -> Plan:
-        found.append((real(graph, *more, **{"effort": effort, **named}), len(graph.stages), _peak()))
+    def searched(segment: Any, *more: Any, **named: Any) -> Plan:
+        found.append((real(segment, *more, **{"effort": effort, **named}), len(segment.graph.stages), _peak()))
         return found[-1][0]
 
     def scheduled(*given: Any) -> Any:
@@ -98,12 +97,12 @@ def plans(
         raise _Searched
 
     f = hjit.pipeline(getattr(module, name), tune=tune, num_threads=threads, cache="off", verify="off", blas=False)
-    autoschedule.searched, hjit.tuning.plans.scheduled = searched, scheduled
+    autoschedule.searched, decide.found_or_searched = searched, scheduled
     try:
         with contextlib.suppress(_Searched):
             f.graph(*arguments)
     finally:
-        autoschedule.searched, hjit.tuning.plans.scheduled = real, of_all
+        autoschedule.searched, decide.found_or_searched = real, of_all
     return found
 
 
@@ -122,7 +121,7 @@ def measure(name: str, effort: str, threads: int, small: bool) -> Row:
     before = _peak()
     found = plans(name, effort, threads, small)
     records = [p.record for p, _, _ in found if p.record is not None]
-    count = sum(p.asked for p, _, _ in found)
+    count = sum(p.evaluations for p, _, _ in found)
     seconds = sum(p.seconds for p, _, _ in found)
     return {
         "stages": sum(n for _, n, _ in found),

@@ -28,25 +28,9 @@ import math
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields, replace
-from typing import Any, ClassVar, Protocol
+from typing import Any
 
 from hjit.errors import OptionError
-
-
-class Scheduler(Protocol):
-    """What decides the schedule of a Graph instead of the default schedule.
-
-    Attributes:
-        longest_block: instructions of one block of code, above which the schedule is refused.
-    """
-
-    longest_block: ClassVar[float]
-
-    def rewrites(self) -> Any:
-        """The rewrites that it requests of the canonicaliser; see `hjit.trace.passes.rewrites`."""
-
-    def tree(self, graph: Any, target: Any) -> Any:
-        """The schedule tree of a canonical Graph."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,17 +49,6 @@ class Options:
     blas: bool | str = "auto"
     numpy_if_faster: bool = True
     disable: bool = False
-    schedule: Scheduler | None = None
-
-    def product_by_blas(self, stage: str) -> bool | str:
-        """May BLAS compute the product of this name? "auto": where it is faster.
-
-        Under a given schedule BLAS computes the products that the schedule does not have.
-        """
-        if self.schedule is None or self.blas is False:
-            return self.blas
-        has = getattr(self.schedule, "has", None)
-        return has is not None and not has(stage)
 
     def __post_init__(self) -> None:
         for name, allowed in _CHOICES.items():
@@ -102,7 +75,7 @@ _CHOICES: dict[str, tuple[Any, ...]] = {
     "numpy_if_faster": (True, False),
     "target": ("cpu", "x86-64-v2", "x86-64-v3", "x86-64-v4"),
 }
-_NAMES = frozenset(f.name for f in fields(Options)) - {"schedule"}  # that one is given to a pipeline by `use`
+_NAMES = frozenset(f.name for f in fields(Options))
 _in_context: contextvars.ContextVar[tuple[tuple[str, Any], ...]] = contextvars.ContextVar("hjit_options", default=())
 
 

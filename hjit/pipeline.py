@@ -18,83 +18,37 @@ import types
 import warnings
 import weakref
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hjit import against_numpy
-from hjit.against_numpy import Turns
-from hjit.arguments import copied, is_same_memory, key_of, leaves_of
+from hjit.call import against_numpy
+from hjit.call.against_numpy import InterleavedCalls
+from hjit.call.arguments import CallKey, copied, is_same_memory, key_of, leaves_of
+from hjit.call.entry import MAX_KEYS, Call, Entry, Stats
+from hjit.call.outcome import MISS, PLAIN
 from hjit.errors import BudgetError, CompileError, HjitWarning, ScheduleError, TraceError
-from hjit.options import Options, Scheduler, checked, context_state, resolve
-from hjit.outcome import MISS, PLAIN
-from hjit.process import forks
+from hjit.options import Options, checked, context_state, resolve
+from hjit.process import forks, state
 from hjit.trace.capture.overlay import load_table
 from hjit.trace.capture.tracing_errors import gap
 from hjit.trace.capture.trace import Tree, flatten
 
 if TYPE_CHECKING:
-    from hjit.build import Built
-    from hjit.first_calls import FirstCalls
+    from hjit.call.build import Built
+    from hjit.call.first_calls import FirstCalls
+    from hjit.call.guards import GuardValues
+    from hjit.call.variant import Variant
+    from hjit.kernels.runtime.lowered import Lowered
     from hjit.sched.hand.schedule import Schedule
     from hjit.sched.language.tree import Root
-    from hjit.variant import Held, Variant
+    from hjit.tuning.choice import Scheduler
 
 log = logging.getLogger("hjit")
 load_table()
 
-MAX_KEYS = 512  # keys that a pipeline remembers; the oldest is forgotten
-MAX_VARIANTS = 16  # outcomes of decisions and guards that one key remembers
-
-
-@dataclass(slots=True)
-class Stats:
-    """Counters of a pipeline.
-
-    Attributes:
-        calls: calls of the pipeline.
-        traces: how often the function was traced.
-        compilations: kernels compiled.
-        cache_hits: kernels loaded from the disk cache.
-        fallbacks: calls whose result is the plain function's, since no kernel gave one, the first one's was wrong, or NumPy was
-            timed, or found to be faster.
-        slower: keys of arguments with which the plain function runs, as the kernel was slower.
-        verified: None before the first comparison with NumPy, then its outcome: False where one of them failed.
-        flipped: elements of compared results that differ since a decision on a rounded value (a threshold, a rounding to a whole
-            number, an index) fell the other way.
-        scratch_bytes: scratch memory of the latest new key.
-    """
-
-    calls: int = 0
-    traces: int = 0
-    compilations: int = 0
-    cache_hits: int = 0
-    fallbacks: int = 0
-    slower: int = 0
-    verified: bool | None = None
-    flipped: int = 0
-    scratch_bytes: int = 0
-
-
-@dataclass(slots=True)
-class _Call:
-    """One call off the hot path.
-
-    Attributes:
-        leaves: the arguments, containers opened.
-        structure: how they were put together.
-        targets: arrays for the results, of `Pipeline.into`.
-        known: the variants that the key had when the call began.
-    """
-
-    key: Any
-    args: tuple[Any, ...]
-    kwargs: dict[str, Any]
-    leaves: list[Any]
-    structure: Any
-    targets: list[Any]
-    known: tuple[Variant, ...]
+MAX_CONTEXTS = 64  # sets of options around calls that a pipeline remembers; the oldest is forgotten
 
 
 class Pipeline:
@@ -115,10 +69,8 @@ class Pipeline:
         self.py_func: Any = function
         self.stats = Stats()
         self._given = given
-        self._variants: dict[Any, tuple[Variant, ...]] = {}
-        self._plain: dict[Any, str] = {}  # why, by key
-        self._turns: dict[Any, Turns] = {}  # keys of which calls are timed beside NumPy
-        self._options: dict[Any, Options] = {}
+        self._entries: dict[CallKey, Entry] = {}
+        self._options: dict[Any, Options] = {}  # by the context of calls
         self._schedule: Scheduler | None = None
         self._warned = False
         self._warned_of_flips = False
@@ -128,14 +80,20 @@ class Pipeline:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         self.stats.calls += 1
         key = key_of(args, kwargs)
-        known = self._variants.get(key)
-        if known is not None and known[0].flat:
-            result = known[0].run_flat((*args, *kwargs.values()) if kwargs else args)
+        known = self._entries.get(key)
+        if known is not None and (fast := known.fast) is not None:
+            result = fast.run((*args, *kwargs.values()) if kwargs else args)
             if result is PLAIN:
                 return self._numpy(args, kwargs)
             if result is not MISS:
                 return result
         return self._call(key, args, kwargs)
+
+    def forget_threads(self) -> None:
+        """In a forked child: the locks may be those of the parent's other threads."""
+        self._lock = threading.RLock()
+        for entry in self._entries.values():
+            entry.stop_timing()
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         return self if instance is None else types.MethodType(self, instance)
@@ -161,39 +119,42 @@ class Pipeline:
         return _unpickle, (module, name, self._given)
 
     # -- the way of a call
-    def _call(self, key: Any, args: tuple[Any, ...], kwargs: dict[str, Any], targets: list[Any] | None = None) -> Any:
-        if key in self._plain or self._resolved(key[0]).disable:
+    def _call(
+        self, key: CallKey, args: tuple[Any, ...], kwargs: dict[str, Any], targets: list[Any] | None = None
+    ) -> Any:
+        entry = self._entries.get(key)
+        if (entry is not None and entry.plain is not None) or self._resolved(key[0]).disable:
             return self._numpy(args, kwargs)
         _load_compiler()
         leaves: list[Any] = []
         structure = Tree(tuple, (flatten(args, leaves), flatten(kwargs, leaves)))
-        call = _Call(key, args, kwargs, leaves, structure, targets or [], self._variants.get(key, ()))
-        turns = self._turns.get(key) if targets is None else None
-        result = self._try(call) if turns is None else self._by_turns(call, turns)
+        call = Call(key, args, kwargs, leaves, structure, targets or [], () if entry is None else entry.variants)
+        timing = None if entry is None or targets is not None else entry.timing
+        result = self._try(call) if timing is None else self._timed(call, timing)
         if result is MISS:
             result = self._first(call)
         return self._numpy(args, kwargs) if result is PLAIN else result
 
-    def _try(self, call: _Call) -> Any:
+    def _try(self, call: Call) -> Any:
         """Run the variant whose guards and decisions hold; MISS where there is none, PLAIN where NumPy is to run."""
-        from hjit.variant import Mispredict, OutOfBounds
+        from hjit.call.variant import Mispredict, OutOfBounds
 
         miss: Mispredict | None = None
         missed: Variant | None = None
         for v in call.known:
             if miss is not None and missed is not None and not _parts_at(v, miss, missed):
                 continue
-            held = v.guards(call.leaves)
-            if held is None:
+            guarded = v.guards.values(call.leaves)
+            if guarded is None:
                 continue
-            if not v.may_write(call.leaves, held[1]):
+            if not v.guards.may_write(call.leaves, guarded[1]):
                 return PLAIN
             ways = self._unverified(v, call.targets, self._resolved(call.key[0]))
             if ways:
                 with forks.builds, self._lock:
-                    return self._verify(call, v, held, ways)
+                    return self._verify(call, v, guarded, ways)
             try:
-                result = v.run(call.leaves, held, call.targets)
+                result = v.run(call.leaves, guarded, call.targets)
             except OutOfBounds:
                 return PLAIN
             except Mispredict as error:
@@ -204,39 +165,43 @@ class Pipeline:
         return MISS
 
     # -- beside NumPy
-    def _by_turns(self, call: _Call, turns: Turns) -> Any:
+    def _timed(self, call: Call, timing: InterleavedCalls) -> Any:
         """As `_try`, or by the plain function, and timed."""
 
         def compiled() -> Any:
-            result = turns.variant.run_flat((*call.args, *call.kwargs.values())) if turns.flat else MISS
+            fast = timing.variant.fast
+            result = MISS if fast is None else fast.run((*call.args, *call.kwargs.values()))
             return self._try(call) if result is MISS else result
 
-        result = turns.run(compiled, lambda: self._numpy(call.args, call.kwargs))
-        if turns.is_over and self._lock.acquire(blocking=False):
+        result = timing.run(compiled, lambda: self._numpy(call.args, call.kwargs))
+        if timing.is_over and self._lock.acquire(blocking=False):
             try:
-                self._decide(call.key, turns)
+                self._decide(call.key, timing)
             finally:
                 self._lock.release()
         return result
 
-    def _take_turns(
-        self, key: Any, variant: Variant, options: Options, seconds: tuple[float, float] | None = None
+    def _time(
+        self, key: CallKey, variant: Variant, options: Options, seconds: tuple[float, float] | None = None
     ) -> None:
-        """Time the next calls beside NumPy, if that may be the faster one: as with another key, or by the seconds of the kernel and of NumPy."""
-        asked = (
-            options.numpy_if_faster and options.verify == "first" and options.schedule is None and not variant.impure
-        )
-        if asked and (self.stats.slower or against_numpy.is_suspect(seconds)):
-            while len(self._turns) >= against_numpy.MAX_KEYS:
-                self._stop_turns(next(iter(self._turns)))
-            self._turns[key] = Turns(variant)
+        """Time the next calls beside NumPy, if that may be the faster one.
 
-    def _decide(self, key: Any, turns: Turns) -> None:
+        It was with another key, or may be by the `seconds` of the kernel and of NumPy.
+        """
+        is_wanted = options.numpy_if_faster and options.verify == "first" and self._schedule is None
+        if is_wanted and not variant.impure and (self.stats.slower or against_numpy.is_suspect(seconds)):
+            timed = [e for e in self._entries.values() if e.timing is not None]
+            for entry in timed[: max(len(timed) + 1 - against_numpy.MAX_TIMED, 0)]:
+                entry.stop_timing()
+            self._entry(key).time(variant)
+
+    def _decide(self, key: CallKey, timing: InterleavedCalls) -> None:
         """NumPy runs from now on, where it is faster."""
-        if self._turns.get(key) is not turns:
+        entry = self._entries.get(key)
+        if entry is None or entry.timing is not timing:
             return
-        self._stop_turns(key)
-        found = turns.verdict()
+        entry.stop_timing()
+        found = timing.medians()
         if found is None or not found.is_slower:
             log.debug(
                 "%s stays compiled: %s", self.__name__, found or "it is faster than NumPy, or too many threads call it"
@@ -244,53 +209,51 @@ class Pipeline:
         else:
             log.info("%s runs as plain NumPy with such arguments: %s", self.__name__, found)
             self.stats.slower += 1
-            self._plain[key] = f"{found}. {against_numpy.ADVICE}"
-            self._variants.pop(key, None)
+            entry.plain = f"{found}. {against_numpy.ADVICE}"
+            entry.put(())
 
-    def _stop_turns(self, key: Any) -> None:
-        turns = self._turns.pop(key, None)
-        if turns is not None:
-            turns.stop()
-
-    def _promote(self, call: _Call, v: Variant) -> None:
+    def _promote(self, call: Call, v: Variant) -> None:
         """Look at this variant first from now on, where guards alone choose it; a decision costs a run to find out."""
-        if v is call.known[0] or v.steps[0].event is not None or not self._lock.acquire(blocking=False):
+        if v is call.known[0] or v.steps[0].graph_break is not None or not self._lock.acquire(blocking=False):
             return
         try:
-            if self._variants.get(call.key) is call.known:
-                self._variants[call.key] = (v, *(x for x in call.known if x is not v))
+            entry = self._entries.get(call.key)
+            if entry is not None and entry.variants is call.known:
+                entry.put((v, *(x for x in call.known if x is not v)))
         finally:
             self._lock.release()
 
     def _resolved(self, context: Any) -> Options:
         found = self._options.get(context)
         if found is None:
-            found = self._options[context] = replace(resolve(self._given), schedule=self._schedule)
+            found = self._options[context] = resolve(self._given)
+            _limit(self._options, MAX_CONTEXTS)
         return found
 
     def _numpy(self, args: Any, kwargs: Any) -> Any:
         self.stats.fallbacks += 1
         return self.py_func(*args, **kwargs)
 
-    def _first(self, call: _Call) -> Any:
+    def _first(self, call: Call) -> Any:
         """No variant for this call yet: trace, compile, verify."""
-        from hjit.build import Unclear
+        from hjit.call.build import Unclear
+        from hjit.call.variant import OutOfBounds
         from hjit.report.listing import progress
-        from hjit.variant import OutOfBounds
 
         options = self._resolved(call.key[0])
         with self._lock, forks.builds:
-            known = self._variants.get(call.key, ())
+            entry = self._entries.get(call.key)
+            known = () if entry is None else entry.variants
             if known is not call.known:  # another thread was here first
                 call.known = known
                 result = self._try(call)
                 if result is not MISS:
                     return result
-            if call.key in self._plain:
+            if entry is not None and entry.plain is not None:
                 return PLAIN
             try:
                 with progress(f"hjit: compiling {self.__name__}"):
-                    built = self._build(call.structure, call.leaves, options)
+                    built = self._build(call.structure, call.leaves, options, self._schedule)
             except (TraceError, CompileError) as error:
                 if options.on_unsupported == "raise" and not isinstance(error, BudgetError):
                     raise
@@ -305,52 +268,59 @@ class Pipeline:
                 self._give_up(call.key, f"{self.__name__} runs as plain NumPy: {self._not_traced(unclear.error)}")
                 return result
             variant = built.variant
-            held = variant.guards(call.leaves)
-            if held is None or not variant.may_write(call.leaves, held[1]):
-                if not variant.flat:  # which would run without being compared
+            guarded = variant.guards.values(call.leaves)
+            if guarded is None or not variant.guards.may_write(call.leaves, guarded[1]):
+                if variant.fast is None:  # which would run without being compared
                     self._install(call.key, variant)
                 return PLAIN
             ways = self._unverified(variant, call.targets, options)
             if ways:
-                return self._verify(call, variant, held, ways)
+                return self._verify(call, variant, guarded, ways)
             self._install(call.key, variant)
-            self._take_turns(call.key, variant, options)
+            self._time(call.key, variant, options)
         try:
-            return variant.run(call.leaves, held, call.targets, built.results)
+            return variant.run(call.leaves, guarded, call.targets, built.results)
         except OutOfBounds:
             return PLAIN
 
-    def _install(self, key: Any, variant: Variant) -> None:
-        self._stop_turns(key)
-        self._variants[key] = (variant, *self._variants.get(key, ()))[:MAX_VARIANTS]
-        _limit(self._variants)
+    def _entry(self, key: CallKey) -> Entry:
+        """What is known of a key, from now on if nothing is."""
+        found = self._entries.get(key)
+        if found is None:
+            found = self._entries[key] = Entry()
+            _limit(self._entries, MAX_KEYS)
+        return found
 
-    def _give_up(self, key: Any, why: str) -> None:
+    def _install(self, key: CallKey, variant: Variant) -> None:
+        entry = self._entry(key)
+        entry.timing = None
+        entry.put((variant, *entry.variants))
+
+    def _give_up(self, key: CallKey, why: str) -> None:
         """NumPy runs all calls with this key."""
-        self._plain[key] = why
-        _limit(self._plain)
+        self._entry(key).plain = why
         if why and not self._warned:
             self._warned = True
             warnings.warn(why, HjitWarning, stacklevel=_depth())
 
-    def _build(self, structure: Any, leaves: list[Any], options: Options) -> Built:
-        """See `hjit.build`; and count what was done.
+    def _build(self, structure: Tree, leaves: list[Any], options: Options, schedule: Scheduler | None) -> Built:
+        """See `hjit.call.build`; and count what was done.
 
         Raises:
             BudgetError, TraceError, CompileError, OutOfBounds, Unclear: as `build` does.
         """
-        from hjit.build import build
+        from hjit.call.build import build
 
-        made = build(self.py_func, self.__name__, structure, leaves, options)
+        made = build(self.py_func, self.__name__, structure, leaves, options, schedule)
         self.stats.traces += 1
         self.stats.compilations += made.compiled
         self.stats.cache_hits += made.loaded
         self.stats.scratch_bytes = max((b.scratch_bytes for b in made.variant.bounds), default=0)
         return made
 
-    def _own_error(self, error: Exception, structure: Any, leaves: list[Any]) -> Exception:
+    def _own_error(self, error: Exception, structure: Tree, leaves: list[Any]) -> Exception:
         """What NumPy raises for these arguments; where it raises nothing, the trace is at fault."""
-        copies: dict[int, Any] = {}
+        copies: dict[int, Any] = {}  # by identity: what was passed twice is copied once
         args, kwargs = structure.build(lambda k: copies.setdefault(id(leaves[k]), copied(leaves[k])))
         try:
             with forks.builds.outside():
@@ -364,24 +334,24 @@ class Pipeline:
 
     # -- verification
     def _unverified(self, variant: Variant, targets: Sequence[Any], options: Options) -> list[bool]:
-        """The ways of storing results that this call may go and that nothing vouches for yet: into the caches, past them (True)."""
+        """The ways of storing results (past the caches: True) of this call that nothing vouches for yet."""
         if options.verify != "first":
             return []
         ways = [False, True] if targets and variant.may_stream else [False]
         return [] if variant.vouched.issuperset(ways) else self._first_calls.unverified(variant, ways)
 
-    def _verify(self, call: _Call, variant: Variant, held: Held, ways: list[bool]) -> Any:
+    def _verify(self, call: Call, variant: Variant, guarded: GuardValues, ways: list[bool]) -> Any:
         """NumPy's own result; the kernels are installed only if they compute the same."""
-        from hjit.build import with_room
-        from hjit.first_calls import run_of
+        from hjit.call.build import with_room
+        from hjit.call.first_calls import run_of
 
         if self._first_calls.is_wrong(variant, ways):
             self._give_up(call.key, "")
             return PLAIN
-        arrays = held[1] | {n: call.leaves[k] for n, k in variant.arguments.items()}
-        before = {n: copied(arrays[n]) for n in sorted(variant.written)}
+        arrays = guarded[1] | {n: call.leaves[k] for n, k in variant.guards.arguments.items()}
+        before = {n: copied(arrays[n]) for n in sorted(variant.guards.written)}
         start = against_numpy.clock()
-        runs = {way: run_of(variant, held, call.leaves, call.targets, before, way) for way in ways}
+        runs = {way: run_of(variant, guarded, call.leaves, call.targets, before, way) for way in ways}
         done = {way: run for way, run in runs.items() if run is not None}
         if len(done) < len(runs):
             return PLAIN
@@ -390,7 +360,7 @@ class Pipeline:
             expected = self.py_func(*call.args, **call.kwargs)
         seconds = (middle - start) / len(ways), against_numpy.clock() - middle
         report = with_room(
-            self._first_calls.compare, variant, held, done, arrays | before, expected, {n: arrays[n] for n in before}
+            self._first_calls.compare, variant, guarded, done, arrays | before, expected, {n: arrays[n] for n in before}
         )
         self.stats.flipped += report.flipped
         if report.flipped and not self._warned_of_flips:
@@ -398,9 +368,10 @@ class Pipeline:
             warnings.warn(report.what_has_flipped(self.__name__), HjitWarning, stacklevel=_depth())
         if report.verified:
             self.stats.verified = self.stats.verified is not False
-            if variant not in self._variants.get(call.key, ()):
+            known = self._entries.get(call.key)
+            if known is None or variant not in known.variants:
                 self._install(call.key, variant)
-                self._take_turns(call.key, variant, self._resolved(call.key[0]), seconds)
+                self._time(call.key, variant, self._resolved(call.key[0]), seconds)
             return expected
         self.stats.fallbacks += 1
         if report.verified is False:
@@ -410,13 +381,13 @@ class Pipeline:
 
     @functools.cached_property
     def _first_calls(self) -> FirstCalls:
-        from hjit.first_calls import FirstCalls
+        from hjit.call.first_calls import FirstCalls
 
         return FirstCalls(self.__name__)
 
     # -- into the caller's arrays
     def into(self, out: Any, *args: Any, **kwargs: Any) -> Any:
-        """Call the pipeline and put its results into `out`: an array, or what the function returns with arrays as leaves.
+        """Call the pipeline with its results in `out`: an array, or arrays put together as the function's results are.
 
         Arrays in C order that do not overlap the arguments are computed into directly, without allocation.
 
@@ -443,32 +414,33 @@ class Pipeline:
         """How calls with such arguments run, and where NumPy runs them: why, and what to do."""
         from hjit.report.explain import explained
 
-        key = key_of(args, kwargs)
-        return explained(self.__name__, self._plain.get(key), self._variants.get(key, ()), key in self._turns)
+        entry = self._entries.get(key_of(args, kwargs)) or Entry()
+        return explained(self.__name__, entry.plain, entry.variants, entry.timing is not None)
 
-    def _inspect(self, args: Any, kwargs: Any) -> list[Any]:
-        from hjit.build import with_room
-        from hjit.kernels.runtime.kernel import scheduled
-        from hjit.kernels.runtime.listing import plan
+    def _inspect(self, args: Any, kwargs: Any) -> list[Lowered]:
+        from hjit.call.build import with_room
+        from hjit.kernels.runtime.lowered import lowered
 
-        variant = self._variant(args, kwargs, self._resolved(context_state()))
-        options = variant.options  # with what a search decided on
-        return [with_room(lambda g: plan(g, options, scheduled(g, options)), g) for g in variant.graphs if g.outputs]
+        options = self._resolved(context_state())
+        variant = self.variant_of(args, kwargs, options, self._schedule)
+        return [with_room(lowered, s.scheduled, options) for s in variant.steps if s.scheduled is not None]
 
-    def _variant(self, args: Any, kwargs: Any, options: Options) -> Variant:
-        """What a call with these arguments runs."""
-        from hjit.build import Unclear
-        from hjit.variant import OutOfBounds
+    def variant_of(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], options: Options, schedule: Scheduler | None = None
+    ) -> Variant:
+        """What a call with these arguments runs, or would run by these options and this schedule; for tools."""
+        from hjit.call.build import Unclear
+        from hjit.call.variant import OutOfBounds
 
         leaves: list[Any] = []
         structure = Tree(tuple, (flatten(args, leaves), flatten(kwargs, leaves)))
-        known = self._variants.get(key_of(args, kwargs), ())
-        usable = (v for v in known if options.blas is not False or not v.has_products)
-        variant = next((v for v in usable if v.guards(leaves) is not None), None)
+        entry = self._entries.get(key_of(args, kwargs)) or Entry()
+        usable = (v for v in entry.variants if options.blas is not False or not v.has_products)
+        variant = next((v for v in usable if v.guards.values(leaves) is not None), None)
         if variant is None:
             with self._lock, forks.builds:
                 try:
-                    variant = self._build(structure, leaves, options).variant
+                    variant = self._build(structure, leaves, options, schedule).variant
                 except OutOfBounds:
                     raise IndexError("index out of bounds") from None
                 except Unclear as unclear:
@@ -482,28 +454,35 @@ class Pipeline:
         return Listing([p.graph for p in self._inspect(args, kwargs)])
 
     def tree(self, *args: Any, **kwargs: Any) -> Any:
-        """The schedule tree that these arguments run by, found by a search, given to `use`, or the default one; a picture in a notebook."""
+        """The schedule tree that these arguments run by: found by a search, given to `use`, or the default one.
+
+        It is a picture in a notebook.
+        """
         from hjit.report.listing import Listing
 
         return Listing([p.schedule for p in self._inspect(args, kwargs)])
 
     def schedule(self, *args: Any, **kwargs: Any) -> Schedule:
-        """The default schedule, or the one given to `use`: printable, a picture in a notebook, and to be edited for `use`."""
+        """The default schedule, or the one given to `use`, to be edited for `use`.
+
+        It is printable, and a picture in a notebook.
+        """
+        from hjit.call.segments import graphs_of
         from hjit.kernels.runtime import features
         from hjit.sched.hand.schedule import Schedule
-        from hjit.variant import segments
 
         options = replace(self._resolved(context_state()), blas=False)  # all stages are there to be scheduled
         try:
-            variant = self._variant(args, kwargs, options)
+            variant = self.variant_of(args, kwargs, options, self._schedule)
         except ScheduleError:  # the one in use is not legal here: it is what is to be edited
-            variant = self._variant(args, kwargs, replace(options, schedule=None))
-        goals = variant.goals
+            variant = self.variant_of(args, kwargs, options)
+        trace = variant.trace
+        goals = trace.goals
 
-        def graphs(said: Any) -> list[Any]:
-            return [g for g in segments(variant.rec, goals, said) if g.outputs]
+        def graphs(rewrites: Any) -> list[Any]:
+            return [g for g in graphs_of(trace.recorder, goals, rewrites) if g.outputs]
 
-        directives = getattr(options.schedule, "directives", ())
+        directives = getattr(self._schedule, "directives", ())
         return Schedule(graphs, directives, features.schedule_target(options.target))
 
     def use(self, schedule: Schedule | Root | Sequence[Root] | None) -> Pipeline:
@@ -521,9 +500,7 @@ class Pipeline:
         with self._lock, forks.builds:
             self._schedule = found
             self._options = {}
-            self._variants = {}
-            self._plain = {}
-            self._turns = {}
+            self._entries = {}
         return self
 
     def loops(self, *args: Any, **kwargs: Any) -> Any:
@@ -549,30 +526,30 @@ def _parts_at(v: Variant, miss: Any, missed: Variant) -> bool:
     from hjit.trace.tracing.host import same
 
     at = miss.number
-    events, others = v.rec.breaks, missed.rec.breaks
-    if len(events) <= at or not same(events[at].value, miss.value):
+    breaks, others = v.rec.breaks, missed.rec.breaks
+    if len(breaks) <= at or not same(breaks[at].value, miss.value):
         return False
-    return all(same(a.value, b.value) for a, b in zip(events[:at], others[:at], strict=True))
+    return all(same(a.value, b.value) for a, b in zip(breaks[:at], others[:at], strict=True))
 
 
 @functools.lru_cache(maxsize=1)
 def _load_compiler() -> None:
     """Import what `import hjit` does not; a fork waits for that."""
     with forks.builds:
-        importlib.import_module("hjit.build")
+        importlib.import_module("hjit.call.build")
 
 
-def _limit(entries: dict[Any, Any]) -> None:
+def _limit(entries: dict[Any, Any], most: int) -> None:
     """Forget the oldest entries of too many."""
-    while len(entries) > MAX_KEYS:
+    while len(entries) > most:
         del entries[next(iter(entries))]
 
 
 def _depth() -> int:
     """The stack level of the first frame outside hjit, for `warnings.warn` in the caller."""
-    here, level = os.path.dirname(__file__), 1
+    here, level = os.path.join(os.path.dirname(__file__), ""), 1
     frame = sys._getframe(1)
-    while frame.f_back is not None and os.path.dirname(frame.f_code.co_filename) == here:
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(here):
         frame, level = frame.f_back, level + 1
     return level
 
@@ -590,21 +567,12 @@ def _unpickle(module: str, name: str, given: dict[str, Any]) -> Any:
 
 
 _pipelines: weakref.WeakSet[Pipeline] = weakref.WeakSet()
-WITH_LOCKS = (
-    *(f"hjit.kernels.runtime.{name}" for name in ("arena", "kernel", "backend", "launch")),
-    *(f"hjit.process.{name}" for name in ("signals", "deep_stack", "garbage_collection")),
-)
 
 
 def _after_fork() -> None:
     for p in _pipelines:
-        p._lock = threading.RLock()
-        for key in [*p._turns]:
-            p._stop_turns(key)  # its lock may be another thread's
-    for name in WITH_LOCKS:
-        module = sys.modules.get(name)
-        if module is not None:
-            module.after_fork()
+        p.forget_threads()
+    state.after_fork()
 
 
 if hasattr(os, "register_at_fork"):

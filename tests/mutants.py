@@ -33,6 +33,7 @@ from hjit.sched.hand.directives import DIRECTIVES, GRAPH_DIRECTIVES
 from hjit.sched.language.tree import Root, from_json
 from hjit.trace.passes.rewrites import Rewrites
 from hjit.tuning import plans
+from hjit.tuning.limits import LONGEST_BLOCK
 from tests.sched import test_schedule as examples
 from tests.sched.random_schedules import random_schedule
 
@@ -301,7 +302,22 @@ def in_plan(name: str, rng: random.Random) -> Any:
     found = plans.from_text(damaged(text.decode(), rng).encode() if rng.random() < 0.1 else text, graph)
     if found is None or found.tree is None:
         raise ScheduleError("no plan")
-    return plans.Searched({graph.outputs: found.tree}, found.inlined, factored=found.factored)
+    return FromPlan(found)
+
+
+class FromPlan:
+    """A plan, given to a pipeline."""
+
+    longest_block = LONGEST_BLOCK
+
+    def __init__(self, plan: plans.Plan) -> None:
+        self.plan = plan
+
+    def rewrites(self) -> Rewrites:
+        return Rewrites(inlined_after=self.plan.inlined, factored=self.plan.factored)
+
+    def tree(self, graph: Any, target: Any) -> Any:
+        return self.plan.tree
 
 
 WAYS = (in_tree, in_whole_tree, in_file, in_directives, in_plan)

@@ -17,8 +17,8 @@ from unittest import mock
 from hjit.process import machine
 from hjit.sched.search.search import presets
 from hjit.sched.search.space import Space
-from hjit.tuning import autoschedule, plans
-from hjit.variant import Variant
+from hjit.tuning import autoschedule, candidates, decide, plans
+from hjit.tuning.choice import DEFAULT
 from tests import fuzz, generated, seeds
 
 BEAM_EVERY = 8  # of the programs of either kind
@@ -27,9 +27,9 @@ BRIEF = replace(autoschedule.EFFORTS["refined"], refine=0.3, timed=1)
 BANDWIDTH = (2.0**31, 2.0**34)  # bytes a second: of the machine at hand, a seed would not always have the same schedule
 
 
-def first(variant: Variant, ways: Sequence[Any], found: Any) -> Any:
+def first(candidates: Any, found: Sequence[Any], *_: Any) -> Any:
     """The first of what a search found, untimed."""
-    return ways[0] if ways else variant._by_default()
+    return found[0] if found else candidates.compiled(DEFAULT, True)
 
 
 @contextlib.contextmanager
@@ -38,8 +38,8 @@ def forced(seed: int) -> Iterator[list[str]]:
     refused: list[str] = []
     with (
         mock.patch.object(Space, "tree_cost", lambda *_: inf),  # of the default schedule: anything is better
-        mock.patch.object(Variant, "_fastest", first),
-        mock.patch.object(plans, "refused", lambda error: refused.append(f"refused: {error}")),
+        mock.patch.object(candidates, "fastest", first),
+        mock.patch.object(decide, "refused", lambda error: refused.append(f"refused: {error}")),
         mock.patch.object(machine, "bandwidth", lambda _: BANDWIDTH[seed // 4 % 2]),
         mock.patch.object(machine, "caches", lambda: machine.USUAL_CACHES),
         mock.patch.dict(plans._plans, clear=True),  # a seed is searched however often it runs

@@ -12,14 +12,14 @@ import numpy as np
 import pytest
 
 import hjit
-from hjit import against_numpy
-from hjit.against_numpy import LEAST, PAIRS, Turns, Verdict
+from hjit.call import against_numpy
+from hjit.call.against_numpy import LEAST, PAIRS, InterleavedCalls, Medians
 
 CALLS = 2 * PAIRS + 2  # that are timed
 
 
 class Clock:
-    """A clock that moves on while something runs: by `compiled` or `plain` seconds, as `hjit.against_numpy.Turns` has calls run."""
+    """A clock that moves on while something runs: by `compiled` or `plain` seconds, as `hjit.call.against_numpy.InterleavedCalls` has calls run."""
 
     def __init__(self, compiled: Callable[[int], float], plain: Callable[[int], float]) -> None:
         self.now, self._steps = 0.0, self._next(compiled, plain)
@@ -45,6 +45,11 @@ def times(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
         )
 
     return set_times
+
+
+def timed(f: Any) -> list[Any]:
+    """The keys of which calls are timed."""
+    return [e for e in f._entries.values() if e.timing is not None]
 
 
 def half(a: Any) -> Any:
@@ -84,21 +89,21 @@ def test_what_is_not_clearly_slower_stays_compiled(times: Any, compiled: float, 
     before = f.stats.fallbacks
     called(f, A, 5)
     assert f.stats.fallbacks == before
-    assert all(v.flat for known in f._variants.values() for v in known)  # calls go the short way again
+    assert all(e.fast is not None for e in f._entries.values())  # calls go the hot path again
 
 
 def test_a_much_faster_kernel_is_not_timed(times: Any) -> None:
     times(1e-3, 20e-3)
     f = hjit.pipeline(half)
     called(f, A, 5)
-    assert f.stats.fallbacks == 0 and not f._turns
+    assert f.stats.fallbacks == 0 and not timed(f)
 
 
 def test_timing_ends_early_where_a_warm_kernel_is_much_faster(times: Any) -> None:
     times(lambda n: 1e-3 if n else 30e-3, 10e-3)
     f = hjit.pipeline(half)
     called(f, A, 6)
-    assert f.stats.fallbacks == 1 and not f._turns
+    assert f.stats.fallbacks == 1 and not timed(f)
 
 
 def test_noise_does_not_decide(times: Any) -> None:
@@ -116,18 +121,18 @@ def test_other_keys_are_timed_once_one_was_slower(times: Any) -> None:
     called(f, b, 1)
     assert "timed beside NumPy" in f.explain(b)
     f.use(None)
-    assert "call it" in f.explain(A) and not f._turns
+    assert "call it" in f.explain(A) and not timed(f)
 
 
-def test_keys_that_take_turns_are_a_bounded_number(times: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(against_numpy, "MAX_KEYS", 2)
+def test_keys_that_are_timed_are_a_bounded_number(times: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(against_numpy, "MAX_TIMED", 2)
     times(3e-3, 2e-3)
     f = hjit.pipeline(half)
     called(f, A, 1 + CALLS)
     for n in (20, 21, 22, 23):
         called(f, np.ones((n, 30)), 1)
-    assert len(f._turns) == 2
-    assert sum(not v.flat for known in f._variants.values() for v in known) == 2
+    assert len(timed(f)) == 2
+    assert sum(e.fast is None for e in f._entries.values() if e.plain is None) == 2
 
 
 @pytest.mark.parametrize("options", [{"numpy_if_faster": False}, {"verify": "off"}])
@@ -214,30 +219,23 @@ def test_threads(times: Any) -> None:
         w.start()
     for w in workers:
         w.join()
-    assert not wrong and not f._turns
-
-
-class _Variant:
-    flat = True
+    assert not wrong and not timed(f)
 
 
 def test_calls_beside_which_others_run_do_not_count() -> None:
-    variant: Any = _Variant()
-    turns = Turns(variant)
-    assert not variant.flat
+    variant: Any = None
+    calls = InterleavedCalls(variant)
     for _ in range(100):
-        if turns.is_over:
+        if calls.is_over:
             break
-        way = turns.begin()
-        assert way == 0 and turns.begin() is None
-        turns.end(way, 1.0)
-    assert turns.is_over and turns.verdict() is None
-    turns.stop()
-    assert variant.flat
+        way = calls.begin()
+        assert way == 0 and calls.begin() is None
+        calls.end(way, 1.0)
+    assert calls.is_over and calls.medians() is None
 
 
 def test_verdicts() -> None:
-    assert Verdict(3e-3, 2e-3, 1.5, 1.2).is_slower
-    assert not Verdict(3e-3, 2e-3, 1.5, 0.9).is_slower
-    assert not Verdict(3e-3, 2e-3, 1.05, 1.04).is_slower
-    assert not Verdict(3e-6, 2e-6, 1.5, 1.2).is_slower
+    assert Medians(3e-3, 2e-3, 1.5, 1.2).is_slower
+    assert not Medians(3e-3, 2e-3, 1.5, 0.9).is_slower
+    assert not Medians(3e-3, 2e-3, 1.05, 1.04).is_slower
+    assert not Medians(3e-6, 2e-6, 1.5, 1.2).is_slower

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import hjit
+from hjit.call.segments import Cut, graphs_of
 from hjit.errors import OptionError, ScheduleError, SlidingError
 from hjit.options import Options
 from hjit.process import machine
@@ -26,9 +27,13 @@ from hjit.sched.nests.root_nests import root_schedule
 from hjit.sched.search.nest_costs import NestCosts
 from hjit.sched.search.refine import Schedule
 from hjit.sched.search.search import presets
-from hjit.tuning import autoschedule, plans
+from hjit.tuning import autoschedule, candidates, limits, plans
 from hjit.tuning.autoschedule import Effort, frozen, greedily, searched, space_of
-from hjit.tuning.plans import Plan, Searched, built, from_text, keep, plan_name, scheduled, to_text
+from hjit.tuning.candidates import with_fixes
+from hjit.tuning.choice import DEFAULT, Choice
+from hjit.tuning.decide import by_search, found_or_searched
+from hjit.tuning.plans import Plan, from_text, keep, plan_name, to_text
+from hjit.tuning.samples import segment_of
 from tests.sched.test_space import Program, blurred, equalised, interleaved, product, pyramid
 from tests.scripts import run_script
 
@@ -48,9 +53,9 @@ def searches(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     found: list[int] = []
     real = autoschedule.searched
 
-    def counted(graph: Any, *more: Any) -> Plan:
-        found.append(len(graph.stages))
-        return real(graph, *more)
+    def counted(segment: Any, *more: Any) -> Plan:
+        found.append(len(segment.graph.stages))
+        return real(segment, *more)
 
     monkeypatch.setattr(autoschedule, "searched", counted)
     return found
@@ -146,16 +151,16 @@ def test_plans_survive_being_written_whatever_stages_are_called() -> None:
 def test_names_of_plans_tell_machines_graphs_and_magnitudes_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     p, q = Program(blurred), Program(pyramid)
     one = Options(tune="greedy", num_threads=1)
-    name = plan_name(p.graph, p.variant.rec.sizes, one)
-    assert name == plan_name(p.graph, p.variant.rec.sizes, one)
+    name = plan_name(p.segment, p.variant.rec.sizes, one)
+    assert name == plan_name(p.segment, p.variant.rec.sizes, one)
     others = [
-        plan_name(q.graph, q.variant.rec.sizes, one),
-        plan_name(p.graph, p.variant.rec.sizes, Options(tune="beam", num_threads=1)),
-        plan_name(p.graph, p.variant.rec.sizes, Options(tune="greedy", num_threads=1, fast_math=True)),
-        plan_name(p.graph, {k: n * 20 for k, n in p.variant.rec.sizes.items()}, one),
+        plan_name(q.segment, q.variant.rec.sizes, one),
+        plan_name(p.segment, p.variant.rec.sizes, Options(tune="beam", num_threads=1)),
+        plan_name(p.segment, p.variant.rec.sizes, Options(tune="greedy", num_threads=1, fast_math=True)),
+        plan_name(p.segment, {k: n * 20 for k, n in p.variant.rec.sizes.items()}, one),
     ]
     monkeypatch.setattr(machine, "cpu", lambda: "another processor")
-    others.append(plan_name(p.graph, p.variant.rec.sizes, one))
+    others.append(plan_name(p.segment, p.variant.rec.sizes, one))
     assert len({name, *others}) == 6
 
 
@@ -164,7 +169,7 @@ def test_a_search_that_has_no_time_leaves_the_default_schedule_or_all_at_the_roo
 ) -> None:
     monkeypatch.setitem(autoschedule.EFFORTS, "greedy", Effort(presets()["greedy"], seconds=0.0))
     p = Program(blurred)
-    plan = searched(p.graph, p.variant.rec.sizes, Options(tune="greedy"))
+    plan = searched(p.segment, p.variant.rec.sizes, Options(tune="greedy"))
     assert plan.record is not None and plan.record.stopped
     assert plan.tree is None or {x.stage for x in plan.tree.children} == {s.name for s in p.graph.stages}  # type: ignore[union-attr]
 
@@ -176,7 +181,10 @@ def test_what_a_search_has_no_time_for_stays_at_the_root(function: Any) -> None:
         left = iter(range(n))
         found = greedily(p.space, lambda: next(left, None) is None)
         assert found.best is not None and found.record.stopped and found.cost < math.inf
-        check_tree(found.best.tree, p.variant._graphs(Searched({}, found.best.inlined).rewrites())[0])
+        check_tree(
+            found.best.tree,
+            graphs_of(p.variant.rec, p.variant.trace.goals, by_search({}, found.best.inlined).rewrites)[0],
+        )
         if not n:
             assert all(
                 isinstance(x, Store) and {x.stage} == {c.stage for c in computes(x)} for x in found.best.tree.children
@@ -194,10 +202,10 @@ def test_slow_kernels_are_run_twice_and_quick_ones_not_for_ever(monkeypatch: pyt
 
         return taken
 
-    monkeypatch.setattr(autoschedule.time, "perf_counter", lambda: clock[0])
+    monkeypatch.setattr(candidates.time, "perf_counter", lambda: clock[0])
     for seconds, count in ((1e-5, 40), (0.008, 7), (0.2, 3), (3.0, 2), (5.0, 1)):
         clock[0], runs[0] = 0.0, 0
-        autoschedule._least_times([run(seconds), run(seconds)], 0.1)
+        candidates.least_times([run(seconds), run(seconds)], 0.1)
         assert runs[0] == 2 * count
 
 
@@ -205,7 +213,7 @@ def test_an_effort_may_be_given() -> None:
     p = Program(blurred)
     beam = Effort(presets(4)["beam"], passes=2, sample=True)
     for effort in (beam, replace(beam, memoise=False), replace(beam, by_depth=True)):
-        plan = searched(p.graph, p.variant.rec.sizes, Options(tune="greedy"), effort=effort)
+        plan = searched(p.segment, p.variant.rec.sizes, Options(tune="greedy"), effort=effort)
         assert plan.record is not None and plan.record.expansions > len(p.space.decisions)
 
 
@@ -213,7 +221,7 @@ def test_what_measures_slower_than_the_default_schedule_is_not_kept(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        autoschedule, "fastest", lambda kernels, *_: (len(kernels) - 1, [2.0] * (len(kernels) - 1) + [1.0])
+        candidates, "measured", lambda kernels, *_: (len(kernels) - 1, [2.0] * (len(kernels) - 1) + [1.0])
     )
     f = hjit.pipeline(blurred, tune="greedy")
     f(IMAGE)
@@ -229,10 +237,10 @@ def test_of_several_schedules_that_were_found_the_fastest_is_kept(
     timed: list[list[str]] = []
 
     def second(kernels: Any, *_: Any) -> tuple[int, list[float]]:
-        timed.append([str(k.options.schedule and k.options.schedule.tree(k.graph, Target(64))) for k in kernels])
+        timed.append([str(k.scheduled.tree) for k in kernels])
         return 1, []
 
-    monkeypatch.setattr(autoschedule, "fastest", second)
+    monkeypatch.setattr(candidates, "measured", second)
     f = hjit.pipeline(blurred, tune="beam")
     np.testing.assert_allclose(f(IMAGE), blurred(IMAGE), rtol=1e-5)
     (ways,) = timed
@@ -266,17 +274,17 @@ def curves(a: Array) -> Array:
 
 
 @pytest.mark.parametrize("count", [0, 1, 2])
-def test_the_dearest_stages_are_tried_otherwise(count: int) -> None:
+def test_the_most_expensive_stages_are_flipped(count: int) -> None:
     (graph,) = hjit.pipeline(curves).schedule(IMAGE).graphs()
     sizes = {"a.0": 700, "a.1": 960}
-    space = space_of(graph, sizes, Options(num_threads=2))
+    space = space_of(segment_of(graph, Options()), sizes, Options(num_threads=2))
     tree = default_schedule(graph, space.target)
-    found = autoschedule.otherwise(space, math.inf, Schedule(tree, frozenset()), count, lambda: False)
+    found = autoschedule.flipped(space, math.inf, Schedule(tree, frozenset()), count, lambda: False)
     assert len(found) == count and all(x.inlined for _, x in found)
     for _, x in found:
-        back = autoschedule.otherwise(space, math.inf, x, len(graph.stages), lambda: False)
-        assert any(not x.inlined <= y.inlined for _, y in back), "what is inlined is tried otherwise, too"
-    assert autoschedule.otherwise(space, 0.0, Schedule(tree, frozenset()), count, lambda: False) == []
+        back = autoschedule.flipped(space, math.inf, x, len(graph.stages), lambda: False)
+        assert any(not x.inlined <= y.inlined for _, y in back), "what is inlined is flipped, too"
+    assert autoschedule.flipped(space, 0.0, Schedule(tree, frozenset()), count, lambda: False) == []
 
 
 def sharpened(a: Array) -> Array:
@@ -289,10 +297,10 @@ def sharpened(a: Array) -> Array:
 
 def test_of_stages_in_one_nest_the_one_that_is_cheapest_to_compute_again_is_tried_first() -> None:
     (graph,) = hjit.pipeline(sharpened).schedule(IMAGE).graphs()
-    space = space_of(graph, {"a.0": 700, "a.1": 960}, Options(num_threads=2))
+    space = space_of(segment_of(graph, Options()), {"a.0": 700, "a.1": 960}, Options(num_threads=2))
     tree = default_schedule(graph, space.target)
     assert len(tree.children) == 1 and len(graph.stages) == 3, "one nest"
-    ((_, found),) = autoschedule.otherwise(space, math.inf, Schedule(tree, frozenset()), 1, lambda: False)
+    ((_, found),) = autoschedule.flipped(space, math.inf, Schedule(tree, frozenset()), 1, lambda: False)
     assert found.inlined == {graph.stages[1].name}, "it is read in one place by all three planes; the other one in nine"
 
 
@@ -318,25 +326,25 @@ def test_the_fastest_is_that_of_the_least_time() -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(autoschedule.time, "perf_counter", lambda: clock[0])
         kernels: list[Any] = [Kernel(0.05), Kernel(0.01), Kernel(0.02)]
-        best, seconds = autoschedule.fastest(kernels, {}, {})
+        best, seconds = candidates.measured(kernels, {}, {})
         assert best == 1 and seconds == pytest.approx([0.05, 0.01, 0.02])
         assert (kernels[0].count, kernels[2].count) == (1, 4) and kernels[
             1
         ].count > 2  # what is much slower is not run again
         assert len(set(written)) == 1, "a new array costs its first writer more than the kernel does"
-        assert autoschedule.fastest([Kernel(0.02, lucky=2), Kernel(0.02)], {}, {})[0] == 1  # once only
-        assert autoschedule.fastest([Kernel(0.01, runs=False), *kernels], {}, {}) == (
+        assert candidates.measured([Kernel(0.02, lucky=2), Kernel(0.02)], {}, {})[0] == 1  # once only
+        assert candidates.measured([Kernel(0.01, runs=False), *kernels], {}, {}) == (
             3,
             [],
         )  # an index is out of bounds: NumPy is to say so
         kernels = [Kernel(3.0), Kernel(2.0), Kernel(1.9)]
-        best, seconds = autoschedule.fastest(kernels, {}, {})
+        best, seconds = candidates.measured(kernels, {}, {})
         assert best == 2 and seconds == pytest.approx([3.0, 2.0, 1.9])
         assert [x.count for x in kernels] == [1, 2, 2], (
             "of those that take long, only what is nearly as fast is run again"
         )
         kernels = [Kernel(30.0), Kernel(20.0)]
-        assert autoschedule.fastest(kernels, {}, {})[0] == 1 and [x.count for x in kernels] == [1, 1]
+        assert candidates.measured(kernels, {}, {})[0] == 1 and [x.count for x in kernels] == [1, 1]
 
 
 def serial(node: Any) -> Any:
@@ -348,8 +356,8 @@ def test_where_compiling_takes_long_not_all_that_was_found_is_tried(
 ) -> None:
     timed: list[int] = []
 
-    def found(graph: Any, sizes: Any, options: Any) -> Plan:
-        tree = default_schedule(graph, Target(64))
+    def found(segment: Any, sizes: Any, options: Any) -> Plan:
+        tree, graph = segment.default, segment.graph
         others = [serial(root_schedule(graph, Target(64))), root_schedule(graph, Target(64))]
         return Plan(serial(tree), frozenset(), 1.0, others=tuple(Plan(x, frozenset(), 1.0) for x in others))
 
@@ -358,9 +366,9 @@ def test_where_compiling_takes_long_not_all_that_was_found_is_tried(
         return 0, []
 
     monkeypatch.setattr(autoschedule, "searched", found)
-    monkeypatch.setattr(autoschedule, "fastest", fastest)
+    monkeypatch.setattr(candidates, "measured", fastest)
     for seconds in (1000.0, 0.0):
-        monkeypatch.setitem(plans.BUILT_SECONDS, "beam", seconds)
+        monkeypatch.setitem(limits.COMPILING_SECONDS, "beam", seconds)
         monkeypatch.setattr(plans, "_plans", {})
         hjit.pipeline(blurred, tune="beam", cache="off")(IMAGE)
     assert timed == [4, 2], "of what was found the best, and the default schedule"
@@ -369,9 +377,8 @@ def test_where_compiling_takes_long_not_all_that_was_found_is_tried(
 def test_what_is_found_beside_the_default_schedule_is_compiled_where_that_takes_no_time(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def otherwise_only(graph: Any, sizes: Any, options: Any) -> Plan:
-        tree = default_schedule(graph, Target(64))
-        return Plan(None, frozenset(), 1.0, others=(Plan(serial(tree), frozenset(), 1.0),))
+    def flipped_only(segment: Any, sizes: Any, options: Any) -> Plan:
+        return Plan(None, frozenset(), 1.0, others=(Plan(serial(segment.default), frozenset(), 1.0),))
 
     timed: list[int] = []
 
@@ -379,10 +386,10 @@ def test_what_is_found_beside_the_default_schedule_is_compiled_where_that_takes_
         timed.append(len(kernels))
         return 0, []
 
-    monkeypatch.setattr(autoschedule, "searched", otherwise_only)
-    monkeypatch.setattr(autoschedule, "fastest", fastest)
+    monkeypatch.setattr(autoschedule, "searched", flipped_only)
+    monkeypatch.setattr(candidates, "measured", fastest)
     for seconds in (0.0, 1000.0):
-        monkeypatch.setitem(plans.BUILT_SECONDS, "greedy", seconds)
+        monkeypatch.setitem(limits.COMPILING_SECONDS, "greedy", seconds)
         monkeypatch.setattr(plans, "_plans", {})
         f = hjit.pipeline(blurred, tune="greedy", cache="off")
         f(IMAGE)
@@ -391,7 +398,7 @@ def test_what_is_found_beside_the_default_schedule_is_compiled_where_that_takes_
 
 
 def test_what_is_shown_is_what_runs(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(autoschedule, "fastest", lambda *_: (0, [1.0, 2.0]))
+    monkeypatch.setattr(candidates, "measured", lambda *_: (0, [1.0, 2.0]))
     f = hjit.pipeline(blurred, tune="greedy")
     f(IMAGE)
     (path,) = folder.glob("*.plan")
@@ -406,24 +413,24 @@ def test_storage_moves_inwards_until_a_tree_can_be_lowered() -> None:
     tree = default_schedule(p.graph, Target(64))
     tried: list[Root] = []
 
-    def make(s: Searched) -> str:
+    def make(s: Choice) -> str:
         (mine,) = s.trees.values()
         tried.append(mine)
         if len(tried) == 1:
             raise SlidingError("wide", "wide cannot slide")
         return "made"
 
-    made, done = built(make, Searched({p.graph.outputs: tree}))
+    made, done = with_fixes(make, by_search({p.graph.outputs: tree}), lambda _: [p.segment])
     assert made == "made" and done.trees[p.graph.outputs] == tried[1] == storage_at_compute(tree, "wide")
 
-    def refuse(s: Searched) -> str:
+    def refuse(s: Choice) -> str:
         raise SlidingError("wide", "wide cannot slide")
 
     with pytest.raises(ScheduleError):
-        built(refuse, Searched({p.graph.outputs: tree}))
+        with_fixes(refuse, by_search({p.graph.outputs: tree}), lambda _: [p.segment])
 
 
-def test_all_but_the_dearest_stages_of_a_large_graph_are_frozen(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_but_the_most_expensive_stages_of_a_large_graph_are_frozen(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(autoschedule, "FEW_STAGES", 2)
     p = Program(interleaved)
     some = frozen(p.space)
@@ -436,7 +443,7 @@ def test_a_graph_too_large_for_the_time_there_is_has_the_default_schedule(monkey
     monkeypatch.setattr(autoschedule, "FEW_STAGES", 2)
     monkeypatch.setattr(autoschedule, "COMPLETED", 1e6)
     p = Program(interleaved)
-    plan = searched(p.graph, p.variant.rec.sizes, Options(tune="greedy", cache="off"))
+    plan = searched(p.segment, p.variant.rec.sizes, Options(tune="greedy", cache="off"))
     assert plan.tree is None and not plan.others and plan.cost > 0
 
 
@@ -451,7 +458,7 @@ def test_the_default_schedule_of_a_large_graph_is_not_costed_beyond_the_time_the
 ) -> None:
     monkeypatch.setitem(autoschedule.EFFORTS, "greedy", replace(autoschedule.EFFORTS["greedy"], seconds=1e-9))
     monkeypatch.setattr(
-        autoschedule, "LOOKED_AT", 1e18
+        autoschedule, "DEFINITIONS_A_SECOND", 1e18
     )  # by the number of its definitions it would be left out at once
     p = Program(summed_on_and_on)
     costed: list[Any] = []
@@ -462,7 +469,7 @@ def test_the_default_schedule_of_a_large_graph_is_not_costed_beyond_the_time_the
         return unchanged(self, nest, *rest)
 
     monkeypatch.setattr(NestCosts, "unchanged", counting)
-    plan = searched(p.graph, p.variant.rec.sizes, Options(tune="greedy", cache="off"))
+    plan = searched(p.segment, p.variant.rec.sizes, Options(tune="greedy", cache="off"))
     assert plan.tree is None and plan.cost > 0
     assert len(costed) == 1 and len(default_schedule(p.graph, p.space.target).children) > 3
 
@@ -470,10 +477,10 @@ def test_the_default_schedule_of_a_large_graph_is_not_costed_beyond_the_time_the
 def test_nests_that_there_is_no_time_for_cost_as_much_as_others() -> None:
     p = Program(summed_on_and_on)
     tree = default_schedule(p.graph, p.space.target)
-    turns = iter(range(len(tree.children)))
+    looks = iter(range(len(tree.children)))
     costs = p.space.costs_of_nests(tree)
     assert len(costs) > 3
-    assert p.space.tree_cost(tree, lambda: next(turns) == 2) == pytest.approx(sum(costs[:3]) * len(costs) / 3)
+    assert p.space.tree_cost(tree, lambda: next(looks) == 2) == pytest.approx(sum(costs[:3]) * len(costs) / 3)
     assert p.space.tree_cost(tree) == pytest.approx(sum(costs))
 
 
@@ -493,7 +500,7 @@ def test_nothing_is_kept_where_the_cache_is_off(folder: Path) -> None:
     hjit.pipeline(blurred, tune="greedy", cache="off")(IMAGE)
     assert list(folder.glob("*.plan")) == []
     p = Program(blurred)
-    keep(Searched({}, new=(("plan_x", p.graph),)), Options(cache="ro", cache_dir=folder))
+    keep(DEFAULT, [("plan_x", p.graph)], Options(cache="ro", cache_dir=folder))
     assert list(folder.glob("*.plan")) == []
 
 
@@ -532,8 +539,8 @@ SEARCHED = """
     for function in PROGRAMS[:4]:
         p = Program(function)
         for effort in (EFFORTS["greedy"], replace(EFFORTS["beam"], parameters=presets(8)["beam"], passes=3, sample=True, refine=0.0)):
-            plan = searched(p.graph, p.variant.rec.sizes, Options(num_threads=2), effort=replace(effort, seconds=1000.0))
-            print(plan.cost, plan.asked, len(plan.others), to_text(plan, p.graph).decode())
+            plan = searched(p.segment, p.variant.rec.sizes, Options(num_threads=2), effort=replace(effort, seconds=1000.0))
+            print(plan.cost, plan.evaluations, len(plan.others), to_text(plan, p.graph).decode())
 """
 
 
@@ -588,21 +595,20 @@ def test_where_there_is_no_disk_a_process_searches_once(folder: Path, monkeypatc
     assert len(found) == 2 and len(plans._plans) == 1
 
 
-def test_scheduled_says_nothing_where_the_default_is_best(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_default_schedule_is_final_where_a_search_finds_nothing_better(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     p = Program(blurred)
     monkeypatch.setattr(autoschedule, "searched", lambda *_: Plan(None, frozenset(), 1.0))
-    assert (
-        scheduled(
-            p.variant._graphs, p.variant.rec.sizes, Options(tune="greedy", cache_dir=folder), autoschedule.searched
-        )
-        is None
-    )
+    cut, options = Cut(p.variant.trace, p.segment.target), Options(tune="greedy", cache_dir=folder)
+    decision = found_or_searched(cut, p.variant.rec.sizes, options, autoschedule.searched)
+    assert decision.is_final and decision.best == DEFAULT
     assert len(list(folder.glob("*.plan"))) == 1
 
 
 def test_the_space_knows_the_machine() -> None:
     p = Program(blurred)
-    space = space_of(p.graph, p.variant.rec.sizes, Options(num_threads=1))
+    space = space_of(p.segment, p.variant.rec.sizes, Options(num_threads=1))
     assert space.cores == 1 and len(space.nests.machine) == 6 and (space.nests.machine > 0).all()
 
 
@@ -621,7 +627,7 @@ def test_plans_are_of_the_order_of_magnitude_of_what_is_computed(folder: Path) -
 
 
 def test_a_plan_says_what_was_predicted_and_measured(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(autoschedule, "fastest", lambda *_: (0, [1.0, 2.0]))
+    monkeypatch.setattr(candidates, "measured", lambda *_: (0, [1.0, 2.0]))
     hjit.pipeline(blurred, tune="greedy")(IMAGE)
     (path,) = folder.glob("*.plan")
     kept = json.loads(path.read_bytes().partition(b"\n")[2])
@@ -631,13 +637,13 @@ def test_a_plan_says_what_was_predicted_and_measured(folder: Path, monkeypatch: 
 def test_long_reductions_to_few_elements_are_done_in_parts_where_that_is_expected_to_be_faster(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(autoschedule, "fastest", lambda *_: (0, [1.0, 2.0]))
+    monkeypatch.setattr(candidates, "measured", lambda *_: (0, [1.0, 2.0]))
     real, better = autoschedule.searched, []
 
-    def searched_in_parts(graph: Any, *more: Any) -> Plan:
+    def searched_in_parts(segment: Any, *more: Any) -> Plan:
         """The search, with the cost of another number of cores."""
-        plan = real(graph, *more)
-        is_in_parts = any(s.name.endswith("_parts") for s in graph.stages)
+        plan = real(segment, *more)
+        is_in_parts = any(s.name.endswith("_parts") for s in segment.graph.stages)
         better.append(is_in_parts)
         return replace(plan, cost=plan.cost / 2 if is_in_parts else plan.cost)
 

@@ -17,6 +17,7 @@ from hjit import HjitWarning, TraceError
 from hjit.errors import BudgetError
 from hjit.kernels.runtime import backend, kernel
 from hjit.process import deadline
+from tests.scripts import run_script
 
 IMAGE = np.linspace(0, 9, 40 * 50).reshape(40, 50)
 
@@ -159,6 +160,44 @@ def test_llvm_is_not_begun_without_time_for_it(tmp_path: Path, monkeypatch: pyte
     p = hjit.pipeline(lambda a: a * 3 - 1, budget=60, **fresh(tmp_path))
     with pytest.warns(HjitWarning, match="would take about 1000000 s more"):
         p(IMAGE)
+
+
+ENDLESS = """
+    import os, sys, warnings
+    import numpy as np
+    import hjit
+    from hjit.kernels.llvm import code
+
+    code._is_rewritten_for_ever = lambda *a: False
+    a = np.arange(77 * 200, dtype=np.uint8).reshape(77, 200)
+    options = {"cache": "off", "verify": "off", "tune": False}
+
+    def said(f):
+        with warnings.catch_warnings(record=True) as found:
+            warnings.simplefilter("always", hjit.HjitWarning)
+            assert np.array_equal(f(a), f.py_func(a))
+        return "; ".join(str(w.message) for w in found)
+
+    before = hjit.pipeline(lambda a: a * 3 + 1, **options)
+    assert not said(before)
+    found = said(hjit.pipeline(lambda a: np.repeat(a, 2, axis=1) << 1, target="x86-64-v4", budget=0.5, **options))
+    if not found:  # this LLVM ends
+        print(0)
+        sys.exit()
+    assert "compiling with LLVM is not done yet" in found, found
+    child = os.fork()
+    assert not said(before)  # what is compiled runs
+    for budget in (10, None):
+        found = said(hjit.pipeline(lambda a: a * 5, budget=budget, **options))
+        assert "another compilation with LLVM is not done yet" in found, found
+    if child:
+        print(os.waitpid(child, 0)[1])
+"""
+
+
+def test_llvm_does_not_end(tmp_path: Path) -> None:
+    """The call goes on with NumPy, and so do later ones, which LLVM has no time for; the process can be forked, and ends."""
+    assert run_script(tmp_path, ENDLESS).strip() == "0"
 
 
 def test_longer_code_takes_longer() -> None:

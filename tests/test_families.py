@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from scipy import ndimage
 
-from hjit.arguments import leaves_of
-from hjit.variant import Variant
+from hjit.call.arguments import leaves_of
+from hjit.call.variant import Variant
 from tests.inexact import verified
 from tests.numpy_check import check, image
 

@@ -177,7 +177,7 @@ def test_what_nobody_needs(f: Any) -> None:
 @pytest.mark.parametrize("f", NEEDED, ids=range(len(NEEDED)))
 def test_what_is_looked_up_anyway_is_not_looked_up_twice(f: Any) -> None:
     pipe = compared(f)
-    assert not any(v.rec.checks for variants in pipe._variants.values() for v in variants)
+    assert not any(v.rec.checks for e in pipe._entries.values() for v in e.variants)
 
 
 def written_twice(x: Any) -> Any:
@@ -230,7 +230,7 @@ def test_random_programs_of_what_is_looked_up(seed: int) -> None:
 def test_indices_that_cannot_be_out_of_bounds_are_not_checked() -> None:
     pipe = hjit.pipeline(lambda b, a: (b[a % 30], a)[1] + 1, verify="off", cache="off")
     pipe(np.arange(30), np.arange(N))
-    assert not next(iter(pipe._variants.values()))[0].rec.checks
+    assert not next(iter(pipe._entries.values())).variants[0].rec.checks
 
 
 def test_a_first_call_with_an_index_out_of_bounds() -> None:
@@ -267,4 +267,4 @@ def test_negative_powers_of_integers_in_loops(f: Any) -> None:
         else:
             np.testing.assert_array_equal(pipe(good, a), f(good, a))
     assert pipe.stats.fallbacks == 1
-    assert len(next(iter(pipe._variants.values()))[0].rec.stages) < N  # not turn by turn
+    assert len(next(iter(pipe._entries.values())).variants[0].rec.stages) < N  # not turn by turn

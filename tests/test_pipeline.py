@@ -510,7 +510,7 @@ def test_many_keys_are_forgotten() -> None:
     p = hjit.pipeline(lambda img, name: img + len(name), verify="off")
     for k in range(600):
         p(IMAGE[:4, :4], "x" * (k % 3) + str(k))
-    assert len(p._variants) <= 512
+    assert len(p._entries) <= 512
 
 
 def test_what_cannot_be_hashed_or_compared() -> None:

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from hjit.errors import ScheduleError
-from hjit.tuning import plans
+from hjit.tuning import candidates
+from hjit.tuning.choice import Choice
 from tests import searched
 
 PROGRAMS = int(os.environ.get("HJIT_FUZZ_SEARCHED", "24"))
@@ -39,7 +40,7 @@ def test_a_schedule_that_is_refused_fails(seed: int, monkeypatch: pytest.MonkeyP
     def built(*_: Any) -> Any:
         raise ScheduleError("no")
 
-    monkeypatch.setattr(plans, "built", built)
+    monkeypatch.setattr(candidates, "with_fixes", built)
     assert set((searched.failure(seed) or "").split("; ")) == {"refused: no"}
-    monkeypatch.setattr(plans, "check", built)
+    monkeypatch.setattr(Choice, "check", built)
     assert set((searched.failure(seed) or "").split("; ")) == {"refused: no"}

@@ -310,7 +310,7 @@ def _trained(
     return {name: np.array(x) for name, x in (fixed | weights).items()}, tuple(losses)
 
 
-@functools.cache
+@functools.lru_cache(maxsize=8)
 def _adam(loss: str, decay: float) -> tuple[Callable[..., Any], Callable[..., Any]]:
     """Adam's first state, and a step of it; compiled once for each shape of a batch in a process."""
     import jax

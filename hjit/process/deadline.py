@@ -19,6 +19,7 @@ from hjit.errors import BudgetError, Origin
 
 T = TypeVar("T")
 clock = time.thread_time
+MISJUDGED = 20.0  # times as long as expected; LLVM was never seen to take more than its estimate unless it did not end
 
 
 class OverBudget(BaseException):
@@ -39,14 +40,15 @@ class _Deadline:
     """What is left of the budget.
 
     Attributes:
+        seconds: the whole budget.
         paused: depth of nested `paused` blocks; time counts at 0.
         origin: the source line that most of the work comes from.
     """
 
-    __slots__ = ("_at", "_left", "_thread", "origin", "paused")
+    __slots__ = ("_at", "_left", "_thread", "origin", "paused", "seconds")
 
     def __init__(self, seconds: float, origin: Origin | None) -> None:
-        self._left, self.origin, self.paused = seconds, origin, 0
+        self.seconds, self._left, self.origin, self.paused = seconds, seconds, origin, 0
         self._thread, self._at = threading.get_ident(), clock()
 
     def left(self) -> float:
@@ -76,6 +78,8 @@ def budget(seconds: float | None, function: str = "", origin: Origin | None = No
     try:
         yield
     except OverBudget as over:
+        if seconds is None:  # another call's was spent
+            raise BudgetError(function, f"{over.doing} is not done yet", "call it in a new process", origin) from None
         took = f"would take about {math.ceil(over.more)} s more" if over.more else "is not done yet"
         raise BudgetError(
             function,
@@ -137,6 +141,15 @@ def require(doing: str, seconds: float) -> None:
     now = _current.get()
     if now is not None and not now.paused and seconds > now.left():
         raise OverBudget(doing, more=seconds)
+
+
+def allowance(expected: float) -> float | None:
+    """The seconds after which to give up what cannot be interrupted and was expected to take `expected`; None: never.
+
+    As it was begun it may take longer than expected, and the whole budget once more: beyond that it may well take for ever.
+    """
+    now = _current.get()
+    return None if now is None else max(now.seconds, MISJUDGED * expected)
 
 
 def counted(f: Callable[..., T]) -> Callable[..., T]:

@@ -12,11 +12,13 @@ from __future__ import annotations
 import queue
 import sys
 import threading
+import time
 from collections.abc import Callable
-from concurrent.futures import Future
+from concurrent.futures import Future, TimeoutError
 from typing import Any, TypeVar
 
 T = TypeVar("T")
+POLL_SECONDS = 0.25  # between two looks at the time that a call has taken
 
 
 class _Pool:
@@ -118,3 +120,49 @@ def result_of(call: Future[T], raised: BaseException | None = None) -> T:
 def after_fork() -> None:
     """A child has none of its parent's threads."""
     _pools.clear()
+
+
+class Unfinished(Exception):
+    """A call has taken its time, and goes on.
+
+    Attributes:
+        call: what becomes of it.
+    """
+
+    def __init__(self, call: Future[Any]) -> None:
+        super().__init__()
+        self.call = call
+
+
+def bounded(seconds: float | None, f: Callable[..., T], *args: Any) -> T:
+    """``f(*args)`` in a thread of its own, for `seconds` of the processor's time; else as `signal_safe`.
+
+    Raises:
+        Unfinished: it takes longer.
+    """
+    if seconds is None or not hasattr(time, "pthread_getcpuclockid"):
+        return signal_safe(f, *args)
+    call: Future[T] = Future()
+    thread = threading.Thread(target=_call, args=(call, f, args), name="hjit-bounded", daemon=True)
+    try:
+        thread.start()
+    except RuntimeError:  # "can't start new thread"
+        return f(*args)
+    raised: BaseException | None = None
+    while not call.done():
+        try:
+            call.exception(timeout=POLL_SECONDS)
+        except TimeoutError:
+            if not call.done() and thread.ident is not None and _spent(thread.ident) > seconds:
+                raise raised or Unfinished(call) from None
+        except BaseException as signal:
+            raised = signal
+    return result_of(call, raised)
+
+
+def _spent(thread: int) -> float:
+    """Seconds of the processor's time that a running thread has taken."""
+    try:
+        return time.clock_gettime(time.pthread_getcpuclockid(thread))
+    except OSError:  # it has just ended
+        return 0.0

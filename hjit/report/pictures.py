@@ -29,7 +29,8 @@ def graph_svg(graph: Graph) -> str:
     width = 2 * MARGIN + max((len(names) for names in rows.values()), default=1) * (BOX_WIDTH + GAP_X) - GAP_X
     height = 2 * MARGIN + (max(rows, default=0) + 1) * (BOX_HEIGHT + GAP_Y) - GAP_Y
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" font-family="sans-serif" font-size="12">',
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
+        'font-family="sans-serif" font-size="12">',
         '<defs><marker id="a" viewBox="0 0 8 8" refX="8" refY="4" markerWidth="7" markerHeight="7" orient="auto">'
         '<path d="M0,0 L8,4 L0,8 z" fill="#64748b"/></marker></defs>',
     ]
@@ -38,7 +39,8 @@ def graph_svg(graph: Graph) -> str:
         for n in sources:
             a, b = place[n]
             parts.append(
-                f'<line x1="{a + BOX_WIDTH // 2}" y1="{b + BOX_HEIGHT}" x2="{x + BOX_WIDTH // 2}" y2="{y}" stroke="#64748b" marker-end="url(#a)"/>'
+                f'<line x1="{a + BOX_WIDTH // 2}" y1="{b + BOX_HEIGHT}" x2="{x + BOX_WIDTH // 2}" y2="{y}" '
+                'stroke="#64748b" marker-end="url(#a)"/>'
             )
     shapes: dict[str, Input | Stage] = {i.name: i for i in graph.inputs}
     shapes.update((s.name, s) for s in graph.stages)
@@ -47,7 +49,8 @@ def graph_svg(graph: Graph) -> str:
         thing = shapes[name]
         about = f"{thing.dtype}[{', '.join(map(str, thing.shape))}]"
         parts.append(
-            f'<rect x="{x}" y="{y}" width="{BOX_WIDTH}" height="{BOX_HEIGHT}" rx="5" fill="{_COLOURS[kind]}" stroke="#64748b"/>'
+            f'<rect x="{x}" y="{y}" width="{BOX_WIDTH}" height="{BOX_HEIGHT}" rx="5" '
+            f'fill="{_COLOURS[kind]}" stroke="#64748b"/>'
         )
         parts.append(f'<text x="{x + 8}" y="{y + 18}" font-weight="bold">{html.escape(name)}</text>')
         parts.append(f'<text x="{x + 8}" y="{y + 35}" fill="#475569">{html.escape(about[:30])}</text>')

@@ -1,7 +1,8 @@
 """Measured schedules: what the cost model learns from.
 
-Random programs (`hjit.model.generator`) run under random schedules of the space that a search looks through (Adams 2019, section 5).
-Every result is compared with NumPy's own, so each sample is a test, too: a wrong one is reported, and nothing is learnt from it.
+Random programs (`hjit.model.generator`) run under random schedules of the space that a search looks through (Adams
+2019, section 5). Every result is compared with NumPy's own, so each sample is a test, too: a wrong one is reported, and
+nothing is learnt from it.
 
     python -m hjit.tuning.samples --seconds 1200 --out samples --seed 0          collect
     python -m hjit.tuning.samples --fit samples --weights weights.npz            learn
@@ -22,13 +23,16 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from hjit.call.segments import Cut, strides_of
+from hjit.call.variant import Variant
 from hjit.errors import HjitError
+from hjit.kernels.runtime import features
 from hjit.kernels.runtime.kernel import Bound
 from hjit.model import network
 from hjit.model.costs import Cost
@@ -41,8 +45,9 @@ from hjit.sched.search.space import Space
 from hjit.trace.ir.graph import Graph
 from hjit.trace.ir.key import graph_key
 from hjit.tuning.autoschedule import space_of
-from hjit.tuning.plans import Searched, built
-from hjit.variant import Variant, segments
+from hjit.tuning.candidates import with_fixes
+from hjit.tuning.choice import Choice, Segment
+from hjit.tuning.decide import by_search
 
 log = logging.getLogger("hjit")
 
@@ -59,7 +64,7 @@ IMAGES = 3  # sizes of them, for one program
 LONGEST_WALK = 8  # moves from the default schedule
 REFINED_MOVES = 150  # looked at
 LOOKED_AT = (2, 4)  # ways of each decision that a cost model chooses from
-DECAY, RATE = 0.1, 6e-3  # of weights, and of learning; held out programs are foretold best with them
+DECAY, RATE = 0.1, 6e-3  # of weights, and of learning; programs held out are predicted best with them
 RTOL = 1e-3  # of results: sums of floats have no order
 NOISE = 1e-5  # what is left of float32 values of about 1 that cancel
 
@@ -80,8 +85,8 @@ def candidates(space: Space, graph: Graph, count: int, seed: int, cost: Cost | N
     """Schedules to measure: the default one, some near to it, random ones, and such as cost models find good.
 
     Args:
-        cost: a cost model that chooses every fourth one and refines some of those; None: random ones do, as for the first training
-            set of section 5.
+        cost: a cost model that chooses every fourth one and refines some of those; None: random ones do, as for the
+            first training set of section 5.
     """
     rng = random.Random(seed)
     default = Schedule(default_schedule(graph, space.target), frozenset())
@@ -126,8 +131,8 @@ def random_state(space: Space, rng: random.Random) -> State | None:
 def chosen_state(space: Space, rng: random.Random, looked_at: int) -> State | None:
     """The best of a few random ways to make each decision; None where the rules forbid all.
 
-    It is the dropout of Adams 2019, section 4.3, without the cost of what is dropped. Ways that differ in sizes only count as one, and
-    of their sizes all are looked at.
+    It is the dropout of Adams 2019, section 4.3, without the cost of what is dropped. Ways that differ in sizes only
+    count as one, and of their sizes all are looked at.
     """
     state = space.start
     while not state.batch.is_complete:
@@ -186,25 +191,27 @@ class Case:
         for ours, theirs in zip(leaves(pipe(*arrays)), leaves(function(*arrays)), strict=True):
             if not alike(ours, theirs):
                 raise Mismatch("the default schedule")
-        self.variant, self.options = pipe._variant(arrays, {}, options), options
-        held = self.variant.guards(arrays)
-        if len(self.variant.graphs) != 1 or self.variant.impure or self.variant.slots or held is None:
+        self.variant, self.options = pipe.variant_of(tuple(arrays), {}, options), options
+        guarded = self.variant.guards.values(arrays)
+        if len(self.variant.graphs) != 1 or self.variant.impure or self.variant.body.slots or guarded is None:
             raise HjitError("not one kernel of arrays alone")
         (self.graph,) = self.variant.graphs
         if len(self.graph.stages) > MAX_STAGES:
             raise HjitError(f"{len(self.graph.stages)} stages take too long to compile again and again")
-        self.space = space_of(self.graph, self.variant.rec.sizes, options, cost)
-        self.given = {n: arrays[k] for n, k in self.variant.arguments.items()} | held[1] | self.variant.constants
+        self.space = space_of(segment_of(self.graph, options), self.variant.rec.sizes, options, cost)
+        self.given = (
+            {n: arrays[k] for n, k in self.variant.guards.arguments.items()} | guarded[1] | dict(self.variant.constants)
+        )
         self.made: dict[Schedule, Bound] = {}
 
     def make(self, schedule: Schedule) -> None:
         """Compile a schedule; at another size the kernel is known."""
         if schedule in self.made:
             return
-        wanted = Searched({self.graph.outputs: schedule.tree}, schedule.inlined)
+        outputs = self.graph.outputs
         try:
-            bound, done = built(lambda s: compiled(self.variant, s, self.options), wanted)
-            self.made.setdefault(Schedule(done.trees[self.graph.outputs], done.inlined), bound)
+            bound, done = compiled(self.variant, by_search({outputs: schedule.tree}, schedule.inlined), self.options)
+            self.made.setdefault(Schedule(done.trees[outputs], schedule.inlined), bound)
         except HjitError as error:  # a schedule that cannot be lowered
             log.debug("not lowered: %s", error)
 
@@ -279,14 +286,25 @@ def measured(
         return [Measured(c.space.nests.pipeline, c.samples(), c.space.nests.machine) for c in cases]
 
 
-def compiled(variant: Variant, schedule: Searched, options: Options) -> Bound:
-    """The kernel of a schedule.
+def segment_of(graph: Graph, options: Options) -> Segment:
+    """A canonical Graph as a search takes it."""
+    return Segment(graph, features.schedule_target(options.target))
+
+
+def compiled(variant: Variant, choice: Choice, options: Options) -> tuple[Bound, Choice]:
+    """The kernel of a searched schedule, and the schedule with its fixes; see `with_fixes`.
 
     Raises:
         HjitError: it cannot be lowered.
     """
-    (graph,) = segments(variant.rec, variant.goals, schedule.rewrites())
-    return Bound(graph, replace(options, schedule=schedule), variant.rec.sizes, variant._strides())  # type: ignore[arg-type]
+    rec, cut = variant.rec, Cut(variant.trace, features.schedule_target(options.target))
+    choice.check(cut(choice.rewrites))
+
+    def make(choice: Choice) -> Bound:
+        (segment,) = cut(choice.rewrites)
+        return Bound(choice.of(segment), options, rec.sizes, strides_of(rec, [segment.graph]))
+
+    return with_fixes(make, choice, cut)
 
 
 def timed(bound: Bound, inputs: Arrays, outputs: Arrays) -> float:
@@ -344,17 +362,16 @@ def collect_one(seed: int, folder: Path, count: int, weights: Path | None, targe
     )
     cost = None if weights is None else network.load(weights)
     found = measured(programs[0].function, [p.inputs(seed) for p in same], options, count, seed, Quiet(folder), cost)
-    said = []
+    lines = []
     for k, x in enumerate(found):
         if len(x.samples) < 2:
             continue
         times = np.array([s.seconds for s in x.samples])
         schedule = np.stack([s.features for s in x.samples]).astype(np.float32)
         np.savez(folder / f"{seed}-{k}.npz", pipeline=x.pipeline, schedule=schedule, runtimes=times, machine=x.machine)
-        said.append(
-            f"{len(times)} of {times.min() * 1e3:.2f} to {times.max() * 1e3:.2f} ms, default {times[0] / times.min():.2f} of the best"
-        )
-    return f"{seed}: {len(found[0].pipeline)} stages, samples " + ("; ".join(said) or "none")
+        least, most = (f"{1e3 * t:.2f}" for t in (times.min(), times.max()))
+        lines.append(f"{len(times)} of {least} to {most} ms, default {times[0] / times.min():.2f} of the best")
+    return f"{seed}: {len(found[0].pipeline)} stages, samples " + ("; ".join(lines) or "none")
 
 
 def collect(seconds: float, folder: Path, first: int, count: int, jobs: int, weights: Path | None, target: str) -> None:
@@ -435,7 +452,7 @@ def main() -> int:
     )
     parser.add_argument("--decay", type=float, default=DECAY, help="of weights, see hjit.model.fit")
     parser.add_argument(
-        "--held-out", type=float, default=0.2, help="the share of programs that is not learnt from, but foretold"
+        "--held-out", type=float, default=0.2, help="the share of programs that is not learnt from, but predicted"
     )
     parser.add_argument("--one", type=int, help=argparse.SUPPRESS)
     given = parser.parse_args()

@@ -11,7 +11,7 @@ from hjit.kernels.llvm.code import LOADS, MARK, longest_block, parted
 from hjit.options import Options
 from hjit.sched.language.kinds import LoopKind
 from hjit.sched.language.tree import Compute, Loop, Root, Store
-from hjit.tuning.plans import Searched, built
+from hjit.tuning import decide
 from hjit.tuning.samples import compiled
 from tests.numpy_check import assert_same
 
@@ -69,7 +69,7 @@ def test_the_longest_block_is_counted() -> None:
 def test_searched_schedules_of_very_long_blocks_are_refused(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(Searched, "longest_block", 300)
+    monkeypatch.setattr(decide, "LONGEST_BLOCK", 300)
     x = np.random.default_rng(0).random((600, 900), np.float32)
     f = hjit.pipeline(window, tune="greedy", cache="off")
     with caplog.at_level("DEBUG", "hjit"):
@@ -84,7 +84,7 @@ def rows_together(x: np.ndarray) -> np.ndarray:
 def test_searched_schedules_of_long_blocks_unroll_less(monkeypatch: pytest.MonkeyPatch) -> None:
     x = np.random.default_rng(0).random((60, 90), np.float32)
     options = Options(tune=False, cache="off")
-    variant = hjit.pipeline(rows_together, tune=False, cache="off")._variant((x,), {}, options)
+    variant = hjit.pipeline(rows_together, tune=False, cache="off").variant_of((x,), {}, options)
     (graph,) = variant.graphs
     (stage,) = graph.outputs
 
@@ -92,8 +92,8 @@ def test_searched_schedules_of_long_blocks_unroll_less(monkeypatch: pytest.Monke
         inner = Loop(stage, 0, kind, 32, (Loop(stage, 1, "vector", 8, (Compute(stage, (0,)),)),))
         return Root((Store(stage, (Loop(stage, 0, "parallel", None, (Loop(stage, 1, "serial", None, (inner,)),)),)),))
 
-    monkeypatch.setattr(Searched, "longest_block", 150)
-    bound, found = built(lambda s: compiled(variant, s, options), Searched({graph.outputs: nest("unroll")}))
+    monkeypatch.setattr(decide, "LONGEST_BLOCK", 150)
+    bound, found = compiled(variant, decide.by_search({graph.outputs: nest("unroll")}), options)
     assert found.trees == {graph.outputs: nest("serial")}
     (out,) = bound.new_outputs()
     assert bound.run([x], [out], ())

@@ -127,7 +127,7 @@ def test_other_schedules_free_theirs(alive: Alive) -> None:
 def test_code_that_can_be_called_is_not_freed(alive: Alive) -> None:
     p = pipeline(7)
     check(p, 7)
-    (bound,) = next(iter(p._variants.values()))[0].bounds
+    (bound,) = next(iter(p._entries.values())).variants[0].bounds
     entry = bound.kernel.compiled.entry
     del p, bound
     kernel._kernels.clear()

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import hjit
+from hjit.call.variant import Variant
 from hjit.process.garbage_collection import RARE_THRESHOLD, few_collections
-from hjit.variant import Variant
 
 
 @pytest.fixture(autouse=True)
@@ -70,7 +70,7 @@ def test_a_first_call_leaves_it_as_it_was(monkeypatch: pytest.MonkeyPatch) -> No
         seen.append(gc.get_threshold()[0])
         return Variant(*given)
 
-    monkeypatch.setattr("hjit.build.Variant", variant)
+    monkeypatch.setattr("hjit.call.build.Variant", variant)
     f = hjit.pipeline(lambda x: x + 1, cache="off", tune=False, verify="off")
     np.testing.assert_array_equal(f(np.arange(6.0)), np.arange(1.0, 7.0))
     assert seen == [RARE_THRESHOLD]

@@ -30,7 +30,7 @@ from tests.sched.counting import Counter
 from tests.sched.examples import F4, GRAPHS, IMAGE, SIZES, TREES, ZERO, H, W, X, Y, add, at, f, graph, stage, tree
 from tests.sched.random_schedules import random_schedule
 from tests.trace.test_canonical import graphs as traced
-from tests.trace.test_partition import thirds_of_rows
+from tests.trace.test_interleaved_updates import thirds_of_rows
 
 
 def sized(name: str, tasks: int | None = None, **options: Any) -> SizedGraph:

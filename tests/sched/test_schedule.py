@@ -246,7 +246,9 @@ def test_a_prefetch_fetches_a_line_at_a_time() -> None:
     s = f.schedule(GRAY)
     s["blur_x"].inline()
     s["blur_y"].vectorize("x", 32).prefetch("img", "y", 4)
-    assert str(f.use(s).loops(GRAY)).count("prefetch img[d0 + 6, d1 + 2]") == 3, "of vectors at once, single ones, and what they leave"
+    assert str(f.use(s).loops(GRAY)).count("prefetch img[d0 + 6, d1 + 2]") == 3, (
+        "of vectors at once, single ones, and what they leave"
+    )
     copies = f.inspect_llvm(GRAY).count("call void @llvm.prefetch.p0")
     s["blur_y"].unroll("x", 2)
     assert copies and f.use(s).inspect_llvm(GRAY).count("call void @llvm.prefetch.p0") > copies

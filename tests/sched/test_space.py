@@ -29,8 +29,8 @@ from hjit.sched.search.space import Space, sliding_at
 from hjit.sched.search.templates import chosen
 from hjit.trace.ir.graph import Graph
 from hjit.tuning.autoschedule import weights
-from hjit.tuning.plans import Searched, built
-from hjit.tuning.samples import chosen_state, compiled, random_state
+from hjit.tuning.decide import by_search
+from hjit.tuning.samples import chosen_state, compiled, random_state, segment_of
 
 Array = np.ndarray[Any, Any]
 MACHINE = (2.0, 64.0, 32e3, 1e6, 16e6, 1e10)
@@ -87,15 +87,14 @@ class Program:
         self.function = function
         self.image = np.random.default_rng(1).standard_normal(shape, np.float32)
         pipe = Pipeline(function, {"cache": "off", "verify": "off"})
-        self.variant = pipe._variant((self.image,), {}, Options(tune=False, cache="off", verify="off"))
+        self.variant = pipe.variant_of((self.image,), {}, Options(tune=False, cache="off", verify="off"))
         (self.graph,) = self.variant.graphs
+        self.segment = segment_of(self.graph, Options())
         self.space = Space(self.graph, self.variant.rec.sizes, WeightedSum(), MACHINE, 2, Target(64), **given)
 
     def result(self, state: State | Schedule) -> Array:
-        bound, _ = built(
-            lambda s: compiled(self.variant, s, Options(tune=False, cache="off")),
-            Searched({self.graph.outputs: state.tree}, state.inlined),
-        )
+        choice = by_search({self.graph.outputs: state.tree}, state.inlined)
+        bound, _ = compiled(self.variant, choice, Options(tune=False, cache="off"))
         (out,) = bound.new_outputs()
         assert bound.run([self.image], [out], ())
         return out
@@ -209,7 +208,10 @@ def test_what_is_not_placed_yet_may_be_assumed_where_it_costs_its_readers_least(
         state = batches[0][0]  # at the root
         (found,) = costs(hopeful, [state])
         undecided = state.batch.undecided
-        assert undecided == {s.name for s in hopeful.graph.stages} - {c.stage for c in computes(state.tree)} - state.inlined
+        assert (
+            undecided
+            == {s.name for s in hopeful.graph.stages} - {c.stage for c in computes(state.tree)} - state.inlined
+        )
         at_root = sum(plain.costs_of_nests(state.tree, state.inlined))
         differ += found != pytest.approx(at_root, rel=1e-5)
         assert undecided or found == pytest.approx(at_root, rel=1e-5)

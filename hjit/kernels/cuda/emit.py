@@ -55,9 +55,11 @@ class Parameter:
     """What a kernel is given.
 
     Attributes:
-        kind: "array": the address of an argument, a result, or a stage in memory; "offset": of the first element of an
-            argument from there, in elements; "stride": of an argument along an axis, in elements; "size": a run-time size; "scalar": a scalar argument; "count": iterations of the parallel
-            loops; "status": the address of a u32 that is made 1 where an index is out of bounds.
+        kind: what it is:
+            "array": the address of an argument, a result, or a stage in memory.
+            "offset": of the first element of an argument from there, "stride": of an argument along an axis, in elements.
+            "size": a run-time size. "scalar": a scalar argument. "count": iterations of the parallel loops.
+            "status": the address of a u32 that is made 1 where an index is out of bounds.
         name: of the array, the size, or the scalar.
         axis: of a stride.
         dtype: of the value, where it is no address.

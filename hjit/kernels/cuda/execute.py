@@ -110,7 +110,7 @@ class Executable:
                 case "status":
                     return status
                 case "scalar":
-                    return scalars[p.name]
+                    return _stored(scalars[p.name])
                 case "offset":
                     return self.index(arrays[p.name][1])
                 case "size":
@@ -128,3 +128,9 @@ class Executable:
                 args = [argument(p, count) for p in launch.parameters]
                 device.launch(self.module.text, launch.kernel, blocks, threads, args)
         return not int(device.read(status)[0])
+
+
+def _stored(x: Any) -> Any:
+    """A NumPy scalar as kernels are given it: a bool is a byte, a half its 16 bits."""
+    x = np.asarray(x)
+    return (x.view(np.uint8) if x.dtype == np.bool_ else x.view(np.uint16) if x.dtype == np.float16 else x)[()]

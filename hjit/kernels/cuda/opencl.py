@@ -21,6 +21,12 @@ Array = np.ndarray[Any, Any]
 _building = threading.Lock()
 
 
+def after_fork() -> None:
+    """The lock of another thread of the parent is open in a child."""
+    global _building
+    _building = threading.Lock()
+
+
 @dataclass(frozen=True, slots=True)
 class Device:
     """A device of the OpenCL platform at hand, with a queue that runs in order."""

@@ -19,7 +19,7 @@ def memory_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
 def address(e: NestEmitter, source: str, flat: Poly) -> Val:
     """The address of element `flat`; the constant part is added last, so that neighbours share the rest.
 
-    Constants count from the first one that the nest uses, so that nests are one function whose constants all differ by the same.
+    Constants are relative to the first one that the nest uses, so that nests whose constants are all shifted share a function.
     """
     code = e.code
     cell = memory_dtype(e.dtypes[source])
@@ -27,7 +27,7 @@ def address(e: NestEmitter, source: str, flat: Poly) -> Val:
     first = e.first.setdefault(source, flat.const)
     rest = flat - flat.const
     key = source, rest
-    base = e.memo.integers.get(key)
+    base = e.known.integers.get(key)
     if base is None:
         base = e.base(source, first * cell.itemsize)
         for part in e.by_depth(rest):
@@ -36,7 +36,7 @@ def address(e: NestEmitter, source: str, flat: Poly) -> Val:
                 f"getelementptr {t}, ptr {base.text}, i64 {offset.text}", I64, 1, base, offset, pointer=True
             )
         if not e.is_changing(rest):
-            e.memo.remember(key, base, everywhere=False)
+            e.known.remember(key, base, everywhere=False)
     if flat.const != first:
         base = code.emit(f"getelementptr {t}, ptr {base.text}, i64 {flat.const - first}", I64, 1, base, pointer=True)
     return base

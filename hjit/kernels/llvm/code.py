@@ -93,7 +93,7 @@ class Code:
         return f"{prefix}{self._count}"
 
     def emit(self, rhs: str, dtype: Any, lanes: int, *operands: Val, pointer: bool = False) -> Val:
-        """A pure instruction. `rhs` is its text after the equals sign; `operands` decide where it is placed, unless it is `pinned`."""
+        """A pure instruction, placed by its operands unless it is `pinned`; `rhs` is its text after the equals sign."""
         if self.fast and rhs.startswith(_CONTRACTED):
             opcode, _, rest = rhs.partition(" ")
             rhs = f"{opcode} contract nsz arcp {rest}"
@@ -125,7 +125,7 @@ class Code:
 
     @contextlib.contextmanager
     def pinned(self) -> Iterator[None]:
-        """What is written meanwhile stays in the block at hand: it is not moved out of loops, and nothing after it shares it."""
+        """What is written meanwhile stays in its block: it is not hoisted out of loops, and nothing after it shares it."""
         self._is_pinned = True
         try:
             yield
@@ -191,8 +191,9 @@ class Code:
 def parted(lines: list[str]) -> list[str]:
     """The lines of a function, with a mark after every `LOADS` loads of a block that no store parts.
 
-    For each load of a vector of 16 or 32 bytes LLVM's x86 backend looks at all others that no effect parts from it, to see whether one
-    of them is wider, and does so again whenever it changes the load: thousands of loads take it minutes. The mark is no instruction.
+    For each load of a vector of 16 or 32 bytes LLVM's x86 backend looks at all others that no effect parts from it, to see
+    whether one of them is wider, and does so again whenever it changes the load: thousands of loads take it minutes. The mark
+    is no instruction.
     """
     if sum(" = load " in x for x in lines) <= LOADS:
         return lines

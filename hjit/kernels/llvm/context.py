@@ -1,6 +1,6 @@
 """What the parts of the LLVM emitter share: the state of the function that is written, its integers, loops and branches.
 
-How statements, boundary conditions, gathers and loads are written, the parts say: `hjit.kernels.llvm.emit` puts them into the tables here.
+How statements, boundary conditions, gathers and loads are written is in tables here, which `hjit.kernels.llvm.emit` fills.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ def global_name(name: str) -> str:
     return "const." + "".join(c if c.isalnum() and c.isascii() else "_" for c in name)
 
 
-class Memo:
-    """What is written already: integers are known further in, too, other values in their own loop or branch only.
+class ValueTable:
+    """Values that are written already: integers are known further in, too, other values in their own loop or branch only.
 
     Attributes:
         integers: an index -> its value; what is open at the moment.
@@ -90,8 +90,9 @@ class NestEmitter:
         uniforms: the numbers that it is given -> their slots. None: it reads the parameter block of the kernel itself.
         ranges: what the indices of look-ups can be.
         first: the constant part of the first address in each array.
-        patterns: how far lanes of an index lie from each other; see `hjit.kernels.llvm.memory`.
+        patterns: distances between lanes of an index; see `hjit.kernels.llvm.memory`.
         vars: loop variables -> their values.
+        iterations: of each loop: where its iteration begins if it is not shifted inwards, and the step.
         lets: names of indices -> what they stand for; evaluated where they are first used.
         vector: the variable whose lanes are computed together, or None.
         lanes: how many.
@@ -113,11 +114,9 @@ class NestEmitter:
         self.vars: dict[Var, Val] = {}
         self.vector: Var | None = None
         self.lanes = 1
-        self.at_once = 1  # vectors that a turn of the vector loop computes
-        self.turns: dict[
-            Var, tuple[Val, int]
-        ] = {}  # of each loop: where the turn begins if it is not moved inwards, and how many it is long
-        self.memo = Memo()
+        self.at_once = 1  # vectors that an iteration of the vector loop computes
+        self.iterations: dict[Var, tuple[Val, int]] = {}
+        self.known = ValueTable()
         self._strides: dict[str, tuple[Poly, ...]] = {}
         self.allocas: list[str] = []
         self.block = "entry"
@@ -150,7 +149,7 @@ class NestEmitter:
 
     def _forget(self, var: Var) -> None:
         if self.lets.pop(var, None) is not None or self.vars.pop(var, None) is not None:
-            self.memo.rename()
+            self.known.rename()
 
     def defined(self, *parameters: str) -> str:
         """The text of a function of what was written."""
@@ -191,9 +190,10 @@ class NestEmitter:
         first: Val | None = None,
         rare: bool = False,
     ) -> None:
-        """``for var in range(begin, end, step)``; a turn that would pass `limit` starts at ``limit - step``, one before `first` there.
+        """``for var in range(begin, end, step)``; an iteration that would pass `limit` starts at ``limit - step``,
+        one before `first` there.
 
-        Of a `rare` loop LLVM is not told how its index moves: it would take most of its time to find the cheapest addresses for it.
+        How the index of a `rare` loop moves is hidden from LLVM, which would spend most of its time on strength reduction.
         """
         code = self.code
         label = code.fresh("loop")
@@ -219,12 +219,12 @@ class NestEmitter:
         if rare:
             x = code.opaque(x)
         outer = self.vars.get(var)
-        self.vars[var], self.turns[var] = x, (i, step)
-        self.memo.open()
+        self.vars[var], self.iterations[var] = x, (i, step)
+        self.known.open()
         body()
-        self.memo.close()
+        self.known.close()
         del self.vars[var]
-        self.turns.pop(var, None)
+        self.iterations.pop(var, None)
         if outer is not None:
             self.vars[var] = outer
         code.effect(f"br label %{latch_mark}")
@@ -252,9 +252,9 @@ class NestEmitter:
             self.guard = Val("", I64, 1, len(code.scopes) - 1)
             code.label(name)
             self.block = name
-            self.memo.open()
+            self.known.open()
             part()
-            self.memo.close()
+            self.known.close()
             code.effect(f"br label %{after}")
         self.guard = guard
         code.close()
@@ -265,7 +265,7 @@ class NestEmitter:
         for s in body:
             self.stmt(s)
             if self.changing:
-                self.memo.forget()
+                self.known.forget()
 
     def stmt(self, s: Stmt) -> None:
         STATEMENTS[type(s)](self, s)
@@ -313,7 +313,7 @@ class NestEmitter:
     def int(self, p: Poly, lanes: int = 1) -> Val:
         """An index as i64; with `lanes`, of each lane."""
         key = p if lanes == 1 else (p, lanes)
-        found = self.memo.integers.get(key)
+        found = self.known.integers.get(key)
         if found is not None:
             return found
         fixed = {m: c for m, c in p.terms.items() if all(map(self.is_size, m))}
@@ -329,7 +329,7 @@ class NestEmitter:
         if lanes > 1:
             total = splat(self.code, total, lanes)
         if not self.is_changing(p):
-            self.memo.remember(key, total, everywhere=len(fixed) == len(p.terms))
+            self.known.remember(key, total, everywhere=len(fixed) == len(p.terms))
         return total
 
     def is_changing(self, p: Poly) -> bool:
@@ -338,7 +338,7 @@ class NestEmitter:
         return bool(exprs) and any(x.source in self.changing for x in loads(*exprs))
 
     def by_depth(self, p: Poly) -> list[Poly]:
-        """What is known outside the innermost loop of an index that changes, and the rest: a row's address is found before its elements'."""
+        """The loop-invariant part of an index that changes, and the rest: a row's address is computed before its elements'."""
         if len(p.terms) < 2:
             return [p] if p.terms else []
         depths = {m: 0 if all(map(self.is_size, m)) else self.product(m, c, 1).depth for m, c in p.terms.items()}
@@ -350,11 +350,11 @@ class NestEmitter:
     def product(self, m: tuple[Atom, ...], c: int, lanes: int) -> Val:
         """One term of an index."""
         key = m, c, lanes
-        found = self.memo.integers.get(key)
+        found = self.known.integers.get(key)
         if found is None:
             found = self._product(m, c, lanes)
             if not (self.changing and any(a.parts for a in m) and self.is_changing(Poly({m: 1}, 0))):
-                self.memo.remember(key, found, everywhere=False)
+                self.known.remember(key, found, everywhere=False)
         return found
 
     def _product(self, m: tuple[Atom, ...], c: int, lanes: int) -> Val:
@@ -428,7 +428,7 @@ class NestEmitter:
     # -- values
     def value(self, e: Expr) -> Val:
         """An expression; a vector where it differs between lanes, else a scalar."""
-        memo = self.memo.values[-1]
+        memo = self.known.values[-1]
         found = memo.get(e)
         if found is None:
             found = memo[e] = self._value(e)

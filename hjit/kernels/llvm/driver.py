@@ -13,7 +13,7 @@ from hjit.kernels.llvm.launching import Call, launch, status
 from hjit.kernels.lower.params import SCRATCH, STATUS, Params
 from hjit.trace.ir.graph import Graph
 
-LONG = 400  # lines, from which on a driver is compiled as it stands: once a call it would gain little, and LLVM takes long for long blocks
+LONG = 400  # lines
 MANY_SLOTS = 32  # of the parameter block that hold addresses, from which on a loop resolves them
 AS_IT_STANDS = "nounwind noinline optnone"  # without what concerns vectors and calls of the C library: it has none
 
@@ -133,7 +133,7 @@ def _resolve(params: Params) -> list[str]:
 
 
 def _in_slots(what: str, slots: Sequence[int], *lines: str) -> list[str]:
-    """Do something with what is in some slots, which lie side by side: one after the other, many in a loop. `X` stands for a name."""
+    """Do something with each of some consecutive slots: code for each, or a loop over many. `X` stands for a name."""
     if len(slots) <= MANY_SLOTS:
         parts = ((f"{what}{k}", [f"%X.at = getelementptr i64, ptr %ctx, i64 {k}", *lines]) for k in slots)
         return [f"  {line}".replace("%X", f"%{name}") for name, part in parts for line in part]

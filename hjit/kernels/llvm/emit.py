@@ -1,10 +1,9 @@
 """The LLVM emitter: loop IR -> one module of LLVM IR as text.
 
-Every nest is a function ``nest(ctx, begin, end, task)`` over a part of its parallel turns. The driver runs the nests in
+Every nest is a function ``nest(ctx, begin, end, task)`` over a part of its parallel iterations. The driver runs the nests in
 order and splits those that have enough work into tasks. What a nest needs of addresses, strides, scalars and sizes is
-handed to it as numbers (`Uniform`), so that nests that differ in nothing else, as the levels of a pyramid, are one function.
-`NestEmitter` is what its parts share; memory access is in `hjit.kernels.llvm.memory` and `hjit.kernels.llvm.stores`, vectors in
-`hjit.kernels.llvm.vectors`, registers in `hjit.kernels.llvm.registers`.
+handed to it as numbers (`Uniform`), so that nests that differ in nothing else, as the levels of a pyramid, share a function.
+`NestEmitter` is what the modules beside this one share.
 """
 
 from __future__ import annotations
@@ -83,8 +82,8 @@ def emit_module(
     head = "\n".join([*constants, *sorted(declarations)])
     wide = 8 * machine.width
     attributes = (
-        f'attributes #0 = {{ nounwind "prefer-vector-width"="{wide}" "min-legal-vector-width"="{wide}" "no-trapping-math"="true" '
-        '"no-builtins" }'
+        f'attributes #0 = {{ nounwind "prefer-vector-width"="{wide}" "min-legal-vector-width"="{wide}" '
+        '"no-trapping-math"="true" "no-builtins" }'
     )
     return "\n\n".join([head, *bodies, driver.text, attributes]) + "\n"
 
@@ -122,7 +121,8 @@ def _check_blocks(stage: str, texts: list[str], longest: float) -> None:
 def constant_text(i: Input) -> str:
     """A small constant array as a global."""
     data = np.frombuffer(i.data or b"", np.uint8)
-    return f"@{global_name(i.name)} = private unnamed_addr constant [{len(data)} x i8] [{', '.join(f'i8 {b}' for b in data)}], align 64"
+    cells = ", ".join(f"i8 {b}" for b in data)
+    return f"@{global_name(i.name)} = private unnamed_addr constant [{len(data)} x i8] [{cells}], align 64"
 
 
 def nest_function(e: NestEmitter, nest: Nest) -> str:
@@ -174,11 +174,11 @@ def _sliding_produce(e: NestEmitter, s: SlidingProduce) -> None:
     at = e.done[s.stage]
     done = e.code.here(f"load i64, ptr {at}, align 8", I64)
     begin, end = e.minmax("max", e.int(s.first), done), e.int(s.end)
-    e.memo.open()
+    e.known.open()
     e.vars[s.var] = begin
     e.stmts(s.body)
     del e.vars[s.var]
-    e.memo.close()
+    e.known.close()
     if s.last:
         after = e.minmax("max", begin, end)
         e.code.effect(f"store i64 {after.text}, ptr {at}, align 8")

@@ -1,6 +1,6 @@
 """Functions of nests that differ in nothing but constants become one, which is given the constants as numbers.
 
-The shifts of a search window, say: as many nests as it has positions, each a little further on. LLVM compiles one of them.
+The shifts of a search window, say: a nest for each position, which differ in their offsets. LLVM compiles one of them.
 """
 
 from __future__ import annotations
@@ -31,9 +31,10 @@ class Function:
 
 @dataclass(frozen=True, slots=True)
 class Inner:
-    """A function that another one calls; in that one's text `name` stands for its name and `block` for where its numbers begin.
+    """A function that another one calls.
 
     Attributes:
+        name, block: stand in the caller's text for its name, and for the slot where its numbers begin.
         of: its text, and the numbers that it is given.
     """
 
@@ -62,7 +63,7 @@ def merged(functions: Sequence[Function]) -> list[Function]:
 
 
 def _given(alike: dict[str, list[str]], count: int) -> dict[str, tuple[str, tuple[Poly, ...]]]:
-    """For each of some texts that are alike: the text with the constants that are not the same in all taken from its block, and those constants.
+    """For each of some alike texts: the text with constants that differ between them read from its block, and these.
 
     Args:
         alike: texts and their constants.
@@ -70,9 +71,7 @@ def _given(alike: dict[str, list[str]], count: int) -> dict[str, tuple[str, tupl
     """
     columns = [tuple(map(int, column)) for column in zip(*alike.values(), strict=True)]
     differ = list(dict.fromkeys(c for c in columns if len(set(c)) > 1))
-    shared = (
-        len(differ) > MAX_GIVEN
-    )  # then places whose constants lie equally far from each other in all texts have one number
+    shared = len(differ) > MAX_GIVEN  # then places whose constants differ by the same in all texts share one number
     firsts: dict[
         tuple[int, ...], tuple[int, tuple[int, ...]]
     ] = {}  # for each number, which it is, and the constants of its first place

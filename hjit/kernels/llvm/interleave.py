@@ -1,8 +1,8 @@
-"""Values that are stored side by side, as the channels of pixels are: vectors in the order of memory.
+"""Values that are stored adjacently, as the channels of pixels are: vectors in the order of memory.
 
-Of ``out[y, x, c]`` with the lanes along x, each channel is a vector of its own; shuffles join them for the store, and take
-apart the channels of what is read. Where all channels are computed alike from elements that lie side by side, too, vectors
-in the order of memory will do, and what the channels share is repeated. It is done where that takes fewer shuffles.
+Of ``out[y, x, c]`` with the lanes along x, each channel is a vector of its own; shuffles interleave them for the store, and
+deinterleave the channels of what is read. Where all channels are computed alike from adjacent elements, vectors in the order
+of memory will do, and what the channels share is repeated. It is done where that takes fewer shuffles.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ def joined(code: Code, values: Sequence[Val], lanes: int) -> Iterator[Val]:
     """The vectors in which the lanes of some values alternate."""
     n = len(values)
     values = [splat(code, v, lanes) for v in values]
-    for piece in range(n):
-        sources = [divmod(piece * lanes + k, n) for k in range(lanes)]  # (lane, which value)
+    for part in range(n):
+        sources = [divmod(part * lanes + k, n) for k in range(lanes)]  # (lane, which value)
         result: Val | None = None
         for w in range(0, n, 2):
             a, b = values[w], values[min(w + 1, n - 1)]
-            part = shuffle(
+            pair = shuffle(
                 code, a, b, [lane if which == w else lanes + lane if which == w + 1 else -1 for lane, which in sources]
             )
             if result is None:
-                result = part
+                result = pair
             else:
                 result = shuffle(
                     code,
                     result,
-                    part,
+                    pair,
                     [lanes + k if which in (w, w + 1) else k for k, (_, which) in enumerate(sources)],
                 )
         assert result is not None
@@ -135,7 +135,7 @@ class _Order:
         return found
 
     def are_neighbours(self, loads: Sequence[Load]) -> bool:
-        """Do loads lie side by side, those of the next lane behind them?"""
+        """Are loads adjacent, followed by those of the next lane?"""
         e, first = self.e, loads[0]
         flat = e.flat(first.source, first.index)
         assert e.vector is not None
@@ -175,8 +175,8 @@ class _Order:
         match self.kinds[values]:
             case "same":
                 v = e.value(first)
-                for piece in range(n):
-                    yield v if v.lanes == 1 else shuffle(code, v, v, [(piece * lanes + k) // n for k in range(lanes)])
+                for part in range(n):
+                    yield v if v.lanes == 1 else shuffle(code, v, v, [(part * lanes + k) // n for k in range(lanes)])
             case "fixed":
                 yield from self._fixed(values)
             case "loads":
@@ -198,17 +198,17 @@ class _Order:
                 yield from joined(code, [e.value(x) for x in values], lanes)
 
     def _fixed(self, values: Values) -> Iterator[Val]:
-        """Values that are the same in all lanes, in turns."""
+        """Values that are the same in all lanes, interleaved."""
         e, code, n, lanes = self.e, self.e.code, self.n, self.e.lanes
         given = [e.value(x) for x in values]
         if all(isinstance(x, Const) for x in values):
             one = type_name(given[0].dtype)
-            for piece in range(n):
-                texts = (f"{one} {given[(piece * lanes + k) % n].text}" for k in range(lanes))
+            for part in range(n):
+                texts = (f"{one} {given[(part * lanes + k) % n].text}" for k in range(lanes))
                 yield const(0, given[0].dtype, lanes)._replace(text=f"<{', '.join(texts)}>")
             return
         v = splat(code, given[0], n)  # there may be more channels than lanes
         for k, x in enumerate(given[1:], 1):
             v = code.emit(f"insertelement {v}, {x}, i64 {k}", v.dtype, n, v, x)
-        for piece in range(n):
-            yield shuffle(code, v, v, [(piece * lanes + k) % n for k in range(lanes)])
+        for part in range(n):
+            yield shuffle(code, v, v, [(part * lanes + k) % n for k in range(lanes)])

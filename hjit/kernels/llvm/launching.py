@@ -64,7 +64,8 @@ def launch(e: NestEmitter, function: str, task: str, count: str, work: str) -> N
         f"store i64 %{p}.tasks, ptr %dims",
         "store i64 1, ptr %steps",
         f"%{p}.threads32 = trunc i64 %{p}.threads to i32",
-        f"call void %{p}.for(ptr {task}, ptr %args, ptr %dims, ptr %steps, ptr %data, i64 0, i64 1, i32 %{p}.threads32)",
+        f"call void %{p}.for(ptr {task}, ptr %args, ptr %dims, ptr %steps, ptr %data, "
+        f"i64 0, i64 1, i32 %{p}.threads32)",
         f"br label %{p}.done",
     ):
         code.effect(line)

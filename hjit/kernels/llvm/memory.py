@@ -1,4 +1,4 @@
-"""Loads of the LLVM emitter: contiguous, reversed, strided by shuffles, broadcast, gathered. Stores are in `hjit.kernels.llvm.stores`."""
+"""Loads of the LLVM emitter: contiguous, reversed, strided by shuffles, broadcast, gathered; prefetches."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MAX_SHUFFLED = (
 
 
 def most_shuffled(lanes: int) -> int:
-    """The largest stride for which whole vectors are loaded: each costs a load and a shuffle, single elements cost two operations a lane."""
+    """The largest stride for which whole vectors are loaded: each costs a load and a shuffle, an element two operations."""
     always, most = MAX_SHUFFLED
     return max(always, min(lanes // 2, most))
 
@@ -67,7 +67,7 @@ def _check_unmoving(e: NestEmitter, x: Load) -> None:
 
 
 def _pattern(e: NestEmitter, flat: Poly) -> list[int] | None:
-    """How far each lane's element lies from the first one's, where divisions of the vector's variable make a fixed pattern."""
+    """The distance of each lane's element from the first one's, where divisions of the variable make a fixed pattern."""
     moving = Poly({m: c for m, c in flat.terms.items() if any(e.varies(poly(a)) for a in m)}, 0)
     key = moving, e.vector, e.align, e.lanes
     if key not in e.patterns:
@@ -97,10 +97,10 @@ def _patterned_load(e: NestEmitter, source: str, flat: Poly, offsets: list[int],
     size = min(1 << (span.bit_length() - 1), e.lanes)
     starts = list(dict.fromkeys([*range(0, span - size, size), span - size]))
     at = address(e, source, _at_lane(e, flat, 0) + low)
-    pieces = [_read(e, source, offset_address(e, at, dtype, k), dtype, size) for k in starts]
+    parts = [_read(e, source, offset_address(e, at, dtype, k), dtype, size) for k in starts]
     if size == 1:
-        return splat(e.code, pieces[0], e.lanes)
-    return pick(e.code, pieces, starts, [k - low for k in offsets])
+        return splat(e.code, parts[0], e.lanes)
+    return select_lanes(e.code, parts, starts, [k - low for k in offsets])
 
 
 def _constant(e: NestEmitter, x: Load) -> Val | None:
@@ -126,7 +126,7 @@ def to_memory(code: Code, v: Val) -> Val:
 
 
 def _read(e: NestEmitter, source: str, at: Val, dtype: np.dtype[Any], lanes: int) -> Val:
-    aligned = 1 if source in e.inputs else dtype.itemsize  # an argument may lie anywhere
+    aligned = 1 if source in e.inputs else dtype.itemsize  # an argument may be unaligned
     rhs = f"load {type_name(dtype, lanes)}, ptr {at.text}, align {aligned}"
     if e.is_mutable(source):
         return e.code.here(rhs, dtype, lanes)
@@ -164,20 +164,20 @@ def _strided_load(e: NestEmitter, x: Load, flat: Poly, step: int, dtype: np.dtyp
     start = (flat if step > 0 else flat + step * (lanes - 1)) - shift
     span = size * lanes if _grouped(e, x, size) else size * (lanes - 1) + 1
     at = address(e, x.source, start)
-    offsets = _piece_offsets(lanes, span)
-    pieces = [_read(e, x.source, offset_address(e, at, dtype, k), dtype, lanes) for k in offsets]
+    offsets = _vector_offsets(lanes, span)
+    parts = [_read(e, x.source, offset_address(e, at, dtype, k), dtype, lanes) for k in offsets]
     wanted = [shift + size * k for k in range(lanes)]
     if step < 0:
         wanted.reverse()
-    return pick(e.code, pieces, offsets, wanted)
+    return select_lanes(e.code, parts, offsets, wanted)
 
 
 def neighbours(e: NestEmitter, x: Load, n: int) -> list[Val]:
     """What `n` loads side by side have in all lanes, from the first one on: vectors in the order of memory."""
     dtype = memory_dtype(e.dtypes[x.source])
     at = address(e, x.source, e.flat(x.source, x.index))
-    pieces = [_read(e, x.source, offset_address(e, at, dtype, k * e.lanes), dtype, e.lanes) for k in range(n)]
-    return [_from_memory(e.code, v, e.dtypes[x.source]) for v in pieces]
+    parts = [_read(e, x.source, offset_address(e, at, dtype, k * e.lanes), dtype, e.lanes) for k in range(n)]
+    return [_from_memory(e.code, v, e.dtypes[x.source]) for v in parts]
 
 
 def _grouped(e: NestEmitter, x: Load, step: int) -> bool:
@@ -193,14 +193,14 @@ def _group_shift(e: NestEmitter, x: Load, step: int) -> int:
     return x.index[-1].const if _grouped(e, x, step) else 0
 
 
-def _piece_offsets(lanes: int, span: int) -> list[int]:
+def _vector_offsets(lanes: int, span: int) -> list[int]:
     """Where whole vectors start that cover `span` elements, the last one ending exactly there."""
     return [*range(0, span - lanes, lanes), span - lanes]
 
 
-def pick(code: Code, pieces: Sequence[Val], offsets: Sequence[int], wanted: Sequence[int]) -> Val:
+def select_lanes(code: Code, parts: Sequence[Val], offsets: Sequence[int], wanted: Sequence[int]) -> Val:
     """Lanes `wanted` of the elements that overlapping vectors at `offsets` hold."""
-    lanes = pieces[0].lanes
+    lanes = parts[0].lanes
 
     def home(k: int) -> tuple[int, int]:
         for n, start in enumerate(offsets):
@@ -213,7 +213,7 @@ def pick(code: Code, pieces: Sequence[Val], offsets: Sequence[int], wanted: Sequ
     result: Val | None = None
     for position in range(0, len(used), 2):
         pair = used[position : position + 2]
-        a, b = pieces[pair[0]], pieces[pair[-1]]
+        a, b = parts[pair[0]], parts[pair[-1]]
         mask = [(lane if n == pair[0] else lanes + lane) if n in pair else -1 for n, lane in homes]
         part = shuffle(code, a, b, mask)
         if result is None:
@@ -263,10 +263,11 @@ def _at(e: NestEmitter, source: str, base: Val, index: Val, cell: np.dtype[Any])
         at = code.emit(
             f"getelementptr {type_name(cell)}, ptr {base.text}, {index}", I64, lanes, base, index, pointer=False
         )
+        aligned = 1 if source in e.inputs else cell.itemsize
         t, types = type_name(whole, lanes), f"{suffix(whole, lanes)}.v{lanes}p0"
         code.declare(f"declare {t} @llvm.masked.gather.{types}(<{lanes} x ptr>, i32, <{lanes} x i1>, {t})")
         found = code.emit(
-            f"call {t} @llvm.masked.gather.{types}(<{lanes} x ptr> {at.text}, i32 {1 if source in e.inputs else cell.itemsize}, "
+            f"call {t} @llvm.masked.gather.{types}(<{lanes} x ptr> {at.text}, i32 {aligned}, "
             f"<{lanes} x i1> splat (i1 true), {t} poison)",
             whole,
             lanes,
@@ -286,7 +287,7 @@ def _at(e: NestEmitter, source: str, base: Val, index: Val, cell: np.dtype[Any])
 
 
 def _elements(e: NestEmitter, index: Val) -> Iterator[Val]:
-    """The lanes of an index: those of 32 bits in pairs, as x86 needs two operations to move any number of bits out of a vector."""
+    """The lanes of an index: those of 32 bits in pairs, as on x86 an extraction is two operations, of 64 bits or less."""
     code, lanes = e.code, index.lanes
     if index.dtype != I32 or lanes % 2 or "x86" not in e.machine.features or not index.text.startswith("%"):
         for k in range(lanes):
@@ -303,7 +304,7 @@ def _elements(e: NestEmitter, index: Val) -> Iterator[Val]:
 
 
 def prefetch(e: NestEmitter, ahead: Sequence[Load]) -> None:
-    """Fetch the lines that later turns of a vector loop load, wherever they are: an address out of bounds does nothing."""
+    """Prefetch the lines that later iterations of a vector loop load: an address out of bounds does nothing."""
     fetched: list[tuple[str, Poly]] = []
     for x in ahead:
         flat = e.flat(x.source, x.index)
@@ -314,7 +315,7 @@ def prefetch(e: NestEmitter, ahead: Sequence[Load]) -> None:
             source == x.source and (flat - other).is_const and abs((flat - other).const) < step.const
             for source, other in fetched
         ):
-            continue  # it lies between the elements of one that is fetched
+            continue  # in the lines of one that is fetched
         fetched.append((x.source, flat))
         e.code.declare(f"declare void @{PREFETCH}(ptr, i32, i32, i32)")
         dtype = memory_dtype(e.dtypes[x.source])

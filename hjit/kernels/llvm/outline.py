@@ -1,6 +1,7 @@
 """Functions that a nest calls: their text, and the names that calls of them have in the end.
 
-Which loops become functions is decided by `hjit.kernels.lower.outlining`; equal ones are compiled once (`hjit.kernels.llvm.function_merging`).
+Which loops become functions is decided by `hjit.kernels.lower.outlining`; equal ones are compiled once: see
+`hjit.kernels.llvm.function_merging`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""Look-ups in small tables that lie in registers, where the processor picks lanes of two registers by a third (AVX-512's ``vpermi2``).
+"""In-register table lookup: by AVX-512's ``vpermi2``, which permutes the lanes of two registers by a third.
 
-Two registers hold 128 bytes of a table; of larger ones every pair is looked up, and further bits of the index say whose lane counts.
+Two registers hold 128 bytes of a table; in larger ones every pair is looked up, and further bits of the index select among
+the results.
 """
 
 from __future__ import annotations
@@ -19,11 +20,11 @@ from hjit.trace.ir.graph import Load
 from hjit.trace.ir.poly import Indirect, Poly, poly
 
 I16 = np.dtype("i2")
-PICKS = {1: "qi", 2: "hi", 4: "d"}  # bytes of an element -> the name of its intrinsic
+INTRINSICS = {1: "qi", 2: "hi", 4: "d"}  # bytes of an element -> the name of its intrinsic
 
 
 def looked_up(e: NestEmitter, x: Load, cell: np.dtype[np.generic], index: Val | None = None) -> Val | None:
-    """The load of a table by an index of each lane; None where it is not one that registers hold, or where gathers are as fast.
+    """The load of a table by an index of each lane; None where registers do not hold it, or gathers are as fast.
 
     Args:
         cell: its dtype in memory.
@@ -44,7 +45,7 @@ def looked_up(e: NestEmitter, x: Load, cell: np.dtype[np.generic], index: Val | 
     i = e.value(indices.in_32_bits(a) or a.expr) if index is None else index
     i = _checked(e, splat(e.code, i, e.lanes), a, count)
     whole = _Table(
-        e, x.source, flat - poly(a), cell, n, extent, f"llvm.x86.avx512.vpermi2var.{PICKS[cell.itemsize]}.512"
+        e, x.source, flat - poly(a), cell, n, extent, f"llvm.x86.avx512.vpermi2var.{INTRINSICS[cell.itemsize]}.512"
     )
     return whole.at(i)
 
@@ -90,11 +91,11 @@ class _Table:
     """
 
     def __init__(
-        self, e: NestEmitter, source: str, start: Poly, cell: np.dtype[np.generic], n: int, extent: Poly, pick: str
+        self, e: NestEmitter, source: str, start: Poly, cell: np.dtype[np.generic], n: int, extent: Poly, permute: str
     ) -> None:
-        self.e, self.source, self.start, self.extent, self.pick = e, source, start, extent, pick
+        self.e, self.source, self.start, self.extent, self.permute = e, source, start, extent, permute
         self.cell = cell
-        self.bits = np.dtype(f"i{cell.itemsize}")  # what is picked, whatever it means
+        self.bits = np.dtype(f"i{cell.itemsize}")  # what is permuted, whatever it means
         self.lanes = REGISTER_BYTES // cell.itemsize
         self.parts = [self._part(k) for k in range(n)]
 
@@ -129,11 +130,11 @@ class _Table:
                 else shuffle(code, index, index, [k + j if k + j < lanes else -1 for j in range(self.lanes)])
             )
 
-        pieces = [self._whole(part(k)) for k in range(0, lanes, self.lanes)]
-        while len(pieces) > 1:
-            n = pieces[0].lanes
-            pieces = [shuffle(code, a, b, range(2 * n)) for a, b in zip(pieces[::2], pieces[1::2], strict=True)]
-        found = pieces[0] if lanes >= self.lanes else shuffle(code, pieces[0], pieces[0], range(lanes))
+        parts = [self._whole(part(k)) for k in range(0, lanes, self.lanes)]
+        while len(parts) > 1:
+            n = parts[0].lanes
+            parts = [shuffle(code, a, b, range(2 * n)) for a, b in zip(parts[::2], parts[1::2], strict=True)]
+        found = parts[0] if lanes >= self.lanes else shuffle(code, parts[0], parts[0], range(lanes))
         if found.dtype == self.cell:
             return found
         same = type_name(self.cell, lanes) == found.type
@@ -147,12 +148,12 @@ class _Table:
         """The same for as many lanes as a register has."""
         code, t = self.e.code, type_name(self.bits, self.lanes)
         low = vecmath.convert(code, index, self.bits)
-        code.declare(f"declare {t} @{self.pick}({t}, {t}, {t})")
+        code.declare(f"declare {t} @{self.permute}({t}, {t}, {t})")
 
-        def picked(a: Val, b: Val) -> Val:
-            return code.emit(f"call {t} @{self.pick}({a}, {low}, {b})", self.bits, self.lanes, a, low, b)
+        def permuted(a: Val, b: Val) -> Val:
+            return code.emit(f"call {t} @{self.permute}({a}, {low}, {b})", self.bits, self.lanes, a, low, b)
 
-        found = [picked(*(self.parts[k : k + 2] * 2)[:2]) for k in range(0, len(self.parts), 2)]
+        found = [permuted(*(self.parts[k : k + 2] * 2)[:2]) for k in range(0, len(self.parts), 2)]
         bit = 2 * self.lanes
         while len(found) > 1:
             there = self._has(index, low, bit)

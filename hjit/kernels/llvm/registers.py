@@ -16,8 +16,8 @@ def declare(e: NestEmitter, s: Declare) -> None:
     name = s.register.name
     if name not in e.registers:
         e.registers[name] = e.alloca(type_name(s.register.dtype, s.lanes)), s.lanes
-    put(e, s.register, e.value(s.initial))
-    e.memo.forget()
+    assign(e, s.register, e.value(s.initial))
+    e.known.forget()
 
 
 def value(e: NestEmitter, r: Register) -> Val:
@@ -26,25 +26,25 @@ def value(e: NestEmitter, r: Register) -> Val:
     return e.code.here(f"load {type_name(r.dtype, lanes)}, ptr {at}", r.dtype, lanes)
 
 
-def put(e: NestEmitter, r: Register, v: Val) -> None:
+def assign(e: NestEmitter, r: Register, v: Val) -> None:
     """Set a register; a scalar is in all lanes of a vector."""
     at, lanes = e.registers[r.name]
     e.code.effect(f"store {splat(e.code, v, lanes)}, ptr {at}")
 
 
-def put_all(e: NestEmitter, sets: Sequence[Set], values: Sequence[Val]) -> None:
+def assign_all(e: NestEmitter, sets: Sequence[Set], values: Sequence[Val]) -> None:
     """Set registers of which all values are known; expressions with registers have other values from now on."""
     for x, v in zip(sets, values, strict=True):
-        put(e, x.register, v)
+        assign(e, x.register, v)
     if sets:
-        e.memo.forget()
+        e.known.forget()
 
 
 def combine_lanes(e: NestEmitter, s: CombineLanes) -> None:
     found = _horizontal(e, s.op, tuple(value(e, r) for r in s.source))
     for r, v in zip(s.target, found, strict=True):
-        put(e, r, v)
-    e.memo.forget()
+        assign(e, r, v)
+    e.known.forget()
 
 
 def _horizontal(e: NestEmitter, op: str, parts: Parts) -> Parts:

@@ -1,4 +1,4 @@
-"""Stores of the LLVM emitter: contiguous, reversed, side by side by shuffles, scattered, atomic."""
+"""Stores of the LLVM emitter: contiguous, reversed, interleaved by shuffles, scattered, atomic."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ MAX_SPREAD = 4  # elements from one lane to the next, of vectors that are stored
 Place = tuple[str, Poly]  # an array, and the position in it
 
 
-def store_all(e: NestEmitter, puts: Sequence[Store], sets: Sequence[Set] = ()) -> None:
+def store_all(e: NestEmitter, stores: Sequence[Store], sets: Sequence[Set] = ()) -> None:
     """Evaluate all values, then store them, neighbours together, and set the registers."""
-    plain = [p for p in puts if p.atomic is None]
+    plain = [p for p in stores if p.atomic is None]
     places = [(p.buffer, e.flat(p.buffer, p.index)) for p in plain]
     runs = list(_runs(e, places))
     chains.evaluate(e, [plain[at.start].value for at in runs if at.stop - at.start == 1])
     values = [(at, _vectors(e, [p.value for p in plain[at]])) for at in runs]
-    joining = [(p, to_memory(e.code, e.value(p.value))) for p in puts if p.atomic is not None]
+    joining = [(p, to_memory(e.code, e.value(p.value))) for p in stores if p.atomic is not None]
     kept = [e.value(x.value) for x in sets]
     _store_runs(e, places, values)
     for p, v in joining:
         assert p.atomic is not None
         _join(e, p.atomic, p.buffer, e.flat(p.buffer, p.index), v)
-    registers.put_all(e, sets, kept)
+    registers.assign_all(e, sets, kept)
 
 
 def _vectors(e: NestEmitter, values: Sequence[Expr]) -> list[Val]:
-    """Values that are stored side by side, in the order of memory."""
+    """Values that are stored adjacently, in the order of memory."""
     if len(values) > 1:
         ordered = interleave.in_order(e, values)
         if ordered is not None:
@@ -82,7 +82,7 @@ def _store_runs(e: NestEmitter, places: Sequence[Place], runs: Sequence[tuple[sl
 
 
 def _runs(e: NestEmitter, places: Sequence[Place]) -> Iterator[slice]:
-    """Places that fill a contiguous run of lanes together, else each by itself."""
+    """Places that fill a contiguous run of lanes together, else each alone."""
     start = 0
     while start < len(places):
         n = _side_by_side(e, places[start:])
@@ -156,7 +156,7 @@ def store(e: NestEmitter, buffer: str, flat: Poly, v: Val, waiting: streaming_st
 
 
 def _may_spread(e: NestEmitter, step: int) -> bool:
-    """Are there masks for it? LLVM 22 stores too much by a constant mask of one lane, so that each vector is to have two."""
+    """Are there masks for it? LLVM 22 miscompiles a constant mask of one lane: each vector has two or more."""
     return (
         2 <= step <= MAX_SPREAD
         and "avx512" in e.machine.features

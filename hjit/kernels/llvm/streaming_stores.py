@@ -1,11 +1,11 @@
 """Streaming stores: whole vectors of a result that no cache holds go to memory without its lines being read first.
 
 A store to memory that is not in a cache costs twice its bytes: the line is read, changed, and written back later. A store
-with a non-temporal hint writes a line that is given as a whole (Intel's optimization manual, "Cacheability control"). The
-processor demands aligned addresses. So there are both stores in the code, and each turn takes the one that its address allows;
-a vector loop begins as far before its first element as makes the addresses of its later turns aligned (`hjit.kernels.llvm.vector_loops`).
-A turn that is moved inwards, the first or the last, computes what its neighbour does, too, and leaves that to it: a line that
-is partly stored and then streamed is written twice, and waited for (unsharp: 1.4 times slower).
+with a non-temporal hint writes a whole line without reading it (Intel's optimization manual, "Cacheability control"). It
+requires an aligned address. So the code has both stores, and each iteration takes the one that its address allows; a vector
+loop begins so far before its first element that its later iterations are aligned (`hjit.kernels.lower.vectorize`). An
+iteration that is shifted inwards, the first or the last, recomputes elements of its neighbour, and leaves their stores to it:
+a line that is partly stored and then streamed is written twice, and waited for (unsharp: 1.4 times slower).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Stores:
     """Stores of one statement, written together at its end.
 
     Attributes:
-        first: of the elements that a turn of the vector loop computes, the number of the first one of the vector at hand.
+        first: of the elements that an iteration of the vector loop computes, the number of the current vector's first one.
     """
 
     def __init__(self, e: NestEmitter) -> None:
@@ -35,7 +35,7 @@ class Stores:
         self.first = 0
 
     def whole(self, buffer: str, v: Val, at: Val, elements: Iterable[int]) -> None:
-        """A vector, all of whose lanes are stored at `at`; `elements`: the number of each lane's element in its vector."""
+        """A vector, all of whose lanes are stored at `at`; `elements`: the number of each lane's element."""
         if is_streamed(self._e, buffer, v.dtype.itemsize * v.lanes):
             self._waiting.append((buffer, v, at, [self.first + k for k in elements]))
         else:
@@ -46,7 +46,7 @@ class Stores:
         if not self._waiting:
             return
         e, code = self._e, self._e.code
-        kept = [says(e, buffer) for buffer in dict.fromkeys(buffer for buffer, *_ in self._waiting)]
+        kept = [streaming(e, buffer) for buffer in dict.fromkeys(buffer for buffer, *_ in self._waiting)]
         bits = list(kept)
         for _, v, at, _ in self._waiting:
             address = code.emit(f"ptrtoint ptr {at.text} to i64", I64, 1, at)
@@ -65,11 +65,11 @@ class Stores:
             self._e.code.effect(f"store {v}, ptr {at.text}, align {aligned}{hint}")
 
     def _unaligned(self, kept: Sequence[Val]) -> None:
-        """Of a turn that is moved inwards its own elements where others are streamed, else all."""
+        """Of an iteration that is shifted inwards its own elements where others are streamed, else all."""
         e = self._e
         assert e.vector is not None
         at = e.vars[e.vector]
-        begin, step = e.turns.get(e.vector, (at, 0))
+        begin, step = e.iterations.get(e.vector, (at, 0))
         if begin.text == at.text or not all(_has_masks(v) for _, v, _, _ in self._waiting):
             self._store("")
             return
@@ -79,7 +79,7 @@ class Stores:
         e.branch(own, lambda: self._own(before, step), lambda: self._store(""))
 
     def _own(self, before: Val, step: int) -> None:
-        """Store the elements from `before` on, and before the next turn's."""
+        """Store the elements from `before` on, and before the next iteration's."""
         e, code = self._e, self._e.code
         end = e.arith("add", before, const(step, I64))
         for _, v, at, elements in self._waiting:
@@ -115,12 +115,12 @@ def is_streamed(e: NestEmitter, buffer: str, size: int) -> bool:
 
 
 def finish(e: NestEmitter) -> None:
-    """At the end of a function: what was streamed is in memory before anybody is told that it is done."""
+    """At the end of a function: what was streamed is in memory before its task is done."""
     if _METADATA in e.code.declarations:
         e.code.declare("declare void @llvm.x86.sse.sfence()")
         e.code.effect("call void @llvm.x86.sse.sfence()")
 
 
-def says(e: NestEmitter, buffer: str) -> Val:
-    """`params.KEEP` or `params.STREAM`."""
+def streaming(e: NestEmitter, buffer: str) -> Val:
+    """`params.KEEP` or `params.STREAM`, as the run decides."""
     return e.slot(e.params.keep[buffer])

@@ -31,7 +31,7 @@ def _mask(e: NestEmitter, s: Vectors, end: Val) -> tuple[Val, Val]:
 
 
 def line_start(e: NestEmitter, s: LineStart) -> None:
-    """By the address of the store: `step` iterations are one element further, and `step` has an inverse, as lanes are a power of two."""
+    """From the address of the store: an iteration is `step` elements, which has an inverse modulo the lanes, a power of two."""
     code, line = e.code, s.line
     low, high = e.int(s.low), e.int(s.high)
     dtype = memory_dtype(e.dtypes[line.buffer])
@@ -43,8 +43,8 @@ def line_start(e: NestEmitter, s: LineStart) -> None:
     within = const(s.lanes - 1, I64)
     n = e.arith("sub", high, low)
     enough = code.emit(f"icmp sge i64 {n.text}, {s.fewest}", BOOL, 1, n)
-    says = streaming_stores.says(e, line.buffer)
-    streamed = code.emit(f"icmp eq i64 {says.text}, 0", BOOL, 1, says)
+    keep = streaming_stores.streaming(e, line.buffer)
+    streamed = code.emit(f"icmp eq i64 {keep.text}, 0", BOOL, 1, keep)
     both = code.emit(f"and i1 {enough.text}, {streamed.text}", BOOL, 1, enough, streamed)
     e.define(s.streams, e.choose(both, const(0, I64), const(-1, I64)))
     e.define(s.around, e.arith("sub", low, e.arith("and", iterations, within)))

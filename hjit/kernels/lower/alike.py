@@ -1,7 +1,8 @@
-"""Nests that differ in nothing but which arrays and sizes they are about: one of them is lowered, and its code written, for all.
+"""Nests that differ only in their arrays and sizes: one of them is lowered and emitted for all.
 
-The turns of a loop that was traced one by one, say. Two such nests have the same text once arrays and sizes are numbered in the order in which
-they occur. What the code depends on besides is part of the text: the loops of the schedule, and how each array lies in memory.
+The iterations of a loop that was traced one by one, say. Two such nests have the same text once arrays and sizes are numbered
+in the order in which they occur. What else the code depends on is part of the text: the loops of the schedule, and how each
+array is laid out in memory.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ def like(shape: Shape, nest: int, other: Shape) -> Like:
 
 
 class _Arrays(dict[str, str]):
-    """Numbers of arrays; each is described where it occurs first. Arguments and results keep their names, and so do scalars."""
+    """Numbers of arrays, each described where it occurs first. Arguments, results and scalars keep their names."""
 
     def __init__(self, graph: Graph, layouts: dict[str, Layout]) -> None:
         super().__init__()
@@ -92,7 +93,7 @@ def shape_of(graph: Graph, layouts: dict[str, Layout], top: Node) -> Shape | Non
         match node:
             case Compute(name, definitions, ()) if name == stage.name:
                 numbers.extend(definitions)
-                return f"compute{tuple(min(n, 2) for n in definitions)}"  # the first two are told apart from others
+                return f"compute{tuple(min(n, 2) for n in definitions)}"  # the first two differ from the others
             case Loop() if node.stage == stage.name:
                 inside = [tree(c) for c in node.children]
                 if None not in inside:
@@ -106,7 +107,7 @@ def shape_of(graph: Graph, layouts: dict[str, Layout], top: Node) -> Shape | Non
     for n in numbers:
         d = stage.definitions[n]
         if any(p.exprs for p in d.target) or any(p.exprs for x in d.loads for p in x.index):
-            return None  # what an array says, and so what its numbers can be
+            return None  # indices read from an array, whose range matters
         dims, rdims, target = (",".join(map(w.poly, ps)) for ps in (d.dims, d.rdims, d.target))
         value = w.expr(d.value)
         w.lines.append(f"{d.order} [{dims}|{rdims}] [{target}] = {value}")

@@ -137,7 +137,7 @@ class _Reductions:
         name = f"{s.buffer}.{s.op}{self.count}"
         return _Accumulator(Register(name, dtype), Register(f"{name}.error", dtype) if compensated else None, lanes)
 
-    # -- in each lane by itself
+    # -- in each lane alone
     def across_lanes(self, s: Reduce, vectors: Vectors | None) -> Iterator[Stmt]:
         accs = [self.accumulator(s, s.dtype, _lanes(i, vectors), s.compensated) for i in s.items]
         for acc, i in zip(accs, s.items, strict=True):
@@ -146,7 +146,7 @@ class _Reductions:
         yield stored(s, [acc.state for acc in accs])
 
     def products(self, s: Reduce, accs: list[_Accumulator]) -> Body:
-        """Sums of products by fused multiply-adds in the dtype of the result: of a few, of a few of those, then into the accumulators."""
+        """Sums of products by fused multiply-adds in the dtype of the result, in two levels, then into the accumulators."""
         counts = [x.trip_count for x in s.loops]
         known = math.prod(n for n in counts if n is not None)
         outer, products = _split(s.loops, FEW if None not in counts and known < FEW * SUMS else PRODUCTS)
@@ -258,7 +258,7 @@ def nested(loops: tuple[ReductionLoop, ...], body: Body) -> Body:
 
 
 def _split(loops: tuple[ReductionLoop, ...], most: int) -> tuple[tuple[ReductionLoop, ...], tuple[ReductionLoop, ...]]:
-    """Loops as outer ones and inner ones that have at most `most` iterations together: whole ones, and a part of the next one."""
+    """Loops as outer and inner ones, where the inner ones have at most `most` iterations together; one loop may be tiled."""
     k, count = len(loops), 1
     while k and (n := loops[k - 1].trip_count) is not None and count * n <= most:
         count *= max(n, 1)

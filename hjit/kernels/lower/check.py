@@ -1,6 +1,7 @@
 """What holds of the loop IR after each pass of lowering; `HJIT_CHECK=1` looks at it after each of them.
 
-`RULES` says by kind of statement what must hold, `GONE` which statements a pass has removed, and `MADE_BY` which one makes them.
+`RULES` has what must hold of each kind of statement, `GONE` the pass that removes a kind, and `MADE_BY` the one that makes
+it.
 """
 
 from __future__ import annotations
@@ -153,8 +154,8 @@ class _Checker:
             yield f"vectors along {var} have {lanes} lanes"
 
     def block(self, s: Block, scope: _Scope) -> Iterator[str]:
-        for put in s.stores:
-            yield from self.store(put.buffer, put.index)
+        for x in s.stores:
+            yield from self.store(x.buffer, x.index)
         yield from (
             f"{x.register} is set, but declared nowhere around"
             for x in s.sets

@@ -1,7 +1,7 @@
-"""Storage folding: of a stage that slides along a loop only as many elements are kept as an iteration reads (Halide 2012, section 4.3).
+"""Storage folding: a stage that slides along a loop keeps only what one iteration reads (Halide 2012, section 4.3).
 
-The axis that moves becomes a circle, as long as the next power of two, so that a mask finds the place of an index. Where
-vectors run along that axis all of it is kept: they do not go round a circle.
+The axis that moves becomes circular, its length rounded up to a power of two, so that a mask wraps an index. Where vectors
+run along that axis all of it is kept: they cannot wrap.
 """
 
 from __future__ import annotations

@@ -115,7 +115,7 @@ def _insides(s: Stmt) -> Iterator[Op]:
 
 
 def _limits(index: Poly, extent: Poly, var: Var, loops: dict[Var, Range]) -> Range | None:
-    """The range of `var` in which an index is inside an axis by itself.
+    """The range of `var` in which an index is inside an axis without boundary handling.
 
     The index is ``c * var + rest`` or ``c * ((var + shift) // k) + rest``.
     """

@@ -11,7 +11,7 @@
          | ResetWindow(stage) | SlidingProduce(stage, var, first, end, body)
     Expr = the Graph's, without `Dim` in indices, and Register(name, dtype)
 
-Each node says what must hold of it; `hjit.kernels.lower.check` looks after every pass.
+Each node's docstring is its contract; `hjit.kernels.lower.check` verifies them after every pass.
 """
 
 from __future__ import annotations
@@ -165,12 +165,12 @@ class VectorLoop:
 
 @dataclass(frozen=True, slots=True)
 class Vectors:
-    """The body for `lanes` consecutive values of `var` at once: what depends on `var` is a vector. Inside a loop over `var`.
+    """The body for `lanes` consecutive values of the loop variable `var` at once: what depends on `var` is a vector.
 
     Attributes:
         count: vectors that one iteration of the loop does, at ``var + k * lanes``.
         align: `var` is a multiple of this.
-        active: lanes at this index and behind it do nothing, or what the last one before it does; None: all do something.
+        active: lanes from this index on do nothing, or repeat the last one before it; None: all do something.
     """
 
     var: Var
@@ -318,7 +318,7 @@ class SlidingProduce:
 
 @dataclass(frozen=True, slots=True)
 class Outlined:
-    """What is compiled as a function by itself; registers do not reach into it."""
+    """What is compiled as a function of its own; registers do not reach into it."""
 
     body: tuple[Stmt, ...]
 
@@ -383,7 +383,7 @@ class Nest:
     like: Like | None = None
 
 
-@dataclass(frozen=True)  # not slotted: its buffers are asked for stage by stage
+@dataclass(frozen=True)  # not slotted: `buffers` is cached
 class Program:
     """The nests of a kernel, in order.
 
@@ -506,10 +506,10 @@ def _block_lines(s: Block) -> Iterator[str]:
     yield from (f"prefetch {x}" for x in s.ahead)
     lets, texts = describe(*(x.value for x in (*s.stores, *s.sets)), share_loads=True)
     yield from lets
-    for put, text in zip(s.stores, texts, strict=False):
-        to = _access(put.buffer, put.index)
-        how = " streamed" if put.stream else ""
-        yield f"{to}{how} = {text}" if put.atomic is None else f"atomic {put.atomic} {to}, {text}"
+    for store, text in zip(s.stores, texts, strict=False):
+        to = _access(store.buffer, store.index)
+        how = " streamed" if store.stream else ""
+        yield f"{to}{how} = {text}" if store.atomic is None else f"atomic {store.atomic} {to}, {text}"
     yield from (f"{x.register} = {text}" for x, text in zip(s.sets, texts[len(s.stores) :], strict=True))
 
 

@@ -7,11 +7,11 @@
     drop_unused_lets   names of indices that nothing refers to
     outline            loops that occur again and again become functions
     stream_stores      results that nothing reads again may be stored past the caches
-    vectorize          vector loops: prologue, steady state, epilogue, and what the tail strategy says
+    vectorize          vector loops: prologue, steady state, epilogue, and the last vector by its tail strategy
     block_reductions   accumulators in registers, and how they are combined
     replace_scalars    what iterations read of earlier ones stays in registers
 
-Each but the first is a function from nest to nest; `show` sees the Program after each. The back ends print what comes out.
+Each but the first is a function from nest to nest; `show` sees the Program after each. The back ends print the result.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def lower(
         passes: after the first one, those of the target.
 
     Raises:
-        ScheduleError: a stage cannot slide along the loop that the schedule says.
+        ScheduleError: a stage cannot slide along the loop that the schedule asks for.
     """
     program = place_loops(graph, schedule, machine.fast_math)
     done = [place_loops.__name__]

@@ -32,7 +32,8 @@ class Params:
         tasks: stages in buffers of tasks: bytes from one task's buffer to the next one's.
         strides: (input, axis) -> slot, in elements.
         symbols: run-time sizes.
-        keep: results that are written once and not read again: `KEEP` in the caches or `STREAM`. See `hjit.kernels.llvm.streaming_stores`.
+        keep: results that are written once and not read again: `KEEP` in the caches or `STREAM`;
+            see `hjit.kernels.llvm.streaming_stores`.
         scalars: scalar arguments, as the bits of their dtype.
     """
 
@@ -51,7 +52,11 @@ class Params:
 
 
 def params_of(graph: Graph, symbols: tuple[str, ...], buffers: Iterable[str]) -> Params:
-    """The slots of a canonical Graph: equal Graphs have equal slots, by position. `buffers`: stages that tasks have for themselves."""
+    """The slots of a canonical Graph: equal Graphs have equal slots, by position.
+
+    Args:
+        buffers: stages of which each task has its own.
+    """
     slot = FIRST
     groups: list[dict] = []  # type: ignore[type-arg]
     arrays = [i.name for i in graph.inputs if i.data is None] + list(graph.outputs)
@@ -74,5 +79,5 @@ def written_once(graph: Graph) -> list[str]:
 
 
 def _is_written_once(s: Stage) -> bool:
-    """Is each element written by one definition, which reads none? Of pieces that have elements in common few are."""
+    """Is each element written by one definition, which reads none? Interleaved updates that overlap rarely are."""
     return not s.updates or (s.initial is None and is_repeatable(s, tuple(range(len(s.definitions)))))

@@ -1,7 +1,7 @@
 """Loops whose iterations read what earlier ones have stored keep it in registers (loop-carried scalar replacement).
 
-A recurrence, such as a running sum along a row, else waits for its own store to come back from memory, which takes longer
-than the addition.
+Otherwise a recurrence, such as a running sum along a row, waits for store-to-load forwarding, which takes longer than the
+addition.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Carried:
         loads: what reads it, by how many iterations later.
     """
 
-    put: Store
+    store: Store
     loads: dict[int, Load]
 
 
@@ -53,7 +53,7 @@ class _Recurrences:
             return s
         if isinstance(s, For) and not s.rare:
             kept = carried(s)
-            if kept and all(self.is_in_place(x.put.buffer) for x in kept):
+            if kept and all(self.is_in_place(x.store.buffer) for x in kept):
                 return self.kept(s, kept)
         return with_bodies(s, self.body)
 
@@ -62,7 +62,7 @@ class _Recurrences:
         return source not in self.buffers or self.buffers[source].fold is None
 
     def kept(self, s: For, kept: list[Carried]) -> Stmt:
-        """The loop, where it runs at all, with what it keeps: the latest value, that of the iteration before, and so on."""
+        """The loop with registers for the latest value, that of the iteration before, and so on; none where it never runs."""
         declared: list[Stmt] = []
         inside: dict[Expr, Expr] = {}
         latest: dict[Store, Register] = {}
@@ -70,11 +70,11 @@ class _Recurrences:
         for x in kept:
             dtype = next(iter(x.loads.values())).dtype
             self.count += 1
-            names = [Register(f"{x.put.buffer}.before{self.count}.{k}", dtype) for k in range(max(x.loads) + 1)]
-            latest[x.put] = names[0]
+            names = [Register(f"{x.store.buffer}.before{self.count}.{k}", dtype) for k in range(max(x.loads) + 1)]
+            latest[x.store] = names[0]
             declared.append(Declare(names[0], Const(0, dtype)))
             for k, register in enumerate(names[1:], 1):
-                declared.append(Declare(register, Load(x.put.buffer, _at(x.put.index, s, s.begin, k), dtype)))
+                declared.append(Declare(register, Load(x.store.buffer, _at(x.store.index, s, s.begin, k), dtype)))
             inside |= {load: names[k] for k, load in x.loads.items()}
             shifts += [Set(new, old) for old, new in pairwise(names)]
         body = (*self.replaced(s.body, inside, latest), Block((), (), tuple(shifts)))
@@ -84,20 +84,22 @@ class _Recurrences:
         """Blocks that read registers, and leave there what they store."""
         for s in body:
             assert isinstance(s, Block)
-            values = {put: rewrite(put.value, inside.get) for put in s.stores}
-            sets = tuple(Set(latest[put], values[put]) for put in s.stores if put in latest)
-            yield replace(s, stores=tuple(replace(put, value=values[put]) for put in s.stores), sets=(*s.sets, *sets))
+            values = {store: rewrite(store.value, inside.get) for store in s.stores}
+            sets = tuple(Set(latest[store], values[store]) for store in s.stores if store in latest)
+            yield replace(
+                s, stores=tuple(replace(store, value=values[store]) for store in s.stores), sets=(*s.sets, *sets)
+            )
 
 
 def carried(s: For) -> list[Carried]:
     """What the iterations of a loop can keep for later ones: of stores that overwrite no other's elements."""
     if s.limit is not None or not all(isinstance(x, Block) for x in s.body):
         return []
-    puts = [p for x in s.body if isinstance(x, Block) for p in x.stores]
-    read = loads(*(p.value for p in puts))
+    stores = [p for x in s.body if isinstance(x, Block) for p in x.stores]
+    read = loads(*(p.value for p in stores))
     found = []
-    for p in puts:
-        same = [q for q in puts if q.buffer == p.buffer]
+    for p in stores:
+        same = [q for q in stores if q.buffer == p.buffer]
         if any(q.atomic for q in same) or not _moves(p.index, s.var):
             continue
         if not all(q is p or _are_apart(p.index, q.index, s.var) for q in same):

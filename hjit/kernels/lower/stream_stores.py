@@ -1,4 +1,4 @@
-"""Results that are written once and not read again may be stored past the caches; see `hjit.kernels.llvm.streaming_stores`."""
+"""Results that are written once and not read again may bypass the caches; see `hjit.kernels.llvm.streaming_stores`."""
 
 from __future__ import annotations
 
@@ -46,22 +46,22 @@ class _Streaming:
         if s.align > 1 or not _are_stores(s.rest) or not all(isinstance(x, Let | Block) for x in s.body):
             return None
         inside = {x.var for x in s.body if isinstance(x, Let)}
-        for put in (x for b in s.body if isinstance(b, Block) for x in b.stores if x.stream):
-            size = self.graph.dtypes[put.buffer].itemsize * s.lanes
+        for store in (x for b in s.body if isinstance(b, Block) for x in b.stores if x.stream):
+            size = self.graph.dtypes[store.buffer].itemsize * s.lanes
             if size < self.machine.width or size & (size - 1):
                 continue
-            flat = self.flat(put)
+            flat = self.flat(store)
             step = flat.coefficient(s.var)
             if step is None or not step.is_const or step.const < 1 or step.const % 2 == 0:
                 continue
             if inside.isdisjoint(a for a in deep_atoms(flat) if isinstance(a, Var)):
-                return LineAlignment(put.buffer, put.index, step.const)
+                return LineAlignment(store.buffer, store.index, step.const)
         return None
 
-    def flat(self, put: Store) -> Poly:
+    def flat(self, store: Store) -> Poly:
         """Where a result is stored, in elements from its begin."""
-        strides = C_ORDER.strides(self.graph.shapes[put.buffer])
-        return rejoined(sum((p * n for p, n in zip(put.index, strides, strict=True)), ZERO))
+        strides = C_ORDER.strides(self.graph.shapes[store.buffer])
+        return rejoined(sum((p * n for p, n in zip(store.index, strides, strict=True)), ZERO))
 
 
 def _are_stores(body: Body) -> bool:

@@ -83,7 +83,7 @@ def stmt_exprs(s: Stmt) -> tuple[Expr, ...]:
 
 
 def own_polys(s: Stmt) -> Iterator[Poly]:
-    """The polynomials that a statement itself holds, its headers and values, not the statements inside it; values of names apart."""
+    """The polynomials of a statement's header and values, without those of statements inside it and of `named_polys`."""
     match s:
         case Block():
             yield from (p for x in (*s.stores, *s.ahead) for p in x.index)

@@ -1,4 +1,4 @@
-"""Unroll and jam: code for each iteration of a loop; iterations that do not depend on each other share one body, and its loads."""
+"""Unroll and jam: code for each iteration of a loop; independent iterations share one body, and its loads."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Vector loops: whole vectors, what is left of them, and single elements at both sides.
 
 Every `VectorLoop` becomes loops over `Vectors`: its steady state, whose iterations do several vectors; an epilogue of
-single vectors; what its tail strategy says of the last vector; and loops over single elements before and behind.
+single vectors; the last vector by its tail strategy; and loops over single elements before and behind.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ FEWEST_ITERATIONS = 8  # of a loop that is aligned to the lines of the cache, so
 
 
 def vectors_at_once(lanes: int, copies: int, align: int) -> tuple[int, ...]:
-    """How many vectors one iteration of a `VectorLoop` may do, at multiples of `align`: all copies, and a single one for what they leave."""
+    """The vectors that one iteration of a `VectorLoop` may do, at multiples of `align`: all copies, or one for the rest."""
     return tuple(n for n in dict.fromkeys((copies, 1)) if n * lanes % align == 0)
 
 
@@ -120,7 +120,7 @@ def _shifted(s: VectorLoop) -> Iterator[Stmt]:
 
 
 def _stepped(s: VectorLoop) -> Iterator[Stmt]:
-    """Whole vectors from the first element of the interior on, then what is left of it as the tail strategy says."""
+    """Whole vectors from the first element of the interior on, then the rest of it by its tail strategy."""
     done = s.low
     for count in vectors_at_once(s.lanes, s.copies, s.align):
         end = _name(s, f"end{count}")
@@ -153,7 +153,7 @@ def _single(s: VectorLoop, low: Poly, high: Poly) -> Iterator[Stmt]:
 
 
 def _edges(s: VectorLoop, first: Poly, after: Poly) -> Iterator[Stmt]:
-    """What lies before `first` and from `after` on, with boundary handling in vectors: no line of a streamed result is stored in parts."""
+    """What is before `first` and from `after` on, in vectors with boundary handling: streamed lines are stored whole."""
     start = first - (first - s.begin + (s.lanes - 1)) // s.lanes * s.lanes
     body = (Vectors(s.var, s.lanes, s.rest),)
     yield _sides(s, (start, first), (after, s.end), body, limit=s.end, first=s.begin)

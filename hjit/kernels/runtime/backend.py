@@ -18,6 +18,7 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -28,6 +29,9 @@ from numba.core.compiler_lock import global_compiler_lock
 
 from hjit.errors import CompileError
 from hjit.kernels.runtime import features
+from hjit.process import deadline, forks
+from hjit.process.deadline import OverBudget
+from hjit.process.signals import Unfinished, bounded
 
 # Expected seconds of LLVM for a line of LLVM IR, rather too many: 25 to 42 us were measured for 30 modules of 2,000 to
 # 22,000 lines.
@@ -35,6 +39,7 @@ SECONDS_A_LINE = 6e-5
 TARGETS = 8  # code generators that are kept: one for each value of the option `target`
 
 _lock = threading.Lock()
+_given_up: Future[bytes] | None = None  # a compilation that nobody waits for any more
 _retired: deque[Any] = deque()  # engines whose code nobody can call any more
 
 
@@ -117,7 +122,13 @@ _PROTOTYPE = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_char_p)
 
 @contextlib.contextmanager
 def _alone() -> Iterator[None]:
-    """Exclude other threads of hjit and numba from compiling; then free code that has been retired meanwhile."""
+    """Exclude other threads of hjit and numba from compiling; then free code that has been retired meanwhile.
+
+    Raises:
+        CompileError: LLVM is busy for ever.
+    """
+    if is_busy():
+        raise CompileError("LLVM does not end another compilation, and does nothing else in this process")
     with _lock, global_compiler_lock:
         try:
             yield
@@ -144,6 +155,30 @@ def compile_module(text: str, name: str, target: str) -> bytes:
         library._optimize_final_module()
         library._final_module.verify()
         return bytes(generator._tm.emit_object(library._final_module))
+
+
+def is_busy() -> bool:
+    """Does LLVM still compile what it was given too much time for? It holds its lock: nothing can be compiled or loaded."""
+    return _given_up is not None and not _given_up.done()
+
+
+def compile_within(seconds: float | None, text: str, name: str, target: str) -> bytes:
+    """`compile_module`, given up where it takes more of the processor's time.
+
+    LLVM's passes have no limits of their own, and some rewrite for ever what they are given. The thread goes on, to the end of the
+    process if need be, and with it LLVM's lock is taken.
+
+    Raises:
+        CompileError: LLVM refuses the module.
+        OverBudget: it takes longer.
+    """
+    global _given_up
+    try:
+        return bounded(seconds, deadline.counted(compile_module), text, name, target)
+    except Unfinished as unfinished:
+        _given_up = unfinished.call
+        forks.unfinished = is_busy
+        raise OverBudget("compiling with LLVM") from None
 
 
 def load_object(object_code: bytes, name: str, target: str) -> Compiled:

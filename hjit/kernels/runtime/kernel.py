@@ -1,4 +1,4 @@
-"""Kernels: a canonical Graph with its schedule, compiled; and the same bound to the sizes of one call.
+"""Kernels: a canonical Graph under its schedule, compiled; and the same bound to the sizes of one call.
 
 A `Kernel` serves every Graph with its key. A `Bound` has the constant part of the parameter block for one set of
 sizes and strides; running it packs addresses and scalars, and enters the compiled code without the GIL.
@@ -13,32 +13,29 @@ import threading
 import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from hjit import cache
 from hjit.errors import CompileError, ScheduleError
 from hjit.kernels.lower.params import FIRST, KEEP, SMALL_ARRAY, STREAM, STREAMED, TASKS_PER_THREAD, params_of
-from hjit.kernels.runtime import arena, backend, features, launch
-from hjit.kernels.runtime.naming import kernel_name
+from hjit.kernels.runtime import arena, backend, launch
+from hjit.kernels.runtime.scheduled import Scheduled
 from hjit.kernels.runtime.scratch import lifetimes, offsets, staggered
 from hjit.kernels.runtime.sizes import encode, evaluate
 from hjit.kernels.runtime.trial import Trial
 from hjit.options import Options
 from hjit.process import deadline, debug
+from hjit.process.machine import memory
 from hjit.process.signals import signal_safe
 from hjit.sched.language.memory import LINE
 from hjit.trace.ir.graph import Graph
-from hjit.trace.ir.key import Key, graph_key
 from hjit.trace.ir.poly import sizes_value
-
-if TYPE_CHECKING:
-    from hjit.sched.language.tree import Root
 
 KEPT = 64  # kernels that stay although nobody holds them: the same function is often decorated anew
 
-_kernels: dict[str, Kernel] = {}  # those that were asked for last, the latest at the end
+_kernels: dict[str, Kernel] = {}  # the latest used, the last of them at the end
 _others: weakref.WeakValueDictionary[str, Kernel] = weakref.WeakValueDictionary()  # as long as a pipeline holds them
 _order = threading.RLock()  # of `_kernels` and `_others`; held for an instant only
 _lock = threading.RLock()
@@ -64,7 +61,8 @@ class Kernel:
         name: the entry's symbol, and the name in the disk cache.
         buffers: stages in buffers of tasks, by position in the Graph, with the lengths of their axes; see `sizes`.
         align: stages whose axes have gaps in memory, by position in the Graph; see `hjit.sched.language.tree.Store`.
-        lives: stages that are in memory, by position in the Graph, with their first and last nests; see `scratch.lifetimes`.
+        lives: stages that are in memory, by position in the Graph, with their first and last nests; see
+            `scratch.lifetimes`.
         from_cache: was the object code found on disk?
     """
 
@@ -76,32 +74,18 @@ class Kernel:
     from_cache: bool
 
 
-def scheduled(graph: Graph, options: Options) -> Root | None:
-    """The tree that the schedule in `options` makes for a Graph; None is the default schedule.
-
-    Raises:
-        ScheduleError: it is not legal for this Graph.
-    """
-    if options.schedule is None:
-        return None
-    from hjit.sched.language.check import check_tree
-
-    tree: Root = options.schedule.tree(graph, features.schedule_target(options.target))
-    check_tree(tree, graph)
-    return tree
-
-
-def kernel_for(graph: Graph, key: Key, options: Options, small: bool = True) -> Kernel:
-    """The compiled kernel of a canonical Graph: of this process, from the disk cache, or new. `small`: are all arrays?"""
-    schedule = scheduled(graph, options)
-    name = kernel_name(graph, key, options, schedule, small)
+def kernel_for(scheduled: Scheduled, options: Options, small: bool = True) -> Kernel:
+    """The compiled kernel: of this process, from the disk cache, or new. `small`: are all arrays?"""
+    name = scheduled.name(options, small)
     found = _known(name)
     if found is not None:
         return found
     with _lock:
         found = _known(name)
         if found is None:
-            found = _load(name, options) or _compile(graph, name, options, schedule, small)
+            if backend.is_busy():
+                raise deadline.OverBudget("another compilation with LLVM")
+            found = _load(name, options) or _compile(scheduled, name, options, small)
             with _order:
                 _keep(found)
         return found
@@ -117,7 +101,7 @@ def _known(name: str) -> Kernel | None:
 
 
 def _keep(kernel: Kernel) -> None:
-    """Keep a kernel; the one that was asked for longest ago goes with the last pipeline that holds it."""
+    """Keep a kernel; the least recently used one goes with the last pipeline that holds it."""
     _kernels[kernel.name] = kernel
     while len(_kernels) > KEPT:
         oldest = _kernels.pop(next(iter(_kernels)))
@@ -138,18 +122,20 @@ def _load(name: str, options: Options) -> Kernel | None:
     return found
 
 
-def _compile(graph: Graph, name: str, options: Options, schedule: Root | None, small: bool) -> Kernel:
-    from hjit.kernels.runtime.listing import plan  # a process that only looks kernels up never loads the compiler
+def _compile(scheduled: Scheduled, name: str, options: Options, small: bool) -> Kernel:
+    from hjit.kernels.runtime.lowered import lowered  # a process that only looks kernels up never loads the compiler
 
-    planned = plan(graph, options, schedule, small)
-    debug.say("asm", name, lambda: backend.assembly(planned.llvm, name, options.target))
-    deadline.require("compiling with LLVM", backend.expected_seconds(planned.llvm))
-    code = signal_safe(deadline.counted(backend.compile_module), planned.llvm, name, options.target)
+    graph, symbols = scheduled.graph, scheduled.key.symbols
+    found = lowered(scheduled, options, name, small)
+    debug.say("asm", name, lambda: backend.assembly(found.llvm, name, options.target))
+    expected = backend.expected_seconds(found.llvm)
+    deadline.require("compiling with LLVM", expected)
+    seconds = deadline.allowance(expected)
+    code = backend.compile_within(seconds, found.llvm, name, options.target)
     compiled = signal_safe(backend.load_object, code, name, options.target)
     count(compiled=1)
     position = {s.name: k for k, s in enumerate(graph.stages)}
-    symbols = planned.key.symbols
-    program = planned.program
+    program = found.program
     buffers = tuple(
         (position[n], [encode(p, symbols) for p in b.layout.lengths(b.lengths)]) for n, b in program.buffers.items()
     )
@@ -180,11 +166,11 @@ class Bound:
     """
 
     def __init__(
-        self, graph: Graph, options: Options, sizes: Mapping[str, int], strides: Mapping[str, Sequence[int]]
+        self, scheduled: Scheduled, options: Options, sizes: Mapping[str, int], strides: Mapping[str, Sequence[int]]
     ) -> None:
-        key = graph_key(graph)
-        self.graph, self.options = graph, options
-        self.kernel = kernel_for(graph, key, options, _are_small(graph, sizes, strides))
+        graph, key = scheduled.graph, scheduled.key
+        self.scheduled = scheduled
+        self.kernel = kernel_for(scheduled, options, _are_small(graph, sizes, strides))
         numbers = [sizes[name] for name in key.symbols]
         buffers = {
             graph.stages[k].name: [max(evaluate(n, numbers), 1) for n in lengths] for k, lengths in self.kernel.buffers
@@ -215,7 +201,7 @@ class Bound:
                 size *= tasks
             taken[name] = staggered(size)
         places, self.scratch_bytes = offsets(taken, lives)
-        if options.schedule is not None:
+        if scheduled.tree is not None:
             _check_scratch(self.scratch_bytes, taken)
         constants = [places.get(name, 0) for name in params.scratch]
         constants += [steps[name] for name in params.tasks]
@@ -255,11 +241,13 @@ class Bound:
         given: bool = False,
         streamed: bool = False,
     ) -> bool:
-        """Compute `outputs`, which are C-contiguous; False where an index was out of bounds, or a Python int out of the range of its dtype.
+        """Compute `outputs`, which are C-contiguous; False where an index, or a Python int, was out of bounds.
 
-        `given`: had they been there before? Of a new array the system clears the pages when they are first written, which brings
-        them into the caches: there is nothing to gain from streaming. Whether a given one gains by it depends on what else the kernel
-        does, and on the processor: the first calls try. `streamed`: no trial, given results are streamed.
+        Args:
+            given: had they been there before? Of a new array the system clears the pages when they are first written,
+                which brings them into the caches: there is nothing to gain from streaming. Whether a given one gains
+                by it depends on what else the kernel does, and on the processor: the first calls try.
+            streamed: no trial, given results are streamed.
         """
         block = arena.borrow(self.scratch_bytes)
         try:
@@ -296,13 +284,12 @@ def _check_scratch(total: int, taken: Mapping[str, int]) -> None:
     Raises:
         ScheduleError: it has not.
     """
-    from hjit.process.machine import memory
-
     if total > memory():
         most = max(taken, key=taken.__getitem__)
         why = f"{total} bytes of scratch memory in all, more than this machine's {memory()}"
         raise ScheduleError(
-            f"store {most}: the schedule keeps {taken[most]} bytes of it, {why}; make tiles, alignments or parts smaller"
+            f"store {most}: the schedule keeps {taken[most]} bytes of it, {why}; "
+            "make tiles, alignments or parts smaller"
         )
 
 

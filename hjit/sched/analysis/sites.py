@@ -15,7 +15,7 @@ import math
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from functools import cache, cached_property
+from functools import cached_property, lru_cache
 from typing import Any, TypeVar
 
 from hjit.sched.analysis.bounds import vector_axes
@@ -475,7 +475,7 @@ def _head(loop: Loop) -> Loop:
     return _plain_loop(loop.stage, loop.dim, loop.kind, None if size is None else -1 if size < 0 else 1, loop.tail)
 
 
-@cache
+@lru_cache(maxsize=1 << 16)
 def _plain_loop(stage: str, dim: DimKey, kind: LoopKind, size: int | None, tail: Tail) -> Loop:
     return Loop(stage, dim, kind, size, (), tail)
 

@@ -31,7 +31,7 @@ from hjit.trace.tracing.recorder import current
 from hjit.trace.tracing.tracer import has_tracer
 
 _SAFE_BUILTINS = ("builtins", "_operator", "math", "time")  # they ask a tracer through Python's own protocols
-_OWN = ("hjit.trace", "hjit.kernels", "hjit.sched", "hjit.model", "hjit.pipeline", "hjit.variant", "hjit.options")
+_OWN = ("hjit.trace", "hjit.kernels", "hjit.sched", "hjit.model", "hjit.pipeline", "hjit.call", "hjit.options")
 
 
 class Overlay(dict[str, Any]):

@@ -19,7 +19,7 @@ from hjit.kernels.llvm.vecmath.text import (
     cast,
     cmp,
     from_bits,
-    in_pieces,
+    in_parts,
     intrinsic,
     is_signed,
     like,
@@ -111,7 +111,7 @@ def single_to_half(code: Code, x: Val) -> Val:
 
 
 def round_to_odd(code: Code, x: Val) -> Val:
-    """A double as a float whose last bit says whether anything was lost, so that a second rounding is as if it were the only one."""
+    """A double rounded to odd as a float, so that a second rounding gives what rounding once would."""
     near = cast(code, "fptrunc", x, F32)
     back = cast(code, "fpext", near, F64)
     word = as_bits(code, near)
@@ -159,20 +159,20 @@ def truncate(code: Code, x: Val, target: DType) -> Val:
     if target == _S64:
         kind = "ps" if single else "pd"
         if code.width == 64 and n > 4:
-            return in_pieces(code, 8, lambda v: _masked(code, f"cvtt{kind}2qq.512", v, _S64, 8, True), x)
-        return in_pieces(code, 4, lambda v: _masked(code, f"cvtt{kind}2qq.256", v, _S64, 4, False), x)
+            return in_parts(code, 8, lambda v: _masked(code, f"cvtt{kind}2qq.512", v, _S64, 8, True), x)
+        return in_parts(code, 4, lambda v: _masked(code, f"cvtt{kind}2qq.256", v, _S64, 4, False), x)
     wide = code.width // x.dtype.itemsize
     if single:
         if wide == 16 and n > 8:
-            return in_pieces(code, 16, lambda v: _masked(code, "cvttps2dq.512", v, _S32, 16, True), x)
+            return in_parts(code, 16, lambda v: _masked(code, "cvttps2dq.512", v, _S32, 16, True), x)
         if wide >= 8 and n > 4:
-            return in_pieces(code, 8, lambda v: code.call("llvm.x86.avx.cvtt.ps2dq.256", _S32, 8, v), x)
-        return in_pieces(code, 4, lambda v: code.call("llvm.x86.sse2.cvttps2dq", _S32, 4, v), x)
+            return in_parts(code, 8, lambda v: code.call("llvm.x86.avx.cvtt.ps2dq.256", _S32, 8, v), x)
+        return in_parts(code, 4, lambda v: code.call("llvm.x86.sse2.cvttps2dq", _S32, 4, v), x)
     if wide == 8 and n > 4:
-        return in_pieces(code, 8, lambda v: _masked(code, "cvttpd2dq.512", v, _S32, 8, True), x)
+        return in_parts(code, 8, lambda v: _masked(code, "cvttpd2dq.512", v, _S32, 8, True), x)
     if wide >= 4 and n > 2:
-        return in_pieces(code, 4, lambda v: code.call("llvm.x86.avx.cvtt.pd2dq.256", _S32, 4, v), x)
-    return in_pieces(code, 2, lambda v: resize(code, code.call("llvm.x86.sse2.cvttpd2dq", _S32, 4, v), 2), x)
+        return in_parts(code, 4, lambda v: code.call("llvm.x86.avx.cvtt.pd2dq.256", _S32, 4, v), x)
+    return in_parts(code, 2, lambda v: resize(code, code.call("llvm.x86.sse2.cvttpd2dq", _S32, 4, v), 2), x)
 
 
 def _masked(code: Code, name: str, x: Val, dtype: DType, lanes: int, rounding: bool) -> Val:

@@ -1,4 +1,4 @@
-"""log, sin and the other functions of the C library: libmvec's vector variants where it is there, else one call a lane."""
+"""log, sin and the other functions of the C library: libmvec's vector variants where there are, else one call a lane."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hjit.kernels.llvm.vecmath.text import (
     cast,
     cmp,
     float_constant,
-    in_pieces,
+    in_parts,
     intrinsic,
     library,
     like,
@@ -68,7 +68,7 @@ def call(code: Code, name: str, *args: Val) -> Val:
         return per_lane(code, lambda *one: library(code, function, x.dtype, 1, *one), *args)
     lanes = register_lanes(code, x)
     symbol = f"_ZGV{_CLASSES[lanes * x.dtype.itemsize]}N{lanes}{'v' * len(args)}_{function}"
-    return in_pieces(code, lanes, lambda *piece: library(code, symbol, x.dtype, lanes, *piece), *args)
+    return in_parts(code, lanes, lambda *part: library(code, symbol, x.dtype, lanes, *part), *args)
 
 
 def _function(name: str) -> Emitter:

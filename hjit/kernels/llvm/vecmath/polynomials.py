@@ -1,6 +1,6 @@
-"""exp and the power of floats as polynomials: no tables, no branches, and as fast for arguments that under- or overflow.
+"""exp and the power of floats as polynomials: no tables, no branches, as fast for arguments that under- or overflow.
 
-libmvec's exp calls the scalar function for each result that is not a normal number, which a bilateral filter's weights often are.
+libmvec's exp calls the scalar function for each result that is not normal, as a bilateral filter's weights often are.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from hjit.kernels.llvm.vecmath.text import (
     cast,
     cmp,
     from_bits,
-    in_pieces,
+    in_parts,
     intrinsic,
     is_nan,
     like,
@@ -100,7 +100,7 @@ def _power_of_two(code: Code, n: Val) -> Val:
 
 def _scale(code: Code, x: Val, n: Val) -> Val:
     """x * 2**n for an integral n, rounded once."""
-    return in_pieces(code, register_lanes(code, x), lambda v, m: _masked(code, "scalef", v, m), x, n)
+    return in_parts(code, register_lanes(code, x), lambda v, m: _masked(code, "scalef", v, m), x, n)
 
 
 def _masked(code: Code, name: str, *args: Val, immediate: int | None = None) -> Val:
@@ -180,8 +180,8 @@ def _log2_by_instructions(code: Code, x: Val) -> Val:
     """log2 of what was a float, to 36 bits relative."""
     lanes = register_lanes(code, x)
     # from 3/4 to 3/2, so that near 1 there is no exponent to cancel with
-    mantissa = in_pieces(code, lanes, lambda v: _masked(code, "getmant", v, immediate=3), x)
-    exponent = in_pieces(code, lanes, lambda v: _masked(code, "getexp", v), op(code, "fmul", x, like(1.33333334, x)))
+    mantissa = in_parts(code, lanes, lambda v: _masked(code, "getmant", v, immediate=3), x)
+    exponent = in_parts(code, lanes, lambda v: _masked(code, "getexp", v), op(code, "fmul", x, like(1.33333334, x)))
     s = op(code, "fdiv", op(code, "fsub", mantissa, like(1, x)), op(code, "fadd", mantissa, like(1, x)))
     return _fma(code, _polynomial(code, op(code, "fmul", s, s), _LOG2_WIDE), s, exponent)
 

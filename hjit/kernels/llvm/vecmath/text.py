@@ -1,4 +1,4 @@
-"""Short ways of writing one LLVM instruction, and of cutting vectors into pieces; used by the vecmath modules."""
+"""Short ways of writing one LLVM instruction, and of splitting vectors; used by the vecmath modules."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def float_constant(x: Val) -> float | None:
 
 
 def shuffle(code: Code, a: Val, b: Val | None, indices: Sequence[int]) -> Val:
-    """The lanes `indices` of `a` followed by `b`; a result of one lane stays a vector in LLVM's eyes, so ask for two or more."""
+    """The lanes `indices`, two or more, of `a` followed by `b`: a result of one lane would still be a vector to LLVM."""
     mask = ", ".join(f"i32 {i}" for i in indices)
     other = "poison" if b is None else b.text
     operands = (a,) if b is None else (a, b)
@@ -179,8 +179,8 @@ def join(code: Code, parts: Sequence[Val], lanes: int) -> Val:
     return resize(code, work[0], lanes)
 
 
-def in_pieces(code: Code, lanes: int, function: Callable[..., Val], *args: Val) -> Val:
-    """`function` on pieces of `lanes` lanes; the last piece, or too short a vector, is filled up with copies."""
+def in_parts(code: Code, lanes: int, function: Callable[..., Val], *args: Val) -> Val:
+    """`function` on parts of `lanes` lanes; the last part, or too short a vector, is padded with copies."""
     n = args[0].lanes
     if n == lanes:
         return function(*args)

@@ -1,11 +1,13 @@
 """First calls of kernels: the kernels' results beside NumPy's, and what comes of it.
 
-What a comparison vouches for is known by the kernels and by what is made of their results (`Variant.signature`), so that another size of a
-known kernel is not compared; and by the way of storing results, as other code writes them past the caches.
+What a comparison vouches for is known by the kernels and by what is made of their results (`Variant.signature`), so
+that another size of a known kernel is not compared; and by the way of storing results, as other code writes them past
+the caches.
 """
 
 from __future__ import annotations
 
+import functools
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,12 +15,13 @@ from typing import Any
 
 import numpy as np
 
-from hjit.arguments import copied
-from hjit.variant import Held, Mispredict, OutOfBounds, Variant
+from hjit.call.arguments import copied
+from hjit.call.guards import GuardValues
+from hjit.call.variant import Mispredict, OutOfBounds, Variant
 from hjit.verify.comparison import Allowed, Comparison, allowed_of, is_exact
 from hjit.verify.frame import Inputs
 from hjit.verify.reference import Reference
-from hjit.verify.tolerances import EXACT, INEXACT, tolerances
+from hjit.verify.tolerances import EXACT, INEXACT
 
 log = logging.getLogger("hjit")
 
@@ -54,7 +57,7 @@ class Report:
     Attributes:
         verified: may they be used from now on? None: later calls will tell.
         flipped: elements that a decision on a rounded value has made other ones.
-        why: they may not; empty where that was said before.
+        why: they may not; empty where that was reported before.
     """
 
     verified: bool | None
@@ -71,8 +74,9 @@ class Report:
     def what_has_flipped(self, name: str) -> str:
         """A warning."""
         return (
-            f"{name}: {self.flipped} elements of the result differ from NumPy's by more than a rounding: a threshold, a rounding to a whole "
-            "number, an argmax, an index or a quotient depends on numbers that agree but for their last bits "
+            f"{name}: {self.flipped} elements of the result differ from NumPy's by more than a rounding: "
+            "a threshold, a rounding to a whole number, an argmax, an index or a quotient depends on numbers that "
+            "agree but for their last bits "
             "(f.stats.flipped counts such elements)"
         )
 
@@ -100,7 +104,7 @@ class FirstCalls:
     def compare(
         self,
         variant: Variant,
-        held: Held,
+        guarded: GuardValues,
         runs: Mapping[bool, Run],
         before: Mapping[str, Any],
         expected: Any,
@@ -114,7 +118,7 @@ class FirstCalls:
             after: those of them that the plain function has changed.
         """
         draws = next(iter(runs.values())).draws
-        allowed = _allowed(variant, held, {**before, **draws})
+        allowed = _allowed(variant, guarded, {**before, **draws})
         flipped, why = 0, ""
         for way, run in runs.items():
             found = Comparison()
@@ -135,7 +139,7 @@ class FirstCalls:
         return Report(False if False in verdicts else None if None in verdicts else True, flipped, why)
 
     def _judge(self, verdict: Verdict, found: Comparison, allowed: Allowed) -> int:
-        """Take a comparison into account; the number of elements that decisions on rounded values have made other ones."""
+        """Take a comparison into account; how many elements decisions on rounded values have made other ones."""
         if found.why is not None and verdict.paths < PATHS and not allowed.is_settled():
             verdict.paths += 1  # the function took another path: no kernel is to blame
             return max(found.differing, 1)
@@ -144,7 +148,7 @@ class FirstCalls:
             return 0
         if (found.why is not None or found.unbounded) and verdict.doubts < DOUBTS:
             verdict.doubts += 1
-            text = "%s: the compiled result differs from NumPy's (%s), perhaps by roundings: the next call is compared, too"
+            text = "%s: the compiled result differs from NumPy's (%s), perhaps by roundings: the next call is compared"
             log.debug(text, self.name, found.why or f"{found.unbounded} elements where roundings are all that is left")
             return 0
         verdict.verified = True
@@ -167,7 +171,7 @@ class Run:
 
 def run_of(
     variant: Variant,
-    held: Held,
+    guarded: GuardValues,
     leaves: Sequence[Any],
     targets: Sequence[Any],
     written: Mapping[str, Array],
@@ -177,13 +181,13 @@ def run_of(
     copies = {n: copied(a) for n, a in written.items()}
     given = list(leaves)
     for n in copies:
-        if n in variant.arguments:
-            given[variant.arguments[n]] = copies[n]
+        if n in variant.guards.arguments:
+            given[variant.guards.arguments[n]] = copies[n]
     places = [np.empty_like(t) if isinstance(t, np.ndarray) else t for t in targets] if streamed else []
-    captured = {n: copies.get(n, a) for n, a in held[1].items()}
+    captured = {n: copies.get(n, a) for n, a in guarded[1].items()}
     draws: dict[str, Array] = {}
     try:
-        result = variant.run(given, (held[0], captured), places, effects=False, streamed=streamed, draws=draws)
+        result = variant.run(given, (guarded[0], captured), places, effects=False, streamed=streamed, draws=draws)
     except OutOfBounds:
         return None
     except Mispredict:
@@ -191,19 +195,19 @@ def run_of(
     return Run(result, copies, draws)
 
 
-def _allowed(variant: Variant, held: Held, arrays: Mapping[str, Any]) -> Allowed:
+def _allowed(variant: Variant, guarded: GuardValues, arrays: Mapping[str, Any]) -> Allowed:
     """How far the results of a variant may be from NumPy's."""
-    values, captured = held
+    values, captured = guarded
     inputs = Inputs(
         {**variant.constants, **captured, **arrays},
         variant.rec.sizes,
-        {name: values[k] for name, k in variant.slots.items()},
+        {name: values[k] for name, k in variant.body.slots.items()},
     )
-    events = [s.event for s in variant.steps]
-    reference = Reference(variant.graphs, events, inputs, INEXACT, variant.options.fast_math)
-    found = tolerances(variant.graphs, events, variant.options.fast_math)
-    decisions = [e.needs[0] for e in events if e is not None and e.call is None]
-    return allowed_of(reference, [n for n in decisions if not is_exact(found.get(n, EXACT))], variant.arranged)
+    graphs, breaks, found = variant.graphs, variant.breaks, variant.tolerances()
+    reference = Reference(graphs, breaks, inputs, INEXACT, variant.fast_math)
+    decisions = [e.needs[0] for e in breaks if e is not None and e.call is None]
+    arranged = functools.partial(variant.results.arranged, found)
+    return allowed_of(reference, [n for n in decisions if not is_exact(found.get(n, EXACT))], arranged)
 
 
 __all__ = ["DOUBTS", "PATHS", "FirstCalls", "Report", "Run", "run_of"]

@@ -14,11 +14,12 @@ import numpy as np
 from hjit.options import context_state
 from hjit.trace.capture.trace import Tree
 
+CallKey = tuple[Any, ...]  # the options in force, and the signatures of the arguments
 _NUMBERS = frozenset({int, float})
 _BY_VALUE = (str, bytes, type(None), bool, enum.Enum, np.dtype, type, types.FunctionType, range, frozenset)
 
 
-def key_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+def key_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> CallKey:
     """The options in force, and what of the arguments a kernel depends on."""
     if kwargs:
         return (context_state(), *map(_signature, args), None, *[(k, _signature(v)) for k, v in kwargs.items()])
@@ -73,7 +74,7 @@ class _Identity:
         return isinstance(other, _Identity) and self.ref() is not None and self.ref() is other.ref()
 
 
-def leaf_names(function: types.FunctionType, structure: Any, count: int) -> list[str]:
+def leaf_names(function: types.FunctionType, structure: Tree, count: int) -> list[str]:
     """A name for each leaf of the arguments: its parameter's."""
     names = ["arg"] * count
     try:

@@ -1,7 +1,8 @@
 """Is a compiled function slower than the plain one? That is found while it is used.
 
-The first comparison with NumPy knows both times. Where the kernel was not much faster, the next calls with the same key take the two by
-turns, and pairs of calls decide. Each call runs once, one way or the other: so effects happen once, and nothing waits for this.
+The first comparison with NumPy knows both times. Where the kernel was not much faster, the next calls with the same key
+run one or the other, interleaved, and pairs of calls decide. Each call runs once, one way or the other: so effects
+happen once, and nothing waits for this.
 """
 
 from __future__ import annotations
@@ -13,17 +14,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from hjit.outcome import MISS, PLAIN
+from hjit.call.outcome import MISS, PLAIN
 
 if TYPE_CHECKING:
-    from hjit.variant import Variant
+    from hjit.call.variant import Variant
 
 PAIRS = 5  # that decide, after one that does not count: memory and threads are new to it
 SLOWER = 1.1  # times as long as NumPy: then NumPy runs
 SUSPECT = 0.5  # of NumPy's time in the first comparison, below which a kernel is taken for the faster one
 LEAST = 50e-6  # seconds: of shorter calls the noise is too large, and the time too small
 MAX_DISTURBED = 30  # calls beside which another one ran, after which the kernel is kept
-MAX_KEYS = 64  # of a pipeline that take turns at a time; the oldest ends without a verdict
+MAX_TIMED = 64  # keys of a pipeline whose calls are timed at the same time; the oldest ends without a verdict
 
 ADVICE = "What to do: numpy_if_faster=False runs it all the same; f.use runs a schedule of yours"
 
@@ -31,8 +32,8 @@ clock = time.perf_counter
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
-    """What the pairs of calls came to; seconds are medians.
+class Medians:
+    """What pairs of calls took: medians, in seconds.
 
     Attributes:
         ratio: how many times as long as NumPy the kernel took: the median over pairs; `low` is their first quartile.
@@ -50,7 +51,8 @@ class Verdict:
 
     def __str__(self) -> str:
         what = "the kernel is slower" if self.is_slower else "the kernel is not clearly slower"
-        return f"{what}: compiled it takes {1e3 * self.compiled:.3g} ms, by NumPy {1e3 * self.plain:.3g} ms (medians of {PAIRS} pairs of calls)"
+        compiled, plain = f"{1e3 * self.compiled:.3g} ms", f"{1e3 * self.plain:.3g} ms"
+        return f"{what}: compiled it takes {compiled}, by NumPy {plain} (medians of {PAIRS} pairs of calls)"
 
 
 def is_suspect(seconds: tuple[float, float] | None) -> bool:
@@ -58,25 +60,19 @@ def is_suspect(seconds: tuple[float, float] | None) -> bool:
     return seconds is not None and seconds[0] > SUSPECT * seconds[1] and seconds[1] >= LEAST
 
 
-class Turns:
-    """Calls with one key that are compiled and plain by turns.
+class InterleavedCalls:
+    """Calls with one key that run compiled and plain, interleaved, and are timed.
 
     Attributes:
         variant: what is compared with NumPy.
-        flat: may it run by its short way? That skips the turns, so it is closed until they are over.
     """
 
     def __init__(self, variant: Variant) -> None:
-        self.variant, self.flat = variant, variant.flat
-        variant.flat = False
+        self.variant = variant
         self._times: tuple[list[float], list[float]] = [], []
         self._timed = threading.Lock()  # held by the call that is timed
         self._disturbed = False
         self._lost = 0
-
-    def stop(self) -> None:
-        """No more turns."""
-        self.variant.flat = self.flat
 
     def run(self, compiled: Callable[[], Any], plain: Callable[[], Any]) -> Any:
         """A call, one way or the other; only one that gives a result tells how long that takes."""
@@ -94,13 +90,13 @@ class Turns:
             self.end(way, seconds)
 
     def begin(self) -> int | None:
-        """0: this call is to run compiled, 1: plain; None: compiled and without a clock, as another one is being timed."""
+        """0: this call is to run compiled, 1: plain; None: compiled and untimed, as another one is being timed."""
         if not self._timed.acquire(blocking=False):
             self._disturbed = True
             return None
         self._disturbed = False
-        turn = sum(map(len, self._times))
-        return (turn + 1) // 2 % 2  # in pairs, so that none always runs after the other
+        count = sum(map(len, self._times))
+        return (count + 1) // 2 % 2  # in pairs, so that none always runs after the other
 
     def end(self, way: int, seconds: float | None) -> None:
         """The call has ended; None: it says nothing of the kernel's time."""
@@ -117,13 +113,13 @@ class Turns:
         ahead = pairs > 0 and all(c < SUSPECT * p for c, p in zip(*self._times, strict=False))
         return pairs > PAIRS or ahead or self._lost > MAX_DISTURBED
 
-    def verdict(self) -> Verdict | None:
+    def medians(self) -> Medians | None:
         """What was found; None where too few calls could be timed."""
         compiled, plain = (times[1 : PAIRS + 1] for times in self._times)
         if min(len(compiled), len(plain)) < PAIRS:
             return None
         ratios = [c / p if p else 1.0 for c, p in zip(compiled, plain, strict=True)]
-        return Verdict(
+        return Medians(
             statistics.median(compiled),
             statistics.median(plain),
             statistics.median(ratios),

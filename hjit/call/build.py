@@ -1,0 +1,319 @@
+"""The way of a new key of arguments. `build` reads as the list of what happens:
+
+trace         run the Python function on tracers            `hjit.trace.capture`
+canonicalise  named rewrites of the Graph of each segment   `hjit.call.segments`, `hjit.trace.passes`
+look up       the schedule on disk                          `hjit.tuning.decide`, `hjit.tuning.plans`
+search        where there is none                           `hjit.tuning.autoschedule`
+lower, emit   or load, from the disk or this process        `hjit.kernels.runtime.kernel`
+tune          measure candidates, keep the best             `hjit.tuning.candidates`
+bind          kernels, graph breaks and results as a `Variant`    here
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+import threading
+import time
+import types
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+
+from hjit.call.arguments import leaf_names
+from hjit.call.guards import Guards, guards_of
+from hjit.call.results import Results
+from hjit.call.segments import Cut, element_strides, strides_of
+from hjit.call.variant import OneKernel, OutOfBounds, Step, Steps, Variant, WithProducts
+from hjit.errors import CompileError, HjitError, Origin, TraceError
+from hjit.kernels.runtime import features, kernel
+from hjit.kernels.runtime.kernel import Bound
+from hjit.options import Options
+from hjit.process import deadline
+from hjit.process.deep_stack import with_deep_stack
+from hjit.process.garbage_collection import few_collections
+from hjit.trace.capture.trace import Trace, Tree, trace
+from hjit.trace.passes.canonical import canonicalise
+from hjit.trace.tracing.recorder import Recorder
+from hjit.tuning.choice import Arguments, Candidate, Choice, Scheduler, Segment
+from hjit.tuning.decide import decided
+
+log = logging.getLogger("hjit")
+T = TypeVar("T")
+Array = np.ndarray[Any, Any]
+
+
+class Unclear(Exception):
+    """Tracing raised an exception: the function's own, or a gap of hjit. No effect of the function has happened yet."""
+
+    def __init__(self, error: Exception) -> None:
+        self.error = error
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    """What runs calls with a key.
+
+    Attributes:
+        results: of the extern calls that the trace made, which the first run need not make again, by the number of
+            the graph break.
+        compiled, loaded: kernels, new and from the disk cache.
+    """
+
+    variant: Variant
+    results: dict[int, tuple[Any, ...]]
+    compiled: int
+    loaded: int
+
+
+def build(
+    function: Any, name: str, structure: Tree, leaves: list[Any], options: Options, scheduler: Scheduler | None
+) -> Built:
+    """Everything that a first call does before it runs.
+
+    Args:
+        structure: how `leaves`, the arguments with containers opened, are put together.
+        scheduler: the schedule that the user has given.
+
+    Raises:
+        BudgetError: there is no time for that.
+        TraceError: the function cannot be traced.
+        CompileError: a fault of hjit.
+        OutOfBounds: an index is out of bounds: NumPy is to say so itself.
+        Unclear: tracing raised something, perhaps what the function itself raises.
+    """
+    if not isinstance(function, types.FunctionType):
+        raise TraceError(repr(function), "not a Python function", "decorate a function written in Python")
+    code = function.__code__
+    start, before = time.perf_counter(), kernel.made()
+    with (
+        few_collections(),
+        deadline.budget(options.budget, name, Origin(code.co_filename, code.co_firstlineno, code.co_name)),
+    ):
+        traced = _traced(function, structure, leaves, options, scheduler)
+        results = _results_of_externs(traced)  # a variant keeps no array of the call
+        deadline.blame(traced.recorder.busiest())
+        variant = _reported(name, compiled, traced, structure, leaves, options, scheduler)
+    made, loaded = (now - then for now, then in zip(kernel.made(), before, strict=True))
+    log.debug("%s: built in %.4f s, %d kernels compiled", name, time.perf_counter() - start, made)
+    return Built(variant, results, made, loaded)
+
+
+# -- trace
+
+
+def _traced(
+    function: types.FunctionType, structure: Tree, leaves: list[Any], options: Options, scheduler: Scheduler | None
+) -> Trace:
+    def evaluated(rec: Recorder, wanted: tuple[str, ...]) -> list[Any]:
+        return list(with_room(evaluate, rec, wanted, leaves, options))
+
+    by_blas = functools.partial(_product_by_blas, options, scheduler)
+    try:
+        names = leaf_names(function, structure, len(leaves))
+        traced: Trace = with_room(trace, function, structure, leaves, names, evaluated, by_blas)
+    except (HjitError, MemoryError, OutOfBounds):
+        raise
+    except Exception as error:
+        raise Unclear(error) from None
+    traced.recorder.take_back()  # random numbers are drawn when the variant runs
+    breaks = traced.recorder.breaks
+    if any(e.impure for e in breaks) and any(e.call is None for e in breaks):
+        raise TraceError(
+            "numpy.random",
+            "random numbers together with a decision on values",
+            "draw the random numbers outside the function",
+        )
+    return traced
+
+
+def _product_by_blas(options: Options, scheduler: Scheduler | None, stage: str) -> bool | str:
+    """May BLAS compute the product of this name? "auto": where it is faster.
+
+    Where the user has given a schedule, it computes those that are not in that.
+    """
+    if scheduler is None or options.blas is False:
+        return options.blas
+    has: Any = getattr(scheduler, "has", None)
+    return has is not None and not has(stage)
+
+
+def _results_of_externs(traced: Trace) -> dict[int, tuple[Any, ...]]:
+    rec = traced.recorder
+    calls = ((k, e) for k, e in enumerate(rec.breaks) if e.call is not None and not e.impure)
+    return {k: tuple(rec.inputs[n].array for n in e.gives) for k, e in calls}
+
+
+def evaluate(rec: Recorder, names: tuple[str, ...], leaves: list[Any], options: Options) -> list[Any]:
+    """Stages of an unfinished trace, computed by compiled kernels on the arrays at hand."""
+    found = {n: rec.inputs[n].array for n in names if n in rec.inputs}
+    wanted = tuple(dict.fromkeys(n for n in names if n not in found))
+    if wanted:
+        segment = Segment(canonicalise(rec.graph(wanted)), features.schedule_target(options.target))
+        strides = {n: element_strides(s.array) for n, s in rec.inputs.items()}
+        bound = Bound(segment.under(None), options, rec.sizes, strides)
+        values, slots = rec.tape.replay(leaves), rec.scalar_slots()
+        assert values is not None, "they are those that are traced"
+        outputs = bound.new_outputs()
+        with deadline.paused():
+            is_inside = bound.run(
+                [rec.inputs[n].array for n in bound.inputs], outputs, [values[slots[n][0].k] for n, _ in bound.scalars]
+            )
+        if not is_inside:
+            rec.beyond = True
+            raise IndexError("index out of bounds")
+        found.update(zip(wanted, outputs, strict=True))
+    return [found[n] for n in names]
+
+
+# -- canonicalise, look up, search, lower, emit, tune, bind
+
+
+def compiled(
+    traced: Trace, structure: Tree, leaves: Sequence[Any], options: Options, scheduler: Scheduler | None
+) -> Variant:
+    """A trace, compiled by the schedule that is decided on for it."""
+    rec = traced.recorder
+    cut = Cut(traced, features.schedule_target(options.target))  # canonicalises
+    decision = decided(cut, scheduler, not rec.breaks, rec.sizes, options)  # looks up, or searches
+    make = functools.partial(_kernels, traced, cut, options)  # loads, or lowers and emits
+    if decision.is_final:
+        candidate = make(decision.best)
+    else:
+        from hjit.tuning.candidates import chosen  # not loaded where nothing is compared
+
+        candidate = chosen(decision, make, cut, functools.partial(_arguments, traced, leaves), options)  # tunes
+    return _bind(traced, structure, candidate, options)
+
+
+def _reported(name: str, f: Callable[..., T], *args: Any) -> T:
+    """``f(*args)``, with what goes wrong as errors of hjit."""
+    try:
+        return with_room(f, *args)
+    except (HjitError, MemoryError):
+        raise
+    except RecursionError:
+        why = "its operations follow from one another hundreds deep: a loop whose iterations were traced one by one"
+        raise TraceError(name, why, "write the loop as `for i in range(...)`, or compute with whole arrays") from None
+    except Exception as error:
+        raise CompileError(f"{name}: {type(error).__name__} while compiling: {error}. Please report this.") from error
+
+
+def _kernels(traced: Trace, cut: Cut, options: Options, choice: Choice) -> Candidate:
+    """The kernels of all segments by a schedule."""
+    rec, segments = traced.recorder, cut(choice.rewrites)
+    strides = strides_of(rec, [x.graph for x in segments])
+    kernels = (Bound(choice.of(x), options, rec.sizes, strides) if x.graph.outputs else None for x in segments)
+    return Candidate(choice, segments, tuple(kernels))
+
+
+def _arguments(traced: Trace, leaves: Sequence[Any]) -> Arguments | None:
+    """What candidates are measured on."""
+    rec = traced.recorder
+    values = rec.tape.replay(leaves) if rec.tape.ops else []
+    if values is None:
+        return None
+    scalars = {name: values[slot.k] for name, (slot, _) in rec.scalar_slots().items()}
+    return Arguments({n: s.array for n, s in rec.inputs.items()}, scalars)
+
+
+def _bind(traced: Trace, structure: Tree, candidate: Candidate, options: Options) -> Variant:
+    """What runs: it keeps no array of the call at hand."""
+    rec, choice = traced.recorder, candidate.choice
+    breaks = [*rec.breaks, None]
+    steps = [
+        Step(x.graph, None if b is None else choice.of(x), b, e)
+        for x, b, e in zip(candidate.segments, candidate.kernels, breaks, strict=True)
+    ]
+    guards = guards_of(traced)
+    slots = {name: slot.k for name, (slot, _) in rec.scalar_slots().items()}
+    variant = Variant(
+        traced,
+        Steps(steps, guards.packed, slots),
+        Results(traced.result, traced.results, traced.writes, rec.sizes),
+        guards,
+        {n: s.array for n, s in rec.inputs.items() if s.where[0] == "constant"},
+        options.fast_math,
+    )
+    if _is_simple(traced, variant.guards, structure):
+        variant.fast = _with_products(variant) if variant.has_products else _one_kernel(variant)
+    _forget_call(traced)
+    return variant
+
+
+def _is_simple(traced: Trace, guards: Guards, structure: Tree) -> bool:
+    """May calls go a hot path?
+
+    Nothing is captured or written, no argument is a container, and there are no graph breaks but products.
+    """
+    rec = traced.recorder
+    if any(e.product is None for e in rec.breaks) or rec.effects or rec.captures or traced.writes or guards.packed:
+        return False
+    args, kwargs = structure.items
+    return not any(isinstance(x, Tree) for x in (*args.items, *kwargs.items))
+
+
+def _with_products(v: Variant) -> WithProducts | None:
+    """The hot path of a variant whose graph breaks are products; None where indices must be checked."""
+    if v.rec.checks:
+        return None
+    return WithProducts(v.body, v.rec.tape if v.rec.tape.ops else None, v.constants, v.guards.arguments, v.results)
+
+
+def _one_kernel(variant: Variant) -> OneKernel | None:
+    """The hot path of a variant without graph breaks; None where its results are not just what the kernel computes."""
+    rec, results = variant.rec, variant.results
+    (step,) = variant.steps
+    names = (*(r.name for r in results.leaves), *rec.checks)
+    if not results.leaves or any(r.kind != "array" for r in results.leaves) or names != step.graph.outputs:
+        return None
+    bound = step.bound
+    assert bound is not None
+    return OneKernel(
+        bound,
+        rec.tape if rec.tape.ops else None,
+        tuple(variant.guards.arguments.get(n, -1) for n in bound.inputs),
+        {k: variant.constants[n] for k, n in enumerate(bound.inputs) if n in variant.constants},
+        tuple(variant.body.slots[n] for n, _ in bound.scalars),
+        tuple((shape, dtype) for _, shape, dtype in bound.outputs),
+        bool(rec.checks),
+        results.tree,
+    )
+
+
+def _forget_call(traced: Trace) -> None:
+    """A variant must not keep the arrays of the call that made it alive."""
+    rec = traced.recorder
+    for s in rec.inputs.values():
+        if s.where[0] != "constant":
+            s.array = _like(s.array)
+    rec.captured.clear()
+    rec.forget()
+
+
+def _like(a: Array) -> Array:
+    """An array of the same dtype, shape and strides without memory of its own."""
+    probe = np.zeros(1, a.dtype)
+    shaped = np.lib.stride_tricks.as_strided(probe, a.shape, a.strides)
+    shaped.flags.writeable = False
+    return shaped
+
+
+# -- room on the stack
+
+
+def with_room(f: Callable[..., T], *args: Any) -> T:
+    """``f(*args)``, however deep the stack of the caller is; kernels that another thread makes for it count here."""
+
+    def counted() -> tuple[T, int, tuple[int, int]]:
+        before = kernel.made()
+        result = f(*args)
+        compiled, loaded = (now - then for now, then in zip(kernel.made(), before, strict=True))
+        return result, threading.get_ident(), (compiled, loaded)
+
+    result, thread, made = with_deep_stack(counted)
+    if thread != threading.get_ident():
+        kernel.count(*made)
+    return result

@@ -1,0 +1,102 @@
+"""What a pipeline keeps: counters, and what it knows of each key of arguments; and one call."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from hjit.call.against_numpy import InterleavedCalls
+from hjit.call.arguments import CallKey
+from hjit.trace.capture.trace import Tree
+
+if TYPE_CHECKING:
+    from hjit.call.variant import OneKernel, Variant, WithProducts
+
+MAX_KEYS = 512  # keys that a pipeline remembers; the oldest is forgotten
+MAX_VARIANTS = 16  # outcomes of decisions and guards that one key remembers
+
+
+@dataclass(slots=True)
+class Stats:
+    """Counters of a pipeline.
+
+    Attributes:
+        calls: calls of the pipeline.
+        traces: how often the function was traced.
+        compilations: kernels compiled.
+        cache_hits: kernels loaded from the disk cache.
+        fallbacks: calls whose result is the plain function's, since no kernel gave one, the first one's was wrong,
+            or NumPy was timed, or found to be faster.
+        slower: keys of arguments with which the plain function runs, as the kernel was slower.
+        verified: None before the first comparison with NumPy, then its outcome: False where one of them failed.
+        flipped: elements of compared results that differ since a decision on a rounded value (a threshold, a
+            rounding to a whole number, an index) fell the other way.
+        scratch_bytes: scratch memory of the latest new key.
+    """
+
+    calls: int = 0
+    traces: int = 0
+    compilations: int = 0
+    cache_hits: int = 0
+    fallbacks: int = 0
+    slower: int = 0
+    verified: bool | None = None
+    flipped: int = 0
+    scratch_bytes: int = 0
+
+
+@dataclass(slots=True)
+class Entry:
+    """What calls with one key run.
+
+    Attributes:
+        variants: that one is tried first which came last.
+        fast: the hot path of the first one; None: it has none, or calls are being timed.
+        plain: why NumPy runs instead; None: it does not.
+        timing: of calls beside NumPy; None: they are not timed.
+    """
+
+    variants: tuple[Variant, ...] = ()
+    fast: OneKernel | WithProducts | None = None
+    plain: str | None = None
+    timing: InterleavedCalls | None = None
+
+    def put(self, variants: tuple[Variant, ...]) -> None:
+        """Run these from now on, the first one by its hot path."""
+        self.variants = variants[:MAX_VARIANTS]
+        self._open()
+
+    def time(self, variant: Variant) -> None:
+        """Time calls beside NumPy: they do not go the hot path."""
+        self.timing = InterleavedCalls(variant)
+        self._open()
+
+    def stop_timing(self) -> None:
+        """Calls go the hot path again."""
+        self.timing = None
+        self._open()
+
+    def _open(self) -> None:
+        first = self.variants[0] if self.variants else None
+        is_timed = self.timing is not None and self.timing.variant is first
+        self.fast = None if first is None or is_timed else first.fast
+
+
+@dataclass(slots=True)
+class Call:
+    """One call off the hot path.
+
+    Attributes:
+        leaves: the arguments, containers opened.
+        structure: how they were put together.
+        targets: arrays for the results, of `Pipeline.into`.
+        known: the variants that the key had when the call began.
+    """
+
+    key: CallKey
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    leaves: list[Any]
+    structure: Tree
+    targets: list[Any]
+    known: tuple[Variant, ...]

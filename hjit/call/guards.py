@@ -1,0 +1,144 @@
+"""May a finished trace run for the arguments at hand?
+
+What it read besides them must be as it was, and arrays that it writes must not overlap others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from hjit.trace.capture.captured import container_shape
+from hjit.trace.capture.trace import Trace
+from hjit.trace.tracing.host import same
+from hjit.trace.tracing.recorder import Recorder, packed
+
+MOST_WORK = 1000  # candidate solutions that NumPy tries to find a shared element, some microseconds
+Array = np.ndarray[Any, Any]
+GuardValues = tuple[list[Any], dict[str, Array]]  # values of the tape, captured arrays by input
+
+
+@dataclass(frozen=True, slots=True)
+class Guards:
+    """The guards of a trace.
+
+    Attributes:
+        arguments: which leaf of the arguments an input is.
+        packed: inputs whose elements are read as packed structures; see `recorder.packed`.
+        written: inputs that the function changes.
+        overlapping: may two elements of one of those be the same memory?
+    """
+
+    recorder: Recorder
+    arguments: Mapping[str, int]
+    packed: frozenset[str]
+    written: frozenset[str]
+    overlapping: bool
+
+    def values(self, leaves: Sequence[Any]) -> GuardValues | None:
+        """Values of the tape and the captured arrays, or None where a guard does not hold."""
+        rec = self.recorder
+        values = rec.tape.replay(leaves) if rec.tape.ops else []
+        if values is None:
+            return None
+        arrays: dict[str, Array] = {}
+        for path, (kind, expected) in rec.captures:
+            try:
+                value = _look_up(path, leaves)
+            except Exception:  # it is gone, or a foreign descriptor does not give it
+                return None
+            if kind == "array":
+                if not self._accepts(expected, value) or arrays.setdefault(expected, value) is not value:
+                    return None
+            elif not _holds(kind, expected, value):
+                return None
+        return values, arrays
+
+    def _accepts(self, name: str, value: Any) -> bool:
+        """Is a captured array like the one that was traced?"""
+        if not isinstance(value, np.ndarray) or type(value) not in (np.ndarray, np.memmap):
+            return False
+        return _alike(packed(value) if name in self.packed else value, self.recorder.inputs[name].array)
+
+    def may_write(self, leaves: Sequence[Any], captured: Mapping[str, Array]) -> bool:
+        """Are the arrays that the function changes writeable, and apart from all others?"""
+        if not self.written:
+            return True
+        if self.overlapping:
+            return False
+        arrays = {n: leaves[k] for n, k in self.arguments.items()} | dict(captured)
+        for name in self.written:
+            a = arrays[name]
+            if not a.flags.writeable or any(n != name and overlap(a, b) for n, b in arrays.items()):
+                return False
+        return True
+
+
+def guards_of(trace: Trace) -> Guards:
+    """The guards of a trace, whose arrays are still those of the call."""
+    rec = trace.recorder
+    packed_inputs = frozenset(n for n, s in rec.inputs.items() if s.packed)
+    written = frozenset(name for name, _ in trace.writes)
+    return Guards(
+        rec,
+        {n: s.where[1] for n, s in rec.inputs.items() if s.where[0] == "arg"},
+        packed_inputs,
+        written,
+        any(n in packed_inputs or _overlaps_itself(rec.inputs[n].array) for n in written),
+    )
+
+
+def _look_up(path: Any, leaves: Sequence[Any]) -> Any:
+    """A captured value, now: from where it was found, or from an argument of this call."""
+    if path.kind == "leaf":
+        return leaves[path.name]
+    base = _look_up(path.base, leaves) if type(path.base) is type(path) else path.base
+    if path.kind == "item":
+        return base[path.name]
+    return base.cell_contents if path.kind == "cell" else getattr(base, path.name)
+
+
+def _holds(kind: str, expected: Any, value: Any) -> bool:
+    """Is a captured value what it was?"""
+    if kind == "shape":
+        return bool(container_shape(value) == expected)
+    if kind == "method":
+        return getattr(value, "__func__", None) is expected
+    if kind == "identity":
+        return value is expected or _same_method(value, expected)
+    return same(value, expected)
+
+
+def _same_method(a: Any, b: Any) -> bool:
+    """Bound methods are made anew at each look-up."""
+    return hasattr(a, "__func__") and hasattr(b, "__func__") and a.__func__ is b.__func__ and a.__self__ is b.__self__
+
+
+def overlap(a: Array, b: Array) -> bool:
+    """Do two arrays share an element? Yes where it is hard to say."""
+    if not np.may_share_memory(a, b):
+        return False
+    try:
+        return bool(np.shares_memory(a, b, max_work=MOST_WORK))  # type: ignore[arg-type]  # its stub is too narrow
+    except np.exceptions.TooHardError:
+        return True
+
+
+def _overlaps_itself(a: Array) -> bool:
+    """May two elements of an array be the same memory?"""
+    if not a.size:
+        return False
+    reach = a.itemsize
+    for s, n in sorted((abs(s), n) for s, n in zip(a.strides, a.shape, strict=True) if n > 1):
+        if s < reach:
+            return True
+        reach += s * (n - 1)
+    return False
+
+
+def _alike(a: Array, b: Array) -> bool:
+    """Do two arrays look the same to a kernel?"""
+    return a.dtype == b.dtype and a.shape == b.shape and a.strides == b.strides

@@ -1,0 +1,143 @@
+"""The results of a function, put together from what its kernels have computed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from hjit.call.guards import overlap
+from hjit.trace.capture.trace import Result, Tree
+from hjit.trace.ir.poly import Dim, sizes_value
+from hjit.verify.tolerances import EXACT, Tolerance
+
+Array = np.ndarray[Any, Any]
+Shape = tuple[tuple[int, ...], np.dtype[Any]]  # with the dtype
+
+
+@dataclass(frozen=True, slots=True)
+class Results:
+    """What a function returns, and what it writes.
+
+    Attributes:
+        tree: the structure of what it returns, with a `Result` for each leaf.
+        leaves: these, in order.
+        writes: inputs that it changes, each with the stage of its new elements.
+        sizes: numbers of the run-time sizes by name.
+    """
+
+    tree: Any
+    leaves: list[Result]
+    writes: tuple[tuple[str, str], ...]
+    sizes: Mapping[str, int]
+
+    def build(self, leaf: Callable[[Result], Any]) -> Any:
+        """Something for each result, put together as the results are."""
+        return self.tree.build(leaf) if isinstance(self.tree, Tree) else leaf(self.tree)
+
+    def finish(self, values: Sequence[Any], state: Mapping[str, Array]) -> Any:
+        """Write what is to be written; what the function returns.
+
+        Args:
+            values: of the tape.
+            state: arrays by name: inputs and stages.
+        """
+        for argument, stage in self.writes:
+            np.copyto(state[argument], state[stage])
+
+        def leaf(r: Result) -> Any:
+            match r.kind:
+                case "array":
+                    return r.given(state[r.name])
+                case "constant":
+                    return r.given(r.value.copy("K"))
+                case "argument":
+                    return state[r.name]
+                case "view":
+                    return self.view(state[r.name], r)
+                case "host":
+                    return values[r.value]
+                case _:
+                    return r.value
+
+        return self.build(leaf)
+
+    def places(
+        self, targets: Sequence[Any], shapes: Mapping[str, Shape], state: Mapping[str, Array]
+    ) -> dict[str, Array]:
+        """The results that can be computed straight into arrays of the caller.
+
+        Args:
+            targets: the caller's arrays, one for each leaf.
+            shapes: of the stages that kernels and products compute.
+            state: the arrays that are read.
+        """
+        found: dict[str, Array] = {}
+        for r, t in zip(self.leaves, targets, strict=False):
+            if r.kind != "array" or r.is_scalar or type(t) is not np.ndarray or t.ndim != len(r.order or t.shape):
+                continue
+            place = r.taken(t)
+            if not place.flags.carray or shapes.get(r.name) != (place.shape, place.dtype):
+                continue
+            others = [x for x in targets if x is not t and isinstance(x, np.ndarray)]
+            if not any(overlap(t, x) for x in (*state.values(), *others)):
+                found[r.name] = place
+        return found
+
+    def view(self, base: Array, r: Result) -> Array:
+        """The NumPy view that an index map describes."""
+        base = base if r.dtype is None else base.view(r.dtype)
+        sizes = self.sizes
+        shape = tuple(sizes_value(p, sizes) for p in r.shape)
+        if base.size == 0 or 0 in shape:
+            return np.empty(shape, base.dtype)
+
+        def at(k: int) -> list[int]:
+            """The index where dimension `k` is 1 and the others are 0."""
+
+            def number(a: Any) -> int:
+                return int(a.k == k) if isinstance(a, Dim) else sizes[a.name]
+
+            return [p.evaluate(number) for p in r.index]
+
+        start = at(-1)
+        steps = [
+            sum((i - o) * stride for i, o, stride in zip(at(k), start, base.strides, strict=True))
+            for k in range(len(shape))
+        ]
+        corner: Any = (*(slice(o, o + 1) for o in start), ...)
+        return np.lib.stride_tricks.as_strided(
+            base[corner], shape, steps, writeable=base.flags.writeable and not r.read_only
+        )
+
+    # -- verification
+    def arranged(
+        self,
+        stages: Mapping[str, Tolerance],
+        make: Callable[[Tolerance, str, Callable[[Array], Any]], Any],
+    ) -> tuple[Any, dict[str, Any]]:
+        """How results may differ from NumPy's, put together as they are; and changed arguments, by name.
+
+        Args:
+            stages: how the stages may.
+            make: makes each of these, of the tolerance, the stage, and how the result, or changed argument, is a
+                part of the stage.
+        """
+        written = {name: stages.get(stage, EXACT) for name, stage in self.writes}
+        stage_of = dict(self.writes)
+
+        def leaf(r: Result) -> Any:
+            def arrange(a: Array) -> Any:
+                return self.view(a, r) if r.kind == "view" else r.given(a) if r.kind == "array" else a
+
+            return make(written.get(r.name) or stages.get(r.name, EXACT), stage_of.get(r.name, r.name), arrange)
+
+        return self.build(leaf), {name: make(t, stage_of[name], lambda a: a) for name, t in written.items()}
+
+    @property
+    def signature(self) -> tuple[Any, ...]:
+        """What is made of what the kernels compute."""
+        leaves = tuple((r.kind, r.name, r.shape, r.index, r.is_scalar, r.weak, r.order) for r in self.leaves)
+        return leaves, tuple(self.writes)

@@ -1,0 +1,110 @@
+"""Segments of a trace: what is computed between its graph breaks, each a canonical Graph and one kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from hjit.trace.capture.trace import Trace
+from hjit.trace.ir.graph import Graph, Input
+from hjit.trace.ir.poly import ONE, SMALL, Poly, sizes_value
+from hjit.trace.ops.layout import c_strides
+from hjit.trace.passes.canonical import canonicalise
+from hjit.trace.passes.rewrites import Rewrites
+from hjit.trace.tracing.recorder import Recorder
+from hjit.tuning.choice import Segment, Segments
+
+Array = np.ndarray[Any, Any]
+
+
+class Cut:
+    """The segments of a trace, made once for each set of rewrites that a search or a plan asks for."""
+
+    def __init__(self, trace: Trace, target: Any) -> None:
+        self._recorder, self._goals, self._target = trace.recorder, trace.goals, target
+        self._made: dict[Hashable, Segments] = {}
+
+    def __call__(self, rewrites: Rewrites) -> Segments:
+        """One segment for each goal."""
+        key = _key(rewrites)
+        found = None if key is None else self._made.get(key)
+        if found is None:
+            graphs = graphs_of(self._recorder, self._goals, rewrites)
+            found = tuple(Segment(g, self._target) for g in graphs)
+            if key is not None:
+                self._made[key] = found
+        return found
+
+
+def _key(rewrites: Rewrites) -> Hashable:
+    """What these rewrites are known by; None where a schedule by hand has them, which asks once."""
+    if not isinstance(rewrites.inlined_after, frozenset) or not isinstance(rewrites.factored, dict):
+        return None
+    if rewrites != Rewrites(inlined_after=rewrites.inlined_after, factored=rewrites.factored):
+        return None
+    return rewrites.inlined_after, tuple(sorted(rewrites.factored.items()))
+
+
+def graphs_of(rec: Recorder, goals: Sequence[tuple[str, ...]], rewrites: Rewrites) -> list[Graph]:
+    """One canonical Graph for each goal; stages that a later one needs are outputs of the first that computes them."""
+    whole = rec.graph(())
+    reads = {s.name: tuple(s.sources - {s.name}) for s in whole.stages}
+    carried: dict[str, Input] = {}
+    found: list[Graph] = []
+    for number, goal in enumerate(goals):
+        wanted = tuple(n for n in goal if n in reads and n not in carried)
+        graph = _without(whole, carried, wanted)
+        made = canonicalise(graph, rewrites)
+        if number + 1 < len(goals):
+            later = _ancestors([n for g in goals[number + 1 :] for n in g], reads, carried)
+            keep = tuple(s.name for s in made.stages if s.name in later and s.name not in wanted)
+            if keep:
+                made = canonicalise(replace(graph, outputs=wanted + keep), rewrites)
+            for s in whole.stages:
+                if s.name in wanted + keep:
+                    carried[s.name] = Input(s.name, s.dtype, s.shape, contiguous_layout(s.shape))
+        found.append(made)
+    return found
+
+
+def _ancestors(names: list[str], reads: dict[str, tuple[str, ...]], stop: dict[str, Input]) -> set[str]:
+    found: set[str] = set()
+    while names:
+        n = names.pop()
+        if n not in found and n in reads and n not in stop:
+            found.add(n)
+            names += reads[n]
+    return found
+
+
+def _without(whole: Graph, carried: dict[str, Input], outputs: tuple[str, ...]) -> Graph:
+    stages = tuple(s for s in whole.stages if s.name not in carried)
+    return replace(whole, inputs=whole.inputs + tuple(carried.values()), stages=stages, outputs=outputs)
+
+
+def contiguous_layout(shape: tuple[Poly, ...]) -> tuple[int | None, ...]:
+    """`recorder.layout` of an array in C order."""
+    found: list[int | None] = []
+    step = ONE
+    for n in reversed(shape):
+        found.insert(0, 0 if n == ONE else step.const if step.is_const and step.const <= SMALL else None)
+        step = step * n
+    return tuple(found)
+
+
+def strides_of(rec: Recorder, graphs: Iterable[Graph]) -> Mapping[str, tuple[int, ...]]:
+    """Strides of all inputs of some Graphs, in elements; what is carried over between them is in C order."""
+    found = {n: element_strides(s.array) for n, s in rec.inputs.items()}
+    for g in graphs:
+        for i in g.inputs:
+            if i.name not in found:
+                found[i.name] = c_strides([sizes_value(p, rec.sizes) for p in i.shape], 1)
+    return found
+
+
+def element_strides(a: Array) -> tuple[int, ...]:
+    """Strides in elements."""
+    return tuple(s // a.itemsize for s in a.strides)

@@ -1,0 +1,313 @@
+"""A finished trace that runs: kernels, decisions between them, extern calls, and the result.
+
+A trace is cut where it decides on a computed value or calls an extern function. Each segment is one kernel; what a
+later segment needs of an earlier one is carried over in memory rather than computed again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from hjit.call.guards import Guards, GuardValues
+from hjit.call.outcome import MISS, PLAIN
+from hjit.call.results import Results
+from hjit.kernels.runtime.kernel import Bound
+from hjit.kernels.runtime.scheduled import Scheduled
+from hjit.trace.capture.trace import Result, Trace
+from hjit.trace.ir.graph import Graph
+from hjit.trace.tracing.host import same
+from hjit.trace.tracing.recorder import GraphBreak, OutOfBounds, Recorder, packed
+from hjit.verify.tolerances import Tolerance, tolerances
+
+Array = np.ndarray[Any, Any]
+
+
+class Mispredict(Exception):
+    """A decision came out otherwise than when this variant was traced."""
+
+    def __init__(self, number: int, value: Any) -> None:
+        self.number, self.value = number, value
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One segment: a kernel, and the graph break that ends it (None at the end of the function).
+
+    Attributes:
+        scheduled: what the kernel was made of.
+    """
+
+    graph: Graph
+    scheduled: Scheduled | None
+    bound: Bound | None
+    graph_break: GraphBreak | None
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """Kernels with graph breaks between them.
+
+    Attributes:
+        packed: inputs that are read through a copy in C order.
+        slots: which entry of the tape a scalar of the kernels is.
+    """
+
+    steps: list[Step]
+    packed: frozenset[str]
+    slots: Mapping[str, int]
+
+    def run(
+        self,
+        state: dict[str, Array],
+        values: Sequence[Any],
+        places: Mapping[str, Array],
+        known: Mapping[int, tuple[Any, ...]],
+        drawn: list[Callable[[], None]],
+        streamed: bool,
+    ) -> None:
+        """Kernels and graph breaks, in order.
+
+        Args:
+            state: arrays by name; those that are computed are added.
+            places: arrays of the caller, by stage.
+            drawn: takes what puts the random-number streams back that were drawn from.
+        """
+        for number, step in enumerate(self.steps):
+            if step.bound is not None:
+                self._run_kernel(step.bound, state, values, places, streamed)
+            cut = step.graph_break
+            if cut is None:
+                continue
+            if cut.call is None:
+                value = state[cut.needs[0]].reshape(())[()]
+                if not same(value, cut.value):
+                    raise Mispredict(number, value)
+                continue
+            results = known.get(number)
+            if cut.product is not None and (results is None or cut.gives[0] in places):
+                results = (cut.product.compute([state[n] for n in cut.needs], places.get(cut.gives[0])),)
+            elif results is None:
+                if cut.mark is not None:
+                    drawn.append(cut.mark())
+                outcome, results, _ = cut.call(*(state[n] for n in cut.needs))
+                if not same(outcome, cut.value):
+                    raise Mispredict(number, outcome)
+            state.update(zip(cut.gives, results, strict=True))
+
+    def _run_kernel(
+        self, bound: Bound, state: dict[str, Array], values: Sequence[Any], places: Mapping[str, Array], streamed: bool
+    ) -> None:
+        made = [places[n] if n in places else np.empty(shape, dtype) for n, shape, dtype in bound.outputs]
+        inputs = [packed(state[n]) if n in self.packed else state[n] for n in bound.inputs]
+        given = any(n in places for n, _, _ in bound.outputs)
+        if not bound.run(inputs, made, [values[self.slots[n]] for n, _ in bound.scalars], given, streamed):
+            raise OutOfBounds
+        for (name, _, _), array in zip(bound.outputs, made, strict=True):
+            state[name] = array
+
+
+@dataclass(frozen=True, slots=True)
+class OneKernel:
+    """The hot path of one kernel whose arguments are arrays and numbers, and whose results are new arrays.
+
+    Attributes:
+        tape: of the recorder; None where nothing is worked out from the arguments' numbers.
+        leaves: which leaf each array is; -1: it is one of `constants`, by its position.
+        scalars: the entries of the tape that the kernel takes.
+        outputs: shapes and dtypes.
+        may_refuse: is the last output whether NumPy is to say what it refuses?
+        result: what is returned; see `Results.tree`.
+    """
+
+    bound: Bound
+    tape: Any
+    leaves: tuple[int, ...]
+    constants: Mapping[int, Array]
+    scalars: tuple[int, ...]
+    outputs: tuple[tuple[tuple[int, ...], np.dtype[Any]], ...]
+    may_refuse: bool
+    result: Any
+
+    def run(self, leaves: Sequence[Any]) -> Any:
+        """The result; MISS where a guard does not hold, PLAIN where NumPy is to refuse something."""
+        values: Sequence[Any] | None = ()
+        if self.tape is not None:
+            values = self.tape.replay(leaves)
+            if values is None:
+                return MISS
+        fixed = self.constants
+        arrays = (
+            [fixed[k] if n < 0 else leaves[n] for k, n in enumerate(self.leaves)]
+            if fixed
+            else [leaves[n] for n in self.leaves]
+        )
+        outputs = [np.empty(shape, dtype) for shape, dtype in self.outputs]
+        if not self.bound.run(arrays, outputs, [values[k] for k in self.scalars] if values else ()):
+            return PLAIN
+        if self.may_refuse and outputs.pop():
+            return PLAIN
+        tree = self.result
+        if type(tree) is Result:
+            return tree.given(outputs[0]) if tree.is_scalar or tree.order else outputs[0]
+        parts = iter(outputs)
+        return tree.build(lambda r: r.given(next(parts)))
+
+
+@dataclass(frozen=True, slots=True)
+class WithProducts:
+    """The hot path of kernels with products of matrices by BLAS between them; see `OneKernel`."""
+
+    body: Steps
+    tape: Any
+    constants: Mapping[str, Array]
+    arguments: Mapping[str, int]
+    results: Results
+
+    def run(self, leaves: Sequence[Any]) -> Any:
+        """As `OneKernel.run`."""
+        values: Sequence[Any] | None = () if self.tape is None else self.tape.replay(leaves)
+        if values is None:
+            return MISS
+        state = {**self.constants, **{n: leaves[k] for n, k in self.arguments.items()}}
+        try:
+            self.body.run(state, values, {}, {}, [], False)
+        except OutOfBounds:
+            return PLAIN
+        return self.results.finish(values, state)
+
+
+@dataclass(eq=False, slots=True, weakref_slot=True)
+class Variant:
+    """A trace bound to sizes: what a call with the same arguments' key runs.
+
+    Attributes:
+        fast_math: see `hjit.options`; it decides how far results may be from NumPy's.
+        constants: arrays of the trace itself, by input.
+        fast: the hot path, for a variant that has one: arrays and numbers as arguments; one kernel whose results
+            are new arrays, or products between kernels.
+        vouched: ways of storing results (past the caches: True) whose results have been compared with NumPy's.
+    """
+
+    trace: Trace
+    body: Steps
+    results: Results
+    guards: Guards
+    constants: Mapping[str, Array]
+    fast_math: bool
+    fast: OneKernel | WithProducts | None = None
+    vouched: set[bool] = field(default_factory=set)
+
+    @property
+    def rec(self) -> Recorder:
+        """The recorder of the trace."""
+        return self.trace.recorder
+
+    @property
+    def steps(self) -> list[Step]:
+        """Its segments."""
+        return self.body.steps
+
+    @property
+    def graphs(self) -> list[Graph]:
+        """The canonical Graphs of the segments."""
+        return [s.graph for s in self.steps]
+
+    @property
+    def breaks(self) -> list[GraphBreak | None]:
+        """What ends each segment."""
+        return [s.graph_break for s in self.steps]
+
+    @property
+    def bounds(self) -> list[Bound]:
+        """The kernels, in order."""
+        return [s.bound for s in self.steps if s.bound is not None]
+
+    @property
+    def impure(self) -> bool:
+        """Does it call something whose result is new at every call?"""
+        return any(e.impure for e in self.rec.breaks)
+
+    @property
+    def has_products(self) -> bool:
+        """Are there products of matrices that BLAS computes?"""
+        return any(e.product is not None for e in self.rec.breaks)
+
+    @property
+    def may_stream(self) -> bool:
+        """Is there code that writes results past the caches, for arrays of the caller?"""
+        return any(b.may_stream for b in self.bounds)
+
+    @property
+    def signature(self) -> tuple[Any, ...]:
+        """What a comparison with NumPy vouches for: the kernels, and what is made of their results."""
+        products = tuple(e.product.form for e in self.breaks if e is not None and e.product is not None)
+        return tuple(b.kernel.name for b in self.bounds), products, *self.results.signature
+
+    def tolerances(self) -> dict[str, Tolerance]:
+        """How the stages may differ from NumPy's."""
+        return tolerances(self.graphs, self.breaks, self.fast_math)
+
+    def run(
+        self,
+        leaves: Sequence[Any],
+        guarded: GuardValues,
+        targets: Sequence[Any] = (),
+        known: Mapping[int, tuple[Any, ...]] | None = None,
+        effects: bool = True,
+        streamed: bool = False,
+        draws: dict[str, Array] | None = None,
+    ) -> Any:
+        """Run all steps.
+
+        Args:
+            guarded: what `Guards.values` gave.
+            targets: arrays for the results, used where they fit.
+            known: arrays of extern calls that the trace itself made, by the number of the break, used instead of
+                calling again.
+            effects: give warnings and log records, and leave streams of random numbers where they are then?
+            streamed: are targets written past the caches, where there is code that does?
+            draws: takes the arrays of random numbers, by input.
+
+        Raises:
+            Mispredict: a decision came out otherwise.
+            OutOfBounds: NumPy is to run; nothing was written.
+        """
+        values, captured = guarded
+        if any(e.blocked is not None and e.blocked() for e in self.rec.effects):
+            raise OutOfBounds
+        state = {**self.constants, **captured, **{n: leaves[k] for n, k in self.guards.arguments.items()}}
+        places = self.results.places(targets, self._shapes(), state) if targets else {}
+        drawn: list[Callable[[], None]] = []
+        try:
+            self.body.run(state, values, places, known or {}, drawn, streamed)
+            if any(state[n].any() for n in self.rec.checks):
+                raise OutOfBounds
+        except (Mispredict, OutOfBounds):
+            _call_all(reversed(drawn))
+            raise
+        if effects:
+            for effect in self.rec.effects:
+                effect.give([state[n] for n in effect.needs], values)
+        else:
+            _call_all(reversed(drawn))
+        if draws is not None:
+            draws.update({n: state[n] for e in self.breaks if e is not None and e.impure for n in e.gives})
+        return self.results.finish(values, state)
+
+    def _shapes(self) -> dict[str, tuple[tuple[int, ...], np.dtype[Any]]]:
+        """Of the stages that kernels and products compute."""
+        shapes = {n: (shape, dtype) for b in self.bounds for n, shape, dtype in b.outputs}
+        products = ((e.gives[0], e.product) for e in self.breaks if e is not None and e.product is not None)
+        return shapes | {n: (p.shape, p.dtype) for n, p in products}
+
+
+def _call_all(functions: Iterable[Callable[[], None]]) -> None:
+    for f in functions:
+        f()
+
+
+__all__ = ["Mispredict", "OneKernel", "OutOfBounds", "Step", "Steps", "Variant", "WithProducts"]

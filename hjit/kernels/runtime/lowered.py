@@ -1,0 +1,76 @@
+"""From a canonical Graph and its schedule to LLVM IR: lower, emit. Imported only where something is compiled."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, replace
+
+from hjit.errors import CompileError, ScheduleError
+from hjit.kernels.llvm.emit import emit_module
+from hjit.kernels.lower.loopir import Program
+from hjit.kernels.lower.lower import lower
+from hjit.kernels.lower.machine import Machine
+from hjit.kernels.lower.params import Params, params_of
+from hjit.kernels.runtime import features
+from hjit.kernels.runtime.scheduled import Scheduled
+from hjit.options import Options
+from hjit.process import debug
+from hjit.sched.language.check import check_tree
+from hjit.sched.language.target import native_width
+from hjit.sched.language.tree import Root
+from hjit.trace.ir.graph import Graph
+
+log = logging.getLogger("hjit")
+
+
+@dataclass(frozen=True, slots=True)
+class Lowered:
+    """What a Graph is lowered to under its schedule, and the LLVM IR of that."""
+
+    graph: Graph
+    schedule: Root
+    program: Program
+    params: Params
+    llvm: str
+    name: str
+
+
+def machine(options: Options) -> Machine:
+    """What to generate code for."""
+    found = features.target_features(options.target)
+    return Machine(native_width(found), found, options.fast_math)
+
+
+def lowered(scheduled: Scheduled, options: Options, name: str = "", small: bool = True) -> Lowered:
+    """Lower a Graph under its schedule, and emit it.
+
+    Args:
+        name: the kernel's, where it is known.
+        small: see `emit.Machine`.
+
+    Raises:
+        ScheduleError: the schedule asks for what cannot be done; `BlockError`: it makes too long a block.
+    """
+    name = name or scheduled.name(options, small)
+    target = replace(machine(options), small=small)
+    schedule, program = _with_loops(scheduled, target)
+    params = params_of(scheduled.graph, scheduled.key.symbols, program.buffers)
+    text = emit_module(scheduled.graph, program, params, name, target, scheduled.longest_block)
+    debug.say("schedule", name, lambda: schedule)
+    debug.say("loops", name, lambda: program)
+    debug.say("llvm", name, lambda: text)
+    return Lowered(scheduled.graph, schedule, program, params, text, name)
+
+
+def _with_loops(scheduled: Scheduled, machine: Machine) -> tuple[Root, Program]:
+    """The tree, and its loops; of the default schedule the first tree that can be lowered."""
+    graph = scheduled.graph
+    if scheduled.tree is not None:
+        return scheduled.tree, lower(graph, scheduled.tree, machine, debug.passes("lower"))
+    for tree in scheduled.defaults():
+        try:
+            check_tree(tree, graph)
+            return tree, lower(graph, tree, machine, debug.passes("lower"))
+        except ScheduleError as error:
+            log.debug("the default schedule is not legal: %s", error)
+    raise CompileError(f"no schedule for\n{graph}")

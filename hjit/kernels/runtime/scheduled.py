@@ -1,0 +1,38 @@
+"""What a kernel is made of: a canonical Graph and its schedule."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from hjit.kernels.runtime.naming import kernel_name
+from hjit.options import Options
+from hjit.trace.ir.graph import Graph
+from hjit.trace.ir.key import Key
+
+if TYPE_CHECKING:
+    from hjit.sched.language.tree import Root
+
+
+@dataclass(frozen=True, slots=True)
+class Scheduled:
+    """A canonical Graph and the schedule that was decided on for it: what a kernel is made of.
+
+    Attributes:
+        key: the Graph's.
+        tree: a legal schedule; None: the default one, which needs no tree where the kernel is known.
+        defaults: the trees of the default schedule, of which the first that can be lowered is taken.
+        longest_block: instructions of one block of code, above which the schedule is refused.
+    """
+
+    graph: Graph
+    key: Key
+    tree: Root | None
+    defaults: Callable[[], Iterator[Root]]
+    longest_block: float = math.inf
+
+    def name(self, options: Options, small: bool) -> str:
+        """The kernel's symbol, and its name in the disk cache. `small`: are all arrays?"""
+        return kernel_name(self.graph, self.key, options, self.tree, small)

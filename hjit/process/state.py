@@ -1,0 +1,107 @@
+"""State that lives between calls: all of it, with its bound, and what becomes of it in a forked child.
+
+A test walks the package, and fails where something that may change is at a module's top and not in this table.
+Functions with an `lru_cache` need not be in it where that has a bound: what they give never changes.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+
+KEPT = "stays"  # it is changed by one operation, or behind a lock that is reset
+RESET = "reset by `after_fork` of its module"
+GATES = "settled by the handlers of `hjit.process.forks`"
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """Something at a module's top that changes.
+
+    Attributes:
+        holds: what is in it.
+        bound: of how much it holds.
+        in_child: what becomes of it in a forked child.
+    """
+
+    name: str
+    holds: str
+    bound: str
+    in_child: str = KEPT
+
+
+TABLE: dict[str, tuple[State, ...]] = {  # by module, without the package's name
+    "cache": (
+        State("_stores", "how often this process has written an entry", "a number"),
+        State("_refused", "folders that a warning was given of", "one of each name that is given as `cache_dir`"),
+    ),
+    "process.garbage_collection": (
+        State("_lock", "guards the two below", "a lock", RESET),
+        State("_inside", "calls during which garbage is collected less often", "a number", RESET),
+        State("_usual", "the threshold outside these", "a number", RESET),
+    ),
+    "process.deadline": (State("_current", "the budget of the first call that this thread makes", "one a context"),),
+    "process.forks": (
+        State("builds", "threads that build kernels", "one number a thread that is inside", GATES),
+        State("kernels", "threads that run kernels", "one number a thread that is inside", GATES),
+        State("at_rest", "what is told before a fork whether kernels rest", "filled when modules are imported"),
+        State("_held", "numba's lock during a fork", "one", GATES),
+    ),
+    "kernels.cuda.opencl": (State("_building", "one thread builds a program", "a lock", RESET),),
+    "kernels.runtime.arena": (
+        State("_free", "blocks of scratch memory that nobody uses", "KEEP_BYTES", RESET),
+        State("_kept", "bytes of these", "a number", RESET),
+        State("_lock", "guards the two above", "a lock", RESET),
+        State("_nothing", "the block of no bytes", "constant"),
+    ),
+    "kernels.runtime.backend": (
+        State("_lock", "LLVM by one thread at a time", "a lock", RESET),
+        State("_retired", "engines whose kernels are gone, for the next compilation to free", "those since then"),
+    ),
+    "kernels.runtime.kernel": (
+        State("_kernels", "kernels by name, the latest used at the end", "KEPT kernels"),
+        State("_others", "kernels by name that pipelines hold", "weak"),
+        State("_order", "guards the two above", "a lock", RESET),
+        State("_lock", "one thread makes a kernel", "a lock", RESET),
+        State("_made", "how many kernels a thread has compiled and loaded", "two numbers a thread"),
+    ),
+    "kernels.runtime.launch": (
+        State("_start_lock", "one thread starts the threads of kernels", "a lock", RESET),
+        State("_python_for", "the loop of Python threads as compiled code may call it", "constant"),
+        State("_finalize", "what ends those threads", "one", RESET),
+        State("_lost", "is this a child whose tbb waits for threads of its parent?", "a bool", RESET),
+        State("_ends", "did those threads end before the latest fork?", "a bool", RESET),
+    ),
+    "process.signals": (
+        State("_pools", "threads for work that signals must not interrupt, by its kind", "one a kind", RESET),
+    ),
+    "process.deep_stack": (State("_deep", "threads with deep stacks", "as many as are used at once", RESET),),
+    "options": (State("_in_context", "options of ``with hjit.options(...)``", "one a context"),),
+    "pipeline": (State("_pipelines", "all pipelines, whose locks a child resets", "weak", "reset by the pipeline"),),
+    "trace.capture.audit": (State("_listening", "is the audit hook installed?", "a bool"),),
+    "trace.capture.overlay": (
+        State("_REPLACED", "what traced code calls in place of functions", "filled when it is first asked for"),
+        State("_modules", "stand-ins for modules, by the module's name", "the libraries that are taken over"),
+    ),
+    "trace.ir.graph": (
+        State("_identities", "indices of whole arrays, by their number of dimensions", "numbers of dimensions"),
+    ),
+    "trace.tracing.dispatch": (
+        State("_FUNCTIONS", "what traces NumPy's functions", "filled when modules are imported"),
+        State("_HOOKS", "what is asked about functions first", "filled when modules are imported"),
+    ),
+    "trace.tracing.recorder": (
+        State("_state", "the trace that this thread runs", "one a thread"),
+        State("_running", "the traces of all threads, by their identity", "those that run"),
+    ),
+    "trace.tracing.tracer": (State("serials", "numbers traced arrays", "a number"),),
+    "tuning.plans": (State("_plans", "plans by name, for where there is no disk", "MOST_PLANS plans"),),
+}
+
+
+def after_fork() -> None:
+    """In a forked child: locks of the parent's other threads are open, and what belongs to these is forgotten."""
+    for name, rows in TABLE.items():
+        module = sys.modules.get(f"hjit.{name}")
+        if module is not None and any(x.in_child == RESET for x in rows):
+            module.after_fork()

@@ -1,0 +1,215 @@
+"""Kernels by the schedules that were found, measured together: the fastest runs, and its plan is kept."""
+
+from __future__ import annotations
+
+import functools
+import logging
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, TypeVar
+
+import numpy as np
+
+from hjit.errors import BlockError, ScheduleError, SlidingError
+from hjit.kernels.runtime.kernel import Bound
+from hjit.options import Options
+from hjit.process import deadline, debug
+from hjit.sched.language.transforms import rolled, storage_at_compute
+from hjit.sched.language.tree import Root, computes
+from hjit.tuning import decide, plans
+from hjit.tuning.choice import DEFAULT, Arguments, Candidate, Choice, Cut
+from hjit.tuning.decide import Decision
+from hjit.tuning.limits import (
+    COMPILING_SECONDS,
+    LONG,
+    MEASURED_SECONDS,
+    MUCH_SLOWER,
+    ROUNDS,
+    SURELY,
+    VERY_LONG,
+)
+
+log = logging.getLogger("hjit")
+Array = np.ndarray[Any, Any]
+T = TypeVar("T")
+
+
+class Candidates:
+    """The kernels of schedules that are compared with each other, as far as there is time to compile them.
+
+    Attributes:
+        make: compiles the kernels of a schedule.
+        cut: the segments of the function, with some rewrites.
+        has_left_out: was there no time for some of them?
+    """
+
+    def __init__(self, make: Callable[[Choice], Candidate], cut: Cut) -> None:
+        self.make, self.cut = make, cut
+        self.has_left_out = False
+
+    def compiled(self, choice: Choice, is_needed: bool) -> Candidate | None:
+        """The kernels; None where a schedule cannot be lowered, or there is no time for it, and it is not needed."""
+        try:
+            return with_fixes(self.make, choice, self.cut)[0] if choice.trees else self.make(choice)
+        except deadline.OverBudget:
+            if is_needed:
+                raise
+            self.has_left_out = True
+        except ScheduleError as error:
+            decide.refused(error)
+        return None
+
+    def found(self, decision: Decision, seconds: float) -> list[Candidate]:
+        """What was found, the best first; after so many seconds no other one is compiled."""
+        end = time.perf_counter() + seconds
+        made = [self.compiled(decision.best, True)]
+        for choice in decision.others:
+            if time.perf_counter() > end:
+                break
+            made.append(self.compiled(choice, not any(made)))
+        return [x for x in made if x is not None and x.choice.trees]
+
+
+def chosen(
+    decision: Decision,
+    make: Callable[[Choice], Candidate],
+    cut: Cut,
+    arguments: Callable[[], Arguments | None],
+    options: Options,
+) -> Candidate:
+    """The kernels by the fastest of what was found and the default schedule; its plan is kept.
+
+    Args:
+        arguments: those of the call at hand; None where a guard of theirs does not hold.
+    """
+    candidates = Candidates(make, cut)
+    found = candidates.found(decision, COMPILING_SECONDS[str(options.tune)])
+    best = fastest(candidates, found, decision, arguments) if decision.new or not found else found[0]
+    if not candidates.has_left_out:  # else not all were compared: another process may
+        plans.keep(best.choice, decision.new, options, best.measured)
+    return best
+
+
+def fastest(
+    candidates: Candidates, found: Sequence[Candidate], decision: Decision, arguments: Callable[[], Arguments | None]
+) -> Candidate:
+    """The fastest of some candidates and the default schedule.
+
+    Where arrays of a later kernel are not there yet, nothing is measured, and the search is believed.
+    """
+    given = arguments()
+    if decision.best.trees and found and (given is None or len(found[0].kernels) > 1):
+        return found[0]
+    default = candidates.compiled(DEFAULT, not found)
+    if default is None:
+        return found[0]
+    if not found:
+        return default
+    kernels = [x for c in (*found, default) for x in c.kernels if x is not None]
+    if given is None or len(kernels) != len(found) + 1:
+        return default
+    with deadline.paused():
+        best, seconds = measured(kernels, given.arrays, given.scalars)
+    return replace((*found, default)[best], measured=(seconds[best], seconds[-1]) if seconds else None)
+
+
+def with_fixes(make: Callable[[Choice], T], choice: Choice, cut: Cut) -> tuple[T, Choice]:
+    """What `make` makes of a searched schedule, and the schedule.
+
+    Storage of stages that turn out not to slide is moved inwards, and what makes too long a block is unrolled less.
+
+    Raises:
+        ScheduleError: the schedule cannot be lowered for another reason.
+    """
+    while True:
+        try:
+            return make(choice), choice
+        except (SlidingError, BlockError) as error:
+            fix = storage_at_compute if isinstance(error, SlidingError) else rolled
+            trees = {
+                outputs: fix(tree, error.stage) if _has(tree, error.stage) else tree
+                for outputs, tree in choice.trees.items()
+            }
+            if trees == choice.trees:
+                raise
+            log.debug("fixed: %s", error)
+            choice = replace(choice, trees=trees)
+            choice.check(cut(choice.rewrites))
+
+
+def _has(tree: Root, stage: str) -> bool:
+    return any(c.stage == stage for c in computes(tree))
+
+
+def measured(
+    kernels: Sequence[Bound], arrays: Mapping[str, Array], scalars: Mapping[str, Any]
+) -> tuple[int, list[float]]:
+    """Which of some kernels is the fastest, run interleaved on the arrays at hand, and the least seconds of each.
+
+    Where an index is out of bounds it is the last one, and there are no seconds.
+
+    The last one is by the default schedule. The luckiest of several need not be the fastest: it must win once more,
+    against that one alone.
+    """
+    results: dict[Any, list[Array]] = {}  # shared: a new array costs its first writer more than the kernel does
+    given = [
+        (
+            [arrays[n] for n in x.inputs],
+            results.setdefault(x.outputs, x.new_outputs()),
+            [scalars[n] for n, _ in x.scalars],
+        )
+        for x in kernels
+    ]
+    last = len(kernels) - 1
+
+    seconds_of = [math.inf] * len(kernels)
+
+    def winner(some: Sequence[int], seconds: float) -> int:
+        times = least_times([functools.partial(kernels[k].run, *given[k]) for k in some], seconds)
+        if times is None:
+            seconds_of.clear()
+            return last
+        debug.say(
+            "search", "measured, the default schedule first", lambda: " ".join(f"{1e3 * x:.3f} ms" for x in times)
+        )
+        log.debug("measured, the default schedule first: %s ms", ", ".join(f"{1e3 * x:.3f}" for x in times))
+        for k, x in zip(some, times, strict=True):
+            seconds_of[k] = min(seconds_of[k], x)
+        return min(zip(some, times, strict=True), key=lambda x: x[1] * (SURELY if x[0] == last else 1.0))[0]
+
+    start = time.perf_counter()
+    best = winner([*reversed(range(len(kernels)))], MEASURED_SECONDS * last)
+    if best != last and time.perf_counter() - start <= LONG:
+        best = winner([last, best], MEASURED_SECONDS)
+    return best, seconds_of
+
+
+def least_times(runs: Sequence[Callable[[], bool]], seconds: float) -> list[float] | None:
+    """The least seconds of each, run interleaved; None where one fails.
+
+    One that is much slower than another is not run again: the model may err by far.
+    """
+    best = [math.inf] * len(runs)
+    begin, rounds = time.perf_counter(), 0
+    while not _is_enough(rounds, taken := time.perf_counter() - begin, seconds):
+        for k, run in enumerate(runs):
+            if rounds and best[k] > MUCH_SLOWER[rounds > 1 or taken > LONG] * min(best):
+                continue
+            start = time.perf_counter()
+            if not run():
+                return None
+            best[k] = min(best[k], time.perf_counter() - start)
+        rounds += 1
+    return best
+
+
+def _is_enough(rounds: int, taken: float, seconds: float) -> bool:
+    least, most = ROUNDS
+    return (
+        rounds >= most
+        or (rounds >= least and taken >= seconds)
+        or (rounds >= 2 and taken >= LONG)
+        or taken >= VERY_LONG
+    )

@@ -1,0 +1,159 @@
+"""Which schedule a function runs by: given by the user, found on disk, searched, or the default one."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from hjit.errors import ScheduleError
+from hjit.kernels.runtime import launch
+from hjit.options import Options
+from hjit.process import deadline
+from hjit.sched.language.tree import Root
+from hjit.trace.ir.graph import Definition, Graph, Stage
+from hjit.trace.ir.poly import sizes_value
+from hjit.trace.passes.rewrites import NO_REWRITES, Rewrites, factors, parts_name
+from hjit.tuning.choice import DEFAULT, Choice, Cut, Scheduler, Segment, given_by
+from hjit.tuning.limits import FEW_TASKS, LONG_REDUCTION, LONGEST_BLOCK, PARTS
+from hjit.tuning.plans import Plan, keep, kept, plan_name
+
+log = logging.getLogger("hjit")
+
+Search = Callable[[Segment, Mapping[str, int], Options], Plan]  # the plan of a Graph at some sizes
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """The schedule that was decided on, and what is to be compared with it.
+
+    Attributes:
+        best: the schedule; `DEFAULT` where a search believes that one to be the best.
+        others: further schedules that are worth measuring.
+        new: names and Graphs of plans that no process has measured yet.
+        is_final: it runs as it is: the user's, or the default one with nothing beside it.
+    """
+
+    best: Choice
+    others: tuple[Choice, ...] = ()
+    new: tuple[tuple[str, Graph], ...] = ()
+    is_final: bool = True
+
+
+def decided(
+    cut: Cut, scheduler: Scheduler | None, is_whole: bool, sizes: Mapping[str, int], options: Options
+) -> Decision:
+    """The schedule of a function.
+
+    Args:
+        cut: the segments of the function, with some rewrites.
+        scheduler: what the user has given.
+        is_whole: see `given_by`.
+        sizes: numbers of the run-time sizes by name.
+
+    Raises:
+        ScheduleError: the one that the user has given is not legal.
+    """
+    if scheduler is not None:
+        return Decision(given_by(scheduler, cut, is_whole))
+    if not options.tune:
+        return Decision(DEFAULT)
+    return found_or_searched(cut, sizes, options, _search)
+
+
+def _search(segment: Segment, sizes: Mapping[str, int], options: Options) -> Plan:
+    """The plan that a search makes; only then is loaded what searches."""
+    from hjit.tuning import autoschedule
+
+    with deadline.paused():  # it has limits of its own
+        return autoschedule.searched(segment, sizes, options)
+
+
+def found_or_searched(cut: Cut, sizes: Mapping[str, int], options: Options, search: Search) -> Decision:
+    """The schedules that are on disk, or that `search` finds."""
+    segments = [x for x in cut(NO_REWRITES) if x.graph.outputs]
+    names = [plan_name(x, sizes, options) for x in segments]
+    known = [kept(name, x.graph, options) for name, x in zip(names, segments, strict=True)]
+    plans = [search(x, sizes, options) if p is None else p for p, x in zip(known, segments, strict=True)]
+    if known == [None]:
+        plans = [_in_parts(plans[0], segments[0], cut, sizes, options, search)]
+    new = tuple((name, x.graph) for name, x, p in zip(names, segments, known, strict=True) if p is None)
+    found = _joined({x.graph.outputs: p for x, p in zip(segments, plans, strict=True)})
+    others = [_joined({segments[0].graph.outputs: p}) for p in plans[0].others] if len(plans) == 1 else []
+    best = found if found.trees and _is_legal(found, cut) else replace(DEFAULT, costs=found.costs)
+    others = [x for x in others if _is_legal(x, cut)]
+    if not best.trees and not others:
+        keep(best, new, options)
+        return Decision(DEFAULT)
+    return Decision(best, tuple(others), new, is_final=False)
+
+
+def by_search(
+    trees: Mapping[tuple[str, ...], Root],
+    inlined: frozenset[str] = frozenset(),
+    factored: Mapping[str, tuple[int, int]] | None = None,
+    costs: Mapping[tuple[str, ...], float] | None = None,
+) -> Choice:
+    """What a search found; see `Plan` and `Choice`."""
+    rewrites = Rewrites(inlined_after=inlined, factored=factored or {})
+    return Choice(rewrites, trees, LONGEST_BLOCK, costs or {})
+
+
+def _joined(plans: Mapping[tuple[str, ...], Plan]) -> Choice:
+    """The plans of the Graphs of one function, by their outputs."""
+    return by_search(
+        {outputs: p.tree for outputs, p in plans.items() if p.tree is not None},
+        frozenset(n for p in plans.values() for n in p.inlined),
+        {n: x for p in plans.values() for n, x in p.factored.items()},
+        {outputs: p.cost for outputs, p in plans.items()},
+    )
+
+
+def _in_parts(
+    plan: Plan, segment: Segment, cut: Cut, sizes: Mapping[str, int], options: Options, search: Search
+) -> Plan:
+    """A plan, or one that does the longest reduction in parts, where the cost model expects that to be faster.
+
+    The parts are then joined (Halide's `rfactor`). It is tried where elements of the result are too few for all cores.
+    """
+    cores = launch.threads(options.num_threads)
+    long = [(n, s.name, k) for s in segment.graph.stages for d in s.updates for k, n in _factors(s, d, sizes, cores)]
+    if not long:
+        return plan
+    _, name, k = max(long)
+    factored = {name: (k, PARTS * cores)}
+    (other, *_) = (x for x in cut(Rewrites(factored=factored)) if x.graph.outputs)
+    found = search(other, sizes, options)
+    seconds, evaluations = plan.seconds + found.seconds, plan.evaluations + found.evaluations
+    if found.cost >= plan.cost or parts_name(name) not in other.graph.by_name:
+        return replace(plan, seconds=seconds, evaluations=evaluations)
+    tree = found.tree or other.default
+    return replace(found, tree=tree, others=(), factored=factored, seconds=seconds, evaluations=evaluations)
+
+
+def _factors(s: Stage, d: Definition, sizes: Mapping[str, int], cores: int) -> Iterator[tuple[int, int]]:
+    """Reduction dimensions of an update that may be done in parts, and are worth it, and their extents."""
+    pure = math.prod(sizes_value(n, sizes) for n in d.dims)
+    every = pure * math.prod(sizes_value(n, sizes) for n in d.rdims)
+    for k, n in enumerate(d.rdims):
+        extent = sizes_value(n, sizes)
+        if pure < FEW_TASKS * cores and every >= LONG_REDUCTION and extent >= PARTS * cores and factors(s, d, k):
+            yield k, extent
+
+
+def _is_legal(choice: Choice, cut: Cut) -> bool:
+    try:
+        choice.check(cut(choice.rewrites))
+    except ScheduleError as error:
+        refused(error)
+        return False
+    return True
+
+
+def refused(error: Exception) -> None:
+    """A searched schedule is not legal, or cannot be lowered.
+
+    That is a fault of the search, which costs time only, as the default schedule runs.
+    """
+    log.debug("a searched schedule is refused: %s", error)

@@ -1,0 +1,93 @@
+"""The way of a new key: each step once."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import hjit
+from hjit.call.segments import Cut
+from hjit.kernels.runtime import kernel
+from hjit.sched.language.target import Target
+from hjit.trace.passes.rewrites import NO_REWRITES, Rewrites
+from hjit.tuning import plans
+from tests.sched.test_space import Program, blurred
+
+IMAGE = np.random.default_rng(5).random((41, 53), np.float32)
+ONCE = ("canonicalise", "graph_key", "default_schedule", "plan_name")
+
+
+def decided(a: Any) -> Any:
+    soft = a[1:] + a[:-1]
+    if soft.max() > 0:
+        soft = soft * 2 + a[1:]
+    return np.sqrt(np.abs(soft[1:] - soft[:-1]))
+
+
+@pytest.fixture
+def cold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    monkeypatch.setattr(plans, "_plans", {})
+    monkeypatch.setattr(kernel, "_kernels", {})
+    yield tmp_path
+
+
+def counted(f: Any, *args: Any) -> Counter[str]:
+    """How often functions of hjit are called, by their names."""
+    found: Counter[str] = Counter()
+
+    def look(frame: Any, event: str, _: Any) -> None:
+        if event == "call" and f"{hjit.__name__}/" in frame.f_code.co_filename:
+            found[frame.f_code.co_name] += 1
+
+    before = sys.getprofile()
+    sys.setprofile(look)
+    try:
+        f(*args)
+    finally:
+        sys.setprofile(before)
+    return found
+
+
+@pytest.mark.parametrize("tune", ["greedy", False])
+def test_a_first_call_does_nothing_twice(tune: Any, cold: Path) -> None:
+    f = hjit.pipeline(blurred, tune=tune, verify="off", cache_dir=cold, num_threads=1)
+    found = counted(f, IMAGE)
+    assert f.stats.compilations >= 1 and f.stats.fallbacks == 0
+    assert {n: found[n] for n in ONCE if found[n] > 1} == {}
+    assert found["canonicalise"] == found["graph_key"] == found["default_schedule"] == 1
+
+
+def test_a_plan_that_is_found_needs_no_default_schedule(cold: Path) -> None:
+    options: dict[str, Any] = {"tune": "greedy", "verify": "off", "cache_dir": cold, "num_threads": 1}
+    hjit.pipeline(blurred, **options)(IMAGE)
+    f = hjit.pipeline(blurred, **options)
+    found = counted(f, IMAGE)
+    assert f.stats.compilations == 0
+    assert found["default_schedule"] == 0 and found["lower"] == 0
+    assert found["graph_key"] <= 2  # of the Graph, and of it with what the plan inlines
+    assert found["problems"] <= 12, "the tree is checked once"
+
+
+def test_segments_are_cut_once_for_each_set_of_rewrites() -> None:
+    p = Program(blurred)
+    cut = Cut(p.variant.trace, Target(64))
+    (first,) = p.graph.outputs
+    assert cut(NO_REWRITES) is cut(Rewrites(inlined_after=frozenset()))
+    assert cut(Rewrites(inlined_after=frozenset({first}))) is not cut(NO_REWRITES)
+    assert cut(Rewrites(kept=frozenset({first}))) is not cut(NO_REWRITES)
+    (segment,) = cut(NO_REWRITES)
+    assert segment.key is segment.key and segment.default is segment.default
+
+
+def test_segments_of_a_decision_are_cut_at_it(cold: Path) -> None:
+    f = hjit.pipeline(decided, tune=False, verify="off", cache_dir=cold)
+    np.testing.assert_allclose(f(IMAGE), decided(IMAGE), rtol=1e-6)
+    variant = f.variant_of((IMAGE,), {}, f._resolved(()))
+    assert len(variant.steps) == 2 and variant.fast is None
+    assert [s.graph_break is None for s in variant.steps] == [False, True]
