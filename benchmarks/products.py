@@ -1,9 +1,9 @@
 """``python -m benchmarks products``: matrix products, fused and by BLAS, compared with NumPy.
 
-The rule of `hjit.trace.ops.products` is based on it. There is a process for each number of threads, which NumPy's BLAS
-uses, too. Each product runs by NumPy, by hjit's own loops and by BLAS from within hjit, interleaved; a row has medians
-of the ratios of each round, and their quartiles. BLAS threads spin while they wait for each other: one that is
-preempted costs milliseconds. Rounds in which that happened to any thread of the process are discarded, so that other
+The rule of `hjit.trace.ops.reductions.blas` is based on it. There is a process for each number of threads, which
+NumPy's BLAS uses, too. Each product runs by NumPy, by hjit's own loops and by BLAS from within hjit, interleaved; a row
+has medians of the ratios of each round, and their quartiles. BLAS threads spin while they wait for each other: one that
+is preempted costs milliseconds. Rounds in which that happened to any thread of the process are discarded, so that other
 work on the machine costs rounds, not accuracy.
 """
 
@@ -25,7 +25,7 @@ import hjit
 from benchmarks.pairs import Ratio, ratio, seconds
 from benchmarks.suite import ROOT, environment
 from hjit.kernels.runtime.launch import cores
-from hjit.trace.ops.products import is_faster
+from hjit.trace.ops.reductions.blas import is_faster
 
 Array = np.ndarray[Any, Any]
 

@@ -2,6 +2,11 @@
 
 A program is a list of statements, drawn one at a time and run at once, so that shapes and dtypes are always right.
 Only operations whose results are exact are drawn. A failure is cut down to the fewest statements that still fail.
+
+The cost model's generator, `hjit.model.generator`, writes larger programs without running them, and cannot write these: it
+knows images of five dtypes and at least 17 pixels a side, in C order. Here are all dtypes that wrap around, memory in any
+order, images of one pixel and of none, and writes through views: what tracing and lowering are tested on. `tests.generated`
+runs the generator's.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import hjit
-from hjit.trace.ops.elementwise import UFUNCS
+from hjit.trace.ops.elementwise.ufuncs import UFUNCS
 from tests.numpy_check import assert_same, check, layouts, sample
 
 INTS = ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64")
@@ -79,6 +79,25 @@ def test_exact_ufuncs(dtype: str, count: int) -> None:
 )
 def test_mixed_dtypes(pair: tuple[str, str]) -> None:
     check_all(applicable(pair, EXACT), sample((5, 67), pair[0]), sample((5, 67), pair[1], 1))
+
+
+@pytest.mark.parametrize("exponent", ["bool", "int8", "uint8", "int16", "uint32", "int64"])
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_ldexp(dtype: str, exponent: str) -> None:
+    a, n = sample((9, 71), dtype), sample((9, 71), exponent, 1)
+    check(lambda a, n: (np.ldexp(a, n), np.ldexp(a, -3), np.ldexp(a, n[0]), np.ldexp(2.5, n)), a, n)
+
+
+def test_pixels_with_a_common_exponent() -> None:
+    """Radiance's RGBE: three bytes of fractions and one of their exponent."""
+
+    def decoded(rgbe: Any) -> Any:
+        scale = np.ldexp(np.float32(1), rgbe[..., 3].astype(np.int32) - (128 + 8))
+        return np.where(rgbe[..., 3:] > 0, (rgbe[..., :3] + np.float32(0.5)) * scale[..., None], np.float32(0))
+
+    rgbe = sample((9, 71, 4), "uint8")
+    pipe = check(decoded, rgbe)
+    assert "as it is" not in str(pipe.explain(rgbe))
 
 
 @pytest.mark.parametrize("dtype", INTS)

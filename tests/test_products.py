@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 import hjit
-from hjit.trace.ops.products import MAX_PRODUCTS, is_faster
+from hjit.trace.ops.limits import MAX_PRODUCTS
+from hjit.trace.ops.reductions.blas import is_faster
 from hjit.trace.tracing.products import Product
 
 RNG = np.random.default_rng(5)

@@ -64,21 +64,7 @@ STILL = {  # against the table, to be fixed; no others
     ("tuning.samples", "call.segments"),
     ("tuning.samples", "call.variant"),
 }
-CIRCLES = {  # of imports, those inside functions and for types included: to be fixed; no others
-    (
-        "trace.capture.builtin_calls",
-        "trace.capture.overlay",
-        "trace.capture.rerolling",
-    ),  # built-ins see captured objects
-    (
-        "trace.ops.creation",
-        "trace.ops.elementwise",
-        "trace.ops.histograms",
-        "trace.ops.indexing",
-        "trace.ops.reductions",
-        "trace.ops.scattering",
-    ),
-}
+CIRCLES: set[tuple[str, ...]] = set()  # of imports, those inside functions and for types included
 
 
 @functools.cache
@@ -191,7 +177,6 @@ COMPILER = "loaded where something is compiled or shown: a process that finds it
 SHOWN = "loaded where something is shown to a person"
 SEARCH = "loaded where a schedule is searched, or is not on disk"
 TRAINING = "loaded where the cost model is trained"
-DISPATCH = "to be fixed: a circle, or what the dispatch table is for"
 NEEDLESS = "to be fixed: nothing is gained by it"
 LATE = {
     "hjit": {"sched.hand.schedule": "loaded by programs that use it: most never do"},
@@ -221,17 +206,6 @@ LATE = {
         "sched.language.tree": SHOWN,
         "trace.ir.graph": SHOWN,
     },
-    "trace.capture.builtin_calls": {"trace.capture.overlay": DISPATCH},
-    "trace.capture.effects": {"trace.tracing.host": DISPATCH},
-    "trace.capture.impure": {"trace.tracing.externs": DISPATCH, "trace.tracing.tracer": DISPATCH},
-    "trace.capture.rerolling": {"trace.capture.overlay": DISPATCH},
-    "trace.ops.creation": {"trace.tracing.tracer": DISPATCH},
-    "trace.ops.elementwise": {"trace.ops.reductions": DISPATCH, "trace.tracing.externs": DISPATCH},
-    "trace.ops.histograms": {"trace.ops.scattering": DISPATCH},
-    "trace.ops.indexing": {"trace.ops.elementwise": DISPATCH},
-    "trace.ops.operators": {"trace.tracing.recorder": DISPATCH},
-    "trace.ops.reductions": {"trace.ops.scattering": DISPATCH},
-    "trace.ops.views": {"trace.ops.elementwise": DISPATCH, "trace.tracing.tracer": DISPATCH},
     "tuning.choice": {
         "sched.default.schedules": COMPILER,
         "sched.language.check": SEARCH,

@@ -120,6 +120,32 @@ def test_transposed_sums(shape: tuple[int, int]) -> None:
     check(lambda a: (a.T + a.T, (a.T * 2).T + a, a[::-1].T - 1), image(shape, "float64"))
 
 
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_reshapes_that_must_copy_do(order: str) -> None:
+    def f(a: Any) -> Any:
+        b = a.reshape(-1, order=order, copy=True)
+        b[0] += 1
+        c = np.reshape(a, a.shape, order=order, copy=True)
+        c[1] = 7
+        return a * 2, b, c
+
+    for a in layouts(image((6, 8), "int16")).values():
+        check(f, a)
+
+
+def test_reshapes_that_may_not_copy_raise_where_they_would() -> None:
+    def f(a: Any) -> Any:
+        b = a.reshape(-1, copy=False)
+        b[0] += 1
+        return a * 2
+
+    def g(a: Any) -> Any:
+        return (a + 1).T.reshape(-1, copy=False)
+
+    check(f, image((6, 8), "int16"))
+    check(g, image((6, 8), "int16"))
+
+
 def test_reshapes() -> None:
     a = image((24, 36), "int32")
     check(

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from hjit.trace.capture.overlay import container_shape
+from hjit.trace.capture.captured import container_shape
 from hjit.trace.capture.trace import Trace
 from hjit.trace.tracing.host import same
 from hjit.trace.tracing.recorder import Recorder, packed

@@ -34,7 +34,7 @@ class Cost(Protocol):
         """
 
     def stages(self, pipeline: Array, schedule: Array, machine: Array) -> Array:
-        """The cost of each stage, [batch, stages], not negative; seconds where the model predicts them, else of any unit.
+        """The cost of each stage, [batch, stages], not negative; in seconds where the model predicts them.
 
         Args:
             pipeline: [stages, len(PIPELINE)].
@@ -44,7 +44,7 @@ class Cost(Protocol):
 
 
 MATHEMATICS = ("sqrt", "exp", "log", "pow", "trig", "hyperbolic")
-"""The paper names sin, cos, tan and sqrt; the others are as dear."""
+"""The paper names sin, cos, tan and sqrt; the others cost as much."""
 
 FREE = ("const", "scalar", "index", "input_load", "stage_load", "self_load", "gather", "other")
 """What is in a formula but computes nothing, or is counted as a load."""
@@ -64,8 +64,8 @@ class WeightedSum:
         stores               points_computed_total
         arithmetic, mathematics    points evaluated x operations of a point
 
-    where the points evaluated are inlined_calls of an inlined stage, else vector_size x num_vectors + num_scalars. Memory
-    and stores are of intermediate results only, as there: outputs have none. Parallel tasks and vectors change nothing.
+    where the points evaluated are inlined_calls of an inlined stage, else vector_size x num_vectors + num_scalars.
+    Memory and stores are of intermediate results only, as in the paper. Parallel tasks and vectors change nothing.
     """
 
     mem: float = 0.1

@@ -4,12 +4,11 @@
 
 A batch is up to 32 schedules of one program. There are two errors to choose from (`LOSSES`):
 
-    throughput   that of the paper: L2 on throughput relative to the fastest of the batch. The network learns to tell fast
-                 schedules from each other rather than how slow the slow ones are, and programs that take microseconds count
-                 as much as those that take seconds.
-    log          L2 on the logarithm of throughput relative to the batch, slow schedules counting less. Where there are few
-                 samples it foretells programs better that it has not seen: one schedule that is thought too fast is not
-                 all of the error.
+    throughput   the paper's: L2 on throughput relative to the fastest of the batch. The network learns to tell fast
+                 schedules from each other rather than how slow the slow ones are, and programs that take microseconds
+                 count as much as those that take seconds.
+    log          L2 on the logarithm of throughput relative to the batch, slow schedules counting less. With few samples
+                 it predicts unseen programs better: one schedule predicted too fast does not dominate the error.
 """
 
 from __future__ import annotations
@@ -75,17 +74,17 @@ class Program:
 
 @dataclass(frozen=True, slots=True)
 class Accuracy:
-    """How well a cost foretells measured runtimes; nan where the samples do not say.
+    """How well a cost predicts measured runtimes; nan where the samples do not say.
 
     Attributes:
         programs, schedules: how many were compared.
-        throughput_r2: R2 of throughput relative to the fastest schedule of the program. 1 is perfect; below 0 the error of the seconds that
-            all schedules of a program share is more than what their throughputs differ by.
-        relative_r2: the same without that error: foretold throughput is relative to the fastest that is foretold. A search compares
-            schedules of one program only.
+        throughput_r2: R2 of throughput relative to the fastest schedule of the program. 1 is perfect; below 0 the error
+            that all schedules of a program share exceeds the variance of their throughputs.
+        relative_r2: the same without that shared error: predicted throughput is relative to the fastest prediction, as
+            a search compares schedules of one program only.
         log_runtime_r2: R2 of the logarithm of seconds.
         rank: mean over programs of Spearman's rank correlation between predicted and measured runtimes.
-        choice: how many times slower than the fastest the schedule is that the cost prefers; geometric mean over programs.
+        choice: runtime of the schedule that the cost prefers over that of the fastest; geometric mean over programs.
     """
 
     programs: int
@@ -194,12 +193,12 @@ def fit(
 
     Args:
         programs: those with the same pipeline features count as one program when some are held out.
-        start: the network to go on from, with its normalisation; None for a random one, normalised by the training programs.
+        start: the network to go on from, with its normalisation; None for a random one, normalised by the programs.
         seed: of the weights to start from, of what is held out, and of the order.
         passes: over the training programs, at least 1.
         learning_rate: of Adam at first; it falls to zero along a cosine.
         loss: one of `LOSSES`.
-        decay: how fast the matrices shrink that tell situations from each other, as a share for each unit of learning rate.
+        decay: weight decay of the matrices, as a share for each unit of learning rate.
         held_out: the share of programs that the network is not fitted to, at least one program if it is not 0.
         show: called after each pass with its number and its loss.
 
@@ -234,7 +233,10 @@ def split(
 
 
 def steadied(programs: Sequence[Program]) -> list[Program]:
-    """The same programs, on machines whose bandwidth is the median of those that are alike but for it: it was measured beside other work."""
+    """The same programs, their machines' bandwidth replaced by the median over machines that are otherwise equal.
+
+    Bandwidth is measured anew in each process, and other work on the machine disturbs it.
+    """
     column = MACHINE.index("bandwidth")
     alike: dict[bytes, list[float]] = {}
     for p in programs:
@@ -341,7 +343,7 @@ def _loss(arrays: Mapping[str, Array], batch: Mapping[str, Array], error: Error)
 
 
 def _throughput(predicted: Array, runtimes: Array, counts: Array) -> Array:
-    """Mean squared error of throughput relative to the fastest schedule of the batch (Adams 2019, section 4.2), in JAX."""
+    """Mean squared error of throughput relative to the fastest of the batch (Adams 2019, section 4.2), in JAX."""
     import jax.numpy as jnp
 
     fastest = runtimes.min()
@@ -350,7 +352,7 @@ def _throughput(predicted: Array, runtimes: Array, counts: Array) -> Array:
 
 
 def _log_throughput(predicted: Array, runtimes: Array, counts: Array) -> Array:
-    """Mean squared error of the logarithm of throughput, in JAX: what schedules of one program have in common counts little."""
+    """Mean squared error of the logarithm of throughput, in JAX: the mean error over a program counts little."""
     import jax.numpy as jnp
 
     counts = counts * jnp.sqrt(runtimes.min() / runtimes)

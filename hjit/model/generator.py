@@ -1,11 +1,11 @@
 """Random image pipelines as NumPy source, which the cost model is trained on: section 5 of Adams 2019.
 
 A program is a DAG of stages drawn from a table of kinds, over images whose axes have units. As in the paper, programs
-are neither long nor meaningful: they show the model every situation in which a stage can find itself. Where this differs:
+are neither long nor meaningful: they show the model every situation that a stage can be in. Where this differs:
 
 - A program is a NumPy function, so a stage is what a line of NumPy is, and views, copies and joins are stages, too.
-- The paper's generator mixes any of Halide's types; here images are uint8, uint16, int32, float32 and sometimes float64,
-  and mostly become floats early, as image code does.
+- The paper's generator mixes any of Halide's types; here images are uint8, uint16, int32, float32 and sometimes
+  float64, and mostly become floats early, as image code does.
 - Values have bounds, and nothing decides on inexact numbers, so that every run can be compared with NumPy's.
 - Every stage is used: what nothing reads at the end is combined into the one or two results.
 """
@@ -80,8 +80,8 @@ def random_program(seed: int, size: int | None = None) -> Program:
     """The program of a seed, always the same.
 
     Args:
-        size: about the number of pixels of an image; one of many channels has fewer. None: from 256 x 256 to 1536 x 1536,
-            small ones more often, with fewer pixels where there are channels or many stages.
+        size: about the number of pixels of an image; one of many channels has fewer. None: from 256 x 256 to
+            1536 x 1536, small ones more often, with fewer pixels where there are channels or many stages.
     """
     s, kinds = drawn(seed, size)
     return Program(seed, _source(s), tuple(s.parameters), kinds)

@@ -37,6 +37,7 @@ ROWS_2D = (
 
 
 def over(k: float) -> str:
+    """The text of a division; nothing of one by 1."""
     return f" / {k:g}" if k != 1 else ""
 
 
@@ -221,7 +222,8 @@ def several(s: Sketch) -> Value:
         both = s.joined(v, both)
     m = max(v.most for v in parts)
     if choose and both.exact:
-        text = f"np.where({parts[1].name} > {nice((parts[1].low + parts[1].high) / 2):g}, {parts[0].name}, {parts[2].name})"
+        a, b, c = parts
+        text = f"np.where({b.name} > {nice((b.low + b.high) / 2):g}, {a.name}, {c.name})"
         return s.let("chosen", text, both, low=-m, high=m)
     weights = [s.number(0.1, 0.5) for _ in parts]
     text = " + ".join(f"{w:g} * {v.name}" for w, v in zip(weights, parts, strict=True))
@@ -382,7 +384,10 @@ def stencil_ndimage(s: Sketch) -> Value:
     v = s.floating(s.some())
     mode = f', mode="{s.one(("reflect", "nearest", "mirror", "wrap", "constant"))}"'
     spatial = tuple(k for k, axis in enumerate(v.axes) if axis in "hw")
-    sizes = lambda n: str(n) if len(v.axes) == 2 else str(tuple(n if axis in "hw" else 1 for axis in v.axes))  # noqa: E731
+
+    def sizes(n: int) -> str:
+        return str(n) if len(v.axes) == 2 else str(tuple(n if axis in "hw" else 1 for axis in v.axes))
+
     sigma = s.one((0.8, 1.0, 1.5))
     sigmas = f"{sigma:g}" if len(v.axes) == 2 else str(tuple(sigma if axis in "hw" else 0 for axis in v.axes))
     rows = [list(row) for row in drawn_taps(s)]
@@ -428,9 +433,10 @@ def bilateral(s: Sketch) -> Value:
     t = s.temporary
     near = p.at(h="dy : dy + " + v.extent("h"), w="dx : dx + " + v.extent("w"))
     norm = t("norm", f"np.zeros({v.name}.shape, np.{v.dtype})")
+    offsets = s.one(("((0, 1), (1, 0), (1, 1), (1, 2), (2, 1))", "[(y, x) for y in range(3) for x in range(3)]"))
     lines = [
         f"{{}} = np.zeros({v.name}.shape, np.{v.dtype})",
-        f"for dy, dx in {s.one(('((0, 1), (1, 0), (1, 1), (1, 2), (2, 1))', '[(y, x) for y in range(3) for x in range(3)]'))}:",
+        f"for dy, dx in {offsets}:",
         f"    near = {near}",
         f"    weight = np.exp(-((near - {v.name}) ** 2) * {nice(2 / v.most**2):g})",
         "    {} += weight * near",

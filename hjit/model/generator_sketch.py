@@ -130,6 +130,7 @@ def span(start: int, stop: int) -> str:
 
 
 def limits(dtype: str) -> tuple[float, float]:
+    """The range of an integer dtype."""
     info = np.iinfo(dtype)
     return float(info.min), float(info.max)
 
@@ -321,7 +322,7 @@ class Sketch:
         return self.let("spread", text, v, shape=v.resized(**{axis: 2 * v.size(axis)}), scale=v.scaled(axis, -1))
 
     def matched(self, v: Value, like: Value) -> tuple[Value, Value]:
-        """Both, such that they broadcast: resampled to the units of `like`, its axes in its order, cut to the same size."""
+        """Both, made to broadcast: resampled to the units of `like`, in its order of axes, cut to the same size."""
         for axis in v.axes:
             if axis not in like.axes:
                 v = self._without(v, axis)

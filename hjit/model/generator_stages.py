@@ -8,6 +8,7 @@ values of the sketch, appends lines to it and returns its result; where no value
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from hjit.model.generator_local import (
     bilateral,
@@ -42,6 +43,7 @@ def down(s: Sketch) -> Value:
 
 
 def halved(s: Sketch, v: Value) -> Value:
+    """`v` at half the size, in one of five ways."""
     how = s.weighted((("strided", 3), ("mean", 3), ("four", 2), ("filtered", 2), ("line", 2)))
     axis = s.one("hw")
     if how == "line":
@@ -99,6 +101,7 @@ def up(s: Sketch) -> Value:
 
 
 def doubled(s: Sketch, v: Value, axes: str) -> Value:
+    """`v` at twice the size along `axes`, in one of four ways."""
     how = s.one(("repeat", "zeros", "linear", "linear", "index"))
     if how in ("linear", "zeros"):
         v = s.floating(v)
@@ -107,7 +110,7 @@ def doubled(s: Sketch, v: Value, axes: str) -> Value:
         k = v.axes.index(axis)
         changes = {"shape": v.resized(**{axis: 2 * n}), "scale": v.scaled(axis, -1)}
         size = ", ".join(f"2 * {v.extent(a)}" if a == axis else v.extent(a) for a in v.axes)
-        cut = lambda key: f"{{}}{v.at(**{axis: key})[len(v.name) :]}"  # noqa: E731
+        cut = partial(_part, v, axis)
         if how == "repeat":
             v = s.let("double", f"np.repeat({v.name}, 2, axis={k})", v, **changes)
         elif how == "index":
@@ -125,6 +128,11 @@ def doubled(s: Sketch, v: Value, axes: str) -> Value:
             ]
             v = s.filled("double", lines, v, **changes)
     return v
+
+
+def _part(v: Value, axis: str, key: str) -> str:
+    """A part along an axis of a new variable, ``{}``, whose axes are those of `v`."""
+    return f"{{}}{v.at(**{axis: key})[len(v.name) :]}"
 
 
 def pyramid(s: Sketch) -> Value:
@@ -313,7 +321,8 @@ def channel_mix(s: Sketch) -> Value:
     last = v.axes[-1] == "c"
     spatial = v.axes.replace("c", "")
     einsum = f'np.einsum("oc,{v.axes}->{v.axes.replace("c", "o")}", {weights}, {v.name})'
-    flat = f"({weights} @ {v.name}.reshape({v.extent('c')}, -1)).reshape({o}, {v.extent(spatial[0])}, {v.extent(spatial[1])})"
+    sizes = f"{o}, {v.extent(spatial[0])}, {v.extent(spatial[1])}"
+    flat = f"({weights} @ {v.name}.reshape({v.extent('c')}, -1)).reshape({sizes})"
     text = s.one(
         (
             einsum,
@@ -367,8 +376,8 @@ def depthwise(s: Sketch) -> Value:
     last = v.axes[-1] == "c"
     weights = s.parameter("taps", (3, c), v.dtype, -0.5, 0.5).name
     axis = s.one("hw")
-    each = lambda k: f"{weights}[{k}]" if last else f"{weights}[{k}, :, None, None]"  # noqa: E731
-    text = " + ".join(f"{v.at(**{axis: span(k, 2 - k)})} * {each(k)}" for k in range(3))
+    rest = "" if last else ", :, None, None"
+    text = " + ".join(f"{v.at(**{axis: span(k, 2 - k)})} * {weights}[{k}{rest}]" for k in range(3))
     text, low, high = s.tamed(text, -1.5 * v.most, 1.5 * v.most)
     return s.let("depth", text, v, shape=v.resized(**{axis: v.size(axis) - 2}), low=low, high=high)
 
@@ -494,8 +503,11 @@ def piecewise(s: Sketch) -> Value:
     v = s.floating(s.some())
     t = nice(v.most / 2)
     axis = s.one("hw")
-    cut = lambda key, u=v: f"{{}}{u.at(**{axis: key})[len(u.name) :]}"  # noqa: E731
-    at = lambda key: v.at(**{axis: key})  # noqa: E731
+    cut = partial(_part, v, axis)
+
+    def at(key: str) -> str:
+        return v.at(**{axis: key})
+
     new = f"{{}} = np.empty_like({v.name})"
     choices = (
         [new, f"{cut('0::2')} = {at('0::2')} * 0.5", f"{cut('1::2')} = {at('1::2')} - {t:g}"],

@@ -7,10 +7,11 @@ Per stage, as in Adams 2019: those of its definition alone (section 4.1) are `PI
 from __future__ import annotations
 
 OPERATIONS = (
-    "const", "scalar", "index", "input_load", "stage_load", "self_load", "gather", "cast_narrow", "cast_wide", "cast_float",
-    "add", "sub", "mul", "fma", "div", "div_const", "mod", "mod_const", "shift", "and", "or", "xor", "not",
-    "min", "max", "abs", "compare_eq", "compare_lt", "logic", "select", "sqrt", "exp", "log", "pow", "trig", "hyperbolic",
-    "round", "saturate", "accumulate", "other",
+    "const", "scalar", "index", "input_load", "stage_load", "self_load", "gather", "cast_narrow", "cast_wide",
+    "cast_float", "add", "sub", "mul", "fma", "div", "div_const", "mod", "mod_const", "shift", "and", "or", "xor",
+    "not",
+    "min", "max", "abs", "compare_eq", "compare_lt", "logic", "select", "sqrt", "exp", "log", "pow", "trig",
+    "hyperbolic", "round", "saturate", "accumulate", "other",
 )  # fmt: skip
 """Buckets of the histogram of the operations that compute one point."""
 

@@ -6,8 +6,8 @@ Two heads embed the features of a stage, and one layer makes 27 coefficients of 
     schedule head    linear in log(1 + features) of the schedule and of the machine, then relu
     coefficients     softplus(linear in both heads), each times its own unit in nanoseconds
 
-Three things differ from the paper. Its last activation is a relu, which on 200 synthetic programs left a quarter to a half
-of the coefficients at zero for good; a softplus comes as near to zero as it likes, but always has a gradient. Features are
+Three things differ from the paper. Its last activation is a relu, which on 200 synthetic programs left a quarter to a
+half of the coefficients at zero for good; a softplus comes as near to zero, but always has a gradient. Features are
 normalised as the training set has them. And facts of the machine are among them: a working set compares with a cache.
 
 The pipeline head and all that concerns the machine are computed once for a graph (`prepare`).
@@ -70,7 +70,7 @@ class Prepared:
     xp: ModuleType
 
     def coefficients(self, schedule: Array) -> Array:
-        """Nanoseconds for one unit of each term, [batch, stages, 27], positive, of schedule features [batch, stages, len(SCHEDULE)]."""
+        """Nanoseconds for a unit of each term, [batch, stages, 27] > 0; features [batch, stages, len(SCHEDULE)]."""
         xp, (features, stages, batch) = self.xp, schedule.T.shape
         rows = schedule.T.reshape(features, -1)  # one product of two matrices, not one for each schedule
         head = xp.maximum(self.weights.T @ xp.log(1 + rows) + self.bias[:, None], 0)
@@ -78,7 +78,7 @@ class Prepared:
         return (softplus(mixed, xp) * self.unit[:, None, None]).T
 
     def stages(self, schedule: Array) -> Array:
-        """Predicted seconds of each stage, float32 [batch, stages], of schedule features [batch, stages, len(SCHEDULE)]."""
+        """Predicted seconds of each stage, float32 [batch, stages]; features [batch, stages, len(SCHEDULE)]."""
         some = max(ROWS // max(schedule.shape[1], 1), 1)
         if self.xp is np and len(schedule) > some:
             return np.concatenate([self._stages(schedule[k : k + some]) for k in range(0, len(schedule), some)])
@@ -151,11 +151,11 @@ class Network:
     arrays: Mapping[str, Array]
 
     def prepare(self, pipeline: Array, machine: Array) -> Prepared:
-        """The network for one graph on one machine, in NumPy: pipeline [stages, len(PIPELINE)], machine [len(MACHINE)]."""
+        """The network for one graph and machine, in NumPy: pipeline [stages, len(PIPELINE)], machine [len(MACHINE)]."""
         return prepare(self.arrays, pipeline, machine)
 
     def stages(self, pipeline: Array, schedule: Array, machine: Array) -> Array:
-        """Predicted seconds of each stage, float32 [batch, stages]; `prepare` saves work where a graph has many batches."""
+        """Predicted seconds of each stage, float32 [batch, stages]; for many batches of a graph use `prepare`."""
         return self.prepare(pipeline, machine).stages(schedule)
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -214,7 +214,8 @@ def _check_about(about: Any) -> None:
         if theirs != list(ours):
             odd = sorted(set(theirs) ^ set(ours)) or ["the same names in another order"]
             raise ModelError(
-                f"a cost model for other {kind} names than this version of hjit has ({', '.join(odd[:5])}): fit it again"
+                f"a cost model for other {kind} names than this version of hjit has "
+                f"({', '.join(odd[:5])}): fit it again"
             )
 
 

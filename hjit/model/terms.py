@@ -19,7 +19,7 @@ from hjit.model.names import MACHINE, SCHEDULE
 
 Array = Any  # of numpy or jax.numpy
 
-PAGE = 4096  # bytes
+PAGE = 4096  # bytes, as in the paper's formula
 
 GUESSES = {
     "inlined_vector_points": 0.1,
@@ -142,8 +142,3 @@ def stage_costs(coefficients: Array, schedule: Array, is_output: Array, machine:
         schedule, is_output, machine, xp: as for `terms`.
     """
     return (terms(schedule, is_output, machine, xp) * coefficients).sum(-1) * 1e-9
-
-
-def cost(coefficients: Array, schedule: Array, is_output: Array, machine: Array, xp: ModuleType = np) -> Array:
-    """Seconds of each schedule, [batch]: the sum over its stages."""
-    return stage_costs(coefficients, schedule, is_output, machine, xp).sum(-1)

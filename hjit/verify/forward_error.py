@@ -277,6 +277,11 @@ def _shift_left(e: Op, w: Sequence[Array], d: Sequence[Any], value: Array, same_
     return np.where(np.asarray(d[1]) > 0, np.inf, d[0] * 2.0 ** np.clip(w[1], 0, 63))
 
 
+def _ldexp(e: Op, w: Sequence[Array], d: Sequence[Any], value: Array, same_way: bool) -> Any:
+    scale = np.ldexp(1.0, np.clip(w[1], -3000, 3000).astype(np.int64))
+    return np.where(np.asarray(d[1]) > 0, np.inf, np.where(np.asarray(d[0]) > 0, d[0] * scale, 0.0))
+
+
 _Rule = Callable[[Op, Sequence[Array], Sequence[Any], Array, bool], Any]
 _RULES: dict[str, _Rule] = {
     "multiply": lambda e, w, d, v, s: np.abs(w[0]) * d[1] + np.abs(w[1]) * d[0] + d[0] * d[1],
@@ -295,6 +300,7 @@ _RULES: dict[str, _Rule] = {
     "copysign": _copysign,
     "nextafter": lambda e, w, d, v, s: d[0] + 2 * ulp(w[0], d[0], e.dtype),
     "spacing": lambda e, w, d, v, s: 2 * ulp(w[0], d[0], e.dtype) * (np.asarray(d[0]) > 0),
+    "ldexp": _ldexp,
     "left_shift": _shift_left,
     **dict.fromkeys(("negative", "positive", "absolute", "fabs", "reordered", "invert"), lambda e, w, d, v, s: d[0]),
 }

@@ -12,7 +12,7 @@ from hjit.model.costs import WeightedSum
 from hjit.model.fit import BATCH, Accuracy, Program, Report, accuracy, fit, padded, split, steadied
 from hjit.model.names import MACHINE, OPERATIONS, PIPELINE, SCHEDULE
 from hjit.model.network import Network, prepare
-from hjit.model.terms import cost
+from hjit.model.terms import stage_costs
 
 FACTS = np.array([8, 32, 32e3, 1e6, 16e6, 20e9], np.float32)
 IS_OUTPUT = PIPELINE.index("is_output")
@@ -65,7 +65,8 @@ def truth(seed: int, programs: int, count: int, most: int = 8) -> list[Program]:
         coefficients = np.tile(fixed, (stages, 1))
         coefficients[:, :4] *= (0.2 + pipeline[:, : len(OPERATIONS)] @ by_operation)[:, None]
         features = schedules(rng, count, stages)
-        found.append(Program(pipeline, features, cost(coefficients, features, pipeline[:, IS_OUTPUT], FACTS), FACTS))
+        runtimes = stage_costs(coefficients, features, pipeline[:, IS_OUTPUT], FACTS).sum(-1)
+        found.append(Program(pipeline, features, runtimes, FACTS))
     return found
 
 

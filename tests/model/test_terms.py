@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from hjit.model.names import MACHINE, SCHEDULE
-from hjit.model.terms import COEFFICIENTS, cost, stage_costs, terms
+from hjit.model.terms import COEFFICIENTS, stage_costs, terms
 
 
 def row(**features: float) -> np.ndarray:
@@ -203,7 +203,7 @@ def test_sizes_below_one_divide_as_one() -> None:
     assert (values[15], values[21]) == (2 * 2 * 30, 5)
 
 
-def test_cost_is_the_sum_of_stages_in_nanoseconds_per_unit() -> None:
+def test_the_cost_of_a_stage_is_in_nanoseconds_per_unit() -> None:
     both = np.concatenate([SERIAL, row(inlined_calls=810, vector_size=8, num_vectors=100, num_scalars=10)], axis=1)
     both = np.concatenate([both, both[:, ::-1]])
     c = np.arange(1.0, 28)
@@ -212,7 +212,6 @@ def test_cost_is_the_sum_of_stages_in_nanoseconds_per_unit() -> None:
     assert stage_costs(c, both, np.zeros(2), machine(4)) == pytest.approx(
         np.array([[first, second], [second, first]]) * 1e-9
     )
-    assert cost(c, both, np.zeros(2), machine(4)) == pytest.approx(np.array([first + second] * 2) * 1e-9)
 
 
 def test_each_stage_has_its_own_coefficients() -> None:

@@ -1,4 +1,4 @@
-"""Python loops over ``range(...)``: one update for all turns where that is NumPy's result, turn by turn elsewhere."""
+"""Python loops over ``range(...)``: one update for all iterations where that is NumPy's result, unrolled elsewhere."""
 
 from __future__ import annotations
 
@@ -474,7 +474,7 @@ def test_every_row_makes_a_stage_of_its_own() -> None:
     assert all(not s.updates for s in traced.recorder.stages.values())
 
 
-# -- what is traced turn by turn
+# -- what is unrolled
 
 
 def wraps_around(img: Any) -> Any:
@@ -948,4 +948,4 @@ def in_two_loops(x: Any) -> Any:
 def test_turns_that_read_known_numbers_where_others_have_written(f: Callable[..., Any]) -> None:
     x = RNG.random(40)
     same(f, x)
-    assert definitions(f, x) < 40  # not turn by turn
+    assert definitions(f, x) < 40  # not unrolled

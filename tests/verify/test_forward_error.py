@@ -78,6 +78,17 @@ def test_the_bounds_are_of_the_size_of_the_errors(name: str) -> None:
     assert (found.errors[OURS] <= 5 * largest + 1e-14 * np.abs(found.value)).all()
 
 
+def test_a_power_of_two_scales_the_error() -> None:
+    n = RANDOM.integers(-40, 40, ANY.shape)
+    e = Op("ldexp", (Load("x0", (), DOUBLE), Load("x1", (), np.dtype(np.int64))), DOUBLE)
+    found = apply(e, [known(ANY, 1e-9), Approx(n)], "ldexp" in INEXACT, False)
+    assert found.errors is not None
+    there = np.abs(np.ldexp(ANY + 1e-9, n) - np.ldexp(ANY, n))
+    assert (there <= found.errors[OURS]).all() and (found.errors[OURS] <= 1.01 * np.ldexp(1e-9, n) + there).all()
+    moved = apply(e, [known(ANY, 1e-9), known(n, 1)], "ldexp" in INEXACT, False)
+    assert moved.errors is None or np.isinf(moved.errors[OURS]).all()
+
+
 def test_exact_values_have_no_error() -> None:
     for name in ("add", "multiply", "sqrt", "greater"):
         args = [Approx(np.abs(a)) for a in (ANY, ANY[::-1])][: 1 if name == "sqrt" else 2]

@@ -1,4 +1,4 @@
-"""Python's builtins and the functions of `math` as traced functions see them: they ask tracers and host scalars, not their stand-ins."""
+"""Python's builtins and the functions of `math` as traced functions see them, for tracers and host scalars."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from hjit.trace.capture.captured import ObjectProxy
 from hjit.trace.capture.rerolling import range_
-from hjit.trace.ops.strides import interface
+from hjit.trace.ops.arrays.strides import interface
 from hjit.trace.tracing.host import HostScalar, is_host, record
 from hjit.trace.tracing.induction import InductionVariable
 from hjit.trace.tracing.masked import Selected
@@ -46,8 +47,6 @@ def _isinstance(x: Any, cls: Any) -> bool:
 
 
 def _type(*args: Any) -> Any:
-    from hjit.trace.capture.overlay import ObjectProxy
-
     if len(args) != 1:
         return type(*args)
     x = args[0]

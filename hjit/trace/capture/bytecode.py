@@ -1,7 +1,7 @@
-"""What the bytecode of a function says about its loops over ``range(...)``: can all turns be traced as one?
+"""What the bytecode of a function says about its loops over ``range(...)``: can all iterations be traced as one?
 
 The body may do arithmetic, call functions, read and write items, and take branches that stay inside it. Which of its
-variables go on to the next turn, or to what follows the loop, is found by following the jumps.
+variables go on to the next iteration, or to what follows the loop, is found by following the jumps.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from types import CodeType
 
-# Instructions of a body, of CPython 3.11 to 3.13; with any other one the loop is traced turn by turn.
+# Instructions of a body, of CPython 3.11 to 3.13; with any other one the loop is traced iteration by iteration.
 _ALLOWED = frozenset(
     """NOP CACHE EXTENDED_ARG PUSH_NULL POP_TOP COPY SWAP LOAD_CONST LOAD_GLOBAL LOAD_DEREF LOAD_ATTR LOAD_METHOD
     LOAD_FAST LOAD_FAST_CHECK LOAD_FAST_LOAD_FAST STORE_FAST STORE_FAST_LOAD_FAST STORE_FAST_STORE_FAST
@@ -40,8 +40,8 @@ class Loop:
     Attributes:
         offset: of its head, the FOR_ITER.
         is_reversed: does it run over ``reversed(range(...))``?
-        kept: local variables that the body sets and that are read in the next turn or after the loop.
-        read: local variables that a turn reads as it finds them.
+        kept: local variables that the body sets and that are read in the next iteration or after the loop.
+        read: local variables that an iteration reads as it finds them.
         names: global variables that the body reads.
     """
 

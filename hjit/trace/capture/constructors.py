@@ -1,8 +1,8 @@
-"""NumPy's classes where traced code calls them: ``np.uint8(x)``, ``x.dtype.type(y)``, ``np.ndarray(shape, dtype)``; and ufuncs, for lists of arrays.
+"""NumPy's classes where traced code calls them: ``np.uint8(x)``, ``x.dtype.type(y)``, ``np.ndarray(shape, dtype)``.
 
-A class is also what is compared, looked up and given as a dtype, so it stays itself there: the bytecode tells whether it is
+A class is also compared, looked up and given as a dtype, and is left alone there: the bytecode tells whether it is
 loaded to be called. Where it reaches a call by way of a variable, NumPy's own class converts a one-element array by its
-value, and an array is refused.
+value, and an array is refused. Ufuncs that are called take lists of traced arrays, too.
 """
 
 from __future__ import annotations

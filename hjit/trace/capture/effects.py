@@ -1,6 +1,6 @@
 """Effects: warnings and log records that a function gives while it computes.
 
-They are recorded by the trace and given by every call, in order, once all is computed and before an argument is changed: a
+The trace records them, and every call gives them in order, once all is computed and before an argument is changed: a
 call that turns out to need another variant, or plain NumPy, has given none. An effect of another kind is refused.
 """
 
@@ -20,7 +20,7 @@ import numpy as np
 from hjit.trace.capture.impure import refused
 from hjit.trace.tracing.externs import Arguments, within
 from hjit.trace.tracing.frames import is_own
-from hjit.trace.tracing.host import unpin
+from hjit.trace.tracing.host import HostScalar, unpin
 from hjit.trace.tracing.recorder import Effect, current
 
 _TRACE = os.path.join(os.path.dirname(__file__), "trace.py")  # its function is the outermost frame of a trace
@@ -72,7 +72,7 @@ def _place(frame: FrameType) -> Place:
 
 
 def place(level: int) -> Callable[[], Place]:
-    """Finds the `level`-th frame from the one that has the effect; those above the traced function are another call's at each call."""
+    """Finds the `level`-th frame from the one that has the effect; frames above the traced function differ by call."""
     inside = [_place(f) for f in _outside(sys._getframe(1))]
     if level <= len(inside):
         return lambda: inside[max(level, 1) - 1]
@@ -93,7 +93,7 @@ def _refusal(operation: str, reason: str) -> Exception:
 
 
 class Errors:
-    """`numpy.errstate` and `scipy.special.errstate`: opaque calls are made inside them; that errors are raised is refused."""
+    """`numpy.errstate` and `scipy.special.errstate`: opaque calls are made inside them; raising errors is refused."""
 
     def __init__(self, cls: Any, name: str, given: dict[str, Any]) -> None:
         bad = next((v for v in given.values() if v not in ("ignore", "warn", None)), None)
@@ -128,7 +128,10 @@ def errors(cls: Any, name: str) -> Callable[..., Errors]:
 
 
 class Quiet:
-    """`warnings.catch_warnings`: what it ignores is ignored at every call. Compiled code gives no warnings of its own, so they cannot be recorded."""
+    """`warnings.catch_warnings`: what it ignores is ignored at every call.
+
+    Compiled code gives no warnings, so recording them is refused.
+    """
 
     def __init__(
         self,
@@ -210,11 +213,11 @@ def _raised(category: type) -> bool:
 # -- log records
 
 _LEVELS = {"debug": 10, "info": 20, "warning": 30, "warn": 30, "error": 40, "critical": 50, "fatal": 50}
-_ASKED = ("isEnabledFor", "getEffectiveLevel", "hasHandlers", "name", "level", "disabled", "propagate")
+_SETTINGS = ("isEnabledFor", "getEffectiveLevel", "hasHandlers", "name", "level", "disabled", "propagate")
 
 
 class Log:
-    """A logger, or an adapter of one: its records are given at every call, and what it is asked for is a condition of the trace."""
+    """A logger, or an adapter of one: its records are given at every call, and settings that are read are guarded."""
 
     __slots__ = ("_hjit_log",)
 
@@ -235,7 +238,7 @@ class Log:
             return lambda level, msg, *args, **kwargs: _log(log, unpin(level), msg, args, **kwargs)
         if name == "getChild":
             return lambda suffix: Log(log.getChild(suffix))
-        if name not in _ASKED:
+        if name not in _SETTINGS:
             raise _refusal(f"logging.{type(log).__name__}.{name}", "hjit does not trace it")
         found = getattr(log, name)
         return (
@@ -245,8 +248,6 @@ class Log:
 
 def _guarded(ask: Callable[[], Any]) -> Any:
     """An answer that later calls ask for again."""
-    from hjit.trace.tracing.host import HostScalar
-
     tape = current().tape
     tape.ops.append((ask, ()))
     return HostScalar(tape, len(tape.ops) - 1, ask()).pin()
@@ -323,8 +324,8 @@ class PartProxy(ModuleType):
         return changed[name] if name in changed else getattr(module, name)
 
 
-_FILES = """chdir chmod chown link makedirs mkdir mkfifo open popen putenv remove removedirs rename renames replace rmdir startfile symlink system
-    truncate unlink unsetenv utime write""".split()
+_FILES = """chdir chmod chown link makedirs mkdir mkfifo open popen putenv remove removedirs rename renames replace
+    rmdir startfile symlink system truncate unlink unsetenv utime write""".split()
 READS_OR_WRITES = "the function reads or writes while it computes: it would do so once, not at every call"
 MODULES: dict[str, Any] = {
     "sys": PartProxy(

@@ -15,14 +15,17 @@ from typing import Any
 
 import numpy as np
 
+from hjit.trace.tracing.externs import opaque_call
 from hjit.trace.tracing.host import unpin
 from hjit.trace.tracing.recorder import current
+from hjit.trace.tracing.tracer import has_tracer
 
 CLOCKS = ("time", "perf_counter", "monotonic", "process_time", "thread_time", "localtime", "gmtime", "sleep")
 FILES = (np.load, np.loadtxt, np.genfromtxt, np.fromfile, np.memmap)
 OPENCV = """imread imreadmulti imwrite imwritemulti imshow waitKey getTickCount getCPUTickCount randu randn randShuffle
     setRNGSeed""".split()
 STREAMS = (np.random.RandomState, np.random.Generator)
+_SHARED: Any = np.random.mtrand._rand  # the stream of numpy.random's own functions
 IN_PLACE = frozenset({"shuffle"})  # draws that change an array that they are given
 
 
@@ -94,9 +97,6 @@ class Stream:
 
 def draw(function: Any, stream: Any) -> Callable[..., Any]:
     """A function that draws from a stream, called at every call; the stream is as it was where the trace fails."""
-    from hjit.trace.tracing.externs import opaque_call
-    from hjit.trace.tracing.tracer import has_tracer
-
     name = f"numpy.random.{function.__name__}"
 
     @functools.wraps(function)
@@ -133,9 +133,9 @@ def of_opencv(module: Any) -> dict[Any, Any]:
 def replaced() -> dict[Any, Any]:
     """Impure functions and classes of the standard library and NumPy, and what stands for them."""
     found: dict[Any, Any] = {np.random.default_rng: default_rng}
-    shared: Any = np.random.rand.__self__  # the stream of numpy.random's own functions
+    function: Any
     for function in (np.random.seed, np.random.sample, np.random.ranf):
-        found[function] = draw(function, shared)
+        found[function] = draw(function, _SHARED)
     printing = "the function prints while it computes: it would print once, not at every call"
     found[print] = refused("print", printing, "print outside the function")
     for builtin in (open, input):

@@ -7,39 +7,30 @@ the arrays it captures; nothing of the user's is changed, so tracing is thread-s
 
 from __future__ import annotations
 
-import array
 import builtins
-import collections
-import copy
-import enum
 import functools
 import importlib
-import io
 import logging
 import sys
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from hjit.trace.capture import builtin_calls, effects
+from hjit.trace.capture.captured import LIBRARY, NUMERIC, Path, captured_object, wrap
 from hjit.trace.capture.constructors import called
-from hjit.trace.capture.impure import STREAMS, Stream, draw, is_stream_method, of_opencv, replaced
+from hjit.trace.capture.impure import draw, is_stream_method, of_opencv, replaced
 from hjit.trace.tracing.dispatch import functions, provides
 from hjit.trace.tracing.externs import concrete, opaque_call
 from hjit.trace.tracing.foreign import foreign
-from hjit.trace.tracing.host import HostScalar, is_host, is_run_time, pin_captured, unpin
+from hjit.trace.tracing.host import HostScalar, is_host, is_run_time, pin_captured
 from hjit.trace.tracing.masked import Selected
-from hjit.trace.tracing.recorder import Recorder, current, supported_dtype
-from hjit.trace.tracing.tracer import Tracer, from_source, has_tracer
+from hjit.trace.tracing.recorder import current
+from hjit.trace.tracing.tracer import has_tracer
 
 _SAFE_BUILTINS = ("builtins", "_operator", "math", "time")  # they ask a tracer through Python's own protocols
-_PACKAGES = ("numpy", "scipy")
-_LIBRARY = frozenset(
-    "dataclasses typing collections enum functools inspect abc contextlib warnings logging os re".split()
-)
-_VALUES = frozenset("pathlib fractions decimal datetime uuid ipaddress".split())  # whose objects never change
 _OWN = ("hjit.trace", "hjit.kernels", "hjit.sched", "hjit.model", "hjit.pipeline", "hjit.call", "hjit.options")
 
 
@@ -74,310 +65,6 @@ def _called_or_class(name: str) -> Any:
     frame = sys._getframe(2)
     is_call = frame.f_code.co_code[frame.f_lasti + 1] & 1
     return _CALLED[name] if is_call else getattr(builtins, name)
-
-
-class Path:
-    """Where a captured value is found at later calls: a dict entry, an attribute, a cell or an item."""
-
-    __slots__ = ("base", "kind", "name")
-
-    def __init__(self, base: Any, name: Any, kind: str = "item") -> None:
-        self.base, self.name, self.kind = base, name, kind
-
-    def get(self) -> Any:
-        base = self.base.get() if type(self.base) is Path else self.base
-        if self.kind == "item":
-            return base[self.name]
-        return base.cell_contents if self.kind == "cell" else getattr(base, self.name)
-
-    def key(self) -> tuple[Any, ...]:
-        return (self.base.key() if type(self.base) is Path else id(self.base), self.kind, self.name)
-
-    def __str__(self) -> str:
-        return str(self.name)
-
-
-# -- captured values
-
-_PLAIN = (
-    bool,
-    int,
-    float,
-    str,
-    bytes,
-    type(None),
-    np.generic,
-    np.dtype,
-    range,
-    slice,
-    complex,
-    enum.Enum,
-    frozenset,
-    type(...),
-)
-_MUTABLE = (set, bytearray, collections.deque, array.array, memoryview)
-_DICTS = (dict, collections.OrderedDict, collections.defaultdict, collections.Counter)
-
-
-def wrap(value: Any, path: Path) -> Any:
-    """What traced code sees in place of a value that it captures."""
-    if isinstance(value, types.ModuleType):
-        return module_proxy(value)
-    if type(value) in (Tracer, HostScalar, Selected):
-        return value
-    rec = current()
-    if isinstance(value, np.ndarray):
-        return _captured_array(rec, value, path)
-    if type(value) in (list, tuple, *_DICTS):
-        return _captured_container(rec, value, path)
-    if isinstance(value, _PLAIN):
-        _guard(rec, path, value, "value")
-        return value
-    if type(value) is set and path.kind != "leaf" and len(value) <= 4096 and all(isinstance(x, _PLAIN) for x in value):
-        seen = set(value)
-        _guard(rec, path, set(value), "value")
-        rec.watched.add(seen, str(path))
-        return seen
-    traced = wrap_callable(value)
-    if (
-        isinstance(value, type)
-        and value not in rec.watched.classes
-        and value.__flags__ & (1 << 9)
-        and not _is_library(value)
-    ):
-        rec.watched.classes[value] = dict(vars(value))
-    _guard(rec, path, value, "identity")
-    if traced is not value:
-        return traced
-    return captured_object(value, path)
-
-
-def _guard(rec: Recorder, path: Path, value: Any, kind: str) -> None:
-    """Later calls compare what is found there: its "value", its "identity", or the function of a bound "method"."""
-    key = path.key()
-    if key not in rec.captured:
-        rec.captured[key] = value
-        rec.captures.append((path, (kind, value)))
-
-
-def _captured_array(rec: Recorder, value: np.ndarray[Any, Any], path: Path) -> Any:
-    key = path.key()
-    if key not in rec.captured:
-        for other, tracer in rec.captured.items():
-            if type(tracer) is Tracer and rec.inputs[tracer.buffer.argument].array is value and other[0] != "array":
-                rec.captured[key] = tracer
-                rec.captures.append((path, ("array", tracer.buffer.argument)))
-                return tracer
-        plain = whole_array(value, str(path))
-        if not supported_dtype(plain.dtype):
-            return _guarded_contents(rec, path, plain)
-        number = len(rec.captures)
-        tracer = from_source(value, str(path) if str(path).isidentifier() else "captured", ("captured", number))
-        rec.captures.append((path, ("array", tracer.buffer.argument)))
-        rec.captured[key] = tracer
-    return rec.captured[key]
-
-
-def _guarded_contents(rec: Recorder, path: Path, value: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """A small array of a dtype that kernels do not have: a value, compared at later calls."""
-    if value.nbytes > 4096:
-        raise rec.error(
-            f"{path}: array of dtype {value.dtype}",
-            "hjit handles bool, integers and floats up to 64 bits",
-            "convert it first",
-        )
-    _guard(rec, path, value.copy(), "value")
-    return value
-
-
-def whole_array(x: np.ndarray[Any, Any], name: str) -> np.ndarray[Any, Any]:
-    """`x` without its class.
-
-    Raises:
-        TraceError: a subclass that computes in its own way, such as a masked array or a matrix.
-    """
-    if type(x) not in (np.ndarray, np.memmap):
-        operation = f"{name}: {type(x).__module__}.{type(x).__name__}"
-        raise current().error(operation, "a subclass of ndarray may compute in its own way", "pass np.asarray(x)")
-    return x.view(np.ndarray) if type(x) is np.memmap else x
-
-
-def _captured_container(rec: Recorder, value: Any, path: Path) -> Any:
-    if len(value) > 4096:
-        _guard(rec, path, value, "identity")
-        return value
-    names: Any = list(value) if isinstance(value, dict) else range(len(value))
-    shape = (type(value), tuple(names) if isinstance(value, dict) else len(value))
-    _guard_shape(rec, path, shape)
-    items = [wrap(value[n], Path(path, n)) for n in names]
-    seen = _copied_dict(value, items) if isinstance(value, dict) else type(value)(items)
-    rec.watched.add(seen, str(path))
-    return seen
-
-
-def _copied_dict(value: dict[Any, Any], items: list[Any]) -> dict[Any, Any]:
-    """A dict of the same class and, of a defaultdict, the same default."""
-    seen = copy.copy(value)
-    for name, item in zip(value, items, strict=True):
-        seen[name] = item
-    return seen
-
-
-def _guard_shape(rec: Recorder, path: Path, shape: Any) -> None:
-    key = ("shape", path.key())
-    if key not in rec.captured:
-        rec.captured[key] = shape
-        rec.captures.append((path, ("shape", shape)))
-
-
-def container_shape(value: Any) -> Any:
-    """What is guarded of a captured list, tuple or dict."""
-    if type(value) in _DICTS:
-        return (type(value), tuple(value))
-    return (type(value), len(value)) if type(value) in (list, tuple) else None
-
-
-class ObjectProxy:
-    """A captured object (`self`, a configuration): its arrays are inputs, its scalars guarded, its methods cloned."""
-
-    __slots__ = ("_hjit_object", "_hjit_path")
-
-    def __init__(self, value: Any, path: Path) -> None:
-        object.__setattr__(self, "_hjit_object", value)
-        object.__setattr__(self, "_hjit_path", path)
-
-    @property  # type: ignore[misc]
-    def __class__(self) -> type:
-        return type(object.__getattribute__(self, "_hjit_object"))
-
-    def __getattribute__(self, name: str) -> Any:
-        value = object.__getattribute__(self, "_hjit_object")
-        if name in ("__class__", "__dict__"):
-            return getattr(value, name)
-        path = object.__getattribute__(self, "_hjit_path")
-        found = _class_attribute(type(value), name)
-        if isinstance(found, types.FunctionType) and name not in getattr(value, "__dict__", {}):
-            _guard(current(), Path(path, name, "attr"), found, "method")
-            return types.MethodType(clone(found), self)
-        if isinstance(found, property) and found.fget is not None:
-            _guard(current(), Path(Path(path, "__class__", "attr"), name, "attr"), found, "identity")
-            return clone(found.fget)(self)
-        if isinstance(found, classmethod):
-            return types.MethodType(clone(found.__func__), type(value))
-        return wrap(getattr(value, name), Path(path, name, "attr"))
-
-    def __setattr__(self, name: str, new: Any) -> None:
-        raise current().error(
-            f"self.{name} = ...", "the function changes an object that outlives it", "return the value instead"
-        )
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        value = object.__getattribute__(self, "_hjit_object")
-        method = _class_attribute(type(value), "__call__")
-        if isinstance(method, types.FunctionType):
-            return clone(method)(self, *args, **kwargs)
-        return value(*args, **kwargs)
-
-    def __getitem__(self, key: Any) -> Any:
-        value = object.__getattribute__(self, "_hjit_object")
-        return wrap(value[unpin(key)], Path(object.__getattribute__(self, "_hjit_path"), unpin(key)))
-
-    def __iter__(self) -> Any:
-        return iter(object.__getattribute__(self, "_hjit_object"))
-
-    def __contains__(self, x: Any) -> bool:
-        if _class_attribute(type(_bare(self)), "__contains__") is not None:
-            return bool(_special(self, "__contains__", x))
-        return any(x is y or x == y for y in self)
-
-    def __bool__(self) -> bool:
-        cls = type(object.__getattribute__(self, "_hjit_object"))
-        name = next((n for n in ("__bool__", "__len__") if _class_attribute(cls, n) is not None), None)
-        return True if name is None else bool(_special(self, name))
-
-    def __eq__(self, other: object) -> Any:
-        return _special(self, "__eq__", other)
-
-    def __ne__(self, other: object) -> Any:
-        return _special(self, "__ne__", other)
-
-    def __hash__(self) -> int:
-        return int(_special(self, "__hash__"))
-
-
-def _bare(x: Any) -> Any:
-    """A captured object itself."""
-    return object.__getattribute__(x, "_hjit_object") if type(x) is ObjectProxy else x
-
-
-def _special(proxy: ObjectProxy, name: str, *args: Any) -> Any:
-    """What a method that operators and built-in functions call gives: one in Python runs on the proxy, so that what it reads is seen."""
-    value = _bare(proxy)
-    found = _class_attribute(type(value), name)
-    if isinstance(found, types.FunctionType):
-        return clone(found)(proxy, *args)
-    if name == "__ne__" and isinstance(_class_attribute(type(value), "__eq__"), types.FunctionType):
-        equal = _special(proxy, "__eq__", *args)
-        return equal if equal is NotImplemented else not equal
-    if found is None:
-        return NotImplemented if args else _refuse_special(value, name)
-    return getattr(value, name)(*map(_bare, args))
-
-
-def _refuse_special(value: Any, name: str) -> Any:
-    raise TypeError(f"{type(value).__name__} has no {name}")
-
-
-def _forward(name: str) -> Callable[..., Any]:
-    def method(self: ObjectProxy, *args: Any) -> Any:
-        return _special(self, name, *args)
-
-    return method
-
-
-_SPECIAL = """len str repr format lt le gt ge add radd sub rsub mul rmul truediv rtruediv floordiv rfloordiv mod rmod pow rpow matmul
-    rmatmul and rand or ror neg pos abs invert float int index round enter exit""".split()
-for _name in _SPECIAL:
-    setattr(ObjectProxy, f"__{_name}__", _forward(f"__{_name}__"))
-
-
-def _class_attribute(cls: type, name: str) -> Any:
-    for base in cls.__mro__:
-        if name in base.__dict__:
-            return base.__dict__[name]
-    return None
-
-
-def captured_object(value: Any, path: Path) -> Any:
-    """A proxy for an instance of a class written in Python; any other value as it is."""
-    cls = type(value)
-    if isinstance(value, STREAMS):
-        return Stream(value)
-    if isinstance(value, (logging.Logger, logging.LoggerAdapter)):
-        return effects.Log(value)
-    if isinstance(value, io.IOBase):
-        return effects.Output(str(path))
-    if isinstance(value, Iterator):
-        raise current().error(
-            f"{path}: {cls.__name__}",
-            "each call takes items from an iterator that outlives it",
-            "pass a list or a tuple",
-        )
-    if isinstance(value, _MUTABLE):
-        name = "argument" if path.kind == "leaf" else str(path)
-        raise current().error(
-            f"{name}: {cls.__name__}", "hjit cannot see when its contents change", "use a list, tuple or dict"
-        )
-    if cls is types.SimpleNamespace:
-        return ObjectProxy(value, path)
-    if isinstance(value, (enum.Enum, type)) or not cls.__flags__ & (1 << 9) or _is_library(cls):
-        return value
-    return ObjectProxy(value, path)
-
-
-def _is_library(cls: type) -> bool:
-    """Is this a class of the standard library, NumPy or SciPy?"""
-    return cls.__module__.partition(".")[0] in _LIBRARY | _VALUES | {"numpy", "scipy", "builtins"}
 
 
 # -- functions
@@ -415,7 +102,7 @@ def _captured_cell(function: types.FunctionType, name: str, cell: types.CellType
         rec.freeze_captured
         or is_host(value)
         or not is_run_time(value)
-        or (function.__module__ or "").partition(".")[0] in _PACKAGES
+        or (function.__module__ or "").partition(".")[0] in NUMERIC
     ):
         return wrap(value, path)
     key = path.key()
@@ -442,6 +129,7 @@ def overlay(under: dict[str, Any]) -> Overlay:
     return found
 
 
+@provides
 def wrap_callable(value: Any) -> Any:
     """The traced version of a function, method or class; `value` itself where there is nothing to take over."""
     try:
@@ -452,9 +140,9 @@ def wrap_callable(value: Any) -> Any:
         return special
     if isinstance(value, types.FunctionType):
         top = (value.__module__ or "").partition(".")[0]
-        if type(value.__globals__) is Overlay or top in _LIBRARY or (value.__module__ or "").startswith(_OWN):
+        if type(value.__globals__) is Overlay or top in LIBRARY or (value.__module__ or "").startswith(_OWN):
             return value
-        return _numpy_function(value) if top in _PACKAGES else clone(value)
+        return _numpy_function(value) if top in NUMERIC else clone(value)
     if isinstance(value, np.ufunc):
         return value
     if type(value).__name__ == "_ArrayFunctionDispatcher":
@@ -489,7 +177,7 @@ _CACHE = type(functools.lru_cache(_defaults))
 
 
 def _is_compiled(value: Any) -> bool:
-    """Is this a function of an extension module, Cython's included? OpenCV's know of no module, as methods of built-in objects do."""
+    """Is this a function of an extension module, Cython's included? OpenCV's have no `__module__`."""
     if isinstance(value, types.BuiltinFunctionType):
         return value.__module__ is not None or value.__self__ is None or isinstance(value.__self__, types.ModuleType)
     return type(value).__name__ in ("cython_function_or_method", "fused_cython_function")
@@ -559,7 +247,7 @@ def numpy_call(function: Any, args: Any, kwargs: Any) -> Any:
     selected = next((a for a in args if type(a) is Selected), None)
     if selected is not None:
         return selected.__array_function__(function, (), args, kwargs)
-    if module.startswith(_OPAQUE) and not (
+    if module.startswith(_EXTERNS) and not (
         isinstance(function, types.FunctionType) and function.__name__.startswith("_")
     ):
         return opaque_call(name, function, args, kwargs)
@@ -570,7 +258,7 @@ def numpy_call(function: Any, args: Any, kwargs: Any) -> Any:
     return clone(source)(*args, **kwargs)
 
 
-_OPAQUE = (
+_EXTERNS = (
     "numpy.fft",
     "numpy.linalg",
     "scipy.fft",
@@ -615,7 +303,7 @@ def _attribute(module: types.ModuleType, name: str, cache: dict[str, Any]) -> An
         seen: Any = module_proxy(value)
     elif _replaced(value):
         seen = wrap_callable(value)
-    elif module.__name__.partition(".")[0] in _PACKAGES and callable(value):
+    elif module.__name__.partition(".")[0] in NUMERIC and callable(value):
         seen = value if isinstance(value, (np.ufunc, type)) else wrap_callable(value)
     else:
         return wrap(value, Path(module, name, "attr"))
@@ -634,6 +322,7 @@ _modules: dict[str, Any] = {}
 _SEEN_THROUGH = frozenset({"builtins", "types", "functools", "itertools", "typing", "collections", "operator"})
 
 
+@provides
 def module_proxy(module: types.ModuleType) -> Any:
     """The traced view of a module."""
     name = module.__name__
@@ -660,12 +349,19 @@ def _import(name: str, globals: Any = None, locals: Any = None, fromlist: Any = 
 _REPLACED: dict[Any, Any] = {**replaced(), **builtin_calls.REPLACED, **effects.replaced()}
 _BUILTINS: dict[str, Any] = dict(vars(builtins))
 _BUILTINS.update(__import__=_import)
+
+
 for _name in ("range", "len", "isinstance", "hasattr", "getattr", "print", "open", "input"):
     _BUILTINS[_name] = _REPLACED[getattr(builtins, _name)]
+
+
 _CALLED = builtin_calls.CALLED  # these names are classes where they are not called
-
-
-_FAMILIES = "elementwise creation views reductions linear joining neighbours ordering scattering operators strides along".split()
+# the modules of `hjit.trace.ops` that fill the table of traced functions
+_FAMILIES = """elementwise.ufuncs elementwise.casting elementwise.formulas elementwise.operators
+    arrays.creation arrays.views arrays.strides arrays.joining arrays.packing
+    indexing.getitem indexing.gathers indexing.scatters indexing.searching indexing.histograms
+    reductions.reduce reductions.sorting reductions.contractions reductions.apply_along_axis
+    stencils.padding stencils.differences""".split()
 
 
 def load_table() -> None:
@@ -674,11 +370,11 @@ def load_table() -> None:
         importlib.import_module(f"hjit.trace.ops.{name}")
     for name in ("ndimage", "signal"):  # a process that does not use SciPy does not load it
         if f"scipy.{name}" in sys.modules:
-            importlib.import_module(f"hjit.trace.ops.{name}")
+            importlib.import_module(f"hjit.trace.ops.stencils.{name}")
     if "cv2" in sys.modules:
         _REPLACED.update(of_opencv(sys.modules["cv2"]))
     special = sys.modules.get("scipy.special")
-    if hasattr(special, "errstate"):
+    if special is not None and hasattr(special, "errstate"):
         _REPLACED[special.errstate] = effects.errors(special.errstate, "scipy.special.errstate")
-    creation = sys.modules["hjit.trace.ops.creation"]
+    creation = sys.modules["hjit.trace.ops.arrays.creation"]
     _REPLACED[np.mgrid], _REPLACED[np.ogrid] = creation.mgrid, creation.ogrid

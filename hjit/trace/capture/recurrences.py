@@ -1,4 +1,4 @@
-"""What one turn of a loop recorded, as one update over all its turns."""
+"""What one iteration of a loop recorded, as one update over all its iterations."""
 
 from __future__ import annotations
 
@@ -16,15 +16,18 @@ from hjit.trace.tracing.writing import version_name
 
 
 class NotOneUpdate(Exception):
-    """What a turn recorded is not one update of one array."""
+    """What an iteration recorded is not one update of one array."""
 
 
 class ReadsWhatItWrites(NotOneUpdate):
-    """A turn has used what the array holds before the first turn, which it does not hold before the others."""
+    """An iteration has used what the array holds before the first one, which it does not hold before the others."""
 
 
 def merged(rec: Recorder, var: Var, count: Poly, at: tuple[int, int, int]) -> None:
-    """Replace what was recorded since `at` (number of stages, of changes, serial of buffers) by one update over `count` turns.
+    """Replace what was recorded since `at` by one update over `count` iterations.
+
+    Args:
+        at: numbers of stages and of changes, and the serial number of buffers, when the loop began.
 
     Raises:
         NotOneUpdate: it is not one update.
@@ -46,34 +49,34 @@ def merged(rec: Recorder, var: Var, count: Poly, at: tuple[int, int, int]) -> No
     versions = (*(c[1] for c in lasting[1:]), buffer.version)
     if any(v not in body for v in versions):
         raise NotOneUpdate("it writes known numbers")
-    turn = _Body(var, count, old, frozenset(versions))
-    _keep(rec, body, turn)
-    assert turn.write is not None
-    if known and not _reads_arguments(rec, turn):
+    iteration = _Body(var, count, old, frozenset(versions))
+    _keep(rec, body, iteration)
+    assert iteration.write is not None
+    if known and not _reads_arguments(rec, iteration):
         raise NotOneUpdate("its result is known while tracing")
     buffer.version = old
-    _install(rec, turn, buffer, turn.write)
+    _install(rec, iteration, buffer, iteration.write)
     rec.changes[-1] = (buffer, old, known)
     for name in rec.checks:
         if name in body and name not in rec.stages:
-            rec.stages[name] = turn.checked(body[name], buffer.version)
+            rec.stages[name] = iteration.checked(body[name], buffer.version)
 
 
-def _keep(rec: Recorder, body: dict[str, Stage], turn: _Body) -> None:
-    """Take up all stages of a turn, and record those that are stages still."""
+def _keep(rec: Recorder, body: dict[str, Stage], iteration: _Body) -> None:
+    """Take up all stages of an iteration, and record those that are stages still."""
     for s in body.values():
-        turn.add(s)
-    rec.stages.update((s.name, s) for s in turn.kept)
+        iteration.add(s)
+    rec.stages.update((s.name, s) for s in iteration.kept)
 
 
 @dataclass
 class _Body:
-    """The stages of one turn, taken up one after the other.
+    """The stages of one iteration, taken up one after the other.
 
     Attributes:
-        old: the version of the written array that the turn found.
+        old: the version of the written array that the iteration found.
         versions: those that it made.
-        kept: stages that do not depend on that array, with an axis for the turns where they depend on the turn.
+        kept: stages that do not depend on that array, with an axis for the iterations where they depend on it.
         write: what is written, over the dimensions of the written view; its value loads `old` where it reads the array.
     """
 
@@ -103,7 +106,7 @@ class _Body:
             self.kept.append(s)
 
     def checked(self, s: Stage, final: str) -> Stage:
-        """A check for all turns that depends on what the loop writes: what earlier turns wrote is in `final`, the rest as they found it."""
+        """A check for all iterations of what the loop writes: `final` holds what earlier iterations wrote."""
         assert self.write is not None
         target = self.write.target
         at = next((k for k, p in enumerate(target) if p.mentions(self.var) and _alone(p, self.var)), None)
@@ -147,7 +150,7 @@ class _Body:
         return rewrite(e, change, self._memo)
 
     def _again(self, e: Load) -> Expr:
-        """What the turn reads of the array after it has written to it."""
+        """What the iteration reads of the array after it has written to it."""
         assert self.write is not None
         target = self.write.target
         if e.index == target and not self.write.rdims:
@@ -160,7 +163,7 @@ class _Body:
         raise NotOneUpdate("it reads elsewhere in what it has just written")
 
     def _lift(self, s: Stage) -> Stage:
-        """The stage for all turns: the turn is its first axis."""
+        """The stage for all iterations: the iteration is its first axis."""
 
         def change(a: Atom) -> IntLike | None:
             return Dim(a.k + 1) if isinstance(a, Dim) else Dim(0) if a == self.var else None
@@ -189,48 +192,46 @@ class _Body:
             raise NotOneUpdate("it writes where an array says")
         if self.write is not None and (self.write.target != d.target or self.write.extents != d.extents or d.rdims):
             raise NotOneUpdate("it writes to several places of an array")
-        value = (
-            d.value
-            if not d.rdims
-            else rewrite(d.value, lambda e: Load(self.old, e.index, e.dtype) if _loads(e, s.name) else None)
-        )
+        value = _redirected(d.value, s.name, self.old) if d.rdims else d.value
         self.write = replace(d, value=self._rewritten(value))
 
 
-def _loads(e: Expr, source: str) -> bool:
-    return isinstance(e, Load) and e.source == source
+def _redirected(e: Expr, source: str, to: str) -> Expr:
+    """An expression whose loads of `source` are loads of `to`."""
+    return rewrite(e, lambda x: Load(to, x.index, x.dtype) if isinstance(x, Load) and x.source == source else None)
 
 
-def _reads_arguments(rec: Recorder, turn: _Body) -> bool:
+def _reads_arguments(rec: Recorder, iteration: _Body) -> bool:
     """Does the value depend on more than constants?"""
-    assert turn.write is not None
-    made = {s.name for s in turn.kept}
+    assert iteration.write is not None
+    made = {s.name for s in iteration.kept}
 
     def varies(name: str) -> bool:
         return name in made or name not in rec.inputs or rec.inputs[name].where != ("constant",)
 
-    return any(isinstance(e, ScalarRef) or (isinstance(e, Load) and varies(e.source)) for e in walk(turn.write.value))
+    value = iteration.write.value
+    return any(isinstance(e, ScalarRef) or (isinstance(e, Load) and varies(e.source)) for e in walk(value))
 
 
 # -- the update
 
 
-def _install(rec: Recorder, turn: _Body, buffer: TracedBuffer, d: Definition) -> None:
+def _install(rec: Recorder, iteration: _Body, buffer: TracedBuffer, d: Definition) -> None:
     """Make the next version of the buffer."""
-    own = [x for x in d.value.loads if x.source == turn.old]
+    own = [x for x in d.value.loads if x.source == iteration.old]
     axes = _own_axes(d)
-    at = next((k for k, p in enumerate(d.target) if p.mentions(turn.var) and _alone(p, turn.var)), None)
+    at = next((k for k, p in enumerate(d.target) if p.mentions(iteration.var) and _alone(p, iteration.var)), None)
     crossed = [k for k, axis in enumerate(axes) if any(x.index[axis] != d.target[axis] for x in own)]
-    if crossed and not all(x.index == d.target or _is_of_other_turn(x, d, at) for x in own):
+    if crossed and not all(x.index == d.target or _is_of_other_iteration(x, d, at) for x in own):
         raise NotOneUpdate("it reads elsewhere along an axis that is written at once")
     if at is not None and not d.rdims and all(x.index == d.target for x in own):
-        _install_pure(rec, turn, buffer, d, [*axes], at)
+        _install_pure(rec, iteration, buffer, d, [*axes], at)
     else:
-        _install_recurrence(rec, turn, buffer, d, crossed)
+        _install_recurrence(rec, iteration, buffer, d, crossed)
 
 
-def _is_of_other_turn(x: Load, d: Definition, at: int | None) -> bool:
-    """Is what is read in the rows of another turn, which this one writes nothing of?"""
+def _is_of_other_iteration(x: Load, d: Definition, at: int | None) -> bool:
+    """Is what is read in the rows of another iteration, which this one writes nothing of?"""
     away = None if at is None or d.rdims else x.index[at] - d.target[at]
     return away is not None and away.is_const and away != ZERO
 
@@ -253,43 +254,47 @@ def _alone(p: Poly, atom: Atom) -> bool:
     return factor is not None and factor.is_const and factor.const != 0 and next(others, None) is None
 
 
-def _install_pure(rec: Recorder, turn: _Body, buffer: TracedBuffer, d: Definition, axes: list[int], at: int) -> None:
-    """One dimension more, in the order of the axes: all turns at once."""
-    order: list[Any] = sorted([*range(len(axes)), turn.var], key=lambda k: at if k is turn.var else axes[k])
+def _install_pure(
+    rec: Recorder, iteration: _Body, buffer: TracedBuffer, d: Definition, axes: list[int], at: int
+) -> None:
+    """One dimension more, in the order of the axes: all iterations at once."""
+    order: list[Any] = sorted([*range(len(axes)), iteration.var], key=lambda k: at if k is iteration.var else axes[k])
     place = {k: poly(Dim(new)) for new, k in enumerate(order)}
-    dims = tuple(turn.count if k is turn.var else d.dims[k] for k in order)
-    target, value = _moved(d, lambda a: place.get(a.k) if isinstance(a, Dim) else place[a] if a == turn.var else None)
+    dims = tuple(iteration.count if k is iteration.var else d.dims[k] for k in order)
+    var = iteration.var
+    target, value = _moved(d, lambda a: place.get(a.k) if isinstance(a, Dim) else place[a] if a == var else None)
     shape = rec.polys(buffer.shape)
     if dims == shape and target == identity(len(shape)):
-        stage = rec.stage(value, buffer.shape, buffer.dtype, name=version_name(turn.old))
+        stage = rec.stage(value, buffer.shape, buffer.dtype, name=version_name(iteration.old))
     else:
-        keep = Load(turn.old, identity(len(shape)), buffer.dtype)
+        keep = Load(iteration.old, identity(len(shape)), buffer.dtype)
         stage = rec.stage(
-            keep, buffer.shape, buffer.dtype, (Definition(dims, (), target, value),), name=version_name(turn.old)
+            keep, buffer.shape, buffer.dtype, (Definition(dims, (), target, value),), name=version_name(iteration.old)
         )
     buffer.take(stage.name)
 
 
 def _install_recurrence(
-    rec: Recorder, turn: _Body, buffer: TracedBuffer, d: Definition, crossed: Sequence[int]
+    rec: Recorder, iteration: _Body, buffer: TracedBuffer, d: Definition, crossed: Sequence[int]
 ) -> None:
-    """A reduction dimension outside those that there are: turn by turn.
+    """A reduction dimension outside those that there are: iteration by iteration.
 
-    Inside it are dimensions that are `crossed`: a turn has to be over along all of them before the next one begins.
+    Inside it are dimensions that are `crossed`: an iteration must end along all of them before the next one begins.
     """
     pure = [k for k in range(len(d.dims)) if k not in crossed]
     inner = [*crossed, *range(len(d.dims), len(d.extents))]
     place = {k: Dim(new) for new, k in enumerate([*pure, None, *inner])}
-    target, value = _moved(d, lambda a: place[None] if a == turn.var else place[a.k] if isinstance(a, Dim) else None)
-    name = rec.unique(version_name(turn.old))
-    value = rewrite(value, lambda e: Load(name, e.index, e.dtype) if _loads(e, turn.old) else None)
-    keep = Load(turn.old, identity(len(buffer.shape)), buffer.dtype)
+    var = iteration.var
+    target, value = _moved(d, lambda a: place[None] if a == var else place[a.k] if isinstance(a, Dim) else None)
+    name = rec.unique(version_name(iteration.old))
+    value = _redirected(value, iteration.old, name)
+    keep = Load(iteration.old, identity(len(buffer.shape)), buffer.dtype)
     dims, rdims = (tuple(d.extents[k] for k in some) for some in (pure, inner))
     rec.stage(
         keep,
         buffer.shape,
         buffer.dtype,
-        (Definition(dims, (turn.count, *rdims), target, value, "sequential"),),
+        (Definition(dims, (iteration.count, *rdims), target, value, "sequential"),),
         reserved=name,
     )
     buffer.take(name)

@@ -1,14 +1,15 @@
-"""Python loops over ``range(...)`` traced once for all their turns, so that the trace does not grow with the image.
+"""Loop re-rolling: Python loops over ``range(...)`` are traced once, so that the trace does not grow with the image.
 
-The first turn stands for all of them: its variable is a `InductionVariable`. When it is over, what it left behind must be what it
-found (local variables, lists and dicts), but for one array that it has written to. Then any turn does the same, and what
-was recorded is made one update of that array:
+The first iteration stands for all of them: its variable is an `InductionVariable`. At its end, everything it found
+(local variables, lists and dicts) must be unchanged, but for one array that it has written to. Then every iteration
+does the same, and what was recorded is made one update of that array:
 
-- over one more pure dimension, where no turn reads what another one writes;
-- else over a reduction dimension in order, a recurrence. Where a turn reads beside what others wrote, all that it writes is inside that dimension.
+- over one more pure dimension, where no iteration reads what another one writes;
+- else over a reduction dimension in order, a recurrence. Where an iteration reads elements near those that others
+  wrote, all that it writes is inside that dimension.
 
-Temporaries that do not depend on that array become stages with an axis for the turns; the others become part of the
-value. Whatever does not fit raises `CannotReroll`, and the function is traced again with that loop unrolled.
+Temporaries that do not depend on that array become stages with an axis for the iterations; the others become part of
+the value. Whatever does not fit raises `CannotReroll`, and the function is traced again with that loop unrolled.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from typing import Any
 import numpy as np
 
 from hjit.trace.capture.bytecode import Loop, leaves_no_trace, loops
+from hjit.trace.capture.captured import ObjectProxy
 from hjit.trace.capture.recurrences import NotOneUpdate, ReadsWhatItWrites, merged
 from hjit.trace.ir.poly import SMALL, Var, poly
 from hjit.trace.tracing.host import is_host, unpin
@@ -31,11 +33,11 @@ from hjit.trace.tracing.recorder import Recorder, current, tracing
 from hjit.trace.tracing.size import Size
 from hjit.trace.tracing.tracer import is_tracer, serials
 
-MAX_TAPS = 128  # turns of a loop that has nothing to do with a size: they unroll into one expression
+MAX_TAPS = 128  # iterations of a loop that has nothing to do with a size: they unroll into one expression
 
 
 def range_(*args: Any) -> Any:
-    """``range`` for traced functions: the turns of a loop at once, where its body allows that."""
+    """``range`` for traced functions: the iterations of a loop at once, where its body allows that."""
     plain = range(*(operator.index(unpin(a)) for a in args))
     frame = sys._getframe(1)
     if len(plain) <= SMALL or type(frame.f_globals) is dict or not tracing():
@@ -56,12 +58,12 @@ def range_(*args: Any) -> Any:
     return plain if found is None else _Rolled(rec, frame, loop, found, (start, step, count))
 
 
-# -- what a turn finds
+# -- what an iteration finds
 
 
 @dataclass
 class _Found:
-    """The variables that a turn must leave as they are, and the containers that it can reach with what they hold."""
+    """Variables that an iteration must leave unchanged, and containers that it can reach, with their contents."""
 
     kept: dict[str, Any]
     containers: list[tuple[Any, list[Any]]] = field(default_factory=list)
@@ -73,7 +75,7 @@ class _Found:
 
 
 def _found(loop: Loop, frame: types.FrameType) -> _Found | None:
-    """What the loop finds; None where it can reach things that might remember a turn."""
+    """What the loop finds; None where it can reach things that might remember an iteration."""
     known = frame.f_locals
     found = _Found({name: known.get(name) for name in loop.kept})
     values = [known.get(name) for name in loop.read]
@@ -109,9 +111,7 @@ _CALLABLE = (type, types.FunctionType, types.BuiltinFunctionType, type(np.sum))
 
 
 def _forgets(value: Any, containers: list[tuple[Any, list[Any]]]) -> bool:
-    """Can a turn leave nothing behind in this object, but in arrays and the containers noted here?"""
-    from hjit.trace.capture.overlay import ObjectProxy
-
+    """Can an iteration leave nothing behind in this object, but in arrays and the containers noted here?"""
     if (
         is_tracer(value)
         or is_host(value)
@@ -158,18 +158,18 @@ class _Rolled:
     """The iterator of a loop: it gives one `InductionVariable`, and then makes one update of what was recorded."""
 
     def __init__(
-        self, rec: Recorder, frame: types.FrameType, loop: Loop, found: _Found, turns: tuple[Any, Any, Any]
+        self, rec: Recorder, frame: types.FrameType, loop: Loop, found: _Found, iterations: tuple[Any, Any, Any]
     ) -> None:
         self.rec, self.frame, self.found = rec, frame, found
         self.site: Site = (frame.f_code, loop.offset)
         self.is_blind = self.site in rec.blind
-        self.start, self.step, self.count = turns
+        self.start, self.step, self.count = iterations
         self.at: tuple[int, int, int] | None = None
 
     def __iter__(self) -> _Rolled:
         return self
 
-    __reversed__ = __iter__  # its turns are in the order of the loop already
+    __reversed__ = __iter__  # its iterations are in the order of the loop already
 
     def __next__(self) -> InductionVariable:
         if self.at is None:
@@ -181,7 +181,7 @@ class _Rolled:
         rec = self.rec
         self.at = len(rec.stages), len(rec.changes), next(serials)
         self.effects = len(rec.breaks), len(rec.undo)
-        self.var = Var(f"turn{len(rec.loops)}")
+        self.var = Var(f"iteration{len(rec.loops)}")
         rec.loops.append(self)
         last = self.start + self.step * (self.count - 1)
         return InductionVariable(self, self.start, last, rec.poly(self.start) + self.step * poly(self.var))
@@ -193,7 +193,7 @@ class _Rolled:
         if rec.loops[-1:] != [self] or self.effects != (len(rec.breaks), len(rec.undo)):
             raise self.refusal("a decision, a draw or a call of another library in the loop")
         if not self.found.is_left(self.frame):
-            raise self.refusal("a variable goes from turn to turn")
+            raise self.refusal("a variable is carried from one iteration to the next")
         assert self.at is not None
         try:
             merged(rec, self.var, rec.poly(self.count), self.at)

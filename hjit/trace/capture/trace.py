@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import types
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -12,8 +12,9 @@ import numpy as np
 
 from hjit.errors import Origin, TraceError
 from hjit.process import deadline
-from hjit.trace.capture.audit import listen
-from hjit.trace.capture.overlay import Path, captured_object, clone, load_table, whole_array
+from hjit.trace.capture.audit_hook import listen
+from hjit.trace.capture.captured import Path, captured_object, whole_array
+from hjit.trace.capture.overlay import clone, load_table
 from hjit.trace.ir.graph import identity
 from hjit.trace.ir.poly import Dim, FloorDiv, Mod, Poly, Sym, deep_atoms
 from hjit.trace.tracing.host import HostScalar, cell_number, is_host, is_run_time, unpin
@@ -21,16 +22,19 @@ from hjit.trace.tracing.induction import CannotReroll, Site
 from hjit.trace.tracing.masked import Selected
 from hjit.trace.tracing.recorder import OutOfBounds, Recorder
 from hjit.trace.tracing.size import Size
-from hjit.trace.tracing.tracer import Tracer, from_source, is_tracer
+from hjit.trace.tracing.tracer import TracedBuffer, Tracer, from_source, is_tracer
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
     """One leaf of what the function returns.
 
-    kind "array" (name: stage), "view" (name: stage or argument; shape, index, another dtype), "argument" (name), "host" (value: entry of
-    the tape), "constant" (value: an array, copied at each call), "static" (value). A `weak` scalar is a Python float.
-    `order`: of an array that lies otherwise than in C order, for each axis that of the stage. Some views are `read_only`.
+    Attributes:
+        kind: "array" (name: stage), "view" (name: stage or argument; shape, index, another dtype), "argument" (name),
+            "host" (value: entry of the tape), "constant" (value: an array, copied at each call) or "static" (value).
+        weak: is it a scalar that is a Python float?
+        order: of an array that is not in C order, for each axis that of the stage.
+        read_only: of a view.
     """
 
     kind: str
@@ -153,7 +157,7 @@ def trace(
             if rec.beyond:
                 raise OutOfBounds from None
             if rec.loops:
-                unrolled |= {rec.loops[-1].site}  # turn by turn it may be another error, or none
+                unrolled |= {rec.loops[-1].site}  # iteration by iteration it may be another error, or none
             elif any(f is cell_number for f, _ in rec.tape.ops):
                 freeze_captured = True  # what takes no run-time number may take a plain one
             elif rec.refusals and not isinstance(error, TraceError):
@@ -166,7 +170,7 @@ def _traced(rec: Recorder, function: types.FunctionType, structure: Any, leaves:
     """One run of the function.
 
     Raises:
-        CannotRoll: with one of its loops taken turn by turn it may succeed.
+        CannotReroll: with one of its loops taken iteration by iteration it may succeed.
     """
     with rec:
 
@@ -204,14 +208,14 @@ def _watch(rec: Recorder, values: Iterable[Any]) -> None:
             _watch(rec, x.values() if isinstance(x, dict) else x)
 
 
-def _shared_buffers(x: Any) -> dict[int, int]:
+def _shared_buffers(x: Any) -> Counter[TracedBuffer]:
     """How often each buffer is returned."""
-    counts: dict[int, int] = {}
+    counts: Counter[TracedBuffer] = Counter()
 
     def visit(x: Any) -> None:
         if is_tracer(x):
-            counts[id(x.buffer.root)] = counts.get(id(x.buffer.root), 0) + 1
-        elif isinstance(x, (list, tuple)) and type(x) not in (Selected,):
+            counts[x.buffer.root] += 1
+        elif isinstance(x, (list, tuple)):
             for y in x:
                 visit(y)
         elif type(x) in (dict, OrderedDict):
@@ -222,7 +226,7 @@ def _shared_buffers(x: Any) -> dict[int, int]:
     return counts
 
 
-def _result(x: Any, rec: Recorder, shared: dict[int, int]) -> Any:
+def _result(x: Any, rec: Recorder, shared: Counter[TracedBuffer]) -> Any:
     t = type(x)
     if is_tracer(x):
         return _array_result(x, rec, shared)
@@ -245,7 +249,7 @@ def _result(x: Any, rec: Recorder, shared: dict[int, int]) -> Any:
     return Result("static", value=x)
 
 
-def _array_result(x: Tracer, rec: Recorder, shared: dict[int, int]) -> Result:
+def _array_result(x: Tracer, rec: Recorder, shared: Counter[TracedBuffer]) -> Result:
     buffer, root = x.buffer, x.buffer.root
     other = None if root is buffer else x.dtype
     if root.argument and not x.is_scalar:
@@ -255,9 +259,9 @@ def _array_result(x: Tracer, rec: Recorder, shared: dict[int, int]) -> Result:
             return Result(
                 "view", root.argument, shape=rec.polys(x.shape), index=x.index, dtype=other, read_only=x.read_only
             )
-    if x.known is not None and shared[id(root)] == 1:
+    if x.known is not None and shared[root] == 1:
         return Result("constant", value=x.known.copy("K"), is_scalar=x.is_scalar)
-    if shared[id(root)] > 1 and _is_strided(x) and not x.is_scalar:
+    if shared[root] > 1 and _is_strided(x) and not x.is_scalar:
         if root.source() not in rec.stages:
             root.version = _copied(rec, root)
         return Result(
@@ -281,7 +285,7 @@ def _copied(rec: Recorder, buffer: Any) -> str:
 
 
 def _is_strided(x: Tracer) -> bool:
-    """Is the view one that NumPy's strides can express? Views with quotients are of reshaped arrays, which were seen to be in order."""
+    """Can NumPy's strides express the view? Views with quotients are of reshaped arrays, checked to be in order."""
     atoms = (a for p in x.index for a in deep_atoms(p))
     moving = (sum(not isinstance(a, Sym) for a in m) for p in x.index for m in p.terms)
     return all(isinstance(a, (Sym, Dim, FloorDiv, Mod)) for a in atoms) and all(n <= 1 for n in moving)

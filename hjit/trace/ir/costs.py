@@ -12,6 +12,7 @@ COSTS = {
     ),
     **dict.fromkeys("power arctan2 hypot arcsinh arccosh arctanh logaddexp logaddexp2".split(), 20),
     **dict.fromkeys("true_divide floor_divide remainder fmod sqrt".split(), 4),
+    "ldexp": 12,
     "select": 1,
     "reordered": 0,
 }

@@ -1,6 +1,6 @@
-"""How traced arrays lie in memory, by NumPy's rules: its strides, and the order of the axes that it gives to a new array.
+"""Memory layout of traced arrays by NumPy's rules: strides, and the order of the axes of a new array.
 
-A stage is always in C order. An array whose axes lie otherwise is a transposed view of one, so that loops along the stage's
+A stage is always in C order. An array in another order is a transposed view of one, so that loops along the stage's
 last axis run along memory, and a result has NumPy's strides.
 """
 
@@ -65,7 +65,7 @@ def _at(p: Poly, k: int) -> int:
 
 @provides
 def shares_elements(a: Tracer) -> bool:
-    """May one element of the buffer be seen more than once in this view? Windows that overlap, or an axis that is repeated."""
+    """May the view show an element of the buffer more than once? Windows that overlap, or a broadcast axis."""
     terms = [[m for m in p.terms if any(isinstance(x, Dim) for x in m)] for p in a.index]
     seen = {x.k for p in terms for m in p for x in m if isinstance(x, Dim)}
     moving = {k for k, n in enumerate(a.shape) if n != 1}
@@ -103,7 +103,7 @@ def is_c_ordered(a: Tracer) -> bool:
 
 
 def in_order(a: Tracer, word: str | None) -> bool:
-    """Does the array lie as NumPy's word says, so that no copy is made?"""
+    """Is the array in the order that NumPy's word names, so that no copy is made?"""
     if word == "F":
         like = stand_in(a)
         return like is not None and bool(like.flags.f_contiguous)
@@ -111,7 +111,7 @@ def in_order(a: Tracer, word: str | None) -> bool:
 
 
 def order_of(word: str | Order, arrays: Sequence[Tracer], shape: Shape) -> Order:
-    """The order of the axes of a new array of `shape`, where it is not given, by NumPy's word for it; "K" as operands of a ufunc have it."""
+    """The order of the axes of a new array of `shape`, by NumPy's word for it; "K" as operands of a ufunc have it."""
     if isinstance(word, tuple):
         return word
     straight = tuple(range(len(shape)))
@@ -177,7 +177,7 @@ def laid_out(make: Callable[[Shape], Tracer], shape: Shape, order: Order) -> Tra
 
 
 def ordered_stage(value: Expr, shape: Shape, dtype: Any, order: Order, is_scalar: bool = False) -> Tracer:
-    """A new array of `value` over the dimensions of `shape`, whose axes lie in an order."""
+    """A new array of `value` over the dimensions of `shape`, laid out in an order of axes."""
     if order == tuple(range(len(shape))):
         return from_stage(value, shape, dtype, is_scalar=is_scalar)
     return laid_out(lambda moved: from_stage(substitute(value, renumber(places(order))), moved, dtype), shape, order)

@@ -6,16 +6,18 @@ The modules of `hjit.trace.ops` and `hjit.trace.capture` fill it when they are l
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
+
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 _FUNCTIONS: dict[Any, Callable[..., Any]] = {}
 _HOOKS: dict[str, Callable[..., Any]] = {}
 
 
-def implements(*functions: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def implements(*functions: Any) -> Callable[[Function], Function]:
     """Register the traced version of NumPy or SciPy functions. It takes over whenever an argument is traced."""
 
-    def register(traced: Callable[..., Any]) -> Callable[..., Any]:
+    def register(traced: Function) -> Function:
         for f in functions:
             _FUNCTIONS[f] = traced
         return traced
@@ -28,7 +30,7 @@ def functions() -> dict[Any, Callable[..., Any]]:
     return _FUNCTIONS
 
 
-def provides(function: Callable[..., Any]) -> Callable[..., Any]:
+def provides(function: Function) -> Function:
     """Register an operation by its name, for modules below to call by `hook`."""
     _HOOKS[function.__name__] = function
     return function

@@ -47,7 +47,7 @@ def opaque_call(
 
     Where all inputs are known, it is called now.
 
-    A function that draws random numbers has `mark`: see `Event`.
+    A function that draws random numbers has `mark`: see `GraphBreak`.
     """
     return Extern(name, function, args, kwargs, mark).result()
 

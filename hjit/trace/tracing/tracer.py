@@ -112,7 +112,7 @@ class Tracer(Traced):
 
     __slots__ = ("_known", "_shape", "buffer", "index", "is_scalar", "read_only", "weak")
     __array_priority__ = 1000.0
-    # methods that `hjit.trace.ops.operators` adds
+    # methods that `hjit.trace.ops.elementwise.operators` adds
     copy: Callable[..., Tracer]
     reshape: Callable[..., Tracer]
     swapaxes: Callable[..., Tracer]

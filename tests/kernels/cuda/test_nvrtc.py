@@ -11,7 +11,7 @@ import pytest
 from hjit.errors import CompileError, DeviceError
 from hjit.kernels.cuda import intrinsics, nvrtc, operations, prelude
 from hjit.kernels.cuda.ctext import Operand, constant
-from hjit.trace.ops.elementwise import UFUNCS
+from hjit.trace.ops.elementwise.ufuncs import UFUNCS
 from tests.kernels import test_vecmath as vectors
 from tests.kernels.cuda.cases import Case, kernel_text
 from tests.kernels.cuda.test_intrinsics import VECTORS, reverse_wide, shuffled

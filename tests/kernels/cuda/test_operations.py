@@ -13,7 +13,7 @@ from hjit.kernels.cuda.ctext import Operand, constant, literal
 from hjit.kernels.llvm.vecmath import floats as llvm_floats
 from hjit.kernels.llvm.vecmath import integers as llvm_integers
 from hjit.kernels.llvm.vecmath.apply import _ALIASES as LLVM_ALIASES
-from hjit.trace.ops.elementwise import UFUNCS
+from hjit.trace.ops.elementwise.ufuncs import UFUNCS
 from tests.kernels import test_vecmath as vectors
 from tests.kernels.cuda.cases import Case, run
 

@@ -41,7 +41,7 @@ def apply(code: Code, name: str, args: tuple[Val, ...], dtype: DType) -> Val:
     if emitter is None:
         raise CompileError(f"numpy.{name} of {args[0].dtype} is not compiled")
     if args[0].dtype == F16 and name not in vecmath_float.IN_HALF:
-        wide = tuple(convert(code, a, F32) for a in args)
+        wide = tuple(convert(code, a, F32) if a.dtype == F16 else a for a in args)
         return convert(code, emitter(code, wide, F32 if dtype == F16 else dtype), dtype)
     return emitter(code, args, dtype)
 

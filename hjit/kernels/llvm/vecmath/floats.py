@@ -16,6 +16,7 @@ from hjit.kernels.llvm.vecmath.text import (
     cast,
     cmp,
     from_bits,
+    integer,
     intrinsic,
     is_nan,
     like,
@@ -109,6 +110,34 @@ def heaviside(code: Code, args: tuple[Val, ...], dtype: DType) -> Val:
     step = select(code, cmp(code, "ogt", x, zero), like(1, x), zero)
     step = select(code, cmp(code, "oeq", x, zero), at_zero, step)
     return select(code, is_nan(code, x), x, step)
+
+
+_EXPONENTS = {4: (127, 23), 8: (1023, 52)}  # itemsize: the largest exponent, and bits of the fraction
+
+
+def ldexp(code: Code, args: tuple[Val, ...], dtype: DType) -> Val:
+    """``x * 2**n``, rounded once: what one normal power of two does not reach is multiplied before, as musl's scalbn does.
+
+    Downwards the first factors leave the product normal wherever the result is not zero, so that only the last one rounds.
+    """
+    x, n = args
+    top, fraction = _EXPONENTS[x.dtype.itemsize]
+    bottom = 1 - top
+    n = intrinsic(code, "smax", intrinsic(code, "smin", n, like(3 * top, n)), like(-3 * top, n))
+    word = integer(x.dtype)
+    n = cast(code, "sext" if n.dtype.itemsize < word.itemsize else "trunc", n, word)
+    for _ in range(2):
+        below = select(code, cmp(code, "slt", n, like(bottom, n)), like(bottom + fraction + 1, n), like(0, n))
+        step = select(code, cmp(code, "sgt", n, like(top, n)), like(top, n), below)
+        x, n = op(code, "fmul", x, _power_of_two(code, step)), op(code, "sub", n, step)
+    n = intrinsic(code, "smax", n, like(bottom, n))
+    return op(code, "fmul", x, _power_of_two(code, n))
+
+
+def _power_of_two(code: Code, n: Val) -> Val:
+    """``2.0**n`` for exponents of normal numbers."""
+    top, fraction = _EXPONENTS[n.dtype.itemsize]
+    return from_bits(code, op(code, "shl", op(code, "add", n, like(top, n)), like(fraction, n)))
 
 
 def _scaled(numerator: float, denominator: float) -> Emitter:
@@ -288,6 +317,7 @@ EMITTERS: dict[str, Emitter] = {
     "copysign": copysign,
     "nextafter": nextafter,
     "spacing": spacing,
+    "ldexp": ldexp,
     "heaviside": heaviside,
     "degrees": _scaled(180.0, np.pi),
     "radians": _scaled(np.pi, 180.0),

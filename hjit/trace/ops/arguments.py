@@ -1,0 +1,144 @@
+"""The arguments that NumPy's functions share: axes, shapes, whole numbers, known contents, and `out`."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, NoReturn
+
+import numpy as np
+
+from hjit.trace.ops.limits import MAX_DECIDED
+from hjit.trace.tracing.dispatch import Function
+from hjit.trace.tracing.host import unpin
+from hjit.trace.tracing.recorder import current
+from hjit.trace.tracing.size import Size
+from hjit.trace.tracing.tracer import MAX_KNOWN, Shape, Tracer, as_tracer, has_tracer, is_tracer
+from hjit.trace.tracing.writing import write
+
+Casting = Literal["no", "equiv", "safe", "same_kind", "unsafe"]
+
+
+def makes(function: Function) -> Function:
+    """Mark a traced function that must run even where no argument is traced."""
+    function.makes_arrays = True  # type: ignore[attr-defined]
+    return function
+
+
+# -- sizes and axes
+
+
+def whole_number(n: Any) -> int:
+    """An integer argument, its polynomial kept where it has one."""
+    n = unpin(n)
+    return n if type(n) in (int, Size) else operator.index(n)
+
+
+def shape_of(shape: Any) -> Shape:
+    """A shape argument as a tuple of sizes.
+
+    Raises:
+        ValueError: a negative size.
+    """
+    many = shape if isinstance(shape, (tuple, list)) else tuple(shape) if is_tracer(shape) and shape.ndim else (shape,)
+    found = tuple(map(whole_number, many))
+    if any(n < 0 for n in found):
+        raise ValueError("negative dimensions are not allowed")
+    return found
+
+
+def plain(shape: Shape) -> tuple[int, ...]:
+    """A shape at the sizes of this call."""
+    return tuple(map(int, shape))
+
+
+def count(shape: Shape) -> int:
+    """The number of elements at the sizes of this call."""
+    return math.prod(plain(shape))
+
+
+def broadcast(*shapes: Shape) -> Shape:
+    """NumPy's broadcast of shapes, keeping the sizes that are run-time parameters.
+
+    Raises:
+        ValueError: the shapes do not broadcast.
+    """
+    if len(set(shapes)) == 1:
+        return shapes[0]
+    result: list[int] = [1] * max(map(len, shapes))
+    for s in shapes:
+        for k, n in enumerate(s, len(result) - len(s)):
+            if result[k] == 1:
+                result[k] = n
+            elif n not in (1, result[k]):
+                text = " ".join(str(plain(t)).replace(" ", "") for t in shapes)
+                raise ValueError(f"operands could not be broadcast together with shapes {text} ")
+    return tuple(result)
+
+
+def axes_of(axis: Any, ndim: int) -> tuple[int, ...]:
+    """`axis` as sorted non-negative numbers; all axes for None.
+
+    Raises:
+        numpy.exceptions.AxisError: an axis that does not exist.
+        ValueError: an axis named twice.
+    """
+    if axis is None:
+        return tuple(range(ndim))
+    many = tuple(axis) if isinstance(axis, (tuple, list)) else (axis,)
+    found = [np.lib.array_utils.normalize_axis_index(operator.index(unpin(a)), ndim) for a in many]
+    if len(set(found)) != len(found):
+        raise ValueError("duplicate value in 'axis'")
+    return tuple(sorted(found))
+
+
+# -- contents
+
+
+def all_known(arrays: Sequence[Tracer]) -> bool:
+    """Can NumPy compute with these while tracing?"""
+    known = [a.known for a in arrays]
+    return sum(MAX_KNOWN + 1 if x is None else x.size for x in known) <= MAX_KNOWN
+
+
+def contents(x: Any, operation: str, name: str) -> np.ndarray[Any, Any]:
+    """An argument that chooses elements: known while tracing, or decided now where there are few of them.
+
+    Raises:
+        TraceError: it is a computed array of many elements.
+    """
+    if not has_tracer(x):
+        return np.asarray(x)
+    t = as_tracer(x)
+    if t.known is None and t.size > MAX_DECIDED:
+        raise current().error(
+            operation, f"{name} are a computed array: what is done depends on its values", f"make {name} known numbers"
+        )
+    return np.array(t.tolist(), t.dtype) if t.known is None else t.known
+
+
+# -- results and errors
+
+
+def finish(result: Any, out: Any) -> Any:
+    """`result`, written to `out` where that is given."""
+    if out is None:
+        return result
+    write(out, result)
+    return out
+
+
+def refuse(function: Callable[..., Any], *args: Any, **kwargs: Any) -> NoReturn:
+    """Raise what NumPy raises for arguments of these shapes and dtypes."""
+    function(*placeholders(args), **placeholders(kwargs))
+    raise current().error(getattr(function, "__name__", str(function)), "operands of these shapes")
+
+
+def placeholders(x: Any) -> Any:
+    """`x` with each traced array replaced by its contents, or by zeros without memory of their own."""
+    if is_tracer(x):
+        return x.known if x.known is not None else np.broadcast_to(np.zeros((), x.dtype), plain(x.shape))
+    if type(x) in (list, tuple):
+        return type(x)(map(placeholders, x))
+    return {k: placeholders(v) for k, v in x.items()} if type(x) is dict else unpin(x)

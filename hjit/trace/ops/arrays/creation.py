@@ -1,0 +1,337 @@
+"""Array creation. What is made inside the function is traced, so that it can be written to.
+
+Functions marked `makes_arrays` are taken over even without a traced argument.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from hjit.trace.ir.graph import Const, Index, cast, select
+from hjit.trace.ir.graph import Op as GraphOp
+from hjit.trace.ir.poly import Dim, poly
+from hjit.trace.ops.arguments import broadcast, count, makes, shape_of
+from hjit.trace.ops.layout import Order, copy_order, in_order, laid_out, order_of, ordered_stage
+from hjit.trace.tracing.dispatch import implements
+from hjit.trace.tracing.host import as_fill, dtype_of, is_host, number, unpin
+from hjit.trace.tracing.recorder import current, supported_dtype
+from hjit.trace.tracing.size import Size
+from hjit.trace.tracing.tracer import (
+    MAX_KNOWN,
+    Shape,
+    Tracer,
+    as_tracer,
+    as_value,
+    call,
+    checked_dtype,
+    from_known,
+    from_stage,
+    has_tracer,
+    is_tracer,
+    stored,
+)
+
+
+def _filled(shape: Any, value: Any, dtype: Any, order: str | Order = "C") -> Tracer:
+    shape, dtype = shape_of(shape), np.dtype(dtype)
+    if order != "C":
+        return laid_out(lambda moved: _filled(moved, value, dtype), shape, order_of(order, (), shape))
+    if not supported_dtype(dtype):
+        raise current().error(f"array of dtype {dtype}", "hjit handles bool, integers and floats up to 64 bits")
+    if count(shape) <= MAX_KNOWN and not any(type(n) is Size for n in shape):
+        return from_known(np.full(shape, value, dtype))
+    return from_stage(Const(value, dtype), shape, dtype)
+
+
+@implements(np.zeros)
+@makes
+def zeros(shape: Any, dtype: Any = float, order: str = "C", **kwargs: Any) -> Tracer:
+    return _filled(shape, 0, dtype or float, order)
+
+
+@implements(np.ones)
+@makes
+def ones(shape: Any, dtype: Any = None, order: str = "C", **kwargs: Any) -> Tracer:
+    return _filled(shape, 1, dtype or float, order)
+
+
+@implements(np.empty)
+@makes
+def empty(shape: Any, dtype: Any = float, order: str = "C", **kwargs: Any) -> Tracer:
+    """NumPy's contents are undefined; here they are zero until written, at no cost where all is written."""
+    return _filled(shape, 0, dtype or float, order)
+
+
+@implements(np.full)
+@makes
+def full(shape: Any, fill_value: Any, dtype: Any = None, order: str | Order = "C", **kwargs: Any) -> Tracer:
+    if not has_tracer(fill_value):
+        fill = np.asarray(fill_value)
+        if fill.ndim == 0:
+            dtype = np.dtype(dtype or fill.dtype)
+            return _filled(shape, number(fill_value, dtype, as_fill), dtype, order)
+    shape = shape_of(shape)
+    if is_host(fill_value):
+        value = stored(fill_value, checked_dtype(np.dtype(dtype or dtype_of(fill_value))), as_fill)
+    else:
+        value = as_tracer(fill_value).astype(dtype or as_tracer(fill_value).dtype, copy=False)
+    return ordered_stage(value.load(shape), shape, value.dtype, order_of(order, (), shape))
+
+
+def _like(value: Any) -> Callable[..., Tracer]:
+    def method(
+        a: Any, dtype: Any = None, order: str = "K", subok: bool = True, shape: Any = None, **kwargs: Any
+    ) -> Tracer:
+        a = as_tracer(a)
+        return (
+            _filled(a.shape, value, dtype or a.dtype, copy_order(a, order))
+            if shape is None
+            else _filled(shape, value, dtype or a.dtype)
+        )
+
+    return method
+
+
+implements(np.zeros_like)(makes(_like(0)))
+implements(np.ones_like)(makes(_like(1)))
+implements(np.empty_like)(makes(_like(0)))
+
+
+@implements(np.full_like)
+@makes
+def full_like(
+    a: Any, fill_value: Any, dtype: Any = None, order: str = "K", subok: bool = True, shape: Any = None, **kwargs: Any
+) -> Tracer:
+    a = as_tracer(a)
+    return (
+        full(a.shape, fill_value, dtype or a.dtype, copy_order(a, order))
+        if shape is None
+        else full(shape, fill_value, dtype or a.dtype)
+    )
+
+
+@implements(np.asarray, np.asanyarray, np.asarray_chkfinite)
+@makes
+def asarray(a: Any, dtype: Any = None, order: Any = None, **kwargs: Any) -> Any:
+    if not has_tracer(a):
+        return from_known(np.asarray(a, dtype)) if supported_dtype(np.asarray(a, dtype).dtype) else np.asarray(a, dtype)
+    x = as_tracer(a, dtype)
+    if x.is_scalar:
+        return Tracer(x.buffer, x.shape, x.index, x._known)
+    return x if in_order(x, order) else copy_(x, order)
+
+
+@implements(np.ascontiguousarray)
+@makes
+def ascontiguousarray(a: Any, dtype: Any = None, *, like: Any = None) -> Any:
+    return np.atleast_1d(asarray(a, dtype, "C"))
+
+
+@implements(np.asfortranarray)
+@makes
+def asfortranarray(a: Any, dtype: Any = None, *, like: Any = None) -> Any:
+    return np.atleast_1d(asarray(a, dtype, "F"))
+
+
+@implements(np.require)
+@makes
+def require(a: Any, dtype: Any = None, requirements: Any = None, *, like: Any = None) -> Any:
+    wanted = {
+        str(r)[0].upper() for r in requirements or ()
+    }  # C(_CONTIGUOUS), F(ORTRAN), A(LIGNED), W(RITEABLE), O(WNDATA), E(NSUREARRAY)
+    return asarray(a, dtype, "F" if "F" in wanted else "C" if "C" in wanted else None)
+
+
+@implements(np.array)
+@makes
+def array(
+    object: Any,
+    dtype: Any = None,
+    *,
+    copy: Any = True,
+    order: str = "K",
+    subok: bool = False,
+    ndmin: int = 0,
+    like: Any = None,
+) -> Any:
+    if not has_tracer(object):
+        made = np.array(object, dtype, ndmin=ndmin)
+        return from_known(made) if supported_dtype(made.dtype) else made
+    x = asarray(object, dtype)
+    while x.ndim < ndmin:
+        x = x[None]
+    return copy_(x, order) if copy in (True, np._CopyMode.ALWAYS) or not in_order(x, order) else x
+
+
+@implements(np.copy)
+def copy_(a: Any, order: str = "K", subok: bool = False) -> Tracer:
+    x = as_tracer(a)
+    if x.known is not None:
+        return from_known(x.known.copy())
+    return ordered_stage(x.load(), x.shape, x.dtype, copy_order(x, order))
+
+
+@implements(np.arange)
+@makes
+def arange(start: Any, stop: Any = None, step: Any = None, dtype: Any = None, **kwargs: Any) -> Any:
+    """Element k is ``start + k * delta`` with ``delta`` the difference of the first two, as NumPy computes it."""
+    first, last = (0, start) if stop is None else (start, stop)
+    by = 1 if step is None else step
+    first, last, by = (v if isinstance(v, Size) else unpin(v) for v in (first, last, by))
+    whole = all(type(v) in (int, Size) for v in (first, last, by))
+    if not whole or not any(type(v) is Size for v in (first, last)):
+        made = np.arange(*(v.item() if isinstance(v, Tracer) else v for v in (first, last, by)), dtype=dtype)
+        if made.size <= MAX_KNOWN:
+            return from_known(made)
+        if not whole:
+            delta = made.dtype.type(made[1] - made[0])
+            k = cast(Index(poly(Dim(0))), made.dtype)
+            along = GraphOp("multiply", (k, Const(delta, made.dtype)), made.dtype)
+            return from_stage(GraphOp("add", (Const(made[0], made.dtype), along), made.dtype), made.shape, made.dtype)
+    if by == 0:
+        raise ZeroDivisionError("division by zero")
+    span = last - first if by > 0 else first - last
+    count = max(span if abs(by) == 1 else (span + abs(by) - 1) // abs(by), 0) if span > 0 else 0
+    rec = current()
+    value = cast(Index(poly(Dim(0)) * rec.poly(by) + rec.poly(first)), np.dtype(dtype or np.int64))
+    return from_stage(value, (count,), value.dtype)
+
+
+@implements(np.linspace)
+@makes
+def linspace(
+    start: Any,
+    stop: Any,
+    num: Any = 50,
+    endpoint: bool = True,
+    retstep: bool = False,
+    dtype: Any = None,
+    axis: int = 0,
+    **kwargs: Any,
+) -> Any:
+    """NumPy's formula: ``arange(num) * step + start``, the last element set to `stop`."""
+    num = num if type(num) is Size else operator.index(unpin(num))
+    if retstep or num < 1 or (not has_tracer((start, stop)) and num <= MAX_KNOWN and type(num) is not Size):
+        start, stop = (as_value(v) if is_tracer(v) else unpin(v) for v in (start, stop))
+        made = np.linspace(start, stop, int(num), endpoint, dtype=dtype, retstep=True)
+        return (from_known(made[0]), made[1]) if retstep else from_known(made[0])
+    for v in filter(is_host, (start, stop)):
+        checked_dtype(dtype_of(v))  # a large int would be an object
+    strong = [
+        v.dtype for v in (start, stop) if isinstance(v, (np.generic, np.ndarray)) or (is_tracer(v) and not v.weak)
+    ]
+    work = np.result_type(*strong, 1.0) if strong else np.dtype(np.float64)  # Python's numbers are weak
+    start, stop = (v if is_host(v) else as_tracer(v) for v in (start, stop))
+    if any(is_tracer(v) and v.ndim for v in (start, stop)):
+        raise current().error("numpy.linspace", "arrays as start or stop")
+    div = num - 1 if endpoint else num
+    begin, end = start * 1.0, stop * 1.0
+    delta: Any = as_tracer(end - begin)
+    count = from_stage(cast(Index(current().poly(div)), work), (), work)
+    step = delta.astype(work, copy=False) / count
+    first = as_tracer(begin).astype(work, copy=False)
+    y = arange(num).astype(work) * step + first if num > 1 else first.reshape(1)
+    if endpoint and num > 1:
+        last = from_stage(GraphOp("equal", (Index(poly(Dim(0))), Index(current().poly(num - 1))), bool), (num,), bool)
+        y = from_stage(select(last.load(), cast(as_tracer(end).load((num,)), work), y.load()), (num,), work)
+    wanted = np.dtype(dtype or work)
+    return np.floor(y).astype(wanted) if wanted.kind in "iu" else y.astype(wanted, copy=False)
+
+
+@implements(np.eye)
+@makes
+def eye(N: Any, M: Any = None, k: int = 0, dtype: Any = float, order: str = "C", **kwargs: Any) -> Tracer:
+    shape = shape_of((N, N if M is None else M))
+    if count(shape) <= MAX_KNOWN and not any(type(n) is Size for n in shape):
+        return from_known(np.eye(shape[0], shape[1], k, dtype))
+    diagonal = GraphOp("equal", (Index(poly(Dim(1)) - poly(Dim(0))), Const(operator.index(unpin(k)), np.int64)), bool)
+    return from_stage(cast(diagonal, dtype), shape, dtype)
+
+
+@implements(np.identity)
+@makes
+def identity_(n: Any, dtype: Any = None, **kwargs: Any) -> Tracer:
+    return eye(n, dtype=dtype or float)
+
+
+@implements(np.indices)
+@makes
+def indices(dimensions: Any, dtype: Any = int, sparse: bool = False) -> Any:
+    shape = shape_of(dimensions)
+    grids = [_grid(k, shape, np.dtype(dtype)) for k in range(len(shape))]
+    if sparse:
+        return tuple(g.reshape((1,) * k + (shape[k],) + (1,) * (len(shape) - k - 1)) for k, g in enumerate(grids))
+    full = [
+        call(np.broadcast_to, g.reshape((1,) * k + (shape[k],) + (1,) * (len(shape) - k - 1)), shape)
+        for k, g in enumerate(grids)
+    ]
+    return call(np.stack, full)
+
+
+def _grid(k: int, shape: Shape, dtype: np.dtype[Any]) -> Tracer:
+    n = shape[k]
+    if type(n) is not Size and n <= MAX_KNOWN:
+        return from_known(np.arange(n, dtype=dtype))
+    return from_stage(cast(Index(poly(Dim(0))), dtype), (n,), dtype)
+
+
+@implements(np.meshgrid)
+def meshgrid(*xi: Any, copy: bool = True, sparse: bool = False, indexing: str = "xy") -> tuple[Tracer, ...]:
+    arrays = [as_tracer(x).reshape(-1) for x in xi]
+    n = len(arrays)
+    shaped = [a.reshape((1,) * k + (a.shape[0],) + (1,) * (n - k - 1)) for k, a in enumerate(arrays)]
+    if indexing == "xy" and n > 1:
+        shaped = [call(np.swapaxes, a, 0, 1) for a in shaped]
+    if sparse:
+        return tuple(a.copy() if copy else a for a in shaped)
+    shape = broadcast(*(a.shape for a in shaped))
+    full = [call(np.broadcast_to, a, shape) for a in shaped]
+    return tuple(a.copy() if copy else a for a in full)
+
+
+class _Grid:
+    """``np.mgrid`` and ``np.ogrid``."""
+
+    def __init__(self, sparse: bool) -> None:
+        self.sparse = sparse
+
+    def __getitem__(self, key: Any) -> Any:
+        many = key if isinstance(key, (tuple, list)) else (key,)
+        axes = [self._axis(s) for s in many]
+        if not isinstance(key, (tuple, list)):
+            return axes[0]
+        dtype = np.result_type(*(a.dtype for a in axes))
+        axes = [a.astype(dtype, copy=False) for a in axes]
+        n = len(axes)
+        shaped = [a.reshape((1,) * k + (a.shape[0],) + (1,) * (n - k - 1)) for k, a in enumerate(axes)]
+        if self.sparse:
+            return tuple(shaped)
+        shape = broadcast(*(a.shape for a in shaped))
+        return call(np.stack, [call(np.broadcast_to, a, shape) for a in shaped])
+
+    def _axis(self, s: slice) -> Any:
+        start = 0 if s.start is None else s.start
+        if isinstance(unpin(s.step), complex):
+            return linspace(start, s.stop, int(abs(unpin(s.step))))
+        return arange(start, s.stop, 1 if s.step is None else s.step)
+
+
+mgrid, ogrid = _Grid(False), _Grid(True)
+
+
+def _triangle(lower: bool) -> Callable[..., Any]:
+    def method(m: Any, k: int = 0) -> Tracer:
+        m = as_tracer(m)
+        row, column = (Index(poly(Dim(m.ndim - 2))), Index(poly(Dim(m.ndim - 1)) - operator.index(unpin(k))))
+        keep = GraphOp("less_equal", (column, row), bool) if lower else GraphOp("greater_equal", (column, row), bool)
+        return from_stage(select(keep, m.load(), Const(0, m.dtype)), m.shape, m.dtype)
+
+    return method
+
+
+implements(np.tril)(_triangle(True))
+implements(np.triu)(_triangle(False))

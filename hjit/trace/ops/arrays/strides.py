@@ -1,0 +1,136 @@
+"""An array's memory layout as code sees it: `__array_interface__`, `flags`, and views by strides (`as_strided`)."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from hjit.trace.ir.poly import ZERO, Dim, Poly, poly
+from hjit.trace.ops import layout
+from hjit.trace.ops.arguments import shape_of
+from hjit.trace.ops.arrays.creation import empty
+from hjit.trace.ops.arrays.views import view
+from hjit.trace.tracing.dispatch import implements, provides
+from hjit.trace.tracing.host import unpin
+from hjit.trace.tracing.recorder import current
+from hjit.trace.tracing.tracer import Shape, Tracer, as_tracer
+
+
+class Interface(dict[str, Any]):
+    """The array interface of a traced array: all but its address."""
+
+    def __missing__(self, key: str) -> Any:
+        if key not in ("data", "strides"):
+            raise KeyError(key)
+        reason = (
+            "the array has no memory while the function is traced"
+            if key == "data"
+            else "the strides of this view are not known while tracing"
+        )
+        raise current().error(
+            f'__array_interface__["{key}"]', reason, "use np.shares_memory, views and slices in place of addresses"
+        )
+
+
+@provides
+def interface(x: Tracer) -> Interface:
+    """``x.__array_interface__``."""
+    text = x.dtype.str
+    found = Interface(descr=[("", text)], typestr=text, shape=tuple(map(int, x.shape)), version=3)
+    strides = layout.strides(x)
+    if strides is not None:
+        found["strides"] = None if layout.is_c_ordered(x) else strides
+    return found
+
+
+class Flags:
+    """What code asks of ``a.flags``."""
+
+    def __init__(self, c_contiguous: bool, f_contiguous: bool, writeable: bool) -> None:
+        self.c_contiguous = self.contiguous = self.carray = c_contiguous
+        self.f_contiguous, self.forc, self.fnc = (
+            f_contiguous,
+            c_contiguous or f_contiguous,
+            f_contiguous and not c_contiguous,
+        )
+        self.writeable, self.aligned, self.owndata = writeable, True, self.forc
+
+    def __getitem__(self, name: str) -> Any:
+        return getattr(self, {"C": "c_contiguous", "F": "f_contiguous", "W": "writeable"}.get(name, name.lower()))
+
+
+@provides
+def flags(x: Tracer) -> Flags:
+    """``x.flags``."""
+    like = layout.stand_in(x)
+    return (
+        Flags(False, False, False)
+        if like is None
+        else Flags(like.flags.c_contiguous, like.flags.f_contiguous, x.writeable)
+    )
+
+
+@implements(np.lib.stride_tricks.as_strided)
+def as_strided(
+    x: Any, shape: Any = None, strides: Any = None, subok: bool = False, writeable: bool = True, **kwargs: Any
+) -> Tracer:
+    """A view whose steps through memory are sums of the array's own; nothing outside of the array may be reached.
+
+    Raises:
+        ValueError: there are not as many strides as axes.
+    """
+    a = as_tracer(x)
+    shape = a.shape if shape is None else shape_of(shape)
+    own = layout.strides(a)
+    if own is None:
+        raise current().error(
+            "as_strided", "the strides of this view are not known while tracing", "make a copy of it first"
+        )
+    steps = own if strides is None else tuple(operator.index(unpin(s)) for s in strides)
+    if len(steps) != len(shape):
+        raise ValueError("mismatch in length of strides and shape")
+    if 0 in shape:
+        return empty(shape, a.dtype)
+    inner = _by_axes(a, own, shape, steps)
+    if inner is None and layout.is_c_ordered(a):
+        a = a.reshape(-1)
+        inner = _by_axes(a, (a.dtype.itemsize,), shape, steps)
+    if inner is None:
+        reason = "the strides lead out of the array, or between its elements"
+        raise current().error("as_strided", reason, "use slices, reshape or np.lib.stride_tricks.sliding_window_view")
+    known = None if a._known is None else np.lib.stride_tricks.as_strided(a._known, tuple(map(int, shape)), steps)
+    return view(a, shape, inner, known, read_only=not writeable)
+
+
+def _by_axes(a: Tracer, own: Sequence[int], shape: Shape, steps: Sequence[int]) -> list[Poly] | None:
+    """For each axis of `a` its index over the dimensions of the view; None where there is none within bounds."""
+    inner, low, high = [ZERO] * a.ndim, [0] * a.ndim, [0] * a.ndim
+    axes = sorted((k for k in range(a.ndim) if own[k] and a.shape[k] > 1), key=lambda k: -abs(own[k]))
+    lengths = [(own[k], int(a.shape[k])) for k in axes]
+    for dim, (n, step) in enumerate(zip(shape, steps, strict=True)):
+        times = _multiples(step, int(n) - 1, lengths) if n > 1 else (0,) * len(axes)
+        if times is None:
+            return None
+        for k, t in zip(axes, times, strict=True):
+            inner[k] = inner[k] + poly(Dim(dim)) * t
+            low[k], high[k] = low[k] + min(t * (int(n) - 1), 0), high[k] + max(t * (int(n) - 1), 0)
+    return inner if all(x >= 0 and y < n for x, y, n in zip(low, high, a.shape, strict=True)) else None
+
+
+def _multiples(step: int, last: int, axes: Sequence[tuple[int, int]]) -> tuple[int, ...] | None:
+    """`step` as a sum of multiples of strides that stay in their axes for `last` steps.
+
+    Args:
+        axes: strides and lengths, the longest stride first.
+    """
+    if not axes:
+        return None if step else ()
+    (stride, length), *rest = axes
+    for times in (step // stride, -(-step // stride)):
+        found = _multiples(step - times * stride, last, rest) if abs(times) * last < length else None
+        if found is not None:
+            return (times, *found)
+    return None

@@ -1,0 +1,284 @@
+"""NumPy's ufuncs, and `divmod` and `modf`, which are pairs of them.
+
+A ufunc's dtypes come from NumPy itself (`ufunc.resolve_dtypes`, NEP 50), so one row serves every dtype: the traced
+operation is `Op(ufunc name)` on arguments already cast to the dtypes of NumPy's loop. Adding a ufunc is a row in
+`UFUNCS` here, a row in a table of `hjit.kernels.llvm.vecmath` and one in the tests' table; see CONTRIBUTING.md.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from hjit.trace.ir.graph import Const, Expr, Op, cast, select
+from hjit.trace.ops.arguments import Casting, broadcast, plain
+from hjit.trace.ops.elementwise.promotion import load, loop_of, operand, resolve_dtypes
+from hjit.trace.ops.layout import order_of, ordered_stage, tracers
+from hjit.trace.tracing.dispatch import hook, provides
+from hjit.trace.tracing.externs import opaque_call
+from hjit.trace.tracing.host import is_captured, is_host, record
+from hjit.trace.tracing.masked import Selected
+from hjit.trace.tracing.recorder import current
+from hjit.trace.tracing.tracer import (
+    MAX_KNOWN,
+    Tracer,
+    as_tracer,
+    call,
+    from_known,
+    from_stage,
+    is_tracer,
+)
+from hjit.trace.tracing.writing import write
+
+# The ufuncs of one result that the back ends know. `divmod` and `modf` are pairs of these.
+UFUNCS = frozenset(
+    """add subtract multiply true_divide floor_divide remainder fmod negative positive absolute fabs sign
+    power float_power square sqrt cbrt reciprocal rint floor ceil trunc
+    exp exp2 expm1 log log2 log10 log1p logaddexp logaddexp2 sin cos tan arcsin arccos arctan arctan2 hypot
+    sinh cosh tanh arcsinh arccosh arctanh degrees radians deg2rad rad2deg
+    copysign nextafter spacing ldexp heaviside signbit
+    maximum minimum fmax fmin greater greater_equal less less_equal equal not_equal
+    logical_and logical_or logical_xor logical_not isnan isfinite isinf
+    bitwise_and bitwise_or bitwise_xor invert left_shift right_shift gcd lcm bitwise_count""".split()
+)
+_COMPARISONS = frozenset("greater greater_equal less less_equal equal not_equal".split())
+ALIASES = {
+    "divide": "true_divide",
+    "mod": "remainder",
+    "abs": "absolute",
+    "conjugate": "positive",
+    "bitwise_not": "invert",
+    "deg2rad": "radians",
+    "rad2deg": "degrees",
+}
+
+
+@provides
+def ufunc_call(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """What `__array_ufunc__` of a tracer or a host scalar does."""
+    if method != "__call__":
+        return hook("ufunc_method")(ufunc, method, inputs, kwargs)
+    if any(type(x) is Selected for x in inputs) or type(kwargs.get("out")) is Selected:
+        first = next(x for x in inputs if type(x) is Selected)
+        return first.__array_ufunc__(ufunc, method, *inputs, **kwargs)
+    if (
+        not any(is_tracer(x) for x in inputs)
+        and kwargs.get("out") is None
+        and all(is_host(x) or np.isscalar(x) for x in inputs)
+    ):
+        return (
+            _of_hosts(ufunc, inputs) if not kwargs else ufunc(*(x.pin() if is_host(x) else x for x in inputs), **kwargs)
+        )
+    if ufunc.signature is not None:
+        return call(ufunc, *inputs, **kwargs)
+    pair = _PAIRS.get(ufunc)
+    if pair is not None:
+        return pair(*inputs, **kwargs)
+    name = ALIASES.get(ufunc.__name__, ufunc.__name__)
+    if name not in UFUNCS or ufunc.nout != 1:
+        if kwargs.get("out") is not None:
+            raise current().error(f"{ufunc.__name__}(out=)", "this ufunc is not compiled", "assign its result")
+        return opaque_call(ufunc.__name__, ufunc, inputs, kwargs)
+    return _elementwise(ufunc, name, inputs, **kwargs)
+
+
+def _of_hosts(ufunc: np.ufunc, inputs: tuple[Any, ...]) -> Any:
+    """A ufunc of numbers only: a number, or a tuple of them."""
+    result = record(ufunc, *inputs)
+    return result if ufunc.nout == 1 else tuple(record(operator.itemgetter(k), result) for k in range(ufunc.nout))
+
+
+def _elementwise(
+    ufunc: np.ufunc,
+    name: str,
+    inputs: tuple[Any, ...],
+    out: Any = None,
+    where: Any = True,
+    dtype: Any = None,
+    casting: Casting = "same_kind",
+    signature: Any = None,
+    sig: Any = None,
+    order: str = "K",
+    subok: bool = True,
+) -> Any:
+    operands = tuple(operand(x) for x in inputs)
+    out = out[0] if isinstance(out, tuple) else out
+    mask = None if where is True or where is np._NoValue else as_tracer(where)
+    signature = signature or sig
+    if signature is None and dtype is not None:
+        signature = (None,) * ufunc.nin + (np.dtype(dtype),)
+    if any(map(is_captured, operands)):
+        operands = _with_constants(name, operands, loop_of(ufunc, operands, signature, casting))
+    if out is None and mask is None:
+        known = _known(ufunc, operands, dtype, casting)
+        if known is not None:
+            return known
+    loop = loop_of(ufunc, operands, signature, casting)
+    shape = broadcast(*(x.shape for x in (*operands, mask) if is_tracer(x)))
+    if name == "power" and loop[-1].kind == "i":
+        _check_exponent(operands[1], mask)
+    if name in _COMPARISONS and _out_of_range(operands, loop):
+        value: Expr = _constant_comparison(ufunc, operands, loop)
+    else:
+        value = _simplify(
+            name, tuple(cast(load(x, shape, t), t) for x, t in zip(operands, loop, strict=False)), loop[-1]
+        )
+    if out is not None:
+        if not is_tracer(out):
+            raise current().error(
+                f"numpy.{ufunc.__name__}(out=)", "the output array is not an argument of the function, nor made in it"
+            )
+        if not np.can_cast(loop[-1], out.dtype, casting):
+            raise np._core._exceptions._UFuncOutputCastingError(  # type: ignore[attr-defined]
+                ufunc, casting, loop[-1], out.dtype, 0
+            )
+        if broadcast(shape, out.shape) != out.shape:
+            wide = plain(broadcast(shape, out.shape))
+            raise ValueError(
+                f"non-broadcastable output operand with shape {plain(out.shape)} "
+                f"doesn't match the broadcast shape {wide}"
+            )
+        result = from_stage(value, shape, loop[-1])
+        write(out, result, None if mask is None else mask.load(out.shape))
+        return out
+    if mask is not None:
+        value = select(mask.load(shape), value, Const(0, loop[-1]))
+    scalar = not shape and all(not is_tracer(x) or x.is_scalar or not x.shape for x in operands)
+    return ordered_stage(value, shape, loop[-1], order_of(order, tracers(*operands, mask), shape), is_scalar=scalar)
+
+
+def _check_exponent(x: Any, mask: Tracer | None) -> None:
+    """NumPy refuses negative powers of integers.
+
+    Raises:
+        ValueError: it is known that one is negative.
+    """
+    if is_host(x):
+        bad = record(operator.lt, x, 0).pin()
+    elif is_tracer(x) and x.known is None:
+        found = current().range_of(x.load())
+        bad = np.less(x, 0) if found is None or found[0] < 0 else False
+    else:
+        bad = np.any(np.less(x.known if is_tracer(x) else x, 0))
+    if is_tracer(bad):
+        current().check(call(np.any, bad if mask is None else bad & mask))
+    elif bad and mask is not None:
+        current().check(call(np.any, mask))
+    elif bad:
+        raise ValueError("Integers to negative integer powers are not allowed.")
+
+
+# what gains nothing by the value of a number: of integers, what leaves their ranges as they are
+_FLOAT_BY_NUMBER = UFUNCS - frozenset("power float_power floor_divide remainder fmod".split())
+_INT_BY_NUMBER = _COMPARISONS | frozenset("add subtract multiply".split())
+
+
+def _with_constants(name: str, operands: tuple[Any, ...], loop: tuple[np.dtype[Any], ...]) -> tuple[Any, ...]:
+    """Numbers from closures, as constants where that gains a known result, an integer range or a cheaper operation."""
+    arrays = [x for x in operands if is_tracer(x)]
+    if all(x.known is not None for x in arrays) or _is_narrow(arrays, loop[0]):
+        return tuple(x.pin() if is_captured(x) else x for x in operands)
+    return tuple(
+        x.pin() if is_captured(x) and not _by_number(name, x.value, t) else x
+        for x, t in zip(operands, loop, strict=False)
+    )
+
+
+def _by_number(name: str, value: Any, dtype: np.dtype[Any]) -> bool:
+    """May a kernel take this number as a parameter?"""
+    if dtype.kind == "f":
+        return name in _FLOAT_BY_NUMBER and not (name == "true_divide" and _is_power_of_two(value))
+    return dtype.kind in "iu" and name in _INT_BY_NUMBER and bool(np.iinfo(dtype).min <= value <= np.iinfo(dtype).max)
+
+
+def _is_power_of_two(value: Any) -> bool:
+    """Division by these is a multiplication."""
+    try:
+        return abs(math.frexp(value)[0]) == 0.5
+    except OverflowError:  # an int that is no float
+        return False
+
+
+def _is_narrow(arrays: list[Tracer], dtype: np.dtype[Any]) -> bool:
+    """Are integers known to have a smaller range than their dtype? They may then be computed in a narrower one."""
+    if dtype.kind not in "iu":
+        return False
+    ranges = (current().range_of(cast(x.load(), dtype)) for x in arrays if x.known is None)
+    return any(r is not None and r != (np.iinfo(dtype).min, np.iinfo(dtype).max) for r in ranges)
+
+
+def _known(ufunc: np.ufunc, operands: tuple[Any, ...], dtype: Any, casting: Casting) -> Tracer | None:
+    """The result, where NumPy can compute it from known contents."""
+    values = []
+    for x in operands:
+        if is_tracer(x):
+            if x.known is None:
+                return None
+            values.append(x.known)
+        elif is_host(x):
+            return None
+        else:
+            values.append(x)
+    if max((v.size for v in values if isinstance(v, np.ndarray)), default=1) > MAX_KNOWN:
+        return None
+    result = ufunc(*values, dtype=dtype, casting=casting)
+    return from_known(result, is_scalar=not isinstance(result, np.ndarray))
+
+
+def _out_of_range(operands: tuple[Any, ...], loop: tuple[np.dtype[Any], ...]) -> bool:
+    whole = any(
+        is_tracer(x) and x.dtype.kind in "iu" for x in operands
+    )  # bools are compared as ints, which a Python int must be
+    return whole and any(_side(x, t) for x, t in zip(operands, loop, strict=False))
+
+
+def _side(x: Any, dtype: np.dtype[Any]) -> int:
+    """-1 or 1 where a Python int is below or above the range of an integer dtype, else 0; guarded of a run-time one."""
+    if dtype.kind not in "iu" or type(x.value if is_host(x) else x) is not int:
+        return 0
+    return int(record(_beyond, x, dtype).pin() if is_host(x) else _beyond(x, dtype))
+
+
+def _beyond(x: int, dtype: np.dtype[Any]) -> int:
+    info = np.iinfo(dtype)
+    return (x > info.max) - (x < info.min)
+
+
+def _constant_comparison(ufunc: np.ufunc, operands: tuple[Any, ...], loop: tuple[np.dtype[Any], ...]) -> Const:
+    """A Python int outside an integer dtype compares the same with all its values."""
+    values = [2.0**70 * _side(x, t) for x, t in zip(operands, loop, strict=False)]
+    return Const(ufunc(*values), bool)
+
+
+def _simplify(name: str, args: tuple[Expr, ...], dtype: np.dtype[Any]) -> Expr:
+    if name == "positive":
+        return args[0]
+    if name == "float_power":
+        name = "power"
+    if name == "square":
+        return Op("multiply", (args[0], args[0]), dtype)
+    if dtype.kind in "iub":
+        if name in ("rint", "floor", "ceil", "trunc") and args[0].dtype == dtype:
+            return args[0]
+        if name == "absolute" and dtype.kind in "ub":
+            return args[0]
+    return Op(name, args, dtype)
+
+
+def _divmod(a: Any, b: Any, **kwargs: Any) -> tuple[Any, Any]:
+    return np.floor_divide(a, b, **kwargs), np.remainder(a, b, **kwargs)
+
+
+def _modf(x: Any, **kwargs: Any) -> tuple[Any, Any]:
+    x = as_tracer(x)
+    x = x.astype(resolve_dtypes(np.modf, (x.dtype,), None, "same_kind")[0], copy=False)
+    whole = np.trunc(x)
+    fraction = call(np.where, np.isinf(x), 0.0, x - whole)
+    return np.copysign(fraction, x), whole
+
+
+_PAIRS: dict[np.ufunc, Callable[..., Any]] = {np.divmod: _divmod, np.modf: _modf}

@@ -1,0 +1,144 @@
+"""Counting: bincount, histogram and their kin. A count is an update whose target is the bin of each element."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+
+from hjit.trace.ir.graph import Const, Definition, Expr, Load, Op, cast
+from hjit.trace.ir.poly import Indirect, poly
+from hjit.trace.ops.indexing.gathers import lookup
+from hjit.trace.tracing.dispatch import implements
+from hjit.trace.tracing.host import unpin
+from hjit.trace.tracing.recorder import current
+from hjit.trace.tracing.tracer import Tracer, as_tracer, as_value, call, from_known, from_stage, has_tracer, is_tracer
+
+
+def tally(index: Tracer, length: int, weights: Tracer | None = None, keep: Tracer | None = None) -> Tracer:
+    """How often each number below `length` occurs in `index`, or the sum of its weights; all must be in range."""
+    rec = current()
+    dtype = np.dtype(np.intp) if weights is None else np.dtype(np.float64)
+    element: Expr = Const(1, dtype) if weights is None else cast(weights.load(), dtype)
+    if keep is not None:
+        element = Op("select", (keep.load(), element, Const(0, dtype)), dtype)
+    target = (poly(Indirect(cast(index.load(), np.int64), None)),)
+    name = rec.reserve("counts")
+    update = Definition(
+        (),
+        rec.polys(index.shape),
+        target,
+        Op("add", (Load(name, target, dtype), element), dtype),
+        "add" if weights is None else "sequential",
+    )
+    return from_stage(Const(0, dtype), (length,), dtype, (update,), reserved=name)
+
+
+@implements(np.bincount)
+def bincount(x: Any, /, weights: Any = None, minlength: Any = 0) -> Tracer:
+    """Where `minlength` is not enough, the length is the largest value plus one, which is decided now and guarded."""
+    x, minlength = as_tracer(x), int(unpin(minlength))
+    if minlength < 0:
+        raise ValueError("'minlength' must not be negative")
+    if x.ndim != 1:
+        raise ValueError(
+            "object too deep for desired array" if x.ndim else "object of too small depth for desired array"
+        )
+    if not np.can_cast(x.dtype, np.intp, "safe"):
+        raise TypeError(
+            f"Cannot cast array data from {x.dtype!r} to {np.dtype(np.intp)!r} according to the rule 'safe'"
+        )
+    w = None if weights is None else as_tracer(weights)
+    if w is not None and tuple(w.shape) != tuple(x.shape):
+        raise ValueError("The weights and list don't have the same length.")
+    if x.known is not None and (w is None or w.known is not None):
+        return from_known(np.bincount(x.known, None if w is None else w.known, minlength))
+    if not x.size:
+        return from_known(np.zeros(minlength, np.intp if w is None else np.float64))
+    if x.dtype.kind == "i" and bool(call(np.any, x < 0)):
+        raise ValueError("'list' argument must have no negative elements")
+    enough = minlength > (1 if x.dtype == bool else np.iinfo(x.dtype).max)
+    if not enough and (not minlength or not bool(call(np.all, x < minlength))):
+        minlength = max(minlength, int(as_value(call(np.max, x))) + 1)
+    return tally(x, minlength, w)
+
+
+def _data(a: Any, weights: Any) -> tuple[Tracer, Tracer | None]:
+    a = as_tracer(a)
+    if a.dtype == bool:
+        warnings.warn(f"Converting input from {a.dtype} to {np.uint8} for compatibility.", RuntimeWarning, stacklevel=3)
+        a = a.astype(np.uint8)
+    w = None if weights is None else as_tracer(weights)
+    if w is not None and tuple(w.shape) != tuple(a.shape):
+        raise ValueError("weights should have the same shape as a.")
+    return a.reshape(-1), None if w is None else w.reshape(-1)
+
+
+def _edges(a: Tracer, bins: Any, range_: Any) -> tuple[np.ndarray[Any, Any], tuple[Any, Any, int] | None]:
+    """NumPy's edges, which depend on the dtype and, where no range is given, on the extremes, which are decided now."""
+    bins = bins.known if is_tracer(bins) else unpin(bins)
+    if isinstance(bins, str):
+        raise current().error(
+            "numpy.histogram",
+            f"bins={bins!r} chooses the number of bins by the image's values",
+            "give a number of bins",
+        )
+    if range_ is not None:
+        range_ = tuple(as_value(r) if is_tracer(r) else unpin(r) for r in range_)
+    counted = not np.ndim(bins) and range_ is None and a.size
+    extremes = [as_value(call(np.min, a)), as_value(call(np.max, a))] if counted else [0] * min(int(a.size), 1)
+    return np.lib._histograms_impl._get_bin_edges(np.array(extremes, a.dtype), bins, range_, None)  # type: ignore[attr-defined,no-any-return]
+
+
+def _uniform(a: Tracer, edges: np.ndarray[Any, Any], uniform: tuple[Any, Any, int]) -> tuple[Tracer, Tracer]:
+    """The bin of each element, and which are in range: NumPy's computation, corrections by the edges included."""
+    first, last, n = uniform
+    keep: Any = np.logical_and(np.greater_equal(a, first), np.less_equal(a, last))
+    values: Any = a.astype(edges.dtype, copy=False)
+    width = np.lib._histograms_impl._unsigned_subtract(last, first)  # type: ignore[attr-defined]
+    scaled = np.subtract(values, first, dtype=np.result_type(edges.dtype, first)) / width * n
+    index = call(np.where, keep, scaled.astype(np.intp), 0)
+    index = index - (index == n)
+    table = from_known(edges)
+    index = index - (keep & (values < lookup(table, index)))
+    return index + (keep & (values >= lookup(table, index + 1)) & (index != n - 1)), keep
+
+
+def _between(a: Tracer, edges: Tracer) -> tuple[Tracer, Tracer]:
+    """The same for edges at any distances."""
+    n = edges.shape[0] - 1
+    index = call(np.searchsorted, edges[:-1], a, side="right") - 1
+    keep = np.logical_and(index >= 0, np.less_equal(a, edges[n]))
+    return call(np.clip, index, 0, n - 1), keep
+
+
+@implements(np.histogram)
+def histogram(
+    a: Any, bins: Any = 10, range: Any = None, density: Any = None, weights: Any = None
+) -> tuple[Tracer, Tracer]:
+    a, w = _data(a, weights)
+    known = not has_tracer(bins) or not is_tracer(bins) or bins.known is not None
+    if known:
+        numbers, uniform = _edges(a, bins, range)
+        edges = from_known(numbers)
+    else:
+        edges, uniform = as_tracer(bins), None
+        if edges.ndim != 1:
+            raise ValueError("`bins` must be 1d, when an array")
+        if bool(call(np.any, edges[:-1] > edges[1:])):
+            raise ValueError("`bins` must increase monotonically, when an array")
+    index, keep = _uniform(a, numbers, uniform) if uniform is not None else _between(a, edges)
+    counts = tally(index, edges.shape[0] - 1, w, keep)
+    if w is not None:
+        counts = counts.astype(w.dtype, copy=False)
+    if density:
+        widths = call(np.diff, edges).astype(np.float64)
+        return counts / widths / counts.sum(), edges
+    return counts, edges
+
+
+@implements(np.histogram_bin_edges)
+def histogram_bin_edges(a: Any, bins: Any = 10, range: Any = None, weights: Any = None) -> Tracer:
+    a, _ = _data(a, weights)
+    return from_known(_edges(a, bins, range)[0])

@@ -1,0 +1,38 @@
+"""The tuning limits of `hjit.trace.ops`, each with its unit.
+
+Those of unrolling bound the length of an expression, and so the time to compile it: they were chosen for code that
+users write, not measured. Those of BLAS were measured, see "Products of matrices" in benchmarks/README.md.
+"""
+
+from __future__ import annotations
+
+# -- unrolling: beyond these a definition is a reduction, a gather, an extern call or an error
+MAX_LINE_TAPS = 129  # taps of a filter along one axis, of scipy.ndimage: a Gaussian of sigma 16
+MAX_FILTER_TAPS = 49  # taps of a filter over several axes, of scipy.ndimage and scipy.signal: 7 x 7
+MAX_CONVOLVE_TAPS = 64  # taps of np.convolve and np.correlate
+MAX_SORTED = 32  # elements that a sorting network orders; its steps grow as n log(n)^2
+MAX_RANKED = 32  # elements of the window of a rank filter
+MAX_CHOICES = 32  # arrays that np.choose selects from; elements that np.isin compares with
+MAX_LINEAR_SEARCH = 8  # elements of a table that np.searchsorted compares one by one, instead of by bisection
+MAX_REGIONS = 64  # regions that np.insert, np.delete and np.tile make before they gather instead
+MAX_INDEX_STAGES = 8  # stages through which the elements of an index array are looked up
+
+# -- the number of blocks of a scatter
+MAX_BLOCK_RUNS = 3  # runs of equal blocks along a dimension: part of a block, whole ones, part of one
+
+# -- guards
+MAX_DECIDED = 16  # elements of a computed argument whose values become conditions of the trace
+
+# -- scipy.signal
+MAX_DIRECT = 1024  # elements of a kernel up to which `method="auto"` sums directly; SciPy estimates both times instead
+
+# -- products of matrices: which ones BLAS computes
+MAX_PRODUCTS = 32  # products of one trace, each of which ends a kernel (chosen)
+MIN_LENGTH = 16  # products that are summed up for an element
+MIN_SIDE = 64  # rows and columns: fused products of narrow matrices are faster
+NARROW_ROW = 32  # bytes: rows of results up to this fill no vector, and are slow if fused. Half a vector of AVX-512, on
+# which it was measured; narrower targets keep it, so that a trace does not depend on the target
+MIN_NARROW_LENGTH = 64  # products that are summed up, from which NARROW_ROW matters
+MIN_WORK = 1 << 20  # multiplications: a call between kernels costs as much as some of them
+MIN_STACKED_WORK = 1 << 18  # multiplications of each of several matrices
+MIN_MATRIX = 1 << 16  # elements of a matrix that is multiplied with a vector

@@ -1,0 +1,361 @@
+"""Reductions and scans: sum, mean, min, argmax, any, cumsum, ..., and the ufunc methods behind them.
+
+A reduction is a stage with an initial value and one associative update over the reduced axes. `argmin` and `argmax`
+are two reductions: the extreme value, then the first index that has it. A scan is one sequential update.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from hjit.trace.ir.graph import Const, Definition, Expr, Index, Load, Op, cast, identity, select
+from hjit.trace.ir.graph import substitute as substitute_expr
+from hjit.trace.ir.identities import IDENTITIES, start_value
+from hjit.trace.ir.poly import Dim, Poly, poly
+from hjit.trace.ops.arguments import axes_of, broadcast, finish
+from hjit.trace.ops.arrays.views import expand_dims, transpose
+from hjit.trace.ops.elementwise.ufuncs import ALIASES, UFUNCS
+from hjit.trace.ops.layout import operands_order
+from hjit.trace.tracing.dispatch import hook, implements, provides
+from hjit.trace.tracing.host import as_item, is_host, unpin
+from hjit.trace.tracing.recorder import current
+from hjit.trace.tracing.tracer import MAX_KNOWN, Tracer, as_tracer, call, from_known, from_stage, is_tracer, stored
+
+_MISSING = np._NoValue
+
+
+def reduce_(
+    name: str,
+    a: Tracer,
+    axes: tuple[int, ...],
+    keepdims: bool = False,
+    dtype: Any = None,
+    where: Any = True,
+    initial: Any = _MISSING,
+) -> Tracer:
+    """The stage that reduces `a` over `axes` with the ufunc `name`, in `dtype`."""
+    dtype = np.dtype(dtype or a.dtype)
+    if initial is _MISSING and IDENTITIES[name] is None and any(a.shape[k] == 0 for k in axes):
+        raise ValueError(f"zero-size array to reduction operation {name} which has no identity")
+    masked = [a] if where is True else [a, as_tracer(where)]
+    kept = [k for k in operands_order(masked, a.shape) if k not in axes]  # as the result is laid out
+    order = [*kept, *axes]
+    place = {k: poly(Dim(i)) for i, k in enumerate(order)}
+    dims = [place[k] for k in range(a.ndim)]
+    element: Expr = cast(a.at(dims), dtype)
+    if where is not True:
+        mask = as_tracer(where)
+        shape = broadcast(mask.shape, a.shape)
+        condition = substitute_expr(mask.load(shape), lambda atom: dims[atom.k] if isinstance(atom, Dim) else None)
+        element = select(cast(condition, bool), element, Const(start_value(name, dtype), dtype))
+    rec = current()
+    shape = tuple(a.shape[k] for k in kept)
+    start: Expr = (
+        Const(start_value(name, dtype), dtype)
+        if initial is _MISSING
+        else cast(stored(initial, dtype, as_item).load(()), dtype)
+    )
+    target = identity(len(kept))
+    stage_name = rec.reserve(name)
+    sizes = rec.polys(a.shape)
+    update = Definition(
+        tuple(sizes[k] for k in kept),
+        tuple(sizes[k] for k in axes),
+        target,
+        Op(name, (Load(stage_name, target, dtype), element), dtype),
+        name,
+    )
+    result = from_stage(start, shape, dtype, (update,), reserved=stage_name)
+    if kept != sorted(kept):
+        result = transpose(result, [kept.index(k) for k in sorted(kept)])
+    if keepdims:
+        return expand_dims(result, axes)
+    result.is_scalar = not shape
+    return result
+
+
+def _reduction(name: str, a: Any, axis: Any, dtype: Any, out: Any, keepdims: Any, initial: Any, where: Any) -> Any:
+    a = as_tracer(a)
+    out = out[0] if isinstance(out, tuple) else out
+    keepdims = bool(keepdims) if keepdims is not _MISSING else False
+    where = True if where is _MISSING else where
+    ufunc = getattr(np, name)
+    if (
+        a.known is not None
+        and a.size <= MAX_KNOWN
+        and not (is_tracer(where) or is_tracer(initial) or is_host(initial))
+        and out is None
+    ):
+        options = {} if initial is _MISSING else {"initial": initial}
+        known = ufunc.reduce(a.known, axis=axis, dtype=dtype, keepdims=keepdims, where=where, **options)
+        return from_known(known, is_scalar=not isinstance(known, np.ndarray))
+    axes = axes_of(axis, a.ndim)
+    dtype = _reduced_dtype(ufunc, name, a.dtype, dtype, out)
+    if name.startswith("logical"):
+        truth = a.astype(bool)
+        return finish(reduce_(name, truth, axes, keepdims, bool, where, initial), out)
+    return finish(reduce_(name, a, axes, keepdims, dtype, where, initial), out)
+
+
+def _accumulator(name: str, dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """NumPy adds and multiplies small integers as the platform's widest."""
+    if name in ("add", "multiply") and dtype.kind in "biu" and dtype.itemsize < 8:
+        return np.dtype(np.uint64 if dtype.kind == "u" else np.int64)
+    return dtype
+
+
+@provides
+def ufunc_method(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """``np.add.reduce`` and the other methods of ufuncs."""
+    if method == "reduce" and ufunc.__name__ in IDENTITIES:
+        return _ufunc_reduce(ufunc.__name__, *inputs, **kwargs)
+    if method == "accumulate":
+        return _ufunc_accumulate(ufunc.__name__, *inputs, **kwargs)
+    if method == "outer" and ufunc.__name__ in UFUNCS:
+        a, b = map(as_tracer, inputs)
+        return ufunc(a[(..., *(None,) * b.ndim)], b, **kwargs)
+    if method == "at":
+        return hook("ufunc_at")(ufunc, *inputs)
+    raise current().error(f"numpy.{ufunc.__name__}.{method}", "this method of a ufunc is not compiled")
+
+
+def _ufunc_reduce(
+    name: str,
+    a: Any,
+    axis: Any = 0,
+    dtype: Any = None,
+    out: Any = None,
+    keepdims: bool = False,
+    initial: Any = _MISSING,
+    where: Any = True,
+) -> Any:
+    return _reduction(name, a, axis, dtype, out, keepdims, _MISSING if initial is None else initial, where)
+
+
+@implements(np.sum)
+def sum_(
+    a: Any,
+    axis: Any = None,
+    dtype: Any = None,
+    out: Any = None,
+    keepdims: Any = _MISSING,
+    initial: Any = _MISSING,
+    where: Any = _MISSING,
+) -> Any:
+    return _reduction("add", a, axis, dtype, out, keepdims, initial, where)
+
+
+@implements(np.prod)
+def prod(
+    a: Any,
+    axis: Any = None,
+    dtype: Any = None,
+    out: Any = None,
+    keepdims: Any = _MISSING,
+    initial: Any = _MISSING,
+    where: Any = _MISSING,
+) -> Any:
+    return _reduction("multiply", a, axis, dtype, out, keepdims, initial, where)
+
+
+@implements(np.max, np.amax)
+def max_(
+    a: Any, axis: Any = None, out: Any = None, keepdims: Any = _MISSING, initial: Any = _MISSING, where: Any = _MISSING
+) -> Any:
+    return _reduction("maximum", a, axis, None, out, keepdims, initial, where)
+
+
+@implements(np.min, np.amin)
+def min_(
+    a: Any, axis: Any = None, out: Any = None, keepdims: Any = _MISSING, initial: Any = _MISSING, where: Any = _MISSING
+) -> Any:
+    return _reduction("minimum", a, axis, None, out, keepdims, initial, where)
+
+
+@implements(np.any)
+def any_(a: Any, axis: Any = None, out: Any = None, keepdims: Any = _MISSING, *, where: Any = _MISSING) -> Any:
+    return _reduction("logical_or", a, axis, None, out, keepdims, _MISSING, where)
+
+
+@implements(np.all)
+def all_(a: Any, axis: Any = None, out: Any = None, keepdims: Any = _MISSING, *, where: Any = _MISSING) -> Any:
+    return _reduction("logical_and", a, axis, None, out, keepdims, _MISSING, where)
+
+
+@implements(np.count_nonzero)
+def count_nonzero(a: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
+    return sum_(as_tracer(a).astype(bool), axis, np.intp, keepdims=keepdims)
+
+
+@implements(np.ptp)
+def ptp(a: Any, axis: Any = None, out: Any = None, keepdims: Any = _MISSING) -> Any:
+    return np.subtract(max_(a, axis, keepdims=keepdims), min_(a, axis, keepdims=keepdims), out=out)
+
+
+@implements(np.mean)
+def mean(
+    a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = _MISSING, *, where: Any = _MISSING
+) -> Any:
+    a = as_tracer(a)
+    result_dtype = np.dtype(dtype) if dtype is not None else np.dtype(np.float64) if a.dtype.kind in "biu" else a.dtype
+    work = np.dtype(np.float32) if result_dtype == np.float16 and dtype is None else result_dtype
+    total = sum_(a, axis, work, None, keepdims, where=where)
+    count = _divisor(a, axis, where, keepdims)
+    result = np.true_divide(total, count) if is_tracer(count) else np.true_divide(total, _as(count, total.dtype))
+    return finish(_like_scalar(result.astype(result_dtype, copy=False), total), out)
+
+
+def _divisor(a: Tracer, axis: Any, where: Any, keepdims: Any) -> Any:
+    """How many elements a mean divides by: a size, or an array where there is a mask."""
+    if where is _MISSING or where is True:
+        n = 1
+        for k in axes_of(axis, a.ndim):
+            n = n * a.shape[k]
+        return n
+    mask = np.broadcast_to(as_tracer(where), a.shape)
+    return call(np.count_nonzero, mask, axis, keepdims=False if keepdims is _MISSING else bool(keepdims))
+
+
+def _as(n: int, dtype: np.dtype[Any]) -> Tracer:
+    """A size as a number of the Graph, so that another size needs no new kernel."""
+    return from_stage(cast(Index(current().poly(n)), dtype), (), dtype, is_scalar=True)
+
+
+def _like_scalar(result: Tracer, like: Tracer) -> Tracer:
+    result.is_scalar = like.is_scalar
+    return result
+
+
+@implements(np.var)
+def var(
+    a: Any,
+    axis: Any = None,
+    dtype: Any = None,
+    out: Any = None,
+    ddof: Any = 0,
+    keepdims: Any = _MISSING,
+    *,
+    where: Any = _MISSING,
+    mean: Any = _MISSING,
+    correction: Any = _MISSING,
+) -> Any:
+    a = as_tracer(a)
+    ddof = ddof if correction is _MISSING else correction
+    result_dtype = np.dtype(dtype) if dtype is not None else np.dtype(np.float64) if a.dtype.kind in "biu" else a.dtype
+    centre = call(np.mean, a, axis, dtype=result_dtype, keepdims=True, where=where) if mean is _MISSING else mean
+    d = a.astype(result_dtype) - centre
+    total = sum_(d * d, axis, result_dtype, None, keepdims, where=where)  # unlike means, halves are summed as halves
+    count = _divisor(a, axis, where, keepdims)
+    left = np.maximum(count - ddof, 0) if is_tracer(count) else _as(max(count - unpin(ddof), 0), total.dtype)
+    return finish(_like_scalar(np.true_divide(total, left).astype(result_dtype, copy=False), total), out)
+
+
+@implements(np.std)
+def std(
+    a: Any,
+    axis: Any = None,
+    dtype: Any = None,
+    out: Any = None,
+    ddof: Any = 0,
+    keepdims: Any = _MISSING,
+    *,
+    where: Any = _MISSING,
+    mean: Any = _MISSING,
+    correction: Any = _MISSING,
+) -> Any:
+    v = var(a, axis, dtype, None, ddof, keepdims, where=where, mean=mean, correction=correction)
+    return finish(_like_scalar(np.sqrt(v), v), out)
+
+
+def _arg(a: Any, axis: Any, out: Any, keepdims: Any, extreme: str) -> Any:
+    a = as_tracer(a)
+    whole = axis is None
+    flat = a.reshape(-1) if whole else a
+    k = 0 if whole else axes_of(axis, a.ndim)[0]
+    if flat.shape[k] == 0:
+        raise ValueError(f"attempt to get {'argmax' if extreme == 'maximum' else 'argmin'} of an empty sequence")
+    best = reduce_(extreme, flat, (k,), keepdims=True)
+    hit = np.equal(flat, best)
+    if a.dtype.kind == "f":
+        hit = np.logical_or(hit, np.logical_and(np.isnan(flat), np.isnan(best)))
+    never = flat.shape[k]
+    position = Index(poly(Dim(k)))
+    candidate = from_stage(select(hit.load(), position, Index(current().poly(never))), flat.shape, np.int64)
+    result = reduce_("minimum", candidate, (k,), keepdims=False, dtype=np.int64, initial=np.iinfo(np.int64).max)
+    if keepdims is not _MISSING and keepdims:
+        result = (
+            result.reshape((1,) * a.ndim)
+            if whole
+            else result[tuple(None if j == k else slice(None) for j in range(a.ndim))]
+        )
+    return finish(result, out)
+
+
+@implements(np.argmax)
+def argmax(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = _MISSING) -> Any:
+    return _arg(a, axis, out, keepdims, "maximum")
+
+
+@implements(np.argmin)
+def argmin(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = _MISSING) -> Any:
+    return _arg(a, axis, out, keepdims, "minimum")
+
+
+# -- scans
+
+
+def scan(name: str, a: Tracer, axis: int, dtype: Any) -> Tracer:
+    """``ufunc.accumulate`` along one axis."""
+    dtype = np.dtype(dtype)
+    rec = current()
+    n = a.shape[axis]
+    first = cast(a.load(), dtype)
+    if n <= 1:
+        return from_stage(first, a.shape, dtype)
+    others = [k for k in range(a.ndim) if k != axis]
+    place: dict[int, Poly] = {k: poly(Dim(i)) for i, k in enumerate([*others, axis])}
+    here = tuple(place[k] + 1 if k == axis else place[k] for k in range(a.ndim))
+    before = tuple(place[k] for k in range(a.ndim))
+    stage_name = rec.reserve(name)
+    value = Op(name, (Load(stage_name, before, dtype), Load(stage_name, here, dtype)), dtype)
+    sizes = rec.polys(a.shape)
+    update = Definition(tuple(sizes[k] for k in others), (rec.poly(n - 1),), here, value, "sequential")
+    return from_stage(first, a.shape, dtype, (update,), reserved=stage_name)
+
+
+def _ufunc_accumulate(name: str, a: Any, axis: Any = 0, dtype: Any = None, out: Any = None) -> Any:
+    a = as_tracer(a)
+    out = out[0] if isinstance(out, tuple) else out
+    ufunc, name = getattr(np, name), ALIASES.get(name, name)
+    if name not in UFUNCS:
+        raise current().error(f"numpy.{name}.accumulate", "this ufunc is not compiled")
+    if axis is None:
+        a, axis = a.reshape(-1), 0
+    return finish(scan(name, a, axes_of(axis, a.ndim)[0], _reduced_dtype(ufunc, name, a.dtype, dtype, out)), out)
+
+
+def _reduced_dtype(ufunc: np.ufunc, name: str, given: np.dtype[Any], asked: Any, out: Any) -> np.dtype[Any]:
+    """The dtype in which ``ufunc.reduce`` and ``accumulate`` compute; elements are cast to it.
+
+    Raises:
+        TypeError: NumPy has no such loop.
+    """
+    if asked is None and out is None:
+        asked = _accumulator(name, given)
+        asked = None if asked == given else asked
+    signature = {} if asked is None else {"signature": (np.dtype(asked), None, None)}
+    return ufunc.resolve_dtypes(
+        (None if out is None else out.dtype, given, None), casting="unsafe", reduction=True, **signature
+    )[0]
+
+
+@implements(np.cumsum)
+def cumsum(a: Any, axis: Any = None, dtype: Any = None, out: Any = None) -> Any:
+    return _ufunc_accumulate("add", a, axis, dtype, out)
+
+
+@implements(np.cumprod)
+def cumprod(a: Any, axis: Any = None, dtype: Any = None, out: Any = None) -> Any:
+    return _ufunc_accumulate("multiply", a, axis, dtype, out)

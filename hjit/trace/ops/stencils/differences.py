@@ -1,0 +1,258 @@
+"""diff, ediff1d, gradient, trapezoid; convolve and correlate of one axis."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from hjit.trace.ir.graph import Const, Definition, Expr, Index, Load, Op, cast, select
+from hjit.trace.ir.poly import ZERO, Dim, Poly, boundary, poly
+from hjit.trace.ops.arguments import all_known, axes_of, refuse
+from hjit.trace.ops.arrays.joining import Region, assemble, join, part
+from hjit.trace.ops.limits import MAX_CONVOLVE_TAPS
+from hjit.trace.tracing.dispatch import implements
+from hjit.trace.tracing.host import is_host, unpin
+from hjit.trace.tracing.recorder import current
+from hjit.trace.tracing.tracer import Tracer, as_tracer, call, from_known, from_stage
+
+_MISSING = np._NoValue
+_BOOL = np.dtype(bool)
+
+
+@implements(np.diff)
+def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = _MISSING, append: Any = _MISSING) -> Any:
+    n = operator.index(unpin(n))
+    if n == 0:
+        return a
+    if n < 0:
+        raise ValueError("order must be non-negative but got " + repr(n))
+    a = as_tracer(a)
+    if a.ndim == 0:
+        raise ValueError("diff requires input that is at least one dimensional")
+    axis = np.lib.array_utils.normalize_axis_index(operator.index(unpin(axis)), a.ndim)
+    edge = (*a.shape[:axis], 1, *a.shape[axis + 1 :])
+    ends = [None if x is _MISSING else as_tracer(x) for x in (prepend, append)]
+    before, after = (np.broadcast_to(x, edge) if x is not None and x.ndim == 0 else x for x in ends)
+    if before is not None or after is not None:
+        a = call(np.concatenate, [x for x in (before, a, after) if x is not None], axis)
+    minus = np.not_equal if a.dtype == bool else np.subtract
+    for _ in range(n):
+        a = minus(part(a, axis, 1, None), part(a, axis, None, -1))
+    return a
+
+
+@implements(np.ediff1d)
+def ediff1d(ary: Any, to_end: Any = None, to_begin: Any = None) -> Any:
+    a = as_tracer(ary).reshape(-1)
+    pieces = [np.subtract(a[1:], a[:-1])]
+    for name, x in (("to_begin", to_begin), ("to_end", to_end)):
+        if x is None:
+            continue
+        x = as_tracer(x)
+        if not np.can_cast(x.dtype, a.dtype, "same_kind"):
+            raise TypeError(f"dtype of `{name}` must be compatible with input `ary` under the `same_kind` rule.")
+        x = x.reshape(-1)
+        pieces = [x, *pieces] if name == "to_begin" else [*pieces, x]
+    return join(pieces, 0, a.dtype) if len(pieces) > 1 else pieces[0]
+
+
+@implements(np.trapezoid)
+def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Any:
+    y = as_tracer(y)
+    axis = axes_of(axis, y.ndim)[0]
+    d = dx
+    if x is not None:
+        x = as_tracer(x)
+        d = diff(x, axis=axis if x.ndim != 1 else -1)
+        if x.ndim == 1:
+            d = d.reshape((1,) * axis + d.shape + (1,) * (y.ndim - axis - 1))
+    return (d * (part(y, axis, 1, None) + part(y, axis, None, -1)) / 2.0).sum(axis)
+
+
+# -- gradient
+
+
+@implements(np.gradient)
+def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int = 1) -> Any:
+    f = as_tracer(f)
+    axes = tuple(range(f.ndim)) if axis is None else np.lib.array_utils.normalize_axis_tuple(unpin(axis), f.ndim)
+    if not varargs:
+        spacings = [1.0] * len(axes)
+    elif len(varargs) == 1 and _ndim(varargs[0]) == 0:
+        spacings = list(varargs) * len(axes)
+    elif len(varargs) == len(axes):
+        spacings = [_spacing(d, f.shape[k]) for d, k in zip(varargs, axes, strict=True)]
+    else:
+        raise TypeError("invalid number of arguments")
+    edge_order = operator.index(unpin(edge_order))
+    if edge_order > 2:
+        raise ValueError("'edge_order' greater than 2 not supported")
+    dtype = f.dtype if f.dtype.kind == "f" else np.dtype(np.float64)
+    if f.dtype.kind in "iu":
+        f = f.astype(np.float64)
+    found = []
+    for k, dx in zip(axes, spacings, strict=True):
+        if f.shape[k] < edge_order + 1:
+            raise ValueError(
+                "Shape of array too small to calculate a numerical gradient, "
+                "at least (edge_order + 1) elements are required."
+            )
+        found.append(_gradient_along(f, k, dx, edge_order, dtype))
+    return found[0] if len(axes) == 1 else tuple(found)
+
+
+def _ndim(x: Any) -> int:
+    return 0 if is_host(x) else as_tracer(x).ndim
+
+
+def _spacing(d: Any, n: int) -> Any:
+    """The spacing along one axis: a scalar, or the differences of the coordinates."""
+    if _ndim(d) == 0:
+        return d
+    d = as_tracer(d)
+    if d.ndim != 1:
+        raise ValueError("distances must be either scalars or 1d")
+    if d.shape[0] != n:
+        raise ValueError("when 1d, distances must match the length of the corresponding dimension")
+    steps = diff(d.astype(np.float64) if d.dtype.kind in "iu" else d)
+    return steps[0] if bool(np.all(steps == steps[0])) else steps
+
+
+def _gradient_along(f: Tracer, axis: int, dx: Any, edge_order: int, dtype: np.dtype[Any]) -> Tracer:
+    """Central differences inside, one-sided ones at both ends: three regions."""
+    n = f.shape[axis]
+
+    def at(start: Any, stop: Any) -> Any:
+        return part(f, axis, start, stop)
+
+    uniform = _ndim(dx) == 0
+    if uniform:
+        inside = (at(2, None) - at(None, -2)) / (2.0 * dx) if n > 2 else None
+    else:
+        h, k = (x.reshape((1,) * axis + x.shape + (1,) * (f.ndim - axis - 1)) for x in (dx[:-1], dx[1:]))
+        inside = (
+            -k / (h * (h + k)) * at(None, -2) + (k - h) / (h * k) * at(1, -1) + h / (k * (h + k)) * at(2, None)
+            if n > 2
+            else None
+        )
+    if edge_order == 1:
+        first = (at(1, 2) - at(0, 1)) / (dx if uniform else dx[0])
+        last = (at(-1, None) - at(-2, -1)) / (dx if uniform else dx[-1])
+    else:
+        (a, b, c), (p, q, r) = _edge_weights(dx, uniform)
+        first = a * at(0, 1) + b * at(1, 2) + c * at(2, 3)
+        last = p * at(-3, -2) + q * at(-2, -1) + r * at(-1, None)
+    regions = []
+    for start, piece in ((1, inside), (0, first), (n - 1, last)):
+        if piece is not None:
+            regions.append(Region((*(0,) * axis, start, *(0,) * (f.ndim - axis - 1)), piece.shape, piece))
+    return assemble(f.shape, dtype, regions)
+
+
+def _edge_weights(dx: Any, uniform: bool) -> tuple[tuple[Any, Any, Any], tuple[Any, Any, Any]]:
+    if uniform:
+        return (-1.5 / dx, 2.0 / dx, -0.5 / dx), (0.5 / dx, -2.0 / dx, 1.5 / dx)
+    h, k = dx[0], dx[1]
+    first = -(2.0 * h + k) / (h * (h + k)), (h + k) / (h * k), -h / (k * (h + k))
+    h, k = dx[-2], dx[-1]
+    return first, (k / (h * (h + k)), -(k + h) / (h * k), (2.0 * k + h) / (k * (h + k)))
+
+
+# -- convolution in one dimension
+
+
+@implements(np.convolve)
+def convolve(a: Any, v: Any, mode: Any = "full") -> Any:
+    a, v = (_at_least_1d(x) for x in (a, v))
+    if a.ndim > 1 or v.ndim > 1 or a.size == 0 or v.size == 0:
+        refuse(np.convolve, a, v, mode)
+    if v.shape[0] > a.shape[0]:
+        a, v = v, a
+    return _slide(a, v[::-1], mode, np.convolve)
+
+
+@implements(np.correlate)
+def correlate(a: Any, v: Any, mode: Any = "valid") -> Any:
+    a, v = (_at_least_1d(x) for x in (a, v))
+    if a.ndim > 1 or v.ndim > 1 or a.size == 0 or v.size == 0:
+        refuse(np.correlate, a, v, mode)
+    if v.shape[0] > a.shape[0]:
+        return _slide(v, a, mode, np.correlate)[::-1]
+    return _slide(a, v, mode, np.correlate)
+
+
+def _at_least_1d(x: Any) -> Any:
+    t = as_tracer(x)
+    return t.reshape(1) if t.ndim == 0 else t
+
+
+def _slide(a: Tracer, v: Tracer, mode: Any, function: Callable[..., Any]) -> Any:
+    """``sum_j a[i + j - left] * v[j]`` over the taps that lie inside `a`, which is the longer one."""
+    mode = unpin(mode)
+    if mode not in ("full", "same", "valid"):
+        refuse(function, a, v, mode)
+    if all_known((a, v)):
+        numpy_correlate: Any = np.correlate
+        return from_known(numpy_correlate(a.known, v.known, mode))
+    rec = current()
+    n, m = a.shape[0], v.shape[0]
+    left = {"valid": 0, "same": m // 2, "full": m - 1}[mode]
+    right = {"valid": 0, "same": m - 1 - left, "full": m - 1}[mode]
+    inside = n - m + 1
+    result = np.result_type(a.dtype, v.dtype)
+    dtype = np.dtype(np.float32) if result == np.float16 else result
+    plus, times = ("logical_or", "logical_and") if dtype.kind == "b" else ("add", "multiply")
+    zero = Const(0, dtype)
+
+    def term(p: Poly, j: Poly, check: str) -> Expr:
+        """Tap `j` at `p`, nothing where `p` lies beyond the end that `check` names."""
+        safe = boundary("clamp", p, rec.poly(n)) if check else p
+        product = Op(
+            times,
+            (
+                cast(a.at([safe]), dtype),
+                cast(v.at([j]) if v.known is None or not j.is_const else _tap(v, j.const), dtype),
+            ),
+            dtype,
+        )
+        if not check:
+            return product
+        limit = zero_index if check == "greater_equal" else Index(rec.poly(n))
+        return select(Op(check, (Index(p), limit), _BOOL), product, zero)
+
+    zero_index = Const(0, np.int64)
+    # where each part begins in the result, how long it is, where its first tap lies, and which end it may cross
+    parts = [
+        (left, inside, ZERO, ""),
+        (0, left, -rec.poly(left), "greater_equal"),
+        (left + inside, right, rec.poly(inside), "less"),
+    ]
+    shape = (left + inside + right,)
+    if v.known is not None and m <= MAX_CONVOLVE_TAPS:
+        regions = []
+        for start, extent, first, check in parts:
+            terms = [term(poly(Dim(0)) + first + j, poly(j), check) for j in range(m)]
+            total = terms[0]
+            for t in terms[1:]:
+                total = Op(plus, (total, t), dtype)
+            regions.append(Region((start,), (extent,), total))
+        return assemble(shape, result, regions)
+    name = rec.reserve(plus)
+    updates = []
+    for start, extent, first, check in parts:
+        if extent == 0:
+            continue
+        target = (poly(Dim(0)) + rec.poly(start),)
+        value = Op(
+            plus, (Load(name, target, dtype), term(poly(Dim(0)) + first + poly(Dim(1)), poly(Dim(1)), check)), dtype
+        )
+        updates.append(Definition((rec.poly(extent),), (rec.poly(m),), target, value, plus))
+    return from_stage(zero, shape, dtype, tuple(updates), reserved=name).astype(result, copy=False)
+
+
+def _tap(v: Tracer, j: int) -> Expr:
+    assert v.known is not None
+    return Const(v.known[j], v.dtype)

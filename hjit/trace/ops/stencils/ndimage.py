@@ -1,0 +1,152 @@
+"""scipy.ndimage: SciPy's Python source is traced, its C functions are replaced; all others are extern calls.
+
+So argument checks, the order of the axis passes and the rounding to the output's dtype after each pass are SciPy's.
+A filter is one write of its output: an expression over shifted loads, or a reduction where there are many taps.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import inspect
+import types
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from hjit.trace.ops.stencils.ndimage_access import footprint_of
+from hjit.trace.ops.stencils.ndimage_correlation import correlate, correlate1d, uniform_filter1d
+from hjit.trace.ops.stencils.ndimage_ranks import (
+    binary_erosion,
+    binary_erosion2,
+    min_or_max_filter,
+    min_or_max_filter1d,
+    rank_filter,
+    rank_filter_1d,
+)
+from hjit.trace.tracing.dispatch import functions, hook, implements
+from hjit.trace.tracing.externs import opaque_call
+from hjit.trace.tracing.foreign import foreign
+from hjit.trace.tracing.host import unpin
+from hjit.trace.tracing.recorder import current
+from hjit.trace.tracing.size import Size
+from hjit.trace.tracing.tracer import Tracer, as_value, from_known, is_tracer
+
+# -- registration
+
+
+def known_first(real: Any, traced: Callable[..., Any]) -> Callable[..., Any]:
+    """Let SciPy itself compute where all arrays are known; the last array among the arguments is what it writes."""
+
+    @functools.wraps(traced)
+    def method(*args: Any) -> Any:
+        arrays = [x for x in args if is_tracer(x)]
+        if any(x.known is None for x in arrays):
+            return traced(*args)
+        result = real(*(x.known if is_tracer(x) else int(x) if type(x) is Size else unpin(x) for x in args))
+        for x in arrays:
+            root = x.buffer.root
+            current().changes.append((root, root.version, True))
+            root.version = ""
+        return from_known(result) if isinstance(result, np.ndarray) else result
+
+    return method
+
+
+def decided(real: types.FunctionType, argument: str) -> Callable[..., Any]:
+    """SciPy's function with one of its arguments known."""
+    signature = inspect.signature(real)
+
+    def method(*args: Any, **kwargs: Any) -> Any:
+        bound_args = signature.bind(*args, **kwargs)
+        x = bound_args.arguments.get(argument)
+        if x is not None:
+            bound_args.arguments[argument] = from_known(footprint_of(x))
+        return hook("clone")(real)(*bound_args.args, **bound_args.kwargs)
+
+    return method
+
+
+def gaussian_weights(real: Callable[..., Any]) -> Callable[..., Any]:
+    """The weights are numbers: what they are made of is pinned."""
+
+    def method(sigma: Any, order: Any, radius: Any) -> Tracer:
+        return from_known(real(*(as_number(v) for v in (sigma, order, radius))))
+
+    return method
+
+
+def as_number(x: Any) -> Any:
+    """A plain number from a host scalar or a one-element array."""
+    return as_value(x).item() if is_tracer(x) else int(x) if type(x) is Size else unpin(x)
+
+
+def extern(name: str, real: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of SciPy that runs as it is, at every call."""
+
+    writes = foreign(real)
+
+    def method(*args: Any, **kwargs: Any) -> Any:
+        if any(is_tracer(kwargs.get(word)) for word in OUTPUTS):
+            return writes.extern(args, kwargs)
+        return opaque_call(name, real, args, kwargs)
+
+    return method
+
+
+OUTPUTS = ("output", "distances", "indices")  # arrays that SciPy is given to write to
+KERNELS: dict[str, Callable[..., Any]] = {
+    f.__name__: f
+    for f in (
+        correlate1d,
+        correlate,
+        uniform_filter1d,
+        min_or_max_filter1d,
+        min_or_max_filter,
+        rank_filter,
+        binary_erosion,
+        binary_erosion2,
+    )
+}
+EXTERNS = """affine_transform map_coordinates rotate shift zoom spline_filter spline_filter1d geometric_transform
+    generic_filter generic_filter1d binary_fill_holes binary_propagation distance_transform_bf distance_transform_cdt
+    distance_transform_edt label sum_labels mean median variance standard_deviation minimum maximum minimum_position
+    maximum_position extrema center_of_mass histogram watershed_ift find_objects value_indices fourier_gaussian
+    fourier_uniform fourier_ellipsoid fourier_shift""".split()
+
+
+def _refused(name: str) -> Callable[..., Any]:
+    def method(*args: Any, **kwargs: Any) -> Any:
+        raise current().error(f"scipy.ndimage ({name})", "this filter is not compiled")
+
+    return method
+
+
+def register() -> None:
+    """Take over SciPy's C functions, and run as they are the functions that no kernel computes."""
+    compiled = importlib.import_module("scipy.ndimage._nd_image")
+    for name, real in vars(compiled).items():
+        if callable(real):
+            traced = KERNELS.get(name)
+            implements(real)(known_first(real, traced) if traced else _refused(name))
+    filters = importlib.import_module("scipy.ndimage._filters")
+    implements(filters._gaussian_kernel1d)(gaussian_weights(filters._gaussian_kernel1d))
+    lines = getattr(filters, "_rank_filter_1d", None)
+    if lines is not None:
+        implements(lines.rank_filter)(known_first(lines.rank_filter, rank_filter_1d))
+    morphology = importlib.import_module("scipy.ndimage._morphology")
+    for real in (filters._rank_filter, filters._min_or_max_filter):
+        implements(real)(decided(real, "footprint"))
+    implements(morphology._binary_erosion)(decided(morphology._binary_erosion, "structure"))
+    public = importlib.import_module("scipy.ndimage")
+    for name in EXTERNS:
+        real = getattr(public, name, None)
+        if real is not None and real not in functions():
+            implements(real)(extern(f"scipy.ndimage.{name}", real))
+
+
+try:
+    register()
+except ImportError:  # without SciPy there is nothing to take over
+    pass

@@ -1,0 +1,142 @@
+"""scipy.signal: convolutions. SciPy's own Python source is traced; here is what its C functions compute."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import itertools
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from hjit.trace.ir.graph import Const, Definition, Expr, Load, Op, cast, identity
+from hjit.trace.ir.poly import Dim, poly
+from hjit.trace.ops.limits import MAX_DIRECT, MAX_FILTER_TAPS
+from hjit.trace.ops.stencils.ndimage import extern, known_first
+from hjit.trace.ops.stencils.ndimage_access import Extended
+from hjit.trace.tracing.dispatch import functions, hook, implements
+from hjit.trace.tracing.externs import opaque_call
+from hjit.trace.tracing.recorder import current
+from hjit.trace.tracing.size import size_poly
+from hjit.trace.tracing.tracer import Shape, Tracer, as_tracer, from_stage
+
+VALID, SAME, FULL = 0, 1, 2
+BOUNDARIES = {0: "constant", 4: "symmetric", 8: "wrap"}
+
+
+def windowed_sum(
+    near: Extended, kernel: Tracer, shape: Shape, first: Sequence[int], step: int, dtype: np.dtype[Any]
+) -> Tracer:
+    """``out[m] = sum over j of image[m + first + step * j] * kernel[j]``, added in the order of j."""
+    ndim = kernel.ndim
+
+    def product(j: Sequence[Any]) -> Expr:
+        x = cast(near.at([size_poly(f) + poly(t) * step for f, t in zip(first, j, strict=True)]), dtype)
+        if kernel.known is not None and all(isinstance(t, int) for t in j):
+            return Op("multiply", (x, Const(kernel.known[tuple(j)], dtype)), dtype)
+        return Op("multiply", (x, cast(kernel.at(tuple(map(poly, j))), dtype)), dtype)
+
+    def row(total: Expr, lead: Sequence[Any]) -> Expr:
+        # SciPy's loop adds four products to each other before it adds them to the sum
+        taps = [(*lead, k) for k in range(int(kernel.shape[-1]))]
+        whole = len(taps) - len(taps) % 4
+        groups = [taps[k : k + 4] for k in range(0, whole, 4)] + [[t] for t in taps[whole:]]
+        for group in groups:
+            total = add(total, functools.reduce(add, map(product, group)))
+        return total
+
+    def add(a: Expr, b: Expr) -> Expr:
+        return Op("add", (a, b), dtype)
+
+    total: Expr = Const(0, dtype)
+    if int(kernel.size) <= MAX_FILTER_TAPS:
+        for lead in itertools.product(*(range(int(n)) for n in kernel.shape[:-1])):
+            total = row(total, lead)
+        return from_stage(total, shape, dtype)
+    rec = current()
+    name = rec.reserve("convolved")
+    here = Load(name, identity(ndim), dtype)
+    taps = [poly(Dim(ndim + k)) for k in range(ndim)]
+    extents = [poly(int(n)) if kernel.known is not None else size_poly(n) for n in kernel.shape]
+    if int(kernel.shape[-1]) <= MAX_FILTER_TAPS:
+        update = Definition(rec.polys(shape), tuple(extents[:-1]), identity(ndim), row(here, taps[:-1]), "sequential")
+    else:
+        update = Definition(
+            rec.polys(shape),
+            tuple(extents),
+            identity(ndim),
+            add(here, product(taps)),
+            "sequential" if dtype.kind == "f" else "add",
+        )
+    return from_stage(total, shape, dtype, (update,), reserved=name)
+
+
+def _shape(mode: int, image: Tracer, kernel: Tracer) -> Shape:
+    if mode == SAME:
+        return image.shape
+    grow = [k - 1 for k in kernel.shape]
+    return tuple(n + g if mode == FULL else n - g for n, g in zip(image.shape, grow, strict=True))
+
+
+def convolve2d(image: Any, kernel: Any, flip: int, mode: int, boundary: int, fill: Any) -> Tracer:
+    """scipy.signal.convolve2d, and correlate2d if not `flip`."""
+    image, kernel = as_tracer(image), as_tracer(kernel)
+    dtype = np.result_type(image.dtype, kernel.dtype)
+    fill = as_tracer(fill)
+    if fill.known is None:
+        raise current().error("scipy.signal.convolve2d", "the fill value depends on the image's values")
+    border = [0 if mode == VALID else k - 1 for k in kernel.shape]
+    near = Extended.of(image, BOUNDARIES[boundary], fill.known.astype(dtype), border, border, dtype)
+    if flip:
+        first = [(0, (k - 1) // 2, k - 1)[(FULL, SAME, VALID).index(mode)] for k in kernel.shape]
+    else:
+        first = [(1 - k, -((k - 1) // 2), 0)[(FULL, SAME, VALID).index(mode)] for k in kernel.shape]
+    return windowed_sum(near, kernel, _shape(mode, image, kernel), first, -1 if flip else 1, dtype)
+
+
+def correlate_nd(image: Any, kernel: Any, out: Any, mode: int) -> Tracer:
+    """Its first argument has SciPy's zeros behind each axis already."""
+    image, kernel = as_tracer(image), as_tracer(kernel)
+    dtype = np.result_type(image.dtype, kernel.dtype)
+    border = [0 if mode == VALID else k - 1 for k in kernel.shape]
+    near = Extended.of(image, "constant", 0, border, [0] * image.ndim, dtype)
+    first = [(1 - k, (k - 1) // 2 - k + 1, 0)[(FULL, SAME, VALID).index(mode)] for k in kernel.shape]
+    shape = as_tracer(out).shape
+    return windowed_sum(near, kernel, shape, first, 1, dtype)
+
+
+def _convolve(real: Any) -> Any:
+    """Small kernels are summed directly; large ones go through SciPy's Fourier transform, as it is."""
+
+    def method(in1: Any, in2: Any, mode: str = "full", method: str = "auto") -> Any:
+        if method == "auto":
+            method = "direct" if min(int(as_tracer(in1).size), int(as_tracer(in2).size)) <= MAX_DIRECT else "fft"
+        if method == "fft":
+            return opaque_call("scipy.signal.convolve", real, (in1, in2, mode, method), {})
+        return hook("clone")(real)(in1, in2, mode, method)
+
+    return method
+
+
+EXTERNS = """fftconvolve oaconvolve lfilter filtfilt sosfilt sosfiltfilt hilbert hilbert2 resample resample_poly
+    decimate detrend find_peaks stft istft spectrogram welch periodogram savgol_filter""".split()
+
+
+def register() -> None:
+    """Take over SciPy's C functions, and run as they are the functions that no kernel computes."""
+    tools = importlib.import_module("scipy.signal._sigtools")
+    implements(tools._convolve2d)(known_first(tools._convolve2d, convolve2d))
+    implements(tools._correlateND)(known_first(tools._correlateND, correlate_nd))
+    public = importlib.import_module("scipy.signal")
+    implements(public.convolve)(_convolve(public.convolve))
+    for name in EXTERNS:
+        real = getattr(public, name, None)
+        if real is not None and real not in functions():
+            implements(real)(extern(f"scipy.signal.{name}", real))
+
+
+try:
+    register()
+except ImportError:  # without SciPy there is nothing to take over
+    pass
