@@ -19,7 +19,8 @@ def memory_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
 def address(e: NestEmitter, source: str, flat: Poly) -> Val:
     """The address of element `flat`; the constant part is added last, so that neighbours share the rest.
 
-    Constants are relative to the first one that the nest uses, so that nests whose constants are all shifted share a function.
+    Constants are relative to the first one that the nest uses, so that nests whose constants are all shifted share a
+    function.
     """
     code = e.code
     cell = memory_dtype(e.dtypes[source])

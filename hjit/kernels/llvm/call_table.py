@@ -1,8 +1,8 @@
 """Drivers of kernels with many nests: a table of calls, and a loop over it.
 
-A driver that calls each nest in code of its own grows by some eighty lines with every nest, and LLVM takes longer for it
-than for the nests. In the table a call is a row of numbers: the function, and the slots of its arguments. These are computed
-first, each once, from a second table of sums of products of sizes.
+A driver that calls each nest in code of its own grows by some eighty lines with every nest, and LLVM takes longer for
+it than for the nests. In the table a call is a row of numbers: the function, and the slots of its arguments. These are
+computed first, each once, from a second table of sums of products of sizes.
 """
 
 from __future__ import annotations
@@ -65,7 +65,8 @@ class Values:
         return self.params.symbols[a.name] if isinstance(a, Sym) else self.atoms[a]
 
     def rows(self) -> list[int]:
-        """For each sum the number of its terms and its constant; for each term its factor, and the number of slots and these."""
+        """For each sum the number of its terms and its constant; for each term its factor, and the number of slots and
+        these."""
         found: list[int] = []
         for what in self.sums:
             if isinstance(what, tuple):

@@ -125,7 +125,8 @@ class Code:
 
     @contextlib.contextmanager
     def pinned(self) -> Iterator[None]:
-        """What is written meanwhile stays in its block: it is not hoisted out of loops, and nothing after it shares it."""
+        """What is written meanwhile stays in its block: it is not hoisted out of loops, and nothing after it shares
+        it."""
         self._is_pinned = True
         try:
             yield
@@ -191,9 +192,9 @@ class Code:
 def parted(lines: list[str]) -> list[str]:
     """The lines of a function, with a mark after every `LOADS` loads of a block that no store parts.
 
-    For each load of a vector of 16 or 32 bytes LLVM's x86 backend looks at all others that no effect parts from it, to see
-    whether one of them is wider, and does so again whenever it changes the load: thousands of loads take it minutes. The mark
-    is no instruction.
+    For each load of a vector of 16 or 32 bytes LLVM's x86 backend looks at all others that no effect parts from it, to
+    see whether one of them is wider, and does so again whenever it changes the load: thousands of loads take it
+    minutes. The mark is no instruction.
     """
     if sum(" = load " in x for x in lines) <= LOADS:
         return lines

@@ -1,6 +1,8 @@
-"""What the parts of the LLVM emitter share: the state of the function that is written, its integers, loops and branches.
+"""What the parts of the LLVM emitter share: the state of the function that is written, its integers, loops and
+branches.
 
-How statements, boundary conditions, gathers and loads are written is in tables here, which `hjit.kernels.llvm.emit` fills.
+How statements, boundary conditions, gathers and loads are written is in tables here, which `hjit.kernels.llvm.emit`
+fills.
 """
 
 from __future__ import annotations
@@ -39,7 +41,8 @@ def global_name(name: str) -> str:
 
 
 class ValueTable:
-    """Values that are written already: integers are known further in, too, other values in their own loop or branch only.
+    """Values that are written already: integers are known further in, too, other values in their own loop or branch
+    only.
 
     Attributes:
         integers: an index -> its value; what is open at the moment.
@@ -194,7 +197,8 @@ class NestEmitter:
         """``for var in range(begin, end, step)``; an iteration that would pass `limit` starts at ``limit - step``,
         one before `first` there.
 
-        How the index of a `rare` loop moves is hidden from LLVM, which would spend most of its time on strength reduction.
+        How the index of a `rare` loop moves is hidden from LLVM, which would spend most of its time on strength
+        reduction.
         """
         code = self.code
         label = code.fresh("loop")
@@ -339,7 +343,8 @@ class NestEmitter:
         return bool(exprs) and any(x.source in self.changing for x in loads(*exprs))
 
     def by_depth(self, p: Poly) -> list[Poly]:
-        """The loop-invariant part of an index that changes, and the rest: a row's address is computed before its elements'."""
+        """The loop-invariant part of an index that changes, and the rest: a row's address is computed before its
+        elements'."""
         if len(p.terms) < 2:
             return [p] if p.terms else []
         depths = {m: 0 if all(map(self.is_size, m)) else self.product(m, c, 1).depth for m, c in p.terms.items()}

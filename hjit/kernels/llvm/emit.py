@@ -1,9 +1,9 @@
 """The LLVM emitter: loop IR -> one module of LLVM IR as text.
 
-Every nest is a function ``nest(ctx, begin, end, task)`` over a part of its parallel iterations. The driver runs the nests in
-order and splits those that have enough work into tasks. What a nest needs of addresses, strides, scalars and sizes is
-handed to it as numbers (`Uniform`), so that nests that differ in nothing else, as the levels of a pyramid, share a function.
-`NestEmitter` is what the modules beside this one share.
+Every nest is a function ``nest(ctx, begin, end, task)`` over a part of its parallel iterations. The driver runs the
+nests in order and splits those that have enough work into tasks. What a nest needs of addresses, strides, scalars and
+sizes is handed to it as numbers (`Uniform`), so that nests that differ in nothing else, as the levels of a pyramid,
+share a function. `NestEmitter` is what the modules beside this one share.
 """
 
 from __future__ import annotations

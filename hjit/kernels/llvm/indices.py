@@ -1,8 +1,8 @@
 """Indices that are no polynomials: values read from arrays, checked against the axis, and boundary conditions.
 
 All boundary modes but one are periodic. Most indices are less than a period beyond the ends of the axis: those need no
-division. For the others there is one, in a branch that hardly ever runs; an index that does not change in the innermost loop
-is divided outside of that.
+division. For the others there is one, in a branch that hardly ever runs; an index that does not change in the innermost
+loop is divided outside of that.
 """
 
 from __future__ import annotations
@@ -123,7 +123,8 @@ def bounded(e: NestEmitter, a: Boundary, lanes: int) -> Val:
 
 
 def _unless_far(e: NestEmitter, near: Val, i: Val, period: Val, n: Val, last: Val | None = None) -> Val:
-    """`near`, of an index less than a period beyond the axis; else its remainder, mirrored at `last` if there is one."""
+    """`near`, of an index less than a period beyond the axis; else its remainder, mirrored at `last` if there is
+    one."""
     code = e.code
 
     def divided() -> Val:

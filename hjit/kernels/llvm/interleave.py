@@ -1,8 +1,8 @@
 """Values that are stored adjacently, as the channels of pixels are: vectors in the order of memory.
 
-Of ``out[y, x, c]`` with the lanes along x, each channel is a vector of its own; shuffles interleave them for the store, and
-deinterleave the channels of what is read. Where all channels are computed alike from adjacent elements, vectors in the order
-of memory will do, and what the channels share is repeated. It is done where that takes fewer shuffles.
+Of ``out[y, x, c]`` with the lanes along x, each channel is a vector of its own; shuffles interleave them for the store,
+and deinterleave the channels of what is read. Where all channels are computed alike from adjacent elements, vectors in
+the order of memory will do, and what the channels share is repeated. It is done where that takes fewer shuffles.
 """
 
 from __future__ import annotations

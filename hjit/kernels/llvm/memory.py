@@ -26,7 +26,8 @@ MAX_SHUFFLED = (
 
 
 def most_shuffled(lanes: int) -> int:
-    """The largest stride for which whole vectors are loaded: each costs a load and a shuffle, an element two operations."""
+    """The largest stride for which whole vectors are loaded: each costs a load and a shuffle, an element two
+    operations."""
     always, most = MAX_SHUFFLED
     return max(always, min(lanes // 2, most))
 
@@ -67,7 +68,8 @@ def _check_unmoving(e: NestEmitter, x: Load) -> None:
 
 
 def _pattern(e: NestEmitter, flat: Poly) -> list[int] | None:
-    """The distance of each lane's element from the first one's, where divisions of the variable make a fixed pattern."""
+    """The distance of each lane's element from the first one's, where divisions of the variable make a fixed
+    pattern."""
     moving = Poly({m: c for m, c in flat.terms.items() if any(e.varies(poly(a)) for a in m)}, 0)
     key = moving, e.vector, e.align, e.lanes
     if key not in e.patterns:
@@ -287,7 +289,8 @@ def _at(e: NestEmitter, source: str, base: Val, index: Val, cell: np.dtype[Any])
 
 
 def _elements(e: NestEmitter, index: Val) -> Iterator[Val]:
-    """The lanes of an index: those of 32 bits in pairs, as on x86 an extraction is two operations, of 64 bits or less."""
+    """The lanes of an index: those of 32 bits in pairs, as on x86 an extraction is two operations, of 64 bits or
+    less."""
     code, lanes = e.code, index.lanes
     if index.dtype != I32 or lanes % 2 or "x86" not in e.machine.features or not index.text.startswith("%"):
         for k in range(lanes):

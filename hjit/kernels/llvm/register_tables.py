@@ -1,7 +1,7 @@
 """In-register table lookup: by AVX-512's ``vpermi2``, which permutes the lanes of two registers by a third.
 
-Two registers hold 128 bytes of a table; in larger ones every pair is looked up, and further bits of the index select among
-the results.
+Two registers hold 128 bytes of a table; in larger ones every pair is looked up, and further bits of the index select
+among the results.
 """
 
 from __future__ import annotations

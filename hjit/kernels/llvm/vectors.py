@@ -31,7 +31,8 @@ def _mask(e: NestEmitter, s: Vectors, end: Val) -> tuple[Val, Val]:
 
 
 def line_start(e: NestEmitter, s: LineStart) -> None:
-    """From the address of the store: an iteration is `step` elements, which has an inverse modulo the lanes, a power of two."""
+    """From the address of the store: an iteration is `step` elements, which has an inverse modulo the lanes, a power of
+    two."""
     code, line = e.code, s.line
     low, high = e.int(s.low), e.int(s.high)
     dtype = memory_dtype(e.dtypes[line.buffer])

@@ -1,8 +1,8 @@
 """Nests that differ only in their arrays and sizes: one of them is lowered and emitted for all.
 
-The iterations of a loop that was traced one by one, say. Two such nests have the same text once arrays and sizes are numbered
-in the order in which they occur. What else the code depends on is part of the text: the loops of the schedule, and how each
-array is laid out in memory.
+The iterations of a loop that was traced one by one, say. Two such nests have the same text once arrays and sizes are
+numbered in the order in which they occur. What else the code depends on is part of the text: the loops of the schedule,
+and how each array is laid out in memory.
 """
 
 from __future__ import annotations

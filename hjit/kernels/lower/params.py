@@ -15,9 +15,8 @@ from hjit.trace.ir.graph import Graph, Stage
 PARALLEL_FOR, THREADS, SCRATCH, STATUS = range(4)
 FIRST = 4
 TASKS_PER_THREAD = 4
-STREAMED = (
-    24 << 20
-)  # bytes of a result that is not in the caches any more when it is read: at 15 MiB reading it again loses more than is gained
+# Bytes of a result that no cache holds any more when it is read; at 15 MiB reading it again loses more than is gained.
+STREAMED = 24 << 20
 KEEP, STREAM = -1, 0
 SMALL_ARRAY = 1 << 28  # elements; sums of a few indices beyond them stay within 32 bits
 

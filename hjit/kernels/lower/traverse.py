@@ -86,7 +86,8 @@ def stmt_exprs(s: Stmt) -> tuple[Expr, ...]:
 
 
 def own_polys(s: Stmt) -> Iterator[Poly]:
-    """The polynomials of a statement's header and values, without those of statements inside it and of `named_polys`."""
+    """The polynomials of a statement's header and values, without those of statements inside it and of
+    `named_polys`."""
     match s:
         case Block():
             yield from (p for x in (*s.stores, *s.ahead) for p in x.index)

@@ -177,7 +177,8 @@ def nextafter(code: Code, args: tuple[Val, ...], dtype: DType) -> Val:
 
 
 def spacing(code: Code, args: tuple[Val, ...], dtype: DType) -> Val:
-    """The distance to the neighbour further from zero, with the sign of `x` (-0 as 0); of halves, to the next greater one."""
+    """The distance to the neighbour further from zero, with the sign of `x` (-0 as 0); of halves, to the next greater
+    one."""
     x = args[0]
     word = as_bits(code, x)
     if x.dtype.itemsize > 2:

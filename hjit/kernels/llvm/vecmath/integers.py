@@ -127,7 +127,8 @@ def always(value: bool) -> Emitter:
 
 
 def _safe(code: Code, a: Val, b: Val) -> Val:
-    """A divisor that neither traps nor overflows: 1, by which NumPy's special quotients are right or easily corrected."""
+    """A divisor that neither traps nor overflows: 1, by which NumPy's special quotients are right or easily
+    corrected."""
     bad = cmp(code, "eq", b, like(0, b))
     if is_signed(a.dtype):
         least = cmp(code, "eq", a, like(-(1 << (bits(a.dtype) - 1)), a))

@@ -1,4 +1,5 @@
-"""log, sin and the other functions of the C library: libmvec's vector variants where there are, else one call a lane."""
+"""log, sin and the other functions of the C library: libmvec's vector variants where there are, else one call a
+lane."""
 
 from __future__ import annotations
 

@@ -128,7 +128,8 @@ def float_constant(x: Val) -> float | None:
 
 
 def shuffle(code: Code, a: Val, b: Val | None, indices: Sequence[int]) -> Val:
-    """The lanes `indices`, two or more, of `a` followed by `b`: a result of one lane would still be a vector to LLVM."""
+    """The lanes `indices`, two or more, of `a` followed by `b`: a result of one lane would still be a vector to
+    LLVM."""
     mask = ", ".join(f"i32 {i}" for i in indices)
     other = "poison" if b is None else b.text
     operands = (a,) if b is None else (a, b)

@@ -146,7 +146,8 @@ class _Reductions:
         yield stored(s, [acc.state for acc in accs])
 
     def products(self, s: Reduce, accs: list[_Accumulator]) -> Body:
-        """Sums of products by fused multiply-adds in the dtype of the result, in two levels, then into the accumulators."""
+        """Sums of products by fused multiply-adds in the dtype of the result, in two levels, then into the
+        accumulators."""
         counts = [x.trip_count for x in s.loops]
         known = math.prod(n for n in counts if n is not None)
         outer, products = _split(s.loops, FEW if None not in counts and known < FEW * SUMS else PRODUCTS)
@@ -258,7 +259,8 @@ def nested(loops: tuple[ReductionLoop, ...], body: Body) -> Body:
 
 
 def _split(loops: tuple[ReductionLoop, ...], most: int) -> tuple[tuple[ReductionLoop, ...], tuple[ReductionLoop, ...]]:
-    """Loops as outer and inner ones, where the inner ones have at most `most` iterations together; one loop may be tiled."""
+    """Loops as outer and inner ones, where the inner ones have at most `most` iterations together; one loop may be
+    tiled."""
     k, count = len(loops), 1
     while k and (n := loops[k - 1].trip_count) is not None and count * n <= most:
         count *= max(n, 1)

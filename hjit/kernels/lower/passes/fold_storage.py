@@ -1,7 +1,7 @@
 """Storage folding: a stage that slides along a loop keeps only what one iteration reads (Halide 2012, section 4.3).
 
-The axis that moves becomes circular, its length rounded up to a power of two, so that a mask wraps an index. Where vectors
-run along that axis all of it is kept: they cannot wrap.
+The axis that moves becomes circular, its length rounded up to a power of two, so that a mask wraps an index. Where
+vectors run along that axis all of it is kept: they cannot wrap.
 """
 
 from __future__ import annotations

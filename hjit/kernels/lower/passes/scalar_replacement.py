@@ -1,7 +1,7 @@
 """Loops whose iterations read what earlier ones have stored keep it in registers (loop-carried scalar replacement).
 
-Otherwise a recurrence, such as a running sum along a row, waits for store-to-load forwarding, which takes longer than the
-addition.
+Otherwise a recurrence, such as a running sum along a row, waits for store-to-load forwarding, which takes longer than
+the addition.
 """
 
 from __future__ import annotations
@@ -62,7 +62,8 @@ class _Recurrences:
         return source not in self.buffers or self.buffers[source].fold is None
 
     def kept(self, s: For, kept: list[Carried]) -> Stmt:
-        """The loop with registers for the latest value, that of the iteration before, and so on; none where it never runs."""
+        """The loop with registers for the latest value, that of the iteration before, and so on; none where it never
+        runs."""
         declared: list[Stmt] = []
         inside: dict[Expr, Expr] = {}
         latest: dict[Store, Register] = {}

@@ -31,7 +31,8 @@ FEWEST_ITERATIONS = 8  # of a loop that is aligned to the lines of the cache, so
 
 
 def vectors_at_once(lanes: int, copies: int, align: int) -> tuple[int, ...]:
-    """The vectors that one iteration of a `VectorLoop` may do, at multiples of `align`: all copies, or one for the rest."""
+    """The vectors that one iteration of a `VectorLoop` may do, at multiples of `align`: all copies, or one for the
+    rest."""
     return tuple(n for n in dict.fromkeys((copies, 1)) if n * lanes % align == 0)
 
 
@@ -153,7 +154,8 @@ def _single(s: VectorLoop, low: Poly, high: Poly) -> Iterator[Stmt]:
 
 
 def _edges(s: VectorLoop, first: Poly, after: Poly) -> Iterator[Stmt]:
-    """What is before `first` and from `after` on, in vectors with boundary handling: streamed lines are stored whole."""
+    """What is before `first` and from `after` on, in vectors with boundary handling: streamed lines are stored
+    whole."""
     start = first - (first - s.begin + (s.lanes - 1)) // s.lanes * s.lanes
     body = (Vectors(s.var, s.lanes, s.rest),)
     yield _sides(s, (start, first), (after, s.end), body, limit=s.end, first=s.begin)
