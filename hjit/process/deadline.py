@@ -146,7 +146,8 @@ def require(doing: str, seconds: float) -> None:
 def allowance(expected: float) -> float | None:
     """The seconds after which to give up what cannot be interrupted and was expected to take `expected`; None: never.
 
-    As it was begun it may take longer than expected, and the whole budget once more: beyond that it may well take for ever.
+    As it was begun it may take longer than expected, and the whole budget once more: beyond that it may well take for
+    ever.
     """
     now = _current.get()
     return None if now is None else max(now.seconds, MISJUDGED * expected)

@@ -58,7 +58,7 @@ class Parameter:
     Attributes:
         kind: what it is:
             "array": the address of an argument, a result, or a stage in memory.
-            "offset": of the first element of an argument from there, "stride": of an argument along an axis, in elements.
+            "offset": of the first element of an argument from there, "stride": along an axis of it, both in elements.
             "size": a run-time size. "scalar": a scalar argument. "count": iterations of the parallel loops.
             "status": the address of a u32 that is made 1 where an index is out of bounds.
         name: of the array, the size, or the scalar.

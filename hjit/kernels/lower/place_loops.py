@@ -96,7 +96,8 @@ def _like(nest: Nest, top: Node, like: Like) -> Nest:
 
 
 def _layout(store: StoreNode, graph: Graph) -> Layout:
-    """How a stage lies in memory; rows whose length the call decides begin with lines of the cache, so that vectors do not straddle them."""
+    """How a stage lies in memory; rows whose length the call decides begin with lines of the cache, so that vectors do
+    not straddle them."""
     s = graph.stage(store.stage)
     align = store.align
     if not align and len(s.shape) > 1 and s.name not in graph.outputs:
@@ -241,7 +242,8 @@ class _Nest:
         return self.visit(node, env.opened(node.stage, part.dims(region)))
 
     def allocate(self, stage: str, region: Region, env: Env) -> Stmts:
-        """The buffer of a stage that is computed here; names for its origin, where there is other code for this place, too."""
+        """The buffer of a stage that is computed here; names for its origin, where there is other code for this place,
+        too."""
         if stage in self.buffers and not self.doubled:
             return ()
         held = env.stores[stage][1]
@@ -385,7 +387,8 @@ class _Nest:
         return (*resets, For(var, begin - warm * step, end, step, body, limit))
 
     def unrolled(self, node: Loop, env: Env, left: Remaining, build: Callable[[Env], Stmts]) -> Stmts:
-        """A loop of which there is to be code for each turn; where they are too many or too few, one that is counted."""
+        """A loop of which there is to be code for each turn; where they are too many or too few, one that is
+        counted."""
         step = step_of(node)
         d = _definition(self.reads.stages[node.stage], own(node, node.stage))
         pure = dims_of(node.dim)[-1] < len(d.dims)
@@ -535,7 +538,8 @@ class _Nest:
         return found
 
     def ahead(self, node: Compute, d: Definition, env: Env) -> Iterator[Load]:
-        """What a definition will read where its stage says so: the last of neighbours, as turns before have fetched the others."""
+        """What a definition will read where its stage says so: the last of neighbours, as turns before have fetched the
+        others."""
         point = _point(env.intervals[node.stage], len(d.extents))
         for source, dim, turns in node.ahead:
             change = renumber([p + turns if k == dim else p for k, p in enumerate(point)])

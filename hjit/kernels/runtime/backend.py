@@ -158,15 +158,16 @@ def compile_module(text: str, name: str, target: str) -> bytes:
 
 
 def is_busy() -> bool:
-    """Does LLVM still compile what it was given too much time for? It holds its lock: nothing can be compiled or loaded."""
+    """Does LLVM still compile what it was given too much time for? It holds its lock: nothing can be compiled or
+    loaded."""
     return _given_up is not None and not _given_up.done()
 
 
 def compile_within(seconds: float | None, text: str, name: str, target: str) -> bytes:
     """`compile_module`, given up where it takes more of the processor's time.
 
-    LLVM's passes have no limits of their own, and some rewrite for ever what they are given. The thread goes on, to the end of the
-    process if need be, and with it LLVM's lock is taken.
+    LLVM's passes have no limits of their own, and some rewrite for ever what they are given. The thread goes on, to the
+    end of the process if need be, and with it LLVM's lock is taken.
 
     Raises:
         CompileError: LLVM refuses the module.

@@ -314,7 +314,8 @@ def loads(*roots: Expr) -> tuple[Load, ...]:
 
 
 def describe(*roots: Expr, share_loads: bool = False) -> tuple[list[str], list[str]]:
-    """Expressions as text, what they share written once: the lines that name it, and the texts. `share_loads`: loads, too."""
+    """Expressions as text, what they share written once: the lines that name it, and the texts. `share_loads`: loads,
+    too."""
     nodes = list(_arguments_first(roots))
     readers = Counter(a for e in nodes for a in e.args) + Counter(roots)
     text: dict[Expr, str] = {}

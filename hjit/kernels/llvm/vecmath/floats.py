@@ -116,9 +116,11 @@ _EXPONENTS = {4: (127, 23), 8: (1023, 52)}  # itemsize: the largest exponent, an
 
 
 def ldexp(code: Code, args: tuple[Val, ...], dtype: DType) -> Val:
-    """``x * 2**n``, rounded once: what one normal power of two does not reach is multiplied before, as musl's scalbn does.
+    """``x * 2**n``, rounded once: what one normal power of two does not reach is multiplied before, as musl's scalbn
+    does.
 
-    Downwards the first factors leave the product normal wherever the result is not zero, so that only the last one rounds.
+    Downwards the first factors leave the product normal wherever the result is not zero, so that only the last one
+    rounds.
     """
     x, n = args
     top, fraction = _EXPONENTS[x.dtype.itemsize]
