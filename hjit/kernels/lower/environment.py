@@ -120,7 +120,8 @@ class Env:
 
 
 def not_negative(n: Poly, partial: bool) -> Poly:
-    """A length, zero where a part that nothing is needed of ends before it begins: two such lengths would make a positive product."""
+    """A length, zero where a part that nothing is needed of ends before it begins: two such lengths would make a
+    positive product."""
     return extremum("max", n, ZERO) if partial or any(isinstance(a, Extremum) for a in n.atoms()) else n
 
 

@@ -32,7 +32,8 @@ class Window:
         end: how far a turn comes.
         new: elements of the axis that one turn adds at most; 0: the first turn computes all.
         window: elements of the axis that one turn reads at most; 0: all.
-        low: the first one that this turn reads, where the window moves on by more than its length: what lies between is never needed.
+        low: the first one that this turn reads, where the window moves on by more than its length: what lies between is
+            never needed.
     """
 
     axis: int
@@ -52,8 +53,8 @@ class Windows:
     """The sliding stages of one place.
 
     Args:
-        sliding: for each what of it all turns together need, as the place around this one has it: its producers have memory, or have computed
-            their part, for that only, wherever it is stored itself.
+        sliding: for each what of it all turns together need, as the place around this one has it: its producers have
+            memory, or have computed their part, for that only, wherever it is stored itself.
         around: the regions at the place around this one; see `hjit.sched.analysis.bounds`.
         begun: the stages whose own loops are directly at the place.
 

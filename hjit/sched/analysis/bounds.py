@@ -66,7 +66,8 @@ class Reads:
         return Part(s.name, full, tuple(inverse.values()), footprints)
 
     def indices(self, stage: str, number: int) -> dict[str, tuple[tuple[Poly, ...], ...]]:
-        """By which indices a definition reads each axis of a source; of those that differ by constants, the first and the last."""
+        """By which indices a definition reads each axis of a source; of those that differ by constants, the first and
+        the last."""
         found = self._indices.get((stage, number))
         if found is None:
             loads: dict[str, list[tuple[Poly, ...]]] = {}
@@ -103,7 +104,8 @@ class Reads:
 
 
 def _inverse(p: Poly, k: int, n: Poly, length: Poly) -> tuple[int, Over[Interval | None] | None]:
-    """Of an index ``c * Dim(k) + rest`` into an axis, c, and the interval of the dimension, of `n` elements, given the axis's."""
+    """Of an index ``c * Dim(k) + rest`` into an axis, c, and the interval of the dimension, of `n` elements, given the
+    axis's."""
     c = p.coefficient(Dim(k))
     assert c is not None and c.is_const
     by, rest = c.const, p - poly(Dim(k)) * c
@@ -122,7 +124,8 @@ def _ends(indices: Iterable[Poly]) -> tuple[Poly, ...]:
 
 
 def _steps(s: Stage) -> tuple[int, ...]:
-    """Per axis how many elements pieces like ``out[0::2]`` and ``out[1::2]`` write side by side: regions are multiples of it."""
+    """Per axis how many elements pieces like ``out[0::2]`` and ``out[1::2]`` write side by side: regions are multiples
+    of it."""
     found = [1] * len(s.shape)
     for d in s.updates:
         for axis, p in enumerate(d.target):
@@ -213,10 +216,11 @@ def infer_bounds(
         computed: what is computed there, the consumers among it.
         opened: of the stages whose loops are open there, what they still have to compute.
         name: gives a region's bounds names, so that expressions stay small.
-        steady: the part of a region that its own producers must serve at each iteration; see `hjit.kernels.lower.sliding_windows`.
+        steady: the part of a region that its own producers must serve at each iteration; see
+            `hjit.kernels.lower.sliding_windows`.
         round_up: stage -> axis -> what its part of the axis is made a multiple of.
-        around: the regions at the place that this one is inside of. There is memory for no more, and less cannot always be
-            told further in.
+        around: the regions at the place that this one is inside of. There is memory for no more, and less cannot always
+            be told further in.
         begun: the stages whose own loops are directly at the place, not inside loops of others.
     """
     found: dict[str, Region] = {}

@@ -1,7 +1,7 @@
 """Footprints in numbers: which regions of arrays ranges of iterations read, and what those are in memory.
 
-The interval arithmetic of `hjit.sched.analysis.bounds` once more, over numbers in place of polynomials: a schedule is judged for
-concrete sizes, and for many tilings of it at once (`hjit.sched.analysis.tape`).
+The interval arithmetic of `hjit.sched.analysis.bounds` once more, over numbers in place of polynomials: a schedule is
+judged for concrete sizes, and for many tilings of it at once (`hjit.sched.analysis.tape`).
 """
 
 from __future__ import annotations
@@ -82,8 +82,8 @@ class Footprint(propagation.Footprint[Interval]):
 
     Attributes:
         every: for each axis the intervals whose hull is read; `axes` has those along which what is read moves as one
-            (`hjit.trace.ir.intervals.Interval.base`): of others, bounds inference takes the whole axis, where it must know
-            what is needed of the array at a place inside the loops.
+            (`hjit.trace.ir.intervals.Interval.base`): of others, bounds inference takes the whole axis, where it must
+            know what is needed of the array at a place inside the loops.
         rates: for each axis how far its base moves with some dimensions.
     """
 
@@ -146,7 +146,8 @@ def _inside(p: Poly, n: float) -> Poly:
 
 @lru_cache(maxsize=1 << 12)
 def _base(p: Poly) -> Poly | None:
-    """What of an index moves, as lowering has it (`hjit.trace.ir.intervals.Interval.base`); None: it takes the whole axis."""
+    """What of an index moves, as lowering has it (`hjit.trace.ir.intervals.Interval.base`); None: it takes the whole
+    axis."""
     atoms = list(deep_atoms(p))
     if any(isinstance(a, Boundary) and a.mode == "wrap" for a in atoms):
         return None

@@ -104,7 +104,8 @@ def narrowed(env: Env, loop: Loop, size: Num) -> tuple[dict[str, list[Interval]]
 
 
 def _unfuse(dims: list[Interval], base: Sequence[Interval], fused: tuple[int, ...], first: Num, last: Num) -> None:
-    """The ranges of the parts of a fused dimension from that of the whole; a part that starts anew within it is whole."""
+    """The ranges of the parts of a fused dimension from that of the whole; a part that starts anew within it is
+    whole."""
     for k in reversed(fused[1:]):
         low, high = base[k]
         n = most(high - low + 1.0, 1.0)

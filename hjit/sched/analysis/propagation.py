@@ -1,7 +1,7 @@
 """Required regions, propagated from consumers back to producers: bounds inference over intervals of any kind.
 
-What a consumer computes, through the indices by which it reads, is what of its producer it needs. Of an interval it matters
-only how indices are evaluated over it (`hjit.trace.ir.intervals.Domain`).
+What a consumer computes, through the indices by which it reads, is what of its producer it needs. Of an interval it
+matters only how indices are evaluated over it (`hjit.trace.ir.intervals.Domain`).
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ class Part(Generic[X]):
 
     Attributes:
         whole: the intervals of all iterations, by dimension.
-        inverse: of the dimensions those that one axis of the stage tells: dimension, axis, how far the axis moves with the
-            dimension, and the function from the interval of the axis to that of the dimension; None: they are one.
+        inverse: of the dimensions those that one axis of the stage tells: dimension, axis, how far the axis moves with
+            the dimension, and the function from the interval of the axis to that of the dimension; None: they are one.
         footprints: what is loaded, by source.
     """
 

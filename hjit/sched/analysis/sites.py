@@ -1,12 +1,13 @@
 """A nest in numbers: how often each of its places runs, and what of each stage is computed and stored there.
 
-The walk down the tree is that of lowering (`hjit.kernels.lower.lower`, `hjit.kernels.lower.sliding_windows`), over numbers: at each place it
-knows what is left of every dimension and how often the place runs, and where stages begin, bounds inference says how much of
-them is needed. Of each loop the middle turn stands for all (`hjit.sched.analysis.iterations`).
+The walk down the tree is that of lowering (`hjit.kernels.lower.lower`, `hjit.kernels.lower.sliding_windows`), over
+numbers: at each place it knows what is left of every dimension and how often the place runs, and where stages begin,
+bounds inference says how much of them is needed. Of each loop the middle turn stands for all
+(`hjit.sched.analysis.iterations`).
 
 Nests that a search looks at differ in one stage: what is known at a place is kept under what it was worked out from
-(`SizedGraph.walked`), and found again in the next nest. So nothing of it may depend on what else is in a nest; places, which
-do, are kept beside it.
+(`SizedGraph.walked`), and found again in the next nest. So nothing of it may depend on what else is in a nest; places,
+which do, are kept beside it.
 """
 
 from __future__ import annotations
@@ -158,7 +159,8 @@ def sites_of(graph: SizedGraph, nest: Node, sizes: Sequence[Num]) -> Sites:
     """What is known of one child of the root.
 
     Args:
-        sizes: of the loops that have one, in place of their own, in the order of `hjit.sched.language.tree.walk`; the same objects for equal loops.
+        sizes: of the loops that have one, in place of their own, in the order of `hjit.sched.language.tree.walk`; the
+            same objects for equal loops.
     """
     return _Walk(graph, nest, sizes).sites()
 
@@ -415,7 +417,8 @@ class _Walk:
         """What is computed of a stage at a place.
 
         Args:
-            run, runs: where it is stored further out, what is computed from one time that it has nothing to the next, and how often.
+            run, runs: where it is stored further out, what is computed from one time that it has nothing to the next,
+                and how often.
             axes: those that vectors run along.
         """
         if run is None:

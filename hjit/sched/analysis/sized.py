@@ -75,7 +75,8 @@ class Part(propagation.Part[Interval]):
         return [most(high - low + 1.0, 0.0) for low, high in dims]
 
     def reading(self, dims: Dims) -> Dims:
-        """The ranges, at least one iteration of each: what is read where nothing is computed does not matter, but it is some region."""
+        """The ranges, at least one iteration of each: what is read where nothing is computed does not matter, but it is
+        some region."""
         return dims if self.is_plain else [(low, most(low, high)) for low, high in dims]
 
     def points(self, lengths: Sequence[Num]) -> Num:
@@ -89,13 +90,15 @@ class SizedGraph:
     Attributes:
         graph: canonical; or before fusion, with `inlined` saying what is to be fused.
         vector_bytes: width of a native vector register.
-        tasks: how many tasks the threads run for one nest at most, each of them several turns of its parallel loops; None: as
-            many as the loops have turns.
+        tasks: how many tasks the threads run for one nest at most, each of them several turns of its parallel loops;
+            None: as many as the loops have turns.
         inlined: stages of one pure definition that are computed wherever they are read.
-        plans: what `hjit.sched.features.featurise` has recorded, on `tape`, in the `sizes_of` loops; `forget` bounds what it takes.
+        plans: what `hjit.sched.features.featurise` has recorded, on `tape`, in the `sizes_of` loops; `forget` bounds
+            what it takes.
         recorded: operations of these plans.
         walked: what `hjit.sched.analysis.sites` knows of places in nests.
-        counts, reads_of: the points at which `hjit.sched.features.load_counts` counts loads, and the loads of parts by array.
+        counts, reads_of: the points at which `hjit.sched.features.load_counts` counts loads, and the loads of parts by
+            array.
     """
 
     def __init__(
@@ -120,7 +123,8 @@ class SizedGraph:
         self._parts: dict[tuple[str, tuple[int, ...]], Part] = {}
 
     def forget(self) -> None:
-        """Start anew with what is recorded of nests, which takes the most memory by far; plans that somebody holds can still be run."""
+        """Start anew with what is recorded of nests, which takes the most memory by far; plans that somebody holds can
+        still be run."""
         self._start()
 
     def _start(self) -> None:
@@ -138,7 +142,8 @@ class SizedGraph:
         return new
 
     def sizes_of(self, loops: Sequence[tuple[str, DimKey]]) -> list[Var]:
-        """The sizes of loops over dimensions of stages, in any order that has outer ones first: the same numbers for equal loops of other nests."""
+        """The sizes of loops over dimensions of stages, in any order that has outer ones first: the same numbers for
+        equal loops of other nests."""
         found: list[Var] = []
         seen: Counter[tuple[str, DimKey]] = Counter()
         for loop in reversed(loops):  # those of other nests may have one more around them
@@ -277,7 +282,8 @@ class SizedGraph:
     def _look_through(
         self, source: str, index: At, found: dict[tuple[str, At], None], called: dict[tuple[str, At], None]
     ) -> None:
-        """A load, or where its source is inlined those of its definition: the product of the Jacobians (section 4.1)."""
+        """A load, or where its source is inlined those of its definition: the product of the Jacobians (section
+        4.1)."""
         if source not in self.inlined:
             found[source, index] = None
         elif (source, index) not in called:
@@ -311,9 +317,11 @@ class SizedGraph:
     def completed(
         self, stage: str, needs: Hulls[Interval] | None, round_up: Mapping[int, Num] = NOTHING
     ) -> tuple[Region, Region]:
-        """What is computed where some of a stage is needed (None: nobody says what): as it is asked for, and within the stage.
+        """What is computed where some of a stage is needed (None: nobody says what): as it is asked for, and within the
+        stage.
 
-        See `hjit.sched.analysis.bounds`: whole axes, multiples of the pieces that are written side by side, and of `round_up`.
+        See `hjit.sched.analysis.bounds`: whole axes, multiples of the pieces that are written side by side, and of
+        `round_up`.
         """
         whole = self.reads.whole_axes(stage)
         wanted, found = [], []
@@ -335,7 +343,8 @@ class SizedGraph:
 
 
 def _solved(c: float, rest: float, n: float) -> Over[Interval]:
-    """The interval of a dimension of `n` elements of which an axis is ``c * Dim + rest``; possibly none: it ends before it begins."""
+    """The interval of a dimension of `n` elements of which an axis is ``c * Dim + rest``; possibly none: it ends before
+    it begins."""
     return lambda x: NUMERIC.solved(x, c, rest, n)
 
 

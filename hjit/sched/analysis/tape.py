@@ -21,7 +21,8 @@ Range = tuple[float, float]
 
 
 class Var:
-    """A number, or the truth of a condition: what the tape has at `base`, plus a constant. Those that are compared are whole.
+    """A number, or the truth of a condition: what the tape has at `base`, plus a constant. Those that are compared are
+    whole.
 
     `low` and `high` are bounds of it.
     """
@@ -126,7 +127,8 @@ def range_of(x: Num) -> Range:
 
 # -- operations
 
-# Of each what it is for single numbers and for arrays. Quotients are of whole numbers below 2**53, so that rounding them is exact.
+# Of each what it is for single numbers and for arrays. Quotients are of whole numbers below 2**53, so that rounding
+# them is exact.
 OPERATIONS: dict[str, tuple[Operation, Operation]] = {
     "add": (operator.add, np.add),
     "sub": (operator.sub, np.subtract),

@@ -62,7 +62,8 @@ _AT = {name: k for k, name in enumerate(PIPELINE)}
 def pipeline_features(graph: Graph, sizes: Mapping[str, int]) -> np.ndarray[Any, np.dtype[np.float32]]:
     """The features of the stages of a Graph that do not depend on its schedule.
 
-    Operations and accesses are those of one evaluation of a definition: of several definitions the mean over their points.
+    Operations and accesses are those of one evaluation of a definition: of several definitions the mean over their
+    points.
 
     Args:
         sizes: the numbers of the run-time sizes by name.

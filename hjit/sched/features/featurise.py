@@ -1,8 +1,8 @@
 """The features of schedules (Adams 2019, section 4.1 and appendix A), of many tilings of one tree at once.
 
 `hjit.sched.analysis.sites` walks a nest and says how often everything runs and on which regions, and
-`hjit.sched.features.schedule_features` makes the numbers of it that the paper names. All that is recorded once for nests that
-differ in sizes only (`hjit.sched.analysis.tape`).
+`hjit.sched.features.schedule_features` makes the numbers of it that the paper names. All that is recorded once for
+nests that differ in sizes only (`hjit.sched.analysis.tape`).
 
 A stage's features depend on the child of the root that it is in, on how the arrays that are read there lie in memory,
 and on `working_set_at_root`; so a nest is featurised once and kept under its `nest_key` (Anderson 2021, section 3.3).
@@ -51,8 +51,9 @@ class NestFeatures:
 def schedule_features(graph: SizedGraph, root: Root, tiles: np.ndarray[Any, Any] | None = None) -> Array:
     """The features of a schedule, complete or partial: stages that the tree has not placed have zeros.
 
-    Of an unplaced stage that a placed one reads, it is assumed that it is computed at no cost, as far inwards in its reader's loops
-    as may be, and that its layout in memory is the one that suits the reader best (Adams 2019, section 3.2).
+    Of an unplaced stage that a placed one reads, it is assumed that it is computed at no cost, as far inwards in its
+    reader's loops as may be, and that its layout in memory is the one that suits the reader best (Adams 2019, section
+    3.2).
 
     Args:
         tiles: int [batch, slots]: sizes in place of those of the loops that have one, in the order of `walk(root)`;
@@ -85,7 +86,8 @@ def nest_features(
 
     Args:
         tiles: as in `schedule_features`, the columns of this nest.
-        placed: how the stages lie in memory that the whole tree places (`layouts_of`); None: it places those of this nest only.
+        placed: how the stages lie in memory that the whole tree places (`layouts_of`); None: it places those of this
+            nest only.
 
     Raises:
         ValueError: `tiles` has not one column for each loop of a size.
@@ -141,14 +143,15 @@ def layouts_of(node: Node) -> dict[str, Layout]:
 # -- several computations of one stage
 
 MEANS = frozenset(
-    """innermost_loop_extent innermost_pure_loop_extent unrolled_loop_extent inner_parallelism outer_parallelism vector_size
-    scalar_loads_per_vector vector_loads_per_vector scalar_loads_per_scalar unique_bytes_read_per_vector unique_lines_read_per_vector
-    bytes_at_task innermost_bytes_at_task working_set_at_task""".split()
+    """innermost_loop_extent innermost_pure_loop_extent unrolled_loop_extent inner_parallelism outer_parallelism
+    vector_size scalar_loads_per_vector vector_loads_per_vector scalar_loads_per_scalar unique_bytes_read_per_vector
+    unique_lines_read_per_vector bytes_at_task innermost_bytes_at_task working_set_at_task""".split()
 )
 SUMS = frozenset(
-    """points_computed_per_realization points_computed_per_production points_computed_total points_computed_minimum inlined_calls
-    unique_bytes_read_per_realization unique_lines_read_per_realization allocation_bytes_read_per_realization num_vectors num_scalars
-    unique_bytes_read_per_task unique_lines_read_per_task""".split()
+    """points_computed_per_realization points_computed_per_production points_computed_total points_computed_minimum
+    inlined_calls unique_bytes_read_per_realization unique_lines_read_per_realization
+    allocation_bytes_read_per_realization num_vectors num_scalars unique_bytes_read_per_task
+    unique_lines_read_per_task""".split()
 )
 _IS_MEAN = np.array([name in MEANS for name in SCHEDULE])
 _IS_SUM = np.array([name in SUMS for name in SCHEDULE])

@@ -28,7 +28,8 @@ APART = 1 << 20  # elements between neighbouring lanes of a gather, as far as an
 def loads_of_block(
     graph: SizedGraph, part: Part, vector: DimKey | None, lanes: int, copies: Copies, layouts: Layouts
 ) -> tuple[float, float, float]:
-    """Loads of a block of unrolled vectors, each distinct one counted once, for one vector of it (Adams 2019, section 4.1).
+    """Loads of a block of unrolled vectors, each distinct one counted once, for one vector of it (Adams 2019, section
+    4.1).
 
     Args:
         vector: the dimension that the lanes run along; None: scalars.
@@ -54,7 +55,8 @@ def loads_of_block(
 def calls_of_block(
     graph: SizedGraph, part: Part, name: str, vector: DimKey | None, lanes: int, copies: Copies
 ) -> tuple[float, float]:
-    """How often a block calls a stage that is inlined, each distinct evaluation counted once: for one vector of it, and for a scalar.
+    """How often a block calls a stage that is inlined, each distinct evaluation counted once: for one vector of it, and
+    for a scalar.
 
     Args:
         vector, copies: as in `loads_of_block`.
@@ -108,7 +110,8 @@ class Block:
     called: str | None = None
 
     def count(self, graph: SizedGraph, numbers: Array, is_one: bool) -> Array:
-        """`loads_of_block` or `calls_of_block` for `numbers`, [numbers, batch]: [batch, counts], or [counts] where `is_one`: the same for all."""
+        """`loads_of_block` or `calls_of_block` for `numbers`, [numbers, batch]: [batch, counts], or [counts] where
+        `is_one`: the same for all."""
         if is_one:
             return np.array(self._count(graph, *numbers[:, 0].astype(int).tolist()))
         rows = list(map(tuple, numbers.T.astype(int).tolist()))
@@ -134,7 +137,8 @@ class _Points:
         self._values: dict[Poly | Atom, Ints] = {}
 
     def _dims(self, sizes: Sequence[float], turns: Ints, copies: Copies) -> list[Ints]:
-        """The dimensions at each lane of each copy, [copies, lanes] each; `turns`: those of the unrolled loops, [loops, copies]."""
+        """The dimensions at each lane of each copy, [copies, lanes] each; `turns`: those of the unrolled loops, [loops,
+        copies]."""
         moved: dict[DimKey, Ints] = {}
         for (key, _, step), turn in zip(copies, turns, strict=True):
             moved[key] = moved.get(key, np.zeros(self.shape, np.int64)) + turn[:, None] * step

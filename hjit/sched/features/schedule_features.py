@@ -6,15 +6,14 @@ Where the paper leaves it open, or this tree is another, its words are read so:
   computed inside them, each task has for itself; of that, the part counts that it uses.
 - The storage of a window that slides is its circular buffer. A realization computes what all its turns need, anew for
   each time that the loop around the stage starts. A production computes what the turns before have not.
-- Points are evaluations of definitions, those of all points of a reduction too; repeats in tails are not counted.
-- A tile is one turn of the innermost loop over a pure dimension that is neither unrolled nor a vector.
-- The innermost dimension is a row: the fastest axis in memory, and with it small constant axes inside it (channels).
-- Lines are contiguous pieces of memory: rows that are read whole join. Of a buffer no more counts than it has.
-- A task reads what lies outside of it. A realization and a vector read from buffers, too, but not from registers, where
-  the accumulators of sums are.
-- A load of a vector is that of an inner vector, in the middle of the image, where it lies in a whole array. Its lanes'
-  addresses count: one, up to four vectors long, or further apart. Channels of a pixel are loaded together.
-- A working set is all that is stored at a site and further in; of a stage at the root, in the root's child that it is in.
+- Points are evaluations of definitions, those of all points of a reduction too; repeats in tails are not counted. - A
+tile is one turn of the innermost loop over a pure dimension that is neither unrolled nor a vector. - The innermost
+dimension is a row: the fastest axis in memory, and with it small constant axes inside it (channels). - Lines are
+contiguous pieces of memory: rows that are read whole join. Of a buffer no more counts than it has. - A task reads what
+lies outside of it. A realization and a vector read from buffers, too, but not from registers, where the accumulators of
+sums are. - A load of a vector is that of an inner vector, in the middle of the image, where it lies in a whole array.
+Its lanes' addresses count: one, up to four vectors long, or further apart. Channels of a pixel are loaded together. - A
+working set is all that is stored at a site and further in; of a stage at the root, in the root's child that it is in.
 """
 
 from __future__ import annotations
@@ -235,10 +234,12 @@ def is_optional(loop: Loop) -> bool:
 
 
 def whole_vectors(chain: Sequence[tuple[Own, bool]], n: Num, shifts: bool) -> tuple[Num, Num]:
-    """Whole vectors and single elements in which `n` elements are computed, as lowering has it (`Lanes` of the loop IR).
+    """Whole vectors and single elements in which `n` elements are computed, as lowering has it (`Lanes` of the loop
+    IR).
 
     Args:
-        chain: the loops over the dimension, the last one that of the vectors, and whether nothing of other stages is computed inside.
+        chain: the loops over the dimension, the last one that of the vectors, and whether nothing of other stages is
+            computed inside.
         shifts: may the last vector start earlier, where the loop's tail does not say otherwise?
     """
     loops = [o for o, _ in chain]
@@ -278,7 +279,8 @@ def whole_vectors(chain: Sequence[tuple[Own, bool]], n: Num, shifts: bool) -> tu
 
 
 def inlined(graph: SizedGraph, name: str, row: Row) -> Row:
-    """Of a stage that is inlined only how often it is evaluated, and how, as if the stage with these features called it once."""
+    """Of a stage that is inlined only how often it is evaluated, and how, as if the stage with these features called it
+    once."""
     return {
         "inlined_calls": row["points_computed_total"],
         "num_vectors": row["num_vectors"],

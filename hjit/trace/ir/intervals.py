@@ -1,8 +1,8 @@
 """Interval arithmetic, and the bounds of an index over intervals of its dimensions.
 
 `Arithmetic` is that of pairs ``(low, high)``, both included, of any numbers: ints, floats, the recorded ones of
-`hjit.sched.analysis.tape`, polynomials. An `Interval` holds two such pairs of polynomials. `bounds_of` evaluates an index
-over either.
+`hjit.sched.analysis.tape`, polynomials. An `Interval` holds two such pairs of polynomials. `bounds_of` evaluates an
+index over either.
 """
 
 from __future__ import annotations
@@ -131,12 +131,13 @@ POLYS: Arithmetic[Poly] = Arithmetic(
 class Interval:
     """``low .. high``, inside ``base + first .. base + last``.
 
-    The one is what must be computed. The other, loose one moves steadily with the loop variables, which only `base` depends on, and its
-    length is known before they run: memory is sized by it, and windows slide along it.
+    The one is what must be computed. The other, loose one moves steadily with the loop variables, which only `base`
+    depends on, and its length is known before they run: memory is sized by it, and windows slide along it.
 
     Attributes:
-        partial: may it be empty, `high` below `low`? It is what a definition needs that writes only part of its stage. Then `low` is
-            still not below the loose bounds, nor `high` above them, so that a hull with others stays inside of theirs.
+        partial: may it be empty, `high` below `low`? It is what a definition needs that writes only part of its stage.
+            Then `low` is still not below the loose bounds, nor `high` above them, so that a hull with others stays
+            inside of theirs.
     """
 
     low: Poly
@@ -350,9 +351,9 @@ class _Symbolic:
         return None if x is None or y is None else x.hull(y)
 
     def bounded(self, mode: str, x: Interval | None, n: Poly, reach: Interval | None) -> Interval | None:
-        """An index before the axis becomes a later one, at most as much later as it ever lies before it; one behind the axis
-        an earlier one. By so much the loose bounds are wider: of an iteration that reaches over the end of what is computed, any
-        part may be left.
+        """An index before the axis becomes a later one, at most as much later as it ever lies before it; one behind the
+        axis an earlier one. By so much the loose bounds are wider: of an iteration that reaches over the end of what is
+        computed, any part may be left.
         """
         if x is None or reach is None:
             return None
@@ -373,7 +374,8 @@ SYMBOLIC = _Symbolic()
 
 
 def interval(p: Poly, dims: Mapping[int, Interval], full: Mapping[int, Interval]) -> Interval | None:
-    """Bounds of an index, `dims` giving those of each dimension here, `full` its whole range; None where they cannot be told."""
+    """Bounds of an index, `dims` giving those of each dimension here, `full` its whole range; None where they cannot be
+    told."""
     return bounds_of(p, SYMBOLIC, full)(dims)
 
 
