@@ -148,7 +148,8 @@ class Windows:
             for number in range(len(self.reads.stages[stage].definitions)):
                 for source in self.reads.part(stage, number).footprints:
                     if source in found and source not in self.slides and self._is_here(source):
-                        why = f"{stage}, which reads it, is stored outside of the loop and it is not; store it inside that loop"
+                        why = f"{stage}, which reads it, is stored outside of the loop and it is not"
+                        why += "; store it inside that loop"
                         raise SlidingError(stage, f"{source} cannot slide along {self._loop}: {why}")
 
     def _is_here(self, stage: str) -> bool:
