@@ -461,7 +461,7 @@ def lines(s: Stmt, depth: int) -> Iterator[str]:
         case VectorLoop():
             how = f"{s.lanes} lanes" + (f" x {s.copies}" if s.copies > 1 else "")
             how += f", multiples of {s.align}" if s.align > 1 else ""
-            yield from block(f"vector {s.var} in [{s.low}, {s.high}), {how}{TAIL_TEXT[s.tail]}:", s.body)
+            yield from block(f"vector {s.var} in [{s.low}, {s.high}), {how}{TAIL_TEXT.get(s.tail, s.tail)}:", s.body)
             if s.rest:
                 yield from block(f"rest {s.var} of [{s.begin}, {s.end}):", s.rest)
         case Vectors():

@@ -60,11 +60,14 @@ def _name(s: VectorLoop, word: str) -> Var:
 
 def _chosen(var: Var, length: Poly, fewest: int, yes: Poly, no: Poly) -> tuple[Poly, Body]:
     """``yes if length >= fewest else no``, and the statement that names it where it is not known."""
-    if yes == no or least(length) >= fewest:
+    if least(length) >= fewest:
         return yes, ()
-    if length.is_const:
-        return no, ()
-    return poly(var), (Choose(var, length - fewest, yes, no),)
+    return (no, ()) if length.is_const else _either(var, length - fewest, yes, no)
+
+
+def _either(var: Var, test: Poly, yes: Poly, no: Poly) -> tuple[Poly, Body]:
+    """``yes if test >= 0 else no``, and the statement that names it where they differ."""
+    return (yes, ()) if yes == no else (poly(var), (Choose(var, test, yes, no),))
 
 
 def _whole(begin: Poly, end: Poly, step: int) -> Poly:
@@ -107,10 +110,10 @@ def _shifted(s: VectorLoop) -> Iterator[Stmt]:
                 begin, end = (poly(line.inner), s.low), (after, stop)
             else:
                 begin, end = (poly(line.around), s.low), (stop, stop)
-            first, last = _name(s, "from"), _name(s, "until")
-            yield Choose(first, poly(line.streams), *begin)
-            yield Choose(last, poly(line.streams), *end)
-            yield _vectors(s, poly(first), poly(last), count, s.high, None if s.rest else s.low)
+            first, choice = _either(_name(s, "from"), poly(line.streams), *begin)
+            last, other = _either(_name(s, "until"), poly(line.streams), *end)
+            yield from (*choice, *other)
+            yield _vectors(s, first, last, count, s.high, None if s.rest else s.low)
         done = extremum("max", done, stop)
     if not s.rest:
         return

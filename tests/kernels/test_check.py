@@ -1,0 +1,110 @@
+"""Each rule of the loop IR is broken by hand-made loops, and named."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from hjit.errors import CompileError
+from hjit.kernels.lower.check import ALL, RULES, check_loop_ir
+from hjit.kernels.lower.loopir import (
+    Block,
+    CombineLanes,
+    Declare,
+    For,
+    Item,
+    Let,
+    Name,
+    Nest,
+    Outlined,
+    Program,
+    Reduce,
+    ReductionLoop,
+    Register,
+    ResetWindow,
+    Set,
+    SlidingProduce,
+    Stmt,
+    Store,
+    VectorLoop,
+    Vectors,
+)
+from hjit.trace.ir.graph import Const, Load
+from hjit.trace.ir.poly import Dim, Poly, Var, poly
+from tests.trace.test_canonical import canonical
+
+F4 = np.dtype("f4")
+GRAPH = canonical(lambda a: a * 2, np.ones((40, 50), F4))
+(IN,), (OUT,) = [i.name for i in GRAPH.inputs], GRAPH.outputs
+X, N = Var("x"), poly(9)
+x, ONE = poly(X), Const(1, F4)
+R, WIDE = Register("r", F4), Register("w", F4)
+NOTHING = Block(())
+
+
+def put(*index: Poly, buffer: str = OUT, value: object = ONE) -> Block:
+    return Block((Store(buffer, index or (x, x), value),))  # type: ignore[arg-type]
+
+
+def over(*body: Stmt, step: int = 1, kind: str = "serial") -> For:
+    return For(X, poly(0), N, step, body, kind=kind)
+
+
+def vectors(*body: Stmt, lanes: int = 8) -> Vectors:
+    return Vectors(X, lanes, body)
+
+
+def vector_loop(lanes: int = 8, copies: int = 1, tail: str = "shift_inwards", *body: Stmt) -> VectorLoop:
+    return VectorLoop(X, poly(0), N, poly(0), N, lanes, copies, 1, tail, body, ())
+
+
+def reduce(*loops: ReductionLoop) -> Reduce:
+    return Reduce(OUT, "add", (Item((poly(0), poly(0)), ONE, ONE),), loops, F4, F4, False)
+
+
+BEFORE = ("place_loops",)
+BROKEN: dict[str, tuple[tuple[Stmt, ...], tuple[str, ...], str]] = {
+    "an index that is not bound": ((put(),), ALL, "bound nowhere around it"),
+    "a name that is used before it is made": ((put(x, x), Let(X, N)), ALL, "bound nowhere around it"),
+    "a dimension of a definition": ((Let(X, poly(Dim(0))),), ALL, "a dimension of a definition"),
+    "a load of another rank": ((over(put(value=Load(IN, (x,), F4))),), ALL, "no load of the Graph's arrays"),
+    "a store to what is not computed": ((over(put(x, x, buffer=IN)),), ALL, "which it does not compute"),
+    "a store of another rank": ((over(put(x)),), ALL, "1 indices of"),
+    "a loop that stands still": ((over(NOTHING, step=0),), ALL, "has the step 0"),
+    "a loop that is unrolled": ((over(NOTHING, kind="unroll"),), ALL, "still unrolled"),
+    "a register that is not declared": ((over(put(value=R)),), ALL, "declared nowhere"),
+    "a register that is set elsewhere": ((Block((), (), (Set(R, ONE),)),), ALL, "declared nowhere around"),
+    "a register of another function": ((Declare(R, ONE), Outlined((over(put(value=R)),))), ALL, "declared nowhere"),
+    "vectors without a loop": ((vectors(NOTHING),), ALL, "over which there is no loop"),
+    "vectors in vectors": ((over(vectors(vectors(NOTHING))),), ALL, "in vectors along"),
+    "a vector of one lane": ((over(vectors(NOTHING, lanes=1)),), ALL, "have 1 lanes"),
+    "a vector loop of no copies": ((vector_loop(8, 0),), BEFORE, "0 copies"),
+    "a tail that there is not": ((vector_loop(8, 1, "wrap"),), BEFORE, "tail wrap"),
+    "a vector loop that is left": ((vector_loop(),), ALL, "still is a VectorLoop after vectorize"),
+    "a reduction that is left": ((reduce(ReductionLoop(X, poly(0), N)),), ALL, "still is a Reduce"),
+    "a reduction without loops": ((reduce(),), BEFORE, "of vectors is the innermost only"),
+    "a name before there are any": ((Name(R, ONE),), BEFORE, "a Name before hoist_invariants"),
+    "lanes of registers that there are not": ((CombineLanes("add", (WIDE,), (R,)),), ALL, "are combined into"),
+    "a window of no buffer": ((ResetWindow(OUT), SlidingProduce(OUT, X, poly(0), N, ())), ALL, "has no buffer"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", BROKEN)
+def test_a_broken_rule_is_named(case: str) -> None:
+    body, done, message = BROKEN[case]
+    program = Program((Nest(OUT, body, None, poly(1), (OUT,)),))
+    with pytest.raises(CompileError, match=message):
+        check_loop_ir(program, GRAPH, done)
+
+
+def test_every_kind_of_statement_with_rules_is_broken() -> None:
+    def inside(s: Stmt) -> set[type]:
+        return {type(s)} | {t for part in getattr(s, "body", ()) for t in inside(part)}
+
+    assert set(RULES) <= {t for body, _, _ in BROKEN.values() for s in body for t in inside(s)}
+
+
+def test_well_formed_loops_pass() -> None:
+    body = (Declare(WIDE, ONE, 8), over(vectors(Block((), (), (Set(WIDE, ONE),))), step=8), Declare(R, ONE))
+    body += (CombineLanes("add", (WIDE,), (R,)), over(put(value=R)))
+    check_loop_ir(Program((Nest(OUT, body, None, poly(1), (OUT,)),)), GRAPH)

@@ -1,0 +1,131 @@
+"""What each pass of lowering does, as printed loop IR before and after it, in `golden/`: one small example a pass.
+
+``python -m tests.kernels.test_passes`` writes the files anew.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import hjit
+from hjit.kernels.lower import lower as lowering
+from hjit.kernels.lower.loopir import Block, For, Let, Nest, Program, Stmt, Store
+from hjit.kernels.lower.lower import COMMON, CPU, CUDA, lower
+from hjit.kernels.lower.machine import Machine
+from hjit.kernels.lower.passes.outlining import MANY
+from hjit.sched.default.schedules import default_schedule
+from hjit.sched.language.target import Target
+from hjit.trace.ir.graph import Load
+from hjit.trace.ir.poly import Var, poly
+from tests.trace.test_canonical import canonical
+
+GOLDEN = Path(__file__).with_name("golden")
+IMAGE = np.ones((40, 50), np.float32)
+X86 = Machine(64, frozenset({"x86", "avx512"}))
+Schedule = Callable[[Any], Any]
+
+
+def blurred_twice(a: Any) -> Any:
+    rows = np.exp(a[:-2] + a[2:])
+    return rows[:-2] * rows[2:]
+
+
+def padded(a: Any) -> Any:
+    p = np.pad(a, 1, mode="edge")
+    return p[:-2] + p[2:]
+
+
+def copied(a: Any) -> Any:
+    return a * 2
+
+
+def columns(a: Any) -> Any:
+    return a.max(axis=0)
+
+
+def running(a: Any) -> Any:
+    return np.cumsum(a.astype(np.int32), axis=1)
+
+
+def gained(a: Any, k: Any) -> Any:
+    return a * np.sqrt(k)[:, None]
+
+
+D0, X, Y = Var("d0"), Var("x"), Var("y")
+
+
+def row(k: int) -> For:
+    put = Store("out", (poly(k), poly(D0)), Load("a", (poly(k + 1), poly(D0)), "f4"))
+    return For(D0, poly(0), poly(50), 1, (Block((put,)),))
+
+
+BY_HAND: dict[str, tuple[Stmt, ...]] = {
+    "drop_unused_lets": (Let(X, poly(3)), Let(Y, poly(X) + 1), For(D0, poly(0), poly(X), 1, row(0).body)),
+    "outline": tuple(map(row, range(MANY))),
+}
+EXAMPLES: dict[str, tuple[Any, tuple[Any, ...], Schedule | None]] = {
+    "fold_storage": (blurred_twice, (IMAGE,), lambda s: s[s.stages[0]].compute_at(s.stages[1], "y").store_root()),
+    "unroll_and_jam": (copied, (IMAGE,), lambda s: s[s.stages[0]].unroll("y", 2).reorder("y", "x", "yu")),
+    "partition_loops": (padded, (IMAGE,), None),
+    "stream_stores": (copied, (IMAGE,), None),
+    "vectorize": (copied, (IMAGE,), None),
+    "block_reductions": (columns, (IMAGE,), None),
+    "replace_scalars": (running, (IMAGE,), None),
+    "hoist_invariants": (gained, (IMAGE, IMAGE[:, 0].copy()), None),
+}
+
+
+def before_and_after(name: str) -> tuple[str, str]:
+    """The loops of an example before and after its pass."""
+    if name in BY_HAND:
+        graph = canonical(copied, IMAGE)
+        nest = Nest("out", BY_HAND[name], None, poly(1), ("out",))
+        (run,) = (p for p in CPU if p.__name__ == name)
+        return str(Program((nest,))), str(Program((run(nest, graph, X86),)))
+    function, args, edit = EXAMPLES[name]
+    if edit is None:
+        graph = canonical(function, *args)
+        tree = default_schedule(graph, Target(64))
+    else:
+        pipeline = hjit.pipeline(function, tune=False, cache="off")
+        schedule = pipeline.schedule(*args)
+        schedule[schedule.stages[-1]].serial("y")
+        edit(schedule)
+        pipeline.use(schedule)
+        graph, tree = pipeline.graph(*args)[0], pipeline.tree(*args)[0]
+    seen: list[tuple[str, str]] = []
+    lower(graph, tree, X86, lambda done, program: seen.append((done, str(program))))
+    at = next(k for k, (done, _) in enumerate(seen) if done == name)
+    return seen[at - 1][1], seen[at][1]
+
+
+def text_of(name: str) -> str:
+    before, after = before_and_after(name)
+    return f"-- before {name}\n{before}\n-- after {name}\n{after}\n"
+
+
+@pytest.mark.parametrize("name", [*EXAMPLES, *BY_HAND])
+def test_a_pass_does_what_was_recorded(name: str) -> None:
+    before, after = before_and_after(name)
+    assert before != after, "the example shows nothing"
+    assert text_of(name) == (GOLDEN / f"{name}.txt").read_text()
+
+
+def test_every_pass_has_an_example_and_a_line_in_the_list() -> None:
+    names = {p.__name__ for p in (*CPU, *CUDA)}
+    assert names == {*EXAMPLES, *BY_HAND}
+    listed = {line.split()[0] for line in (inspect.getdoc(lowering) or "").splitlines() if line.startswith("    ")}
+    assert listed == {"place_loops", *names}
+    assert CPU[: len(COMMON)] == CUDA[: len(COMMON)] == COMMON
+
+
+if __name__ == "__main__":
+    GOLDEN.mkdir(exist_ok=True)
+    for each in (*EXAMPLES, *BY_HAND):
+        (GOLDEN / f"{each}.txt").write_text(text_of(each))
