@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import hjit
-from hjit.kernels.llvm.memory import _piece_offsets
+from hjit.kernels.llvm.memory import _vector_offsets
 from hjit.sched.language import transforms
 from hjit.sched.language.build import paths
 from hjit.sched.language.tree import Store, from_json
@@ -178,7 +178,7 @@ def test_rewrites_name_what_they_make() -> None:
 @pytest.mark.parametrize("step", [2, 3, 4])
 def test_strided_loads_stay_between_their_first_and_last_element(lanes: int, step: int) -> None:
     span = step * (lanes - 1) + 1
-    pieces = [range(k, k + lanes) for k in _piece_offsets(lanes, span)]
+    pieces = [range(k, k + lanes) for k in _vector_offsets(lanes, span)]
     assert {i for p in pieces for i in p} == set(range(span))
 
 

@@ -56,7 +56,7 @@ def apply(name: str, args: Sequence[Operand], dtype: DType) -> str:
         half = operations_floats.HALF_ROWS.get(name)
         if half is not None:
             return form(half, args, dtype)
-        wide = [convert_operand(a, F32) for a in args]
+        wide = [convert_operand(a, F32) if a.dtype == F16 else a for a in args]
         result = F32 if dtype == F16 else dtype
         return convert(Operand(apply(name, wide, result), result), dtype)
     row = TABLES[first.kind].get(name)

@@ -78,6 +78,7 @@ ROWS: dict[str, Row] = {
     "nextafter": call("nextafter"),
     "spacing": call("spacing", 1),
     "heaviside": call("heaviside"),
+    "ldexp": call("ldexp"),
     "degrees": _scaled(180.0, np.pi),
     "radians": _scaled(np.pi, 180.0),
     "bitcast": _bitcast,
@@ -153,6 +154,11 @@ HJ_DEVICE $t hj_remainder_$t($t a, $t b) {
     if (b == 0) return rest;
     if (rest == 0) return copysign(($t)0, b);
     return (b < 0) != (rest < 0) ? rest + b : rest;
+}""",
+    # beyond the limits the result is zero or infinite
+    """
+HJ_DEVICE $t hj_ldexp_$t($t x, i64 n) {
+    return ldexp(x, (i32)(n < -9999 ? -9999 : n > 9999 ? 9999 : n));
 }""",
     """
 HJ_DEVICE $t hj_nextafter_$t($t x, $t y) {

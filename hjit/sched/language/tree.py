@@ -315,7 +315,7 @@ def _wrong_fields(node: Node) -> Iterator[str]:
         case Loop():
             if not (_is_number(node.dim) or (_are_numbers(node.dim) and len(dims_of(node.dim)) > 1)):
                 yield f"{name}: {shown(node.dim)} is neither a dimension nor several"
-            elif node.kind not in LOOP_KINDS:
+            elif node.kind not in KINDS:
                 yield f"{name}: there is no kind of loop {shown(node.kind)}; there are {', '.join(LOOP_KINDS)}"
             elif node.tail not in TAILS:
                 yield f"{name}: there is no tail {shown(node.tail)}; there are {', '.join(TAILS)}"
