@@ -481,3 +481,28 @@ def test_an_exception_of_its_own_is_raised_with_its_effects_once(seen: Seen) -> 
         with pytest.raises(ValueError, match="never"):
             p(IMAGE)
         assert len(seen.records) == 1
+
+
+@pytest.mark.parametrize("name", ["exists", "lexists", "isfile", "getsize", "access"])
+def test_whether_a_file_exists_is_asked_at_every_call(name: str, tmp_path: Path) -> None:
+    path = tmp_path / "flag"
+
+    def function(a: Any) -> Any:
+        match name:
+            case "getsize":
+                return a + os.path.getsize(path)
+            case "access":
+                there = os.access(path, os.R_OK)
+            case "exists":
+                there = os.path.exists(path)
+            case _:
+                there = getattr(os.path, name)(path)
+        return a * 2 if there else a * 3
+
+    f, a = hjit.pipeline(function, cache="off", verify="off"), np.ones((3, 4))
+    path.write_text("xy")
+    for change in (lambda: None, lambda: path.write_text("five!"), path.unlink, lambda: path.write_text("xy")):
+        change()
+        if path.exists() or name != "getsize":
+            np.testing.assert_array_equal(f(a), function(a))
+    assert f.stats.fallbacks == 0

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import hjit
 from hjit.errors import TraceError
 from tests.trace.helpers import check, interpreted
 
@@ -48,6 +49,15 @@ def test_take_and_put(shape: Any, dtype: str, mode: str, seed: int) -> None:
     check(lambda a, i: np.take_along_axis(a, np.argsort(i, axis), axis), a, data(shape, "float64", seed))
     check(lambda a, i, v: np.put_along_axis(a, i, v, axis), a, along, data(along.shape, dtype, 2))
     check(lambda a, i: np.put_along_axis(a, i, 3, axis), a, along)
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8", "u8"])
+def test_choose_takes_no_indices_that_int64_does_not_hold(dtype: str) -> None:
+    function = lambda i, a: np.choose(i, [a, 7])  # noqa: E731
+    i, a = np.ones((3, 4), dtype), np.ones((3, 4))
+    for f in (function, hjit.pipeline(function, verify="off")):
+        with pytest.raises(TypeError, match="according to the rule 'safe'"):
+            f(i, a)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

@@ -312,6 +312,19 @@ class Output:
         raise current().error(f"{file}.{name}", READS_OR_WRITES, "do it outside the function")
 
 
+# What files there are, and how they are: the answer is a condition of the trace.
+ASKS = tuple(getattr(os.path, name) for name in "exists lexists isfile isdir islink getsize getmtime".split())
+ASKS += (os.access,)
+
+
+def _asked_again(function: Callable[..., Any]) -> Callable[..., Any]:
+    def method(*args: Any, **kwargs: Any) -> Any:
+        given, named = [unpin(x) for x in args], {name: unpin(x) for name, x in kwargs.items()}
+        return _guarded(lambda: function(*given, **named))
+
+    return method
+
+
 class PartProxy(ModuleType):
     """A module of which some attributes are replaced, by name."""
 
@@ -324,8 +337,8 @@ class PartProxy(ModuleType):
         return changed[name] if name in changed else getattr(module, name)
 
 
-_FILES = """chdir chmod chown link makedirs mkdir mkfifo open popen putenv remove removedirs rename renames replace
-    rmdir startfile symlink system truncate unlink unsetenv utime write""".split()
+_FILES = """chdir chmod chown link lstat makedirs mkdir mkfifo open popen putenv remove removedirs rename renames replace
+    rmdir startfile stat symlink system truncate unlink unsetenv utime write""".split()
 READS_OR_WRITES = "the function reads or writes while it computes: it would do so once, not at every call"
 MODULES: dict[str, Any] = {
     "sys": PartProxy(
@@ -338,9 +351,13 @@ MODULES: dict[str, Any] = {
     "os": PartProxy(
         os,
         {
-            name: refused(f"os.{name}", READS_OR_WRITES, "do it outside the function")
-            for name in _FILES
-            if hasattr(os, name)
+            **{
+                name: refused(f"os.{name}", READS_OR_WRITES, "do it outside the function")
+                for name in _FILES
+                if hasattr(os, name)
+            },
+            **{f.__name__: _asked_again(f) for f in ASKS if not hasattr(os.path, f.__name__)},
+            "path": PartProxy(os.path, {f.__name__: _asked_again(f) for f in ASKS if hasattr(os.path, f.__name__)}),
         },
     ),
 }
@@ -357,5 +374,7 @@ def replaced() -> dict[Any, Any]:
         found[function] = _filter(function)
     for name in (*_LEVELS, "log"):
         found[getattr(logging, name)] = _root(name)
+    for function in ASKS:
+        found[function] = _asked_again(function)
     found[logging.getLogger] = lambda name=None: Log(logging.getLogger(name))
     return found

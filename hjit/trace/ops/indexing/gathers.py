@@ -113,6 +113,10 @@ def choose(a: Any, choices: Any, out: Any = None, mode: str = "raise") -> Any:
         choices = [choices[k] for k in range(choices.shape[0])]
     a, options = as_tracer(a), [c if is_host(c) or type(c) in (int, float, bool) else as_tracer(c) for c in choices]
     dtype = common_dtype(options)
+    if not np.can_cast(a.dtype, np.intp):
+        raise TypeError(
+            f"Cannot cast array data from {a.dtype!r} to {np.dtype(np.intp)!r} according to the rule 'safe'"
+        )
     if len(options) > MAX_CHOICES:
         raise current().error(
             "numpy.choose", f"more than {MAX_CHOICES} choices", "stack them and use np.take_along_axis"
