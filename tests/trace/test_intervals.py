@@ -3,7 +3,8 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hjit.trace.ir.intervals import Interval, interval, whole
+from hjit.sched.analysis.footprint import NUMERIC, concrete
+from hjit.trace.ir.intervals import INTS, POLYS, Interval, bounds_of, interval, whole
 from hjit.trace.ir.poly import Dim, Poly, Sym, Var, boundary, poly
 
 N = 23
@@ -65,3 +66,35 @@ def test_the_loose_length_of_a_division_is_known() -> None:
     assert interval(
         (poly(Dim(0)) + 1) // 2, {0: Interval(v * 2, v * 2 + 7, v * 2, poly(0), poly(7))}, {}
     ).length == poly(5)  # type: ignore[union-attr]
+
+
+@given(indices(), st.integers(0, 12), st.integers(0, 6), st.integers(1, 4))
+@settings(max_examples=300, deadline=None)
+def test_numbers_and_symbols_have_the_same_bounds(p: Poly, low: int, length: int, taps: int) -> None:
+    """But where symbols cannot tell how far an index is ever beyond the axis: then they take all of it."""
+    ranges = {0: Interval.of(poly(low), poly(low + length)), 1: Interval.of(poly(0), poly(taps - 1))}
+    found = interval(p, ranges, {0: Interval.of(poly(0), poly(Sym("n")) + 9), 1: ranges[1]})
+    assert found is not None
+    numbers = bounds_of(concrete(p, {"n": N}), NUMERIC)([(float(low), float(low + length)), (0.0, taps - 1.0)])
+    ends = [q.evaluate(lambda a: N) for q in found.clipped(poly(Sym("n"))).exact]
+    assert ends in ([min(max(x, 0.0), N - 1.0) for x in numbers], [0, N - 1])
+
+
+@given(st.integers(-9, 9), st.integers(0, 9), st.integers(1, 4), st.integers(-5, 5), st.integers(1, 9))
+def test_an_index_is_solved_for_its_dimension(low: int, length: int, c: int, rest: int, n: int) -> None:
+    x = low, low + length
+    first, last = INTS.solved(x, c, rest, n)
+    assert [d for d in range(n) if x[0] <= c * d + rest <= x[1]] == list(range(first, last + 1))
+    assert POLYS.solved((poly(x[0]), poly(x[1])), poly(c), poly(rest), poly(n)) == (first, last)
+
+
+def test_one_evaluation_has_a_range_of_constants() -> None:
+    """Loads that differ by constants are one index with the least and the greatest of these."""
+    assert bounds_of(poly(Dim(0)) * -2 + 3, NUMERIC, first=-1)([(1.0, 4.0)]) == (-9.0, 1.0)
+
+
+def test_an_iteration_adds_the_last_elements_of_a_window() -> None:
+    v = poly(Var("v"))
+    window = Interval(v, v + 4, v, poly(0), poly(4))
+    assert window.newest(1) == Interval(v + 4, v + 4, v, poly(4), poly(4))
+    assert NUMERIC.newest((3.0, 7.0), 2.0) == (6.0, 7.0)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from hjit.trace.ir.graph import Cast, Const, Expr, Load, Op, ScalarRef, Stage
+from hjit.trace.ir.intervals import INTS
 
 Range = tuple[int, int]  # least, greatest
 NO_STAGES: Mapping[str, Stage] = {}
@@ -148,18 +149,13 @@ def _absolute(args: Arguments) -> Range:
     return (a if a >= 0 else -b if b <= 0 else 0), max(abs(a), abs(b))
 
 
-def _select(args: Arguments) -> Range:
-    _, a, b = args
-    return min(a[0], b[0]), max(a[1], b[1])
-
-
 RANGES: dict[str, Callable[[Arguments], Range | None]] = {
-    "add": lambda args: (args[0][0] + args[1][0], args[0][1] + args[1][1]),
-    "subtract": lambda args: (args[0][0] - args[1][1], args[0][1] - args[1][0]),
+    "add": lambda args: INTS.plus(*args),
+    "subtract": lambda args: INTS.minus(*args),
     "multiply": _ends(lambda x, y: x * y),
-    "negative": lambda args: (-args[0][1], -args[0][0]),
-    "minimum": lambda args: (min(args[0][0], args[1][0]), min(args[0][1], args[1][1])),
-    "maximum": lambda args: (max(args[0][0], args[1][0]), max(args[0][1], args[1][1])),
+    "negative": lambda args: INTS.times(args[0], -1),
+    "minimum": lambda args: INTS.extremum("min", *args),
+    "maximum": lambda args: INTS.extremum("max", *args),
     "floor_divide": _quotient,
     "remainder": _remainder,
     "right_shift": _shifted_right,
@@ -168,5 +164,5 @@ RANGES: dict[str, Callable[[Arguments], Range | None]] = {
     "bitwise_or": _or,
     "bitwise_xor": _or,
     "absolute": _absolute,
-    "select": _select,
+    "select": lambda args: INTS.hull(*args[1:]),
 }
