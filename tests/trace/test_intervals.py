@@ -1,10 +1,10 @@
 """Intervals hold every index that the iterations they stand for read."""
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hjit.sched.analysis.footprint import NUMERIC
-from hjit.trace.ir.intervals import INTS, POLYS, Interval, bounds_of
+from hjit.sched.analysis.footprint import NUMERIC, concrete
+from hjit.trace.ir.intervals import INTS, POLYS, Interval, bounds_of, interval, whole
 from hjit.trace.ir.poly import Dim, Poly, Sym, Var, boundary, poly
 
 N = 23
@@ -18,6 +18,66 @@ def indices(draw: st.DrawFn) -> Poly:
     if draw(st.booleans()):
         p = boundary(draw(st.sampled_from(["clamp", "reflect", "symmetric"])), p, poly(Sym("n")))
     return p
+
+
+@given(indices(), st.integers(0, 12), st.integers(0, 6), st.integers(1, 4))
+@settings(max_examples=300, deadline=None)
+def test_every_index_is_inside(p: Poly, low: int, length: int, taps: int) -> None:
+    ranges = {0: Interval.of(poly(low), poly(low + length)), 1: Interval.of(poly(0), poly(taps - 1))}
+    found = interval(p, ranges, {0: Interval.of(poly(0), poly(19)), 1: ranges[1]})
+    assert found is not None
+
+    def number(q: Poly, d0: int = 0, d1: int = 0) -> int:
+        return q.evaluate(lambda a: N if isinstance(a, Sym) else (d0, d1)[a.k])
+
+    first, last = number(found.low), number(found.high)
+    assert number(found.base + found.first) <= first or first >= 0
+    for d0 in range(low, low + length + 1):
+        for d1 in range(taps):
+            assert first <= number(p, d0, d1) <= last
+
+
+def test_the_loose_length_of_a_window_is_a_constant() -> None:
+    row, n = poly(Sym("y")), poly(Sym("n"))
+    around = [
+        interval(boundary("reflect", poly(Dim(0)) + k, n), {0: Interval.point(row)}, {0: whole(n)}) for k in (-2, 0, 2)
+    ]
+    assert all(around)
+    total = around[0].hull(around[1]).hull(around[2])  # type: ignore[union-attr,arg-type]
+    assert total.length == poly(5)
+
+
+def test_what_falls_as_the_dimension_grows_is_turned_round() -> None:
+    n = poly(Sym("n"))
+    assert interval(n - poly(Dim(0)), {0: Interval.of(poly(3), poly(5))}, {}) == Interval.of(n - 5, n - 3)
+
+
+def test_a_wrapped_index_needs_the_whole_axis() -> None:
+    n = poly(Sym("n"))
+    assert interval(boundary("wrap", poly(Dim(0)), n), {0: Interval.point(poly(3))}, {0: whole(n)}) == whole(n)
+
+
+def test_the_loose_length_of_a_division_is_known() -> None:
+    """Two rows of a halved image may lie in two of its rows or in one, wherever the tile begins."""
+    v = poly(Var("v"))
+    tile = Interval(v, v + 7, v, poly(0), poly(7))
+    found = interval(poly(Dim(0)) // 2, {0: tile}, {})
+    assert found is not None and found.length == poly(5)
+    assert interval(
+        (poly(Dim(0)) + 1) // 2, {0: Interval(v * 2, v * 2 + 7, v * 2, poly(0), poly(7))}, {}
+    ).length == poly(5)  # type: ignore[union-attr]
+
+
+@given(indices(), st.integers(0, 12), st.integers(0, 6), st.integers(1, 4))
+@settings(max_examples=300, deadline=None)
+def test_numbers_and_symbols_have_the_same_bounds(p: Poly, low: int, length: int, taps: int) -> None:
+    """But where symbols cannot tell how far an index is ever beyond the axis: then they take all of it."""
+    ranges = {0: Interval.of(poly(low), poly(low + length)), 1: Interval.of(poly(0), poly(taps - 1))}
+    found = interval(p, ranges, {0: Interval.of(poly(0), poly(Sym("n")) + 9), 1: ranges[1]})
+    assert found is not None
+    numbers = bounds_of(concrete(p, {"n": N}), NUMERIC)([(float(low), float(low + length)), (0.0, taps - 1.0)])
+    ends = [q.evaluate(lambda a: N) for q in found.clipped(poly(Sym("n"))).exact]
+    assert ends in ([min(max(x, 0.0), N - 1.0) for x in numbers], [0, N - 1])
 
 
 @given(st.integers(-9, 9), st.integers(0, 9), st.integers(1, 4), st.integers(-5, 5), st.integers(1, 9))

@@ -103,7 +103,7 @@ def _hull(parts: Sequence[Over[X]], dims: Any, domain: Domain[X], total: X | Non
         total = x if total is None else domain.hull(total, x)
         if total is None:
             return None
-    return total
+    return total if parts else None
 
 
 def propagate(

@@ -337,8 +337,8 @@ class PartProxy(ModuleType):
         return changed[name] if name in changed else getattr(module, name)
 
 
-_FILES = """chdir chmod chown link lstat makedirs mkdir mkfifo open popen putenv remove removedirs rename renames replace
-    rmdir startfile stat symlink system truncate unlink unsetenv utime write""".split()
+_FILES = """chdir chmod chown link lstat makedirs mkdir mkfifo open popen putenv remove removedirs rename
+    renames replace rmdir startfile stat symlink system truncate unlink unsetenv utime write""".split()
 READS_OR_WRITES = "the function reads or writes while it computes: it would do so once, not at every call"
 MODULES: dict[str, Any] = {
     "sys": PartProxy(
