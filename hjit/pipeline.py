@@ -32,8 +32,8 @@ from hjit.errors import BudgetError, CompileError, HjitWarning, ScheduleError, T
 from hjit.options import Options, checked, context_state, resolve
 from hjit.process import forks, state
 from hjit.trace.capture.overlay import load_table
-from hjit.trace.capture.tracing_errors import gap
 from hjit.trace.capture.trace import Tree, flatten
+from hjit.trace.capture.tracing_errors import gap
 
 if TYPE_CHECKING:
     from hjit.call.build import Built
