@@ -46,7 +46,7 @@ class Env:
         depth: of the loops.
         regions: of the stages computed further in, as the innermost place around this one has them.
         stores: stages in local memory -> the depth where it begins, and the region that it holds.
-        turn: the innermost loop: its variable, step, and begin.
+        iteration: the innermost loop: its variable, step, and begin.
         scalar: is this the rest of a vector loop, where code is short rather than fast?
     """
 
@@ -56,7 +56,7 @@ class Env:
     depth: int = 0
     regions: Mapping[str, Region] = field(default_factory=dict)
     stores: dict[str, tuple[int, Region]] = field(default_factory=dict)
-    turn: tuple[Var, int, Poly] | None = None
+    iteration: tuple[Var, int, Poly] | None = None
     scalar: bool = False
 
     def opened(self, stage: str, dims: dict[int, Interval]) -> Env:
@@ -113,7 +113,7 @@ class Env:
 
     def deeper(self, var: Var, step: int, begin: Poly) -> Env:
         """Inside one more loop."""
-        return replace(self, depth=self.depth + 1, turn=(var, step, begin))
+        return replace(self, depth=self.depth + 1, iteration=(var, step, begin))
 
     def absorb(self, loop: Loop) -> Env:
         return replace(self, absorbed=self.absorbed | {(loop.stage, loop.dim)})

@@ -157,7 +157,7 @@ class _Nest:
             return Nest(self.head, body, None, work, (self.head, *local), self.buffers, points=points)
         pure = len(_definition(stage, first).dims)
         self.atomic = any(k >= pure for x in loops for k in dims_of(x.dim))
-        counts = [_turns(env.remains(x), step_of(x)) for x in loops]
+        counts = [_iterations(env.remains(x), step_of(x)) for x in loops]
         count = ONE
         for n in counts:
             count = count * n
@@ -165,32 +165,32 @@ class _Nest:
         return Nest(self.head, body, count, work, (self.head, *local), self.buffers, self.warm, points)
 
     def parallel(self, loops: list[Loop], counts: list[Poly], begin: Poly, end: Poly, env: Env) -> Stmts:
-        """Loops over the turns ``begin .. end`` of parallel loops that count as one."""
+        """Loops over the iterations ``begin .. end`` of parallel loops that count as one."""
         loop, step = loops[0], step_of(loops[0])
         left = env.remains(loop)
         if len(loops) == 1:
             last = end * step + left.low
-            return self.turns(
+            return self.iterations(
                 loop, env, begin * step + left.low, last if step == 1 else extremum("min", last, left.end)
             )
         inner = ONE
         for n in counts[1:]:
             inner = inner * n
-        inner = ONE if inner == ZERO else inner  # then there are no turns at all
-        turn = self.loop_var(loop, ".turn")
+        inner = ONE if inner == ZERO else inner  # then there are no iterations at all
+        iteration = self.loop_var(loop, ".iteration")
         first, stop = self.var("first"), self.var("stop")
         lets: Stmts = (
-            Let(first, extremum("max", begin - poly(turn) * inner, ZERO)),
-            Let(stop, extremum("min", end - poly(turn) * inner, inner)),
+            Let(first, extremum("max", begin - poly(iteration) * inner, ZERO)),
+            Let(stop, extremum("min", end - poly(iteration) * inner, inner)),
         )
-        low = poly(turn) * step + left.low
+        low = poly(iteration) * step + left.low
         inside = env.at(loop, low) if step == 1 else env.within(loop, Interval.tile(low, step, left.interval.high))
-        body = self.parallel(loops[1:], counts[1:], poly(first), poly(stop), inside.deeper(turn, 1, begin))
-        return (For(turn, begin // inner, (end - 1) // inner + 1, 1, (*lets, *body)),)
+        body = self.parallel(loops[1:], counts[1:], poly(first), poly(stop), inside.deeper(iteration, 1, begin))
+        return (For(iteration, begin // inner, (end - 1) // inner + 1, 1, (*lets, *body)),)
 
     # -- what runs at a place
     def place(self, children: tuple[Node, ...], env: Env) -> tuple[Stmts, int]:
-        """The statements inside a loop, and how many turns earlier than its first one it must start."""
+        """The statements inside a loop, and how many iterations earlier than its first one it must start."""
         items, stores = flattened(children)
         new = list(dict.fromkeys(x.stage for x in items if x.stage not in env.intervals))
         if not new and not stores:
@@ -199,7 +199,7 @@ class _Nest:
         computed = [c for x in items for c in computes(x)]
 
         sliding = {n: env.regions[n] for n in new if n in env.stores and env.stores[n][0] < env.depth}
-        windows = Windows(self.reads, computed, self.round_up, env.turn, sliding, env.intervals, env.regions, new)
+        windows = Windows(self.reads, computed, self.round_up, env.iteration, sliding, env.intervals, env.regions, new)
         first = windows.first_regions(self.namer(lets, ".first"))
         found = infer_bounds(
             self.reads, computed, env.intervals, self.namer(lets), windows.steady, self.round_up, env.regions, new
@@ -221,7 +221,7 @@ class _Nest:
                 continue
             var = self.var(f"{x.stage}.new")
             stmts = self.realise(x, slide.part(region, poly(var)), env)
-            if not slide.new:  # all of it at the first turn; what updates itself must not do so again
+            if not slide.new:  # all of it at the first iteration; what updates itself must not do so again
                 stmts = (If(slide.end - poly(var) - 1, stmts),)
             last = not any(y.stage == x.stage for y in items[k + 1 :])
             one = SlidingProduce(x.stage, var, slide.first, slide.end, stmts, last, slide.axis, slide.window)
@@ -310,7 +310,7 @@ class _Nest:
             return self.vector(node, env, left, lanes, copies, build)
         if node.kind == "unroll":
             return self.unrolled(node, env, left, build)
-        return self.turns(node, env, left.low, left.end)
+        return self.iterations(node, env, left.low, left.end)
 
     def vector_below(self, node: Loop) -> tuple[int, int] | None:
         """Lanes and vectors at once of the loop, where nothing but vectors runs inside it."""
@@ -325,7 +325,7 @@ class _Nest:
         together = node.size if node.kind == "unroll" and node.size else below[0].size or 1
         return lanes, max(together // lanes, 1)
 
-    def turns(self, node: Loop, env: Env, begin: Poly, end: Poly) -> Stmts:
+    def iterations(self, node: Loop, env: Env, begin: Poly, end: Poly) -> Stmts:
         """A serial loop over part of its left, in steps of the next loop inside."""
         vector = self.vector_below(node)
         if vector is not None and node.kind != "vector":
@@ -362,7 +362,7 @@ class _Nest:
         return self.counted(node, var, begin, end, step, shorter)
 
     def is_repeatable(self, node: Loop) -> bool:
-        """May turns of a loop be run twice?"""
+        """May iterations of a loop be run twice?"""
         return is_repeatable(self.reads.stages[node.stage], own(node, node.stage).definitions)
 
     def one_by_one(self, node: Loop, env: Env, begin: Poly, end: Poly) -> Stmts:
@@ -379,7 +379,8 @@ class _Nest:
         if limit is not None and sliding:
             raise SlidingError(
                 sliding[0],
-                f"{sliding[0]} cannot slide along {var}: its last turn is shifted inwards; store it inside that loop",
+                f"{sliding[0]} cannot slide along {var}: its last iteration is shifted inwards; "
+                "store it inside that loop",
             )
         resets = tuple(ResetWindow(s) for s in sliding)
         if node.kind == "parallel":
@@ -387,7 +388,7 @@ class _Nest:
         return (*resets, For(var, begin - warm * step, end, step, body, limit))
 
     def unrolled(self, node: Loop, env: Env, left: Remaining, build: Callable[[Env], Stmts]) -> Stmts:
-        """A loop of which there is to be code for each turn; where they are too many or too few, one that is
+        """A loop of which there is to be code for each iteration; where they are too many or too few, one that is
         counted."""
         step = step_of(node)
         d = _definition(self.reads.stages[node.stage], own(node, node.stage))
@@ -456,7 +457,7 @@ class _Nest:
 
     def headers(self, chain: list[Loop], d: Definition, env: Env) -> tuple[Env, tuple[ReductionLoop, ...]]:
         """The reduction loops of a chain."""
-        turns: list[ReductionLoop] = []
+        iterations: list[ReductionLoop] = []
         done: set[DimKey] = set()
         for x in chain:
             if dims_of(x.dim)[0] < len(d.dims) or x.dim in done:
@@ -467,22 +468,22 @@ class _Nest:
             below = _inner_loops(x)
             vector = self.vector_below(x)
             if vector is not None and below:
-                turns.append(ReductionLoop(var, left.low, left.end, 1, *vector))
+                iterations.append(ReductionLoop(var, left.low, left.end, 1, *vector))
                 env = env.at(x, v)
                 done.add(x.dim)
             elif x.kind == "unroll" or (below and below[0].kind == "unroll"):
                 size = left.known if x.kind == "unroll" else below[0].size
-                turns.append(ReductionLoop(var, left.low, left.end, 1, 1, size or 1))
+                iterations.append(ReductionLoop(var, left.low, left.end, 1, 1, size or 1))
                 env = env.at(x, v)
                 done.add(x.dim)
             elif below:
                 size = below[0].size or 1
-                turns.append(ReductionLoop(var, left.low, left.end, size))
+                iterations.append(ReductionLoop(var, left.low, left.end, size))
                 env = env.within(x, Interval.tile(v, size, left.interval.high))
             else:
-                turns.append(ReductionLoop(var, left.low, left.end))
+                iterations.append(ReductionLoop(var, left.low, left.end))
                 env = env.at(x, v)
-        return env, tuple(turns)
+        return env, tuple(iterations)
 
     def reduce(self, s: Stage, compute: Compute, env: Env, loops: tuple[ReductionLoop, ...]) -> Reduce:
         d = _definition(s, compute)
@@ -538,11 +539,11 @@ class _Nest:
         return found
 
     def ahead(self, node: Compute, d: Definition, env: Env) -> Iterator[Load]:
-        """What a definition will read where its stage says so: the last of neighbours, as turns before have fetched the
-        others."""
+        """What a definition will read where its stage says so: the last of neighbours, as iterations before have
+        fetched the others."""
         point = _point(env.intervals[node.stage], len(d.extents))
-        for source, dim, turns in node.ahead:
-            change = renumber([p + turns if k == dim else p for k, p in enumerate(point)])
+        for source, dim, iterations in node.ahead:
+            change = renumber([p + iterations if k == dim else p for k, p in enumerate(point)])
             later = [substitute(x, change) for x in d.loads if x.source == source]
             last = sorted((x for x in later if isinstance(x, Load)), key=lambda x: [p.const for p in x.index])
             found = {tuple(p if p.is_const else p - p.const for p in x.index): x for x in last}
@@ -609,12 +610,12 @@ def _inner_loops(node: Loop) -> list[Loop]:
 
 
 def step_of(node: Loop) -> int:
-    """How far one turn of a loop goes: the size of the next loop over the same dimension."""
+    """How far one iteration of a loop goes: the size of the next loop over the same dimension."""
     below = _inner_loops(node)
     return (below[0].size or 1) if below else 1
 
 
-def _turns(left: Remaining, step: int) -> Poly:
+def _iterations(left: Remaining, step: int) -> Poly:
     n = left.end - left.low
     return n if step == 1 else (n + (step - 1)) // step
 

@@ -1,9 +1,9 @@
-"""Sliding windows: what of a stage is new at each turn of the loop that it is computed in.
+"""Sliding windows: what of a stage is new at each iteration of the loop that it is computed in.
 
-A stage whose memory lies outside that loop keeps what earlier turns computed (Halide 2012, section 4.3). Of the axis
-that moves with the loop only the last elements are kept, in a circular buffer as long as the window that a turn reads;
-where vectors run along that axis, all are kept: they do not go round a circle.
-So that no turn must compute more than its part, the loop starts some turns early with nothing but the sliding stages.
+A stage whose memory lies outside that loop keeps what earlier iterations computed (Halide 2012, section 4.3). Of the
+axis that moves with the loop only the last elements are kept, in a circular buffer as long as the window that an
+iteration reads; where vectors run along that axis, all are kept: they do not go round a circle. So that no iteration
+must compute more than its part, the loop starts some iterations early with nothing but the sliding stages.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from hjit.sched.language.tree import Compute
 from hjit.trace.ir.intervals import Interval
 from hjit.trace.ir.poly import ZERO, Poly, Var, extremum, poly
 
-MAX_WARM = (1 << 14) - 1  # turns
+MAX_WARM = (1 << 14) - 1  # iterations
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,12 +28,12 @@ class Window:
 
     Attributes:
         axis: the one that moves.
-        first: the first index of it that any turn needs.
-        end: how far a turn comes.
-        new: elements of the axis that one turn adds at most; 0: the first turn computes all.
-        window: elements of the axis that one turn reads at most; 0: all.
-        low: the first one that this turn reads, where the window moves on by more than its length: what lies between is
-            never needed.
+        first: the first index of it that any iteration needs.
+        end: how far an iteration comes.
+        new: elements of the axis that one iteration adds at most; 0: the first iteration computes all.
+        window: elements of the axis that one iteration reads at most; 0: all.
+        low: the first one that this iteration reads, where the window moves on by more than its length: what lies
+            between is never needed.
     """
 
     axis: int
@@ -44,7 +44,7 @@ class Window:
     low: Poly | None = None
 
     def part(self, region: Region, begin: Poly) -> Region:
-        """The part of a region that a turn computes, from `begin` on."""
+        """The part of a region that an iteration computes, from `begin` on."""
         s = region[self.axis].newest(self.new) if self.new else region[self.axis]
         return (*region[: self.axis], replace(s, low=begin, high=self.end - 1), *region[self.axis + 1 :])
 
@@ -53,14 +53,14 @@ class Windows:
     """The sliding stages of one place.
 
     Args:
-        sliding: for each what of it all turns together need, as the place around this one has it: its producers have
-            memory, or have computed their part, for that only, wherever it is stored itself.
+        sliding: for each what of it all iterations together need, as the place around this one has it: its producers
+            have memory, or have computed their part, for that only, wherever it is stored itself.
         around: the regions at the place around this one; see `hjit.sched.analysis.bounds`.
         begun: the stages whose own loops are directly at the place.
 
     Attributes:
         slides: what was found, by stage.
-        warm: turns before the first one.
+        warm: iterations before the first one.
     """
 
     def __init__(
@@ -68,17 +68,17 @@ class Windows:
         reads: Reads,
         computed: list[Compute],
         round_up: Mapping[str, Mapping[int, int]],
-        turn: tuple[Var, int, Poly] | None,
+        iteration: tuple[Var, int, Poly] | None,
         sliding: Mapping[str, Region],
         intervals: dict[str, dict[int, Interval]],
         around: Mapping[str, Region],
         begun: Container[str],
     ) -> None:
-        self.reads, self.computed, self.round_up, self.turn, self.sliding, self.intervals = (
+        self.reads, self.computed, self.round_up, self.iteration, self.sliding, self.intervals = (
             reads,
             computed,
             round_up,
-            turn,
+            iteration,
             sliding,
             intervals,
         )
@@ -88,11 +88,11 @@ class Windows:
         self._last: dict[str, Interval] = {}
 
     def first_regions(self, name: Callable[[str, Region], Region]) -> dict[str, Region]:
-        """What of each stage all turns together need at the loop's begin."""
+        """What of each stage all iterations together need at the loop's begin."""
         if not self.sliding:
             return {}
-        assert self.turn is not None
-        var, _, begin = self.turn
+        assert self.iteration is not None
+        var, _, begin = self.iteration
 
         def start(p: Poly) -> Poly:
             return p.substitute(lambda a: begin if a == var else None)
@@ -106,11 +106,11 @@ class Windows:
         )
 
     def steady(self, stage: str, region: Region) -> Region:
-        """The part of a region that one turn computes when all before have been."""
+        """The part of a region that one iteration computes when all before have been."""
         if stage not in self.sliding or not region:
             return region
-        assert self.turn is not None
-        var, step, _ = self.turn
+        assert self.iteration is not None
+        var, step, _ = self.iteration
         moving = [k for k, s in enumerate(region) if s.base.mentions(var)]
         if not moving:
             self.slides[stage] = Window(0, region[0].low, region[0].high + 1, 0, 0)
@@ -123,7 +123,7 @@ class Windows:
         if new is None:
             raise self._error(stage, "what is needed of it does not move on steadily")
         if not s.length.is_const:
-            raise self._error(stage, "the part of it that a turn reads has no known length")
+            raise self._error(stage, "the part of it that an iteration reads has no known length")
         length = s.length.const
         low = s.base + s.first if new > length else None
         new = min(max(new, 1), max(length, 1))
@@ -141,7 +141,7 @@ class Windows:
                 s = first[stage][w.axis]
                 begin = extremum("max", s.base + s.first, self.sliding[stage][w.axis].low)
                 self.slides[stage] = replace(w, first=begin if w.low is None else extremum("max", begin, w.low))
-                self.warm = max(self.warm, self._turns_before(stage, w, s))
+                self.warm = max(self.warm, self._iterations_before(stage, w, s))
         if not self.warm:
             return
         for stage in self.slides:
@@ -155,29 +155,29 @@ class Windows:
     def _is_here(self, stage: str) -> bool:
         return stage not in self.intervals
 
-    def _turns_before(self, stage: str, w: Window, first: Interval) -> int:
-        """How many turns before the first one the stage adds no more than `new` elements."""
-        assert self.turn is not None
-        var, step, _ = self.turn
+    def _iterations_before(self, stage: str, w: Window, first: Interval) -> int:
+        """How many iterations before the first one the stage adds no more than `new` elements."""
+        assert self.iteration is not None
+        var, step, _ = self.iteration
         s = self._last[stage]
         reach = s.last - first.first
         if not reach.is_const:
-            raise self._error(stage, "the part of it that a turn reads has no known length")
-        turns = warm_up_iterations(s.base, var, step, reach.const, w.new, MAX_WARM)
-        if turns is None:
+            raise self._error(stage, "the part of it that an iteration reads has no known length")
+        iterations = warm_up_iterations(s.base, var, step, reach.const, w.new, MAX_WARM)
+        if iterations is None:
             raise self._error(stage, "it would have to start too long before")
-        return turns
+        return iterations
 
     def when_begun(self, body: tuple[Stmt, ...]) -> Stmt:
-        """`body`, not before the first turn."""
-        assert self.turn is not None
-        var, _, begin = self.turn
+        """`body`, not before the first iteration."""
+        assert self.iteration is not None
+        var, _, begin = self.iteration
         return If(poly(var) - begin, body)
 
     @property
     def _loop(self) -> str:
-        assert self.turn is not None
-        return str(self.turn[0])
+        assert self.iteration is not None
+        return str(self.iteration[0])
 
     def _error(self, stage: str, why: str) -> SlidingError:
         return SlidingError(stage, f"{stage} cannot slide along {self._loop}: {why}; store it inside that loop")

@@ -1,6 +1,6 @@
-"""Loops in numbers: what the middle turn of each has of its dimension, and how often what is inside it runs.
+"""Loops in numbers: what the middle iteration of each has of its dimension, and how often what is inside it runs.
 
-Of each loop the middle turn stands for all (Adams 2019, section 7).
+Of each loop the middle iteration stands for all (Adams 2019, section 7).
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ class Left(NamedTuple):
     """What is left of a dimension inside some of the loops over it.
 
     Attributes:
-        low, length: what the turn at hand has of it.
+        low, length: what the iteration at hand has of it.
         total: its length in one production of the stage.
-        pieces: how many such turns one production has.
+        pieces: how many such iterations one production has.
         range: indices that it never leaves.
     """
 
@@ -37,7 +37,7 @@ class Own(NamedTuple):
         loop: without what is in it, and of its size the sign only.
         size: of the loop, None where it runs over all.
         length: what one run of it has of its dimension.
-        step: how far one turn goes.
+        step: how far one iteration goes.
     """
 
     loop: Loop
@@ -47,13 +47,13 @@ class Own(NamedTuple):
 
 
 class Env(NamedTuple):
-    """What is known at a place of the tree, at its middle turn.
+    """What is known at a place of the tree, at its middle iteration.
 
     Attributes:
         dims: for each stage whose loops are open here, the ranges of its dimensions.
         left: of the dimensions of the innermost of these stages.
         base, lengths: the ranges and lengths of its dimensions in one production.
-        tile: what is left inside the innermost of its loops that runs turns over a pure dimension.
+        tile: what is left inside the innermost of its loops that runs iterations over a pure dimension.
         loops: its loops.
         productions: how many productions of it there are.
         run: what is known around the innermost loop, as far as one task runs it; None: there is no loop.

@@ -2,7 +2,7 @@
 
 The walk down the tree is that of lowering (`hjit.kernels.lower.lower`, `hjit.kernels.lower.sliding_windows`), over
 numbers: at each place it knows what is left of every dimension and how often the place runs, and where stages begin,
-bounds inference says how much of them is needed. Of each loop the middle turn stands for all
+bounds inference says how much of them is needed. Of each loop the middle iteration stands for all
 (`hjit.sched.analysis.iterations`).
 
 Nests that a search looks at differ in one stage: what is known at a place is kept under what it was worked out from
@@ -36,7 +36,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What the middle task of a nest has: some turns of the parallel loops, or all of the nest.
+    """What the middle task of a nest has: some iterations of the parallel loops, or all of the nest.
 
     Attributes:
         head: the stage whose nest it is.
@@ -57,7 +57,7 @@ class Need:
 
     Attributes:
         region: all that is read there.
-        part: what one turn computes of it, when it slides.
+        part: what one iteration computes of it, when it slides.
         windows: the lengths of the axes along which it slides, zero for tilings where it does not.
     """
 
@@ -85,7 +85,8 @@ class Site:
     """Where a stage is computed, and how much of it there.
 
     Attributes:
-        region: the part that one production computes, which with a sliding window is what the turns before have not.
+        region: the part that one production computes, which with a sliding window is what the iterations before have
+            not.
         count: how many productions there are.
         run, runs: the part that is computed from one time that the stage has nothing to the next, and how often.
         held: its storage.
@@ -231,7 +232,7 @@ class _Walk:
         raise AssertionError(node)
 
     def _step(self, loop: Loop) -> Num:
-        """How far one turn of a loop goes."""
+        """How far one iteration of a loop goes."""
         inner = self.inner.get(id(loop))
         return 1.0 if inner is None else self.size[id(inner)]
 
@@ -286,17 +287,17 @@ class _Walk:
         return Task(part.stage, env.times, dims, regions)
 
     def _middle_task(self, item: Loop | Compute, env: Env) -> Env:
-        """What the middle task has, as a block of turns: whole rounds of the inner parallel loops first."""
+        """What the middle task has, as a block of iterations: whole rounds of the inner parallel loops first."""
         loops = [(_head(x), self._step(x)) for x in parallel_loops(item)]
 
         def make() -> Env:
             inside = env
-            turns = [ceil_div(left_of(inside, x).length, step) for x, step in loops]
-            count = product(turns)
+            iterations = [ceil_div(left_of(inside, x).length, step) for x, step in loops]
+            count = product(iterations)
             each: Num = (
                 1.0 if self.graph.tasks is None else ceil_div(count, most(least(count, float(self.graph.tasks)), 1.0))
             )
-            for (loop, step), n in zip(reversed(loops), reversed(turns), strict=True):
+            for (loop, step), n in zip(reversed(loops), reversed(iterations), strict=True):
                 some = most(least(each, n), 1.0)
                 each = ceil_div(each, some)
                 dims, left = narrowed(inside, loop, some * step)
@@ -324,7 +325,7 @@ class _Walk:
         self._close(inside)
 
     def _entered(self, env: Env, loop: Loop) -> Env:
-        """Inside a loop, at its middle turn; inside a vector loop, at all lanes."""
+        """Inside a loop, at its middle iteration; inside a vector loop, at all lanes."""
         head, part = _head(loop), self._part_of(loop)
         size, step = self.size.get(id(loop)), self._step(loop)
 
@@ -436,7 +437,7 @@ class _Walk:
             slides = slides | (n > 0.0)
             if axis not in axes:
                 lengths[axis] = choose(n > 0.0, power_of_two(most(n, 1.0)), lengths[axis])
-        count = choose(slides, count, runs)  # the first turn computes all of what does not slide
+        count = choose(slides, count, runs)  # the first iteration computes all of what does not slide
         return Site(need.part, count, run.region, runs, held, self.graph.buffer(name, lengths, held.layout))
 
     def _regions(self, env: Env, computed: Iterable[Compute], sliding: Collection[str] = ()) -> dict[str, Need]:
@@ -490,7 +491,7 @@ def layout_of(store: Store) -> Layout:
 
 
 def steady(region: Region, wanted: Region, speeds: Speeds, steps: Sequence[int], loop: Own) -> Need:
-    """What one turn of a loop computes of a region when all before have been.
+    """What one iteration of a loop computes of a region when all before have been.
 
     Args:
         wanted: the region unclipped.

@@ -90,8 +90,9 @@ class SizedGraph:
     Attributes:
         graph: canonical; or before fusion, with `inlined` saying what is to be fused.
         vector_bytes: width of a native vector register.
-        tasks: how many tasks the threads run for one nest at most, each of them several turns of its parallel loops;
-            None: as many as the loops have turns.
+        tasks: how many tasks the threads run for one nest at most, each of them several iterations of its parallel
+            loops;
+            None: as many as the loops have iterations.
         inlined: stages of one pure definition that are computed wherever they are read.
         plans: what `hjit.sched.features.featurise` has recorded, on `tape`, in the `sizes_of` loops; `forget` bounds
             what it takes.

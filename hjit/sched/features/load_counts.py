@@ -18,7 +18,9 @@ from hjit.trace.ir.graph import walk
 from hjit.trace.ir.poly import Atom, Boundary, Dim, Extremum, FloorDiv, Indirect, Mod, Poly, deep_atoms, poly
 
 Ints = np.ndarray[Any, np.dtype[np.int64]]
-Copies = tuple[tuple[DimKey, int, int], ...]  # dimension, turns whose code is repeated, elements from one to the next
+Copies = tuple[
+    tuple[DimKey, int, int], ...
+]  # dimension, iterations whose code is repeated, elements from one to the next
 Layouts = Mapping[str, Layout | None]
 
 SHUFFLED = 4  # lanes that are spread over so many vectors are loaded as those (appendix A, vector_loads_per_vector)
@@ -136,12 +138,12 @@ class _Points:
         self._counts: dict[Read, Count] = {}
         self._values: dict[Poly | Atom, Ints] = {}
 
-    def _dims(self, sizes: Sequence[float], turns: Ints, copies: Copies) -> list[Ints]:
-        """The dimensions at each lane of each copy, [copies, lanes] each; `turns`: those of the unrolled loops, [loops,
-        copies]."""
+    def _dims(self, sizes: Sequence[float], iterations: Ints, copies: Copies) -> list[Ints]:
+        """The dimensions at each lane of each copy, [copies, lanes] each; `iterations`: those of the unrolled loops,
+        [loops, copies]."""
         moved: dict[DimKey, Ints] = {}
-        for (key, _, step), turn in zip(copies, turns, strict=True):
-            moved[key] = moved.get(key, np.zeros(self.shape, np.int64)) + turn[:, None] * step
+        for (key, _, step), iteration in zip(copies, iterations, strict=True):
+            moved[key] = moved.get(key, np.zeros(self.shape, np.int64)) + iteration[:, None] * step
         if self.vector is not None:
             moved[self.vector] = moved.get(self.vector, np.zeros(self.shape, np.int64)) + np.arange(self.lanes)
         extents = [max(int(n), 1) for n in sizes]

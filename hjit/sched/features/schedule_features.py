@@ -2,12 +2,14 @@
 
 Where the paper leaves it open, or this tree is another, its words are read so:
 
-- A parallel task is a block of turns of the parallel loops (`SizedGraph.tasks`). What is stored around those loops and
+- A parallel task is a block of iterations of the parallel loops (`SizedGraph.tasks`). What is stored around those loops
+and
   computed inside them, each task has for itself; of that, the part counts that it uses.
-- The storage of a window that slides is its circular buffer. A realization computes what all its turns need, anew for
-  each time that the loop around the stage starts. A production computes what the turns before have not.
+- The storage of a window that slides is its circular buffer. A realization computes what all its iterations need, anew
+for
+  each time that the loop around the stage starts. A production computes what the iterations before have not.
 - Points are evaluations of definitions, those of all points of a reduction too; repeats in tails are not counted. - A
-tile is one turn of the innermost loop over a pure dimension that is neither unrolled nor a vector. - The innermost
+tile is one iteration of the innermost loop over a pure dimension that is neither unrolled nor a vector. - The innermost
 dimension is a row: the fastest axis in memory, and with it small constant axes inside it (channels). - Lines are
 contiguous pieces of memory: rows that are read whole join. Of a buffer no more counts than it has. - A task reads what
 lies outside of it. A realization and a vector read from buffers, too, but not from registers, where the accumulators of
@@ -229,7 +231,7 @@ def _has_turns(o: Own) -> bool:
 
 
 def is_optional(loop: Loop) -> bool:
-    """Is a loop no loop where it would have one turn only? See `hjit.sched.search.templates`."""
+    """Is a loop no loop where it would have one iteration only? See `hjit.sched.search.templates`."""
     return loop.size is not None and loop.size < 0
 
 
