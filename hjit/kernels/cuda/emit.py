@@ -18,7 +18,7 @@ import numpy as np
 from hjit.errors import CompileError, ScheduleError
 from hjit.kernels.cuda.ctext import Operand, c_type, constant, storage_type
 from hjit.kernels.cuda.indices import IndexPrinter
-from hjit.kernels.cuda.operations import apply, convert, convert_operand
+from hjit.kernels.cuda.operations import apply, convert_operand
 from hjit.kernels.lower.alike import Like
 from hjit.kernels.lower.loopir import (
     BEGIN,
@@ -43,7 +43,7 @@ from hjit.kernels.lower.loopir import (
 from hjit.kernels.lower.traverse import every
 from hjit.sched.language.memory import C_ORDER, Layout, rejoined
 from hjit.trace.ir.borders import fold_select
-from hjit.trace.ir.graph import Cast, Const, Expr, Graph, Index, Load, Op, ScalarRef
+from hjit.trace.ir.graph import Cast, Const, Expr, Graph, Index, Load, Op, ScalarRef, arguments_first
 from hjit.trace.ir.poly import ZERO, Atom, Poly, Sym, Var, poly
 
 THREADS = 256  # of a block
@@ -323,7 +323,7 @@ class _Kernel:
         """Names for what the expressions use more than once, for loads, and for parts of long ones."""
         readers: Counter[Expr] = Counter(exprs)
         height: dict[Expr, int] = {}
-        for e in _arguments_first(exprs):
+        for e in arguments_first(exprs):
             readers.update(e.args)
             height[e] = 1 + max((height[a] for a in e.args), default=0)
         for e in height:
@@ -423,22 +423,6 @@ class _Kernel:
         return poly(var)
 
 
-def _arguments_first(roots: Sequence[Expr]) -> Iterator[Expr]:
-    """Every distinct node, after its arguments."""
-    done: set[Expr] = set()
-    stack = [(e, False) for e in reversed(roots)]
-    while stack:
-        e, ready = stack.pop()
-        if e in done:
-            continue
-        if ready:
-            done.add(e)
-            yield e
-        else:
-            stack.append((e, True))
-            stack.extend((a, False) for a in reversed(e.args))
-
-
 ATOMICS = {"add": "add", "maximum": "max", "minimum": "min"}
 ATOMICS |= {f"bitwise_{name}": name for name in ("and", "or", "xor")}
 
@@ -465,5 +449,3 @@ STATEMENTS: dict[type, Callable[[_Kernel, Any], None]] = {
     ResetWindow: _Kernel.reset_window,
     SlidingProduce: _Kernel.sliding_produce,
 }
-
-__all__ = ["Launch", "Module", "Parameter", "convert", "emit_module"]

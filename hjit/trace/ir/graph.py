@@ -316,7 +316,7 @@ def loads(*roots: Expr) -> tuple[Load, ...]:
 def describe(*roots: Expr, share_loads: bool = False) -> tuple[list[str], list[str]]:
     """Expressions as text, what they share written once: the lines that name it, and the texts. `share_loads`: loads,
     too."""
-    nodes = list(_arguments_first(roots))
+    nodes = list(arguments_first(roots))
     readers = Counter(a for e in nodes for a in e.args) + Counter(roots)
     text: dict[Expr, str] = {}
     lines: list[str] = []
@@ -329,7 +329,7 @@ def describe(*roots: Expr, share_loads: bool = False) -> tuple[list[str], list[s
     return lines, [text[e] for e in roots]
 
 
-def _arguments_first(roots: Sequence[Expr]) -> Iterator[Expr]:
+def arguments_first(roots: Sequence[Expr]) -> Iterator[Expr]:
     """Every distinct node, after its arguments, from left to right."""
     done: set[Expr] = set()
     stack = [(e, False) for e in reversed(roots)]
