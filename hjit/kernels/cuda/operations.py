@@ -12,17 +12,8 @@ from hjit.errors import CompileError
 from hjit.kernels.cuda import operations_casts, operations_floats, operations_integers, operations_libm
 from hjit.kernels.cuda.ctext import F16, F32, DType, Operand, Row, filled, form
 from hjit.kernels.cuda.operations_casts import convert
+from hjit.kernels.lower.ufunc_names import ALIASES
 
-ALIASES = {
-    "divide": "true_divide",
-    "mod": "remainder",
-    "float_power": "power",
-    "abs": "absolute",
-    "fabs": "absolute",
-    "deg2rad": "radians",
-    "rad2deg": "degrees",
-    "bitwise_not": "invert",
-}
 FLOATS: Mapping[str, Row] = {**operations_floats.ROWS, **operations_libm.ROWS}
 TABLES: Mapping[str, Mapping[str, Row]] = {
     "b": operations_integers.BOOLS,

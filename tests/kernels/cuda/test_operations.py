@@ -12,7 +12,7 @@ from hjit.kernels.cuda import intrinsics, operations, operations_libm, prelude
 from hjit.kernels.cuda.ctext import Operand, constant, literal
 from hjit.kernels.llvm.vecmath import floats as llvm_floats
 from hjit.kernels.llvm.vecmath import integers as llvm_integers
-from hjit.kernels.llvm.vecmath.apply import _ALIASES as LLVM_ALIASES
+from hjit.kernels.llvm.vecmath.apply import ALIASES as LLVMALIASES
 from hjit.trace.ops.elementwise.ufuncs import UFUNCS
 from tests.kernels import test_vecmath as vectors
 from tests.kernels.cuda.cases import Case, run
@@ -63,7 +63,7 @@ def test_same_operations_as_for_the_cpu() -> None:
     integers = operations.TABLES["i"].keys() | operations.TABLES["u"].keys() | operations.TABLES["b"].keys()
     assert integers == llvm_integers.EMITTERS.keys()
     assert operations.FLOATS.keys() == llvm_floats.EMITTERS.keys()
-    assert operations.ALIASES == LLVM_ALIASES
+    assert operations.ALIASES == LLVMALIASES
     for name in sorted(UFUNCS):
         for ins, _ in vectors._loops(name):
             assert operations.ALIASES.get(name, name) in operations.TABLES[ins[0].kind], (name, ins)

@@ -12,17 +12,7 @@ from hjit.kernels.llvm.vecmath import floats as vecmath_float
 from hjit.kernels.llvm.vecmath import integers as vecmath_int
 from hjit.kernels.llvm.vecmath.casts import convert
 from hjit.kernels.llvm.vecmath.text import F16, F32, DType, intrinsic, select
-
-_ALIASES = {
-    "divide": "true_divide",
-    "mod": "remainder",
-    "float_power": "power",
-    "abs": "absolute",
-    "fabs": "absolute",
-    "deg2rad": "radians",
-    "rad2deg": "degrees",
-    "bitwise_not": "invert",
-}
+from hjit.kernels.lower.ufunc_names import ALIASES
 
 
 def apply(code: Code, name: str, args: tuple[Val, ...], dtype: DType) -> Val:
@@ -35,7 +25,7 @@ def apply(code: Code, name: str, args: tuple[Val, ...], dtype: DType) -> Val:
         return select(code, *args)
     if name == "fma":
         return intrinsic(code, name, *args)
-    name = _ALIASES.get(name, name)
+    name = ALIASES.get(name, name)
     kind = args[0].dtype.kind
     emitter = (vecmath_float.EMITTERS if kind == "f" else vecmath_int.EMITTERS).get(name)
     if emitter is None:
