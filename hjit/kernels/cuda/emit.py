@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -74,12 +74,24 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """One kernel to run: `count` threads are needed, None: one; none where there are no `points` to compute."""
+    """One kernel to run, where there are `points` to compute.
+
+    Attributes:
+        count: the iterations of its parallel loops; None: its body runs once.
+        threads: of a block.
+        per_thread: is an iteration a thread's? Else it is a block's.
+    """
 
     kernel: str
     parameters: tuple[Parameter, ...]
     count: Poly | None
     points: Poly
+    threads: int = THREADS
+    per_thread: bool = True
+
+    def blocks(self, count: int) -> int:
+        """How many there are for so many iterations."""
+        return -(-count // self.threads) if self.per_thread else count
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,12 +119,13 @@ def emit_module(graph: Graph, program: Program, name: str, bits: int = 32) -> Mo
         if nest.like is not None:
             like, first = nest.like, launches[nest.like.nest]
             parameters = tuple(_renamed(p, like) for p in first.parameters)
-            launches.append(Launch(first.kernel, parameters, nest.count, nest.points))
+            launches.append(replace(first, parameters=parameters, count=nest.count, points=nest.points))
             continue
         made = _Kernel(graph, nest, program.layouts, bits)
         text = made.text()
         kernel = texts.setdefault(text, f"{name}_{len(texts)}")
-        launches.append(Launch(kernel, tuple(made.parameters), nest.count, nest.points))
+        threads = 1 if nest.count is None else THREADS
+        launches.append(Launch(kernel, tuple(made.parameters), nest.count, nest.points, threads))
     return Module("\n\n".join(t.replace("@", n, 1) for t, n in texts.items()) + "\n", tuple(launches))
 
 

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from hjit.kernels.cuda import opencl
-from hjit.kernels.cuda.emit import THREADS, Module, Parameter
+from hjit.kernels.cuda.emit import Module, Parameter
 from hjit.kernels.lower.loopir import Program
 from hjit.sched.language.memory import C_ORDER
 from hjit.trace.ir.graph import Graph
@@ -123,10 +123,9 @@ class Executable:
             if sizes_value(launch.points, self.sizes) <= 0:
                 continue
             count = 1 if launch.count is None else sizes_value(launch.count, self.sizes)
-            blocks, threads = (1, 1) if launch.count is None else (-(-count // THREADS), THREADS)
-            if blocks > 0:
+            if count > 0:
                 args = [argument(p, count) for p in launch.parameters]
-                device.launch(self.module.text, launch.kernel, blocks, threads, args)
+                device.launch(self.module.text, launch.kernel, launch.blocks(count), launch.threads, args)
         return not int(device.read(status)[0])
 
 
