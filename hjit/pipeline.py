@@ -19,16 +19,16 @@ import warnings
 import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from hjit.call import against_numpy
 from hjit.call.against_numpy import InterleavedCalls
-from hjit.call.arguments import CallKey, copied, is_same_memory, key_of, leaves_of
+from hjit.call.arguments import CallKey, copied, is_device_array, is_same_memory, key_of, leaves_of
 from hjit.call.entry import MAX_KEYS, Call, Entry, Stats
 from hjit.call.outcome import MISS, PLAIN
-from hjit.errors import BudgetError, CompileError, HjitWarning, ScheduleError, TraceError
+from hjit.errors import BudgetError, CompileError, DeviceError, HjitWarning, ScheduleError, TraceError
 from hjit.options import Options, checked, context_state, resolve
 from hjit.process import forks, state
 from hjit.trace.capture.overlay import load_table
@@ -72,6 +72,7 @@ class Pipeline:
         self._entries: dict[CallKey, Entry] = {}
         self._options: dict[Any, Options] = {}  # by the context of calls
         self._schedule: Scheduler | None = None
+        self._on: dict[str, Pipeline] = {}
         self._warned = False
         self._warned_of_flips = False
         self._lock = threading.RLock()
@@ -94,6 +95,18 @@ class Pipeline:
         self._lock = threading.RLock()
         for entry in self._entries.values():
             entry.stop_timing()
+
+    def on(self, target: str) -> Pipeline:
+        """The same function on another target: a pipeline with all other options, the same one at each call.
+
+        Raises:
+            OptionError: there is no such target.
+        """
+        found = self._on.get(target)
+        if found is None:
+            given = checked({**self._given, "target": target})
+            found = self._on.setdefault(target, self if given == self._given else Pipeline(self.py_func, given))
+        return found
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         return self if instance is None else types.MethodType(self, instance)
@@ -128,6 +141,19 @@ class Pipeline:
         _load_compiler()
         leaves: list[Any] = []
         structure = Tree(tuple, (flatten(args, leaves), flatten(kwargs, leaves)))
+        if self._resolved(key[0]).target == "cuda":
+            from hjit.call.on_device import taken
+
+            try:
+                if taken(leaves):
+                    args, kwargs = structure.build(leaves.__getitem__)
+            except DeviceError as error:
+                if self._resolved(key[0]).on_unsupported == "raise":
+                    raise
+                self._give_up(key, f"{self.__name__} runs as plain NumPy: {error}")
+                return self._numpy(args, kwargs)
+        elif any(map(is_device_array, leaves)):
+            return self.on("cuda")._call(key, args, kwargs, targets)
         call = Call(key, args, kwargs, leaves, structure, targets or [], () if entry is None else entry.variants)
         timing = None if entry is None or targets is not None else entry.timing
         result = self._try(call) if timing is None else self._timed(call, timing)
@@ -226,7 +252,10 @@ class Pipeline:
     def _resolved(self, context: Any) -> Options:
         found = self._options.get(context)
         if found is None:
-            found = self._options[context] = resolve(self._given)
+            found = resolve(self._given)
+            if found.target == "cuda":  # which has one schedule, and no NumPy beside it to be faster
+                found = replace(found, tune=False, blas=False, numpy_if_faster=False)
+            self._options[context] = found
             _limit(self._options, MAX_CONTEXTS)
         return found
 
@@ -254,7 +283,7 @@ class Pipeline:
             try:
                 with progress(f"hjit: compiling {self.__name__}"):
                     built = self._build(call.structure, call.leaves, options, self._schedule)
-            except (TraceError, CompileError) as error:
+            except (TraceError, CompileError, DeviceError) as error:
                 if options.on_unsupported == "raise" and not isinstance(error, BudgetError):
                     raise
                 self._give_up(call.key, f"{self.__name__} runs as plain NumPy: {error}")
@@ -342,6 +371,8 @@ class Pipeline:
 
     def _verify(self, call: Call, variant: Variant, guarded: GuardValues, ways: list[bool]) -> Any:
         """NumPy's own result; the kernels are installed only if they compute the same."""
+        if variant.on_device and any(map(is_device_array, call.leaves)):
+            return self._verify_copies(call, variant, guarded, ways)
         from hjit.call.build import with_room
         from hjit.call.first_calls import run_of
 
@@ -357,7 +388,7 @@ class Pipeline:
             return PLAIN
         middle = against_numpy.clock()
         with forks.builds.outside():
-            expected = self.py_func(*call.args, **call.kwargs)
+            expected = self._reference(variant)(*call.args, **call.kwargs)
         seconds = (middle - start) / len(ways), against_numpy.clock() - middle
         report = with_room(
             self._first_calls.compare, variant, guarded, done, arrays | before, expected, {n: arrays[n] for n in before}
@@ -378,6 +409,28 @@ class Pipeline:
             self.stats.verified = False
             self._give_up(call.key, report.what_is_wrong(self.__name__))
         return expected
+
+    def _verify_copies(self, call: Call, variant: Variant, guarded: GuardValues, ways: list[bool]) -> Any:
+        """As `_verify`, on copies of arrays that are on a device; then on these."""
+        from hjit.call.on_device import mirror
+
+        copies: dict[int, Any] = {}  # by identity: what was passed twice is copied once
+        leaves = [copies.setdefault(id(x), mirror(x)) for x in call.leaves]
+        args, kwargs = call.structure.build(leaves.__getitem__)
+        on_host = replace(call, leaves=leaves, args=args, kwargs=kwargs, targets=[])
+        captured = {n: mirror(a) for n, a in guarded[1].items()}
+        self._verify(on_host, variant, (guarded[0], captured), ways)
+        if not variant.vouched.issuperset(ways):
+            return PLAIN
+        return variant.run(call.leaves, guarded)
+
+    def _reference(self, variant: Variant) -> Callable[..., Any]:
+        """What gives the right results for arrays of NumPy."""
+        if not variant.on_device:
+            return cast(Callable[..., Any], self.py_func)
+        from hjit.trace.capture.cupy_names import by_numpy
+
+        return by_numpy(self.py_func)
 
     @functools.cached_property
     def _first_calls(self) -> FirstCalls:
@@ -563,7 +616,9 @@ def _named(module: str, name: str) -> Any:
 
 def _unpickle(module: str, name: str, given: dict[str, Any]) -> Any:
     found = _named(module, name)
-    return found if isinstance(found, Pipeline) else Pipeline(found, given)
+    if not isinstance(found, Pipeline):
+        return Pipeline(found, given)
+    return found.on(given["target"]) if "target" in given else found
 
 
 _pipelines: weakref.WeakSet[Pipeline] = weakref.WeakSet()

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from hjit.errors import ScheduleError
+from hjit.kernels.runtime import features
 from hjit.kernels.runtime.kernel import Bound
 from hjit.kernels.runtime.scheduled import Scheduled
 from hjit.sched.language.target import Target
@@ -55,13 +56,20 @@ class Segment:
     @cached_property
     def default(self) -> Root:
         """Its default schedule."""
-        from hjit.sched.default.schedules import default_schedule  # a process that finds its kernels never loads it
+        # a process that finds its kernels loads none of these
+        if self.target == features.CUDA:
+            from hjit.sched.default.cuda import cuda_schedule
+
+            return cuda_schedule(self.graph)
+        from hjit.sched.default.schedules import default_schedule
 
         return default_schedule(self.graph, self.target)
 
     def defaults(self) -> Iterator[Root]:
         """Its default schedule; then every stage at the root, for where a sliding window turns out not to slide."""
         yield self.default
+        if self.target == features.CUDA:
+            return
         from hjit.sched.nests.root_nests import root_schedule
 
         yield root_schedule(self.graph, self.target)
