@@ -23,7 +23,7 @@ def numpy_of(value: Any) -> Any:
     if isinstance(value, types.ModuleType):
         return _module(value.__name__) or value
     try:
-        return _names(frozenset(_loaded())).get(value, value)
+        return _names(tuple(_loaded())).get(value, value)
     except TypeError:  # not hashable
         return value
 
@@ -47,23 +47,23 @@ def _module(name: str) -> types.ModuleType | None:
     return None
 
 
-def _loaded() -> Iterator[str]:
+def _loaded() -> Iterator[types.ModuleType]:
     for name in ("cupy", "cupy.linalg", "cupy.fft", "cupyx.scipy.ndimage", "cupyx.scipy.signal", "cupyx.scipy.special"):
         if name in sys.modules:
-            yield name
+            yield sys.modules[name]
 
 
 @functools.lru_cache(maxsize=8)
-def _names(modules: frozenset[str]) -> dict[Any, Any]:
+def _names(modules: tuple[types.ModuleType, ...]) -> dict[Any, Any]:
     """Functions and classes of CuPy's modules with those of NumPy and SciPy of the same names."""
     found: dict[Any, Any] = {}
-    for name in modules:
-        there, here = sys.modules[name], _module(name)
+    for there in modules:
+        here = _module(there.__name__)
         for word in [w for w in dir(here) if not w.startswith("_")]:
             own, other = getattr(there, word, None), getattr(here, word)
             if callable(own) and callable(other) and own is not other:
                 found[own] = other
-    get_array_module = getattr(sys.modules["cupy"], "get_array_module", None)
+    get_array_module = getattr(modules[0], "get_array_module", None)
     if get_array_module is not None:
         found[get_array_module] = array_module
     return found
@@ -99,11 +99,13 @@ class _Globals(dict[str, Any]):
 
 def _seen(value: Any, overlays: dict[int, _Globals]) -> Any:
     """A value as clones see it."""
-    if isinstance(value, types.FunctionType) and _uses_cupy(value):
-        return _clone(value, overlays)
+    if isinstance(value, types.ModuleType):
+        return _CuPy(value) if value.__name__ == "cupyx" or is_cupy(value) else value
     if type(value).__module__ == "cupy" and hasattr(value, "get"):
         return value.get()
-    return _CuPy(value) if isinstance(value, types.ModuleType) and is_cupy(value) else numpy_of(value)
+    if is_cupy(value) or not isinstance(value, types.FunctionType):
+        return numpy_of(value)
+    return _clone(value, overlays) if _uses_cupy(value) else value
 
 
 class _CuPy(types.ModuleType):
@@ -115,7 +117,8 @@ class _CuPy(types.ModuleType):
 
     def __getattr__(self, name: str) -> Any:
         here = numpy_of(self._module)
-        return getattr(here, name) if hasattr(here, name) else _seen(getattr(self._module, name), {})
+        is_other = here is not self._module and hasattr(here, name)
+        return getattr(here, name) if is_other else _seen(getattr(self._module, name), {})
 
 
 def _clone(function: types.FunctionType, overlays: dict[int, _Globals]) -> Callable[..., Any]:
