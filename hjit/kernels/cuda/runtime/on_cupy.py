@@ -48,7 +48,7 @@ def cuda_version(number: int) -> str:
 
 
 @functools.lru_cache(maxsize=1)
-def _checked(cupy: Any) -> int:
+def devices(cupy: Any) -> int:
     """How many devices there are.
 
     Raises:
@@ -79,7 +79,7 @@ def current_device() -> CuPy:
         DeviceError: there is none.
     """
     cupy = package()
-    _checked(cupy)
+    devices(cupy)
     return _device(cupy, cupy.cuda.runtime.getDevice())
 
 
@@ -96,8 +96,8 @@ def compiled(text: str, capability: int, options: Sequence[str] = ()) -> nvrtc.C
         DeviceError: there is no NVRTC, or it is older than the device.
     """
     if not nvrtc.is_available():
-        return _by_cupy(package().cuda.nvrtc, text, capability, options)
-    return nvrtc.compiled(text, _known(capability, nvrtc.capabilities()), options)
+        return by_cupy(package().cuda.nvrtc, text, capability, options)
+    return nvrtc.compiled(text, usable(capability, nvrtc.capabilities()), options)
 
 
 def compiler_version() -> str:
@@ -106,22 +106,22 @@ def compiler_version() -> str:
     return ".".join(map(str, version))
 
 
-def _known(capability: int, known: Sequence[int]) -> int:
+def usable(capability: int, known: Sequence[int]) -> int:
     """A compute capability whose machine code runs on a device of the given one.
 
     Raises:
         DeviceError: the compiler knows none.
     """
-    usable = [c for c in known if c // 10 == capability // 10 and c <= capability]
-    if not usable:
+    found = [c for c in known if c // 10 == capability // 10 and c <= capability]
+    if not found:
         raise DeviceError(
             f"NVRTC does not know compute capability {capability / 10}, but {min(known) / 10} to {max(known) / 10}: "
             "install a newer one"
         )
-    return max(usable)
+    return max(found)
 
 
-def _by_cupy(library: Any, text: str, capability: int, options: Sequence[str]) -> nvrtc.Compiled:
+def by_cupy(library: Any, text: str, capability: int, options: Sequence[str]) -> nvrtc.Compiled:
     """As `nvrtc.compiled`, through CuPy's binding of the library."""
     source = program(text, "cuda")
     try:
