@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from hjit.call.first_calls import FirstCalls
     from hjit.call.guards import GuardValues
     from hjit.call.variant import Variant
-    from hjit.kernels.runtime.lowered import Lowered
     from hjit.sched.hand.schedule import Schedule
     from hjit.sched.language.tree import Root
     from hjit.tuning.choice import Scheduler
@@ -470,11 +469,15 @@ class Pipeline:
         entry = self._entries.get(key_of(args, kwargs)) or Entry()
         return explained(self.__name__, entry.plain, entry.variants, entry.timing is not None)
 
-    def _inspect(self, args: Any, kwargs: Any) -> list[Lowered]:
+    def _inspect(self, args: Any, kwargs: Any) -> list[Any]:
         from hjit.call.build import with_room
         from hjit.kernels.runtime.lowered import lowered
 
         options = self._resolved(context_state())
+        if options.target == "cuda":
+            from hjit.kernels.cuda.runtime import inspection
+
+            return [with_room(inspection.of, b) for b in self._device_kernels(args, kwargs)]
         variant = self.variant_of(args, kwargs, options, self._schedule)
         return [with_room(lowered, s.scheduled, options) for s in variant.steps if s.scheduled is not None]
 
@@ -487,6 +490,12 @@ class Pipeline:
 
         leaves: list[Any] = []
         structure = Tree(tuple, (flatten(args, leaves), flatten(kwargs, leaves)))
+        if any(map(is_device_array, leaves)):
+            if options.target != "cuda":
+                return self.on("cuda").variant_of(args, kwargs, self.on("cuda")._resolved(context_state()), schedule)
+            from hjit.call.on_device import taken
+
+            taken(leaves)
         entry = self._entries.get(key_of(args, kwargs)) or Entry()
         usable = (v for v in entry.variants if options.blas is not False or not v.has_products)
         variant = next((v for v in usable if v.guards.values(leaves) is not None), None)
@@ -564,14 +573,65 @@ class Pipeline:
 
     def inspect_llvm(self, *args: Any, **kwargs: Any) -> str:
         """The LLVM IR as it is handed to LLVM."""
-        return "\n".join(p.llvm for p in self._inspect(args, kwargs))
+        return "\n".join(p.llvm for p in self._on_cpu()._inspect(args, kwargs))
 
     def inspect_asm(self, *args: Any, **kwargs: Any) -> str:
         """The machine's assembly after optimisation."""
         from hjit.kernels.runtime.backend import assembly
 
-        options = self._resolved(context_state())
-        return "\n".join(assembly(p.llvm, p.name, options.target) for p in self._inspect(args, kwargs))
+        here = self._on_cpu()
+        options = here._resolved(context_state())
+        return "\n".join(assembly(p.llvm, p.name, options.target) for p in here._inspect(args, kwargs))
+
+    # -- inspection of what runs on a GPU
+    def inspect_cuda(self, *args: Any, **kwargs: Any) -> str:
+        """The CUDA C of the kernels that run on a GPU, as it is handed to NVRTC."""
+        from hjit.kernels.cuda.runtime import inspection
+
+        return "\n".join(map(inspection.cuda, self._device_kernels(args, kwargs)))
+
+    def inspect_ptx(self, *args: Any, capability: int | None = None, **kwargs: Any) -> str:
+        """The PTX of the kernels that run on a GPU.
+
+        Args:
+            capability: compute capability, 90 for 9.0; None: the device's, or 80 where there is none.
+
+        Raises:
+            DeviceError: there is no NVRTC.
+        """
+        from hjit.kernels.cuda.runtime import inspection
+
+        return "\n".join(inspection.compiled(b, capability).ptx for b in self._device_kernels(args, kwargs))
+
+    def inspect_sass(self, *args: Any, capability: int | None = None, **kwargs: Any) -> str:
+        """The machine code of the kernels that run on a GPU, as nvdisasm prints it; see `inspect_ptx`.
+
+        Raises:
+            DeviceError: there is no NVRTC, or no disassembler.
+        """
+        from hjit.kernels.cuda.runtime import inspection
+
+        return "\n".join(inspection.sass(b, capability) for b in self._device_kernels(args, kwargs))
+
+    def kernels(self, *args: Any, capability: int | None = None, **kwargs: Any) -> Any:
+        """A printable table of the kernels that run on a GPU: grid, block, registers, spills, shared memory of each.
+
+        Args:
+            capability: see `inspect_ptx`.
+        """
+        from hjit.kernels.cuda.runtime import inspection
+
+        found = self._device_kernels(args, kwargs)
+        rows = [row for b in found for row in inspection.rows(b, capability)]
+        return inspection.Table(rows, inspection.capability() if capability is None else capability)
+
+    def _device_kernels(self, args: Any, kwargs: Any) -> list[Any]:
+        """The kernels of these arguments on a GPU, bound to their sizes."""
+        here = self if self._resolved(context_state()).target == "cuda" else self.on("cuda")
+        return here.variant_of(args, kwargs, here._resolved(context_state()), here._schedule).bounds
+
+    def _on_cpu(self) -> Pipeline:
+        return self.on("cpu") if self._resolved(context_state()).target == "cuda" else self
 
 
 def _parts_at(v: Variant, miss: Any, missed: Variant) -> bool:

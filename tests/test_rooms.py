@@ -191,6 +191,7 @@ NEEDLESS = "to be fixed: nothing is gained by it"
 LATE = {
     "hjit": {"sched.hand.schedule": "loaded by programs that use it: most never do"},
     "cli": {
+        "kernels.cuda.runtime.inventory": GPU,
         "kernels.runtime.features": FIRST_CALL,
         "kernels.runtime.launch": FIRST_CALL,
         "sched.language.target": FIRST_CALL,
@@ -202,6 +203,7 @@ LATE = {
         "tuning.candidates": SEARCH,
     },
     "kernels.cuda.runtime.device": {"kernels.cuda.runtime.on_cupy": GPU},
+    "kernels.cuda.runtime.inspection": {"kernels.cuda.runtime.on_cupy": GPU},
     "kernels.cuda.runtime.kernels": {"kernels.cuda.runtime.lowered": COMPILER},
     "kernels.runtime.kernel": {"kernels.runtime.lowered": COMPILER},
     "pipeline": {
@@ -210,6 +212,7 @@ LATE = {
         "call.on_device": GPU,
         "call.segments": FIRST_CALL,
         "call.variant": FIRST_CALL,
+        "kernels.cuda.runtime.inspection": SHOWN,
         "kernels.runtime.backend": FIRST_CALL,
         "kernels.runtime.features": FIRST_CALL,
         "kernels.runtime.lowered": COMPILER,

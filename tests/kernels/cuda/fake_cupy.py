@@ -287,6 +287,7 @@ def _cuda() -> types.ModuleType:
         runtimeGetVersion=lambda: 12090,
         getDeviceCount=lambda: 1,
         getDevice=lambda: 0,
+        getDeviceProperties=lambda number: {"name": b"Small GPU", "totalGlobalMem": 4 << 30},
         CUDARuntimeError=CUDARuntimeError,
     )
     vars(cuda).update(
@@ -297,6 +298,7 @@ def _cuda() -> types.ModuleType:
         Device=lambda number: contextlib.nullcontext(types.SimpleNamespace(compute_capability="80")),
         alloc_pinned_memory=lambda size: bytearray(size),
         get_current_stream=lambda: CURRENT,
+        get_elapsed_time=lambda start, end: 1.0,
         runtime=runtime,
     )
     return cuda

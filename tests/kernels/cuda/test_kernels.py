@@ -109,14 +109,14 @@ def test_few_kernels_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_memory_of_stages_is_shared() -> None:
     def long(a: Any) -> Any:
-        b = np.cumsum(a, axis=1) + a[:, ::-1]
-        c = np.cumsum(b, axis=0) * b[::-1]
-        d = np.cumsum(c, axis=1) + c[:, ::-1]
-        return np.cumsum(d, axis=0) + d[::-1]
+        for axis in (0, 1, 0, 1, 0):
+            a = np.cumsum(a, axis=axis)[::-1]
+        return a
 
     f = hjit.pipeline(long, target="cuda")
     np.testing.assert_allclose(f(IMAGE), long(IMAGE), rtol=1e-4)
-    assert 0 < f.stats.scratch_bytes <= 4 * IMAGE.nbytes + 1024
+    (kernel,) = f.variant_of((IMAGE,), {}, f._resolved(())).bounds
+    assert 0 < f.stats.scratch_bytes < sum(n * dtype.itemsize for _, n, dtype in kernel._scratch)
 
 
 def test_arguments_are_rows_of_their_memory() -> None:
@@ -125,4 +125,4 @@ def test_arguments_are_rows_of_their_memory() -> None:
         row, at = d.argument(a)
         assert row.flags.c_contiguous
         if a.size:
-            assert row[at] == a[(0,) * a.ndim] and np.shares_memory(row, a)
+            assert row.reshape(-1)[at] == a[(0,) * a.ndim] and np.shares_memory(row, a)

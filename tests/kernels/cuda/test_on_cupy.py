@@ -15,7 +15,7 @@ import pytest
 import hjit
 from hjit.errors import DeviceError
 from hjit.kernels.cuda import nvrtc
-from hjit.kernels.cuda.runtime import device, on_cupy, transfers
+from hjit.kernels.cuda.runtime import device, inventory, on_cupy, transfers
 from tests.kernels.cuda import fake_cupy
 
 TEXT = "HJ_KERNEL(twice, 32, 1, 1)(HJ_GLOBAL f32 *a) { a[HJ_THREAD_X] *= 2; }"
@@ -43,6 +43,7 @@ MEMBERS = {
         "NVRTCError",
     ),
     "cuda.runtime": ("getDeviceCount() -> int", "driverGetVersion() -> int", "runtimeGetVersion() -> int", "getDevice"),
+    "cuda": ("get_elapsed_time(start_event, end_event)",),
     "ndarray": ("shape", "dtype", "strides", "data", "flags", "transpose", "view", "__cuda_array_interface__"),
 }
 
@@ -50,7 +51,7 @@ MEMBERS = {
 @functools.cache
 def names() -> frozenset[str]:
     """Dotted names of CuPy in the modules that use it."""
-    texts = map(inspect.getsource, (on_cupy, transfers))
+    texts = map(inspect.getsource, (on_cupy, transfers, inventory))
     found = {n for text in texts for n in re.findall(r"\bcupy\.((?:cuda\.)?\w+)", text)}
     assert {"empty", "ndarray", "cuda.Module", "from_dlpack"} <= found
     return frozenset(found - {"cuda"})
@@ -149,3 +150,17 @@ def test_code_that_the_driver_refuses_is_an_error(cuda: Any, monkeypatch: pytest
     f = hjit.pipeline(lambda a: a + 1, target="cuda", cache="off")
     with pytest.raises(hjit.CompileError, match="the driver refused"):
         f(np.ones((20, 30)))
+
+
+def test_what_there_is_is_listed(cuda: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("COPY_BYTES", "TRANSFER_BYTES"):
+        monkeypatch.setattr(inventory, name, 1 << 20)
+    found = dict(inventory.lines())
+    assert found["CUDA driver"] == "for CUDA 12.4"
+    assert re.fullmatch(
+        r"Small GPU, compute capability 8.0, 4 GiB; copies \d+ GB/s, from the host [\d.]+ GB/s, to it [\d.]+ GB/s",
+        found["GPU 0"],
+    )
+    monkeypatch.setattr(cuda, "driverGetVersion", lambda: 0)
+    on_cupy.devices.cache_clear()
+    assert dict(inventory.lines())["GPU"] == "CUDA needs an NVIDIA driver, and this machine has none"

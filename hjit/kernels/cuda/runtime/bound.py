@@ -18,7 +18,7 @@ from hjit.kernels.runtime.scratch import offsets
 from hjit.kernels.runtime.sizes import evaluate
 from hjit.options import Options
 from hjit.trace.ir.graph import Graph
-from hjit.trace.ir.poly import sizes_value
+from hjit.trace.ir.poly import Poly, sizes_value
 
 ALIGN = 256  # bytes, as CUDA aligns what it allocates
 STATUS = np.dtype(np.uint32)
@@ -82,6 +82,10 @@ class Bound:
     def device(self) -> Device:
         """What they run on; raises as `kernel` does."""
         return self._prepared()[0]
+
+    def number(self, p: Poly) -> int:
+        """A size at those of this call."""
+        return sizes_value(p, self.sizes)
 
     def _prepared(self) -> tuple[Device, Kernels, list[_Call]]:
         return self._ready or self._prepare(current())

@@ -80,11 +80,11 @@ def current_device() -> CuPy:
     """
     cupy = package()
     devices(cupy)
-    return _device(cupy, cupy.cuda.runtime.getDevice())
+    return device(cupy, cupy.cuda.runtime.getDevice())
 
 
 @functools.lru_cache(maxsize=64)
-def _device(cupy: Any, number: int) -> CuPy:
+def device(cupy: Any, number: int) -> CuPy:
     return CuPy(cupy, number)
 
 
@@ -151,8 +151,8 @@ class CuPy:
 
     def __init__(self, cupy: Any, number: int) -> None:
         self.cupy, self.number = cupy, number
-        with cupy.cuda.Device(number) as device:
-            self.capability = int(device.compute_capability)
+        with cupy.cuda.Device(number) as here:
+            self.capability = int(here.compute_capability)
         self.transfers = Transfers(cupy)
 
     @property
