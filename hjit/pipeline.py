@@ -141,18 +141,35 @@ class Pipeline:
         leaves: list[Any] = []
         structure = Tree(tuple, (flatten(args, leaves), flatten(kwargs, leaves)))
         if self._resolved(key[0]).target == "cuda":
-            from hjit.call.on_device import taken
+            return self._call_device(key, args, kwargs, leaves, structure, targets)
+        if any(map(is_device_array, leaves)):
+            there = self.on("cuda")
+            there.stats.calls += 1
+            return there._call(key, args, kwargs, targets)
+        return self._run(key, args, kwargs, leaves, structure, targets)
 
-            try:
-                if taken(leaves):
-                    args, kwargs = structure.build(leaves.__getitem__)
-            except DeviceError as error:
-                if self._resolved(key[0]).on_unsupported == "raise":
-                    raise
-                self._give_up(key, f"{self.__name__} runs as plain NumPy: {error}")
-                return self._numpy(args, kwargs)
-        elif any(map(is_device_array, leaves)):
-            return self.on("cuda")._call(key, args, kwargs, targets)
+    def _call_device(
+        self, key: CallKey, args: Any, kwargs: Any, leaves: list[Any], structure: Tree, targets: list[Any] | None
+    ) -> Any:
+        """A call whose kernels run on a GPU: where its arrays are."""
+        from hjit.call.on_device import at, taken
+
+        try:
+            if taken(leaves):
+                args, kwargs = structure.build(leaves.__getitem__)
+        except DeviceError as error:
+            if self._resolved(key[0]).on_unsupported == "raise":
+                raise
+            self._give_up(key, f"{self.__name__} runs as plain NumPy: {error}")
+            return self._numpy(args, kwargs)
+        with at(leaves):
+            return self._run(key, args, kwargs, leaves, structure, targets)
+
+    def _run(
+        self, key: CallKey, args: Any, kwargs: Any, leaves: list[Any], structure: Tree, targets: list[Any] | None
+    ) -> Any:
+        """By a variant that is known, by a new one, or by the plain function."""
+        entry = self._entries.get(key)
         call = Call(key, args, kwargs, leaves, structure, targets or [], () if entry is None else entry.variants)
         timing = None if entry is None or targets is not None else entry.timing
         result = self._try(call) if timing is None else self._timed(call, timing)
@@ -253,7 +270,7 @@ class Pipeline:
         if found is None:
             found = resolve(self._given)
             if found.target == "cuda":  # which has one schedule, and no NumPy beside it to be faster
-                found = replace(found, tune=False, blas=False, numpy_if_faster=False)
+                found = replace(found, tune=False, numpy_if_faster=False)
             self._options[context] = found
             _limit(self._options, MAX_CONTEXTS)
         return found
@@ -452,13 +469,17 @@ class Pipeline:
         if len(results) != len(targets):
             raise ValueError(f"out has {len(targets)} arrays, the function returns {len(results)}")
         for t, r in zip(targets, results, strict=True):
-            array = np.asarray(r)
-            if not isinstance(t, np.ndarray) or t.shape != array.shape or t.dtype != array.dtype:
-                given = f"{np.shape(t)} {getattr(t, 'dtype', type(t))}"
+            array = r if is_device_array(r) else np.asarray(r)
+            if (
+                (not isinstance(t, np.ndarray) and not is_device_array(t))
+                or t.shape != array.shape
+                or t.dtype != array.dtype
+            ):
+                given = f"{getattr(t, 'shape', ())} {getattr(t, 'dtype', type(t))}"
                 raise ValueError(f"out: an array of shape {array.shape} and dtype {array.dtype} is needed, not {given}")
         for t, r in zip(targets, results, strict=True):
             if t is not r and not is_same_memory(t, r):
-                np.copyto(t, r)
+                t[...] = r
         return out
 
     # -- inspection

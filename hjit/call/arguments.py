@@ -161,7 +161,12 @@ def copied(x: Any) -> Any:
 
 def is_same_memory(a: np.ndarray[Any, Any], b: Any) -> bool:
     """Are two arrays of one shape the same elements?"""
-    return isinstance(b, np.ndarray) and a.strides == b.strides and a.ctypes.data == b.ctypes.data
+    return (
+        isinstance(a, np.ndarray)
+        and isinstance(b, np.ndarray)
+        and a.strides == b.strides
+        and a.ctypes.data == b.ctypes.data
+    )
 
 
 def leaves_of(x: Any) -> list[Any]:

@@ -9,6 +9,7 @@ results back.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, fields
 from typing import Any
 
@@ -23,6 +24,7 @@ from hjit.errors import TraceError
 from hjit.kernels.cuda.runtime.device import Device, current, found
 from hjit.trace.capture.captured import without_memory
 from hjit.trace.capture.trace import Result
+from hjit.trace.tracing.products import Product
 from hjit.trace.tracing.recorder import OutOfBounds, Recorder, packed
 
 Array = np.ndarray[Any, Any]
@@ -54,6 +56,12 @@ def taken(leaves: list[Any]) -> bool:
         if is_device_array(x) and not device.is_array(x):
             leaves[k], changed = device.own(x), True
     return changed
+
+
+def at(leaves: Sequence[Any]) -> AbstractContextManager[Any]:
+    """The device of the arrays is the current one inside; without arrays on a device that is the current one anyway."""
+    first = next(filter(is_device_array, leaves), None)
+    return nullcontext() if first is None else current().where(first)
 
 
 def stand_in(x: Any) -> Any:
@@ -98,6 +106,11 @@ class DeviceSteps(Steps):
     def on_host(self, state: Mapping[str, Any], names: Sequence[str]) -> list[Array]:
         host = current().host
         return [host(state[n]) for n in names]
+
+    def multiply(self, product: Product, arrays: Sequence[Any], place: Any) -> Any:
+        """The product by cuBLAS: `numpy.matmul` of CuPy's arrays is CuPy's."""
+        device = current()
+        return product.compute([device.own(a) for a in arrays], device.empty(product.shape, product.dtype))
 
     def run_kernel(
         self, bound: Any, state: dict[str, Any], values: Sequence[Any], places: Mapping[str, Any], streamed: bool
@@ -145,11 +158,16 @@ class OnDevice(Variant):
             IndexError: an index is out of bounds, and the arrays are the device's: CuPy itself would not notice.
         """
         try:
-            return Variant.run(self, leaves, guarded, (), known, effects, False, draws)
+            with self.place():
+                return Variant.run(self, leaves, guarded, (), known, effects, False, draws)
         except IndexOutOfBounds:
             if has_device_arrays(leaves):
                 raise IndexError("index out of bounds") from None
             raise
+
+    def place(self) -> AbstractContextManager[Any]:
+        """Inside, the device for which kernels were loaded is the current one."""
+        return self.bounds[0].device.active() if self.bounds else nullcontext()  # type: ignore[attr-defined]
 
     def arrays(self, leaves: Sequence[Any], captured: Mapping[str, Any]) -> dict[str, Any]:
         device, arrays = current(), Variant.arrays(self, leaves, captured)
@@ -204,8 +222,8 @@ class DeviceResults:
 
     def placed(self, name: str) -> Any:
         """An array where the results are to be; the same one for all views of it."""
-        if not self.stay:
-            self.arrays[name] = self.device.host(self.arrays[name])
+        move = self.device.own if self.stay else self.device.host
+        self.arrays[name] = move(self.arrays[name])
         return self.arrays[name]
 
     def given(self, r: Result, array: Any) -> Any:
@@ -232,12 +250,13 @@ class OneKernelOnDevice(OneKernel):
         fixed: Mapping[int, Any] = self.constants
         bound: Any = self.bound
         arrays = [fixed[k] if n < 0 else leaves[n] for k, n in enumerate(self.leaves)]
-        outputs = bound.new_outputs()
         scalars = [values[k] for k in self.scalars] if values else ()
-        if not bound.run(arrays, outputs, scalars):
-            if bound.refuses(scalars):
-                return PLAIN
-            raise IndexError("index out of bounds")
+        with bound.device.active():
+            outputs = bound.new_outputs()
+            if not bound.run(arrays, outputs, scalars):
+                if bound.refuses(scalars):
+                    return PLAIN
+                raise IndexError("index out of bounds")
         tree = self.result
         if type(tree) is Result:
             return _on_device(tree, outputs[0])

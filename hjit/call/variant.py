@@ -20,6 +20,7 @@ from hjit.kernels.runtime.scheduled import Scheduled
 from hjit.trace.capture.trace import Result, Trace
 from hjit.trace.ir.graph import Graph
 from hjit.trace.tracing.host import same
+from hjit.trace.tracing.products import Product
 from hjit.trace.tracing.recorder import GraphBreak, OutOfBounds, Recorder, packed
 from hjit.verify.tolerances import Tolerance, tolerances
 
@@ -89,7 +90,7 @@ class Steps:
                 continue
             results = known.get(number)
             if cut.product is not None and (results is None or cut.gives[0] in places):
-                results = (cut.product.compute([state[n] for n in cut.needs], places.get(cut.gives[0])),)
+                results = (self.multiply(cut.product, [state[n] for n in cut.needs], places.get(cut.gives[0])),)
             elif results is None:
                 if cut.mark is not None:
                     drawn.append(cut.mark())
@@ -101,6 +102,10 @@ class Steps:
     def on_host(self, state: Mapping[str, Any], names: Sequence[str]) -> list[Array]:
         """Arrays that the host reads."""
         return [state[n] for n in names]
+
+    def multiply(self, product: Product, arrays: Sequence[Any], place: Any) -> Any:
+        """A product of matrices by BLAS, into an array of the caller if there is one for it."""
+        return product.compute(arrays, place)
 
     def run_kernel(
         self, bound: Bound, state: dict[str, Array], values: Sequence[Any], places: Mapping[str, Array], streamed: bool

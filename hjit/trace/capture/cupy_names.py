@@ -79,9 +79,9 @@ def array_module(*args: Any) -> types.ModuleType:
 
 def by_numpy(function: Any) -> Callable[..., Any]:
     """A function, with NumPy and SciPy where it, or a Python function that it calls, names CuPy."""
-    if "cupy" not in sys.modules or not isinstance(function, types.FunctionType):
-        return function  # type: ignore[no-any-return]
-    return _clone(function, {})
+    if "cupy" in sys.modules and isinstance(function, types.FunctionType) and _uses_cupy(function):
+        return _clone(function, {})
+    return function  # type: ignore[no-any-return]
 
 
 class _Globals(dict[str, Any]):
@@ -101,7 +101,7 @@ def _seen(value: Any, overlays: dict[int, _Globals]) -> Any:
     """A value as clones see it."""
     if isinstance(value, types.ModuleType):
         return _CuPy(value) if value.__name__ == "cupyx" or is_cupy(value) else value
-    if type(value).__module__ == "cupy" and hasattr(value, "get"):
+    if _is_array(value):
         return value.get()
     if is_cupy(value) or not isinstance(value, types.FunctionType):
         return numpy_of(value)
@@ -139,11 +139,23 @@ def _clone(function: types.FunctionType, overlays: dict[int, _Globals]) -> Calla
 
 
 def _uses_cupy(function: types.FunctionType) -> bool:
-    """May the function, or one that it calls of the same module, name CuPy?"""
-    if (function.__module__ or "").partition(".")[0] in ("numpy", "scipy", "cupy", "cupyx"):
-        return False
-    names = (*function.__globals__.values(), *(c.cell_contents for c in function.__closure__ or () if _is_bound(c)))
-    return any(map(is_cupy, names)) or any(n.startswith("cupy") for n in function.__code__.co_names)
+    """May the function, or one that it calls, name CuPy?"""
+    found, new = {function}, [function]
+    while new:
+        f = new.pop()
+        if (f.__module__ or "").partition(".")[0] in ("numpy", "scipy", "cupy", "cupyx"):
+            continue
+        values = [*f.__globals__.values(), *(c.cell_contents for c in f.__closure__ or () if _is_bound(c))]
+        if any(n.startswith("cupy") for n in f.__code__.co_names) or any(is_cupy(v) or _is_array(v) for v in values):
+            return True
+        called = {v for v in values if isinstance(v, types.FunctionType)} - found
+        found |= called
+        new += called
+    return False
+
+
+def _is_array(value: Any) -> bool:
+    return type(value).__module__ == "cupy" and hasattr(value, "get")
 
 
 def _is_bound(cell: types.CellType) -> bool:

@@ -155,7 +155,8 @@ class ndarray:
         return self.like(self.seen().transpose(*axes))
 
     def reshape(self, *shape: Any) -> ndarray:
-        return self.like(self.seen().reshape(*shape))
+        found = self.ready().reshape(*shape)
+        return self.like(found) if np.may_share_memory(found, self.data.memory) else asarray(found)
 
     def view(self, dtype: Any) -> ndarray:
         return self.like(self.seen().view(dtype))
@@ -340,6 +341,7 @@ def installed() -> Iterator[Any]:
         zeros=lambda shape, dtype=float: asarray(np.zeros(shape, dtype)),
         ascontiguousarray=lambda a: asarray(np.ascontiguousarray(a.ready())),
         copyto=copyto,
+        from_dlpack=lambda x: x.__dlpack__(),
         get_array_module=lambda *args: cupy if any(isinstance(x, ndarray) for x in args) else np,
         cuda=_cuda(),
     )

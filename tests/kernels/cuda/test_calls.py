@@ -211,3 +211,48 @@ def test_wrong_kernels_are_found(cp: Any, monkeypatch: pytest.MonkeyPatch) -> No
     with pytest.warns(hjit.HjitWarning, match="differs from NumPy's"):
         same(f(cp.asarray(IMAGE)), IMAGE[1:] + IMAGE[:-1])
     assert f.stats.verified is False
+
+
+def test_large_products_are_cublas_s(cp: Any) -> None:
+    def product(a: Any, b: Any) -> Any:
+        return (a * 2) @ b.T[:, :30] + 1, a @ b.T
+
+    f = hjit.pipeline(product, target="cuda", blas=True)
+    for _ in range(2):
+        same(f(cp.asarray(IMAGE), cp.asarray(IMAGE)), product(IMAGE, IMAGE))
+        for got, expected in zip(f(IMAGE, IMAGE), product(IMAGE, IMAGE), strict=True):
+            np.testing.assert_allclose(got, expected, rtol=1e-6)
+    assert f.stats.fallbacks == 0 and "by BLAS" in f.explain(cp.asarray(IMAGE), cp.asarray(IMAGE))
+
+
+class Tensor:
+    """An array of a package that has DLPack only."""
+
+    def __init__(self, a: Any) -> None:
+        self.a, self.shape, self.dtype, self.strides = a, a.shape, a.dtype, a.strides
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return 2, 0
+
+    def __dlpack__(self, **kwargs: Any) -> Any:
+        return self.a
+
+
+def test_dlpack(cp: Any) -> None:
+    f = hjit.pipeline(blurred)
+    for _ in range(2):
+        same(f(Tensor(cp.asarray(IMAGE)), 2.0), blurred(IMAGE, 2.0))
+    assert f.on("cuda").stats.traces == 1
+
+
+def test_results_into_arrays_of_the_caller(cp: Any) -> None:
+    f = hjit.pipeline(blurred)
+    out = cp.empty((38, 50), np.float32), cp.empty((), np.float32)
+    for _ in range(2):
+        assert f.into(out, cp.asarray(IMAGE), 2.0) is out
+        same(out, blurred(IMAGE, 2.0))
+    host = np.empty((38, 50), np.float32), np.empty((), np.float32)
+    f.on("cuda").into(host, IMAGE, 2.0)
+    np.testing.assert_array_equal(host[0], blurred(IMAGE, 2.0)[0])
+    with pytest.raises(ValueError, match="is needed"):
+        f.into((out[1], out[0]), cp.asarray(IMAGE), 2.0)

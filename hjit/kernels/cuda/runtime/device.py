@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Hashable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Protocol
 
 import numpy as np
@@ -16,6 +17,7 @@ from hjit.errors import DeviceError, OptionError
 from hjit.kernels.cuda import opencl
 
 VARIABLE = "HJIT_CUDA_DEVICE"
+NOTHING = nullcontext()  # has no state
 DType = np.dtype[Any]
 Array = np.ndarray[Any, Any]
 
@@ -37,6 +39,14 @@ class Device(Protocol):
 
     @property
     def shares_memory(self) -> bool: ...
+
+    def active(self) -> AbstractContextManager[Any]:
+        """Inside, this is the current device."""
+        ...
+
+    def where(self, array: Any) -> AbstractContextManager[Any]:
+        """Inside, the device that an array is on is the current one."""
+        ...
 
     def compile(self, text: str) -> tuple[bytes, str]:
         """Machine code of kernels, and what the compiler reports of them. Empty where it is not kept on disk."""
@@ -97,6 +107,12 @@ class OpenCL:
     key = "opencl"
     code_key = "opencl"
     shares_memory = True
+
+    def active(self) -> AbstractContextManager[Any]:
+        return NOTHING
+
+    def where(self, array: Any) -> AbstractContextManager[Any]:
+        return NOTHING
 
     def compile(self, text: str) -> tuple[bytes, str]:
         return b"", ""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import threading
 from collections.abc import Hashable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from hjit.kernels.cuda.opencl import numbered
 from hjit.kernels.cuda.prelude import program
 from hjit.kernels.cuda.runtime.transfers import Transfers
 
+NOTHING = nullcontext()  # has no state
 DType = np.dtype[Any]
 Array = np.ndarray[Any, Any]
 
@@ -95,14 +97,25 @@ def compiled(text: str, capability: int, options: Sequence[str] = ()) -> nvrtc.C
         CompileError: the compiler refused it.
         DeviceError: there is no NVRTC, or it is older than the device.
     """
+    if _is_ours():
+        return nvrtc.compiled(text, usable(capability, nvrtc.capabilities()), options)
+    return by_cupy(package().cuda.nvrtc, text, capability, options)
+
+
+def _is_ours() -> bool:
+    """Is the NVRTC that `hjit.kernels.cuda.nvrtc` finds the one to take?
+
+    A driver may refuse what the NVRTC of a later CUDA makes: then CuPy's own, which is as old as CuPy's CUDA, is.
+    """
     if not nvrtc.is_available():
-        return by_cupy(package().cuda.nvrtc, text, capability, options)
-    return nvrtc.compiled(text, usable(capability, nvrtc.capabilities()), options)
+        return False
+    driver = package().cuda.runtime.driverGetVersion()
+    return not driver or nvrtc.version()[0] <= driver // 1000
 
 
 def compiler_version() -> str:
     """Of the NVRTC that `compiled` takes."""
-    version = nvrtc.version() if nvrtc.is_available() else package().cuda.nvrtc.getVersion()
+    version = nvrtc.version() if _is_ours() else package().cuda.nvrtc.getVersion()
     return ".".join(map(str, version))
 
 
@@ -154,6 +167,7 @@ class CuPy:
         with cupy.cuda.Device(number) as here:
             self.capability = int(here.compute_capability)
         self.transfers = Transfers(cupy)
+        self.is_alone = devices(cupy) == 1
 
     @property
     def key(self) -> Hashable:
@@ -162,6 +176,12 @@ class CuPy:
     @functools.cached_property
     def code_key(self) -> str:
         return f"sm_{self.capability} NVRTC {compiler_version()} {' '.join(nvrtc.EXACT)}"
+
+    def active(self) -> AbstractContextManager[Any]:
+        return NOTHING if self.is_alone else self.cupy.cuda.Device(self.number)
+
+    def where(self, array: Any) -> AbstractContextManager[Any]:
+        return NOTHING if self.is_alone else self.cupy.cuda.Device(array.data.device_id)
 
     # -- kernels
     def compile(self, text: str) -> tuple[bytes, str]:
