@@ -19,7 +19,7 @@ import warnings
 import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -198,7 +198,7 @@ class Pipeline:
             try:
                 result = v.run(call.leaves, guarded, call.targets)
             except OutOfBounds:
-                return PLAIN
+                return self._refused(call)
             except Mispredict as error:
                 miss, missed = error, v
                 continue
@@ -305,7 +305,7 @@ class Pipeline:
                 self._give_up(call.key, f"{self.__name__} runs as plain NumPy: {error}")
                 return PLAIN
             except OutOfBounds:
-                return PLAIN
+                return self._refused(call)
             except Unclear as unclear:
                 if options.on_unsupported == "raise":
                     raise self._own_error(unclear.error, call.structure, call.leaves) from None
@@ -326,7 +326,7 @@ class Pipeline:
         try:
             return variant.run(call.leaves, guarded, call.targets, built.results)
         except OutOfBounds:
-            return PLAIN
+            return self._refused(call)
 
     def _entry(self, key: CallKey) -> Entry:
         """What is known of a key, from now on if nothing is."""
@@ -366,10 +366,15 @@ class Pipeline:
     def _own_error(self, error: Exception, structure: Tree, leaves: list[Any]) -> Exception:
         """What NumPy raises for these arguments; where it raises nothing, the trace is at fault."""
         copies: dict[int, Any] = {}  # by identity: what was passed twice is copied once
-        args, kwargs = structure.build(lambda k: copies.setdefault(id(leaves[k]), copied(leaves[k])))
+        copy, function = copied, self.py_func
+        if any(map(is_device_array, leaves)):
+            from hjit.call.on_device import mirror
+
+            copy, function = mirror, self._by_numpy()
+        args, kwargs = structure.build(lambda k: copies.setdefault(id(leaves[k]), copy(leaves[k])))
         try:
             with forks.builds.outside():
-                self.py_func(*args, **kwargs)
+                function(*args, **kwargs)
         except Exception as own:
             return own
         return self._not_traced(error)
@@ -387,7 +392,7 @@ class Pipeline:
 
     def _verify(self, call: Call, variant: Variant, guarded: GuardValues, ways: list[bool]) -> Any:
         """NumPy's own result; the kernels are installed only if they compute the same."""
-        if variant.on_device and any(map(is_device_array, call.leaves)):
+        if variant.on_device and any(map(is_device_array, (*call.leaves, *guarded[1].values()))):
             return self._verify_copies(call, variant, guarded, ways)
         from hjit.call.build import with_room
         from hjit.call.first_calls import run_of
@@ -404,7 +409,7 @@ class Pipeline:
             return PLAIN
         middle = against_numpy.clock()
         with forks.builds.outside():
-            expected = self._reference(variant)(*call.args, **call.kwargs)
+            expected = (self._by_numpy() if variant.on_device else self.py_func)(*call.args, **call.kwargs)
         seconds = (middle - start) / len(ways), against_numpy.clock() - middle
         report = with_room(
             self._first_calls.compare, variant, guarded, done, arrays | before, expected, {n: arrays[n] for n in before}
@@ -427,23 +432,29 @@ class Pipeline:
         return expected
 
     def _verify_copies(self, call: Call, variant: Variant, guarded: GuardValues, ways: list[bool]) -> Any:
-        """As `_verify`, on copies of arrays that are on a device; then on these."""
-        from hjit.call.on_device import mirror
+        """As `_verify`, for arrays on a device: on copies of them."""
+        from hjit.call.on_device import mirror, on_copies
 
-        copies: dict[int, Any] = {}  # by identity: what was passed twice is copied once
-        leaves = [copies.setdefault(id(x), mirror(x)) for x in call.leaves]
-        args, kwargs = call.structure.build(leaves.__getitem__)
-        on_host = replace(call, leaves=leaves, args=args, kwargs=kwargs, targets=[])
+        if not variant.guards.written.isdisjoint(guarded[1]):  # NumPy cannot change arrays there: nothing to compare
+            variant.vouched.update(ways)
+            self._install(call.key, variant)
+            return variant.run(call.leaves, guarded)
         captured = {n: mirror(a) for n, a in guarded[1].items()}
-        self._verify(on_host, variant, (guarded[0], captured), ways)
-        if not variant.vouched.issuperset(ways):
-            return PLAIN
-        return variant.run(call.leaves, guarded)
+        result = on_copies(call, lambda here: self._verify(here, variant, (guarded[0], captured), ways))
+        is_refused = result is PLAIN and not self._first_calls.is_wrong(variant, ways)
+        return self._refused(call) if is_refused else result
 
-    def _reference(self, variant: Variant) -> Callable[..., Any]:
-        """What gives the right results for arrays of NumPy."""
-        if not variant.on_device:
-            return cast(Callable[..., Any], self.py_func)
+    def _refused(self, call: Call) -> Any:
+        """NumPy is to say what it refuses; CuPy might not refuse it."""
+        if not any(map(is_device_array, call.leaves)):
+            return PLAIN
+        from hjit.call.on_device import on_copies
+
+        self.stats.fallbacks += 1
+        return on_copies(call, lambda here: self._by_numpy()(*here.args, **here.kwargs))
+
+    def _by_numpy(self) -> Callable[..., Any]:
+        """The plain function for NumPy's arrays, although it may name CuPy."""
         from hjit.trace.capture.cupy_names import by_numpy
 
         return by_numpy(self.py_func)

@@ -8,22 +8,23 @@ results back.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import numpy as np
 
 from hjit.call.arguments import is_device_array
+from hjit.call.entry import Call
 from hjit.call.guards import GuardValues, look_up
-from hjit.call.outcome import MISS, PLAIN
+from hjit.call.outcome import MISS, Outcome
 from hjit.call.results import Results
 from hjit.call.variant import OneKernel, Steps, Variant
 from hjit.errors import TraceError
 from hjit.kernels.cuda.runtime.device import Device, current, found
 from hjit.trace.capture.captured import without_memory
-from hjit.trace.capture.trace import Result
+from hjit.trace.capture.trace import Result, Tree, flatten
 from hjit.trace.tracing.products import Product
 from hjit.trace.tracing.recorder import OutOfBounds, Recorder, packed
 
@@ -95,8 +96,50 @@ def arrays_of(rec: Recorder, leaves: Sequence[Any]) -> dict[str, Any]:
     return found
 
 
-class IndexOutOfBounds(OutOfBounds):
-    """A kernel has met an index out of bounds."""
+# -- NumPy in place of kernels
+
+
+def on_copies(call: Call, function: Callable[[Call], Any]) -> Any:
+    """What a function gives for copies on the host of the arrays of a call, on the device; these are changed alike.
+
+    Args:
+        function: gives a result, or an `Outcome`, which is handed on.
+    """
+    copies: dict[int, Any] = {}  # by identity: what was passed twice is copied once
+    leaves = [copies.setdefault(id(x), mirror(x)) for x in call.leaves]
+    args, kwargs = call.structure.build(leaves.__getitem__)
+    try:
+        result = function(replace(call, leaves=leaves, args=args, kwargs=kwargs, targets=[]))
+        if isinstance(result, Outcome) or not has_device_arrays(call.leaves):
+            return result
+        return _moved(result, leaves, call.leaves)
+    finally:
+        for x, copy in zip(call.leaves, leaves, strict=True):
+            if x is not copy and mirror(x).tobytes() != copy.tobytes():
+                current().copy(copy, x)
+
+
+def _moved(result: Any, here: Sequence[Any], there: Sequence[Any]) -> Any:
+    """A result on the host as one on the device: arguments and views of them are those that are there."""
+    device, found = current(), list[Any]()
+
+    def leaf(k: int) -> Any:
+        x = found[k]
+        if not isinstance(x, (np.ndarray, np.generic)):
+            return x
+        for a, b in zip(here, there, strict=True):
+            if x is a:
+                return b
+            if isinstance(x, np.ndarray) and a is not b and np.may_share_memory(x, a):
+                offset = x.__array_interface__["data"][0] - a.__array_interface__["data"][0]
+                return device.view(b, offset, x)
+        return device.own(np.asarray(x))
+
+    structure = flatten(result, found)
+    return structure.build(leaf) if isinstance(structure, Tree) else leaf(structure)
+
+
+# -- kernels
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +162,7 @@ class DeviceSteps(Steps):
         inputs = [packed(state[n]) if n in self.packed else state[n] for n in bound.inputs]
         scalars = [values[self.slots[n]] for n, _ in bound.scalars]
         if not bound.run(inputs, made, scalars):
-            raise OutOfBounds if bound.refuses(scalars) else IndexOutOfBounds
+            raise OutOfBounds
         state.update(zip((name for name, _, _ in bound.outputs), made, strict=True))
 
 
@@ -152,18 +195,9 @@ class OnDevice(Variant):
         streamed: bool = False,
         draws: dict[str, Array] | None = None,
     ) -> Any:
-        """As `Variant.run`; `targets` are not used.
-
-        Raises:
-            IndexError: an index is out of bounds, and the arrays are the device's: CuPy itself would not notice.
-        """
-        try:
-            with self.place():
-                return Variant.run(self, leaves, guarded, (), known, effects, False, draws)
-        except IndexOutOfBounds:
-            if has_device_arrays(leaves):
-                raise IndexError("index out of bounds") from None
-            raise
+        """As `Variant.run`; `targets` are not used."""
+        with self.place():
+            return Variant.run(self, leaves, guarded, (), known, effects, False, draws)
 
     def place(self) -> AbstractContextManager[Any]:
         """Inside, the device for which kernels were loaded is the current one."""
@@ -237,11 +271,7 @@ class OneKernelOnDevice(OneKernel):
     __slots__ = ()
 
     def run(self, leaves: Sequence[Any]) -> Any:
-        """As `OneKernel.run`.
-
-        Raises:
-            IndexError: an index is out of bounds.
-        """
+        """As `OneKernel.run`; MISS, too, where NumPy is to refuse something."""
         values: Sequence[Any] | None = ()
         if self.tape is not None:
             values = self.tape.replay(leaves)
@@ -254,9 +284,7 @@ class OneKernelOnDevice(OneKernel):
         with bound.device.active():
             outputs = bound.new_outputs()
             if not bound.run(arrays, outputs, scalars):
-                if bound.refuses(scalars):
-                    return PLAIN
-                raise IndexError("index out of bounds")
+                return MISS
         tree = self.result
         if type(tree) is Result:
             return _on_device(tree, outputs[0])

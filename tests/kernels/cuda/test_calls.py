@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import logging
 from collections.abc import Iterator
 from typing import Any
 
@@ -16,6 +17,7 @@ from tests.kernels.cuda.fake_cupy import ndarray
 
 pytestmark = pytest.mark.skipif(not opencl.is_available(), reason="needs an OpenCL device")
 IMAGE = np.random.default_rng(3).random((40, 50), np.float32)
+LOG = logging.getLogger("hjit.tests")
 
 
 @pytest.fixture
@@ -256,3 +258,46 @@ def test_results_into_arrays_of_the_caller(cp: Any) -> None:
     np.testing.assert_array_equal(host[0], blurred(IMAGE, 2.0)[0])
     with pytest.raises(ValueError, match="is needed"):
         f.into((out[1], out[0]), cp.asarray(IMAGE), 2.0)
+
+
+def test_what_numpy_refuses_raises_its_exception(cp: Any) -> None:
+    def powers(a: Any, b: Any) -> Any:
+        c = a[0] + 0
+        a[0] = 5
+        return c**b
+
+    f = hjit.pipeline(powers, target="cuda", verify="off")
+    numbers = np.arange(60).reshape(2, 30)
+    for bad in (False, True, False, True):
+        a, b = cp.asarray(numbers), cp.asarray(np.where(bad, -1, numbers[0] % 3))
+        if bad:
+            with pytest.raises(ValueError, match="negative integer powers"):
+                f(a, b)
+            assert a.get()[0, 1] == 5  # as NumPy leaves it
+        else:
+            same(f(a, b), numbers[0] ** (numbers[0] % 3))
+    assert f.stats.fallbacks == 2
+    g = hjit.pipeline(lambda a: a.reshape(7, 7), target="cuda")
+    with pytest.raises(ValueError, match="cannot reshape array"):
+        g(cp.asarray(IMAGE))
+
+
+def test_effects_happen_once_a_call(cp: Any, caplog: pytest.LogCaptureFixture) -> None:
+    stream = np.random.default_rng(3)
+
+    def noisy(a: Any) -> Any:
+        LOG.warning("called")
+        a += stream.normal(size=50)
+        return a, a[3:], a.sum()
+
+    f = hjit.pipeline(noisy, target="cuda")
+    a, expected = cp.asarray(np.float64(IMAGE)), np.float64(IMAGE)
+    for k in range(3):
+        state = stream.bit_generator.state
+        got = f(a)
+        after, stream.bit_generator.state = stream.bit_generator.state, state
+        assert len(caplog.records) == k + 1
+        with caplog.at_level("ERROR"):
+            same(got, noisy(expected))
+        assert stream.bit_generator.state == after
+        assert got[0] is a and got[1].data.ptr == a.data.ptr + 3 * a.strides[0]

@@ -131,14 +131,6 @@ class Bound:
             device.launch(call.kernel, call.blocks, call.threads, args)
         return status is None or not int(device.host(status)[0])
 
-    def refuses(self, scalars: Sequence[Any]) -> bool:
-        """Is there a Python int among them that its dtype cannot hold?"""
-        try:
-            self._numbers(scalars)
-        except OverflowError:
-            return True
-        return False
-
     def _numbers(self, scalars: Sequence[Any]) -> list[Any]:
         """The scalars, converted as NumPy converts the numbers that it is given beside arrays.
 

@@ -100,6 +100,10 @@ class Device(Protocol):
         """A view that begins where `base` does; strides in bytes."""
         ...
 
+    def view(self, base: Any, offset: int, like: Array) -> Any:
+        """A view that begins some bytes from where `base` does, of shape, dtype and strides as another array."""
+        ...
+
 
 class OpenCL:
     """PoCL: its arrays are NumPy's."""
@@ -160,6 +164,9 @@ class OpenCL:
 
     def strided(self, base: Array, shape: Sequence[int], strides: Sequence[int]) -> Array:
         return np.lib.stride_tricks.as_strided(base, shape, strides, writeable=base.flags.writeable)
+
+    def view(self, base: Array, offset: int, like: Array) -> Array:
+        return like
 
 
 class _Kernels(dict[str, Any]):

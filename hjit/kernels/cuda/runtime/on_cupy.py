@@ -238,6 +238,9 @@ class CuPy:
     def strided(self, base: Any, shape: Sequence[int], strides: Sequence[int]) -> Any:
         return self.cupy.ndarray(tuple(shape), base.dtype, base.data, tuple(strides))
 
+    def view(self, base: Any, offset: int, like: Array) -> Any:
+        return self.cupy.ndarray(like.shape, like.dtype, base.data + offset, like.strides)
+
 
 class _Functions(dict[str, Any]):
     """The kernels of a module, found by name when they are asked for; the module lives as long as they do."""
