@@ -28,7 +28,8 @@ from hjit.call.against_numpy import InterleavedCalls
 from hjit.call.arguments import CallKey, copied, is_device_array, is_same_memory, key_of, leaves_of
 from hjit.call.entry import MAX_KEYS, Call, Entry, Stats
 from hjit.call.outcome import MISS, PLAIN
-from hjit.errors import BudgetError, CompileError, DeviceError, HjitWarning, ScheduleError, TraceError
+from hjit.errors import BudgetError, CompileError, DeviceError, HjitWarning, TraceError
+from hjit.inspection import Inspection
 from hjit.options import Options, checked, context_state, resolve
 from hjit.process import forks, state
 from hjit.trace.capture.overlay import load_table
@@ -50,7 +51,7 @@ load_table()
 MAX_CONTEXTS = 64  # sets of options around calls that a pipeline remembers; the oldest is forgotten
 
 
-class Pipeline:
+class Pipeline(Inspection):
     """A NumPy function that runs compiled; call it as the function itself.
 
     Attributes:
@@ -493,26 +494,7 @@ class Pipeline:
                 t[...] = r
         return out
 
-    # -- inspection
-    def explain(self, *args: Any, **kwargs: Any) -> str:
-        """How calls with such arguments run, and where NumPy runs them: why, and what to do."""
-        from hjit.report.explain import explained
-
-        entry = self._entries.get(key_of(args, kwargs)) or Entry()
-        return explained(self.__name__, entry.plain, entry.variants, entry.timing is not None)
-
-    def _inspect(self, args: Any, kwargs: Any) -> list[Any]:
-        from hjit.call.build import with_room
-        from hjit.kernels.runtime.lowered import lowered
-
-        options = self._resolved(context_state())
-        if options.target == "cuda":
-            from hjit.kernels.cuda.runtime import inspection
-
-            return [with_room(inspection.of, b) for b in self._device_kernels(args, kwargs)]
-        variant = self.variant_of(args, kwargs, options, self._schedule)
-        return [with_room(lowered, s.scheduled, options) for s in variant.steps if s.scheduled is not None]
-
+    # -- inspection, see `hjit.inspection`
     def variant_of(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], options: Options, schedule: Scheduler | None = None
     ) -> Variant:
@@ -541,44 +523,6 @@ class Pipeline:
                     raise self._own_error(unclear.error, structure, leaves) from None
         return variant
 
-    def graph(self, *args: Any, **kwargs: Any) -> Any:
-        """The canonical Graph that these arguments lead to; printable, and a picture in a notebook."""
-        from hjit.report.listing import Listing
-
-        return Listing([p.graph for p in self._inspect(args, kwargs)])
-
-    def tree(self, *args: Any, **kwargs: Any) -> Any:
-        """The schedule tree that these arguments run by: found by a search, given to `use`, or the default one.
-
-        It is a picture in a notebook.
-        """
-        from hjit.report.listing import Listing
-
-        return Listing([p.schedule for p in self._inspect(args, kwargs)])
-
-    def schedule(self, *args: Any, **kwargs: Any) -> Schedule:
-        """The default schedule, or the one given to `use`, to be edited for `use`.
-
-        It is printable, and a picture in a notebook.
-        """
-        from hjit.call.segments import graphs_of
-        from hjit.kernels.runtime import features
-        from hjit.sched.hand.schedule import Schedule
-
-        options = replace(self._resolved(context_state()), blas=False)  # all stages are there to be scheduled
-        try:
-            variant = self.variant_of(args, kwargs, options, self._schedule)
-        except ScheduleError:  # the one in use is not legal here: it is what is to be edited
-            variant = self.variant_of(args, kwargs, options)
-        trace = variant.trace
-        goals = trace.goals
-
-        def graphs(rewrites: Any) -> list[Any]:
-            return [g for g in graphs_of(trace.recorder, goals, rewrites) if g.outputs]
-
-        directives = getattr(self._schedule, "directives", ())
-        return Schedule(graphs, directives, features.schedule_target(options.target))
-
     def use(self, schedule: Schedule | Root | Sequence[Root] | None) -> Pipeline:
         """Run by a schedule from now on, as it is now; None: by the default one. Returns the pipeline.
 
@@ -596,74 +540,6 @@ class Pipeline:
             self._options = {}
             self._entries = {}
         return self
-
-    def loops(self, *args: Any, **kwargs: Any) -> Any:
-        """The loop IR after lowering."""
-        from hjit.report.listing import Listing
-
-        return Listing([p.program for p in self._inspect(args, kwargs)])
-
-    def inspect_llvm(self, *args: Any, **kwargs: Any) -> str:
-        """The LLVM IR as it is handed to LLVM."""
-        return "\n".join(p.llvm for p in self._on_cpu()._inspect(args, kwargs))
-
-    def inspect_asm(self, *args: Any, **kwargs: Any) -> str:
-        """The machine's assembly after optimisation."""
-        from hjit.kernels.runtime.backend import assembly
-
-        here = self._on_cpu()
-        options = here._resolved(context_state())
-        return "\n".join(assembly(p.llvm, p.name, options.target) for p in here._inspect(args, kwargs))
-
-    # -- inspection of what runs on a GPU
-    def inspect_cuda(self, *args: Any, **kwargs: Any) -> str:
-        """The CUDA C of the kernels that run on a GPU, as it is handed to NVRTC."""
-        from hjit.kernels.cuda.runtime import inspection
-
-        return "\n".join(map(inspection.cuda, self._device_kernels(args, kwargs)))
-
-    def inspect_ptx(self, *args: Any, capability: int | None = None, **kwargs: Any) -> str:
-        """The PTX of the kernels that run on a GPU.
-
-        Args:
-            capability: compute capability, 90 for 9.0; None: the device's, or 80 where there is none.
-
-        Raises:
-            DeviceError: there is no NVRTC.
-        """
-        from hjit.kernels.cuda.runtime import inspection
-
-        return "\n".join(inspection.compiled(b, capability).ptx for b in self._device_kernels(args, kwargs))
-
-    def inspect_sass(self, *args: Any, capability: int | None = None, **kwargs: Any) -> str:
-        """The machine code of the kernels that run on a GPU, as nvdisasm prints it; see `inspect_ptx`.
-
-        Raises:
-            DeviceError: there is no NVRTC, or no disassembler.
-        """
-        from hjit.kernels.cuda.runtime import inspection
-
-        return "\n".join(inspection.sass(b, capability) for b in self._device_kernels(args, kwargs))
-
-    def kernels(self, *args: Any, capability: int | None = None, **kwargs: Any) -> Any:
-        """A printable table of the kernels that run on a GPU: grid, block, registers, spills, shared memory of each.
-
-        Args:
-            capability: see `inspect_ptx`.
-        """
-        from hjit.kernels.cuda.runtime import inspection
-
-        found = self._device_kernels(args, kwargs)
-        rows = [row for b in found for row in inspection.rows(b, capability)]
-        return inspection.Table(rows, inspection.capability() if capability is None else capability)
-
-    def _device_kernels(self, args: Any, kwargs: Any) -> list[Any]:
-        """The kernels of these arguments on a GPU, bound to their sizes."""
-        here = self if self._resolved(context_state()).target == "cuda" else self.on("cuda")
-        return here.variant_of(args, kwargs, here._resolved(context_state()), here._schedule).bounds
-
-    def _on_cpu(self) -> Pipeline:
-        return self.on("cpu") if self._resolved(context_state()).target == "cuda" else self
 
 
 def _parts_at(v: Variant, miss: Any, missed: Variant) -> bool:

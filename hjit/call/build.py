@@ -23,7 +23,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from hjit.call.arguments import is_device_array, leaf_names
-from hjit.call.guards import Guards, guards_of
+from hjit.call.guards import Guards, guards_of, look_up
 from hjit.call.results import Results
 from hjit.call.segments import Cut, element_strides, strides_of
 from hjit.call.variant import OneKernel, OutOfBounds, Step, Steps, Variant, WithProducts
@@ -94,7 +94,7 @@ def build(
     ):
         traced = _traced(function, structure, leaves, options, scheduler)
         if options.target != "cuda":
-            _no_device_arrays(traced)
+            _no_device_arrays(traced, leaves)
         results = _results_of_externs(traced)  # a variant keeps no array of the call
         deadline.blame(traced.recorder.busiest())
         variant = _reported(name, compiled, traced, structure, leaves, options, scheduler)
@@ -136,14 +136,14 @@ def _traced(
     return traced
 
 
-def _no_device_arrays(traced: Trace) -> None:
+def _no_device_arrays(traced: Trace, leaves: Sequence[Any]) -> None:
     """For a function that is compiled for the CPU.
 
     Raises:
         TraceError: it reads arrays on a GPU besides its arguments.
     """
     for path, (kind, _) in traced.recorder.captures:
-        if kind == "array" and is_device_array(path.get()):
+        if kind == "array" and is_device_array(look_up(path, leaves)):
             raise TraceError(str(path), "an array on the GPU", 'use target="cuda", or an array on the host')
 
 

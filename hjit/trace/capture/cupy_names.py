@@ -18,7 +18,7 @@ _OWN = ("cupy.cuda", "cupy.testing", "cupy.random")  # modules that are no other
 
 def numpy_of(value: Any) -> Any:
     """What a module, function or class of CuPy is another name of; any other value is itself."""
-    if "cupy" not in sys.modules:
+    if sys.modules.get("cupy") is None:
         return value
     if isinstance(value, types.ModuleType):
         return _module(value.__name__) or value
@@ -49,7 +49,7 @@ def _module(name: str) -> types.ModuleType | None:
 
 def _loaded() -> Iterator[types.ModuleType]:
     for name in ("cupy", "cupy.linalg", "cupy.fft", "cupyx.scipy.ndimage", "cupyx.scipy.signal", "cupyx.scipy.special"):
-        if name in sys.modules:
+        if sys.modules.get(name) is not None:
             yield sys.modules[name]
 
 
@@ -79,7 +79,7 @@ def array_module(*args: Any) -> types.ModuleType:
 
 def by_numpy(function: Any) -> Callable[..., Any]:
     """A function, with NumPy and SciPy where it, or a Python function that it calls, names CuPy."""
-    if "cupy" in sys.modules and isinstance(function, types.FunctionType) and _uses_cupy(function):
+    if sys.modules.get("cupy") is not None and isinstance(function, types.FunctionType) and _uses_cupy(function):
         return _clone(function, {})
     return function  # type: ignore[no-any-return]
 

@@ -301,3 +301,12 @@ def test_effects_happen_once_a_call(cp: Any, caplog: pytest.LogCaptureFixture) -
             same(got, noisy(expected))
         assert stream.bit_generator.state == after
         assert got[0] is a and got[1].data.ptr == a.data.ptr + 3 * a.strides[0]
+
+
+def test_arrays_of_the_gpu_are_not_read_by_kernels_of_the_cpu(cp: Any) -> None:
+    table = cp.asarray(IMAGE)
+    f = hjit.pipeline(lambda a: a + table)
+    with pytest.raises(hjit.TraceError, match=r'an array on the GPU.*use target="cuda"'):
+        f(IMAGE)
+    same(f(cp.asarray(IMAGE)), IMAGE + IMAGE)
+    np.testing.assert_array_equal(f.on("cuda")(IMAGE), IMAGE + IMAGE)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +65,7 @@ def test_the_table_of_kernels(f: Any) -> None:
 def test_the_table_without_a_compiler(f: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(nvrtc, "is_available", lambda: False)
     monkeypatch.setattr(nvrtc, "compiled", None)
+    monkeypatch.setitem(sys.modules, "cupy", None)
     table = f.kernels(IMAGE)
     assert [x.resources for x in table] == [None, None] and str(table).splitlines()[1].split()[3:] == ["-"] * 4
     with pytest.raises(hjit.DeviceError, match="CuPy"):

@@ -44,7 +44,7 @@ MEMBERS = {
     ),
     "cuda.runtime": ("getDeviceCount() -> int", "driverGetVersion() -> int", "runtimeGetVersion() -> int", "getDevice"),
     "cuda": ("get_elapsed_time(start_event, end_event)",),
-    "ndarray": ("shape", "dtype", "strides", "data", "flags", "transpose", "view", "__cuda_array_interface__"),
+    "ndarray": ("shape", "dtype", "strides", "data", "flags", "get", "transpose", "view", "__cuda_array_interface__"),
 }
 
 
