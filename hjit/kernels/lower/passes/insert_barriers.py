@@ -1,0 +1,86 @@
+"""Barriers: where the threads of a block read, or write again, what others of them have written.
+
+Threads of one `Threads` statement do not wait for each other; a barrier goes before the next one that touches the same
+memory, and as few as that needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from hjit.kernels.lower.loopir import Barrier, Block, CombineThreads, For, If, Nest, SlidingProduce, Stmt
+from hjit.kernels.lower.machine import Machine
+from hjit.kernels.lower.traverse import Body, every, own_polys, sources
+from hjit.trace.ir.graph import Graph, loads
+
+
+def insert_barriers(nest: Nest, graph: Graph, machine: Machine) -> Nest:
+    """The nest in which no two threads of a block touch the same memory at once, one of them writing."""
+    if not nest.blocks:
+        return nest
+    private = {b.stage for b in nest.buffers.values() if not b.shared}
+    common = frozenset(nest.writes) - private
+    body, _ = _Barriers(common).body(nest.body, _Since())
+    return replace(nest, body=body)
+
+
+@dataclass(frozen=True, slots=True)
+class _Since:
+    """Memory that threads have read and written since the last barrier."""
+
+    read: frozenset[str] = frozenset()
+    written: frozenset[str] = frozenset()
+
+    def union(self, other: _Since) -> _Since:
+        return _Since(self.read | other.read, self.written | other.written)
+
+    def clashes(self, later: _Since) -> bool:
+        """Must what comes later wait?"""
+        return bool(later.read & self.written or later.written & (self.read | self.written))
+
+
+class _Barriers:
+    """Puts them into a nest.
+
+    Attributes:
+        common: the memory that its threads share.
+    """
+
+    def __init__(self, common: frozenset[str]) -> None:
+        self.common = common
+
+    def body(self, body: Body, since: _Since) -> tuple[Body, _Since]:
+        found: list[Stmt] = []
+        for s in body:
+            stmts, since = self.visit(s, since)
+            found += stmts
+        return tuple(found), since
+
+    def visit(self, s: Stmt, since: _Since) -> tuple[Body, _Since]:
+        match s:
+            case For():
+                _, before = self.body(s.body, since)  # what an iteration leaves to the next
+                body, after = self.body(s.body, since.union(before))
+                return (replace(s, body=body),), since.union(after)
+            case If():
+                body, after = self.body(s.body, since)
+                otherwise, after_otherwise = self.body(s.otherwise, since)
+                return (replace(s, body=body, otherwise=otherwise),), after.union(after_otherwise)
+            case SlidingProduce():
+                body, after = self.body(s.body, since)
+                return (replace(s, body=body),), since.union(after)
+            case CombineThreads():
+                return (s,), _Since()
+        own = self.touched((s,))
+        if since.clashes(own):
+            return (Barrier(), s), own
+        return (s,), since.union(own)
+
+    def touched(self, body: Iterable[Stmt]) -> _Since:
+        """What statements read and write of the common memory."""
+        body = tuple(body)
+        stores = [x for s in every(body) if isinstance(s, Block) for x in s.stores]
+        read = {*sources(body), *(x.buffer for x in stores if x.atomic is not None)}
+        read |= {x.source for s in every(body) for p in own_polys(s) for x in loads(*p.exprs)}
+        return _Since(self.common & read, self.common & {x.buffer for x in stores})
