@@ -1,9 +1,9 @@
 """The CUDA emitter: loop IR -> kernels in the C that CUDA and OpenCL share, one for each nest.
 
-An iteration of a nest's parallel loops is a thread's, or of its loops over blocks a block's, whose threads share what is
-inside `Threads`, and the shared buffers. A nest without such loops runs in one thread. What a kernel needs of arrays,
-strides, sizes and scalars are its parameters (`Parameter`), in the order in which its text uses them. Values that a
-block of statements uses more than once have names; the compiler finds what loops share.
+An iteration of a nest's parallel loops is a thread's, or of its loops over blocks a block's, whose threads share what
+is inside `Threads`, and the shared buffers. A nest without such loops runs in one thread. What a kernel needs of
+arrays, strides, sizes and scalars are its parameters (`Parameter`), in the order in which its text uses them. Values
+that a block of statements uses more than once have names; the compiler finds what loops share.
 """
 
 from __future__ import annotations

@@ -118,7 +118,7 @@ class _Nest:
         self.layouts = layouts
         self.names: dict[str, int] = {}
         self.warm = 0
-        self.in_blocks = isinstance(top, Loop) and top.kind == "gpu_block"
+        self.in_blocks = any(isinstance(x, Loop) and x.kind in ("gpu_block", "gpu_thread") for x in walk(top))
         self.round_up = _rounding(reads, top)
         self.atomics = frozenset(_atomics(reads, top))
         self.points: dict[
@@ -155,13 +155,15 @@ class _Nest:
             points = points + _points(self.reads.stages[c.stage], c)
         if not loops:
             body = (*lets, *self.place((self.top,), env)[0])
-            return Nest(self.head, body, None, work, (self.head, *local), self.buffers, points=points)
+            count = ONE if self.in_blocks else None
+            writes = (self.head, *local)
+            return Nest(self.head, body, count, work, writes, self.buffers, points=points, blocks=self.in_blocks)
         counts = [_iterations(env.remains(x), step_of(x)) for x in loops]
         count = _product(counts)
-        blocks = loops[0].kind == "gpu_block"
-        run = self.blocks(loops, counts, env) if blocks else self.parallel(loops, counts, poly(BEGIN), poly(END), env)
+        blocks, run = self.in_blocks, self.parallel
+        inside = self.blocks(loops, counts, env) if blocks else run(loops, counts, poly(BEGIN), poly(END), env)
         writes = (self.head, *local)
-        return Nest(self.head, (*lets, *run), count, work, writes, self.buffers, self.warm, points, blocks=blocks)
+        return Nest(self.head, (*lets, *inside), count, work, writes, self.buffers, self.warm, points, blocks=blocks)
 
     def blocks(self, loops: list[Loop], counts: list[Poly], env: Env) -> Stmts:
         """Iteration `BEGIN` of loops that count as one."""

@@ -369,13 +369,13 @@ def _unroll(at: LoopAt) -> Iterator[str]:
 
 
 def _gpu_thread(at: LoopAt) -> Iterator[str]:
-    """Inside loops over blocks; those of a stage are directly inside each other, so that their iterations are shared
-    out among the threads as those of one loop."""
+    """Loops over threads of a stage are directly inside each other, so that their iterations are shared out among the
+    threads as those of one loop."""
     x, d = at.loop, at.definition
     first = next(y for y in at.leaf.loops if y.kind == "gpu_thread")
     above = at.leaf.path[at.leaf.path.index(x) - 1]
-    if not any(y.kind == "gpu_block" for y in at.around):
-        yield f"{loop_name(x)}: threads run inside loops over blocks"
+    if any(y.kind == "parallel" for y in at.around):
+        yield f"{loop_name(x)}: it is inside a parallel loop, of which each iteration is a thread"
     if any(y.kind == "gpu_thread" and y.stage != x.stage for y in at.around):
         yield f"{loop_name(x)}: it lies inside loops over threads of another stage, where each thread runs alone"
     if x is not first and not (isinstance(above, Loop) and above.kind == "gpu_thread" and len(above.children) == 1):

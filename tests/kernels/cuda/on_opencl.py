@@ -25,7 +25,7 @@ Array = np.ndarray[Any, Any]
 def module(graph: Graph, bits: int = 32) -> Any:
     """The loops and the kernels of a Graph by its default schedule."""
     tree = cuda_schedule(graph)
-    check_tree(tree, graph)
+    check_tree(tree, graph, "cuda")
     program = lower(graph, tree, passes=CUDA)
     return program, emit_module(graph, program, "hj_test", bits)
 
