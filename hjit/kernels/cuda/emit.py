@@ -351,14 +351,18 @@ class _Kernel:
             self.line(f"{shared[-1]}[HJ_THREAD_X] = {self.registers[r.name]};")
         self.line("HJ_BARRIER();")
         half = 1 << max((self.threads - 1).bit_length() - 1, 0)
-        t, step = self.index.type, self.fresh("half")
-        self.line(f"for ({t} {step} = {half}; {step} > 0; {step} >>= 1) {{")
-        self.depth += 1
-        self.line(f"if (HJ_THREAD_X < {step} && HJ_THREAD_X + {step} < {self.threads}) {{")
+        while half:
+            self.combine_halves(s, shared, half)
+            half //= 2
+
+    def combine_halves(self, s: CombineThreads, shared: Sequence[str], half: int) -> None:
+        """Each thread before `half` takes what the one that much further on has."""
+        test = f"HJ_THREAD_X < {min(half, self.threads - half)}"
+        self.line(f"if ({test}) {{")
         self.depth += 1
         for r, name in zip(s.other, shared, strict=True):
             self.registers[r.name] = self.fresh(r.name)
-            value = f"{name}[HJ_THREAD_X + {step}]{_truth(r.dtype)}"
+            value = f"{name}[HJ_THREAD_X + {half}]{_truth(r.dtype)}"
             self.line(f"const {c_type(r.dtype)} {self.registers[r.name]} = {value};")
         self.known = {}
         self.share(s.combined)
@@ -369,8 +373,6 @@ class _Kernel:
         self.depth -= 1
         self.line("}")
         self.line("HJ_BARRIER();")
-        self.depth -= 1
-        self.line("}")
 
     def barrier(self, s: Barrier) -> None:
         self.line("HJ_BARRIER();")

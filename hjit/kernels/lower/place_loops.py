@@ -159,11 +159,11 @@ class _Nest:
             writes = (self.head, *local)
             return Nest(self.head, body, count, work, writes, self.buffers, points=points, blocks=self.in_blocks)
         counts = [_iterations(env.remains(x), step_of(x)) for x in loops]
-        count = _product(counts)
+        count = ZERO if ZERO in counts else _product(counts)
         blocks, run = self.in_blocks, self.parallel
-        inside = self.blocks(loops, counts, env) if blocks else run(loops, counts, poly(BEGIN), poly(END), env)
+        stmts = self.blocks(loops, counts, env) if blocks else run(loops, counts, poly(BEGIN), poly(END), env)
         writes = (self.head, *local)
-        return Nest(self.head, (*lets, *inside), count, work, writes, self.buffers, self.warm, points, blocks=blocks)
+        return Nest(self.head, (*lets, *stmts), count, work, writes, self.buffers, self.warm, points, blocks=blocks)
 
     def blocks(self, loops: list[Loop], counts: list[Poly], env: Env) -> Stmts:
         """Iteration `BEGIN` of loops that count as one."""
@@ -185,7 +185,6 @@ class _Nest:
                 loop, env, begin * step + left.low, last if step == 1 else extremum("min", last, left.end)
             )
         inner = _product(counts[1:])
-        inner = ONE if inner == ZERO else inner  # then there are no iterations at all
         iteration = self.loop_var(loop, ".iteration")
         first, stop = self.var("first"), self.var("stop")
         lets: Stmts = (
@@ -596,10 +595,11 @@ def _tile(env: Env, loop: Loop, low: Poly, step: int) -> Env:
 
 
 def _product(counts: Sequence[Poly]) -> Poly:
+    """What an index over several loops is divided by; where there are no iterations at all it is not 0."""
     found = ONE
     for n in counts:
         found = found * n
-    return found
+    return ONE if found == ZERO else found
 
 
 def _at_least_one(n: Poly) -> Poly:

@@ -56,6 +56,23 @@ def cuda_schedule(graph: Graph) -> Root:
     return Root(tuple(roots))
 
 
+class CudaNests(Mapping[str, tuple[Node, ...]]):
+    """The nests of every stage of a Graph at the root, one for each group of definitions; built when asked for."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+
+    def __getitem__(self, stage: str) -> tuple[Node, ...]:
+        s = self.graph.by_name[stage]
+        return tuple(_nest(s, _tiled(s, group)) for group in groups(s))
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.graph.by_name)
+
+    def __len__(self) -> int:
+        return len(self.graph.by_name)
+
+
 @dataclass(frozen=True, slots=True)
 class _Tiled:
     """The loops of one nest.
@@ -237,16 +254,21 @@ def _is_cheap(s: Stage, region: Region, tiles: Mapping[Var, int]) -> bool:
 def _with_members(graph: Graph, s: Stage, x: _Tiled, names: Sequence[str]) -> Node:
     """A nest whose blocks compute other stages for themselves first."""
     inner = nest(s.name, x.group, x.inner)
-    own = [_in_block(graph.stage(name), group) for name in names for group in groups(graph.stage(name))]
+    own = [nest_in_block(graph.stage(name), group) for name in names for group in groups(graph.stage(name))]
     children = stored(names, (*own, inner))
     for k in reversed(x.blocks):
         children = (Loop(s.name, k, "gpu_block", None, children),)
     return children[0]
 
 
-def _in_block(s: Stage, group: tuple[int, ...]) -> Node:
+def nest_in_block(s: Stage, group: tuple[int, ...]) -> Node:
     """The loops of a stage that a block computes: its threads share all its elements."""
     d = s.definitions[group[-1]]
     return nest(
         s.name, group, [(k, "gpu_thread" if k < len(d.dims) else "serial", None) for k in range(len(d.extents))]
     )
+
+
+def nest_in_thread(s: Stage, group: tuple[int, ...]) -> Node:
+    """The loops of a stage that each thread computes for itself."""
+    return nest(s.name, group, [(k, "serial", None) for k in range(len(s.definitions[group[-1]].extents))])

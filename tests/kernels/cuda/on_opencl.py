@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,15 +16,16 @@ from hjit.kernels.cuda.execute import Executable, OpenCL
 from hjit.kernels.lower.lower import CUDA, lower
 from hjit.sched.default.cuda import cuda_schedule
 from hjit.sched.language.check import check_tree
+from hjit.sched.language.tree import Root
 from hjit.trace.ir.graph import Graph
 from hjit.trace.ir.poly import sizes_value
 
 Array = np.ndarray[Any, Any]
 
 
-def module(graph: Graph, bits: int = 32) -> Any:
-    """The loops and the kernels of a Graph by its default schedule."""
-    tree = cuda_schedule(graph)
+def module(graph: Graph, bits: int = 32, schedule: Callable[[Graph], Root] = cuda_schedule) -> Any:
+    """The loops and the kernels of a Graph."""
+    tree = schedule(graph)
     check_tree(tree, graph, "cuda")
     program = lower(graph, tree, passes=CUDA)
     return program, emit_module(graph, program, "hj_test", bits)
@@ -36,12 +37,13 @@ class Bound:
     may_stream = False
     scratch_bytes = 0
     runs = 0
+    schedule: Callable[[Graph], Root] = staticmethod(cuda_schedule)
 
     def __init__(
         self, scheduled: Any, options: Any, sizes: Mapping[str, int], strides: Mapping[str, Sequence[int]]
     ) -> None:
         graph = scheduled.graph
-        program, kernels = module(graph)
+        program, kernels = module(graph, schedule=Bound.schedule)
         self.inputs = tuple(i.name for i in graph.inputs if i.data is None)
         self.outputs = tuple(
             (n, tuple(sizes_value(p, sizes) for p in graph.by_name[n].shape), graph.by_name[n].dtype)
@@ -80,10 +82,15 @@ def in_memory(a: Array) -> tuple[Array, int]:
 
 
 @contextlib.contextmanager
-def on_opencl() -> Iterator[None]:
-    """All kernels that are made meanwhile are those of the CUDA back end."""
+def on_opencl(schedule: Callable[[Graph], Root] = cuda_schedule, must_run: bool = True) -> Iterator[None]:
+    """All kernels that are made meanwhile are those of the CUDA back end, under some schedule.
+
+    Args:
+        must_run: is it an error if there are none?
+    """
     before = Bound.runs
     with pytest.MonkeyPatch.context() as m:
         m.setattr(build, "Bound", Bound)
+        m.setattr(Bound, "schedule", staticmethod(schedule))
         yield
-    assert Bound.runs > before, "no kernel ran on OpenCL"
+    assert Bound.runs > before or not must_run, "no kernel ran on OpenCL"

@@ -95,7 +95,7 @@ def _threads(stage: str, body: Body) -> int:
     """How many threads a block has: as the stage of the nest has iterations for, where that is known."""
     counts = [math.prod(most) for most in _iterations(stage, body) if None not in most]
     wanted = max(counts, default=THREADS)
-    return min(-(-wanted // WARP) * WARP, MAX_THREADS)
+    return min(max(-(-wanted // WARP), 1) * WARP, MAX_THREADS)
 
 
 def _iterations(stage: str, body: Body) -> Iterator[list[int | None]]:

@@ -19,9 +19,8 @@ def insert_barriers(nest: Nest, graph: Graph, machine: Machine) -> Nest:
     """The nest in which no two threads of a block touch the same memory at once, one of them writing."""
     if not nest.blocks:
         return nest
-    private = {b.stage for b in nest.buffers.values() if not b.shared}
-    common = frozenset(nest.writes) - private
-    body, _ = _Barriers(common).body(nest.body, _Since())
+    shared = frozenset(b.stage for b in nest.buffers.values() if b.shared)
+    body, _ = _Barriers(shared, nest.stage).body(nest.body, _Since())
     return replace(nest, body=body)
 
 
@@ -35,20 +34,17 @@ class _Since:
     def union(self, other: _Since) -> _Since:
         return _Since(self.read | other.read, self.written | other.written)
 
-    def clashes(self, later: _Since) -> bool:
-        """Must what comes later wait?"""
-        return bool(later.read & self.written or later.written & (self.read | self.written))
-
 
 class _Barriers:
     """Puts them into a nest.
 
     Attributes:
-        common: the memory that its threads share.
+        shared: buffers of a block, whose elements are written again and again.
+        common: these, and what the nest computes for later ones: each of its elements is written once.
     """
 
-    def __init__(self, common: frozenset[str]) -> None:
-        self.common = common
+    def __init__(self, shared: frozenset[str], stage: str) -> None:
+        self.shared, self.common = shared, shared | {stage}
 
     def body(self, body: Body, since: _Since) -> tuple[Body, _Since]:
         found: list[Stmt] = []
@@ -73,7 +69,7 @@ class _Barriers:
             case CombineThreads():
                 return (s,), _Since()
         own = self.touched((s,))
-        if since.clashes(own):
+        if own.read & since.written or own.written & (since.read | since.written & self.shared):
             return (Barrier(), s), own
         return (s,), since.union(own)
 
