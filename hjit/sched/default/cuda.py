@@ -103,7 +103,7 @@ def _tiled(s: Stage, group: tuple[int, ...]) -> _Tiled:
     serial: list[Step] = [(k, "serial", None) for k in reduction]
     if is_atomic(s, d) and s.dtype.itemsize >= 4 and not d.dims:  # there are no atomics of narrower words
         return _over(d, group, list(reduction), [], BLOCK)
-    if is_associative(d) and is_direct(d) and _runs_along_rows(d):
+    if is_associative(d) and is_direct(d) and _runs_along_rows(s, d):
         *outer, last = reduction
         blocks = tuple(pure)
         inner: list[Step] = [(last, "gpu_thread", None), *((k, "serial", None) for k in outer)]
@@ -157,13 +157,13 @@ def _rows(d: Definition) -> int:
     return STENCIL_ROWS if found <= STENCIL_LOADS_LEFT * STENCIL_ROWS * len(d.value.loads) else 1
 
 
-def _runs_along_rows(d: Definition) -> bool:
+def _runs_along_rows(s: Stage, d: Definition) -> bool:
     """Do the iterations of a long reduction read what lies side by side, or are there no others?"""
     last = d.rdims[-1]
     if last.is_const and last.const < LONG_REDUCTION:
         return False
     k = len(d.extents) - 1
-    ends = [x.index[-1] for x in d.loads if x.index]
+    ends = [x.index[-1] for x in d.loads if x.index and x.source != s.name]
     across = any(p.mentions(Dim(j)) for p in ends for j in range(len(d.dims)))
     return not d.dims or (not across and any(p.coefficient(Dim(k)) == ONE for p in ends))
 

@@ -59,19 +59,26 @@ class _Barriers:
                 _, before = self.body(s.body, since)  # what an iteration leaves to the next
                 body, after = self.body(s.body, since.union(before))
                 return (replace(s, body=body),), since.union(after)
-            case If():
+            case If():  # before it rather than in both
+                wait = self.wait((s,), since)
+                since = _Since() if wait else since
                 body, after = self.body(s.body, since)
                 otherwise, after_otherwise = self.body(s.otherwise, since)
-                return (replace(s, body=body, otherwise=otherwise),), after.union(after_otherwise)
+                return (*wait, replace(s, body=body, otherwise=otherwise)), after.union(after_otherwise)
             case SlidingProduce():
                 body, after = self.body(s.body, since)
                 return (replace(s, body=body),), since.union(after)
             case CombineThreads():
                 return (s,), _Since()
+        wait = self.wait((s,), since)
         own = self.touched((s,))
-        if own.read & since.written or own.written & (since.read | since.written & self.shared):
-            return (Barrier(), s), own
-        return (s,), since.union(own)
+        return (*wait, s), own if wait else since.union(own)
+
+    def wait(self, body: Body, since: _Since) -> Body:
+        """The barrier that statements need before them, if they do."""
+        own = self.touched(body)
+        clash = own.read & since.written or own.written & (since.read | since.written & self.shared)
+        return (Barrier(),) if clash else ()
 
     def touched(self, body: Iterable[Stmt]) -> _Since:
         """What statements read and write of the common memory."""
