@@ -88,6 +88,7 @@ EXAMPLES: dict[str, tuple[Any, tuple[Any, ...], Schedule | None]] = {
 ON_CUDA: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "distribute_threads": (blurred, (IMAGE,)),
     "insert_barriers": (blurred, (IMAGE,)),
+    "partition_blocks": (padded, (IMAGE,)),
 }
 
 

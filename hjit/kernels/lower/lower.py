@@ -4,6 +4,7 @@
     fold_storage       line buffers in place of whole images
     unroll_and_jam     unrolled loops become code for each iteration; those that do not depend on each other share loads
     partition_loops    borders apart from the interior: no clamp, wrap or mask where vectors run
+    partition_blocks   blocks at the border apart from those in the interior (CUDA)
     drop_unused_lets   names of indices that nothing refers to
     outline            loops that occur again and again become functions
     stream_stores      results that nothing reads again may be stored past the caches
@@ -30,7 +31,7 @@ from hjit.kernels.lower.passes.distribute_threads import distribute_threads
 from hjit.kernels.lower.passes.fold_storage import fold_storage
 from hjit.kernels.lower.passes.hoist_invariants import hoist_invariants
 from hjit.kernels.lower.passes.insert_barriers import insert_barriers
-from hjit.kernels.lower.passes.loop_partitioning import partition_loops
+from hjit.kernels.lower.passes.loop_partitioning import partition_blocks, partition_loops
 from hjit.kernels.lower.passes.outlining import outline
 from hjit.kernels.lower.passes.scalar_replacement import replace_scalars
 from hjit.kernels.lower.passes.stream_stores import stream_stores
@@ -58,6 +59,7 @@ CPU: tuple[Pass, ...] = (
 )
 CUDA: tuple[Pass, ...] = (
     *COMMON,
+    partition_blocks,
     distribute_threads,
     block_reductions,
     replace_scalars,

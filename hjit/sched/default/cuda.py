@@ -27,6 +27,7 @@ from hjit.sched.default.thresholds import (
     SCAN_BLOCK,
     STENCIL_LOADS_LEFT,
     STENCIL_ROWS,
+    THREAD_BYTES,
     TILE_COLUMNS,
 )
 from hjit.sched.language.build import Step, nest, stored
@@ -112,13 +113,23 @@ def _tiled(s: Stage, group: tuple[int, ...]) -> _Tiled:
         serial = [*((k, "serial", None) for k in pure), *serial]
         return _Tiled(group, (), tuple(serial))
     is_long = any(not n.is_const or n.const >= LONG_REDUCTION for n in d.rdims)
-    return _over(d, group, list(pure), serial, SCAN_BLOCK if is_long else BLOCK, _rows(d))
+    return _over(d, group, list(pure), serial, SCAN_BLOCK if is_long else BLOCK, _rows(d), _columns(s, d))
 
 
 def _over(
-    d: Definition, group: tuple[int, ...], dims: list[int], inside: list[Step], threads: int, rows: int = 1
+    d: Definition,
+    group: tuple[int, ...],
+    dims: list[int],
+    inside: list[Step],
+    threads: int,
+    rows: int = 1,
+    columns: int = 1,
 ) -> _Tiled:
-    """Loops over tiles of some dimensions, and over the elements of one, which so many threads share."""
+    """Loops over tiles of some dimensions, and over the elements of one, which so many threads share.
+
+    Args:
+        rows, columns: that a thread computes.
+    """
     whole: list[int] = []  # small dimensions, the last ones
     count = 1
     while dims and d.extents[dims[-1]].is_const and count * max(d.extents[dims[-1]].const, 1) <= FEW_ELEMENTS:
@@ -133,7 +144,7 @@ def _over(
     threads_of: list[Step] = []
     copies: list[Step] = []
     for k in dims:
-        jam = rows if len(dims) > 1 and k == dims[-2] else 1
+        jam = rows if len(dims) > 1 and k == dims[-2] else columns if k == dims[-1] and not whole else 1
         if sizes[k] * jam > 1:
             threads_of.append((k, "gpu_thread", sizes[k] * jam))
         if jam > 1:
@@ -155,6 +166,12 @@ def _rows(d: Definition) -> int:
         return 1
     found = loads_of_rows(d.value.loads, k, STENCIL_ROWS)
     return STENCIL_ROWS if found <= STENCIL_LOADS_LEFT * STENCIL_ROWS * len(d.value.loads) else 1
+
+
+def _columns(s: Stage, d: Definition) -> int:
+    """How many neighbours a thread computes, of types that are narrower than what it can load at once."""
+    widest = max(s.dtype.itemsize, *(x.dtype.itemsize for x in d.loads), 1)
+    return max(THREAD_BYTES // widest, 1) if d.order == "pure" and not d.is_scatter else 1
 
 
 def _runs_along_rows(s: Stage, d: Definition) -> bool:

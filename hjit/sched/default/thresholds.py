@@ -27,6 +27,7 @@ MIN_JAM_BYTES = 4  # bytes of the widest type at work, at least: rows of narrowe
 
 BLOCK = 256  # threads: enough to hide latency, few enough for several blocks on one multiprocessor
 TILE_COLUMNS = 32  # of a tile that a block computes: one warp reads and writes whole lines of 128 bytes of float32
+THREAD_BYTES = 4  # that a thread reads of an array, at least: with less, too little is on the way at a time
 SCAN_BLOCK = 64  # threads where each has long work: there are few of them, so they go to many multiprocessors
 LONG_REDUCTION = 64  # iterations from which on those of a reduction are long work, or work for several threads
 FEW_ELEMENTS = 16  # of the last dimensions, channels for instance: a tile has all of them
