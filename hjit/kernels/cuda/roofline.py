@@ -47,8 +47,8 @@ class Gpu:
     shared: int
 
 
-# from NVIDIA's data sheets and the table of compute capabilities in the CUDA C++ Programming Guide; half of the rate that
-# data sheets name: products and sums are rounded one by one.
+# From NVIDIA's data sheets and the table of compute capabilities in the CUDA C++ Programming Guide; half of the rate
+# that data sheets name: products and sums are rounded one by one.
 GPUS: Mapping[int, Gpu] = {
     75: Gpu("T4", 75, 40, 320e9, 4.1e12, 1024, 16, 1 << 16, 64 << 10),
     80: Gpu("A100", 80, 108, 1555e9, 9.7e12, 2048, 32, 1 << 16, 164 << 10),

@@ -211,7 +211,7 @@ class LineStart:
 
 @dataclass(frozen=True, slots=True)
 class If:
-    """`body` where ``value >= 0``, else `otherwise`."""
+    """`body` where ``value >= 0``, else `otherwise`, which, where there is one, is right for any value and shorter."""
 
     value: Poly
     body: tuple[Stmt, ...]

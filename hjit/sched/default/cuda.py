@@ -57,6 +57,12 @@ def cuda_schedule(graph: Graph) -> Root:
     return Root(tuple(roots))
 
 
+def cuda_root_schedule(graph: Graph) -> Root:
+    """As `cuda_schedule`, with every stage at the root."""
+    nests = CudaNests(graph)
+    return Root(tuple(Store(name, nests[name]) for name in nests))
+
+
 class CudaNests(Mapping[str, tuple[Node, ...]]):
     """The nests of every stage of a Graph at the root, one for each group of definitions; built when asked for."""
 
@@ -170,8 +176,9 @@ def _rows(d: Definition) -> int:
 
 def _columns(s: Stage, d: Definition) -> int:
     """How many neighbours a thread computes, of types that are narrower than what it can load at once."""
-    widest = max(s.dtype.itemsize, *(x.dtype.itemsize for x in d.loads), 1)
-    return max(THREAD_BYTES // widest, 1) if d.order == "pure" and not d.is_scatter else 1
+    if d.order != "pure" or d.is_scatter or len(d.loads) >= MIN_STENCIL:
+        return 1
+    return max(THREAD_BYTES // max(s.dtype.itemsize, *(x.dtype.itemsize for x in d.loads), 1), 1)
 
 
 def _runs_along_rows(s: Stage, d: Definition) -> bool:

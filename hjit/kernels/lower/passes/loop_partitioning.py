@@ -33,6 +33,7 @@ from hjit.trace.ir.poly import (
 )
 
 Range = tuple[Poly, Poly]
+INTERIOR = Var("interior")  # not negative where no index of a block is near a border
 
 
 def partition_loops(nest: Nest, graph: Graph, machine: Machine) -> Nest:
@@ -46,7 +47,7 @@ def partition_blocks(nest: Nest, graph: Graph, machine: Machine) -> Nest:
 
 
 def _blocks_apart(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
-    """The statements of a block, or of a loop of it, as one condition with both codes."""
+    """The statements of a block, or of a loop of it, with both codes."""
     loops = [k for k, s in enumerate(body) if isinstance(s, For) and s.kind != "gpu_thread" and _has_threads(s)]
     if loops:  # what is decided is decided as far inside as threads do not differ
         return tuple(with_bodies(s, _blocks_apart) if k in loops else s for k, s in enumerate(body))
@@ -68,10 +69,33 @@ def _blocks_apart(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
         inside = tuple(_simplify(s, set(limits)) for s in inside)
     if not found:
         return body
-    least_of_all = found[0]
+    nearest = found[0]
     for p in found[1:]:
-        least_of_all = extremum("min", least_of_all, p)
-    return (*names, If(least_of_all, inside, rest))
+        nearest = extremum("min", nearest, p)
+    both = tuple(_either(s, t) for s, t in zip(rest, inside, strict=True))
+    return (*names, Let(INTERIOR, nearest), *both)
+
+
+def _either(s: Stmt, inside: Stmt) -> Stmt:
+    """A statement, or the same without boundary handling, decided in each thread: all decide alike, and barriers stay
+    outside of conditions."""
+    if s == inside:
+        return s
+    if not _has_threads(s):
+        return If(poly(INTERIOR), (inside,), _short((s,)))
+    if isinstance(s, For) and isinstance(inside, For) and not any(map(_has_threads, s.body)):
+        return replace(s, body=(If(poly(INTERIOR), inside.body, _short(s.body)),))
+    pairs = iter(inner(inside))  # in the order in which `with_bodies` asks for them
+    return with_bodies(s, lambda body: tuple(_either(a, b) for a, b in zip(body, next(pairs), strict=True)))
+
+
+def _short(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+    """The statements with less code: without what is for whole tiles only. Few blocks are at borders."""
+    found: list[Stmt] = []
+    for s in body:
+        s = with_bodies(s, _short)
+        found += s.otherwise if isinstance(s, If) and s.otherwise else (s,)
+    return tuple(found)
 
 
 def _has_threads(s: Stmt) -> bool:
