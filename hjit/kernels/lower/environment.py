@@ -48,6 +48,7 @@ class Env:
         stores: stages in local memory -> the depth where it begins, and the region that it holds.
         iteration: the innermost loop: its variable, step, and begin.
         scalar: is this the rest of a vector loop, where code is short rather than fast?
+        in_thread: is this inside a loop that is shared out among threads?
     """
 
     intervals: dict[str, dict[int, Interval]] = field(default_factory=dict)
@@ -58,6 +59,7 @@ class Env:
     stores: dict[str, tuple[int, Region]] = field(default_factory=dict)
     iteration: tuple[Var, int, Poly] | None = None
     scalar: bool = False
+    in_thread: bool = False
 
     def opened(self, stage: str, dims: dict[int, Interval]) -> Env:
         """Inside a stage that computes `dims`."""

@@ -8,7 +8,7 @@ Loops are as the tree has them: unrolled ones are still loops, vector loops stil
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -118,8 +118,9 @@ class _Nest:
         self.layouts = layouts
         self.names: dict[str, int] = {}
         self.warm = 0
+        self.in_blocks = any(isinstance(x, Loop) and x.kind in ("gpu_block", "gpu_thread") for x in walk(top))
         self.round_up = _rounding(reads, top)
-        self.atomic = False
+        self.atomics = frozenset(_atomics(reads, top))
         self.points: dict[
             tuple[str, int, tuple[Poly, ...]], Store
         ] = {}  # each is in vectors and in the code beside them
@@ -154,15 +155,25 @@ class _Nest:
             points = points + _points(self.reads.stages[c.stage], c)
         if not loops:
             body = (*lets, *self.place((self.top,), env)[0])
-            return Nest(self.head, body, None, work, (self.head, *local), self.buffers, points=points)
-        pure = len(_definition(stage, first).dims)
-        self.atomic = any(k >= pure for x in loops for k in dims_of(x.dim))
+            count = ONE if self.in_blocks else None
+            writes = (self.head, *local)
+            return Nest(self.head, body, count, work, writes, self.buffers, points=points, blocks=self.in_blocks)
         counts = [_iterations(env.remains(x), step_of(x)) for x in loops]
-        count = ONE
-        for n in counts:
-            count = count * n
-        body = (*lets, *self.parallel(loops, counts, poly(BEGIN), poly(END), env))
-        return Nest(self.head, body, count, work, (self.head, *local), self.buffers, self.warm, points)
+        count = ZERO if ZERO in counts else _product(counts)
+        blocks, run = self.in_blocks, self.parallel
+        stmts = self.blocks(loops, counts, env) if blocks else run(loops, counts, poly(BEGIN), poly(END), env)
+        writes = (self.head, *local)
+        return Nest(self.head, (*lets, *stmts), count, work, writes, self.buffers, self.warm, points, blocks=blocks)
+
+    def blocks(self, loops: list[Loop], counts: list[Poly], env: Env) -> Stmts:
+        """Iteration `BEGIN` of loops that count as one."""
+        lets: list[Stmt] = []
+        for k, loop in enumerate(loops):
+            left, step, var = env.remains(loop), step_of(loop), self.loop_var(loop)
+            index = poly(BEGIN) if k == 0 else poly(BEGIN) % _product(counts[k:])
+            lets.append(Let(var, index // _product(counts[k + 1 :]) * step + left.low))
+            env = _tile(env, loop, poly(var), step).deeper(var, step, poly(var))
+        return (*lets, *self.place(loops[-1].children, env)[0])
 
     def parallel(self, loops: list[Loop], counts: list[Poly], begin: Poly, end: Poly, env: Env) -> Stmts:
         """Loops over the iterations ``begin .. end`` of parallel loops that count as one."""
@@ -173,10 +184,7 @@ class _Nest:
             return self.iterations(
                 loop, env, begin * step + left.low, last if step == 1 else extremum("min", last, left.end)
             )
-        inner = ONE
-        for n in counts[1:]:
-            inner = inner * n
-        inner = ONE if inner == ZERO else inner  # then there are no iterations at all
+        inner = _product(counts[1:])
         iteration = self.loop_var(loop, ".iteration")
         first, stop = self.var("first"), self.var("stop")
         lets: Stmts = (
@@ -261,7 +269,9 @@ class _Nest:
             if old is not None:
                 lengths = [extremum("max", a, b) for a, b in zip(lengths, old.lengths, strict=True)]
             origin = list(map(poly, names))
-        self.buffers[stage] = Buffer(stage, tuple(origin), tuple(lengths), self.layouts.get(stage, C_ORDER))
+        shared = self.in_blocks and not env.in_thread
+        layout = self.layouts.get(stage, C_ORDER)
+        self.buffers[stage] = Buffer(stage, tuple(origin), tuple(lengths), layout, shared=shared)
         return lets
 
     def namer(self, lets: list[Stmt], kind: str = "") -> Callable[[str, Region], Region]:
@@ -304,6 +314,8 @@ class _Nest:
         """A loop whose body `build` makes, given what is left inside it."""
         env = env.fused(node)
         left = env.remains(node)
+        if node.kind == "gpu_thread":
+            return self.threads(node, env, left)
         vector = self.vector_below(node)
         if vector is not None:
             lanes, copies = vector
@@ -311,6 +323,18 @@ class _Nest:
         if node.kind == "unroll":
             return self.unrolled(node, env, left, build)
         return self.iterations(node, env, left.low, left.end)
+
+    def threads(self, node: Loop, env: Env, left: Remaining) -> Stmts:
+        """A loop whose iterations the threads of a block share."""
+        step, var = step_of(node), self.loop_var(node)
+        inside = replace(_tile(env, node, poly(var), step).deeper(var, step, left.low), in_thread=True)
+        body, _ = self.place(node.children, inside)
+        for stage in slides_of(body):
+            advice = "store it inside that loop"
+            raise SlidingError(stage, f"{stage} cannot slide along {var}, whose iterations threads share; {advice}")
+        n = left.interval.length
+        most = -(-n.const // step) if n.is_const else None
+        return (For(var, left.low, left.end, step, body, kind="gpu_thread", most=most),)
 
     def vector_below(self, node: Loop) -> tuple[int, int] | None:
         """Lanes and vectors at once of the loop, where nothing but vectors runs inside it."""
@@ -481,7 +505,7 @@ class _Nest:
                 iterations.append(ReductionLoop(var, left.low, left.end, size))
                 env = env.within(x, Interval.tile(v, size, left.interval.high))
             else:
-                iterations.append(ReductionLoop(var, left.low, left.end))
+                iterations.append(ReductionLoop(var, left.low, left.end, threads=x.kind == "gpu_thread"))
                 env = env.at(x, v)
         return env, tuple(iterations)
 
@@ -531,7 +555,7 @@ class _Nest:
             d, change = s.definitions[number], renumber(point)
             value, how = (
                 (d.value.args[1], d.order)
-                if self.atomic and s.name == self.head and isinstance(d.value, Op)
+                if (s.name, number) in self.atomics and isinstance(d.value, Op)
                 else (d.value, None)
             )
             found = Store(s.name, tuple(p.substitute(change) for p in d.target), substitute(value, change), how)
@@ -548,6 +572,34 @@ class _Nest:
             last = sorted((x for x in later if isinstance(x, Load)), key=lambda x: [p.const for p in x.index])
             found = {tuple(p if p.is_const else p - p.const for p in x.index): x for x in last}
             yield from found.values()
+
+
+def _atomics(reads: Reads, top: Node) -> Iterator[tuple[str, int]]:
+    """Definitions whose iterations update the same elements at once."""
+    for x in walk(top):
+        if isinstance(x, Loop) and x.kind in ("parallel", "gpu_block", "gpu_thread"):
+            compute = own(x, x.stage)
+            d = _definition(reads.stages[x.stage], compute)
+            if dims_of(x.dim)[0] >= len(d.dims) and not (is_associative(d) and is_direct(d)):
+                yield from ((x.stage, n) for n in compute.definitions)
+
+
+def _tile(env: Env, loop: Loop, low: Poly, step: int) -> Env:
+    """Inside the iteration of a loop that begins at `low`."""
+    left = env.remains(loop)
+    if step == 1:
+        return env.at(loop, low)
+    if left.known is not None and left.known % step == 0:
+        return env.within(loop, Interval.tile(low, step), step)
+    return env.within(loop, Interval.tile(low, step, left.interval.high))
+
+
+def _product(counts: Sequence[Poly]) -> Poly:
+    """What an index over several loops is divided by; where there are no iterations at all it is not 0."""
+    found = ONE
+    for n in counts:
+        found = found * n
+    return ONE if found == ZERO else found
 
 
 def _at_least_one(n: Poly) -> Poly:

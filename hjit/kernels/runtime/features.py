@@ -42,7 +42,7 @@ def host_features() -> frozenset[str]:
 # Levels of x86-64 that can be compiled for instead of this machine, as its psABI names them
 _V2 = frozenset({"x86", "sse4.1"})
 _V3 = _V2 | {"avx2", "f16c", "fma"}
-CUDA = Target(kind="cuda")  # type: ignore[arg-type]  # until kinds have it
+CUDA = Target(kind="cuda")
 LEVELS = {"x86-64-v2": _V2, "x86-64-v3": _V3, "x86-64-v4": _V3 | {"avx512"}}
 
 

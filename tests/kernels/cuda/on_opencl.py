@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -16,28 +16,29 @@ from hjit.kernels.cuda.runtime.device import VARIABLE
 from hjit.kernels.lower.lower import CUDA, lower
 from hjit.sched.default.cuda import cuda_schedule
 from hjit.sched.language.check import check_tree
+from hjit.sched.language.tree import Root
 from hjit.trace.ir.graph import Graph
 
 
-def module(graph: Graph, bits: int = 32) -> Any:
-    """The loops and the kernels of a Graph by its default schedule."""
-    tree = cuda_schedule(graph)
-    check_tree(tree, graph)
+def module(graph: Graph, bits: int = 32, schedule: Callable[[Graph], Root] = cuda_schedule) -> Any:
+    """The loops and the kernels of a Graph."""
+    tree = schedule(graph)
+    check_tree(tree, graph, "cuda")
     program = lower(graph, tree, passes=CUDA)
     return program, emit_module(graph, program, "hj_test", bits)
 
 
 class Bound(bound.Bound):
-    """As `hjit.kernels.runtime.kernel.Bound`, by the default schedule of CUDA."""
+    """As `hjit.kernels.runtime.kernel.Bound`, by schedules for CUDA."""
 
     runs = 0
+    schedule: Callable[[Graph], Root] = staticmethod(cuda_schedule)
 
     def __init__(
         self, scheduled: Any, options: Any, sizes: Mapping[str, int], strides: Mapping[str, Sequence[int]]
     ) -> None:
         graph = scheduled.graph
-        default = replace(scheduled, tree=None, defaults=lambda: iter([cuda_schedule(graph)]))
-        super().__init__(default, options, sizes, strides)
+        super().__init__(replace(scheduled, tree=Bound.schedule(graph)), options, sizes, strides)
 
     def run(self, *args: Any) -> bool:
         Bound.runs += 1
@@ -45,11 +46,16 @@ class Bound(bound.Bound):
 
 
 @contextlib.contextmanager
-def on_opencl() -> Iterator[None]:
-    """All kernels that are made meanwhile are those of the CUDA back end."""
+def on_opencl(schedule: Callable[[Graph], Root] = cuda_schedule, must_run: bool = True) -> Iterator[None]:
+    """All kernels that are made meanwhile are those of the CUDA back end, under some schedule.
+
+    Args:
+        must_run: is it an error if there are none?
+    """
     before = Bound.runs
     with pytest.MonkeyPatch.context() as m:
         m.setattr(build, "Bound", Bound)
+        m.setattr(Bound, "schedule", staticmethod(schedule))
         m.setenv(VARIABLE, "opencl")
         yield
-    assert Bound.runs > before, "no kernel ran on OpenCL"
+    assert Bound.runs > before or not must_run, "no kernel ran on OpenCL"

@@ -44,7 +44,7 @@ def lowered(scheduled: Scheduled, options: Options, name: str, bits: int) -> Low
     graph, machine = scheduled.graph, Machine(fast_math=options.fast_math, small=bits == 32)
     for tree in scheduled.defaults() if scheduled.tree is None else (scheduled.tree,):
         try:
-            check_tree(tree, graph)
+            check_tree(tree, graph, "cuda")
             program = lower(graph, tree, machine, debug.passes("lower"), CUDA)
             module = emit_module(graph, program, name, bits)
             break
