@@ -10,6 +10,8 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 SERVICES = {"errors", "process"}  # every room may import these, but for those that they are made of
 TRACING = {*SERVICES, "trace.ir", "trace.tracing"}
+BUILDER = {*SERVICES, "trace.ir", "kernels.lower", "kernels.llvm.builder"}
+NEST = {*BUILDER, "sched.language", "kernels.llvm.vecmath", "kernels.llvm.nest"}
 SCHEDULES = {*SERVICES, "trace.ir", "trace.passes", "sched.language", "sched.analysis", "sched.nests"}
 MAY = {
     "version": set(),
@@ -32,7 +34,12 @@ MAY = {
     "sched.features": {*SCHEDULES, "model"},
     "sched.search": {*SCHEDULES, "sched.features", "model"},
     "kernels.lower": {*SERVICES, "trace.ir", "sched.language", "sched.analysis"},
-    "kernels.llvm": {*SERVICES, "trace.ir", "sched.language", "kernels.lower"},
+    "kernels.llvm": {*NEST, "kernels.llvm.memory", "kernels.llvm.driver"},
+    "kernels.llvm.builder": {"trace.ir"},
+    "kernels.llvm.vecmath": BUILDER,
+    "kernels.llvm.nest": NEST,
+    "kernels.llvm.memory": NEST,
+    "kernels.llvm.driver": NEST,
     "kernels.cuda": {"errors", "trace.ir", "sched.language", "kernels.lower"},
     "kernels.runtime": {
         *SERVICES,
@@ -98,10 +105,10 @@ def imported(tree: ast.AST) -> Iterator[str]:
 
 
 def room(module: str) -> str:
-    """The room of a module: a folder of a folder, or of the package, or a module of its own."""
+    """The room of a module: the innermost folder around it that has a row, or a module of its own."""
     parts = module.split(".")
-    two = ".".join(parts[:2])
-    return two if two in MAY else parts[0]
+    names = (".".join(parts[:n]) for n in range(len(parts), 1, -1))
+    return next((name for name in names if name in MAY), parts[0])
 
 
 def imports() -> dict[str, set[str]]:
@@ -185,7 +192,7 @@ LATE = {
         "kernels.runtime.launch": FIRST_CALL,
         "sched.language.target": FIRST_CALL,
     },
-    "kernels.llvm.driver": {"ctypes": NEEDLESS, "numpy": NEEDLESS},
+    "kernels.llvm.driver.entry": {"ctypes": NEEDLESS, "numpy": NEEDLESS},
     "call.build": {"tuning.candidates": SEARCH},
     "kernels.runtime.kernel": {"kernels.runtime.lowered": COMPILER},
     "pipeline": {

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import hjit
-from hjit.kernels.llvm import emit
+from hjit.kernels.llvm import statements
 from hjit.kernels.lower import alike, place_loops
 from hjit.kernels.runtime import kernel
 from tests.numpy_check import check, image
@@ -74,7 +74,7 @@ def test_same_results(f: Any, least: int, threads: int, monkeypatch: pytest.Monk
 def test_each_kind_is_lowered_and_written_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(alike, "MANY", 0)
     counts = {"lowered": 0, "written": 0}
-    build, function = place_loops._Nest.build, emit.nest_function
+    build, function = place_loops._Nest.build, statements.nest_function
 
     def counted_build(self: Any) -> Any:
         counts["lowered"] += 1
@@ -85,7 +85,7 @@ def test_each_kind_is_lowered_and_written_once(monkeypatch: pytest.MonkeyPatch) 
         return function(self, nest)
 
     monkeypatch.setattr(place_loops._Nest, "build", counted_build)
-    monkeypatch.setattr(emit, "nest_function", counted_function)
+    monkeypatch.setattr(statements, "nest_function", counted_function)
     seen = []
     for times in (6, 12):
         counts.update(lowered=0, written=0)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from hjit.kernels.llvm.code import I32, Code, Val, const, type_name
+from hjit.kernels.llvm.builder.code import I32, Code, Val, const, type_name
 from hjit.kernels.llvm.vecmath.text import (
     F16,
     F32,

@@ -8,7 +8,6 @@ elimination happen while the text is written, so LLVM has little left to find.
 from __future__ import annotations
 
 import contextlib
-import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -16,12 +15,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from hjit.kernels.llvm.builder.blocks import parted
+
 _CONTRACTED = ("fadd ", "fsub ", "fmul ", "fdiv ")  # what fast_math lets LLVM fuse
 _TYPES = {"f2": "half", "f4": "float", "f8": "double", "b1": "i1"}
-LOADS = (
-    256  # of one block between two effects; marks in shorter ones cost some of the few percent that folded loads bring
-)
-MARK = '  call void asm sideeffect "", ""()'
 BOOL, I64, I32, I8 = (np.dtype(t) for t in ("?", "i8", "i4", "u1"))
 
 
@@ -184,38 +181,6 @@ class Code:
 
         walk(self.scopes[0].lines)
         return "\n".join(parted(out))
-
-
-# -- blocks
-
-
-def parted(lines: list[str]) -> list[str]:
-    """The lines of a function, with a mark after every `LOADS` loads of a block that no store parts.
-
-    For each load of a vector of 16 or 32 bytes LLVM's x86 backend looks at all others that no effect parts from it, to
-    see whether one of them is wider, and does so again whenever it changes the load: thousands of loads take it
-    minutes. The mark is no instruction.
-    """
-    if sum(" = load " in x for x in lines) <= LOADS:
-        return lines
-    found: list[str] = []
-    loads = 0
-    for line in lines:
-        if " = load " in line:
-            loads += 1
-            if loads > LOADS:
-                found.append(MARK)
-                loads = 1
-        elif line.endswith(":") or line.startswith("  store "):
-            loads = 0
-        found.append(line)
-    return found
-
-
-def longest_block(text: str) -> int:
-    """How many instructions the longest block of a module of LLVM IR has."""
-    ends = [k for k, line in enumerate(text.split("\n")) if line.endswith((":", "{", "}"))]
-    return max((end - start - 1 for start, end in itertools.pairwise(ends)), default=0)
 
 
 # -- values

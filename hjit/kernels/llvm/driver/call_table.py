@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from hjit.kernels.llvm.context import NestEmitter
-from hjit.kernels.llvm.function_merging import Uniform
-from hjit.kernels.llvm.launching import Call, launch, status
+from hjit.kernels.llvm.builder.function_merging import Uniform
+from hjit.kernels.llvm.driver.launching import Call, launch, status
+from hjit.kernels.llvm.nest.emitter import NestEmitter
 from hjit.kernels.lower.params import Params
 from hjit.trace.ir.poly import Atom, Poly, Sym, poly
 

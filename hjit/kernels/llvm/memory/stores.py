@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from hjit.kernels.llvm import chains, interleave, registers, streaming_stores
-from hjit.kernels.llvm.address import address, offset_address
-from hjit.kernels.llvm.code import BOOL, I64, Val, const, shuffle, splat, type_name
-from hjit.kernels.llvm.context import NestEmitter
-from hjit.kernels.llvm.memory import most_shuffled, to_memory
+from hjit.kernels.llvm.builder.code import BOOL, I64, Val, const, shuffle, splat, type_name
+from hjit.kernels.llvm.memory import interleave, streaming_stores
+from hjit.kernels.llvm.memory.address import address, offset_address
+from hjit.kernels.llvm.memory.loads import most_shuffled, to_memory
+from hjit.kernels.llvm.nest import chains, registers
+from hjit.kernels.llvm.nest.emitter import NestEmitter
 from hjit.kernels.llvm.vecmath.text import suffix
 from hjit.kernels.lower.loopir import Set, Store
 from hjit.trace.ir.graph import Expr

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from hjit.kernels.llvm.code import BOOL, I8, I64, Val, type_name
-from hjit.kernels.llvm.context import NestEmitter
+from hjit.kernels.llvm.builder.code import BOOL, I8, I64, Val, type_name
+from hjit.kernels.llvm.nest.emitter import NestEmitter
 from hjit.trace.ir.poly import Poly
 
 

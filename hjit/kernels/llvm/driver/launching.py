@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hjit.kernels.llvm.context import NestEmitter
-from hjit.kernels.llvm.function_merging import Uniform
+from hjit.kernels.llvm.builder.function_merging import Uniform
+from hjit.kernels.llvm.nest.emitter import NestEmitter
 from hjit.kernels.lower.loopir import Nest
 from hjit.kernels.lower.params import PARALLEL_FOR, STATUS, TASKS_PER_THREAD, THREADS
 

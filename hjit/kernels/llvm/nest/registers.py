@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hjit.kernels.llvm.code import Val, shuffle, splat, type_name
-from hjit.kernels.llvm.context import NestEmitter
+from hjit.kernels.llvm.builder.code import Val, shuffle, splat, type_name
+from hjit.kernels.llvm.nest.emitter import NestEmitter
 from hjit.kernels.llvm.vecmath import apply as vecmath
 from hjit.kernels.lower.loopir import CombineLanes, Declare, Name, Register, Set
 

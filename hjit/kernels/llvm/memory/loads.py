@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from hjit.kernels.llvm import indices, register_tables
-from hjit.kernels.llvm.address import address, memory_dtype, offset_address
-from hjit.kernels.llvm.code import BOOL, I8, I32, I64, Code, Val, const, shuffle, splat, type_name
-from hjit.kernels.llvm.context import NestEmitter
+from hjit.kernels.llvm.builder.code import BOOL, I8, I32, I64, Code, Val, const, shuffle, splat, type_name
+from hjit.kernels.llvm.memory import register_tables
+from hjit.kernels.llvm.memory.address import address, memory_dtype, offset_address
+from hjit.kernels.llvm.nest import indices
+from hjit.kernels.llvm.nest.emitter import NestEmitter
 from hjit.kernels.llvm.vecmath import apply as vecmath
 from hjit.kernels.llvm.vecmath.text import suffix
 from hjit.sched.language.memory import LINE, rejoined

@@ -1,8 +1,8 @@
 """What the parts of the LLVM emitter share: the state of the function that is written, its integers, loops and
 branches.
 
-How statements, boundary conditions, gathers and loads are written is in tables here, which `hjit.kernels.llvm.emit`
-fills.
+How statements, boundary conditions, gathers and loads are written is in tables here, which
+`hjit.kernels.llvm.statements` fills.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 
 from hjit.errors import CompileError
-from hjit.kernels.llvm.code import BOOL, I64, Code, Val, const, splat, type_name
-from hjit.kernels.llvm.function_merging import Inner, Uniform
+from hjit.kernels.llvm.builder.code import BOOL, I64, Code, Val, const, splat, type_name
+from hjit.kernels.llvm.builder.function_merging import Inner, Uniform
+from hjit.kernels.llvm.nest.value_table import ValueTable
 from hjit.kernels.llvm.vecmath import apply as vecmath
 from hjit.kernels.lower.loopir import Buffer, Register, Stmt
 from hjit.kernels.lower.machine import Machine
@@ -40,52 +41,6 @@ def global_name(name: str) -> str:
     return "const." + "".join(c if c.isalnum() and c.isascii() else "_" for c in name)
 
 
-class ValueTable:
-    """Values that are written already: integers are known further in, too, other values in their own loop or branch
-    only.
-
-    Attributes:
-        integers: an index -> its value; what is open at the moment.
-        values: expressions -> their values, for each loop and branch that is open.
-    """
-
-    __slots__ = ("_added", "integers", "values")
-
-    def __init__(self) -> None:
-        self.integers: dict[Any, Val] = {}
-        self.values: list[dict[Expr, Val]] = [{}]
-        self._added: list[list[Any]] = [[]]
-
-    def open(self) -> None:
-        """A loop or a branch begins."""
-        self.values.append({})
-        self._added.append([])
-
-    def close(self) -> None:
-        """It ends."""
-        self.values.pop()
-        for key in self._added.pop():
-            self.integers.pop(key, None)
-
-    def rename(self) -> None:
-        """A name stands for another index from now on."""
-        for keys in self._added:
-            for key in keys:
-                self.integers.pop(key, None)
-            keys.clear()
-        self.forget()
-
-    def forget(self) -> None:
-        """Memory was written: what was read of it before may be another value by now."""
-        self.values[-1].clear()
-
-    def remember(self, key: Any, value: Val, everywhere: bool) -> None:
-        """An integer; `everywhere`: it does not depend on any loop."""
-        self.integers[key] = value
-        if not everywhere:
-            self._added[-1].append(key)
-
-
 class NestEmitter:
     """Writes the function of one nest.
 
@@ -93,7 +48,7 @@ class NestEmitter:
         uniforms: the numbers that it is given -> their slots. None: it reads the parameter block of the kernel itself.
         ranges: what the indices of look-ups can be.
         first: the constant part of the first address in each array.
-        patterns: distances between lanes of an index; see `hjit.kernels.llvm.memory`.
+        patterns: distances between lanes of an index; see `hjit.kernels.llvm.memory.loads`.
         vars: loop variables -> their values.
         iterations: of each loop: where its iteration begins if it is not shifted inwards, and the step.
         lets: names of indices -> what they stand for; evaluated where they are first used.

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from hjit.kernels.llvm.code import BOOL, I32, I64, Val, const, splat, type_name
-from hjit.kernels.llvm.context import NestEmitter
+from hjit.kernels.llvm.builder.code import BOOL, I32, I64, Val, const, splat, type_name
+from hjit.kernels.llvm.nest.emitter import NestEmitter
 from hjit.kernels.llvm.vecmath import apply as vecmath
 from hjit.kernels.lower.params import STATUS
 from hjit.trace.ir.graph import Cast, Expr

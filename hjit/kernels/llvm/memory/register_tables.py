@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from hjit.kernels.llvm import indices
-from hjit.kernels.llvm.address import address
-from hjit.kernels.llvm.code import BOOL, I32, I64, Val, const, shuffle, splat, type_name
-from hjit.kernels.llvm.context import NestEmitter
+from hjit.kernels.llvm.builder.code import BOOL, I32, I64, Val, const, shuffle, splat, type_name
+from hjit.kernels.llvm.memory.address import address
+from hjit.kernels.llvm.nest import indices
+from hjit.kernels.llvm.nest.emitter import NestEmitter
 from hjit.kernels.llvm.vecmath import apply as vecmath
 from hjit.kernels.llvm.vecmath.text import suffix
 from hjit.sched.language import target

@@ -1,4 +1,4 @@
-"""Long sums in one block of code go on in turns, and give NumPy's numbers."""
+"""Long sums in one block of code are interleaved, and give NumPy's numbers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import hjit
-from hjit.kernels.llvm.chains import LONG
+from hjit.kernels.llvm.nest.chains import LONG
 from tests.numpy_check import check
 
 RNG = np.random.default_rng(8)

@@ -1,7 +1,7 @@
 """Functions that a nest calls: their text, and the names that calls of them have in the end.
 
 Which loops become functions is decided by `hjit.kernels.lower.passes.outlining`; equal ones are compiled once: see
-`hjit.kernels.llvm.function_merging`.
+`hjit.kernels.llvm.builder.function_merging`.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from hjit.kernels.llvm.code import I64
-from hjit.kernels.llvm.context import NestEmitter
-from hjit.kernels.llvm.function_merging import KERNEL, Function, Inner, merged
+from hjit.kernels.llvm.builder.code import I64
+from hjit.kernels.llvm.builder.function_merging import KERNEL, Function, Inner, merged
+from hjit.kernels.llvm.nest.emitter import NestEmitter
 from hjit.kernels.lower.loopir import Outlined
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from hjit.kernels.llvm.context import NestEmitter
+from hjit.kernels.llvm.nest.emitter import NestEmitter
 from hjit.trace.ir.borders import fold_select
 from hjit.trace.ir.graph import Cast, Expr, Op
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from hjit.kernels.llvm import call_table
-from hjit.kernels.llvm.code import BOOL, I64
-from hjit.kernels.llvm.context import Machine, NestEmitter
-from hjit.kernels.llvm.function_merging import KERNEL
-from hjit.kernels.llvm.launching import Call, launch, status
+from hjit.kernels.llvm.builder.code import BOOL, I64
+from hjit.kernels.llvm.builder.function_merging import KERNEL
+from hjit.kernels.llvm.driver import call_table
+from hjit.kernels.llvm.driver.launching import Call, launch, status
+from hjit.kernels.llvm.nest.emitter import NestEmitter
+from hjit.kernels.lower.machine import Machine
 from hjit.kernels.lower.params import SCRATCH, STATUS, Params
 from hjit.trace.ir.graph import Graph
 

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 import hjit
-from hjit.kernels.llvm.function_merging import Function, merged
+from hjit.kernels.llvm.builder.function_merging import Function, merged
 from hjit.trace.ir.poly import poly
 from tests.numpy_check import check
 

@@ -14,10 +14,12 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterable, Sequence
 
-from hjit.kernels.llvm import indices
-from hjit.kernels.llvm.code import BOOL, I64, Val, const, splat
-from hjit.kernels.llvm.context import NestEmitter
+from hjit.kernels.llvm.builder.code import BOOL, I64, Val, const, splat
+from hjit.kernels.llvm.memory.address import address, memory_dtype
+from hjit.kernels.llvm.nest import indices
+from hjit.kernels.llvm.nest.emitter import NestEmitter
 from hjit.kernels.llvm.vecmath.text import suffix
+from hjit.kernels.lower.loopir import LineStart
 
 _HINT = "!0"
 _METADATA = f"{_HINT} = !{{i32 1}}"
@@ -51,8 +53,8 @@ class Stores:
         kept = [streaming(e, buffer) for buffer in dict.fromkeys(buffer for buffer, *_ in self._waiting)]
         bits = list(kept)
         for _, v, at, _ in self._waiting:
-            address = code.emit(f"ptrtoint ptr {at.text} to i64", I64, 1, at)
-            bits.append(e.arith("and", address, const(v.dtype.itemsize * v.lanes - 1, I64)))
+            number = code.emit(f"ptrtoint ptr {at.text} to i64", I64, 1, at)
+            bits.append(e.arith("and", number, const(v.dtype.itemsize * v.lanes - 1, I64)))
         code.declare(_METADATA)
         e.branch(self._none(bits), lambda: self._store(f", !nontemporal {_HINT}"), lambda: self._unaligned(kept))
 
@@ -114,6 +116,28 @@ def is_streamed(e: NestEmitter, buffer: str, size: int) -> bool:
         and size & (size - 1) == 0
         and e.mask is None
     )
+
+
+def line_start(e: NestEmitter, s: LineStart) -> None:
+    """Where vectors are aligned, by the address of the store: an iteration is `step` elements, an odd number, which has
+    an inverse modulo the lanes, a power of two."""
+    code, line = e.code, s.line
+    low, high = e.int(s.low), e.int(s.high)
+    dtype = memory_dtype(e.dtypes[line.buffer])
+    flat = e.flat(line.buffer, line.index)
+    at = address(e, line.buffer, flat.substitute(lambda a: s.low if a == s.var else None))
+    number = code.emit(f"ptrtoint ptr {at.text} to i64", I64, 1, at)
+    element = code.emit(f"lshr i64 {number.text}, {dtype.itemsize.bit_length() - 1}", I64, 1, number)
+    iterations = e.arith("mul", element, const(pow(line.step, -1, s.lanes), I64))
+    within = const(s.lanes - 1, I64)
+    n = e.arith("sub", high, low)
+    enough = code.emit(f"icmp sge i64 {n.text}, {s.fewest}", BOOL, 1, n)
+    keep = streaming(e, line.buffer)
+    streamed = code.emit(f"icmp eq i64 {keep.text}, 0", BOOL, 1, keep)
+    both = code.emit(f"and i1 {enough.text}, {streamed.text}", BOOL, 1, enough, streamed)
+    e.define(s.streams, e.choose(both, const(0, I64), const(-1, I64)))
+    e.define(s.around, e.arith("sub", low, e.arith("and", iterations, within)))
+    e.define(s.inner, e.arith("add", low, e.arith("and", e.arith("sub", const(0, I64), iterations), within)))
 
 
 def finish(e: NestEmitter) -> None:

@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from hjit.kernels.llvm import indices, memory
-from hjit.kernels.llvm.code import Code, Val, const, shuffle, splat, type_name
-from hjit.kernels.llvm.context import NestEmitter
+from hjit.kernels.llvm.builder.code import Code, Val, const, shuffle, splat, type_name
+from hjit.kernels.llvm.memory.loads import looked_up, neighbours
+from hjit.kernels.llvm.nest import indices
+from hjit.kernels.llvm.nest.emitter import NestEmitter
 from hjit.kernels.llvm.vecmath import apply as vecmath
 from hjit.kernels.lower.loopir import Register
 from hjit.trace.ir.borders import INSIDE, fold_select
@@ -181,7 +182,7 @@ class _Order:
                 yield from self._fixed(values)
             case "loads":
                 assert isinstance(first, Load)
-                yield from memory.neighbours(e, first, n)
+                yield from neighbours(e, first, n)
             case "alike":
                 parts = [self.vectors(args) for args in _arguments(values)]
                 for args in zip(*parts, strict=True):
@@ -193,7 +194,7 @@ class _Order:
                 a = _chosen(first)
                 assert isinstance(first, Load) and a is not None
                 for index in self.vectors(tuple(map(self.chosen_by, values))):
-                    yield memory.looked_up(e, first, a, index)
+                    yield looked_up(e, first, a, index)
             case _:
                 yield from joined(code, [e.value(x) for x in values], lanes)
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import hjit
-from hjit.kernels.llvm import call_table, driver
-from hjit.kernels.llvm.function_merging import KERNEL
+from hjit.kernels.llvm.builder.function_merging import KERNEL
+from hjit.kernels.llvm.driver import call_table, entry
 from hjit.kernels.lower.params import Params
 from hjit.kernels.runtime import kernel
 from hjit.trace.ir.poly import Sym, poly
@@ -86,7 +86,7 @@ def test_a_table_with_a_call_that_fails(least: int, monkeypatch: pytest.MonkeyPa
 
 @pytest.mark.parametrize("few", [0, 10**6])
 def test_addresses_in_a_loop(few: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(driver, "MANY_SLOTS", few)
+    monkeypatch.setattr(entry, "MANY_SLOTS", few)
     check(long, image((300, 200), "float32"), exact=False, cache="off")
 
 

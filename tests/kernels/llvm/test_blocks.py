@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import hjit
-from hjit.kernels.llvm import code
-from hjit.kernels.llvm.code import LOADS, MARK, longest_block, parted
+from hjit.kernels.llvm.builder import blocks
+from hjit.kernels.llvm.builder.blocks import LOADS, MARK, longest_block, parted
 from hjit.options import Options
 from hjit.sched.language.kinds import LoopKind
 from hjit.sched.language.tree import Compute, Loop, Root, Store
@@ -38,7 +38,7 @@ def loads_between_marks(text: str) -> list[int]:
 
 
 def test_loads_of_long_blocks_are_parted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(code, "LOADS", 100)
+    monkeypatch.setattr(blocks, "LOADS", 100)
     x = np.random.default_rng(0).random((60, 90), np.float32)
     f = hjit.pipeline(window, tune=False, cache="off")
     assert_same(f(x), window(x))

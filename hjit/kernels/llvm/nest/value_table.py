@@ -1,0 +1,54 @@
+"""Which values are written already, and where they are known."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hjit.kernels.llvm.builder.code import Val
+from hjit.trace.ir.graph import Expr
+
+
+class ValueTable:
+    """Values that are written already: integers are known further in, too, other values in their own loop or branch
+    only.
+
+    Attributes:
+        integers: an index -> its value; what is open at the moment.
+        values: expressions -> their values, for each loop and branch that is open.
+    """
+
+    __slots__ = ("_added", "integers", "values")
+
+    def __init__(self) -> None:
+        self.integers: dict[Any, Val] = {}
+        self.values: list[dict[Expr, Val]] = [{}]
+        self._added: list[list[Any]] = [[]]
+
+    def open(self) -> None:
+        """A loop or a branch begins."""
+        self.values.append({})
+        self._added.append([])
+
+    def close(self) -> None:
+        """It ends."""
+        self.values.pop()
+        for key in self._added.pop():
+            self.integers.pop(key, None)
+
+    def rename(self) -> None:
+        """A name stands for another index from now on."""
+        for keys in self._added:
+            for key in keys:
+                self.integers.pop(key, None)
+            keys.clear()
+        self.forget()
+
+    def forget(self) -> None:
+        """Memory was written: what was read of it before may be another value by now."""
+        self.values[-1].clear()
+
+    def remember(self, key: Any, value: Val, everywhere: bool) -> None:
+        """An integer; `everywhere`: it does not depend on any loop."""
+        self.integers[key] = value
+        if not everywhere:
+            self._added[-1].append(key)
