@@ -10,7 +10,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 SERVICES = {"errors", "process"}  # every room may import these, but for those that they are made of
 TRACING = {*SERVICES, "trace.ir", "trace.tracing"}
-BUILDER = {*SERVICES, "trace.ir", "kernels.lower", "kernels.llvm.builder"}
+BUILDER = {*SERVICES, "trace.ir", "kernels.lower", "kernels.llvm.thresholds", "kernels.llvm.builder"}
 NEST = {*BUILDER, "sched.language", "kernels.llvm.vecmath", "kernels.llvm.nest"}
 SCHEDULES = {*SERVICES, "trace.ir", "trace.passes", "sched.language", "sched.analysis", "sched.nests"}
 MAY = {
@@ -35,7 +35,8 @@ MAY = {
     "sched.search": {*SCHEDULES, "sched.features", "model"},
     "kernels.lower": {*SERVICES, "trace.ir", "sched.language", "sched.analysis"},
     "kernels.llvm": {*NEST, "kernels.llvm.memory", "kernels.llvm.driver"},
-    "kernels.llvm.builder": {"trace.ir"},
+    "kernels.llvm.thresholds": set(),
+    "kernels.llvm.builder": {"trace.ir", "kernels.llvm.thresholds"},
     "kernels.llvm.vecmath": BUILDER,
     "kernels.llvm.nest": NEST,
     "kernels.llvm.memory": NEST,

@@ -37,6 +37,7 @@ from hjit.kernels.lower.loopir import (
     VectorLoop,
 )
 from hjit.kernels.lower.sliding_windows import Windows, slides_of
+from hjit.kernels.lower.thresholds import EXACT_SUM_TERMS
 from hjit.process import deadline
 from hjit.sched.analysis.bounds import Reads, Region, infer_bounds, whole_region
 from hjit.sched.language.build import flattened, nests, parallel_loops
@@ -49,8 +50,6 @@ from hjit.trace.ir.costs import cost
 from hjit.trace.ir.graph import Cast, Definition, Graph, Load, Op, Stage, renumber, substitute
 from hjit.trace.ir.intervals import Interval
 from hjit.trace.ir.poly import ONE, ZERO, Dim, Poly, Sym, Var, extremum, poly, single_dim
-
-EXACT_SUM = 8  # sums of up to so many terms are added in NumPy's order and dtype
 
 Stmts = tuple[Stmt, ...]
 
@@ -496,7 +495,12 @@ class _Nest:
         for n in d.rdims:
             points = points * n.const if n.is_const and points else 0
         dtype, compensated, products = out, False, False
-        if op == "add" and out.kind == "f" and not 0 < points <= EXACT_SUM and not (self.fast and out.itemsize > 2):
+        if (
+            op == "add"
+            and out.kind == "f"
+            and not 0 < points <= EXACT_SUM_TERMS
+            and not (self.fast and out.itemsize > 2)
+        ):
             dtype = np.dtype(np.float64)
             products = (
                 isinstance(element, Op)

@@ -13,13 +13,12 @@ from dataclasses import dataclass, replace
 
 from hjit.errors import SlidingError
 from hjit.kernels.lower.loopir import If, SlidingProduce, Stmt
+from hjit.kernels.lower.thresholds import MAX_WARM_UP
 from hjit.sched.analysis.bounds import Reads, Region, infer_bounds
 from hjit.sched.analysis.sliding import advance, warm_up_iterations
 from hjit.sched.language.tree import Compute
 from hjit.trace.ir.intervals import Interval
 from hjit.trace.ir.poly import ZERO, Poly, Var, extremum, poly
-
-MAX_WARM = (1 << 14) - 1  # iterations
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +162,7 @@ class Windows:
         reach = s.last - first.first
         if not reach.is_const:
             raise self._error(stage, "the part of it that an iteration reads has no known length")
-        iterations = warm_up_iterations(s.base, var, step, reach.const, w.new, MAX_WARM)
+        iterations = warm_up_iterations(s.base, var, step, reach.const, w.new, MAX_WARM_UP)
         if iterations is None:
             raise self._error(stage, "it would have to start too long before")
         return iterations

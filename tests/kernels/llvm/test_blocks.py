@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 import hjit
-from hjit.kernels.llvm.builder import blocks
-from hjit.kernels.llvm.builder.blocks import LOADS, MARK, longest_block, parted
+from hjit.kernels.llvm import thresholds
+from hjit.kernels.llvm.builder.blocks import MARK, longest_block, parted
+from hjit.kernels.llvm.thresholds import MAX_BLOCK_LOADS
 from hjit.options import Options
 from hjit.sched.language.kinds import LoopKind
 from hjit.sched.language.tree import Compute, Loop, Root, Store
@@ -38,7 +39,7 @@ def loads_between_marks(text: str) -> list[int]:
 
 
 def test_loads_of_long_blocks_are_parted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(blocks, "LOADS", 100)
+    monkeypatch.setattr(thresholds, "MAX_BLOCK_LOADS", 100)
     x = np.random.default_rng(0).random((60, 90), np.float32)
     f = hjit.pipeline(window, tune=False, cache="off")
     assert_same(f(x), window(x))
@@ -56,7 +57,7 @@ def test_short_blocks_have_no_marks() -> None:
 
 def test_marks_begin_again_after_stores_and_labels() -> None:
     load, store, label = "  %v = load i64, ptr %p", "  store i64 %v, ptr %p", "next:"
-    block = [load] * (LOADS - 1)
+    block = [load] * (MAX_BLOCK_LOADS - 1)
     assert parted([*block, store, *block, label, *block]).count(MARK) == 0
     assert parted([*block, load, load, load]) == [*block, load, MARK, load, load]
 

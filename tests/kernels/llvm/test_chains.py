@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import hjit
-from hjit.kernels.llvm.nest.chains import LONG
+from hjit.kernels.llvm.thresholds import MIN_CHAIN_STEPS
 from tests.numpy_check import check
 
 RNG = np.random.default_rng(8)
@@ -52,10 +52,10 @@ def turns(function: Callable[..., Any], *args: Any) -> list[int]:
         sums[result] = next((sums[x] for x in parts if x in sums), len(found))
         found.append(sums[result])
     lengths = Counter(found)
-    return [x for x in found if lengths[x] >= LONG]
+    return [x for x in found if lengths[x] >= MIN_CHAIN_STEPS]
 
 
-@pytest.mark.parametrize("steps", [LONG - 1, LONG, 12, 49])
+@pytest.mark.parametrize("steps", [MIN_CHAIN_STEPS - 1, MIN_CHAIN_STEPS, 12, 49])
 def test_planes_with_weights_are_numpys(steps: int) -> None:
     img = RNG.random((3, 21, 64 + steps), np.float32)
     check(lambda x: weighted(x, steps), img)

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 import hjit
+from hjit.kernels.llvm import thresholds
 from hjit.kernels.llvm.builder.function_merging import KERNEL
-from hjit.kernels.llvm.driver import call_table, entry
+from hjit.kernels.llvm.driver import call_table
 from hjit.kernels.lower.params import Params
 from hjit.kernels.runtime import kernel
 from hjit.trace.ir.poly import Sym, poly
@@ -61,7 +62,7 @@ def many(a: Any) -> Any:
 @pytest.mark.parametrize("threads", [1, 4])
 @pytest.mark.parametrize("least", [0, 24, 10**6])
 def test_calls_as_a_table(least: int, threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(call_table, "MANY", least)
+    monkeypatch.setattr(thresholds, "MAX_CALLS_IN_CODE", least)
     a = image((30, 41), "float64")
     check(many, a, exact=False, num_threads=threads, cache="off")
     text = hjit.pipeline(many, cache="off").inspect_llvm(a)
@@ -70,7 +71,7 @@ def test_calls_as_a_table(least: int, threads: int, monkeypatch: pytest.MonkeyPa
 
 @pytest.mark.parametrize("least", [0, 10**6])
 def test_a_table_with_a_call_that_fails(least: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(call_table, "MANY", least)
+    monkeypatch.setattr(thresholds, "MAX_CALLS_IN_CODE", least)
 
     def f(a: Any, k: Any) -> Any:
         return np.cumsum(a, axis=0)[k] + a.sum(axis=0)
@@ -86,7 +87,7 @@ def test_a_table_with_a_call_that_fails(least: int, monkeypatch: pytest.MonkeyPa
 
 @pytest.mark.parametrize("few", [0, 10**6])
 def test_addresses_in_a_loop(few: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(entry, "MANY_SLOTS", few)
+    monkeypatch.setattr(thresholds, "MAX_SLOTS_IN_CODE", few)
     check(long, image((300, 200), "float32"), exact=False, cache="off")
 
 

@@ -4,27 +4,26 @@ from __future__ import annotations
 
 import itertools
 
-LOADS = (
-    256  # of one block between two effects; marks in shorter ones cost some of the few percent that folded loads bring
-)
+from hjit.kernels.llvm import thresholds
+
 MARK = '  call void asm sideeffect "", ""()'
 
 
 def parted(lines: list[str]) -> list[str]:
-    """The lines of a function, with a mark after every `LOADS` loads of a block that no store parts.
+    """The lines of a function, with a mark after every `MAX_BLOCK_LOADS` loads of a block that no store parts.
 
     For each load of a vector of 16 or 32 bytes LLVM's x86 backend looks at all others that no effect parts from it, to
     see whether one of them is wider, and does so again whenever it changes the load: thousands of loads take it
     minutes. The mark is no instruction.
     """
-    if sum(" = load " in x for x in lines) <= LOADS:
+    if sum(" = load " in x for x in lines) <= thresholds.MAX_BLOCK_LOADS:
         return lines
     found: list[str] = []
     loads = 0
     for line in lines:
         if " = load " in line:
             loads += 1
-            if loads > LOADS:
+            if loads > thresholds.MAX_BLOCK_LOADS:
                 found.append(MARK)
                 loads = 1
         elif line.endswith(":") or line.startswith("  store "):

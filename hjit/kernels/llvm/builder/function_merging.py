@@ -9,15 +9,14 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from hjit.kernels.llvm.thresholds import MAX_MERGED_CONSTANTS
 from hjit.trace.ir.poly import Poly, poly
 
 # an offset of an index or of an address, or a factor of one
 _CONSTANT = re.compile(r"(= add i64 |= mul i64 |= getelementptr \w+, ptr %(?!ctx,)[\w.]+, i64 )(-?\d+)\b")
-MAX_GIVEN = 16  # constants that become numbers, of one function
 
-Uniform = (
-    tuple[int, int] | Poly | None
-)  # a slot of the parameter block and what is added, or a polynomial over sizes, or `KERNEL`
+# a slot of the parameter block and what is added, or a polynomial over sizes, or `KERNEL`
+Uniform = tuple[int, int] | Poly | None
 KERNEL: Uniform = None  # the address of the parameter block: what a block of numbers begins with
 
 
@@ -71,10 +70,10 @@ def _given(alike: dict[str, list[str]], count: int) -> dict[str, tuple[str, tupl
     """
     columns = [tuple(map(int, column)) for column in zip(*alike.values(), strict=True)]
     differ = list(dict.fromkeys(c for c in columns if len(set(c)) > 1))
-    shared = len(differ) > MAX_GIVEN  # then places whose constants differ by the same in all texts share one number
-    firsts: dict[
-        tuple[int, ...], tuple[int, tuple[int, ...]]
-    ] = {}  # for each number, which it is, and the constants of its first place
+    # where there are too many, places whose constants differ by the same in all texts share one number
+    shared = len(differ) > MAX_MERGED_CONSTANTS
+    # for each number, which it is, and the constants of its first place
+    firsts: dict[tuple[int, ...], tuple[int, tuple[int, ...]]] = {}
     names: dict[tuple[int, ...], str] = {}
     sums: list[str] = []
     for column in differ:
@@ -83,7 +82,7 @@ def _given(alike: dict[str, list[str]], count: int) -> dict[str, tuple[str, tupl
         if column != first:
             names[column] = f"%given{k}.sum{len(sums)}"
             sums.append(f"  {names[column]} = add i64 %given{k}, {column[0] - first[0]}")
-    if not 0 < len(firsts) <= MAX_GIVEN:
+    if not 0 < len(firsts) <= MAX_MERGED_CONSTANTS:
         return {text: (text, ()) for text in alike}
     places = iter(columns)
 

@@ -15,7 +15,6 @@ from hjit.kernels.llvm.nest.emitter import NestEmitter
 from hjit.kernels.lower.params import Params
 from hjit.trace.ir.poly import Atom, Poly, Sym, poly
 
-MANY = 24  # calls, from which on they are a table
 SERIAL = -1  # in place of the slot of the number of parallel iterations
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from hjit.kernels.llvm import thresholds
 from hjit.kernels.llvm.builder.code import BOOL, I64
 from hjit.kernels.llvm.builder.function_merging import KERNEL
 from hjit.kernels.llvm.driver import call_table
@@ -14,8 +15,6 @@ from hjit.kernels.lower.machine import Machine
 from hjit.kernels.lower.params import SCRATCH, STATUS, Params
 from hjit.trace.ir.graph import Graph
 
-LONG = 400  # lines
-MANY_SLOTS = 32  # of the parameter block that hold addresses, from which on a loop resolves them
 AS_IT_STANDS = "nounwind noinline optnone"  # without what concerns vectors and calls of the C library: it has none
 
 
@@ -49,7 +48,8 @@ def driver_text(graph: Graph, calls: Sequence[Call], params: Params, name: str, 
     e.uniforms = None
     code = e.code
     size = params.count
-    values = call_table.Values(params, call_table.given_to(calls)) if len(calls) > call_table.MANY else None
+    is_table = len(calls) > thresholds.MAX_CALLS_IN_CODE
+    values = call_table.Values(params, call_table.given_to(calls)) if is_table else None
     slots = size if values is None else values.count
     e.allocas += [
         f"  %ctx = alloca [{slots} x i64], align 64",
@@ -84,7 +84,7 @@ def driver_text(graph: Graph, calls: Sequence[Call], params: Params, name: str, 
     code.effect("ret i32 1")
     entry = "\n".join(["entry:", *e.allocas])
     body = code.text()
-    kind = AS_IT_STANDS if len(e.allocas) + body.count("\n") > LONG else "#0"
+    kind = AS_IT_STANDS if len(e.allocas) + body.count("\n") > thresholds.MAX_OPTIMISED_LINES else "#0"
     main = f"define i32 @{name}(ptr %params) {kind} {{\n{entry}\n{body}\n}}"
     return Driver("\n\n".join([*parts, main]), code.declarations)
 
@@ -135,7 +135,7 @@ def _resolve(params: Params) -> list[str]:
 
 def _in_slots(what: str, slots: Sequence[int], *lines: str) -> list[str]:
     """Do something with each of some consecutive slots: code for each, or a loop over many. `X` stands for a name."""
-    if len(slots) <= MANY_SLOTS:
+    if len(slots) <= thresholds.MAX_SLOTS_IN_CODE:
         parts = ((f"{what}{k}", [f"%X.at = getelementptr i64, ptr %ctx, i64 {k}", *lines]) for k in slots)
         return [f"  {line}".replace("%X", f"%{name}") for name, part in parts for line in part]
     assert list(slots) == list(range(slots[0], slots[0] + len(slots)))

@@ -6,10 +6,9 @@ from dataclasses import dataclass
 
 from hjit.kernels.llvm.builder.function_merging import Uniform
 from hjit.kernels.llvm.nest.emitter import NestEmitter
+from hjit.kernels.llvm.thresholds import TASK_OPERATIONS
 from hjit.kernels.lower.loopir import Nest
 from hjit.kernels.lower.params import PARALLEL_FOR, STATUS, TASKS_PER_THREAD, THREADS
-
-GRAIN = 40_000  # operations that a task should have
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +39,7 @@ def launch(e: NestEmitter, function: str, task: str, count: str, work: str) -> N
         f"%{p}.for = load ptr, ptr %{p}.for.at",
         f"%{p}.threads.at = getelementptr i64, ptr %ctx, i64 {THREADS}",
         f"%{p}.threads = load i64, ptr %{p}.threads.at",
-        f"%{p}.grains = udiv i64 {work}, {GRAIN}",
+        f"%{p}.grains = udiv i64 {work}, {TASK_OPERATIONS}",
         f"%{p}.most = mul i64 %{p}.threads, {TASKS_PER_THREAD}",
         f"%{p}.t1 = call i64 @llvm.umin.i64(i64 %{p}.grains, i64 %{p}.most)",
         f"%{p}.tasks = call i64 @llvm.umin.i64(i64 %{p}.t1, i64 {count})",

@@ -12,6 +12,7 @@ from hjit.kernels.llvm.memory import register_tables
 from hjit.kernels.llvm.memory.address import address, memory_dtype, offset_address
 from hjit.kernels.llvm.nest import indices
 from hjit.kernels.llvm.nest.emitter import NestEmitter
+from hjit.kernels.llvm.thresholds import ALWAYS_SHUFFLED_STRIDE, MAX_SHUFFLED_STRIDE
 from hjit.kernels.llvm.vecmath import apply as vecmath
 from hjit.kernels.llvm.vecmath.text import suffix
 from hjit.sched.language.memory import LINE, rejoined
@@ -20,17 +21,11 @@ from hjit.trace.ir.poly import Indirect, Poly, Var, poly
 
 _GROUP = Var("group")  # the vector's variable divided by its alignment
 PREFETCH = "llvm.prefetch.p0"
-MAX_SHUFFLED = (
-    4,
-    16,
-)  # strides up to here are loaded as whole vectors and shuffled: in any case, and where there are twice as many lanes
 
 
 def most_shuffled(lanes: int) -> int:
-    """The largest stride for which whole vectors are loaded: each costs a load and a shuffle, an element two
-    operations."""
-    always, most = MAX_SHUFFLED
-    return max(always, min(lanes // 2, most))
+    """The largest stride for which whole vectors are loaded and shuffled."""
+    return max(ALWAYS_SHUFFLED_STRIDE, min(lanes // 2, MAX_SHUFFLED_STRIDE))
 
 
 def load(e: NestEmitter, x: Load) -> Val:
@@ -257,12 +252,10 @@ def looked_up(e: NestEmitter, x: Load, a: Indirect, index: Val) -> Val:
 def _at(e: NestEmitter, source: str, base: Val, index: Val, cell: np.dtype[Any]) -> Val:
     """Elements so far behind `base`, one for each lane."""
     code, lanes = e.code, e.lanes
-    whole = (
-        cell if cell.itemsize >= 4 else I32 if source in e.params.scratch and cell.kind != "f" else None
-    )  # scratch may be read past its end
-    if (
-        whole is not None and "avx512" in e.machine.features and not e.is_mutable(source)
-    ):  # before it, gathers are slower than single loads
+    # scratch may be read past its end
+    whole = cell if cell.itemsize >= 4 else I32 if source in e.params.scratch and cell.kind != "f" else None
+    # before AVX-512, gathers are slower than single loads
+    if whole is not None and "avx512" in e.machine.features and not e.is_mutable(source):
         at = code.emit(
             f"getelementptr {type_name(cell)}, ptr {base.text}, {index}", I64, lanes, base, index, pointer=False
         )

@@ -10,12 +10,11 @@ from hjit.kernels.llvm.memory.address import address, offset_address
 from hjit.kernels.llvm.memory.loads import most_shuffled, to_memory
 from hjit.kernels.llvm.nest import chains, registers
 from hjit.kernels.llvm.nest.emitter import NestEmitter
+from hjit.kernels.llvm.thresholds import MAX_SPREAD_STRIDE
 from hjit.kernels.llvm.vecmath.text import suffix
 from hjit.kernels.lower.loopir import Set, Store
 from hjit.trace.ir.graph import Expr
 from hjit.trace.ir.poly import Poly
-
-MAX_SPREAD = 4  # elements from one lane to the next, of vectors that are stored by masks
 
 Place = tuple[str, Poly]  # an array, and the position in it
 
@@ -159,7 +158,7 @@ def store(e: NestEmitter, buffer: str, flat: Poly, v: Val, waiting: streaming_st
 def _may_spread(e: NestEmitter, step: int) -> bool:
     """Are there masks for it? LLVM 22 miscompiles a constant mask of one lane: each vector has two or more."""
     return (
-        2 <= step <= MAX_SPREAD
+        2 <= step <= MAX_SPREAD_STRIDE
         and "avx512" in e.machine.features
         and e.lanes & (e.lanes - 1) == 0
         and e.lanes >= 2 * step

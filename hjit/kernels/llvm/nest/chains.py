@@ -11,11 +11,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from hjit.kernels.llvm.nest.emitter import NestEmitter
+from hjit.kernels.llvm.thresholds import MIN_CHAIN_STEPS
+from hjit.sched.language.target import Target
 from hjit.trace.ir.borders import fold_select
 from hjit.trace.ir.graph import Cast, Expr, Op
-
-LONG = 8  # steps of a chain from which on it matters
-REGISTERS = {16: 16, 32: 16, 64: 32}  # by their bytes; those of AVX-512 are more
 
 
 def evaluate(e: NestEmitter, values: Sequence[Expr]) -> None:
@@ -24,7 +23,7 @@ def evaluate(e: NestEmitter, values: Sequence[Expr]) -> None:
     tops = list(dict.fromkeys(top for x in values for top in links.tops(x)))
     if len(tops) < 2:
         return
-    most = max(REGISTERS.get(e.machine.width, 16) // 2, 1)  # the others are for what is added
+    most = Target(e.machine.width).vector_registers // 2  # the others are for what is added
     while tops:
         some: list[list[Expr]] = []
         needed = 0
@@ -55,7 +54,7 @@ class _Links:
         if x in self.seen or not isinstance(x, (Op, Cast)):
             return
         self.seen.add(x)
-        if self.length(x) >= LONG:
+        if self.length(x) >= MIN_CHAIN_STEPS:
             yield x
             return
         for a in x.args:

@@ -26,12 +26,10 @@ from hjit.trace.ir.graph import Cast, Const, Expr, Graph, Index, Load, Op, Scala
 from hjit.trace.ir.poly import ZERO, Atom, Boundary, Extremum, FloorDiv, Indirect, Mod, Poly, Sym, Var, deep_atoms, poly
 from hjit.trace.ir.ranges import Ranges
 
-STATEMENTS: dict[type, Callable[[NestEmitter, Any], None]] = {}  # by kind of statement
-ATOMS: dict[
-    type, Callable[[NestEmitter, Any, int], Val]
-] = {}  # boundary conditions and gathers, with a number of lanes
-VALUES: dict[type, Callable[[NestEmitter, Any], Val]] = {}  # expressions that read memory
-
+# by kind: statements; boundary conditions and gathers, with a number of lanes; expressions that read memory
+STATEMENTS: dict[type, Callable[[NestEmitter, Any], None]] = {}
+ATOMS: dict[type, Callable[[NestEmitter, Any, int], Val]] = {}
+VALUES: dict[type, Callable[[NestEmitter, Any], Val]] = {}
 
 NAME = "@nest"  # stands for the name of a function
 

@@ -111,10 +111,8 @@ def bounded(e: NestEmitter, a: Boundary, lanes: int) -> Val:
         beyond = e.code.emit(f"icmp sge {i.type} {i.text}, {many.text}", BOOL, i.lanes, i, many)
         near = e.choose(below, e.arith("add", i, n), e.choose(beyond, e.arith("sub", i, n), i))
         return _unless_far(e, near, i, n, n)
-    twice, mirror = (
-        e.arith("add", n, n),
-        0 if a.mode == "reflect" else 1,
-    )  # elements that the first image has between itself and the axis
+    twice = e.arith("add", n, n)
+    mirror = 0 if a.mode == "reflect" else 1  # elements that the first image has between itself and the axis
     last = e.arith("sub", twice, const(2 - mirror, I64))  # of the mirrored axis, from which indices count back
     away = e.minmax("max", i, e.arith("sub", const(-mirror, I64), i))
     period = e.minmax("max", e.arith("add", last, const(mirror, I64)), one)

@@ -27,19 +27,11 @@ from hjit.kernels.lower.loopir import (
     Vectors,
 )
 from hjit.kernels.lower.machine import Machine
+from hjit.kernels.lower.thresholds import ACCUMULATORS, FEW_PRODUCTS, PRODUCTS, SUMS_OF_PRODUCTS
 from hjit.kernels.lower.traverse import Body, at, with_bodies
 from hjit.trace.ir.graph import Const, Expr, Graph, Op, cast, select
 from hjit.trace.ir.identities import start_value
 from hjit.trace.ir.poly import Poly, Var, extremum, poly
-
-FEW, PRODUCTS = (
-    9,
-    18,
-)  # products that are summed before they join other such sums: where there are few, and where there are more
-SUMS = (
-    4  # of those that are summed before they join the accumulator: about as many roundings as in NumPy's pairwise sum
-)
-ACCUMULATORS = 4  # vectors accumulated independently, to hide the latency of the operation
 
 
 def block_reductions(nest: Nest, graph: Graph, machine: Machine) -> Nest:
@@ -150,8 +142,9 @@ class _Reductions:
         accumulators."""
         counts = [x.trip_count for x in s.loops]
         known = math.prod(n for n in counts if n is not None)
-        outer, products = _split(s.loops, FEW if None not in counts and known < FEW * SUMS else PRODUCTS)
-        outer, sums = _split(outer, SUMS)
+        is_short = None not in counts and known < FEW_PRODUCTS * SUMS_OF_PRODUCTS
+        outer, products = _split(s.loops, FEW_PRODUCTS if is_short else PRODUCTS)
+        outer, sums = _split(outer, SUMS_OF_PRODUCTS)
         return self.summed(s, [outer, sums] if sums else [outer], products, accs)
 
     def summed(
