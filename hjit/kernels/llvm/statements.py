@@ -46,14 +46,14 @@ def _let(e: NestEmitter, s: Let) -> None:
 
 
 def _choose(e: NestEmitter, s: Choose) -> None:
-    test = e.int(s.test)
+    test = e.integer(s.test)
     condition = e.code.emit(f"icmp sge i64 {test.text}, 0", BOOL, 1, test)
-    e.define(s.var, e.choose(condition, e.int(s.yes), e.int(s.no)))
+    e.define(s.var, e.choose(condition, e.integer(s.yes), e.integer(s.no)))
 
 
 def _for(e: NestEmitter, s: For) -> None:
-    limit, first = (None if p is None else e.int(p) for p in (s.limit, s.first))
-    e.loop(s.var, e.int(s.begin), e.int(s.end), s.step, lambda: e.stmts(s.body), limit, first, s.rare)
+    limit, first = (None if p is None else e.integer(p) for p in (s.limit, s.first))
+    e.loop(s.var, e.integer(s.begin), e.integer(s.end), s.step, lambda: e.stmts(s.body), limit, first, s.rare)
 
 
 def _vectors(e: NestEmitter, s: Vectors) -> None:
@@ -61,7 +61,7 @@ def _vectors(e: NestEmitter, s: Vectors) -> None:
     guard = e.guard
     e.vector, e.lanes, e.align, e.at_once = s.var, s.lanes, s.align, s.count
     if s.active is not None:
-        e.mask = _mask(e, s, e.int(s.active))
+        e.mask = _mask(e, s, e.integer(s.active))
         e.guard = Val("", I64, 1, len(e.code.scopes) - 1)  # with a mask, loads stay inside
     e.stmts(s.body)
     e.mask, e.guard = None, guard
@@ -78,7 +78,7 @@ def _mask(e: NestEmitter, s: Vectors, end: Val) -> tuple[Val, Val]:
 
 
 def _if(e: NestEmitter, s: If) -> None:
-    condition = e.code.emit(f"icmp sge i64 {e.int(s.value).text}, 0", BOOL, 1, e.int(s.value))
+    condition = e.code.emit(f"icmp sge i64 {e.integer(s.value).text}, 0", BOOL, 1, e.integer(s.value))
     e.branch(condition, lambda: e.stmts(s.body), (lambda: e.stmts(s.otherwise)) if s.otherwise else None)
 
 
@@ -96,7 +96,7 @@ def _sliding_produce(e: NestEmitter, s: SlidingProduce) -> None:
     """What is new in this iteration."""
     at = e.done[s.stage]
     done = e.code.here(f"load i64, ptr {at}, align 8", I64)
-    begin, end = e.minmax("max", e.int(s.first), done), e.int(s.end)
+    begin, end = e.minmax("max", e.integer(s.first), done), e.integer(s.end)
     e.known.open()
     e.vars[s.var] = begin
     e.stmts(s.body)

@@ -14,12 +14,15 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from hjit.kernels.llvm.builder.blocks import parted
 
 _CONTRACTED = ("fadd ", "fsub ", "fmul ", "fdiv ")  # what fast_math lets LLVM fuse
 _TYPES = {"f2": "half", "f4": "float", "f8": "double", "b1": "i1"}
 BOOL, I64, I32, I8 = (np.dtype(t) for t in ("?", "i8", "i4", "u1"))
+
+Lines = list["str | Lines"]  # of code, those of loops inside it as lists of their own
 
 
 @lru_cache(maxsize=256)
@@ -57,14 +60,14 @@ class Val(NamedTuple):  # a tuple: there are many
 class Scope:
     """The code of one loop body: lines, and nested lists of lines of the loops inside it."""
 
-    lines: list[Any] = field(default_factory=list)
-    here: list[Any] = field(default_factory=list)
+    lines: Lines = field(default_factory=list)
+    here: Lines = field(default_factory=list)
     memo: dict[str, Val] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.lines.append(self.here)
 
-    def split(self, inner: list[Any]) -> None:
+    def split(self, inner: Lines) -> None:
         """Store `inner` after what is there; what comes now for this scope goes before it, until `resume`."""
         self.lines.append(inner)
 
@@ -89,7 +92,7 @@ class Code:
         self._count += 1
         return f"{prefix}{self._count}"
 
-    def emit(self, rhs: str, dtype: Any, lanes: int, *operands: Val, pointer: bool = False) -> Val:
+    def emit(self, rhs: str, dtype: DTypeLike, lanes: int, *operands: Val, pointer: bool = False) -> Val:
         """A pure instruction, placed by its operands unless it is `pinned`; `rhs` is its text after the equals sign."""
         if self.fast and rhs.startswith(_CONTRACTED):
             opcode, _, rest = rhs.partition(" ")
@@ -114,7 +117,7 @@ class Code:
         """An instruction with an effect, in order, in the innermost scope."""
         self.scopes[-1].here.append(f"  {line}")
 
-    def here(self, rhs: str, dtype: Any, lanes: int = 1, pointer: bool = False) -> Val:
+    def here(self, rhs: str, dtype: DTypeLike, lanes: int = 1, pointer: bool = False) -> Val:
         """An instruction that depends on memory: in order, in the innermost scope, never shared."""
         v = Val(f"%{self.fresh()}", np.dtype(dtype), lanes, len(self.scopes) - 1, pointer)
         self.scopes[-1].here.append(f"  {v.text} = {rhs}")
@@ -138,7 +141,7 @@ class Code:
         """A line outside of all functions: an external function, as LLVM's ``declare`` line."""
         self.declarations[text] = None
 
-    def call(self, function: str, dtype: Any, lanes: int, *args: Val) -> Val:
+    def call(self, function: str, dtype: DTypeLike, lanes: int, *args: Val) -> Val:
         """Call a pure external function or intrinsic, declaring it."""
         result = type_name(np.dtype(dtype), lanes)
         self.declare(f"declare {result} @{function}({', '.join(a.type for a in args)})")
@@ -172,9 +175,9 @@ class Code:
         """The body of the function."""
         out: list[str] = []
 
-        def walk(lines: list[Any]) -> None:
+        def walk(lines: Lines) -> None:
             for line in lines:
-                if type(line) is list:
+                if isinstance(line, list):
                     walk(line)
                 else:
                     out.append(line)
@@ -186,7 +189,7 @@ class Code:
 # -- values
 
 
-def const(value: Any, dtype: Any, lanes: int = 1) -> Val:
+def const(value: Any, dtype: DTypeLike, lanes: int = 1) -> Val:
     """A constant, the same in all lanes."""
     if dtype is I64 and lanes == 1 and type(value) is int:  # most are parts of indices
         return Val(str(value), I64)

@@ -172,7 +172,7 @@ def emit(e: NestEmitter, name: str, calls: Sequence[Call], values: Values) -> No
     code = e.code
     _put(e, values.kernel, "ptr %ctx")
     for atom, slot in values.atoms.items():
-        _put(e, slot, str(e.int(poly(atom))))
+        _put(e, slot, str(e.integer(poly(atom))))
     code.effect(f"call void @{name}.sum(ptr %ctx)")
     code.effect("br label %table")
     code.label("table")

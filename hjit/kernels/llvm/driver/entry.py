@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from hjit.kernels.llvm import thresholds
 from hjit.kernels.llvm.builder.code import BOOL, I64
-from hjit.kernels.llvm.builder.function_merging import KERNEL
 from hjit.kernels.llvm.driver import call_table
 from hjit.kernels.llvm.driver.launching import Call, launch, status
 from hjit.kernels.llvm.nest.emitter import NestEmitter
@@ -76,9 +76,9 @@ def driver_text(graph: Graph, calls: Sequence[Call], params: Params, name: str, 
         parts += [call_table.globals_text(name, calls, values), call_table.sums_text(name, values)]
         call_table.emit(e, name, calls, values)
     for call in calls if values is None else ():
-        points = e.int(call.nest.points)
+        points = e.integer(call.nest.points)
         # loads are hoisted out of loops, also out of those that never run: a nest without elements is not entered
-        e.branch(code.emit(f"icmp sgt i64 {points.text}, 0", BOOL, 1, points), lambda call=call: _run(e, call))
+        e.branch(code.emit(f"icmp sgt i64 {points.text}, 0", BOOL, 1, points), partial(_run, e, call))
     code.effect("ret i32 0")
     code.label("failed")
     code.effect("ret i32 1")
@@ -96,16 +96,16 @@ def _run(e: NestEmitter, call: Call) -> None:
     if call.nest.count is None:
         code.effect(f"call void @{call.function}(ptr %given, i64 0, i64 1, i64 0)")
     else:
-        launch(
-            e, f"@{call.function}", f"@{call.function}.task", e.int(call.nest.count).text, e.int(call.nest.work).text
-        )
+        count, work = e.integer(call.nest.count).text, e.integer(call.nest.work).text
+        launch(e, f"@{call.function}", f"@{call.function}.task", count, work)
     status(e, code.fresh("ok"))
 
 
 def _give(e: NestEmitter, call: Call) -> None:
     """Write the numbers that a nest is given."""
     for k, what in enumerate(call.uniforms, 1):
-        value = "ptr %ctx" if what is KERNEL else e.slot(*what) if isinstance(what, tuple) else e.int(what)
+        # None: `KERNEL`
+        value = "ptr %ctx" if what is None else e.slot(*what) if isinstance(what, tuple) else e.integer(what)
         at = e.code.emit(f"getelementptr i64, ptr %given, i64 {k}", I64, 1, pointer=True)
         e.code.effect(f"store {value}, ptr {at.text}, align 8")
 

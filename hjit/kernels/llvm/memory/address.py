@@ -32,7 +32,7 @@ def address(e: NestEmitter, source: str, flat: Poly) -> Val:
     if base is None:
         base = e.base(source, first * cell.itemsize)
         for part in e.by_depth(rest):
-            offset = e.int(part)
+            offset = e.integer(part)
             base = code.emit(
                 f"getelementptr {t}, ptr {base.text}, i64 {offset.text}", I64, 1, base, offset, pointer=True
             )

@@ -60,7 +60,7 @@ def _check_unmoving(e: NestEmitter, x: Load) -> None:
     if x.source in e.inputs:
         for p, step in zip(x.index, e.inputs[x.source].layout, strict=True):
             if step == 0 and p.exprs:
-                e.int(p, e.spread(p, e.lanes))
+                e.integer(p, e.spread(p, e.lanes))
 
 
 def _pattern(e: NestEmitter, flat: Poly) -> list[int] | None:
@@ -225,7 +225,7 @@ def select_lanes(code: Code, parts: Sequence[Val], offsets: Sequence[int], wante
 def _gather(e: NestEmitter, source: str, flat: Poly, dtype: np.dtype[Any]) -> Val:
     """Lanes from anywhere."""
     lanes, cell = e.lanes, memory_dtype(dtype)
-    base, index = e.base(source), e.int(flat, lanes) if not e.machine.small else None
+    base, index = e.base(source), e.integer(flat, lanes) if not e.machine.small else None
     if index is None:
         still = Poly({m: c for m, c in flat.terms.items() if not e.varies(Poly({m: c}, 0))}, flat.const)
         base, index = address(e, source, still), indices.index32(e, flat - still, lanes)
@@ -240,7 +240,7 @@ def looked_up(e: NestEmitter, x: Load, a: Indirect, index: Val) -> Val:
         return _from_memory(code, at_hand, dtype)
     index = splat(code, vecmath.convert(code, index, I32 if e.machine.small else I64), e.lanes)
     if a.extent is not None:
-        extent = e.int(a.extent)
+        extent = e.integer(a.extent)
         index = indices.checked(e, index, indices.narrow(e, extent) if e.machine.small else extent)
     return _from_memory(
         code,

@@ -71,7 +71,7 @@ def _checked(e: NestEmitter, i: Val, a: Indirect, count: int | None) -> Val:
     """The index, compared with the axis if it may leave it: in 16 bits if they are enough."""
     if a.extent is None:
         return i
-    extent = e.int(a.extent)
+    extent = e.integer(a.extent)
     if count is not None and count < 1 << 15 and i.dtype.kind == "u":
         extent = e.minmax("min", extent, const((1 << 15) - 1, I64))
         short = e.code.emit(f"trunc {extent} to i16", I16, 1, extent)
@@ -106,7 +106,7 @@ class _Table:
         t, aligned = type_name(self.bits, self.lanes), 1 if self.source in e.inputs else self.cell.itemsize
         if self.extent.is_const and self.extent.const >= (k + 1) * self.lanes:
             return code.emit(f"load {t}, ptr {at.text}, align {aligned}", self.bits, self.lanes, at)
-        extent = splat(code, indices.narrow(e, e.int(self.extent)), self.lanes)
+        extent = splat(code, indices.narrow(e, e.integer(self.extent)), self.lanes)
         places = ", ".join(f"i32 {k * self.lanes + j}" for j in range(self.lanes))
         there = code.emit(f"icmp slt {type_name(I32, self.lanes)} <{places}>, {extent.text}", BOOL, self.lanes, extent)
         name = f"llvm.masked.load.{suffix(self.bits, self.lanes)}.p0"

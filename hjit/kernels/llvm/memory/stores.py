@@ -129,29 +129,33 @@ def store(e: NestEmitter, buffer: str, flat: Poly, v: Val, waiting: streaming_st
         waiting.whole(buffer, v, address(e, buffer, flat - (lanes - 1)), range(lanes - 1, -1, -1))
         return
     if e.mask is not None:
-        places, base = e.int(flat, lanes), e.base(buffer)
+        places, base = e.integer(flat, lanes), e.base(buffer)
         to = code.emit(f"getelementptr {type_name(v.dtype)}, ptr {base.text}, {places}", I64, lanes, base, places)
         name = f"llvm.masked.scatter.{suffix(v.dtype, lanes)}.v{lanes}p0"
         code.declare(f"declare void @{name}({v.type}, <{lanes} x ptr>, i32, <{lanes} x i1>)")
         code.effect(f"call void @{name}({v}, <{lanes} x ptr> {to.text}, i32 {v.dtype.itemsize}, {e.mask[0]})")
         return
-    if c is not None and c.is_const and _may_spread(e, c.const):
+    if c is None or not c.is_const:
+        _scatter(e, buffer, flat, v)
+    elif _may_spread(e, c.const):
         _store_spread(e, v, address(e, buffer, flat), c.const)
-        return
-    linear = c is not None and c.is_const
-    at = address(e, buffer, flat) if linear else None
-    index = None if linear else e.int(flat, lanes)
-    for k in range(lanes):
+    else:
+        at = address(e, buffer, flat)
+        for k in range(lanes):
+            one = code.emit(f"extractelement {v}, i64 {k}", v.dtype, 1, v)
+            to = offset_address(e, at, v.dtype, c.const * k)
+            code.effect(f"store {one}, ptr {to.text}, align {v.dtype.itemsize}")
+
+
+def _scatter(e: NestEmitter, buffer: str, flat: Poly, v: Val) -> None:
+    """Each lane anywhere."""
+    code, cell = e.code, type_name(v.dtype)
+    index = e.integer(flat, e.lanes)
+    for k in range(e.lanes):
         one = code.emit(f"extractelement {v}, i64 {k}", v.dtype, 1, v)
-        if at is not None:
-            to = offset_address(e, at, v.dtype, c.const * k)  # type: ignore[union-attr]
-        else:
-            assert index is not None
-            i = code.emit(f"extractelement {index}, i64 {k}", I64, 1, index)
-            base = e.base(buffer)
-            to = code.emit(
-                f"getelementptr {type_name(v.dtype)}, ptr {base.text}, i64 {i.text}", I64, 1, base, i, pointer=True
-            )
+        i = code.emit(f"extractelement {index}, i64 {k}", I64, 1, index)
+        base = e.base(buffer)
+        to = code.emit(f"getelementptr {cell}, ptr {base.text}, i64 {i.text}", I64, 1, base, i, pointer=True)
         code.effect(f"store {one}, ptr {to.text}, align {v.dtype.itemsize}")
 
 

@@ -122,7 +122,7 @@ def line_start(e: NestEmitter, s: LineStart) -> None:
     """Where vectors are aligned, by the address of the store: an iteration is `step` elements, an odd number, which has
     an inverse modulo the lanes, a power of two."""
     code, line = e.code, s.line
-    low, high = e.int(s.low), e.int(s.high)
+    low, high = e.integer(s.low), e.integer(s.high)
     dtype = memory_dtype(e.dtypes[line.buffer])
     flat = e.flat(line.buffer, line.index)
     at = address(e, line.buffer, flat.substitute(lambda a: s.low if a == s.var else None))

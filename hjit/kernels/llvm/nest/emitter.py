@@ -86,7 +86,7 @@ class NestEmitter:
         self.done: dict[str, str] = {}
         self.sizes: dict[Atom, bool] = {}
         self.first: dict[str, int] = {}
-        self.patterns: dict[Any, list[int] | None] = {}
+        self.patterns: dict[tuple[Poly, Var | None, int, int], list[int] | None] = {}
         self.registers: dict[str, tuple[str, int]] = {}
         self.named: dict[str, Val] = {}
         self.functions: list[Inner] = []
@@ -128,7 +128,7 @@ class NestEmitter:
     def argument(self, a: Var) -> Val:
         """A variable of the function around."""
         assert self.around is not None
-        self.arguments.append(self.around.int(poly(a)))
+        self.arguments.append(self.around.integer(poly(a)))
         self.vars[a] = Val(f"%arg{len(self.arguments)}", I64, 1, 0)
         return self.vars[a]
 
@@ -268,7 +268,7 @@ class NestEmitter:
         """Does an index differ between lanes?"""
         return self.vector is not None and p.mentions(self.vector)
 
-    def int(self, p: Poly, lanes: int = 1) -> Val:
+    def integer(self, p: Poly, lanes: int = 1) -> Val:
         """An index as i64; with `lanes`, of each lane."""
         key = p if lanes == 1 else (p, lanes)
         found = self.known.integers.get(key)
@@ -339,7 +339,7 @@ class NestEmitter:
         match a:
             case Var():
                 if a not in self.vars and (a in self.lets or self.around is None):
-                    return self.int(self.lets[a])
+                    return self.integer(self.lets[a])
                 x = self.vars[a] if a in self.vars else self.argument(a)
                 if lanes > 1 and a == self.vector:
                     steps = ", ".join(f"i64 {k}" for k in range(lanes))
@@ -350,12 +350,12 @@ class NestEmitter:
             case Sym():
                 return self.slot(self.params.symbols[a.name])
             case FloorDiv():
-                return self.divide(self.int(a.arg, self.spread(a.arg, lanes)), self.int(a.by), quotient=True)
+                return self.divide(self.integer(a.arg, self.spread(a.arg, lanes)), self.integer(a.by), quotient=True)
             case Mod():
-                return self.divide(self.int(a.arg, self.spread(a.arg, lanes)), self.int(a.by), quotient=False)
+                return self.divide(self.integer(a.arg, self.spread(a.arg, lanes)), self.integer(a.by), quotient=False)
             case Extremum():
                 return self.minmax(
-                    a.which, self.int(a.a, self.spread(a.a, lanes)), self.int(a.b, self.spread(a.b, lanes))
+                    a.which, self.integer(a.a, self.spread(a.a, lanes)), self.integer(a.b, self.spread(a.b, lanes))
                 )
             case Boundary() | Indirect():
                 return ATOMS[type(a)](self, a, lanes)
@@ -400,7 +400,7 @@ class NestEmitter:
             case ScalarRef():
                 return self.scalar(e)
             case Index():
-                return self.int(e.poly, self.spread(e.poly, self.lanes))
+                return self.integer(e.poly, self.spread(e.poly, self.lanes))
             case Load() | Register():
                 return VALUES[type(e)](self, e)
             case Cast():

@@ -22,7 +22,7 @@ def gathered(e: NestEmitter, a: Indirect, lanes: int) -> Val:
     i = e.value(a.expr)
     if a.extent is None:
         return i
-    return checked(e, i, e.int(a.extent))
+    return checked(e, i, e.integer(a.extent))
 
 
 def checked(e: NestEmitter, i: Val, extent: Val) -> Val:
@@ -57,7 +57,7 @@ def index32(e: NestEmitter, p: Poly, lanes: int) -> Val:
     total = const(p.const, I32, lanes)
     for m, c in p.terms.items():
         still = tuple(a for a in m if not e.varies(poly(a)))
-        factor = splat(e.code, narrow(e, e.int(Poly({still: c}, 0) if still else poly(c))), lanes)
+        factor = splat(e.code, narrow(e, e.integer(Poly({still: c}, 0) if still else poly(c))), lanes)
         for a in m:
             if a not in still:
                 factor = _arith32(e, "mul", factor, _atom32(e, a, lanes))
@@ -72,7 +72,7 @@ def _atom32(e: NestEmitter, a: Atom, lanes: int) -> Val:
     if x is None:
         return narrow(e, splat(e.code, gathered(e, a, lanes), lanes))
     i = splat(e.code, vecmath.convert(e.code, e.value(x), I32), lanes)
-    return i if a.extent is None else checked(e, i, narrow(e, e.int(a.extent)))
+    return i if a.extent is None else checked(e, i, narrow(e, e.integer(a.extent)))
 
 
 def in_32_bits(a: Indirect) -> Expr | None:
@@ -101,7 +101,7 @@ def _arith32(e: NestEmitter, op: str, a: Val, b: Val) -> Val:
 
 def bounded(e: NestEmitter, a: Boundary, lanes: int) -> Val:
     """The value of a bounded index; of each lane where it differs between them."""
-    i, n = e.int(a.arg, e.spread(a.arg, lanes)), e.int(a.extent)
+    i, n = e.integer(a.arg, e.spread(a.arg, lanes)), e.integer(a.extent)
     zero, one = const(0, I64), const(1, I64)
     if a.mode == "clamp":
         return e.minmax("min", e.minmax("max", i, zero), e.arith("sub", n, one))

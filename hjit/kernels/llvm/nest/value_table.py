@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from hjit.kernels.llvm.builder.code import Val
 from hjit.trace.ir.graph import Expr
+from hjit.trace.ir.poly import Atom, Poly
+
+# an index, in how many lanes; a term of one, its factor and lanes; the address of an index in an array
+Known = Poly | tuple[Poly, int] | tuple[tuple[Atom, ...], int, int] | tuple[str, Poly]
 
 
 class ValueTable:
@@ -20,9 +22,9 @@ class ValueTable:
     __slots__ = ("_added", "integers", "values")
 
     def __init__(self) -> None:
-        self.integers: dict[Any, Val] = {}
+        self.integers: dict[Known, Val] = {}
         self.values: list[dict[Expr, Val]] = [{}]
-        self._added: list[list[Any]] = [[]]
+        self._added: list[list[Known]] = [[]]
 
     def open(self) -> None:
         """A loop or a branch begins."""
@@ -47,7 +49,7 @@ class ValueTable:
         """Memory was written: what was read of it before may be another value by now."""
         self.values[-1].clear()
 
-    def remember(self, key: Any, value: Val, everywhere: bool) -> None:
+    def remember(self, key: Known, value: Val, everywhere: bool) -> None:
         """An integer; `everywhere`: it does not depend on any loop."""
         self.integers[key] = value
         if not everywhere:
