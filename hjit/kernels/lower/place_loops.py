@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import cached_property
 
 import numpy as np
 
@@ -39,7 +40,7 @@ from hjit.kernels.lower.loopir import (
 from hjit.kernels.lower.sliding_windows import Windows, slides_of
 from hjit.kernels.lower.thresholds import EXACT_SUM_TERMS
 from hjit.process import deadline
-from hjit.sched.analysis.bounds import Reads, Region, infer_bounds, whole_region
+from hjit.sched.analysis.bounds import Reads, Region, infer_bounds, vector_axes, whole_region
 from hjit.sched.language.build import flattened, nests, parallel_loops
 from hjit.sched.language.definitions import is_associative, is_direct, is_repeatable
 from hjit.sched.language.limits import check_buffer
@@ -124,6 +125,11 @@ class _Nest:
         ] = {}  # each is in vectors and in the code beside them
         self.doubled = any(isinstance(x, Loop) and x.tail == "shift_inwards" for x in walk(top))
 
+    @cached_property
+    def vectors(self) -> dict[str, frozenset[int]]:
+        """The axes of each stage along which vectors run; needed only where a window slides."""
+        return vector_axes(self.reads, self.top)
+
     # -- names
     def var(self, name: str) -> Var:
         """A new loop variable."""
@@ -198,7 +204,10 @@ class _Nest:
         computed = [c for x in items for c in computes(x)]
 
         sliding = {n: env.regions[n] for n in new if n in env.stores and env.stores[n][0] < env.depth}
-        windows = Windows(self.reads, computed, self.round_up, env.iteration, sliding, env.intervals, env.regions, new)
+        vectors = self.vectors if sliding else {}
+        windows = Windows(
+            self.reads, computed, self.round_up, env.iteration, sliding, env.intervals, env.regions, new, vectors
+        )
         first = windows.first_regions(self.namer(lets, ".first"))
         found = infer_bounds(
             self.reads, computed, env.intervals, self.namer(lets), windows.steady, self.round_up, env.regions, new

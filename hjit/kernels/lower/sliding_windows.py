@@ -30,7 +30,7 @@ class Window:
         first: the first index of it that any iteration needs.
         end: how far an iteration comes.
         new: elements of the axis that one iteration adds at most; 0: the first iteration computes all.
-        window: elements of the axis that one iteration reads at most; 0: all.
+        window: elements of the axis that one iteration reads at most; 0: all are kept.
         low: the first one that this iteration reads, where the window moves on by more than its length: what lies
             between is never needed.
     """
@@ -56,6 +56,7 @@ class Windows:
             have memory, or have computed their part, for that only, wherever it is stored itself.
         around: the regions at the place around this one; see `hjit.sched.analysis.bounds`.
         begun: the stages whose own loops are directly at the place.
+        vectors: the axes of each stage along which vectors run; see `hjit.sched.analysis.bounds.vector_axes`.
 
     Attributes:
         slides: what was found, by stage.
@@ -72,6 +73,7 @@ class Windows:
         intervals: dict[str, dict[int, Interval]],
         around: Mapping[str, Region],
         begun: Container[str],
+        vectors: Mapping[str, Container[int]],
     ) -> None:
         self.reads, self.computed, self.round_up, self.iteration, self.sliding, self.intervals = (
             reads,
@@ -81,7 +83,7 @@ class Windows:
             sliding,
             intervals,
         )
-        self.around, self.begun = around, begun
+        self.around, self.begun, self.vectors = around, begun, vectors
         self.slides: dict[str, Window] = {}
         self.warm = 0
         self._last: dict[str, Interval] = {}
@@ -129,7 +131,8 @@ class Windows:
         self._last[stage] = s
         extent = self.reads.stages[stage].shape[axis]
         end = extremum("min", s.base + s.last + 1, self.sliding[stage][axis].high + 1)
-        self.slides[stage] = Window(axis, ZERO, end, new, length, low)
+        kept = 0 if axis in self.vectors.get(stage, ()) else length
+        self.slides[stage] = Window(axis, ZERO, end, new, kept, low)
         part = replace(s, high=end - 1).newest(new).clipped(extent)
         return (*region[:axis], part, *region[axis + 1 :])
 
