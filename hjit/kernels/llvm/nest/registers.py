@@ -8,6 +8,7 @@ from hjit.kernels.llvm.builder.code import Val, shuffle, splat, type_name
 from hjit.kernels.llvm.nest.emitter import NestEmitter
 from hjit.kernels.llvm.vecmath import apply as vecmath
 from hjit.kernels.lower.loopir import CombineLanes, Declare, Name, Register, Set
+from hjit.kernels.lower.two_sum import two_sum
 
 Parts = tuple[Val, ...]  # a total, or a total and its rounding error
 
@@ -73,14 +74,12 @@ def _some(e: NestEmitter, parts: Parts, first: int, count: int) -> Parts:
 
 
 def _combine(e: NestEmitter, op: str, a: Parts, b: Parts) -> Parts:
-    """Two partial results into one. With rounding errors: Knuth's two-sum, exact for any order of magnitudes."""
+    """Two partial results into one."""
 
-    def do(op: str, x: Val, y: Val) -> Val:
-        return vecmath.apply(e.code, op, (x, y), x.dtype)
+    def apply(name: str, x: Val, y: Val) -> Val:
+        return vecmath.apply(e.code, name, (x, y), x.dtype)
 
-    new = do(op, a[0], b[0])
     if len(a) == 1:
-        return (new,)
-    part = do("subtract", new, a[0])
-    lost = do("add", do("subtract", a[0], do("subtract", new, part)), do("subtract", b[0], part))
-    return new, do("add", do("add", a[1], lost), b[1])
+        return (apply(op, a[0], b[0]),)
+    total, lost = two_sum(a[0], b[0], apply)
+    return total, apply("add", apply("add", a[1], lost), b[1])

@@ -29,6 +29,7 @@ from hjit.kernels.lower.loopir import (
 from hjit.kernels.lower.machine import Machine
 from hjit.kernels.lower.thresholds import ACCUMULATORS, FEW_PRODUCTS, PRODUCTS, SUMS_OF_PRODUCTS
 from hjit.kernels.lower.traverse import Body, at, with_bodies
+from hjit.kernels.lower.two_sum import two_sum
 from hjit.trace.ir.graph import Const, Expr, Graph, Op, cast, select
 from hjit.trace.ir.identities import start_value
 from hjit.trace.ir.poly import Poly, Var, extremum, poly
@@ -47,21 +48,15 @@ class _State:
     error: Expr | None = None
 
     def joined(self, op: str, x: Expr) -> _State:
-        """One more element. Compensated: Knuth's two-sum, exact for any order of magnitudes."""
-        total, error, dtype = self.total, self.error, self.total.dtype
-        new = Op(op, (total, x), dtype)
-        if error is None:
-            return _State(new)
+        """One more element."""
 
-        def sub(a: Expr, b: Expr) -> Expr:
-            return Op("subtract", (a, b), dtype)
+        def apply(name: str, a: Expr, b: Expr) -> Expr:
+            return Op(name, (a, b), self.total.dtype)
 
-        def add(a: Expr, b: Expr) -> Expr:
-            return Op("add", (a, b), dtype)
-
-        part = sub(new, total)
-        lost = add(sub(total, sub(new, part)), sub(x, part))
-        return _State(new, add(error, lost))
+        if self.error is None:
+            return _State(apply(op, self.total, x))
+        total, lost = two_sum(self.total, x, apply)
+        return _State(total, apply("add", self.error, lost))
 
     def combined(self, op: str, other: _State) -> _State:
         """Two partial results into one."""
