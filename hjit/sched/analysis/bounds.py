@@ -217,7 +217,7 @@ def infer_bounds(
         opened: of the stages whose loops are open there, what they still have to compute.
         name: gives a region's bounds names, so that expressions stay small.
         steady: the part of a region that its own producers must serve at each iteration; see
-            `hjit.kernels.lower.sliding_windows`.
+            `hjit.kernels.lower.placing.sliding_windows`.
         round_up: stage -> axis -> what its part of the axis is made a multiple of.
         around: the regions at the place that this one is inside of. There is memory for no more, and less cannot always
             be told further in.

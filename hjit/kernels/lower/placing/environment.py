@@ -1,4 +1,4 @@
-"""A place in the tree as the walk of `hjit.kernels.lower.lower` comes to it: what is left there of every dimension."""
+"""The lowering environment: what is left of every dimension at a place in the tree, as the walk comes to it."""
 
 from __future__ import annotations
 
