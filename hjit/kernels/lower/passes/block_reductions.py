@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -65,7 +66,7 @@ class _State:
             return found
         return _State(found.total, Op("add", (found.error, other.error), found.error.dtype))
 
-    def result(self, dtype: np.dtype) -> Expr:  # type: ignore[type-arg]
+    def result(self, dtype: np.dtype[Any]) -> Expr:
         """The value in the dtype of the result."""
         total, error = self.total, self.error
         if error is not None:
@@ -119,7 +120,7 @@ class _Reductions:
         else:
             yield from self.across_lanes(s, vectors)
 
-    def accumulator(self, s: Reduce, dtype: np.dtype, lanes: int, compensated: bool) -> _Accumulator:  # type: ignore[type-arg]
+    def accumulator(self, s: Reduce, dtype: np.dtype[Any], lanes: int, compensated: bool) -> _Accumulator:
         self.count += 1
         name = f"{s.buffer}.{s.op}{self.count}"
         return _Accumulator(Register(name, dtype), Register(f"{name}.error", dtype) if compensated else None, lanes)
