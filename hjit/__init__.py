@@ -11,7 +11,16 @@ The decorated function gives NumPy's own results, compiled, vectorised and in pa
 
 from typing import TYPE_CHECKING, Any
 
-from hjit.errors import CompileError, HjitError, HjitWarning, ModelError, OptionError, ScheduleError, TraceError
+from hjit.errors import (
+    CompileError,
+    DeviceError,
+    HjitError,
+    HjitWarning,
+    ModelError,
+    OptionError,
+    ScheduleError,
+    TraceError,
+)
 from hjit.options import options
 from hjit.pipeline import Pipeline, pipeline
 from hjit.version import __version__
@@ -21,6 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CompileError",
+    "DeviceError",
     "HjitError",
     "HjitWarning",
     "ModelError",

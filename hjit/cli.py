@@ -16,7 +16,7 @@ from hjit.errors import OptionError
 from hjit.options import from_environment, resolve
 from hjit.version import __version__
 
-PACKAGES = ("numpy", "numba", "llvmlite", "tbb", "scipy", "jax", "cupy-cuda12x")
+PACKAGES = ("numpy", "numba", "llvmlite", "tbb", "scipy", "jax", "cupy-cuda12x", "cupy-cuda13x", "nvidia-cuda-nvrtc")
 SMALLEST, LARGEST = 32, 20_000  # pixels of a side of the demo's images
 
 
@@ -110,6 +110,7 @@ def _info(given: argparse.Namespace) -> int:
         options = resolve({})
     except OptionError as error:
         return _failed(error)
+    from hjit.kernels.cuda.runtime import inventory
     from hjit.kernels.runtime import features, launch
     from hjit.sched.language.target import native_width
 
@@ -124,7 +125,7 @@ def _info(given: argparse.Namespace) -> int:
         ("threads", launch.parallel_for()[1]),
         ("vectors", f"{8 * native_width(found)} bits ({', '.join(sorted(found)) or 'no known features'})"),
     ]
-    print("\n".join(f"{name:<15} {text}" for name, text in lines))
+    print("\n".join(f"{name:<17} {text}" for name, text in [*lines, *inventory.lines()]))
     print("\noptions")
     from_outside = from_environment()
     for field in fields(options):

@@ -1,23 +1,24 @@
 """Options: decorator argument, then ``with hjit.options(...)``, then environment, then default.
 
-| option            | values                             | meaning                                             |
-|-------------------|------------------------------------|-----------------------------------------------------|
-| `verify`          | "first", "off"                     | compare first calls with NumPy's                    |
-| `on_unsupported`  | "raise", "numpy"                   | if a function cannot be traced                      |
-| `budget`          | 10.0, 2.5, ..., None               | seconds for tracing and compiling                   |
-| `fast_math`       | False, True                        | floats may use FMA and reciprocals                  |
-| `target`          | "cpu", "x86-64-v2" to "-v4"        | this CPU, or a level of x86-64                      |
-| `num_threads`     | 0 (all cores), 1, 2, ...           | threads of one call                                 |
-| `cache`           | "rw", "ro", "off"                  | use of the disk cache                               |
-| `cache_dir`       | a folder, "" for the user's own    | where the disk cache is                             |
-| `tune`            | "greedy", "refined", "beam", False | how to search for a schedule                        |
-| `blas`            | "auto", True, False                | matrix products by NumPy's BLAS, where it is faster |
-| `numpy_if_faster` | True, False                        | run NumPy where the first calls find it faster      |
-| `disable`         | False, True                        | run the plain function                              |
+| option            | values                              | meaning                                             |
+|-------------------|-------------------------------------|-----------------------------------------------------|
+| `verify`          | "first", "off"                      | compare first calls with NumPy's                    |
+| `on_unsupported`  | "raise", "numpy"                    | if a function cannot be traced                      |
+| `budget`          | 10.0, 2.5, ..., None                | seconds for tracing and compiling                   |
+| `fast_math`       | False, True                         | floats may use FMA and reciprocals                  |
+| `target`          | "cpu", "x86-64-v2" to "-v4", "cuda" | this CPU, or a level of x86-64; a GPU               |
+| `num_threads`     | 0 (all cores), 1, 2, ...            | threads of one call                                 |
+| `cache`           | "rw", "ro", "off"                   | use of the disk cache                               |
+| `cache_dir`       | a folder, "" for the user's own     | where the disk cache is                             |
+| `tune`            | "greedy", "refined", "beam", False  | how to search for a schedule                        |
+| `blas`            | "auto", True, False                 | matrix products by NumPy's BLAS, where it is faster |
+| `numpy_if_faster` | True, False                         | run NumPy where the first calls find it faster      |
+| `disable`         | False, True                         | run the plain function                              |
 
 In the environment an option is `HJIT_` and its name in capitals, such as `HJIT_FAST_MATH`; it is read at the first call
-of a pipeline. One more variable applies to the whole process: `HJIT_THREADING_LAYER` is "tbb", or "python" for threads
-without TBB.
+of a pipeline. Two more variables apply to the whole process: `HJIT_THREADING_LAYER` is "tbb", or "python" for threads
+without TBB; `HJIT_CUDA_DEVICE` is "cupy", or "opencl" to run kernels of the target "cuda" on PoCL, that is on the CPU:
+for tests and notebooks on machines without a GPU.
 """
 
 from __future__ import annotations
@@ -73,7 +74,7 @@ _CHOICES: dict[str, tuple[Any, ...]] = {
     "tune": (False, "greedy", "refined", "beam"),
     "blas": ("auto", True, False),
     "numpy_if_faster": (True, False),
-    "target": ("cpu", "x86-64-v2", "x86-64-v3", "x86-64-v4"),
+    "target": ("cpu", "x86-64-v2", "x86-64-v3", "x86-64-v4", "cuda"),
 }
 _NAMES = frozenset(f.name for f in fields(Options))
 _in_context: contextvars.ContextVar[tuple[tuple[str, Any], ...]] = contextvars.ContextVar("hjit_options", default=())

@@ -19,16 +19,16 @@ import warnings
 import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from hjit.call import against_numpy
 from hjit.call.against_numpy import InterleavedCalls
-from hjit.call.arguments import CallKey, copied, is_same_memory, key_of, leaves_of
+from hjit.call.arguments import CallKey, copied, is_device_array, is_same_memory, key_of, leaves_of
 from hjit.call.entry import MAX_KEYS, Call, Entry, Stats
 from hjit.call.outcome import MISS, PLAIN
-from hjit.errors import BudgetError, CompileError, HjitWarning, ScheduleError, TraceError
+from hjit.errors import BudgetError, CompileError, DeviceError, HjitWarning, ScheduleError, TraceError
 from hjit.options import Options, checked, context_state, resolve
 from hjit.process import forks, state
 from hjit.trace.capture.overlay import load_table
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from hjit.call.first_calls import FirstCalls
     from hjit.call.guards import GuardValues
     from hjit.call.variant import Variant
-    from hjit.kernels.runtime.lowered import Lowered
     from hjit.sched.hand.schedule import Schedule
     from hjit.sched.language.tree import Root
     from hjit.tuning.choice import Scheduler
@@ -72,6 +71,7 @@ class Pipeline:
         self._entries: dict[CallKey, Entry] = {}
         self._options: dict[Any, Options] = {}  # by the context of calls
         self._schedule: Scheduler | None = None
+        self._on: dict[str, Pipeline] = {}
         self._warned = False
         self._warned_of_flips = False
         self._lock = threading.RLock()
@@ -94,6 +94,18 @@ class Pipeline:
         self._lock = threading.RLock()
         for entry in self._entries.values():
             entry.stop_timing()
+
+    def on(self, target: str) -> Pipeline:
+        """The same function on another target: a pipeline with all other options, the same one at each call.
+
+        Raises:
+            OptionError: there is no such target.
+        """
+        found = self._on.get(target)
+        if found is None:
+            given = checked({**self._given, "target": target})
+            found = self._on.setdefault(target, self if given == self._given else Pipeline(self.py_func, given))
+        return found
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         return self if instance is None else types.MethodType(self, instance)
@@ -128,6 +140,19 @@ class Pipeline:
         _load_compiler()
         leaves: list[Any] = []
         structure = Tree(tuple, (flatten(args, leaves), flatten(kwargs, leaves)))
+        if self._resolved(key[0]).target == "cuda":
+            from hjit.call.on_device import taken
+
+            try:
+                if taken(leaves):
+                    args, kwargs = structure.build(leaves.__getitem__)
+            except DeviceError as error:
+                if self._resolved(key[0]).on_unsupported == "raise":
+                    raise
+                self._give_up(key, f"{self.__name__} runs as plain NumPy: {error}")
+                return self._numpy(args, kwargs)
+        elif any(map(is_device_array, leaves)):
+            return self.on("cuda")._call(key, args, kwargs, targets)
         call = Call(key, args, kwargs, leaves, structure, targets or [], () if entry is None else entry.variants)
         timing = None if entry is None or targets is not None else entry.timing
         result = self._try(call) if timing is None else self._timed(call, timing)
@@ -226,7 +251,10 @@ class Pipeline:
     def _resolved(self, context: Any) -> Options:
         found = self._options.get(context)
         if found is None:
-            found = self._options[context] = resolve(self._given)
+            found = resolve(self._given)
+            if found.target == "cuda":  # which has one schedule, and no NumPy beside it to be faster
+                found = replace(found, tune=False, blas=False, numpy_if_faster=False)
+            self._options[context] = found
             _limit(self._options, MAX_CONTEXTS)
         return found
 
@@ -254,7 +282,7 @@ class Pipeline:
             try:
                 with progress(f"hjit: compiling {self.__name__}"):
                     built = self._build(call.structure, call.leaves, options, self._schedule)
-            except (TraceError, CompileError) as error:
+            except (TraceError, CompileError, DeviceError) as error:
                 if options.on_unsupported == "raise" and not isinstance(error, BudgetError):
                     raise
                 self._give_up(call.key, f"{self.__name__} runs as plain NumPy: {error}")
@@ -342,6 +370,8 @@ class Pipeline:
 
     def _verify(self, call: Call, variant: Variant, guarded: GuardValues, ways: list[bool]) -> Any:
         """NumPy's own result; the kernels are installed only if they compute the same."""
+        if variant.on_device and any(map(is_device_array, call.leaves)):
+            return self._verify_copies(call, variant, guarded, ways)
         from hjit.call.build import with_room
         from hjit.call.first_calls import run_of
 
@@ -357,7 +387,7 @@ class Pipeline:
             return PLAIN
         middle = against_numpy.clock()
         with forks.builds.outside():
-            expected = self.py_func(*call.args, **call.kwargs)
+            expected = self._reference(variant)(*call.args, **call.kwargs)
         seconds = (middle - start) / len(ways), against_numpy.clock() - middle
         report = with_room(
             self._first_calls.compare, variant, guarded, done, arrays | before, expected, {n: arrays[n] for n in before}
@@ -378,6 +408,28 @@ class Pipeline:
             self.stats.verified = False
             self._give_up(call.key, report.what_is_wrong(self.__name__))
         return expected
+
+    def _verify_copies(self, call: Call, variant: Variant, guarded: GuardValues, ways: list[bool]) -> Any:
+        """As `_verify`, on copies of arrays that are on a device; then on these."""
+        from hjit.call.on_device import mirror
+
+        copies: dict[int, Any] = {}  # by identity: what was passed twice is copied once
+        leaves = [copies.setdefault(id(x), mirror(x)) for x in call.leaves]
+        args, kwargs = call.structure.build(leaves.__getitem__)
+        on_host = replace(call, leaves=leaves, args=args, kwargs=kwargs, targets=[])
+        captured = {n: mirror(a) for n, a in guarded[1].items()}
+        self._verify(on_host, variant, (guarded[0], captured), ways)
+        if not variant.vouched.issuperset(ways):
+            return PLAIN
+        return variant.run(call.leaves, guarded)
+
+    def _reference(self, variant: Variant) -> Callable[..., Any]:
+        """What gives the right results for arrays of NumPy."""
+        if not variant.on_device:
+            return cast(Callable[..., Any], self.py_func)
+        from hjit.trace.capture.cupy_names import by_numpy
+
+        return by_numpy(self.py_func)
 
     @functools.cached_property
     def _first_calls(self) -> FirstCalls:
@@ -417,11 +469,15 @@ class Pipeline:
         entry = self._entries.get(key_of(args, kwargs)) or Entry()
         return explained(self.__name__, entry.plain, entry.variants, entry.timing is not None)
 
-    def _inspect(self, args: Any, kwargs: Any) -> list[Lowered]:
+    def _inspect(self, args: Any, kwargs: Any) -> list[Any]:
         from hjit.call.build import with_room
         from hjit.kernels.runtime.lowered import lowered
 
         options = self._resolved(context_state())
+        if options.target == "cuda":
+            from hjit.kernels.cuda.runtime import inspection
+
+            return [with_room(inspection.of, b) for b in self._device_kernels(args, kwargs)]
         variant = self.variant_of(args, kwargs, options, self._schedule)
         return [with_room(lowered, s.scheduled, options) for s in variant.steps if s.scheduled is not None]
 
@@ -434,6 +490,12 @@ class Pipeline:
 
         leaves: list[Any] = []
         structure = Tree(tuple, (flatten(args, leaves), flatten(kwargs, leaves)))
+        if any(map(is_device_array, leaves)):
+            if options.target != "cuda":
+                return self.on("cuda").variant_of(args, kwargs, self.on("cuda")._resolved(context_state()), schedule)
+            from hjit.call.on_device import taken
+
+            taken(leaves)
         entry = self._entries.get(key_of(args, kwargs)) or Entry()
         usable = (v for v in entry.variants if options.blas is not False or not v.has_products)
         variant = next((v for v in usable if v.guards.values(leaves) is not None), None)
@@ -511,14 +573,65 @@ class Pipeline:
 
     def inspect_llvm(self, *args: Any, **kwargs: Any) -> str:
         """The LLVM IR as it is handed to LLVM."""
-        return "\n".join(p.llvm for p in self._inspect(args, kwargs))
+        return "\n".join(p.llvm for p in self._on_cpu()._inspect(args, kwargs))
 
     def inspect_asm(self, *args: Any, **kwargs: Any) -> str:
         """The machine's assembly after optimisation."""
         from hjit.kernels.runtime.backend import assembly
 
-        options = self._resolved(context_state())
-        return "\n".join(assembly(p.llvm, p.name, options.target) for p in self._inspect(args, kwargs))
+        here = self._on_cpu()
+        options = here._resolved(context_state())
+        return "\n".join(assembly(p.llvm, p.name, options.target) for p in here._inspect(args, kwargs))
+
+    # -- inspection of what runs on a GPU
+    def inspect_cuda(self, *args: Any, **kwargs: Any) -> str:
+        """The CUDA C of the kernels that run on a GPU, as it is handed to NVRTC."""
+        from hjit.kernels.cuda.runtime import inspection
+
+        return "\n".join(map(inspection.cuda, self._device_kernels(args, kwargs)))
+
+    def inspect_ptx(self, *args: Any, capability: int | None = None, **kwargs: Any) -> str:
+        """The PTX of the kernels that run on a GPU.
+
+        Args:
+            capability: compute capability, 90 for 9.0; None: the device's, or 80 where there is none.
+
+        Raises:
+            DeviceError: there is no NVRTC.
+        """
+        from hjit.kernels.cuda.runtime import inspection
+
+        return "\n".join(inspection.compiled(b, capability).ptx for b in self._device_kernels(args, kwargs))
+
+    def inspect_sass(self, *args: Any, capability: int | None = None, **kwargs: Any) -> str:
+        """The machine code of the kernels that run on a GPU, as nvdisasm prints it; see `inspect_ptx`.
+
+        Raises:
+            DeviceError: there is no NVRTC, or no disassembler.
+        """
+        from hjit.kernels.cuda.runtime import inspection
+
+        return "\n".join(inspection.sass(b, capability) for b in self._device_kernels(args, kwargs))
+
+    def kernels(self, *args: Any, capability: int | None = None, **kwargs: Any) -> Any:
+        """A printable table of the kernels that run on a GPU: grid, block, registers, spills, shared memory of each.
+
+        Args:
+            capability: see `inspect_ptx`.
+        """
+        from hjit.kernels.cuda.runtime import inspection
+
+        found = self._device_kernels(args, kwargs)
+        rows = [row for b in found for row in inspection.rows(b, capability)]
+        return inspection.Table(rows, inspection.capability() if capability is None else capability)
+
+    def _device_kernels(self, args: Any, kwargs: Any) -> list[Any]:
+        """The kernels of these arguments on a GPU, bound to their sizes."""
+        here = self if self._resolved(context_state()).target == "cuda" else self.on("cuda")
+        return here.variant_of(args, kwargs, here._resolved(context_state()), here._schedule).bounds
+
+    def _on_cpu(self) -> Pipeline:
+        return self.on("cpu") if self._resolved(context_state()).target == "cuda" else self
 
 
 def _parts_at(v: Variant, miss: Any, missed: Variant) -> bool:
@@ -563,7 +676,9 @@ def _named(module: str, name: str) -> Any:
 
 def _unpickle(module: str, name: str, given: dict[str, Any]) -> Any:
     found = _named(module, name)
-    return found if isinstance(found, Pipeline) else Pipeline(found, given)
+    if not isinstance(found, Pipeline):
+        return Pipeline(found, given)
+    return found.on(given["target"]) if "target" in given else found
 
 
 _pipelines: weakref.WeakSet[Pipeline] = weakref.WeakSet()

@@ -37,7 +37,7 @@ def test_info(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("HJIT_VERIFY", "off")
     assert cli.main(["info"]) == 0
     out = capsys.readouterr().out
-    assert f"numpy           {np.__version__}" in out
+    assert f"numpy             {np.__version__}" in out
     assert "'off'  (HJIT_VERIFY)" in out
     assert "fast_math       False\n" in out
 

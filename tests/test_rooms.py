@@ -42,6 +42,16 @@ MAY = {
     "kernels.llvm.memory": NEST,
     "kernels.llvm.driver": NEST,
     "kernels.cuda": {"errors", "trace.ir", "sched.language", "kernels.lower"},
+    "kernels.cuda.runtime": {
+        *SERVICES,
+        "options",
+        "cache",
+        "trace.ir",
+        "sched.language",
+        "kernels.lower",
+        "kernels.cuda",
+        "kernels.runtime",
+    },
     "kernels.runtime": {
         *SERVICES,
         "options",
@@ -185,28 +195,40 @@ COMPILER = "loaded where something is compiled or shown: a process that finds it
 SHOWN = "loaded where something is shown to a person"
 SEARCH = "loaded where a schedule is searched, or is not on disk"
 TRAINING = "loaded where the cost model is trained"
+GPU = "loaded where a function runs on a GPU"
 NEEDLESS = "to be fixed: nothing is gained by it"
 LATE = {
     "hjit": {"sched.hand.schedule": "loaded by programs that use it: most never do"},
     "cli": {
+        "kernels.cuda.runtime.inventory": GPU,
         "kernels.runtime.features": FIRST_CALL,
         "kernels.runtime.launch": FIRST_CALL,
         "sched.language.target": FIRST_CALL,
     },
     "kernels.llvm.driver.entry": {"ctypes": NEEDLESS, "numpy": NEEDLESS},
-    "call.build": {"tuning.candidates": SEARCH},
+    "call.build": {
+        "call.on_device": GPU,
+        "kernels.cuda.runtime.bound": GPU,
+        "tuning.candidates": SEARCH,
+    },
+    "kernels.cuda.runtime.device": {"kernels.cuda.runtime.on_cupy": GPU},
+    "kernels.cuda.runtime.inspection": {"kernels.cuda.runtime.on_cupy": GPU},
+    "kernels.cuda.runtime.kernels": {"kernels.cuda.runtime.lowered": COMPILER},
     "kernels.runtime.kernel": {"kernels.runtime.lowered": COMPILER},
     "pipeline": {
         "call.build": FIRST_CALL,
         "call.first_calls": FIRST_CALL,
+        "call.on_device": GPU,
         "call.segments": FIRST_CALL,
         "call.variant": FIRST_CALL,
+        "kernels.cuda.runtime.inspection": SHOWN,
         "kernels.runtime.backend": FIRST_CALL,
         "kernels.runtime.features": FIRST_CALL,
         "kernels.runtime.lowered": COMPILER,
         "report.explain": SHOWN,
         "report.listing": SHOWN,
         "sched.hand.schedule": "loaded where a schedule is given",
+        "trace.capture.cupy_names": GPU,
         "trace.tracing.host": FIRST_CALL,
     },
     "report.listing": {
@@ -215,6 +237,7 @@ LATE = {
         "trace.ir.graph": SHOWN,
     },
     "tuning.choice": {
+        "sched.default.cuda": GPU,
         "sched.default.schedules": COMPILER,
         "sched.language.check": SEARCH,
         "sched.nests.root_nests": COMPILER,

@@ -47,7 +47,54 @@ def _signature(x: Any) -> Any:
         return (t, *map(_signature, x))
     if isinstance(x, types.MethodType):
         return (t, _Identity(x.__self__), x.__func__)
+    if is_device_array(x):
+        return _device_signature(x)
     return (t, x) if isinstance(x, _BY_VALUE) and t.__hash__ is not None else (t, _Identity(x))
+
+
+# -- arrays on a GPU
+
+_CUDA_DLPACK = (2, 13)  # kDLCUDA, kDLCUDAManaged
+_HOST = (np.ndarray, np.generic, bool, int, float, complex, str, bytes, type(None), list, tuple, dict, slice)
+
+
+def is_device_array(x: Any) -> bool:
+    """Is it an array on a GPU: CuPy's, or another package's that says so?"""
+    if isinstance(x, _HOST):
+        return False
+    if type(x).__module__ == "cupy":
+        return hasattr(x, "strides")
+    if hasattr(type(x), "__cuda_array_interface__"):
+        return hasattr(x, "__cuda_array_interface__")  # a tensor of PyTorch has it if it is on a GPU
+    return hasattr(type(x), "__dlpack_device__") and x.__dlpack_device__()[0] in _CUDA_DLPACK
+
+
+def _device_signature(x: Any) -> Any:
+    """What of an array on a GPU a kernel depends on; the device is part of it, as code is loaded on each."""
+    t = type(x)
+    if t.__module__ == "cupy":
+        return (t, x.dtype, x.shape, x.strides, x.data.device_id)
+    about = getattr(x, "__cuda_array_interface__", None)
+    if about is None:
+        return (t, str(x.dtype), tuple(x.shape), getattr(x, "strides", None), x.__dlpack_device__())
+    return (t, about["typestr"], about["shape"], about.get("strides"), str(getattr(x, "device", None)))
+
+
+def device_overlap(a: Any, b: Any) -> bool:
+    """May two arrays share memory, one of them on a GPU? Where their ranges of addresses meet."""
+    if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
+        return False
+    (p, q), (r, s) = _addresses(a), _addresses(b)
+    return p < s and r < q
+
+
+def _addresses(a: Any) -> tuple[int, int]:
+    about = a.__cuda_array_interface__
+    first, shape, item = about["data"][0], about["shape"], np.dtype(about["typestr"]).itemsize
+    if 0 in shape:
+        return first, first
+    steps = [(n - 1) * s for n, s in zip(shape, a.strides, strict=True)]
+    return first + sum(min(s, 0) for s in steps), first + sum(max(s, 0) for s in steps) + item
 
 
 def _part(x: Any) -> Any:

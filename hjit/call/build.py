@@ -22,7 +22,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from hjit.call.arguments import leaf_names
+from hjit.call.arguments import is_device_array, leaf_names
 from hjit.call.guards import Guards, guards_of
 from hjit.call.results import Results
 from hjit.call.segments import Cut, element_strides, strides_of
@@ -93,6 +93,8 @@ def build(
         deadline.budget(options.budget, name, Origin(code.co_filename, code.co_firstlineno, code.co_name)),
     ):
         traced = _traced(function, structure, leaves, options, scheduler)
+        if options.target != "cuda":
+            _no_device_arrays(traced)
         results = _results_of_externs(traced)  # a variant keeps no array of the call
         deadline.blame(traced.recorder.busiest())
         variant = _reported(name, compiled, traced, structure, leaves, options, scheduler)
@@ -110,10 +112,15 @@ def _traced(
     def evaluated(rec: Recorder, wanted: tuple[str, ...]) -> list[Any]:
         return list(with_room(evaluate, rec, wanted, leaves, options))
 
+    seen = leaves
+    if options.target == "cuda":
+        from hjit.call.on_device import stand_in
+
+        seen = [stand_in(x) for x in leaves]
     by_blas = functools.partial(_product_by_blas, options, scheduler)
     try:
         names = leaf_names(function, structure, len(leaves))
-        traced: Trace = with_room(trace, function, structure, leaves, names, evaluated, by_blas)
+        traced: Trace = with_room(trace, function, structure, seen, names, evaluated, by_blas)
     except (HjitError, MemoryError, OutOfBounds):
         raise
     except Exception as error:
@@ -127,6 +134,17 @@ def _traced(
             "draw the random numbers outside the function",
         )
     return traced
+
+
+def _no_device_arrays(traced: Trace) -> None:
+    """For a function that is compiled for the CPU.
+
+    Raises:
+        TraceError: it reads arrays on a GPU besides its arguments.
+    """
+    for path, (kind, _) in traced.recorder.captures:
+        if kind == "array" and is_device_array(path.get()):
+            raise TraceError(str(path), "an array on the GPU", 'use target="cuda", or an array on the host')
 
 
 def _product_by_blas(options: Options, scheduler: Scheduler | None, stage: str) -> bool | str:
@@ -146,25 +164,40 @@ def _results_of_externs(traced: Trace) -> dict[int, tuple[Any, ...]]:
     return {k: tuple(rec.inputs[n].array for n in e.gives) for k, e in calls}
 
 
+def bound_class(options: Options) -> Any:
+    """What binds kernels to sizes for a target."""
+    if options.target != "cuda":
+        return Bound
+    from hjit.kernels.cuda.runtime import bound
+
+    return bound.Bound
+
+
 def evaluate(rec: Recorder, names: tuple[str, ...], leaves: list[Any], options: Options) -> list[Any]:
     """Stages of an unfinished trace, computed by compiled kernels on the arrays at hand."""
-    found = {n: rec.inputs[n].array for n in names if n in rec.inputs}
+    arrays = {n: s.array for n, s in rec.inputs.items()}
+    host: Callable[[Any], Array] = np.asarray
+    if options.target == "cuda":
+        from hjit.call.on_device import arrays_of, on_host
+
+        arrays, host = arrays_of(rec, leaves), on_host
+    found = {n: host(arrays[n]) for n in names if n in rec.inputs}
     wanted = tuple(dict.fromkeys(n for n in names if n not in found))
     if wanted:
         segment = Segment(canonicalise(rec.graph(wanted)), features.schedule_target(options.target))
         strides = {n: element_strides(s.array) for n, s in rec.inputs.items()}
-        bound = Bound(segment.under(None), options, rec.sizes, strides)
+        bound = bound_class(options)(segment.under(None), options, rec.sizes, strides)
         values, slots = rec.tape.replay(leaves), rec.scalar_slots()
         assert values is not None, "they are those that are traced"
         outputs = bound.new_outputs()
         with deadline.paused():
             is_inside = bound.run(
-                [rec.inputs[n].array for n in bound.inputs], outputs, [values[slots[n][0].k] for n, _ in bound.scalars]
+                [arrays[n] for n in bound.inputs], outputs, [values[slots[n][0].k] for n, _ in bound.scalars]
             )
         if not is_inside:
             rec.beyond = True
             raise IndexError("index out of bounds")
-        found.update(zip(wanted, outputs, strict=True))
+        found.update(zip(wanted, map(host, outputs), strict=True))
     return [found[n] for n in names]
 
 
@@ -185,7 +218,7 @@ def compiled(
         from hjit.tuning.candidates import chosen  # not loaded where nothing is compared
 
         candidate = chosen(decision, make, cut, functools.partial(_arguments, traced, leaves), options)  # tunes
-    return _bind(traced, structure, candidate, options)
+    return _bind(traced, structure, leaves, candidate, options)
 
 
 def _reported(name: str, f: Callable[..., T], *args: Any) -> T:
@@ -205,7 +238,8 @@ def _kernels(traced: Trace, cut: Cut, options: Options, choice: Choice) -> Candi
     """The kernels of all segments by a schedule."""
     rec, segments = traced.recorder, cut(choice.rewrites)
     strides = strides_of(rec, [x.graph for x in segments])
-    kernels = (Bound(choice.of(x), options, rec.sizes, strides) if x.graph.outputs else None for x in segments)
+    bound = bound_class(options)
+    kernels = (bound(choice.of(x), options, rec.sizes, strides) if x.graph.outputs else None for x in segments)
     return Candidate(choice, segments, tuple(kernels))
 
 
@@ -219,7 +253,7 @@ def _arguments(traced: Trace, leaves: Sequence[Any]) -> Arguments | None:
     return Arguments({n: s.array for n, s in rec.inputs.items()}, scalars)
 
 
-def _bind(traced: Trace, structure: Tree, candidate: Candidate, options: Options) -> Variant:
+def _bind(traced: Trace, structure: Tree, leaves: Sequence[Any], candidate: Candidate, options: Options) -> Variant:
     """What runs: it keeps no array of the call at hand."""
     rec, choice = traced.recorder, candidate.choice
     breaks = [*rec.breaks, None]
@@ -229,9 +263,12 @@ def _bind(traced: Trace, structure: Tree, candidate: Candidate, options: Options
     ]
     guards = guards_of(traced)
     slots = {name: slot.k for name, (slot, _) in rec.scalar_slots().items()}
-    variant = Variant(
+    on_device = options.target == "cuda"
+    if on_device:
+        from hjit.call.on_device import DeviceSteps, OnDevice, hot_path
+    variant = (OnDevice if on_device else Variant)(
         traced,
-        Steps(steps, guards.packed, slots),
+        (DeviceSteps if on_device else Steps)(steps, guards.packed, slots),
         Results(traced.result, traced.results, traced.writes, rec.sizes),
         guards,
         {n: s.array for n, s in rec.inputs.items() if s.where[0] == "constant"},
@@ -239,6 +276,8 @@ def _bind(traced: Trace, structure: Tree, candidate: Candidate, options: Options
     )
     if _is_simple(traced, variant.guards, structure):
         variant.fast = _with_products(variant) if variant.has_products else _one_kernel(variant)
+        if on_device and variant.fast is not None:
+            variant.fast = hot_path(variant.fast, leaves)
     _forget_call(traced)
     return variant
 

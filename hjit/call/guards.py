@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from hjit.call.arguments import device_overlap, is_device_array
 from hjit.trace.capture.captured import container_shape
 from hjit.trace.capture.trace import Trace
 from hjit.trace.tracing.host import same
@@ -47,7 +48,7 @@ class Guards:
         arrays: dict[str, Array] = {}
         for path, (kind, expected) in rec.captures:
             try:
-                value = _look_up(path, leaves)
+                value = look_up(path, leaves)
             except Exception:  # it is gone, or a foreign descriptor does not give it
                 return None
             if kind == "array":
@@ -59,7 +60,7 @@ class Guards:
 
     def _accepts(self, name: str, value: Any) -> bool:
         """Is a captured array like the one that was traced?"""
-        if not isinstance(value, np.ndarray) or type(value) not in (np.ndarray, np.memmap):
+        if type(value) not in (np.ndarray, np.memmap) and not is_device_array(value):
             return False
         return _alike(packed(value) if name in self.packed else value, self.recorder.inputs[name].array)
 
@@ -72,7 +73,7 @@ class Guards:
         arrays = {n: leaves[k] for n, k in self.arguments.items()} | dict(captured)
         for name in self.written:
             a = arrays[name]
-            if not a.flags.writeable or any(n != name and overlap(a, b) for n, b in arrays.items()):
+            if not getattr(a.flags, "writeable", True) or any(n != name and overlap(a, b) for n, b in arrays.items()):
                 return False
         return True
 
@@ -91,11 +92,11 @@ def guards_of(trace: Trace) -> Guards:
     )
 
 
-def _look_up(path: Any, leaves: Sequence[Any]) -> Any:
+def look_up(path: Any, leaves: Sequence[Any]) -> Any:
     """A captured value, now: from where it was found, or from an argument of this call."""
     if path.kind == "leaf":
         return leaves[path.name]
-    base = _look_up(path.base, leaves) if type(path.base) is type(path) else path.base
+    base = look_up(path.base, leaves) if type(path.base) is type(path) else path.base
     if path.kind == "item":
         return base[path.name]
     return base.cell_contents if path.kind == "cell" else getattr(base, path.name)
@@ -119,6 +120,8 @@ def _same_method(a: Any, b: Any) -> bool:
 
 def overlap(a: Array, b: Array) -> bool:
     """Do two arrays share an element? Yes where it is hard to say."""
+    if not isinstance(a, np.ndarray) or not isinstance(b, np.ndarray):
+        return device_overlap(a, b)
     if not np.may_share_memory(a, b):
         return False
     try:

@@ -86,13 +86,19 @@ class Results:
                 found[r.name] = place
         return found
 
-    def view(self, base: Array, r: Result) -> Array:
-        """The NumPy view that an index map describes."""
+    def view(self, base: Any, r: Result, strided: Callable[..., Any] | None = None) -> Any:
+        """The view that an index map describes.
+
+        Args:
+            strided: makes views of arrays that are not NumPy's, see `hjit.kernels.cuda.runtime.device.Device`.
+        """
         base = base if r.dtype is None else base.view(r.dtype)
         sizes = self.sizes
         shape = tuple(sizes_value(p, sizes) for p in r.shape)
         if base.size == 0 or 0 in shape:
-            return np.empty(shape, base.dtype)
+            return (
+                np.empty(shape, base.dtype) if strided is None else strided(base, shape, [base.itemsize] * len(shape))
+            )
 
         def at(k: int) -> list[int]:
             """The index where dimension `k` is 1 and the others are 0."""
@@ -108,6 +114,8 @@ class Results:
             for k in range(len(shape))
         ]
         corner: Any = (*(slice(o, o + 1) for o in start), ...)
+        if strided is not None:
+            return strided(base[corner], shape, steps)
         return np.lib.stride_tricks.as_strided(
             base[corner], shape, steps, writeable=base.flags.writeable and not r.read_only
         )

@@ -78,12 +78,12 @@ class Steps:
         """
         for number, step in enumerate(self.steps):
             if step.bound is not None:
-                self._run_kernel(step.bound, state, values, places, streamed)
+                self.run_kernel(step.bound, state, values, places, streamed)
             cut = step.graph_break
             if cut is None:
                 continue
             if cut.call is None:
-                value = state[cut.needs[0]].reshape(())[()]
+                value = self.on_host(state, cut.needs)[0].reshape(())[()]
                 if not same(value, cut.value):
                     raise Mispredict(number, value)
                 continue
@@ -93,12 +93,16 @@ class Steps:
             elif results is None:
                 if cut.mark is not None:
                     drawn.append(cut.mark())
-                outcome, results, _ = cut.call(*(state[n] for n in cut.needs))
+                outcome, results, _ = cut.call(*self.on_host(state, cut.needs))
                 if not same(outcome, cut.value):
                     raise Mispredict(number, outcome)
             state.update(zip(cut.gives, results, strict=True))
 
-    def _run_kernel(
+    def on_host(self, state: Mapping[str, Any], names: Sequence[str]) -> list[Array]:
+        """Arrays that the host reads."""
+        return [state[n] for n in names]
+
+    def run_kernel(
         self, bound: Bound, state: dict[str, Array], values: Sequence[Any], places: Mapping[str, Array], streamed: bool
     ) -> None:
         made = [places[n] if n in places else np.empty(shape, dtype) for n, shape, dtype in bound.outputs]
@@ -202,6 +206,11 @@ class Variant:
     vouched: set[bool] = field(default_factory=set)
 
     @property
+    def on_device(self) -> bool:
+        """Do its kernels run on a GPU?"""
+        return False
+
+    @property
     def rec(self) -> Recorder:
         """The recorder of the trace."""
         return self.trace.recorder
@@ -279,7 +288,7 @@ class Variant:
         values, captured = guarded
         if any(e.blocked is not None and e.blocked() for e in self.rec.effects):
             raise OutOfBounds
-        state = {**self.constants, **captured, **{n: leaves[k] for n, k in self.guards.arguments.items()}}
+        state = self.arrays(leaves, captured)
         places = self.results.places(targets, self._shapes(), state) if targets else {}
         drawn: list[Callable[[], None]] = []
         try:
@@ -291,11 +300,21 @@ class Variant:
             raise
         if effects:
             for effect in self.rec.effects:
-                effect.give([state[n] for n in effect.needs], values)
+                effect.give(self.body.on_host(state, effect.needs), values)
         else:
             _call_all(reversed(drawn))
         if draws is not None:
             draws.update({n: state[n] for e in self.breaks if e is not None and e.impure for n in e.gives})
+        return self.finished(values, state, leaves, captured)
+
+    def arrays(self, leaves: Sequence[Any], captured: Mapping[str, Array]) -> dict[str, Any]:
+        """The inputs by name."""
+        return {**self.constants, **captured, **{n: leaves[k] for n, k in self.guards.arguments.items()}}
+
+    def finished(
+        self, values: Sequence[Any], state: Mapping[str, Any], leaves: Sequence[Any], captured: Mapping[str, Array]
+    ) -> Any:
+        """Write what is to be written; what the function returns. See `Results.finish`."""
         return self.results.finish(values, state)
 
     def _shapes(self) -> dict[str, tuple[tuple[int, ...], np.dtype[Any]]]:

@@ -1,9 +1,9 @@
 """Debug output on stderr while functions are compiled, by two environment variables.
 
-| variable                                           | prints                                                         |
-|----------------------------------------------------|----------------------------------------------------------------|
-| `HJIT_DEBUG=passes,schedule,search,loops,llvm,asm` | these topics: see `TOPICS`                                     |
-| `HJIT_PRINT_AFTER=name,...`                        | the Graph or the loops after these passes; "all": after each   |
+| variable                                                | prints                                                   |
+|---------------------------------------------------------|----------------------------------------------------------|
+| `HJIT_DEBUG=passes,schedule,search,loops,llvm,asm,cuda` | these topics: see `TOPICS`                               |
+| `HJIT_PRINT_AFTER=name,...`                             | Graph or loops after these passes; "all": after each     |
 
 With `HJIT_CHECK=1` the Graph and the loops are also validated after every pass, schedule trees after every transform.
 What a cache holds is not compiled again, and so not printed: add `HJIT_CACHE=off`.
@@ -23,6 +23,7 @@ TOPICS = {
     "loops": "the loop IR after all passes",
     "llvm": "the LLVM IR that is handed to LLVM",
     "asm": "the assembly of the kernel",
+    "cuda": "the text of kernels for a GPU, without its prelude",
 }
 
 

@@ -35,4 +35,5 @@ def _parts(v: Variant) -> Iterator[str]:
             first, second = cut.product.first, cut.product.second
             yield f"{cut.gives[0]} = {first.source} @ {second.source} by BLAS"
         else:
-            yield cut.operation if cut.call is None else f"{cut.operation} as it is"
+            where = ", on the host" if v.on_device else ""
+            yield cut.operation if cut.call is None else f"{cut.operation} as it is{where}"

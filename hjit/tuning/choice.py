@@ -55,13 +55,24 @@ class Segment:
     @cached_property
     def default(self) -> Root:
         """Its default schedule."""
-        from hjit.sched.default.schedules import default_schedule  # a process that finds its kernels never loads it
+        # a process that finds its kernels loads none of these
+        if self.target.kind == "cuda":
+            from hjit.sched.default.cuda import cuda_schedule
+
+            return cuda_schedule(self.graph)
+        from hjit.sched.default.schedules import default_schedule
 
         return default_schedule(self.graph, self.target)
 
     def defaults(self) -> Iterator[Root]:
-        """Its default schedule; then every stage at the root, for where a sliding window turns out not to slide."""
+        """Its default schedule; then every stage at the root, for where a sliding window turns out not to slide, or
+        stages not to fit into shared memory."""
         yield self.default
+        if self.target.kind == "cuda":
+            from hjit.sched.default.cuda import cuda_root_schedule
+
+            yield cuda_root_schedule(self.graph)
+            return
         from hjit.sched.nests.root_nests import root_schedule
 
         yield root_schedule(self.graph, self.target)
@@ -104,11 +115,11 @@ class Choice:
         """
         from hjit.sched.language.check import check_tree  # where all have the default schedule it is not loaded
 
-        graphs = {x.graph.outputs: x.graph for x in segments}
+        found = {x.graph.outputs: x for x in segments}
         for outputs, tree in self.trees.items():
-            if outputs not in graphs:
+            if outputs not in found:
                 raise ScheduleError(f"a schedule of {', '.join(outputs)}, which no Graph computes")
-            check_tree(tree, graphs[outputs])
+            check_tree(tree, found[outputs].graph, found[outputs].target.kind)
 
 
 DEFAULT = Choice()

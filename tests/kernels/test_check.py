@@ -8,8 +8,10 @@ import pytest
 from hjit.errors import CompileError
 from hjit.kernels.lower.check import ALL, RULES, check_loop_ir
 from hjit.kernels.lower.loopir import (
+    Barrier,
     Block,
     CombineLanes,
+    CombineThreads,
     Declare,
     For,
     Item,
@@ -26,6 +28,8 @@ from hjit.kernels.lower.loopir import (
     SlidingProduce,
     Stmt,
     Store,
+    ThreadLoop,
+    Threads,
     VectorLoop,
     Vectors,
 )
@@ -58,6 +62,10 @@ def vector_loop(lanes: int = 8, copies: int = 1, tail: str = "shift_inwards", *b
     return VectorLoop(X, poly(0), N, poly(0), N, lanes, copies, 1, tail, body, ())
 
 
+def threads(*body: Stmt, end: Poly = N) -> Threads:
+    return Threads((ThreadLoop(X, poly(0), end),), body)
+
+
 def reduce(*loops: ReductionLoop) -> Reduce:
     return Reduce(OUT, "add", (Item((poly(0), poly(0)), ONE, ONE),), loops, F4, F4, False)
 
@@ -85,6 +93,12 @@ BROKEN: dict[str, tuple[tuple[Stmt, ...], tuple[str, ...], str]] = {
     "a reduction without loops": ((reduce(),), BEFORE, "of vectors is the innermost only"),
     "a name before there are any": ((Name(R, ONE),), BEFORE, "a Name before hoist_invariants"),
     "lanes of registers that there are not": ((CombineLanes("add", (WIDE,), (R,)),), ALL, "are combined into"),
+    "threads without blocks": ((threads(put()),), ALL, "no blocks of them"),
+    "blocks: a thread that waits": ((threads(Barrier()),), ALL, "waits for others, which may not come"),
+    "blocks: threads that run differently far": ((Let(X, N), threads(put(), end=x)), ALL, "differs among them"),
+    "blocks: threads that share nothing out": ((over(put(), kind="gpu_thread"),), ALL, "not shared out"),
+    "blocks: registers of others alone": ((Declare(R, ONE), CombineThreads((R,), (), (ONE,))), ALL, "threads combine"),
+    "a barrier before there are any": ((Barrier(),), ("distribute_threads",), "a Barrier before insert_barriers"),
     "a window of no buffer": ((ResetWindow(OUT), SlidingProduce(OUT, X, poly(0), N, ())), ALL, "has no buffer"),
 }  # fmt: skip
 
@@ -92,7 +106,7 @@ BROKEN: dict[str, tuple[tuple[Stmt, ...], tuple[str, ...], str]] = {
 @pytest.mark.parametrize("case", BROKEN)
 def test_a_broken_rule_is_named(case: str) -> None:
     body, done, message = BROKEN[case]
-    program = Program((Nest(OUT, body, None, poly(1), (OUT,)),))
+    program = Program((Nest(OUT, body, None, poly(1), (OUT,), blocks=case.startswith("blocks:")),))
     with pytest.raises(CompileError, match=message):
         check_loop_ir(program, GRAPH, done)
 
@@ -102,6 +116,13 @@ def test_every_kind_of_statement_with_rules_is_broken() -> None:
         return {type(s)} | {t for part in getattr(s, "body", ()) for t in inside(part)}
 
     assert set(RULES) <= {t for body, _, _ in BROKEN.values() for s in body for t in inside(s)}
+
+
+def test_well_formed_blocks_of_threads_pass() -> None:
+    other = Register("r.other", F4)
+    sums = threads(Block((), (), (Set(R, Load(IN, (x, x), F4)),)))
+    body = (Declare(R, ONE), sums, CombineThreads((R,), (other,), (other,)), Threads((), (put(N, N, value=R),)))
+    check_loop_ir(Program((Nest(OUT, body, poly(1), poly(1), (OUT,), blocks=True),)), GRAPH)
 
 
 def test_well_formed_loops_pass() -> None:

@@ -19,6 +19,7 @@ from hjit.kernels.lower.loopir import Block, For, Let, Nest, Program, Stmt, Stor
 from hjit.kernels.lower.lower import COMMON, CPU, CUDA, lower
 from hjit.kernels.lower.machine import Machine
 from hjit.kernels.lower.passes.outlining import MANY
+from hjit.sched.default.cuda import cuda_schedule
 from hjit.sched.default.schedules import default_schedule
 from hjit.sched.language.target import Target
 from hjit.trace.ir.graph import Load
@@ -57,6 +58,11 @@ def gained(a: Any, k: Any) -> Any:
     return a * np.sqrt(k)[:, None]
 
 
+def blurred(a: Any) -> Any:
+    rows = np.exp(a[:-2] + a[2:])
+    return rows[:, :-1] * rows[:, 1:]
+
+
 D0, X, Y = Var("d0"), Var("x"), Var("y")
 
 
@@ -79,6 +85,11 @@ EXAMPLES: dict[str, tuple[Any, tuple[Any, ...], Schedule | None]] = {
     "replace_scalars": (running, (IMAGE,), None),
     "hoist_invariants": (gained, (IMAGE, IMAGE[:, 0].copy()), None),
 }
+ON_CUDA: dict[str, tuple[Any, tuple[Any, ...]]] = {
+    "distribute_threads": (blurred, (IMAGE,)),
+    "insert_barriers": (blurred, (IMAGE,)),
+    "partition_blocks": (padded, (IMAGE,)),
+}
 
 
 def before_and_after(name: str) -> tuple[str, str]:
@@ -88,8 +99,11 @@ def before_and_after(name: str) -> tuple[str, str]:
         nest = Nest("out", BY_HAND[name], None, poly(1), ("out",))
         (run,) = (p for p in CPU if p.__name__ == name)
         return str(Program((nest,))), str(Program((run(nest, graph, X86),)))
-    function, args, edit = EXAMPLES[name]
-    if edit is None:
+    function, args, edit = EXAMPLES[name] if name in EXAMPLES else (*ON_CUDA[name], None)
+    if name in ON_CUDA:
+        graph = canonical(function, *args)
+        tree = cuda_schedule(graph)
+    elif edit is None:
         graph = canonical(function, *args)
         tree = default_schedule(graph, Target(64))
     else:
@@ -100,7 +114,8 @@ def before_and_after(name: str) -> tuple[str, str]:
         pipeline.use(schedule)
         graph, tree = pipeline.graph(*args)[0], pipeline.tree(*args)[0]
     seen: list[tuple[str, str]] = []
-    lower(graph, tree, X86, lambda done, program: seen.append((done, str(program))))
+    passes = CUDA if name in ON_CUDA else CPU
+    lower(graph, tree, X86, lambda done, program: seen.append((done, str(program))), passes)
     at = next(k for k, (done, _) in enumerate(seen) if done == name)
     return seen[at - 1][1], seen[at][1]
 
@@ -110,7 +125,7 @@ def text_of(name: str) -> str:
     return f"-- before {name}\n{before}\n-- after {name}\n{after}\n"
 
 
-@pytest.mark.parametrize("name", [*EXAMPLES, *BY_HAND])
+@pytest.mark.parametrize("name", [*EXAMPLES, *BY_HAND, *ON_CUDA])
 def test_a_pass_does_what_was_recorded(name: str) -> None:
     before, after = before_and_after(name)
     assert before != after, "the example shows nothing"
@@ -119,7 +134,7 @@ def test_a_pass_does_what_was_recorded(name: str) -> None:
 
 def test_every_pass_has_an_example_and_a_line_in_the_list() -> None:
     names = {p.__name__ for p in (*CPU, *CUDA)}
-    assert names == {*EXAMPLES, *BY_HAND}
+    assert names == {*EXAMPLES, *BY_HAND, *ON_CUDA}
     listed = {line.split()[0] for line in (inspect.getdoc(lowering) or "").splitlines() if line.startswith("    ")}
     assert listed == {"place_loops", *names}
     assert CPU[: len(COMMON)] == CUDA[: len(COMMON)] == COMMON
@@ -127,5 +142,5 @@ def test_every_pass_has_an_example_and_a_line_in_the_list() -> None:
 
 if __name__ == "__main__":
     GOLDEN.mkdir(exist_ok=True)
-    for each in (*EXAMPLES, *BY_HAND):
+    for each in (*EXAMPLES, *BY_HAND, *ON_CUDA):
         (GOLDEN / f"{each}.txt").write_text(text_of(each))

@@ -168,8 +168,10 @@ def node(line: str, children: tuple[Node, ...]) -> Node:
         name, *numbers = rest.replace(",", "").split()
         return Compute(name, tuple(map(int, numbers)) or (0,))
     if word == "store":
-        name, order, align = re.fullmatch(r"(\w+)(?: in order ([\d, ]+))?(?: aligned to ([\d, ]+))?", rest).groups()  # type: ignore[union-attr]
-        return Store(name, children, *(tuple(map(int, x.split(","))) if x else () for x in (order, align)))
+        pattern = r"(\w+)(?: in order ([\d, ]+))?(?: aligned to ([\d, ]+))?(?:, (\w+))?"
+        name, order, align, memory = re.fullmatch(pattern, rest).groups()  # type: ignore[union-attr]
+        axes = (tuple(map(int, x.split(","))) if x else () for x in (order, align))
+        return Store(name, children, *axes, memory=memory or "heap")
     name, dims, size, tail = re.fullmatch(r"(\w+)\.(d\d(?:\.d\d)*)(?: of (\d+))?(?:, (\w+))?", rest).groups()  # type: ignore[union-attr]
     ks = tuple(int(x[1:]) for x in dims.split("."))
     return Loop(name, ks if len(ks) > 1 else ks[0], word, None if size is None else int(size), children, tail or "auto")  # type: ignore[arg-type]

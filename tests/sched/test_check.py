@@ -39,6 +39,8 @@ def ahead(source: str, dim: int) -> Root:
 
 OUT, ROWS = Store("out", (nest("out"),)), Store("rows", (nest("rows"),))
 UNROLLED = Loop("out", 1, "unroll", 4, (ROWS, Compute("out", (0,))))
+THREADS = Loop("rows", 0, "gpu_thread", None, (serial("rows", 1, Compute("rows", (0,))),))
+IN_THREADS = Loop("out", 0, "gpu_thread", None, (Store("rows", (THREADS,)), serial("out", 1, Compute("out", (0,)))))
 INTERRUPTED = serial("b", 0, serial("a", 0, serial("b", 1, serial("a", 1, Compute("a", (0,))), Compute("b", (0,)))))
 
 
@@ -62,6 +64,10 @@ BROKEN: dict[str, list[tuple[str | Graph, str | Root, str]]] = {
     "storage": [
         ("point", "serial out.d0 > serial out.d1 > compute out", "its storage is not around it"),
         ("point", "store out > store out > serial out.d0 > serial out.d1 > compute out", "it is stored twice"),
+        ("rows", Root((Store("out", (Loop("out", 0, "gpu_block", None, (Store("rows", (Loop("out", 1, "gpu_thread", None, (nest("rows"), Compute("out", (0,)))),)),)),)),)), "threads compute parts of it"),
+        ("rows", Root((Store("out", (Store("rows", (Loop("out", 0, "gpu_block", None, (nest("rows"), serial("out", 1, Compute("out", (0,))))),)),)),)), "blocks compute parts of it"),
+        ("point", "store out, shared > serial out.d0 > serial out.d1 > compute out", "only what is kept inside loops over blocks is in shared memory"),
+        ("point", "store out, register > serial out.d0 > serial out.d1 > compute out", "only what is kept inside loops over threads is in registers"),
         ("point", "store out in order 1, 0 > serial out.d0 > serial out.d1 > compute out", "it is a result, so it is in C order"),
     ],
     "nesting": [
@@ -76,6 +82,11 @@ BROKEN: dict[str, list[tuple[str | Graph, str | Root, str]]] = {
     ],
     "loop kinds": [
         ("point", "store out > serial out.d0 > parallel out.d1 > compute out", "only the outermost loops of a root are parallel"),
+        ("point", "store out > gpu_thread out.d0 > gpu_block out.d1 > compute out", "only the outermost loops of a root are gpu_block"),
+        ("point", "store out > parallel out.d0 > gpu_thread out.d1 > compute out", "of which each iteration is a thread"),
+        ("point", "store out > gpu_block out.d0 > gpu_thread out.d1 > serial out.d0 of 4 > gpu_thread out.d1 of 2 > compute out", "directly inside each other"),
+        ("product", "store out > gpu_thread out.d0 > gpu_block out.d1 > gpu_thread out.d2 > compute out 0, 1", "not both"),
+        ("rows", Root((Store("out", (IN_THREADS,)),)), "where each thread runs alone"),
         ("point", "store out > parallel out.d0 > parallel out.d0 of 4 > serial out.d1 > compute out", "only the loop over all of a dimension is parallel"),
         ("product", "store out > parallel out.d2 > serial out.d0 > serial out.d1 > compute out 0, 1", "iterations of a reduction write the same elements"),
         ("point", "store out > serial out.d0 > vector out.d1 > compute out", "a vector loop has a size"),
@@ -148,10 +159,23 @@ def test_every_kind_has_its_word_its_row_and_its_rule() -> None:
         assert set(target.loops) <= kinds.LOOP_KINDS.keys() and set(target.memory) <= kinds.MEMORY_LEVELS.keys()
 
 
+def test_loops_and_memory_are_those_of_the_target() -> None:
+    on_gpu = of("store out > gpu_block out.d0 > gpu_thread out.d1 > compute out")
+    check_tree(on_gpu, GRAPHS["point"], "cuda")
+    with pytest.raises(ScheduleError, match="the target cpu has no such loops"):
+        check_tree(on_gpu, GRAPHS["point"])
+    with pytest.raises(ScheduleError, match="the target cuda has no such loops"):
+        check_tree(
+            of("store out > serial out.d0 > serial out.d1 > vector out.d1 of 8 > compute out"), GRAPHS["point"], "cuda"
+        )
+    with pytest.raises(ScheduleError, match="the target cpu has no such memory"):
+        check_tree(of("store out, shared > serial out.d0 > serial out.d1 > compute out"), GRAPHS["point"])
+
+
 def test_memory_of_an_unknown_level_is_refused() -> None:
     root = Root((replace(OUT, memory="tape"),))  # type: ignore[arg-type]
     assert str(root).startswith("root\n  store out, tape\n")
-    with pytest.raises(ScheduleError, match="there is no memory 'tape'; there is heap"):
+    with pytest.raises(ScheduleError, match="there is no memory 'tape'; there is heap, shared, register"):
         check_tree(root, GRAPHS["point"])
 
 

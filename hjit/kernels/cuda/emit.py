@@ -1,16 +1,18 @@
 """The CUDA emitter: loop IR -> kernels in the C that CUDA and OpenCL share, one for each nest.
 
-Every iteration of a nest's parallel loops is a thread's; a nest without such loops runs in one thread. What a kernel
-needs of arrays, strides, sizes and scalars are its parameters (`Parameter`), in the order in which its text uses them.
-Values that a block of statements uses more than once have names; the compiler finds what loops share.
+An iteration of a nest's parallel loops is a thread's, or of its loops over blocks a block's, whose threads share what
+is inside `Threads`, and the shared buffers. A nest without such loops runs in one thread. What a kernel needs of
+arrays, strides, sizes and scalars are its parameters (`Parameter`), in the order in which its text uses them. Values
+that a block of statements uses more than once have names; the compiler finds what loops share.
 """
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -23,9 +25,11 @@ from hjit.kernels.lower.alike import Like
 from hjit.kernels.lower.loopir import (
     BEGIN,
     END,
+    Barrier,
     Block,
     Buffer,
     Choose,
+    CombineThreads,
     Declare,
     For,
     If,
@@ -39,6 +43,8 @@ from hjit.kernels.lower.loopir import (
     SlidingProduce,
     Stmt,
     Store,
+    ThreadLoop,
+    Threads,
 )
 from hjit.kernels.lower.traverse import every
 from hjit.sched.language.memory import C_ORDER, Layout, rejoined
@@ -48,6 +54,7 @@ from hjit.trace.ir.poly import ZERO, Atom, Poly, Sym, Var, poly
 
 THREADS = 256  # of a block
 MAX_LOCAL_BYTES = 1 << 14  # of one thread's buffer
+MAX_SHARED_BYTES = 48 << 10  # of a block without an opt-in, on every GPU
 MAX_NESTED = 12  # operations in one expression; C compilers recurse over it
 
 
@@ -74,12 +81,24 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """One kernel to run: `count` threads are needed, None: one; none where there are no `points` to compute."""
+    """One kernel to run, where there are `points` to compute.
+
+    Attributes:
+        count: the iterations of its parallel loops; None: its body runs once.
+        threads: of a block.
+        per_thread: is an iteration a thread's? Else it is a block's.
+    """
 
     kernel: str
     parameters: tuple[Parameter, ...]
     count: Poly | None
     points: Poly
+    threads: int = THREADS
+    per_thread: bool = True
+
+    def blocks(self, count: int) -> int:
+        """How many there are for so many iterations."""
+        return -(-count // self.threads) if self.per_thread else count
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,12 +126,12 @@ def emit_module(graph: Graph, program: Program, name: str, bits: int = 32) -> Mo
         if nest.like is not None:
             like, first = nest.like, launches[nest.like.nest]
             parameters = tuple(_renamed(p, like) for p in first.parameters)
-            launches.append(Launch(first.kernel, parameters, nest.count, nest.points))
+            launches.append(replace(first, parameters=parameters, count=nest.count, points=nest.points))
             continue
         made = _Kernel(graph, nest, program.layouts, bits)
         text = made.text()
         kernel = texts.setdefault(text, f"{name}_{len(texts)}")
-        launches.append(Launch(kernel, tuple(made.parameters), nest.count, nest.points))
+        launches.append(Launch(kernel, tuple(made.parameters), nest.count, nest.points, made.threads, not nest.blocks))
     return Module("\n\n".join(t.replace("@", n, 1) for t, n in texts.items()) + "\n", tuple(launches))
 
 
@@ -149,6 +168,8 @@ class _Kernel:
         self.lines: list[str] = []
         self.depth = 1
         self.index = IndexPrinter(self.atom, self.value, bits)
+        self.threads = nest.threads if nest.blocks else 1 if nest.count is None else THREADS
+        self.shared_bytes = 0
 
     # -- the kernel
     def text(self) -> str:
@@ -156,9 +177,12 @@ class _Kernel:
         nest = self.nest
         for stage, b in nest.buffers.items():
             self.buffers[stage] = self.fresh(stage)
-            self.line(f"{storage_type(self.dtypes[stage])} {self.buffers[stage]}[{self._elements(b)}];")
+            memory = "HJ_SHARED " if b.shared else ""
+            self.line(f"{memory}{storage_type(self.dtypes[stage])} {self.buffers[stage]}[{self._elements(b)}];")
         if nest.count is None:
             self.line("if (HJ_BLOCK_X || HJ_THREAD) return;")
+        elif nest.blocks:
+            self.names |= {BEGIN: "HJ_BLOCK_X"}
         else:
             count, i = self.parameter(Parameter("count")), self.index.type
             begin, end = self.fresh("begin"), self.fresh("end")
@@ -174,8 +198,7 @@ class _Kernel:
         if any("status" in x for x in self.lines):
             self.parameters.setdefault(Parameter("status"), "status")
         parameters = ", ".join(f"{self._type(p)}{n}" for p, n in self.parameters.items())
-        threads = 1 if nest.count is None else THREADS
-        return f"HJ_KERNEL(@, {threads}, 1, 1)({parameters}) {{\n" + "\n".join([*self.heads, *self.lines]) + "\n}"
+        return f"HJ_KERNEL(@, {self.threads}, 1, 1)({parameters}) {{\n" + "\n".join([*self.heads, *self.lines]) + "\n}"
 
     def _type(self, p: Parameter) -> str:
         match p.kind:
@@ -190,7 +213,7 @@ class _Kernel:
         return f"const {self.index.type} "
 
     def _elements(self, b: Buffer) -> int:
-        """Of the memory that a thread has for a stage.
+        """Of the memory that a thread or a block has for a stage.
 
         Raises:
             ScheduleError: it is too much, or how much is known at a call only.
@@ -198,9 +221,14 @@ class _Kernel:
         n = 1
         for p in b.layout.lengths(b.lengths):
             n = n * p.const if p.is_const and n > 0 else -1
-        if not 0 < n * self.dtypes[b.stage].itemsize <= MAX_LOCAL_BYTES:
-            why = f"a thread has no more than {MAX_LOCAL_BYTES} bytes for it, of a size that is known"
-            raise ScheduleError(f"{b.stage} is kept by each thread: {why}; compute it at the root")
+        size = n * self.dtypes[b.stage].itemsize
+        self.shared_bytes += size if b.shared else 0
+        used, most = (self.shared_bytes, MAX_SHARED_BYTES) if b.shared else (size, MAX_LOCAL_BYTES)
+        if size <= 0 or used > most:
+            who = "block" if b.shared else "thread"
+            why = f"a {who} has no more than {most} bytes for such stages, of sizes that are known"
+            advice = "make the tiles smaller, or compute it at the root"
+            raise ScheduleError(f"{b.stage} is kept by each {who}: {why}; {advice}")
         return n
 
     def line(self, text: str) -> None:
@@ -262,6 +290,93 @@ class _Kernel:
             first.append(f"const {t} {self.names[s.var]} = {x};")
         self.inside(f"for ({t} {counter} = {begin}; {counter} < {end}; {counter} += {s.step}) ", s.body, *first)
 
+    def thread_loops(self, s: Threads) -> None:
+        """Item after item, by `threads` of them at a time."""
+        if not s.loops:
+            self.inside("if (HJ_THREAD_X == 0) ", s.body)
+            return
+        t, item = self.index.type, self.fresh("item")
+        counts = [self.trip_count(x) for x in s.loops]  # inner ones as they are at most, where that is known
+        inner = [c if x.most is None else str(x.most) for c, x in zip(counts, s.loops, strict=True)][1:]
+        first = s.loops[0].most
+        most = None if first is None else math.prod([first, *(int(c) for c in inner if c.isdecimal())])
+        known = most is not None and all(c.isdecimal() for c in inner)
+        total = " * ".join([counts[0], *inner])
+        if known and most is not None and most <= self.threads:
+            head = f"if ({item} < {total}) "
+            self.line(f"const {t} {item} = HJ_THREAD_X;")
+        else:
+            head = f"for ({t} {item} = HJ_THREAD_X; {item} < {total}; {item} += {self.threads}) "
+        lines: list[str] = []
+        tests: list[str] = []
+        rest = item
+        for k in reversed(range(len(s.loops))):
+            x = s.loops[k]
+            place = f"({rest} % {inner[k - 1]})" if k else rest
+            rest = f"({rest} / {inner[k - 1]})" if k else rest
+            name = self.fresh(x.var.name)
+            step = f" * {x.step}" if x.step != 1 else ""
+            lines.append(f"const {t} {name} = {self.at(x.begin)} + {place}{step};")
+            if k and inner[k - 1] != counts[k]:
+                tests.append(f"{name} < {self.at(x.end)}")
+            self.names[x.var] = name
+        if not tests:
+            self.inside(head, s.body, *lines)
+            return
+        self.line(f"{head}{{")
+        self.depth += 1
+        for text in lines:
+            self.line(text)
+        self.inside(f"if ({' && '.join(tests)}) ", s.body)
+        self.depth -= 1
+        self.line("}")
+
+    def trip_count(self, x: ThreadLoop) -> str:
+        """How many iterations a loop over threads has, as a name or a number."""
+        n = (x.end - x.begin + (x.step - 1)) // x.step if x.step != 1 else x.end - x.begin
+        if n.is_const:
+            return str(max(n.const, 0))
+        name = self.fresh(f"{x.var.name}_count")
+        self.line(f"const {self.index.type} {name} = hj_index_max_{self.index.type}({self.at(n)}, 0);")
+        return name
+
+    def combine_threads(self, s: CombineThreads) -> None:
+        """Halves with halves, in shared memory; the number of threads may be any."""
+        shared: list[str] = []
+        for r in s.source:
+            shared.append(self.fresh(f"{r.name}_all"))
+            t = storage_type(r.dtype)
+            self.heads.append(f"    HJ_SHARED {t} {shared[-1]}[{self.threads}];")
+            self.shared_bytes += r.dtype.itemsize * self.threads
+            self.line(f"{shared[-1]}[HJ_THREAD_X] = {self.registers[r.name]};")
+        self.line("HJ_BARRIER();")
+        half = 1 << max((self.threads - 1).bit_length() - 1, 0)
+        while half:
+            self.combine_halves(s, shared, half)
+            half //= 2
+
+    def combine_halves(self, s: CombineThreads, shared: Sequence[str], half: int) -> None:
+        """Each thread before `half` takes what the one that much further on has."""
+        test = f"HJ_THREAD_X < {min(half, self.threads - half)}"
+        self.line(f"if ({test}) {{")
+        self.depth += 1
+        for r, name in zip(s.other, shared, strict=True):
+            self.registers[r.name] = self.fresh(r.name)
+            value = f"{name}[HJ_THREAD_X + {half}]{_truth(r.dtype)}"
+            self.line(f"const {c_type(r.dtype)} {self.registers[r.name]} = {value};")
+        self.known = {}
+        self.share(s.combined)
+        values = [self.kept(e) for e in s.combined]
+        for r, name, v in zip(s.source, shared, values, strict=True):
+            self.line(f"{self.registers[r.name]} = {v.text};")
+            self.line(f"{name}[HJ_THREAD_X] = {self.registers[r.name]};")
+        self.depth -= 1
+        self.line("}")
+        self.line("HJ_BARRIER();")
+
+    def barrier(self, s: Barrier) -> None:
+        self.line("HJ_BARRIER();")
+
     def branch(self, s: If) -> None:
         self.inside(f"if ({self.at(s.value)} >= 0) ", s.body)
         if s.otherwise:
@@ -311,7 +426,8 @@ class _Kernel:
     def store(self, put: Store, v: Operand) -> None:
         to = self.access(put.buffer, put.index)
         if put.atomic is not None:
-            self.line(f"{_atomic(put.atomic, v.dtype)}(&{to}, {v.text});")
+            b = self.nest.buffers.get(put.buffer)
+            self.line(f"{_atomic(put.atomic, v.dtype, b is not None)}(&{to}, {v.text});")
             return
         self.line(f"{to} = {v.text};")
 
@@ -427,7 +543,12 @@ ATOMICS = {"add": "add", "maximum": "max", "minimum": "min"}
 ATOMICS |= {f"bitwise_{name}": name for name in ("and", "or", "xor")}
 
 
-def _atomic(op: str, dtype: np.dtype[Any]) -> str:
+def _truth(dtype: np.dtype[Any]) -> str:
+    """What makes a bool of the byte that it is in memory."""
+    return " != 0" if dtype.kind == "b" else ""
+
+
+def _atomic(op: str, dtype: np.dtype[Any], shared: bool) -> str:
     """The function that joins a value to an element.
 
     Raises:
@@ -435,7 +556,7 @@ def _atomic(op: str, dtype: np.dtype[Any]) -> str:
     """
     if op not in ATOMICS or dtype.kind not in "iu" or dtype.itemsize < 4:
         raise ScheduleError(f"tasks cannot join {dtype} by {op} on CUDA; make the loop over them serial")
-    return f"hj_atomic_{ATOMICS[op]}_global_{c_type(dtype)}"
+    return f"hj_atomic_{ATOMICS[op]}_{'shared' if shared else 'global'}_{c_type(dtype)}"
 
 
 STATEMENTS: dict[type, Callable[[_Kernel, Any], None]] = {
@@ -448,4 +569,7 @@ STATEMENTS: dict[type, Callable[[_Kernel, Any], None]] = {
     Name: _Kernel.named_value,
     ResetWindow: _Kernel.reset_window,
     SlidingProduce: _Kernel.sliding_produce,
+    Threads: _Kernel.thread_loops,
+    CombineThreads: _Kernel.combine_threads,
+    Barrier: _Kernel.barrier,
 }

@@ -142,7 +142,7 @@ def compiled(body: str, capability: int, options: Sequence[str] = ()) -> Compile
         if status:
             raise CompileError(f"NVRTC refused a kernel for sm_{capability}: {log}\n{numbered(source)}")
         ptx = _read(library, "PTX", handle).decode().rstrip("\0")
-        return Compiled(source, ptx, _read(library, "CUBIN", handle), log, _resources(log))
+        return Compiled(source, ptx, _read(library, "CUBIN", handle), log, resources(log))
     finally:
         library.nvrtcDestroyProgram(ctypes.byref(handle))
 
@@ -160,7 +160,7 @@ def _check(status: int) -> None:
         raise CompileError(f"NVRTC failed: {_library().nvrtcGetErrorString(status).decode()}")
 
 
-def _resources(log: str) -> dict[str, Resources]:
+def resources(log: str) -> dict[str, Resources]:
     """From the lines of ``ptxas -v``."""
     found = {}
     for part in re.split(r"Compiling entry function '", log)[1:]:

@@ -15,8 +15,10 @@ from hjit.kernels.lower.loopir import (
     BEGIN,
     END,
     TAIL_TEXT,
+    Barrier,
     Block,
     CombineLanes,
+    CombineThreads,
     Declare,
     For,
     LineStart,
@@ -29,6 +31,7 @@ from hjit.kernels.lower.loopir import (
     ResetWindow,
     SlidingProduce,
     Stmt,
+    Threads,
     VectorLoop,
     Vectors,
 )
@@ -37,7 +40,7 @@ from hjit.sched.language.limits import MAX_LANES
 from hjit.trace.ir.graph import Graph, Load, walk
 from hjit.trace.ir.poly import Dim, Poly, Var, deep_atoms
 
-UNROLLED = "unroll_and_jam"
+UNROLLED, SHARED_OUT = "unroll_and_jam", "distribute_threads"
 GONE: dict[type, str] = {VectorLoop: "vectorize", Reduce: "block_reductions"}
 MADE_BY: dict[type, str] = {
     Outlined: "outline",
@@ -45,9 +48,12 @@ MADE_BY: dict[type, str] = {
     LineStart: "vectorize",
     Declare: "block_reductions",
     CombineLanes: "block_reductions",
+    Threads: "distribute_threads",
+    CombineThreads: "block_reductions",
+    Barrier: "insert_barriers",
     Name: "hoist_invariants",
 }
-ALL = (UNROLLED, *MADE_BY.values(), *GONE.values())
+ALL = (UNROLLED, SHARED_OUT, *MADE_BY.values(), *GONE.values())
 
 
 def check_loop_ir(program: Program, graph: Graph, done: tuple[str, ...] = ALL) -> None:
@@ -124,7 +130,7 @@ class _Checker:
         for e in walk(*stmt_exprs(s)):
             if isinstance(e, Load) and len(e.index) != len(self.graph.shapes.get(e.source, (None,) * 99)):
                 yield f"{e} is no load of the Graph's arrays"
-            if isinstance(e, Register) and e.name not in scope.registers:
+            if isinstance(e, Register) and e.name not in scope.registers and not _is_other(e, s):
                 yield f"the register {e} is declared nowhere around it"
         if GONE.get(type(s)) in self.done:
             yield f"there still is a {type(s).__name__} after {GONE[type(s)]}"
@@ -137,8 +143,10 @@ class _Checker:
     def loop(self, s: For, scope: _Scope) -> Iterator[str]:
         if s.step < 1:
             yield f"{s.var} has the step {s.step}"
-        if s.kind != "serial" and UNROLLED in self.done:
+        if s.kind not in ("serial", "gpu_thread") and UNROLLED in self.done:
             yield f"the loop over {s.var} is still unrolled"
+        if s.kind == "gpu_thread" and (not self.nest.blocks or SHARED_OUT in self.done):
+            yield f"the loop over {s.var} is not shared out among threads"
 
     def vector_loop(self, s: VectorLoop, scope: _Scope) -> Iterator[str]:
         yield from self.lanes(s.var, s.lanes, scope)
@@ -175,6 +183,21 @@ class _Checker:
         if 0 in lanes or any(n != 1 for n in lanes[len(s.source) :]) or len(s.source) != len(s.target):
             yield f"lanes of {s.source} are combined into {s.target}, with {lanes} lanes"
 
+    def threads(self, s: Threads, scope: _Scope) -> Iterator[str]:
+        if not self.nest.blocks:
+            yield "there are threads, but no blocks of them"
+        if any(isinstance(t, Threads | Barrier | CombineThreads) for t in every(s.body)):
+            yield "a thread waits for others, which may not come"
+        own = {t.var for t in s.loops}
+        bounds = (p for t in s.loops for p in (t.begin, t.end))
+        if any(a in own for p in bounds for a in deep_atoms(p)):
+            yield "how far threads run differs among them"
+
+    def combined_threads(self, s: CombineThreads, scope: _Scope) -> Iterator[str]:
+        if not len(s.source) == len(s.other) == len(s.combined) or not self.nest.blocks:
+            yield f"threads combine {s.source} with {s.other}"
+        yield from (f"{r} is declared nowhere around" for r in s.source if r.name not in scope.registers)
+
     def window(self, s: SlidingProduce | ResetWindow, scope: _Scope) -> Iterator[str]:
         if s.stage not in self.nest.buffers:
             yield f"{s.stage} slides, but has no buffer"
@@ -193,9 +216,16 @@ RULES: dict[type, Callable[[_Checker, Any, _Scope], Iterator[str]]] = {
     Block: _Checker.block,
     Reduce: _Checker.reduction,
     CombineLanes: _Checker.combined,
+    Threads: _Checker.threads,
+    CombineThreads: _Checker.combined_threads,
     SlidingProduce: _Checker.window,
     ResetWindow: _Checker.window,
 }
+
+
+def _is_other(e: Register, s: Stmt) -> bool:
+    """Does it stand for another thread's?"""
+    return isinstance(s, CombineThreads) and e in s.other
 
 
 def _unbound(p: Poly, names: frozenset[Var]) -> Iterator[str]:

@@ -10,6 +10,9 @@
          | Declare(register, initial) | CombineLanes(source, target)          made by block_reductions
          | Name(register, value)                      made by hoist_invariants
          | ResetWindow(stage) | SlidingProduce(stage, var, first, end, body)
+         | Threads(loops, body)                       made by distribute_threads
+         | CombineThreads(source, other, combined)    made by block_reductions
+         | Barrier()                                  made by insert_barriers
     Expr = the Graph's, without `Dim` in indices, and Register(name, dtype)
 
 Each node's docstring is its contract; `hjit.kernels.lower.check` verifies them after every pass.
@@ -110,8 +113,10 @@ class For:
             the one before it did; None: nothing like that.
         first: where an iteration would start before it, it starts there; None: nothing like that.
         kind: "serial", or of a known trip count: "unroll", code for each iteration, and "unroll_and_jam", in which they
-            also share loads. Only `hjit.kernels.lower.passes.unroll_and_jam` sees loops that are not serial.
+            also share loads; `hjit.kernels.lower.passes.unroll_and_jam` makes an end of them. "gpu_thread": shared out
+            among the threads of a block, by `hjit.kernels.lower.passes.distribute_threads`.
         rare: does it run what vectors leave over, so that its code is to be short rather than fast?
+        most: iterations that it never has more of, where that is known.
     """
 
     var: Var
@@ -123,6 +128,7 @@ class For:
     kind: str = "serial"
     first: Poly | None = None
     rare: bool = False
+    most: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,7 +211,7 @@ class LineStart:
 
 @dataclass(frozen=True, slots=True)
 class If:
-    """`body` where ``value >= 0``, else `otherwise`."""
+    """`body` where ``value >= 0``, else `otherwise`, which, where there is one, is right for any value and shorter."""
 
     value: Poly
     body: tuple[Stmt, ...]
@@ -219,6 +225,7 @@ class ReductionLoop:
     Attributes:
         lanes: of its vectors, where the lanes run along it.
         unroll: iterations whose code is repeated.
+        threads: do the threads of a block share its iterations?
     """
 
     var: Var
@@ -227,6 +234,7 @@ class ReductionLoop:
     step: int = 1
     lanes: int = 1
     unroll: int = 1
+    threads: bool = False
 
     @property
     def trip_count(self) -> int | None:
@@ -332,6 +340,49 @@ class Outlined:
     body: tuple[Stmt, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class ThreadLoop:
+    """``for var in range(begin, end, step)``, its iterations shared out among threads; at most `most` of them."""
+
+    var: Var
+    begin: Poly
+    end: Poly
+    step: int = 1
+    most: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Threads:
+    """The body for each iteration of some loops, which the threads of a block share: the first takes the first one.
+
+    Consecutive threads take consecutive iterations of the last loop. Without loops the first thread runs the body,
+    once. Bounds are the same for all threads; no thread waits for others inside.
+    """
+
+    loops: tuple[ThreadLoop, ...]
+    body: tuple[Stmt, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CombineThreads:
+    """The registers of all threads of a block into those of the first one, halves with halves.
+
+    Attributes:
+        source: they hold a value of each thread, afterwards the first thread's hold all of them.
+        other: what stands for another thread's in `combined`.
+        combined: what the registers become of both.
+    """
+
+    source: tuple[Register, ...]
+    other: tuple[Register, ...]
+    combined: tuple[Expr, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Barrier:
+    """All threads of a block come here before any goes on, and see what others wrote before."""
+
+
 Stmt = (
     Let
     | Choose
@@ -348,17 +399,21 @@ Stmt = (
     | ResetWindow
     | SlidingProduce
     | Outlined
+    | Threads
+    | CombineThreads
+    | Barrier
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Buffer:
-    """Memory that a task has for itself.
+    """Memory that a task has for itself; on a GPU a thread, or where it is shared the threads of a block.
 
     Attributes:
         origin: per axis, the index of its first element.
         lengths: per axis, over run-time sizes only.
         fold: the axis that is circular, its length a power of two, or None.
+        shared: is it that of a block?
     """
 
     stage: str
@@ -366,6 +421,7 @@ class Buffer:
     lengths: tuple[Poly, ...]
     layout: Layout
     fold: int | None = None
+    shared: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -380,6 +436,8 @@ class Nest:
         warm: iterations that a task runs before its first one to fill circular buffers.
         points: elements that it computes, over all its stages; where there are none, it is not entered.
         like: of which nest the body is, where it has none itself; see `hjit.kernels.lower.alike`.
+        blocks: does a block of threads run each iteration, `BEGIN`, of which there are `count`?
+        threads: of a block; known when they have their work, else 0.
     """
 
     stage: str
@@ -391,6 +449,8 @@ class Nest:
     warm: int = 0
     points: Poly = ONE
     like: Like | None = None
+    blocks: bool = False
+    threads: int = 0
 
 
 @dataclass(frozen=True)  # not slotted: `buffers` is cached
@@ -429,16 +489,17 @@ def _nest_lines(nest: Nest) -> Iterator[str]:
     for b in nest.buffers.values():
         axes = enumerate(zip(b.lengths, b.origin, strict=True))
         sizes = " x ".join(f"{n}" + (" circular" if k == b.fold else f" from {o}") for k, (n, o) in axes)
-        yield f"  buffer {b.stage}: {sizes or 'one element'}{b.layout}"
+        yield f"  {'shared ' if b.shared else ''}buffer {b.stage}: {sizes or 'one element'}{b.layout}"
     depth = 1
     if nest.count is not None:
-        yield f"  parallel {nest.count} iterations:"
+        threads = f" of {nest.threads} threads" if nest.threads else ""
+        yield f"  {nest.count} blocks{threads}:" if nest.blocks else f"  parallel {nest.count} iterations:"
         depth = 2
     for s in nest.body:
         yield from lines(s, depth)
 
 
-KIND_TEXT = {"serial": "for", "unroll": "unrolled", "unroll_and_jam": "jammed"}
+KIND_TEXT = {"serial": "for", "unroll": "unrolled", "unroll_and_jam": "jammed", "gpu_thread": "threads"}
 TAIL_TEXT = {"shift_inwards": ", shift_inwards", "predicate": ", predicate", "guard_with_if": ""}
 
 
@@ -491,6 +552,15 @@ def lines(s: Stmt, depth: int) -> Iterator[str]:
             yield f"{pad}reset {s.stage}"
         case Outlined():
             yield from block("outlined:", s.body)
+        case Threads():
+            loops = ", ".join(map(_thread_loop, s.loops))
+            yield from block(f"threads {loops}:" if s.loops else "first thread:", s.body)
+        case CombineThreads():
+            lets, texts = describe(*s.combined, share_loads=True)
+            yield from (pad + line for line in [f"combine threads, {_names(s.source)} with {_names(s.other)}:", *lets])
+            yield from (f"{pad}  {r} = {text}" for r, text in zip(s.source, texts, strict=True))
+        case Barrier():
+            yield f"{pad}barrier"
         case SlidingProduce():
             yield from block(f"slide {s.stage} {s.var} from {s.first} until {s.end}:", s.body)
         case Block():
@@ -536,7 +606,12 @@ def _reduce_lines(s: Reduce) -> Iterator[str]:
         yield from (f"    {line}" for line in [*lets, text])
 
 
+def _thread_loop(t: ThreadLoop) -> str:
+    step = f" step {t.step}" if t.step != 1 else ""
+    return f"{t.var} in [{t.begin}, {t.end}){step}" + (f" at most {t.most}" if t.most is not None else "")
+
+
 def _reduction_loop(t: ReductionLoop) -> str:
     step = f" step {t.step}" if t.step != 1 else ""
-    lanes = f" of {t.lanes} lanes" if t.lanes > 1 else ""
+    lanes = f" of {t.lanes} lanes" if t.lanes > 1 else " by threads" if t.threads else ""
     return f"{t.var} in [{t.begin}, {t.end}){step}{lanes}" + (f" unrolled {t.unroll}" if t.unroll > 1 else "")

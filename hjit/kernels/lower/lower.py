@@ -4,13 +4,16 @@
     fold_storage       line buffers in place of whole images
     unroll_and_jam     unrolled loops become code for each iteration; those that do not depend on each other share loads
     partition_loops    borders apart from the interior: no clamp, wrap or mask where vectors run
+    partition_blocks   blocks at the border apart from those in the interior (CUDA)
     drop_unused_lets   names of indices that nothing refers to
     outline            loops that occur again and again become functions
     stream_stores      results that nothing reads again may be stored past the caches
     vectorize          vector loops: prologue, steady state, epilogue, and the last vector by its tail strategy
+    distribute_threads loops over threads: what the threads of a block do together (CUDA)
     block_reductions   accumulators in registers, and how they are combined
     replace_scalars    what iterations read of earlier ones stays in registers
     hoist_invariants   what all iterations of a loop compute alike is computed before it
+    insert_barriers    where threads read what others of their block have written (CUDA)
 
 Each but the first is a function from nest to nest; `show` sees the Program after each. The back ends print the result.
 """
@@ -24,9 +27,11 @@ from hjit.kernels.lower.check import check_loop_ir
 from hjit.kernels.lower.loopir import Nest, Program
 from hjit.kernels.lower.machine import Machine
 from hjit.kernels.lower.passes.block_reductions import block_reductions
+from hjit.kernels.lower.passes.distribute_threads import distribute_threads
 from hjit.kernels.lower.passes.fold_storage import fold_storage
 from hjit.kernels.lower.passes.hoist_invariants import hoist_invariants
-from hjit.kernels.lower.passes.loop_partitioning import partition_loops
+from hjit.kernels.lower.passes.insert_barriers import insert_barriers
+from hjit.kernels.lower.passes.loop_partitioning import partition_blocks, partition_loops
 from hjit.kernels.lower.passes.outlining import outline
 from hjit.kernels.lower.passes.scalar_replacement import replace_scalars
 from hjit.kernels.lower.passes.stream_stores import stream_stores
@@ -52,7 +57,15 @@ CPU: tuple[Pass, ...] = (
     replace_scalars,
     hoist_invariants,
 )
-CUDA: tuple[Pass, ...] = (*COMMON, block_reductions, replace_scalars, hoist_invariants)
+CUDA: tuple[Pass, ...] = (
+    *COMMON,
+    partition_blocks,
+    distribute_threads,
+    block_reductions,
+    replace_scalars,
+    hoist_invariants,
+    insert_barriers,
+)
 
 
 def lower(

@@ -8,6 +8,7 @@ are still loops, vector loops still run over the border, too.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from hjit.kernels.lower import alike
@@ -20,6 +21,7 @@ from hjit.kernels.lower.placing.inner_loops import step_of
 from hjit.process import deadline
 from hjit.sched.analysis.bounds import Reads, infer_bounds, vector_axes, whole_region
 from hjit.sched.language.build import nests, parallel_loops
+from hjit.sched.language.definitions import is_associative, is_direct
 from hjit.sched.language.memory import C_ORDER, LINE, Layout
 from hjit.sched.language.tree import Compute, Loop, Node, Root, Store, computes, dims_of, own
 from hjit.sched.language.tree import walk as nodes
@@ -97,20 +99,24 @@ def build_nest(reads: Reads, layouts: dict[str, Layout], top: Node, fast: bool) 
         round_up=_rounding(reads, top),
         vectors=vector_axes(reads, top) if local else {},
         is_doubled=any(isinstance(x, Loop) and x.tail == "shift_inwards" for x in nodes(top)),
-        is_atomic=any(k >= len(definition_of(reads, first).dims) for x in loops for k in dims_of(x.dim)),
+        in_blocks=any(isinstance(x, Loop) and x.kind in ("gpu_block", "gpu_thread") for x in nodes(top)),
+        atomics=frozenset(_atomics(reads, top)),
         fast=fast,
     )
     env, lets = _outermost(n, top, local)
     env = env.opened(stage.name, reads.part(stage.name, first.definitions[-1]).dims(whole_region(stage)))
     work = sum((_work(reads, c) for c in computes(top)), ZERO)
     points = sum((_points(reads, c) for c in computes(top)), ZERO)
-    writes = (stage.name, *local)
-    if not loops:
-        body = (*lets, *walk.place(n, (top,), env)[0])
-        return Nest(stage.name, body, None, work, writes, n.buffers, points=points)
     counts = [_iterations(env.remains(x), step_of(x)) for x in loops]
-    body = (*lets, *_parallel(n, loops, counts, poly(BEGIN), poly(END), env))
-    return Nest(stage.name, body, math.prod(counts, start=ONE), work, writes, n.buffers, n.warm, points)
+    count = math.prod(counts, start=ONE) if loops or n.in_blocks else None
+    if not loops:
+        body = walk.place(n, (top,), env)[0]
+    elif n.in_blocks:
+        body = _blocks(n, loops, counts, env)
+    else:
+        body = _parallel(n, loops, counts, poly(BEGIN), poly(END), env)
+    writes, warm = (stage.name, *local), n.warm if loops else 0
+    return Nest(stage.name, (*lets, *body), count, work, writes, n.buffers, warm, points, blocks=n.in_blocks)
 
 
 def _outermost(n: NestContext, top: Node, local: tuple[str, ...]) -> tuple[Env, Stmts]:
@@ -125,6 +131,17 @@ def _outermost(n: NestContext, top: Node, local: tuple[str, ...]) -> tuple[Env, 
     return Env(stores=stores, regions=found), tuple(lets)
 
 
+def _blocks(n: NestContext, loops: list[Loop], counts: list[Poly], env: Env) -> Stmts:
+    """Iteration `BEGIN` of loops that count as one."""
+    lets: list[Stmt] = []
+    for k, loop in enumerate(loops):
+        left, step, var = env.remains(loop), step_of(loop), n.loop_var(loop)
+        index = poly(BEGIN) if k == 0 else poly(BEGIN) % _divisor(counts[k:])
+        lets.append(Let(var, index // _divisor(counts[k + 1 :]) * step + left.low))
+        env = env.tile(loop, poly(var), step).deeper(var, step, poly(var))
+    return (*lets, *walk.place(n, loops[-1].children, env)[0])
+
+
 def _parallel(n: NestContext, loops: list[Loop], counts: list[Poly], begin: Poly, end: Poly, env: Env) -> Stmts:
     """Loops over the iterations ``begin .. end`` of parallel loops that count as one."""
     loop, step = loops[0], step_of(loops[0])
@@ -133,8 +150,7 @@ def _parallel(n: NestContext, loops: list[Loop], counts: list[Poly], begin: Poly
         last = end * step + left.low
         last = last if step == 1 else extremum("min", last, left.end)
         return walk.iterations(n, loop, env, begin * step + left.low, last)
-    inner = math.prod(counts[1:], start=ONE)
-    inner = ONE if inner == ZERO else inner  # then there are no iterations at all
+    inner = _divisor(counts[1:])
     iteration = n.loop_var(loop, ".iteration")
     first, stop = n.var("first"), n.var("stop")
     lets: Stmts = (
@@ -148,9 +164,25 @@ def _parallel(n: NestContext, loops: list[Loop], counts: list[Poly], begin: Poly
     return (For(iteration, begin // inner, (end - 1) // inner + 1, 1, (*lets, *body)),)
 
 
+def _divisor(counts: Sequence[Poly]) -> Poly:
+    """What an index over several loops is divided by; where there are no iterations at all it is not 0."""
+    found = math.prod(counts, start=ONE)
+    return ONE if found == ZERO else found
+
+
 def _iterations(left: Remaining, step: int) -> Poly:
     n = left.end - left.low
     return n if step == 1 else (n + (step - 1)) // step
+
+
+def _atomics(reads: Reads, top: Node) -> Iterator[tuple[str, int]]:
+    """Definitions whose iterations update the same elements at once."""
+    for x in nodes(top):
+        if isinstance(x, Loop) and x.kind in ("parallel", "gpu_block", "gpu_thread"):
+            compute = own(x, x.stage)
+            d = definition_of(reads, compute)
+            if dims_of(x.dim)[0] >= len(d.dims) and not (is_associative(d) and is_direct(d)):
+                yield from ((x.stage, number) for number in compute.definitions)
 
 
 def _rounding(reads: Reads, top: Node) -> dict[str, dict[int, int]]:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from hjit.kernels.lower.loopir import (
     Block,
     Choose,
+    CombineThreads,
     Declare,
     For,
     If,
@@ -20,6 +21,7 @@ from hjit.kernels.lower.loopir import (
     Set,
     SlidingProduce,
     Stmt,
+    Threads,
     VectorLoop,
     Vectors,
 )
@@ -32,7 +34,7 @@ Body = tuple[Stmt, ...]
 def inner(s: Stmt) -> tuple[Body, ...]:
     """The bodies of a statement."""
     match s:
-        case For() | Vectors() | SlidingProduce() | Outlined():
+        case For() | Vectors() | SlidingProduce() | Outlined() | Threads():
             return (s.body,)
         case VectorLoop():
             return (s.body, s.rest)
@@ -44,7 +46,7 @@ def inner(s: Stmt) -> tuple[Body, ...]:
 def with_bodies(s: Stmt, change: Callable[[Body], Body]) -> Stmt:
     """A statement with other statements inside it."""
     match s:
-        case For() | Vectors() | SlidingProduce() | Outlined():
+        case For() | Vectors() | SlidingProduce() | Outlined() | Threads():
             return replace(s, body=change(s.body))
         case VectorLoop():
             return replace(s, body=change(s.body), rest=change(s.rest))
@@ -68,6 +70,8 @@ def bound_vars(s: Stmt) -> tuple[Var, ...]:
             return (s.var,)
         case LineStart():
             return s.streams, s.around, s.inner
+        case Threads():
+            return tuple(t.var for t in s.loops)
     return ()
 
 
@@ -82,6 +86,8 @@ def stmt_exprs(s: Stmt) -> tuple[Expr, ...]:
             return (s.initial,)
         case Name():
             return (s.value,)
+        case CombineThreads():
+            return s.combined
     return ()
 
 
@@ -106,6 +112,8 @@ def own_polys(s: Stmt) -> Iterator[Poly]:
             yield s.value
         case SlidingProduce():
             yield from (s.first, s.end)
+        case Threads():
+            yield from (p for t in s.loops for p in (t.begin, t.end))
     for e in walk(*stmt_exprs(s)):
         yield from e.polys
 
@@ -163,6 +171,10 @@ def with_parts(s: Stmt, poly: Callable[[Poly], Poly], expr: Callable[[Expr], Exp
             return replace(s, value=poly(s.value))
         case SlidingProduce():
             return replace(s, first=poly(s.first), end=poly(s.end))
+        case Threads():
+            return replace(s, loops=tuple(replace(t, begin=poly(t.begin), end=poly(t.end)) for t in s.loops))
+        case CombineThreads():
+            return replace(s, combined=tuple(map(expr, s.combined)))
         case Block():
             ahead = tuple(Load(x.source, index(x.index), x.dtype) for x in s.ahead)
             stores = tuple(replace(x, index=index(x.index), value=expr(x.value)) for x in s.stores)

@@ -42,6 +42,7 @@ def host_features() -> frozenset[str]:
 # Levels of x86-64 that can be compiled for instead of this machine, as its psABI names them
 _V2 = frozenset({"x86", "sse4.1"})
 _V3 = _V2 | {"avx2", "f16c", "fma"}
+CUDA = Target(kind="cuda")
 LEVELS = {"x86-64-v2": _V2, "x86-64-v3": _V3, "x86-64-v4": _V3 | {"avx512"}}
 
 
@@ -62,5 +63,7 @@ def target_features(target: str) -> frozenset[str]:
 
 def schedule_target(target: str) -> Target:
     """The target as schedules know it; `target` as in `target_features`."""
+    if target == "cuda":
+        return CUDA
     found = target_features(target)
     return Target(native_width(found), table_bytes(found), machine.caches()["2"])

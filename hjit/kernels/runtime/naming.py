@@ -19,7 +19,7 @@ def kernel_name(graph: Graph, key: Key, options: Options, schedule: Root | None 
     target = backend.machine_text(options.target)
     parts = (
         key.text,
-        _schedule_text(graph, schedule),
+        schedule_text(graph, schedule),
         target,
         cache.versions(),
         str(options.fast_math),
@@ -28,7 +28,8 @@ def kernel_name(graph: Graph, key: Key, options: Options, schedule: Root | None 
     return "hjit_" + cache.digest(*parts)[:40]
 
 
-def _schedule_text(graph: Graph, schedule: Root | None) -> str:
+def schedule_text(graph: Graph, schedule: Root | None) -> str:
+    """A schedule as a text in which the names of stages do not matter; None is the default schedule."""
     if schedule is None:
         return "default schedule"
     named = renamed(schedule, {s.name: f"s{k}" for k, s in enumerate(graph.stages)})

@@ -1,20 +1,298 @@
-"""Default schedules on CUDA: every stage at the root, a thread for each iteration of its pure loops."""
+"""Default schedules on CUDA.
+
+Every stage is computed at the root in tiles, a block of threads each, so that neighbouring threads write neighbouring
+elements; but a stage of which blocks of its reader need little more than others do is computed there, in shared memory.
+A reduction along rows has a block for each result. What cannot run in threads, runs in one.
+"""
 
 from __future__ import annotations
 
-from hjit.sched.language.build import Step, nest
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from hjit.sched.analysis.bounds import Definitions, Reads, Region
+from hjit.sched.analysis.propagation import Uses
+from hjit.sched.analysis.sliding import advance
+from hjit.sched.default.line_buffers import named
+from hjit.sched.default.schedules import loads_of_rows
+from hjit.sched.default.thresholds import (
+    BLOCK,
+    FEW_ELEMENTS,
+    LONG_REDUCTION,
+    MAX_EXTRA_WORK,
+    MAX_RECOMPUTED,
+    MAX_SHARED_BYTES,
+    MIN_STENCIL,
+    SCAN_BLOCK,
+    STENCIL_LOADS_LEFT,
+    STENCIL_ROWS,
+    THREAD_BYTES,
+    TILE_COLUMNS,
+)
+from hjit.sched.language.build import Step, nest, stored
+from hjit.sched.language.definitions import is_associative, is_atomic, is_direct
 from hjit.sched.language.groups import groups
-from hjit.sched.language.tree import Node, Root, Store
-from hjit.trace.ir.graph import Graph, Stage
+from hjit.sched.language.tree import Loop, Node, Root, Store
+from hjit.trace.ir.costs import cost
+from hjit.trace.ir.graph import Definition, Graph, Stage
+from hjit.trace.ir.intervals import Interval
+from hjit.trace.ir.poly import ONE, Dim, Var, poly
 
 
 def cuda_schedule(graph: Graph) -> Root:
     """The schedule of a canonical Graph; legal for every one."""
-    return Root(tuple(Store(s.name, tuple(_nest(s, group) for group in groups(s))) for s in graph.stages))
+    tiled = {s.name: tuple(_tiled(s, group) for group in groups(s)) for s in graph.stages}
+    members = _members(graph, tiled)
+    inside = {name for x in members.values() for name in x.names}
+    roots: list[Node] = []
+    for s in graph.stages:
+        if s.name in inside:
+            continue
+        found = [_nest(s, x) for x in tiled[s.name]]
+        if s.name in members:
+            x = members[s.name]
+            found[x.nest] = _with_members(graph, s, tiled[s.name][x.nest], x.names)
+        roots.append(Store(s.name, tuple(found)))
+    return Root(tuple(roots))
 
 
-def _nest(s: Stage, group: tuple[int, ...]) -> Node:
-    """Pure loops outermost, which are threads; reductions and scans run inside each."""
+def cuda_root_schedule(graph: Graph) -> Root:
+    """As `cuda_schedule`, with every stage at the root."""
+    nests = CudaNests(graph)
+    return Root(tuple(Store(name, nests[name]) for name in nests))
+
+
+class CudaNests(Mapping[str, tuple[Node, ...]]):
+    """The nests of every stage of a Graph at the root, one for each group of definitions; built when asked for."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+
+    def __getitem__(self, stage: str) -> tuple[Node, ...]:
+        s = self.graph.by_name[stage]
+        return tuple(_nest(s, _tiled(s, group)) for group in groups(s))
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.graph.by_name)
+
+    def __len__(self) -> int:
+        return len(self.graph.by_name)
+
+
+@dataclass(frozen=True, slots=True)
+class _Tiled:
+    """The loops of one nest.
+
+    Attributes:
+        blocks: dimensions whose loops are over blocks.
+        inner: the loops inside those.
+        tile: how many elements of each pure dimension a block computes; None: all.
+    """
+
+    group: tuple[int, ...]
+    blocks: tuple[int, ...]
+    inner: tuple[Step, ...]
+    tile: tuple[int | None, ...] = ()
+
+
+def _nest(s: Stage, x: _Tiled) -> Node:
+    blocks: list[Step] = [(k, "gpu_block", None) for k in x.blocks]
+    return nest(s.name, x.group, [*blocks, *x.inner])
+
+
+# -- loops of one stage
+
+
+def _tiled(s: Stage, group: tuple[int, ...]) -> _Tiled:
     d = s.definitions[group[-1]]
-    loops: list[Step] = [(k, "parallel" if k < len(d.dims) else "serial", None) for k in range(len(d.extents))]
-    return nest(s.name, group, loops)
+    pure, reduction = range(len(d.dims)), range(len(d.dims), len(d.extents))
+    serial: list[Step] = [(k, "serial", None) for k in reduction]
+    if is_atomic(s, d) and s.dtype.itemsize >= 4 and not d.dims:  # there are no atomics of narrower words
+        return _over(d, group, list(reduction), [], BLOCK)
+    if is_associative(d) and is_direct(d) and _runs_along_rows(s, d):
+        *outer, last = reduction
+        blocks = tuple(pure)
+        inner: list[Step] = [(last, "gpu_thread", None), *((k, "serial", None) for k in outer)]
+        return _Tiled(group, blocks, tuple(inner))
+    if d.is_scatter and d.order == "pure":
+        serial = [*((k, "serial", None) for k in pure), *serial]
+        return _Tiled(group, (), tuple(serial))
+    is_long = any(not n.is_const or n.const >= LONG_REDUCTION for n in d.rdims)
+    return _over(d, group, list(pure), serial, SCAN_BLOCK if is_long else BLOCK, _rows(d), _columns(s, d))
+
+
+def _over(
+    d: Definition,
+    group: tuple[int, ...],
+    dims: list[int],
+    inside: list[Step],
+    threads: int,
+    rows: int = 1,
+    columns: int = 1,
+) -> _Tiled:
+    """Loops over tiles of some dimensions, and over the elements of one, which so many threads share.
+
+    Args:
+        rows, columns: that a thread computes.
+    """
+    whole: list[int] = []  # small dimensions, the last ones
+    count = 1
+    while dims and d.extents[dims[-1]].is_const and count * max(d.extents[dims[-1]].const, 1) <= FEW_ELEMENTS:
+        whole.insert(0, dims.pop())
+        count *= max(d.extents[whole[0]].const, 1)
+    sizes: dict[int, int] = {}
+    left = max(threads // count, 1)
+    for n, k in enumerate(reversed(dims)):
+        is_last = n == len(dims) - 1
+        sizes[k] = left if is_last else min(left, TILE_COLUMNS)
+        left //= sizes[k]
+    threads_of: list[Step] = []
+    copies: list[Step] = []
+    for k in dims:
+        jam = rows if len(dims) > 1 and k == dims[-2] else columns if k == dims[-1] and not whole else 1
+        if sizes[k] * jam > 1:
+            threads_of.append((k, "gpu_thread", sizes[k] * jam))
+        if jam > 1:
+            copies.append((k, "unroll", jam))
+            sizes[k] *= jam
+    threads_of += [(k, "gpu_thread", None) for k in whole]
+    tile = tuple(sizes.get(k) for k in range(len(d.dims)))
+    return _Tiled(group, tuple(dims), (*threads_of, *copies, *inside), tile)
+
+
+def _rows(d: Definition) -> int:
+    """How many rows of a stencil a thread computes: what several of them read it loads once."""
+    if d.order != "pure" or d.rdims or len(d.dims) < 2 or len(d.value.loads) < MIN_STENCIL:
+        return 1
+    k = len(d.dims) - 2
+    if d.dims[-1].is_const and d.dims[-1].const <= FEW_ELEMENTS:
+        k -= 1
+    if k < 0 or d.dims[k].is_const:
+        return 1
+    found = loads_of_rows(d.value.loads, k, STENCIL_ROWS)
+    return STENCIL_ROWS if found <= STENCIL_LOADS_LEFT * STENCIL_ROWS * len(d.value.loads) else 1
+
+
+def _columns(s: Stage, d: Definition) -> int:
+    """How many neighbours a thread computes, of types that are narrower than what it can load at once."""
+    if d.order != "pure" or d.is_scatter or len(d.loads) >= MIN_STENCIL:
+        return 1
+    return max(THREAD_BYTES // max(s.dtype.itemsize, *(x.dtype.itemsize for x in d.loads), 1), 1)
+
+
+def _runs_along_rows(s: Stage, d: Definition) -> bool:
+    """Do the iterations of a long reduction read what lies side by side, or are there no others?"""
+    last = d.rdims[-1]
+    if last.is_const and last.const < LONG_REDUCTION:
+        return False
+    k = len(d.extents) - 1
+    ends = [x.index[-1] for x in d.loads if x.index and x.source != s.name]
+    across = any(p.mentions(Dim(j)) for p in ends for j in range(len(d.dims)))
+    return not d.dims or (not across and any(p.coefficient(Dim(k)) == ONE for p in ends))
+
+
+# -- stages inside the blocks of others
+
+
+@dataclass(frozen=True, slots=True)
+class _Members:
+    """The stages that the blocks of a nest compute for themselves, in the order of the Graph."""
+
+    nest: int
+    names: tuple[str, ...]
+
+
+def _members(graph: Graph, tiled: Mapping[str, Sequence[_Tiled]]) -> dict[str, _Members]:
+    """By the stage whose nest it is."""
+    reads, consumers = Reads(graph), graph.consumers()
+    found: dict[str, _Members] = {}
+    taken: set[str] = set()
+    for s in reversed(graph.stages):
+        reading = [
+            k
+            for k, x in enumerate(tiled[s.name])
+            if any(y != s.name and y in graph.by_name for n in x.group for y in s.definitions[n].sources)
+        ]
+        if s.name in taken or len(reading) != 1:
+            continue
+        x = tiled[s.name][reading[0]]
+        if x.blocks and x.tile and is_direct(s.definitions[x.group[-1]]):
+            names = tuple(_inside(reads, s, x, taken, consumers))[::-1]
+            if names:
+                found[s.name] = _Members(reading[0], names)
+                taken.update(names)
+    return found
+
+
+def _inside(reads: Reads, head: Stage, x: _Tiled, taken: set[str], consumers: Mapping[str, list[str]]) -> Iterator[str]:
+    """The producers that a block computes for itself, the last first."""
+    corners = {k: Var(f"tile{k}") for k in x.blocks}
+    uses: Uses[Definitions] = Uses()
+    for number in x.group:
+        part = reads.part(head.name, number)
+        tiles = {k: Interval.tile(poly(v), x.tile[k] or 1) for k, v in corners.items() if k in part.whole}
+        uses.add(part, part.whole | tiles)
+    members: set[str] = set()
+    used = 0
+    for s in reversed(reads.graph.stages[: reads.position[head.name]]):
+        is_free = s.name not in taken and s.name not in reads.graph.outputs and s.shape
+        if not is_free or not all(c == head.name or c in members for c in consumers[s.name]):
+            continue
+        if not all(d.order == "pure" or is_associative(d) for d in s.definitions) or not all(
+            map(is_direct, s.definitions)
+        ):
+            continue
+        region = named(s.name, reads.region(s.name, uses))
+        if not all(i.length.is_const for i in region):
+            continue
+        size = s.dtype.itemsize * math.prod(i.length.const for i in region)
+        if used + size <= MAX_SHARED_BYTES and _is_cheap(s, region, {v: x.tile[k] or 1 for k, v in corners.items()}):
+            members.add(s.name)
+            used += size
+            for number in range(len(s.definitions)):
+                part = reads.part(s.name, number)
+                uses.add(part, part.dims(region))
+            yield s.name
+
+
+def _is_cheap(s: Stage, region: Region, tiles: Mapping[Var, int]) -> bool:
+    """Do blocks compute little that others compute, too?"""
+    needed, new = 1, 1.0
+    moving: set[Var] = set()
+    for i in region:
+        along = [v for v in tiles if i.base.mentions(v)]
+        moving.update(along)
+        needed *= i.length.const
+        steps = [advance(i.base, v, tiles[v]) for v in along]
+        if len(steps) > 1 or any(n is None or n < 1 for n in steps):
+            return False
+        new *= (steps[0] or 1) if steps else i.length.const
+    ratio = needed / new
+    work = sum(
+        cost(d.value) * math.prod(n.const if n.is_const else LONG_REDUCTION for n in d.rdims) for d in s.definitions
+    )
+    return moving == set(tiles) and ratio <= MAX_RECOMPUTED and (ratio - 1) * work <= MAX_EXTRA_WORK
+
+
+def _with_members(graph: Graph, s: Stage, x: _Tiled, names: Sequence[str]) -> Node:
+    """A nest whose blocks compute other stages for themselves first."""
+    inner = nest(s.name, x.group, x.inner)
+    own = [nest_in_block(graph.stage(name), group) for name in names for group in groups(graph.stage(name))]
+    children = stored(names, (*own, inner))
+    for k in reversed(x.blocks):
+        children = (Loop(s.name, k, "gpu_block", None, children),)
+    return children[0]
+
+
+def nest_in_block(s: Stage, group: tuple[int, ...]) -> Node:
+    """The loops of a stage that a block computes: its threads share all its elements."""
+    d = s.definitions[group[-1]]
+    return nest(
+        s.name, group, [(k, "gpu_thread" if k < len(d.dims) else "serial", None) for k in range(len(d.extents))]
+    )
+
+
+def nest_in_thread(s: Stage, group: tuple[int, ...]) -> Node:
+    """The loops of a stage that each thread computes for itself."""
+    return nest(s.name, group, [(k, "serial", None) for k in range(len(s.definitions[group[-1]].extents))])

@@ -38,7 +38,7 @@ def _moving(region: Region) -> tuple[int, int] | None:
     return None if turns is None else (moving[0], rows)
 
 
-def _named(stage: str, region: Region) -> Region:
+def named(stage: str, region: Region) -> Region:
     """The region with names for its exact bounds, on which nothing here depends; they would grow with each stage."""
     return tuple(
         replace(s, low=poly(Var(f"{stage}.low{k}")), high=poly(Var(f"{stage}.high{k}"))) for k, s in enumerate(region)
@@ -76,7 +76,7 @@ def group_of(
     for s in reversed(reads.graph.stages[: reads.position[head.name]]):
         if s.name in taken or not all(c == head.name or c in members for c in consumers[s.name]):
             continue
-        region = _named(s.name, reads.region(s.name, uses))
+        region = named(s.name, reads.region(s.name, uses))
         found = _moving(region)
         if found is None or not may_join(s, found[0]) or (step > 1 and found[1] > 1):
             continue
@@ -103,7 +103,7 @@ def bytes_of_column(
     total = 0
     for name in reversed(members):
         s = reads.stages[name]
-        region = _named(name, reads.region(name, uses))
+        region = named(name, reads.region(name, uses))
         column = [x for x in region if x.base.mentions(COLUMN)]
         if len(column) != 1 or advance(column[0].base, COLUMN, 1) != 1 or not all(x.length.is_const for x in region):
             return None

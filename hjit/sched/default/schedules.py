@@ -138,7 +138,7 @@ def _jammed(s: Stage, node: Node, target: Target) -> Node:
     if len(loads) < MIN_LOADS or JAM_ROWS * sum(1 for _ in walk(d.value)) > UNROLL_CODE:
         return node
     for k in reversed(range(len(d.dims) - 1)):
-        if not d.dims[k].is_const and _loads_of(loads, k, JAM_ROWS) <= MAX_LOADS_LEFT * JAM_ROWS * len(loads):
+        if not d.dims[k].is_const and loads_of_rows(loads, k, JAM_ROWS) <= MAX_LOADS_LEFT * JAM_ROWS * len(loads):
             return _unrolled_inside(node, k)
     return node
 
@@ -189,7 +189,7 @@ def _with_jammed_rows(s: Stage, nodes: tuple[Node, ...], target: Target) -> tupl
     return tuple(_jammed(s, n, target) for n in nodes) if len(s.definitions) == 1 else nodes
 
 
-def _loads_of(loads: Collection[Load], dim: int, rows: int) -> int:
+def loads_of_rows(loads: Collection[Load], dim: int, rows: int) -> int:
     """How many different loads some rows along a dimension have, where they run together."""
     lines: dict[object, set[int]] = {}
     for n, x in enumerate(loads):

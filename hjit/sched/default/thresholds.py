@@ -22,3 +22,20 @@ JAM_ROWS = 4  # rows: what several of them read is loaded once (harris, local_la
 MIN_LOADS = 8  # loads of one element, at least, for which that is worth it
 MAX_LOADS_LEFT = 0.6  # the part of its rows' loads that is left, at most
 MIN_JAM_BYTES = 4  # bytes of the widest type at work, at least: rows of narrower types are few vectors
+
+# -- CUDA: none of these has been timed on a GPU yet
+
+BLOCK = 256  # threads: enough to hide latency, few enough for several blocks on one multiprocessor
+TILE_COLUMNS = 32  # of a tile that a block computes: one warp reads and writes whole lines of 128 bytes of float32
+THREAD_BYTES = 4  # that a thread reads of an array, at least: with less, too little is on the way at a time
+SCAN_BLOCK = 64  # threads where each has long work: there are few of them, so they go to many multiprocessors
+LONG_REDUCTION = 64  # iterations from which on those of a reduction are long work, or work for several threads
+FEW_ELEMENTS = 16  # of the last dimensions, channels for instance: a tile has all of them
+STENCIL_ROWS = 4  # rows that a thread computes of a stencil, as `JAM_ROWS`
+MIN_STENCIL = 4  # loads of one element, at least, for which that is worth it
+STENCIL_LOADS_LEFT = 0.75  # the part of its rows' loads that is left, at most
+MAX_SHARED_BYTES = 24 << 10  # of a block: two of the smallest GPU's 64 KiB a multiprocessor
+MAX_RECOMPUTED = 2.0  # elements of a stage that blocks compute, for each that there is
+# operations computed again, for each element, rather than an element of 4 bytes written and read: in the time that
+# memory takes for a byte a GPU computes some 20
+MAX_EXTRA_WORK = 160

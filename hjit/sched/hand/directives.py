@@ -12,10 +12,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from hjit.errors import ScheduleError
+from hjit.sched.default.cuda import CudaNests, cuda_schedule, nest_in_block, nest_in_thread
 from hjit.sched.default.schedules import default_schedule
 from hjit.sched.language.build import Path, Step, at, attached, nest, paths, serial_loops
 from hjit.sched.language.groups import groups
-from hjit.sched.language.kinds import LoopKind
+from hjit.sched.language.kinds import MEMORY_LEVELS, LoopKind, Memory
 from hjit.sched.language.limits import (
     MAX_ALIGN,
     MAX_LANES,
@@ -68,6 +69,7 @@ class StageSchedule:
         site: (consumer, loop) to compute it at; None: at the root.
         store: (consumer, loop) to store it at, "root", or None: where it is computed.
         order, align: of its memory; see `hjit.sched.language.tree.Store`.
+        memory: in which it is.
         ahead: for each group what is prefetched; see `hjit.sched.language.tree.Compute`.
     """
 
@@ -77,6 +79,7 @@ class StageSchedule:
     store: tuple[str, str] | str | None = None
     order: tuple[int, ...] = ()
     align: tuple[int, ...] = ()
+    memory: Memory = "heap"
     ahead: dict[int, list[Ahead]] = field(default_factory=dict)
 
 
@@ -228,6 +231,10 @@ def _root(own: StageSchedule, group: int) -> None:
     own.site = own.store = None
 
 
+def _store_in(own: StageSchedule, group: int, memory: Memory) -> None:
+    own.memory = memory
+
+
 def _storage(own: StageSchedule, group: int, *axes: int) -> None:
     if sorted(axes) != list(range(len(own.stage.shape))):
         raise ScheduleError(
@@ -280,6 +287,7 @@ DIRECTIVES: dict[str, Callable[..., None]] = {
     "store_at": _store_at,
     "store_root": _store_root,
     "root": _root,
+    "store_in": _store_in,
     "storage": _storage,
     "align": _align,
     "prefetch": _prefetch,
@@ -350,16 +358,35 @@ def schedule_of(stage: Stage, directives: Iterable[Directive]) -> StageSchedule:
 
 def tree_of(graph: Graph, found: Mapping[str, StageSchedule], target: Target) -> Root:
     """The schedule tree of a Graph."""
-    at_root = RootNests(graph, target)
-    default = Root(()) if found.keys() == graph.by_name.keys() else default_schedule(graph, target, at_root)
+    is_cuda = target.kind == "cuda"
+    at_root: Mapping[str, tuple[Node, ...]] = CudaNests(graph) if is_cuda else RootNests(graph, target)
+    if found.keys() == graph.by_name.keys():
+        default = Root(())
+    else:
+        default = cuda_schedule(graph) if is_cuda else default_schedule(graph, target, at_root)
     if not found:
         return default
     tree = _roots(graph, default, found, at_root)
     for s in reversed(graph.stages):
         own = found.get(s.name)
         if own is not None and own.site is not None:
-            tree = _placed(graph, tree, own, found, _nests(own, at_root, serial=True))
+            site = _path(graph, tree, own.site, found, s.name)
+            tree = _placed(graph, tree, own, site, found, _nests(own, _Inside(s, tree, site, at_root)))
     return tree
+
+
+class _Inside(dict[str, Sequence[Node]]):
+    """The nests of a stage without directives where it is computed inside the loops of another."""
+
+    def __init__(self, s: Stage, tree: Root, site: Path, at_root: Mapping[str, Sequence[Node]]) -> None:
+        around = {x.kind for k in range(1, len(site) + 1) if isinstance(x := at(tree, site[:k]), Loop)}
+        if "gpu_thread" in around:
+            nests = [nest_in_thread(s, group) for group in groups(s)]
+        elif "gpu_block" in around:
+            nests = [nest_in_block(s, group) for group in groups(s)]
+        else:
+            nests = list(map(serial_loops, at_root[s.name]))
+        super().__init__({s.name: nests})
 
 
 def all_loops(own: StageSchedule) -> list[NamedLoop]:
@@ -370,7 +397,7 @@ def all_loops(own: StageSchedule) -> list[NamedLoop]:
 # -- from directives to a tree
 
 
-def _nests(own: StageSchedule, at_root: Mapping[str, Sequence[Node]], serial: bool) -> tuple[Node, ...]:
+def _nests(own: StageSchedule, otherwise: Mapping[str, Sequence[Node]]) -> tuple[Node, ...]:
     """The nests of a stage: by directives, or as in the default schedule."""
     found: list[Node] = []
     for number, group in enumerate(groups(own.stage)):
@@ -378,8 +405,7 @@ def _nests(own: StageSchedule, at_root: Mapping[str, Sequence[Node]], serial: bo
             steps: list[Step] = [(x.dim, x.kind, x.size, x.tail) for x in own.loops[number]]
             found.append(nest(own.stage.name, group, steps))
         else:
-            node = at_root[own.stage.name][number]
-            found.append(serial_loops(node) if serial else node)
+            found.append(otherwise[own.stage.name][number])
         if number in own.ahead:
             _check_read(own.stage, group, (source for source, _, _ in own.ahead[number]))
             found[-1] = _ahead(found[-1], tuple(own.ahead[number]))
@@ -420,19 +446,23 @@ def _roots(
         if k is None or together[k] & schedules.keys():
             own = schedules.get(s.name, StageSchedule(s))
             if own.site is None:
-                children.append(Store(s.name, _nests(own, at_root, serial=False), own.order, own.align))
+                children.append(Store(s.name, _nests(own, at_root), own.order, own.align, own.memory))
         elif s.name == max(together[k], key=position.__getitem__):
             children.append(default.children[k])
     return Root(tuple(children))
 
 
 def _placed(
-    graph: Graph, tree: Root, own: StageSchedule, schedules: Mapping[str, StageSchedule], nests: Sequence[Node]
+    graph: Graph,
+    tree: Root,
+    own: StageSchedule,
+    site: Path,
+    schedules: Mapping[str, StageSchedule],
+    nests: Sequence[Node],
 ) -> Root:
     """The tree with a stage computed at its site."""
     name = own.stage.name
     assert own.site is not None
-    site = _path(graph, tree, own.site, schedules, name)
     if own.store is None:
         outer = site
     elif isinstance(own.store, str):
@@ -442,7 +472,7 @@ def _placed(
         if site[: len(outer)] != outer:
             where = f"{'.'.join(own.site)}, which is not inside {'.'.join(own.store)}"
             raise ScheduleError(f"{name}: it is computed at {where}, where it is stored")
-    return attached(tree, nests, site, outer, Store(name, (), own.order, own.align))
+    return attached(tree, nests, site, outer, Store(name, (), own.order, own.align, own.memory))
 
 
 def _outermost(tree: Root, site: Path) -> Path:
@@ -542,4 +572,4 @@ def check_factored(graphs: Iterable[Graph], directives: Iterable[Directive]) -> 
             raise ScheduleError(f"rfactor: {name} is not computed {why}")
 
 
-_CHOICES = {"LoopKind": KINDS, "Tail": TAILS}
+_CHOICES = {"LoopKind": KINDS, "Tail": TAILS, "Memory": tuple(MEMORY_LEVELS)}

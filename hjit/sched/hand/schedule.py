@@ -32,6 +32,7 @@ from hjit.sched.hand.directives import (
     tree_of,
 )
 from hjit.sched.language.check import check_tree
+from hjit.sched.language.kinds import Memory
 from hjit.sched.language.limits import MAX_DIRECTIVES, MAX_PARTS, check_number, shown
 from hjit.sched.language.target import Target
 from hjit.sched.language.tree import Root, Tail, check_nodes, computes, schedule_html
@@ -228,7 +229,7 @@ class Schedule:
         self.check_names(self.graphs())
         for g in self.graphs():
             tree = self.tree(g, self._target)
-            check_tree(tree, g)
+            check_tree(tree, g, self._target.kind)
             found.append(tree)
         return found
 
@@ -464,6 +465,27 @@ class StageHandle:
             else self._add("inner", loop, "unroll", size, *_unless_auto(tail))
         )
 
+    def gpu_blocks(self, *loops: str) -> StageHandle:
+        """Run each iteration of these loops, the outermost ones, in a block of threads of its own."""
+        for loop in loops:
+            self._add("kind", loop, "gpu_block")
+        return self
+
+    def gpu_threads(self, *loops: str) -> StageHandle:
+        """Share the iterations of these loops, which are directly inside each other, among the threads of a block.
+
+        Consecutive threads take consecutive iterations of the last one. There are as many threads as the loops of a
+        result or of a stage at the root have iterations, where their sizes are known, but at most 1024.
+        """
+        for loop in loops:
+            self._add("kind", loop, "gpu_thread")
+        return self
+
+    def gpu_tile(self, y: str, x: str, yi: str, xi: str, ysize: int, xsize: int, tail: Tail = "auto") -> StageHandle:
+        """Compute tiles of two loops: a block for each, whose threads share its elements."""
+        tiled = self.tile(y, x, y, x, yi, xi, ysize, xsize, tail)
+        return tiled.gpu_blocks(y, x).gpu_threads(yi, xi)
+
     def rfactor(self, loop: str, parts: int) -> StageHandle:
         """Do a reduction in `parts` parts of a reduction dimension, then join them; the stage of the parts is returned.
 
@@ -507,6 +529,11 @@ class StageHandle:
     def inline(self) -> StageHandle:
         """Compute it wherever it is read."""
         return self._add("inline")
+
+    def store_in(self, memory: Memory) -> StageHandle:
+        """Keep the stage in "shared" memory or in "register"s of a GPU: the former inside loops over blocks, the
+        latter inside loops over threads. "heap", the default, is what its place asks for."""
+        return self._add("store_in", memory)
 
     def prefetch(self, array: str, loop: str, distance: int) -> StageHandle:
         """Fetch what it will read of an input or a stage so many elements of a loop's dimension later: what others read

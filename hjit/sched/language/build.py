@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from hjit.sched.language.kinds import LoopKind
+from hjit.sched.language.kinds import LOOP_KINDS, LoopKind
 from hjit.sched.language.tree import Compute, DimKey, Loop, Node, Root, Store, Tail, computes, dims_of, with_children
 from hjit.trace.ir.graph import Definition
 
@@ -68,10 +68,11 @@ def flattened(children: Iterable[Node]) -> tuple[list[Loop | Compute], list[Stor
 
 
 def parallel_loops(top: Node) -> list[Loop]:
-    """The parallel loops of a nest that are directly inside each other: their iterations count as those of one loop."""
+    """The loops of a nest whose iterations run at the same time and that are directly inside each other: their
+    iterations count as those of one loop."""
     loops: list[Loop] = []
     node = top
-    while isinstance(node, Loop) and node.kind == "parallel":
+    while isinstance(node, Loop) and LOOP_KINDS[node.kind].is_outermost:
         loops.append(node)
         items, stores = flattened(node.children)
         if stores or len(items) != 1:
@@ -175,7 +176,7 @@ def path_without(root: Root, stage: str, path: Path) -> Path:
 
 def serial_loops(node: Node) -> Node:
     """The nest with its parallel loops serial, as it runs inside others."""
-    if isinstance(node, Loop) and node.kind == "parallel":
+    if isinstance(node, Loop) and LOOP_KINDS[node.kind].is_outermost:
         return replace(node, kind="serial", children=tuple(map(serial_loops, node.children)))
     return node
 

@@ -23,10 +23,22 @@ from hjit.sched.language.definitions import (
     is_repeatable,
     starts_reduction,
 )
-from hjit.sched.language.kinds import LOOP_KINDS, LoopKind, Memory
+from hjit.sched.language.kinds import LOOP_KINDS, TARGET_KINDS, LoopKind, Memory, TargetKind
 from hjit.sched.language.limits import DIVISION_CODE, MAX_CODE, MAX_UNROLL
 from hjit.sched.language.target import REGISTER_BYTES
-from hjit.sched.language.tree import Compute, Loop, Node, Root, Store, check_nodes, dim_name, dims_of, loop_name
+from hjit.sched.language.tree import (
+    Compute,
+    Loop,
+    Node,
+    Root,
+    Store,
+    check_nodes,
+    dim_name,
+    dims_of,
+    loop_name,
+    store_name,
+)
+from hjit.sched.language.tree import walk as walk_tree
 from hjit.trace.ir.costs import instruction_count
 from hjit.trace.ir.graph import Const, Definition, Expr, Graph, Op, Stage, walk
 from hjit.trace.ir.poly import Poly
@@ -71,15 +83,27 @@ def leaves(node: Node, path: tuple[Node, ...] = ()) -> Iterator[Leaf]:
             yield from leaves(c, (*path, node))
 
 
-def check_tree(root: Root, graph: Graph) -> None:
-    """Is the tree legal for the Graph?
+def check_tree(root: Root, graph: Graph, kind: TargetKind = "cpu") -> None:
+    """Is the tree legal for the Graph, on a kind of target?
 
     Raises:
         ScheduleError: it says what breaks the first rule that is broken.
     """
     check_nodes(root)
+    for fault in _of_target(root, kind):
+        raise ScheduleError(fault)
     for _, fault in faults(root, graph):
         raise ScheduleError(fault)
+
+
+def _of_target(root: Root, kind: TargetKind) -> Iterator[str]:
+    """Kinds of loops and of memory are those that a target has."""
+    traits = TARGET_KINDS[kind]
+    for x in walk_tree(root):
+        if isinstance(x, Loop) and x.kind not in traits.loops:
+            yield f"{loop_name(x)}: the target {kind} has no such loops; it has {', '.join(traits.loops)}"
+        if isinstance(x, Store) and x.memory not in traits.memory:
+            yield f"{store_name(x)}: the target {kind} has no such memory; it has {', '.join(traits.memory)}"
 
 
 def check_loops(root: Root, graph: Graph, child: int) -> None:
@@ -195,12 +219,36 @@ def _stored(found: list[Leaf], graph: Graph) -> Iterator[str]:
         yield from MEMORY_RULES[stores[0].memory](stores[0], leaf, graph)
 
 
-def _any_store(store: Store, leaf: Leaf, graph: Graph) -> Iterator[str]:
-    """The heap holds everything."""
-    yield from ()
+def _anywhere(store: Store, leaf: Leaf, graph: Graph) -> Iterator[str]:
+    """Where no memory is named, it is that of its place: of the device, of a block, or of a thread."""
+    between = {x.kind for x in leaf.path[leaf.path.index(store) : leaf.site] if isinstance(x, Loop)}
+    for kind, word in (("gpu_block", "blocks"), ("gpu_thread", "threads")):
+        if kind in between:
+            yield f"store {store.stage}: {word} compute parts of it, each its own: store it inside their loops"
 
 
-MEMORY_RULES: Mapping[Memory, Callable[[Store, Leaf, Graph], Iterator[str]]] = {"heap": _any_store}
+def _shared(store: Store, leaf: Leaf, graph: Graph) -> Iterator[str]:
+    """The threads of a block share what is kept inside its loops, and outside those over threads."""
+    yield from _anywhere(store, leaf, graph)
+    around = leaf.path[: leaf.path.index(store)]
+    if not any(isinstance(x, Loop) and x.kind == "gpu_block" for x in around):
+        yield f"store {store.stage}: only what is kept inside loops over blocks is in shared memory"
+    if any(isinstance(x, Loop) and x.kind == "gpu_thread" for x in around):
+        yield f"store {store.stage}: what is kept inside loops over threads is not shared"
+
+
+def _register(store: Store, leaf: Leaf, graph: Graph) -> Iterator[str]:
+    """Registers are those of a thread."""
+    yield from _anywhere(store, leaf, graph)
+    if not any(isinstance(x, Loop) and x.kind == "gpu_thread" for x in leaf.path[: leaf.path.index(store)]):
+        yield f"store {store.stage}: only what is kept inside loops over threads is in registers"
+
+
+MEMORY_RULES: Mapping[Memory, Callable[[Store, Leaf, Graph], Iterator[str]]] = {
+    "heap": _anywhere,
+    "shared": _shared,
+    "register": _register,
+}
 
 
 def _nested(found: list[Leaf], graph: Graph) -> Iterator[str]:
@@ -280,15 +328,15 @@ def _serial(at: LoopAt) -> Iterator[str]:
 
 def _parallel(at: LoopAt) -> Iterator[str]:
     x = at.loop
-    if any(y.kind != "parallel" for y in at.around) or (*at.around, x)[0].stage != at.stage.name:
-        yield f"{loop_name(x)}: only the outermost loops of a root are parallel"
+    if any(y.kind != x.kind for y in at.around) or (*at.around, x)[0].stage != at.stage.name:
+        yield f"{loop_name(x)}: only the outermost loops of a root are {x.kind}"
     if at.is_reduction and not is_atomic(at.stage, at.definition):
         yield (
             f"{loop_name(x)}: iterations of a reduction write the same elements; only histograms and the like of whole "
             f"numbers are updated atomically, `rfactor` splits others into parts"
         )
     if x.size is not None:
-        yield f"{loop_name(x)}: only the loop over all of a dimension is parallel"
+        yield f"{loop_name(x)}: only the loop over all of a dimension is {x.kind}"
 
 
 def _vector(at: LoopAt) -> Iterator[str]:
@@ -320,11 +368,31 @@ def _unroll(at: LoopAt) -> Iterator[str]:
         yield f"{loop_name(x)}: {copies} copies of the body, more than {MAX_UNROLL}"
 
 
+def _gpu_thread(at: LoopAt) -> Iterator[str]:
+    """Loops over threads of a stage are directly inside each other, so that their iterations are shared out among the
+    threads as those of one loop."""
+    x, d = at.loop, at.definition
+    first = next(y for y in at.leaf.loops if y.kind == "gpu_thread")
+    above = at.leaf.path[at.leaf.path.index(x) - 1]
+    if any(y.kind == "parallel" for y in at.around):
+        yield f"{loop_name(x)}: it is inside a parallel loop, of which each iteration is a thread"
+    if any(y.kind == "gpu_thread" and y.stage != x.stage for y in at.around):
+        yield f"{loop_name(x)}: it lies inside loops over threads of another stage, where each thread runs alone"
+    if x is not first and not (isinstance(above, Loop) and above.kind == "gpu_thread" and len(above.children) == 1):
+        yield f"{loop_name(x)}: loops over threads are directly inside each other, with nothing else between them"
+    if at.is_reduction and not (is_associative(d) and is_direct(d)) and not is_atomic(at.stage, d):
+        yield f"{loop_name(x)}: iterations of a reduction write the same elements, one after the other"
+    if at.is_reduction != (dims_of(first.dim)[0] >= len(d.dims)):
+        yield f"{loop_name(x)}: threads run over a reduction, or over what is reduced, not both"
+
+
 LOOP_KIND_RULES: Mapping[LoopKind, Callable[[LoopAt], Iterator[str]]] = {
     "serial": _serial,
     "parallel": _parallel,
     "vector": _vector,
     "unroll": _unroll,
+    "gpu_block": _parallel,
+    "gpu_thread": _gpu_thread,
 }
 
 

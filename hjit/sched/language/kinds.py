@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-LoopKind = Literal["serial", "parallel", "vector", "unroll"]
-Memory = Literal["heap"]
-TargetKind = Literal["cpu"]
+LoopKind = Literal["serial", "parallel", "vector", "unroll", "gpu_block", "gpu_thread"]
+Memory = Literal["heap", "shared", "register"]
+TargetKind = Literal["cpu", "cuda"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,11 +22,13 @@ class LoopTraits:
 
     Attributes:
         is_straight_line: its iterations become straight-line code or lanes: no stage is computed or stored inside one.
+        is_outermost: its iterations run at the same time, in no order: only the outermost loops of a root are such.
         colour: in pictures of schedules.
     """
 
     is_straight_line: bool
     colour: str
+    is_outermost: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +36,8 @@ class MemoryTraits:
     """What holds of a level of memory.
 
     Attributes:
-        max_elements: of one buffer; on the heap, addresses in bytes stay far within 64 bits.
+        max_elements: of one buffer; on the heap, addresses in bytes stay far within 64 bits. What a block or a thread
+            of a GPU may have in bytes is looked at where loops are lowered, by `hjit.kernels.lower.passes.threads`.
     """
 
     max_elements: int
@@ -50,11 +53,18 @@ class TargetTraits:
 
 LOOP_KINDS: Mapping[LoopKind, LoopTraits] = {
     "serial": LoopTraits(is_straight_line=False, colour="#f1f5f9"),
-    "parallel": LoopTraits(is_straight_line=False, colour="#fde68a"),
+    "parallel": LoopTraits(is_straight_line=False, colour="#fde68a", is_outermost=True),
     "vector": LoopTraits(is_straight_line=True, colour="#bbf7d0"),
     "unroll": LoopTraits(is_straight_line=True, colour="#e9d5ff"),
+    "gpu_block": LoopTraits(is_straight_line=False, colour="#fdba74", is_outermost=True),
+    "gpu_thread": LoopTraits(is_straight_line=False, colour="#fef08a"),
 }
-MEMORY_LEVELS: Mapping[Memory, MemoryTraits] = {"heap": MemoryTraits(max_elements=1 << 40)}
+MEMORY_LEVELS: Mapping[Memory, MemoryTraits] = {
+    "heap": MemoryTraits(max_elements=1 << 40),
+    "shared": MemoryTraits(max_elements=1 << 18),
+    "register": MemoryTraits(max_elements=1 << 16),
+}
 TARGET_KINDS: Mapping[TargetKind, TargetTraits] = {
     "cpu": TargetTraits(("serial", "parallel", "vector", "unroll"), ("heap",)),
+    "cuda": TargetTraits(("serial", "parallel", "unroll", "gpu_block", "gpu_thread"), ("heap", "shared", "register")),
 }

@@ -88,6 +88,8 @@ def wrap(value: Any, path: Path) -> Any:
     rec = current()
     if isinstance(value, np.ndarray):
         return _captured_array(rec, value, path)
+    if type(value).__module__ == "cupy" and hasattr(value, "strides"):
+        return _captured_array(rec, without_memory(value), path)
     if type(value) in (list, tuple, *_DICTS):
         return _captured_container(rec, value, path)
     if isinstance(value, _PLAIN):
@@ -153,6 +155,11 @@ def _guarded_contents(rec: Recorder, path: Path, value: np.ndarray[Any, Any]) ->
         )
     _guard(rec, path, value.copy(), "value")
     return value
+
+
+def without_memory(x: Any) -> np.ndarray[Any, Any]:
+    """What stands for an array of a device: one of the same shape, dtype and strides."""
+    return np.lib.stride_tricks.as_strided(np.zeros(1, x.dtype), x.shape, x.strides)
 
 
 def whole_array(x: np.ndarray[Any, Any], name: str) -> np.ndarray[Any, Any]:

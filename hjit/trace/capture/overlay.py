@@ -21,6 +21,7 @@ import numpy as np
 from hjit.trace.capture import builtin_calls, effects
 from hjit.trace.capture.captured import LIBRARY, NUMERIC, Path, captured_object, wrap
 from hjit.trace.capture.constructors import called
+from hjit.trace.capture.cupy_names import numpy_of
 from hjit.trace.capture.impure import draw, is_stream_method, of_opencv, replaced
 from hjit.trace.tracing.dispatch import functions, provides
 from hjit.trace.tracing.externs import concrete, opaque_call
@@ -50,7 +51,7 @@ class Overlay(dict[str, Any]):
             return _called_or_class(name)
         value = self.under[name]
         seen = wrap(value, Path(self.under, name))
-        return called(seen, sys._getframe(1)) if isinstance(value, (np.ufunc, type)) else seen
+        return called(seen, sys._getframe(1)) if isinstance(value, (np.ufunc, type)) or type(seen) is np.ufunc else seen
 
     def __contains__(self, name: object) -> bool:
         return dict.__contains__(self, name) or name in self.under
@@ -132,6 +133,7 @@ def overlay(under: dict[str, Any]) -> Overlay:
 @provides
 def wrap_callable(value: Any) -> Any:
     """The traced version of a function, method or class; `value` itself where there is nothing to take over."""
+    value = numpy_of(value)
     try:
         special = _REPLACED.get(value) or (_taken_over(value) if value in functions() else None)
     except TypeError:  # not hashable
@@ -325,6 +327,8 @@ _SEEN_THROUGH = frozenset({"builtins", "types", "functools", "itertools", "typin
 @provides
 def module_proxy(module: types.ModuleType) -> Any:
     """The traced view of a module."""
+    if numpy_of(module) is not module:
+        return _cupy_proxy(module)
     name = module.__name__
     if name in effects.MODULES:
         return effects.MODULES[name]
@@ -335,6 +339,16 @@ def module_proxy(module: types.ModuleType) -> Any:
     found = _modules.get(name)
     if found is None or object.__getattribute__(found, "_hjit_module") is not module:
         found = _modules[name] = ModuleProxy(module)
+    return found
+
+
+def _cupy_proxy(module: types.ModuleType) -> Any:
+    """The view of a module of CuPy: NumPy's or SciPy's own."""
+    here = numpy_of(module)
+    found = module_proxy(here) if here is not np else _modules.get("cupy")
+    if found is None:
+        found = _modules["cupy"] = ModuleProxy(here)
+        object.__getattribute__(found, "__dict__")["get_array_module"] = lambda *args: found
     return found
 
 

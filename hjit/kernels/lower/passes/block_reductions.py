@@ -15,6 +15,7 @@ import numpy as np
 from hjit.kernels.lower.loopir import (
     Block,
     CombineLanes,
+    CombineThreads,
     Declare,
     For,
     Item,
@@ -25,6 +26,8 @@ from hjit.kernels.lower.loopir import (
     Set,
     Stmt,
     Store,
+    ThreadLoop,
+    Threads,
     Vectors,
 )
 from hjit.kernels.lower.machine import Machine
@@ -115,6 +118,8 @@ class _Reductions:
         if not isinstance(s, Reduce):
             inside = s if isinstance(s, Vectors) else vectors
             yield with_bodies(s, lambda body: self.body(body, inside))
+        elif any(t.threads for t in s.loops):
+            yield from self.across_threads(s)
         elif s.loops and s.loops[-1].lanes > 1:
             yield from self.along_lanes(s)
         else:
@@ -159,6 +164,26 @@ class _Reductions:
         sums = zip(into, parts, strict=True)
         sets = (x for acc, part in sums for x in acc.set(acc.state.joined(s.op, cast(part.total, acc.total.dtype))))
         return nested(levels[0], (*declared, *self.summed(s, levels[1:], products, parts), Block((), (), tuple(sets))))
+
+    # -- by the threads of a block
+    def across_threads(self, s: Reduce) -> Iterator[Stmt]:
+        """Each thread reduces its iterations, then they are combined, always in the same order."""
+        first = next(k for k, t in enumerate(s.loops) if t.threads)
+        last = next((k for k, t in enumerate(s.loops[first:], first) if not t.threads), len(s.loops))
+        neutral = Const(start_value(s.op, s.dtype), s.dtype)
+        accs = [self.accumulator(s, s.dtype, 1, s.compensated) for _ in s.items]
+        for acc in accs:
+            yield from acc.declared(neutral)
+        shared = tuple(ThreadLoop(t.var, t.begin, t.end, t.step, t.trip_count) for t in s.loops[first:last])
+        yield from nested(s.loops[:first], (Threads(shared, nested(s.loops[last:], (_joining(s, accs),))),))
+        for acc in accs:
+            other = tuple(Register(f"{r.name}.other", r.dtype) for r in acc.registers)
+            both = acc.state.combined(s.op, _State(*other))
+            yield CombineThreads(
+                acc.registers, other, (both.total,) if both.error is None else (both.total, both.error)
+            )
+        states = (acc.state.joined(s.op, cast(i.initial, s.dtype)) for acc, i in zip(accs, s.items, strict=True))
+        yield Threads((), (stored(s, list(states)),))
 
     # -- along the innermost loop
     def along_lanes(self, s: Reduce) -> Iterator[Stmt]:

@@ -1,4 +1,7 @@
-"""Border and interior: the part of a vector loop in which no boundary handling changes anything, and its body there."""
+"""Border and interior: where no boundary handling changes anything there is other code.
+
+On a CPU that is the part of a vector loop, on a GPU the blocks that do not come near a border.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +11,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from hjit.kernels.lower.loopir import For, Nest, Reduce, Stmt, VectorLoop
+from hjit.kernels.lower.loopir import For, If, Let, Nest, Reduce, ResetWindow, Stmt, VectorLoop
 from hjit.kernels.lower.machine import Machine
 from hjit.kernels.lower.passes.vectorize import vectors_at_once
-from hjit.kernels.lower.traverse import inner, stmt_exprs, stmt_polys, with_bodies, with_parts
+from hjit.kernels.lower.traverse import bound_vars, every, inner, stmt_exprs, stmt_polys, with_bodies, with_parts
 from hjit.trace.ir.borders import INSIDE
 from hjit.trace.ir.graph import Const, Expr, Graph, Op, rewrite, substitute, walk
 from hjit.trace.ir.poly import (
@@ -30,11 +33,80 @@ from hjit.trace.ir.poly import (
 )
 
 Range = tuple[Poly, Poly]
+INTERIOR = Var("interior")  # not negative where no index of a block is near a border
 
 
 def partition_loops(nest: Nest, graph: Graph, machine: Machine) -> Nest:
     """The nest whose vector loops run over their interior, at aligned indices where divisions ask for that."""
     return replace(nest, body=tuple(map(_partitioned, nest.body)))
+
+
+def partition_blocks(nest: Nest, graph: Graph, machine: Machine) -> Nest:
+    """The nest whose blocks have other code where no index of theirs is near a border."""
+    return replace(nest, body=_blocks_apart(nest.body)) if nest.blocks else nest
+
+
+def _blocks_apart(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+    """The statements of a block, or of a loop of it, with both codes."""
+    loops = [k for k, s in enumerate(body) if isinstance(s, For) and s.kind != "gpu_thread" and _has_threads(s)]
+    if loops:  # what is decided is decided as far inside as threads do not differ
+        return tuple(with_bodies(s, _blocks_apart) if k in loops else s for k, s in enumerate(body))
+    first = next((k for k, s in enumerate(body) if not isinstance(s, Let | ResetWindow)), len(body))
+    names, rest = body[:first], body[first:]
+    found: list[Poly] = []
+    inside = rest
+    while True:
+        ranges = dict(_loops(inside))
+        bound = {v for s in every(inside) for v in bound_vars(s)} - ranges.keys()
+        limits = {}
+        for a, (index, extent) in _tests(inside).items():
+            spread = _spread(index, ranges)
+            if spread is not None and not any(p.mentions(v) for p in (*spread, extent) for v in bound):
+                limits[a] = spread[0], extent - 1 - spread[1]
+        if not limits:
+            break
+        found += (p for pair in limits.values() for p in pair)
+        inside = tuple(_simplify(s, set(limits)) for s in inside)
+    if not found:
+        return body
+    nearest = found[0]
+    for p in found[1:]:
+        nearest = extremum("min", nearest, p)
+    both = tuple(_either(s, t) for s, t in zip(rest, inside, strict=True))
+    return (*names, Let(INTERIOR, nearest), *both)
+
+
+def _either(s: Stmt, inside: Stmt) -> Stmt:
+    """A statement, or the same without boundary handling, decided in each thread: all decide alike, and barriers stay
+    outside of conditions."""
+    if s == inside:
+        return s
+    if not _has_threads(s):
+        return If(poly(INTERIOR), (inside,), _short((s,)))
+    if isinstance(s, For) and isinstance(inside, For) and not any(map(_has_threads, s.body)):
+        return replace(s, body=(If(poly(INTERIOR), inside.body, _short(s.body)),))
+    pairs = iter(inner(inside))  # in the order in which `with_bodies` asks for them
+    return with_bodies(s, lambda body: tuple(_either(a, b) for a, b in zip(body, next(pairs), strict=True)))
+
+
+def _short(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+    """The statements with less code: without what is for whole tiles only. Few blocks are at borders."""
+    found: list[Stmt] = []
+    for s in body:
+        s = with_bodies(s, _short)
+        found += s.otherwise if isinstance(s, If) and s.otherwise else (s,)
+    return tuple(found)
+
+
+def _has_threads(s: Stmt) -> bool:
+    return any(isinstance(t, For) and t.kind == "gpu_thread" for t in every((s,)))
+
+
+def _tests(body: tuple[Stmt, ...]) -> dict[Boundary | Op, Range]:
+    """Indices that are kept inside axes, or tested whether they are, with the lengths of those."""
+    bounds = (a for s in body for p in stmt_polys(s) for a in deep_atoms(p) if isinstance(a, Boundary))
+    found: dict[Boundary | Op, Range] = {a: (a.arg, a.extent) for a in bounds}
+    return found | {e: (e.args[0].poly, e.args[1].poly) for s in body for e in _insides(s)}  # type: ignore[attr-defined]
 
 
 def _partitioned(s: Stmt) -> Stmt:
@@ -60,10 +132,7 @@ def interior(var: Var, body: tuple[Stmt, ...], begin: Poly, end: Poly) -> tuple[
     low, high = begin, end
     loops = dict(_loops(body))
     while True:
-        bounds = (a for s in body for p in stmt_polys(s) for a in deep_atoms(p) if isinstance(a, Boundary))
-        tests: dict[Boundary | Op, Range] = {a: (a.arg, a.extent) for a in bounds}
-        tests |= {e: (e.args[0].poly, e.args[1].poly) for s in body for e in _insides(s)}  # type: ignore[attr-defined]
-        limits = {a: x for a, (p, n) in tests.items() if (x := _limits(p, n, var, loops)) is not None}
+        limits = {a: x for a, (p, n) in _tests(body).items() if (x := _limits(p, n, var, loops)) is not None}
         if not limits:
             break
         for first, last in limits.values():

@@ -21,7 +21,7 @@ def _unrolled(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
 
 
 def _iterations(s: Stmt) -> tuple[Stmt, ...]:
-    if not isinstance(s, For) or s.kind == "serial":
+    if not isinstance(s, For) or s.kind in ("serial", "gpu_thread"):
         return (s,)
     length = s.end - s.begin
     assert length.is_const and length.const % s.step == 0, "of a known trip count"

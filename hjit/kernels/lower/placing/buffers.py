@@ -10,7 +10,7 @@ from hjit.sched.language.memory import C_ORDER
 from hjit.trace.ir.poly import ZERO, Poly, Sym, Var, extremum, poly
 
 
-def allocate(n: NestContext, stage: str, held: Region) -> Stmts:
+def allocate(n: NestContext, stage: str, held: Region, in_thread: bool) -> Stmts:
     """The buffer of a stage, which holds a region; names for its origin where other code is for the place, too."""
     if stage in n.buffers and not n.is_doubled:
         return ()
@@ -28,7 +28,8 @@ def allocate(n: NestContext, stage: str, held: Region) -> Stmts:
         if old is not None:
             lengths = [extremum("max", a, b) for a, b in zip(lengths, old.lengths, strict=True)]
         origin = list(map(poly, names))
-    n.buffers[stage] = Buffer(stage, tuple(origin), tuple(lengths), n.layouts.get(stage, C_ORDER))
+    layout, shared = n.layouts.get(stage, C_ORDER), n.in_blocks and not in_thread
+    n.buffers[stage] = Buffer(stage, tuple(origin), tuple(lengths), layout, shared=shared)
     return lets
 
 

@@ -31,7 +31,8 @@ class NestContext:
         round_up: stage -> axis -> what its part of the axis is made a multiple of.
         vectors: the axes of each stage along which vectors run; see `hjit.sched.analysis.bounds.vector_axes`.
         is_doubled: is there code twice for the same place, for ranges of one iteration and more?
-        is_atomic: do tasks update elements of the head that others update, too?
+        in_blocks: is the nest for a GPU, its iterations shared out among blocks of threads?
+        atomics: stages, and the numbers of definitions, whose iterations update the same elements at once.
         fast: may sums of floats be accumulated in their own dtype?
         names: of loop variables, and how many have each.
         buffers: of the stages computed inside.
@@ -45,7 +46,8 @@ class NestContext:
     round_up: Mapping[str, Mapping[int, int]]
     vectors: Mapping[str, frozenset[int]]
     is_doubled: bool
-    is_atomic: bool
+    in_blocks: bool
+    atomics: frozenset[tuple[str, int]]
     fast: bool
     names: dict[str, int] = field(default_factory=dict)
     buffers: dict[str, Buffer] = field(default_factory=dict)

@@ -48,6 +48,7 @@ class Env:
         stores: stages in local memory -> the depth where it begins, and the region that it holds.
         iteration: the innermost loop: its variable, step, and begin.
         scalar: is this the rest of a vector loop, where code is short rather than fast?
+        in_thread: is this inside a loop that is shared out among threads?
     """
 
     intervals: dict[str, dict[int, Interval]] = field(default_factory=dict)
@@ -58,6 +59,7 @@ class Env:
     stores: dict[str, tuple[int, Region]] = field(default_factory=dict)
     iteration: tuple[Var, int, Poly] | None = None
     scalar: bool = False
+    in_thread: bool = False
 
     def opened(self, stage: str, dims: dict[int, Interval]) -> Env:
         """Inside a stage that computes `dims`."""
@@ -106,6 +108,15 @@ class Env:
             return self
         parts = {(loop.stage, (-1, *loop.dim, k)): Remaining(self.intervals[loop.stage][k]) for k in loop.dim}
         return replace(self, remaining=self.remaining | parts)
+
+    def tile(self, loop: Loop, low: Poly, step: int) -> Env:
+        """Inside the iteration of a loop that begins at `low`."""
+        left = self.remains(loop)
+        if step == 1:
+            return self.at(loop, low)
+        if left.known is not None and left.known % step == 0:
+            return self.within(loop, Interval.tile(low, step), step)
+        return self.within(loop, Interval.tile(low, step, left.interval.high))
 
     def at(self, loop: Loop, p: Poly) -> Env:
         """At one index of a loop's dimension."""

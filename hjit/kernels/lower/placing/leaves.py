@@ -33,7 +33,7 @@ def _store(n: NestContext, s: Stage, number: int, at: Point) -> Store:
     if found is None:
         d, change = s.definitions[number], renumber(at)
         value, how = d.value, None
-        if n.is_atomic and s.name == n.head and isinstance(value, Op):
+        if (s.name, number) in n.atomics and isinstance(value, Op):
             value, how = value.args[1], d.order
         found = Store(s.name, tuple(p.substitute(change) for p in d.target), substitute(value, change), how)
         n.stores[s.name, number, at] = found

@@ -52,6 +52,8 @@ def headers(n: NestContext, chain: list[Loop], d: Definition, env: Env) -> tuple
             env = env.within(x, Interval.tile(poly(var), header.step, left.interval.high))
             found.append(header)
             continue
+        else:
+            header = replace(header, threads=x.kind == "gpu_thread")
         env = env.at(x, poly(var))
         found.append(header)
     return env, tuple(found)

@@ -57,7 +57,7 @@ def place(n: NestContext, children: tuple[Node, ...], env: Env) -> tuple[Stmts, 
         if x.stage not in new:
             body += visit(n, x, env)
             continue
-        always += buffers.allocate(n, x.stage, env.stores[x.stage][1])
+        always += buffers.allocate(n, x.stage, env.stores[x.stage][1], env.in_thread)
         region, window = found.regions[x.stage], found.windows.get(x.stage)
         if window is None:
             body += _realise(n, x, region, env)
@@ -130,12 +130,27 @@ def _run(n: NestContext, node: Loop, env: Env, body: Body) -> Stmts:
     """A loop, given what is inside it."""
     env = env.fused(node)
     left = env.remains(node)
+    if node.kind == "gpu_thread":
+        return (_threads(n, node, env, left),)
     vectors = vectors_below(node)
     if vectors is not None:
         return (_vectors(n, node, env, left, *vectors, body),)
     if node.kind == "unroll":
         return _unrolled(n, node, env, left, body)
     return iterations(n, node, env, left.low, left.end)
+
+
+def _threads(n: NestContext, node: Loop, env: Env, left: Remaining) -> Stmt:
+    """A loop whose iterations the threads of a block share."""
+    step, var = step_of(node), n.loop_var(node)
+    inside = replace(env.tile(node, poly(var), step).deeper(var, step, left.low), in_thread=True)
+    body, _ = place(n, node.children, inside)
+    for stage in _sliding(body):
+        advice = "store it inside that loop"
+        raise SlidingError(stage, f"{stage} cannot slide along {var}, whose iterations threads share; {advice}")
+    length = left.interval.length
+    most = -(-length.const // step) if length.is_const else None
+    return For(var, left.low, left.end, step, body, kind="gpu_thread", most=most)
 
 
 def _vectors(n: NestContext, node: Loop, env: Env, left: Remaining, lanes: int, copies: int, body: Body) -> Stmt:
@@ -226,7 +241,7 @@ def _counted(
 ) -> Stmts:
     """``for var in range(begin, end, step)`` around the children of a node."""
     body, warm = place(n, node.children, env.deeper(var, step, begin))
-    sliding = list(dict.fromkeys(s.stage for s in body if isinstance(s, SlidingProduce)))
+    sliding = _sliding(body)
     if limit is not None and sliding:
         why = "its last iteration is shifted inwards; store it inside that loop"
         raise SlidingError(sliding[0], f"{sliding[0]} cannot slide along {var}: {why}")
@@ -234,3 +249,8 @@ def _counted(
         n.warm = max(n.warm, warm)
     resets = tuple(map(ResetWindow, sliding))
     return (*resets, For(var, begin - warm * step, end, step, body, limit))
+
+
+def _sliding(body: Stmts) -> list[str]:
+    """The stages that slide along the loop with this body."""
+    return list(dict.fromkeys(s.stage for s in body if isinstance(s, SlidingProduce)))

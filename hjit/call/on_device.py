@@ -1,0 +1,274 @@
+"""Calls whose kernels run on a GPU: arrays of the device as arguments and results, and copies of those of the host.
+
+The function is traced on stand-ins: NumPy arrays without memory of their own, of the same shapes, dtypes and strides.
+Where all arrays are the device's, nothing is copied to the host but the values that the function decides on, what
+extern calls need, and results that are Python numbers. Where they are NumPy's, they are copied to the device, and the
+results back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+import numpy as np
+
+from hjit.call.arguments import is_device_array
+from hjit.call.guards import GuardValues, look_up
+from hjit.call.outcome import MISS, PLAIN
+from hjit.call.results import Results
+from hjit.call.variant import OneKernel, Steps, Variant
+from hjit.errors import TraceError
+from hjit.kernels.cuda.runtime.device import Device, current, found
+from hjit.trace.capture.captured import without_memory
+from hjit.trace.capture.trace import Result
+from hjit.trace.tracing.recorder import OutOfBounds, Recorder, packed
+
+Array = np.ndarray[Any, Any]
+
+
+def taken(leaves: list[Any]) -> bool:
+    """Replace arrays of other packages by views of them as arrays of the device; were there any?
+
+    Raises:
+        DeviceError: there is no device.
+        TypeError: some arrays are the host's, and some the device's; CuPy does not mix them, either.
+    """
+    device = current()
+    if device.shares_memory:
+        for x in leaves:
+            if is_device_array(x):
+                device.own(x)  # says why not
+        return False
+    there = [x for x in leaves if is_device_array(x)]
+    if not there:
+        return False
+    here = [x for x in leaves if isinstance(x, np.ndarray) and x.ndim]
+    if here:
+        raise TypeError(
+            f"Unsupported type {type(here[0])}: the other arrays are on the GPU; copy it there, or them back"
+        )
+    changed = False
+    for k, x in enumerate(leaves):
+        if is_device_array(x) and not device.is_array(x):
+            leaves[k], changed = device.own(x), True
+    return changed
+
+
+def stand_in(x: Any) -> Any:
+    """What a traced function is given for an array of a device: one without memory; anything else is itself."""
+    if not is_device_array(x):
+        return x
+    return without_memory(x)
+
+
+def mirror(x: Any) -> Any:
+    """A copy of a device's array on the host, with the same strides; anything else is itself."""
+    if not is_device_array(x):
+        return x
+    steps = [(n - 1) * s for n, s in zip(x.shape, x.strides, strict=True)]
+    low, high = (0, 0) if 0 in x.shape else (sum(min(s, 0) for s in steps), sum(max(s, 0) for s in steps))
+    memory = np.empty(high - low + x.dtype.itemsize, np.uint8)
+    found: Array = np.ndarray(x.shape, x.dtype, memory.data, -low, x.strides)
+    np.copyto(found, current().host(x))
+    return found
+
+
+def arrays_of(rec: Recorder, leaves: Sequence[Any]) -> dict[str, Any]:
+    """The inputs of a trace by name: the arrays themselves, for which the trace has stand-ins."""
+    paths = {expected: path for path, (kind, expected) in rec.captures if kind == "array"}
+    found: dict[str, Any] = {}
+    for name, s in rec.inputs.items():
+        found[name] = s.array
+        real = leaves[s.where[1]] if s.where[0] == "arg" else look_up(paths[name], leaves) if name in paths else None
+        if is_device_array(real):
+            found[name] = real
+    return found
+
+
+class IndexOutOfBounds(OutOfBounds):
+    """A kernel has met an index out of bounds."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceSteps(Steps):
+    """Kernels on a device; decisions and extern calls between them are the host's."""
+
+    def on_host(self, state: Mapping[str, Any], names: Sequence[str]) -> list[Array]:
+        host = current().host
+        return [host(state[n]) for n in names]
+
+    def run_kernel(
+        self, bound: Any, state: dict[str, Any], values: Sequence[Any], places: Mapping[str, Any], streamed: bool
+    ) -> None:
+        made = bound.new_outputs()
+        inputs = [packed(state[n]) if n in self.packed else state[n] for n in bound.inputs]
+        scalars = [values[self.slots[n]] for n, _ in bound.scalars]
+        if not bound.run(inputs, made, scalars):
+            raise OutOfBounds if bound.refuses(scalars) else IndexOutOfBounds
+        state.update(zip((name for name, _, _ in bound.outputs), made, strict=True))
+
+
+def on_host(array: Any) -> Array:
+    """An array of the current device, or of the host, on the host."""
+    return current().host(array) if is_device_array(array) else array
+
+
+@dataclass(eq=False, slots=True)
+class OnDevice(Variant):
+    """A variant whose kernels run on a device. Its results are there if any array of its arguments is.
+
+    Attributes:
+        uploaded: its constants on each device, by the device's key.
+    """
+
+    uploaded: dict[Any, dict[str, Any]] = field(default_factory=dict)
+
+    @property
+    def on_device(self) -> bool:
+        return True
+
+    def run(
+        self,
+        leaves: Sequence[Any],
+        guarded: GuardValues,
+        targets: Sequence[Any] = (),
+        known: Mapping[int, tuple[Any, ...]] | None = None,
+        effects: bool = True,
+        streamed: bool = False,
+        draws: dict[str, Array] | None = None,
+    ) -> Any:
+        """As `Variant.run`; `targets` are not used.
+
+        Raises:
+            IndexError: an index is out of bounds, and the arrays are the device's: CuPy itself would not notice.
+        """
+        try:
+            return Variant.run(self, leaves, guarded, (), known, effects, False, draws)
+        except IndexOutOfBounds:
+            if has_device_arrays(leaves):
+                raise IndexError("index out of bounds") from None
+            raise
+
+    def arrays(self, leaves: Sequence[Any], captured: Mapping[str, Any]) -> dict[str, Any]:
+        device, arrays = current(), Variant.arrays(self, leaves, captured)
+        if device.key not in self.uploaded:
+            self.uploaded[device.key] = {n: device.own(a) for n, a in self.constants.items()}
+        arrays |= self.uploaded[device.key]
+        return {n: a if n in self.body.packed else device.own(a) for n, a in arrays.items()}
+
+    def finished(
+        self, values: Sequence[Any], state: Mapping[str, Any], leaves: Sequence[Any], captured: Mapping[str, Any]
+    ) -> Any:
+        device, given = current(), Variant.arrays(self, leaves, captured)
+        for argument, stage in self.results.writes:
+            device.copy(state[stage], given[argument])
+        results = DeviceResults(self.results, device, has_device_arrays(leaves), {**state, **given})
+        return self.results.build(lambda r: results.leaf(r, values))
+
+
+def has_device_arrays(leaves: Sequence[Any]) -> bool:
+    """Are there arrays on a GPU among the arguments?"""
+    return any(map(is_device_array, leaves))
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceResults:
+    """The results of one call.
+
+    Attributes:
+        stay: on the device?
+        arrays: by name: arguments as they were given, and computed stages on the device.
+    """
+
+    results: Results
+    device: Device
+    stay: bool
+    arrays: dict[str, Any]
+
+    def leaf(self, r: Result, values: Sequence[Any]) -> Any:
+        match r.kind:
+            case "array":
+                return self.given(r, self.placed(r.name))
+            case "constant":
+                made = r.value.copy("K")
+                return self.given(r, self.device.own(made) if self.stay else made)
+            case "argument":
+                return self.arrays[r.name]
+            case "view":
+                return self.results.view(self.placed(r.name), r, self.device.strided if self.stay else None)
+            case "host":
+                return values[r.value]
+        return r.value
+
+    def placed(self, name: str) -> Any:
+        """An array where the results are to be; the same one for all views of it."""
+        if not self.stay:
+            self.arrays[name] = self.device.host(self.arrays[name])
+        return self.arrays[name]
+
+    def given(self, r: Result, array: Any) -> Any:
+        """A computed array as what the function returns."""
+        return _on_device(r, array) if self.stay else r.given(array)
+
+
+class OneKernelOnDevice(OneKernel):
+    """The hot path of one kernel whose arguments are arrays of the device, and numbers."""
+
+    __slots__ = ()
+
+    def run(self, leaves: Sequence[Any]) -> Any:
+        """As `OneKernel.run`.
+
+        Raises:
+            IndexError: an index is out of bounds.
+        """
+        values: Sequence[Any] | None = ()
+        if self.tape is not None:
+            values = self.tape.replay(leaves)
+            if values is None:
+                return MISS
+        fixed: Mapping[int, Any] = self.constants
+        bound: Any = self.bound
+        arrays = [fixed[k] if n < 0 else leaves[n] for k, n in enumerate(self.leaves)]
+        outputs = bound.new_outputs()
+        scalars = [values[k] for k in self.scalars] if values else ()
+        if not bound.run(arrays, outputs, scalars):
+            if bound.refuses(scalars):
+                return PLAIN
+            raise IndexError("index out of bounds")
+        tree = self.result
+        if type(tree) is Result:
+            return _on_device(tree, outputs[0])
+        parts = iter(outputs)
+        return tree.build(lambda r: _on_device(r, next(parts)))
+
+
+def hot_path(kernel: Any, leaves: Sequence[Any]) -> OneKernel | None:
+    """How calls like this one run, given that it is one kernel and nothing else; None: arrays are copied."""
+    device = found()
+    if device is None or not isinstance(kernel, OneKernel):
+        return None
+    if device.shares_memory:
+        return kernel
+    if not has_device_arrays(leaves) or kernel.may_refuse:
+        return None
+    parts = {f.name: getattr(kernel, f.name) for f in fields(kernel)}
+    return OneKernelOnDevice(**parts | {"constants": {k: device.own(a) for k, a in kernel.constants.items()}})
+
+
+def _on_device(r: Result, array: Any) -> Any:
+    """As `Result.given`; a scalar stays an array without axes, as CuPy has it."""
+    return array if r.is_scalar and not r.weak else r.given(array)
+
+
+def no_device_arrays(traced: Any) -> None:
+    """For a function that is compiled for the CPU.
+
+    Raises:
+        TraceError: it reads arrays of a device.
+    """
+    for path, (kind, _) in traced.recorder.captures:
+        if kind == "array" and is_device_array(path.get()):
+            raise TraceError(str(path), "an array on the GPU", 'use target="cuda", or arrays on the host')

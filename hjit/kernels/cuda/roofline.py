@@ -1,0 +1,144 @@
+"""What a kernel takes at least on a GPU: the roofline model (Williams, Waterman and Patterson, CACM 52(4), 2009).
+
+A kernel moves what it reads and writes between memory and the chip once, and computes all its operations; it takes as
+long as the slower of both, and a launch. How many of its threads a multiprocessor holds at once says whether there are
+enough of them to hide latency.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from hjit.kernels.cuda.nvrtc import Resources
+from hjit.kernels.lower.loopir import Nest, Program
+from hjit.kernels.lower.traverse import sources
+from hjit.sched.language.memory import C_ORDER, Layout
+from hjit.trace.ir.graph import Graph
+from hjit.trace.ir.poly import Poly, sizes_value
+
+LAUNCH_SECONDS = 3e-6  # from one small kernel to the next in a stream; about the same on all
+MOST_LOADS = 64  # elements that one of a result reads of an array, at most: of a table it may be few
+REGISTER_UNIT = 256  # registers of a warp are given out in such portions
+WARP = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    """A kind of GPU.
+
+    Attributes:
+        capability: compute capability, 90 for 9.0.
+        multiprocessors: how many there are.
+        bandwidth: of the memory, bytes a second.
+        operations: of float32, a second; a fused multiply-add would count two.
+        threads, blocks, registers, shared: that a multiprocessor holds at once; shared memory in bytes.
+    """
+
+    name: str
+    capability: int
+    multiprocessors: int
+    bandwidth: float
+    operations: float
+    threads: int
+    blocks: int
+    registers: int
+    shared: int
+
+
+# From NVIDIA's data sheets and the table of compute capabilities in the CUDA C++ Programming Guide; half of the rate
+# that data sheets name: products and sums are rounded one by one.
+GPUS: Mapping[int, Gpu] = {
+    75: Gpu("T4", 75, 40, 320e9, 4.1e12, 1024, 16, 1 << 16, 64 << 10),
+    80: Gpu("A100", 80, 108, 1555e9, 9.7e12, 2048, 32, 1 << 16, 164 << 10),
+    86: Gpu("A10", 86, 72, 600e9, 15.6e12, 1536, 16, 1 << 16, 100 << 10),
+    89: Gpu("L4", 89, 58, 300e9, 15.1e12, 1536, 24, 1 << 16, 100 << 10),
+    90: Gpu("H100", 90, 132, 3350e9, 33.5e12, 2048, 32, 1 << 16, 228 << 10),
+    100: Gpu("B200", 100, 148, 8000e9, 37e12, 2048, 32, 1 << 16, 228 << 10),
+}
+
+
+def gpu(capability: int) -> Gpu:
+    """The one of a compute capability, or of the nearest lower one."""
+    return GPUS[max((k for k in GPUS if k <= capability), default=min(GPUS))]
+
+
+def occupancy(on: Gpu, threads: int, needs: Resources) -> float:
+    """The part of a multiprocessor's threads that are there at once, by the registers and shared memory they need."""
+    warps = -(-threads // WARP)
+    of_warp = -(-max(needs.registers, 1) * WARP // REGISTER_UNIT) * REGISTER_UNIT
+    blocks = min(
+        on.blocks,
+        on.threads // (warps * WARP),
+        on.registers // (of_warp * warps),
+        on.shared // needs.shared if needs.shared else on.blocks,
+    )
+    return blocks * warps * WARP / on.threads
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """One launch.
+
+    Attributes:
+        blocks, threads: how many blocks, and threads of each.
+        bytes: that it must move between memory and the chip.
+        operations: about.
+        occupancy: see `occupancy`; None where what it needs is not known.
+        seconds: at least.
+        limit: what takes most of them: "launch", "memory" or "arithmetic".
+    """
+
+    kernel: str
+    stage: str
+    blocks: int
+    threads: int
+    bytes: int
+    operations: int
+    occupancy: float | None
+    seconds: float
+    limit: str
+
+
+def must_move(graph: Graph, nest: Nest, layouts: Mapping[str, Layout], sizes: Mapping[str, int]) -> int:
+    """The bytes of the arrays that a nest reads and writes, each once; of what it reads at few places, those alone."""
+    arrays = {i.name: i.dtype.itemsize for i in graph.inputs} | {s.name: s.dtype.itemsize for s in graph.stages}
+    points = max(sizes_value(nest.points, sizes), 0)
+    found = 0
+    for name in {*sources(nest.body), nest.stage} - nest.buffers.keys():
+        if name in arrays:
+            whole = _elements(layouts.get(name, C_ORDER).lengths(graph.shapes[name]), sizes)
+            found += arrays[name] * min(whole, points * MOST_LOADS)
+    return found
+
+
+def estimates(
+    graph: Graph,
+    program: Program,
+    launches: Sequence[tuple[str, int, int]],
+    sizes: Mapping[str, int],
+    on: Gpu,
+    needs: Mapping[str, Resources],
+) -> list[Estimate]:
+    """Of each launch of a program.
+
+    Args:
+        launches: of each nest the kernel, its blocks, and their threads.
+        needs: of the kernels that are compiled, by name.
+    """
+    found = []
+    for nest, (kernel, blocks, threads) in zip(program.nests, launches, strict=True):
+        body = nest if nest.like is None else program.nests[nest.like.nest]
+        size = must_move(graph, body, program.layouts, sizes)
+        work = max(sizes_value(nest.work, sizes), 0)
+        parts = {"launch": LAUNCH_SECONDS, "memory": size / on.bandwidth, "arithmetic": work / on.operations}
+        limit = max(parts, key=lambda k: parts[k])
+        seconds = LAUNCH_SECONDS + max(parts["memory"], parts["arithmetic"])
+        held = occupancy(on, threads, needs[kernel]) if kernel in needs else None
+        found.append(Estimate(kernel, nest.stage, blocks, threads, size, work, held, seconds, limit))
+    return found
+
+
+def _elements(shape: Sequence[Poly], sizes: Mapping[str, int]) -> int:
+    return math.prod(max(sizes_value(p, sizes), 0) for p in shape)

@@ -1,0 +1,149 @@
+"""What becomes of a function on a GPU: its CUDA C, PTX and machine code, and what each kernel needs."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from hjit.errors import CompileError, DeviceError
+from hjit.kernels.cuda import nvrtc
+from hjit.kernels.cuda.emit import Launch
+from hjit.kernels.cuda.prelude import program
+from hjit.kernels.cuda.runtime.bound import Bound
+from hjit.kernels.cuda.runtime.device import found
+from hjit.kernels.cuda.runtime.lowered import Lowered, lowered
+
+CAPABILITY = 80  # what is compiled for where there is no device
+DISASSEMBLERS = {"nvdisasm": ("--print-code",), "cuobjdump": ("-sass",)}  # programs and what makes them print it all
+
+
+def capability() -> int:
+    """The compute capability of the current device, 90 for 9.0; of none `CAPABILITY`."""
+    return int(getattr(found(), "capability", CAPABILITY))
+
+
+def of(bound: Bound) -> Lowered:
+    """What bound kernels are lowered to."""
+    return lowered(bound.scheduled, bound.options, "hjit", bound.bits)
+
+
+def cuda(bound: Bound) -> str:
+    """The program of bound kernels, as NVRTC gets it."""
+    return program(of(bound).module.text, "cuda")
+
+
+def compiled(bound: Bound, target: int | None) -> nvrtc.Compiled:
+    """Bound kernels, compiled for a compute capability; None: that of the device.
+
+    Raises:
+        DeviceError: there is no NVRTC.
+    """
+    text, target = of(bound).module.text, capability() if target is None else target
+    if nvrtc.is_available():
+        return nvrtc.compiled(text, target)
+    from hjit.kernels.cuda.runtime import on_cupy  # where there is CuPy
+
+    return on_cupy.compiled(text, target)
+
+
+def disassemblers() -> Iterator[str]:
+    """Programs that print machine code: on the path, or in NVIDIA's packages."""
+    spec = importlib.util.find_spec("nvidia")
+    folders = [Path(x) for x in (spec.submodule_search_locations or ())] if spec else []
+    for name in DISASSEMBLERS:
+        on_path = shutil.which(name)
+        if on_path:
+            yield on_path
+        for folder in folders:
+            yield from (str(p) for p in sorted(folder.glob(f"*/bin/{name}*")) if os.access(p, os.X_OK))
+
+
+def sass(bound: Bound, target: int | None) -> str:
+    """The machine code of bound kernels, as the disassembler prints it.
+
+    Raises:
+        DeviceError: there is no disassembler, or no NVRTC.
+        CompileError: it failed.
+    """
+    program = next(disassemblers(), None)
+    if program is None:
+        raise DeviceError(
+            "machine code is shown by nvdisasm, which is not found: the package nvidia-cuda-nvdisasm has it"
+        )
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "kernels.cubin")
+        path.write_bytes(compiled(bound, target).cubin)
+        words = [program, *DISASSEMBLERS[Path(program).stem], str(path)]
+        done = subprocess.run(words, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise CompileError(f"{program} failed: {done.stderr.strip()}")
+    return done.stdout
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One launch of a kernel.
+
+    Attributes:
+        blocks: of the grid.
+        threads: of a block.
+        resources: what the compiler reports; None where there is no compiler.
+    """
+
+    kernel: str
+    blocks: int
+    threads: int
+    resources: nvrtc.Resources | None
+
+
+class Table:
+    """Kernels in the order in which they run; printable."""
+
+    HEAD = ("kernel", "grid", "block", "registers", "spilled bytes", "stack bytes", "shared bytes")
+
+    def __init__(self, rows: Sequence[Row], target: int) -> None:
+        self.rows, self.capability = tuple(rows), target
+
+    def __iter__(self) -> Iterator[Row]:
+        return iter(self.rows)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __str__(self) -> str:
+        lines = [self.HEAD, *(self._cells(x) for x in self.rows)]
+        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+        texts = ("  ".join([c[0].ljust(widths[0]), *map(str.rjust, c[1:], widths[1:])]).rstrip() for c in lines)
+        return "\n".join([*texts, f"for compute capability {self.capability / 10}"])
+
+    __repr__ = __str__
+
+    def _cells(self, x: Row) -> tuple[str, ...]:
+        r = x.resources
+        needs = ("-",) * 4 if r is None else map(str, (r.registers, r.spill_stores, r.stack, r.shared))
+        return x.kernel, str(x.blocks), str(x.threads), *needs
+
+
+def rows(bound: Bound, target: int | None) -> Iterator[Row]:
+    """The launches of bound kernels."""
+    lowered = of(bound)
+    try:
+        resources = compiled(bound, target).resources
+    except DeviceError:
+        resources = {}
+    for x, count in launched(bound, lowered.module.launches):
+        yield Row(x.kernel, x.blocks(count), x.threads, resources.get(x.kernel))
+
+
+def launched(bound: Bound, launches: Sequence[Launch]) -> Iterator[tuple[Launch, int]]:
+    """Those that run at the sizes at hand, with the iterations of their parallel loops."""
+    for x in launches:
+        count = 1 if x.count is None else bound.number(x.count)
+        if count > 0 and bound.number(x.points) > 0:
+            yield x, count

@@ -1,0 +1,82 @@
+"""What this machine has for kernels on a GPU: driver, compiler, devices, and how fast these copy."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from hjit.errors import HjitError
+from hjit.kernels.cuda import nvrtc, opencl
+from hjit.kernels.cuda.runtime import on_cupy
+from hjit.kernels.cuda.runtime.on_cupy import CuPy, cuda_version
+
+COPY_BYTES = 256 << 20  # of a measured copy on the device: larger than its caches
+TRANSFER_BYTES = 64 << 20  # of a measured transfer
+REPEATS = 5  # of which the fastest counts
+
+
+def lines() -> Iterator[tuple[str, str]]:
+    """Names and values, of what there is."""
+    if nvrtc.is_available():
+        known = nvrtc.capabilities()
+        version = ".".join(map(str, nvrtc.version()))
+        yield "NVRTC", f"{version}, for compute capabilities {min(known) / 10} to {max(known) / 10}"
+    if opencl.is_available():
+        yield "OpenCL", opencl.device().name
+    try:
+        cupy = on_cupy.package()
+        driver = cupy.cuda.runtime.driverGetVersion()
+        if driver:
+            yield "CUDA driver", f"for CUDA {cuda_version(driver)}"
+        count = on_cupy.devices(cupy)
+    except HjitError as error:
+        yield "GPU", str(error)
+        return
+    for number in range(count):
+        yield f"GPU {number}", _about(on_cupy.device(cupy, number))
+
+
+def _about(device: CuPy) -> str:
+    properties = device.cupy.cuda.runtime.getDeviceProperties(device.number)
+    name = properties["name"].decode() if isinstance(properties["name"], bytes) else properties["name"]
+    about = f"{name}, compute capability {device.capability / 10}, {properties['totalGlobalMem'] / 2**30:.0f} GiB"
+    try:
+        with device.cupy.cuda.Device(device.number):
+            copy, up, down = bandwidths(device)
+    except Exception as error:  # no memory, say: CuPy's own exceptions have no common class
+        return f"{about}; copies could not be measured: {error}"
+    return f"{about}; copies {copy:.0f} GB/s, from the host {up:.1f} GB/s, to it {down:.1f} GB/s"
+
+
+def bandwidths(device: CuPy) -> tuple[float, float, float]:
+    """Measured, in GB/s: bytes read and written by a copy on the device; uploads, and downloads, from and to NumPy."""
+    cupy = device.cupy
+    source, to = (cupy.zeros((COPY_BYTES,), np.uint8) for _ in range(2))
+    stream = cupy.cuda.get_current_stream()
+
+    def copied() -> float:
+        start = stream.record()
+        cupy.copyto(to, source)
+        end = stream.record()
+        end.synchronize()
+        return float(cupy.cuda.get_elapsed_time(start, end)) / 1e3
+
+    image: np.ndarray[Any, Any] = np.zeros(TRANSFER_BYTES, np.uint8)
+    there = device.transfers.upload(image)
+
+    def uploaded() -> float:
+        start = time.perf_counter()
+        device.transfers.upload(image)  # which waits
+        return time.perf_counter() - start
+
+    def downloaded() -> float:
+        start = time.perf_counter()
+        device.transfers.download(there)
+        return time.perf_counter() - start
+
+    amounts = ((copied, 2 * COPY_BYTES), (uploaded, TRANSFER_BYTES), (downloaded, TRANSFER_BYTES))
+    copy, up, down = (n / min(f() for _ in range(REPEATS)) / 1e9 for f, n in amounts)
+    return copy, up, down

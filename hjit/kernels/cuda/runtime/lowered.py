@@ -1,0 +1,60 @@
+"""From a canonical Graph and its schedule to kernels' text: lower, emit. Imported only where something is made."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+
+from hjit.errors import CompileError, ScheduleError
+from hjit.kernels.cuda.emit import Module, emit_module
+from hjit.kernels.lower.loopir import Program
+from hjit.kernels.lower.lower import CUDA, lower
+from hjit.kernels.lower.machine import Machine
+from hjit.kernels.runtime.scheduled import Scheduled
+from hjit.options import Options
+from hjit.process import debug
+from hjit.sched.language.check import check_tree
+from hjit.sched.language.tree import Root
+from hjit.trace.ir.graph import Graph
+
+log = logging.getLogger("hjit")
+
+
+@dataclass(frozen=True, slots=True)
+class Lowered:
+    """What a Graph is lowered to under its schedule, and the kernels of that."""
+
+    graph: Graph
+    schedule: Root
+    program: Program
+    module: Module
+
+
+def lowered(scheduled: Scheduled, options: Options, name: str, bits: int) -> Lowered:
+    """Lower a Graph under its schedule, and emit it.
+
+    Args:
+        name: what kernels' names begin with.
+        bits: of indices.
+
+    Raises:
+        ScheduleError: the schedule asks for what cannot be done.
+        CompileError: there is no schedule, or no C for an operation.
+    """
+    graph, machine = scheduled.graph, Machine(fast_math=options.fast_math, small=bits == 32)
+    for tree in scheduled.defaults() if scheduled.tree is None else (scheduled.tree,):
+        try:
+            check_tree(tree, graph, "cuda")
+            program = lower(graph, tree, machine, debug.passes("lower"), CUDA)
+            module = emit_module(graph, program, name, bits)
+            break
+        except ScheduleError as error:
+            if scheduled.tree is not None:
+                raise
+            log.debug("the default schedule is not legal: %s", error)
+    else:
+        raise CompileError(f"no schedule for\n{graph}")
+    debug.say("schedule", name, lambda: tree)
+    debug.say("loops", name, lambda: program)
+    debug.say("cuda", name, lambda: module.text)
+    return Lowered(graph, tree, program, module)

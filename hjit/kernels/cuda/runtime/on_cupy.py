@@ -1,0 +1,232 @@
+"""Kernels on a GPU through CuPy: its current device and stream, memory of its pools.
+
+All names of CuPy that hjit uses are in this module and in `transfers`; `tests/kernels/cuda/test_on_cupy.py` compares
+them with the installed package.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from hjit.errors import CompileError, DeviceError
+from hjit.kernels.cuda import nvrtc
+from hjit.kernels.cuda.opencl import numbered
+from hjit.kernels.cuda.prelude import program
+from hjit.kernels.cuda.runtime.transfers import Transfers
+
+DType = np.dtype[Any]
+Array = np.ndarray[Any, Any]
+
+
+def package() -> Any:
+    """CuPy.
+
+    Raises:
+        DeviceError: it is not installed, or cannot be imported.
+    """
+    try:
+        import cupy
+    except ModuleNotFoundError as error:
+        if error.name != "cupy":
+            raise DeviceError(f"CUDA needs CuPy, which cannot be imported: {error}") from error
+        raise DeviceError(
+            "CUDA needs CuPy, which is not installed: the package cupy-cuda12x, or cupy-cuda13x, has it"
+        ) from None
+    except Exception as error:  # a CuPy for another CUDA, or a broken one
+        raise DeviceError(f"CUDA needs CuPy, which cannot be imported: {error}") from error
+    return cupy
+
+
+def cuda_version(number: int) -> str:
+    """``12040`` as the runtime counts versions: 12.4."""
+    return f"{number // 1000}.{number % 1000 // 10}"
+
+
+@functools.lru_cache(maxsize=1)
+def devices(cupy: Any) -> int:
+    """How many devices there are.
+
+    Raises:
+        DeviceError: there is none that can be used.
+    """
+    runtime = cupy.cuda.runtime
+    driver = runtime.driverGetVersion()
+    if not driver:
+        raise DeviceError("CUDA needs an NVIDIA driver, and this machine has none")
+    try:
+        count: int = runtime.getDeviceCount()
+    except runtime.CUDARuntimeError as error:
+        if "InsufficientDriver" in str(error):
+            needed = cuda_version(runtime.runtimeGetVersion())
+            raise DeviceError(
+                f"the NVIDIA driver is too old: it knows CUDA {cuda_version(driver)}, and CuPy needs {needed}"
+            ) from None
+        raise DeviceError(f"there is no CUDA device to compute on: {error}") from None
+    if not count:
+        raise DeviceError("there is no CUDA device to compute on: the driver finds none")
+    return count
+
+
+def current_device() -> CuPy:
+    """CuPy's current device.
+
+    Raises:
+        DeviceError: there is none.
+    """
+    cupy = package()
+    devices(cupy)
+    return device(cupy, cupy.cuda.runtime.getDevice())
+
+
+@functools.lru_cache(maxsize=64)
+def device(cupy: Any, number: int) -> CuPy:
+    return CuPy(cupy, number)
+
+
+def compiled(text: str, capability: int, options: Sequence[str] = ()) -> nvrtc.Compiled:
+    """The kernels of a text by the NVRTC that is found: hjit's way to it, or CuPy's.
+
+    Raises:
+        CompileError: the compiler refused it.
+        DeviceError: there is no NVRTC, or it is older than the device.
+    """
+    if not nvrtc.is_available():
+        return by_cupy(package().cuda.nvrtc, text, capability, options)
+    return nvrtc.compiled(text, usable(capability, nvrtc.capabilities()), options)
+
+
+def compiler_version() -> str:
+    """Of the NVRTC that `compiled` takes."""
+    version = nvrtc.version() if nvrtc.is_available() else package().cuda.nvrtc.getVersion()
+    return ".".join(map(str, version))
+
+
+def usable(capability: int, known: Sequence[int]) -> int:
+    """A compute capability whose machine code runs on a device of the given one.
+
+    Raises:
+        DeviceError: the compiler knows none.
+    """
+    found = [c for c in known if c // 10 == capability // 10 and c <= capability]
+    if not found:
+        raise DeviceError(
+            f"NVRTC does not know compute capability {capability / 10}, but {min(known) / 10} to {max(known) / 10}: "
+            "install a newer one"
+        )
+    return max(found)
+
+
+def by_cupy(library: Any, text: str, capability: int, options: Sequence[str]) -> nvrtc.Compiled:
+    """As `nvrtc.compiled`, through CuPy's binding of the library."""
+    source = program(text, "cuda")
+    try:
+        handle = library.createProgram(source, "hjit.cu", (), ())
+    except Exception as error:  # CuPy opens the library now
+        raise DeviceError(f"NVRTC is not installed: the package nvidia-cuda-nvrtc has it ({error})") from error
+    try:
+        words = (f"--gpu-architecture=sm_{capability}", *nvrtc.EXACT, *nvrtc.REPORT, *options)
+        try:
+            library.compileProgram(handle, words)
+        except library.NVRTCError as error:
+            log = library.getProgramLog(handle)
+            raise CompileError(
+                f"NVRTC refused a kernel for sm_{capability}: {error} {log}\n{numbered(source)}"
+            ) from None
+        log = library.getProgramLog(handle)
+        ptx = library.getPTX(handle).decode().rstrip("\0")
+        return nvrtc.Compiled(source, ptx, library.getCUBIN(handle), log, nvrtc.resources(log))
+    finally:
+        library.destroyProgram(handle)
+
+
+class CuPy:
+    """One GPU. Launches and memory are those of CuPy's current stream, so that they follow what CuPy does."""
+
+    shares_memory = False
+
+    def __init__(self, cupy: Any, number: int) -> None:
+        self.cupy, self.number = cupy, number
+        with cupy.cuda.Device(number) as here:
+            self.capability = int(here.compute_capability)
+        self.transfers = Transfers(cupy)
+
+    @property
+    def key(self) -> Hashable:
+        return "cupy", self.number
+
+    @functools.cached_property
+    def code_key(self) -> str:
+        return f"sm_{self.capability} NVRTC {compiler_version()} {' '.join(nvrtc.EXACT)}"
+
+    # -- kernels
+    def compile(self, text: str) -> tuple[bytes, str]:
+        made = compiled(text, self.capability)
+        return made.cubin, made.log
+
+    def load(self, text: str, code: bytes) -> Mapping[str, Any]:
+        try:
+            module = self.cupy.cuda.Module()
+            module.load(code)
+        except Exception as error:  # CuPy's own exceptions have no common class
+            raise CompileError(f"the driver refused the code of kernels: {error}") from error
+        return _Functions(module)
+
+    def launch(self, kernel: Any, blocks: int, threads: int, args: Sequence[Any]) -> None:
+        kernel((blocks,), (threads,), args)
+
+    def argument(self, array: Any) -> tuple[Any, int]:
+        return array, 0  # a pointer to the first element, from which strides may lead either way
+
+    # -- memory
+    def empty(self, shape: Sequence[int], dtype: DType) -> Any:
+        return self.cupy.empty(shape, dtype)
+
+    def zeros(self, shape: Sequence[int], dtype: DType) -> Any:
+        return self.cupy.zeros(shape, dtype)
+
+    def part(self, block: Any, offset: int, count: int, dtype: DType) -> Any:
+        return block.data + offset
+
+    def is_array(self, x: Any) -> bool:
+        return isinstance(x, self.cupy.ndarray)
+
+    def own(self, x: Any) -> Any:
+        if isinstance(x, self.cupy.ndarray):
+            return x
+        return self.transfers.upload(x) if isinstance(x, np.ndarray) else self.taken(x)
+
+    def taken(self, x: Any) -> Any:
+        """An array of another package that is on the device, without a copy."""
+        if hasattr(type(x), "__cuda_array_interface__"):
+            return self.cupy.asarray(x)
+        return self.cupy.from_dlpack(x)
+
+    def host(self, x: Any) -> Array:
+        return x if isinstance(x, np.ndarray) else self.transfers.download(x)
+
+    def copy(self, source: Any, to: Any) -> None:
+        if isinstance(to, np.ndarray):
+            np.copyto(to, self.host(source))
+        else:
+            self.cupy.copyto(to, self.own(source))
+
+    def strided(self, base: Any, shape: Sequence[int], strides: Sequence[int]) -> Any:
+        return self.cupy.ndarray(tuple(shape), base.dtype, base.data, tuple(strides))
+
+
+class _Functions(dict[str, Any]):
+    """The kernels of a module, found by name when they are asked for; the module lives as long as they do."""
+
+    def __init__(self, module: Any) -> None:
+        super().__init__()
+        self.module, self._lock = module, threading.Lock()
+
+    def __missing__(self, name: str) -> Any:
+        with self._lock:
+            self[name] = self.module.get_function(name)
+        return self[name]

@@ -1,0 +1,110 @@
+"""Loops over threads, as what the threads of a block do together.
+
+Loops over threads that are directly inside each other count as one, so that all threads have work although its sides
+are no multiples of theirs. What no such loop is around runs in the first thread.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from hjit.kernels.lower.loopir import (
+    Block,
+    For,
+    Nest,
+    Reduce,
+    SlidingProduce,
+    Stmt,
+    ThreadLoop,
+    Threads,
+)
+from hjit.kernels.lower.machine import Machine
+from hjit.kernels.lower.traverse import Body, every, with_bodies
+from hjit.trace.ir.graph import Graph
+
+WARP = 32  # threads that run in step
+THREADS = 256  # of a block where its work is not known: enough to hide latency, few enough for several blocks at once
+MAX_THREADS = 1024  # of a block, on every GPU
+
+
+def distribute_threads(nest: Nest, graph: Graph, machine: Machine) -> Nest:
+    """The nest without loops over threads."""
+    if not nest.blocks:
+        return nest
+    body = _shared_out(nest.body)
+    return replace(nest, body=body, threads=_threads(nest.stage, body))
+
+
+def _shared_out(body: Body) -> Body:
+    """The statements of a block."""
+    found: list[Stmt] = []
+    alone: list[Stmt] = []  # of the first thread, one after the other
+
+    def flush() -> None:
+        if alone:
+            found.append(Threads((), tuple(alone)))
+            alone.clear()
+
+    for s in body:
+        if _has_threads(s):
+            flush()
+            found.append(_distributed(s))
+        elif any(isinstance(t, Block | Reduce | SlidingProduce) for t in every((s,))):
+            alone.append(s)
+        else:  # names and windows are those of all threads
+            flush()
+            found.append(s)
+    flush()
+    return tuple(found)
+
+
+def _has_threads(s: Stmt) -> bool:
+    return any(
+        (isinstance(t, For) and t.kind == "gpu_thread")
+        or (isinstance(t, Reduce) and any(loop.threads for loop in t.loops))
+        for t in every((s,))
+    )
+
+
+def _distributed(s: Stmt) -> Stmt:
+    if not isinstance(s, For) or s.kind != "gpu_thread":
+        return with_bodies(s, _shared_out)
+    loops: list[ThreadLoop] = []
+    while True:
+        loops.append(ThreadLoop(s.var, s.begin, s.end, s.step, s.most))
+        body = s.body
+        (s, *more) = body
+        if more or not isinstance(s, For) or s.kind != "gpu_thread" or _depends(s, loops):
+            return Threads(tuple(loops), tuple(map(_serial, body)))
+
+
+def _depends(s: For, loops: Sequence[ThreadLoop]) -> bool:
+    """Are its bounds others for each iteration of loops around it?"""
+    return any(p.mentions(t.var) for t in loops for p in (s.begin, s.end))
+
+
+def _serial(s: Stmt) -> Stmt:
+    """Inside a thread every loop is one after the other."""
+    s = with_bodies(s, lambda body: tuple(map(_serial, body)))
+    return replace(s, kind="serial") if isinstance(s, For) and s.kind == "gpu_thread" else s
+
+
+def _threads(stage: str, body: Body) -> int:
+    """How many threads a block has: as the stage of the nest has iterations for, where that is known."""
+    counts = [math.prod(most) for most in _iterations(stage, body) if None not in most]
+    wanted = max(counts, default=THREADS)
+    return min(max(-(-wanted // WARP), 1) * WARP, MAX_THREADS)
+
+
+def _iterations(stage: str, body: Body) -> Iterator[list[int | None]]:
+    for s in every(body):
+        if isinstance(s, Threads) and s.loops and any(_writes(t, stage) for t in every(s.body)):
+            yield [t.most for t in s.loops]
+
+
+def _writes(s: Stmt, stage: str) -> bool:
+    return (isinstance(s, Block) and any(x.buffer == stage for x in s.stores)) or (
+        isinstance(s, Reduce) and s.buffer == stage
+    )

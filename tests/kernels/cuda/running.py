@@ -1,0 +1,48 @@
+"""Runs the kernels of loops on OpenCL, whatever made the loops."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from hjit.kernels.cuda import opencl
+from hjit.kernels.cuda.emit import Parameter, emit_module
+from hjit.kernels.lower.loopir import Program
+from hjit.sched.language.memory import C_ORDER
+from hjit.trace.ir.graph import Graph
+from hjit.trace.ir.poly import Poly, sizes_value
+
+Array = np.ndarray[Any, Any]
+
+
+def computed(graph: Graph, program: Program, *arrays: Array) -> Array:
+    """The result of a Graph of one, whose arguments are arrays in C order alone."""
+    sizes = {f"{i.name}.{k}": n for i, a in zip(graph.inputs, arrays, strict=True) for k, n in enumerate(a.shape)}
+    strides = {i.name: [n // a.itemsize for n in a.strides] for i, a in zip(graph.inputs, arrays, strict=True)}
+
+    def elements(shape: tuple[Poly, ...]) -> int:
+        return math.prod(sizes_value(p, sizes) for p in shape)
+
+    memory = {i.name: a.reshape(-1) for i, a in zip(graph.inputs, arrays, strict=True)}
+    for s in graph.stages:
+        layout = program.layouts.get(s.name, C_ORDER)
+        memory[s.name] = np.full(max(elements(tuple(layout.lengths(s.shape))), 1), 77, s.dtype)
+    status = np.zeros(1, np.uint32)
+
+    def argument(p: Parameter, count: int) -> Any:
+        values = {"array": lambda: memory[p.name], "status": lambda: status, "offset": lambda: np.int32(0)}
+        values |= {"size": lambda: np.int32(sizes[p.name]), "count": lambda: np.int32(count)}
+        values |= {"stride": lambda: np.int32(strides[p.name][p.axis])}
+        return values[p.kind]()
+
+    module = emit_module(graph, program, "hj_loops")
+    kernels = opencl.compiled(module.text)
+    for launch in module.launches:
+        count = 1 if launch.count is None else sizes_value(launch.count, sizes)
+        args = [argument(p, count) for p in launch.parameters]
+        kernels.launch(launch.kernel, (launch.blocks(count), 1, 1), (launch.threads, 1, 1), args)
+    assert not status[0]
+    (name,) = graph.outputs
+    return memory[name].reshape([sizes_value(p, sizes) for p in graph.stage(name).shape])

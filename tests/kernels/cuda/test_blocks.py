@@ -1,0 +1,255 @@
+"""Blocks of threads on PoCL: tiles, shared memory, barriers, reductions; by hand, by default and at random."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from benchmarks import apps
+from hjit.errors import ScheduleError
+from hjit.kernels.cuda import nvrtc, opencl
+from hjit.kernels.cuda.emit import MAX_SHARED_BYTES, emit_module
+from hjit.kernels.lower.loopir import Barrier, CombineThreads, Program, Stmt, Threads
+from hjit.kernels.lower.lower import CUDA, lower
+from hjit.kernels.lower.traverse import Body, every, with_bodies
+from hjit.sched.default.cuda import cuda_schedule
+from hjit.sched.hand.schedule import Schedule
+from hjit.sched.language.check import check_tree
+from hjit.sched.language.target import Target
+from hjit.sched.language.tree import Root, from_json
+from hjit.trace.ir.graph import Graph
+from tests.kernels.cuda import pairs
+from tests.kernels.cuda.races import races
+from tests.kernels.cuda.running import computed
+from tests.trace.test_canonical import canonical
+
+GRAY = np.random.default_rng(3).random((77, 101), np.float32)
+CUDA_TARGET = Target(kind="cuda")
+
+needs_opencl = pytest.mark.skipif(not opencl.is_available(), reason="needs an OpenCL device")
+needs_nvrtc = pytest.mark.skipif(not nvrtc.is_available(), reason="needs NVRTC")
+
+
+def rows(a: Any) -> Any:
+    down = (a[:-2] + a[1:-1] + a[2:]) * 0.3 + np.sqrt(a[1:-1])
+    return down[:, :-2] + down[:, 1:-1] + down[:, 2:]
+
+
+def chain(a: Any) -> Any:
+    p = np.exp(a[:-1] - a[1:])
+    q = np.exp(p[:-1, :-1] - p[1:, 1:])
+    return q[:-1] * q[1:]
+
+
+def row_sums(a: Any) -> Any:
+    return (a * 2).sum(axis=1)
+
+
+def schedule(graph: Graph, edit: Callable[[Schedule], Any]) -> Root:
+    """The tree of directives for a GPU, checked."""
+    s = Schedule(lambda _: [graph], target=CUDA_TARGET)
+    edit(s)
+    (tree,) = s.trees()
+    assert from_json(tree.to_json()) == tree
+    return tree
+
+
+def loops(function: Any, edit: Callable[[Schedule], Any] | None = None) -> tuple[Graph, Program]:
+    graph = canonical(function, GRAY)
+    tree = cuda_schedule(graph) if edit is None else schedule(graph, edit)
+    check_tree(tree, graph, "cuda")
+    return graph, lower(graph, tree, passes=CUDA)
+
+
+def statements(program: Program, kind: type) -> list[Any]:
+    return [s for nest in program.nests for s in every(nest.body) if isinstance(s, kind)]
+
+
+# -- by hand
+
+
+def tiled(s: Schedule) -> None:
+    down, out = s.stages
+    s[out].gpu_tile("y", "x", "yi", "xi", 4, 16)
+    s[down].compute_at(out, "x").store_in("shared")
+
+
+def in_registers(s: Schedule) -> None:
+    down, out = s.stages
+    s[out].gpu_tile("y", "x", "yi", "xi", 8, 32)
+    s[down].compute_at(out, "xi").store_in("register")
+
+
+def in_strips(s: Schedule) -> None:
+    """A block goes down a strip of columns, a few rows at a time, which share memory."""
+    down, out = s.stages
+    s[out].split("x", "x", "xi", 32).split("y", "y", "yi", 4).reorder("x", "y", "yi", "xi")
+    s[out].gpu_blocks("x").gpu_threads("yi", "xi")
+    s[down].compute_at(out, "y")
+
+
+def sliding(s: Schedule) -> None:
+    """As `in_strips`, and each step keeps the rows that the next one reads, too."""
+    first, second, out = s.stages
+    s[out].split("x", "x", "xi", 32).split("y", "y", "yi", 4).reorder("x", "y", "yi", "xi")
+    s[out].gpu_blocks("x").gpu_threads("yi", "xi")
+    s[second].compute_at(out, "y").store_at(out, "x")
+    s[first].compute_at(out, "y").store_at(out, "x")
+
+
+def few_threads(s: Schedule) -> None:
+    s[s.stages[-1]].gpu_tile("y", "x", "yi", "xi", 3, 5)
+
+
+class _Sizes(dict[str, int]):
+    """Run-time sizes, all alike."""
+
+    def __missing__(self, name: str) -> int:
+        return 40
+
+
+HAND: dict[str, tuple[Any, Callable[[Schedule], Any]]] = {
+    "a tile's producer in shared memory": (rows, tiled),
+    "a thread's producer in registers": (rows, in_registers),
+    "strips": (rows, in_strips),
+    "a window that slides down a strip": (chain, sliding),
+    "tiles that are no multiples of a warp": (rows, few_threads),
+}
+
+
+@needs_opencl
+@pytest.mark.parametrize("case", HAND)
+def test_schedules_by_hand_are_numpys(case: str) -> None:
+    function, edit = HAND[case]
+    graph, program = loops(function, edit)
+    np.testing.assert_allclose(computed(graph, program, GRAY), function(GRAY), rtol=1e-6)
+
+
+def test_memory_is_that_of_the_place() -> None:
+    _, shared = loops(rows, tiled)
+    _, private = loops(rows, in_registers)
+    assert [b.shared for b in shared.buffers.values()] == [True]
+    assert [b.shared for b in private.buffers.values()] == [False]
+    assert statements(shared, Barrier) and not statements(private, Barrier)
+
+
+def test_a_window_that_slides_is_circular_in_shared_memory() -> None:
+    _, program = loops(chain, sliding)
+    assert all(b.shared and b.fold == 0 for b in program.buffers.values())
+
+
+def test_more_shared_memory_than_there_is_is_refused() -> None:
+    def large(s: Schedule) -> None:
+        down, out = s.stages
+        s[out].gpu_tile("y", "x", "yi", "xi", 128, 128)
+        s[down].compute_at(out, "x")
+
+    graph, program = loops(rows, large)
+    with pytest.raises(ScheduleError, match=f"no more than {MAX_SHARED_BYTES} bytes"):
+        emit_module(graph, program, "hj_blocks")
+
+
+# -- by default
+
+
+def test_the_default_schedule_computes_producers_in_shared_memory() -> None:
+    _, program = loops(chain)
+    assert len(program.nests) == 1 and len(program.buffers) == 2
+    assert all(b.shared for b in program.buffers.values())
+    assert program.nests[0].threads == 256
+
+
+def test_rows_are_reduced_by_the_threads_of_a_block() -> None:
+    _, program = loops(row_sums)
+    assert statements(program, CombineThreads)
+
+
+@needs_opencl
+def test_sums_of_rows_are_the_same_at_every_run() -> None:
+    graph, program = loops(row_sums)
+    first, second = (computed(graph, program, GRAY) for _ in range(2))
+    np.testing.assert_array_equal(first, second)
+    np.testing.assert_allclose(first, row_sums(GRAY), rtol=1e-6)
+
+
+# -- barriers
+
+
+def without(body: Body, number: int) -> Body:
+    """The statements without one of their barriers."""
+    count = iter(range(1 << 30))
+
+    def kept(body: Body) -> Iterator[Stmt]:
+        for s in body:
+            if isinstance(s, Threads):
+                yield s
+            elif not isinstance(s, Barrier) or next(count) != number:
+                yield with_bodies(s, lambda b: tuple(kept(b)))
+
+    return tuple(kept(body))
+
+
+RACES: dict[str, tuple[Any, Callable[[Schedule], Any] | None]] = {
+    "two stages": (rows, None),
+    "three stages": (chain, None),
+    "small tiles": (rows, tiled),
+    "strips": (rows, in_strips),
+    "windows": (chain, sliding),
+}
+
+
+SIZES = {"a0.0": 37, "a0.1": 75}
+
+
+@pytest.mark.parametrize("case", RACES)
+def test_without_any_of_its_barriers_there_is_a_race(case: str) -> None:
+    _, program = loops(*RACES[case])
+    (nest,) = program.nests
+    barriers = len(statements(program, Barrier))
+    assert barriers and not list(races(program, SIZES))
+    for k in range(barriers):
+        broken = Program((replace(nest, body=without(nest.body, k)),), program.layouts)
+        assert len(statements(broken, Barrier)) == barriers - 1
+        assert list(races(broken, SIZES)), f"barrier {k} is not needed"
+
+
+@needs_opencl
+@pytest.mark.parametrize("case", ["two stages", "three stages", "small tiles"])
+def test_without_any_of_its_barriers_the_numbers_are_others(case: str) -> None:
+    function, edit = RACES[case]
+    graph, program = loops(function, edit)
+    (nest,) = program.nests
+    for k in range(len(statements(program, Barrier))):
+        broken = Program((replace(nest, body=without(nest.body, k)),), program.layouts)
+        got = computed(graph, broken, GRAY)
+        assert not np.allclose(got, function(GRAY), rtol=1e-5, equal_nan=True), f"barrier {k} changes nothing"
+
+
+@pytest.mark.parametrize("name", [n for n in apps.NAMES if n not in ("stencil_chain", "nl_means")])  # minutes
+def test_applications_have_no_races(name: str) -> None:
+    m = apps.load(name)
+    args = m.inputs(np.random.default_rng(1), m.SMALL)
+    graph = canonical(getattr(m, name), *args)
+    program = lower(graph, cuda_schedule(graph), passes=CUDA)
+    assert list(races(program, _Sizes(), blocks=1)) == []
+
+
+# -- at random
+
+
+@needs_opencl
+@pytest.mark.parametrize("seed", range(12))
+def test_random_programs_under_random_schedules_are_numpys(seed: int) -> None:
+    assert pairs.failure(seed) is None
+
+
+@needs_nvrtc
+@pytest.mark.parametrize("case", HAND)
+def test_schedules_by_hand_compile_without_spills(case: str) -> None:
+    graph, program = loops(*HAND[case])
+    made = nvrtc.compiled(emit_module(graph, program, "hj_blocks").text, 80)
+    assert all(r.spill_loads == 0 for r in made.resources.values())

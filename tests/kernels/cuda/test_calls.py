@@ -1,0 +1,213 @@
+"""Calls whose kernels run on a GPU, on a small CuPy (`fake_cupy`) and on PoCL."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import hjit
+from hjit.kernels.cuda import opencl
+from tests.kernels.cuda import fake_cupy
+from tests.kernels.cuda.fake_cupy import ndarray
+
+pytestmark = pytest.mark.skipif(not opencl.is_available(), reason="needs an OpenCL device")
+IMAGE = np.random.default_rng(3).random((40, 50), np.float32)
+
+
+@pytest.fixture
+def cp() -> Iterator[Any]:
+    with fake_cupy.installed() as cupy:
+        fake_cupy.log.clear()
+        yield cupy
+
+
+def same(got: Any, expected: Any) -> None:
+    """Are results the same numbers, on the device?"""
+    if isinstance(expected, tuple):
+        assert type(got) is tuple and len(got) == len(expected)
+        for g, e in zip(got, expected, strict=True):
+            same(g, e)
+        return
+    assert isinstance(got, ndarray)
+    assert got.dtype == np.asarray(expected).dtype
+    np.testing.assert_allclose(got.get(), expected, rtol=1e-6, atol=1e-30)
+
+
+def blurred(a: Any, k: float) -> Any:
+    b = (a[:-2] + a[1:-1] + a[2:]) / 3
+    return b * k, b.sum()
+
+
+def test_cupy_arrays_in_cupy_arrays_out(cp: Any) -> None:
+    f = hjit.pipeline(blurred)
+    for a in (IMAGE, IMAGE[::-1, ::2], np.asfortranarray(IMAGE)):
+        given = cp.asarray(a)
+        if a is not IMAGE:  # a view of a larger array
+            given = cp.asarray(IMAGE)[::-1, ::2] if a.shape[1] < 50 else cp.asarray(IMAGE.T.copy()).T
+        assert given.strides == a.strides
+        same(f(given, 2.0), blurred(a, 2.0))
+        fake_cupy.log.clear()
+        result = f(given, 3.0)
+        assert fake_cupy.log == []  # nothing has run yet, nor was waited for
+        same(result, blurred(a, 3.0))
+        assert {x for x in fake_cupy.log if x != "get"} == {"kernel on current"}
+    assert f.on("cuda").stats.verified and f.on("cuda").stats.fallbacks == 0
+
+
+def test_arguments_are_written_in_place(cp: Any) -> None:
+    def written(a: Any, b: Any) -> Any:
+        a[1:-1] += b[2:] * 2
+        return a, a[3:7, ::2], b.T
+
+    f = hjit.pipeline(written, target="cuda")
+    for _ in range(2):
+        a, b = cp.asarray(IMAGE), cp.asarray(IMAGE)
+        expected = written(IMAGE.copy(), IMAGE)
+        got = f(a, b)
+        assert got[0] is a and got[1].data.memory is a.data.memory
+        same(got, expected)
+    host = IMAGE.copy()
+    got = f(host, IMAGE)
+    assert got[0] is host and np.shares_memory(got[1], host) and np.shares_memory(got[2], IMAGE)
+    np.testing.assert_array_equal(host, expected[0])
+    np.testing.assert_array_equal(got[1], expected[1])
+    assert f.stats.fallbacks == 0
+
+
+def test_overlapping_arguments_run_by_cupy(cp: Any) -> None:
+    def written(a: Any, b: Any) -> Any:
+        a[1:] = b[:-1]
+        return a.sum()
+
+    f = hjit.pipeline(written, target="cuda", verify="off")
+    a = cp.asarray(IMAGE)
+    f(a, a)
+    assert f.stats.fallbacks == 1
+
+
+def test_numpy_arrays_are_transferred(cp: Any) -> None:
+    f = hjit.pipeline(blurred, target="cuda")
+    for a in (IMAGE, IMAGE[::-1, ::2], IMAGE[::7, ::9], np.asfortranarray(IMAGE), np.broadcast_to(IMAGE[0], (40, 50))):
+        for _ in range(2):
+            fake_cupy.log.clear()
+            b, total = f(a, 2.0)
+            assert type(b) is np.ndarray and type(total) is np.float32
+            np.testing.assert_array_equal(b, blurred(a, 2.0)[0])
+        (up, *_), (down, *_) = ([x for x in fake_cupy.log if word in x] for word in ("upload", "download"))
+        assert up.partition(" on ")[2] != down.partition(" on ")[2] != "current"
+    assert f.stats.fallbacks == 0
+
+
+def test_large_arrays_are_transferred_in_strips(cp: Any) -> None:
+    a = np.random.default_rng(1).integers(0, 255, (3000, 3500), np.uint8)
+    f = hjit.pipeline(lambda a: a[::-1] + np.uint8(3), target="cuda", verify="off")
+    fake_cupy.log.clear()
+    np.testing.assert_array_equal(f(a), a[::-1] + np.uint8(3))
+    assert sum("upload" in x for x in fake_cupy.log) == sum("download" in x for x in fake_cupy.log) == 3
+
+
+def test_mixed_arrays_are_refused(cp: Any) -> None:
+    with pytest.raises(TypeError, match="Unsupported type"):
+        hjit.pipeline(lambda a, b: a + b)(cp.asarray(IMAGE), IMAGE)
+
+
+def test_decisions_and_extern_calls(cp: Any) -> None:
+    def decided(a: Any) -> Any:
+        b = a / a.max() if a.max() > 2 else a * 3
+        return np.linalg.pinv(b[:, :40]) + b[:, :40]
+
+    f = hjit.pipeline(decided, target="cuda")
+    for a in (IMAGE, IMAGE * 5, IMAGE):
+        np.testing.assert_allclose(f(cp.asarray(a)).get(), decided(a), rtol=1e-3)
+        np.testing.assert_allclose(f(a), decided(a), rtol=1e-3)
+    assert f.stats.fallbacks == 0 and f.stats.verified
+    assert "numpy.linalg.pinv as it is, on the host" in f.explain(cp.asarray(IMAGE))
+
+
+def test_indices_out_of_bounds_raise(cp: Any) -> None:
+    def gathered(a: Any, i: Any) -> Any:
+        return a[i]
+
+    f = hjit.pipeline(gathered, target="cuda", verify="off")
+    i = np.array([1, 2, 39])
+    same(f(cp.asarray(IMAGE), cp.asarray(i)), IMAGE[i])
+    for bad in (i + 1, -i - 2):
+        with pytest.raises(IndexError):
+            f(cp.asarray(IMAGE), cp.asarray(bad))
+        with pytest.raises(IndexError):
+            f(IMAGE, bad)
+
+
+def test_code_written_with_cupy(cp: Any) -> None:
+    scope = {
+        "cp": cp,
+        "exp": cp.exp,
+        "ndimage": importlib.import_module("cupyx.scipy.ndimage"),
+        "table": cp.arange(9.0),
+    }
+    exec(
+        "def sharpened(a):\n"
+        "    import cupyx.scipy.ndimage as again\n"
+        "    xp = cp.get_array_module(a)\n"
+        "    b = ndimage.uniform_filter(a, 3) + again.correlate1d(a, xp.asarray([1.0, 2.0, 1.0]))\n"
+        "    return helped(cp.where(b > 0.5, exp(b), xp.sqrt(cp.maximum(b, 0))), isinstance(a, cp.ndarray))\n"
+        "def helped(b, flag):\n"
+        "    return b.astype(cp.float32) * flag + table[3]\n",
+        scope,
+    )
+    f = hjit.pipeline(scope["sharpened"])
+    from scipy import ndimage
+
+    b = ndimage.uniform_filter(IMAGE, 3) + ndimage.correlate1d(IMAGE, [1.0, 2.0, 1.0])
+    expected = np.where(b > 0.5, np.exp(b), np.sqrt(np.maximum(b, 0))).astype(np.float32) + np.float64(3.0)
+    for _ in range(2):
+        same(f(cp.asarray(IMAGE)), expected)
+    cuda = f.on("cuda")
+    assert cuda.stats.verified and cuda.stats.fallbacks == 0 and cuda.stats.traces == 1
+
+
+class Foreign:
+    """An array of another package, on the device."""
+
+    def __init__(self, a: Any) -> None:
+        self.a, self.nbytes, self.device = a, a.nbytes, "gpu"
+
+    @property
+    def __cuda_array_interface__(self) -> Any:
+        return {**self.a.__cuda_array_interface__, "strides": None}
+
+
+def test_arrays_of_other_packages_are_taken(cp: Any) -> None:
+    f = hjit.pipeline(blurred)
+    a = cp.asarray(IMAGE)
+    for _ in range(2):
+        same(f(Foreign(a), 2.0), blurred(IMAGE, 2.0))
+    assert f.on("cuda").stats.traces == 1
+
+
+def test_containers_constants_and_numbers(cp: Any) -> None:
+    def several(images: Any, k: Any) -> Any:
+        table = np.arange(2000.0)
+        return {"a": images[0] * k, "table": table, "b": (images[1] + table[:50], k + 1, float(images[0].max()))}
+
+    f = hjit.pipeline(several, target="cuda")
+    for k in (2, 3):
+        got, expected = f([cp.asarray(IMAGE), cp.asarray(-IMAGE)], k), several([IMAGE, -IMAGE], k)
+        same(got["a"], expected["a"])
+        same(got["table"], expected["table"])
+        same(got["b"][0], expected["b"][0])
+        assert got["b"][1:] == expected["b"][1:]
+    assert f.stats.fallbacks == 0
+
+
+def test_wrong_kernels_are_found(cp: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = fake_cupy.Module.load
+    monkeypatch.setattr(fake_cupy.Module, "load", lambda self, code: real(self, code.replace(b" + ", b" - ")))
+    f = hjit.pipeline(lambda a: a[1:] + a[:-1], target="cuda", cache="off")
+    with pytest.warns(hjit.HjitWarning, match="differs from NumPy's"):
+        same(f(cp.asarray(IMAGE)), IMAGE[1:] + IMAGE[:-1])
+    assert f.stats.verified is False

@@ -1,0 +1,81 @@
+"""The roofline of kernels: bytes, operations and occupancy."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from hjit.kernels.cuda.nvrtc import Resources
+from hjit.kernels.cuda.roofline import GPUS, LAUNCH_SECONDS, estimates, gpu, occupancy
+from hjit.kernels.lower.lower import CUDA, lower
+from hjit.sched.default.cuda import cuda_schedule
+from tests.kernels.cuda.test_blocks import rows
+from tests.trace.test_canonical import canonical
+
+H100 = GPUS[90]
+
+
+def needs(registers: int, shared: int = 0) -> Resources:
+    return Resources(registers, 0, 0, 0, shared)
+
+
+@pytest.mark.parametrize(
+    ("threads", "resources", "part"),
+    [
+        (256, needs(32), 1.0),
+        (256, needs(64), 0.5),
+        (256, needs(128), 0.25),
+        (1024, needs(65), 0.0),  # of 72 registers each there are not enough for one block
+        (32, needs(16), 0.5),  # 32 blocks of one warp
+        (256, needs(32, shared=100 << 10), 0.25),
+        (100, needs(32), 1.0),  # rounded up to 128
+    ],
+)
+def test_occupancy(threads: int, resources: Resources, part: float) -> None:
+    assert occupancy(H100, threads, resources) == part
+
+
+def test_a_gpu_without_a_row_counts_as_the_next_lower_one() -> None:
+    assert gpu(90) is H100
+    assert gpu(87).capability == 86
+    assert gpu(121).capability == 100
+    assert gpu(50).capability == 75
+
+
+def test_a_fused_stencil_moves_its_argument_and_its_result_once() -> None:
+    graph = canonical(rows, np.ones((40, 50), np.float32))
+    program = lower(graph, cuda_schedule(graph), passes=CUDA)
+    sizes = {"a0.0": 4002, "a0.1": 6002}
+    (one,) = estimates(graph, program, [("k", 100, 256)], sizes, H100, {"k": needs(32)})
+    assert one.bytes == 4 * (4002 * 6002 + 4000 * 6000)
+    assert one.limit == "memory"
+    assert one.seconds == pytest.approx(LAUNCH_SECONDS + one.bytes / H100.bandwidth)
+    assert one.occupancy == 1.0
+
+
+def test_small_images_are_launches_and_long_chains_arithmetic() -> None:
+    def small(a: object) -> object:
+        return rows(a)
+
+    def long(a: object) -> object:
+        for _ in range(40):
+            a = np.exp(a) / np.sqrt(a)  # type: ignore[call-overload]
+        return a
+
+    found = []
+    for function, size in ((small, 20), (long, 4000)):
+        graph = canonical(function, np.ones((40, 50), np.float32))
+        program = lower(graph, cuda_schedule(graph), passes=CUDA)
+        launches = [("k", 1, 256)] * len(program.nests)
+        (one,) = estimates(graph, program, launches, {"a0.0": size, "a0.1": size}, H100, {})
+        assert one.occupancy is None
+        found.append(one.limit)
+    assert found == ["launch", "arithmetic"]
+
+
+def test_a_table_is_not_read_more_often_than_there_are_elements() -> None:
+    graph = canonical(lambda a, t: t[a], np.ones((40, 50), np.uint8), np.ones(1 << 20, np.float32))
+    program = lower(graph, cuda_schedule(graph), passes=CUDA)
+    sizes = {"a0.0": 10, "a0.1": 10, "a.0": 10, "a.1": 10, "t.0": 1 << 20, "a1.0": 1 << 20}
+    found = sum(x.bytes for x in estimates(graph, program, [("k", 1, 256)] * len(program.nests), sizes, H100, {}))
+    assert found < 1 << 20
