@@ -196,7 +196,6 @@ SHOWN = "loaded where something is shown to a person"
 SEARCH = "loaded where a schedule is searched, or is not on disk"
 TRAINING = "loaded where the cost model is trained"
 GPU = "loaded where a function runs on a GPU"
-NEEDLESS = "to be fixed: nothing is gained by it"
 LATE = {
     "hjit": {"sched.hand.schedule": "loaded by programs that use it: most never do"},
     "cli": {
@@ -205,7 +204,6 @@ LATE = {
         "kernels.runtime.launch": FIRST_CALL,
         "sched.language.target": FIRST_CALL,
     },
-    "kernels.llvm.driver.entry": {"ctypes": NEEDLESS, "numpy": NEEDLESS},
     "call.build": {
         "call.on_device": GPU,
         "kernels.cuda.runtime.bound": GPU,

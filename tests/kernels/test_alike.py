@@ -21,7 +21,7 @@ def _no_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def sweeps(a: Any, times: int) -> Any:
-    """Two arrays in turns: each sweep has other arrays."""
+    """Two arrays in alternation: each sweep has other arrays."""
     b = a.copy()
     for _ in range(times):
         b[1:-1] = (a[:-2] + a[1:-1] + a[2:]) / 3
@@ -35,7 +35,7 @@ def twelve(a: Any) -> Any:
 
 
 def triangle(a: Any) -> Any:
-    """Sums and updates of parts whose lengths change from turn to turn; some are empty, or small and so constants."""
+    """Sums and updates of parts whose lengths change from iteration to iteration; some are empty, or small and so constants."""
     x = np.zeros(a.shape[0], a.dtype)
     for i in range(a.shape[0]):
         x[i] = a[i, :i] @ x[:i] + a[i, i]
@@ -92,7 +92,7 @@ def test_each_kind_is_lowered_and_written_once(monkeypatch: pytest.MonkeyPatch) 
         p = hjit.pipeline(lambda a, n=times: sweeps(a, n), cache="off", tune=False, verify="off")
         p(image((40, 41), "float64"))
         seen.append(dict(counts))
-    assert seen[0] == seen[1], "more turns, no more code"
+    assert seen[0] == seen[1], "more iterations, no more code"
     assert seen[0]["lowered"] == seen[0]["written"] < 12
 
 

@@ -1,4 +1,4 @@
-"""Long blocks of code: what LLVM would need minutes for is parted, or not compiled for a guess."""
+"""Long blocks of code, for which LLVM would take minutes: they are split by marks, or not compiled for a guess."""
 
 import re
 
@@ -7,7 +7,7 @@ import pytest
 
 import hjit
 from hjit.kernels.llvm import thresholds
-from hjit.kernels.llvm.builder.blocks import MARK, longest_block, parted
+from hjit.kernels.llvm.builder.blocks import MARK, longest_block, with_marks
 from hjit.kernels.llvm.thresholds import MAX_BLOCK_LOADS
 from hjit.options import Options
 from hjit.sched.language.kinds import LoopKind
@@ -58,8 +58,8 @@ def test_short_blocks_have_no_marks() -> None:
 def test_marks_begin_again_after_stores_and_labels() -> None:
     load, store, label = "  %v = load i64, ptr %p", "  store i64 %v, ptr %p", "next:"
     block = [load] * (MAX_BLOCK_LOADS - 1)
-    assert parted([*block, store, *block, label, *block]).count(MARK) == 0
-    assert parted([*block, load, load, load]) == [*block, load, MARK, load, load]
+    assert with_marks([*block, store, *block, label, *block]).count(MARK) == 0
+    assert with_marks([*block, load, load, load]) == [*block, load, MARK, load, load]
 
 
 def test_the_longest_block_is_counted() -> None:

@@ -43,7 +43,7 @@ def several(a: Any) -> tuple[Any, ...]:
     return first, second, least, np.sqrt(second) - least
 
 
-def turns(function: Callable[..., Any], *args: Any) -> list[int]:
+def interleaving(function: Callable[..., Any], *args: Any) -> list[int]:
     """For each step of the long sums of vectors, in the order of the code, which sum it is of."""
     text = hjit.pipeline(function, tune=False, num_threads=1).inspect_llvm(*args)
     found: list[int] = []
@@ -69,11 +69,11 @@ def test_sums_of_all_kinds_are_numpys() -> None:
 
 
 def test_they_go_on_in_turns() -> None:
-    order = turns(weighted, PLANES)
+    order = interleaving(weighted, PLANES)
     neighbours = Counter(a == b for a, b in itertools.pairwise(order))
     assert len(set(order)) >= 3 and neighbours[True] < len(order) / 4
 
 
 def test_a_sum_by_itself_is_written_as_it_is() -> None:
-    order = turns(lambda a: sum(a[:, k : k + 64] for k in range(12)), GRAY)
+    order = interleaving(lambda a: sum(a[:, k : k + 64] for k in range(12)), GRAY)
     assert all(a <= b for a, b in itertools.pairwise(order))

@@ -9,11 +9,11 @@ from hjit.kernels.llvm import thresholds
 MARK = '  call void asm sideeffect "", ""()'
 
 
-def parted(lines: list[str]) -> list[str]:
-    """The lines of a function, with a mark after every `MAX_BLOCK_LOADS` loads of a block that no store parts.
+def with_marks(lines: list[str]) -> list[str]:
+    """The lines of a function, with a mark after every `MAX_BLOCK_LOADS` loads of a block that no store separates.
 
-    For each load of a vector of 16 or 32 bytes LLVM's x86 backend looks at all others that no effect parts from it, to
-    see whether one of them is wider, and does so again whenever it changes the load: thousands of loads take it
+    For each load of a vector of 16 or 32 bytes LLVM's x86 backend looks at all others that no effect separates from it,
+    to see whether one of them is wider, and does so again whenever it changes the load: thousands of loads take it
     minutes. The mark is no instruction.
     """
     if sum(" = load " in x for x in lines) <= thresholds.MAX_BLOCK_LOADS:

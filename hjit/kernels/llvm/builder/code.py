@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import DTypeLike
 
-from hjit.kernels.llvm.builder.blocks import parted
+from hjit.kernels.llvm.builder.blocks import with_marks
 
 _CONTRACTED = ("fadd ", "fsub ", "fmul ", "fdiv ")  # what fast_math lets LLVM fuse
 _TYPES = {"f2": "half", "f4": "float", "f8": "double", "b1": "i1"}
@@ -183,7 +183,7 @@ class Code:
                     out.append(line)
 
         walk(self.scopes[0].lines)
-        return "\n".join(parted(out))
+        return "\n".join(with_marks(out))
 
 
 # -- values

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
+
+import numpy as np
 
 from hjit.kernels.llvm import thresholds
 from hjit.kernels.llvm.builder.code import BOOL, I64
@@ -15,7 +18,8 @@ from hjit.kernels.lower.machine import Machine
 from hjit.kernels.lower.params import SCRATCH, STATUS, Params
 from hjit.trace.ir.graph import Graph
 
-AS_IT_STANDS = "nounwind noinline optnone"  # without what concerns vectors and calls of the C library: it has none
+# attributes of a long driver; it has no vectors and calls nothing of the C library, unlike nests
+NOT_OPTIMISED = "nounwind noinline optnone"
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,10 +35,6 @@ def data_offset() -> int:
 
     The layout is part of NumPy's ABI; the position depends on the build of Python only.
     """
-    import ctypes
-
-    import numpy as np
-
     probe = np.empty(1)
     for offset in (16, 32, 24, 40):
         if ctypes.c_void_p.from_address(id(probe) + offset).value == probe.ctypes.data:
@@ -84,7 +84,7 @@ def driver_text(graph: Graph, calls: Sequence[Call], params: Params, name: str, 
     code.effect("ret i32 1")
     entry = "\n".join(["entry:", *e.allocas])
     body = code.text()
-    kind = AS_IT_STANDS if len(e.allocas) + body.count("\n") > thresholds.MAX_OPTIMISED_LINES else "#0"
+    kind = NOT_OPTIMISED if len(e.allocas) + body.count("\n") > thresholds.MAX_OPTIMISED_LINES else "#0"
     main = f"define i32 @{name}(ptr %params) {kind} {{\n{entry}\n{body}\n}}"
     return Driver("\n\n".join([*parts, main]), code.declarations)
 
