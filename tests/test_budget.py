@@ -166,7 +166,7 @@ ENDLESS = """
     import os, sys, warnings
     import numpy as np
     import hjit
-    from hjit.kernels.llvm import code
+    from hjit.kernels.llvm.builder import code
 
     code._is_rewritten_for_ever = lambda *a: False
     a = np.arange(77 * 200, dtype=np.uint8).reshape(77, 200)

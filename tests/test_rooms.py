@@ -10,6 +10,8 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 SERVICES = {"errors", "process"}  # every room may import these, but for those that they are made of
 TRACING = {*SERVICES, "trace.ir", "trace.tracing"}
+BUILDER = {*SERVICES, "trace.ir", "kernels.lower", "kernels.llvm.thresholds", "kernels.llvm.builder"}
+NEST = {*BUILDER, "sched.language", "kernels.llvm.vecmath", "kernels.llvm.nest"}
 SCHEDULES = {*SERVICES, "trace.ir", "trace.passes", "sched.language", "sched.analysis", "sched.nests"}
 MAY = {
     "version": set(),
@@ -32,7 +34,13 @@ MAY = {
     "sched.features": {*SCHEDULES, "model"},
     "sched.search": {*SCHEDULES, "sched.features", "model"},
     "kernels.lower": {*SERVICES, "trace.ir", "sched.language", "sched.analysis"},
-    "kernels.llvm": {*SERVICES, "trace.ir", "sched.language", "kernels.lower"},
+    "kernels.llvm": {*NEST, "kernels.llvm.memory", "kernels.llvm.driver"},
+    "kernels.llvm.thresholds": set(),
+    "kernels.llvm.builder": {"trace.ir", "kernels.llvm.thresholds"},
+    "kernels.llvm.vecmath": BUILDER,
+    "kernels.llvm.nest": NEST,
+    "kernels.llvm.memory": NEST,
+    "kernels.llvm.driver": NEST,
     "kernels.cuda": {"errors", "trace.ir", "sched.language", "kernels.lower"},
     "kernels.cuda.runtime": {
         *SERVICES,
@@ -109,9 +117,10 @@ def imported(tree: ast.AST) -> Iterator[str]:
 
 
 def room(module: str) -> str:
-    """The room of a module: a folder of a folder, or of the package, or a module of its own."""
+    """The room of a module: the innermost folder around it that has a row, or a module of its own."""
     parts = module.split(".")
-    return next((x for x in (".".join(parts[:n]) for n in (3, 2)) if x in MAY), parts[0])
+    names = (".".join(parts[:n]) for n in range(len(parts), 1, -1))
+    return next((name for name in names if name in MAY), parts[0])
 
 
 def imports() -> dict[str, set[str]]:
@@ -188,7 +197,6 @@ SHOWN = "loaded where something is shown to a person"
 SEARCH = "loaded where a schedule is searched, or is not on disk"
 TRAINING = "loaded where the cost model is trained"
 GPU = "loaded where a function runs on a GPU"
-NEEDLESS = "to be fixed: nothing is gained by it"
 LATE = {
     "hjit": {"sched.hand.schedule": "loaded by programs that use it: most never do"},
     "cli": {
@@ -197,7 +205,6 @@ LATE = {
         "kernels.runtime.launch": FIRST_CALL,
         "sched.language.target": FIRST_CALL,
     },
-    "kernels.llvm.driver": {"ctypes": NEEDLESS, "numpy": NEEDLESS},
     "call.build": {
         "call.on_device": GPU,
         "kernels.cuda.runtime.bound": GPU,

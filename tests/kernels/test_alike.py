@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import hjit
-from hjit.kernels.llvm import emit
+from hjit.kernels.llvm import statements
 from hjit.kernels.lower import alike, place_loops
 from hjit.kernels.runtime import kernel
 from tests.numpy_check import check, image
@@ -21,7 +21,7 @@ def _no_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def sweeps(a: Any, times: int) -> Any:
-    """Two arrays in turns: each sweep has other arrays."""
+    """Two arrays in alternation: each sweep has other arrays."""
     b = a.copy()
     for _ in range(times):
         b[1:-1] = (a[:-2] + a[1:-1] + a[2:]) / 3
@@ -35,7 +35,7 @@ def twelve(a: Any) -> Any:
 
 
 def triangle(a: Any) -> Any:
-    """Sums and updates of parts whose lengths change from turn to turn; some are empty, or small and so constants."""
+    """Sums and updates of parts whose lengths change from iteration to iteration; some are empty, or small and so constants."""
     x = np.zeros(a.shape[0], a.dtype)
     for i in range(a.shape[0]):
         x[i] = a[i, :i] @ x[:i] + a[i, i]
@@ -74,25 +74,25 @@ def test_same_results(f: Any, least: int, threads: int, monkeypatch: pytest.Monk
 def test_each_kind_is_lowered_and_written_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(alike, "MANY", 0)
     counts = {"lowered": 0, "written": 0}
-    build, function = place_loops._Nest.build, emit.nest_function
+    build, function = place_loops.build_nest, statements.nest_function
 
-    def counted_build(self: Any) -> Any:
+    def counted_build(*args: Any) -> Any:
         counts["lowered"] += 1
-        return build(self)
+        return build(*args)
 
     def counted_function(self: Any, nest: Any) -> str:
         counts["written"] += 1
         return function(self, nest)
 
-    monkeypatch.setattr(place_loops._Nest, "build", counted_build)
-    monkeypatch.setattr(emit, "nest_function", counted_function)
+    monkeypatch.setattr(place_loops, "build_nest", counted_build)
+    monkeypatch.setattr(statements, "nest_function", counted_function)
     seen = []
     for times in (6, 12):
         counts.update(lowered=0, written=0)
         p = hjit.pipeline(lambda a, n=times: sweeps(a, n), cache="off", tune=False, verify="off")
         p(image((40, 41), "float64"))
         seen.append(dict(counts))
-    assert seen[0] == seen[1], "more turns, no more code"
+    assert seen[0] == seen[1], "more iterations, no more code"
     assert seen[0]["lowered"] == seen[0]["written"] < 12
 
 

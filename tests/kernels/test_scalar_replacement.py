@@ -59,7 +59,7 @@ def test_rows_side_by_side_keep_their_own() -> None:
         loop(put((i + 1,), load(i), x), put((i + 2,), x, x)),  # another store comes between
         loop(put((i + 1,), load(i), x), put((j,), x, x)),  # it may
         loop(put((i + 1,), load(i), x, atomic="add")),
-        loop(put((i + 1,), load(i), x), limit=j),  # turns are repeated
+        loop(put((i + 1,), load(i), x), limit=j),  # iterations are repeated
         For(I, poly(0), j, 1, (loop(put((i + 1,), load(i), x)),)),
     ],
 )

@@ -15,7 +15,7 @@ from numba.core.codegen import JITCPUCodegen
 from numba.core.compiler_lock import global_compiler_lock
 
 from hjit.errors import CompileError
-from hjit.kernels.llvm.code import Code, Val, const, splat, type_name
+from hjit.kernels.llvm.builder.code import Code, Val, const, splat, type_name
 from hjit.kernels.llvm.vecmath import apply as vecmath
 from hjit.kernels.runtime import features
 from hjit.sched.language.target import native_width

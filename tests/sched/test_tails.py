@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import hjit
-from hjit.kernels.llvm.memory import _vector_offsets
+from hjit.kernels.llvm.memory.loads import _vector_offsets
 from hjit.sched.language import transforms
 from hjit.sched.language.build import paths
 from hjit.sched.language.tree import Store, from_json

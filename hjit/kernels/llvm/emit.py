@@ -3,7 +3,14 @@
 Every nest is a function ``nest(ctx, begin, end, task)`` over a part of its parallel iterations. The driver runs the
 nests in order and splits those that have enough work into tasks. What a nest needs of addresses, strides, scalars and
 sizes is handed to it as numbers (`Uniform`), so that nests that differ in nothing else, as the levels of a pyramid,
-share a function. `NestEmitter` is what the modules beside this one share.
+share a function. Each folder imports those above it only (`tests/test_rooms.py`):
+
+    builder/        LLVM IR as text: values, scopes, where instructions go; functions that differ in constants merged
+    vecmath/        operations on vectors
+    nest/           the function of a nest: its state, indices, registers, and the functions that it calls
+    memory/         loads, stores and prefetches
+    driver/         the entry of a kernel, which runs its nests, one by one or by a table
+    statements.py   each statement of the loop IR
 """
 
 from __future__ import annotations
@@ -14,39 +21,20 @@ from dataclasses import replace
 import numpy as np
 
 from hjit.errors import BlockError
-from hjit.kernels.llvm import indices, memory, outline, registers, stores, streaming_stores, vectors
-from hjit.kernels.llvm.code import BOOL, I64, Val, longest_block
-from hjit.kernels.llvm.context import ATOMS, NAME, STATEMENTS, VALUES, NestEmitter, global_name
-from hjit.kernels.llvm.driver import driver_text
-from hjit.kernels.llvm.function_merging import Function, Inner, Uniform, merged
-from hjit.kernels.llvm.launching import Call
+from hjit.kernels.llvm import statements
+from hjit.kernels.llvm.builder.blocks import longest_block
+from hjit.kernels.llvm.builder.function_merging import Function, Inner, Uniform, merged
+from hjit.kernels.llvm.driver.entry import driver_text
+from hjit.kernels.llvm.driver.launching import Call
+from hjit.kernels.llvm.nest import outline
+from hjit.kernels.llvm.nest.emitter import NAME, NestEmitter, global_name
 from hjit.kernels.lower.alike import Like
-from hjit.kernels.lower.loopir import (
-    BEGIN,
-    END,
-    Block,
-    Choose,
-    CombineLanes,
-    Declare,
-    For,
-    If,
-    Let,
-    LineStart,
-    Name,
-    Nest,
-    Outlined,
-    Program,
-    Register,
-    ResetWindow,
-    SlidingProduce,
-    Vectors,
-)
+from hjit.kernels.lower.loopir import Program
 from hjit.kernels.lower.machine import Machine
 from hjit.kernels.lower.params import Params
-from hjit.kernels.lower.traverse import sources
 from hjit.process import deadline
-from hjit.trace.ir.graph import Graph, Input, Load
-from hjit.trace.ir.poly import Boundary, Indirect, Poly
+from hjit.trace.ir.graph import Graph, Input
+from hjit.trace.ir.poly import Poly
 
 
 def emit_module(
@@ -67,7 +55,7 @@ def emit_module(
             made.append((here.function(function), [replace(x, of=here.function(x.of)) for x in inner]))
             continue
         emitter = NestEmitter(graph, params, machine, program.layouts)
-        text = nest_function(emitter, nest)
+        text = statements.nest_function(emitter, nest)
         if longest < math.inf:
             _check_blocks(nest.stage, [text, *(f.of.text for f in emitter.functions)], longest)
         made.append((Function(text, tuple(emitter.uniforms or ())), emitter.functions))
@@ -124,83 +112,3 @@ def constant_text(i: Input) -> str:
     data = np.frombuffer(i.data or b"", np.uint8)
     cells = ", ".join(f"i8 {b}" for b in data)
     return f"@{global_name(i.name)} = private unnamed_addr constant [{len(data)} x i8] [{cells}], align 64"
-
-
-def nest_function(e: NestEmitter, nest: Nest) -> str:
-    """The text of the function of a nest, named `NAME`."""
-    e.written = set(nest.writes)
-    e.changing = frozenset(e.written.intersection(sources(nest.body)))
-    e.buffers = nest.buffers
-    e.vars[BEGIN], e.vars[END] = Val("%begin", I64, 1, 0), Val("%end", I64, 1, 0)
-    e.stmts(nest.body)
-    streaming_stores.finish(e)
-    return e.defined("i64 %begin", "i64 %end", "i64 %task")
-
-
-# -- statements
-
-
-def _let(e: NestEmitter, s: Let) -> None:
-    e.name(s.var, s.value)
-
-
-def _choose(e: NestEmitter, s: Choose) -> None:
-    test = e.int(s.test)
-    condition = e.code.emit(f"icmp sge i64 {test.text}, 0", BOOL, 1, test)
-    e.define(s.var, e.choose(condition, e.int(s.yes), e.int(s.no)))
-
-
-def _for(e: NestEmitter, s: For) -> None:
-    limit, first = (None if p is None else e.int(p) for p in (s.limit, s.first))
-    e.loop(s.var, e.int(s.begin), e.int(s.end), s.step, lambda: e.stmts(s.body), limit, first, s.rare)
-
-
-def _if(e: NestEmitter, s: If) -> None:
-    condition = e.code.emit(f"icmp sge i64 {e.int(s.value).text}, 0", BOOL, 1, e.int(s.value))
-    e.branch(condition, lambda: e.stmts(s.body), (lambda: e.stmts(s.otherwise)) if s.otherwise else None)
-
-
-def _block(e: NestEmitter, s: Block) -> None:
-    memory.prefetch(e, s.ahead)
-    stores.store_all(e, s.stores, s.sets)
-
-
-def _reset_window(e: NestEmitter, s: ResetWindow) -> None:
-    e.done[s.stage] = e.done.get(s.stage) or e.alloca("i64")
-    e.code.effect(f"store i64 {-(1 << 62)}, ptr {e.done[s.stage]}")
-
-
-def _sliding_produce(e: NestEmitter, s: SlidingProduce) -> None:
-    """What is new in this iteration."""
-    at = e.done[s.stage]
-    done = e.code.here(f"load i64, ptr {at}, align 8", I64)
-    begin, end = e.minmax("max", e.int(s.first), done), e.int(s.end)
-    e.known.open()
-    e.vars[s.var] = begin
-    e.stmts(s.body)
-    del e.vars[s.var]
-    e.known.close()
-    if s.last:
-        after = e.minmax("max", begin, end)
-        e.code.effect(f"store i64 {after.text}, ptr {at}, align 8")
-
-
-STATEMENTS.update(
-    {
-        Let: _let,
-        Choose: _choose,
-        For: _for,
-        Vectors: vectors.emit,
-        LineStart: vectors.line_start,
-        If: _if,
-        Block: _block,
-        Declare: registers.declare,
-        Name: registers.name,
-        CombineLanes: registers.combine_lanes,
-        ResetWindow: _reset_window,
-        SlidingProduce: _sliding_produce,
-        Outlined: outline.emit,
-    }
-)
-ATOMS.update({Boundary: indices.bounded, Indirect: indices.gathered})
-VALUES.update({Load: memory.load, Register: registers.value})

@@ -32,7 +32,7 @@ class Params:
         strides: (input, axis) -> slot, in elements.
         symbols: run-time sizes.
         keep: results that are written once and not read again: `KEEP` in the caches or `STREAM`;
-            see `hjit.kernels.llvm.streaming_stores`.
+            see `hjit.kernels.llvm.memory.streaming_stores`.
         scalars: scalar arguments, as the bits of their dtype.
     """
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Container, Iterable, Mapping
 from functools import cached_property
 
 from hjit.sched.analysis.propagation import Footprint, Part, Uses, hulls, propagate
-from hjit.sched.language.tree import Compute, Loop, Node, computes, dims_of, walk
+from hjit.sched.language.tree import Compute, Loop, Node, dims_of
 from hjit.trace.ir.graph import Graph, Stage
 from hjit.trace.ir.intervals import SYMBOLIC, Interval, Over, bounds_of, whole
 from hjit.trace.ir.poly import ZERO, Dim, Poly, extremum, poly, single_dim
@@ -217,7 +217,7 @@ def infer_bounds(
         opened: of the stages whose loops are open there, what they still have to compute.
         name: gives a region's bounds names, so that expressions stay small.
         steady: the part of a region that its own producers must serve at each iteration; see
-            `hjit.kernels.lower.sliding_windows`.
+            `hjit.kernels.lower.placing.sliding_windows`.
         round_up: stage -> axis -> what its part of the axis is made a multiple of.
         around: the regions at the place that this one is inside of. There is memory for no more, and less cannot always
             be told further in.
@@ -238,16 +238,19 @@ def infer_bounds(
 
 def vector_axes(reads: Reads, top: Node) -> dict[str, frozenset[int]]:
     """The axes of each stage of a nest along which vectors write or read it."""
-    lanes: dict[str, set[int]] = {}
-    for x in walk(top):
-        if isinstance(x, Loop) and x.kind == "vector":
-            lanes.setdefault(x.stage, set()).update(dims_of(x.dim))
     found: dict[str, set[int]] = {}
-    for c in computes(top):
-        dims = [Dim(k) for k in lanes.get(c.stage, ())]
-        for number in c.definitions if dims else ():
-            d = reads.stages[c.stage].definitions[number]
-            for stage, axes in ((c.stage, tuple((p,) for p in d.target)), *reads.indices(c.stage, number).items()):
-                here = (axis for axis, ps in enumerate(axes) if any(p.mentions(x) for p in ps for x in dims))
+    nodes: list[tuple[Node, frozenset[tuple[str, int]]]] = [(top, frozenset())]  # with the vector loops around each
+    while nodes:
+        x, around = nodes.pop()
+        if not isinstance(x, Compute):
+            if isinstance(x, Loop) and x.kind == "vector":
+                around |= {(x.stage, k) for k in dims_of(x.dim)}
+            nodes += ((child, around) for child in x.children)
+            continue
+        dims = [Dim(k) for stage, k in around if stage == x.stage]
+        for number in x.definitions if dims else ():
+            d = reads.stages[x.stage].definitions[number]
+            for stage, axes in ((x.stage, tuple((p,) for p in d.target)), *reads.indices(x.stage, number).items()):
+                here = (axis for axis, ps in enumerate(axes) if any(p.mentions(dim) for p in ps for dim in dims))
                 found.setdefault(stage, set()).update(here)
     return {stage: frozenset(axes) for stage, axes in found.items()}

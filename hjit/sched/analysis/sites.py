@@ -1,6 +1,6 @@
 """A nest in numbers: how often each of its places runs, and what of each stage is computed and stored there.
 
-The walk down the tree is that of lowering (`hjit.kernels.lower.lower`, `hjit.kernels.lower.sliding_windows`), over
+The walk down the tree is that of lowering (`hjit.kernels.lower.placing`: `walk`, `sliding_windows`), over
 numbers: at each place it knows what is left of every dimension and how often the place runs, and where stages begin,
 bounds inference says how much of them is needed. Of each loop the middle iteration stands for all
 (`hjit.sched.analysis.iterations`).

@@ -280,7 +280,7 @@ class Space:
             for tiled, sizes in self._tiled(whole, site):
                 for outer in self.rules.stores(tiled, site):
                     if slides and outer == site:
-                        continue  # what a window reads slides with it: see `hjit.kernels.lower.sliding_windows`
+                        continue  # what a window reads slides with it: see `hjit.kernels.lower.placing.sliding_windows`
                     yield attached(tiled, own.children, site, outer, empty).children[0], sizes
 
     def _tiled(self, whole: Root, site: Path) -> Iterator[tuple[Root, Sizes]]:

@@ -7,7 +7,7 @@ loop. Half precision is computed in single and rounded after each operation, as 
 from __future__ import annotations
 
 from hjit.errors import CompileError
-from hjit.kernels.llvm.code import Code, Val
+from hjit.kernels.llvm.builder.code import Code, Val
 from hjit.kernels.llvm.vecmath import floats as vecmath_float
 from hjit.kernels.llvm.vecmath import integers as vecmath_int
 from hjit.kernels.llvm.vecmath.casts import convert

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from hjit.kernels.llvm.code import I32, Code, Val, const, type_name
+from hjit.kernels.llvm.builder.code import I32, Code, Val, const, type_name
 from hjit.kernels.llvm.vecmath.text import (
     F16,
     F32,
@@ -126,9 +126,8 @@ def round_to_odd(code: Code, x: Val) -> Val:
 
 def _float_to_int(code: Code, x: Val, dtype: DType) -> Val:
     if "x86" not in code.features:
-        x = (
-            half_to_single(code, x) if x.dtype == F16 else x
-        )  # LLVM's own saturating conversion of halves turns NaN into the smallest integer
+        # LLVM's own saturating conversion of halves makes NaN the smallest integer
+        x = half_to_single(code, x) if x.dtype == F16 else x
         word = "fptosi" if is_signed(dtype) else "fptoui"
         name = f"llvm.{word}.sat.{suffix(dtype, x.lanes)}.{suffix(x.dtype, x.lanes)}"
         return code.call(name, dtype, x.lanes, x)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from hjit.kernels.llvm.code import BOOL, Code, Val
+from hjit.kernels.llvm.builder.code import BOOL, Code, Val
 from hjit.kernels.llvm.vecmath import libm
 from hjit.kernels.llvm.vecmath.casts import half_to_single, single_to_half
 from hjit.kernels.llvm.vecmath.integers import Emitter, identity, logical, logical_not

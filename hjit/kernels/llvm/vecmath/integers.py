@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from hjit.kernels.llvm.code import BOOL, I32, Code, Val, const, type_name
+from hjit.kernels.llvm.builder.code import BOOL, I32, Code, Val, const, type_name
 from hjit.kernels.llvm.vecmath.text import (
     F32,
     F64,

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 
-from hjit.kernels.llvm.code import Code, Val
+from hjit.kernels.llvm.builder.code import Code, Val
 from hjit.kernels.llvm.vecmath import polynomials as poly
 from hjit.kernels.llvm.vecmath.integers import Emitter
 from hjit.kernels.llvm.vecmath.text import (

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from hjit.kernels.llvm.code import Code, Val
+from hjit.kernels.llvm.builder.code import Code, Val
 from hjit.kernels.llvm.vecmath.text import (
     F32,
     F64,

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from hjit.kernels.llvm.code import BOOL, Code, Val, const, type_name
+from hjit.kernels.llvm.builder.code import BOOL, Code, Val, const, type_name
 
 DType = np.dtype[Any]
 F16, F32, F64 = (np.dtype(t) for t in ("f2", "f4", "f8"))

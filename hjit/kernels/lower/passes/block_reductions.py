@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -30,19 +31,12 @@ from hjit.kernels.lower.loopir import (
     Vectors,
 )
 from hjit.kernels.lower.machine import Machine
+from hjit.kernels.lower.thresholds import ACCUMULATORS, FEW_PRODUCTS, PRODUCTS, SUMS_OF_PRODUCTS
 from hjit.kernels.lower.traverse import Body, at, with_bodies
+from hjit.kernels.lower.two_sum import two_sum
 from hjit.trace.ir.graph import Const, Expr, Graph, Op, cast, select
 from hjit.trace.ir.identities import start_value
 from hjit.trace.ir.poly import Poly, Var, extremum, poly
-
-FEW, PRODUCTS = (
-    9,
-    18,
-)  # products that are summed before they join other such sums: where there are few, and where there are more
-SUMS = (
-    4  # of those that are summed before they join the accumulator: about as many roundings as in NumPy's pairwise sum
-)
-ACCUMULATORS = 4  # vectors accumulated independently, to hide the latency of the operation
 
 
 def block_reductions(nest: Nest, graph: Graph, machine: Machine) -> Nest:
@@ -58,21 +52,15 @@ class _State:
     error: Expr | None = None
 
     def joined(self, op: str, x: Expr) -> _State:
-        """One more element. Compensated: Knuth's two-sum, exact for any order of magnitudes."""
-        total, error, dtype = self.total, self.error, self.total.dtype
-        new = Op(op, (total, x), dtype)
-        if error is None:
-            return _State(new)
+        """One more element."""
 
-        def sub(a: Expr, b: Expr) -> Expr:
-            return Op("subtract", (a, b), dtype)
+        def apply(name: str, a: Expr, b: Expr) -> Expr:
+            return Op(name, (a, b), self.total.dtype)
 
-        def add(a: Expr, b: Expr) -> Expr:
-            return Op("add", (a, b), dtype)
-
-        part = sub(new, total)
-        lost = add(sub(total, sub(new, part)), sub(x, part))
-        return _State(new, add(error, lost))
+        if self.error is None:
+            return _State(apply(op, self.total, x))
+        total, lost = two_sum(self.total, x, apply)
+        return _State(total, apply("add", self.error, lost))
 
     def combined(self, op: str, other: _State) -> _State:
         """Two partial results into one."""
@@ -81,7 +69,7 @@ class _State:
             return found
         return _State(found.total, Op("add", (found.error, other.error), found.error.dtype))
 
-    def result(self, dtype: np.dtype) -> Expr:  # type: ignore[type-arg]
+    def result(self, dtype: np.dtype[Any]) -> Expr:
         """The value in the dtype of the result."""
         total, error = self.total, self.error
         if error is not None:
@@ -137,7 +125,7 @@ class _Reductions:
         else:
             yield from self.across_lanes(s, vectors)
 
-    def accumulator(self, s: Reduce, dtype: np.dtype, lanes: int, compensated: bool) -> _Accumulator:  # type: ignore[type-arg]
+    def accumulator(self, s: Reduce, dtype: np.dtype[Any], lanes: int, compensated: bool) -> _Accumulator:
         self.count += 1
         name = f"{s.buffer}.{s.op}{self.count}"
         return _Accumulator(Register(name, dtype), Register(f"{name}.error", dtype) if compensated else None, lanes)
@@ -155,8 +143,9 @@ class _Reductions:
         accumulators."""
         counts = [x.trip_count for x in s.loops]
         known = math.prod(n for n in counts if n is not None)
-        outer, products = _split(s.loops, FEW if None not in counts and known < FEW * SUMS else PRODUCTS)
-        outer, sums = _split(outer, SUMS)
+        is_short = None not in counts and known < FEW_PRODUCTS * SUMS_OF_PRODUCTS
+        outer, products = _split(s.loops, FEW_PRODUCTS if is_short else PRODUCTS)
+        outer, sums = _split(outer, SUMS_OF_PRODUCTS)
         return self.summed(s, [outer, sums] if sums else [outer], products, accs)
 
     def summed(

@@ -1,0 +1,72 @@
+"""How a kernel runs one of its nests: here, or as tasks on the threads."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hjit.kernels.llvm.builder.function_merging import Uniform
+from hjit.kernels.llvm.nest.emitter import NestEmitter
+from hjit.kernels.llvm.thresholds import TASK_OPERATIONS
+from hjit.kernels.lower.loopir import Nest
+from hjit.kernels.lower.params import PARALLEL_FOR, STATUS, TASKS_PER_THREAD, THREADS
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A nest, the function that runs it, and the numbers that this one is given, from slot 1 of its block on."""
+
+    nest: Nest
+    function: str
+    uniforms: tuple[Uniform, ...]
+
+
+def status(e: NestEmitter, label: str) -> None:
+    """End the kernel where a nest has failed; else go on at `label`."""
+    code = e.code
+    code.effect(f"%{label}.at = getelementptr i64, ptr %ctx, i64 {STATUS}")
+    code.effect(f"%{label}.status = load i64, ptr %{label}.at")
+    code.effect(f"%{label}.good = icmp eq i64 %{label}.status, 0")
+    code.effect(f"br i1 %{label}.good, label %{label}, label %failed")
+    code.label(label)
+
+
+def launch(e: NestEmitter, function: str, task: str, count: str, work: str) -> None:
+    """Run a nest: here, or as tasks on the threads where there is work for them."""
+    code = e.code
+    p = code.fresh("p")
+    for line in (
+        f"%{p}.for.at = getelementptr i64, ptr %ctx, i64 {PARALLEL_FOR}",
+        f"%{p}.for = load ptr, ptr %{p}.for.at",
+        f"%{p}.threads.at = getelementptr i64, ptr %ctx, i64 {THREADS}",
+        f"%{p}.threads = load i64, ptr %{p}.threads.at",
+        f"%{p}.grains = udiv i64 {work}, {TASK_OPERATIONS}",
+        f"%{p}.most = mul i64 %{p}.threads, {TASKS_PER_THREAD}",
+        f"%{p}.t1 = call i64 @llvm.umin.i64(i64 %{p}.grains, i64 %{p}.most)",
+        f"%{p}.tasks = call i64 @llvm.umin.i64(i64 %{p}.t1, i64 {count})",
+        f"%{p}.alone = icmp ule i64 %{p}.tasks, 1",
+        f"%{p}.single = icmp ule i64 %{p}.threads, 1",
+        f"%{p}.serial = or i1 %{p}.alone, %{p}.single",
+        f"br i1 %{p}.serial, label %{p}.here, label %{p}.spread",
+    ):
+        code.effect(line)
+    code.label(f"{p}.here")
+    code.effect(f"call void {function}(ptr %given, i64 0, i64 {count}, i64 0)")
+    code.effect(f"br label %{p}.done")
+    code.label(f"{p}.spread")
+    for line in (
+        "store ptr %given, ptr %data",
+        f"%{p}.d1 = getelementptr i64, ptr %data, i64 1",
+        f"store i64 %{p}.tasks, ptr %{p}.d1",
+        f"%{p}.d2 = getelementptr i64, ptr %data, i64 2",
+        f"store i64 {count}, ptr %{p}.d2",
+        "store i64 0, ptr %args",
+        f"store i64 %{p}.tasks, ptr %dims",
+        "store i64 1, ptr %steps",
+        f"%{p}.threads32 = trunc i64 %{p}.threads to i32",
+        f"call void %{p}.for(ptr {task}, ptr %args, ptr %dims, ptr %steps, ptr %data, "
+        f"i64 0, i64 1, i32 %{p}.threads32)",
+        f"br label %{p}.done",
+    ):
+        code.effect(line)
+    code.label(f"{p}.done")
+    code.declare("declare i64 @llvm.umin.i64(i64, i64)")

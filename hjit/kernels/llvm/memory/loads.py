@@ -1,0 +1,321 @@
+"""Loads of the LLVM emitter: contiguous, reversed, strided by shuffles, broadcast, gathered; prefetches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from hjit.kernels.llvm.builder.code import BOOL, I8, I32, I64, Code, Val, const, shuffle, splat, type_name
+from hjit.kernels.llvm.memory import register_tables
+from hjit.kernels.llvm.memory.address import address, memory_dtype, offset_address
+from hjit.kernels.llvm.nest import indices
+from hjit.kernels.llvm.nest.emitter import NestEmitter
+from hjit.kernels.llvm.thresholds import ALWAYS_SHUFFLED_STRIDE, MAX_SHUFFLED_STRIDE
+from hjit.kernels.llvm.vecmath import apply as vecmath
+from hjit.kernels.llvm.vecmath.text import suffix
+from hjit.sched.language.memory import LINE, rejoined
+from hjit.trace.ir.graph import Load
+from hjit.trace.ir.poly import Indirect, Poly, Var, poly
+
+_GROUP = Var("group")  # the vector's variable divided by its alignment
+PREFETCH = "llvm.prefetch.p0"
+
+
+def most_shuffled(lanes: int) -> int:
+    """The largest stride for which whole vectors are loaded and shuffled."""
+    return max(ALWAYS_SHUFFLED_STRIDE, min(lanes // 2, MAX_SHUFFLED_STRIDE))
+
+
+def load(e: NestEmitter, x: Load) -> Val:
+    """The value of a load: a vector where its address differs between lanes."""
+    constant = _constant(e, x)
+    if constant is not None:
+        return constant
+    dtype = e.dtypes[x.source]
+    _check_unmoving(e, x)
+    flat = e.flat(x.source, x.index)
+    if not e.varies(flat):
+        return _from_memory(e.code, scalar(e, x.source, flat), dtype)
+    assert e.vector is not None
+    c = flat.coefficient(e.vector)
+    if e.mask is not None and c == 1:
+        return _from_memory(e.code, _masked_load(e, x.source, flat, memory_dtype(dtype)), dtype)
+    at_hand = register_tables.looked_up(e, x, memory_dtype(dtype)) if c is None or c == 0 else None
+    if at_hand is not None:
+        return _from_memory(e.code, at_hand, dtype)
+    if e.mask is not None:
+        return _from_memory(e.code, _gather(e, x.source, flat, dtype), dtype)
+    if c is not None and c.is_const and 0 < abs(c.const) <= most_shuffled(e.lanes):
+        return _from_memory(e.code, _strided_load(e, x, flat, c.const, memory_dtype(dtype)), dtype)
+    offsets = _pattern(e, flat)
+    if offsets is not None:
+        return _from_memory(e.code, _patterned_load(e, x.source, flat, offsets, memory_dtype(dtype)), dtype)
+    return _from_memory(e.code, _gather(e, x.source, flat, dtype), dtype)
+
+
+def _check_unmoving(e: NestEmitter, x: Load) -> None:
+    """Evaluate indices of axes whose elements are one in memory: they are checked, though no part of the address."""
+    if x.source in e.inputs:
+        for p, step in zip(x.index, e.inputs[x.source].layout, strict=True):
+            if step == 0 and p.exprs:
+                e.integer(p, e.spread(p, e.lanes))
+
+
+def _pattern(e: NestEmitter, flat: Poly) -> list[int] | None:
+    """The distance of each lane's element from the first one's, where divisions of the variable make a fixed
+    pattern."""
+    moving = Poly({m: c for m, c in flat.terms.items() if any(e.varies(poly(a)) for a in m)}, 0)
+    key = moving, e.vector, e.align, e.lanes
+    if key not in e.patterns:
+        first = _at_lane(e, moving, 0)
+        lanes = [_at_lane(e, moving, k) - first for k in range(e.lanes)]
+        offsets = [p.const for p in lanes if p.is_const]
+        e.patterns[key] = (
+            offsets
+            if len(offsets) == e.lanes and max(offsets) - min(offsets) < most_shuffled(e.lanes) * e.lanes
+            else None
+        )
+    return e.patterns[key]
+
+
+def _at_lane(e: NestEmitter, flat: Poly, lane: int) -> Poly:
+    """The index of one lane, the vector's variable written as the multiple that it is."""
+    assert e.vector is not None
+    group = poly(_GROUP) * e.align + lane
+    return rejoined(flat.substitute(lambda a: group if a == e.vector else None))
+
+
+def _patterned_load(e: NestEmitter, source: str, flat: Poly, offsets: list[int], dtype: np.dtype[Any]) -> Val:
+    """Lanes at fixed distances: whole vectors and shuffles."""
+    assert e.vector is not None
+    e.vars[_GROUP] = e.divide(e.vars[e.vector], const(e.align, I64), quotient=True)
+    low, span = min(offsets), max(offsets) - min(offsets) + 1
+    size = min(1 << (span.bit_length() - 1), e.lanes)
+    starts = list(dict.fromkeys([*range(0, span - size, size), span - size]))
+    at = address(e, source, _at_lane(e, flat, 0) + low)
+    parts = [_read(e, source, offset_address(e, at, dtype, k), dtype, size) for k in starts]
+    if size == 1:
+        return splat(e.code, parts[0], e.lanes)
+    return select_lanes(e.code, parts, starts, [k - low for k in offsets])
+
+
+def _constant(e: NestEmitter, x: Load) -> Val | None:
+    """An element of a constant array at a known index."""
+    i = e.inputs.get(x.source)
+    if i is None or i.data is None or not all(p.is_const for p in x.index):
+        return None
+    array = np.frombuffer(i.data, i.dtype).reshape([n.const for n in i.shape])
+    return const(array[tuple(p.const for p in x.index)], i.dtype)
+
+
+def _from_memory(code: Code, v: Val, dtype: np.dtype[Any]) -> Val:
+    if dtype != BOOL:
+        return v
+    return code.emit(f"icmp ne {v.type} {v.text}, {const(0, I8, v.lanes).text}", BOOL, v.lanes, v)
+
+
+def to_memory(code: Code, v: Val) -> Val:
+    """A value as it is stored."""
+    if v.dtype != BOOL:
+        return v
+    return code.emit(f"zext {v} to {type_name(I8, v.lanes)}", I8, v.lanes, v)
+
+
+def _read(e: NestEmitter, source: str, at: Val, dtype: np.dtype[Any], lanes: int) -> Val:
+    aligned = 1 if source in e.inputs else dtype.itemsize  # an argument may be unaligned
+    rhs = f"load {type_name(dtype, lanes)}, ptr {at.text}, align {aligned}"
+    if e.is_mutable(source):
+        return e.code.here(rhs, dtype, lanes)
+    return e.code.emit(rhs, dtype, lanes, at, e.guard)
+
+
+def _masked_load(e: NestEmitter, source: str, flat: Poly, dtype: np.dtype[Any]) -> Val:
+    """Neighbouring elements of the lanes that do something; zero in the others."""
+    assert e.mask is not None
+    mask, t = e.mask[0], type_name(dtype, e.lanes)
+    at = address(e, source, flat)
+    name = f"llvm.masked.load.{suffix(dtype, e.lanes)}.p0"
+    e.code.declare(f"declare {t} @{name}(ptr, i32, <{e.lanes} x i1>, {t})")
+    aligned = 1 if source in e.inputs else dtype.itemsize
+    rhs = f"call {t} @{name}(ptr {at.text}, i32 {aligned}, {mask}, {t} zeroinitializer)"
+    if e.is_mutable(source):
+        return e.code.here(rhs, dtype, e.lanes)
+    return e.code.emit(rhs, dtype, e.lanes, at, mask, e.guard)
+
+
+def scalar(e: NestEmitter, source: str, flat: Poly) -> Val:
+    """One element, as memory has it."""
+    return _read(e, source, address(e, source, flat), memory_dtype(e.dtypes[source]), 1)
+
+
+def _strided_load(e: NestEmitter, x: Load, flat: Poly, step: int, dtype: np.dtype[Any]) -> Val:
+    lanes = e.lanes
+    if step == 1:
+        return _read(e, x.source, address(e, x.source, flat), dtype, lanes)
+    if step == -1:
+        v = _read(e, x.source, address(e, x.source, flat - (lanes - 1)), dtype, lanes)
+        return shuffle(e.code, v, v, range(lanes - 1, -1, -1))
+    size = abs(step)
+    shift = _group_shift(e, x, size)
+    start = (flat if step > 0 else flat + step * (lanes - 1)) - shift
+    span = size * lanes if _grouped(e, x, size) else size * (lanes - 1) + 1
+    at = address(e, x.source, start)
+    offsets = _vector_offsets(lanes, span)
+    parts = [_read(e, x.source, offset_address(e, at, dtype, k), dtype, lanes) for k in offsets]
+    wanted = [shift + size * k for k in range(lanes)]
+    if step < 0:
+        wanted.reverse()
+    return select_lanes(e.code, parts, offsets, wanted)
+
+
+def neighbours(e: NestEmitter, x: Load, n: int) -> list[Val]:
+    """What `n` loads side by side have in all lanes, from the first one on: vectors in the order of memory."""
+    dtype = memory_dtype(e.dtypes[x.source])
+    at = address(e, x.source, e.flat(x.source, x.index))
+    parts = [_read(e, x.source, offset_address(e, at, dtype, k * e.lanes), dtype, e.lanes) for k in range(n)]
+    return [_from_memory(e.code, v, e.dtypes[x.source]) for v in parts]
+
+
+def _grouped(e: NestEmitter, x: Load, step: int) -> bool:
+    """Is the innermost axis a whole group of `step` contiguous elements, like the channels of a pixel?"""
+    i = e.inputs.get(x.source)
+    shape = e.shapes[x.source]
+    contiguous = i is None or i.data is not None or (bool(i.layout) and i.layout[-1] == 1)
+    return bool(shape) and contiguous and shape[-1] == step and x.index[-1].is_const
+
+
+def _group_shift(e: NestEmitter, x: Load, step: int) -> int:
+    """Elements to step back to the first channel, so that all channels share their loads."""
+    return x.index[-1].const if _grouped(e, x, step) else 0
+
+
+def _vector_offsets(lanes: int, span: int) -> list[int]:
+    """Where whole vectors start that cover `span` elements, the last one ending exactly there."""
+    return [*range(0, span - lanes, lanes), span - lanes]
+
+
+def select_lanes(code: Code, parts: Sequence[Val], offsets: Sequence[int], wanted: Sequence[int]) -> Val:
+    """Lanes `wanted` of the elements that overlapping vectors at `offsets` hold."""
+    lanes = parts[0].lanes
+
+    def home(k: int) -> tuple[int, int]:
+        for n, start in enumerate(offsets):
+            if start <= k < start + lanes:
+                return n, k - start
+        raise AssertionError((k, offsets))
+
+    homes = [home(k) for k in wanted]
+    used = sorted({n for n, _ in homes})
+    result: Val | None = None
+    for position in range(0, len(used), 2):
+        pair = used[position : position + 2]
+        a, b = parts[pair[0]], parts[pair[-1]]
+        mask = [(lane if n == pair[0] else lanes + lane) if n in pair else -1 for n, lane in homes]
+        part = shuffle(code, a, b, mask)
+        if result is None:
+            result = part
+        else:
+            result = shuffle(code, result, part, [lanes + k if n in pair else k for k, (n, _) in enumerate(homes)])
+    assert result is not None
+    return result
+
+
+def _gather(e: NestEmitter, source: str, flat: Poly, dtype: np.dtype[Any]) -> Val:
+    """Lanes from anywhere."""
+    lanes, cell = e.lanes, memory_dtype(dtype)
+    base, index = e.base(source), e.integer(flat, lanes) if not e.machine.small else None
+    if index is None:
+        still = Poly({m: c for m, c in flat.terms.items() if not e.varies(Poly({m: c}, 0))}, flat.const)
+        base, index = address(e, source, still), indices.index32(e, flat - still, lanes)
+    return _at(e, source, base, index, cell)
+
+
+def looked_up(e: NestEmitter, x: Load, a: Indirect, index: Val) -> Val:
+    """A load that a value chooses the element of, which is at hand for all lanes."""
+    code, dtype = e.code, e.dtypes[x.source]
+    at_hand = register_tables.looked_up(e, x, memory_dtype(dtype), index)
+    if at_hand is not None:
+        return _from_memory(code, at_hand, dtype)
+    index = splat(code, vecmath.convert(code, index, I32 if e.machine.small else I64), e.lanes)
+    if a.extent is not None:
+        extent = e.integer(a.extent)
+        index = indices.checked(e, index, indices.narrow(e, extent) if e.machine.small else extent)
+    return _from_memory(
+        code,
+        _at(e, x.source, address(e, x.source, e.flat(x.source, x.index) - poly(a)), index, memory_dtype(dtype)),
+        dtype,
+    )
+
+
+def _at(e: NestEmitter, source: str, base: Val, index: Val, cell: np.dtype[Any]) -> Val:
+    """Elements so far behind `base`, one for each lane."""
+    code, lanes = e.code, e.lanes
+    # scratch may be read past its end
+    whole = cell if cell.itemsize >= 4 else I32 if source in e.params.scratch and cell.kind != "f" else None
+    # before AVX-512, gathers are slower than single loads
+    if whole is not None and "avx512" in e.machine.features and not e.is_mutable(source):
+        at = code.emit(
+            f"getelementptr {type_name(cell)}, ptr {base.text}, {index}", I64, lanes, base, index, pointer=False
+        )
+        aligned = 1 if source in e.inputs else cell.itemsize
+        t, types = type_name(whole, lanes), f"{suffix(whole, lanes)}.v{lanes}p0"
+        code.declare(f"declare {t} @llvm.masked.gather.{types}(<{lanes} x ptr>, i32, <{lanes} x i1>, {t})")
+        found = code.emit(
+            f"call {t} @llvm.masked.gather.{types}(<{lanes} x ptr> {at.text}, i32 {aligned}, "
+            f"<{lanes} x i1> splat (i1 true), {t} poison)",
+            whole,
+            lanes,
+            at,
+            e.guard,
+        )
+        return found if whole == cell else code.emit(f"trunc {found} to {type_name(cell, lanes)}", cell, lanes, found)
+    result: Val | None = None
+    for k, i in enumerate(_elements(e, index)):
+        at = code.emit(f"getelementptr {type_name(cell)}, ptr {base.text}, {i}", I64, 1, base, i, pointer=True)
+        v = _read(e, source, at, cell, 1)
+        into = "poison" if result is None else result.text
+        deps = (v,) if result is None else (v, result)
+        result = code.emit(f"insertelement {type_name(cell, lanes)} {into}, {v}, i64 {k}", cell, lanes, *deps)
+    assert result is not None
+    return result
+
+
+def _elements(e: NestEmitter, index: Val) -> Iterator[Val]:
+    """The lanes of an index: those of 32 bits in pairs, as on x86 an extraction is two operations, of 64 bits or
+    less."""
+    code, lanes = e.code, index.lanes
+    if index.dtype != I32 or lanes % 2 or "x86" not in e.machine.features or not index.text.startswith("%"):
+        for k in range(lanes):
+            yield code.emit(f"extractelement {index}, i64 {k}", index.dtype, 1, index)
+        return
+    pairs = code.emit(f"bitcast {index} to {type_name(I64, lanes // 2)}", I64, lanes // 2, index)
+    for k in range(lanes // 2):
+        pair = code.opaque(
+            code.emit(f"extractelement {pairs}, i64 {k}" if lanes > 2 else f"bitcast {index} to i64", I64, 1, pairs)
+        )
+        low = code.emit(f"trunc i64 {pair.text} to i32", I32, 1, pair)
+        yield code.emit(f"sext {low} to i64", I64, 1, low)
+        yield code.emit(f"ashr i64 {pair.text}, 32", I64, 1, pair)
+
+
+def prefetch(e: NestEmitter, ahead: Sequence[Load]) -> None:
+    """Prefetch the lines that later iterations of a vector loop load: an address out of bounds does nothing."""
+    fetched: list[tuple[str, Poly]] = []
+    for x in ahead:
+        flat = e.flat(x.source, x.index)
+        step = None if e.vector is None else flat.coefficient(e.vector)
+        if step is None or not step.is_const or not 1 <= step.const <= most_shuffled(e.lanes):
+            continue
+        if any(
+            source == x.source and (flat - other).is_const and abs((flat - other).const) < step.const
+            for source, other in fetched
+        ):
+            continue  # in the lines of one that is fetched
+        fetched.append((x.source, flat))
+        e.code.declare(f"declare void @{PREFETCH}(ptr, i32, i32, i32)")
+        dtype = memory_dtype(e.dtypes[x.source])
+        first = address(e, x.source, flat)
+        for k in range(0, e.lanes * step.const, max(LINE // dtype.itemsize, 1)):
+            e.code.effect(f"call void @{PREFETCH}(ptr {offset_address(e, first, dtype, k).text}, i32 0, i32 2, i32 1)")

@@ -1,0 +1,56 @@
+"""Which values are written already, and where they are known."""
+
+from __future__ import annotations
+
+from hjit.kernels.llvm.builder.code import Val
+from hjit.trace.ir.graph import Expr
+from hjit.trace.ir.poly import Atom, Poly
+
+# an index, in how many lanes; a term of one, its factor and lanes; the address of an index in an array
+Known = Poly | tuple[Poly, int] | tuple[tuple[Atom, ...], int, int] | tuple[str, Poly]
+
+
+class ValueTable:
+    """Values that are written already: integers are known further in, too, other values in their own loop or branch
+    only.
+
+    Attributes:
+        integers: an index -> its value; what is open at the moment.
+        values: expressions -> their values, for each loop and branch that is open.
+    """
+
+    __slots__ = ("_added", "integers", "values")
+
+    def __init__(self) -> None:
+        self.integers: dict[Known, Val] = {}
+        self.values: list[dict[Expr, Val]] = [{}]
+        self._added: list[list[Known]] = [[]]
+
+    def open(self) -> None:
+        """A loop or a branch begins."""
+        self.values.append({})
+        self._added.append([])
+
+    def close(self) -> None:
+        """It ends."""
+        self.values.pop()
+        for key in self._added.pop():
+            self.integers.pop(key, None)
+
+    def rename(self) -> None:
+        """A name stands for another index from now on."""
+        for keys in self._added:
+            for key in keys:
+                self.integers.pop(key, None)
+            keys.clear()
+        self.forget()
+
+    def forget(self) -> None:
+        """Memory was written: what was read of it before may be another value by now."""
+        self.values[-1].clear()
+
+    def remember(self, key: Known, value: Val, everywhere: bool) -> None:
+        """An integer; `everywhere`: it does not depend on any loop."""
+        self.integers[key] = value
+        if not everywhere:
+            self._added[-1].append(key)

@@ -1,0 +1,167 @@
+"""Sliding windows: what of a stage is new at each iteration of the loop that it is computed in.
+
+A stage whose memory lies outside that loop keeps what earlier iterations computed (Halide 2012, section 4.3). Of the
+axis that moves with the loop only the last elements are kept, in a circular buffer as long as the window that an
+iteration reads; where vectors run along that axis, all are kept: they do not go round a circle. So that no iteration
+must compute more than its part, the loop starts some iterations early with nothing but the sliding stages.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from hjit.errors import SlidingError
+from hjit.kernels.lower.placing.context import Namer
+from hjit.kernels.lower.placing.regions import Site, infer_regions
+from hjit.kernels.lower.thresholds import MAX_WARM_UP
+from hjit.sched.analysis.bounds import Region
+from hjit.sched.analysis.sliding import advance, warm_up_iterations
+from hjit.trace.ir.intervals import Interval
+from hjit.trace.ir.poly import ZERO, Poly, extremum
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """How a stage slides.
+
+    Attributes:
+        axis: the one that moves.
+        first: the first index of it that any iteration needs.
+        end: how far an iteration comes.
+        new: elements of the axis that one iteration adds at most; 0: the first iteration computes all.
+        window: elements of the axis that one iteration reads at most; 0: all are kept.
+        low: the first one that this iteration reads, where the window moves on by more than its length: what lies
+            between is never needed.
+    """
+
+    axis: int
+    first: Poly
+    end: Poly
+    new: int
+    window: int
+    low: Poly | None = None
+
+    def part(self, region: Region, begin: Poly) -> Region:
+        """The part of a region that an iteration computes, from `begin` on."""
+        s = region[self.axis].newest(self.new) if self.new else region[self.axis]
+        return (*region[: self.axis], replace(s, low=begin, high=self.end - 1), *region[self.axis + 1 :])
+
+
+@dataclass(frozen=True, slots=True)
+class Needed:
+    """What is needed at a place.
+
+    Attributes:
+        regions: of each stage that begins there.
+        windows: of those among them that slide.
+        warm: iterations that the loop around the place starts early to fill the windows.
+    """
+
+    regions: dict[str, Region]
+    windows: dict[str, Window]
+    warm: int = 0
+
+
+def infer(site: Site, name: Namer, name_first: Namer) -> Needed:
+    """What is needed at a site, and what of that is new at each iteration.
+
+    Args:
+        name, name_first: give names to the bounds of regions, and to those of the first iteration.
+
+    Raises:
+        SlidingError: a stage cannot slide along the loop around the site.
+    """
+    if not site.sliding:
+        return Needed(infer_regions(site, name), {})
+    first = _first_regions(site, name_first)
+    windows: dict[str, Window] = {}
+
+    def served(stage: str, region: Region) -> Region:
+        if stage not in site.sliding or not region:
+            return region
+        windows[stage], part = _slide(site, stage, region)
+        return part
+
+    regions = infer_regions(site, name, served)
+    warm = 0
+    for stage, w in windows.items():
+        if w.new:
+            windows[stage] = _from_first(site, stage, w, first[stage])
+            warm = max(warm, _warm_up(site, stage, w, regions[stage], first[stage]))
+    if warm:
+        _check_producers(site, windows, regions)
+    return Needed(regions, windows, warm)
+
+
+def _first_regions(site: Site, name: Namer) -> dict[str, Region]:
+    """What of each stage all iterations together need at the loop's begin."""
+    var, _, begin = site.loop
+
+    def start(p: Poly) -> Poly:
+        return p.substitute(lambda a: begin if a == var else None)
+
+    opened = {
+        stage: {k: replace(s, low=start(s.low), high=start(s.high), base=start(s.base)) for k, s in dims.items()}
+        for stage, dims in site.opened.items()
+    }
+    return infer_regions(site, name, opened=opened)
+
+
+def _slide(site: Site, stage: str, region: Region) -> tuple[Window, Region]:
+    """How a stage slides, and the part of its region that one iteration computes when all before it have been."""
+    var, step, _ = site.loop
+    moving = [k for k, s in enumerate(region) if s.base.mentions(var)]
+    if not moving:
+        return Window(0, region[0].low, region[0].high + 1, 0, 0), region
+    if len(moving) > 1:
+        raise _error(site, stage, f"what it computes moves along {len(moving)} axes at once")
+    (axis,) = moving
+    s = region[axis]
+    new = advance(s.base, var, step)
+    if new is None:
+        raise _error(site, stage, "what is needed of it does not move on steadily")
+    if not s.length.is_const:
+        raise _error(site, stage, "the part of it that an iteration reads has no known length")
+    length = s.length.const
+    low = s.base + s.first if new > length else None
+    new = min(max(new, 1), max(length, 1))
+    extent = site.reads.stages[stage].shape[axis]
+    end = extremum("min", s.base + s.last + 1, site.sliding[stage][axis].high + 1)
+    kept = 0 if axis in site.vectors.get(stage, ()) else length
+    part = replace(s, high=end - 1).newest(new).clipped(extent)
+    return Window(axis, ZERO, end, new, kept, low), (*region[:axis], part, *region[axis + 1 :])
+
+
+def _from_first(site: Site, stage: str, w: Window, first: Region) -> Window:
+    """The window, from the first index that any iteration needs."""
+    s = first[w.axis]
+    begin = extremum("max", s.base + s.first, site.sliding[stage][w.axis].low)
+    return replace(w, first=begin if w.low is None else extremum("max", begin, w.low))
+
+
+def _warm_up(site: Site, stage: str, w: Window, region: Region, first: Region) -> int:
+    """How many iterations before the first one the stage adds no more than `new` elements."""
+    var, step, _ = site.loop
+    s: Interval = region[w.axis]
+    reach = s.last - first[w.axis].first
+    if not reach.is_const:
+        raise _error(site, stage, "the part of it that an iteration reads has no known length")
+    iterations = warm_up_iterations(s.base, var, step, reach.const, w.new, MAX_WARM_UP)
+    if iterations is None:
+        raise _error(site, stage, "it would have to start too long before")
+    return iterations
+
+
+def _check_producers(site: Site, windows: dict[str, Window], regions: dict[str, Region]) -> None:
+    """Of a loop that starts early, what begins inside it does not: no window may need that."""
+    for stage in windows:
+        for number in range(len(site.reads.stages[stage].definitions)):
+            for source in site.reads.part(stage, number).footprints:
+                if source in regions and source not in windows and source not in site.opened:
+                    why = f"{stage}, which reads it, is stored outside of the loop and it is not"
+                    why += "; store it inside that loop"
+                    raise SlidingError(stage, f"{source} cannot slide along {site.loop[0]}: {why}")
+
+
+def _error(site: Site, stage: str, why: str) -> SlidingError:
+    return SlidingError(stage, f"{stage} cannot slide along {site.loop[0]}: {why}; store it inside that loop")

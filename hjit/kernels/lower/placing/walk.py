@@ -1,0 +1,256 @@
+"""The walk down the schedule tree of one nest: loops around definitions, and at each place the stages that begin there.
+
+At a place: bounds inference (`regions`), and what of that is new at an iteration (`sliding_windows`); memory
+(`buffers`); then a nest for each stage that begins. At a loop: vectors, copies or iterations, and what becomes of the
+last one (`tails`). At a computation: its stores (`leaves`), or one reduction over the loops around it (`reductions`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from hjit.errors import SlidingError
+from hjit.kernels.lower.loopir import For, If, ResetWindow, SlidingProduce, Stmt, VectorLoop
+from hjit.kernels.lower.placing import buffers, leaves, reductions, sliding_windows, tails
+from hjit.kernels.lower.placing.context import NestContext, Stmts, definition_of
+from hjit.kernels.lower.placing.environment import Env, Remaining, not_negative
+from hjit.kernels.lower.placing.inner_loops import chain_of, step_of, vectors_below
+from hjit.kernels.lower.placing.regions import Site
+from hjit.kernels.lower.placing.sliding_windows import Window
+from hjit.sched.analysis.bounds import Region
+from hjit.sched.language.build import flattened
+from hjit.sched.language.definitions import is_associative, is_direct
+from hjit.sched.language.tree import Compute, Loop, Node, computes, dims_of, own
+from hjit.trace.ir.intervals import Interval
+from hjit.trace.ir.poly import Poly, Var, poly
+
+Body = Callable[[Env], Stmts]
+
+
+def visit(n: NestContext, node: Node, env: Env) -> Stmts:
+    """The statements of a loop or of a computation."""
+    match node:
+        case Compute():
+            return (leaves.block_of(n, node, env.intervals[node.stage]),)
+        case Loop():
+            return _loop(n, node, env)
+    raise AssertionError(node)
+
+
+# -- places
+
+
+def place(n: NestContext, children: tuple[Node, ...], env: Env) -> tuple[Stmts, int]:
+    """The statements inside a loop, and how many iterations earlier than its first one it must start."""
+    items, stores = flattened(children)
+    new = list(dict.fromkeys(x.stage for x in items if x.stage not in env.intervals))
+    if not new and not stores:
+        return tuple(s for x in items for s in visit(n, x, env)), 0
+    lets: list[Stmt] = []
+    site = _site(n, [c for x in items for c in computes(x)], new, env)
+    found = sliding_windows.infer(site, n.namer(lets), n.namer(lets, ".first"))
+    held = {s.stage: (env.depth, found.regions[s.stage]) for s in stores if s.stage in found.regions}
+    env = replace(env, stores=env.stores | held, regions={**env.regions, **found.regions})
+    always, body = lets, list[Stmt]()  # at each iteration; and, of a loop that starts early, not before its first one
+    for k, x in enumerate(items):
+        if x.stage not in new:
+            body += visit(n, x, env)
+            continue
+        always += buffers.allocate(n, x.stage, env.stores[x.stage][1], env.in_thread)
+        region, window = found.regions[x.stage], found.windows.get(x.stage)
+        if window is None:
+            body += _realise(n, x, region, env)
+            continue
+        is_last = all(y.stage != x.stage for y in items[k + 1 :])
+        one = _slide(n, x, window, region, env, is_last)
+        if found.warm:
+            always += (*_when_begun(site, body), one)
+            body = []
+        else:
+            body.append(one)
+    return (*always, *(_when_begun(site, body) if found.warm else body)), found.warm
+
+
+def _site(n: NestContext, computed: list[Compute], new: list[str], env: Env) -> Site:
+    """The place, for bounds inference."""
+    sliding = {s: env.regions[s] for s in new if s in env.stores and env.stores[s][0] < env.depth}
+    return Site(n.reads, computed, new, env.intervals, env.regions, env.iteration, sliding, n.vectors, n.round_up)
+
+
+def _realise(n: NestContext, node: Loop | Compute, region: Region, env: Env) -> Stmts:
+    """One nest of a stage over the part of it that a region needs."""
+    part = n.reads.part(node.stage, own(node, node.stage).definitions[-1])
+    return visit(n, node, env.opened(node.stage, part.dims(region)))
+
+
+def _slide(n: NestContext, x: Loop | Compute, w: Window, region: Region, env: Env, is_last: bool) -> SlidingProduce:
+    """What is new of a stage in an iteration."""
+    var = n.var(f"{x.stage}.new")
+    stmts = _realise(n, x, w.part(region, poly(var)), env)
+    if not w.new:  # all of it at the first iteration; what updates itself must not do so again
+        stmts = (If(w.end - poly(var) - 1, stmts),)
+    return SlidingProduce(x.stage, var, w.first, w.end, stmts, is_last, w.axis, w.window)
+
+
+def _when_begun(site: Site, body: list[Stmt]) -> Stmts:
+    """`body`, not before the first iteration."""
+    var, _, begin = site.loop
+    return (If(poly(var) - begin, tuple(body)),) if body else ()
+
+
+# -- loops
+
+
+def _loop(n: NestContext, node: Loop, env: Env) -> Stmts:
+    if node.size is not None and (node.stage, node.dim) in env.absorbed:
+        return place(n, node.children, env)[0]
+    compute = own(node, node.stage)
+    d = definition_of(n.reads, compute)
+    if dims_of(node.dim)[0] >= len(d.dims) and is_associative(d) and is_direct(d):
+        return _reduction(n, node, compute, env)
+    return _run(n, node, env, _inside(n, node))
+
+
+def _inside(n: NestContext, node: Loop) -> Body:
+    return lambda env: place(n, node.children, env)[0]
+
+
+def _reduction(n: NestContext, node: Loop, compute: Compute, env: Env) -> Stmts:
+    """Accumulators in registers, inside the loops over other dimensions."""
+    chain, d = chain_of(node), definition_of(n.reads, compute)
+    pure = reductions.next_pure_loop(chain, d, env)
+    if pure is not None:
+        return _run(n, pure, env, lambda e: _reduction(n, node, compute, e))
+    env, loops = reductions.headers(n, chain, d, env)
+    return (reductions.reduce_over(n, compute, env, loops),)
+
+
+def _run(n: NestContext, node: Loop, env: Env, body: Body) -> Stmts:
+    """A loop, given what is inside it."""
+    env = env.fused(node)
+    left = env.remains(node)
+    if node.kind == "gpu_thread":
+        return (_threads(n, node, env, left),)
+    vectors = vectors_below(node)
+    if vectors is not None:
+        return (_vectors(n, node, env, left, *vectors, body),)
+    if node.kind == "unroll":
+        return _unrolled(n, node, env, left, body)
+    return iterations(n, node, env, left.low, left.end)
+
+
+def _threads(n: NestContext, node: Loop, env: Env, left: Remaining) -> Stmt:
+    """A loop whose iterations the threads of a block share."""
+    step, var = step_of(node), n.loop_var(node)
+    inside = replace(env.tile(node, poly(var), step).deeper(var, step, left.low), in_thread=True)
+    body, _ = place(n, node.children, inside)
+    for stage in _sliding(body):
+        advice = "store it inside that loop"
+        raise SlidingError(stage, f"{stage} cannot slide along {var}, whose iterations threads share; {advice}")
+    length = left.interval.length
+    most = -(-length.const // step) if length.is_const else None
+    return For(var, left.low, left.end, step, body, kind="gpu_thread", most=most)
+
+
+def _vectors(n: NestContext, node: Loop, env: Env, left: Remaining, lanes: int, copies: int, body: Body) -> Stmt:
+    """Vectors over what is left, and single elements where no vector fits."""
+    var = n.loop_var(node)
+    inside = env.at(node, poly(var)).absorb(node).deeper(var, 1, left.low)
+    single = replace(inside, scalar=True)
+    low, end = left.low, left.end
+    if lanes == 1:
+        return For(var, low, end, 1, body(single))
+    tail = tails.vector_tail(n.reads, node)
+    return VectorLoop(var, low, end, low, end, lanes, copies, 1, tail, body(inside), body(single))
+
+
+def _unrolled(n: NestContext, node: Loop, env: Env, left: Remaining, body: Body) -> Stmts:
+    """Code for each iteration; where they are too many or too few, a loop that counts."""
+    step, size = step_of(node), left.known
+    d = definition_of(n.reads, own(node, node.stage))
+    is_pure = dims_of(node.dim)[-1] < len(d.dims)
+    if size is None and node.size is not None:
+        s = left.interval
+        full = Remaining(Interval(s.low, s.low + (node.size - 1), s.base, s.first, s.last), node.size)
+        rest = _counted_by_one(n, node, env, left, body)
+        many = _unrolled(n, node, env.within(node, full.interval, node.size), full, body)
+        return (If(left.end - left.low - node.size, many, (rest,)),)
+    is_sequential = d.order == "sequential" and not is_pure
+    if size is None or size % step or (env.scalar and is_pure) or is_sequential:
+        return (_counted_by_one(n, node, env, left, body),)
+    var = n.loop_var(node, ".unrolled")
+    inside = env.at(node, poly(var)) if step == 1 else env.within(node, Interval.tile(poly(var), step), step)
+    return (For(var, left.low, left.end, step, body(inside), kind="unroll_and_jam" if is_pure else "unroll"),)
+
+
+def _counted_by_one(n: NestContext, node: Loop, env: Env, left: Remaining, body: Body) -> Stmt:
+    """A loop in steps of one, those over the same dimension inside it gone."""
+    var = n.loop_var(node)
+    inside = env.at(node, poly(var)).absorb(node).deeper(var, 1, left.low)
+    return For(var, left.low, left.end, 1, body(inside))
+
+
+def iterations(n: NestContext, node: Loop, env: Env, begin: Poly, end: Poly) -> Stmts:
+    """A serial loop over part of what is left, in steps of the next loop inside."""
+    vectors = vectors_below(node)
+    if vectors is not None and node.kind != "vector":
+        part = Remaining(replace(env.remains(node).interval, low=begin, high=end - 1))
+        return (_vectors(n, node, env.fused(node), part, *vectors, _inside(n, node)),)
+    env = env.fused(node)
+    left, step = env.remains(node), step_of(node)
+    var = n.loop_var(node)
+    v = poly(var)
+    if step == 1:
+        return _counted(n, node, var, begin, end, 1, env.at(node, v))
+    full = env.within(node, Interval.tile(v, step), step)
+    known = left.known if begin == left.low and end == left.end else None
+    match tails.serial_tail(n.reads, node, step, known):
+        case "exact":
+            return _counted(n, node, var, begin, end, step, full)
+        case "clip":
+            return _clipped(n, node, var, env, begin, end)
+        case "peel":
+            stop = begin + not_negative(end - begin, left.interval.partial) // step * step
+            whole = _counted(n, node, var, begin, stop, step, full)
+            return (*whole, *_one_by_one(n, node, env, stop, end))
+        case "shift_inwards":
+            if tails.is_unrolled(node):
+                few = _one_by_one(n, node, env, begin, end)
+            else:
+                few = _clipped(n, node, var, env, begin, end)
+            many = _counted(n, node, var, begin, end, step, full, limit=left.end)
+            return (If(left.end - left.low - step, many, few),)
+
+
+def _clipped(n: NestContext, node: Loop, var: Var, env: Env, begin: Poly, end: Poly) -> Stmts:
+    """The loop with a last iteration that may be shorter."""
+    step = step_of(node)
+    shorter = Interval.tile(poly(var), step, env.remains(node).interval.high)
+    return _counted(n, node, var, begin, end, step, env.within(node, shorter))
+
+
+def _one_by_one(n: NestContext, node: Loop, env: Env, begin: Poly, end: Poly) -> Stmts:
+    """The loop in steps of one, those over the same dimension inside it gone."""
+    var = n.loop_var(node)
+    return _counted(n, node, var, begin, end, 1, env.at(node, poly(var)).absorb(node))
+
+
+def _counted(
+    n: NestContext, node: Loop, var: Var, begin: Poly, end: Poly, step: int, env: Env, limit: Poly | None = None
+) -> Stmts:
+    """``for var in range(begin, end, step)`` around the children of a node."""
+    body, warm = place(n, node.children, env.deeper(var, step, begin))
+    sliding = _sliding(body)
+    if limit is not None and sliding:
+        why = "its last iteration is shifted inwards; store it inside that loop"
+        raise SlidingError(sliding[0], f"{sliding[0]} cannot slide along {var}: {why}")
+    if node.kind == "parallel":
+        n.warm = max(n.warm, warm)
+    resets = tuple(map(ResetWindow, sliding))
+    return (*resets, For(var, begin - warm * step, end, step, body, limit))
+
+
+def _sliding(body: Stmts) -> list[str]:
+    """The stages that slide along the loop with this body."""
+    return list(dict.fromkeys(s.stage for s in body if isinstance(s, SlidingProduce)))
