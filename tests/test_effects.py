@@ -11,7 +11,7 @@ import shutil
 import subprocess
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -506,3 +506,88 @@ def test_whether_a_file_exists_is_asked_at_every_call(name: str, tmp_path: Path)
         if path.exists() or name != "getsize":
             np.testing.assert_array_equal(f(a), function(a))
     assert f.stats.fallbacks == 0
+
+
+PATH_QUESTIONS: dict[str, Callable[[Path], Any]] = {
+    "exists": lambda path: path.exists(),
+    "is_file": lambda path: path.is_file(),
+    "is_dir": lambda path: path.is_dir(),
+    "is_symlink": lambda path: path.is_symlink(),
+    "resolve": lambda path: path.resolve() == path.parent.resolve() / "other",
+    "samefile": lambda path: path.exists() and path.samefile(path.parent / "." / path.name),
+    "joined": lambda path: (path.parent / path.name).exists(),
+    "sibling": lambda path: path.with_name("sibling").with_name("flag").is_file(),
+    "made": lambda path: Path(str(path)).exists(),
+    "called on the class": lambda path: isinstance(path, Path) and type(path).exists(path),
+    "cwd": lambda path: (Path.cwd() / path.name).exists() and (Path.cwd() / path.name).is_file(),
+    "os": lambda path: os.path.exists(path),
+    "caught": lambda path: _size(path) == 4,
+    "owner": lambda path: path.exists() and len(path.owner()) > 0,
+}
+
+
+def _size(path: Path) -> int:
+    try:
+        return os.path.getsize(path)
+    except FileNotFoundError:
+        return -1
+
+
+@pytest.mark.parametrize("name", PATH_QUESTIONS)
+def test_a_path_is_asked_at_every_call(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    path, other, question = tmp_path / "flag", tmp_path / "other", PATH_QUESTIONS[name]
+
+    def captured(a: Any) -> Any:
+        return a * 2 if question(path) else a * 3
+
+    def given(a: Any, path: Path) -> Any:
+        return a * 2 if question(path) else a * 3
+
+    f, g = (hjit.pipeline(x, cache="off", verify="off") for x in (captured, given))
+    a = np.ones((3, 4))
+    other.write_text("four")
+    changes: list[Callable[[], Any]] = [
+        lambda: None,
+        lambda: path.write_text("four"),
+        path.unlink,
+        lambda: path.symlink_to(other),
+        path.unlink,
+        path.mkdir,
+        path.rmdir,
+    ]
+    for change in changes:
+        change()
+        for _ in range(2):
+            np.testing.assert_array_equal(f(a), captured(a))
+            np.testing.assert_array_equal(g(a, path), given(a, path))
+    assert f.stats.fallbacks == g.stats.fallbacks == 0
+    assert f.stats.traces < len(changes)  # an answer that came before has a trace already
+
+
+def test_the_status_of_a_path_is_refused(tmp_path: Path) -> None:
+    for f in (lambda a: a + tmp_path.stat().st_size, lambda a: a + tmp_path.lstat().st_size):
+        with pytest.raises(hjit.TraceError, match=r"pathlib\.Path\.stat"):
+            hjit.pipeline(f)(IMAGE)
+
+
+def test_a_path_is_a_path_to_the_function(tmp_path: Path) -> None:
+    def f(a: Any) -> Any:
+        assert isinstance(tmp_path, Path) and type(tmp_path) is type(Path("x"))
+        text = f"{tmp_path} {tmp_path!r} {tmp_path.name} {Path('b', 'c').as_posix()} {tmp_path == Path(str(tmp_path))}"
+        LOG.info("%r %s", tmp_path, {tmp_path: 1}[tmp_path])
+        return a + len(text)
+
+    p = hjit.pipeline(f)
+    for _ in range(3):
+        np.testing.assert_array_equal(p(IMAGE), f(IMAGE))
+    assert p.stats.fallbacks == 0
+
+
+def test_the_working_folder_is_asked_at_every_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    p = hjit.pipeline(lambda a: a + len(os.getcwd()) + len(os.path.abspath("x")))
+    for folder in ("a", "longer", "a"):
+        (tmp_path / folder).mkdir(exist_ok=True)
+        monkeypatch.chdir(tmp_path / folder)
+        np.testing.assert_array_equal(p(IMAGE), p.py_func(IMAGE))
+    assert p.stats.fallbacks == 0

@@ -24,6 +24,7 @@ CLOCKS = ("time", "perf_counter", "monotonic", "process_time", "thread_time", "l
 FILES = (np.load, np.loadtxt, np.genfromtxt, np.fromfile, np.memmap)
 OPENCV = """imread imreadmulti imwrite imwritemulti imshow waitKey getTickCount getCPUTickCount randu randn randShuffle
     setRNGSeed""".split()
+READS_OR_WRITES = "the function reads or writes while it computes: it would do so once, not at every call"
 STREAMS = (np.random.RandomState, np.random.Generator)
 _SHARED: Any = np.random.mtrand._rand  # the stream of numpy.random's own functions
 IN_PLACE = frozenset({"shuffle"})  # draws that change an array that they are given

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from hjit.trace.capture import builtin_calls, effects
+from hjit.trace.capture import builtin_calls, effects, environment
 from hjit.trace.capture.captured import LIBRARY, NUMERIC, Path, captured_object, wrap
 from hjit.trace.capture.constructors import called
 from hjit.trace.capture.impure import draw, is_stream_method, of_opencv, replaced
@@ -346,7 +346,7 @@ def _import(name: str, globals: Any = None, locals: Any = None, fromlist: Any = 
 # -- builtins
 
 
-_REPLACED: dict[Any, Any] = {**replaced(), **builtin_calls.REPLACED, **effects.replaced()}
+_REPLACED: dict[Any, Any] = {**replaced(), **builtin_calls.REPLACED, **effects.replaced(), **environment.replaced()}
 _BUILTINS: dict[str, Any] = dict(vars(builtins))
 _BUILTINS.update(__import__=_import)
 
