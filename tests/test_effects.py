@@ -406,7 +406,8 @@ def asks_for_the_environment(img: Any) -> Any:
         (lambda img: np.save("made by the function", IMAGE) or img, "open"),
         (lambda img: subprocess.run([sys.executable, "-c", ""]) and img, "subprocess.Popen"),
         (quietly_writes, "open"),
-        (asks_for_the_environment, r"os\.putenv"),
+        (lambda img: img + os.urandom(1)[0], r"os\.urandom: its result changes from call to call"),
+        (asks_for_the_environment, r"os\.environ\[\.\.\.\] = "),
         (next_ticket, "TICKETS: count: each call takes items"),
         (counted, "COUNTS: the function changes a Counter"),
     ],
@@ -582,6 +583,25 @@ def test_a_path_is_a_path_to_the_function(tmp_path: Path) -> None:
     for _ in range(3):
         np.testing.assert_array_equal(p(IMAGE), f(IMAGE))
     assert p.stats.fallbacks == 0
+
+
+def test_environment_variables_are_read_at_every_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    environ = os.environ
+
+    def f(a: Any) -> Any:
+        first = float(os.environ.get("HJIT_TESTS_GAIN", "1")) + float(os.getenv("HJIT_TESTS_GAIN", "1"))
+        second = 5 if "HJIT_TESTS_GAIN" in environ and environ["HJIT_TESTS_GAIN"] == "2" else 7
+        return a * first + second + sum(name.startswith("HJIT_TESTS_GAIN") for name in os.environ.copy())
+
+    p = hjit.pipeline(f, cache="off", verify="off")
+    for value in ("2", "3", None, "2"):
+        if value is None:
+            monkeypatch.delenv("HJIT_TESTS_GAIN")
+        else:
+            monkeypatch.setenv("HJIT_TESTS_GAIN", value)
+        for _ in range(2):
+            np.testing.assert_array_equal(p(IMAGE), f(IMAGE))
+    assert p.stats.fallbacks == 0 and p.stats.traces == 3
 
 
 def test_the_working_folder_is_asked_at_every_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,6 +12,7 @@ import copy
 import enum
 import io
 import logging
+import os
 import pathlib
 import types
 from collections.abc import Callable, Iterator
@@ -20,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from hjit.trace.capture import effects
-from hjit.trace.capture.environment import traced_path
+from hjit.trace.capture.environment import VARIABLES, traced_path
 from hjit.trace.capture.impure import STREAMS, Stream
 from hjit.trace.tracing.dispatch import hook
 from hjit.trace.tracing.host import HostScalar, unpin
@@ -324,6 +325,8 @@ def captured_object(value: Any, path: Path) -> Any:
         return Stream(value)
     if isinstance(value, (logging.Logger, logging.LoggerAdapter)):
         return effects.Log(value)
+    if value is os.environ:
+        return VARIABLES
     if isinstance(value, pathlib.Path) and _is_library(cls):
         return traced_path(value)
     if isinstance(value, io.IOBase):

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hjit.trace.capture.environment import QUESTIONS, answer, asked_again
+from hjit.trace.capture.environment import QUESTIONS, VARIABLES, answer, asked_again
 from hjit.trace.capture.impure import READS_OR_WRITES, refused
 from hjit.trace.tracing.externs import Arguments, within
 from hjit.trace.tracing.frames import is_own
@@ -335,6 +335,8 @@ MODULES: dict[str, Any] = {
                 if hasattr(os, name)
             },
             **{f.__name__: asked_again(f) for f in QUESTIONS if not hasattr(os.path, f.__name__)},
+            "environ": VARIABLES,
+            "urandom": refused("os.urandom"),
             "path": PartProxy(os.path, {f.__name__: asked_again(f) for f in QUESTIONS if hasattr(os.path, f.__name__)}),
         },
     ),

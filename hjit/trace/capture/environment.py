@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import pathlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, MutableMapping
 from typing import Any
 
 from hjit.trace.capture.impure import READS_OR_WRITES, refused
@@ -108,6 +108,32 @@ TracedPath: Any = _AnyPath(
 def traced_path(path: pathlib.Path) -> Any:
     """The path as the traced function sees it."""
     return TracedPath(path) if type(path) is _Path else path
+
+
+# -- environment variables
+
+
+class _Variables(MutableMapping[str, str]):
+    """`os.environ`, to be read only."""
+
+    __setitem__ = refused("os.environ[...] = ...", READS_OR_WRITES, "do it outside the function")
+    __delitem__ = refused("del os.environ[...]", READS_OR_WRITES, "do it outside the function")
+
+    def __getitem__(self, name: str) -> str:
+        value: str = answer(lambda: os.environ[name])
+        return value
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(answer(lambda: [*os.environ]))
+
+    def __len__(self) -> int:
+        return len([*self])
+
+    def copy(self) -> dict[str, str]:
+        return dict(self)
+
+
+VARIABLES = _Variables()
 
 
 def replaced() -> dict[Any, Any]:

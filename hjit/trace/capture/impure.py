@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime
 import functools
+import os
 import random
 import time
 from collections.abc import Callable
@@ -141,6 +142,7 @@ def replaced() -> dict[Any, Any]:
     found[print] = refused("print", printing, "print outside the function")
     for builtin in (open, input):
         found[builtin] = refused(builtin.__name__)
+    found[os.urandom] = refused("os.urandom")
     for function in FILES:
         found[function] = refused(
             f"numpy.{function.__name__}", advice="read it outside the function and pass it as an argument"
