@@ -344,6 +344,8 @@ def captured_object(value: Any, path: Path) -> Any:
         )
     if cls is types.SimpleNamespace:
         return ObjectProxy(value, path)
+    if type(value) is type:
+        return hook("class_seen")(value)
     if isinstance(value, (enum.Enum, type)) or not cls.__flags__ & (1 << 9) or _is_library(cls):
         return value
     return ObjectProxy(value, path)

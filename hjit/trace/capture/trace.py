@@ -21,6 +21,7 @@ from hjit.trace.tracing.host import HostScalar, cell_number, is_host, is_run_tim
 from hjit.trace.tracing.induction import CannotReroll, Site
 from hjit.trace.tracing.masked import Selected
 from hjit.trace.tracing.recorder import OutOfBounds, Recorder
+from hjit.trace.tracing.scalar_class import ClassCalled, plain_class
 from hjit.trace.tracing.size import Size
 from hjit.trace.tracing.tracer import TracedBuffer, Tracer, from_source, is_tracer
 
@@ -140,11 +141,19 @@ def trace(
     unrolled: frozenset[Site] = frozenset()
     freeze_captured = False
     blind: frozenset[Site] = frozenset()
+    classes: bool | None = None
     while True:
         code = function.__code__
         origin = Origin(code.co_filename, code.co_firstlineno, code.co_name)
         rec = Recorder(
-            evaluate, function.__name__, origin, blas, unrolled=unrolled, blind=blind, freeze_captured=freeze_captured
+            evaluate,
+            function.__name__,
+            origin,
+            blas,
+            unrolled=unrolled,
+            blind=blind,
+            freeze_captured=freeze_captured,
+            classes=classes,
         )
         try:
             return _traced(rec, function, structure, leaves, names)
@@ -153,10 +162,14 @@ def trace(
                 blind |= {refusal.site}
             else:
                 unrolled |= {refusal.site}
+        except ClassCalled:
+            classes = True
         except Exception as error:
             if rec.beyond:
                 raise OutOfBounds from None
-            if rec.loops:
+            if classes:
+                classes = False  # they do not help
+            elif rec.loops:
                 unrolled |= {rec.loops[-1].site}  # iteration by iteration it may be another error, or none
             elif any(f is cell_number for f, _ in rec.tape.ops):
                 freeze_captured = True  # what takes no run-time number may take a plain one
@@ -187,6 +200,8 @@ def _traced(rec: Recorder, function: types.FunctionType, structure: Any, leaves:
         returned = clone(function)(*args, **kwargs)
         if rec.loops or rec.refused:  # the code has handled the exception that left it
             raise CannotReroll(rec.refused or rec.loops[-1].site, "an exception")
+        if rec.class_called:  # likewise
+            raise ClassCalled
         if rec.beyond:
             raise OutOfBounds
         if rec.refusals:
@@ -227,6 +242,7 @@ def _shared_buffers(x: Any) -> Counter[TracedBuffer]:
 
 
 def _result(x: Any, rec: Recorder, shared: Counter[TracedBuffer]) -> Any:
+    x = plain_class(x)
     t = type(x)
     if is_tracer(x):
         return _array_result(x, rec, shared)

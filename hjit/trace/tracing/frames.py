@@ -27,13 +27,16 @@ def callees(code: CodeType) -> frozenset[int]:
 
 
 @lru_cache(maxsize=4096)
-def reads(code: CodeType, name: str, called: str = "") -> frozenset[int]:
-    """Those at which it reads the attribute `name`, or only where it then calls the attribute `called` of that."""
+def reads(code: CodeType, name: str, then: str = "", called: bool = False) -> frozenset[int]:
+    """Those at which it reads the attribute `name`; only where it reads the attribute `then` of that, and calls it."""
     steps = _steps(code)
-    found = [k for k, s in enumerate(steps) if s.opname in ("LOAD_ATTR", "LOAD_METHOD") and s.argval == name]
-    return _standing(
-        steps, [k for k in found if not called or (steps[k + 1].argval == called and _loads_callee(steps, k + 1))]
-    )
+    found = [k for k, s in enumerate(steps) if s.opname in _ATTRIBUTE and s.argval == name]
+    if then:
+        found = [k for k in found if steps[k + 1].opname in _ATTRIBUTE and steps[k + 1].argval == then]
+    return _standing(steps, [k for k in found if not called or _loads_callee(steps, k + 1)])
+
+
+_ATTRIBUTE = ("LOAD_ATTR", "LOAD_METHOD")
 
 
 def _steps(code: CodeType) -> list[dis.Instruction]:
@@ -70,6 +73,19 @@ def _standing(steps: list[dis.Instruction], places: list[int]) -> frozenset[int]
     return frozenset(
         offset for k in places if k + 1 < len(steps) for offset in range(steps[k].offset, steps[k + 1].offset, 2)
     )
+
+
+@lru_cache(maxsize=4096)
+def identities(code: CodeType) -> frozenset[int]:
+    """Those at which it loads what ``is`` then compares."""
+    steps = _steps(code)
+    return _standing(steps, [k for k in range(len(steps) - 1) if steps[k + 1].opname == "IS_OP"])
+
+
+def instruction(frame: FrameType) -> str:
+    """The name of the present instruction; 3.11 may stand at the PRECALL before a CALL."""
+    name = dis.opname[frame.f_code.co_code[frame.f_lasti]]
+    return "CALL" if name == "PRECALL" else name
 
 
 # -- where in the user's source

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 import operator
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -132,7 +133,12 @@ class HostScalar:
         return hook("ufunc_call")(ufunc, method, inputs, kwargs)
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray[Any, Any]:
+        hook("notice_call")(sys._getframe(1))
         return np.array(self.pin(), dtype)
+
+    def __float__(self) -> float:
+        hook("notice_call")(sys._getframe(1))
+        return float(self.pin())
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -316,7 +322,6 @@ for _name, _f in (("neg", operator.neg), ("pos", operator.pos), ("abs", operator
 _CONVERSIONS: dict[str, Callable[[Any], Any]] = {
     "bool": bool,
     "int": int,
-    "float": float,
     "complex": complex,
     "index": operator.index,
     "trunc": math.trunc,
