@@ -69,12 +69,12 @@ def scalar_type(cls: Any) -> Callable[..., Any]:
         if type(x) is Selected:
             return x.astype(cls)
         array = (x if is_tracer(x) else as_tracer(x)).astype(cls, copy=False)
-        return array if array.ndim else _scalar(array)
+        return array if array.ndim else as_scalar(array)
 
     return construct
 
 
-def _scalar(x: Tracer) -> Tracer:
+def as_scalar(x: Tracer) -> Tracer:
     """A 0-d array as a scalar, which keeps its value."""
     return (
         from_stage(x.load(), (), x.dtype, is_scalar=True)

@@ -351,7 +351,7 @@ _BUILTINS: dict[str, Any] = dict(vars(builtins))
 _BUILTINS.update(__import__=_import)
 
 
-for _name in ("range", "len", "isinstance", "hasattr", "getattr", "print", "open", "input"):
+for _name in ("range", "len", "isinstance", "hasattr", "getattr", "max", "min", "print", "open", "input"):
     _BUILTINS[_name] = _REPLACED[getattr(builtins, _name)]
 
 
