@@ -34,6 +34,7 @@ from hjit.process import forks, state
 from hjit.trace.capture.overlay import load_table
 from hjit.trace.capture.trace import Tree, flatten
 from hjit.trace.capture.tracing_errors import gap
+from hjit.trace.tracing.frames import uncounted
 
 if TYPE_CHECKING:
     from hjit.call.build import Built
@@ -51,6 +52,7 @@ load_table()
 MAX_CONTEXTS = 64  # sets of options around calls that a pipeline remembers; the oldest is forgotten
 
 
+@uncounted
 class Pipeline:
     """A NumPy function that runs compiled; call it as the function itself.
 

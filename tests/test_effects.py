@@ -10,6 +10,7 @@ import os
 import shutil
 import subprocess
 import sys
+import traceback
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -20,6 +21,7 @@ import pytest
 import scipy.special
 
 import hjit
+import hjit.call.against_numpy
 from hjit.trace.tracing.recorder import tracing
 
 IMAGE = np.random.default_rng(2).random((20, 30))
@@ -134,6 +136,77 @@ def test_warnings_that_name_a_caller(seen: Seen) -> None:
     ours = [effects(seen, g, IMAGE)[2] for g in (p, p, f)]
     assert ours[0] == ours[1] == ours[2]
     assert [w[2] for w in ours[0]] == [__file__] * 2
+
+
+def warns_callers(img: Any) -> Any:
+    warnings.warn("of the caller", stacklevel=2)
+    warns_callers_of_callers()
+    LOG.warning("of the caller", stacklevel=2)
+    return img + 1
+
+
+def warns_callers_of_callers() -> None:
+    warnings.warn("of the function", stacklevel=2)
+    warnings.warn("of the caller", stacklevel=3)
+    warnings.warn("of its caller", stacklevel=4)
+    warnings.warn("of nobody", stacklevel=400)
+    LOG.warning("of its caller", stacklevel=4)
+
+
+def warns_callers_and_is_not_traced(img: Any) -> Any:
+    warnings.warn("of the caller", stacklevel=2)
+    LOG.warning("of its caller", stacklevel=3)
+    sys.stdout.write("")
+    return img + 1
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"verify": "off"}, {"disable": True}, {"on_unsupported": "numpy"}], ids=lambda x: "".join(x)
+)
+def test_warnings_name_the_same_caller_however_the_function_runs(
+    seen: Seen, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hjit.call.against_numpy, "LEAST", 0.0)  # calls are timed, too
+    monkeypatch.setattr(hjit.call.against_numpy, "SUSPECT", 0.0)
+    f = warns_callers_and_is_not_traced if "on_unsupported" in options else warns_callers
+    p = hjit.pipeline(f, **options)
+
+    def call(g: Any) -> Any:
+        return g(IMAGE)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        call(p)
+    runs = [effects(seen, call, g) for g in (hjit.pipeline(f, verify="first") if not options else p, p, p, p, p, f)]
+    for _, records, found in runs:
+        assert records == runs[-1][1] and found == runs[-1][2]
+        assert len(records) == (2 if f is warns_callers else 1)
+    assert {w[2] for w in runs[-1][2]} >= {__file__}
+
+
+def test_warnings_that_name_a_caller_are_shown_once_for_each() -> None:
+    def calls(g: Any) -> None:
+        for _ in range(4):
+            g(IMAGE)
+        for _ in range(4):
+            g(IMAGE)
+
+    lines = []
+    for g in (warns_callers, hjit.pipeline(warns_callers)):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("default")
+            globals().pop("__warningregistry__", None)
+            calls(g)
+        lines.append([(str(w.message), w.filename, w.lineno) for w in caught])
+        assert [w[0] for w in lines[-1]].count("of the caller") == 2
+    assert lines[0] == lines[1]
+
+
+def test_a_traceback_shows_the_source_of_frames_that_warnings_do_not_count() -> None:
+    with pytest.raises(hjit.TraceError) as caught:
+        hjit.pipeline(lambda img: print(img))(IMAGE)
+    lines = [f.line for f in traceback.extract_tb(caught.value.__traceback__) if "pipeline.py" in f.filename]
+    assert "return self._call(key, args, kwargs)" in lines
 
 
 def test_warnings_are_shown_once_where_that_is_asked_for() -> None:

@@ -20,7 +20,7 @@ import numpy as np
 from hjit.trace.capture.environment import QUESTIONS, VARIABLES, answer, asked_again
 from hjit.trace.capture.impure import READS_OR_WRITES, refused
 from hjit.trace.tracing.externs import Arguments, within
-from hjit.trace.tracing.frames import is_own
+from hjit.trace.tracing.frames import is_counted, is_own
 from hjit.trace.tracing.host import unpin
 from hjit.trace.tracing.recorder import Effect, current
 
@@ -61,7 +61,8 @@ def _outside(frame: FrameType | None) -> Iterator[FrameType]:
     """The frames that the plain function would have, from the innermost."""
     while frame is not None:
         if not is_own(frame.f_code):
-            yield frame
+            if is_counted(frame.f_code):
+                yield frame
         elif frame.f_code.co_filename == _TRACE and frame.f_code.co_name == "_traced":
             return
         frame = frame.f_back

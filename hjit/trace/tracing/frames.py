@@ -6,9 +6,12 @@ import dis
 import os
 import sys
 from functools import lru_cache
-from types import CodeType, FrameType
+from types import CodeType, FrameType, FunctionType
+from typing import TypeVar
 
 from hjit.errors import Origin
+
+T = TypeVar("T")
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(__file__))) + os.sep
 _DEMO = os.path.join(_PACKAGE, "demo.py")  # its functions are traced as a user's are
@@ -17,6 +20,35 @@ _DEMO = os.path.join(_PACKAGE, "demo.py")  # its functions are traced as a user'
 def is_own(code: CodeType) -> bool:
     """Is this code of hjit itself?"""
     return code.co_filename.startswith(_PACKAGE) and code.co_filename != _DEMO
+
+
+# -- frames that warnings and log records do not count
+
+
+def uncounted(cls: type[T]) -> type[T]:
+    """The class, whose functions have frames that ``stacklevel=`` of `warnings.warn` and of `logging` does not count.
+
+    So a warning of the plain function points to its caller, not to hjit. Both leave frames of Python's import system
+    out, which CPython knows by what their file names contain. Tracebacks show the source all the same: `linecache` asks
+    the module's loader for it.
+    """
+    for f in vars(cls).values():
+        if isinstance(f, FunctionType):
+            f.__code__ = _renamed(f.__code__)
+    return cls
+
+
+def _renamed(code: CodeType) -> CodeType:
+    inner = (_renamed(c) if isinstance(c, CodeType) else c for c in code.co_consts)
+    return code.replace(co_filename=f"{code.co_filename} as importlib._bootstrap", co_consts=tuple(inner))
+
+
+def is_counted(code: CodeType) -> bool:
+    """Does ``stacklevel=`` count frames of this code of the user's?"""
+    return "importlib" not in code.co_filename or "_bootstrap" not in code.co_filename
+
+
+# -- what a frame is about to do
 
 
 @lru_cache(maxsize=4096)
