@@ -32,7 +32,7 @@ from hjit.errors import BudgetError, CompileError, HjitWarning, ScheduleError, T
 from hjit.options import Options, checked, context_state, resolve
 from hjit.process import forks, state
 from hjit.trace.capture.overlay import load_table
-from hjit.trace.capture.trace import Tree, flatten
+from hjit.trace.capture.trace import Tree, flatten, python_function
 from hjit.trace.capture.tracing_errors import gap
 from hjit.trace.tracing.frames import uncounted
 
@@ -332,7 +332,7 @@ class Pipeline:
         return self._not_traced(error)
 
     def _not_traced(self, error: Exception) -> TraceError:
-        return gap(self.__name__, error, self.py_func.__code__.co_filename)
+        return gap(self.__name__, error, python_function(self.py_func).__code__.co_filename)
 
     # -- verification
     def _unverified(self, variant: Variant, targets: Sequence[Any], options: Options) -> list[bool]:

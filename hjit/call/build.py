@@ -15,7 +15,6 @@ import functools
 import logging
 import threading
 import time
-import types
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -34,7 +33,7 @@ from hjit.options import Options
 from hjit.process import deadline
 from hjit.process.deep_stack import with_deep_stack
 from hjit.process.garbage_collection import few_collections
-from hjit.trace.capture.trace import Trace, Tree, trace
+from hjit.trace.capture.trace import Trace, Tree, python_function, trace
 from hjit.trace.passes.canonical import canonicalise
 from hjit.trace.tracing.recorder import Recorder
 from hjit.tuning.choice import Arguments, Candidate, Choice, Scheduler, Segment
@@ -84,9 +83,7 @@ def build(
         OutOfBounds: an index is out of bounds: NumPy is to say so itself.
         Unclear: tracing raised something, perhaps what the function itself raises.
     """
-    if not isinstance(function, types.FunctionType):
-        raise TraceError(repr(function), "not a Python function", "decorate a function written in Python")
-    code = function.__code__
+    code = python_function(function).__code__
     start, before = time.perf_counter(), kernel.made()
     with (
         few_collections(),
@@ -105,7 +102,7 @@ def build(
 
 
 def _traced(
-    function: types.FunctionType, structure: Tree, leaves: list[Any], options: Options, scheduler: Scheduler | None
+    function: Callable[..., Any], structure: Tree, leaves: list[Any], options: Options, scheduler: Scheduler | None
 ) -> Trace:
     def evaluated(rec: Recorder, wanted: tuple[str, ...]) -> list[Any]:
         return list(with_room(evaluate, rec, wanted, leaves, options))

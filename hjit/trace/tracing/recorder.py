@@ -181,7 +181,7 @@ class Recorder:
         blas: may a product of a name be BLAS's (True), or is that to be decided by its sizes ("auto")? None: none may.
         undo: what to do where the trace fails, so that it leaves nothing behind.
         unrolled: loops over ``range(...)`` that are to be traced iteration by iteration.
-        freeze_captured: are numbers in closures constants? Else they are read at every call, as arguments are.
+        freeze_captured: are captured numbers constants? Else they are read at every call, as arguments are.
         blind: those in which the contents of earlier arrays are not known, as an iteration reads and overwrites them.
         classes: does traced code get a `ScalarClass` for each scalar type of NumPy? None: only where it calls none in
             a variable.
