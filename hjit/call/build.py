@@ -11,11 +11,12 @@ bind          kernels, graph breaks and results as a `Variant`    here
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -26,8 +27,8 @@ from hjit.call.guards import Guards, guards_of
 from hjit.call.results import Results
 from hjit.call.segments import Cut, element_strides, strides_of
 from hjit.call.variant import OneKernel, OutOfBounds, Step, Steps, Variant, WithProducts
-from hjit.errors import CompileError, HjitError, Origin, TraceError
-from hjit.kernels.runtime import features, kernel
+from hjit.errors import BudgetError, CompileError, HjitError, Origin, TraceError
+from hjit.kernels.runtime import backend, features, kernel
 from hjit.kernels.runtime.kernel import Bound
 from hjit.options import Options
 from hjit.process import deadline
@@ -87,6 +88,7 @@ def build(
     start, before = time.perf_counter(), kernel.made()
     with (
         few_collections(),
+        _llvm_that_ends(name),
         deadline.budget(options.budget, name, Origin(code.co_filename, code.co_firstlineno, code.co_name)),
     ):
         traced = _traced(function, structure, leaves, options, scheduler)
@@ -96,6 +98,38 @@ def build(
     made, loaded = (now - then for now, then in zip(kernel.made(), before, strict=True))
     log.debug("%s: built in %.4f s, %d kernels compiled", name, time.perf_counter() - start, made)
     return Built(variant, results, made, loaded)
+
+
+@contextlib.contextmanager
+def _llvm_that_ends(name: str) -> Iterator[None]:
+    """A block whose compilations LLVM may not end; says so, as all that are to come suffer from it.
+
+    Raises:
+        BudgetError: as the block does.
+    """
+    was_busy = backend.is_busy()
+    try:
+        yield
+    except BudgetError as error:
+        if not backend.is_busy():
+            raise
+        reason, advice = _NEVER_BEGUN if was_busy else _GIVEN_UP
+        raise BudgetError(name, reason, advice, error.origin) from None
+
+
+_ALL_BUSY = (
+    "LLVM cannot be interrupted and does one thing at a time. So this function, and every function that this process "
+    "has not compiled yet, runs as plain NumPy until LLVM ends, which may be never; what is compiled goes on"
+)
+_GIVEN_UP = (
+    f"LLVM did not end compiling it in the time allowed, and was given up. {_ALL_BUSY}",
+    "start the process anew to compile the others, with @hjit.pipeline(disable=True) or another formulation of this "
+    "function, such as whole arrays in place of loops; and report the function, please: LLVM should end",
+)
+_NEVER_BEGUN = (
+    f"it is not compiled, as LLVM still compiles another function, which was given up. {_ALL_BUSY}",
+    "start the process anew, without compiling the function that an earlier warning names",
+)
 
 
 # -- trace
