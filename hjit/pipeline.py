@@ -33,8 +33,9 @@ from hjit.inspection import Inspection
 from hjit.options import Options, checked, context_state, resolve
 from hjit.process import forks, state
 from hjit.trace.capture.overlay import load_table
-from hjit.trace.capture.trace import Tree, flatten
+from hjit.trace.capture.trace import Tree, flatten, python_function
 from hjit.trace.capture.tracing_errors import gap
+from hjit.trace.tracing.frames import uncounted
 
 if TYPE_CHECKING:
     from hjit.call.build import Built
@@ -51,6 +52,7 @@ load_table()
 MAX_CONTEXTS = 64  # sets of options around calls that a pipeline remembers; the oldest is forgotten
 
 
+@uncounted
 class Pipeline(Inspection):
     """A NumPy function that runs compiled; call it as the function itself.
 
@@ -381,7 +383,7 @@ class Pipeline(Inspection):
         return self._not_traced(error)
 
     def _not_traced(self, error: Exception) -> TraceError:
-        return gap(self.__name__, error, self.py_func.__code__.co_filename)
+        return gap(self.__name__, error, python_function(self.py_func).__code__.co_filename)
 
     # -- verification
     def _unverified(self, variant: Variant, targets: Sequence[Any], options: Options) -> list[bool]:

@@ -113,6 +113,41 @@ def test_functions_of_a_factory_share_a_kernel(tmp_path: Path) -> None:
             assert len(list(folder.glob("*.code"))) == 1
 
 
+def by_default(k: Any) -> Any:
+    return lambda a, k=k: a * k + k
+
+
+def by_keyword_default(k: Any) -> Any:
+    def f(a: Any, *, k: Any = k) -> Any:
+        return a * k + k
+
+    return f
+
+
+def by_partial(k: Any) -> Any:
+    return functools.partial(lambda k, a: a * k + k, k)
+
+
+def by_keyword_of_a_partial(k: Any) -> Any:
+    return functools.partial(lambda a, k: a * k + k, k=k)
+
+
+def by_a_helper(k: Any) -> Any:
+    helper, other = by_default(k), by_keyword_of_a_partial(k)
+    return lambda a: helper(a) * other(a)
+
+
+@pytest.mark.parametrize("make", [by_default, by_keyword_default, by_partial, by_keyword_of_a_partial, by_a_helper])
+def test_numbers_of_defaults_and_partials_are_read_at_every_call(make: Any) -> None:
+    for image in (IMAGE, IMAGE.astype(np.float32), IMAGE.astype(int)):
+        for gain in (3, 5, -7, 1000):
+            p = hjit.pipeline(make(gain), cache="off", verify="off")
+            checked(p, image)
+            assert gain == 3 or p.stats.compilations == 0
+        for kind in (float, np.float32, np.int16, np.bool_, bool):
+            checked(hjit.pipeline(make(kind(2)), verify="off"), image)
+
+
 def test_numbers_of_closures_of_other_types() -> None:
     gain: Any = 2.0
     p = hjit.pipeline(lambda img: img * gain, verify="off")
@@ -155,6 +190,14 @@ def test_a_number_of_a_closure_in_any_place(f: Any) -> None:
     k = 2
     p = hjit.pipeline(lambda img: f(img, k), verify="off")
     for k in (2, 4, 2):  # noqa: B007
+        checked(p, SMALL_IMAGE)
+
+    def g(img: Any, k: Any = 2) -> Any:
+        return f(img, k)
+
+    p = hjit.pipeline(g, verify="off")
+    for k in (2, 4, 2):
+        g.__defaults__ = (k,)
         checked(p, SMALL_IMAGE)
 
 
@@ -388,6 +431,19 @@ def test_an_emptied_cell() -> None:
         p(IMAGE)
     gain = 4.0
     checked(p, IMAGE)
+
+
+def test_a_number_of_a_default_is_read_by_its_type() -> None:
+    def f(img: Any, gain: Any = 2.0) -> Any:
+        return img if gain is None else img * gain
+
+    p = hjit.pipeline(f, verify="off")
+    for gain in (2.0, 3.0, np.float32(3), 4, 5, None, 2.5, True):
+        f.__defaults__ = (gain,)
+        checked(p, IMAGE.astype(np.float32))
+    assert p.stats.traces == 5
+    checked(p, IMAGE, 7.0)
+    assert p.stats.traces == 6
 
 
 def test_defaults() -> None:

@@ -10,8 +10,9 @@ import os
 import shutil
 import subprocess
 import sys
+import traceback
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ import pytest
 import scipy.special
 
 import hjit
+import hjit.call.against_numpy
 from hjit.trace.tracing.recorder import tracing
 
 IMAGE = np.random.default_rng(2).random((20, 30))
@@ -134,6 +136,77 @@ def test_warnings_that_name_a_caller(seen: Seen) -> None:
     ours = [effects(seen, g, IMAGE)[2] for g in (p, p, f)]
     assert ours[0] == ours[1] == ours[2]
     assert [w[2] for w in ours[0]] == [__file__] * 2
+
+
+def warns_callers(img: Any) -> Any:
+    warnings.warn("of the caller", stacklevel=2)
+    warns_callers_of_callers()
+    LOG.warning("of the caller", stacklevel=2)
+    return img + 1
+
+
+def warns_callers_of_callers() -> None:
+    warnings.warn("of the function", stacklevel=2)
+    warnings.warn("of the caller", stacklevel=3)
+    warnings.warn("of its caller", stacklevel=4)
+    warnings.warn("of nobody", stacklevel=400)
+    LOG.warning("of its caller", stacklevel=4)
+
+
+def warns_callers_and_is_not_traced(img: Any) -> Any:
+    warnings.warn("of the caller", stacklevel=2)
+    LOG.warning("of its caller", stacklevel=3)
+    sys.stdout.write("")
+    return img + 1
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"verify": "off"}, {"disable": True}, {"on_unsupported": "numpy"}], ids=lambda x: "".join(x)
+)
+def test_warnings_name_the_same_caller_however_the_function_runs(
+    seen: Seen, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hjit.call.against_numpy, "LEAST", 0.0)  # calls are timed, too
+    monkeypatch.setattr(hjit.call.against_numpy, "SUSPECT", 0.0)
+    f = warns_callers_and_is_not_traced if "on_unsupported" in options else warns_callers
+    p = hjit.pipeline(f, **options)
+
+    def call(g: Any) -> Any:
+        return g(IMAGE)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        call(p)
+    runs = [effects(seen, call, g) for g in (hjit.pipeline(f, verify="first") if not options else p, p, p, p, p, f)]
+    for _, records, found in runs:
+        assert records == runs[-1][1] and found == runs[-1][2]
+        assert len(records) == (2 if f is warns_callers else 1)
+    assert {w[2] for w in runs[-1][2]} >= {__file__}
+
+
+def test_warnings_that_name_a_caller_are_shown_once_for_each() -> None:
+    def calls(g: Any) -> None:
+        for _ in range(4):
+            g(IMAGE)
+        for _ in range(4):
+            g(IMAGE)
+
+    lines = []
+    for g in (warns_callers, hjit.pipeline(warns_callers)):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("default")
+            globals().pop("__warningregistry__", None)
+            calls(g)
+        lines.append([(str(w.message), w.filename, w.lineno) for w in caught])
+        assert [w[0] for w in lines[-1]].count("of the caller") == 2
+    assert lines[0] == lines[1]
+
+
+def test_a_traceback_shows_the_source_of_frames_that_warnings_do_not_count() -> None:
+    with pytest.raises(hjit.TraceError) as caught:
+        hjit.pipeline(lambda img: print(img))(IMAGE)
+    lines = [f.line for f in traceback.extract_tb(caught.value.__traceback__) if "pipeline.py" in f.filename]
+    assert "return self._call(key, args, kwargs)" in lines
 
 
 def test_warnings_are_shown_once_where_that_is_asked_for() -> None:
@@ -406,7 +479,8 @@ def asks_for_the_environment(img: Any) -> Any:
         (lambda img: np.save("made by the function", IMAGE) or img, "open"),
         (lambda img: subprocess.run([sys.executable, "-c", ""]) and img, "subprocess.Popen"),
         (quietly_writes, "open"),
-        (asks_for_the_environment, r"os\.putenv"),
+        (lambda img: img + os.urandom(1)[0], r"os\.urandom: its result changes from call to call"),
+        (asks_for_the_environment, r"os\.environ\[\.\.\.\] = "),
         (next_ticket, "TICKETS: count: each call takes items"),
         (counted, "COUNTS: the function changes a Counter"),
     ],
@@ -506,3 +580,107 @@ def test_whether_a_file_exists_is_asked_at_every_call(name: str, tmp_path: Path)
         if path.exists() or name != "getsize":
             np.testing.assert_array_equal(f(a), function(a))
     assert f.stats.fallbacks == 0
+
+
+PATH_QUESTIONS: dict[str, Callable[[Path], Any]] = {
+    "exists": lambda path: path.exists(),
+    "is_file": lambda path: path.is_file(),
+    "is_dir": lambda path: path.is_dir(),
+    "is_symlink": lambda path: path.is_symlink(),
+    "resolve": lambda path: path.resolve() == path.parent.resolve() / "other",
+    "samefile": lambda path: path.exists() and path.samefile(path.parent / "." / path.name),
+    "joined": lambda path: (path.parent / path.name).exists(),
+    "sibling": lambda path: path.with_name("sibling").with_name("flag").is_file(),
+    "made": lambda path: Path(str(path)).exists(),
+    "called on the class": lambda path: isinstance(path, Path) and type(path).exists(path),
+    "cwd": lambda path: (Path.cwd() / path.name).exists() and (Path.cwd() / path.name).is_file(),
+    "os": lambda path: os.path.exists(path),
+    "caught": lambda path: _size(path) == 4,
+    "owner": lambda path: path.exists() and len(path.owner()) > 0,
+}
+
+
+def _size(path: Path) -> int:
+    try:
+        return os.path.getsize(path)
+    except FileNotFoundError:
+        return -1
+
+
+@pytest.mark.parametrize("name", PATH_QUESTIONS)
+def test_a_path_is_asked_at_every_call(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    path, other, question = tmp_path / "flag", tmp_path / "other", PATH_QUESTIONS[name]
+
+    def captured(a: Any) -> Any:
+        return a * 2 if question(path) else a * 3
+
+    def given(a: Any, path: Path) -> Any:
+        return a * 2 if question(path) else a * 3
+
+    f, g = (hjit.pipeline(x, cache="off", verify="off") for x in (captured, given))
+    a = np.ones((3, 4))
+    other.write_text("four")
+    changes: list[Callable[[], Any]] = [
+        lambda: None,
+        lambda: path.write_text("four"),
+        path.unlink,
+        lambda: path.symlink_to(other),
+        path.unlink,
+        path.mkdir,
+        path.rmdir,
+    ]
+    for change in changes:
+        change()
+        for _ in range(2):
+            np.testing.assert_array_equal(f(a), captured(a))
+            np.testing.assert_array_equal(g(a, path), given(a, path))
+    assert f.stats.fallbacks == g.stats.fallbacks == 0
+    assert f.stats.traces < len(changes)  # an answer that came before has a trace already
+
+
+def test_the_status_of_a_path_is_refused(tmp_path: Path) -> None:
+    for f in (lambda a: a + tmp_path.stat().st_size, lambda a: a + tmp_path.lstat().st_size):
+        with pytest.raises(hjit.TraceError, match=r"pathlib\.Path\.stat"):
+            hjit.pipeline(f)(IMAGE)
+
+
+def test_a_path_is_a_path_to_the_function(tmp_path: Path) -> None:
+    def f(a: Any) -> Any:
+        assert isinstance(tmp_path, Path) and type(tmp_path) is type(Path("x"))
+        text = f"{tmp_path} {tmp_path!r} {tmp_path.name} {Path('b', 'c').as_posix()} {tmp_path == Path(str(tmp_path))}"
+        LOG.info("%r %s", tmp_path, {tmp_path: 1}[tmp_path])
+        return a + len(text)
+
+    p = hjit.pipeline(f)
+    for _ in range(3):
+        np.testing.assert_array_equal(p(IMAGE), f(IMAGE))
+    assert p.stats.fallbacks == 0
+
+
+def test_environment_variables_are_read_at_every_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    environ = os.environ
+
+    def f(a: Any) -> Any:
+        first = float(os.environ.get("HJIT_TESTS_GAIN", "1")) + float(os.getenv("HJIT_TESTS_GAIN", "1"))
+        second = 5 if "HJIT_TESTS_GAIN" in environ and environ["HJIT_TESTS_GAIN"] == "2" else 7
+        return a * first + second + sum(name.startswith("HJIT_TESTS_GAIN") for name in os.environ.copy())
+
+    p = hjit.pipeline(f, cache="off", verify="off")
+    for value in ("2", "3", None, "2"):
+        if value is None:
+            monkeypatch.delenv("HJIT_TESTS_GAIN")
+        else:
+            monkeypatch.setenv("HJIT_TESTS_GAIN", value)
+        for _ in range(2):
+            np.testing.assert_array_equal(p(IMAGE), f(IMAGE))
+    assert p.stats.fallbacks == 0 and p.stats.traces == 3
+
+
+def test_the_working_folder_is_asked_at_every_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    p = hjit.pipeline(lambda a: a + len(os.getcwd()) + len(os.path.abspath("x")))
+    for folder in ("a", "longer", "a"):
+        (tmp_path / folder).mkdir(exist_ok=True)
+        monkeypatch.chdir(tmp_path / folder)
+        np.testing.assert_array_equal(p(IMAGE), p.py_func(IMAGE))
+    assert p.stats.fallbacks == 0

@@ -145,7 +145,25 @@ def test_what_is_not_a_function() -> None:
     with pytest.raises(TraceError, match="not a Python function"):
         hjit.pipeline(np.add)(IMAGE, IMAGE)
     with pytest.raises(TraceError, match="not a Python function"):
-        hjit.pipeline(functools.partial(blur))(IMAGE)
+        hjit.pipeline(functools.partial(np.add, 2))(IMAGE)
+
+
+def test_a_partial_of_a_function() -> None:
+    table = np.arange(5.0)
+
+    def f(table: Any, img: Any, k: float, *, names: Any = ("a", "b")) -> Any:
+        return img * table[int(k)] + len(names) * k
+
+    p = hjit.pipeline(functools.partial(f, table, names=["x"]))
+    for k in (2.0, 3.0):
+        same(p(IMAGE, k), f(table, IMAGE, k, names=["x"]))
+    table[2] = 9  # an array is read at every call
+    same(p(IMAGE, k=2.0), f(table, IMAGE, 2.0, names=["x"]))
+    assert (p.stats.traces, p.stats.fallbacks) == (3, 0)
+    same(hjit.pipeline(functools.partial(functools.partial(module_level), IMAGE))(), module_level(IMAGE))
+    q = hjit.pipeline(functools.partial(lambda img, n: img.reshape(n, -1), n=7))
+    with pytest.raises(ValueError, match="cannot reshape"):
+        q(IMAGE[:5, :5])
 
 
 def test_pickle_and_copy() -> None:

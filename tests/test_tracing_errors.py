@@ -33,8 +33,8 @@ COMPLEX = np.array([1j, 2j])
 
 
 def by_variable(a: Any) -> Any:
-    kind = np.float32
-    return kind(a) + 1
+    kind = a.dtype
+    return kind.type(a) + 1
 
 
 def vectorized(a: Any) -> Any:
@@ -66,7 +66,7 @@ def indexes(a: Any) -> Any:
 CASES = [
     (stores, "COMPLEX[:2]", "what is assigned to is a real array", "np.empty"),
     (indexes, "COMPLEX[(a > 2).sum(axis=0)]", "what is indexed is a real array", "np.take"),
-    (by_variable, "kind(a)", "numpy.float32 reached the call in a variable", r"use x\.astype\(kind\)"),
+    (by_variable, "kind.type(a)", "numpy.float64 reached the call in a variable", r"use x\.astype\(kind.type\)"),
     (vectorized, "np.vectorize(lambda x: x + 1)(a)", "one number after another", "whole arrays"),
     (held, "Holder(a)", "objects of the class .*Holder are made", "make the object before"),
     (made_inside, "inside.shown(a)", "shown is a method|shown runs as it is", "before or after|function of arrays"),

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from hjit.call.outcome import MISS, PLAIN
+from hjit.trace.tracing.frames import uncounted
 
 if TYPE_CHECKING:
     from hjit.call.variant import Variant
@@ -60,6 +61,7 @@ def is_suspect(seconds: tuple[float, float] | None) -> bool:
     return seconds is not None and seconds[0] > SUSPECT * seconds[1] and seconds[1] >= LEAST
 
 
+@uncounted
 class InterleavedCalls:
     """Calls with one key that run compiled and plain, interleaved, and are timed.
 

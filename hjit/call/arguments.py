@@ -7,6 +7,7 @@ import inspect
 import types
 import weakref
 from collections import OrderedDict
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -121,7 +122,7 @@ class _Identity:
         return isinstance(other, _Identity) and self.ref() is not None and self.ref() is other.ref()
 
 
-def leaf_names(function: types.FunctionType, structure: Tree, count: int) -> list[str]:
+def leaf_names(function: Callable[..., Any], structure: Tree, count: int) -> list[str]:
     """A name for each leaf of the arguments: its parameter's."""
     names = ["arg"] * count
     try:

@@ -11,12 +11,12 @@ bind          kernels, graph breaks and results as a `Variant`    here
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import logging
 import threading
 import time
-import types
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -27,14 +27,14 @@ from hjit.call.guards import Guards, guards_of, look_up
 from hjit.call.results import Results
 from hjit.call.segments import Cut, element_strides, strides_of
 from hjit.call.variant import OneKernel, OutOfBounds, Step, Steps, Variant, WithProducts
-from hjit.errors import CompileError, HjitError, Origin, TraceError
-from hjit.kernels.runtime import features, kernel
+from hjit.errors import BudgetError, CompileError, HjitError, Origin, TraceError
+from hjit.kernels.runtime import backend, features, kernel
 from hjit.kernels.runtime.kernel import Bound
 from hjit.options import Options
 from hjit.process import deadline
 from hjit.process.deep_stack import with_deep_stack
 from hjit.process.garbage_collection import few_collections
-from hjit.trace.capture.trace import Trace, Tree, trace
+from hjit.trace.capture.trace import Trace, Tree, python_function, trace
 from hjit.trace.passes.canonical import canonicalise
 from hjit.trace.tracing.recorder import Recorder
 from hjit.tuning.choice import Arguments, Candidate, Choice, Scheduler, Segment
@@ -84,12 +84,11 @@ def build(
         OutOfBounds: an index is out of bounds: NumPy is to say so itself.
         Unclear: tracing raised something, perhaps what the function itself raises.
     """
-    if not isinstance(function, types.FunctionType):
-        raise TraceError(repr(function), "not a Python function", "decorate a function written in Python")
-    code = function.__code__
+    code = python_function(function).__code__
     start, before = time.perf_counter(), kernel.made()
     with (
         few_collections(),
+        _llvm_that_ends(name),
         deadline.budget(options.budget, name, Origin(code.co_filename, code.co_firstlineno, code.co_name)),
     ):
         traced = _traced(function, structure, leaves, options, scheduler)
@@ -103,11 +102,43 @@ def build(
     return Built(variant, results, made, loaded)
 
 
+@contextlib.contextmanager
+def _llvm_that_ends(name: str) -> Iterator[None]:
+    """A block whose compilations LLVM may not end; says so, as all that are to come suffer from it.
+
+    Raises:
+        BudgetError: as the block does.
+    """
+    was_busy = backend.is_busy()
+    try:
+        yield
+    except BudgetError as error:
+        if not backend.is_busy():
+            raise
+        reason, advice = _NEVER_BEGUN if was_busy else _GIVEN_UP
+        raise BudgetError(name, reason, advice, error.origin) from None
+
+
+_ALL_BUSY = (
+    "LLVM cannot be interrupted and does one thing at a time. So this function, and every function that this process "
+    "has not compiled yet, runs as plain NumPy until LLVM ends, which may be never; what is compiled goes on"
+)
+_GIVEN_UP = (
+    f"LLVM did not end compiling it in the time allowed, and was given up. {_ALL_BUSY}",
+    "start the process anew to compile the others, with @hjit.pipeline(disable=True) or another formulation of this "
+    "function, such as whole arrays in place of loops; and report the function, please: LLVM should end",
+)
+_NEVER_BEGUN = (
+    f"it is not compiled, as LLVM still compiles another function, which was given up. {_ALL_BUSY}",
+    "start the process anew, without compiling the function that an earlier warning names",
+)
+
+
 # -- trace
 
 
 def _traced(
-    function: types.FunctionType, structure: Tree, leaves: list[Any], options: Options, scheduler: Scheduler | None
+    function: Callable[..., Any], structure: Tree, leaves: list[Any], options: Options, scheduler: Scheduler | None
 ) -> Trace:
     def evaluated(rec: Recorder, wanted: tuple[str, ...]) -> list[Any]:
         return list(with_room(evaluate, rec, wanted, leaves, options))

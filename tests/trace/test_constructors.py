@@ -10,6 +10,7 @@ import pytest
 from numpy import float32, uint8
 
 import hjit
+from hjit.call.arguments import leaves_of
 from tests.numpy_check import check, sample
 
 IMAGE = np.random.default_rng(6).random((24, 31))
@@ -46,12 +47,120 @@ def test_a_type_stays_itself_where_it_is_not_called() -> None:
     check(f, IMAGE)
 
 
-def test_a_type_in_a_variable_converts_one_number() -> None:
+def by_default(a: Any, kind: Any = np.float32) -> Any:
+    return kind(a) + kind(1)
+
+
+def as_a_dtype_too(a: Any) -> Any:
+    kind = a.dtype.type
+    zeros = np.zeros(a.shape, kind)
+    zeros += kind(a.max()) * np.ones_like(a, dtype=kind)
+    return kind(a * 2) + zeros.astype(kind), np.array([1, 2], dtype=kind), np.asarray(a, kind), np.full(3, 2, kind)
+
+
+def one_of_two(a: Any) -> Any:
+    kind = np.float32 if a.dtype == np.float64 else np.float64
+    found = [convert(a * 3) for convert in (np.uint8, kind, float32)]
+    return found, {"u": np.uint8, "f": kind}["f"](a[0]), HELD.kind(a.min())
+
+
+def compared(a: Any) -> Any:
+    kind = np.float32
+    tests = (
+        kind == np.float32,
+        np.float32 == kind,
+        kind == np.float64,
+        kind != np.float32,
+        kind in (np.uint8, np.float32),
+        {np.float32: 3}.get(kind),
+        issubclass(kind, np.floating),
+        issubclass(kind, np.integer),
+        issubclass(np.float32, kind),
+        np.issubdtype(kind, np.floating),
+        np.issubdtype(np.float32, kind),
+        isinstance(np.float32(2), kind),
+        isinstance(a, kind),
+        isinstance(kind, type),
+        kind.__name__,
+        str(kind),
+        repr(kind),
+        np.dtype(kind),
+        kind(3),
+        np.finfo(kind).max,
+        np.result_type(kind, np.float64),
+        np.can_cast(kind, np.float64),
+    )
+    return kind(a), tests, kind
+
+
+def helped(a: Any) -> Any:
+    def converted(x: Any, kind: Any) -> Any:
+        return kind(x)
+
+    return converted(a, np.float32) * converted(a.max(), np.uint8)
+
+
+def over_rows(a: Any) -> Any:
+    kind, out = np.float32, np.empty(a.shape, np.float32)
+    for y in range(a.shape[0]):
+        out[y] = kind(a[y]) * kind(2)
+    return out
+
+
+@pytest.mark.parametrize("f", [by_default, as_a_dtype_too, one_of_two, compared, helped, over_rows])
+def test_a_type_in_a_variable(f: Any) -> None:
+    p = check(f, IMAGE)
+    check(f, IMAGE.astype(np.float32))
+    other = IMAGE * 2
+    for x, y in zip(leaves_of(p(other)), leaves_of(f(other)), strict=True):
+        np.testing.assert_array_equal(x, y)
+    assert p.stats.traces == 1  # the values are no condition of the trace
+
+
+def test_a_type_in_a_variable_and_run_time_numbers() -> None:
+    def f(a: Any, k: Any) -> Any:
+        kind = a.dtype.type
+        return a * kind(k), kind(k)
+
+    p = check(f, IMAGE, 3.5)
+    np.testing.assert_array_equal(p(IMAGE, 2.25)[0], IMAGE * 2.25)
+    assert p.stats.traces == 1
+    check(f, np.ones((20, 30), np.uint8), 200)
+    check(f, np.ones((20, 30), np.uint8), 300)
+
+
+@pytest.mark.parametrize("name", SCALARS)
+def test_each_type_in_a_variable(name: str) -> None:
+    cls = getattr(np, name)
+
+    def f(a: Any, k: Any) -> Any:
+        kind = cls
+        return kind(a), kind(a[0, 0]), kind(k), a * kind(k)
+
+    p = check(f, IMAGE, 3)
+    for x, y in zip(p(IMAGE * 7, 5), f(IMAGE * 7, 5), strict=True):
+        np.testing.assert_array_equal(x, y)
+    assert p.stats.traces == 1
+
+
+def test_a_type_that_is_an_argument() -> None:
+    def f(a: Any, kind: Any) -> Any:
+        return kind(a)
+
+    p = check(f, IMAGE, np.float32)
+    assert p(IMAGE, np.uint8).dtype == np.uint8
+
+
+def test_the_identity_of_a_type_in_a_variable() -> None:
     def f(a: Any) -> Any:
         kind = np.float32
-        return kind(a.max()), HELD.kind(a.min())
+        return kind(a.max()) + 1 if kind is np.float32 else a
 
-    check(f, IMAGE)
+    p = hjit.pipeline(f)  # the value is a condition of the trace
+    for image in (IMAGE, IMAGE * 2, IMAGE):
+        assert p(image) == f(image) and type(p(image)) is np.float32
+    with pytest.raises(hjit.TraceError, match=r"kind\(a\): numpy.float32 reached the call in a variable"):
+        hjit.pipeline(lambda a, kind=np.float32: kind(a) if kind is np.float32 else a)(IMAGE)
 
 
 def test_a_type_that_is_bound_anew() -> None:

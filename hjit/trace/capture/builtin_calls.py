@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import functools
 import math
+import operator
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from hjit.trace.capture.captured import ObjectProxy
+from hjit.trace.capture.constructors import as_scalar
 from hjit.trace.capture.rerolling import range_
 from hjit.trace.ops.arrays.strides import interface
 from hjit.trace.tracing.host import HostScalar, is_host, record
 from hjit.trace.tracing.induction import InductionVariable
 from hjit.trace.tracing.masked import Selected
+from hjit.trace.tracing.recorder import supported_dtype
 from hjit.trace.tracing.size import Size
-from hjit.trace.tracing.tracer import Tracer, is_tracer, python_float
+from hjit.trace.tracing.tracer import Tracer, call, has_tracer, is_tracer, python_float
 
 
 def _float(x: Any = 0.0) -> Any:
@@ -76,6 +80,37 @@ def _math(function: Callable[..., Any]) -> Callable[..., Any]:
     return method
 
 
+def _extreme(function: Callable[..., Any], ufunc: np.ufunc, beats: Callable[[Any, Any], Any]) -> Callable[..., Any]:
+    """`max` or `min`, where all that it compares has one type, so that its result has that whatever the values are."""
+
+    def later(first: Any, x: Any) -> Any:
+        if not has_tracer((first, x)):
+            return function(first, x)
+        if is_tracer(x) and x.dtype.kind != "f":
+            return call(ufunc, first, x)
+        found = as_scalar(call(np.where, beats(x, first), x, first))  # the first of equal ones, and a NaN at the start
+        found.weak = _number_type(x) is float
+        return found
+
+    def method(*args: Any, **kwargs: Any) -> Any:
+        items = args[0] if len(args) == 1 and type(args[0]) in (list, tuple) else args
+        kinds = {_number_type(x) for x in items}
+        if kwargs or len(items) < 2 or len(kinds) > 1 or None in kinds or not any(map(is_tracer, items)):
+            return function(*args, **kwargs)
+        return functools.reduce(later, items)
+
+    return method
+
+
+def _number_type(x: Any) -> Any:
+    """The type of a scalar; None for what is none, or has one that kernels do not have."""
+    if is_tracer(x):
+        return None if not x.is_scalar else float if x.weak else x.dtype.type
+    value = x.value if is_host(x) else x
+    is_scalar = type(value) is float or (isinstance(value, np.generic) and supported_dtype(value.dtype))
+    return type(value) if is_scalar else None
+
+
 def _isscalar(x: Any) -> bool:
     return bool(x.is_scalar) if is_tracer(x) else True if is_host(x) else np.isscalar(x)
 
@@ -87,6 +122,8 @@ REPLACED: dict[Any, Any] = {
     hasattr: _hasattr,
     getattr: _getattr,
     np.isscalar: _isscalar,
+    max: _extreme(max, np.maximum, operator.gt),
+    min: _extreme(min, np.minimum, operator.lt),
 }
 for _name in "sqrt exp log log2 log10 sin cos tan atan atan2 hypot pow radians degrees tanh erf fabs".split():
     REPLACED[getattr(math, _name)] = _math(getattr(math, _name))

@@ -12,6 +12,8 @@ import copy
 import enum
 import io
 import logging
+import os
+import pathlib
 import types
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -19,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from hjit.trace.capture import effects
+from hjit.trace.capture.environment import VARIABLES, traced_path
 from hjit.trace.capture.impure import STREAMS, Stream
 from hjit.trace.tracing.dispatch import hook
 from hjit.trace.tracing.host import HostScalar, unpin
@@ -329,6 +332,10 @@ def captured_object(value: Any, path: Path) -> Any:
         return Stream(value)
     if isinstance(value, (logging.Logger, logging.LoggerAdapter)):
         return effects.Log(value)
+    if value is os.environ:
+        return VARIABLES
+    if isinstance(value, pathlib.Path) and _is_library(cls):
+        return traced_path(value)
     if isinstance(value, io.IOBase):
         return effects.Output(str(path))
     if isinstance(value, Iterator):
@@ -344,6 +351,8 @@ def captured_object(value: Any, path: Path) -> Any:
         )
     if cls is types.SimpleNamespace:
         return ObjectProxy(value, path)
+    if type(value) is type:
+        return hook("class_seen")(value)
     if isinstance(value, (enum.Enum, type)) or not cls.__flags__ & (1 << 9) or _is_library(cls):
         return value
     return ObjectProxy(value, path)

@@ -1,8 +1,9 @@
 """NumPy's classes where traced code calls them: ``np.uint8(x)``, ``x.dtype.type(y)``, ``np.ndarray(shape, dtype)``.
 
 A class is also compared, looked up and given as a dtype, and is left alone there: the bytecode tells whether it is
-loaded to be called. Where it reaches a call by way of a variable, NumPy's own class converts a one-element array by its
-value, and an array is refused. Ufuncs that are called take lists of traced arrays, too.
+loaded to be called. Where it reaches a call by way of a variable, NumPy asks for the numbers of the array: then the
+function is traced again, with a `ScalarClass` wherever it gets a class from. Ufuncs that are called take lists of
+traced arrays, too.
 """
 
 from __future__ import annotations
@@ -15,19 +16,35 @@ from typing import Any
 import numpy as np
 
 from hjit.trace.tracing.dispatch import provides
-from hjit.trace.tracing.frames import callees
+from hjit.trace.tracing.frames import callees, identities, reads
 from hjit.trace.tracing.host import is_host, record
 from hjit.trace.tracing.masked import Selected
 from hjit.trace.tracing.recorder import current
+from hjit.trace.tracing.scalar_class import ScalarClass, notice_call, plain_class
 from hjit.trace.tracing.tracer import Tracer, as_tracer, call, from_known, from_stage, has_tracer, is_tracer
 
 
 def called(value: Any, frame: types.FrameType) -> Any:
     """The traced version of a class or a ufunc where the frame loads it to call it, else itself."""
-    traced = (
-        of_lists(value) if isinstance(value, np.ufunc) else CONSTRUCTORS.get(value) if type(value) is type else None
-    )
-    return traced if traced is not None and frame.f_lasti in callees(frame.f_code) else value
+    if isinstance(value, np.ufunc):
+        return of_lists(value) if frame.f_lasti in callees(frame.f_code) else value
+    traced = CONSTRUCTORS.get(value) if type(value) in (type, ScalarClass) else None
+    if traced is None or frame.f_lasti in callees(frame.f_code):
+        return value if traced is None else traced
+    seen = class_seen(value)
+    if seen is not plain_class(value) and frame.f_lasti in identities(frame.f_code):
+        raise current().error(f"is {value.__name__}", "the class is also called in a variable", "compare it by ==")
+    return seen
+
+
+@provides
+def class_seen(value: Any) -> Any:
+    """A scalar type of NumPy as it is, or as a `ScalarClass` where the function calls one in a variable."""
+    if type(value) is not type or value not in STAND_INS:
+        return value
+    rec = current()
+    rec.has_class = True
+    return STAND_INS[value] if rec.classes else value
 
 
 @functools.lru_cache(maxsize=1024)
@@ -52,12 +69,12 @@ def scalar_type(cls: Any) -> Callable[..., Any]:
         if type(x) is Selected:
             return x.astype(cls)
         array = (x if is_tracer(x) else as_tracer(x)).astype(cls, copy=False)
-        return array if array.ndim else _scalar(array)
+        return array if array.ndim else as_scalar(array)
 
     return construct
 
 
-def _scalar(x: Tracer) -> Tracer:
+def as_scalar(x: Tracer) -> Tracer:
     """A 0-d array as a scalar, which keeps its value."""
     return (
         from_stage(x.load(), (), x.dtype, is_scalar=True)
@@ -83,7 +100,15 @@ _SCALARS = [getattr(np, name) for name in _NAMES.split()]
 CONSTRUCTORS: dict[Any, Callable[..., Any]] = {**{cls: scalar_type(cls) for cls in _SCALARS}, np.ndarray: _ndarray}
 
 
+STAND_INS: dict[Any, ScalarClass] = {cls: ScalarClass(cls, CONSTRUCTORS[cls]) for cls in _SCALARS}
+
+
 @provides
-def dtype_to_call(dtype: np.dtype[Any]) -> Any:
-    """The dtype of a traced array whose ``type`` is called at once."""
-    return types.SimpleNamespace(type=CONSTRUCTORS[dtype.type])
+def dtype_of_type(dtype: np.dtype[Any], frame: types.FrameType) -> Any:
+    """The dtype of a traced array whose ``type`` the frame reads at once."""
+    if frame.f_lasti in reads(frame.f_code, "dtype", "type", called=True):
+        return types.SimpleNamespace(type=CONSTRUCTORS[dtype.type])
+    return types.SimpleNamespace(type=class_seen(dtype.type))
+
+
+provides(notice_call)

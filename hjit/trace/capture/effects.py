@@ -17,10 +17,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hjit.trace.capture.impure import refused
+from hjit.trace.capture.environment import QUESTIONS, VARIABLES, answer, asked_again
+from hjit.trace.capture.impure import READS_OR_WRITES, refused
 from hjit.trace.tracing.externs import Arguments, within
-from hjit.trace.tracing.frames import is_own
-from hjit.trace.tracing.host import HostScalar, unpin
+from hjit.trace.tracing.frames import is_counted, is_own
+from hjit.trace.tracing.host import unpin
 from hjit.trace.tracing.recorder import Effect, current
 
 _TRACE = os.path.join(os.path.dirname(__file__), "trace.py")  # its function is the outermost frame of a trace
@@ -60,7 +61,8 @@ def _outside(frame: FrameType | None) -> Iterator[FrameType]:
     """The frames that the plain function would have, from the innermost."""
     while frame is not None:
         if not is_own(frame.f_code):
-            yield frame
+            if is_counted(frame.f_code):
+                yield frame
         elif frame.f_code.co_filename == _TRACE and frame.f_code.co_name == "_traced":
             return
         frame = frame.f_back
@@ -241,16 +243,7 @@ class Log:
         if name not in _SETTINGS:
             raise _refusal(f"logging.{type(log).__name__}.{name}", "hjit does not trace it")
         found = getattr(log, name)
-        return (
-            (lambda *args: _guarded(lambda: found(*args))) if callable(found) else _guarded(lambda: getattr(log, name))
-        )
-
-
-def _guarded(ask: Callable[[], Any]) -> Any:
-    """An answer that later calls ask for again."""
-    tape = current().tape
-    tape.ops.append((ask, ()))
-    return HostScalar(tape, len(tape.ops) - 1, ask()).pin()
+        return (lambda *args: answer(lambda: found(*args))) if callable(found) else answer(lambda: getattr(log, name))
 
 
 def _log(
@@ -312,19 +305,6 @@ class Output:
         raise current().error(f"{file}.{name}", READS_OR_WRITES, "do it outside the function")
 
 
-# What files there are, and how they are: the answer is a condition of the trace.
-ASKS = tuple(getattr(os.path, name) for name in "exists lexists isfile isdir islink getsize getmtime".split())
-ASKS += (os.access,)
-
-
-def _asked_again(function: Callable[..., Any]) -> Callable[..., Any]:
-    def method(*args: Any, **kwargs: Any) -> Any:
-        given, named = [unpin(x) for x in args], {name: unpin(x) for name, x in kwargs.items()}
-        return _guarded(lambda: function(*given, **named))
-
-    return method
-
-
 class PartProxy(ModuleType):
     """A module of which some attributes are replaced, by name."""
 
@@ -339,7 +319,6 @@ class PartProxy(ModuleType):
 
 _FILES = """chdir chmod chown link lstat makedirs mkdir mkfifo open popen putenv remove removedirs rename
     renames replace rmdir startfile stat symlink system truncate unlink unsetenv utime write""".split()
-READS_OR_WRITES = "the function reads or writes while it computes: it would do so once, not at every call"
 MODULES: dict[str, Any] = {
     "sys": PartProxy(
         sys,
@@ -356,8 +335,10 @@ MODULES: dict[str, Any] = {
                 for name in _FILES
                 if hasattr(os, name)
             },
-            **{f.__name__: _asked_again(f) for f in ASKS if not hasattr(os.path, f.__name__)},
-            "path": PartProxy(os.path, {f.__name__: _asked_again(f) for f in ASKS if hasattr(os.path, f.__name__)}),
+            **{f.__name__: asked_again(f) for f in QUESTIONS if not hasattr(os.path, f.__name__)},
+            "environ": VARIABLES,
+            "urandom": refused("os.urandom"),
+            "path": PartProxy(os.path, {f.__name__: asked_again(f) for f in QUESTIONS if hasattr(os.path, f.__name__)}),
         },
     ),
 }
@@ -374,7 +355,5 @@ def replaced() -> dict[Any, Any]:
         found[function] = _filter(function)
     for name in (*_LEVELS, "log"):
         found[getattr(logging, name)] = _root(name)
-    for function in ASKS:
-        found[function] = _asked_again(function)
     found[logging.getLogger] = lambda name=None: Log(logging.getLogger(name))
     return found

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime
 import functools
+import os
 import random
 import time
 from collections.abc import Callable
@@ -24,6 +25,7 @@ CLOCKS = ("time", "perf_counter", "monotonic", "process_time", "thread_time", "l
 FILES = (np.load, np.loadtxt, np.genfromtxt, np.fromfile, np.memmap)
 OPENCV = """imread imreadmulti imwrite imwritemulti imshow waitKey getTickCount getCPUTickCount randu randn randShuffle
     setRNGSeed""".split()
+READS_OR_WRITES = "the function reads or writes while it computes: it would do so once, not at every call"
 STREAMS = (np.random.RandomState, np.random.Generator)
 _SHARED: Any = np.random.mtrand._rand  # the stream of numpy.random's own functions
 IN_PLACE = frozenset({"shuffle"})  # draws that change an array that they are given
@@ -140,6 +142,7 @@ def replaced() -> dict[Any, Any]:
     found[print] = refused("print", printing, "print outside the function")
     for builtin in (open, input):
         found[builtin] = refused(builtin.__name__)
+    found[os.urandom] = refused("os.urandom")
     for function in FILES:
         found[function] = refused(
             f"numpy.{function.__name__}", advice="read it outside the function and pass it as an argument"

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from hjit.trace.capture import builtin_calls, effects
+from hjit.trace.capture import builtin_calls, effects, environment
 from hjit.trace.capture.captured import LIBRARY, NUMERIC, Path, captured_object, wrap
 from hjit.trace.capture.constructors import called
 from hjit.trace.capture.cupy_names import numpy_of
@@ -79,44 +79,42 @@ def clone(function: types.FunctionType) -> Callable[..., Any]:
         cells = []
         for name, cell in zip(function.__code__.co_freevars, closure, strict=True):
             try:
-                cells.append(types.CellType(_captured_cell(function, name, cell)))
+                cells.append(types.CellType(_seen(function, cell.cell_contents, Path(cell, name, "cell"))))
                 current().watched.cells.append((cells[-1], cells[-1].cell_contents, name))
             except ValueError:  # an empty cell: a name not yet bound
                 cells.append(cell)
         closure = tuple(cells)
     twin = types.FunctionType(function.__code__, overlay(function.__globals__), function.__name__, None, closure)
-    twin.__defaults__ = _defaults(function)
-    kwdefaults = function.__kwdefaults__
-    if kwdefaults:
-        twin.__kwdefaults__ = {
-            k: wrap(v, Path(Path(function, "__kwdefaults__", "attr"), k)) for k, v in kwdefaults.items()
-        }
+    twin.__defaults__ = _defaults(function, "__defaults__")
+    twin.__kwdefaults__ = _defaults(function, "__kwdefaults__")
     twin.__dict__.update(function.__dict__)
     twin.__qualname__ = function.__qualname__
     return twin
 
 
-def _captured_cell(function: types.FunctionType, name: str, cell: types.CellType) -> Any:
-    """What is in a cell of a closure; a number of the user's is read at every call."""
-    value, path, rec = cell.cell_contents, Path(cell, name, "cell"), current()
-    if (
-        rec.freeze_captured
-        or is_host(value)
-        or not is_run_time(value)
-        or (function.__module__ or "").partition(".")[0] in NUMERIC
-    ):
+def _seen(function: Any, value: Any, path: Path) -> Any:
+    """What is in a function's closure or defaults; a number of the user's is read at every call."""
+    rec = current()
+    is_library = (getattr(function, "__module__", None) or "").partition(".")[0] in NUMERIC
+    if rec.freeze_captured or is_library or is_host(value) or not is_run_time(value):
         return wrap(value, path)
     key = path.key()
     if key not in rec.captured:
-        rec.captured[key] = HostScalar.cell(rec.tape, cell)
+        rec.captured[key] = HostScalar.found(rec.tape, path, value)
     return rec.captured[key]
 
 
-def _defaults(function: types.FunctionType) -> tuple[Any, ...] | None:
-    if not function.__defaults__:
-        return None
-    base = Path(function, "__defaults__", "attr")
-    return tuple(wrap(v, Path(base, k)) for k, v in enumerate(function.__defaults__))
+def _defaults(function: Any, name: str) -> Any:
+    """The values in a tuple or a dict of a function: `__defaults__`, or what a partial adds."""
+    base, values = Path(function, name, "attr"), getattr(function, name)
+    if isinstance(values, dict):
+        return {k: _seen(function, v, Path(base, k)) for k, v in values.items()}
+    return tuple(_seen(function, v, Path(base, k)) for k, v in enumerate(values)) if values else values
+
+
+def partial(value: functools.partial[Any]) -> functools.partial[Any]:
+    """A partial of the traced function, with what it adds seen as defaults are."""
+    return functools.partial(wrap_callable(value.func), *_defaults(value, "args"), **_defaults(value, "keywords"))
 
 
 def overlay(under: dict[str, Any]) -> Overlay:
@@ -159,7 +157,7 @@ def wrap_callable(value: Any) -> Any:
             return types.MethodType(clone(value.__func__), owner)
         return types.MethodType(clone(value.__func__), captured_object(owner, Path(value, "__self__", "attr")))
     if isinstance(value, functools.partial):
-        return functools.partial(wrap_callable(value.func), *value.args, **value.keywords)
+        return partial(value)
     if hasattr(value, "py_func") and isinstance(getattr(value, "py_func", None), types.FunctionType):
         return clone(value.py_func)
     if type(value) is _CACHE or (
@@ -175,7 +173,7 @@ def wrap_callable(value: Any) -> Any:
     return value
 
 
-_CACHE = type(functools.lru_cache(_defaults))
+_CACHE = type(functools.lru_cache(partial))
 
 
 def _is_compiled(value: Any) -> bool:
@@ -360,12 +358,12 @@ def _import(name: str, globals: Any = None, locals: Any = None, fromlist: Any = 
 # -- builtins
 
 
-_REPLACED: dict[Any, Any] = {**replaced(), **builtin_calls.REPLACED, **effects.replaced()}
+_REPLACED: dict[Any, Any] = {**replaced(), **builtin_calls.REPLACED, **effects.replaced(), **environment.replaced()}
 _BUILTINS: dict[str, Any] = dict(vars(builtins))
 _BUILTINS.update(__import__=_import)
 
 
-for _name in ("range", "len", "isinstance", "hasattr", "getattr", "print", "open", "input"):
+for _name in ("range", "len", "isinstance", "hasattr", "getattr", "max", "min", "print", "open", "input"):
     _BUILTINS[_name] = _REPLACED[getattr(builtins, _name)]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import types
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable
@@ -14,13 +15,14 @@ from hjit.errors import Origin, TraceError
 from hjit.process import deadline
 from hjit.trace.capture.audit_hook import listen
 from hjit.trace.capture.captured import Path, captured_object, whole_array
-from hjit.trace.capture.overlay import clone, load_table
+from hjit.trace.capture.overlay import clone, load_table, wrap_callable
 from hjit.trace.ir.graph import identity
 from hjit.trace.ir.poly import Dim, FloorDiv, Mod, Poly, Sym, deep_atoms
-from hjit.trace.tracing.host import HostScalar, cell_number, is_host, is_run_time, unpin
+from hjit.trace.tracing.host import HostScalar, captured_number, is_host, is_run_time, unpin
 from hjit.trace.tracing.induction import CannotReroll, Site
 from hjit.trace.tracing.masked import Selected
 from hjit.trace.tracing.recorder import OutOfBounds, Recorder
+from hjit.trace.tracing.scalar_class import ClassCalled, plain_class
 from hjit.trace.tracing.size import Size
 from hjit.trace.tracing.tracer import TracedBuffer, Tracer, from_source, is_tracer
 
@@ -114,8 +116,22 @@ def flatten(x: Any, leaves: list[Any]) -> Any:
     return len(leaves) - 1
 
 
+def python_function(function: Any) -> types.FunctionType:
+    """The function written in Python that a function, or a partial of one, calls.
+
+    Raises:
+        TraceError: there is none.
+    """
+    found = function
+    while isinstance(found, functools.partial):
+        found = getattr(found.func, "py_func", found.func)
+    if not isinstance(found, types.FunctionType):
+        raise TraceError(repr(function), "not a Python function", "decorate a function written in Python")
+    return found
+
+
 def trace(
-    function: types.FunctionType,
+    function: Callable[..., Any],
     structure: Any,
     leaves: list[Any],
     names: list[str],
@@ -125,6 +141,7 @@ def trace(
     """Run `function` on tracers that stand for `leaves`.
 
     Args:
+        function: written in Python, or a partial of one that is.
         structure: a `Tree` of (args, kwargs) whose leaves are numbers into `leaves`.
         names: a name for each leaf, for printing.
         evaluate: computes stages on the arrays at hand, when the function decides on a value.
@@ -140,11 +157,19 @@ def trace(
     unrolled: frozenset[Site] = frozenset()
     freeze_captured = False
     blind: frozenset[Site] = frozenset()
+    classes: bool | None = None
+    code = python_function(function).__code__
+    origin = Origin(code.co_filename, code.co_firstlineno, code.co_name)
     while True:
-        code = function.__code__
-        origin = Origin(code.co_filename, code.co_firstlineno, code.co_name)
         rec = Recorder(
-            evaluate, function.__name__, origin, blas, unrolled=unrolled, blind=blind, freeze_captured=freeze_captured
+            evaluate,
+            code.co_name,
+            origin,
+            blas,
+            unrolled=unrolled,
+            blind=blind,
+            freeze_captured=freeze_captured,
+            classes=classes,
         )
         try:
             return _traced(rec, function, structure, leaves, names)
@@ -153,12 +178,16 @@ def trace(
                 blind |= {refusal.site}
             else:
                 unrolled |= {refusal.site}
+        except ClassCalled:
+            classes = True
         except Exception as error:
             if rec.beyond:
                 raise OutOfBounds from None
-            if rec.loops:
+            if classes:
+                classes = False  # they do not help
+            elif rec.loops:
                 unrolled |= {rec.loops[-1].site}  # iteration by iteration it may be another error, or none
-            elif any(f is cell_number for f, _ in rec.tape.ops):
+            elif any(f is captured_number for f, _ in rec.tape.ops):
                 freeze_captured = True  # what takes no run-time number may take a plain one
             elif rec.refusals and not isinstance(error, TraceError):
                 raise error from rec.refusals[0]  # which the function has handled: this may be what came of it
@@ -166,7 +195,7 @@ def trace(
                 raise
 
 
-def _traced(rec: Recorder, function: types.FunctionType, structure: Any, leaves: list[Any], names: list[str]) -> Trace:
+def _traced(rec: Recorder, function: Callable[..., Any], structure: Any, leaves: list[Any], names: list[str]) -> Trace:
     """One run of the function.
 
     Raises:
@@ -184,9 +213,12 @@ def _traced(rec: Recorder, function: types.FunctionType, structure: Any, leaves:
 
         args, kwargs = structure.build(stand_in)
         _watch(rec, (*args, *kwargs.values()))
-        returned = clone(function)(*args, **kwargs)
+        run = clone(function) if isinstance(function, types.FunctionType) else wrap_callable(function)
+        returned = run(*args, **kwargs)
         if rec.loops or rec.refused:  # the code has handled the exception that left it
             raise CannotReroll(rec.refused or rec.loops[-1].site, "an exception")
+        if rec.class_called:  # likewise
+            raise ClassCalled
         if rec.beyond:
             raise OutOfBounds
         if rec.refusals:
@@ -227,6 +259,7 @@ def _shared_buffers(x: Any) -> Counter[TracedBuffer]:
 
 
 def _result(x: Any, rec: Recorder, shared: Counter[TracedBuffer]) -> Any:
+    x = plain_class(x)
     t = type(x)
     if is_tracer(x):
         return _array_result(x, rec, shared)

@@ -6,7 +6,6 @@ The message quotes the call from the source, says why it cannot be traced, and w
 from __future__ import annotations
 
 import ast
-import dis
 import linecache
 import types
 from typing import Any
@@ -16,7 +15,7 @@ import numpy as np
 from hjit.errors import Origin, TraceError
 from hjit.trace.capture.constructors import CONSTRUCTORS
 from hjit.trace.tracing.dispatch import provides
-from hjit.trace.tracing.frames import is_own
+from hjit.trace.tracing.frames import instruction, is_own
 from hjit.trace.tracing.recorder import current
 
 _SHOWN = 60  # characters of a call that a message quotes
@@ -85,9 +84,9 @@ def asks_for_numbers(frame: types.FrameType | None) -> TraceError:
         return _error("unknown", "conversion to a real array")
     source = source_of(frame)
     text = shortened(source) or "conversion to a real array"
-    instruction = _instruction(frame)
-    if not instruction.startswith("CALL") and outside is None:
-        return _error(_BY_INSTRUCTION.get(instruction, "unknown"), text)
+    at = instruction(frame)
+    if not at.startswith("CALL") and outside is None:
+        return _error(_BY_INSTRUCTION.get(at, "unknown"), text)
     name, callee = _callee(frame, source)
     if callee is None and outside is not None:
         code = outside.f_code
@@ -118,12 +117,6 @@ def _named(callee: Any, name: str) -> str:
 
 
 # -- the source that a frame runs
-
-
-def _instruction(frame: types.FrameType) -> str:
-    """The name of the present instruction; 3.11 may stand at the PRECALL before a CALL."""
-    name = dis.opname[frame.f_code.co_code[frame.f_lasti]]
-    return "CALL" if name == "PRECALL" else name
 
 
 def source_of(frame: types.FrameType) -> str:

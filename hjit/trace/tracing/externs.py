@@ -13,6 +13,7 @@ from hjit.trace.ir.graph import identity
 from hjit.trace.tracing.host import TapeEntry, is_host
 from hjit.trace.tracing.recorder import current, supported_dtype
 from hjit.trace.tracing.results import Called, Unknown, called, place, rebuilt
+from hjit.trace.tracing.scalar_class import plain_class
 from hjit.trace.tracing.size import Size
 from hjit.trace.tracing.tracer import TracedBuffer, Tracer, from_known, is_tracer, python_float
 
@@ -154,7 +155,9 @@ class Arguments:
             return TapeEntry(x.k) if self.late else x.pin()
         if type(x) in (list, tuple):
             return type(x)(map(self.lower, x))
-        return {k: self.lower(v) for k, v in x.items()} if type(x) is dict else int(x) if type(x) is Size else x
+        if type(x) is dict:
+            return {k: self.lower(v) for k, v in x.items()}
+        return int(x) if type(x) is Size else plain_class(x)
 
     def needs(self) -> tuple[tuple[str, ...], list[int]]:
         """The stages and inputs that the arrays are, each once, and for each array which of them."""

@@ -6,9 +6,12 @@ import dis
 import os
 import sys
 from functools import lru_cache
-from types import CodeType, FrameType
+from types import CodeType, FrameType, FunctionType
+from typing import TypeVar
 
 from hjit.errors import Origin
+
+T = TypeVar("T")
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(__file__))) + os.sep
 _DEMO = os.path.join(_PACKAGE, "demo.py")  # its functions are traced as a user's are
@@ -19,6 +22,35 @@ def is_own(code: CodeType) -> bool:
     return code.co_filename.startswith(_PACKAGE) and code.co_filename != _DEMO
 
 
+# -- frames that warnings and log records do not count
+
+
+def uncounted(cls: type[T]) -> type[T]:
+    """The class, whose functions have frames that ``stacklevel=`` of `warnings.warn` and of `logging` does not count.
+
+    So a warning of the plain function points to its caller, not to hjit. Both leave frames of Python's import system
+    out, which CPython knows by what their file names contain. Tracebacks show the source all the same: `linecache` asks
+    the module's loader for it.
+    """
+    for f in vars(cls).values():
+        if isinstance(f, FunctionType):
+            f.__code__ = _renamed(f.__code__)
+    return cls
+
+
+def _renamed(code: CodeType) -> CodeType:
+    inner = (_renamed(c) if isinstance(c, CodeType) else c for c in code.co_consts)
+    return code.replace(co_filename=f"{code.co_filename} as importlib._bootstrap", co_consts=tuple(inner))
+
+
+def is_counted(code: CodeType) -> bool:
+    """Does ``stacklevel=`` count frames of this code of the user's?"""
+    return "importlib" not in code.co_filename or "_bootstrap" not in code.co_filename
+
+
+# -- what a frame is about to do
+
+
 @lru_cache(maxsize=4096)
 def callees(code: CodeType) -> frozenset[int]:
     """The offsets at which a frame of `code` may stand while it loads a global or an attribute that it then calls."""
@@ -27,13 +59,16 @@ def callees(code: CodeType) -> frozenset[int]:
 
 
 @lru_cache(maxsize=4096)
-def reads(code: CodeType, name: str, called: str = "") -> frozenset[int]:
-    """Those at which it reads the attribute `name`, or only where it then calls the attribute `called` of that."""
+def reads(code: CodeType, name: str, then: str = "", called: bool = False) -> frozenset[int]:
+    """Those at which it reads the attribute `name`; only where it reads the attribute `then` of that, and calls it."""
     steps = _steps(code)
-    found = [k for k, s in enumerate(steps) if s.opname in ("LOAD_ATTR", "LOAD_METHOD") and s.argval == name]
-    return _standing(
-        steps, [k for k in found if not called or (steps[k + 1].argval == called and _loads_callee(steps, k + 1))]
-    )
+    found = [k for k, s in enumerate(steps) if s.opname in _ATTRIBUTE and s.argval == name]
+    if then:
+        found = [k for k in found if steps[k + 1].opname in _ATTRIBUTE and steps[k + 1].argval == then]
+    return _standing(steps, [k for k in found if not called or _loads_callee(steps, k + 1)])
+
+
+_ATTRIBUTE = ("LOAD_ATTR", "LOAD_METHOD")
 
 
 def _steps(code: CodeType) -> list[dis.Instruction]:
@@ -70,6 +105,19 @@ def _standing(steps: list[dis.Instruction], places: list[int]) -> frozenset[int]
     return frozenset(
         offset for k in places if k + 1 < len(steps) for offset in range(steps[k].offset, steps[k + 1].offset, 2)
     )
+
+
+@lru_cache(maxsize=4096)
+def identities(code: CodeType) -> frozenset[int]:
+    """Those at which it loads what ``is`` then compares."""
+    steps = _steps(code)
+    return _standing(steps, [k for k in range(len(steps) - 1) if steps[k + 1].opname == "IS_OP"])
+
+
+def instruction(frame: FrameType) -> str:
+    """The name of the present instruction; 3.11 may stand at the PRECALL before a CALL."""
+    name = dis.opname[frame.f_code.co_code[frame.f_lasti]]
+    return "CALL" if name == "PRECALL" else name
 
 
 # -- where in the user's source

@@ -5,18 +5,19 @@ numbers is recorded on a tape that Python itself replays at each call, so it has
 exceptions included. Where the code needs the value (``if``, ``range``, ``int()``) the scalar is *pinned*: a guard
 compares it at later calls, and a change traces anew.
 
-A number in a closure is such a scalar as well, so that the functions that a factory makes share their kernels. Mostly
-it is a setting, though, and code may be faster for knowing it: it stays a parameter in arithmetic that gains nothing by
-its value, and is pinned elsewhere.
+A number in a closure, a default or a `functools.partial` is such a scalar as well, so that the functions that a factory
+makes share their kernels. Mostly it is a setting, though, and code may be faster for knowing it: it stays a parameter
+in arithmetic that gains nothing by its value, and is pinned elsewhere.
 """
 
 from __future__ import annotations
 
 import math
 import operator
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -67,9 +68,16 @@ def _leaf(leaf: int) -> Any:
     raise AssertionError("leaves are read by replay")
 
 
-def cell_number(cell: Any, kind: type) -> Any:
-    """What a cell holds at this call; a number of another type is another function."""
-    value = cell.cell_contents
+class Place(Protocol):
+    """Where a captured value is found."""
+
+    def get(self) -> Any:
+        """The value at this call."""
+
+
+def captured_number(place: Place, kind: type) -> Any:
+    """A captured number at this call; one of another type is another function."""
+    value = place.get()
     if type(value) is not kind:
         raise TypeError
     return value
@@ -95,7 +103,7 @@ class HostScalar:
     """A number that is a run-time parameter of the pipeline.
 
     Attributes:
-        captured: does it come from closures alone?
+        captured: does it come from closures, defaults and partials alone?
     """
 
     __slots__ = ("captured", "k", "tape", "value")
@@ -111,10 +119,9 @@ class HostScalar:
         return cls(tape, len(tape.ops) - 1, value)
 
     @classmethod
-    def cell(cls, tape: ScalarTape, cell: Any) -> HostScalar:
-        """A number in a closure."""
-        value = cell.cell_contents
-        tape.ops.append((cell_number, (cell, type(value))))
+    def found(cls, tape: ScalarTape, place: Place, value: Any) -> HostScalar:
+        """A captured number, which is `value` now."""
+        tape.ops.append((captured_number, (place, type(value))))
         return cls(tape, len(tape.ops) - 1, value, captured=True)
 
     @property  # type: ignore[misc]
@@ -132,7 +139,12 @@ class HostScalar:
         return hook("ufunc_call")(ufunc, method, inputs, kwargs)
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray[Any, Any]:
+        hook("notice_call")(sys._getframe(1))
         return np.array(self.pin(), dtype)
+
+    def __float__(self) -> float:
+        hook("notice_call")(sys._getframe(1))
+        return float(self.pin())
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -161,12 +173,12 @@ def is_run_time(x: Any) -> bool:
 
 
 def is_captured(x: Any) -> bool:
-    """Is this a number from a closure?"""
+    """Is this a captured number, from a closure or a default?"""
     return type(x) is HostScalar and x.captured
 
 
 def pin_captured(x: Any) -> Any:
-    """Numbers from closures as plain values, also in the lists, tuples, dicts and slices that `x` is made of."""
+    """Captured numbers as plain values, also in the lists, tuples, dicts and slices that `x` is made of."""
     t = type(x)
     if t is HostScalar:
         return x.pin() if x.captured else x
@@ -316,7 +328,6 @@ for _name, _f in (("neg", operator.neg), ("pos", operator.pos), ("abs", operator
 _CONVERSIONS: dict[str, Callable[[Any], Any]] = {
     "bool": bool,
     "int": int,
-    "float": float,
     "complex": complex,
     "index": operator.index,
     "trunc": math.trunc,

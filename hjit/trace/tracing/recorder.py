@@ -181,8 +181,12 @@ class Recorder:
         blas: may a product of a name be BLAS's (True), or is that to be decided by its sizes ("auto")? None: none may.
         undo: what to do where the trace fails, so that it leaves nothing behind.
         unrolled: loops over ``range(...)`` that are to be traced iteration by iteration.
-        freeze_captured: are numbers in closures constants? Else they are read at every call, as arguments are.
+        freeze_captured: are captured numbers constants? Else they are read at every call, as arguments are.
         blind: those in which the contents of earlier arrays are not known, as an iteration reads and overwrites them.
+        classes: does traced code get a `ScalarClass` for each scalar type of NumPy? None: only where it calls none in
+            a variable.
+        has_class: has it got one?
+        class_called: may it have called one in a variable?
         loops: those whose iterations are now traced as one, innermost last.
         refused: the last one that turned out to need that.
         hosts: the numbers that the scalars are.
@@ -216,6 +220,9 @@ class Recorder:
     unrolled: frozenset[Site] = frozenset()
     freeze_captured: bool = False
     blind: frozenset[Site] = frozenset()
+    classes: bool | None = None
+    has_class: bool = False
+    class_called: bool = False
     loops: list[Any] = field(default_factory=list)
     refused: Site | None = None
     changes: list[tuple[Any, str, bool]] = field(default_factory=list)

@@ -148,8 +148,8 @@ class Tracer(Traced):
     def dtype(self) -> np.dtype[Any]:
         frame = sys._getframe(1)
         if type(frame.f_globals) is not dict and frame.f_lasti in reads(frame.f_code, "dtype", "type"):
-            callee: np.dtype[Any] = hook("dtype_to_call")(self.buffer.dtype)
-            return callee
+            seen: np.dtype[Any] = hook("dtype_of_type")(self.buffer.dtype, frame)
+            return seen
         return self.buffer.dtype
 
     @dtype.setter
@@ -302,6 +302,7 @@ class Tracer(Traced):
     def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray[Any, Any]:
         if self.known is not None:
             return np.array(self.known, dtype)
+        hook("notice_call")(sys._getframe(1))
         if not self.ndim:
             return np.array(as_value(self), dtype)
         raise hook("asks_for_numbers")(sys._getframe(1))

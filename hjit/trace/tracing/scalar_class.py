@@ -1,0 +1,84 @@
+"""`ScalarClass`: what stands for a scalar type of NumPy that reaches its call in a variable."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+import numpy as np
+
+from hjit.trace.tracing.frames import instruction
+from hjit.trace.tracing.recorder import current
+
+
+class ClassCalled(BaseException):
+    """A class may have been called with a traced array: the function is traced again, with a `ScalarClass` for each.
+
+    It is no `Exception`, so that the traced code does not handle it.
+    """
+
+
+class ScalarClass:
+    """A scalar type that converts traced arrays, too; else it is as good as the type.
+
+    Attributes:
+        cls: the type itself.
+    """
+
+    __slots__ = ("_construct", "cls")
+
+    def __init__(self, cls: type[np.generic], construct: Callable[..., Any]) -> None:
+        self.cls, self._construct = cls, construct
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:
+        return type
+
+    @property
+    def __bases__(self) -> tuple[type, ...]:  # for issubclass(t, np.floating)
+        return (self.cls,)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """For NumPy, which takes what has a dtype for one."""
+        return np.dtype(self.cls)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._construct(*args, **kwargs)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.cls, name)
+
+    def __instancecheck__(self, x: Any) -> bool:
+        return isinstance(x, self.cls)
+
+    def __subclasscheck__(self, cls: type) -> bool:
+        return issubclass(plain_class(cls), self.cls)
+
+    def __eq__(self, other: object) -> bool:
+        return bool(self.cls == plain_class(other))
+
+    def __hash__(self) -> int:
+        return hash(self.cls)
+
+    def __repr__(self) -> str:
+        return repr(self.cls)
+
+
+def plain_class(x: Any) -> Any:
+    """The type that a `ScalarClass` stands for; anything else as it is."""
+    return x.cls if type(x) is ScalarClass else x
+
+
+def notice_call(frame: FrameType) -> None:
+    """Called where NumPy asks for the value of a traced number or array; `frame`: the code that makes it ask.
+
+    Raises:
+        ClassCalled: traced code calls something that is not traced, perhaps a class that it has in a variable.
+    """
+    rec = current()
+    is_possible = rec.has_class and rec.classes is None
+    if is_possible and type(frame.f_globals) is not dict and instruction(frame).startswith("CALL"):
+        rec.class_called = True
+        raise ClassCalled
