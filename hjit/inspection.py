@@ -11,6 +11,7 @@ from hjit.errors import ScheduleError
 from hjit.options import Options, context_state
 
 if TYPE_CHECKING:
+    from hjit.call.parts import Parts
     from hjit.call.variant import Variant
     from hjit.sched.hand.schedule import Schedule
     from hjit.tuning.choice import Scheduler
@@ -22,6 +23,7 @@ class Inspection:
     __name__: str
     _entries: dict[CallKey, Entry]
     _schedule: Scheduler | None
+    parts: Parts | None
 
     def on(self, target: str) -> Any:
         raise NotImplementedError
@@ -36,9 +38,11 @@ class Inspection:
 
     def explain(self, *args: Any, **kwargs: Any) -> str:
         """How calls with such arguments run, and where NumPy runs them: why, and what to do."""
-        from hjit.report.explain import explained
+        from hjit.report.explain import explained, in_parts
 
         entry = self._entries.get(key_of(args, kwargs)) or Entry()
+        if entry.parts is not None and self.parts is not None:
+            return "\n".join(in_parts(self.__name__, self.parts))
         return explained(self.__name__, entry.plain, entry.variants, entry.timing is not None)
 
     def _inspect(self, args: Any, kwargs: Any) -> list[Any]:

@@ -3,7 +3,7 @@
 | option            | values                              | meaning                                             |
 |-------------------|-------------------------------------|-----------------------------------------------------|
 | `verify`          | "first", "off"                      | compare first calls with NumPy's                    |
-| `on_unsupported`  | "raise", "numpy"                    | if a function cannot be traced                      |
+| `on_unsupported`  | "break", "raise", "numpy"           | if a function cannot be traced                      |
 | `budget`          | 10.0, 2.5, ..., None                | seconds for tracing and compiling                   |
 | `fast_math`       | False, True                         | floats may use FMA and reciprocals                  |
 | `target`          | "cpu", "x86-64-v2" to "-v4", "cuda" | this CPU, or a level of x86-64; a GPU               |
@@ -39,7 +39,7 @@ class Options:
     """A complete set of options; this module's docstring has the table."""
 
     verify: str = "first"
-    on_unsupported: str = "raise"
+    on_unsupported: str = "break"
     budget: float | None = 10.0
     fast_math: bool = False
     target: str = "cpu"
@@ -67,7 +67,7 @@ class Options:
 
 _CHOICES: dict[str, tuple[Any, ...]] = {
     "verify": ("first", "off"),
-    "on_unsupported": ("raise", "numpy"),
+    "on_unsupported": ("break", "raise", "numpy"),
     "cache": ("rw", "ro", "off"),
     "fast_math": (False, True),
     "disable": (False, True),

@@ -27,7 +27,7 @@ from hjit.call import against_numpy
 from hjit.call.against_numpy import InterleavedCalls
 from hjit.call.arguments import CallKey, copied, is_device_array, is_same_memory, key_of, leaves_of
 from hjit.call.entry import MAX_KEYS, Call, Entry, Stats
-from hjit.call.outcome import MISS, PLAIN
+from hjit.call.outcome import MISS, PARTS, PLAIN
 from hjit.errors import BudgetError, CompileError, DeviceError, HjitWarning, TraceError
 from hjit.inspection import Inspection
 from hjit.options import Options, checked, context_state, resolve
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from hjit.call.build import Built
     from hjit.call.first_calls import FirstCalls
     from hjit.call.guards import GuardValues
+    from hjit.call.parts import Parts
     from hjit.call.variant import Variant
     from hjit.sched.hand.schedule import Schedule
     from hjit.sched.language.tree import Root
@@ -59,6 +60,7 @@ class Pipeline(Inspection):
     Attributes:
         py_func: the undecorated function.
         stats: counters, for people and tests.
+        parts: the function with compiled parts, where it was called with what cannot be traced as a whole.
     """
 
     __name__: str
@@ -75,6 +77,7 @@ class Pipeline(Inspection):
         self._options: dict[Any, Options] = {}  # by the context of calls
         self._schedule: Scheduler | None = None
         self._on: dict[str, Pipeline] = {}
+        self.parts: Parts | None = None
         self._warned = False
         self._warned_of_flips = False
         self._lock = threading.RLock()
@@ -140,6 +143,8 @@ class Pipeline(Inspection):
         entry = self._entries.get(key)
         if (entry is not None and entry.plain is not None) or self._resolved(key[0]).disable:
             return self._numpy(args, kwargs)
+        if entry is not None and entry.parts is not None:
+            return entry.parts(*args, **kwargs)
         _load_compiler()
         leaves: list[Any] = []
         structure = Tree(tuple, (flatten(args, leaves), flatten(kwargs, leaves)))
@@ -161,7 +166,7 @@ class Pipeline(Inspection):
             if taken(leaves):
                 args, kwargs = structure.build(leaves.__getitem__)
         except DeviceError as error:
-            if self._resolved(key[0]).on_unsupported == "raise":
+            if self._resolved(key[0]).on_unsupported != "numpy":
                 raise
             self._give_up(key, f"{self.__name__} runs as plain NumPy: {error}")
             return self._numpy(args, kwargs)
@@ -178,7 +183,20 @@ class Pipeline(Inspection):
         result = self._try(call) if timing is None else self._timed(call, timing)
         if result is MISS:
             result = self._first(call)
+        if result is PARTS:
+            return self._in_parts(key, args, kwargs)
         return self._numpy(args, kwargs) if result is PLAIN else result
+
+    def _in_parts(self, key: CallKey, args: Any, kwargs: Any) -> Any:
+        """The first call of a function that Python runs, but for parts of it."""
+        entry = self._entry(key)
+        assert self.parts is not None
+        entry.parts = self.parts.run
+        try:
+            return entry.parts(*args, **kwargs)
+        except Exception:
+            entry.parts = None  # it may be these arguments that are wrong, and not what was refused
+            raise
 
     def _try(self, call: Call) -> Any:
         """Run the variant whose guards and decisions hold; MISS where there is none, PLAIN where NumPy is to run."""
@@ -303,6 +321,9 @@ class Pipeline(Inspection):
                 with progress(f"hjit: compiling {self.__name__}"):
                     built = self._build(call.structure, call.leaves, options, self._schedule)
             except (TraceError, CompileError, DeviceError) as error:
+                is_refused = isinstance(error, TraceError) and not isinstance(error, BudgetError)
+                if is_refused and options.on_unsupported == "break" and self._split(error):
+                    return PARTS
                 if options.on_unsupported == "raise" and not isinstance(error, BudgetError):
                     raise
                 self._give_up(call.key, f"{self.__name__} runs as plain NumPy: {error}")
@@ -310,6 +331,8 @@ class Pipeline(Inspection):
             except OutOfBounds:
                 return self._refused(call)
             except Unclear as unclear:
+                if options.on_unsupported == "break" and self._split(unclear.error):
+                    return PARTS
                 if options.on_unsupported == "raise":
                     raise self._own_error(unclear.error, call.structure, call.leaves) from None
                 result = self._numpy(call.args, call.kwargs)  # once, as it may have effects; what it raises is its own
@@ -330,6 +353,19 @@ class Pipeline(Inspection):
             return variant.run(call.leaves, guarded, call.targets, built.results)
         except OutOfBounds:
             return self._refused(call)
+
+    def _split(self, error: Exception) -> bool:
+        """Can the function, which cannot be traced, run in parts? A schedule is one of the whole function."""
+        if self._schedule is not None:
+            return False
+        if self.parts is None:
+            from hjit.call.parts import split
+
+            self.parts = split(self.py_func, error, functools.partial(Part, self._given))
+            if self.parts is not None:
+                self.stats.parts = len(self.parts.parts)
+                log.info("%s runs in parts: %s", self.__name__, error)
+        return self.parts is not None
 
     def _entry(self, key: CallKey) -> Entry:
         """What is known of a key, from now on if nothing is."""
@@ -560,6 +596,36 @@ def _load_compiler() -> None:
     """Import what `import hjit` does not; a fork waits for that."""
     with forks.builds:
         importlib.import_module("hjit.call.build")
+
+
+class Part(Pipeline):
+    """Statements of a function that cannot be traced as a whole; what cannot be traced of them runs without a word."""
+
+    def __init__(self, given: dict[str, Any], function: Callable[..., Any]) -> None:
+        super().__init__(function, {**given, "on_unsupported": "break"})
+        self.plain = ""  # why NumPy runs all calls
+
+    @property
+    def entries(self) -> list[Entry]:
+        """What is known of all arguments."""
+        return list(self._entries.values())
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.py_func(*args, **kwargs) if self.plain else super().__call__(*args, **kwargs)
+
+    def _first(self, call: Call) -> Any:
+        """As that of a pipeline, if most calls find what they run: where sizes or numbers are others at every call,
+        tracing takes longer than NumPy."""
+        from hjit.call.parts import MAX_TRACES
+
+        if self.stats.traces >= MAX_TRACES and 2 * self.stats.traces > self.stats.calls:
+            self.plain = "its arrays have other sizes, or its numbers other values, at nearly every call"
+            return PLAIN
+        return super()._first(call)
+
+    def _give_up(self, key: CallKey, why: str) -> None:
+        self._entry(key).plain = why
+        log.info("%s", why)
 
 
 def _limit(entries: dict[Any, Any], most: int) -> None:

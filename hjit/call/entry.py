@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +33,7 @@ class Stats:
         flipped: elements of compared results that differ since a decision on a rounded value (a threshold, a
             rounding to a whole number, an index) fell the other way.
         scratch_bytes: scratch memory of the latest new key.
+        parts: in how many parts the function runs, where it cannot be traced as a whole; each has counters of its own.
     """
 
     calls: int = 0
@@ -43,6 +45,7 @@ class Stats:
     verified: bool | None = None
     flipped: int = 0
     scratch_bytes: int = 0
+    parts: int = 0
 
 
 @dataclass(slots=True)
@@ -54,12 +57,14 @@ class Entry:
         fast: the hot path of the first one; None: it has none, or calls are being timed.
         plain: why NumPy runs instead; None: it does not.
         timing: of calls beside NumPy; None: they are not timed.
+        parts: the function with compiled parts, where it is not traced as a whole.
     """
 
     variants: tuple[Variant, ...] = ()
     fast: OneKernel | WithProducts | None = None
     plain: str | None = None
     timing: InterleavedCalls | None = None
+    parts: Callable[..., Any] | None = None
 
     def put(self, variants: tuple[Variant, ...]) -> None:
         """Run these from now on, the first one by its hot path."""

@@ -7,11 +7,14 @@ from typing import Final
 
 
 class Outcome(enum.Enum):
-    """MISS: no variant serves the values of this call. PLAIN: NumPy is to run it."""
+    """MISS: no variant serves the values of this call. PLAIN: NumPy is to run it. PARTS: Python is, with compiled
+    parts."""
 
     MISS = enum.auto()
     PLAIN = enum.auto()
+    PARTS = enum.auto()
 
 
 MISS: Final = Outcome.MISS
 PLAIN: Final = Outcome.PLAIN
+PARTS: Final = Outcome.PARTS

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from hjit.call.parts import Parts
     from hjit.call.variant import Variant
+
+
+PLAIN_NUMPY = " runs as plain NumPy: "
 
 
 def explained(name: str, plain: str | None, variants: Sequence[Variant], is_timed: bool) -> str:
@@ -24,6 +28,36 @@ def explained(name: str, plain: str | None, variants: Sequence[Variant], is_time
         return f"{name} has no kernel for such arguments yet: call it with them"
     text = "\n".join(f"{name} runs compiled: {', '.join(_parts(v))}" for v in variants)
     return f"{text}\nThe first calls are timed beside NumPy, interleaved with it" if is_timed else text
+
+
+def in_parts(name: str, parts: Parts, depth: int = 0) -> Iterator[str]:
+    """The lines of a function that Python runs, but for parts of it: what each runs, and what is not compiled."""
+    pad = "    " * depth
+    yield f"{pad}{name} runs in Python, with compiled parts: {parts.why}"
+    rows = [(first, last, tuple(_part(p, depth + 1))) for p, first, last in parts.parts]
+    if parts.kept is not None:
+        text, line = parts.kept
+        rows.append((line, line, (f"Python: {text}",)))
+    for first, last, (about, *more) in sorted(rows):
+        yield f"{pad}    line{'' if first == last else 's'} {first if first == last else f'{first} to {last}'}: {about}"
+        yield from more
+
+
+def _part(p: Any, depth: int) -> Iterable[str]:
+    """What a part runs, over all its arguments; `p`: its pipeline."""
+    if p.plain:
+        return [f"plain NumPy: {p.plain}"]
+    if p.parts is not None:
+        first, *more = in_parts("", p.parts, depth)
+        return [first.strip(), *more]
+    found: dict[str, None] = {}
+    for e in p.entries:
+        if e.plain is not None:
+            found[f"plain NumPy: {e.plain.partition(PLAIN_NUMPY)[2] or e.plain or 'a kernel gave wrong results'}"] = (
+                None
+            )
+        found.update((f"compiled: {', '.join(_parts(v))}", None) for v in e.variants)
+    return ["; ".join(found) or "not reached yet"]
 
 
 def _parts(v: Variant) -> Iterator[str]:

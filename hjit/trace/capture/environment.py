@@ -64,7 +64,7 @@ def asked_again(function: Callable[..., Any]) -> Callable[..., Any]:
 
 # -- paths
 
-_Path: Any = type(pathlib.Path())  # PosixPath or WindowsPath
+PATH_TYPE: Any = type(pathlib.Path())  # PosixPath or WindowsPath
 
 
 class _AnyPath(type):
@@ -74,7 +74,7 @@ class _AnyPath(type):
 
 def _of_path(function: Callable[..., Any]) -> Callable[..., Any]:
     def method(self: Any, *args: Any, **kwargs: Any) -> Any:
-        path, given = _Path(self), [_Path(x) if type(x) is TracedPath else unpin(x) for x in args]
+        path, given = PATH_TYPE(self), [PATH_TYPE(x) if type(x) is TracedPath else unpin(x) for x in args]
         found = answer(lambda: function(path, *given, **kwargs)) if tracing() else function(path, *given, **kwargs)
         return traced_path(found) if isinstance(found, pathlib.Path) else found
 
@@ -87,18 +87,18 @@ def _of_class(function: Callable[[], Any]) -> Any:
 
 def _status(self: Any, **kwargs: Any) -> Any:
     refuse = refused("pathlib.Path.stat", READS_OR_WRITES, "do it outside the function")
-    return refuse() if tracing() else _Path(self).stat(**kwargs)
+    return refuse() if tracing() else PATH_TYPE(self).stat(**kwargs)
 
 
 # A path that the function has from outside or makes: what it makes of it by joining and splitting is one, too.
 TracedPath: Any = _AnyPath(
-    _Path.__name__,
-    (_Path,),
+    PATH_TYPE.__name__,
+    (PATH_TYPE,),
     {
         "__slots__": (),
-        "__module__": _Path.__module__,
-        **{name: _of_path(getattr(_Path, name)) for name in _OF_PATHS if hasattr(_Path, name)},
-        **{name: _of_class(getattr(_Path, name)) for name in ("cwd", "home")},
+        "__module__": PATH_TYPE.__module__,
+        **{name: _of_path(getattr(PATH_TYPE, name)) for name in _OF_PATHS if hasattr(PATH_TYPE, name)},
+        **{name: _of_class(getattr(PATH_TYPE, name)) for name in ("cwd", "home")},
         "stat": _status,
         "lstat": lambda self: _status(self, follow_symlinks=False),
     },
@@ -107,7 +107,7 @@ TracedPath: Any = _AnyPath(
 
 def traced_path(path: pathlib.Path) -> Any:
     """The path as the traced function sees it."""
-    return TracedPath(path) if type(path) is _Path else path
+    return TracedPath(path) if type(path) is PATH_TYPE else path
 
 
 # -- environment variables
@@ -138,4 +138,8 @@ VARIABLES = _Variables()
 
 def replaced() -> dict[Any, Any]:
     """Functions and classes of the standard library that ask, and what stands for them."""
-    return {**{function: asked_again(function) for function in QUESTIONS}, pathlib.Path: TracedPath, _Path: TracedPath}
+    return {
+        **{function: asked_again(function) for function in QUESTIONS},
+        pathlib.Path: TracedPath,
+        PATH_TYPE: TracedPath,
+    }

@@ -1,0 +1,139 @@
+"""What statements read and bind, and which names are bound for certain after them."""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter
+from collections.abc import Iterable
+
+SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
+COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+
+
+def loads(nodes: Iterable[ast.AST]) -> Counter[str]:
+    """How often names are read, those of comprehensions' own variables not counted."""
+    found: Counter[str] = Counter()
+    for x in nodes:
+        _loads(x, found, frozenset())
+    return found
+
+
+def _loads(x: ast.AST, found: Counter[str], own: frozenset[str]) -> None:
+    if isinstance(x, COMPREHENSIONS):
+        own = own | {n for g in x.generators for n in stores([g.target])}
+    if isinstance(x, ast.Name) and not isinstance(x.ctx, ast.Store) and x.id not in own:
+        found[x.id] += 1
+    if isinstance(x, ast.AugAssign) and isinstance(x.target, ast.Name):
+        found[x.target.id] += 1
+    for y in ast.iter_child_nodes(x):
+        _loads(y, found, own)
+
+
+def stores(nodes: Iterable[ast.AST]) -> dict[str, None]:
+    """The names that are bound, in order; not those of inner scopes."""
+    found: dict[str, None] = {}
+
+    def visit(x: ast.AST) -> None:
+        if isinstance(x, ast.Name) and isinstance(x.ctx, (ast.Store, ast.Del)):
+            found[x.id] = None
+        if isinstance(x, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            found[x.name] = None
+        if isinstance(x, (ast.Import, ast.ImportFrom)):
+            found.update((a.asname or a.name.partition(".")[0], None) for a in x.names)
+        if isinstance(x, ast.ExceptHandler) and x.name:
+            found[x.name] = None
+        if isinstance(x, (ast.MatchAs, ast.MatchStar)) and x.name:
+            found[x.name] = None
+        if isinstance(x, SCOPES):
+            return
+        if isinstance(x, COMPREHENSIONS):  # of which only `:=` binds outside
+            for y in ast.walk(x):
+                if isinstance(y, ast.NamedExpr):
+                    visit(y.target)
+            return
+        for y in ast.iter_child_nodes(x):
+            visit(y)
+
+    for x in nodes:
+        visit(x)
+    return found
+
+
+def certain(body: Iterable[ast.stmt]) -> set[str]:
+    """The names that are bound for certain when statements have run to their end."""
+    found: set[str] = set()
+    for s in body:
+        match s:
+            case ast.If():
+                found |= set(stores([s.test])) | (certain(s.body) & certain(s.orelse))
+            case ast.For() | ast.AsyncFor() | ast.While() | ast.Try() | ast.TryStar() | ast.Match():
+                pass  # none of it may have run
+            case ast.With():
+                found |= {n for x in s.items if x.optional_vars is not None for n in stores([x.optional_vars])}
+                found |= certain(s.body)
+            case _:
+                found |= set(stores([s]))
+    return found
+
+
+def first_reads(body: Iterable[ast.stmt]) -> dict[str, None]:
+    """The names that statements may read before they bind them themselves, in order."""
+    found: dict[str, None] = {}
+    bound: set[str] = set()
+    for s in body:
+        match s:
+            case ast.If():
+                inner = [*loads([s.test]), *first_reads(s.body), *first_reads(s.orelse)]
+            case ast.For():
+                target = set(stores([s.target]))
+                inner = [*loads([s.iter, s.target]), *(n for n in first_reads(s.body) if n not in target)]
+                inner += first_reads(s.orelse)
+            case ast.While():
+                inner = [*loads([s.test]), *first_reads(s.body), *first_reads(s.orelse)]
+            case _:
+                inner = list(loads([s]))
+        found.update((n, None) for n in inner if n not in bound)
+        bound |= certain([s])
+    return found
+
+
+def live_before(body: Iterable[ast.stmt], after: frozenset[str], jump: frozenset[str] = frozenset()) -> frozenset[str]:
+    """The names whose values may still be read when statements begin.
+
+    Args:
+        after: those that may be read when they have run. jump: when they leave the loop around them, or go on with it.
+    """
+    for s in reversed(list(body)):
+        after = _live(s, after, jump)
+    return after
+
+
+def loop_live(s: ast.For | ast.While, after: frozenset[str]) -> frozenset[str]:
+    """The names that may be read when an iteration of a loop has ended."""
+    again = frozenset(loads([s.test])) if isinstance(s, ast.While) else frozenset[str]()
+    ended = after | again | live_before(s.orelse, after)
+    target = frozenset(stores([s.target])) if isinstance(s, ast.For) else frozenset[str]()
+    return ended | (live_before(s.body, ended, ended) - target)
+
+
+def _live(s: ast.stmt, after: frozenset[str], jump: frozenset[str]) -> frozenset[str]:
+    match s:
+        case ast.If():
+            both = live_before(s.body, after, jump) | live_before(s.orelse, after, jump)
+            return both | frozenset(loads([s.test]))
+        case ast.For():
+            ended = loop_live(s, after)
+            target = frozenset(stores([s.target]))
+            return ended | (live_before(s.body, ended, ended) - target) | frozenset(loads([s.iter, s.target]))
+        case ast.While():
+            ended = loop_live(s, after)
+            return ended | live_before(s.body, ended, ended) | frozenset(loads([s.test]))
+        case ast.With():
+            return live_before(s.body, after, jump) | frozenset(loads(s.items))
+        case ast.Try() | ast.TryStar() | ast.Match() | ast.AsyncFor() | ast.AsyncWith():
+            return after | frozenset(loads([s]))
+        case ast.Return() | ast.Raise():
+            return frozenset(loads([s]))
+        case ast.Break() | ast.Continue():
+            return jump
+    return (after - certain([s])) | frozenset(loads([s]))

@@ -1,0 +1,108 @@
+"""The syntax tree of a function, with the positions of its code, and functions made of changed trees."""
+
+from __future__ import annotations
+
+import ast
+import copy
+import functools
+import inspect
+import types
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+TREE = "__hjit_tree__"  # the attribute of functions that are made here
+MAKER = "__hjit_make"  # what closes over the variables of a function that is made anew
+
+
+class NoSource(Exception):
+    """There is no source of a function, or none that could be changed."""
+
+
+def tree_of(function: types.FunctionType) -> ast.FunctionDef:
+    """A function's syntax tree, which may be changed; a lambda's as that of a function that returns its value.
+
+    Raises:
+        NoSource: there is none; or it is a generator, a coroutine, or has names that its class mangles.
+    """
+    known = getattr(function, TREE, None)
+    if known is not None:
+        return copy.deepcopy(known)  # type: ignore[no-any-return]
+    code = function.__code__
+    if code.co_flags & (inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR):
+        raise NoSource("it is a generator or a coroutine")
+    try:
+        lines, _ = inspect.findsource(function)
+        module = _module("".join(lines))
+    except (OSError, TypeError, SyntaxError):
+        raise NoSource("its source is not known") from None
+    found = [x for x in ast.walk(module) if isinstance(x, (ast.FunctionDef, ast.Lambda)) and _is_of(x, code)]
+    if len(found) != 1:
+        raise NoSource("its source is not found where its code says")
+    tree = copy.deepcopy(found[0])
+    for x in ast.walk(tree):
+        name = x.id if isinstance(x, ast.Name) else x.attr if isinstance(x, ast.Attribute) else ""
+        if name.startswith("__") and not name.endswith("__"):
+            raise NoSource(f"its class mangles {name}")
+    if isinstance(tree, ast.Lambda):
+        returned = ast.copy_location(ast.Return(tree.body), tree.body)
+        tree = ast.copy_location(function_def(function.__name__, tree.args, [returned]), tree)
+    return tree
+
+
+@functools.lru_cache(maxsize=4)
+def _module(text: str) -> ast.Module:
+    return ast.parse(text)
+
+
+def _is_of(tree: ast.FunctionDef | ast.Lambda, code: types.CodeType) -> bool:
+    if isinstance(tree, ast.Lambda):
+        args = [x.arg for x in (*tree.args.posonlyargs, *tree.args.args, *tree.args.kwonlyargs)]
+        named = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+        return code.co_name == "<lambda>" and tree.lineno == code.co_firstlineno and tuple(args) == named
+    first = min([tree.lineno, *(x.lineno for x in tree.decorator_list)])
+    return tree.name == code.co_name and code.co_firstlineno in (tree.lineno, first)
+
+
+def function_def(name: str, args: ast.arguments, body: list[ast.stmt]) -> ast.FunctionDef:
+    """A function without decorators."""
+    plain = name if name.isidentifier() else "f"
+    made = ast.FunctionDef(plain, args, body, [])
+    if "type_params" in made._fields:  # from Python 3.12 on
+        made.type_params = []  # type: ignore[attr-defined]
+    return made
+
+
+def arguments(names: Sequence[str]) -> ast.arguments:
+    """Positional parameters."""
+    return ast.arguments([], [ast.arg(n) for n in names], None, [], [], None, [])
+
+
+def made(
+    like: types.FunctionType, tree: ast.FunctionDef, more: Mapping[str, Any], defaults: bool = False
+) -> types.FunctionType:
+    """A function of a tree, that sees the globals and the closure of another one.
+
+    Args:
+        more: names that it closes over besides.
+        defaults: has it that one's parameters, with their defaults?
+    """
+    cells = dict(zip(like.__code__.co_freevars, like.__closure__ or (), strict=True))
+    cells |= {name: types.CellType(value) for name, value in more.items()}
+    maker = function_def(MAKER, arguments(list(cells)), [tree, ast.Return(ast.Name(tree.name, ast.Load()))])
+    if tree.name in cells:
+        maker.body[-1] = ast.Pass()  # a function that calls itself: its name is that of its cell
+    kept = copy.deepcopy(tree)
+    module = ast.fix_missing_locations(ast.Module([ast.copy_location(maker, tree)], []))
+    code = compile(module, like.__code__.co_filename, "exec", dont_inherit=True)
+    inner = _code(_code(code, MAKER), tree.name)
+    closure = tuple(cells[name] for name in inner.co_freevars)
+    found = types.FunctionType(inner, like.__globals__, like.__name__, None, closure)
+    found.__qualname__, found.__module__ = like.__qualname__, like.__module__
+    setattr(found, TREE, kept)
+    if defaults:
+        found.__defaults__, found.__kwdefaults__ = like.__defaults__, like.__kwdefaults__
+    return found
+
+
+def _code(outer: types.CodeType, name: str) -> types.CodeType:
+    return next(c for c in outer.co_consts if isinstance(c, types.CodeType) and c.co_name == name)

@@ -1,0 +1,331 @@
+"""A function that cannot be traced, as parts that perhaps can, and what is between them as it is.
+
+The function keeps its control flow and runs in Python at every call. Runs of its statements, as long as possible,
+become functions of their own: what they read are their parameters, what is read after them they return.
+"""
+
+from __future__ import annotations
+
+import ast
+import copy
+import types
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from hjit.trace.splitting.names import SCOPES, certain, first_reads, live_before, loads, loop_live, stores
+from hjit.trace.splitting.normal_form import OPERATIONS, TEMPORARY, steps
+from hjit.trace.splitting.source import NoSource, arguments, function_def, made, tree_of
+
+PART = "__hjit_part"  # begins the names of parts
+# what is never moved into another function
+ALONE = (
+    ast.Return, ast.Global, ast.Nonlocal, ast.Import, ast.ImportFrom, ast.FunctionDef, ast.AsyncFunctionDef,
+    ast.ClassDef, ast.Lambda, ast.Delete, ast.Try, ast.TryStar, ast.With, ast.AsyncWith, ast.AsyncFor, ast.Yield,
+    ast.YieldFrom, ast.Await, ast.Raise, ast.Match,
+)  # fmt: skip
+LOOPS = (ast.For, ast.While)
+Names = frozenset[str]
+WORK = (*OPERATIONS, ast.AugAssign)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where in a source something is: lines from 1, columns from 0; no columns: the whole line."""
+
+    line: int
+    end_line: int
+    column: int | None = None
+    end_column: int | None = None
+
+    def is_in(self, s: ast.AST) -> bool:
+        """Is it part of a node?"""
+        first, last = s.lineno, s.end_lineno or s.lineno  # type: ignore[attr-defined]
+        if self.column is None or self.end_column is None:
+            return bool(first <= self.line <= last)
+        begin, end = (first, s.col_offset), (last, s.end_col_offset)  # type: ignore[attr-defined]
+        return bool(begin <= (self.line, self.column) and (self.end_line, self.end_column) <= end)
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Statements as a function.
+
+    Attributes:
+        first, last: their lines.
+    """
+
+    function: types.FunctionType
+    first: int
+    last: int
+
+
+def place_of(error: BaseException, code: types.CodeType) -> Place | None:
+    """Where in a function an exception came up; None where it did not while the function ran."""
+    tb = error.__traceback__
+    while tb is not None:
+        own = tb.tb_frame.f_code
+        if (own.co_filename, own.co_firstlineno, own.co_name) == (code.co_filename, code.co_firstlineno, code.co_name):
+            line, end_line, column, end_column = list(own.co_positions())[tb.tb_lasti // 2]
+            if line is not None:
+                return Place(line, end_line or line, column, end_column)
+            return Place(tb.tb_lineno, tb.tb_lineno)
+        tb = tb.tb_next
+    return None
+
+
+def split(
+    function: types.FunctionType, place: Place | str | None, pipeline: Callable[[Part], Any]
+) -> tuple[types.FunctionType, tuple[Any, ...], ast.stmt | None] | None:
+    """The function in parts, without what is at `place`; where that is not known, in halves.
+
+    Args:
+        place: or a name that is read there.
+        pipeline: what runs a part.
+
+    Returns:
+        The function that runs them, what `pipeline` gave, and the statement that stays as it is; None: it has no parts.
+
+    Raises:
+        NoSource: its source is not known, or cannot be changed.
+    """
+    splitter = _Splitter(function, place)
+    whole = _size(splitter.tree)
+    parts = splitter.parts()
+    if not parts or any(_size(tree_of(part.function)) >= whole for part in parts.values()):
+        return None
+    pipelines = {name: pipeline(part) for name, part in parts.items()}
+    return made(function, splitter.tree, pipelines, defaults=True), tuple(pipelines.values()), splitter.kept
+
+
+class _Splitter:
+    """Splits one function.
+
+    Attributes:
+        tree: the function, in the end with calls of parts.
+        kept: the statement at the place.
+    """
+
+    def __init__(self, function: types.FunctionType, place: Place | str | None) -> None:
+        self.function, self.tree = function, tree_of(function)
+        self.place = _place_of_name(self.tree, place) if isinstance(place, str) else place
+        if _is_of_frames(self.tree):
+            raise NoSource("it asks for its own variables")
+        self.kept: ast.stmt | None = None
+        a = self.tree.args
+        given = [*a.posonlyargs, *a.args, *a.kwonlyargs, *(x for x in (a.vararg, a.kwarg) if x is not None)]
+        self.parameters = {x.arg for x in given}
+        self.own: set[str] = set()  # the function's local variables
+        self.shared: frozenset[str] = frozenset()  # those that inner functions read, whenever they are called
+        self.made: dict[str, Part] = {}
+        self.temporaries = 0
+
+    def parts(self) -> dict[str, Part]:
+        """Changes the tree; the parts by the names by which it calls them."""
+        at = next((k for k, s in enumerate(self.tree.body) if self.place is not None and self.place.is_in(s)), None)
+        body = self.cut(self.tree.body, at)  # the cut first: names of values in between belong to the function
+        self.own = {*self.parameters, *stores(body)} - _of_outer_scopes(self.tree)
+        inner = [x for s in body for x in ast.walk(s) if isinstance(x, SCOPES)]
+        self.shared = frozenset(loads(inner))
+        self.tree.body = self.grouped(body, set(self.parameters), frozenset(), frozenset())
+        ast.fix_missing_locations(self.tree)
+        return self.made
+
+    # -- what is left out
+    def cut(self, body: list[ast.stmt], at: int | None) -> list[ast.stmt]:
+        """The statements with that at the place marked, as small as it can be."""
+        if at is None or (
+            isinstance(body[at], ast.Return) and not any(isinstance(x, WORK) for x in ast.walk(body[at]))
+        ):
+            return self.halves(body)  # of what is returned something cannot be returned
+        return [*body[:at], *self.broken(body[at]), *body[at + 1 :]]
+
+    def halves(self, body: list[ast.stmt]) -> list[ast.stmt]:
+        """Statements of which it is not known which cannot be traced: no part has more than half of them."""
+        if len(body) == 1:
+            (s,) = body
+            return self.broken(s)
+        return [*body[: len(body) // 2], *self.marked([ast.Pass()]), *body[len(body) // 2 :]]
+
+    def broken(self, s: ast.stmt) -> list[ast.stmt]:
+        """The statement that cannot be traced, or in which something is that cannot."""
+        match s:
+            case ast.If() | ast.While() if self.place is None or self.place.is_in(s.test):
+                return [*self.tested(s)]
+            case ast.If() | ast.For() | ast.While() | ast.With() | ast.Try():
+                for body in _bodies(s):
+                    at = next((k for k, x in enumerate(body) if self.place is not None and self.place.is_in(x)), None)
+                    if body and (at is not None or self.place is None):
+                        body[:] = self.cut(body, at)
+                return self.marked([s])
+        small = steps(s, self.temporaries)
+        self.temporaries += len(small)
+        if len(small) == 1:
+            return self.marked(small)
+        k = next((k for k, x in enumerate(small) if self.place is not None and self.place.is_in(_value(x))), None)
+        if k is None:
+            half = len(small) // 2
+            return [*small[:half], *self.marked([ast.Pass()]), *small[half:]]
+        return [*small[:k], *self.marked([small[k]]), *small[k + 1 :]]
+
+    def tested(self, s: ast.If | ast.While) -> list[ast.stmt]:
+        """A condition whose value is computed before Python decides on it."""
+        name = f"{TEMPORARY}{self.temporaries}"
+        self.temporaries += 1
+        value = ast.copy_location(ast.Assign([ast.Name(name, ast.Store())], s.test), s.test)
+        read = ast.copy_location(ast.Name(name, ast.Load()), s.test)
+        if isinstance(s, ast.If):
+            s.test = read
+            return [value, *self.marked([s])]
+        if s.orelse:
+            return self.marked([s])
+        s.test = ast.copy_location(ast.Constant(True), s.test)
+        leave = ast.copy_location(ast.If(ast.UnaryOp(ast.Not(), read), [ast.Break()], []), value)
+        s.body = [value, *self.marked([leave]), *s.body]
+        return self.marked([s])
+
+    def marked(self, body: list[ast.stmt]) -> list[ast.stmt]:
+        """Statements that no part has whole."""
+        for s in body:
+            s.hjit_kept = True  # type: ignore[attr-defined]
+            if not isinstance(s, ast.Pass):
+                self.kept = s
+        return body
+
+    # -- what is put together
+    def grouped(self, body: list[ast.stmt], bound: set[str], after: Names, jump: Names) -> list[ast.stmt]:
+        """A block whose statements are calls of parts, as far as they can be.
+
+        Args:
+            bound: names that have values for certain where it begins.
+            after, jump: see `names.live_before`.
+        """
+        found: list[ast.stmt] = []
+        run: list[ast.stmt] = []
+        before: set[str] = set()
+
+        def flush(rest: Sequence[ast.stmt]) -> None:
+            found.extend(self.part(run, before, live_before(rest, after, jump) | self.shared))
+            run.clear()
+
+        for k, s in enumerate(body):
+            moves = self.may_move(s)
+            if not (moves and run):
+                flush(body[k:])
+                before = set(bound)
+            if moves:
+                run.append(s)
+            else:
+                found.append(self.opened(s, set(bound), live_before(body[k + 1 :], after, jump), jump))
+            bound |= certain([s])
+        flush([])
+        return [s for s in found if not isinstance(s, ast.Pass)] or [ast.Pass()]
+
+    def opened(self, s: ast.stmt, bound: set[str], after: Names, jump: Names) -> ast.stmt:
+        """A statement whose blocks have parts."""
+        match s:
+            case ast.If():
+                s.body = self.grouped(s.body, set(bound), after, jump)
+                s.orelse = self.grouped(s.orelse, set(bound), after, jump) if s.orelse else []
+            case ast.For() | ast.While():
+                ended = loop_live(s, after)
+                names = set(stores([s.target])) if isinstance(s, ast.For) else set()
+                s.body = self.grouped(s.body, bound | names, ended, ended)
+                s.orelse = self.grouped(s.orelse, set(bound), after, jump) if s.orelse else []
+            case ast.With():
+                names = {n for x in s.items if x.optional_vars is not None for n in stores([x.optional_vars])}
+                s.body = self.grouped(s.body, bound | names, after, jump)
+            case ast.Try():
+                seen = frozenset(loads(s.handlers)) | frozenset(loads([*s.orelse, *s.finalbody]))
+                s.body = self.grouped(s.body, set(bound), after | seen | frozenset(self.own), jump)
+        return s
+
+    def may_move(self, s: ast.AST) -> bool:
+        """May it be part of another function? The result that is returned is that of the part."""
+        if isinstance(s, (ast.Break, ast.Continue)) or getattr(s, "hjit_kept", False):
+            return False
+        if isinstance(s, ast.Return):
+            return s.value is not None and self.may_move(s.value)
+        if any(isinstance(x, ALONE) or getattr(x, "hjit_kept", False) for x in ast.walk(s)):
+            return False
+        return isinstance(s, LOOPS) or not any(isinstance(x, (ast.Break, ast.Continue)) for x in _of_loop(s))
+
+    def part(self, run: list[ast.stmt], bound: set[str], live: Names) -> list[ast.stmt]:
+        """Statements as the call of a part; as they are where they do no work, or cannot be apart."""
+        if not any(isinstance(x, WORK) for s in run for x in ast.walk(s)) or all(map(_is_trivial, run)):
+            return list(run)
+        read = [n for n in first_reads(run) if n in self.own]
+        after = certain(run)
+        written = [n for n in stores(run) if n in self.own and n in live]
+        read += [n for n in written if n not in after and n not in read]
+        if not set(read) <= bound:
+            return list(run)
+        returns = isinstance(run[-1], ast.Return)
+        body = [copy.deepcopy(s) for s in run]
+        if not returns and written:
+            body.append(ast.copy_location(ast.Return(_tuple(written, ast.Load())), run[-1]))
+        tree = ast.copy_location(function_def(self.tree.name, arguments(read), body), run[0])
+        part = Part(made(self.function, ast.fix_missing_locations(tree), {}), run[0].lineno, run[-1].end_lineno or 0)
+        name = f"{PART}{len(self.made)}"
+        self.made[name] = part
+        call: ast.expr = ast.Call(ast.Name(name, ast.Load()), [ast.Name(n, ast.Load()) for n in read], [])
+        if returns:
+            s: ast.stmt = ast.Return(call)
+        elif written:
+            s = ast.Assign([_tuple(written, ast.Store())], call)
+        else:
+            s = ast.Expr(call)
+        return [ast.copy_location(s, run[0])]
+
+
+def _size(tree: ast.AST) -> tuple[int, int]:
+    """How many operations and statements there are: parts have fewer, so that what is split again and again ends."""
+    nodes = list(ast.walk(tree))
+    return sum(isinstance(x, WORK) for x in nodes), sum(isinstance(x, ast.stmt) for x in nodes)
+
+
+def _place_of_name(tree: ast.AST, name: str) -> Place | None:
+    """Where a name is read first."""
+    found = [x for x in ast.walk(tree) if isinstance(x, ast.Name) and x.id == name and isinstance(x.ctx, ast.Load)]
+    x = min(found, key=lambda x: (x.lineno, x.col_offset), default=None)
+    return None if x is None else Place(x.lineno, x.end_lineno or x.lineno, x.col_offset, x.end_col_offset)
+
+
+def _tuple(names: Sequence[str], context: ast.expr_context) -> ast.expr:
+    parts: list[ast.expr] = [ast.Name(n, context) for n in names]
+    return parts[0] if len(parts) == 1 else ast.Tuple(parts, context)
+
+
+def _value(s: ast.stmt) -> ast.AST:
+    """What a statement computes."""
+    found = getattr(s, "value", None)
+    return s if found is None else found
+
+
+def _bodies(s: ast.stmt) -> Iterable[list[ast.stmt]]:
+    for name in ("body", "orelse", "finalbody"):
+        yield getattr(s, name, [])
+    for handler in getattr(s, "handlers", []):
+        yield handler.body
+
+
+def _of_loop(s: ast.AST) -> Iterable[ast.AST]:
+    """What belongs to a statement, without what is in loops inside it."""
+    for x in ast.iter_child_nodes(s):
+        if not isinstance(x, LOOPS):
+            yield x
+            yield from _of_loop(x)
+
+
+def _is_trivial(s: ast.stmt) -> bool:
+    """Does it only take apart what there is: attributes, items of tuples, numbers?"""
+    return isinstance(s, ast.Assign) and not any(isinstance(x, (ast.Call, ast.BinOp, ast.Compare)) for x in ast.walk(s))
+
+
+def _is_of_frames(tree: ast.AST) -> bool:
+    names = {"locals", "vars", "eval", "exec", "dir", "super", "__class__"}
+    return any(isinstance(x, ast.Name) and x.id in names for x in ast.walk(tree))
+
+
+def _of_outer_scopes(tree: ast.AST) -> set[str]:
+    return {n for x in ast.walk(tree) if isinstance(x, (ast.Global, ast.Nonlocal)) for n in x.names}

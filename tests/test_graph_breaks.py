@@ -1,0 +1,302 @@
+"""Functions that cannot be traced as a whole run in parts, by default, as Python and NumPy run them."""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import hjit
+
+RNG = np.random.default_rng(8)
+IMAGE = RNG.random((40, 50))
+OTHER = RNG.random((40, 50))
+BYTES = RNG.integers(0, 255, (30, 31), np.uint8)
+EVENTS: list[Any] = []
+
+
+@pytest.fixture(autouse=True)
+def default(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("HJIT_ON_UNSUPPORTED")
+    EVENTS.clear()
+
+
+def masked(a: Any, b: Any) -> Any:
+    c = np.sqrt(a) * 2 + b
+    high = c[c > 1.5]
+    return np.exp(c - c.mean()), high * 2 + high.size
+
+
+def until_it_converges(a: Any, tol: Any) -> Any:
+    x, n, err = np.sqrt(a), 0, np.inf
+    while err > tol:
+        y = 0.25 * (np.roll(x, 1, 0) + np.roll(x, -1, 0) + np.roll(x, 1, 1) + np.roll(x, -1, 1))
+        err = np.abs(y - x).max()
+        x = y
+        n += 1
+    return x, n
+
+
+def in_one_line(a: Any) -> Any:
+    return np.sqrt(np.abs(a) + 1)[a > 0.5].sum() + np.exp(np.percentile(a * 2 + 1, 30) * a)
+
+
+def with_effects(a: Any) -> Any:
+    b = a * 2 + 1
+    EVENTS.append(float(b.max()))
+    c = np.exp(b) - b
+    EVENTS.append(("sum", round(float(c.sum()), 6)))
+    return c
+
+
+def a_list_by_element(a: Any) -> Any:
+    rows = []
+    for k in range(3):
+        scaled = np.sqrt(a + k) * 2
+        rows.append(np.unique((scaled * 10).astype(np.int64)).size)
+    return np.array(rows) + (a * a).sum()
+
+
+def written(a: Any, b: Any) -> Any:
+    a[1:-1] = (a[:-2] + a[2:]) * 0.5
+    order = np.argsort(b, axis=None)
+    view = a[2:]
+    view += order.reshape(b.shape)[2:] * 0.1
+    return a, np.sqrt(a)
+
+
+def conditions(a: Any, mode: Any) -> Any:
+    b = np.exp(a) * 2
+    if mode == "few":
+        if len(np.unique(b)) < 5:
+            return b * 0
+        b = b - b.min()
+    elif mode == "many":
+        for _ in range(100):
+            b = b * 0.9 + 0.01
+            if float(np.sort(b, axis=None)[-1]) < 0.5:
+                break
+        else:
+            b = b + 7
+    return b / (1 + b)
+
+
+def caught(a: Any) -> Any:
+    b = a * 3
+    try:
+        c = np.linalg.inv((b @ b.T) * 0)
+    except np.linalg.LinAlgError:
+        c = np.flatnonzero(b > 2)
+    return b.sum() + c.sum()
+
+
+def nested(a: Any) -> Any:
+    def inner(x: Any) -> Any:
+        return x[x > k] * 2
+
+    k = 0.5
+    b = np.sqrt(a)
+    c = inner(b)
+    k = 0.9
+    d = inner(b)
+    return c.sum(), d.size, np.exp(b)
+
+
+def wandering(a: Any) -> Any:
+    total = 0.0
+    for row in a:
+        total = total + np.sort(row)[3] * (row * row).mean()
+    return total
+
+
+def complex_numbers(a: Any) -> Any:
+    smooth = (a[1:] + a[:-1]) * 0.5
+    spectrum = np.fft.fft2(smooth)
+    power = np.abs(spectrum) ** 2
+    return np.log1p(power), power.mean()
+
+
+def deleted(a: Any) -> Any:
+    b = a * 2
+    c = np.nonzero(b > 1)[0]
+    del b
+    try:
+        return b  # noqa: F821
+    except UnboundLocalError:
+        return c * 2 + a.sum()
+
+
+def starred(*images: Any, weights: Any = (1, 2)) -> Any:
+    total = sum(w * np.sqrt(x) for w, x in zip(weights, images, strict=True))
+    first, *_ = np.unique(np.round(total))
+    return total - first
+
+
+CASES: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
+    "a masked read": (masked, (IMAGE, OTHER)),
+    "until it converges": (until_it_converges, (IMAGE, 0.05)),
+    "in one line": (in_one_line, (IMAGE,)),
+    "effects": (with_effects, (IMAGE,)),
+    "a list by element": (a_list_by_element, (IMAGE,)),
+    "written arguments": (written, (IMAGE, OTHER)),
+    "conditions, few": (conditions, (IMAGE, "few")),
+    "conditions, many": (conditions, (IMAGE, "many")),
+    "conditions, neither": (conditions, (IMAGE, "")),
+    "a caught exception": (caught, (IMAGE,)),
+    "an inner function": (nested, (IMAGE,)),
+    "over rows": (wandering, (IMAGE,)),
+    "complex numbers": (complex_numbers, (IMAGE,)),
+    "deleted": (deleted, (IMAGE,)),
+    "starred": (starred, (IMAGE, OTHER)),
+    "a lambda": (lambda a: np.exp(a)[a > 0.5] * 2, (IMAGE,)),
+    "bytes": (lambda a: np.bincount(np.sort(a, axis=None)[::7]) + (a * 2).max(), (BYTES,)),
+}
+
+
+def same(got: Any, wanted: Any) -> None:
+    assert type(got) is type(wanted)
+    if isinstance(wanted, tuple):
+        assert len(got) == len(wanted)
+        for g, w in zip(got, wanted, strict=True):
+            same(g, w)
+        return
+    assert np.asarray(got).dtype == np.asarray(wanted).dtype
+    np.testing.assert_allclose(got, wanted, rtol=1e-12)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_results_effects_and_arguments_are_numpys(case: str) -> None:
+    function, args = CASES[case]
+    compiled = hjit.pipeline(function)
+    for _ in range(3):
+        EVENTS.clear()
+        plain, own = copy.deepcopy(args), copy.deepcopy(args)
+        wanted = function(*plain)
+        events = list(EVENTS)
+        EVENTS.clear()
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", hjit.HjitWarning)
+            got = compiled(*own)
+        same(got, wanted)
+        assert events == EVENTS
+        for x, y in zip(own, plain, strict=True):
+            np.testing.assert_array_equal(x, y)
+
+
+@pytest.mark.parametrize("case", ["a masked read", "until it converges", "in one line", "effects", "complex numbers"])
+def test_what_is_around_a_break_is_compiled(case: str) -> None:
+    function, args = CASES[case]
+    compiled = hjit.pipeline(function)
+    compiled(*args)
+    compiled(*args)
+    assert compiled.stats.parts
+    assert "compiled: " in compiled.explain(*args)
+
+
+def test_explain_names_what_breaks_and_where() -> None:
+    compiled = hjit.pipeline(with_effects)
+    compiled(IMAGE)
+    text = compiled.explain(IMAGE)
+    first = with_effects.__code__.co_firstlineno
+    assert text.startswith("with_effects runs in Python, with compiled parts: EVENTS")
+    assert f"line {first + 2}: Python: EVENTS.append" in text
+    assert "compiled: 1 kernel" in text
+
+
+def test_arguments_that_numpy_refuses_raise_what_it_raises() -> None:
+    compiled = hjit.pipeline(masked)
+    compiled(IMAGE, OTHER)
+    with pytest.raises(ValueError, match="could not be broadcast"):
+        compiled(IMAGE, OTHER[:7])
+    same(compiled(IMAGE, OTHER), masked(IMAGE, OTHER))
+
+
+def test_tracebacks_name_the_users_lines() -> None:
+    def wrong(a: Any) -> Any:
+        b = np.nonzero(a > 0.5)
+        c = np.sqrt(a) * 2
+        return c[b] + np.ones(3)
+
+    compiled = hjit.pipeline(wrong)
+    with pytest.raises(ValueError, match="could not be broadcast") as info:
+        compiled(IMAGE)
+    lines = [t.lineno + 1 for t in info.traceback if str(t.path).endswith("test_graph_breaks.py")]
+    assert wrong.__code__.co_firstlineno + 3 in lines
+
+
+def test_other_modes_refuse_or_run_plain() -> None:
+    with pytest.raises(hjit.TraceError):
+        hjit.pipeline(masked, on_unsupported="raise")(IMAGE, OTHER)
+    with pytest.warns(hjit.HjitWarning, match="runs as plain NumPy"):
+        hjit.pipeline(masked, on_unsupported="numpy")(IMAGE, OTHER)
+
+
+def test_closures_and_globals_are_read_at_every_call() -> None:
+    def scaled_by(k: Any) -> Any:
+        def f(a: Any) -> Any:
+            b = np.sqrt(a) * k
+            return b[b > 1].sum() + EVENTS[0] * np.exp(b)
+
+        def change(value: Any) -> None:
+            nonlocal k
+            k = value
+
+        return f, change
+
+    EVENTS.append(2.0)
+    f, change = scaled_by(3.0)
+    compiled = hjit.pipeline(f)
+    same(compiled(IMAGE), f(IMAGE))
+    change(5.0)
+    EVENTS[0] = 1.0
+    same(compiled(IMAGE), f(IMAGE))
+
+
+def test_a_method_runs_in_parts() -> None:
+    class Filter:
+        def __init__(self) -> None:
+            self.calls = 0
+
+        @hjit.pipeline
+        def __call__(self, a: Any) -> Any:
+            self.calls += 1
+            b = np.exp(a) + self.calls
+            return b[b > 3].sum() * b
+
+    one, two = Filter(), Filter()
+    for _ in range(3):
+        same(one(IMAGE), Filter.__call__.py_func(two, IMAGE))
+    assert one.calls == two.calls
+
+
+def test_without_source_the_function_runs_plain_with_a_warning() -> None:
+    space: dict[str, Any] = {"np": np}
+    exec("def f(a):\n    b = np.sqrt(a)\n    return b[b > 0.5]", space)
+    with pytest.warns(hjit.HjitWarning, match="runs as plain NumPy"):
+        got = hjit.pipeline(space["f"])(IMAGE)
+    np.testing.assert_array_equal(got, space["f"](IMAGE))
+
+
+def test_a_part_that_is_traced_at_every_call_runs_plain() -> None:
+    def sized(a: Any, n: Any) -> Any:
+        b = a[np.nonzero(a > 0.1)][:n]
+        return np.exp(b) * 2 + b
+
+    compiled = hjit.pipeline(sized)
+    for n in range(100, 140):
+        same(compiled(IMAGE, n), sized(IMAGE, n))
+    assert sum(p.stats.traces for p, _, _ in compiled.parts.parts) < 20
+
+
+def test_threads_share_the_parts() -> None:
+    from concurrent.futures import ThreadPoolExecutor
+
+    compiled = hjit.pipeline(masked)
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda _: compiled(IMAGE, OTHER), range(16)))
+    for got in found:
+        same(got, masked(IMAGE, OTHER))
