@@ -14,6 +14,7 @@ import os
 import pickle
 import sys
 import threading
+import time
 import types
 import warnings
 import weakref
@@ -29,6 +30,7 @@ from hjit.call.arguments import CallKey, copied, is_device_array, is_same_memory
 from hjit.call.entry import MAX_KEYS, Call, Entry, Stats
 from hjit.call.outcome import MISS, PARTS, PLAIN
 from hjit.errors import BudgetError, CompileError, DeviceError, HjitWarning, TraceError
+from hjit.graph_breaks import GraphBreaks
 from hjit.inspection import Inspection
 from hjit.options import Options, checked, context_state, resolve
 from hjit.process import forks, state
@@ -54,7 +56,7 @@ MAX_CONTEXTS = 64  # sets of options around calls that a pipeline remembers; the
 
 
 @uncounted
-class Pipeline(Inspection):
+class Pipeline(Inspection, GraphBreaks):
     """A NumPy function that runs compiled; call it as the function itself.
 
     Attributes:
@@ -78,6 +80,7 @@ class Pipeline(Inspection):
         self._schedule: Scheduler | None = None
         self._on: dict[str, Pipeline] = {}
         self.parts: Parts | None = None
+        self._spent = [0.0]  # seconds for building parts, those of parts included
         self._warned = False
         self._warned_of_flips = False
         self._lock = threading.RLock()
@@ -136,6 +139,9 @@ class Pipeline(Inspection):
             raise pickle.PicklingError(f"{self!r} is not found as {module}.{name}")
         return _unpickle, (module, name, self._given)
 
+    def _part(self, function: Any) -> Part:
+        return Part(self._given, self._spent, function)
+
     # -- the way of a call
     def _call(
         self, key: CallKey, args: tuple[Any, ...], kwargs: dict[str, Any], targets: list[Any] | None = None
@@ -144,7 +150,7 @@ class Pipeline(Inspection):
         if (entry is not None and entry.plain is not None) or self._resolved(key[0]).disable:
             return self._numpy(args, kwargs)
         if entry is not None and entry.parts is not None:
-            return entry.parts(*args, **kwargs)
+            return self._by_parts(key, entry, args, kwargs)
         _load_compiler()
         leaves: list[Any] = []
         structure = Tree(tuple, (flatten(args, leaves), flatten(kwargs, leaves)))
@@ -187,17 +193,6 @@ class Pipeline(Inspection):
             return self._in_parts(key, args, kwargs)
         return self._numpy(args, kwargs) if result is PLAIN else result
 
-    def _in_parts(self, key: CallKey, args: Any, kwargs: Any) -> Any:
-        """The first call of a function that Python runs, but for parts of it."""
-        entry = self._entry(key)
-        assert self.parts is not None
-        entry.parts = self.parts.run
-        try:
-            return entry.parts(*args, **kwargs)
-        except Exception:
-            entry.parts = None  # it may be these arguments that are wrong, and not what was refused
-            raise
-
     def _try(self, call: Call) -> Any:
         """Run the variant whose guards and decisions hold; MISS where there is none, PLAIN where NumPy is to run."""
         from hjit.call.variant import Mispredict, OutOfBounds
@@ -232,7 +227,7 @@ class Pipeline(Inspection):
         """As `_try`, or by the plain function, and timed."""
 
         def compiled() -> Any:
-            fast = timing.variant.fast
+            fast = None if timing.variant is None else timing.variant.fast
             result = MISS if fast is None else fast.run((*call.args, *call.kwargs.values()))
             return self._try(call) if result is MISS else result
 
@@ -353,19 +348,6 @@ class Pipeline(Inspection):
             return variant.run(call.leaves, guarded, call.targets, built.results)
         except OutOfBounds:
             return self._refused(call)
-
-    def _split(self, error: Exception) -> bool:
-        """Can the function, which cannot be traced, run in parts? A schedule is one of the whole function."""
-        if self._schedule is not None:
-            return False
-        if self.parts is None:
-            from hjit.call.parts import split
-
-            self.parts = split(self.py_func, error, functools.partial(Part, self._given))
-            if self.parts is not None:
-                self.stats.parts = len(self.parts.parts)
-                log.info("%s runs in parts: %s", self.__name__, error)
-        return self.parts is not None
 
     def _entry(self, key: CallKey) -> Entry:
         """What is known of a key, from now on if nothing is."""
@@ -601,9 +583,10 @@ def _load_compiler() -> None:
 class Part(Pipeline):
     """Statements of a function that cannot be traced as a whole; what cannot be traced of them runs without a word."""
 
-    def __init__(self, given: dict[str, Any], function: Callable[..., Any]) -> None:
+    def __init__(self, given: dict[str, Any], spent: list[float], function: Callable[..., Any]) -> None:
         super().__init__(function, {**given, "on_unsupported": "break"})
         self.plain = ""  # why NumPy runs all calls
+        self._spent = spent
 
     @property
     def entries(self) -> list[Entry]:
@@ -611,7 +594,11 @@ class Part(Pipeline):
         return list(self._entries.values())
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self.py_func(*args, **kwargs) if self.plain else super().__call__(*args, **kwargs)
+        from hjit.call.parts import MAX_ITEMS
+
+        if self.plain or any(type(x) in (list, tuple, dict) and len(x) > MAX_ITEMS for x in args):
+            return self.py_func(*args, **kwargs)
+        return super().__call__(*args, **kwargs)
 
     def _first(self, call: Call) -> Any:
         """As that of a pipeline, if most calls find what they run: where sizes or numbers are others at every call,
@@ -621,7 +608,15 @@ class Part(Pipeline):
         if self.stats.traces >= MAX_TRACES and 2 * self.stats.traces > self.stats.calls:
             self.plain = "its arrays have other sizes, or its numbers other values, at nearly every call"
             return PLAIN
-        return super()._first(call)
+        budget = self._resolved(call.key[0]).budget
+        if budget is not None and self._spent[0] > budget:
+            self.plain = f"the parts of the function took more than the budget of {budget} s to trace and compile"
+            return PLAIN
+        start = time.process_time()
+        try:
+            return super()._first(call)
+        finally:
+            self._spent[0] += time.process_time() - start
 
     def _give_up(self, key: CallKey, why: str) -> None:
         self._entry(key).plain = why

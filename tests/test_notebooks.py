@@ -15,6 +15,7 @@ NOTEBOOKS = sorted((Path(__file__).parent.parent / "notebooks").glob("*.ipynb"))
 def test_it_runs(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("HJIT_TUNE")  # as users run them
+    monkeypatch.delenv("HJIT_ON_UNSUPPORTED")
     monkeypatch.setenv("HJIT_CACHE_DIR", str(tmp_path))
     state: dict[str, Any] = {"__name__": "notebook"}
     pictures = 0

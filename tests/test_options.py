@@ -21,6 +21,7 @@ def test_precedence(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("HJIT_CACHE_DIR")
     monkeypatch.delenv("HJIT_TUNE")
     monkeypatch.delenv("HJIT_NUMPY_IF_FASTER")
+    monkeypatch.delenv("HJIT_ON_UNSUPPORTED")
     monkeypatch.delenv("HJIT_TARGET", raising=False)
     assert resolve({}) == Options()
     monkeypatch.setenv("HJIT_NUM_THREADS", "3")

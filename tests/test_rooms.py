@@ -78,6 +78,7 @@ MAY = {
     "report": {"trace.ir", "sched.language", "call"},
 }
 MAY["call"] = {*MAY}  # all but the pipeline
+MAY["graph_breaks"] = {*MAY}
 MAY["inspection"] = {*MAY}
 STILL = {  # against the table, to be fixed; no others
     ("tuning.samples", "pipeline"),  # it runs whole functions
@@ -215,6 +216,7 @@ LATE = {
     "kernels.cuda.runtime.inspection": {"kernels.cuda.runtime.on_cupy": GPU},
     "kernels.cuda.runtime.kernels": {"kernels.cuda.runtime.lowered": COMPILER},
     "kernels.runtime.kernel": {"kernels.runtime.lowered": COMPILER},
+    "graph_breaks": {"call.parts": FIRST_CALL},
     "inspection": {
         "call.build": FIRST_CALL,
         "call.segments": FIRST_CALL,

@@ -66,10 +66,10 @@ class InterleavedCalls:
     """Calls with one key that run compiled and plain, interleaved, and are timed.
 
     Attributes:
-        variant: what is compared with NumPy.
+        variant: what is compared with NumPy; None: the function in parts.
     """
 
-    def __init__(self, variant: Variant) -> None:
+    def __init__(self, variant: Variant | None) -> None:
         self.variant = variant
         self._times: tuple[list[float], list[float]] = [], []
         self._timed = threading.Lock()  # held by the call that is timed

@@ -57,7 +57,8 @@ class Entry:
         fast: the hot path of the first one; None: it has none, or calls are being timed.
         plain: why NumPy runs instead; None: it does not.
         timing: of calls beside NumPy; None: they are not timed.
-        parts: the function with compiled parts, where it is not traced as a whole.
+        parts: the function with compiled parts, where it is not traced as a whole; `untimed`: calls of it before those
+            that are timed; none is where it has been found to be the faster way.
     """
 
     variants: tuple[Variant, ...] = ()
@@ -65,13 +66,14 @@ class Entry:
     plain: str | None = None
     timing: InterleavedCalls | None = None
     parts: Callable[..., Any] | None = None
+    untimed: int | None = 0
 
     def put(self, variants: tuple[Variant, ...]) -> None:
         """Run these from now on, the first one by its hot path."""
         self.variants = variants[:MAX_VARIANTS]
         self._open()
 
-    def time(self, variant: Variant) -> None:
+    def time(self, variant: Variant | None) -> None:
         """Time calls beside NumPy: they do not go the hot path."""
         self.timing = InterleavedCalls(variant)
         self._open()

@@ -13,6 +13,8 @@ from hjit.trace.splitting.source import NoSource
 from hjit.trace.splitting.split import Part, place_of
 from hjit.trace.splitting.split import split as split_function
 
+MAX_ITEMS = 64  # of a list that a part is given: each is part of its key
+UNTIMED = 6  # calls before those that are timed beside NumPy: they trace parts, and split them
 MAX_TRACES = 8  # of a part, from which on most of its calls must find what they run
 
 

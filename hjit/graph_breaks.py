@@ -1,0 +1,97 @@
+"""How a pipeline runs a function that cannot be traced as a whole: in Python, with compiled parts."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from typing import TYPE_CHECKING, Any
+
+from hjit.call.against_numpy import InterleavedCalls
+from hjit.call.arguments import CallKey
+from hjit.call.entry import Entry, Stats
+from hjit.options import Options
+
+if TYPE_CHECKING:
+    from hjit.call.parts import Parts
+    from hjit.tuning.choice import Scheduler
+
+log = logging.getLogger("hjit")
+
+
+class GraphBreaks:
+    """Methods of `hjit.pipeline.Pipeline`.
+
+    Attributes:
+        parts: the function with compiled parts, where it was called with what cannot be traced as a whole.
+    """
+
+    __name__: str
+    py_func: Any
+    stats: Stats
+    parts: Parts | None
+    _schedule: Scheduler | None
+    _lock: threading.RLock
+
+    def _part(self, function: Any) -> Any:
+        """The pipeline of a part."""
+        raise NotImplementedError
+
+    def _resolved(self, context: Any) -> Options:
+        raise NotImplementedError
+
+    def _entry(self, key: CallKey) -> Entry:
+        raise NotImplementedError
+
+    def _numpy(self, args: Any, kwargs: Any) -> Any:
+        raise NotImplementedError
+
+    def _decide(self, key: CallKey, timing: InterleavedCalls) -> None:
+        raise NotImplementedError
+
+    def _by_parts(self, key: CallKey, entry: Entry, args: Any, kwargs: Any) -> Any:
+        """A later call of a function with compiled parts; some are timed beside the plain function."""
+        from hjit.call.parts import UNTIMED
+
+        parts = entry.parts
+        assert parts is not None
+        if entry.untimed is None or not self._resolved(key[0]).numpy_if_faster:
+            return parts(*args, **kwargs)
+        if entry.timing is None:
+            entry.untimed += 1
+            if entry.untimed < UNTIMED:
+                return parts(*args, **kwargs)
+            entry.time(None)
+        timing = entry.timing
+        assert timing is not None
+        result = timing.run(lambda: parts(*args, **kwargs), lambda: self._numpy(args, kwargs))
+        if timing.is_over and self._lock.acquire(blocking=False):
+            try:
+                entry.untimed = None
+                self._decide(key, timing)
+            finally:
+                self._lock.release()
+        return result
+
+    def _in_parts(self, key: CallKey, args: Any, kwargs: Any) -> Any:
+        """The first call of a function that Python runs, but for parts of it."""
+        entry = self._entry(key)
+        assert self.parts is not None
+        entry.parts = self.parts.run
+        try:
+            return entry.parts(*args, **kwargs)
+        except Exception:
+            entry.parts = None  # it may be these arguments that are wrong, and not what was refused
+            raise
+
+    def _split(self, error: Exception) -> bool:
+        """Can the function, which cannot be traced, run in parts? A schedule is one of the whole function."""
+        if self._schedule is not None:
+            return False
+        if self.parts is None:
+            from hjit.call.parts import split
+
+            self.parts = split(self.py_func, error, self._part)
+            if self.parts is not None:
+                self.stats.parts = len(self.parts.parts)
+                log.info("%s runs in parts: %s", self.__name__, error)
+        return self.parts is not None
