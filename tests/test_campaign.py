@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+import hjit
 from tests.campaign import __main__ as command
-from tests.campaign import minimise, programs, source
+from tests.campaign import arguments, minimise, programs, source
 from tests.campaign.campaign import Campaign, Failure
 from tests.campaign.kinds import SHARES, Case, Result, kind
 from tests.campaign.plants import VARIABLE
@@ -130,6 +131,33 @@ def test_results_that_may_round_are_told_from_others() -> None:
     assert programs.same(ours[0], theirs[0], [], [], ["s1"]).status == "ok"
     assert programs.same(ours[0], theirs[0], [], [], ["v1"]).sort == "wrong numbers"
     assert programs.same(np.float32(1), theirs[0], [], [], ["s1"]).sort == "wrong type"
+
+
+def test_results_that_may_round_are_as_far_apart_as_roundings_explain() -> None:
+    ours, theirs = np.float64(1 + 2**-20), np.float64(1)
+    assert programs.same(ours, theirs, [], [], ["s1"], lambda: False).sort == "wrong numbers"
+    assert programs.same(ours, theirs, [], [], ["s1"], lambda: True).status == "ok"
+    assert programs.same(ours, theirs, [], [], ["v1"], lambda: True).sort == "wrong numbers"
+    assert programs.same(np.float32(1), theirs, [], [], ["s1"], lambda: True).sort == "wrong type"
+
+
+@pytest.mark.parametrize(
+    ("block", "dtype", "numbers"),
+    [
+        ("s1 = np.sum(np.maximum(a, a[::-1]) * 0.5, axis=0)", "float64", "sample"),  # the largest numbers cancel
+        ("s1 = np.sum(a, axis=0) - np.float64(0.125)", "float32", "image"),  # another dtype, after the sum
+        ("s1 = np.trapezoid(a * 1.0)", "float32", "sample"),  # a partial sum overflows
+    ],
+)
+def test_what_roundings_explain_is_no_failure(block: str, dtype: str, numbers: str) -> None:
+    spec = arguments.array(dtype, (100, 70), arguments.WHOLE, 80015283, numbers)
+    case = {"blocks": [block], "returned": ["s1"], "args": [{"a": spec}] * 2, "options": {"tune": False}}
+    assert programs.run(case).status == "ok"
+    a, plain = arguments.made(spec), source.function(case)
+    with np.errstate(all="ignore"):
+        theirs, ours = plain(a), hjit.pipeline(plain, verify="off", cache="off", tune=False)(a)
+        differs = programs.same(ours, theirs, [], [], ["s1"])
+    assert differs.sort == "wrong numbers", "otherwise there is nothing to explain"
 
 
 class Digits:

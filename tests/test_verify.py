@@ -647,3 +647,26 @@ def test_differences(ours: Any, expected: Any, allowed: Tolerance, why: str | No
     compared.compare(ours, expected, allowed)
     found = compared.why
     assert (found is None) if why is None else (found is not None and why in found)
+
+
+@pytest.mark.parametrize("f", [lambda a: a.mean(axis=-1), lambda a: np.trapezoid(a), lambda a: a @ np.ones((64, 3), a.dtype)])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_partial_sums_may_overflow_in_one_order_alone(f: Any, dtype: str) -> None:
+    """Two infinities of different signs then meet, or do not."""
+    most = np.finfo(dtype).max
+    a = np.random.default_rng(0).choice([0, 1, most, -most, most / 8, -np.inf], (200, 64)).astype(dtype)
+    a[:, 5] = -np.inf
+    with np.errstate(all="ignore"):
+        theirs = f(a)
+    assert np.isneginf(theirs).any() and np.isnan(theirs).any()
+    p, found = verified(f, a, blas=False)
+    assert not found and p.stats.verified is not False
+
+
+def test_an_infinite_sum_is_no_nan_where_nothing_overflows(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = Variant.run
+    monkeypatch.setattr(Variant, "run", lambda self, *args, **kwargs: run(self, *args, **kwargs) * np.nan)
+    a = np.ones((20, 64))
+    a[:, 5] = -np.inf
+    _, found = verified(lambda a: a.sum(axis=-1), a)
+    assert "nan instead of -inf" in found[0]

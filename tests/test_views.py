@@ -403,6 +403,18 @@ def test_results_share_memory_where_numpy_s_do(function: Any, order: Any) -> Non
             assert not np.shares_memory(e, given) or r.__array_interface__["data"] == e.__array_interface__["data"]
 
 
+@pytest.mark.parametrize("shape", [(100, 1), (1, 100), (100, 1, 1), (100,), (100, 2), (20, 5), (50, 2, 3)])
+def test_a_shape_whose_length_is_a_quotient_of_sizes_is_a_view(shape: Any) -> None:
+    def f(a: Any) -> Any:
+        return a.reshape(5, -1), a.reshape(-1, 5)[::2], a.reshape(2, -1, 5)[:, 1:]
+
+    p = hjit.pipeline(f, cache="off", verify="off")
+    for given in (image(shape, "int16"), image((3 * shape[0], *shape[1:]), "int16")):
+        for r, e in zip(p(given), f(given), strict=True):
+            np.testing.assert_array_equal(r, e)
+            assert r.__array_interface__ == e.__array_interface__
+
+
 def _into(view: Any) -> Any:
     def f(a: Any) -> Any:
         view(a)[...] = 1

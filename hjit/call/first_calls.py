@@ -75,8 +75,8 @@ class Report:
         """A warning."""
         return (
             f"{name}: {self.flipped} elements of the result differ from NumPy's by more than a rounding: "
-            "a threshold, a rounding to a whole number, an argmax, an index or a quotient depends on numbers that "
-            "agree but for their last bits "
+            "a threshold, a rounding to a whole number, an argmax, an index, a quotient or the overflow of a sum "
+            "depends on numbers that agree but for their last bits "
             "(f.stats.flipped counts such elements)"
         )
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from hjit.trace.tracing.products import Operand, Product
-from hjit.verify.approx import NUMPYS, OURS, SAME_WAY, Approx, Array, Columns, decided, three, ulp, wider
+from hjit.verify.approx import NUMPYS, OURS, SAME_WAY, Approx, Array, Columns, decided, reshaped, three, ulp, wider
 from hjit.verify.forward_error import SUM_ROUNDINGS, truth
 
 _MONOTONE = frozenset(("maximum", "minimum", "fmax", "fmin"))
@@ -48,7 +48,7 @@ class Total:
 
 class _Sum(Total):
     total: Any = 0
-    largest: Any = 0.0
+    largest: Any = 0.0  # the sum of absolute values of finite elements
 
     def add(self, x: Approx) -> None:
         whole = self.dtype.kind != "f"
@@ -56,7 +56,7 @@ class _Sum(Total):
             wide = x.value if whole else x.value.astype(wider(self.dtype))
             self.total = self.total + wide.sum(-1, keepdims=True, dtype=self.dtype if whole else None)
             if not whole:
-                self.largest = self.largest + np.abs(wide).sum(-1, keepdims=True)
+                self.largest = self.largest + _finite(wide).sum(-1, keepdims=True)
             self.count += x.value.shape[-1]
             if x.errors is not None:
                 self.errors = [old + e.sum(-1, keepdims=True) for old, e in zip(self.errors, x.errors, strict=True)]
@@ -70,11 +70,25 @@ class _Sum(Total):
                 return Approx(value, None, self.breaks)
             return Approx(value, three([np.broadcast_to(e, shape) for e in self.errors]), self.breaks)
         errors = _roundings(self.errors, self.largest, self.count, value, self.dtype, self.fast)
-        finite = np.isfinite(value)
-        over = self.largest.astype(wider(self.dtype)) + errors[NUMPYS] > np.finfo(self.dtype).max
-        broken = over & np.isfinite(self.largest) | (False if self.breaks is None else self.breaks)
-        errors = three([np.where(finite, e, np.where(broken, np.inf, 0.0)) for e in errors])
-        return Approx(value, errors, broken if broken.any() else None)
+        return _with_overflow(value, self.largest, errors, self.breaks)
+
+
+def _finite(a: Array) -> Array:
+    """Absolute values, 0 for those that are not finite."""
+    return np.where(np.isfinite(a), np.abs(a), 0)
+
+
+def _with_overflow(value: Array, largest: Any, errors: Columns, breaks: Array | None) -> Approx:
+    """A sum in an order that is open: a partial sum may overflow in hjit or in NumPy alone.
+
+    That makes it infinite, or NaN beside an infinity of the other sign.
+    """
+    broken = np.asarray(largest.astype(wider(value.dtype)) + errors[NUMPYS] > np.finfo(value.dtype).max)
+    if breaks is not None:
+        broken = broken | breaks
+    of_finite = (np.where(np.isnan(e), np.inf, e) for e in errors)
+    errors = three([np.where(np.isfinite(value), e, np.where(broken, np.inf, 0.0)) for e in of_finite])
+    return Approx(value, errors, broken if broken.any() else None)
 
 
 def _roundings(
@@ -262,13 +276,20 @@ class Written:
             now.errors = None if x.errors is None and doubts is None and now.errors is None else three(errors)
             return
         wide = now.value.astype(wider(dtype))
-        largest, count = np.abs(wide), np.ones(shape)
-        np.add.at(wide, at, x.value)
-        np.add.at(largest, at, np.abs(x.value))
-        np.add.at(count, at, 1.0)
-        now.value = wide.astype(dtype)
-        rounded = _roundings(errors, largest, np.where(count > 1, count, 0), now.value, dtype, True)
-        now.errors = three([np.array(np.broadcast_to(e, shape)) for e in rounded])
+        largest, count = _finite(wide), np.ones(shape)
+        with np.errstate(all="ignore"):
+            np.add.at(wide, at, x.value)
+            np.add.at(largest, at, _finite(x.value))
+            np.add.at(count, at, 1.0)
+            value = wide.astype(dtype)
+            breaks = now.breaks
+            if x.breaks is not None:
+                breaks = np.zeros(shape, bool) if breaks is None else breaks
+                np.logical_or.at(breaks, at, x.breaks)
+            rounded = _roundings(errors, largest, np.where(count > 1, count, 0), value, dtype, True)
+            found = _with_overflow(value, largest, rounded, breaks)
+        now.value, now.breaks = found.value, found.breaks
+        now.errors = None if found.errors is None else three([np.array(np.broadcast_to(e, shape)) for e in found.errors])
 
 
 def total_of(order: str, dtype: np.dtype[Any], fast: bool) -> Total:
@@ -295,17 +316,14 @@ def product(p: Product, needs: Sequence[Approx]) -> Approx:
     with np.errstate(all="ignore"):
         a, b = (of(x.value, x, o) for x, o in operands)
         exact = np.matmul(a, b)
-        largest = np.matmul(np.abs(a), np.abs(b))
+        largest = np.matmul(_finite(a), _finite(b))
         errors: list[Any] = []
         for k in range(3):
             first, second = (of(0.0 if x.errors is None else x.errors[k], x, o) for x, o in operands)
-            errors.append(np.matmul(first, np.abs(b) + second) + np.matmul(np.abs(a), second))
+            errors.append(np.matmul(first, _finite(b) + second) + np.matmul(_finite(a), second))
         value = exact.astype(p.dtype)
         count = p.length * (2 if wide == p.dtype else 1)
         found = _roundings(errors, largest, count, value, p.dtype, True)
         one = [of(False if x.breaks is None else x.breaks, x, o) for x, o in operands]
-        broken = (np.matmul(one[0], np.ones_like(b)) + np.matmul(np.ones_like(a), one[1]) > 0) | (
-            (largest + found[NUMPYS] > np.finfo(p.dtype).max) & np.isfinite(largest)
-        )
-        found = three([np.where(np.isfinite(value), e, np.where(broken, np.inf, 0.0)).reshape(p.shape) for e in found])
-    return Approx(value.reshape(p.shape), found, broken.reshape(p.shape) if broken.any() else None)
+        broken = np.matmul(one[0], np.ones_like(b)) + np.matmul(np.ones_like(a), one[1]) > 0
+        return reshaped(_with_overflow(value, largest, found, broken), p.shape)

@@ -53,7 +53,8 @@ def run(case: Case) -> Result:
 
 def task(function: Case) -> Callable[[int], Result]:
     """What a thread does, with a pipeline that all of them share."""
-    pipe = hjit.pipeline(source.function(function), **{"verify": "off", "cache": "off", **function["options"]})
+    options = {"verify": "off", "cache": "off", **function["options"]}
+    pipe = hjit.pipeline(source.function(function), **options)
     plain = source.function(function)
     given: list[list[Any]] = []
     expected: list[Any] = []
@@ -81,7 +82,13 @@ def task(function: Case) -> Callable[[int], Result]:
             return Result("failed", f"raises {type(error).__name__}", f"{type(error).__name__}: {error}")
         if isinstance(numpys, Exception):
             return Result("failed", "no error", f"NumPy raises {numpys!r}, the pipeline does not")
-        return programs.same(got, numpys[0], ours, numpys[1], function["returned"])
+
+
+        def explained() -> bool:
+            checked = hjit.pipeline(source.function(function), **{**options, "verify": "first"})
+            return programs.verified(checked, given[which])
+
+        return programs.same(got, numpys[0], ours, numpys[1], function["returned"], explained)
 
     return call
 

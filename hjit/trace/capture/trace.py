@@ -17,7 +17,7 @@ from hjit.trace.capture.audit_hook import listen
 from hjit.trace.capture.captured import Path, captured_object, whole_array
 from hjit.trace.capture.overlay import clone, load_table, wrap_callable
 from hjit.trace.ir.graph import identity
-from hjit.trace.ir.poly import Dim, FloorDiv, Mod, Poly, Sym, deep_atoms
+from hjit.trace.ir.poly import Dim, FloorDiv, Mod, Poly, Sym, deep_atoms, poly
 from hjit.trace.tracing.host import HostScalar, captured_number, is_host, is_run_time, unpin
 from hjit.trace.tracing.induction import CannotReroll, Site
 from hjit.trace.tracing.masked import Selected
@@ -318,7 +318,10 @@ def _copied(rec: Recorder, buffer: Any) -> str:
 
 
 def _is_strided(x: Tracer) -> bool:
-    """Can NumPy's strides express the view? Views with quotients are of reshaped arrays, checked to be in order."""
+    """Can NumPy's strides express the view? Views with quotients are of reshaped arrays, checked to be in order.
+
+    A quotient of sizes alone, such as the length that ``reshape(5, -1)`` finds, is a number as sizes are.
+    """
     atoms = (a for p in x.index for a in deep_atoms(p))
-    moving = (sum(not isinstance(a, Sym) for a in m) for p in x.index for m in p.terms)
+    moving = (sum(any(isinstance(b, Dim) for b in deep_atoms(poly(a))) for a in m) for p in x.index for m in p.terms)
     return all(isinstance(a, (Sym, Dim, FloorDiv, Mod)) for a in atoms) and all(n <= 1 for n in moving)

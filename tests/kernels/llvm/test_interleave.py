@@ -131,3 +131,16 @@ def test_padded_channels_are_vectors_by_default() -> None:
         return p[:, :-4] + p[:, 1:-3] + p[:, 2:-2] + p[:, 3:-1] + p[:, 4:]
 
     assert "vector" in str(hjit.pipeline(edges, tune=False).tree(pixels(3)))
+
+
+@pytest.mark.parametrize("channels", [2, 3])
+def test_vectors_from_outside_of_a_loop_are_no_numbers_for_channels(channels: int) -> None:
+    def rows(w: Any) -> Any:
+        result = w[None] * np.arange(1.0, 6.0)[:, None, None]
+        return result
+
+    w = RNG.random((40, channels))
+    s = hjit.pipeline(rows).schedule(w)
+    s["result"].unroll("c").vectorize("x", 4).reorder("x", "xv", "y", "c")
+    assert "%invariant" in str(hjit.pipeline(rows).use(s).loops(w))
+    check(rows, w, schedule=s)

@@ -12,7 +12,7 @@ from typing import Any
 
 from hjit.kernels.llvm.builder.code import Code, Val, const, shuffle, splat, type_name
 from hjit.kernels.llvm.memory.loads import looked_up, neighbours
-from hjit.kernels.llvm.nest import indices
+from hjit.kernels.llvm.nest import indices, registers
 from hjit.kernels.llvm.nest.emitter import NestEmitter
 from hjit.kernels.llvm.vecmath import apply as vecmath
 from hjit.kernels.lower.loopir import Register
@@ -132,7 +132,7 @@ class _Order:
         found = self.moves.get(x)
         if found is None:
             found = any(map(self.e.varies, x.polys)) or any(map(self.is_moving, x.args))
-            found = self.moves[x] = found or (isinstance(x, Register) and self.e.registers.get(x.name, ("", 1))[1] > 1)
+            found = self.moves[x] = found or (isinstance(x, Register) and registers.lanes(self.e, x) > 1)
         return found
 
     def are_neighbours(self, loads: Sequence[Load]) -> bool:

@@ -33,6 +33,11 @@ def value(e: NestEmitter, r: Register) -> Val:
     return e.code.here(f"load {type_name(r.dtype, lanes)}, ptr {at}", r.dtype, lanes)
 
 
+def lanes(e: NestEmitter, r: Register) -> int:
+    """The lanes of what a register holds."""
+    return e.named[r.name].lanes if r.name in e.named else e.registers[r.name][1]
+
+
 def assign(e: NestEmitter, r: Register, v: Val) -> None:
     """Set a register; a scalar is in all lanes of a vector."""
     at, lanes = e.registers[r.name]
