@@ -94,6 +94,30 @@ def caught(a: Any) -> Any:
     return b.sum() + c.sum()
 
 
+def caught_midway(a: Any) -> Any:
+    a, k = np.sqrt(a) * 2 + 1, 0
+    try:
+        k = 1 + len(a)
+        b = np.unique(a * k)
+        k = k + 5
+        b = b + np.ones(3)
+        k = k + 7
+    except ValueError:
+        b = a * k
+    return b, k
+
+
+def strict(a: Any) -> Any:
+    a = np.sqrt(a) * 2 + 1
+    n = np.unique(a).size
+    try:
+        with np.errstate(divide="raise"):
+            b = 1 / (a - a)
+    except FloatingPointError:
+        b = a * n
+    return b
+
+
 def nested(a: Any) -> Any:
     def inner(x: Any) -> Any:
         return x[x > k] * 2
@@ -147,6 +171,8 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "conditions, many": (conditions, (IMAGE, "many")),
     "conditions, neither": (conditions, (IMAGE, "")),
     "a caught exception": (caught, (IMAGE,)),
+    "an exception midway": (caught_midway, (IMAGE,)),
+    "strict error settings": (strict, (IMAGE,)),
     "an inner function": (nested, (IMAGE,)),
     "over rows": (wandering, (IMAGE,)),
     "complex numbers": (complex_numbers, (IMAGE,)),

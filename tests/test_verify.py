@@ -649,7 +649,9 @@ def test_differences(ours: Any, expected: Any, allowed: Tolerance, why: str | No
     assert (found is None) if why is None else (found is not None and why in found)
 
 
-@pytest.mark.parametrize("f", [lambda a: a.mean(axis=-1), lambda a: np.trapezoid(a), lambda a: a @ np.ones((64, 3), a.dtype)])
+@pytest.mark.parametrize(
+    "f", [lambda a: a.mean(axis=-1), lambda a: np.trapezoid(a), lambda a: a @ np.ones((64, 3), a.dtype)]
+)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_partial_sums_may_overflow_in_one_order_alone(f: Any, dtype: str) -> None:
     """Two infinities of different signs then meet, or do not."""

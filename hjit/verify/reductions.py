@@ -289,7 +289,9 @@ class Written:
             rounded = _roundings(errors, largest, np.where(count > 1, count, 0), value, dtype, True)
             found = _with_overflow(value, largest, rounded, breaks)
         now.value, now.breaks = found.value, found.breaks
-        now.errors = None if found.errors is None else three([np.array(np.broadcast_to(e, shape)) for e in found.errors])
+        now.errors = (
+            None if found.errors is None else three([np.array(np.broadcast_to(e, shape)) for e in found.errors])
+        )
 
 
 def total_of(order: str, dtype: np.dtype[Any], fast: bool) -> Total:

@@ -83,7 +83,6 @@ def task(function: Case) -> Callable[[int], Result]:
         if isinstance(numpys, Exception):
             return Result("failed", "no error", f"NumPy raises {numpys!r}, the pipeline does not")
 
-
         def explained() -> bool:
             checked = hjit.pipeline(source.function(function), **{**options, "verify": "first"})
             return programs.verified(checked, given[which])

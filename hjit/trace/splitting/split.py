@@ -152,11 +152,13 @@ class _Splitter:
         match s:
             case ast.If() | ast.While() if self.place is None or self.place.is_in(s.test):
                 return [*self.tested(s)]
-            case ast.If() | ast.For() | ast.While() | ast.With() | ast.Try():
+            case ast.If() | ast.For() | ast.While() | ast.With():
                 for body in _bodies(s):
                     at = next((k for k, x in enumerate(body) if self.place is not None and self.place.is_in(x)), None)
                     if body and (at is not None or self.place is None):
                         body[:] = self.cut(body, at)
+                return self.marked([s])
+            case ast.Try() | ast.TryStar() | ast.Match():
                 return self.marked([s])
         small = steps(s, self.temporaries)
         self.temporaries += len(small)
@@ -205,7 +207,7 @@ class _Splitter:
         before: set[str] = set()
 
         def flush(rest: Sequence[ast.stmt]) -> None:
-            found.extend(self.part(run, before, live_before(rest, after, jump) | self.shared))
+            found.extend(self.part(run, before, live_before(rest, after, jump)))
             run.clear()
 
         for k, s in enumerate(body):
@@ -232,13 +234,9 @@ class _Splitter:
                 names = set(stores([s.target])) if isinstance(s, ast.For) else set()
                 s.body = self.grouped(s.body, bound | names, ended, ended)
                 s.orelse = self.grouped(s.orelse, set(bound), after, jump) if s.orelse else []
-            case ast.With():
-                names = {n for x in s.items if x.optional_vars is not None for n in stores([x.optional_vars])}
-                s.body = self.grouped(s.body, bound | names, after, jump)
-            case ast.Try():
-                seen = frozenset(loads(s.handlers)) | frozenset(loads([*s.orelse, *s.finalbody]))
-                s.body = self.grouped(s.body, set(bound), after | seen | frozenset(self.own), jump)
-        return s
+            case ast.With() if all(_ignores_errors(x) for x in s.items):
+                s.body = self.grouped(s.body, bound, after, jump)
+        return s  # what may catch an exception sees the variables as they were before the statement that raised it
 
     def may_move(self, s: ast.AST) -> bool:
         """May it be part of another function? The result that is returned is that of the part."""
@@ -248,6 +246,8 @@ class _Splitter:
             return s.value is not None and self.may_move(s.value)
         if any(isinstance(x, ALONE) or getattr(x, "hjit_kept", False) for x in ast.walk(s)):
             return False
+        if self.shared.intersection(stores([s])):
+            return False  # inner functions, which are called in between, see the new value at once
         return isinstance(s, LOOPS) or not any(isinstance(x, (ast.Break, ast.Continue)) for x in _of_loop(s))
 
     def part(self, run: list[ast.stmt], bound: set[str], live: Names) -> list[ast.stmt]:
@@ -303,10 +303,7 @@ def _value(s: ast.stmt) -> ast.AST:
 
 
 def _bodies(s: ast.stmt) -> Iterable[list[ast.stmt]]:
-    for name in ("body", "orelse", "finalbody"):
-        yield getattr(s, name, [])
-    for handler in getattr(s, "handlers", []):
-        yield handler.body
+    return getattr(s, "body", []), getattr(s, "orelse", [])
 
 
 def _of_loop(s: ast.AST) -> Iterable[ast.AST]:
@@ -315,6 +312,14 @@ def _of_loop(s: ast.AST) -> Iterable[ast.AST]:
         if not isinstance(x, LOOPS):
             yield x
             yield from _of_loop(x)
+
+
+def _ignores_errors(x: ast.withitem) -> bool:
+    """Is it ``np.errstate`` with nothing but "ignore"? Compiled code knows no other."""
+    match x:
+        case ast.withitem(ast.Call(ast.Attribute(attr="errstate"), [], keywords), None):
+            return all(isinstance(k.value, ast.Constant) and k.value.value == "ignore" for k in keywords)
+    return False
 
 
 def _is_trivial(s: ast.stmt) -> bool:

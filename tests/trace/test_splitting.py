@@ -1,0 +1,154 @@
+"""Functions taken apart and put together again do what they did, wherever they are cut."""
+
+from __future__ import annotations
+
+import ast
+import copy
+import random
+import types
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hjit.trace.splitting.names import certain, first_reads, live_before, loads, stores
+from hjit.trace.splitting.normal_form import steps
+from hjit.trace.splitting.source import TREE, NoSource, tree_of
+from hjit.trace.splitting.split import Part, Place, split
+from tests.fuzz import random_program
+
+
+def tree(text: str) -> ast.FunctionDef:
+    (found,) = ast.parse(text).body
+    assert isinstance(found, ast.FunctionDef)
+    return found
+
+
+def function_of(text: str) -> types.FunctionType:
+    """The function of a text, with its tree: `inspect` knows no source of it."""
+    space: dict[str, Any] = {"np": np}
+    exec(compile(text, "<text>", "exec"), space)
+    made = tree(text)
+    found: types.FunctionType = space[made.name]
+    setattr(found, TREE, made)
+    return found
+
+
+def apart(f: types.FunctionType, rng: random.Random, depth: int = 2) -> Callable[..., Any]:
+    """A function cut at random, and its parts again."""
+    nodes = [x for x in ast.walk(tree_of(f)) if isinstance(x, (ast.stmt, ast.expr)) and not isinstance(x, ast.Constant)]
+    x = rng.choice(nodes)
+    place = Place(x.lineno, x.end_lineno or x.lineno, x.col_offset, x.end_col_offset)
+
+    def part(p: Part) -> Callable[..., Any]:
+        return apart(p.function, rng, depth - 1) if depth and rng.random() < 0.7 else p.function
+
+    found = split(f, None if rng.random() < 0.2 else place, part)
+    return f if found is None else found[0]
+
+
+def outcome(f: Callable[..., Any], args: Any) -> Any:
+    """What a call gives and leaves in its arguments."""
+    args = copy.deepcopy(args)
+    with np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            return f(*args), args
+        except Exception as error:
+            return type(error), str(error)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_random_programs_are_the_same_in_parts(seed: int) -> None:
+    program = random_program(seed)
+    f = function_of(program.source)
+    args = list(program.args.values())
+    wanted = outcome(f, args)
+    rng = random.Random(seed)
+    for _ in range(6):
+        np.testing.assert_equal(outcome(apart(f, rng), args), wanted)
+
+
+CONTROL = """
+def f(a, n, log):
+    total, k = 0.0, 0
+    for i in range(n):
+        if a[i % 5] > 0.5:
+            log.append(("high", i))
+            total = total + np.sqrt(a * i).sum()
+            if total > 20:
+                break
+        elif i == 3:
+            continue
+        else:
+            b = a * total - i
+            total = total + b.max()
+        k = i
+    else:
+        log.append("all")
+        total = -total
+    while True:
+        total = total * 0.5 - 1
+        k, last = k + 1, k
+        try:
+            log.append(1 / (k - 4))
+        except ZeroDivisionError as error:
+            log.append(str(error))
+        finally:
+            k = k + 0
+        if k > 6:
+            break
+    squares = [x * x for x in a if x > 0.1]
+    with np.errstate(all="ignore"):
+        ratio = np.log(a - a.min()) / (total + last)
+    later = lambda: total + k
+    total = total + (len(squares) if squares else 0)
+    first, *rest = sorted(squares)
+    return ratio, (last, later(), first), {"k": k, "rest": len(rest)}, log
+"""
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_control_flow_is_the_same_in_parts(seed: int) -> None:
+    f = function_of(CONTROL)
+    rng = random.Random(seed)
+    a = np.random.default_rng(seed).random(7)
+    for n in (0, 3, 9):
+        np.testing.assert_equal(outcome(apart(f, rng), (a, n, [])), outcome(f, (a, n, [])))
+
+
+def test_names() -> None:
+    body = tree("def f():\n if a: b = c\n else: b, d = e\n for i in b: g = i + h\n x += [y for y in z if y]").body
+    assert set(stores(body)) == {"b", "d", "i", "g", "x"}
+    assert set(loads(body)) == {"a", "c", "e", "b", "i", "h", "x", "z"}
+    assert certain(body) == {"b", "x"}
+    assert list(first_reads(body)) == ["a", "c", "e", "h", "x", "z"]
+    assert live_before(body, frozenset({"x", "g", "q"})) == {"a", "c", "e", "h", "x", "z", "g", "q"}
+
+
+def test_a_statement_in_steps() -> None:
+    (s,) = tree("def f():\n y = g(a + 1)[b.c(2) if p else q].T + h(*z, k=-w)").body
+    assert [ast.unparse(x) for x in steps(s, 0)] == [
+        "__hjit_t0 = a + 1",
+        "__hjit_t1 = g(__hjit_t0)",
+        "__hjit_t2 = __hjit_t1[b.c(2) if p else q]",
+        "__hjit_t3 = -w",
+        "__hjit_t4 = h(*z, k=__hjit_t3)",
+        "y = __hjit_t2.T + __hjit_t4",
+    ]
+
+
+@pytest.mark.parametrize("text", ["def f(a):\n    yield a", "async def f(a):\n    return a"])
+def test_generators_and_coroutines_stay_whole(text: str) -> None:
+    space: dict[str, Any] = {}
+    exec(text, space)
+    with pytest.raises(NoSource):
+        tree_of(space["f"])
+
+
+def test_what_asks_for_its_own_variables_stays_whole() -> None:
+    f = function_of("def f(a):\n    b = a + 1\n    return locals()")
+    with pytest.raises(NoSource):
+        split(f, None, lambda part: part.function)
