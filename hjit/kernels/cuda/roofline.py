@@ -79,10 +79,9 @@ def occupancy(on: Gpu, threads: int, needs: Resources) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """One launch.
+    """What one launch takes.
 
     Attributes:
-        blocks, threads: how many blocks, and threads of each.
         bytes: that it must move between memory and the chip.
         operations: about.
         occupancy: see `occupancy`; None where what it needs is not known.
@@ -90,10 +89,6 @@ class Estimate:
         limit: what takes most of them: "launch", "memory" or "arithmetic".
     """
 
-    kernel: str
-    stage: str
-    blocks: int
-    threads: int
     bytes: int
     operations: int
     occupancy: float | None
@@ -113,31 +108,29 @@ def must_move(graph: Graph, nest: Nest, layouts: Mapping[str, Layout], sizes: Ma
     return found
 
 
-def estimates(
+def estimate(
     graph: Graph,
     program: Program,
-    launches: Sequence[tuple[str, int, int]],
+    number: int,
+    threads: int,
     sizes: Mapping[str, int],
     on: Gpu,
-    needs: Mapping[str, Resources],
-) -> list[Estimate]:
-    """Of each launch of a program.
+    needs: Resources | None,
+) -> Estimate:
+    """Of the launch of a nest.
 
     Args:
-        launches: of each nest the kernel, its blocks, and their threads.
-        needs: of the kernels that are compiled, by name.
+        number: of the nest in the program.
+        threads: of a block.
+        needs: of its kernel; None: it has not been compiled.
     """
-    found = []
-    for nest, (kernel, blocks, threads) in zip(program.nests, launches, strict=True):
-        body = nest if nest.like is None else program.nests[nest.like.nest]
-        size = must_move(graph, body, program.layouts, sizes)
-        work = max(sizes_value(nest.work, sizes), 0)
-        parts = {"launch": LAUNCH_SECONDS, "memory": size / on.bandwidth, "arithmetic": work / on.operations}
-        limit = max(parts, key=lambda k: parts[k])
-        seconds = LAUNCH_SECONDS + max(parts["memory"], parts["arithmetic"])
-        held = occupancy(on, threads, needs[kernel]) if kernel in needs else None
-        found.append(Estimate(kernel, nest.stage, blocks, threads, size, work, held, seconds, limit))
-    return found
+    nest = program.nests[number]
+    body = nest if nest.like is None else program.nests[nest.like.nest]
+    size, work = must_move(graph, body, program.layouts, sizes), max(sizes_value(nest.work, sizes), 0)
+    parts = {"launch": LAUNCH_SECONDS, "memory": size / on.bandwidth, "arithmetic": work / on.operations}
+    seconds = LAUNCH_SECONDS + max(parts["memory"], parts["arithmetic"])
+    held = None if needs is None else occupancy(on, threads, needs)
+    return Estimate(size, work, held, seconds, max(parts, key=lambda k: parts[k]))
 
 
 def _elements(shape: Sequence[Poly], sizes: Mapping[str, int]) -> int:

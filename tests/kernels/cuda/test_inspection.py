@@ -57,9 +57,11 @@ def test_the_table_of_kernels(f: Any) -> None:
     table = f.kernels(IMAGE)
     assert [(x.blocks, x.threads) for x in table] == [(40, 256), (10, 256)]  # a row each; tiles of 8 x 32
     assert all(x.resources.registers > 0 and x.resources.spill_loads == 0 for x in table)
-    head, *rows, last = str(table).splitlines()
+    head, *rows, about, least = str(table).splitlines()
     assert head.split()[:4] == ["kernel", "grid", "block", "registers"] and len(rows) == len(table)
-    assert last == "for compute capability 8.0"
+    assert about.startswith("for compute capability 8.0") and least.endswith("of the A100")
+    assert [x.estimate.bytes for x in table] == [4 * (IMAGE.size + 40), 4 * (2 * IMAGE.size + 40)]
+    assert all(x.estimate.occupancy == 1.0 and x.estimate.limit == "launch" for x in table)
 
 
 def test_the_table_without_a_compiler(f: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -67,7 +69,7 @@ def test_the_table_without_a_compiler(f: Any, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(nvrtc, "compiled", None)
     monkeypatch.setitem(sys.modules, "cupy", None)
     table = f.kernels(IMAGE)
-    assert [x.resources for x in table] == [None, None] and str(table).splitlines()[1].split()[3:] == ["-"] * 4
+    assert [x.resources for x in table] == [None, None] and str(table).splitlines()[1].split()[3:8] == ["-"] * 5
     with pytest.raises(hjit.DeviceError, match="CuPy"):
         f.inspect_ptx(IMAGE)
 

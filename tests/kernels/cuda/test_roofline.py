@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from hjit.kernels.cuda.nvrtc import Resources
-from hjit.kernels.cuda.roofline import GPUS, LAUNCH_SECONDS, estimates, gpu, occupancy
+from hjit.kernels.cuda.roofline import GPUS, LAUNCH_SECONDS, estimate, gpu, occupancy
 from hjit.kernels.lower.lower import CUDA, lower
 from hjit.sched.default.cuda import cuda_schedule
 from tests.kernels.cuda.test_blocks import rows
@@ -46,7 +46,7 @@ def test_a_fused_stencil_moves_its_argument_and_its_result_once() -> None:
     graph = canonical(rows, np.ones((40, 50), np.float32))
     program = lower(graph, cuda_schedule(graph), passes=CUDA)
     sizes = {"a0.0": 4002, "a0.1": 6002}
-    (one,) = estimates(graph, program, [("k", 100, 256)], sizes, H100, {"k": needs(32)})
+    one = estimate(graph, program, 0, 256, sizes, H100, needs(32))
     assert one.bytes == 4 * (4002 * 6002 + 4000 * 6000)
     assert one.limit == "memory"
     assert one.seconds == pytest.approx(LAUNCH_SECONDS + one.bytes / H100.bandwidth)
@@ -66,8 +66,7 @@ def test_small_images_are_launches_and_long_chains_arithmetic() -> None:
     for function, size in ((small, 20), (long, 4000)):
         graph = canonical(function, np.ones((40, 50), np.float32))
         program = lower(graph, cuda_schedule(graph), passes=CUDA)
-        launches = [("k", 1, 256)] * len(program.nests)
-        (one,) = estimates(graph, program, launches, {"a0.0": size, "a0.1": size}, H100, {})
+        one = estimate(graph, program, 0, 256, {"a0.0": size, "a0.1": size}, H100, None)
         assert one.occupancy is None
         found.append(one.limit)
     assert found == ["launch", "arithmetic"]
@@ -77,5 +76,5 @@ def test_a_table_is_not_read_more_often_than_there_are_elements() -> None:
     graph = canonical(lambda a, t: t[a], np.ones((40, 50), np.uint8), np.ones(1 << 20, np.float32))
     program = lower(graph, cuda_schedule(graph), passes=CUDA)
     sizes = {"a0.0": 10, "a0.1": 10, "a.0": 10, "a.1": 10, "t.0": 1 << 20, "a1.0": 1 << 20}
-    found = sum(x.bytes for x in estimates(graph, program, [("k", 1, 256)] * len(program.nests), sizes, H100, {}))
-    assert found < 1 << 20
+    found = [estimate(graph, program, k, 256, sizes, H100, None).bytes for k in range(len(program.nests))]
+    assert sum(found) < 1 << 20

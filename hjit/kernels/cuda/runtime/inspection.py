@@ -15,6 +15,7 @@ from hjit.errors import CompileError, DeviceError
 from hjit.kernels.cuda import nvrtc
 from hjit.kernels.cuda.emit import Launch
 from hjit.kernels.cuda.prelude import program
+from hjit.kernels.cuda.roofline import Estimate, estimate, gpu
 from hjit.kernels.cuda.runtime.bound import Bound
 from hjit.kernels.cuda.runtime.device import found
 from hjit.kernels.cuda.runtime.lowered import Lowered, lowered
@@ -94,18 +95,20 @@ class Row:
         blocks: of the grid.
         threads: of a block.
         resources: what the compiler reports; None where there is no compiler.
+        estimate: what it takes at least on a GPU of the capability.
     """
 
     kernel: str
     blocks: int
     threads: int
     resources: nvrtc.Resources | None
+    estimate: Estimate
 
 
 class Table:
     """Kernels in the order in which they run; printable."""
 
-    HEAD = ("kernel", "grid", "block", "registers", "spilled bytes", "stack bytes", "shared bytes")
+    HEAD = ("kernel", "grid", "block", "registers", "spilled", "stack", "shared", "occupancy", "MB", "us", "limit")
 
     def __init__(self, rows: Sequence[Row], target: int) -> None:
         self.rows, self.capability = tuple(rows), target
@@ -120,14 +123,21 @@ class Table:
         lines = [self.HEAD, *(self._cells(x) for x in self.rows)]
         widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
         texts = ("  ".join([c[0].ljust(widths[0]), *map(str.rjust, c[1:], widths[1:])]).rstrip() for c in lines)
-        return "\n".join([*texts, f"for compute capability {self.capability / 10}"])
+        about = f"for compute capability {self.capability / 10}; spilled, stack, shared: bytes"
+        least = (
+            f"MB that it must move, us that it takes at least, and what limits it: of the {gpu(self.capability).name}"
+        )
+        return "\n".join([*texts, about, least])
 
     __repr__ = __str__
 
     def _cells(self, x: Row) -> tuple[str, ...]:
         r = x.resources
         needs = ("-",) * 4 if r is None else map(str, (r.registers, r.spill_stores, r.stack, r.shared))
-        return x.kernel, str(x.blocks), str(x.threads), *needs
+        e = x.estimate
+        held = "-" if e.occupancy is None else f"{e.occupancy:.0%}"
+        least = held, f"{e.bytes / 1e6:.3g}", f"{e.seconds * 1e6:.3g}", e.limit
+        return x.kernel, str(x.blocks), str(x.threads), *needs, *least
 
 
 def rows(bound: Bound, target: int | None) -> Iterator[Row]:
@@ -137,13 +147,16 @@ def rows(bound: Bound, target: int | None) -> Iterator[Row]:
         resources = compiled(bound, target).resources
     except DeviceError:
         resources = {}
-    for x, count in launched(bound, lowered.module.launches):
-        yield Row(x.kernel, x.blocks(count), x.threads, resources.get(x.kernel))
+    on = gpu(capability() if target is None else target)
+    for number, x, count in launched(bound, lowered.module.launches):
+        needs = resources.get(x.kernel)
+        least = estimate(lowered.graph, lowered.program, number, x.threads, bound.sizes, on, needs)
+        yield Row(x.kernel, x.blocks(count), x.threads, needs, least)
 
 
-def launched(bound: Bound, launches: Sequence[Launch]) -> Iterator[tuple[Launch, int]]:
-    """Those that run at the sizes at hand, with the iterations of their parallel loops."""
-    for x in launches:
+def launched(bound: Bound, launches: Sequence[Launch]) -> Iterator[tuple[int, Launch, int]]:
+    """Those that run at the sizes at hand: their numbers, and the iterations of their parallel loops."""
+    for number, x in enumerate(launches):
         count = 1 if x.count is None else bound.number(x.count)
         if count > 0 and bound.number(x.points) > 0:
-            yield x, count
+            yield number, x, count

@@ -41,6 +41,8 @@ def package() -> Any:
         ) from None
     except Exception as error:  # a CuPy for another CUDA, or a broken one
         raise DeviceError(f"CUDA needs CuPy, which cannot be imported: {error}") from error
+    if not hasattr(cupy, "cuda"):
+        raise DeviceError(f"CUDA needs CuPy, but what is imported as cupy is not: {cupy}")  # a folder of that name
     return cupy
 
 
