@@ -7,6 +7,7 @@ import inspect
 import re
 import sys
 from collections.abc import Iterator
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -132,6 +133,9 @@ def test_what_is_missing_is_said(cuda: Any, monkeypatch: pytest.MonkeyPatch) -> 
             with pytest.raises(hjit.DeviceError, match=text):
                 f(a)
     with monkeypatch.context() as m:
+        m.setitem(sys.modules, "cupy", ModuleType("cupy"))  # a folder of that name
+        with pytest.raises(hjit.DeviceError, match="what is imported as cupy is not"):
+            f(a)
         m.setitem(sys.modules, "cupy", None)
         with pytest.raises(hjit.DeviceError, match="CuPy"):
             f(a)
