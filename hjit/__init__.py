@@ -26,9 +26,11 @@ from hjit.pipeline import Pipeline, pipeline
 from hjit.version import __version__
 
 if TYPE_CHECKING:
+    from hjit.modules import Accelerated, accelerate
     from hjit.sched.hand.schedule import Schedule
 
 __all__ = [
+    "Accelerated",
     "CompileError",
     "DeviceError",
     "HjitError",
@@ -40,6 +42,7 @@ __all__ = [
     "ScheduleError",
     "TraceError",
     "__version__",
+    "accelerate",
     "options",
     "pipeline",
 ]
@@ -50,4 +53,8 @@ def __getattr__(name: str) -> Any:
         from hjit.sched.hand.schedule import Schedule
 
         return Schedule
+    if name in ("Accelerated", "accelerate"):
+        from hjit import modules
+
+        return getattr(modules, name)
     raise AttributeError(f"module 'hjit' has no attribute {name!r}")

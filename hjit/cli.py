@@ -1,4 +1,4 @@
-"""The command line: ``hjit demo``, ``hjit cache``, ``hjit info``."""
+"""The command line: ``hjit demo``, ``hjit run``, ``hjit cache``, ``hjit info``; ``python -m hjit`` is the same."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import argparse
 import os
 import platform
 import re
+import runpy
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import fields
@@ -47,6 +48,17 @@ def parser() -> argparse.ArgumentParser:
     )
     demo.set_defaults(run=_demo)
 
+    run = commands.add_parser(
+        "run", help="run a Python script with functions of modules compiled, and say how they ran"
+    )
+    run.add_argument(
+        "--accelerate", required=True, metavar="NAMES", help="modules, with commas: skimage.filters,mypackage.imaging"
+    )
+    run.add_argument("--quiet", action="store_true", help="say nothing of how they ran")
+    run.add_argument("script", help="a file")
+    run.add_argument("args", nargs=argparse.REMAINDER, help="arguments of the script")
+    run.set_defaults(run=_run)
+
     cache = commands.add_parser("cache", help="look at the disk cache, or empty it")
     cache.add_argument(
         "action", nargs="?", choices=("info", "clear", "path"), default="info", help="(default: %(default)s)"
@@ -83,6 +95,25 @@ def _demo(given: argparse.Namespace) -> int:
         return _failed(error)
     except MemoryError:
         return _failed("not enough memory for images of this size; try --size 1500x2000")
+    return 0
+
+
+def _run(given: argparse.Namespace) -> int:
+    from hjit.modules import accelerate
+
+    try:
+        accelerated = accelerate(*filter(None, given.accelerate.split(",")))
+    except (ModuleNotFoundError, OptionError) as error:
+        return _failed(error)
+    sys.argv = [given.script, *given.args]
+    sys.path.insert(0, os.path.dirname(os.path.abspath(given.script)))
+    try:
+        runpy.run_path(given.script, run_name="__main__")
+    except FileNotFoundError as error:
+        return _failed(error)
+    finally:
+        if not given.quiet:
+            print(accelerated, file=sys.stderr)
     return 0
 
 

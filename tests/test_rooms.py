@@ -198,13 +198,15 @@ COMPILER = "loaded where something is compiled or shown: a process that finds it
 SHOWN = "loaded where something is shown to a person"
 SEARCH = "loaded where a schedule is searched, or is not on disk"
 TRAINING = "loaded where the cost model is trained"
+SELDOM = "loaded by programs that use it: most never do"
 GPU = "loaded where a function runs on a GPU"
 LATE = {
-    "hjit": {"sched.hand.schedule": "loaded by programs that use it: most never do"},
+    "hjit": {"modules": SELDOM, "sched.hand.schedule": SELDOM},
     "cli": {
         "kernels.cuda.runtime.inventory": GPU,
         "kernels.runtime.features": FIRST_CALL,
         "kernels.runtime.launch": FIRST_CALL,
+        "modules": SELDOM,
         "sched.language.target": FIRST_CALL,
     },
     "call.build": {

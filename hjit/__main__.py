@@ -1,0 +1,9 @@
+"""``python -m hjit``: the command."""
+
+from __future__ import annotations
+
+import sys
+
+from hjit.cli import main
+
+sys.exit(main())

@@ -1,0 +1,102 @@
+"""Modules whose functions run compiled without a change of their code."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import types
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from skimage import filters
+
+import hjit
+
+IMAGE = np.random.default_rng(2).random((40, 50))
+TEXT = """
+import numpy as np
+
+__all__ = ["soft", "hard", "LIMIT", "Kind"]
+LIMIT = 3
+Kind = type("Kind", (), {})
+
+def soft(a):
+    return np.exp(a) * 2
+
+def hard(a):
+    b = np.sqrt(a) + 1
+    return np.unique(np.round(b * 4)).size * b
+
+def _hidden(a):
+    return a
+"""
+
+
+@pytest.fixture
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[types.ModuleType]:
+    (tmp_path / "softening.py").write_text(TEXT)
+    monkeypatch.syspath_prepend(tmp_path)
+    import softening  # type: ignore[import-not-found]
+
+    yield softening
+    sys.modules.pop("softening")
+
+
+def test_public_functions_are_pipelines_in_a_block(package: types.ModuleType) -> None:
+    plain = package.soft, package.hard, package._hidden
+    with hjit.accelerate("softening", on_unsupported="break") as accelerated:
+        assert set(accelerated.pipelines) == {"softening.soft", "softening.hard"}
+        np.testing.assert_allclose(package.soft(IMAGE), plain[0](IMAGE), rtol=1e-12)
+        np.testing.assert_allclose(package.hard(IMAGE), plain[1](IMAGE), rtol=1e-12)
+        assert isinstance(package.Kind, type) and package.LIMIT == 3 and package._hidden is plain[2]
+        assert "softening.soft: 1 calls, compiled" in str(accelerated)
+        assert "softening.hard: 1 calls, in Python, with " in str(accelerated)
+    assert (package.soft, package.hard, package._hidden) == plain
+
+
+def test_what_others_put_there_stays(package: types.ModuleType) -> None:
+    accelerated = hjit.accelerate("softening")
+    package.soft = len
+    accelerated.undo()
+    accelerated.undo()
+    assert package.soft is len and isinstance(package.hard, types.FunctionType)
+    assert str(accelerated).endswith("none of which has been called")
+
+
+def test_a_package_that_loads_its_functions_late() -> None:
+    plain = filters.sobel
+    with hjit.accelerate("skimage.filters") as accelerated:
+        assert "skimage.filters.sobel" in accelerated.pipelines
+        got = filters.sobel(IMAGE)
+        assert accelerated.pipelines["skimage.filters.sobel"].stats.compilations + 1
+    np.testing.assert_allclose(got, plain(IMAGE), rtol=1e-10, atol=1e-14)
+    assert filters.sobel is plain
+
+
+def test_wrong_names_and_options() -> None:
+    with pytest.raises(ModuleNotFoundError):
+        hjit.accelerate("no_such_package")
+    with pytest.raises(hjit.OptionError):
+        hjit.accelerate()
+    with pytest.raises(hjit.OptionError):
+        hjit.accelerate("skimage.filters", speed="high")
+
+
+def test_the_command_runs_a_script(package: types.ModuleType, tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text("import sys, numpy as np, softening\nprint(softening.soft(np.ones(3))[0] > 5, sys.argv[1:])\n")
+    command = [sys.executable, "-m", "hjit", "run", "--accelerate", "softening", str(script), "--level", "3"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=tmp_path, env=_environment(tmp_path))
+    assert done.stdout == "True ['--level', '3']\n"
+    assert done.stderr == "softening.soft: 1 calls, compiled\n"
+    command[5] = "no_such_package"
+    assert subprocess.run(command, capture_output=True, check=False, env=_environment(tmp_path)).returncode == 1
+
+
+def _environment(folder: Path) -> dict[str, str]:
+    import os
+
+    root = str(Path(hjit.__file__).parents[1])
+    return {**os.environ, "PYTHONPATH": f"{folder}{os.pathsep}{root}"}
