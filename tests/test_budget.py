@@ -188,8 +188,8 @@ ENDLESS = """
     assert "every function that this process has not compiled yet, runs as plain NumPy" in found, found
     child = os.fork()
     assert not said(before)  # what is compiled runs
-    for budget in (10, None):
-        found = said(hjit.pipeline(lambda a: a * 5, budget=budget, **options))
+    for budget, target in ((10, "cpu"), (None, "cpu"), (10, "x86-64-v2")):
+        found = said(hjit.pipeline(lambda a: a * 5, budget=budget, target=target, **options))
         assert "LLVM still compiles another function, which was given up" in found, found
         assert "every function that this process has not compiled yet, runs as plain NumPy" in found, found
         assert "start the process anew" in found and "write loops" not in found, found

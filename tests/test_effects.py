@@ -7,10 +7,13 @@ import collections
 import itertools
 import logging
 import os
+import random
+import secrets
 import shutil
 import subprocess
 import sys
 import traceback
+import uuid
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -446,6 +449,8 @@ def test_files_that_the_process_has_are_left_alone(tmp_path: Path) -> None:
 
 TICKETS = itertools.count()
 COUNTS = collections.Counter(a=1)
+DICE = random.Random(3)
+ROLL = DICE.random
 
 
 def next_ticket(img: Any) -> Any:
@@ -465,6 +470,12 @@ def quietly_writes(img: Any) -> Any:
     return img + 1
 
 
+def imports_uuid(img: Any) -> Any:
+    import uuid as names
+
+    return img + names.uuid4().int % 7
+
+
 def asks_for_the_environment(img: Any) -> Any:
     os.environ["HJIT_TESTS_EFFECTS"] = "1"
     return img
@@ -480,6 +491,14 @@ def asks_for_the_environment(img: Any) -> Any:
         (lambda img: subprocess.run([sys.executable, "-c", ""]) and img, "subprocess.Popen"),
         (quietly_writes, "open"),
         (lambda img: img + os.urandom(1)[0], r"os\.urandom: its result changes from call to call"),
+        (lambda img: img + secrets.token_bytes(1)[0], r"secrets\.token_bytes: its result changes from call to call"),
+        (lambda img: img + secrets.randbits(4), r"secrets\.randbits: its result changes from call to call"),
+        (lambda img: img + uuid.uuid1().int % 7, r"uuid\.uuid1: its result changes from call to call"),
+        (imports_uuid, r"uuid\.uuid4: its result changes from call to call"),
+        (lambda img: img + random.SystemRandom().random(), r"random\.SystemRandom\(\): without a seed"),
+        (lambda img: img + random.Random().random(), r"random\.Random\(\): without a seed"),
+        (lambda img: img + DICE.randint(1, 6), r"random\.Random\.randint: its result changes from call to call"),
+        (lambda img: img + ROLL(), r"random\.Random\.random: its result changes from call to call"),
         (asks_for_the_environment, r"os\.environ\[\.\.\.\] = "),
         (next_ticket, "TICKETS: count: each call takes items"),
         (counted, "COUNTS: the function changes a Counter"),
@@ -493,6 +512,28 @@ def test_what_library_code_does_for_a_function_is_refused_before_it_is_done(
         hjit.pipeline(f, cache="off")(IMAGE)
     assert list(tmp_path.iterdir()) == [] and dict(COUNTS) == {"a": 1}
     assert repr(TICKETS) == "count(0)" and "HJIT_TESTS_EFFECTS" not in os.environ
+
+
+@pytest.mark.parametrize("draw", [ROLL, np.random.default_rng(0).random])
+def test_a_draw_that_is_an_argument_is_made_at_every_call(draw: Any) -> None:
+    p = hjit.pipeline(lambda img, draw: img + draw(), cache="off")
+    if draw is ROLL:
+        with pytest.raises(hjit.TraceError, match=r"random\.Random\.random"):
+            p(IMAGE, draw)
+    else:
+        assert not np.array_equal(p(IMAGE, draw), p(IMAGE, draw))
+
+
+def test_generators_that_have_a_seed_or_are_not_used_are_no_effects() -> None:
+    def f(img: Any) -> Any:
+        return img + random.Random(3).random() + isinstance(DICE, random.Random)
+
+    p, state = hjit.pipeline(f, cache="off"), DICE.getstate()
+    for _ in range(3):
+        np.testing.assert_array_equal(p(IMAGE), f(IMAGE))
+    assert p.stats.fallbacks == 0 and p.stats.traces == 1 and DICE.getstate() == state
+    same = hjit.pipeline(lambda img: img + uuid.uuid5(uuid.NAMESPACE_DNS, "hjit").int % 7, cache="off")
+    np.testing.assert_array_equal(same(IMAGE), same.py_func(IMAGE))
 
 
 def test_imports_and_counters_that_are_read_are_no_effects() -> None:

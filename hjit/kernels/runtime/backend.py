@@ -82,21 +82,22 @@ def _codegen(target: str) -> _Codegen:
     return _Codegen("hjit", "" if target == "cpu" else target)
 
 
-@lru_cache(maxsize=TARGETS)
 def machine_text(target: str) -> str:
     """A text of everything about the machine that object code depends on."""
-    found = features.host_features()
+    before, name, after = _machine_texts()
+    return "|".join([before, name if target == "cpu" else target, after])
+
+
+@lru_cache(maxsize=1)
+def _machine_texts() -> tuple[str, str, str]:
+    """The name of the processor, and what stands before and after it.
+
+    Asked of LLVM once, before anything is compiled: a compilation that was given up keeps LLVM's lock.
+    """
     build = str(sysconfig.get_config_var("SOABI"))  # where an array object keeps its data pointer
-    return "|".join(
-        [
-            build,
-            llvm.get_process_triple(),
-            llvm.get_host_cpu_name() if target == "cpu" else target,
-            llvm.get_host_cpu_features().flatten(),
-            " ".join(sorted(found)),
-            str(llvm.llvm_version_info),
-        ]
-    )
+    flags = llvm.get_host_cpu_features().flatten()
+    about = [flags, " ".join(sorted(features.host_features())), str(llvm.llvm_version_info)]
+    return f"{build}|{llvm.get_process_triple()}", llvm.get_host_cpu_name(), "|".join(about)
 
 
 @dataclass(frozen=True, slots=True)

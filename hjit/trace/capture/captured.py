@@ -14,6 +14,7 @@ import io
 import logging
 import os
 import pathlib
+import random
 import types
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -22,7 +23,7 @@ import numpy as np
 
 from hjit.trace.capture import effects
 from hjit.trace.capture.environment import VARIABLES, traced_path
-from hjit.trace.capture.impure import STREAMS, Stream
+from hjit.trace.capture.impure import GENERATORS, STREAMS, Drawn, Stream
 from hjit.trace.tracing.dispatch import hook
 from hjit.trace.tracing.host import HostScalar, unpin
 from hjit.trace.tracing.masked import Selected
@@ -330,6 +331,10 @@ def captured_object(value: Any, path: Path) -> Any:
     cls = type(value)
     if isinstance(value, STREAMS):
         return Stream(value)
+    if isinstance(value, random.Random):
+        return Drawn(value)
+    if isinstance(value, (types.BuiltinMethodType, types.MethodType)) and isinstance(value.__self__, GENERATORS):
+        return hook("wrap_callable")(value)
     if isinstance(value, (logging.Logger, logging.LoggerAdapter)):
         return effects.Log(value)
     if value is os.environ:

@@ -10,6 +10,7 @@ import datetime
 import functools
 import os
 import random
+import sys
 import time
 from collections.abc import Callable
 from typing import Any
@@ -23,10 +24,17 @@ from hjit.trace.tracing.tracer import has_tracer
 
 CLOCKS = ("time", "perf_counter", "monotonic", "process_time", "thread_time", "localtime", "gmtime", "sleep")
 FILES = (np.load, np.loadtxt, np.genfromtxt, np.fromfile, np.memmap)
-OPENCV = """imread imreadmulti imwrite imwritemulti imshow waitKey getTickCount getCPUTickCount randu randn randShuffle
-    setRNGSeed""".split()
+# Functions of modules that few processes load: of OpenCV those that read and write files, show windows and draw numbers
+IMPURE = {
+    "cv2": """imread imreadmulti imwrite imwritemulti imshow waitKey getTickCount getCPUTickCount randu randn
+    randShuffle setRNGSeed""".split(),
+    "secrets": "choice randbelow randbits token_bytes token_hex token_urlsafe".split(),
+    "uuid": "uuid1 uuid4 uuid6 uuid7 uuid8".split(),
+}
 READS_OR_WRITES = "the function reads or writes while it computes: it would do so once, not at every call"
+_DRAW_OUTSIDE = "draw the number outside the function and pass it as an argument"
 STREAMS = (np.random.RandomState, np.random.Generator)
+GENERATORS = (*STREAMS, random.Random)
 _SHARED: Any = np.random.mtrand._rand  # the stream of numpy.random's own functions
 IN_PLACE = frozenset({"shuffle"})  # draws that change an array that they are given
 
@@ -122,13 +130,50 @@ def is_stream_method(value: Any) -> bool:
     return isinstance(getattr(value, "__self__", None), STREAMS)
 
 
-def of_opencv(module: Any) -> dict[Any, Any]:
-    """OpenCV's functions that read and write files, show windows and draw random numbers."""
-    found = [(name, getattr(module, name, None)) for name in OPENCV]
+class _Generator:
+    """`random.Random` or `random.SystemRandom`: the same numbers at every call, so it needs a seed."""
+
+    def __init__(self, cls: type[random.Random]) -> None:
+        self.cls = cls
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.cls, name)
+
+    def __call__(self, x: Any = None) -> Any:
+        if x is None or self.cls is random.SystemRandom:
+            reason = "without a seed it differs from call to call"
+            raise current().error(f"random.{self.cls.__name__}()", reason, "make it outside the function")
+        return self.cls(unpin(x))
+
+    def __instancecheck__(self, x: Any) -> bool:
+        return isinstance(x, self.cls)
+
+
+class Drawn:
+    """A `random.Random` from outside the function: what it draws would be frozen."""
+
+    __slots__ = ("_hjit_generator",)
+
+    def __init__(self, generator: random.Random) -> None:
+        object.__setattr__(self, "_hjit_generator", generator)
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:
+        return type(object.__getattribute__(self, "_hjit_generator"))
+
+    def __getattribute__(self, name: str) -> Any:
+        cls = type(object.__getattribute__(self, "_hjit_generator"))
+        return cls if name == "__class__" else refused(f"random.{cls.__name__}.{name}", advice=_DRAW_OUTSIDE)()
+
+
+def of_loaded_modules() -> dict[Any, Any]:
+    """Functions of `IMPURE`, and what stands for them."""
+    modules = ((module, sys.modules[module], names) for module, names in IMPURE.items() if module in sys.modules)
     return {
-        function: refused(f"cv2.{name}", advice="call it outside the function")
-        for name, function in found
-        if function is not None
+        getattr(module, name): refused(f"{where}.{name}", advice="call it outside the function")
+        for where, module, names in modules
+        for name in names
+        if hasattr(module, name)
     }
 
 
@@ -153,9 +198,9 @@ def replaced() -> dict[Any, Any]:
             found[getattr(time, f"{name}_ns")] = refused(f"time.{name}_ns")
     for cls in (datetime.datetime, datetime.date):
         found[cls] = _Clock(cls)
+    for kind in (random.Random, random.SystemRandom):
+        found[kind] = _Generator(kind)
     for name in random.__all__:
         if isinstance(getattr(getattr(random, name), "__self__", None), random.Random):
-            found[getattr(random, name)] = refused(
-                f"random.{name}", advice="draw the number outside the function and pass it as an argument"
-            )
+            found[getattr(random, name)] = refused(f"random.{name}", advice=_DRAW_OUTSIDE)
     return found

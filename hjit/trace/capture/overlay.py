@@ -11,6 +11,7 @@ import builtins
 import functools
 import importlib
 import logging
+import random
 import sys
 import types
 from collections.abc import Callable
@@ -22,7 +23,7 @@ from hjit.trace.capture import builtin_calls, effects, environment
 from hjit.trace.capture.captured import LIBRARY, NUMERIC, Path, captured_object, wrap
 from hjit.trace.capture.constructors import called
 from hjit.trace.capture.cupy_names import numpy_of
-from hjit.trace.capture.impure import draw, is_stream_method, of_opencv, replaced
+from hjit.trace.capture.impure import Drawn, draw, is_stream_method, of_loaded_modules, replaced
 from hjit.trace.tracing.dispatch import functions, provides
 from hjit.trace.tracing.externs import concrete, opaque_call
 from hjit.trace.tracing.foreign import foreign
@@ -149,6 +150,8 @@ def wrap_callable(value: Any) -> Any:
         return _numpy_function(value)
     if is_stream_method(value):
         return draw(value, value.__self__)
+    if isinstance(getattr(value, "__self__", None), random.Random):
+        return getattr(Drawn(value.__self__), value.__name__, None)
     if isinstance(value, types.MethodType) and isinstance(value.__func__, types.FunctionType):
         owner = value.__self__
         if isinstance(owner, (logging.Logger, logging.LoggerAdapter)):
@@ -352,7 +355,9 @@ def _cupy_proxy(module: types.ModuleType) -> Any:
 
 def _import(name: str, globals: Any = None, locals: Any = None, fromlist: Any = (), level: int = 0) -> Any:
     under = globals.under if type(globals) is Overlay else globals
-    return module_proxy(builtins.__import__(name, under, locals, fromlist, level))
+    module = builtins.__import__(name, under, locals, fromlist, level)
+    _REPLACED.update(of_loaded_modules())
+    return module_proxy(module)
 
 
 # -- builtins
@@ -383,8 +388,7 @@ def load_table() -> None:
     for name in ("ndimage", "signal"):  # a process that does not use SciPy does not load it
         if f"scipy.{name}" in sys.modules:
             importlib.import_module(f"hjit.trace.ops.stencils.{name}")
-    if "cv2" in sys.modules:
-        _REPLACED.update(of_opencv(sys.modules["cv2"]))
+    _REPLACED.update(of_loaded_modules())
     special = sys.modules.get("scipy.special")
     if special is not None and hasattr(special, "errstate"):
         _REPLACED[special.errstate] = effects.errors(special.errstate, "scipy.special.errstate")
