@@ -38,7 +38,11 @@ def arguments() -> argparse.ArgumentParser:
     p.add_argument("--only", metavar="PART,PART", help=f"of {', '.join(PARTS)}")
     p.add_argument("--cases", metavar="TEXT", default="", help="those alone whose names have this in them")
     p.add_argument("--jobs", type=int, help="processes at once (half of the cores, 8 at most)")
-    p.add_argument("--stand-in", action="store_true", help="on a small CuPy of the tests in place of a GPU, by PoCL: tries this command")
+    p.add_argument(
+        "--stand-in",
+        action="store_true",
+        help="on a small CuPy of the tests in place of a GPU, by PoCL: tries this command",
+    )
     return p
 
 

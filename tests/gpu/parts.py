@@ -135,9 +135,7 @@ def _application(name: str, function: str) -> None:
     relative, absolute = m.TOLERANCE
     for _ in range(2):
         got = f(*(cupy.asarray(x) if isinstance(x, np.ndarray) else x for x in args))
-        np.testing.assert_allclose(
-            got.get(), expected, rtol=max(relative, 1e-6 * bool(relative)), atol=absolute
-        )
+        np.testing.assert_allclose(got.get(), expected, rtol=max(relative, 1e-6 * bool(relative)), atol=absolute)
     assert f.stats.fallbacks == 0, "the plain function ran"
 
 

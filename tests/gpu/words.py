@@ -141,7 +141,18 @@ def install() -> bool:
         import pytest  # noqa: F401
     except ImportError:
         module: Any = types.ModuleType("pytest")
-        words = ("Skipped", "Failed", "MonkeyPatch", "raises", "warns", "approx", "fail", "skip", "importorskip", "fixture")
+        words = (
+            "Skipped",
+            "Failed",
+            "MonkeyPatch",
+            "raises",
+            "warns",
+            "approx",
+            "fail",
+            "skip",
+            "importorskip",
+            "fixture",
+        )
         vars(module).update({name: globals()[name] for name in words}, mark=_Marks())
         vars(module).update(LogCaptureFixture=Any, CaptureFixture=dict, TempPathFactory=Any)
         sys.modules["pytest"] = module
