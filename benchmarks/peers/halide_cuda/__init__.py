@@ -1,4 +1,6 @@
-"""The applications as CUDA kernels of Halide, compiled ahead of time: ``python -m benchmarks.peers.halide_cuda --build FOLDER``.
+"""The applications as CUDA kernels of Halide, compiled ahead of time.
+
+``python -m benchmarks.peers.halide_cuda --build FOLDER`` builds them.
 
 Building needs the package halide and a C compiler, and no GPU. What is built needs neither: one shared library for each
 application and schedule, and `INDEX`, which says how each is called. They run in CuPy's context, on its stream.

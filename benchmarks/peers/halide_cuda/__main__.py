@@ -121,7 +121,7 @@ def in_a_process(app: str, schedule: str, folder: Path, limit: float) -> Library
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Build what is asked for; libraries of earlier builds in the folder are kept. The exit code is 1 where one failed."""
+    """Build what is asked for, beside what is in the folder; the exit code is 1 where one failed."""
     p = argparse.ArgumentParser(prog="python -m benchmarks.peers.halide_cuda", description=__doc__)
     p.add_argument("--build", metavar="FOLDER", type=Path, required=True)
     p.add_argument("--apps", default=",".join(apps.NAMES), help="A,B: of the benchmarks")

@@ -1,7 +1,7 @@
-"""Schedules by hand of the applications' Halide programs for a GPU, after those of Halide's own apps where these have one.
+"""Schedules by hand of the applications' Halide programs for a GPU, after Halide's own apps where these have one.
 
-The programs are those of `benchmarks.peers.halide`, without their schedules for the CPU. A schedule finds their Funcs by
-name, and the result as `output`.
+The programs are those of `benchmarks.peers.halide`, without their schedules for the CPU. A schedule finds their Funcs
+by name, and the result as `output`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ NUMBER = re.compile(r"(?:_\d+|(?<=pull|push)\d)$")
 
 @contextlib.contextmanager
 def recorded() -> Iterator[dict[str, list[Any]]]:
-    """All Funcs and RDoms that are made meanwhile, by their names without a number at the end; RDoms without one: ""."""
+    """All Funcs and RDoms that are made meanwhile, by their names without a number at the end ("": RDoms without)."""
     found: dict[str, list[Any]] = {}
     usual, domain = hl.Func, hl.RDom
 
