@@ -1,4 +1,4 @@
-"""``python -m benchmarks [apps|idioms|overhead|products|search] [--json FILE]``; see ``--help``."""
+"""``python -m benchmarks [apps|gpu|idioms|overhead|products|search] [--json FILE]``; see ``--help``."""
 
 from __future__ import annotations
 
@@ -30,12 +30,16 @@ def parser() -> argparse.ArgumentParser:
 
     p = argparse.ArgumentParser(prog="python -m benchmarks", description="hjit's benchmarks.")
     what = (
-        "apps (the default): applications compared with their peers; idioms: short image code compared with NumPy; "
+        "apps (the default): applications compared with their peers; gpu: the same on a GPU; idioms: short image code compared with NumPy; "
         "overhead: what a call costs; products: matrix products; "
         "search: what searching the applications' schedules costs, and the same as apps"
     )
     p.add_argument(
-        "name", nargs="?", default="apps", choices=("apps", "idioms", "overhead", "products", "search"), help=what
+        "name",
+        nargs="?",
+        default="apps",
+        choices=("apps", "gpu", "idioms", "overhead", "products", "search"),
+        help=what,
     )
     p.add_argument("--json", metavar="FILE", type=Path, help="write the numbers here, too")
     p.add_argument("--apps", metavar="A,B", type=names, default=list(NAMES), help=f"of {', '.join(NAMES)}")
@@ -51,6 +55,14 @@ def parser() -> argparse.ArgumentParser:
     )
     p.add_argument("--limit", metavar="SECONDS", type=float, default=LIMIT, help="of a search in those tables")
     p.add_argument("--budget", metavar="SECONDS", type=float, default=1.0, help="for each candidate")
+    p.add_argument("--only", metavar="A,B", type=names, dest="apps", help="the same as --apps")
+    p.add_argument("--minutes", type=float, default=9.0, help="with gpu: stop then; the next run goes on from FILE (9)")
+    p.add_argument(
+        "--halide-cuda", metavar="FOLDER", type=Path, help="with gpu: what benchmarks.peers.halide_cuda built"
+    )
+    p.add_argument(
+        "--stand-in", action="store_true", help="with gpu: tries the command without one; times mean nothing"
+    )
     return p
 
 
@@ -67,6 +79,8 @@ def measured(given: argparse.Namespace, keep: Callable[[dict[str, Any]], None]) 
         return numbers
     from benchmarks import papers, search, suite, table
 
+    if given.name == "gpu":
+        return on_gpu(given, keep)
     if given.name in ("idioms", "products"):
         from benchmarks import idioms, products
 
@@ -106,6 +120,30 @@ def measured(given: argparse.Namespace, keep: Callable[[dict[str, Any]], None]) 
     )
     table.show(numbers)
     return {**numbers, **found}
+
+
+def on_gpu(given: argparse.Namespace, keep: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
+    """The numbers of the applications on a GPU, beside those that the file has."""
+    from benchmarks import gpu, suite
+    from benchmarks.apps import NAMES
+
+    suite.check_names("application", given.apps, NAMES)
+    earlier = json.loads(given.json.read_text()) if given.json and given.json.exists() else {}
+    try:
+        numbers = gpu.run(
+            given.apps,
+            earlier,
+            minutes=given.minutes,
+            small=given.small,
+            stand_in=given.stand_in,
+            halide=given.halide_cuda,
+            budget=min(given.budget, gpu.CANDIDATE_SECONDS),
+            keep=keep,
+        )
+    except RuntimeError as error:
+        raise ValueError(str(error)) from None  # said as a wrong option is
+    gpu.show(numbers)
+    return numbers
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

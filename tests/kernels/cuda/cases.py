@@ -1,4 +1,4 @@
-"""Kernels of one thread an element that compute an operation, on PoCL."""
+"""Kernels of one thread an element that compute an operation, run as `launching` says."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from hjit.kernels.cuda import opencl
 from hjit.kernels.cuda.ctext import Operand, c_type, storage_type
+from tests.kernels.cuda import launching
 
 DType = np.dtype[Any]
 THREADS = 64
@@ -58,5 +58,5 @@ def run(cases: Sequence[Case], arguments: Sequence[tuple[np.ndarray, ...]]) -> l
         args += [np.int32(out.size), *map(np.ascontiguousarray, inputs), out]
         results.append(out)
     blocks = -(-max(r.size for r in results) // THREADS)
-    opencl.compiled(kernel_text(cases)).launch("run", (blocks, 1, 1), (THREADS, 1, 1), args)
+    launching.compiled(kernel_text(cases)).launch("run", (blocks, 1, 1), (THREADS, 1, 1), args)
     return results

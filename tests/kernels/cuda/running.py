@@ -1,4 +1,4 @@
-"""Runs the kernels of loops on OpenCL, whatever made the loops."""
+"""Runs the kernels of loops as `launching` says, whatever made the loops."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from hjit.kernels.cuda import opencl
 from hjit.kernels.cuda.emit import Parameter, emit_module
 from hjit.kernels.lower.loopir import Program
 from hjit.sched.language.memory import C_ORDER
 from hjit.trace.ir.graph import Graph
 from hjit.trace.ir.poly import Poly, sizes_value
+from tests.kernels.cuda import launching
 
 Array = np.ndarray[Any, Any]
 
@@ -38,7 +38,7 @@ def computed(graph: Graph, program: Program, *arrays: Array) -> Array:
         return values[p.kind]()
 
     module = emit_module(graph, program, "hj_loops")
-    kernels = opencl.compiled(module.text)
+    kernels = launching.compiled(module.text)
     for launch in module.launches:
         count = 1 if launch.count is None else sizes_value(launch.count, sizes)
         args = [argument(p, count) for p in launch.parameters]

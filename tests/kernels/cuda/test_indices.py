@@ -10,13 +10,14 @@ import numpy as np
 import pytest
 
 from hjit.errors import CompileError
-from hjit.kernels.cuda import nvrtc, opencl
+from hjit.kernels.cuda import nvrtc
 from hjit.kernels.cuda.ctext import Operand, c_type, storage_type
 from hjit.kernels.cuda.indices import IndexPrinter
 from hjit.trace.ir.graph import Load
 from hjit.trace.ir.poly import Atom, Dim, Indirect, IntLike, Poly, Sym, Var, boundary, extremum, poly
+from tests.kernels.cuda import launching
 
-pytest.importorskip("pyopencl")
+pytestmark = pytest.mark.skipif(not launching.is_available(), reason="needs an OpenCL device")
 
 I, J = Var("i"), Var("j")
 N, M = Sym("n"), Sym("m")
@@ -55,7 +56,7 @@ def kernel(name: str, polys: list[Poly], indices: IndexPrinter) -> str:
 def check(polys: list[Poly], rows: np.ndarray, bits: int, **more: Any) -> None:
     given = rows.astype(f"i{bits // 8}")
     out = np.zeros((ROWS, len(polys)), given.dtype)
-    program = opencl.compiled(kernel("run", polys, written(bits, **more)))
+    program = launching.compiled(kernel("run", polys, written(bits, **more)))
     program.launch("run", (1, 1, 1), (ROWS, 1, 1), [given, out, np.zeros(1, np.uint32)])
     for row, got in zip(rows.tolist(), out.tolist(), strict=True):
         at = dict(zip(NAMES, row, strict=True))
@@ -162,7 +163,7 @@ def gather(dtype: np.dtype[Any], bits: int) -> str:
 @pytest.mark.parametrize("bits", [32, 64])
 def test_gather(bits: int) -> None:
     """Negative indices count from the end; those out of bounds are seen."""
-    program = opencl.compiled("\n".join(gather(t, bits) for t in DTYPES))
+    program = launching.compiled("\n".join(gather(t, bits) for t in DTYPES))
 
     def run(dtype: np.dtype[Any], given: list[int]) -> tuple[np.ndarray, int]:
         x = np.array(given, dtype)

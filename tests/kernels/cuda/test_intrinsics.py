@@ -1,4 +1,4 @@
-"""Threads, shared memory, wide accesses, atomics, shuffles and copies of the prelude, on PoCL."""
+"""Threads, shared memory, wide accesses, atomics, shuffles and copies of the prelude, run as `launching` says."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ import pytest
 from hjit.errors import CompileError, DeviceError
 from hjit.kernels.cuda import intrinsics, opencl, prelude
 from hjit.kernels.cuda.ctext import F16, F32, F64, SIGNED, UNSIGNED, suffix
+from tests.kernels.cuda import launching
 
-pytest.importorskip("pyopencl")
+pytestmark = pytest.mark.skipif(not launching.is_available(), reason="needs an OpenCL device")
 
 
 def launch(body: str, grid: tuple[int, ...], block: tuple[int, ...], *args: Any, shared_bytes: int = 0) -> None:
-    opencl.compiled(body).launch("run", grid, block, args, shared_bytes)
+    launching.compiled(body).launch("run", grid, block, args, shared_bytes)
 
 
 def test_indices_of_threads() -> None:
@@ -77,7 +78,7 @@ def reverse_wide(dtype: np.dtype[Any], size: int) -> str:
 
 
 def test_wide_accesses() -> None:
-    program = opencl.compiled("\n".join(reverse_wide(*v) for v in VECTORS))
+    program = launching.compiled("\n".join(reverse_wide(*v) for v in VECTORS))
     for dtype, size in VECTORS:
         raw = np.random.default_rng(0).integers(0, 256, 32 * size, np.uint8)
         out = np.zeros_like(raw)
@@ -181,7 +182,7 @@ def shuffled(dtype: np.dtype[Any]) -> str:
 
 def test_shuffles() -> None:
     dtypes = (SIGNED[0], F16, UNSIGNED[2], SIGNED[3], F32, F64)
-    program = opencl.compiled("\n".join(map(shuffled, dtypes)))
+    program = launching.compiled("\n".join(map(shuffled, dtypes)))
     lane, warp = np.arange(64) % 32, np.arange(64) // 32 * 32
     sources = (np.where(lane < 29, lane + 3, lane), np.where(lane >= 4, lane - 4, lane), lane ^ 5, np.full(64, 6))
     for dtype in dtypes:
@@ -210,7 +211,7 @@ def test_asynchronous_copies() -> None:
 
 def test_all_definitions_compile() -> None:
     names = "".join(f"// {name}\n" for name in prelude.DEFINITIONS["opencl"])
-    opencl.compiled(f"{names}HJ_KERNEL(nothing, 32, 1, 1)() {{}}")
+    launching.compiled(f"{names}HJ_KERNEL(nothing, 32, 1, 1)() {{}}")
 
 
 # -- launching
@@ -218,7 +219,7 @@ def test_all_definitions_compile() -> None:
 
 def test_programs_are_compiled_once() -> None:
     body = "HJ_KERNEL(run, 1, 1, 1)(HJ_GLOBAL i32 *out, i32 n) { out[0] = n; }"
-    assert opencl.compiled(body) is opencl.compiled(body)
+    assert launching.compiled(body) is launching.compiled(body)
 
 
 def test_arrays_are_used_where_they_are() -> None:
@@ -247,7 +248,7 @@ def test_empty_arrays() -> None:
 
 def test_refused_kernel() -> None:
     with pytest.raises(CompileError, match=r"(?s)missing.*\d+ HJ_KERNEL\(bad"):
-        opencl.compiled("HJ_KERNEL(bad, 1, 1, 1)(i32 n) { missing(n) }")
+        launching.compiled("HJ_KERNEL(bad, 1, 1, 1)(i32 n) { missing(n) }")
 
 
 def test_missing_package(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""Every ufunc and cast of `hjit.kernels.cuda.operations` against NumPy, compiled and run by PoCL."""
+"""Every ufunc and cast of `hjit.kernels.cuda.operations` against NumPy, compiled and run as `launching` says."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ from hjit.kernels.llvm.vecmath import integers as llvm_integers
 from hjit.kernels.llvm.vecmath.apply import ALIASES as LLVMALIASES
 from hjit.trace.ops.elementwise.ufuncs import UFUNCS
 from tests.kernels import test_vecmath as vectors
+from tests.kernels.cuda import launching
 from tests.kernels.cuda.cases import Case, run
 
-pytest.importorskip("pyopencl")
+pytestmark = pytest.mark.skipif(not launching.is_available(), reason="needs an OpenCL device")
 
 ALL = vectors.ALL
 BOOL = vectors.BOOL
