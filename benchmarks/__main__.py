@@ -30,7 +30,8 @@ def parser() -> argparse.ArgumentParser:
 
     p = argparse.ArgumentParser(prog="python -m benchmarks", description="hjit's benchmarks.")
     what = (
-        "apps (the default): applications compared with their peers; gpu: the same on a GPU; idioms: short image code compared with NumPy; "
+        "apps (the default): applications compared with their peers; gpu: the same on a GPU; "
+        "idioms: short image code compared with NumPy; "
         "overhead: what a call costs; products: matrix products; "
         "search: what searching the applications' schedules costs, and the same as apps"
     )
