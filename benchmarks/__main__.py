@@ -35,13 +35,8 @@ def parser() -> argparse.ArgumentParser:
         "overhead: what a call costs; products: matrix products; "
         "search: what searching the applications' schedules costs, and the same as apps"
     )
-    p.add_argument(
-        "name",
-        nargs="?",
-        default="apps",
-        choices=("apps", "gpu", "idioms", "overhead", "products", "search"),
-        help=what,
-    )
+    kinds = ("apps", "gpu", "idioms", "overhead", "products", "search")
+    p.add_argument("name", nargs="?", default="apps", choices=kinds, help=what)
     p.add_argument("--json", metavar="FILE", type=Path, help="write the numbers here, too")
     p.add_argument("--apps", metavar="A,B", type=names, default=list(NAMES), help=f"of {', '.join(NAMES)}")
     p.add_argument("--peers", metavar="P,Q", type=names, default=list(PEERS), help=f"of {', '.join(PEERS)}")
@@ -57,13 +52,9 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--limit", metavar="SECONDS", type=float, default=LIMIT, help="of a search in those tables")
     p.add_argument("--budget", metavar="SECONDS", type=float, default=1.0, help="for each candidate")
     p.add_argument("--only", metavar="A,B", type=names, dest="apps", help="the same as --apps")
-    p.add_argument("--minutes", type=float, default=9.0, help="with gpu: stop then; the next run goes on from FILE (9)")
-    p.add_argument(
-        "--halide-cuda", metavar="FOLDER", type=Path, help="with gpu: what benchmarks.peers.halide_cuda built"
-    )
-    p.add_argument(
-        "--stand-in", action="store_true", help="with gpu: tries the command without one; times mean nothing"
-    )
+    p.add_argument("--minutes", type=float, default=9.0, help="with gpu: stop then; a run with the same FILE goes on")
+    p.add_argument("--halide-cuda", metavar="FOLDER", type=Path, help="with gpu: of benchmarks.peers.halide_cuda")
+    p.add_argument("--stand-in", action="store_true", help="with gpu: tries this command without one: no real times")
     return p
 
 
