@@ -205,25 +205,26 @@ def iir_blur(f: Funcs, output: hl.Func, program: Any) -> None:
         tiled(g, 32, 16)
 
 
-def conv_layer(f: Funcs, output: hl.Func, program: Any) -> None:
-    (conv,) = f["conv"]
+def channel_tiles(output: hl.Func, program: Any, sums: hl.Func, columns: int) -> None:
+    """Tiles of channels and rows, a thread for each channel of a row, which computes some columns of sums."""
     c, x, y, n = output.args()
     ci, xi, yi = hl.Var("ci"), hl.Var("xi"), hl.Var("yi")
-    output.compute_root().split(c, c, ci, 32).split(x, x, xi, 5).split(y, y, yi, 4)
+    channels = min(32, program.shape[-1])  # the program does without checks: tiles are not wider than the image
+    output.compute_root().split(c, c, ci, channels).split(x, x, xi, columns).split(y, y, yi, 4)
     output.reorder(xi, ci, yi, c, x, y, n).unroll(xi).fuse(c, x, x).gpu_blocks(x, y, n).gpu_threads(ci, yi)
-    conv.compute_at(output, ci).unroll(x)
-    conv.update(0).unroll(x)
+    sums.compute_at(output, ci).unroll(x)
+    sums.update(0).unroll(x)
+
+
+def conv_layer(f: Funcs, output: hl.Func, program: Any) -> None:
+    (conv,) = f["conv"]
+    channel_tiles(output, program, conv, 5)
 
 
 def depthwise_separable_conv(f: Funcs, output: hl.Func, program: Any) -> None:
     (depthwise,), (pointwise,) = f["depthwise"], f["pointwise"]
     tiled(depthwise)
-    c, x, y, n = output.args()
-    ci, xi, yi = hl.Var("ci"), hl.Var("xi"), hl.Var("yi")
-    output.compute_root().split(c, c, ci, 32).split(x, x, xi, 4).split(y, y, yi, 4)
-    output.reorder(xi, ci, yi, c, x, y, n).unroll(xi).fuse(c, x, x).gpu_blocks(x, y, n).gpu_threads(ci, yi)
-    pointwise.compute_at(output, ci).unroll(x)
-    pointwise.update(0).unroll(x)
+    channel_tiles(output, program, pointwise, 4)
 
 
 def mat_mul(f: Funcs, output: hl.Func, program: Any) -> None:
