@@ -366,26 +366,31 @@ def package(stand_in: bool) -> Iterator[Any]:
     yield on_cupy.package()
 
 
-def about(stand_in: bool) -> dict[str, Any]:
-    """The GPU, versions, commit, the rate of its copies, and what a call costs the host."""
-    from importlib.metadata import PackageNotFoundError, version
-
+def machine(cupy: Any, stand_in: bool) -> dict[str, Any]:
+    """The GPU, its driver and compiler, the versions and the commit."""
     from benchmarks import suite
     from hjit.kernels.cuda.runtime import on_cupy
 
+    device, runtime = on_cupy.current_device(), cupy.cuda.runtime
+    name = runtime.getDeviceProperties(device.number)["name"]
+    gpu = {
+        "name": name.decode() if isinstance(name, bytes) else name,
+        "capability": device.capability,
+        "driver": on_cupy.cuda_version(runtime.driverGetVersion()),
+        "runtime": on_cupy.cuda_version(runtime.runtimeGetVersion()),
+        "nvrtc": on_cupy.compiler_version(),
+        "cupy": getattr(cupy, "__version__", "-"),
+        "stand_in": stand_in,
+    }
+    return {**suite.about(), "gpu": gpu}
+
+
+def about(stand_in: bool) -> dict[str, Any]:
+    """As `machine`, with the rate of the GPU's copies, and what a call costs the host."""
+    from importlib.metadata import PackageNotFoundError, version
+
     with package(stand_in) as cupy:
-        device = on_cupy.current_device()
-        runtime = cupy.cuda.runtime
-        name = runtime.getDeviceProperties(device.number)["name"]
-        gpu = {
-            "name": name.decode() if isinstance(name, bytes) else name,
-            "capability": device.capability,
-            "driver": on_cupy.cuda_version(runtime.driverGetVersion()),
-            "runtime": on_cupy.cuda_version(runtime.runtimeGetVersion()),
-            "nvrtc": on_cupy.compiler_version(),
-            "stand_in": stand_in,
-        }
-        found = {**suite.about(), "gpu": gpu}
+        found = machine(cupy, stand_in)
         for word in ("cupy", "cupy-cuda12x", "cupy-cuda13x", "jax", "torch", "triton"):
             with contextlib.suppress(PackageNotFoundError):
                 found["versions"][word] = version(word)

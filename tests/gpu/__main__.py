@@ -69,30 +69,10 @@ def about(stand_in: bool) -> dict[str, Any]:
     Raises:
         DeviceError: there is no device.
     """
-    import contextlib
+    from benchmarks import gpu
 
-    from benchmarks import suite
-    from hjit.kernels.cuda.runtime import on_cupy
-
-    with contextlib.ExitStack() as stack:
-        if stand_in:
-            from tests.kernels.cuda import fake_cupy
-
-            stack.enter_context(fake_cupy.installed())
-        device = on_cupy.current_device()
-        found = suite.about()
-        runtime = device.cupy.cuda.runtime
-        name = runtime.getDeviceProperties(device.number)["name"]
-        gpu = {
-            "name": name.decode() if isinstance(name, bytes) else name,
-            "capability": device.capability,
-            "driver": on_cupy.cuda_version(runtime.driverGetVersion()),
-            "runtime": on_cupy.cuda_version(runtime.runtimeGetVersion()),
-            "nvrtc": on_cupy.compiler_version(),
-            "cupy": getattr(device.cupy, "__version__", "-"),
-            "stand_in": stand_in,
-        }
-    return {**found, "gpu": gpu}
+    with gpu.package(stand_in) as cupy:
+        return gpu.machine(cupy, stand_in)
 
 
 def listed(given: argparse.Namespace) -> tuple[list[tuple[str, str]], dict[str, str]]:
