@@ -21,7 +21,6 @@ from hjit.call.guards import GuardValues, look_up
 from hjit.call.outcome import MISS, Outcome
 from hjit.call.results import Results
 from hjit.call.variant import OneKernel, Steps, Variant
-from hjit.errors import TraceError
 from hjit.kernels.cuda.runtime.device import Device, current, found
 from hjit.trace.capture.captured import without_memory
 from hjit.trace.capture.trace import Result, Tree, flatten
@@ -308,14 +307,3 @@ def hot_path(kernel: Any, leaves: Sequence[Any]) -> OneKernel | None:
 def _on_device(r: Result, array: Any) -> Any:
     """As `Result.given`; a scalar stays an array without axes, as CuPy has it."""
     return array if r.is_scalar and not r.weak else r.given(array)
-
-
-def no_device_arrays(traced: Any) -> None:
-    """For a function that is compiled for the CPU.
-
-    Raises:
-        TraceError: it reads arrays of a device.
-    """
-    for path, (kind, _) in traced.recorder.captures:
-        if kind == "array" and is_device_array(path.get()):
-            raise TraceError(str(path), "an array on the GPU", 'use target="cuda", or arrays on the host')

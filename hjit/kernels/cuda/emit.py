@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from hjit.errors import CompileError, ScheduleError
-from hjit.kernels.cuda.ctext import Operand, c_type, constant, storage_type
+from hjit.kernels.cuda.ctext import Operand, c_type, constant, storage_type, suffix
 from hjit.kernels.cuda.indices import IndexPrinter
 from hjit.kernels.cuda.operations import apply, convert_operand
 from hjit.kernels.lower.alike import Like
@@ -46,13 +46,13 @@ from hjit.kernels.lower.loopir import (
     ThreadLoop,
     Threads,
 )
+from hjit.kernels.lower.passes.distribute_threads import THREADS
 from hjit.kernels.lower.traverse import every
 from hjit.sched.language.memory import C_ORDER, Layout, rejoined
 from hjit.trace.ir.borders import fold_select
 from hjit.trace.ir.graph import Cast, Const, Expr, Graph, Index, Load, Op, ScalarRef, arguments_first
 from hjit.trace.ir.poly import ZERO, Atom, Poly, Sym, Var, poly
 
-THREADS = 256  # of a block
 MAX_LOCAL_BYTES = 1 << 14  # of one thread's buffer
 MAX_SHARED_BYTES = 48 << 10  # of a block without an opt-in, on every GPU
 MAX_NESTED = 12  # operations in one expression; C compilers recurse over it
@@ -150,6 +150,7 @@ class _Kernel:
         names: loop variables and names of indices -> what they are in the text.
         registers, windows, buffers, firsts: -> the variable; of a window how far it has come, of an argument its
             first element.
+        combining: shared memory in which registers of threads are combined, by number and dtype.
         known: values of the block of statements that is written.
     """
 
@@ -170,6 +171,7 @@ class _Kernel:
         self.index = IndexPrinter(self.atom, self.value, bits)
         self.threads = nest.threads if nest.blocks else 1 if nest.count is None else THREADS
         self.shared_bytes = 0
+        self.combining: dict[tuple[int, np.dtype[Any]], str] = {}
 
     # -- the kernel
     def text(self) -> str:
@@ -222,14 +224,22 @@ class _Kernel:
         for p in b.layout.lengths(b.lengths):
             n = n * p.const if p.is_const and n > 0 else -1
         size = n * self.dtypes[b.stage].itemsize
-        self.shared_bytes += size if b.shared else 0
+        if b.shared and size > 0:
+            self.shared_bytes += size
         used, most = (self.shared_bytes, MAX_SHARED_BYTES) if b.shared else (size, MAX_LOCAL_BYTES)
         if size <= 0 or used > most:
-            who = "block" if b.shared else "thread"
-            why = f"a {who} has no more than {most} bytes for such stages, of sizes that are known"
-            advice = "make the tiles smaller, or compute it at the root"
-            raise ScheduleError(f"{b.stage} is kept by each {who}: {why}; {advice}")
+            self.refuse(b.stage, "block" if b.shared else "thread", most)
         return n
+
+    def refuse(self, stage: str, who: str, most: int) -> None:
+        """A block or a thread has no memory for a stage.
+
+        Raises:
+            ScheduleError: always.
+        """
+        why = f"a {who} has no more than {most} bytes for such stages, of sizes that are known"
+        advice = "make the tiles smaller, or compute it at the root"
+        raise ScheduleError(f"{stage} is kept by each {who}: {why}; {advice}")
 
     def line(self, text: str) -> None:
         self.lines.append("    " * self.depth + text)
@@ -298,11 +308,9 @@ class _Kernel:
         t, item = self.index.type, self.fresh("item")
         counts = [self.trip_count(x) for x in s.loops]  # inner ones as they are at most, where that is known
         inner = [c if x.most is None else str(x.most) for c, x in zip(counts, s.loops, strict=True)][1:]
-        first = s.loops[0].most
-        most = None if first is None else math.prod([first, *(int(c) for c in inner if c.isdecimal())])
-        known = most is not None and all(c.isdecimal() for c in inner)
+        most = [x.most for x in s.loops]
         total = " * ".join([counts[0], *inner])
-        if known and most is not None and most <= self.threads:
+        if math.prod(n or self.threads + 1 for n in most) <= self.threads:
             head = f"if ({item} < {total}) "
             self.line(f"const {t} {item} = HJ_THREAD_X;")
         else:
@@ -342,18 +350,29 @@ class _Kernel:
 
     def combine_threads(self, s: CombineThreads) -> None:
         """Halves with halves, in shared memory; the number of threads may be any."""
-        shared: list[str] = []
-        for r in s.source:
-            shared.append(self.fresh(f"{r.name}_all"))
-            t = storage_type(r.dtype)
-            self.heads.append(f"    HJ_SHARED {t} {shared[-1]}[{self.threads}];")
-            self.shared_bytes += r.dtype.itemsize * self.threads
-            self.line(f"{shared[-1]}[HJ_THREAD_X] = {self.registers[r.name]};")
+        shared = [self.of_threads(k, r.dtype) for k, r in enumerate(s.source)]
+        for r, name in zip(s.source, shared, strict=True):
+            self.line(f"{name}[HJ_THREAD_X] = {self.registers[r.name]};")
         self.line("HJ_BARRIER();")
         half = 1 << max((self.threads - 1).bit_length() - 1, 0)
         while half:
             self.combine_halves(s, shared, half)
             half //= 2
+
+    def of_threads(self, number: int, dtype: np.dtype[Any]) -> str:
+        """Shared memory for a register of each thread; one combination after the other uses it.
+
+        Raises:
+            ScheduleError: there is no more of it.
+        """
+        name = self.combining.get((number, dtype))
+        if name is None:
+            name = self.combining[number, dtype] = self.fresh(f"all_{suffix(dtype)}_{number}")
+            self.heads.append(f"    HJ_SHARED {storage_type(dtype)} {name}[{self.threads}];")
+            self.shared_bytes += dtype.itemsize * self.threads
+            if self.shared_bytes > MAX_SHARED_BYTES:
+                self.refuse(self.nest.stage, "block", MAX_SHARED_BYTES)
+        return name
 
     def combine_halves(self, s: CombineThreads, shared: Sequence[str], half: int) -> None:
         """Each thread before `half` takes what the one that much further on has."""

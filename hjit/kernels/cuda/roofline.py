@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from hjit.kernels.cuda.nvrtc import Resources
 from hjit.kernels.lower.loopir import Nest, Program
+from hjit.kernels.lower.passes.distribute_threads import WARP
 from hjit.kernels.lower.traverse import sources
 from hjit.sched.language.memory import C_ORDER, Layout
 from hjit.trace.ir.graph import Graph
@@ -21,7 +22,6 @@ from hjit.trace.ir.poly import Poly, sizes_value
 LAUNCH_SECONDS = 3e-6  # from one small kernel to the next in a stream; about the same on all
 MOST_LOADS = 64  # elements that one of a result reads of an array, at most: of a table it may be few
 REGISTER_UNIT = 256  # registers of a warp are given out in such portions
-WARP = 32
 
 
 @dataclass(frozen=True, slots=True)

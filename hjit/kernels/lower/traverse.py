@@ -63,6 +63,15 @@ def every(body: Iterable[Stmt]) -> Iterator[Stmt]:
             yield from every(part)
 
 
+def has_threads(s: Stmt) -> bool:
+    """Is there a loop in it that the threads of a block share, also one of a reduction?"""
+    return any(
+        (isinstance(t, For) and t.kind == "gpu_thread")
+        or (isinstance(t, Reduce) and any(loop.threads for loop in t.loops))
+        for t in every((s,))
+    )
+
+
 def bound_vars(s: Stmt) -> tuple[Var, ...]:
     """The names of indices that a statement makes, for its bodies or for what follows it."""
     match s:

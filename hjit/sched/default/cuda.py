@@ -228,26 +228,26 @@ def _members(graph: Graph, tiled: Mapping[str, Sequence[_Tiled]]) -> dict[str, _
 def _inside(reads: Reads, head: Stage, x: _Tiled, taken: set[str], consumers: Mapping[str, list[str]]) -> Iterator[str]:
     """The producers that a block computes for itself, the last first."""
     corners = {k: Var(f"tile{k}") for k in x.blocks}
+    tiles = {v: x.tile[k] or 1 for k, v in corners.items()}
     uses: Uses[Definitions] = Uses()
     for number in x.group:
         part = reads.part(head.name, number)
-        tiles = {k: Interval.tile(poly(v), x.tile[k] or 1) for k, v in corners.items() if k in part.whole}
-        uses.add(part, part.whole | tiles)
+        uses.add(
+            part, part.whole | {k: Interval.tile(poly(v), tiles[v]) for k, v in corners.items() if k in part.whole}
+        )
     members: set[str] = set()
     used = 0
     for s in reversed(reads.graph.stages[: reads.position[head.name]]):
         is_free = s.name not in taken and s.name not in reads.graph.outputs and s.shape
         if not is_free or not all(c == head.name or c in members for c in consumers[s.name]):
             continue
-        if not all(d.order == "pure" or is_associative(d) for d in s.definitions) or not all(
-            map(is_direct, s.definitions)
-        ):
+        if not all(is_direct(d) and d.order != "sequential" for d in s.definitions):
             continue
         region = named(s.name, reads.region(s.name, uses))
         if not all(i.length.is_const for i in region):
             continue
         size = s.dtype.itemsize * math.prod(i.length.const for i in region)
-        if used + size <= MAX_SHARED_BYTES and _is_cheap(s, region, {v: x.tile[k] or 1 for k, v in corners.items()}):
+        if used + size <= MAX_SHARED_BYTES and _is_cheap(s, region, tiles):
             members.add(s.name)
             used += size
             for number in range(len(s.definitions)):

@@ -37,7 +37,7 @@ class MemoryTraits:
 
     Attributes:
         max_elements: of one buffer; on the heap, addresses in bytes stay far within 64 bits. What a block or a thread
-            of a GPU may have in bytes is looked at where loops are lowered, by `hjit.kernels.lower.passes.threads`.
+            of a GPU may have in bytes is looked at where kernels are written, by `hjit.kernels.cuda.emit`.
     """
 
     max_elements: int

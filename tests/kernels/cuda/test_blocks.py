@@ -11,7 +11,7 @@ import pytest
 
 from benchmarks import apps
 from hjit.errors import ScheduleError
-from hjit.kernels.cuda import nvrtc, opencl
+from hjit.kernels.cuda import emit, nvrtc, opencl
 from hjit.kernels.cuda.emit import MAX_SHARED_BYTES, emit_module
 from hjit.kernels.lower.loopir import Barrier, CombineThreads, Program, Stmt, Threads
 from hjit.kernels.lower.lower import CUDA, lower
@@ -174,6 +174,31 @@ def test_sums_of_rows_are_the_same_at_every_run() -> None:
     first, second = (computed(graph, program, GRAY) for _ in range(2))
     np.testing.assert_array_equal(first, second)
     np.testing.assert_allclose(first, row_sums(GRAY), rtol=1e-6)
+
+
+def highest(a: Any) -> Any:
+    return (np.pad(a, 1, mode="edge") * 2).max(axis=1)
+
+
+@needs_opencl
+def test_reductions_that_are_combined_one_after_the_other_use_the_same_memory() -> None:
+    def together(s: Schedule) -> None:
+        out = s.stages[-1]
+        s[out].split("x", "x", "xi", 16).unroll("xi").reorder("x", "r0", "xi").gpu_blocks("x").gpu_threads("r0")
+
+    graph, program = loops(highest, together)
+    assert len(statements(program, CombineThreads)) >= 16
+    text = emit_module(graph, program, "hj_blocks").text
+    assert text.count("HJ_SHARED") == 1
+    np.testing.assert_array_equal(computed(graph, program, GRAY), highest(GRAY))
+
+
+def test_memory_for_combining_counts_as_that_of_the_block(monkeypatch: pytest.MonkeyPatch) -> None:
+    graph, program = loops(row_sums)
+    emit_module(graph, program, "hj_blocks")
+    monkeypatch.setattr(emit, "MAX_SHARED_BYTES", 1000)
+    with pytest.raises(ScheduleError, match="no more than 1000 bytes"):
+        emit_module(graph, program, "hj_blocks")
 
 
 # -- barriers

@@ -21,11 +21,12 @@ from hjit.kernels.lower.loopir import (
     Threads,
 )
 from hjit.kernels.lower.machine import Machine
-from hjit.kernels.lower.traverse import Body, every, with_bodies
+from hjit.kernels.lower.traverse import Body, every, has_threads, with_bodies
 from hjit.trace.ir.graph import Graph
 
 WARP = 32  # threads that run in step
-THREADS = 256  # of a block where its work is not known: enough to hide latency, few enough for several blocks at once
+# of a block where nothing else says how many: enough to hide latency, few enough for several blocks at once
+THREADS = 256
 MAX_THREADS = 1024  # of a block, on every GPU
 
 
@@ -48,7 +49,7 @@ def _shared_out(body: Body) -> Body:
             alone.clear()
 
     for s in body:
-        if _has_threads(s):
+        if has_threads(s):
             flush()
             found.append(_distributed(s))
         elif any(isinstance(t, Block | Reduce | SlidingProduce) for t in every((s,))):
@@ -58,14 +59,6 @@ def _shared_out(body: Body) -> Body:
             found.append(s)
     flush()
     return tuple(found)
-
-
-def _has_threads(s: Stmt) -> bool:
-    return any(
-        (isinstance(t, For) and t.kind == "gpu_thread")
-        or (isinstance(t, Reduce) and any(loop.threads for loop in t.loops))
-        for t in every((s,))
-    )
 
 
 def _distributed(s: Stmt) -> Stmt:

@@ -14,7 +14,16 @@ import numpy as np
 from hjit.kernels.lower.loopir import For, If, Let, Nest, Reduce, ResetWindow, Stmt, VectorLoop
 from hjit.kernels.lower.machine import Machine
 from hjit.kernels.lower.passes.vectorize import vectors_at_once
-from hjit.kernels.lower.traverse import bound_vars, every, inner, stmt_exprs, stmt_polys, with_bodies, with_parts
+from hjit.kernels.lower.traverse import (
+    bound_vars,
+    every,
+    has_threads,
+    inner,
+    stmt_exprs,
+    stmt_polys,
+    with_bodies,
+    with_parts,
+)
 from hjit.trace.ir.borders import INSIDE
 from hjit.trace.ir.graph import Const, Expr, Graph, Op, rewrite, substitute, walk
 from hjit.trace.ir.poly import (
@@ -48,7 +57,7 @@ def partition_blocks(nest: Nest, graph: Graph, machine: Machine) -> Nest:
 
 def _blocks_apart(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
     """The statements of a block, or of a loop of it, with both codes."""
-    loops = [k for k, s in enumerate(body) if isinstance(s, For) and s.kind != "gpu_thread" and _has_threads(s)]
+    loops = [k for k, s in enumerate(body) if isinstance(s, For) and s.kind != "gpu_thread" and has_threads(s)]
     if loops:  # what is decided is decided as far inside as threads do not differ
         return tuple(with_bodies(s, _blocks_apart) if k in loops else s for k, s in enumerate(body))
     first = next((k for k, s in enumerate(body) if not isinstance(s, Let | ResetWindow)), len(body))
@@ -81,9 +90,9 @@ def _either(s: Stmt, inside: Stmt) -> Stmt:
     outside of conditions."""
     if s == inside:
         return s
-    if not _has_threads(s):
+    if not has_threads(s):
         return If(poly(INTERIOR), (inside,), _short((s,)))
-    if isinstance(s, For) and isinstance(inside, For) and not any(map(_has_threads, s.body)):
+    if isinstance(s, For) and isinstance(inside, For) and not any(map(has_threads, s.body)):
         return replace(s, body=(If(poly(INTERIOR), inside.body, _short(s.body)),))
     pairs = iter(inner(inside))  # in the order in which `with_bodies` asks for them
     return with_bodies(s, lambda body: tuple(_either(a, b) for a, b in zip(body, next(pairs), strict=True)))
@@ -96,10 +105,6 @@ def _short(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
         s = with_bodies(s, _short)
         found += s.otherwise if isinstance(s, If) and s.otherwise else (s,)
     return tuple(found)
-
-
-def _has_threads(s: Stmt) -> bool:
-    return any(isinstance(t, For) and t.kind == "gpu_thread" for t in every((s,)))
 
 
 def _tests(body: tuple[Stmt, ...]) -> dict[Boundary | Op, Range]:
