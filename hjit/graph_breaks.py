@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
-import threading
+from abc import abstractmethod
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from hjit.call.against_numpy import InterleavedCalls
 from hjit.call.arguments import CallKey
-from hjit.call.entry import Entry, Stats
+from hjit.call.entry import UNTIMED, Entry, Stats
 from hjit.options import Options
 
 if TYPE_CHECKING:
@@ -30,47 +31,37 @@ class GraphBreaks:
     stats: Stats
     parts: Parts | None
     _schedule: Scheduler | None
-    _lock: threading.RLock
 
+    @abstractmethod
     def _part(self, function: Any) -> Any:
         """The pipeline of a part."""
-        raise NotImplementedError
+        ...
 
-    def _resolved(self, context: Any) -> Options:
-        raise NotImplementedError
+    @abstractmethod
+    def _resolved(self, context: Any) -> Options: ...
 
-    def _entry(self, key: CallKey) -> Entry:
-        raise NotImplementedError
+    @abstractmethod
+    def _entry(self, key: CallKey) -> Entry: ...
 
-    def _numpy(self, args: Any, kwargs: Any) -> Any:
-        raise NotImplementedError
+    @abstractmethod
+    def _numpy(self, args: Any, kwargs: Any) -> Any: ...
 
-    def _decide(self, key: CallKey, timing: InterleavedCalls) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def _interleaved(
+        self, key: CallKey, timing: InterleavedCalls, compiled: Callable[[], Any], plain: Callable[[], Any]
+    ) -> Any: ...
 
     def _by_parts(self, key: CallKey, entry: Entry, args: Any, kwargs: Any) -> Any:
         """A later call of a function with compiled parts; some are timed beside the plain function."""
-        from hjit.call.parts import UNTIMED
-
-        parts = entry.parts
+        parts, timing = entry.parts, entry.timing
         assert parts is not None
-        if entry.untimed is None or not self._resolved(key[0]).numpy_if_faster:
-            return parts(*args, **kwargs)
-        if entry.timing is None:
+        if timing is not None:
+            return self._interleaved(key, timing, lambda: parts(*args, **kwargs), lambda: self._numpy(args, kwargs))
+        if entry.untimed < UNTIMED and self._resolved(key[0]).numpy_if_faster:
             entry.untimed += 1
-            if entry.untimed < UNTIMED:
-                return parts(*args, **kwargs)
-            entry.time(None)
-        timing = entry.timing
-        assert timing is not None
-        result = timing.run(lambda: parts(*args, **kwargs), lambda: self._numpy(args, kwargs))
-        if timing.is_over and self._lock.acquire(blocking=False):
-            try:
-                entry.untimed = None
-                self._decide(key, timing)
-            finally:
-                self._lock.release()
-        return result
+            if entry.untimed == UNTIMED:
+                entry.time(None)
+        return parts(*args, **kwargs)
 
     def _in_parts(self, key: CallKey, args: Any, kwargs: Any) -> Any:
         """The first call of a function that Python runs, but for parts of it."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -25,23 +26,23 @@ class Inspection:
     _schedule: Scheduler | None
     parts: Parts | None
 
-    def on(self, target: str) -> Any:
-        raise NotImplementedError
+    @abstractmethod
+    def on(self, target: str) -> Any: ...
 
+    @abstractmethod
     def variant_of(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], options: Options, schedule: Scheduler | None = None
-    ) -> Variant:
-        raise NotImplementedError
+    ) -> Variant: ...
 
-    def _resolved(self, context: Any) -> Options:
-        raise NotImplementedError
+    @abstractmethod
+    def _resolved(self, context: Any) -> Options: ...
 
     def explain(self, *args: Any, **kwargs: Any) -> str:
         """How calls with such arguments run, and where NumPy runs them: why, and what to do."""
         from hjit.report.explain import explained, in_parts
 
         entry = self._entries.get(key_of(args, kwargs)) or Entry()
-        if entry.parts is not None and self.parts is not None:
+        if entry.plain is None and entry.parts is not None and self.parts is not None:
             return "\n".join(in_parts(self.__name__, self.parts))
         return explained(self.__name__, entry.plain, entry.variants, entry.timing is not None)
 

@@ -27,7 +27,7 @@ import numpy as np
 from hjit.call import against_numpy
 from hjit.call.against_numpy import InterleavedCalls
 from hjit.call.arguments import CallKey, copied, is_device_array, is_same_memory, key_of, leaves_of
-from hjit.call.entry import MAX_KEYS, Call, Entry, Stats
+from hjit.call.entry import MAX_ITEMS, MAX_KEYS, MAX_TRACES, Call, Entry, Stats
 from hjit.call.outcome import MISS, PARTS, PLAIN
 from hjit.errors import BudgetError, CompileError, DeviceError, HjitWarning, TraceError
 from hjit.graph_breaks import GraphBreaks
@@ -231,10 +231,16 @@ class Pipeline(Inspection, GraphBreaks):
             result = MISS if fast is None else fast.run((*call.args, *call.kwargs.values()))
             return self._try(call) if result is MISS else result
 
-        result = timing.run(compiled, lambda: self._numpy(call.args, call.kwargs))
+        return self._interleaved(call.key, timing, compiled, lambda: self._numpy(call.args, call.kwargs))
+
+    def _interleaved(
+        self, key: CallKey, timing: InterleavedCalls, compiled: Callable[[], Any], plain: Callable[[], Any]
+    ) -> Any:
+        """One way or the other, timed; when that is over, it is decided which runs from now on."""
+        result = timing.run(compiled, plain)
         if timing.is_over and self._lock.acquire(blocking=False):
             try:
-                self._decide(call.key, timing)
+                self._decide(key, timing)
             finally:
                 self._lock.release()
         return result
@@ -594,8 +600,6 @@ class Part(Pipeline):
         return list(self._entries.values())
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        from hjit.call.parts import MAX_ITEMS
-
         if self.plain or any(type(x) in (list, tuple, dict) and len(x) > MAX_ITEMS for x in args):
             return self.py_func(*args, **kwargs)
         return super().__call__(*args, **kwargs)
@@ -603,8 +607,6 @@ class Part(Pipeline):
     def _first(self, call: Call) -> Any:
         """As that of a pipeline, if most calls find what they run: where sizes or numbers are others at every call,
         tracing takes longer than NumPy."""
-        from hjit.call.parts import MAX_TRACES
-
         if self.stats.traces >= MAX_TRACES and 2 * self.stats.traces > self.stats.calls:
             self.plain = "its arrays have other sizes, or its numbers other values, at nearly every call"
             return PLAIN

@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 
 import hjit
+from hjit.call.against_numpy import PAIRS, InterleavedCalls, Medians
+from hjit.call.entry import UNTIMED
 
 RNG = np.random.default_rng(8)
 IMAGE = RNG.random((40, 50))
@@ -316,6 +318,20 @@ def test_a_part_that_is_traced_at_every_call_runs_plain() -> None:
     for n in range(100, 140):
         same(compiled(IMAGE, n), sized(IMAGE, n))
     assert sum(p.stats.traces for p, _, _ in compiled.parts.parts) < 20
+
+
+@pytest.mark.parametrize("is_slower", [False, True])
+def test_parts_are_timed_beside_numpy_and_given_up_where_they_are_slower(
+    is_slower: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HJIT_NUMPY_IF_FASTER", "1")
+    found = Medians(1.0, 0.5, 2.0, 2.0) if is_slower else Medians(1.0, 2.0, 0.5, 0.5)
+    monkeypatch.setattr(InterleavedCalls, "medians", lambda self: found)
+    compiled = hjit.pipeline(masked)
+    for _ in range(UNTIMED + 2 * PAIRS + 4):
+        same(compiled(IMAGE, OTHER), masked(IMAGE, OTHER))
+    assert ("runs as plain NumPy" in compiled.explain(IMAGE, OTHER)) == is_slower
+    assert compiled.stats.slower == is_slower
 
 
 def test_threads_share_the_parts() -> None:

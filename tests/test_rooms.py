@@ -234,7 +234,6 @@ LATE = {
         "call.build": FIRST_CALL,
         "call.first_calls": FIRST_CALL,
         "call.on_device": GPU,
-        "call.parts": FIRST_CALL,
         "call.variant": FIRST_CALL,
         "report.listing": SHOWN,
         "sched.hand.schedule": "loaded where a schedule is given",

@@ -16,6 +16,11 @@ if TYPE_CHECKING:
 MAX_KEYS = 512  # keys that a pipeline remembers; the oldest is forgotten
 MAX_VARIANTS = 16  # outcomes of decisions and guards that one key remembers
 
+# of a function in parts
+UNTIMED = 6  # calls before those that are timed beside NumPy: they trace parts, and split them
+MAX_ITEMS = 64  # of a list that a part is given: each is part of its key
+MAX_TRACES = 8  # of a part, from which on most of its calls must find what they run
+
 
 @dataclass(slots=True)
 class Stats:
@@ -58,7 +63,7 @@ class Entry:
         plain: why NumPy runs instead; None: it does not.
         timing: of calls beside NumPy; None: they are not timed.
         parts: the function with compiled parts, where it is not traced as a whole; `untimed`: calls of it before those
-            that are timed; none is where it has been found to be the faster way.
+            that are timed.
     """
 
     variants: tuple[Variant, ...] = ()
@@ -66,7 +71,7 @@ class Entry:
     plain: str | None = None
     timing: InterleavedCalls | None = None
     parts: Callable[..., Any] | None = None
-    untimed: int | None = 0
+    untimed: int = 0
 
     def put(self, variants: tuple[Variant, ...]) -> None:
         """Run these from now on, the first one by its hot path."""

@@ -13,10 +13,6 @@ from hjit.trace.splitting.source import NoSource
 from hjit.trace.splitting.split import Part, place_of
 from hjit.trace.splitting.split import split as split_function
 
-MAX_ITEMS = 64  # of a list that a part is given: each is part of its key
-UNTIMED = 6  # calls before those that are timed beside NumPy: they trace parts, and split them
-MAX_TRACES = 8  # of a part, from which on most of its calls must find what they run
-
 
 @dataclass(frozen=True, slots=True)
 class Parts:
@@ -44,12 +40,11 @@ def split(function: Any, error: Exception, pipeline: Callable[[types.FunctionTyp
     """
     if not isinstance(function, types.FunctionType):
         return None
-    lines: dict[int, tuple[int, int]] = {}
+    parts: list[tuple[Any, int, int]] = []
 
     def made(part: Part) -> Any:
-        found = pipeline(part.function)
-        lines[id(found)] = part.first, part.last
-        return found
+        parts.append((pipeline(part.function), part.first, part.last))
+        return parts[-1][0]
 
     try:
         place = place_of(error, function.__code__) or (error.operation if isinstance(error, TraceError) else None)
@@ -58,10 +53,9 @@ def split(function: Any, error: Exception, pipeline: Callable[[types.FunctionTyp
         return None
     if found is None:
         return None
-    run, pipelines, kept = found
-    parts = tuple((p, *lines[id(p)]) for p in pipelines)
+    run, kept = found
     why = f"{error.operation}: {error.reason}" if isinstance(error, TraceError) else f"{type(error).__name__}: {error}"
-    return Parts(run, parts, None if kept is None else (_text(kept), kept.lineno), why)
+    return Parts(run, tuple(parts), None if kept is None else (_text(kept), kept.lineno), why)
 
 
 def _text(s: ast.stmt) -> str:

@@ -76,7 +76,7 @@ def place_of(error: BaseException, code: types.CodeType) -> Place | None:
 
 def split(
     function: types.FunctionType, place: Place | str | None, pipeline: Callable[[Part], Any]
-) -> tuple[types.FunctionType, tuple[Any, ...], ast.stmt | None] | None:
+) -> tuple[types.FunctionType, ast.stmt | None] | None:
     """The function in parts, without what is at `place`; where that is not known, in halves.
 
     Args:
@@ -84,7 +84,7 @@ def split(
         pipeline: what runs a part.
 
     Returns:
-        The function that runs them, what `pipeline` gave, and the statement that stays as it is; None: it has no parts.
+        The function that runs them, and the statement that stays as it is; None: it has no parts.
 
     Raises:
         NoSource: its source is not known, or cannot be changed.
@@ -95,7 +95,7 @@ def split(
     if not parts or any(_size(tree_of(part.function)) >= whole for part in parts.values()):
         return None
     pipelines = {name: pipeline(part) for name, part in parts.items()}
-    return made(function, splitter.tree, pipelines, defaults=True), tuple(pipelines.values()), splitter.kept
+    return made(function, splitter.tree, pipelines, defaults=True), splitter.kept
 
 
 class _Splitter:
@@ -122,8 +122,7 @@ class _Splitter:
 
     def parts(self) -> dict[str, Part]:
         """Changes the tree; the parts by the names by which it calls them."""
-        at = next((k for k, s in enumerate(self.tree.body) if self.place is not None and self.place.is_in(s)), None)
-        body = self.cut(self.tree.body, at)  # the cut first: names of values in between belong to the function
+        body = self.cut(self.tree.body)  # the cut first: names of values in between belong to the function
         self.own = {*self.parameters, *stores(body)} - _of_outer_scopes(self.tree)
         inner = [x for s in body for x in ast.walk(s) if isinstance(x, SCOPES)]
         self.shared = frozenset(loads(inner))
@@ -132,8 +131,13 @@ class _Splitter:
         return self.made
 
     # -- what is left out
-    def cut(self, body: list[ast.stmt], at: int | None) -> list[ast.stmt]:
+    def number(self, nodes: Iterable[ast.AST]) -> int | None:
+        """Which of some nodes the place is in."""
+        return next((k for k, x in enumerate(nodes) if self.place is not None and self.place.is_in(x)), None)
+
+    def cut(self, body: list[ast.stmt]) -> list[ast.stmt]:
         """The statements with that at the place marked, as small as it can be."""
+        at = self.number(body)
         if at is None or (
             isinstance(body[at], ast.Return) and not any(isinstance(x, WORK) for x in ast.walk(body[at]))
         ):
@@ -151,12 +155,11 @@ class _Splitter:
         """The statement that cannot be traced, or in which something is that cannot."""
         match s:
             case ast.If() | ast.While() if self.place is None or self.place.is_in(s.test):
-                return [*self.tested(s)]
+                return self.tested(s)
             case ast.If() | ast.For() | ast.While() | ast.With():
                 for body in _bodies(s):
-                    at = next((k for k, x in enumerate(body) if self.place is not None and self.place.is_in(x)), None)
-                    if body and (at is not None or self.place is None):
-                        body[:] = self.cut(body, at)
+                    if body and (self.place is None or self.number(body) is not None):
+                        body[:] = self.cut(body)
                 return self.marked([s])
             case ast.Try() | ast.TryStar() | ast.Match():
                 return self.marked([s])
@@ -164,7 +167,7 @@ class _Splitter:
         self.temporaries += len(small)
         if len(small) == 1:
             return self.marked(small)
-        k = next((k for k, x in enumerate(small) if self.place is not None and self.place.is_in(_value(x))), None)
+        k = self.number(map(_value, small))
         if k is None:
             half = len(small) // 2
             return [*small[:half], *self.marked([ast.Pass()]), *small[half:]]
