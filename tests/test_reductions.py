@@ -240,6 +240,20 @@ def test_sums_are_as_accurate_as_numpys(dtype: str, n: int) -> None:
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("n", range(3, 12))
+def test_short_sums_are_as_accurate_as_numpys(dtype: str, n: int) -> None:
+    """NumPy adds 8 floats side by side in pairs, and those of half precision in float32."""
+    a = np.random.default_rng(n).random((400, 16 * n)).astype(dtype)
+
+    def f(a: Any) -> Any:
+        return a.reshape(a.shape[0], a.shape[1] // n, n).sum(axis=-1)
+
+    exact = f(a.astype(np.longdouble))
+    ours, theirs = (np.sqrt(np.mean((g(a) - exact) ** 2)) for g in (hjit.pipeline(f, verify="off", cache="off"), f))
+    assert ours <= theirs * 1.001
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
 def test_sums_along_axes(dtype: str) -> None:
     """Half precision against the exact value: NumPy's own sums of it lose digits."""
     a = image((70, 90, 3), dtype)

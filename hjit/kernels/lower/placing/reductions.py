@@ -90,8 +90,9 @@ def _accumulation(d: Definition, element: Expr, loops: tuple[ReductionLoop, ...]
     out = d.value.dtype
     assert isinstance(d.value, Op)
     terms = math.prod(p.const for p in d.rdims) if all(p.is_const for p in d.rdims) else None
-    is_short = terms is not None and 0 < terms <= EXACT_SUM_TERMS
-    if d.value.name != "add" or out.kind != "f" or is_short or (fast and out.itemsize > 2):
+    if d.value.name != "add" or out.kind != "f" or (fast and out.itemsize > 2):
+        return _Accumulation(element, out)
+    if terms is not None and 0 < terms <= EXACT_SUM_TERMS[out.itemsize]:
         return _Accumulation(element, out)
     dtype = np.dtype(np.float64)
     is_product = isinstance(element, Op) and element.name == "multiply" and element.dtype == out
