@@ -394,6 +394,8 @@ def test_the_numbers_of_a_closure_change_under_other_threads() -> None:
     p = hjit.pipeline(lambda img: img * gain - gain, verify="off")
     image = np.ones((20, 30))
     checked(p, image)
+    gain = 2  # both types are traced before they change under the threads
+    checked(p, image)
     wrong: list[Any] = []
     stop = threading.Event()
 
