@@ -16,6 +16,7 @@ import hjit
 from hjit import HjitWarning, TraceError
 from hjit.errors import BudgetError
 from hjit.kernels.runtime import backend, kernel
+from hjit.kernels.runtime.features import LEVELS, host_features
 from hjit.process import deadline
 from tests.scripts import run_script
 
@@ -198,6 +199,7 @@ ENDLESS = """
 """
 
 
+@pytest.mark.skipif(not LEVELS["x86-64-v4"] <= host_features(), reason="needs AVX-512")
 def test_llvm_does_not_end(tmp_path: Path) -> None:
     """The call goes on with NumPy, and so do later ones, which LLVM has no time for; the process can be forked, and ends."""
     assert run_script(tmp_path, ENDLESS).strip() == "0"

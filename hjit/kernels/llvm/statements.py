@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hjit.kernels.llvm.builder.code import BOOL, I64, Val, const, splat
 from hjit.kernels.llvm.memory import loads, stores, streaming_stores
 from hjit.kernels.llvm.nest import indices, outline, registers
-from hjit.kernels.llvm.nest.emitter import ATOMS, STATEMENTS, VALUES, NestEmitter
+from hjit.kernels.llvm.nest.emitter import ATOMS, STATEMENTS, VALUES, NestEmitter, VectorLoop
 from hjit.kernels.lower.loopir import (
     BEGIN,
     END,
@@ -58,14 +60,11 @@ def _for(e: NestEmitter, s: For) -> None:
 
 def _vectors(e: NestEmitter, s: Vectors) -> None:
     """The body, in which what depends on the variable is a vector."""
-    guard = e.guard
-    e.vector, e.lanes, e.align, e.at_once = s.var, s.lanes, s.align, s.count
-    if s.active is not None:
-        e.mask = _mask(e, s, e.integer(s.active))
-        e.guard = Val("", I64, 1, len(e.code.scopes) - 1)  # with a mask, loads stay inside
-    e.stmts(s.body)
-    e.mask, e.guard = None, guard
-    e.vector, e.lanes, e.align, e.at_once = None, 1, 1, 1
+    loop = VectorLoop(s.var, s.lanes, s.align, s.count)
+    with e.vectorized(loop):
+        mask = None if s.active is None else _mask(e, s, e.integer(s.active))
+    with e.vectorized(replace(loop, mask=mask)):
+        e.stmts(s.body)
 
 
 def _mask(e: NestEmitter, s: Vectors, end: Val) -> tuple[Val, Val]:

@@ -67,7 +67,7 @@ def _pattern(e: NestEmitter, flat: Poly) -> list[int] | None:
     """The distance of each lane's element from the first one's, where divisions of the variable make a fixed
     pattern."""
     moving = Poly({m: c for m, c in flat.terms.items() if any(e.varies(poly(a)) for a in m)}, 0)
-    key = moving, e.vector, e.align, e.lanes
+    key = moving, e.vector, e.within.align, e.lanes
     if key not in e.patterns:
         first = _at_lane(e, moving, 0)
         lanes = [_at_lane(e, moving, k) - first for k in range(e.lanes)]
@@ -83,14 +83,14 @@ def _pattern(e: NestEmitter, flat: Poly) -> list[int] | None:
 def _at_lane(e: NestEmitter, flat: Poly, lane: int) -> Poly:
     """The index of one lane, the vector's variable written as the multiple that it is."""
     assert e.vector is not None
-    group = poly(_GROUP) * e.align + lane
+    group = poly(_GROUP) * e.within.align + lane
     return rejoined(flat.substitute(lambda a: group if a == e.vector else None))
 
 
 def _patterned_load(e: NestEmitter, source: str, flat: Poly, offsets: list[int], dtype: np.dtype[Any]) -> Val:
     """Lanes at fixed distances: whole vectors and shuffles."""
     assert e.vector is not None
-    e.vars[_GROUP] = e.divide(e.vars[e.vector], const(e.align, I64), quotient=True)
+    e.vars[_GROUP] = e.divide(e.vars[e.vector], const(e.within.align, I64), quotient=True)
     low, span = min(offsets), max(offsets) - min(offsets) + 1
     size = min(1 << (span.bit_length() - 1), e.lanes)
     starts = list(dict.fromkeys([*range(0, span - size, size), span - size]))

@@ -66,7 +66,7 @@ def _join(e: NestEmitter, op: str, buffer: str, flat: Poly, v: Val) -> None:
 def _store_runs(e: NestEmitter, places: Sequence[Place], runs: Sequence[tuple[slice, Sequence[Val]]]) -> None:
     """Store runs of places, of which there are vectors in the order of memory."""
     waiting = streaming_stores.Stores(e)
-    of_a_vector = len(places) // e.at_once
+    of_a_vector = len(places) // e.within.count
     for run, vectors in runs:
         waiting.first = run.start // of_a_vector * e.lanes
         buffer, flat = places[run.start]

@@ -7,7 +7,9 @@ How statements, boundary conditions, gathers and loads are written is in tables 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -39,6 +41,25 @@ def global_name(name: str) -> str:
     return "const." + "".join(c if c.isalnum() and c.isascii() else "_" for c in name)
 
 
+@dataclass(frozen=True, slots=True)
+class VectorLoop:
+    """A loop whose iterations are the lanes of vectors; outside of any, as it is made.
+
+    Attributes:
+        var: its variable, or None outside.
+        lanes: the lanes of a vector.
+        align: what the variable is a multiple of.
+        count: vectors that an iteration computes.
+        mask: where some lanes do nothing: which do something, and the last index that one of them has.
+    """
+
+    var: Var | None = None
+    lanes: int = 1
+    align: int = 1
+    count: int = 1
+    mask: tuple[Val, Val] | None = None
+
+
 class NestEmitter:
     """Writes the function of one nest.
 
@@ -50,10 +71,7 @@ class NestEmitter:
         vars: loop variables -> their values.
         iterations: of each loop: where its iteration begins if it is not shifted inwards, and the step.
         lets: names of indices -> what they stand for; evaluated where they are first used.
-        vector: the variable whose lanes are computed together, or None.
-        lanes: how many.
-        align: what the variable is a multiple of.
-        mask: of a vector of which some lanes do nothing: which do something, and the last index that one of them has.
+        within: the vector loop around.
         changing: the arrays that it reads and writes.
         guard: loads stay as deep as this, as further out their index may be out of bounds.
         registers: their memory, and their lanes. named: those that are set once, and their values.
@@ -68,16 +86,12 @@ class NestEmitter:
         self.ranges = Ranges(graph.by_name)
         self.inputs, self.dtypes, self.shapes = graph.input_by_name, graph.dtypes, graph.shapes
         self.vars: dict[Var, Val] = {}
-        self.vector: Var | None = None
-        self.lanes = 1
-        self.at_once = 1  # vectors that an iteration of the vector loop computes
+        self.within = VectorLoop()
         self.iterations: dict[Var, tuple[Val, int]] = {}
         self.known = ValueTable()
         self._strides: dict[str, tuple[Poly, ...]] = {}
         self.allocas: list[str] = []
         self.block = "entry"
-        self.align = 1
-        self.mask: tuple[Val, Val] | None = None
         self.guard = Val("", I64, 1, 0)
         self.lets: dict[Var, Poly] = {}
         self.written: set[str] = set()
@@ -92,6 +106,29 @@ class NestEmitter:
         self.functions: list[Inner] = []
         self.around: NestEmitter | None = None
         self.arguments: list[Val] = []
+
+    # -- the vector loop around
+    @property
+    def vector(self) -> Var | None:
+        return self.within.var
+
+    @property
+    def lanes(self) -> int:
+        return self.within.lanes
+
+    @property
+    def mask(self) -> tuple[Val, Val] | None:
+        return self.within.mask
+
+    @contextmanager
+    def vectorized(self, loop: VectorLoop) -> Iterator[None]:
+        """Within a vector loop; where lanes are masked, loads stay inside."""
+        before = self.within, self.guard
+        self.within = loop
+        if loop.mask is not None:
+            self.guard = Val("", I64, 1, len(self.code.scopes) - 1)
+        yield
+        self.within, self.guard = before
 
     # -- names, functions and loops
     def name(self, var: Var, value: Poly) -> None:
