@@ -45,6 +45,8 @@ class Worker:
             if record is None:
                 return self._ended(limit)
             if "result" in record:
+                if record["is last"]:
+                    self.close()
                 return Result(**record["result"])
             self.case, limit = record["case"], record["limit"]
 

@@ -32,7 +32,7 @@ def program(case: Case) -> fuzz.Program:
 def run(case: Case) -> Result:
     """Compare with NumPy."""
     if case["way"] == "function":
-        return programs.run(case, schedule=pairs.RandomScheduler(case["seed"]))
+        return programs.run(case, schedule=pairs.RandomScheduler(case["seed"]), on_unsupported="raise")
     wrong = (
         searched.failure(case["seed"])
         if case["way"] == "searched"

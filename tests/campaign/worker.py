@@ -1,7 +1,8 @@
 """A process that runs cases, one after the other: ``python -m tests.campaign.worker``.
 
 Requests come as lines of JSON, ``{"kind": ..., "seed": ...}`` or ``{"kind": ..., "case": ...}``. Of each the worker
-says ``{"case": ...}`` before it runs it, and ``{"result": ...}`` after it: who reads knows which case ended it.
+says ``{"case": ...}`` before it runs it, and ``{"result": ..., "is last": ...}`` after it: who reads knows which case
+ended it. One in which LLVM does not end a compilation is the last of its process.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import traceback
 from dataclasses import asdict
 from typing import Any
 
+from hjit.kernels.runtime import backend
 from tests.campaign import plants
 from tests.campaign.kinds import Result, kind
 
@@ -37,7 +39,7 @@ def answer(request: dict[str, Any], say: Any) -> None:
             f"raises {type(error).__name__}",
             f"{traceback.format_exception_only(error)[-1]}{traceback.format_exc(limit=-4)}",
         )
-    say({"result": asdict(result)})
+    say({"result": asdict(result), "is last": backend.is_busy()})
 
 
 def main() -> None:

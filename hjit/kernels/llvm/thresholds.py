@@ -11,6 +11,9 @@ from __future__ import annotations
 # loads of one block between two effects; timed (interpolate: minutes without a bound), marks in shorter ones cost some
 # of the few percent that folded loads bring
 MAX_BLOCK_LOADS = 256
+# as how many of them a load of a vector that is wider than a register counts; timed on AVX2: 320 loads of 64 bytes, 25
+# s with one mark, 4 s with one after every 32
+WIDE_LOAD = 8
 MAX_MERGED_CONSTANTS = 16  # constants of one function that become its arguments: as many loads at its begin
 
 # -- nest

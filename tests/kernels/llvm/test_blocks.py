@@ -8,7 +8,7 @@ import pytest
 import hjit
 from hjit.kernels.llvm import thresholds
 from hjit.kernels.llvm.builder.blocks import MARK, longest_block, with_marks
-from hjit.kernels.llvm.thresholds import MAX_BLOCK_LOADS
+from hjit.kernels.llvm.thresholds import MAX_BLOCK_LOADS, WIDE_LOAD
 from hjit.options import Options
 from hjit.sched.language.kinds import LoopKind
 from hjit.sched.language.tree import Compute, Loop, Root, Store
@@ -58,8 +58,14 @@ def test_short_blocks_have_no_marks() -> None:
 def test_marks_begin_again_after_stores_and_labels() -> None:
     load, store, label = "  %v = load i64, ptr %p", "  store i64 %v, ptr %p", "next:"
     block = [load] * (MAX_BLOCK_LOADS - 1)
-    assert with_marks([*block, store, *block, label, *block]).count(MARK) == 0
-    assert with_marks([*block, load, load, load]) == [*block, load, MARK, load, load]
+    assert with_marks([*block, store, *block, label, *block], 32).count(MARK) == 0
+    assert with_marks([*block, load, load, load], 32) == [*block, load, MARK, load, load]
+
+
+def test_marks_are_closer_between_vectors_of_several_registers() -> None:
+    loads = ["  %v = load <64 x i8>, ptr %p, align 1"] * 200
+    assert with_marks(loads, 64) == loads
+    assert with_marks(loads, 32).count(MARK) == (200 - 1) * WIDE_LOAD // MAX_BLOCK_LOADS
 
 
 def test_the_longest_block_is_counted() -> None:

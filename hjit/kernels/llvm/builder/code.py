@@ -183,7 +183,7 @@ class Code:
                     out.append(line)
 
         walk(self.scopes[0].lines)
-        return "\n".join(with_marks(out))
+        return "\n".join(with_marks(out, self.width))
 
 
 # -- values
