@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
+import matplotlib
 import pytest
 
 
@@ -21,3 +23,19 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
             "HJIT_ON_UNSUPPORTED", "raise"
         )  # what is traced, and what is not, is seen; breaks have their tests
         yield
+
+
+@pytest.fixture
+def as_users_run_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """An empty folder and cache, and no options of the tests; what a notebook sets is forgotten."""
+    monkeypatch.chdir(tmp_path)
+    before = dict(os.environ)
+    for name in ("HJIT_TUNE", "HJIT_ON_UNSUPPORTED", "HJIT_NUMPY_IF_FASTER"):
+        del os.environ[name]
+    os.environ["HJIT_CACHE_DIR"] = str(tmp_path)
+    backend = matplotlib.get_backend()
+    matplotlib.use("Agg")
+    yield
+    matplotlib.use(backend)
+    os.environ.clear()
+    os.environ.update(before)

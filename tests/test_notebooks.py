@@ -3,8 +3,6 @@
 import ast
 import html
 import json
-import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -17,22 +15,6 @@ from hjit.kernels.cuda import opencl
 NOTEBOOKS = sorted((Path(__file__).parent.parent / "notebooks").glob("*.ipynb"))
 PICTURES = {"first_steps": 3, "gpu": 3}  # at least so many cells end with one
 needs_device = pytest.mark.skipif(not opencl.is_available(), reason="needs an OpenCL device")
-
-
-@pytest.fixture
-def as_users_run_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """An empty folder and cache, and no options of the tests; what a notebook sets is forgotten."""
-    monkeypatch.chdir(tmp_path)
-    before = dict(os.environ)
-    for name in ("HJIT_TUNE", "HJIT_ON_UNSUPPORTED", "HJIT_NUMPY_IF_FASTER"):
-        del os.environ[name]
-    os.environ["HJIT_CACHE_DIR"] = str(tmp_path)
-    backend = matplotlib.get_backend()
-    matplotlib.use("Agg")
-    yield
-    matplotlib.use(backend)
-    os.environ.clear()
-    os.environ.update(before)
 
 
 @pytest.mark.usefixtures("as_users_run_them")
