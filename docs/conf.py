@@ -34,7 +34,7 @@ default_role = "literal"
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
 autodoc_typehints_format = "short"
-autodoc_class_signature = "separated"
+autodoc_class_signature = "mixed"
 napoleon_use_rtype = False
 highlight_language = "none"  # of blocks that do not say theirs
 
