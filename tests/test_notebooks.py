@@ -3,17 +3,24 @@
 import ast
 import html
 import json
+import linecache
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
-import matplotlib
+import matplotlib.figure
 import pytest
 
 from hjit.kernels.cuda import opencl
 
 NOTEBOOKS = sorted((Path(__file__).parent.parent / "notebooks").glob("*.ipynb"))
-PICTURES = {"first_steps": 3, "gpu": 3}  # at least so many cells end with one
+PICTURES = {
+    "first_steps": 3,
+    "gpu": 3,
+    "schedules_by_hand": 6,
+    "graph_breaks": 1,
+    "what_the_search_saw": 4,
+}  # at least so many cells end with one
 needs_device = pytest.mark.skipif(not opencl.is_available(), reason="needs an OpenCL device")
 
 
@@ -27,14 +34,16 @@ def test_it_runs(path: Path) -> None:
     for number, cell in enumerate(json.loads(path.read_text())["cells"]):
         if cell["cell_type"] != "code":
             continue
-        tree = ast.parse("".join(cell["source"]))
+        source, name = "".join(cell["source"]), f"{path.name}[{number}]"
+        linecache.cache[name] = len(source), None, source.splitlines(keepends=True), name  # as IPython does
+        tree = ast.parse(source)
         checks += sum(isinstance(node, ast.Assert) for node in ast.walk(tree))
-        shown = _run(tree, f"{path.name}[{number}]", state)
-        if hasattr(shown, "_repr_html_"):
-            _check_html(shown._repr_html_(), str(shown))
-            pictures += 1
-        elif isinstance(shown, matplotlib.figure.Figure):
+        shown = _run(tree, name, state)
+        if isinstance(shown, matplotlib.figure.Figure):
             shown.savefig("picture.png")
+            pictures += 1
+        elif hasattr(shown, "_repr_html_"):
+            _check_html(shown._repr_html_(), str(shown))
             pictures += 1
     assert pictures >= PICTURES[path.stem]
     assert checks  # of what it says
