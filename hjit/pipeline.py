@@ -99,10 +99,10 @@ class Pipeline(Inspection, GraphBreaks, Generic[P, R]):
         if known is not None and (fast := known.fast) is not None:
             result = fast.run((*args, *kwargs.values()) if kwargs else args)
             if result is PLAIN:
-                return self._numpy(args, kwargs)  # type: ignore[no-any-return]
+                return self._numpy(args, kwargs)
             if result is not MISS:
-                return result  # type: ignore[no-any-return]
-        return self._call(key, args, kwargs)  # type: ignore[no-any-return]
+                return result
+        return self._call(key, args, kwargs)
 
     def forget_threads(self) -> None:
         """In a forked child: the locks may be those of the parent's other threads."""
