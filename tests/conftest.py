@@ -6,7 +6,6 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-import matplotlib
 import pytest
 
 
@@ -30,12 +29,10 @@ def as_users_run_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterat
     """An empty folder and cache, and no options of the tests; what a notebook sets is forgotten."""
     monkeypatch.chdir(tmp_path)
     before = dict(os.environ)
-    for name in ("HJIT_TUNE", "HJIT_ON_UNSUPPORTED", "HJIT_NUMPY_IF_FASTER"):
+    for name in ("HJIT_TUNE", "HJIT_ON_UNSUPPORTED", "HJIT_NUMPY_IF_FASTER", "HJIT_CHECK"):
         del os.environ[name]
     os.environ["HJIT_CACHE_DIR"] = str(tmp_path)
-    backend = matplotlib.get_backend()
-    matplotlib.use("Agg")
+    os.environ["MPLBACKEND"] = "Agg"
     yield
-    matplotlib.use(backend)
     os.environ.clear()
     os.environ.update(before)
