@@ -1,6 +1,8 @@
 """The examples of the documents run, and say what is so."""
 
+import ast
 import importlib.util
+import re
 from pathlib import Path
 from typing import Any
 
@@ -73,3 +75,28 @@ def test_the_examples_of_the_readme_run() -> None:
         if [code] not in left_out:
             examples.run(code, namespace)
     assert np.array_equal(namespace["result"], namespace["sharpen"].py_func(photo))
+
+
+INCLUDE = re.compile(r"^```\{include\} (\S+)\n(.*?)^```$", re.M | re.S)
+
+
+def test_what_pages_include_is_there() -> None:
+    found = 0
+    for page in DOCS.rglob("*.md"):
+        for file, options in INCLUDE.findall(page.read_text()):
+            text = (page.parent / file).read_text()
+            for name, quoted in re.findall(r"^:(start-after|end-before): (\".*\")$", options, re.M):
+                mark = ast.literal_eval(quoted)
+                assert text.count(mark) >= 1, f"{page.name}: {name} {mark!r} is not in {file}"
+                text = text.partition(mark)[2 if name == "start-after" else 0]
+                found += 1
+            assert text.strip()
+    assert found >= 10
+
+
+def test_the_reference_has_all_public_names() -> None:
+    text = "\n".join(p.read_text() for p in (DOCS / "reference").glob("*.md"))
+    errors = "automodule:: hjit.errors" in text
+    for name in hjit.__all__:
+        of_errors = errors and getattr(getattr(hjit, name), "__module__", "") == "hjit.errors"
+        assert name == "__version__" or of_errors or f"hjit.{name}" in text, name
