@@ -2,6 +2,7 @@
 #   make demo    the demo, on a photo that comes along     (make demo PHOTO=mine.jpg)
 #   make test    the tests                                 (make test PYTEST="-m slow")
 #   make lint    ruff (rules and formatting) and mypy
+#   make docs    the documents, into build/docs
 #   make bench   the overhead benchmark
 #   make campaign MINUTES=10    hard use at random, against NumPy    (SEED=1, JSON=found.json)
 #   make clean   remove what the others made
@@ -15,7 +16,7 @@ SEED ?=
 JSON ?=
 BIN := $(VENV)/bin
 
-.PHONY: demo test lint bench campaign clean
+.PHONY: demo test lint docs bench campaign clean
 .DEFAULT_GOAL := demo
 
 demo: $(VENV)/.demo
@@ -30,6 +31,9 @@ lint: $(VENV)/.test
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+docs: $(VENV)/.docs
+	$(BIN)/python -m sphinx -W --keep-going -q -b html -d build/doctrees docs build/docs
+
 bench: $(VENV)/.bench
 	$(BIN)/python -m benchmarks overhead --json benchmarks/results/overhead.json
 
@@ -37,7 +41,7 @@ campaign: $(VENV)/.test
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m tests.campaign --minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) $(if $(JSON),--json $(JSON))
 
 # One file for each set of packages, newer than what it was installed from.
-$(VENV)/.demo $(VENV)/.test $(VENV)/.bench: $(VENV)/.%: $(VENV)/.made pyproject.toml
+$(VENV)/.demo $(VENV)/.test $(VENV)/.docs $(VENV)/.bench: $(VENV)/.%: $(VENV)/.made pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[$*]"
 	touch $@
 

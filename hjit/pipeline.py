@@ -20,7 +20,7 @@ import warnings
 import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, overload
 
 import numpy as np
 
@@ -52,11 +52,17 @@ if TYPE_CHECKING:
 log = logging.getLogger("hjit")
 load_table()
 
+P = ParamSpec("P")  # the parameters of the plain function
+R = TypeVar("R")  # what it returns
+Own = TypeVar("Own")  # an instance, or a class, whose method it is
+Q = ParamSpec("Q")  # the parameters after that
+Out = TypeVar("Out")
+
 MAX_CONTEXTS = 64  # sets of options around calls that a pipeline remembers; the oldest is forgotten
 
 
 @uncounted
-class Pipeline(Inspection, GraphBreaks):
+class Pipeline(Inspection, GraphBreaks, Generic[P, R]):
     """A NumPy function that runs compiled; call it as the function itself.
 
     Attributes:
@@ -67,18 +73,18 @@ class Pipeline(Inspection, GraphBreaks):
 
     __name__: str
 
-    def __init__(self, function: Callable[..., Any], given: dict[str, Any]) -> None:
+    def __init__(self, function: Callable[P, R], given: dict[str, Any]) -> None:
         if isinstance(function, Pipeline):
             function = function.py_func
         functools.update_wrapper(self, function)
         self.__name__ = getattr(function, "__name__", type(function).__name__)
-        self.py_func: Any = function
+        self.py_func: Callable[P, R] = function
         self.stats = Stats()
         self._given = given
         self._entries: dict[CallKey, Entry] = {}
         self._options: dict[Any, Options] = {}  # by the context of calls
         self._schedule: Scheduler | None = None
-        self._on: dict[str, Pipeline] = {}
+        self._on: dict[str, Pipeline[P, R]] = {}
         self.parts: Parts | None = None
         self._spent = [0.0]  # seconds for building parts, those of parts included
         self._warned = False
@@ -86,7 +92,7 @@ class Pipeline(Inspection, GraphBreaks):
         self._lock = threading.RLock()
         _pipelines.add(self)
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         self.stats.calls += 1
         key = key_of(args, kwargs)
         known = self._entries.get(key)
@@ -104,7 +110,7 @@ class Pipeline(Inspection, GraphBreaks):
         for entry in self._entries.values():
             entry.stop_timing()
 
-    def on(self, target: str) -> Pipeline:
+    def on(self, target: str) -> Pipeline[P, R]:
         """The same function on another target: a pipeline with all other options, the same one at each call.
 
         Raises:
@@ -116,16 +122,20 @@ class Pipeline(Inspection, GraphBreaks):
             found = self._on.setdefault(target, self if given == self._given else Pipeline(self.py_func, given))
         return found
 
+    @overload
+    def __get__(self, instance: None, owner: Any = None) -> Pipeline[P, R]: ...
+    @overload
+    def __get__(self: Pipeline[Concatenate[Own, Q], R], instance: Own, owner: Any = None) -> Callable[Q, R]: ...
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         return self if instance is None else types.MethodType(self, instance)
 
     def __repr__(self) -> str:
         return f"<hjit.pipeline {getattr(self.py_func, '__qualname__', self.py_func)}>"
 
-    def __copy__(self) -> Pipeline:
+    def __copy__(self) -> Pipeline[P, R]:
         return self
 
-    def __deepcopy__(self, memo: Any) -> Pipeline:
+    def __deepcopy__(self, memo: Any) -> Pipeline[P, R]:
         return self
 
     def __reduce__(self) -> Any:
@@ -493,7 +503,7 @@ class Pipeline(Inspection, GraphBreaks):
         return FirstCalls(self.__name__)
 
     # -- into the caller's arrays
-    def into(self, out: Any, *args: Any, **kwargs: Any) -> Any:
+    def into(self, out: Out, *args: P.args, **kwargs: P.kwargs) -> Out:
         """Call the pipeline with its results in `out`: an array, or arrays put together as the function's results are.
 
         Arrays in C order that do not overlap the arguments are computed into directly, without allocation.
@@ -549,7 +559,7 @@ class Pipeline(Inspection, GraphBreaks):
                     raise self._own_error(unclear.error, structure, leaves) from None
         return variant
 
-    def use(self, schedule: Schedule | Root | Sequence[Root] | None) -> Pipeline:
+    def use(self, schedule: Schedule | Root | Sequence[Root] | None) -> Pipeline[P, R]:
         """Run by a schedule from now on, as it is now; None: by the default one. Returns the pipeline.
 
         Args:
@@ -586,7 +596,7 @@ def _load_compiler() -> None:
         importlib.import_module("hjit.call.build")
 
 
-class Part(Pipeline):
+class Part(Pipeline[..., Any]):
     """Statements of a function that cannot be traced as a whole; what cannot be traced of them runs without a word."""
 
     def __init__(self, given: dict[str, Any], spent: list[float], function: Callable[..., Any]) -> None:
@@ -654,7 +664,7 @@ def _unpickle(module: str, name: str, given: dict[str, Any]) -> Any:
     return found.on(given["target"]) if "target" in given else found
 
 
-_pipelines: weakref.WeakSet[Pipeline] = weakref.WeakSet()
+_pipelines: weakref.WeakSet[Pipeline[..., Any]] = weakref.WeakSet()
 
 
 def _after_fork() -> None:
@@ -667,7 +677,26 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
 
 
-def pipeline(function: Callable[..., Any] | None = None, **given: Any) -> Any:
+class Decorator(Protocol):
+    """`pipeline` with its options, for type checkers."""
+
+    @overload
+    def __call__(self, function: staticmethod[P, R], /) -> staticmethod[P, R]: ...  # type: ignore[overload-overlap]
+    @overload
+    def __call__(self, function: classmethod[Own, P, R], /) -> classmethod[Own, P, R]: ...
+    @overload
+    def __call__(self, function: Callable[P, R], /) -> Pipeline[P, R]: ...
+
+
+@overload
+def pipeline(function: staticmethod[P, R], **given: Any) -> staticmethod[P, R]: ...
+@overload
+def pipeline(function: classmethod[Own, P, R], **given: Any) -> classmethod[Own, P, R]: ...
+@overload
+def pipeline(function: Callable[P, R], **given: Any) -> Pipeline[P, R]: ...
+@overload
+def pipeline(function: None = None, **given: Any) -> Decorator: ...
+def pipeline(function: Any = None, **given: Any) -> Any:
     """Compile a NumPy image function: ``@hjit.pipeline``, ``@hjit.pipeline(verify="off")`` or ``hjit.pipeline(f)``.
 
     The decorated function takes and returns what the plain one does. Options are described in `hjit.options`.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -21,3 +22,17 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
             "HJIT_ON_UNSUPPORTED", "raise"
         )  # what is traced, and what is not, is seen; breaks have their tests
         yield
+
+
+@pytest.fixture
+def as_users_run_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """An empty folder and cache, and no options of the tests; what a notebook sets is forgotten."""
+    monkeypatch.chdir(tmp_path)
+    before = dict(os.environ)
+    for name in ("HJIT_TUNE", "HJIT_ON_UNSUPPORTED", "HJIT_NUMPY_IF_FASTER", "HJIT_CHECK"):
+        del os.environ[name]
+    os.environ["HJIT_CACHE_DIR"] = str(tmp_path)
+    os.environ["MPLBACKEND"] = "Agg"
+    yield
+    os.environ.clear()
+    os.environ.update(before)

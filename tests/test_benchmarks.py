@@ -14,7 +14,7 @@ import pytest
 
 import hjit
 from benchmarks import __main__ as command
-from benchmarks import apps, idioms, pairs, papers, products, rows, search, suite, table
+from benchmarks import apps, idioms, pairs, papers, products, rows, search, suite, table, tables
 from benchmarks.peers import Compiled
 
 CASES = [
@@ -513,3 +513,10 @@ def test_disturbed_rounds_do_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(products.resource, "getrusage", lambda who: types.SimpleNamespace(ru_nivcsw=0))
     first, second = products.quiet_rounds([lambda: None, lambda: None], 5.0)
     assert len(first) == len(second) == products.MOST_ROUNDS
+
+
+def test_the_tables_of_the_readme_are_those_of_the_results() -> None:
+    text = tables.README.read_text()
+    assert text == tables.filled(text)
+    assert {m["name"] for m in tables.PLACE.finditer(text)} == tables.TABLES.keys()
+    assert tables.filled(text.replace("1.79 (1.71 to 1.88)", "9.99")) == text

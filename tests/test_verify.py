@@ -672,3 +672,34 @@ def test_an_infinite_sum_is_no_nan_where_nothing_overflows(monkeypatch: pytest.M
     a[:, 5] = -np.inf
     _, found = verified(lambda a: a.sum(axis=-1), a)
     assert "nan instead of -inf" in found[0]
+
+
+def sums_of_rows(img: Any) -> Any:
+    total = np.sum(img, axis=0)
+    return total
+
+
+@pytest.mark.parametrize("by_hand", [False, True])
+def test_numpy_may_add_all_elements_one_after_the_other_where_hjit_adds_them_in_parts(by_hand: bool) -> None:
+    rng = np.random.default_rng(0)
+    if by_hand:
+        f, img = hjit.pipeline(sums_of_rows), rng.random((4096, 64), np.float32) ** 2
+        s = f.schedule(img)
+        s["total"].rfactor("r0", 16)
+        f.use(s)
+    else:  # rows, then their sum
+        f, img = hjit.pipeline(lambda img: np.sum(img, axis=(0, 1))), rng.random((17, 40000, 2), np.float32)
+    f(img)
+    assert f.stats.verified is True and f.stats.fallbacks == 0
+    exact = f.py_func(img.astype(np.float64))
+    assert np.abs(f(img) - exact).max() < np.abs(f.py_func(img) - exact).max() / 10  # it is NumPy that is far off
+
+
+def test_a_wrong_sum_in_parts_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    spoil(monkeypatch)
+    f = hjit.pipeline(lambda img: np.sum(img, axis=(0, 1)))
+    img = np.random.default_rng(0).random((17, 40000, 2), np.float32)
+    with pytest.warns(HjitWarning):
+        for _ in range(DOUBTS + 1):  # NumPy is far off itself, so the first differences may be its own
+            assert np.array_equal(f(img), f.py_func(img))
+    assert f.stats.verified is False

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import functools
 import html
+import importlib.util
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
@@ -177,6 +178,17 @@ class Report:
 # -- fitting
 
 
+def check_packages() -> None:
+    """Are JAX and Optax there, which only fitting needs?
+
+    Raises:
+        ModuleNotFoundError: one of them is not.
+    """
+    missing = [name for name in ("jax", "optax") if importlib.util.find_spec(name) is None]
+    if missing:
+        raise ModuleNotFoundError(f'fitting the cost model needs {" and ".join(missing)}: pip install "hjit[train]"')
+
+
 def fit(
     programs: Sequence[Program],
     *,
@@ -207,7 +219,9 @@ def fit(
 
     Raises:
         ModelError: there are no programs, or none left to train on, or there is no such loss.
+        ModuleNotFoundError: JAX or Optax is not installed.
     """
+    check_packages()
     if loss not in LOSSES:
         raise ModelError(f"there is no loss {loss!r}; there are {', '.join(LOSSES)}")
     rng = np.random.default_rng(seed)

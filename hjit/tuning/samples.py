@@ -186,7 +186,7 @@ class Case:
     """
 
     def __init__(
-        self, pipe: Pipeline, function: Callable[..., Any], arrays: Arrays, options: Options, cost: Cost
+        self, pipe: Pipeline[..., Any], function: Callable[..., Any], arrays: Arrays, options: Options, cost: Cost
     ) -> None:
         for ours, theirs in zip(leaves(pipe(*arrays)), leaves(function(*arrays)), strict=True):
             if not alike(ours, theirs):

@@ -15,7 +15,13 @@ _MONOTONE = frozenset(("maximum", "minimum", "fmax", "fmin"))
 
 
 class Total:
-    """A reduction along the last axis, part by part."""
+    """A reduction along the last axis, part by part.
+
+    Attributes:
+        parts: of how many numbers each element is a sum itself, which NumPy adds up in this reduction's dtype.
+    """
+
+    parts = 1
 
     def __init__(self, order: str, dtype: np.dtype[Any], fast: bool) -> None:
         self.order, self.dtype, self.fast = order, dtype, fast
@@ -69,7 +75,7 @@ class _Sum(Total):
             if not any(np.any(e) for e in self.errors):
                 return Approx(value, None, self.breaks)
             return Approx(value, three([np.broadcast_to(e, shape) for e in self.errors]), self.breaks)
-        errors = _roundings(self.errors, self.largest, self.count, value, self.dtype, self.fast)
+        errors = _roundings(self.errors, self.largest, self.count, value, self.dtype, self.fast, self.parts)
         return _with_overflow(value, self.largest, errors, self.breaks)
 
 
@@ -92,12 +98,14 @@ def _with_overflow(value: Array, largest: Any, errors: Columns, breaks: Array | 
 
 
 def _roundings(
-    errors: Sequence[Any], largest: Any, count: Any, value: Array, dtype: np.dtype[Any], fast: bool
+    errors: Sequence[Any], largest: Any, count: Any, value: Array, dtype: np.dtype[Any], fast: bool, parts: int = 1
 ) -> Columns:
-    """The errors of a sum; `largest`: the sum of absolute values."""
+    """The errors of a sum; `largest`: the sum of absolute values; `parts`: see `Total`."""
     u = float(np.finfo(dtype).eps) / 2
-    numpys = np.asarray(count, np.float64)
-    ours = numpys if fast else np.minimum(numpys, SUM_ROUNDINGS + np.log2(np.maximum(numpys, 1)))
+    ours = np.asarray(count, np.float64)
+    numpys = ours * parts
+    if not fast:
+        ours = np.minimum(ours, SUM_ROUNDINGS + np.log2(np.maximum(ours, 1)))
     size = np.asarray(largest, np.float64)
     with np.errstate(all="ignore"):
         found = [

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from hjit.trace.ir.graph import Definition, Expr, Graph, Load, Op, Stage
+from hjit.trace.ir.graph import Cast, Definition, Expr, Graph, Load, Op, Stage
 from hjit.trace.ir.interpret import evaluate, interpret
 from hjit.trace.ir.poly import sizes_value
 from hjit.trace.tracing.recorder import GraphBreak
@@ -234,6 +234,7 @@ class Reference:
         if is_place(d):
             return self._place(k, d, index, start, count)
         total = total_of(d.order, d.value.dtype, self.fast)
+        total.parts = self._parts(k, d)
         total.add(cast(start, d.value.dtype))
         if many:
             self._sample(k, d, index, count, extents, total)
@@ -244,6 +245,22 @@ class Reference:
             element = Frame(self, k, (*index, *inner)).value(d.value.args[1])
             total.add(full(cast(element, d.value.dtype), (count, min(step, size - begin))))
         return cast(total.result(), dtype)
+
+    def _parts(self, k: int, d: Definition) -> int:
+        """Of how many numbers each element of a sum is a sum itself, in double precision, as those in two steps are.
+
+        NumPy adds all of them in the dtype of the result.
+        """
+        assert isinstance(d.value, Op)
+        element = d.value.args[1]
+        if d.order != "add" or not isinstance(element, Cast) or not isinstance(element.arg, Load):
+            return 1
+        stage = self.graphs[k].by_name.get(element.arg.source)
+        if stage is None or not stage.updates or stage.updates[-1].order != "add":
+            return 1
+        if stage.dtype.kind != "f" or stage.dtype.itemsize <= element.dtype.itemsize:
+            return 1
+        return math.prod(sizes_value(n, self.inputs.sizes) for n in stage.updates[-1].rdims)
 
     def _sample(
         self, k: int, d: Definition, index: tuple[Array, ...], count: int, extents: list[int], total: Total

@@ -1,5 +1,6 @@
 """Fitting the network: a known truth is found again, and how samples are grouped, padded and measured."""
 
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -360,3 +361,12 @@ def test_the_report_prints_as_a_table() -> None:
     page = report._repr_html_()
     assert "<td>rank</td><td>0.900</td><td>0.800</td>" in page and "after 2 passes" in page
     assert "0.800" not in Report((0.5,), report.trained, None)._repr_html_()
+
+
+def test_without_jax_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "optax", None)
+    with pytest.raises(ModuleNotFoundError, match=r'needs optax: pip install "hjit\[train\]"'):
+        fit([])
+    monkeypatch.undo()
+    with pytest.raises(ModelError):
+        fit([])

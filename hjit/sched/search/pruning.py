@@ -49,7 +49,7 @@ class Rules:
         optimistic: are stages of which it is not decided where they are computed assumed to be where that costs their
             readers the least (Adams 2019, section 3.2), and not at the root? Every nest is then costed again when what
             it reads is placed. A beam of 32 finds schedules
-            of the same cost either way, a greedy search now better ones and now worse: see `benchmarks/README.md`.
+            of the same cost either way, a greedy search now better ones and now worse: see `benchmarks/LOG.md`.
         inlined: operations that one evaluation has at most, those of inlined stages included: on a small image all of
         it looks cheap.
     """

@@ -1,7 +1,7 @@
 """The tuning limits of `hjit.trace.ops`, each with its unit.
 
 Those of unrolling bound the length of an expression, and so the time to compile it: they were chosen for code that
-users write, not measured. Those of BLAS were measured, see "Products of matrices" in benchmarks/README.md.
+users write, not measured. Those of BLAS were measured, see "Matrix products" in benchmarks/README.md.
 """
 
 from __future__ import annotations
