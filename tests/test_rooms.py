@@ -219,6 +219,7 @@ LATE = {
     "kernels.cuda.runtime.kernels": {"kernels.cuda.runtime.lowered": COMPILER},
     "kernels.runtime.kernel": {"kernels.runtime.lowered": COMPILER},
     "graph_breaks": {"call.parts": FIRST_CALL},
+    "pytest_plugin": {"modules": SELDOM, "report.kinds": SELDOM, "errors": SELDOM},
     "inspection": {
         "call.build": FIRST_CALL,
         "call.segments": FIRST_CALL,
