@@ -1,4 +1,4 @@
-"""``python -m benchmarks [apps|gpu|idioms|overhead|products|search] [--json FILE]``; see ``--help``."""
+"""``python -m benchmarks [apps|gpu|idioms|overhead|products|search|skimage] [--json FILE]``; see ``--help``."""
 
 from __future__ import annotations
 
@@ -25,7 +25,6 @@ def threads(text: str) -> list[int]:
 def parser() -> argparse.ArgumentParser:
     """The command line."""
     from benchmarks.apps import NAMES
-    from benchmarks.papers import LIMIT
     from benchmarks.rows import HALIDE_SCHEDULES, HJIT_SCHEDULES, PEERS
 
     p = argparse.ArgumentParser(prog="python -m benchmarks", description="hjit's benchmarks.")
@@ -33,9 +32,10 @@ def parser() -> argparse.ArgumentParser:
         "apps (the default): applications compared with their peers; gpu: the same on a GPU; "
         "idioms: short image code compared with NumPy; "
         "overhead: what a call costs; products: matrix products; "
-        "search: what searching the applications' schedules costs, and the same as apps"
+        "search: what searching the applications' schedules costs, and the same as apps; "
+        "skimage: scikit-image's own tests, plain and compiled"
     )
-    kinds = ("apps", "gpu", "idioms", "overhead", "products", "search")
+    kinds = ("apps", "gpu", "idioms", "overhead", "products", "search", "skimage")
     p.add_argument("name", nargs="?", default="apps", choices=kinds, help=what)
     p.add_argument("--json", metavar="FILE", type=Path, help="write the numbers here, too")
     p.add_argument("--apps", metavar="A,B", type=names, default=list(NAMES), help=f"of {', '.join(NAMES)}")
@@ -49,11 +49,17 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument(
         "--tables", action="store_true", help="with search: the tables of Anderson 2021 and Gao 2022 instead"
     )
-    p.add_argument("--limit", metavar="SECONDS", type=float, default=LIMIT, help="of a search in those tables")
+    p.add_argument(
+        "--limit", metavar="SECONDS", type=float, help="of a search in those tables; with skimage: of a module's tests"
+    )
     p.add_argument("--budget", metavar="SECONDS", type=float, default=1.0, help="for each candidate")
     p.add_argument("--only", metavar="A,B", type=names, dest="apps", help="the same as --apps")
     p.add_argument("--minutes", type=float, default=9.0, help="with gpu: stop then; a run with the same FILE goes on")
     p.add_argument("--halide-cuda", metavar="FOLDER", type=Path, help="with gpu: of benchmarks.peers.halide_cuda")
+    p.add_argument("--modules", metavar="A,B", type=names, help="with skimage: filters,exposure; all if not given")
+    p.add_argument(
+        "--source", metavar="PATH", type=Path, help="with skimage: its sources; pip downloads them if needed"
+    )
     p.add_argument("--stand-in", action="store_true", help="with gpu: tries this command without one: no real times")
     return p
 
@@ -73,6 +79,8 @@ def measured(given: argparse.Namespace, keep: Callable[[dict[str, Any]], None]) 
 
     if given.name == "gpu":
         return on_gpu(given, keep)
+    if given.name == "skimage":
+        return of_skimage(given, keep)
     if given.name in ("idioms", "products"):
         from benchmarks import idioms, products
 
@@ -83,9 +91,10 @@ def measured(given: argparse.Namespace, keep: Callable[[dict[str, Any]], None]) 
         return {**suite.about(), "rows": [row for of_threads in many for row in of_threads]}
     if given.name == "search" and given.tables:
         suite.check_names("application", given.apps, NAMES)
-        head = {**suite.about(), "limit": given.limit}
+        limit = given.limit or papers.LIMIT
+        head = {**suite.about(), "limit": limit}
         rows = papers.run(
-            given.apps, given.threads, small=given.small, limit=given.limit, keep=lambda rows: keep({**head, **rows})
+            given.apps, given.threads, small=given.small, limit=limit, keep=lambda rows: keep({**head, **rows})
         )
         papers.show(rows)
         return {**head, **rows}
@@ -114,17 +123,35 @@ def measured(given: argparse.Namespace, keep: Callable[[dict[str, Any]], None]) 
     return {**numbers, **found}
 
 
+def earlier(given: argparse.Namespace) -> dict[str, Any]:
+    """What the file has of an earlier run."""
+    found: dict[str, Any] = json.loads(given.json.read_text()) if given.json and given.json.exists() else {}
+    return found
+
+
+def of_skimage(given: argparse.Namespace, keep: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
+    """The counts of modules of scikit-image, beside those of others that the file has."""
+    from benchmarks import skimage_tests
+
+    return skimage_tests.run(
+        given.modules or skimage_tests.MODULES,
+        source=given.source,
+        limit=given.limit or skimage_tests.LIMIT,
+        earlier=earlier(given).get("rows", ()),
+        keep=keep,
+    )
+
+
 def on_gpu(given: argparse.Namespace, keep: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
     """The numbers of the applications on a GPU, beside those that the file has."""
     from benchmarks import gpu, suite
     from benchmarks.apps import NAMES
 
     suite.check_names("application", given.apps, NAMES)
-    earlier = json.loads(given.json.read_text()) if given.json and given.json.exists() else {}
     try:
         numbers = gpu.run(
             given.apps,
-            earlier,
+            earlier(given),
             minutes=given.minutes,
             small=given.small,
             stand_in=given.stand_in,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import hjit
@@ -114,6 +115,21 @@ def test_rows_of_processes_are_one() -> None:
         Row("f", WHOLE, 3, 3, 0, False, 6, "slow")
     ]
     assert merged([row(WHOLE, 1), row(BREAKS, 1)])[0].kind == BREAKS
+
+
+def test_calls_that_raise_do_not_count() -> None:
+    def root(a: np.ndarray) -> np.ndarray:
+        if a.ndim != 2:
+            raise ValueError("an image is needed")
+        return np.sqrt(a) + 1
+
+    p = hjit.pipeline(root, on_unsupported="break")
+    with pytest.raises(ValueError, match="an image"):
+        p(np.ones(3))
+    assert [row.kind for row in rows_of({"f": p})] == [PLAIN]
+    p(np.ones((20, 30)))
+    (row,) = rows_of({"f": p})
+    assert (row.kind, row.why) == (WHOLE, "")
 
 
 def test_a_function_with_two_names_has_one_row() -> None:

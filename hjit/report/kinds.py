@@ -95,9 +95,9 @@ def kind_of(p: Any) -> str:
     """What has become of the calls of a pipeline so far."""
     if not p.stats.calls:
         return NOT_CALLED
-    if p.parts is not None:
-        return BREAKS if any(_compiled(part) for part, _, _ in p.parts.parts) else PLAIN
-    return WHOLE if _compiled(p) else PLAIN
+    if _in_parts(p) and any(_compiled(part) for part, _, _ in p.parts.parts):
+        return BREAKS
+    return WHOLE if any(e.variants for e in p.entries) else PLAIN
 
 
 def counted(rows: Iterable[Row]) -> dict[str, int]:
@@ -108,11 +108,16 @@ def counted(rows: Iterable[Row]) -> dict[str, int]:
     return found
 
 
+def _in_parts(p: Any) -> bool:
+    """Does it run in parts with some arguments? It is also split for calls that raise an exception."""
+    return p.parts is not None and any(e.parts is not None for e in p.entries)
+
+
 def _compiled(p: Any) -> bool:
     """Has it, or a part of it, anything that runs compiled?"""
     if any(e.variants for e in p.entries):
         return True
-    return p.parts is not None and any(_compiled(part) for part, _, _ in p.parts.parts)
+    return _in_parts(p) and any(_compiled(part) for part, _, _ in p.parts.parts)
 
 
 def _all(p: Any) -> Iterator[Any]:
@@ -124,7 +129,7 @@ def _all(p: Any) -> Iterator[Any]:
 
 
 def _why(p: Any) -> Iterator[str]:
-    if p.parts is not None:
+    if _in_parts(p):
         kept = p.parts.kept
         yield p.parts.why if kept is None else f"line {kept[1]}: {p.parts.why}"
     for e in p.entries:
