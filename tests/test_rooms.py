@@ -207,6 +207,9 @@ LATE = {
         "kernels.runtime.features": FIRST_CALL,
         "kernels.runtime.launch": FIRST_CALL,
         "modules": SELDOM,
+        "profiler": SELDOM,
+        "report.profile": SHOWN,
+        "report.patch": SELDOM,
         "sched.language.target": FIRST_CALL,
     },
     "call.build": {
