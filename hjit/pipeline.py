@@ -598,6 +598,7 @@ def _load_compiler() -> None:
         importlib.import_module("hjit.call.build")
 
 
+@uncounted
 class Part(Pipeline):
     """Statements of a function that cannot be traced as a whole; what cannot be traced of them runs without a word."""
 

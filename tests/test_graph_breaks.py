@@ -342,3 +342,28 @@ def test_threads_share_the_parts() -> None:
         found = list(pool.map(lambda _: compiled(IMAGE, OTHER), range(16)))
     for got in found:
         same(got, masked(IMAGE, OTHER))
+
+
+def warns_in_a_branch(a: Any) -> Any:
+    b = np.sqrt(a)
+    if np.unique(b).size > 2:
+        warnings.warn("odd", stacklevel=2)
+    return np.exp(b) * 2
+
+
+def warns_after_a_break(a: Any) -> Any:
+    b = np.exp(a) + 1
+    n = np.unique(b).size
+    c = b * n + np.sqrt(b)
+    warnings.warn("many", UserWarning, 2)
+    return c + 1
+
+
+@pytest.mark.parametrize("f", [warns_in_a_branch, warns_after_a_break])
+def test_warnings_point_to_the_caller(f: Callable[..., Any]) -> None:
+    compiled = hjit.pipeline(f)
+    for _ in range(3):
+        with pytest.warns(UserWarning) as found:
+            f(IMAGE), compiled(IMAGE)
+        assert [(w.filename, w.lineno) for w in found] == [(__file__, found[0].lineno)] * 2
+    assert compiled.stats.parts
