@@ -195,8 +195,9 @@ def markdown(numbers: dict[str, Any]) -> str:
     lines = [
         "# What runs how",
         "",
-        f"`python -m benchmarks coverage` decorated {len(rows)} functions "
-        f"of {len({r['package'] for r in rows})} packages and kinds of code with `hjit.pipeline` and called them on images. **Whole**: one call is compiled kernels.",
+        f"`python -m benchmarks coverage` decorated {len(rows)} functions of {len({r['package'] for r in rows})}",
+        "packages and kinds of code with `hjit.pipeline` and called them on images.",
+        "**Whole**: one call is compiled kernels.",
         "**With breaks**: Python runs the function, and compiled parts of it. **Plain**: NumPy runs it, as nothing of",
         "it can be compiled, or as NumPy is faster. Results: the largest difference from NumPy's, relative to the",
         "largest magnitude.",
