@@ -14,7 +14,7 @@ SCIKIT_IMAGE = {
             {
                 "gaussian": "gray, sigma=2", "sobel": "gray", "sobel_h": "gray", "scharr": "gray", "prewitt": "gray64",
                 "roberts": "gray", "farid": "gray", "laplace": "gray", "median": "bytes_",
-                "unsharp_mask": "rgb, channel_axis=-1", "difference_of_gaussians": "gray, 1, 3",
+                "unsharp_mask": "rgb, channel_axis=2", "difference_of_gaussians": "gray, 1, 3",
                 "threshold_otsu": "bytes_", "threshold_li": "gray", "threshold_yen": "bytes_",
                 "threshold_isodata": "bytes_", "threshold_triangle": "bytes_", "threshold_mean": "gray",
                 "threshold_minimum": "noisy_bytes", "threshold_local": "gray, 15", "threshold_niblack": "gray",
@@ -73,7 +73,7 @@ SCIKIT_IMAGE = {
                 "erosion": "bytes_", "dilation": "bytes_, disc", "opening": "bytes_", "closing": "gray",
                 "white_tophat": "bytes_", "black_tophat": "bytes_", "isotropic_dilation": "mask, 3",
                 "isotropic_erosion": "mask, 3", "reconstruction": "gray - 0.1, gray", "local_maxima": "gray",
-                "skeletonize": "mask", "thin": "mask", "medial_axis": "mask", "convex_hull_image": "mask",
+                "skeletonize": "mask", "thin": "mask", "medial_axis": "mask, rng=0", "convex_hull_image": "mask",
                 "area_opening": "bytes_, 32", "flood_fill": "bytes_, (0, 0), 255",
             },
         ),
@@ -106,7 +106,7 @@ SCIKIT_IMAGE = {
             {
                 "slic": "rgb, n_segments=50, max_num_iter=3", "find_boundaries": "labels",
                 "mark_boundaries": "rgb, labels", "clear_border": "labels", "expand_labels": "labels, 3",
-                "chan_vese": "gray, max_num_iter=3", "morphological_chan_vese": "gray, 3",
+                "chan_vese": "gray, max_num_iter=3", "morphological_chan_vese": "gray, 4",
                 "join_segmentations": "labels, other_labels", "inverse_gaussian_gradient": "gray",
             },
         ),
