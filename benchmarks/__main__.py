@@ -1,4 +1,4 @@
-"""``python -m benchmarks [apps|gpu|idioms|overhead|products|search] [--json FILE]``; see ``--help``."""
+"""``python -m benchmarks [NAME] [--json FILE]``, by default of the applications; see ``--help``."""
 
 from __future__ import annotations
 
@@ -22,20 +22,29 @@ def threads(text: str) -> list[int]:
     return found
 
 
+def sizes(text: str) -> list[float]:
+    """Megapixels with commas between them."""
+    found = [float(n) for n in names(text)]
+    if min(found, default=0) <= 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is no size")
+    return found
+
+
 def parser() -> argparse.ArgumentParser:
     """The command line."""
     from benchmarks.apps import NAMES
-    from benchmarks.papers import LIMIT
     from benchmarks.rows import HALIDE_SCHEDULES, HJIT_SCHEDULES, PEERS
 
     p = argparse.ArgumentParser(prog="python -m benchmarks", description="hjit's benchmarks.")
     what = (
         "apps (the default): applications compared with their peers; gpu: the same on a GPU; "
+        "coverage: functions of many packages; "
         "idioms: short image code compared with NumPy; "
         "overhead: what a call costs; products: matrix products; "
-        "search: what searching the applications' schedules costs, and the same as apps"
+        "search: what searching the applications' schedules costs, and the same as apps; "
+        "skimage: scikit-image's own tests, plain and compiled"
     )
-    kinds = ("apps", "gpu", "idioms", "overhead", "products", "search")
+    kinds = ("apps", "coverage", "gpu", "idioms", "overhead", "products", "search", "skimage")
     p.add_argument("name", nargs="?", default="apps", choices=kinds, help=what)
     p.add_argument("--json", metavar="FILE", type=Path, help="write the numbers here, too")
     p.add_argument("--apps", metavar="A,B", type=names, default=list(NAMES), help=f"of {', '.join(NAMES)}")
@@ -49,11 +58,21 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument(
         "--tables", action="store_true", help="with search: the tables of Anderson 2021 and Gao 2022 instead"
     )
-    p.add_argument("--limit", metavar="SECONDS", type=float, default=LIMIT, help="of a search in those tables")
+    p.add_argument(
+        "--limit", metavar="SECONDS", type=float, help="of a search in those tables, a module's tests, a function"
+    )
     p.add_argument("--budget", metavar="SECONDS", type=float, default=1.0, help="for each candidate")
     p.add_argument("--only", metavar="A,B", type=names, dest="apps", help="the same as --apps")
     p.add_argument("--minutes", type=float, default=9.0, help="with gpu: stop then; a run with the same FILE goes on")
     p.add_argument("--halide-cuda", metavar="FOLDER", type=Path, help="with gpu: of benchmarks.peers.halide_cuda")
+    p.add_argument("--size", metavar="A,B", type=sizes, help="with coverage: megapixels, 0.1,1,6 if not given")
+    p.add_argument("--kinds", action="store_true", help="with coverage: time nothing")
+    p.add_argument("--functions", metavar="A,B", type=names, default=[], help="with coverage: words of their names")
+    p.add_argument("--table", metavar="FILE", type=Path, help="with coverage: for docs/coverage.md")
+    p.add_argument("--modules", metavar="A,B", type=names, help="with skimage: filters,exposure; all if not given")
+    p.add_argument(
+        "--source", metavar="PATH", type=Path, help="with skimage: its sources; pip downloads them if needed"
+    )
     p.add_argument("--stand-in", action="store_true", help="with gpu: tries this command without one: no real times")
     return p
 
@@ -73,6 +92,8 @@ def measured(given: argparse.Namespace, keep: Callable[[dict[str, Any]], None]) 
 
     if given.name == "gpu":
         return on_gpu(given, keep)
+    if given.name in ("coverage", "skimage"):
+        return (of_skimage if given.name == "skimage" else of_coverage)(given, keep)
     if given.name in ("idioms", "products"):
         from benchmarks import idioms, products
 
@@ -83,9 +104,10 @@ def measured(given: argparse.Namespace, keep: Callable[[dict[str, Any]], None]) 
         return {**suite.about(), "rows": [row for of_threads in many for row in of_threads]}
     if given.name == "search" and given.tables:
         suite.check_names("application", given.apps, NAMES)
-        head = {**suite.about(), "limit": given.limit}
+        limit = given.limit or papers.LIMIT
+        head = {**suite.about(), "limit": limit}
         rows = papers.run(
-            given.apps, given.threads, small=given.small, limit=given.limit, keep=lambda rows: keep({**head, **rows})
+            given.apps, given.threads, small=given.small, limit=limit, keep=lambda rows: keep({**head, **rows})
         )
         papers.show(rows)
         return {**head, **rows}
@@ -114,17 +136,54 @@ def measured(given: argparse.Namespace, keep: Callable[[dict[str, Any]], None]) 
     return {**numbers, **found}
 
 
+def earlier(given: argparse.Namespace) -> dict[str, Any]:
+    """What the file has of an earlier run."""
+    found: dict[str, Any] = json.loads(given.json.read_text()) if given.json and given.json.exists() else {}
+    return found
+
+
+def of_skimage(given: argparse.Namespace, keep: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
+    """The counts of modules of scikit-image, beside those of others that the file has."""
+    from benchmarks import skimage_tests
+
+    return skimage_tests.run(
+        given.modules or skimage_tests.MODULES,
+        source=given.source,
+        limit=given.limit or skimage_tests.LIMIT,
+        earlier=earlier(given).get("rows", ()),
+        keep=keep,
+    )
+
+
+def of_coverage(given: argparse.Namespace, keep: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
+    """The rows of functions, beside those of others that the file has; and the table."""
+    from benchmarks import coverage
+
+    numbers = coverage.run(
+        given.size or coverage.SIZES,
+        given.functions,
+        seconds=0.0 if given.kinds else given.budget,
+        limit=given.limit or coverage.LIMIT,
+        earlier=earlier(given).get("rows", ()),
+        keep=keep,
+    )
+    coverage.show(numbers)
+    table = given.table or coverage.TABLE
+    table.parent.mkdir(parents=True, exist_ok=True)
+    table.write_text(coverage.markdown(numbers), encoding="utf-8")
+    return numbers
+
+
 def on_gpu(given: argparse.Namespace, keep: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
     """The numbers of the applications on a GPU, beside those that the file has."""
     from benchmarks import gpu, suite
     from benchmarks.apps import NAMES
 
     suite.check_names("application", given.apps, NAMES)
-    earlier = json.loads(given.json.read_text()) if given.json and given.json.exists() else {}
     try:
         numbers = gpu.run(
             given.apps,
-            earlier,
+            earlier(given),
             minutes=given.minutes,
             small=given.small,
             stand_in=given.stand_in,

@@ -1,8 +1,9 @@
-"""The command line: ``hjit demo``, ``hjit run``, ``hjit cache``, ``hjit info``; ``python -m hjit`` is the same."""
+"""The command line: ``hjit demo``, ``run``, ``profile``, ``cache`` and ``info``; ``python -m hjit`` is the same."""
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import platform
 import re
@@ -11,6 +12,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import fields
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 
 from hjit import cache, demo
 from hjit.errors import OptionError
@@ -58,6 +60,23 @@ def parser() -> argparse.ArgumentParser:
     run.add_argument("script", help="a file")
     run.add_argument("args", nargs=argparse.REMAINDER, help="arguments of the script")
     run.set_defaults(run=_run)
+
+    profile = commands.add_parser(
+        "profile", help="run a Python script, find the functions of arrays where its time goes, and try hjit on them"
+    )
+    profile.add_argument(
+        "--accelerate", default="", metavar="NAMES", help="modules to look at besides the user's own files, with commas"
+    )
+    profile.add_argument(
+        "--patch", metavar="FILE", help="write a diff that decorates what pays, in the user's own files"
+    )
+    profile.add_argument("--json", metavar="FILE", help="write the listing here, too")
+    profile.add_argument(
+        "--top", type=int, default=10, metavar="N", help="how many functions to try (default: %(default)s)"
+    )
+    profile.add_argument("script", help="a file")
+    profile.add_argument("args", nargs=argparse.REMAINDER, help="arguments of the script")
+    profile.set_defaults(run=_profile)
 
     cache = commands.add_parser("cache", help="look at the disk cache, or empty it")
     cache.add_argument(
@@ -115,6 +134,31 @@ def _run(given: argparse.Namespace) -> int:
         if not given.quiet:
             print(accelerated, file=sys.stderr)
     return 0
+
+
+def _profile(given: argparse.Namespace) -> int:
+    from hjit import profiler
+    from hjit.report import profile
+    from hjit.report.patch import patch
+
+    if not os.path.isfile(given.script):
+        return _failed(f"{given.script} is not a file")
+    notes = profiler.Profiler([name for name in given.accelerate.split(",") if name])
+    status = profiler.run_script(given.script, given.args, notes)
+    rows = profiler.rows(notes, given.top, lambda name: print(f"hjit: trying {name}", file=sys.stderr))
+    profile.show(rows, notes.seconds, sys.stdout)
+    try:
+        if given.json:
+            with open(given.json, "w", encoding="utf-8") as f:
+                f.write(json.dumps(profile.as_json(rows, notes.seconds), indent=2) + "\n")
+        if given.patch:
+            diffs = [patch(Path(file), lines) for file, lines in profiler.patched(rows, notes).items()]
+            with open(given.patch, "w", encoding="utf-8", newline="") as f:
+                f.writelines(diffs)
+            print(f"{given.patch}: {sum(map(bool, diffs))} files changed; apply it by: patch -p1 < {given.patch}")
+    except OSError as error:
+        return _failed(error)
+    return status
 
 
 def _cache(given: argparse.Namespace) -> int:

@@ -11,6 +11,7 @@ from hjit.call.against_numpy import InterleavedCalls
 from hjit.call.arguments import CallKey
 from hjit.call.entry import UNTIMED, Entry, Stats
 from hjit.options import Options
+from hjit.trace.tracing.frames import uncounted
 
 if TYPE_CHECKING:
     from hjit.call.parts import Parts
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("hjit")
 
 
+@uncounted
 class GraphBreaks:
     """Methods of `hjit.pipeline.Pipeline`.
 

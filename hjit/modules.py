@@ -10,6 +10,7 @@ from typing import Any
 from hjit.errors import OptionError
 from hjit.options import checked
 from hjit.pipeline import Pipeline
+from hjit.report.kinds import Row, rows_of
 
 
 class Accelerated:
@@ -45,8 +46,12 @@ class Accelerated:
 
     def __str__(self) -> str:
         """What was called, and how it ran."""
-        lines = (f"{name}: {_about(p)}" for name, p in self.pipelines.items() if p.stats.calls)
+        lines = [str(row) for row in self.rows() if row.calls]
         return "\n".join(lines) or f"{len(self.pipelines)} functions, none of which has been called"
+
+    def rows(self) -> list[Row]:
+        """How the calls of each function ran."""
+        return rows_of(self.pipelines)
 
 
 def accelerate(*names: str, **given: Any) -> Accelerated:
@@ -78,9 +83,3 @@ def functions_of(module: types.ModuleType) -> Iterator[tuple[str, types.Function
         found = getattr(module, name, None)
         if isinstance(found, types.FunctionType) and (found.__module__ or "").partition(".")[0] == package:
             yield name, found
-
-
-def _about(p: Pipeline) -> str:
-    s = p.stats
-    how = f"in Python, with {s.parts} compiled parts" if s.parts else "compiled" if s.traces else "as plain NumPy"
-    return f"{s.calls} calls, {how}" + (f"; NumPy ran {s.fallbacks} of them" if s.fallbacks and s.traces else "")

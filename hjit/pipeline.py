@@ -149,8 +149,20 @@ class Pipeline(Inspection, GraphBreaks, Generic[P, R]):
             raise pickle.PicklingError(f"{self!r} is not found as {module}.{name}")
         return _unpickle, (module, name, self._given)
 
+    @property
+    def entries(self) -> list[Entry]:
+        """What is known of all arguments."""
+        return list(self._entries.values())
+
+    def quiet(self) -> Pipeline:
+        """Give no warnings of what NumPy runs and of flipped decisions: `explain`, `stats` and the log say it, too."""
+        self._warned = self._warned_of_flips = True
+        return self
+
     def _part(self, function: Any) -> Part:
-        return Part(self._given, self._spent, function)
+        part = Part(self._given, self._spent, function)
+        part._warned_of_flips = self._warned_of_flips
+        return part
 
     # -- the way of a call
     def _call(
@@ -596,6 +608,7 @@ def _load_compiler() -> None:
         importlib.import_module("hjit.call.build")
 
 
+@uncounted
 class Part(Pipeline[..., Any]):
     """Statements of a function that cannot be traced as a whole; what cannot be traced of them runs without a word."""
 
@@ -603,11 +616,6 @@ class Part(Pipeline[..., Any]):
         super().__init__(function, {**given, "on_unsupported": "break"})
         self.plain = ""  # why NumPy runs all calls
         self._spent = spent
-
-    @property
-    def entries(self) -> list[Entry]:
-        """What is known of all arguments."""
-        return list(self._entries.values())
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if self.plain or any(type(x) in (list, tuple, dict) and len(x) > MAX_ITEMS for x in args):

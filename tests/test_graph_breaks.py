@@ -342,3 +342,59 @@ def test_threads_share_the_parts() -> None:
         found = list(pool.map(lambda _: compiled(IMAGE, OTHER), range(16)))
     for got in found:
         same(got, masked(IMAGE, OTHER))
+
+
+def warns_in_a_branch(a: Any) -> Any:
+    b = np.sqrt(a)
+    if np.unique(b).size > 2:
+        warnings.warn("odd", stacklevel=2)
+    return np.exp(b) * 2
+
+
+def warns_after_a_break(a: Any) -> Any:
+    b = np.exp(a) + 1
+    n = np.unique(b).size
+    c = b * n + np.sqrt(b)
+    warnings.warn("many", UserWarning, 2)
+    return c + 1
+
+
+@pytest.mark.parametrize("f", [warns_in_a_branch, warns_after_a_break])
+def test_warnings_point_to_the_caller(f: Callable[..., Any]) -> None:
+    compiled = hjit.pipeline(f)
+    for _ in range(3):
+        with pytest.warns(UserWarning) as found:
+            f(IMAGE), compiled(IMAGE)
+        assert [(w.filename, w.lineno) for w in found] == [(__file__, found[0].lineno)] * 2
+    assert compiled.stats.parts
+
+
+def calls_itself(a: Any, again: bool = True) -> Any:
+    b = np.sqrt(a)
+    if again:
+        return calls_itself(b, False) + np.unique(b).size
+    return b * 2 + np.unique(b).size
+
+
+def makes_slices(a: Any) -> Any:
+    steps = np.round(np.sqrt(a)).astype(int)
+    return tuple(slice(x, None, y) for x, y in zip(steps, steps + 1, strict=True))
+
+
+@pytest.mark.parametrize(("f", "a"), [(calls_itself, IMAGE), (makes_slices, np.array([4.0, 9.0]))])
+def test_names_and_slices(f: Callable[..., Any], a: Any) -> None:
+    compiled = hjit.pipeline(f)
+    for _ in range(3):
+        got, expected = compiled(a), f(a)
+        if f is makes_slices:
+            assert got == expected
+        else:
+            same(got, expected)
+
+
+def test_a_closure_that_calls_itself() -> None:
+    def again(a: Any, n: int) -> Any:
+        b = np.sqrt(a) * np.unique(a).size
+        return b if n == 0 else again(b, n - 1)
+
+    same(hjit.pipeline(again)(IMAGE, 2), again(IMAGE, 2))

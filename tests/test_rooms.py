@@ -207,6 +207,9 @@ LATE = {
         "kernels.runtime.features": FIRST_CALL,
         "kernels.runtime.launch": FIRST_CALL,
         "modules": SELDOM,
+        "profiler": SELDOM,
+        "report.profile": SHOWN,
+        "report.patch": SELDOM,
         "sched.language.target": FIRST_CALL,
     },
     "call.build": {
@@ -219,6 +222,7 @@ LATE = {
     "kernels.cuda.runtime.kernels": {"kernels.cuda.runtime.lowered": COMPILER},
     "kernels.runtime.kernel": {"kernels.runtime.lowered": COMPILER},
     "graph_breaks": {"call.parts": FIRST_CALL},
+    "pytest_plugin": {"modules": SELDOM, "report.kinds": SELDOM, "errors": SELDOM},
     "inspection": {
         "call.build": FIRST_CALL,
         "call.segments": FIRST_CALL,

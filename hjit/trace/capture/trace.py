@@ -276,6 +276,8 @@ def _result(x: Any, rec: Recorder, shared: Counter[TracedBuffer]) -> Any:
     elif t is np.ndarray and not x.dtype.hasobject:  # objects may be traced arrays
         return Result("constant", value=x)
     elif t is slice:  # its parts may be sizes, or numbers of the caller
+        if any(is_tracer(v) for v in (x.start, x.stop, x.step)):
+            raise rec.error("return", "a slice of computed numbers", "return the numbers")
         x = slice(*(int(v) if type(v) is Size else unpin(v) for v in (x.start, x.stop, x.step)))
     elif not isinstance(x, (bool, int, float, complex, str, bytes, type(None), slice, np.generic, np.dtype, type)):
         raise rec.error("return", f"a {t.__name__}", "return arrays, numbers, or tuples, lists and dicts of them")

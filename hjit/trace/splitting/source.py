@@ -12,6 +12,7 @@ from typing import Any
 
 TREE = "__hjit_tree__"  # the attribute of functions that are made here
 MAKER = "__hjit_make"  # what closes over the variables of a function that is made anew
+MADE = "__hjit_made"  # that function, in there
 
 
 class NoSource(Exception):
@@ -88,13 +89,12 @@ def made(
     """
     cells = dict(zip(like.__code__.co_freevars, like.__closure__ or (), strict=True))
     cells |= {name: types.CellType(value) for name, value in more.items()}
-    maker = function_def(MAKER, arguments(list(cells)), [tree, ast.Return(ast.Name(tree.name, ast.Load()))])
-    if tree.name in cells:
-        maker.body[-1] = ast.Pass()  # a function that calls itself: its name is that of its cell
-    kept = copy.deepcopy(tree)
+    name, kept = tree.name, copy.deepcopy(tree)
+    tree.name = MADE  # so that its own name is what it was in its body: a global, or one of the cells
+    maker = function_def(MAKER, arguments(list(cells)), [tree])
     module = ast.fix_missing_locations(ast.Module([ast.copy_location(maker, tree)], []))
     code = compile(module, like.__code__.co_filename, "exec", dont_inherit=True)
-    inner = _code(_code(code, MAKER), tree.name)
+    inner = _code(_code(code, MAKER), MADE).replace(co_name=name, co_qualname=like.__qualname__)
     closure = tuple(cells[name] for name in inner.co_freevars)
     found = types.FunctionType(inner, like.__globals__, like.__name__, None, closure)
     found.__qualname__, found.__module__ = like.__qualname__, like.__module__

@@ -249,6 +249,8 @@ class _Splitter:
             return s.value is not None and self.may_move(s.value)
         if any(isinstance(x, ALONE) or getattr(x, "hjit_kept", False) for x in ast.walk(s)):
             return False
+        if any(map(_counts_frames, ast.walk(s))):
+            return False  # that of a part would be one more
         if self.shared.intersection(stores([s])):
             return False  # inner functions, which are called in between, see the new value at once
         return isinstance(s, LOOPS) or not any(isinstance(x, (ast.Break, ast.Continue)) for x in _of_loop(s))
@@ -328,6 +330,16 @@ def _ignores_errors(x: ast.withitem) -> bool:
 def _is_trivial(s: ast.stmt) -> bool:
     """Does it only take apart what there is: attributes, items of tuples, numbers?"""
     return isinstance(s, ast.Assign) and not any(isinstance(x, (ast.Call, ast.BinOp, ast.Compare)) for x in ast.walk(s))
+
+
+def _counts_frames(x: ast.AST) -> bool:
+    """Is it a warning or a log record that says how many frames above it something happened?"""
+    match x:
+        case ast.Call(ast.Name(id="warn") | ast.Attribute(attr="warn"), [_, _, _, *_]):
+            return True
+        case ast.keyword("stacklevel"):
+            return True
+    return False
 
 
 def _is_of_frames(tree: ast.AST) -> bool:

@@ -1,0 +1,300 @@
+"""``python -m benchmarks coverage``: functions of many packages, one after the other, as `hjit.pipeline` runs them.
+
+For each of `benchmarks.functions.TABLES`: does it run compiled as a whole, with breaks, or plain; how far its results
+are from NumPy's; how long its first call takes; how fast later calls are, relative to NumPy, at several sizes. Each
+function has a process of its own, with a limit. The table is a file in Markdown.
+"""
+
+from __future__ import annotations
+
+import copy
+import importlib.util
+import json
+import math
+import os
+import subprocess
+import sys
+import tempfile
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from benchmarks import functions
+from benchmarks.pairs import interleaved, ratio
+from benchmarks.suite import ROOT, about
+from benchmarks.table import geomean
+from hjit.report.equality import difference, text
+from hjit.report.kinds import BREAKS, KINDS, PLAIN, WHOLE, row_of
+
+SIZES = (0.1, 1.0, 6.0)  # megapixels
+LIMIT = 180.0  # seconds of a function's process, for each size
+TABLE = ROOT / "docs/coverage.md"
+SETTLING = 3  # calls whose results are compared
+SETTLED = 24  # calls after which hjit has decided what runs; fewer where they take longer than `SETTLING_SECONDS`
+SETTLING_SECONDS = 10.0
+FAR = 1e-6  # relative to the largest magnitude: results that are further apart are listed
+BEHIND = 0.95  # of NumPy's speed
+PACKAGES = ("scikit-image", "scipy", "colour-science", "colour-demosaicing", "sewar")
+
+
+# -- one function, in its own process
+
+
+def measure(path: str, arguments: str, sizes: Sequence[float], seconds: float, write: Callable[[Any], None]) -> None:
+    """Run a function, and write what is found, bit by bit: dictionaries that make up its row.
+
+    Args:
+        seconds: for timing each way; 0: nothing is timed.
+    """
+    import hjit
+
+    warnings.simplefilter("ignore")
+    f = functions.load(path)
+    p = hjit.pipeline(f, on_unsupported="break").quiet()
+    apart, speeds = 0.0, {}
+    for k, size in enumerate(sizes):
+        given = functions.arguments(arguments, functions.images(size))
+        apart = max(apart, compared(p, f, given, {} if k else {"first": write}))
+        found = row_of(path, p)
+        known = {"apart": apart if math.isfinite(apart) else None, "results": text(apart)}
+        if not k:
+            known |= {"kind": found.kind, "why": found.why, "parts": found.parts}
+        write({**known, "verified": found.verified, "flipped": found.flipped})
+        if seconds:
+            speeds[f"{size:g}"] = speed(p, f, given, seconds)
+            write({"speed": speeds, "runs_numpy": p.stats.slower > 0})
+
+
+def compared(p: Any, f: Callable[..., Any], given: Any, first: dict[str, Callable[[Any], None]]) -> float:
+    """How far results of the first calls are from NumPy's, changed arguments included."""
+    apart = 0.0
+    for k in range(SETTLING):
+        plain, compiled = copy.deepcopy(given), copy.deepcopy(given)
+        expected = f(*plain[0], **plain[1])
+        start, cpu = time.perf_counter(), time.process_time()
+        got = p(*compiled[0], **compiled[1])
+        if k == 0 and first:
+            took = {"first_call": time.perf_counter() - start, "first_call_cpu": time.process_time() - cpu}
+            first["first"]({name: round(x, 4) for name, x in took.items()})
+        apart = max(apart, difference((expected, *plain), (got, *compiled)))
+    return apart
+
+
+def speed(p: Any, f: Callable[..., Any], given: Any, seconds: float) -> dict[str, Any]:
+    """NumPy's time over hjit's, by the median of interleaved pairs of calls; both on arguments that are theirs."""
+    mine, theirs = copy.deepcopy(given), copy.deepcopy(given)
+    end = time.perf_counter() + SETTLING_SECONDS
+    for _ in range(SETTLED):
+        p(*mine[0], **mine[1])
+        if time.perf_counter() > end:
+            break
+    plain, compiled = interleaved([lambda: f(*theirs[0], **theirs[1]), lambda: p(*mine[0], **mine[1])], seconds)
+    found = ratio(plain, compiled)
+    return {
+        "times": found.median,
+        "low": found.low,
+        "high": found.high,
+        "pairs": found.pairs,
+        "plain_ms": 1e3 * min(plain),
+    }
+
+
+# -- all functions
+
+
+def row_for(
+    package: str, path: str, arguments: str, sizes: Sequence[float], seconds: float, limit: float, cache: Path
+) -> dict[str, Any]:
+    """The row of a function, from a process of its own."""
+    row: dict[str, Any] = {"package": package, "function": path}
+    request = json.dumps([path, arguments, list(sizes), seconds])
+    environment = {**os.environ, "HJIT_CACHE_DIR": str(cache), "MPLBACKEND": "agg"}
+    environment["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), environment.get("PYTHONPATH", "")]))
+    file = cache / "row.jsonl"
+    file.write_text("")
+    command = [sys.executable, "-m", "benchmarks.coverage", request, str(file)]
+    try:
+        done = subprocess.run(
+            command, env=environment, cwd=ROOT, capture_output=True, text=True, check=False, timeout=limit * len(sizes)
+        )
+        error = (
+            ""
+            if done.returncode == 0
+            else f"status {done.returncode}: {(done.stderr.strip().splitlines() or [''])[-1]}"
+        )
+    except subprocess.TimeoutExpired:
+        error = f"ended at its limit of {limit * len(sizes):.0f} s"
+    for line in file.read_text().splitlines():
+        row |= json.loads(line)
+    return row | ({"error": error[:400]} if error else {})
+
+
+def chosen(only: Sequence[str]) -> list[tuple[str, str, str]]:
+    """Package, function and arguments of those whose package or name has one of these words; no words: of all."""
+    found = [(package, path, text) for package, table in functions.TABLES.items() for path, text in table.items()]
+    return [x for x in found if not only or any(word in x[0] or word in x[1] for word in only)]
+
+
+def run(
+    sizes: Sequence[float] = SIZES,
+    only: Sequence[str] = (),
+    *,
+    seconds: float = 1.0,
+    limit: float = LIMIT,
+    earlier: Sequence[dict[str, Any]] = (),
+    keep: Callable[[dict[str, Any]], None] = lambda numbers: None,
+) -> dict[str, Any]:
+    """All rows, under the names of the JSON file.
+
+    Args:
+        only: words of packages or functions.
+        seconds: for timing each way; 0: nothing is timed.
+        earlier: rows of an earlier run; those of other functions stay.
+        keep: called with what there is after each function.
+    """
+    head = {**about(), "sizes": list(sizes), "is_timed": seconds > 0}
+    for name in PACKAGES:
+        try:
+            head["versions"][name] = version(name)
+        except PackageNotFoundError:
+            head["versions"][name] = "-"
+    rows = {row["function"]: row for row in earlier}
+    skipped = set()
+    with tempfile.TemporaryDirectory(prefix="hjit-coverage-") as folder:
+        row_for("", "benchmarks.functions.bands.savi", "nir, red", [0.1], 0, limit, Path(folder))  # the machine's facts
+        for package, path, arguments in chosen(only):
+            if importlib.util.find_spec(path.partition(".")[0]) is None:
+                if package not in skipped:
+                    print(f"{package} is not installed: its functions are left out", file=sys.stderr)
+                skipped.add(package)
+                continue
+            row = rows[path] = row_for(package, path, arguments, sizes, seconds, limit, Path(folder))
+            print(line_of(row), flush=True)
+            keep({**head, "rows": list(rows.values())})
+    order = {path: k for k, (_, path, _) in enumerate(chosen(()))}
+    return {**head, "rows": sorted(rows.values(), key=lambda row: order.get(row["function"], len(order)))}
+
+
+def line_of(row: dict[str, Any]) -> str:
+    """What is printed of a row while others are measured."""
+    times = "  ".join(f"{size} MP: {s['times']:.2f}x" for size, s in row.get("speed", {}).items())
+    parts = (row["function"], row.get("kind", "?"), row.get("results", ""), times, row.get("error", ""))
+    return "  ".join(part for part in parts if part)
+
+
+# -- the table
+
+
+def markdown(numbers: dict[str, Any]) -> str:
+    """The table as a page of Markdown."""
+    rows, sizes = numbers["rows"], [f"{size:g}" for size in numbers["sizes"]]
+    machine, versions = numbers["machine"], numbers["versions"]
+    lines = [
+        "# What runs how",
+        "",
+        f"`python -m benchmarks coverage` decorated {len(rows)} functions of {len({r['package'] for r in rows})}",
+        "packages and kinds of code with `hjit.pipeline` and called them on images.",
+        "**Whole**: one call is compiled kernels.",
+        "**With breaks**: Python runs the function, and compiled parts of it. **Plain**: NumPy runs it, as nothing of",
+        "it can be compiled, or as NumPy is faster. Results: the largest difference from NumPy's, relative to the",
+        "largest magnitude.",
+        "",
+        f"{machine['cpu']}, {machine['cores']} cores; Python {versions['python']}, NumPy {versions['numpy']}, hjit "
+        f"{versions['hjit']} ({numbers['commit'][:12]}).",
+        "",
+    ]
+    if numbers["is_timed"]:
+        lines += ["Speed: NumPy's time divided by hjit's, at megapixels; the median of interleaved pairs of calls.", ""]
+    else:
+        lines += ["Nothing was timed in this run: first calls and speeds are left out.", ""]  # times would be noise
+        sizes = []
+    lines += [*_summary(rows, sizes), ""]
+    for package in dict.fromkeys(row["package"] for row in rows):
+        lines += [f"## {package}", "", *_functions([row for row in rows if row["package"] == package], sizes), ""]
+    return "\n".join(lines)
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    return ["| " + " | ".join(cells) + " |" for cells in (head, ["---"] * len(head), *rows)]
+
+
+def _summary(rows: Sequence[dict[str, Any]], sizes: Sequence[str]) -> list[str]:
+    def cells(name: str, some: Sequence[dict[str, Any]]) -> list[str]:
+        counts = [str(sum(row.get("kind") == kind for row in some)) for kind in KINDS]
+        far = sum(row.get("apart") is None or row["apart"] > FAR for row in some if "results" in row)
+        failed = sum("error" in row for row in some)
+        times = [[row["speed"][s]["times"] for row in some if s in row.get("speed", {})] for s in sizes]
+        return [
+            name,
+            str(len(some)),
+            *counts,
+            str(far),
+            str(failed),
+            *(f"{geomean(t):.2f}" if t else "" for t in times),
+        ]
+
+    packages = {row["package"]: [r for r in rows if r["package"] == row["package"]] for row in rows}
+    head = ["package", "functions", *KINDS, f"further apart than {FAR:g}", "failed", *(f"{s} MP" for s in sizes)]
+    return _table(head, [*(cells(name, some) for name, some in packages.items()), cells("all", rows)])
+
+
+def _functions(rows: Sequence[dict[str, Any]], sizes: Sequence[str]) -> list[str]:
+    def cells(row: dict[str, Any]) -> list[str]:
+        why = (row.get("error") or row.get("why", "")).partition("\n")[0].replace("|", "\\|")
+        first = [f"{row['first_call']:.1f}" if "first_call" in row else ""] if sizes else []
+        times = [f"{row['speed'][s]['times']:.2f}" if s in row.get("speed", {}) else "" for s in sizes]
+        return [f"`{_short(row['function'])}`", row.get("kind", ""), row.get("results", ""), *first, *times, _cut(why)]
+
+    head = [
+        "function",
+        "runs",
+        "results",
+        *(["first call, s"] if sizes else []),
+        *(f"{s} MP" for s in sizes),
+        "why not whole",
+    ]
+    return _table(head, [cells(row) for row in rows])
+
+
+def _short(path: str) -> str:
+    return path.removeprefix("benchmarks.functions.")
+
+
+def _cut(words: str, most: int = 110) -> str:
+    return words if len(words) <= most else f"{words[:most].rsplit(' ', 1)[0]} ..."
+
+
+def show(numbers: dict[str, Any]) -> None:
+    """Print the counts, and what is wrong, failed or slow."""
+    rows = numbers["rows"]
+    counts = {kind: sum(row.get("kind") == kind for row in rows) for kind in (WHOLE, BREAKS, PLAIN)}
+    print(f"{len(rows)} functions: " + ", ".join(f"{n} {kind}" for kind, n in counts.items()))
+    for row in rows:
+        if row.get("verified") is False:
+            print(f"    {row['function']}: a comparison with NumPy failed: {row.get('why')}")
+        if "results" in row and (row["apart"] is None or row["apart"] > FAR):
+            print(f"    {row['function']}: {row['results']}")
+        if "error" in row:
+            print(f"    {row['function']}: {row['error']}")
+        for size, s in row.get("speed", {}).items():
+            if s["times"] < BEHIND:
+                print(f"    {row['function']}: {s['times']:.2f} of NumPy's speed at {size} megapixels")
+
+
+def main() -> None:
+    """Measure one function; its request and the file for its row are the arguments."""
+    path, arguments, sizes, seconds = json.loads(sys.argv[1])
+    with open(sys.argv[2], "a", encoding="utf-8") as f:
+
+        def write(found: Any) -> None:
+            f.write(json.dumps(found) + "\n")
+            f.flush()
+
+        measure(path, arguments, sizes, seconds, write)
+
+
+if __name__ == "__main__":
+    main()
