@@ -27,9 +27,9 @@ import numpy as np
 from hjit.call import against_numpy
 from hjit.call.against_numpy import InterleavedCalls
 from hjit.call.arguments import CallKey, copied, is_device_array, is_same_memory, key_of, leaves_of
-from hjit.call.entry import MAX_ITEMS, MAX_KEYS, MAX_TRACES, Call, Entry, Stats
+from hjit.call.entry import MAX_DEPTH, MAX_ITEMS, MAX_KEYS, MAX_TRACES, Call, Entry, Stats
 from hjit.call.outcome import MISS, PARTS, PLAIN
-from hjit.errors import BudgetError, CompileError, DeviceError, HjitWarning, TraceError
+from hjit.errors import BudgetError, CompileError, DeviceError, HjitWarning, LongLoop, TraceError
 from hjit.graph_breaks import GraphBreaks
 from hjit.inspection import Inspection
 from hjit.options import Options, checked, context_state, resolve
@@ -81,6 +81,7 @@ class Pipeline(Inspection, GraphBreaks):
         self._on: dict[str, Pipeline] = {}
         self.parts: Parts | None = None
         self._spent = [0.0]  # seconds for building parts, those of parts included
+        self._depth = 0  # of functions in parts that call each other
         self._warned = False
         self._warned_of_flips = False
         self._lock = threading.RLock()
@@ -140,7 +141,11 @@ class Pipeline(Inspection, GraphBreaks):
         return _unpickle, (module, name, self._given)
 
     def _part(self, function: Any) -> Part:
-        return Part(self._given, self._spent, function)
+        return Part(self._given, self._spent, function, self._depth)
+
+    def _callee(self) -> Callable[[Any], Part] | None:
+        depth = self._depth + 1
+        return None if depth > MAX_DEPTH else lambda function: Part(self._given, self._spent, function, depth)
 
     # -- the way of a call
     def _call(
@@ -320,7 +325,7 @@ class Pipeline(Inspection, GraphBreaks):
                 return PLAIN
             try:
                 with progress(f"hjit: compiling {self.__name__}"):
-                    built = self._build(call.structure, call.leaves, options, self._schedule)
+                    built = self._built(call, options)
             except (TraceError, CompileError, DeviceError) as error:
                 is_refused = isinstance(error, TraceError) and not isinstance(error, BudgetError)
                 if is_refused and options.on_unsupported == "break" and self._split(error):
@@ -354,6 +359,15 @@ class Pipeline(Inspection, GraphBreaks):
             return variant.run(call.leaves, guarded, call.targets, built.results)
         except OutOfBounds:
             return self._refused(call)
+
+    def _built(self, call: Call, options: Options) -> Built:
+        """As `_build`; where a loop fills the trace and cannot be left to Python, with all that is in it."""
+        try:
+            return self._build(call.structure, call.leaves, options, self._schedule)
+        except LongLoop as error:
+            if self._split(error):
+                raise
+        return self._build(call.structure, call.leaves, replace(options, on_unsupported="numpy"), self._schedule)
 
     def _entry(self, key: CallKey) -> Entry:
         """What is known of a key, from now on if nothing is."""
@@ -589,10 +603,10 @@ def _load_compiler() -> None:
 class Part(Pipeline):
     """Statements of a function that cannot be traced as a whole; what cannot be traced of them runs without a word."""
 
-    def __init__(self, given: dict[str, Any], spent: list[float], function: Callable[..., Any]) -> None:
+    def __init__(self, given: dict[str, Any], spent: list[float], function: Callable[..., Any], depth: int) -> None:
         super().__init__(function, {**given, "on_unsupported": "break"})
         self.plain = ""  # why NumPy runs all calls
-        self._spent = spent
+        self._spent, self._depth = spent, depth
 
     @property
     def entries(self) -> list[Entry]:
