@@ -27,7 +27,7 @@ import numpy as np
 from hjit.call import against_numpy
 from hjit.call.against_numpy import InterleavedCalls
 from hjit.call.arguments import CallKey, copied, is_device_array, is_same_memory, key_of, leaves_of
-from hjit.call.entry import MAX_DEPTH, MAX_ITEMS, MAX_KEYS, MAX_TRACES, Call, Entry, Stats
+from hjit.call.entry import FEW_TRACES, MAX_DEPTH, MAX_ITEMS, MAX_KEYS, MAX_TRACES, Call, Entry, Stats
 from hjit.call.outcome import MISS, PARTS, PLAIN
 from hjit.errors import BudgetError, CompileError, DeviceError, HjitWarning, LongLoop, TraceError
 from hjit.graph_breaks import GraphBreaks
@@ -66,6 +66,7 @@ class Pipeline(Inspection, GraphBreaks):
     """
 
     __name__: str
+    _is_part = False
 
     def __init__(self, function: Callable[..., Any], given: dict[str, Any]) -> None:
         if isinstance(function, Pipeline):
@@ -80,7 +81,7 @@ class Pipeline(Inspection, GraphBreaks):
         self._schedule: Scheduler | None = None
         self._on: dict[str, Pipeline] = {}
         self.parts: Parts | None = None
-        self._spent = [0.0]  # seconds for building parts, those of parts included
+        self._spent = [0.0]  # seconds of the latest budget, for building it and its parts
         self._depth = 0  # of functions in parts that call each other
         self._warned = False
         self._warned_of_flips = False
@@ -313,6 +314,8 @@ class Pipeline(Inspection, GraphBreaks):
         from hjit.report.listing import progress
 
         options = self._resolved(call.key[0])
+        if not self._is_part:
+            self._spent[0] = 0.0  # each set of arguments has the whole budget
         with self._lock, forks.builds:
             entry = self._entries.get(call.key)
             known = () if entry is None else entry.variants
@@ -397,7 +400,11 @@ class Pipeline(Inspection, GraphBreaks):
         """
         from hjit.call.build import build
 
-        made = build(self.py_func, self.__name__, structure, leaves, options, schedule)
+        start = time.process_time()
+        try:
+            made = build(self.py_func, self.__name__, structure, leaves, options, schedule)
+        finally:
+            self._spent[0] += time.process_time() - start
         self.stats.traces += 1
         self.stats.compilations += made.compiled
         self.stats.cache_hits += made.loaded
@@ -603,10 +610,13 @@ def _load_compiler() -> None:
 class Part(Pipeline):
     """Statements of a function that cannot be traced as a whole; what cannot be traced of them runs without a word."""
 
+    _is_part = True
+
     def __init__(self, given: dict[str, Any], spent: list[float], function: Callable[..., Any], depth: int) -> None:
         super().__init__(function, {**given, "on_unsupported": "break"})
         self.plain = ""  # why NumPy runs all calls
         self._spent, self._depth = spent, depth
+        self._numbers: set[tuple[int, ...]] = set()  # for which it was traced
 
     @property
     def entries(self) -> list[Entry]:
@@ -621,18 +631,30 @@ class Part(Pipeline):
     def _first(self, call: Call) -> Any:
         """As that of a pipeline, if most calls find what they run: where sizes or numbers are others at every call,
         tracing takes longer than NumPy."""
-        if self.stats.traces >= MAX_TRACES and 2 * self.stats.traces > self.stats.calls:
-            self.plain = "its arrays have other sizes, or its numbers other values, at nearly every call"
+        self.plain = self._not_worth(call)
+        if self.plain:
             return PLAIN
-        budget = self._resolved(call.key[0]).budget
-        if budget is not None and self._spent[0] > budget:
-            self.plain = f"the parts of the function took more than the budget of {budget} s to trace and compile"
-            return PLAIN
-        start = time.process_time()
-        try:
-            return super()._first(call)
-        finally:
-            self._spent[0] += time.process_time() - start
+        self._numbers.add(tuple(x for x in call.leaves if type(x) is int))
+        return super()._first(call)
+
+    def _not_worth(self, call: Call) -> str:
+        """Why nothing more is to be traced; empty where it may be."""
+        traces = self.stats.traces
+        if traces >= MAX_TRACES and 2 * traces > self.stats.calls:
+            return "its arrays have other sizes, or its numbers other values, at nearly every call"
+        if FEW_TRACES <= traces == len(self._numbers) and traces + 1 >= self.stats.calls:
+            return "it is traced anew for each whole number, as of a loop, and they are others at every call"
+        return ""
+
+    def _build(self, structure: Tree, leaves: list[Any], options: Options, schedule: Scheduler | None) -> Built:
+        """As that of a pipeline, within what the function has left of its budget."""
+        if options.budget is None:
+            return super()._build(structure, leaves, options, schedule)
+        left = options.budget - self._spent[0]
+        if left <= 0:
+            why = f"the budget of {options.budget:g} s is spent on other parts of the function"
+            raise BudgetError(self.__name__, why, "allow more time (budget=60, or None for any)")
+        return super()._build(structure, leaves, replace(options, budget=left), schedule)
 
     def _give_up(self, key: CallKey, why: str) -> None:
         self._entry(key).plain = why

@@ -20,4 +20,5 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         patch.setenv(
             "HJIT_ON_UNSUPPORTED", "raise"
         )  # what is traced, and what is not, is seen; breaks have their tests
+        patch.setattr("hjit.tuning.decide.LITTLE_WORK", 0)  # tests search for small images, where they search
         yield
