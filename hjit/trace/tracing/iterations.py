@@ -13,7 +13,8 @@ from types import CodeType, FrameType
 # Chosen, not measured: an operation of a trace takes some milliseconds until it is machine code.
 MOST_OPERATIONS = 300  # in iterations after the first ones of loops
 MANY_ITERATIONS = 8  # from which on those are a loop, and not a list of what there is to do
-MOST_REPEATED = 3  # decisions, or calls as they are, of one instruction; each compiles all that is before it
+MOST_REPEATED = 2  # decisions, or calls as they are, of one instruction in iterations after the first one
+MOST_AGAIN = 300  # operations of all that is compiled for these: each compiles what is before it anew
 
 Place = tuple[tuple[CodeType, int], ...]
 
@@ -31,7 +32,7 @@ class Iterations:
         self._stack: list[tuple[FrameType, int]] = []  # at the latest operation, outermost first
         self._loops: dict[FrameType, tuple[int, int]] = {}  # the instructions that its frames go round
         self._breaks: Counter[Place] = Counter()
-        self.operations = self.count = 0
+        self.operations = self.count = self._again = 0
 
     def are_too_many(self) -> bool:
         """An operation is recorded: do iterations fill the trace?"""
@@ -39,14 +40,15 @@ class Iterations:
         self.operations += self._is_inside()
         return self.operations > MOST_OPERATIONS and self.count >= MANY_ITERATIONS
 
-    def repeat_breaks(self) -> bool:
-        """A segment of the trace ends: has the same instruction ended too many, in a loop?"""
+    def repeat_breaks(self, operations: int) -> bool:
+        """A segment of a trace of so many operations ends: do too many end in a loop?"""
         self._look()
         if not self._is_inside():
             return False
         place = tuple((frame.f_code, at) for frame, at in self._stack)
         self._breaks[place] += 1
-        return self._breaks[place] >= MOST_REPEATED
+        self._again += operations
+        return self._breaks[place] >= MOST_REPEATED or self._again > MOST_AGAIN
 
     def _is_inside(self) -> bool:
         return any(f in self._loops and self._loops[f][0] <= at <= self._loops[f][1] for f, at in self._stack)

@@ -472,7 +472,7 @@ class Recorder:
         return self.breaks[-1]
 
     def _break_in_loop(self, what: str) -> None:
-        if self.iterations is not None and self.iterations.repeat_breaks():
+        if self.iterations is not None and self.iterations.repeat_breaks(len(self.stages)):
             raise self._long_loop(what)
 
     def _long_loop(self, what: str) -> TraceError:
