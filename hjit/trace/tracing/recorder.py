@@ -531,9 +531,7 @@ class Recorder:
         self.inputs[name] = Source(source, result, ("event", len(self.breaks), 0))
         self.breaks.append(GraphBreak(product.needs, (), product.called, (name,), "numpy.matmul", product=product))
 
-    def error(
-        self, operation: str, reason: str, advice: str = "", kind: type[TraceError] = TraceError
-    ) -> TraceError:
+    def error(self, operation: str, reason: str, advice: str = "", kind: type[TraceError] = TraceError) -> TraceError:
         """A `TraceError` for the user's present line.
 
         Where the function handles it, it is raised again at the end, since NumPy would not have raised it.
