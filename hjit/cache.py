@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import hashlib
+import importlib.util
 import json
 import logging
 import os
@@ -51,9 +52,17 @@ def digest(*parts: str) -> str:
 def versions() -> str:
     """The versions that code depends on."""
     from llvmlite import __version__ as llvmlite
-    from numba import __version__ as numba
 
-    return f"hjit={hjit} numpy={numpy} numba={numba} llvmlite={llvmlite} source={_source_hash()}"
+    return f"hjit={hjit} numpy={numpy} numba={_of_numba()} llvmlite={llvmlite} source={_source_hash()}"
+
+
+def _of_numba() -> str:
+    """A hash of what numba says of its version: it is not imported, as it takes longer than a warm start."""
+    found = importlib.util.find_spec("numba")
+    with contextlib.suppress(OSError):
+        if found is not None and found.origin is not None:
+            return hashlib.sha256(Path(found.origin).with_name("_version.py").read_bytes()).hexdigest()[:16]
+    return "unknown"
 
 
 def _source_hash() -> str:

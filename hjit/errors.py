@@ -48,6 +48,10 @@ class BudgetError(TraceError):
     """
 
 
+class LongLoop(TraceError):
+    """The iterations of a Python loop would fill a trace: the loop is left to Python, and its body is compiled."""
+
+
 class ScheduleError(HjitError):
     """A schedule is malformed or illegal, or a directive names a loop that does not exist."""
 

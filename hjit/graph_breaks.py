@@ -40,6 +40,11 @@ class GraphBreaks:
         ...
 
     @abstractmethod
+    def _callee(self) -> Any:
+        """What gives the pipelines of functions that are called in parts; None: these run as they are."""
+        ...
+
+    @abstractmethod
     def _resolved(self, context: Any) -> Options: ...
 
     @abstractmethod
@@ -83,7 +88,7 @@ class GraphBreaks:
         if self.parts is None:
             from hjit.call.parts import split
 
-            self.parts = split(self.py_func, error, self._part)
+            self.parts = split(self.py_func, error, self._part, self._callee())
             if self.parts is not None:
                 self.stats.parts = len(self.parts.parts)
                 log.info("%s runs in parts: %s", self.__name__, error)

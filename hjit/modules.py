@@ -21,9 +21,9 @@ class Accelerated:
     """
 
     def __init__(self, names: tuple[str, ...], given: dict[str, Any]) -> None:
-        self.pipelines: dict[str, Pipeline] = {}
+        self.pipelines: dict[str, Pipeline[..., Any]] = {}
         self._before: list[tuple[types.ModuleType, str, Any]] = []
-        made: dict[Any, Pipeline] = {}  # a function that several modules have is one pipeline
+        made: dict[Any, Pipeline[..., Any]] = {}  # a function that several modules have is one pipeline
         found = [(module, name, f) for module in map(_module, names) for name, f in functions_of(module)]
         for module, name, function in found:
             p = made.setdefault(function, Pipeline(function, given))

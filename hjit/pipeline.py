@@ -27,9 +27,9 @@ import numpy as np
 from hjit.call import against_numpy
 from hjit.call.against_numpy import InterleavedCalls
 from hjit.call.arguments import CallKey, copied, is_device_array, is_same_memory, key_of, leaves_of
-from hjit.call.entry import MAX_ITEMS, MAX_KEYS, MAX_TRACES, Call, Entry, Stats
+from hjit.call.entry import FEW_TRACES, MAX_DEPTH, MAX_ITEMS, MAX_KEYS, MAX_TRACES, Call, Entry, Stats
 from hjit.call.outcome import MISS, PARTS, PLAIN
-from hjit.errors import BudgetError, CompileError, DeviceError, HjitWarning, TraceError
+from hjit.errors import BudgetError, CompileError, DeviceError, HjitWarning, LongLoop, TraceError
 from hjit.graph_breaks import GraphBreaks
 from hjit.inspection import Inspection
 from hjit.options import Options, checked, context_state, resolve
@@ -72,6 +72,7 @@ class Pipeline(Inspection, GraphBreaks, Generic[P, R]):
     """
 
     __name__: str
+    _is_part = False
 
     def __init__(self, function: Callable[P, R], given: dict[str, Any]) -> None:
         if isinstance(function, Pipeline):
@@ -86,7 +87,8 @@ class Pipeline(Inspection, GraphBreaks, Generic[P, R]):
         self._schedule: Scheduler | None = None
         self._on: dict[str, Pipeline[P, R]] = {}
         self.parts: Parts | None = None
-        self._spent = [0.0]  # seconds for building parts, those of parts included
+        self._spent = [0.0]  # seconds of the latest budget, for building it and its parts
+        self._depth = 0  # of functions in parts that call each other
         self._warned = False
         self._warned_of_flips = False
         self._lock = threading.RLock()
@@ -154,15 +156,19 @@ class Pipeline(Inspection, GraphBreaks, Generic[P, R]):
         """What is known of all arguments."""
         return list(self._entries.values())
 
-    def quiet(self) -> Pipeline:
+    def quiet(self) -> Pipeline[P, R]:
         """Give no warnings of what NumPy runs and of flipped decisions: `explain`, `stats` and the log say it, too."""
         self._warned = self._warned_of_flips = True
         return self
 
     def _part(self, function: Any) -> Part:
-        part = Part(self._given, self._spent, function)
+        part = Part(self._given, self._spent, function, self._depth)
         part._warned_of_flips = self._warned_of_flips
         return part
+
+    def _callee(self) -> Callable[[Any], Part] | None:
+        depth = self._depth + 1
+        return None if depth > MAX_DEPTH else lambda function: Part(self._given, self._spent, function, depth)
 
     # -- the way of a call
     def _call(
@@ -330,6 +336,8 @@ class Pipeline(Inspection, GraphBreaks, Generic[P, R]):
         from hjit.report.listing import progress
 
         options = self._resolved(call.key[0])
+        if not self._is_part:
+            self._spent[0] = 0.0  # each set of arguments has the whole budget
         with self._lock, forks.builds:
             entry = self._entries.get(call.key)
             known = () if entry is None else entry.variants
@@ -342,7 +350,7 @@ class Pipeline(Inspection, GraphBreaks, Generic[P, R]):
                 return PLAIN
             try:
                 with progress(f"hjit: compiling {self.__name__}"):
-                    built = self._build(call.structure, call.leaves, options, self._schedule)
+                    built = self._built(call, options)
             except (TraceError, CompileError, DeviceError) as error:
                 is_refused = isinstance(error, TraceError) and not isinstance(error, BudgetError)
                 if is_refused and options.on_unsupported == "break" and self._split(error):
@@ -377,6 +385,15 @@ class Pipeline(Inspection, GraphBreaks, Generic[P, R]):
         except OutOfBounds:
             return self._refused(call)
 
+    def _built(self, call: Call, options: Options) -> Built:
+        """As `_build`; where a loop fills the trace and cannot be left to Python, with all that is in it."""
+        try:
+            return self._build(call.structure, call.leaves, options, self._schedule)
+        except LongLoop as error:
+            if self._split(error):
+                raise
+        return self._build(call.structure, call.leaves, replace(options, on_unsupported="numpy"), self._schedule)
+
     def _entry(self, key: CallKey) -> Entry:
         """What is known of a key, from now on if nothing is."""
         found = self._entries.get(key)
@@ -405,7 +422,11 @@ class Pipeline(Inspection, GraphBreaks, Generic[P, R]):
         """
         from hjit.call.build import build
 
-        made = build(self.py_func, self.__name__, structure, leaves, options, schedule)
+        start = time.process_time()
+        try:
+            made = build(self.py_func, self.__name__, structure, leaves, options, schedule)
+        finally:
+            self._spent[0] += time.process_time() - start
         self.stats.traces += 1
         self.stats.compilations += made.compiled
         self.stats.cache_hits += made.loaded
@@ -612,10 +633,13 @@ def _load_compiler() -> None:
 class Part(Pipeline[..., Any]):
     """Statements of a function that cannot be traced as a whole; what cannot be traced of them runs without a word."""
 
-    def __init__(self, given: dict[str, Any], spent: list[float], function: Callable[..., Any]) -> None:
+    _is_part = True
+
+    def __init__(self, given: dict[str, Any], spent: list[float], function: Callable[..., Any], depth: int) -> None:
         super().__init__(function, {**given, "on_unsupported": "break"})
         self.plain = ""  # why NumPy runs all calls
-        self._spent = spent
+        self._spent, self._depth = spent, depth
+        self._numbers: set[tuple[int, ...]] = set()  # for which it was traced
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if self.plain or any(type(x) in (list, tuple, dict) and len(x) > MAX_ITEMS for x in args):
@@ -625,18 +649,30 @@ class Part(Pipeline[..., Any]):
     def _first(self, call: Call) -> Any:
         """As that of a pipeline, if most calls find what they run: where sizes or numbers are others at every call,
         tracing takes longer than NumPy."""
-        if self.stats.traces >= MAX_TRACES and 2 * self.stats.traces > self.stats.calls:
-            self.plain = "its arrays have other sizes, or its numbers other values, at nearly every call"
+        self.plain = self._not_worth(call)
+        if self.plain:
             return PLAIN
-        budget = self._resolved(call.key[0]).budget
-        if budget is not None and self._spent[0] > budget:
-            self.plain = f"the parts of the function took more than the budget of {budget} s to trace and compile"
-            return PLAIN
-        start = time.process_time()
-        try:
-            return super()._first(call)
-        finally:
-            self._spent[0] += time.process_time() - start
+        self._numbers.add(tuple(x for x in call.leaves if type(x) is int))
+        return super()._first(call)
+
+    def _not_worth(self, call: Call) -> str:
+        """Why nothing more is to be traced; empty where it may be."""
+        traces = self.stats.traces
+        if traces >= MAX_TRACES and 2 * traces > self.stats.calls:
+            return "its arrays have other sizes, or its numbers other values, at nearly every call"
+        if FEW_TRACES <= traces == len(self._numbers) and traces + 1 >= self.stats.calls:
+            return "it is traced anew for each whole number, as of a loop, and they are others at every call"
+        return ""
+
+    def _build(self, structure: Tree, leaves: list[Any], options: Options, schedule: Scheduler | None) -> Built:
+        """As that of a pipeline, within what the function has left of its budget."""
+        if options.budget is None:
+            return super()._build(structure, leaves, options, schedule)
+        left = options.budget - self._spent[0]
+        if left <= 0:
+            why = f"the budget of {options.budget:g} s is spent on other parts of the function"
+            raise BudgetError(self.__name__, why, "allow more time (budget=60, or None for any)")
+        return super()._build(structure, leaves, replace(options, budget=left), schedule)
 
     def _give_up(self, key: CallKey, why: str) -> None:
         self._entry(key).plain = why

@@ -17,10 +17,12 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         patch.setenv("HJIT_CACHE_DIR", str(tmp_path_factory.mktemp("hjit-cache")))
         patch.setenv("HJIT_CHECK", "1")  # Graphs and loops, after every pass
         patch.setenv("HJIT_TUNE", "0")  # what runs is the same in every run, and soon; searches have tests of their own
+        patch.setenv("HJIT_BUDGET", "10")  # these checks take their time
         patch.setenv("HJIT_NUMPY_IF_FASTER", "0")  # nor does the clock decide
         patch.setenv(
             "HJIT_ON_UNSUPPORTED", "raise"
         )  # what is traced, and what is not, is seen; breaks have their tests
+        patch.setattr("hjit.tuning.decide.LITTLE_WORK", 0)  # tests search for small images, where they search
         yield
 
 

@@ -514,7 +514,7 @@ SCRIPT = """
         rows = img[1:] * 2 + img[:-1]
         return np.sqrt(rows[:, 1:] + rows[:, :-1])
 
-    f(np.ones((70, 90)))
+    f(np.ones((700, 900)))  # less work is not searched
     print(f.stats.compilations > 0, "hjit.tuning.autoschedule" in sys.modules)
 """
 

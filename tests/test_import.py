@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 HEAVY = ("jax", "cupy", "numba", "llvmlite", "scipy", "scipy.ndimage", "rich", "matplotlib")
 
@@ -32,6 +33,12 @@ def test_command_line_is_light() -> None:
 def test_a_call_needs_neither_jax_nor_scipy() -> None:
     call = "import hjit, numpy\nassert hjit.pipeline(lambda a: a + 1, cache='off')(numpy.zeros((8, 8))).sum() == 64"
     assert not {"jax", "cupy", "scipy.ndimage", "matplotlib"} & set(loaded_by(call))
+
+
+def test_a_kernel_that_is_known_needs_no_numba(tmp_path: Path) -> None:
+    call = f"import hjit, numpy\nhjit.pipeline(lambda a: a * 2 + 1, cache_dir={str(tmp_path)!r})(numpy.zeros((70, 80)))"
+    assert "numba" in loaded_by(call)
+    assert not {"numba", "jax", "scipy"} & set(loaded_by(call))
 
 
 def test_version_is_the_package_s() -> None:

@@ -220,6 +220,7 @@ LATE = {
     "kernels.cuda.runtime.device": {"kernels.cuda.runtime.on_cupy": GPU},
     "kernels.cuda.runtime.inspection": {"kernels.cuda.runtime.on_cupy": GPU},
     "kernels.cuda.runtime.kernels": {"kernels.cuda.runtime.lowered": COMPILER},
+    "kernels.runtime.backend": {"kernels.runtime.codegen": COMPILER},
     "kernels.runtime.kernel": {"kernels.runtime.lowered": COMPILER},
     "graph_breaks": {"call.parts": FIRST_CALL},
     "pytest_plugin": {"modules": SELDOM, "report.kinds": SELDOM, "errors": SELDOM},

@@ -268,6 +268,6 @@ def test_a_long_loop_that_is_traced_turn_by_turn_says_what_to_do_where_it_is_too
 
     tall = np.ones((320, 31))
     with pytest.raises(TraceError, match=re.escape("range(...)")):
-        hjit.pipeline(f)(tall)
+        hjit.pipeline(f, budget=None)(tall)
     with pytest.warns(HjitWarning, match="plain NumPy"):
         np.testing.assert_array_equal(hjit.pipeline(f, on_unsupported="numpy")(tall), f(tall))

@@ -151,7 +151,8 @@ def _traced(
     by_blas = functools.partial(_product_by_blas, options, scheduler)
     try:
         names = leaf_names(function, structure, len(leaves))
-        traced: Trace = with_room(trace, function, structure, seen, names, evaluated, by_blas)
+        is_bounded = options.on_unsupported == "break" and scheduler is None  # what is refused then runs in parts
+        traced: Trace = with_room(trace, function, structure, seen, names, evaluated, by_blas, is_bounded)
     except (HjitError, MemoryError, OutOfBounds):
         raise
     except Exception as error:

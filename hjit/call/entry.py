@@ -19,6 +19,11 @@ MAX_VARIANTS = 16  # outcomes of decisions and guards that one key remembers
 # of a function in parts
 UNTIMED = 6  # calls before those that are timed beside NumPy: they trace parts, and split them
 MAX_ITEMS = 64  # of a list that a part is given: each is part of its key
+MAX_CALLEES = 8  # functions that one statement calls, and that run compiled; usually it is one
+MAX_DEPTH = 6  # of functions that call each other, and run in parts: a recursion ends as plain NumPy
+FEW_TRACES = (
+    3  # of a part, each for other whole numbers, at all its calls: it is in a loop, and they are its iterations
+)
 MAX_TRACES = 8  # of a part, from which on most of its calls must find what they run
 
 

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import ast
+import inspect
 import types
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from hjit.errors import TraceError
+from hjit.call.entry import MAX_CALLEES
+from hjit.errors import LongLoop, TraceError
 from hjit.trace.splitting.source import NoSource
-from hjit.trace.splitting.split import Part, place_of
+from hjit.trace.splitting.split import Part, is_deeper, place_of
 from hjit.trace.splitting.split import split as split_function
+
+AS_THEY_ARE = ("numpy", "hjit")  # packages whose functions are called as they are
+NO_FUNCTION = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,20 +28,57 @@ class Parts:
         parts: the pipelines of the parts, with their first and last lines.
         kept: the statement that made it necessary, as text, and its line; None: it is not known which.
         why: what was said of it.
+        callees: the functions that this statement calls, which run compiled, or in parts, as well.
     """
 
     run: types.FunctionType
     parts: tuple[tuple[Any, int, int], ...]
     kept: tuple[str, int] | None
     why: str
+    callees: Callees
 
 
-def split(function: Any, error: Exception, pipeline: Callable[[types.FunctionType], Any]) -> Parts | None:
+class Callees:
+    """What runs functions that are called where the function which calls them cannot be traced.
+
+    Attributes:
+        made: for each of them the function, and its pipeline.
+    """
+
+    def __init__(self, pipeline: Callable[[types.FunctionType], Any]) -> None:
+        self._pipeline = pipeline
+        self.made: dict[types.CodeType, tuple[types.FunctionType, Any]] = {}
+
+    def __call__(self, function: Any) -> Any:
+        """What is called in place of a function: itself where it is not Python code, or is made anew at each call."""
+        if type(function) is not types.FunctionType:
+            return function
+        found = self.made.get(function.__code__)
+        if found is None:
+            found = function, self._made(function)
+            if len(self.made) < MAX_CALLEES:
+                self.made[function.__code__] = found
+        return found[1] if found[0] is function else function
+
+    def _made(self, function: types.FunctionType) -> Any:
+        is_foreign = (function.__module__ or "").partition(".")[0] in AS_THEY_ARE
+        if is_foreign or function.__code__.co_flags & NO_FUNCTION or len(self.made) >= MAX_CALLEES:
+            return function
+        return self._pipeline(function)
+
+
+def split(
+    function: Any,
+    error: Exception,
+    pipeline: Callable[[types.FunctionType], Any],
+    callee: Callable[[types.FunctionType], Any] | None,
+) -> Parts | None:
     """The parts of a function that could not be traced; None where it cannot be taken apart.
 
     Args:
         error: what tracing raised.
         pipeline: what runs a part.
+        callee: what runs a function that it calls; None: these run as they are.
     """
     if not isinstance(function, types.FunctionType):
         return None
@@ -46,18 +88,20 @@ def split(function: Any, error: Exception, pipeline: Callable[[types.FunctionTyp
         parts.append((pipeline(part.function), part.first, part.last))
         return parts[-1][0]
 
+    callees = Callees(pipeline if callee is None else callee)
+    is_called = callee is not None and is_deeper(error, function.__code__)
     try:
         place = place_of(error, function.__code__) or (error.operation if isinstance(error, TraceError) else None)
-        found = split_function(function, place, made)
+        found = split_function(function, place, made, callees if is_called else None, isinstance(error, LongLoop))
     except (NoSource, SyntaxError, RecursionError):
         return None
     if found is None:
         return None
     run, kept = found
     why = f"{error.operation}: {error.reason}" if isinstance(error, TraceError) else f"{type(error).__name__}: {error}"
-    return Parts(run, tuple(parts), None if kept is None else (_text(kept), kept.lineno), why)
+    return Parts(run, tuple(parts), None if kept is None else (_text(kept), kept.lineno), why, callees)
 
 
 def _text(s: ast.stmt) -> str:
     """The first line of a statement."""
-    return ast.unparse(s).splitlines()[0]
+    return str(getattr(s, "hjit_text", None) or ast.unparse(s)).splitlines()[0]

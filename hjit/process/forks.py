@@ -94,7 +94,7 @@ kernels = Gate()
 at_rest: list[Callable[[bool], None]] = []  # called before a fork, gates closed: is no other thread in `kernels`?
 
 
-def _compiler_lock() -> Any:
+def compiler_lock() -> Any:
     """numba's global compiler lock, if numba is loaded."""
     module = sys.modules.get("numba.core.compiler_lock")
     return getattr(module, "global_compiler_lock", None)
@@ -115,7 +115,7 @@ def _before() -> None:
     rested = kernels.close(KERNEL_SECONDS)
     for tell in at_rest:
         tell(rested)
-    lock = _compiler_lock()
+    lock = compiler_lock()
     if lock is not None and not unfinished():
         lock.acquire()
         _held.append(lock)

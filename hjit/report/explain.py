@@ -41,6 +41,11 @@ def in_parts(name: str, parts: Parts, depth: int = 0) -> Iterator[str]:
     for first, last, (about, *more) in sorted(rows):
         yield f"{pad}    line{'' if first == last else 's'} {first if first == last else f'{first} to {last}'}: {about}"
         yield from more
+    for function, p in parts.callees.made.values():
+        if p is not function:
+            about, *more = _part(p, depth + 1)
+            yield f"{pad}    {function.__name__}, which is called there: {about}"
+            yield from more
 
 
 def _part(p: Any, depth: int) -> Iterable[str]:

@@ -12,11 +12,12 @@ from hjit.kernels.runtime import launch
 from hjit.options import Options
 from hjit.process import deadline
 from hjit.sched.language.tree import Root
+from hjit.trace.ir.costs import cost
 from hjit.trace.ir.graph import Definition, Graph, Stage
 from hjit.trace.ir.poly import sizes_value
 from hjit.trace.passes.rewrites import NO_REWRITES, Rewrites, factors, parts_name
 from hjit.tuning.choice import DEFAULT, Choice, Cut, Scheduler, Segment, given_by
-from hjit.tuning.limits import FEW_TASKS, LONG_REDUCTION, LONGEST_BLOCK, PARTS
+from hjit.tuning.limits import FEW_TASKS, LITTLE_WORK, LONG_REDUCTION, LONGEST_BLOCK, PARTS
 from hjit.tuning.plans import Plan, keep, kept, plan_name
 
 log = logging.getLogger("hjit")
@@ -57,9 +58,21 @@ def decided(
     """
     if scheduler is not None:
         return Decision(given_by(scheduler, cut, is_whole))
-    if not options.tune:
+    if not options.tune or (options.tune == "greedy" and _is_little(cut, sizes)):
         return Decision(DEFAULT)
     return found_or_searched(cut, sizes, options, _search)
+
+
+def _is_little(cut: Cut, sizes: Mapping[str, int]) -> bool:
+    """Would no schedule save what it takes to search for it, and to compile it beside the default one?"""
+    work = 0.0
+    for x in cut(NO_REWRITES):
+        for s in x.graph.stages:
+            for d in s.definitions:
+                work += math.prod(sizes_value(n, sizes) for n in (*d.dims, *d.rdims)) * max(cost(d.value), 1)
+                if work > LITTLE_WORK:
+                    return False
+    return True
 
 
 def _search(segment: Segment, sizes: Mapping[str, int], options: Options) -> Plan:

@@ -26,6 +26,10 @@ MUCH_SLOWER = (4.0, 1.5)  # times the fastest: not run again after the first rou
 SURELY = 0.97  # of the default schedule's time, which another one must stay below: less is noise
 
 # -- the search
+LITTLE_WORK = (
+    1 << 19
+)  # operations of all stages, some 0.2 ms at most: a greedy search saves less than 0.1 ms of that, and
+# takes with what is compiled for it as long as thousands of calls
 NOT_MUCH_COSTLIER = 3.0  # times the best predicted cost, up to which an alternative is worth measuring
 FEW_STAGES = 12  # stages up to which all are searched
 DEFINITIONS_A_SECOND = 800  # at most: of more not even the default schedule is costed in time

@@ -15,6 +15,7 @@ import pytest
 
 import hjit
 from hjit.kernels.runtime import backend, kernel
+from hjit.kernels.runtime.codegen import global_compiler_lock
 from tests.scripts import run_script
 
 IMAGE = np.arange(600.0).reshape(20, 30)
@@ -141,8 +142,8 @@ def test_nothing_is_freed_while_something_compiles_or_forks(lock: str, alive: Al
     """A fork takes numba's lock, in its own thread."""
     held = {
         "hjit's": backend._lock,
-        "numba's": backend.global_compiler_lock,
-        "numba's, here": backend.global_compiler_lock,
+        "numba's": global_compiler_lock,
+        "numba's, here": global_compiler_lock,
     }[lock]
     ready, go = threading.Event(), threading.Event()
 

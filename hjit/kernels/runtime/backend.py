@@ -1,6 +1,7 @@
 """The numba back end: LLVM IR to machine code, object code to and from bytes.
 
-This is the one module that uses names of numba that are not documented; `tests/kernels/test_backend.py` lists them.
+This and `codegen`, which it imports only to compile, are the modules that use names of numba that are not documented;
+`tests/kernels/test_backend.py` lists them.
 
 numba's code libraries do the optimisation, by a subset of their passes, because lowering already vectorises, unrolls,
 hoists and shares. Each kernel is linked by an MCJIT engine of its own, which owns the memory of its code: an engine
@@ -11,7 +12,8 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import importlib
+import importlib.util
+import os
 import sys
 import sysconfig
 import threading
@@ -21,11 +23,10 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import lru_cache
+from importlib.machinery import EXTENSION_SUFFIXES, ExtensionFileLoader, FileFinder
 from typing import Any
 
 import llvmlite.binding as llvm
-from numba.core import codegen
-from numba.core.compiler_lock import global_compiler_lock
 
 from hjit.errors import CompileError
 from hjit.kernels.runtime import features
@@ -36,50 +37,10 @@ from hjit.process.signals import Unfinished, bounded
 # Expected seconds of LLVM for a line of LLVM IR, rather too many: 25 to 42 us were measured for 30 modules of 2,000 to
 # 22,000 lines.
 SECONDS_A_LINE = 6e-5
-TARGETS = 8  # code generators that are kept: one for each value of the option `target`
 
 _lock = threading.Lock()
 _given_up: Future[bytes] | None = None  # a compilation that nobody waits for any more
 _retired: deque[Any] = deque()  # engines whose code nobody can call any more
-
-
-class _Library(codegen.JITCodeLibrary):  # type: ignore[misc]
-    """A code library with a short optimisation run.
-
-    hjit's LLVM IR has its invariants hoisted and its common subexpressions shared already. What is left for LLVM is to
-    keep accumulators in registers and to combine instructions: a tenth of the time of its O2, for the same code.
-    """
-
-    def _optimize_functions(self, ll_module: Any) -> None:
-        ll_module.data_layout = self._codegen._data_layout
-
-    def _optimize_final_module(self) -> None:
-        builder = self._codegen._pass_builder(loop_vectorize=False, slp_vectorize=False, opt=1)
-        manager = llvm.create_new_module_pass_manager()
-        manager.add_sroa_pass()
-        manager.add_instruction_combine_pass()
-        manager.add_simplify_cfg_pass()
-        manager.run(self._final_module, builder)
-
-
-class _Codegen(codegen.JITCPUCodegen):  # type: ignore[misc]
-    _library_class = _Library
-
-    def __init__(self, name: str, cpu: str) -> None:
-        self._cpu = cpu
-        super().__init__(name)
-
-    def _get_host_cpu_name(self) -> str:
-        return self._cpu or str(super()._get_host_cpu_name())
-
-    def _get_host_cpu_features(self) -> str:
-        return "" if self._cpu else str(super()._get_host_cpu_features())
-
-
-@lru_cache(maxsize=TARGETS)
-def _codegen(target: str) -> _Codegen:
-    features.load_libraries()
-    return _Codegen("hjit", "" if target == "cpu" else target)
 
 
 def machine_text(target: str) -> str:
@@ -130,7 +91,7 @@ def _alone() -> Iterator[None]:
     """
     if is_busy():
         raise CompileError("LLVM does not end another compilation, and does nothing else in this process")
-    with _lock, global_compiler_lock:
+    with _lock, forks.compiler_lock() or contextlib.nullcontext():
         try:
             yield
         finally:
@@ -143,8 +104,10 @@ def compile_module(text: str, name: str, target: str) -> bytes:
     Raises:
         CompileError: LLVM refuses the module.
     """
+    from hjit.kernels.runtime.codegen import codegen_for
+
     with _alone():
-        generator = _codegen(target)
+        generator = codegen_for(target)
         generator._check_llvm_bugs()
         library = generator.create_library(name)
         try:
@@ -183,6 +146,14 @@ def compile_within(seconds: float | None, text: str, name: str, target: str) -> 
         raise OverBudget("compiling with LLVM") from None
 
 
+@lru_cache(maxsize=1)
+def _initialise() -> None:
+    """LLVM knows this processor from here on, and the libraries that kernels call are there."""
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    features.load_libraries()
+
+
 def load_object(object_code: bytes, name: str, target: str) -> Compiled:
     """The kernel that `compile_module` made, in this or another process.
 
@@ -190,7 +161,7 @@ def load_object(object_code: bytes, name: str, target: str) -> Compiled:
         CompileError: the bytes hold no such kernel.
     """
     with _alone():
-        _codegen(target)  # LLVM is initialised from here on, and the libraries that kernels call are there
+        _initialise()
         # Any target machine will do: it emits nothing, and the engine takes ownership of it
         machine = llvm.Target.from_triple(llvm.get_process_triple()).create_target_machine(jit=True)
         engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine)
@@ -213,14 +184,17 @@ def _retire(engine: Any) -> None:
     This runs wherever Python drops the last reference, in the middle of anything, and so never blocks.
     """
     _retired.append(engine)
-    if sys.is_finalizing() or global_compiler_lock.is_locked() or not _lock.acquire(blocking=False):
+    numbas = forks.compiler_lock()
+    if sys.is_finalizing() or (numbas is not None and numbas.is_locked()) or not _lock.acquire(blocking=False):
         return
     try:
-        if global_compiler_lock._lock.acquire(blocking=False):
+        if numbas is None:
+            _free_retired()
+        elif numbas._lock.acquire(blocking=False):
             try:
                 _free_retired()
             finally:
-                global_compiler_lock._lock.release()
+                numbas._lock.release()
     finally:
         _lock.release()
 
@@ -232,8 +206,10 @@ def _free_retired() -> None:
 
 def assembly(text: str, name: str, target: str) -> str:
     """The assembly of a module of LLVM IR."""
+    from hjit.kernels.runtime.codegen import codegen_for
+
     with _alone():
-        generator = _codegen(target)
+        generator = codegen_for(target)
         library = generator.create_library(f"{name}.asm")
         library.add_llvm_module(llvm.parse_assembly(text))
         library._optimize_final_module()
@@ -246,10 +222,30 @@ def tbb_parallel_for() -> int:
     `launch_threads` of that module is for numba's own use: its fork handler prints to stdout wherever another thread
     has used TBB.
     """
+    name = "numba.np.ufunc.tbbpool"
+    module = sys.modules.get(name)
     try:
-        return int(importlib.import_module("numba.np.ufunc.tbbpool").parallel_for)
-    except ImportError:
+        return int((module or _extension(name)).parallel_for)
+    except (ImportError, AttributeError):
         return 0
+
+
+def _extension(name: str) -> Any:
+    """An extension module of numba, by itself: numba takes longer to import than kernels to load.
+
+    Raises:
+        ImportError: there is none.
+    """
+    package, *folders, _ = name.split(".")
+    found = importlib.util.find_spec(package)
+    root = found.submodule_search_locations[0] if found is not None and found.submodule_search_locations else ""
+    loaders = (ExtensionFileLoader, EXTENSION_SUFFIXES)
+    spec = FileFinder(os.path.join(root, *folders), loaders).find_spec(name) if root else None
+    if spec is None or spec.loader is None:
+        raise ImportError(name)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def after_fork() -> None:

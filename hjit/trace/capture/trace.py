@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from hjit.errors import Origin, TraceError
+from hjit.errors import LongLoop, Origin, TraceError
 from hjit.process import deadline
 from hjit.trace.capture.audit_hook import listen
 from hjit.trace.capture.captured import Path, captured_object, whole_array
@@ -20,6 +20,7 @@ from hjit.trace.ir.graph import identity
 from hjit.trace.ir.poly import Dim, FloorDiv, Mod, Poly, Sym, deep_atoms, poly
 from hjit.trace.tracing.host import HostScalar, captured_number, is_host, is_run_time, unpin
 from hjit.trace.tracing.induction import CannotReroll, Site
+from hjit.trace.tracing.iterations import Iterations
 from hjit.trace.tracing.masked import Selected
 from hjit.trace.tracing.recorder import OutOfBounds, Recorder
 from hjit.trace.tracing.scalar_class import ClassCalled, plain_class
@@ -137,6 +138,7 @@ def trace(
     names: list[str],
     evaluate: Callable[..., Any],
     blas: Callable[[str], bool | str] | None = None,
+    is_bounded: bool = False,
 ) -> Trace:
     """Run `function` on tracers that stand for `leaves`.
 
@@ -146,9 +148,10 @@ def trace(
         names: a name for each leaf, for printing.
         evaluate: computes stages on the arrays at hand, when the function decides on a value.
         blas: see `Recorder`.
+        is_bounded: may loops that are traced iteration by iteration not fill the trace?
 
     Raises:
-        TraceError: a statement cannot be traced.
+        TraceError: a statement cannot be traced; `LongLoop`: a loop fills the trace.
         OutOfBounds: NumPy refuses an index.
         Exception: what the function itself raises.
     """
@@ -170,6 +173,7 @@ def trace(
             blind=blind,
             freeze_captured=freeze_captured,
             classes=classes,
+            iterations=Iterations(code) if is_bounded else None,
         )
         try:
             return _traced(rec, function, structure, leaves, names)
@@ -180,6 +184,8 @@ def trace(
                 unrolled |= {refusal.site}
         except ClassCalled:
             classes = True
+        except LongLoop:
+            raise
         except Exception as error:
             if rec.beyond:
                 raise OutOfBounds from None

@@ -132,12 +132,18 @@ class Indirect(Atom):
     None: the value is known to be in range.
     """
 
-    __slots__ = fields = ("expr", "extent")
+    __slots__ = ("_text", "expr", "extent")
+    fields = ("expr", "extent")
     expr: Any
     extent: Poly | None
 
     def __str__(self) -> str:
-        return f"[{self.expr}]"
+        """Made once: atoms are sorted by it, and where one holds others, as in a bisection, that doubles at each."""
+        found: str | None = getattr(self, "_text", None)
+        if found is None:
+            found = f"[{self.expr}]"
+            object.__setattr__(self, "_text", found)
+        return found
 
 
 Monomial = tuple[Atom, ...]

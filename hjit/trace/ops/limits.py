@@ -8,6 +8,11 @@ from __future__ import annotations
 
 # -- unrolling: beyond these a definition is a reduction, a gather, an extern call or an error
 MAX_LINE_TAPS = 129  # taps of a filter along one axis, of scipy.ndimage: a Gaussian of sigma 16
+MAX_TRACE_TAPS = 256  # taps along one axis of all filters of a trace; those after them are loops. Measured: 5 ms of
+# compiling for each tap, and 1.3 to 1.9 times the time of a run without
+SHORT_LINE_TAPS = (
+    17  # taps of a filter that is one expression all the same: there a loop takes 1.6 to 2.9 times as long
+)
 MAX_FILTER_TAPS = 49  # taps of a filter over several axes, of scipy.ndimage and scipy.signal: 7 x 7
 MAX_CONVOLVE_TAPS = 64  # taps of np.convolve and np.correlate
 MAX_SORTED = 32  # elements that a sorting network orders; its steps grow as n log(n)^2

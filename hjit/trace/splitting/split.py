@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import copy
+import traceback
 import types
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from hjit.trace.splitting.normal_form import OPERATIONS, TEMPORARY, steps
 from hjit.trace.splitting.source import NoSource, arguments, function_def, made, tree_of
 
 PART = "__hjit_part"  # begins the names of parts
+CALLEES = "__hjit_callees"  # what gives, for a function, what runs it
 # what is never moved into another function
 ALONE = (
     ast.Return, ast.Global, ast.Nonlocal, ast.Import, ast.ImportFrom, ast.FunctionDef, ast.AsyncFunctionDef,
@@ -74,14 +76,27 @@ def place_of(error: BaseException, code: types.CodeType) -> Place | None:
     return None
 
 
+def is_deeper(error: BaseException, code: types.CodeType) -> bool:
+    """Did it come up in a function that this one calls, and that was traced as well?"""
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__) if type(frame.f_globals) is not dict]
+    own = [k for k, frame in enumerate(frames) if frame.f_code is code]
+    return bool(own) and own[0] + 1 < len(frames)
+
+
 def split(
-    function: types.FunctionType, place: Place | str | None, pipeline: Callable[[Part], Any]
+    function: types.FunctionType,
+    place: Place | str | None,
+    pipeline: Callable[[Part], Any],
+    callees: Callable[[Any], Any] | None = None,
+    is_loop: bool = False,
 ) -> tuple[types.FunctionType, ast.stmt | None] | None:
     """The function in parts, without what is at `place`; where that is not known, in halves.
 
     Args:
         place: or a name that is read there.
         pipeline: what runs a part.
+        callees: gives what runs the function that is called at the place; None: it runs as it is.
+        is_loop: is it the loop around the place that is not to be traced, and not what is there?
 
     Returns:
         The function that runs them, and the statement that stays as it is; None: it has no parts.
@@ -89,12 +104,14 @@ def split(
     Raises:
         NoSource: its source is not known, or cannot be changed.
     """
-    splitter = _Splitter(function, place)
+    splitter = _Splitter(function, place, callees is not None, is_loop)
     whole = _size(splitter.tree)
     parts = splitter.parts()
-    if not parts or any(_size(tree_of(part.function)) >= whole for part in parts.values()):
+    if not (parts or splitter.has_callee) or any(_size(tree_of(part.function)) >= whole for part in parts.values()):
         return None
     pipelines = {name: pipeline(part) for name, part in parts.items()}
+    if splitter.has_callee:
+        pipelines[CALLEES] = callees
     return made(function, splitter.tree, pipelines, defaults=True), splitter.kept
 
 
@@ -104,11 +121,15 @@ class _Splitter:
     Attributes:
         tree: the function, in the end with calls of parts.
         kept: the statement at the place.
+        has_callee: does it call what `callees` of `split` gives?
     """
 
-    def __init__(self, function: types.FunctionType, place: Place | str | None) -> None:
+    def __init__(
+        self, function: types.FunctionType, place: Place | str | None, is_deeper: bool = False, is_loop: bool = False
+    ) -> None:
         self.function, self.tree = function, tree_of(function)
         self.place = _place_of_name(self.tree, place) if isinstance(place, str) else place
+        self.is_deeper, self.is_loop, self.has_callee = is_deeper, is_loop, False
         if _is_of_frames(self.tree):
             raise NoSource("it asks for its own variables")
         self.kept: ast.stmt | None = None
@@ -154,6 +175,10 @@ class _Splitter:
     def broken(self, s: ast.stmt) -> list[ast.stmt]:
         """The statement that cannot be traced, or in which something is that cannot."""
         match s:
+            case ast.For() if self.is_loop:
+                return self.marked([s])
+            case ast.While() if self.is_loop:
+                return self.tested(s) if any(isinstance(x, WORK) for x in ast.walk(s.test)) else self.marked([s])
             case ast.If() | ast.While() if self.place is None or self.place.is_in(s.test):
                 return self.tested(s)
             case ast.If() | ast.For() | ast.While() | ast.With():
@@ -166,12 +191,23 @@ class _Splitter:
         small = steps(s, self.temporaries)
         self.temporaries += len(small)
         if len(small) == 1:
+            self.call(small[0])
             return self.marked(small)
         k = self.number(map(_value, small))
         if k is None:
             half = len(small) // 2
             return [*small[:half], *self.marked([ast.Pass()]), *small[half:]]
+        self.call(small[k])
         return [*small[:k], *self.marked([small[k]]), *small[k + 1 :]]
+
+    def call(self, s: ast.stmt) -> None:
+        """The statement at the place calls what runs the function that it calls now."""
+        value = _value(s)
+        if self.is_deeper and isinstance(value, ast.Call):
+            s.hjit_text = ast.unparse(s)  # type: ignore[attr-defined]
+            name = ast.copy_location(ast.Name(CALLEES, ast.Load()), value.func)
+            value.func = ast.copy_location(ast.Call(name, [value.func], []), value.func)
+            self.has_callee = True
 
     def tested(self, s: ast.If | ast.While) -> list[ast.stmt]:
         """A condition whose value is computed before Python decides on it."""

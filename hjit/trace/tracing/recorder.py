@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from hjit.errors import Origin, TraceError
+from hjit.errors import LongLoop, Origin, TraceError
 from hjit.process import deadline
 from hjit.trace.ir.gathers import evaluated_gathers, gather_of
 from hjit.trace.ir.graph import (
@@ -38,6 +38,7 @@ from hjit.trace.ir.ranges import Range, Ranges
 from hjit.trace.tracing.frames import line_in, site
 from hjit.trace.tracing.host import HostScalar, ScalarTape, TapeEntry
 from hjit.trace.tracing.induction import InductionVariable, Site
+from hjit.trace.tracing.iterations import Iterations
 from hjit.trace.tracing.products import Product
 from hjit.trace.tracing.results import Called
 from hjit.trace.tracing.size import Size
@@ -199,6 +200,8 @@ class Recorder:
         indices: what integer arrays hold that are indices, and may be out of bounds.
         beyond: was an index out of bounds? That is found later than in NumPy, so the function must not handle it.
         outside: the tracers that arguments and captured arrays are seen as.
+        iterations: of Python loops, where these are not to fill the trace.
+        taps: of filters that became one expression.
     """
 
     evaluate: Callable[[Recorder, tuple[str, ...]], list[np.ndarray[Any, Any]]]
@@ -235,6 +238,8 @@ class Recorder:
     indices: dict[Any, CheckedIndices] = field(default_factory=dict)
     beyond: bool = False
     outside: list[Any] = field(default_factory=list)
+    iterations: Iterations | None = None
+    taps: int = 0
     _names: dict[str, int] = field(default_factory=dict)
 
     def __enter__(self) -> Recorder:
@@ -265,6 +270,7 @@ class Recorder:
         self.overlays.clear()
         self.hosts.clear()
         self.refusals.clear()
+        self.iterations = None
 
     def check_watched(self) -> None:
         """Raise where the function has changed a variable, class, list or dict from outside: later calls would not."""
@@ -373,6 +379,8 @@ class Recorder:
                 f"the trace has passed {MAX_STAGES} operations: a Python loop over pixels or rows",
                 "vectorise the loop",
             )
+        if self.iterations is not None and self.iterations.are_too_many():
+            raise self._long_loop(f"{self.iterations.operations} operations")
         origin, variable = site()
         deadline.check("tracing", origin)
         stage = Stage(
@@ -430,6 +438,7 @@ class Recorder:
                 f"it has decided on computed values {MAX_DECISIONS} times",
                 "iterate outside the decorated function",
             )
+        self._break_in_loop("decisions on computed values")
         value = self.evaluate(self, (stage,))[0].reshape(())[()]
         self.breaks.append(GraphBreak((stage,), value=value, operation="decision"))
         return value
@@ -446,6 +455,7 @@ class Recorder:
         Raises:
             Exception: what the function raises; later calls find out whether it does so again.
         """
+        self._break_in_loop(f"calls of {operation}")
         arrays = self.evaluate(self, needs) if needs else []
         if mark is not None:
             self.undo.append(mark())
@@ -460,6 +470,13 @@ class Recorder:
         if error is not None:
             raise error
         return self.breaks[-1]
+
+    def _break_in_loop(self, what: str) -> None:
+        if self.iterations is not None and self.iterations.repeat_breaks(len(self.stages)):
+            raise self._long_loop(what)
+
+    def _long_loop(self, what: str) -> TraceError:
+        return self.error("loop", f"its iterations make {what}", "write it as operations on whole arrays", LongLoop)
 
     # -- what NumPy refuses
     def check(self, bad: Any) -> None:
@@ -514,7 +531,7 @@ class Recorder:
         self.inputs[name] = Source(source, result, ("event", len(self.breaks), 0))
         self.breaks.append(GraphBreak(product.needs, (), product.called, (name,), "numpy.matmul", product=product))
 
-    def error(self, operation: str, reason: str, advice: str = "") -> TraceError:
+    def error(self, operation: str, reason: str, advice: str = "", kind: type[TraceError] = TraceError) -> TraceError:
         """A `TraceError` for the user's present line.
 
         Where the function handles it, it is raised again at the end, since NumPy would not have raised it.
@@ -525,7 +542,7 @@ class Recorder:
             line = inner
         else:  # a library's line says little without the user's
             reason = f"{reason} (at {inner})"
-        self.refusals.append(TraceError(operation, reason, advice, line))
+        self.refusals.append(kind(operation, reason, advice, line))
         return self.refusals[-1]
 
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from hjit.trace.ir.graph import Const, Expr, Op, cast, select
 from hjit.trace.ir.poly import Dim, Poly, poly
-from hjit.trace.ops.limits import MAX_FILTER_TAPS, MAX_LINE_TAPS
+from hjit.trace.ops.limits import MAX_FILTER_TAPS, MAX_LINE_TAPS, MAX_TRACE_TAPS, SHORT_LINE_TAPS
 from hjit.trace.ops.stencils.ndimage_access import (
     DOUBLE,
     EPSILON,
@@ -33,6 +33,7 @@ from hjit.trace.ops.stencils.ndimage_access import (
     times,
 )
 from hjit.trace.tracing.host import unpin
+from hjit.trace.tracing.recorder import current
 from hjit.trace.tracing.tracer import Tracer, as_tracer
 
 
@@ -71,7 +72,7 @@ def correlate1d(image: Any, weights: Any, axis: int, output: Tracer, mode: int, 
 
     first, last = (0, 0) if symmetry else (right, right)
     total = times(tap(first), weight(first))
-    if n <= MAX_LINE_TAPS:
+    if _is_unrolled(n):
         for j in range(-left, last):
             total = add(total, times(folded(j), weight(j)))
         store(output, total, safe=False)
@@ -79,6 +80,15 @@ def correlate1d(image: Any, weights: Any, axis: int, output: Tracer, mode: int, 
     r = poly(Dim(image.ndim))
     total = reduced(image, total, (last + left,), lambda: times(folded(r - left), cast(w.at((r,)), work)))
     store(output, total, safe=False)
+
+
+def _is_unrolled(n: int) -> bool:
+    """Is a filter of so many taps one expression? Not after many others: code for each tap takes LLVM its time."""
+    rec = current()
+    if n > MAX_LINE_TAPS or (n > SHORT_LINE_TAPS and rec.taps + n > MAX_TRACE_TAPS):
+        return False
+    rec.taps += n
+    return True
 
 
 def _symmetry(w: Tracer, n: int) -> int:

@@ -1,0 +1,94 @@
+"""Python loops whose iterations are traced one by one: how much of a trace comes from them.
+
+A trace grows with them, and so does the time to compile it. Beyond some operations the loop is left to Python, and its
+body is compiled once.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from types import CodeType, FrameType
+
+# Chosen, not measured: an operation of a trace takes some milliseconds until it is machine code.
+MOST_OPERATIONS = 300  # in iterations after the first ones of loops
+MANY_ITERATIONS = 8  # from which on those are a loop, and not a list of what there is to do
+MOST_REPEATED = 2  # decisions, or calls as they are, of one instruction in iterations after the first one
+MOST_AGAIN = 300  # operations of all that is compiled for these: each compiles what is before it anew
+
+Place = tuple[tuple[CodeType, int], ...]
+
+
+class Iterations:
+    """Notices where traced code goes round: a frame is back at an instruction that it had passed.
+
+    Attributes:
+        operations: those that were recorded in iterations after the first one.
+        count: how often some frame went round.
+    """
+
+    def __init__(self, code: CodeType) -> None:
+        self._code = code  # of the function that is traced
+        self._stack: list[tuple[FrameType, int]] = []  # at the latest operation, outermost first
+        self._loops: dict[FrameType, tuple[int, int]] = {}  # the instructions that its frames go round
+        self._breaks: Counter[Place] = Counter()
+        self.operations = self.count = self._again = 0
+
+    def are_too_many(self) -> bool:
+        """An operation is recorded: do iterations fill the trace?"""
+        self._look()
+        self.operations += self._is_inside()
+        return self.operations > MOST_OPERATIONS and self.count >= MANY_ITERATIONS
+
+    def repeat_breaks(self, operations: int) -> bool:
+        """A segment of a trace of so many operations ends: do too many end in a loop?"""
+        self._look()
+        if not self._is_inside():
+            return False
+        place = tuple((frame.f_code, at) for frame, at in self._stack)
+        self._breaks[place] += 1
+        self._again += operations
+        return self._breaks[place] >= MOST_REPEATED or self._again > MOST_AGAIN
+
+    def _is_inside(self) -> bool:
+        return any(f in self._loops and self._loops[f][0] <= at <= self._loops[f][1] for f, at in self._stack)
+
+    def _look(self) -> None:
+        before, self._stack = self._stack, self._frames()
+        around = self._went_round(before)
+        self._loops = {f: self._loops[f] for f, _ in self._stack if f in self._loops}
+        if around is not None:
+            frame, first, last = around
+            low, high = self._loops.get(frame, (first, last))
+            self._loops[frame] = min(low, first), max(high, last)
+            self.count += 1
+
+    def _frames(self) -> list[tuple[FrameType, int]]:
+        """The frames of traced code, and the function of hjit that the innermost has called."""
+        found: list[tuple[FrameType, int]] = []
+        frame: FrameType | None = sys._getframe(3)
+        called = frame
+        while frame is not None:
+            if type(frame.f_globals) is not dict:
+                if not found and called is not None:
+                    found.append((called, 0))
+                found.append((frame, frame.f_lasti))
+                if frame.f_code is self._code:
+                    break
+            elif not found:
+                called = frame
+            frame = frame.f_back
+        return found[::-1]
+
+    def _went_round(self, before: list[tuple[FrameType, int]]) -> tuple[FrameType, int, int] | None:
+        """The frame that is in another iteration than before, with the first and the last instruction of these."""
+        inner = [*(f for f, _ in self._stack[1:]), None]
+        inner_before = [*(f for f, _ in before[1:]), None]
+        for k, ((f, at), (g, was)) in enumerate(zip(self._stack, before, strict=False)):
+            if f is not g or at > was:
+                return None
+            if at < was:
+                return f, at, was
+            if inner[k] is not inner_before[k]:  # the same instruction has called again
+                return None if inner[k] is None or inner_before[k] is None else (f, at, at)
+        return None
