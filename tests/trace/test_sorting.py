@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hjit.errors import TraceError
 from hjit.trace.ir.key import graph_key
 from hjit.trace.ops.limits import MAX_SORTED
-from hjit.trace.ops.reductions.sorting import median_network, network
+from hjit.trace.ops.reductions.networks import median_network, network
 from tests.trace.helpers import check, interpreted, trace_of
 from tests.trace.test_joining import DTYPES, graph_text, image
 

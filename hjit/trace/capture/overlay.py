@@ -377,7 +377,7 @@ _CALLED = builtin_calls.CALLED  # these names are classes where they are not cal
 _FAMILIES = """elementwise.ufuncs elementwise.casting elementwise.formulas elementwise.operators
     arrays.creation arrays.views arrays.strides arrays.joining arrays.packing
     indexing.getitem indexing.gathers indexing.scatters indexing.searching indexing.histograms
-    reductions.reduce reductions.sorting reductions.contractions reductions.apply_along_axis
+    reductions.reduce reductions.sorting reductions.quantiles reductions.contractions reductions.apply_along_axis
     stencils.padding stencils.differences""".split()
 
 

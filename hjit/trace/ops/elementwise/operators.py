@@ -40,8 +40,8 @@ UNARY = {"neg": np.negative, "pos": np.positive, "abs": np.absolute, "invert": n
 METHODS = {
     name: getattr(np, name)
     for name in (
-        "all any argmax argmin argsort clip compress cumprod cumsum diagonal dot max mean min nonzero prod ptp "
-        "ravel repeat round searchsorted squeeze std sum swapaxes take trace var"
+        "all any argmax argmin argpartition argsort clip compress cumprod cumsum diagonal dot max mean min nonzero "
+        "prod ptp ravel repeat round searchsorted squeeze std sum swapaxes take trace var"
     ).split()
     if hasattr(np, name)
 }
@@ -168,7 +168,11 @@ def _flatten(self: Any, order: str = "C") -> Any:
 
 
 def _sort(self: Any, axis: int = -1, kind: Any = None, order: Any = None, stable: Any = None) -> None:
-    self[...] = call(np.sort, self, axis=axis)
+    self[...] = call(np.sort, self, axis=axis, kind=kind, stable=stable)
+
+
+def _partition(self: Any, kth: Any, axis: int = -1, kind: Any = "introselect", order: Any = None) -> None:
+    self[...] = call(np.partition, self, kth, axis=axis, kind=kind)
 
 
 def _resize(self: Any, *shape: Any, refcheck: bool = True) -> None:
@@ -201,6 +205,7 @@ def install() -> None:
         "copy": _copy,
         "flatten": _flatten,
         "sort": _sort,
+        "partition": _partition,
         "resize": _resize,
     }
     for name, method in own.items():

@@ -14,7 +14,7 @@ from hjit.trace.ir.graph import Const, Expr, Op, cast, select
 from hjit.trace.ir.identities import start_value
 from hjit.trace.ir.poly import Dim, poly
 from hjit.trace.ops.limits import MAX_LINE_TAPS, MAX_RANKED
-from hjit.trace.ops.reductions.sorting import ranked
+from hjit.trace.ops.reductions.networks import ranked
 from hjit.trace.ops.stencils.ndimage_access import (
     BOOL,
     DOUBLE,
