@@ -9,8 +9,9 @@ import pytest
 
 import hjit
 from hjit.trace.ops.limits import MAX_SORTED, MIN_COUNTED
-from hjit.trace.ops.reductions.counting import METHODS
-from tests.numpy_check import check, layouts, sample
+from hjit.trace.ops.reductions.counting import CHOOSING, METHODS
+from tests.numpy_check import assert_same, check, layouts, sample
+from tests.trace.helpers import check as interpreted
 
 DTYPES = ("bool", "uint8", "int8", "uint16", "int16", "int32", "uint64", "float16", "float32", "float64")
 SMALL_INTEGERS = ("bool", "uint8", "int8", "uint16", "int16")
@@ -37,46 +38,46 @@ def test_whole_images(dtype: str) -> None:
         compiled(lambda x: (np.percentile(x, (2, 98)), np.quantile(x, 0.5, keepdims=True), np.nanpercentile(x, 5)), a)
 
 
-@pytest.mark.parametrize("dtype", SMALL_INTEGERS)
 @pytest.mark.parametrize("method", METHODS)
-def test_methods(dtype: str, method: Any) -> None:
-    shape = (31, 40) if np.dtype(dtype).itemsize == 1 else (130, 131)
-    a = pixels(dtype, shape)
+def test_methods(method: Any) -> None:
+    q = np.array([0, 1, 2.5, 30, 50, 77.7, 99, 100])
+    dtypes = ["uint8", "int8"] if method not in ("linear", "nearest") else ["uint8", "int8", "uint16", "int16"]
+    for dtype in [*dtypes, "bool"] if method in CHOOSING else dtypes:
+        a = pixels(dtype, (31, 40) if np.dtype(dtype).itemsize == 1 else (130, 131))
+        compiled(lambda x, q: np.percentile(x, q, method=method), a, q)
 
-    def f(x: Any) -> Any:
-        return [np.percentile(x, q, method=method) for q in QUANTILES]
 
-    compiled(f, a)
-    compiled(lambda x: (np.quantile(x, 1, method=method), np.quantile(x, [0, 1], method=method)), a)
+@pytest.mark.parametrize("method", METHODS)
+def test_forms_of_quantiles(method: Any) -> None:
+    a = pixels("uint8", (5, 8))
+    for q in QUANTILES:
+        interpreted(lambda x, q=q: np.percentile(x, q, method=method), a)
+    for q in (0, 1, [0, 1]):
+        interpreted(lambda x, q=q: np.quantile(x, q, method=method), a)
 
 
 @pytest.mark.parametrize("dtype", SMALL_INTEGERS)
 def test_extremes_ties_and_sizes(dtype: str) -> None:
     info = (0, 1) if dtype == "bool" else (np.iinfo(dtype).min, np.iinfo(dtype).max)
+    q = np.array([0, 0.5, 1])
+    f = hjit.pipeline(
+        lambda x: (np.median(x), np.quantile(x, q, method="nearest")), on_unsupported="raise", cache="off"
+    )
     for n in (MAX_SORTED + 1, 100, MIN_COUNTED, MIN_COUNTED + 1):
         for a in (np.full(n, info[0]), np.full(n, info[1]), np.arange(n) % 2 * info[1], np.linspace(*info, n)):
-            q = [0, 50, 100] if dtype != "bool" else []
-            compiled(lambda x, q=q: (np.median(x), *(np.percentile(x, p) for p in q)), a.astype(dtype))
+            assert_same(f(a.astype(dtype)), f.py_func(a.astype(dtype)))
+    assert f.stats.fallbacks == 0
 
 
 def test_layouts() -> None:
-    for dtype in ("uint8", "int16"):
-        for a in layouts(pixels(dtype, (130, 140))).values():
-            compiled(lambda x: (np.median(x), np.percentile(x, (2, 98)), np.median(x[::2, 3:])), a)
-    compiled(lambda x: np.median(x[..., 0]), pixels("uint8", (30, 20, 3)))
-    compiled(lambda x: np.percentile(x, 3), pixels("uint8", (5, 3, 20)).transpose(2, 0, 1))
+    def f(x: Any) -> Any:
+        return np.percentile(x[::2, 3:], (2, 98))
 
-
-def test_random_integers_in_all_places() -> None:
-    """Ranks and counts against a sorted array, element by element."""
-    rng = np.random.default_rng(0)
-    for n in (33, 40, 255, 256, 257):
-        a = rng.integers(0, 256, n).astype(np.uint8)
-        q = np.linspace(0, 1, 2 * n - 1)
-        p = compiled(lambda x, q: np.quantile(x, q, method="lower"), a, q)
-        np.testing.assert_array_equal(
-            p(a, np.arange(n) / (n - 1)), np.quantile(a, np.arange(n) / (n - 1), method="lower")
-        )
+    for a in layouts(pixels("uint8", (35, 40))).values():
+        compiled(f, a)
+    for a in (pixels("int16", (130, 140)).T, pixels("int16", (270, 140))[::-2]):
+        compiled(f, a)
+    compiled(f, pixels("uint8", (5, 3, 20)).transpose(2, 0, 1))
 
 
 @pytest.mark.parametrize("dtype", ["uint8", "uint16", "float32", "float64"])
@@ -98,10 +99,10 @@ def test_another_quantile_and_another_size_need_no_new_kernel(dtype: str) -> Non
 @pytest.mark.parametrize("dtype", ["uint8", "float32"])
 @pytest.mark.parametrize("kind", [int, float, np.float32, np.float64])
 def test_quantiles_of_the_call(dtype: str, kind: Any) -> None:
-    a = pixels(dtype)
-    compiled(lambda x, q: (np.percentile(x, q), np.percentile(x, [q, 98]), np.percentile(x, (q, q + 1))), a, kind(7))
-    compiled(lambda x, q: np.quantile(x, q), a, kind(1))
-    compiled(lambda x, q: np.percentile(x, np.asarray([q, 50])), a, kind(7))
+    def f(x: Any, q: Any) -> Any:
+        return np.percentile(x, q), np.percentile(x, [q, 98]), np.quantile(x, q - 6), np.percentile(x, np.asarray([q]))
+
+    compiled(f, pixels(dtype), kind(7))
 
 
 @pytest.mark.parametrize("dtype", ["uint8", "float32"])
@@ -146,22 +147,22 @@ def test_bools_are_not_interpolated() -> None:
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("axis", [0, -1, (0, 2), (1, 2), None])
-def test_axes(dtype: str, axis: Any) -> None:
+def test_axes(dtype: str) -> None:
     a = pixels(dtype, (40, 7, 41))
-    compiled(lambda x: x - np.median(x, axis, keepdims=True), a)
+    for axis in (0, -1, (0, 2), (1, 2)):
+        compiled(lambda x, axis=axis: np.median(x, axis, keepdims=True), a)
+        compiled(lambda x, axis=axis: np.quantile(x, (0.3, 1), axis, method="higher"), a)
     if dtype != "bool":
-        compiled(lambda x: (np.percentile(x, (10, 90), axis=axis), np.quantile(x, 0.3, axis, method="higher")), a)
+        compiled(lambda x: x - np.percentile(x, 10, axis=0), a)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_sorting(dtype: str) -> None:
     a = pixels(dtype)
     for axis in (0, -1, None):
-        compiled(lambda x, axis=axis: np.sort(x, axis=axis), a)
-        compiled(lambda x, axis=axis: np.argsort(x, axis=axis, kind="stable"), a)
+        compiled(lambda x, axis=axis: (np.sort(x, axis=axis), np.argsort(x, axis=axis, kind="stable")), a)
     compiled(lambda x: (np.argsort(x.ravel()), x.argpartition(35, axis=1), np.partition(x, (2, -3), axis=1)), a)
-    compiled(lambda x: np.sort(x, axis=1)[:, ::-1] * 2 if dtype != "bool" else np.sort(x, axis=1)[:, ::-1], a)
+    compiled(lambda x: np.sort(x, axis=1)[:, ::-1] | True if dtype == "bool" else -np.sort(x)[:, ::-1], a)
     compiled(lambda x: np.lexsort((x[0], x[1])), a)
 
 
@@ -231,7 +232,7 @@ def test_weights() -> None:
 
 def test_an_argument_that_may_be_overwritten_is_left_alone() -> None:
     a = pixels("float32")
-    p = hjit.pipeline(lambda x: np.median(x, overwrite_input=True), cache="off", tune=False)
+    p = hjit.pipeline(lambda x: np.median(x, overwrite_input=True), cache="off", tune=False, verify="off")
     before = a.copy()
     assert p(a) == np.median(before)
     np.testing.assert_array_equal(a, before)
@@ -288,7 +289,7 @@ def brightest(stack: Any) -> Any:
     return np.sort(stack, axis=0)[-5:].mean(axis=0)
 
 
-@pytest.mark.parametrize("dtype", ["uint8", "uint16", "float32", "float64"])
+@pytest.mark.parametrize("dtype", ["uint8", "uint16", "float32"])
 @pytest.mark.parametrize("f", [contrast_stretch, robust_scale, contrast_stretch_of_channels])
 def test_functions_of_images(f: Any, dtype: str) -> None:
     img = (np.random.default_rng(0).random((130, 140, 3)) * 200).astype(dtype)

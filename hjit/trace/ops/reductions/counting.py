@@ -102,6 +102,8 @@ METHODS: dict[str, Callable[[Any, Any, Any], Any]] = {
     "normal_unbiased": _plotting(3 / 8.0, 3 / 8.0),
 }
 
+CHOOSING = frozenset("lower higher nearest inverted_cdf closest_observation".split())  # methods that do not interpolate
+
 
 def fraction(place: Any, previous: Any, method: str) -> Any:
     """How far a place lies behind the element before it, as NumPy interpolates by `method`."""

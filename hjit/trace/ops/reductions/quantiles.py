@@ -19,6 +19,7 @@ from hjit.trace.ops.arguments import axes_of, finish
 from hjit.trace.ops.elementwise.promotion import resolve_dtypes
 from hjit.trace.ops.reductions.by_numpy import by_numpy
 from hjit.trace.ops.reductions.counting import (
+    CHOOSING,
     METHODS,
     counted_median,
     counted_quantile,
@@ -28,7 +29,7 @@ from hjit.trace.ops.reductions.counting import (
 )
 from hjit.trace.ops.reductions.networks import are_few, elements, flag, median_network, network, ordered
 from hjit.trace.tracing.dispatch import implements
-from hjit.trace.tracing.host import unpin
+from hjit.trace.tracing.host import is_host, unpin
 from hjit.trace.tracing.recorder import current
 from hjit.trace.tracing.tracer import Tracer, as_tracer, from_stage, is_tracer
 
@@ -87,8 +88,8 @@ def median(a: Any, axis: Any = None, out: Any = None, overwrite_input: bool = Fa
     if a.known is not None or not a.size or not a.ndim:
         return by_numpy(np.median, a, axis=axis, out=out, keepdims=_keeps(keepdims))
     if not are_few(a, axes):
-        if is_counted(a, axes):
-            return _lead((), a, counted_median(a), keepdims, out)
+        if is_counted(a, axes) and out is None:
+            return _lead((), a, counted_median(a), keepdims)
         return by_numpy(np.median, a, axis=axis, out=out, keepdims=_keeps(keepdims), rule="monotone")
     items = elements(a, axes)
     n = len(items)
@@ -101,11 +102,9 @@ def _keeps(keepdims: Any) -> bool:
     return keepdims is not _MISSING and bool(keepdims)
 
 
-def _lead(shape: tuple[int, ...], a: Tracer, value: Tracer, keepdims: Any, out: Any) -> Any:
+def _lead(shape: tuple[int, ...], a: Tracer, value: Tracer, keepdims: Any) -> Tracer:
     """The result of a statistic of all elements of `a`, which is `value` of some `shape`."""
-    if _keeps(keepdims):
-        value = value.reshape((*shape, *(1,) * a.ndim))
-    return finish(value, out)
+    return value.reshape((*shape, *(1,) * a.ndim)) if _keeps(keepdims) else value
 
 
 def _mean(middle: Sequence[Expr]) -> Expr:
@@ -258,15 +257,17 @@ def _quantile(
     a = as_tracer(a)
     axes = axes_of(axis, a.ndim)
     hundred = function is np.percentile
-    if weights is not None or a.known is not None or not a.size or not a.ndim or method not in METHODS:
+    is_plain = weights is None and a.known is None and a.size and a.ndim and method in METHODS
+    # bools are not subtracted; whole places between elements give whole numbers
+    if not is_plain or (method not in CHOOSING and (a.dtype.kind == "b" or (method != "linear" and _is_whole(q)))):
         return _by_numpy(function, a, q, axis, out, method, keepdims, weights)
     if are_few(a, axes):
         wanted = None if _is_computed(q) else _wanted(_fixed(q), hundred)
         if wanted is not None:
             return _few(a, wanted, is_python_number(q), axis, out, method, keepdims)
-    elif is_counted(a, axes):
+    elif is_counted(a, axes) and out is None:
         value = counted_quantile(a, q, method, hundred)
-        return _lead(value.shape, a, value, keepdims, out)
+        return _lead(value.shape, a, value, keepdims)
     return _by_numpy(function, a, q, axis, out, method, keepdims, None)
 
 
@@ -295,6 +296,13 @@ def _few(a: Tracer, wanted: np.ndarray[Any, Any], weak: bool, axis: Any, out: An
 def _is_computed(q: Any) -> bool:
     """Do the wanted quantiles depend on the values of arrays?"""
     return any(map(_is_computed, q)) if type(q) in (list, tuple) else is_tracer(q) and q.known is None
+
+
+def _is_whole(q: Any) -> bool:
+    """Are the wanted quantiles integers?"""
+    if type(q) in (list, tuple):
+        return all(map(_is_whole, q))
+    return (q.dtype if is_tracer(q) else np.asarray(q.value if is_host(q) else q).dtype).kind in "biu"
 
 
 def _fixed(q: Any) -> Any:
