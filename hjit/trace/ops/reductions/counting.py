@@ -14,7 +14,7 @@ import numpy as np
 
 from hjit.trace.ir.graph import Index, cast
 from hjit.trace.ops.arguments import count
-from hjit.trace.ops.indexing.histograms import tally
+from hjit.trace.ops.indexing.histograms import tally, values_of
 from hjit.trace.ops.layout import copy_order
 from hjit.trace.ops.limits import MIN_COUNTED
 from hjit.trace.tracing.host import is_host
@@ -26,13 +26,8 @@ _BYTE = 256  # values of a dtype that are few beside the pixels of any image
 
 def is_counted(a: Tracer, axes: Sequence[int]) -> bool:
     """Is a statistic over `axes` computed by counting?"""
-    values = _values(a.dtype)
+    values = values_of(a.dtype)
     return len(axes) == a.ndim and values > 0 and (values <= _BYTE or count(a.shape) >= MIN_COUNTED)
-
-
-def _values(dtype: np.dtype[Any]) -> int:
-    """The number of values that an integer dtype has; 0 where they are too many to be counted."""
-    return 2 if dtype.kind == "b" else 1 << 8 * dtype.itemsize if dtype.kind in "iu" and dtype.itemsize <= 2 else 0
 
 
 def _number(n: int, dtype: Any = np.intp) -> Tracer:
@@ -44,7 +39,7 @@ def _at_ranks(a: Tracer, ranks: Tracer) -> Tracer:
     """The elements that stand at `ranks` when all of `a` are sorted."""
     lowest = 0 if a.dtype.kind != "i" else int(np.iinfo(a.dtype).min)
     index = call(np.transpose, a, copy_order(a)).astype(np.intp)
-    counts = tally(index - lowest if lowest else index, _values(a.dtype))
+    counts = tally(index - lowest if lowest else index, values_of(a.dtype))
     fewer = np.less_equal(call(np.cumsum, counts), ranks[..., None])
     found = call(np.sum, fewer, axis=-1, dtype=np.intp)
     result: Tracer = (found + lowest).astype(a.dtype)

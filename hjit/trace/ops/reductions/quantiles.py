@@ -259,7 +259,9 @@ def _quantile(
     hundred = function is np.percentile
     is_plain = weights is None and a.known is None and a.size and a.ndim and method in METHODS
     # bools are not subtracted; whole places between elements give whole numbers
-    if not is_plain or (method not in CHOOSING and (a.dtype.kind == "b" or (method != "linear" and _is_whole(q)))):
+    if not is_plain or (
+        method not in CHOOSING and (a.dtype.kind == "b" or (method != "linear" and not hundred and _is_whole(q)))
+    ):
         return _by_numpy(function, a, q, axis, out, method, keepdims, weights)
     if are_few(a, axes):
         wanted = None if _is_computed(q) else _wanted(_fixed(q), hundred)
