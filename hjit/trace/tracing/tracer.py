@@ -106,7 +106,7 @@ class Tracer(Traced):
         index: per axis of the buffer an index over ``Dim(0..ndim - 1)``.
         known: the same view of the buffer's known contents, or None.
         is_scalar: a NumPy scalar rather than a 0-d array.
-        weak: a Python float or int rather than a NumPy scalar; its dtype gives way to that of arrays.
+        weak: a Python number rather than a NumPy scalar; its dtype gives way to that of arrays.
         read_only: a view that NumPy gives to be read only, whether or not its buffer is.
     """
 
@@ -574,7 +574,7 @@ def python_int(t: Tracer) -> Any:
 
 def python_type(t: Tracer) -> type:
     """The type of the Python number that a `weak` one is."""
-    return float if t.dtype.kind == "f" else int
+    return float if t.dtype.kind == "f" else bool if t.dtype.kind == "b" else int
 
 
 def as_value(t: Tracer) -> Any:

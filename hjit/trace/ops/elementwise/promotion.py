@@ -77,7 +77,7 @@ _COMPARISONS = (np.less, np.less_equal, np.greater, np.greater_equal, np.equal, 
 
 def _type_of(x: Tracer, compared: bool) -> Any:
     """The dtype of a traced operand, or the type of a Python number; any int may be compared with any integers."""
-    return python_type(x) if x.weak and not (compared and x.dtype.kind == "i") else x.dtype
+    return python_type(x) if x.weak and x.dtype != bool and not (compared and x.dtype.kind == "i") else x.dtype
 
 
 def _weak(value: Any) -> Any:
