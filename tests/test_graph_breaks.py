@@ -44,7 +44,7 @@ def until_it_converges(a: Any, tol: Any) -> Any:
 
 
 def in_one_line(a: Any) -> Any:
-    return np.sqrt(np.abs(a) + 1)[a > 0.5].sum() + np.exp(np.percentile(a * 2 + 1, 30) * a)
+    return np.sqrt(np.abs(a) + 1)[a > 0.5].sum() + np.exp(np.unique(a * 2 + 1)[30] * a)
 
 
 def with_effects(a: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Error bounds of extern functions, which can only be tried out."""
+"""Error bounds of extern functions: by a rule where one is known, else tried out."""
 
 from __future__ import annotations
 
@@ -6,12 +6,76 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from hjit.trace.tracing.recorder import GraphBreak
 from hjit.trace.tracing.results import Called
-from hjit.verify.approx import NUMPYS, OURS, Approx, Array, Columns
+from hjit.verify.approx import NUMPYS, OURS, SAME_WAY, Approx, Array, Columns, ulp, wider
+
+ROUNDINGS = 4  # of a result that is between two elements
 
 PROBES = 2  # calls of an extern function with its arguments moved by their errors
 PROBED = 8.0  # times as far as the results of the probes moved, results may be off
 PROBED_ROUNDINGS = 64  # and roundings of the largest result
+
+
+def bounds(event: GraphBreak, needs: Sequence[Approx], results: Sequence[Array]) -> list[Columns | None]:
+    """Error bounds of the results of an extern function whose arguments have errors."""
+    assert event.call is not None
+    rule: Callable[..., list[Columns | None]] = _RULES.get(event.rule, probed)
+    return rule(event.call, needs, results)
+
+
+def is_guess(event: GraphBreak) -> bool:
+    """Are its error bounds tried out?"""
+    return event.rule not in _RULES
+
+
+def _monotone(call: Callable[..., Called], needs: Sequence[Approx], results: Sequence[Array]) -> list[Columns | None]:
+    """Of a function that grows with each argument: it lies between those of the least and the greatest arguments."""
+    if any(x.breaks is not None and x.breaks.any() for x in needs):
+        return _unbounded(results)
+    found: list[Columns | None] = []
+    ends = [call(*(_moved(x, sign) for x in needs)).arrays for sign in (-1.0, 1.0)]
+    for r, *both in zip(results, *ends, strict=True):
+        wide = [np.asarray(end).astype(wider(r.dtype)) for end in (r, *both)]
+        with np.errstate(all="ignore"):
+            apart = np.maximum(np.abs(wide[0] - wide[1]), np.abs(wide[2] - wide[0]))
+            same = (wide[0] == wide[1]) & (wide[0] == wide[2])
+        error = np.where(same | np.isnan(wide[0]), 0.0, np.where(np.isnan(apart), np.inf, apart)).astype(np.float64)
+        if r.dtype.kind == "f":
+            error = error + ROUNDINGS * np.where(error > 0, ulp(r, error, r.dtype), 0.0)
+        found.append((error, error, error if r.dtype.kind == "f" else np.zeros(error.shape)))
+    return found
+
+
+def _moved(x: Approx, sign: float) -> Array:
+    """The least or the greatest that an argument may be."""
+    if x.errors is None:
+        return x.value
+    error = np.maximum(np.maximum(x.errors[OURS], x.errors[NUMPYS]), x.errors[SAME_WAY])
+    with np.errstate(all="ignore"):
+        if x.value.dtype.kind == "f":
+            end = (x.value.astype(wider(x.value.dtype)) + sign * error).astype(x.value.dtype)
+            moves = (error > 0) & np.isfinite(x.value)
+            return np.where(moves, np.nextafter(end, x.value.dtype.type(sign * np.inf)), x.value)
+        low, high = (0, 1) if x.value.dtype == bool else (np.iinfo(x.value.dtype).min, np.iinfo(x.value.dtype).max)
+        end = np.rint(x.value.astype(np.longdouble) + sign * error)
+        return np.where(error > 0, np.clip(end, low, high).astype(x.value.dtype), x.value)
+
+
+def _unbounded(results: Sequence[Array]) -> list[Columns | None]:
+    infinite = [np.full(r.shape, np.inf) for r in results]
+    return [(e, e, e) for e in infinite]
+
+
+def _arranged(call: Callable[..., Called], needs: Sequence[Approx], results: Sequence[Array]) -> list[Columns | None]:
+    """Of a function that orders elements: those that are close may be in either order, so any may be at a place."""
+    found: list[Columns | None] = []
+    for r in results:
+        finite = r[np.isfinite(r)].astype(np.float64)
+        width = float(np.ptp(finite)) if finite.size else 0.0
+        error = np.full(r.shape, width if r.size == finite.size else np.inf)
+        found.append((error, error, np.zeros(r.shape)))
+    return found
 
 
 def probed(call: Callable[..., Called], needs: Sequence[Approx], results: Sequence[Array]) -> list[Columns | None]:
@@ -51,3 +115,6 @@ def probed(call: Callable[..., Called], needs: Sequence[Approx], results: Sequen
             error = np.where(spread > 0, np.inf, 0.0)
             found.append((error, error, np.zeros(r.shape)))
     return found
+
+
+_RULES: dict[str, Callable[..., list[Columns | None]]] = {"monotone": _monotone, "arrangement": _arranged}

@@ -21,7 +21,7 @@ from hjit.trace.ir.poly import sizes_value
 from hjit.trace.tracing.recorder import GraphBreak
 from hjit.verify.approx import Approx, Array, Columns, full, joined, reshaped, rounded_again, taken
 from hjit.verify.definitions import MANY, SAMPLE_ALL, SAMPLE_EACH, is_direct, is_long, is_place, scanned, varies
-from hjit.verify.externs import probed
+from hjit.verify.externs import bounds, is_guess
 from hjit.verify.forward_error import cast, truth
 from hjit.verify.frame import Frame, Inputs
 from hjit.verify.reductions import Total, Written, product, sums_of, total_of
@@ -147,8 +147,8 @@ class Reference:
             results = [np.asarray(r) for r in event.call(*(x.value for x in needs)).arrays]
             spreads: list[Columns | None] = [None] * len(results)
             if any(x.errors is not None for x in needs):
-                self.has_guessed = True
-                spreads = probed(event.call, needs, results)
+                self.has_guessed = self.has_guessed or is_guess(event)
+                spreads = bounds(event, needs, results)
             self.given.update({n: Approx(r, s) for n, r, s in zip(event.gives, results, spreads, strict=True)})
         return self.given[name]
 

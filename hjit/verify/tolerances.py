@@ -67,8 +67,13 @@ def tolerances(graphs: Sequence[Graph], events: Sequence[GraphBreak | None], fas
                 # The order of its sums depends on the layout of the operands
                 found[event.gives[0]] = needs | rounding(event.product.dtype)
                 continue
+            decided = event.rule != "monotone" or needs.decided
             found.update(
-                {n: needs | Tolerance(rounding(dtypes[n]).eps, True) for n in event.gives if needs.eps and n in dtypes}
+                {
+                    n: needs | Tolerance(max(rounding(dtypes[n]).eps, needs.eps), decided)
+                    for n in event.gives
+                    if needs.eps and n in dtypes
+                }
             )
     return found
 

@@ -10,10 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hjit.errors import TraceError
 from hjit.trace.ir.key import graph_key
-from hjit.trace.ops.limits import MAX_SORTED
-from hjit.trace.ops.reductions.sorting import median_network, network
+from hjit.trace.ops.reductions.counting import METHODS as quantile_methods
+from hjit.trace.ops.reductions.networks import median_network, network
 from tests.trace.helpers import check, interpreted, trace_of
 from tests.trace.test_joining import DTYPES, graph_text, image
 
@@ -29,7 +28,7 @@ CASES: list[tuple[tuple[int, ...], Any]] = [
     ((3, 2), None),
     ((1,), None),
 ]
-METHODS = ("linear", "lower", "higher", "midpoint", "nearest", "hazen", "weibull", "median_unbiased")
+METHODS = tuple(quantile_methods)
 
 
 def sample(shape: tuple[int, ...], dtype: str, seed: int = 0, nans: float = 0.1) -> np.ndarray[Any, Any]:
@@ -152,6 +151,8 @@ def test_q_of_the_call() -> None:
     a = sample((5, 20), "float32")
     check(lambda x, q: np.percentile(x, q, axis=0), a, 30.0)
     check(lambda x, q: np.percentile(x, [q, 50], axis=0), a, 30.0)
+    check(lambda x, q: np.percentile(x, q * 50, axis=0), a, np.array([0.2, 1.9]))
+    check(lambda x: np.percentile(x[:3], np.nanmin(x) + 20, axis=0), a)
     check(lambda x: np.quantile(x, 1, 0), a)
     check(lambda x: np.percentile(x, 25), image((3, 5)))
 
@@ -174,22 +175,6 @@ def test_refuses_as_numpy_does(function: Any, kind: type[Exception]) -> None:
         function(a)
     with pytest.raises(kind):
         interpreted(function, a)
-
-
-@pytest.mark.parametrize(
-    "function",
-    [
-        lambda x: np.sort(x, 0),
-        lambda x: np.argsort(x),
-        lambda x: np.median(x),
-        lambda x: np.percentile(x, 5),
-        lambda x: np.percentile(x[:3], x[0], 0),
-        lambda x: np.percentile(x[:3], 5, 0, method="inverted_cdf"),
-    ],
-)
-def test_too_many_elements(function: Any) -> None:
-    with pytest.raises(TraceError, match="What to do"):
-        interpreted(function, image((MAX_SORTED + 1, 40)))
 
 
 def test_the_key_of_a_large_network_is_short() -> None:

@@ -19,7 +19,7 @@ from hjit.trace.tracing.induction import InductionVariable
 from hjit.trace.tracing.masked import Selected
 from hjit.trace.tracing.recorder import supported_dtype
 from hjit.trace.tracing.size import Size
-from hjit.trace.tracing.tracer import Tracer, call, has_tracer, is_tracer, python_float
+from hjit.trace.tracing.tracer import Tracer, call, has_tracer, is_tracer, python_float, python_type
 
 
 def _float(x: Any = 0.0) -> Any:
@@ -38,15 +38,15 @@ def _int(x: Any = 0, *base: Any) -> Any:
     return int(x, *base) if base else int(x)
 
 
-def _len(x: Any) -> int:
-    return x.shape[0] if is_tracer(x) and x.shape else len(x)
+def _len(x: Any) -> Any:
+    return x.shape[0] if (is_tracer(x) and x.shape) or type(x) is Selected else len(x)
 
 
 def _isinstance(x: Any, cls: Any) -> bool:
     if type(x) is InductionVariable:
         raise x.refusal("isinstance")
     if is_tracer(x) and x.is_scalar:
-        return issubclass(x.dtype.type, cls)
+        return issubclass(python_type(x) if x.weak and x.dtype.kind != "f" else x.dtype.type, cls)
     return isinstance(x, cls)
 
 
@@ -57,7 +57,7 @@ def _type(*args: Any) -> Any:
     if type(x) is InductionVariable:
         raise x.refusal("type")
     if is_tracer(x):
-        return float if x.weak else x.dtype.type if x.is_scalar else np.ndarray
+        return python_type(x) if x.weak else x.dtype.type if x.is_scalar else np.ndarray
     if type(x) in (HostScalar, Selected, ObjectProxy):
         return x.__class__
     return int if type(x) is Size else type(x)
@@ -105,7 +105,7 @@ def _extreme(function: Callable[..., Any], ufunc: np.ufunc, beats: Callable[[Any
 def _number_type(x: Any) -> Any:
     """The type of a scalar; None for what is none, or has one that kernels do not have."""
     if is_tracer(x):
-        return None if not x.is_scalar else float if x.weak else x.dtype.type
+        return None if not x.is_scalar else python_type(x) if x.weak else x.dtype.type
     value = x.value if is_host(x) else x
     is_scalar = type(value) is float or (isinstance(value, np.generic) and supported_dtype(value.dtype))
     return type(value) if is_scalar else None

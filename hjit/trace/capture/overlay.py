@@ -24,11 +24,11 @@ from hjit.trace.capture.captured import LIBRARY, NUMERIC, Path, captured_object,
 from hjit.trace.capture.constructors import called
 from hjit.trace.capture.cupy_names import numpy_of
 from hjit.trace.capture.impure import Drawn, draw, is_stream_method, of_loaded_modules, replaced
-from hjit.trace.tracing.dispatch import functions, provides
+from hjit.trace.tracing.dispatch import functions, hook, provides
 from hjit.trace.tracing.externs import concrete, opaque_call
 from hjit.trace.tracing.foreign import foreign
 from hjit.trace.tracing.host import HostScalar, is_host, is_run_time, pin_captured
-from hjit.trace.tracing.masked import Selected
+from hjit.trace.tracing.masked import selected_among
 from hjit.trace.tracing.recorder import current
 from hjit.trace.tracing.tracer import has_tracer
 
@@ -211,6 +211,8 @@ def _taken_over(function: Any) -> Callable[..., Any]:
     def method(*args: Any, **kwargs: Any) -> Any:
         if function not in _OF_ELEMENTS:
             args, kwargs = pin_captured(args), pin_captured(kwargs)
+        if selected_among(args, kwargs):
+            return hook("masked_call")(function, args, kwargs)
         if makes or has_tracer(args) or has_tracer(kwargs):
             return traced(*args, **kwargs)
         return concrete(function, args, kwargs)
@@ -238,6 +240,8 @@ def numpy_call(function: Any, args: Any, kwargs: Any) -> Any:
     Raises:
         TraceError: none of these is possible.
     """
+    if selected_among(args, kwargs) and not isinstance(function, np.ufunc):
+        return hook("masked_call")(function, args, kwargs)
     traced = functions().get(function)
     if traced is not None:
         return traced(*args, **kwargs)
@@ -247,9 +251,6 @@ def numpy_call(function: Any, args: Any, kwargs: Any) -> Any:
     name = f"{module}.{getattr(function, '__name__', function)}".replace("numpy._core.fromnumeric", "numpy").replace(
         "numpy.lib._", "numpy.lib._"
     )
-    selected = next((a for a in args if type(a) is Selected), None)
-    if selected is not None:
-        return selected.__array_function__(function, (), args, kwargs)
     if module.startswith(_EXTERNS) and not (
         isinstance(function, types.FunctionType) and function.__name__.startswith("_")
     ):
@@ -377,7 +378,8 @@ _CALLED = builtin_calls.CALLED  # these names are classes where they are not cal
 _FAMILIES = """elementwise.ufuncs elementwise.casting elementwise.formulas elementwise.operators
     arrays.creation arrays.views arrays.strides arrays.joining arrays.packing
     indexing.getitem indexing.gathers indexing.scatters indexing.searching indexing.histograms
-    reductions.reduce reductions.sorting reductions.contractions reductions.apply_along_axis
+    indexing.masked_reads indexing.selections
+    reductions.reduce reductions.sorting reductions.quantiles reductions.contractions reductions.apply_along_axis
     stencils.padding stencils.differences""".split()
 
 

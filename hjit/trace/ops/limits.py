@@ -15,12 +15,15 @@ SHORT_LINE_TAPS = (
 )
 MAX_FILTER_TAPS = 49  # taps of a filter over several axes, of scipy.ndimage and scipy.signal: 7 x 7
 MAX_CONVOLVE_TAPS = 64  # taps of np.convolve and np.correlate
-MAX_SORTED = 32  # elements that a sorting network orders; its steps grow as n log(n)^2
+MAX_SORTED = 32  # elements that a sorting network orders; its steps grow as n log(n)^2. NumPy orders more
 MAX_RANKED = 32  # elements of the window of a rank filter
 MAX_CHOICES = 32  # arrays that np.choose selects from; elements that np.isin compares with
 MAX_LINEAR_SEARCH = 8  # elements of a table that np.searchsorted compares one by one, instead of by bisection
 MAX_REGIONS = 64  # regions that np.insert, np.delete and np.tile make before they gather instead
 MAX_INDEX_STAGES = 8  # stages through which the elements of an index array are looked up
+
+# -- order statistics by counting
+MIN_COUNTED = 1 << 14  # elements of 16 bits from which their 65536 values are counted: below, NumPy is faster
 
 # -- the number of blocks of a scatter
 MAX_BLOCK_RUNS = 3  # runs of equal blocks along a dimension: part of a block, whole ones, part of one

@@ -42,24 +42,35 @@ def _no_array(kind: str, number: int) -> Any:
 
 
 def opaque_call(
-    name: str, function: Any, args: Any, kwargs: Any, mark: Callable[[], Callable[[], None]] | None = None
+    name: str,
+    function: Any,
+    args: Any,
+    kwargs: Any,
+    mark: Callable[[], Callable[[], None]] | None = None,
+    rule: str = "",
 ) -> Any:
     """An extern stage: at every call its inputs are realised and the original function is called.
 
     Where all inputs are known, it is called now.
 
-    A function that draws random numbers has `mark`: see `GraphBreak`.
+    A function that draws random numbers has `mark`, one whose errors are bounded a `rule`: see `GraphBreak`.
     """
-    return Extern(name, function, args, kwargs, mark).result()
+    return Extern(name, function, args, kwargs, mark, rule).result()
 
 
 class Extern:
     """A call of an opaque function: its arguments with places for the arrays."""
 
     def __init__(
-        self, name: str, function: Any, args: Any, kwargs: Any, mark: Callable[[], Callable[[], None]] | None = None
+        self,
+        name: str,
+        function: Any,
+        args: Any,
+        kwargs: Any,
+        mark: Callable[[], Callable[[], None]] | None = None,
+        rule: str = "",
     ) -> None:
-        self.name, self.function, self.mark = name, function, mark
+        self.name, self.function, self.mark, self.rule = name, function, mark, rule
         self.arguments = Arguments()
         self.frozen = self.arguments.lower((tuple(args), dict(kwargs)))
         self.settings = tuple(again() for again in current().settings)
@@ -74,7 +85,7 @@ class Extern:
         def call(*arrays: np.ndarray[Any, Any]) -> Called:
             return self.call([arrays[k] for k in places])
 
-        done = current().extern(self.name, call, needs, self.mark)
+        done = current().extern(self.name, call, needs, self.mark, self.rule)
         return self.rebuilt(done.value, done.gives)
 
     def known(self, arrays: Sequence[np.ndarray[Any, Any]]) -> Any:

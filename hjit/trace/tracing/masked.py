@@ -8,8 +8,9 @@ import numpy as np
 
 from hjit.errors import TraceError
 from hjit.trace.ir.graph import Expr, Load, identity
+from hjit.trace.tracing.dispatch import hook
 from hjit.trace.tracing.recorder import current
-from hjit.trace.tracing.tracer import Shape, Traced, Tracer, call, is_tracer
+from hjit.trace.tracing.tracer import Shape, Traced, Tracer, call, is_tracer, python_int
 
 # -- comparing
 
@@ -51,13 +52,14 @@ class Selected(Traced):
     Attributes:
         full: the values at every element of the mask.
         mask: the mask.
+        read: what it is, for errors.
     """
 
-    __slots__ = ("full", "mask")
+    __slots__ = ("full", "mask", "read")
     __array_priority__ = 1001.0
 
-    def __init__(self, full: Tracer, mask: Tracer) -> None:
-        self.full, self.mask = full, mask
+    def __init__(self, full: Tracer, mask: Tracer, read: str = "boolean-mask read") -> None:
+        self.full, self.mask, self.read = full, mask, read
 
     @property  # type: ignore[misc]
     def __class__(self) -> type:
@@ -65,9 +67,7 @@ class Selected(Traced):
 
     def traced_array(self) -> Tracer:
         raise current().error(
-            "boolean-mask read",
-            "its length depends on the image's values",
-            "write it back under the same mask, or reduce it",
+            self.read, "its length depends on the image's values", "write it back under the same mask, or reduce it"
         )
 
     @property
@@ -79,101 +79,94 @@ class Selected(Traced):
         return 1 + self.full.ndim - self.mask.ndim
 
     @property
-    def size(self) -> int:
-        return int(call(np.count_nonzero, self.mask)) * int(self.full.size // self.mask.size)
+    def length(self) -> Any:
+        """The length, as an int that is computed."""
+        return python_int(call(np.count_nonzero, self.mask))
+
+    @property
+    def size(self) -> Any:
+        rest = 1
+        for n in self.full.shape[self.mask.ndim :]:
+            rest = rest * n
+        return self.length * rest if self.ndim > 1 else self.length
 
     @property
     def shape(self) -> Shape:
-        return (int(call(np.count_nonzero, self.mask)), *self.full.shape[self.mask.ndim :])
+        return (self.length, *self.full.shape[self.mask.ndim :])
 
     def __len__(self) -> int:
-        return self.shape[0]
+        return int(self.length)
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
         out = kwargs.pop("out", None)
         out = out[0] if isinstance(out, tuple) and len(out) == 1 else out
         if method != "__call__" or type(out) not in (Selected, type(None)):
-            raise self._error(f"numpy.{ufunc.__name__}.{method}")
-        values = [*map(self._full, inputs)]
+            raise self.error(f"numpy.{ufunc.__name__}.{method}")
+        values = [*map(self.whole, inputs)]
         if out is None:
             return Selected(ufunc(*values, **kwargs), self.mask)
-        ufunc(*values, out=self._full(out), **kwargs)
+        ufunc(*values, out=self.whole(out), **kwargs)
         return out
 
     def __getitem__(self, key: Any) -> Any:
-        raise self._error("index")
+        raise self.error("index")
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        raise self._error("assignment to a part")
+        raise self.error("assignment to a part")
 
     def __iter__(self) -> Any:
-        raise self._error("loop")
+        raise self.error("loop")
 
     def __bool__(self) -> bool:
-        raise self._error("decision")
+        raise self.error("decision")
 
     def __float__(self) -> float:
-        raise self._error("conversion to a number")
+        raise self.error("conversion to a number")
 
     def __int__(self) -> int:
-        raise self._error("conversion to a number")
+        raise self.error("conversion to a number")
 
     __index__ = __int__
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray[Any, Any]:
-        raise self._error("conversion to a real array")
+        raise self.error("conversion to a real array")
 
-    def _full(self, x: Any) -> Any:
+    def whole(self, x: Any) -> Any:
+        """An operand at every element of the mask."""
         if type(x) is Selected:
             if not same_values(x.mask, self.mask):
-                raise self._error("operation on arrays read under different masks")
+                raise self.error("operation on arrays read under different masks")
             return x.full
         if is_tracer(x) and x.ndim and x.size != 1:
-            raise self._error("operation on an array read under a mask and another array")
+            raise self.error("operation on an array read under a mask and another array")
         return x
 
-    def _error(self, operation: str) -> TraceError:
-        reason = "the length of a boolean-mask read depends on the image's values"
+    def error(self, operation: str) -> TraceError:
+        """What it raises where its length would have to be known."""
+        reason = f"the length of a {self.read} depends on the image's values"
         return current().error(operation, reason, "use np.where, or write back under the same mask")
 
     def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
-        if func in _MASKED_REDUCTIONS and args[0] is self and len(args) == 1 and not kwargs and self.ndim == 1:
-            return self._reduce(func)
-        raise self._error(f"numpy.{getattr(func, '__name__', func)}")
-
-    def _reduce(self, func: Any) -> Any:
-        if func in (np.min, np.max, np.amin, np.amax):
-            if not call(np.any, self.mask):  # a decision: what NumPy refuses is refused at every call
-                name = "maximum" if func in (np.max, np.amax) else "minimum"
-                raise ValueError(f"zero-size array to reduction operation {name} which has no identity")
-            worst = _worst(self.dtype, func in (np.max, np.amax))
-            return call(func, call(np.where, self.mask, self.full, worst))
-        return call(func, self.full, where=self.mask)
+        return hook("masked_call")(func, args, kwargs)
 
     def astype(self, dtype: Any, **kwargs: Any) -> Selected:
-        return Selected(self.full.astype(dtype), self.mask)
+        return Selected(self.full.astype(dtype), self.mask, self.read)
 
     def copy(self) -> Selected:
-        return Selected(self.full.copy(), self.mask)
+        return Selected(self.full.copy(), self.mask, self.read)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
         func = getattr(np, name, None)
-        if func in _MASKED_REDUCTIONS:
-            return lambda: self._reduce(func)
-        raise self._error(f"ndarray.{name}")
+        if name in _METHODS:
+            return lambda *args, **kwargs: hook("masked_call")(func, (self, *args), kwargs)
+        raise self.error(f"ndarray.{name}")
 
 
-def _worst(dtype: np.dtype[Any], for_max: bool) -> Any:
-    if dtype.kind == "f":
-        return dtype.type(-np.inf if for_max else np.inf)
-    if dtype.kind == "b":
-        return np.bool_(not for_max)
-    info = np.iinfo(dtype)
-    return dtype.type(info.min if for_max else info.max)
+_METHODS = frozenset("sum mean min max any all var std prod argmin argmax dot clip round".split())
 
 
-_MASKED_REDUCTIONS = frozenset(
-    {np.sum, np.mean, np.min, np.max, np.amin, np.amax, np.any, np.all, np.var, np.std, np.prod}
-)
+def selected_among(args: Any, kwargs: Any) -> bool:
+    """Is one of a call's arguments read under a mask?"""
+    return any(type(x) is Selected for x in args) or any(type(x) is Selected for x in kwargs.values())

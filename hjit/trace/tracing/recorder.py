@@ -134,6 +134,8 @@ class GraphBreak:
         operation: what it is, for reports.
         mark: of a call that draws random numbers; gives what puts their stream back to where it is.
         product: of a call that is a product of matrices.
+        rule: of an opaque call, how errors of its arguments become errors of its results: "monotone", where these grow
+            with each argument, "arrangement", where it orders elements; "": that is tried out.
     """
 
     needs: tuple[str, ...]
@@ -143,6 +145,7 @@ class GraphBreak:
     operation: str = ""
     mark: Callable[[], Callable[[], None]] | None = None
     product: Product | None = None
+    rule: str = ""
 
     @property
     def impure(self) -> bool:
@@ -449,6 +452,7 @@ class Recorder:
         call: Callable[..., Called],
         needs: tuple[str, ...],
         mark: Callable[[], Callable[[], None]] | None = None,
+        rule: str = "",
     ) -> GraphBreak:
         """Call an opaque function on realised arrays, now and at every call; its arrays are inputs.
 
@@ -466,7 +470,8 @@ class Recorder:
             raise error
         number = len(self.breaks)
         sources = tuple(self.input("extern", r, ("event", number, k)) for k, r in enumerate(results))
-        self.breaks.append(GraphBreak(needs, outcome, call, tuple(s.input.name for s in sources), operation, mark))
+        gives = tuple(s.input.name for s in sources)
+        self.breaks.append(GraphBreak(needs, outcome, call, gives, operation, mark, rule=rule))
         if error is not None:
             raise error
         return self.breaks[-1]

@@ -106,7 +106,7 @@ class Tracer(Traced):
         index: per axis of the buffer an index over ``Dim(0..ndim - 1)``.
         known: the same view of the buffer's known contents, or None.
         is_scalar: a NumPy scalar rather than a 0-d array.
-        weak: a Python float rather than a NumPy scalar; its dtype gives way to that of arrays.
+        weak: a Python number rather than a NumPy scalar; its dtype gives way to that of arrays.
         read_only: a view that NumPy gives to be read only, whether or not its buffer is.
     """
 
@@ -328,7 +328,8 @@ class Tracer(Traced):
             raise ValueError(
                 "The truth value of an array with more than one element is ambiguous. Use a.any() or a.all()"
             )
-        return bool(as_value(self))
+        truth: Tracer = self if self.dtype == bool else call(np.not_equal, self, 0)
+        return bool(as_value(truth))  # not the number, which may be another one at every call
 
     def _scalar(self) -> Any:
         """What a conversion to a Python number converts."""
@@ -543,11 +544,11 @@ def stored(x: Any, dtype: np.dtype[Any], how: Conversion = as_array) -> Tracer:
 
 
 def _fitting(x: Tracer, dtype: np.dtype[Any]) -> Tracer:
-    """A computed Python float that an integer dtype holds without its fraction; whether it does is a decision."""
+    """A computed Python number that an integer dtype holds without its fraction; whether it does is a decision."""
     info = np.iinfo(dtype)
     whole = call(np.trunc, x)
     if not bool((whole >= float(info.min)) & (whole < float(info.max) + 1)):
-        as_item(float(as_value(x)), dtype)
+        as_item(as_value(x).item(), dtype)
     return x
 
 
@@ -559,6 +560,21 @@ def python_float(t: Tracer) -> Any:
     result = Tracer(one.buffer, (), one.index, is_scalar=True)
     result.weak = True
     return result
+
+
+def python_int(t: Tracer) -> Any:
+    """``int(t)`` of a whole number without its value."""
+    if t.known is not None:
+        return int(t.known.reshape(())[()])
+    one = t.reshape(()).astype(np.int64)
+    result = Tracer(one.buffer, (), one.index, is_scalar=True)
+    result.weak = True
+    return result
+
+
+def python_type(t: Tracer) -> type:
+    """The type of the Python number that a `weak` one is."""
+    return float if t.dtype.kind == "f" else bool if t.dtype.kind == "b" else int
 
 
 def as_value(t: Tracer) -> Any:

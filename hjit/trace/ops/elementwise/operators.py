@@ -10,6 +10,7 @@ import numpy as np
 from hjit.trace.tracing.host import is_host, pin_captured
 from hjit.trace.tracing.masked import Selected
 from hjit.trace.tracing.recorder import current
+from hjit.trace.tracing.size import Size
 from hjit.trace.tracing.tracer import Tracer, call
 
 BINARY = {
@@ -40,8 +41,8 @@ UNARY = {"neg": np.negative, "pos": np.positive, "abs": np.absolute, "invert": n
 METHODS = {
     name: getattr(np, name)
     for name in (
-        "all any argmax argmin argsort clip compress cumprod cumsum diagonal dot max mean min nonzero prod ptp "
-        "ravel repeat round searchsorted squeeze std sum swapaxes take trace var"
+        "all any argmax argmin argpartition argsort clip compress cumprod cumsum diagonal dot max mean min nonzero "
+        "prod ptp ravel repeat round searchsorted squeeze std sum swapaxes take trace var"
     ).split()
     if hasattr(np, name)
 }
@@ -49,7 +50,7 @@ METHODS = {
 
 def _unary(f: Callable[..., Any]) -> Callable[..., Any]:
     def method(self: Any) -> Any:
-        result = f(self)
+        result = f(_number(self))
         if type(self) is Tracer and self.weak:
             result.weak = True
         return result
@@ -82,9 +83,11 @@ def _binary(f: Callable[..., Any]) -> tuple[Callable[..., Any], Callable[..., An
 
 
 def _as_python(f: Callable[..., Any], a: Any, b: Any) -> Any:
-    """``f(a, b)``, which is a Python float where both are Python numbers."""
+    """``f(a, b)``, which is a Python number where both are Python numbers."""
     if not (_is_python(a) and _is_python(b)):
         return f(a, b)
+    if f not in (np.bitwise_and, np.bitwise_or, np.bitwise_xor):
+        a, b = _number(a), _number(b)
     if f in (np.true_divide, np.floor_divide, np.remainder) and b == 0:
         raise ZeroDivisionError("division by zero")
     result = f(a, b)
@@ -99,7 +102,12 @@ def _is_python(x: Any) -> bool:
     """Is this a Python number rather than one of NumPy's?"""
     if type(x) is Tracer:
         return x.weak
-    return type(x.value if is_host(x) else x) in (bool, int, float)
+    return type(x.value if is_host(x) else x) in (bool, int, float, Size)
+
+
+def _number(x: Any) -> Any:
+    """A computed bool of Python as the int that it is in arithmetic."""
+    return x.astype(np.int64) if type(x) is Tracer and x.weak and x.dtype == bool else x
 
 
 def _takes(x: Any) -> bool:
@@ -109,7 +117,7 @@ def _takes(x: Any) -> bool:
 def _in_place(ufunc: Callable[..., Any]) -> Callable[..., Any]:
     def method(self: Any, other: Any) -> Any:
         if type(self) is Tracer and self.is_scalar and not self.shape:
-            return ufunc(self, other)
+            return _as_python(ufunc, self, other)
         return ufunc(self, other, out=self)
 
     return method
@@ -129,7 +137,10 @@ def _in_place_power(self: Any, other: Any) -> Any:
 def _compare(name: str, f: Callable[..., Any]) -> Callable[..., Any]:
     def method(self: Any, other: Any) -> Any:
         if _takes(other):
-            return f(self, other)
+            result = f(self, other)
+            if _is_python(self) and _is_python(other):
+                result.weak = True
+            return result
         if name in ("eq", "ne"):
             return (
                 np.full(self.shape, name == "ne")
@@ -168,7 +179,11 @@ def _flatten(self: Any, order: str = "C") -> Any:
 
 
 def _sort(self: Any, axis: int = -1, kind: Any = None, order: Any = None, stable: Any = None) -> None:
-    self[...] = call(np.sort, self, axis=axis)
+    self[...] = call(np.sort, self, axis=axis, kind=kind, stable=stable)
+
+
+def _partition(self: Any, kth: Any, axis: int = -1, kind: Any = "introselect", order: Any = None) -> None:
+    self[...] = call(np.partition, self, kth, axis=axis, kind=kind)
 
 
 def _resize(self: Any, *shape: Any, refcheck: bool = True) -> None:
@@ -201,6 +216,7 @@ def install() -> None:
         "copy": _copy,
         "flatten": _flatten,
         "sort": _sort,
+        "partition": _partition,
         "resize": _resize,
     }
     for name, method in own.items():

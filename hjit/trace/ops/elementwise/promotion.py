@@ -20,7 +20,9 @@ from hjit.trace.tracing.tracer import (
     Shape,
     Tracer,
     as_tracer,
+    call,
     is_tracer,
+    python_type,
 )
 
 
@@ -54,7 +56,7 @@ def loop_of(ufunc: np.ufunc, operands: tuple[Any, ...], signature: Any, casting:
         TypeError: NumPy has no such loop.
     """
     kinds = tuple(
-        (float if x.weak else x.dtype) if is_tracer(x) else _weak(x.value if is_host(x) else x) for x in operands
+        _type_of(x, ufunc in _COMPARISONS) if is_tracer(x) else _weak(x.value if is_host(x) else x) for x in operands
     )
     try:
         if all(isinstance(k, type) for k in kinds):
@@ -70,6 +72,14 @@ def loop_of(ufunc: np.ufunc, operands: tuple[Any, ...], signature: Any, casting:
     return loop
 
 
+_COMPARISONS = (np.less, np.less_equal, np.greater, np.greater_equal, np.equal, np.not_equal)
+
+
+def _type_of(x: Tracer, compared: bool) -> Any:
+    """The dtype of a traced operand, or the type of a Python number; any int may be compared with any integers."""
+    return python_type(x) if x.weak and x.dtype != bool and not (compared and x.dtype.kind == "i") else x.dtype
+
+
 def _weak(value: Any) -> Any:
     if isinstance(value, np.generic):
         return value.dtype
@@ -83,6 +93,10 @@ def load(x: Any, shape: Shape, dtype: np.dtype[Any]) -> Expr:
         OverflowError: a Python int is out of the range of `dtype`.
     """
     if isinstance(x, Tracer):
+        if x.weak and dtype.kind in "iu" and x.dtype.kind == "i" and dtype != x.dtype:
+            info = np.iinfo(dtype)  # NumPy raises OverflowError
+            most = min(int(info.max), np.iinfo(np.int64).max)
+            current().check(call(np.logical_or, call(np.less, x, int(info.min)), call(np.greater, x, most)))
         return x.load(shape)
     if is_host(x):
         return current().scalar(x, x.value.dtype if isinstance(x.value, np.generic) else dtype)
@@ -98,7 +112,7 @@ def _checked(x: Any, dtype: np.dtype[Any]) -> Any:
 
 def common_dtype(operands: Iterable[Any]) -> np.dtype[Any]:
     """`np.result_type` of arrays and numbers, to which Python's numbers adapt."""
-    return np.result_type(*((1.0 if x.weak else x.dtype) if is_tracer(x) else _kind(x) for x in operands))
+    return np.result_type(*((python_type(x)(0) if x.weak else x.dtype) if is_tracer(x) else _kind(x) for x in operands))
 
 
 def _kind(x: Any) -> Any:

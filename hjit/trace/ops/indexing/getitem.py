@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from hjit.trace.ir.graph import Definition, Expr, Load, cast, compose, identity, renumber
+from hjit.trace.ir.graph import Definition, Expr, Index, Load, cast, compose, identity, renumber
 from hjit.trace.ir.graph import substitute as substitute_expr
 from hjit.trace.ir.poly import Dim, Indirect, Poly, poly
 from hjit.trace.ops.arguments import broadcast
@@ -35,6 +35,7 @@ from hjit.trace.tracing.writing import trim, version_name, write
 @provides
 def getitem(a: Tracer, key: Any) -> Any:
     """``a[key]``: a view for basic keys, a gather for integer arrays, a `Selected` for a traced mask."""
+    key = _as_mask(a, key)
     parsed = parse_key(a, key)
     view = basic_view(a, parsed.basic)
     if parsed.mask is not None:
@@ -56,6 +57,21 @@ def getitem(a: Tracer, key: Any) -> Any:
     )
 
 
+def _as_mask(a: Tracer, key: Any) -> Any:
+    """The mask whose places, as `numpy.nonzero` gives them, a key is; else the key itself."""
+    parts = key if type(key) is tuple else (key,)
+    if not parts or type(parts[0]) is not Selected:
+        return key
+    mask, stages = parts[0].mask, current().stages
+    if tuple(a.shape[: len(parts)]) != tuple(mask.shape):
+        return key
+    for k, x in enumerate(parts):
+        stage = stages.get(x.full.buffer.version) if type(x) is Selected and x.mask is mask else None
+        if stage is None or stage.updates or stage.initial != Index(poly(Dim(k))):
+            return key
+    return mask
+
+
 def _has_ellipsis(key: Any) -> bool:
     """With an ellipsis NumPy gives a 0-d array where it would give a scalar."""
     return any(k is ... for k in (key if isinstance(key, tuple) else (key,)))
@@ -71,6 +87,7 @@ def _frozen(scalar: Tracer) -> Tracer:
 @provides
 def setitem(a: Tracer, key: Any, value: Any) -> None:
     """``a[key] = value``."""
+    key = _as_mask(a, key)
     parsed = parse_key(a, key)
     view = basic_view(a, parsed.basic)
     if parsed.mask is not None:

@@ -16,6 +16,11 @@ from hjit.trace.tracing.recorder import current
 from hjit.trace.tracing.tracer import Tracer, as_tracer, as_value, call, from_known, from_stage, has_tracer, is_tracer
 
 
+def values_of(dtype: np.dtype[Any]) -> int:
+    """The number of values that an integer dtype has; 0 where they are too many to be counted."""
+    return 2 if dtype.kind == "b" else 1 << 8 * dtype.itemsize if dtype.kind in "iu" and dtype.itemsize <= 2 else 0
+
+
 def tally(index: Tracer, length: int, weights: Tracer | None = None, keep: Tracer | None = None) -> Tracer:
     """How often each number below `length` occurs in `index`, or the sum of its weights; all must be in range."""
     rec = current()

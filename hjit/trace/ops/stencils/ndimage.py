@@ -68,6 +68,20 @@ def decided(real: types.FunctionType, argument: str) -> Callable[..., Any]:
     return method
 
 
+def until_it_stays(real: types.FunctionType) -> Callable[..., Any]:
+    """Binary erosion: a number of times; where it is repeated until nothing changes, by SciPy."""
+    signature = inspect.signature(real)
+    traced = decided(real, "structure")
+
+    def method(*args: Any, **kwargs: Any) -> Any:
+        given = signature.bind(*args, **kwargs).arguments
+        if isinstance(given["iterations"], (int, np.integer)) and unpin(given["iterations"]) < 1:
+            return extern("scipy.ndimage.binary_erosion", real)(**given)
+        return traced(*args, **kwargs)
+
+    return method
+
+
 def gaussian_weights(real: Callable[..., Any]) -> Callable[..., Any]:
     """The weights are numbers: what they are made of is pinned."""
 
@@ -138,7 +152,7 @@ def register() -> None:
     morphology = importlib.import_module("scipy.ndimage._morphology")
     for real in (filters._rank_filter, filters._min_or_max_filter):
         implements(real)(decided(real, "footprint"))
-    implements(morphology._binary_erosion)(decided(morphology._binary_erosion, "structure"))
+    implements(morphology._binary_erosion)(until_it_stays(morphology._binary_erosion))
     public = importlib.import_module("scipy.ndimage")
     for name in EXTERNS:
         real = getattr(public, name, None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import importlib
 import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from hjit.trace.ir.graph import Const, Expr, Op, cast, select
 from hjit.trace.ir.identities import start_value
 from hjit.trace.ir.poly import Dim, poly
 from hjit.trace.ops.limits import MAX_LINE_TAPS, MAX_RANKED
-from hjit.trace.ops.reductions.sorting import ranked
+from hjit.trace.ops.reductions.networks import ranked
 from hjit.trace.ops.stencils.ndimage_access import (
     BOOL,
     DOUBLE,
@@ -31,6 +32,7 @@ from hjit.trace.ops.stencils.ndimage_access import (
     source,
     store,
 )
+from hjit.trace.tracing.foreign import foreign
 from hjit.trace.tracing.host import unpin
 from hjit.trace.tracing.recorder import current
 from hjit.trace.tracing.tracer import Tracer, as_tracer, from_known
@@ -129,18 +131,16 @@ def rank_filter(
     origins: Sequence[int],
     exact: bool = False,
 ) -> None:
-    """The element of a given rank under a footprint, by a network of minima and maxima."""
-    image = source(image)
+    """The element of a given rank under a footprint, by a network of minima and maxima; of a large one by SciPy."""
+    given, image = as_tracer(image), source(image)
     known = footprint_of(footprint)
     element, cval = _as_c(image.dtype, cval)
     ahead, past = reach(known.shape, origins)
     taps = np.argwhere(known)
     if len(taps) > MAX_RANKED:
-        raise current().error(
-            "scipy.ndimage rank or median filter",
-            f"a window of {len(taps)} elements; up to {MAX_RANKED} are compiled",
-            "use a smaller window",
-        )
+        real = importlib.import_module("scipy.ndimage._nd_image").rank_filter
+        foreign(real).extern((given, rank, footprint, output, mode, cval, origins), {})
+        return
     near = Extended.of(image, MODES[unpin(mode)], cval, ahead, past)
     work = element if exact else _compared(element)
     wires = [cast(near.at([int(i) - a for i, a in zip(t, ahead, strict=True)]), work) for t in taps]
@@ -149,6 +149,10 @@ def rank_filter(
 
 def rank_filter_1d(image: Any, rank: int, size: int, output: Tracer, mode: int, cval: Any, origin: Any) -> None:
     """SciPy's sliding median of a 1-d signal, which compares int64 as they are."""
+    if int(size) > MAX_RANKED:
+        real = importlib.import_module("scipy.ndimage._filters")._rank_filter_1d.rank_filter
+        foreign(real).extern((as_tracer(image), rank, size, output, mode, cval, origin), {})
+        return
     origins = origin if isinstance(origin, (tuple, list)) else [origin]
     rank_filter(image, rank, from_known(np.ones(int(size), bool)), output, mode, cval, origins, exact=True)
 

@@ -1,0 +1,46 @@
+"""Functions of an array that NumPy itself computes: extern calls whose result has a shape that is known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from hjit.trace.ops.arguments import plain
+from hjit.trace.tracing.externs import opaque_call
+from hjit.trace.tracing.host import is_host, unpin
+from hjit.trace.tracing.tracer import as_tracer, is_tracer
+from hjit.trace.tracing.writing import write
+
+
+def by_numpy(function: Callable[..., Any], *args: Any, out: Any = None, rule: str = "", **options: Any) -> Any:
+    """``function(*args, **options)`` by the function itself, on real arrays, at every call.
+
+    Args:
+        args: arrays and numbers; numbers of the caller become arrays, so that other ones need no new trace.
+        out: where NumPy is to write the result.
+        rule: how errors of arguments become errors of results, see `hjit.trace.tracing.recorder.GraphBreak`.
+    """
+    is_python = [is_host(x) and type(x.value) in (bool, int, float) for x in args]
+    arrays = [as_tracer(x) if _has_number(x) else x for x in args]
+    options = {name: unpin(x) for name, x in options.items()}
+
+    def real(*given: Any) -> Any:
+        target = {} if out is None else {"out": np.empty(plain(out.shape), out.dtype)}
+        numbers = (x.item() if python else x for x, python in zip(given, is_python, strict=True))
+        result = function(*numbers, **options, **target)
+        return target.get("out", result)
+
+    if out is not None and not is_tracer(out):
+        raise TypeError("return arrays must be of ArrayType")
+    result = opaque_call(f"numpy.{function.__name__}", real, arrays, {}, rule=rule)
+    if out is None:
+        return result
+    write(out, result)
+    return out
+
+
+def _has_number(x: Any) -> bool:
+    """Is it a number of the caller, or a list with some in it?"""
+    return is_host(x) or (type(x) in (list, tuple) and any(map(_has_number, x)))

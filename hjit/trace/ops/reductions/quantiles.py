@@ -1,0 +1,335 @@
+"""Order statistics: median, percentile, quantile, and those that ignore NaN.
+
+Those of a few elements are part of the Graph, by sorting networks (`networks`); of small integers that are many, by
+counting them (`counting`); all others are NumPy's own, extern calls between kernels. Statistics that are NaN where any
+element is, use a network that ignores NaN, and one test at the end.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from hjit.trace.ir.graph import Const, Definition, Expr, Op, cast
+from hjit.trace.ir.poly import Dim, poly
+from hjit.trace.ops.arguments import axes_of, finish
+from hjit.trace.ops.elementwise.promotion import resolve_dtypes
+from hjit.trace.ops.reductions.by_numpy import by_numpy
+from hjit.trace.ops.reductions.counting import (
+    CHOOSING,
+    METHODS,
+    counted_median,
+    counted_quantile,
+    fraction,
+    is_counted,
+    is_python_number,
+)
+from hjit.trace.ops.reductions.networks import are_few, elements, flag, median_network, network, ordered
+from hjit.trace.tracing.dispatch import implements
+from hjit.trace.tracing.host import is_host, unpin
+from hjit.trace.tracing.recorder import current
+from hjit.trace.tracing.tracer import Tracer, as_tracer, from_stage, is_tracer
+
+_MISSING = np._NoValue
+
+
+def _apply(ufunc: np.ufunc, *args: Any) -> Expr:
+    """A ufunc on expressions and Python numbers, in the dtypes that NumPy would choose."""
+    kinds = tuple(x.dtype if isinstance(x, Expr) else type(x) for x in args)
+    loop = resolve_dtypes(ufunc, kinds, None, "same_kind")
+    operands = tuple(cast(x, t) if isinstance(x, Expr) else Const(x, t) for x, t in zip(args, loop, strict=False))
+    return Op(ufunc.__name__, operands, loop[-1])
+
+
+def _any_nan(items: Sequence[Expr]) -> Expr:
+    level = [flag("isnan", e) for e in items]
+    while len(level) > 1:
+        level = [
+            flag("logical_or", *level[k : k + 2]) if k + 1 < len(level) else level[k] for k in range(0, len(level), 2)
+        ]
+    return level[0]
+
+
+def _or_nan(value: Expr, items: Sequence[Expr]) -> Expr:
+    """`value`, or NaN where one of the elements is."""
+    if items[0].dtype.kind != "f":
+        return value
+    return Op("select", (_any_nan(items), Const(np.nan, value.dtype), value), value.dtype)
+
+
+def _reduced(a: Tracer, axis: Any, keepdims: Any, out: Any, values: Sequence[Expr], lead: tuple[int, ...] = ()) -> Any:
+    """The result of a statistic: one value, or for `lead` dimensions one value for each of their places."""
+    axes = axes_of(axis, a.ndim)
+    keep = keepdims is not _MISSING and bool(keepdims)
+    shape = tuple(n for k, n in enumerate(a.shape) if k not in axes)
+    if not lead:
+        result = from_stage(values[0], shape, values[0].dtype, is_scalar=not shape and not keep)
+    else:
+        sizes = current().polys(shape)
+        dims = tuple(poly(Dim(k)) for k in range(len(shape)))
+        updates = tuple(
+            Definition(sizes, (), (*map(poly, place), *dims), e)
+            for place, e in zip(np.ndindex(*lead), values, strict=True)
+        )
+        result = from_stage(None, (*lead, *shape), values[0].dtype, updates)
+    if keep:
+        result = result[(*(slice(None),) * len(lead), *(None if k in axes else slice(None) for k in range(a.ndim)))]
+    return finish(result, out)
+
+
+@implements(np.median)
+def median(a: Any, axis: Any = None, out: Any = None, overwrite_input: bool = False, keepdims: Any = _MISSING) -> Any:
+    """The mean of the one or two middle elements, in the dtype of `numpy.mean`; NaN where one is NaN."""
+    a = as_tracer(a)
+    axes = axes_of(axis, a.ndim)
+    if a.known is not None or not a.size or not a.ndim:
+        return by_numpy(np.median, a, axis=axis, out=out, keepdims=_keeps(keepdims))
+    if not are_few(a, axes):
+        if is_counted(a, axes) and out is None:
+            return _lead((), a, counted_median(a), keepdims)
+        return by_numpy(np.median, a, axis=axis, out=out, keepdims=_keeps(keepdims), rule="monotone")
+    items = elements(a, axes)
+    n = len(items)
+    steps = median_network(n) if n % 2 else network(n)
+    middle = ordered(items, steps, nan_last=False)[(n - 1) // 2 : n // 2 + 1]
+    return _reduced(a, axis, keepdims, out, [_or_nan(_mean(middle), items)])
+
+
+def _keeps(keepdims: Any) -> bool:
+    return keepdims is not _MISSING and bool(keepdims)
+
+
+def _lead(shape: tuple[int, ...], a: Tracer, value: Tracer, keepdims: Any) -> Tracer:
+    """The result of a statistic of all elements of `a`, which is `value` of some `shape`."""
+    return value.reshape((*shape, *(1,) * a.ndim)) if _keeps(keepdims) else value
+
+
+def _mean(middle: Sequence[Expr]) -> Expr:
+    dtype = middle[0].dtype if middle[0].dtype.kind == "f" else np.dtype(np.float64)
+    if len(middle) == 1:
+        return cast(middle[0], dtype)
+    work = np.dtype(np.float32) if dtype == np.float16 else dtype
+    total = Op("add", (cast(middle[0], work), cast(middle[1], work)), work)
+    return cast(Op("true_divide", (total, Const(2, work)), work), dtype)
+
+
+@implements(np.nanmedian)
+def nanmedian(
+    a: Any, axis: Any = None, out: Any = None, overwrite_input: bool = False, keepdims: Any = _MISSING
+) -> Any:
+    """The median of the elements that are not NaN; NaN where all are."""
+    a = as_tracer(a)
+    if a.dtype.kind != "f" or a.size == 0 or a.ndim == 0:
+        return median(a, axis, out, overwrite_input, keepdims)
+    axes = axes_of(axis, a.ndim)
+    if a.known is not None or not are_few(a, axes):
+        return by_numpy(np.nanmedian, a, axis=axis, out=out, keepdims=_keeps(keepdims), rule="monotone")
+    items = elements(a, axes)
+    items = ordered(items, network(len(items)))
+    nans = [flag("isnan", e) for e in items]
+    # with k numbers the middle ones are (k - 1) // 2 and k // 2: walk k upwards, element k - 1 being the last number
+    value = _mean([items[0], items[0]] if len(items) > 1 else items)
+    for k in range(2, len(items) + 1):
+        here = _mean(items[(k - 1) // 2 : k // 2 + 1])
+        value = Op("select", (nans[k - 1], value, here), value.dtype)
+    return _reduced(a, axis, keepdims, out, [value])
+
+
+# -- quantiles
+
+
+@implements(np.percentile)
+def percentile(
+    a: Any,
+    q: Any,
+    axis: Any = None,
+    out: Any = None,
+    overwrite_input: bool = False,
+    method: str = "linear",
+    keepdims: Any = _MISSING,
+    *,
+    weights: Any = None,
+) -> Any:
+    return _quantile(np.percentile, a, q, axis, out, method, keepdims, weights)
+
+
+@implements(np.quantile)
+def quantile(
+    a: Any,
+    q: Any,
+    axis: Any = None,
+    out: Any = None,
+    overwrite_input: bool = False,
+    method: str = "linear",
+    keepdims: Any = _MISSING,
+    *,
+    weights: Any = None,
+) -> Any:
+    return _quantile(np.quantile, a, q, axis, out, method, keepdims, weights)
+
+
+@implements(np.nanpercentile)
+def nanpercentile(
+    a: Any,
+    q: Any,
+    axis: Any = None,
+    out: Any = None,
+    overwrite_input: bool = False,
+    method: str = "linear",
+    keepdims: Any = _MISSING,
+    *,
+    weights: Any = None,
+) -> Any:
+    return _nanquantile(np.nanpercentile, np.percentile, a, q, axis, out, method, keepdims, weights)
+
+
+@implements(np.nanquantile)
+def nanquantile(
+    a: Any,
+    q: Any,
+    axis: Any = None,
+    out: Any = None,
+    overwrite_input: bool = False,
+    method: str = "linear",
+    keepdims: Any = _MISSING,
+    *,
+    weights: Any = None,
+) -> Any:
+    return _nanquantile(np.nanquantile, np.quantile, a, q, axis, out, method, keepdims, weights)
+
+
+def _nanquantile(
+    function: Callable[..., Any],
+    plain: Callable[..., Any],
+    a: Any,
+    q: Any,
+    axis: Any,
+    out: Any,
+    method: str,
+    keepdims: Any,
+    weights: Any,
+) -> Any:
+    a = as_tracer(a)
+    if a.dtype.kind != "f" and a.size and a.ndim and weights is None:
+        return _quantile(plain, a, q, axis, out, method, keepdims, None)
+    return _by_numpy(function, a, q, axis, out, method, keepdims, weights)
+
+
+def _by_numpy(
+    function: Callable[..., Any],
+    a: Tracer,
+    q: Any,
+    axis: Any,
+    out: Any,
+    method: str,
+    keepdims: Any,
+    weights: Any,
+) -> Any:
+    options = {"axis": axis, "method": method, "keepdims": _keeps(keepdims)}
+    if weights is None:
+        return by_numpy(function, a, q, out=out, rule="monotone", **options)
+    return by_numpy(_weighted(function), a, q, weights, out=out, **options)
+
+
+def _weighted(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function with weights, which may be traced, as an argument."""
+
+    @functools.wraps(function)
+    def method(a: Any, q: Any, weights: Any, **options: Any) -> Any:
+        return function(a, q, weights=weights, **options)
+
+    return method
+
+
+def _quantile(
+    function: Callable[..., Any],
+    a: Any,
+    q: Any,
+    axis: Any,
+    out: Any,
+    method: str,
+    keepdims: Any,
+    weights: Any,
+) -> Any:
+    a = as_tracer(a)
+    axes = axes_of(axis, a.ndim)
+    hundred = function is np.percentile
+    is_plain = weights is None and a.known is None and a.size and a.ndim and method in METHODS
+    # bools are not subtracted; whole places between elements give whole numbers
+    if not is_plain or (
+        method not in CHOOSING and (a.dtype.kind == "b" or (method != "linear" and not hundred and _is_whole(q)))
+    ):
+        return _by_numpy(function, a, q, axis, out, method, keepdims, weights)
+    if are_few(a, axes):
+        wanted = None if _is_computed(q) else _wanted(_fixed(q), hundred)
+        if wanted is not None:
+            return _few(a, wanted, is_python_number(q), axis, out, method, keepdims)
+    elif is_counted(a, axes) and out is None:
+        value = counted_quantile(a, q, method, hundred)
+        return _lead(value.shape, a, value, keepdims)
+    return _by_numpy(function, a, q, axis, out, method, keepdims, None)
+
+
+def _wanted(q: Any, hundred: bool) -> np.ndarray[Any, Any] | None:
+    """The quantiles; None where NumPy refuses them."""
+    wanted = np.true_divide(q, 100, out=...) if hundred else np.asanyarray(q)
+    return wanted if wanted.ndim <= 2 and wanted.size and wanted.min() >= 0 and wanted.max() <= 1 else None
+
+
+def _few(a: Tracer, wanted: np.ndarray[Any, Any], weak: bool, axis: Any, out: Any, method: str, keepdims: Any) -> Any:
+    """By a network; `weak`: was the quantile a Python number?"""
+    items = elements(a, axes_of(axis, a.ndim))
+    inside = ordered(items, network(len(items)), nan_last=False)
+    places = np.asarray(METHODS[method](len(items), len(items) - 1, wanted))
+    if np.issubdtype(places.dtype, np.integer):
+        values = [inside[int(p)] for p in places.ravel()]
+    else:
+        gammas = np.asarray(fraction(places, np.floor(places), method))
+        values = []
+        for p, t in zip(places.ravel(), gammas.ravel(), strict=True):
+            low, high = _neighbours(p, len(items))
+            values.append(_lerp(inside[low], inside[high], float(t) if weak else t, weak))
+    return _reduced(a, axis, keepdims, out, [_or_nan(v, items) for v in values], wanted.shape)
+
+
+def _is_computed(q: Any) -> bool:
+    """Do the wanted quantiles depend on the values of arrays?"""
+    return any(map(_is_computed, q)) if type(q) in (list, tuple) else is_tracer(q) and q.known is None
+
+
+def _is_whole(q: Any) -> bool:
+    """Are the wanted quantiles integers?"""
+    if type(q) in (list, tuple):
+        return all(map(_is_whole, q))
+    return (q.dtype if is_tracer(q) else np.asarray(q.value if is_host(q) else q).dtype).kind in "biu"
+
+
+def _fixed(q: Any) -> Any:
+    """The wanted quantiles: known while tracing, since they choose elements."""
+    if type(q) in (list, tuple):
+        return np.asarray([_fixed(x) for x in q])
+    return q.known if is_tracer(q) else unpin(q)
+
+
+def _neighbours(place: Any, n: int) -> tuple[int, int]:
+    if place >= n - 1:
+        return n - 1, n - 1
+    low = int(np.floor(place))
+    return (0, 0) if place < 0 else (low, low + 1)
+
+
+def _lerp(a: Expr, b: Expr, t: Any, weak: bool) -> Expr:
+    """NumPy's interpolation, from the nearer end."""
+
+    def number(x: Any) -> Any:
+        return float(x) if weak else Const(x, x.dtype)
+
+    step = _apply(np.subtract, b, a)
+    value = _apply(np.add, a, _apply(np.multiply, step, number(t)))
+    if t >= 0.5:
+        left = _apply(np.multiply, step, number(1 - t))
+        value = Op("subtract", (cast(b, value.dtype), cast(left, value.dtype)), value.dtype)
+    return value
