@@ -24,7 +24,7 @@ from hjit.trace.capture.captured import LIBRARY, NUMERIC, Path, captured_object,
 from hjit.trace.capture.constructors import called
 from hjit.trace.capture.cupy_names import numpy_of
 from hjit.trace.capture.impure import Drawn, draw, is_stream_method, of_loaded_modules, replaced
-from hjit.trace.tracing.dispatch import functions, provides
+from hjit.trace.tracing.dispatch import functions, hook, provides
 from hjit.trace.tracing.externs import concrete, opaque_call
 from hjit.trace.tracing.foreign import foreign
 from hjit.trace.tracing.host import HostScalar, is_host, is_run_time, pin_captured
@@ -212,6 +212,8 @@ def _taken_over(function: Any) -> Callable[..., Any]:
         if function not in _OF_ELEMENTS:
             args, kwargs = pin_captured(args), pin_captured(kwargs)
         if makes or has_tracer(args) or has_tracer(kwargs):
+            if hook("wants_complex")(function, args, kwargs):
+                return hook("complex_call")(function, args, kwargs)
             return traced(*args, **kwargs)
         return concrete(function, args, kwargs)
 
@@ -238,6 +240,8 @@ def numpy_call(function: Any, args: Any, kwargs: Any) -> Any:
     Raises:
         TraceError: none of these is possible.
     """
+    if hook("wants_complex")(function, args, kwargs):
+        return hook("complex_call")(function, args, kwargs)
     traced = functions().get(function)
     if traced is not None:
         return traced(*args, **kwargs)
@@ -378,7 +382,8 @@ _FAMILIES = """elementwise.ufuncs elementwise.casting elementwise.formulas eleme
     arrays.creation arrays.views arrays.strides arrays.joining arrays.packing
     indexing.getitem indexing.gathers indexing.scatters indexing.searching indexing.histograms
     reductions.reduce reductions.sorting reductions.contractions reductions.apply_along_axis
-    stencils.padding stencils.differences""".split()
+    stencils.padding stencils.differences
+    complex_numbers.ufuncs complex_numbers.arrays complex_numbers.reductions complex_numbers.fft""".split()
 
 
 def load_table() -> None:
