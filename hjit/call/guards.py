@@ -14,7 +14,7 @@ import numpy as np
 from hjit.call.arguments import device_overlap, is_device_array
 from hjit.trace.capture.captured import container_shape
 from hjit.trace.capture.trace import Trace
-from hjit.trace.tracing.complex_memory import parts_of
+from hjit.trace.tracing.complex_memory import complex_of, parts_of
 from hjit.trace.tracing.host import same
 from hjit.trace.tracing.recorder import Recorder, packed
 
@@ -67,8 +67,11 @@ class Guards:
             return False
         if (value.dtype.kind == "c") != (name in self.complex_inputs):
             return False
+        traced = self.recorder.inputs[name].array
+        if name in self.complex_inputs and name not in self.packed:
+            return _alike(value, complex_of(traced))
         value = parts_of(value) if name in self.complex_inputs else value
-        return _alike(packed(value) if name in self.packed else value, self.recorder.inputs[name].array)
+        return _alike(packed(value) if name in self.packed else value, traced)
 
     def may_write(self, leaves: Sequence[Any], captured: Mapping[str, Array]) -> bool:
         """Are the arrays that the function changes writeable, and apart from all others?"""

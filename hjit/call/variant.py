@@ -318,8 +318,12 @@ class Variant:
         found = {**self.constants, **captured, **{n: leaves[k] for n, k in self.guards.arguments.items()}}
         for n in self.guards.complex_inputs:
             if n in found:
-                found[given_name(n)], found[n] = found[n], parts_of(found[n])
+                found[given_name(n)], found[n] = found[n], self.parts(found[n])
         return found
+
+    def parts(self, array: Any) -> Any:
+        """The parts of a complex argument, in its memory."""
+        return parts_of(array)
 
     def finished(
         self, values: Sequence[Any], state: Mapping[str, Any], leaves: Sequence[Any], captured: Mapping[str, Array]

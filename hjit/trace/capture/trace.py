@@ -62,8 +62,8 @@ class Result:
     def given(self, array: np.ndarray[Any, Any]) -> Any:
         """The computed array as what the function returns: itself, transposed, a NumPy scalar or a Python float."""
         if self.is_complex:
-            array = complex_of(array.transpose(self.order) if self.order else array)
-            return array[()] if self.is_scalar else array
+            whole = complex_of(array)
+            return whole[()] if self.is_scalar else whole.transpose(self.order[:-1]) if self.order else whole
         if self.is_scalar:
             return array.item() if self.weak else array[()]
         return array.transpose(self.order) if self.order else array

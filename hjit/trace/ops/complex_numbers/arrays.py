@@ -345,7 +345,7 @@ def astype(z: Any, dtype: Any, order: str = "K", casting: Any = "unsafe", subok:
     dtype = np.dtype(dtype)
     if not np.can_cast(z.dtype, dtype, casting):
         raise TypeError(f"Cannot cast array data from {z.dtype!r} to {dtype!r} according to the rule '{casting}'")
-    if dtype == bool:
+    if dtype.kind == "b":
         return as_bool(z)
     if dtype.kind != "c":
         raise current().error(f"astype({dtype})", "the imaginary part of a complex number is left out", "use .real")
