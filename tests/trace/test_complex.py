@@ -268,6 +268,22 @@ def test_read_only() -> None:
     check(writes, z)
 
 
+def escapes(c: Any) -> Any:
+    """Iterations of the Mandelbrot set."""
+    z, count = np.zeros_like(c), np.zeros(c.shape, np.int64)
+    for _ in range(5):
+        inside = np.abs(z) < 2
+        z[inside] = z[inside] ** 2 + c[inside]
+        count[inside] += 1
+    z[count == 5] = 0
+    return z, count, c[c.real > 0].mean(), (c[c.imag < 1] * 1j).sum()
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_arrays_read_under_a_mask(dtype: str) -> None:
+    check(escapes, field(dtype=dtype), exact=False, ulps=64)
+
+
 # -- reductions and products
 
 SUMS: dict[str, Callable[[Array], Any]] = {
@@ -292,6 +308,7 @@ PRODUCTS: dict[str, Callable[..., Any]] = {
     "matmul": lambda z, w: (z @ w.T, np.matmul(z.conj(), w.T)),
     "dot": lambda z, w: (np.dot(z, w.T), z.dot(w[0]), np.vdot(z, w), np.inner(z, w)),
     "real": lambda z, w: (z @ w.real.T, z.real @ w.T),
+    "large": lambda z, w: (np.tile(z, (4, 1)) @ np.tile(w, (3, 1)).T + 1, np.tile(z, (3, 1)).conj() @ w.real.T),
     "outer": lambda z, w: (np.outer(z[0], w[1]), np.multiply.outer(z[0], w[1])),
     "convolve": lambda z, w: np.convolve(z[0], np.array([1j, 2, 1 - 1j])),
 }
@@ -375,6 +392,7 @@ REFUSED: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "sort": (lambda z: np.sort(z), (field(),)),
     "maximum of": (lambda z: z.max(), (field(),)),
     "a mask": (lambda z: z[z.real > 0] * 2, (field(),)),
+    "two masks": (lambda z: z[z.real > 0][0], (field(),)),
     "to real": (lambda z: z.astype(float), (field(),)),
     "into a real array": (into_real, (field().real.copy(), field())),
     "long double": (lambda z: z * 2, (field().astype(np.clongdouble),)),

@@ -37,6 +37,7 @@ def _doubles(x: Array, y: Array, z: Array) -> Array:
     plain = np.isin(x, (0.0, 1.0, -1.0)) | np.isin(y, (0.0, 1.0, -1.0))
     finite = np.isfinite(x) & np.isfinite(y) & np.isfinite(z)
     found = np.where(plain | ~finite, x * y + z, found)
+    found = np.where(np.isfinite(x) & np.isfinite(y) & ~np.isfinite(z), z, found)  # although the product may overflow
     for v in (x, y, z):
         plain |= ~finite
         finite &= (v == 0) | ((np.abs(v) > _LOW) & (np.abs(v) < _HIGH))

@@ -60,9 +60,7 @@ def complex_getitem(z: ComplexTracer, key: Any) -> Any:
     """``z[key]``."""
     found = z.parts[_key(z, key)]
     if type(found) is Selected:
-        raise current().error(
-            "boolean-mask read", "its length depends on the image's values", "use np.where, or write under the mask"
-        )
+        return Selected(ComplexTracer(found.full), found.mask)
     items = key if isinstance(key, tuple) else (key,)
     if found.ndim == 1 and not any(k is ... for k in items):
         return ComplexTracer(found.copy(), is_scalar=True)
@@ -73,7 +71,8 @@ def complex_getitem(z: ComplexTracer, key: Any) -> Any:
 def complex_setitem(z: ComplexTracer, key: Any, value: Any) -> None:
     """``z[key] = value``."""
     if type(value) is Selected:
-        raise current().error("assignment", "the length of a boolean-mask read depends on the image's values")
+        z.parts[_key(z, key)] = Selected(as_complex(value.full, z.dtype).parts, value.mask)
+        return
     value = asarray(value, z.dtype) if type(value) in (list, tuple) else as_complex(value, z.dtype)
     z.parts[_key(z, key)] = value.parts
 
@@ -330,9 +329,10 @@ def array(
 @for_complex(np.copy)
 def copy_(a: Any, order: str = "K", subok: bool = False) -> ComplexTracer:
     z = as_complex(a)
-    if z.known is not None:
+    laid = _order(z, order)
+    if z.known is not None or laid == tuple(range(z.ndim)):
         return ComplexTracer(z.parts.copy())
-    return pair(Complex(z.real.load(), z.imag.load()), z.shape, part_dtype(z.dtype), _order(z, order))
+    return pair(Complex(z.real.load(), z.imag.load()), z.shape, part_dtype(z.dtype), laid)
 
 
 def astype(z: Any, dtype: Any, order: str = "K", casting: Any = "unsafe", subok: bool = True, copy: bool = True) -> Any:
@@ -406,8 +406,18 @@ def _each_part(function: Any) -> Callable[..., Any]:
     return method
 
 
-for _function in (np.roll, np.repeat, np.resize, np.take, np.delete, np.tril, np.triu, np.diff, np.pad, np.tile):
+for _function in (np.repeat, np.resize, np.take, np.delete, np.tril, np.triu, np.diff, np.pad, np.tile):
     for_complex(_function)(_each_part(_function))
+
+
+@for_complex(np.roll)
+def roll(a: Any, shift: Any, axis: Any = None) -> ComplexTracer:
+    z = as_complex(a)
+    if axis is None:
+        return reshape(roll(ravel(z), shift, 0), z.shape)
+    many = axis if isinstance(axis, (tuple, list)) else (axis,)
+    axes = tuple(np.lib.array_utils.normalize_axis_index(operator.index(unpin(k)), z.ndim) for k in many)
+    return ComplexTracer(call(np.roll, z.parts, shift, axes if isinstance(axis, (tuple, list)) else axes[0]))
 
 
 # -- questions

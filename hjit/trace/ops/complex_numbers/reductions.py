@@ -15,6 +15,7 @@ from hjit.trace.ops.complex_numbers.ufuncs import as_bool, store
 from hjit.trace.tracing.complex_arrays import ComplexTracer, is_complex, known_complex
 from hjit.trace.tracing.complex_memory import part_dtype
 from hjit.trace.tracing.dispatch import provides
+from hjit.trace.tracing.externs import opaque_call
 from hjit.trace.tracing.recorder import current
 from hjit.trace.tracing.tracer import MAX_KNOWN, as_tracer, call
 
@@ -166,6 +167,8 @@ def _bilinear(function: Any) -> Callable[..., Any]:
 
     def method(a: Any, b: Any, *args: Any, out: Any = None, **kwargs: Any) -> Any:
         a, b = _factor(a), _factor(b)
+        if function in _BY_BLAS and _is_large(a, b):
+            return _finish(opaque_call(f"numpy.{function.__name__}", function, (a, b, *args), kwargs), out)
 
         def by(x: Any, y: Any) -> Any:
             return as_tracer(call(function, x, y, *args, **kwargs))
@@ -179,6 +182,17 @@ def _bilinear(function: Any) -> Callable[..., Any]:
         return _finish(_together(re, im, a, b), out)
 
     return method
+
+
+_BY_BLAS = (np.dot, np.matmul, np.inner)
+_LARGE = 1 << 15  # products of numbers, beyond which BLAS is worth a call between kernels
+
+
+def _is_large(a: Any, b: Any) -> bool:
+    """Is it a product of matrices that BLAS computes faster?"""
+    if max(a.ndim, b.ndim) < 2 or min(a.ndim, b.ndim) < 1:
+        return False
+    return int(a.size) * int(b.size) // max(int(a.shape[-1]), 1) >= _LARGE
 
 
 def _factor(x: Any) -> Any:

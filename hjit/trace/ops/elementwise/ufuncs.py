@@ -60,14 +60,14 @@ ALIASES = {
 @provides
 def ufunc_call(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """What `__array_ufunc__` of a tracer or a host scalar does."""
-    if hook("complex_operands")(inputs, kwargs):
-        by_method = method != "__call__"
-        return hook("complex_method")(ufunc, method, inputs, kwargs) if by_method else _complex(ufunc, inputs, kwargs)
+    is_complex = hook("complex_operands")(inputs, kwargs)
     if method != "__call__":
-        return hook("ufunc_method")(ufunc, method, inputs, kwargs)
+        return hook("complex_method" if is_complex else "ufunc_method")(ufunc, method, inputs, kwargs)
     if any(type(x) is Selected for x in inputs) or type(kwargs.get("out")) is Selected:
         first = next(x for x in inputs if type(x) is Selected)
         return first.__array_ufunc__(ufunc, method, *inputs, **kwargs)
+    if is_complex:
+        return _complex(ufunc, inputs, kwargs)
     if (
         not any(is_tracer(x) for x in inputs)
         and kwargs.get("out") is None
