@@ -32,7 +32,7 @@ def numbers(kind: str, dtype: Any) -> list[Any]:
     shape = (3, 400)
     x = RANDOM.standard_normal(shape)
     if kind == "of all sizes":
-        x = x * 2.0 ** RANDOM.integers(*((-60, 60) if dtype == np.float32 else (-500, 500)), shape)
+        x = x * 2.0 ** RANDOM.integers(*((-60, 60) if dtype == np.float32 else (-700, 700)), shape)
     a, b, c = x.astype(dtype)
     if kind == "cancelling":
         c = -(a * b)

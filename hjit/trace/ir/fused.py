@@ -34,15 +34,15 @@ def _doubles(x: Array, y: Array, z: Array) -> Array:
     t, rest = _two_sum(z, low)
     v, rounding = _two_sum(high, t)
     found = np.asarray(v + _odd(*_two_sum(rest, rounding)))
-    plain = np.isin(x, (0.0, 1.0, -1.0)) | np.isin(y, (0.0, 1.0, -1.0))
-    finite = np.isfinite(x) & np.isfinite(y) & np.isfinite(z)
-    found = np.where(plain | ~finite, x * y + z, found)
-    found = np.where(np.isfinite(x) & np.isfinite(y) & ~np.isfinite(z), z, found)  # although the product may overflow
+    finite = np.isfinite(x) & np.isfinite(y)
+    is_plain = np.isin(x, (0.0, 1.0, -1.0)) | np.isin(y, (0.0, 1.0, -1.0)) | ~finite  # the product is not rounded
+    is_ordinary = finite & np.isfinite(z)
     for v in (x, y, z):
-        plain |= ~finite
-        finite &= (v == 0) | ((np.abs(v) > _LOW) & (np.abs(v) < _HIGH))
-    for k in zip(*np.nonzero(~(finite | plain)), strict=True) if found.ndim else [()] if not (finite | plain) else []:
-        found[k] = _exact(float(x[k]), float(y[k]), float(z[k]))
+        is_ordinary = is_ordinary & ((v == 0) | ((np.abs(v) > _LOW) & (np.abs(v) < _HIGH)))
+    found = np.where(is_plain, x * y + z, np.where(np.isfinite(z), found, z))
+    for k in np.argwhere(~is_ordinary & ~is_plain & np.isfinite(z)):
+        at = tuple(k)
+        found[at] = _exact(float(x[at]), float(y[at]), float(z[at]))
     return found
 
 
