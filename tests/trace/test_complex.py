@@ -145,7 +145,16 @@ VIEWS: dict[str, Callable[[Array], Any]] = {
         np.vstack([z, z.imag]),
         np.dstack([z, z]),
     ),
-    "pads": lambda z: (np.pad(z, 2), np.pad(z, ((1, 2), (0, 3)), mode="edge"), np.pad(z, 3, mode="reflect")),
+    "selected": lambda z: np.select([z.real > 0, z.imag > 0], [z, z * 2], 1j),
+    "flat": lambda z: (z.flat[3], z.flat[5:9] * 2),
+    "seen": lambda z: (z.view(z.real.dtype) * 2, z.view(z.real.dtype).view(z.dtype) + 1),
+    "spaces": lambda z: np.linspace(0, 1j, 5) * z[:, :5],
+    "pads": lambda z: (
+        np.pad(z, 1, constant_values=2 - 1j),
+        np.pad(z, 2),
+        np.pad(z, ((1, 2), (0, 3)), mode="edge"),
+        np.pad(z, 3, mode="reflect"),
+    ),
     "broadcasts": lambda z: (np.broadcast_to(z[0], (4, 37)) + 1, z[:, :1] * z[:1], np.expand_dims(z, 1) * 1j),
     "new": lambda z: (
         np.zeros(z.shape, complex) + z,
@@ -377,6 +386,8 @@ def test_transforms(name: str, dtype: str) -> None:
 
 def test_what_has_no_formula_is_called() -> None:
     check(lambda z: (np.sqrt(z + 1), np.log(z * 2), np.sin(z), z**3, z**0.5, 2**z), field(), exact=False, ulps=8)
+    check(lambda z: (z.max(), np.min(z, 0), z.argmax(), np.sort(z, 1), z.clip(0, 1)), field(), exact=False, ulps=8)
+    check(lambda z: (np.prod(z[:2], axis=0), z[0, :5].prod(), np.cumprod(z[:3], 0)), field(), exact=False, ulps=8)
     check(lambda z: np.linalg.inv(z[:5, :5] * 2 + 3 * np.eye(5)), field(), exact=False, ulps=64)
 
 
@@ -389,8 +400,8 @@ def into_real(x: Any, z: Any) -> Any:
 
 
 REFUSED: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
-    "sort": (lambda z: np.sort(z), (field(),)),
-    "maximum of": (lambda z: z.max(), (field(),)),
+    "into one": (lambda z: np.prod(z, axis=0, out=z[0]), (field(),)),
+    "method": (lambda z: np.multiply.reduce(z), (field(),)),
     "a mask": (lambda z: z[z.real > 0] * 2, (field(),)),
     "two masks": (lambda z: z[z.real > 0][0], (field(),)),
     "to real": (lambda z: z.astype(float), (field(),)),

@@ -178,6 +178,13 @@ class ComplexTracer(Traced):
     def flags(self) -> Any:
         return hook("complex_flags")(self)
 
+    @property
+    def flat(self) -> ComplexTracer:
+        found = self.reshape(-1)
+        if found.buffer is not self.buffer:
+            raise current().error("ndarray.flat", "the array is not in C order", "use .ravel()")
+        return found
+
     def item(self, *at: Any) -> Any:
         one = self if not at else self[at[0] if len(at) == 1 else at]
         if one.size != 1:

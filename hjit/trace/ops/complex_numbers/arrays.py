@@ -15,7 +15,7 @@ from hjit.trace.ops.arrays.strides import Flags
 from hjit.trace.ops.complex_numbers.operands import Complex, as_complex, complex_operand, is_array, joined, pair
 from hjit.trace.ops.complex_numbers.table import for_complex
 from hjit.trace.ops.complex_numbers.ufuncs import as_bool, store
-from hjit.trace.ops.layout import Order, copy_order, order_of, stand_in
+from hjit.trace.ops.layout import Order, copy_order, in_order, order_of, stand_in
 from hjit.trace.tracing.complex_arrays import (
     ComplexTracer,
     checked_complex,
@@ -24,7 +24,7 @@ from hjit.trace.tracing.complex_arrays import (
     known_complex,
     scalar_parts,
 )
-from hjit.trace.tracing.complex_memory import complex_of, part_dtype
+from hjit.trace.tracing.complex_memory import complex_of, part_dtype, supported_complex
 from hjit.trace.tracing.dispatch import provides
 from hjit.trace.tracing.host import is_host, pin_captured, unpin
 from hjit.trace.tracing.masked import Selected
@@ -169,6 +169,12 @@ def broadcast_to(array: Any, shape: Any, subok: bool = False) -> ComplexTracer:
         return ComplexTracer(call(np.broadcast_to, z.parts, (*shape, 2)))
     except ValueError:
         return refuse(np.broadcast_to, z, shape)
+
+
+@for_complex(np.broadcast_arrays)
+def broadcast_arrays(*args: Any, subok: bool = False) -> tuple[Any, ...]:
+    shape = broadcast(*args).shape
+    return tuple(call(np.broadcast_to, x, shape) for x in args)
 
 
 @for_complex(np.diagonal)
@@ -362,6 +368,15 @@ def real_as_complex(x: Tracer, dtype: Any, casting: Any, copy: bool, order: str)
     return found
 
 
+@provides
+def paired(x: Tracer, dtype: np.dtype[Any]) -> ComplexTracer | None:
+    """``x.view(dtype)`` of a real array that has the parts side by side; None where it has not."""
+    if not supported_complex(dtype) or part_dtype(dtype) != x.dtype or not x.ndim or not in_order(x, "C"):
+        return None
+    *most, last = x.shape
+    return None if int(last) % 2 else ComplexTracer(call(np.reshape, x, (*most, last // 2, 2)))
+
+
 # -- arrays put together
 
 
@@ -406,8 +421,19 @@ def _each_part(function: Any) -> Callable[..., Any]:
     return method
 
 
-for _function in (np.repeat, np.resize, np.take, np.delete, np.tril, np.triu, np.diff, np.pad, np.tile):
+for _function in (np.repeat, np.resize, np.take, np.delete, np.tril, np.triu, np.diff, np.tile):
     for_complex(_function)(_each_part(_function))
+
+
+@for_complex(np.pad)
+def pad(array: Any, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> ComplexTracer:
+    z = as_complex(array)
+    values = np.asarray(kwargs.pop("constant_values", 0))
+    made = []
+    for part, constant in ((z.real, values.real), (z.imag, values.imag)):
+        given = {"constant_values": constant.tolist()} if mode == "constant" else {}
+        made.append(call(np.pad, part, pad_width, mode, **given, **kwargs))
+    return joined(*made)
 
 
 @for_complex(np.roll)
@@ -441,6 +467,11 @@ def real(val: Any) -> Any:
 @for_complex(np.imag)
 def imag(val: Any) -> Any:
     return as_complex(val).imag
+
+
+@for_complex(np.broadcast)
+def broadcast(*args: Any) -> Any:
+    return call(np.broadcast, *(as_complex(x).real if is_complex(x) else x for x in args))
 
 
 @for_complex(np.shape)

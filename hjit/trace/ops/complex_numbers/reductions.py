@@ -159,6 +159,25 @@ def _accumulated(a: Any, axis: Any = 0, dtype: Any = None, out: Any = None) -> A
     return cumsum(a, axis, dtype, out[0] if isinstance(out, tuple) else out)
 
 
+# -- what is called as it is
+
+
+def _called(function: Any) -> Callable[..., Any]:
+    """A function of one array without a formula, whose result is a new one."""
+
+    def method(a: Any, *args: Any, **kwargs: Any) -> Any:
+        if kwargs.get("out") is not None:
+            raise current().error(f"numpy.{function.__name__}(out=)", "not compiled for complex numbers", "assign it")
+        return opaque_call(f"numpy.{function.__name__}", function, (a, *args), kwargs)
+
+    return method
+
+
+_CALLED = (np.prod, np.cumprod, np.max, np.amax, np.min, np.amin, np.argmax, np.argmin, np.sort, np.argsort, np.clip)
+for _each in _CALLED:
+    for_complex(_each)(_called(_each))
+
+
 # -- products
 
 
@@ -232,6 +251,9 @@ _METHODS: dict[str, Callable[..., Any]] = {
     "cumsum": cumsum,
     "trace": trace,
     "dot": _bilinear(np.dot),
+    **{f.__name__: _called(f) for f in (np.prod, np.cumprod, np.argmax, np.argmin, np.argsort, np.clip)},
+    "max": _called(np.max),
+    "min": _called(np.min),
 }
 for _name, _method in _METHODS.items():
     setattr(ComplexTracer, _name, _method)

@@ -14,7 +14,9 @@ import numpy as np
 
 from hjit.trace.tracing.complex_arrays import has_complex, is_complex_dtype
 from hjit.trace.tracing.dispatch import Function, functions, hook, provides
+from hjit.trace.tracing.externs import concrete
 from hjit.trace.tracing.recorder import current
+from hjit.trace.tracing.tracer import has_tracer
 
 _VERSIONS: dict[Any, Callable[..., Any]] = {}
 
@@ -58,6 +60,8 @@ def complex_call(function: Any, args: Any, kwargs: Any) -> Any:
     traced = _VERSIONS.get(function)
     if traced is not None:
         return traced(*args, **kwargs)
+    if not has_tracer(args) and not has_tracer(kwargs):
+        return concrete(function, args, kwargs)
     source = getattr(function, "_implementation", None) or getattr(function, "__wrapped__", function)
     module = (getattr(function, "__module__", "") or "").partition(".")[0]
     if module == "numpy" and isinstance(source, types.FunctionType):

@@ -32,7 +32,7 @@ from hjit.trace.tracing.dispatch import hook, provides
 from hjit.trace.tracing.externs import opaque_call
 from hjit.trace.tracing.host import is_host, pin_captured
 from hjit.trace.tracing.recorder import current
-from hjit.trace.tracing.tracer import MAX_KNOWN, Tracer, as_tracer
+from hjit.trace.tracing.tracer import MAX_KNOWN, Tracer, as_tracer, call
 
 _NAMES = {"divide": "true_divide", "abs": "absolute", "conj": "conjugate"}
 
@@ -274,6 +274,21 @@ def where(condition: Any, x: Any = None, y: Any = None) -> Any:
     holds = cast(condition.load(shape), bool)
     a, b = parts(x, shape, part), parts(y, shape, part)
     return pair(Complex(select(holds, a.re, b.re), select(holds, a.im, b.im)), shape, part, order)
+
+
+@for_complex(np.select)
+def select_(condlist: Any, choicelist: Any, default: Any = 0) -> Any:
+    if len(condlist) != len(choicelist):
+        raise ValueError("list of cases must be same length as list of conditions")
+    if len(condlist) == 0:
+        raise ValueError("select with an empty condition list is not possible")
+    dtype = common_dtype([*map(complex_operand, choicelist), complex_operand(default)])
+    found: Any = default
+    for k, condition in reversed([*enumerate(condlist)]):
+        if condition.dtype != np.dtype(bool):
+            raise TypeError(f"invalid entry {k} in condlist: should be boolean ndarray")
+        found = call(np.where, condition, choicelist[k], found)
+    return as_complex(found, dtype)
 
 
 @for_complex(np.copyto)
