@@ -34,7 +34,7 @@ def _number(value: float, like: Expr) -> Expr:
     return Const(value, like.dtype)
 
 
-@functools.cache
+@functools.lru_cache(maxsize=2)
 def fuses(itemsize: int) -> bool:
     """Does NumPy round ``a.real * b.real - (a.imag * b.imag)`` once less?"""
     part = np.dtype(f"f{itemsize}")
