@@ -120,6 +120,24 @@ def _exp(a: Complex, is_plain: bool = False) -> Complex:
     return Complex(re, im)
 
 
+MOST_PRODUCTS = 99  # the largest exponent that NumPy multiplies out
+
+
+def whole_power(a: Complex, n: int) -> Complex:
+    """``np.power(a, n)``, in the order of NumPy's products, for an exponent from 1 to `MOST_PRODUCTS`."""
+    zero = _number(0, a.re)
+    if n < 4:
+        found = (a, a, _product(a, a, True), _product(a, _product(a, a, True), True))[n]
+    else:
+        found, square, left = Complex(_number(1, a.re), zero), a, n
+        while left:
+            found = _product(found, square, True) if left & 1 else found
+            left >>= 1
+            square = _product(square, square, True) if left else square
+    is_zero = _is("logical_and", _is("equal", a.re, zero), _is("equal", a.im, zero))
+    return Complex(select(is_zero, zero, found.re), select(is_zero, zero, found.im)) if n > 1 else a
+
+
 def _multiply(a: Complex, b: Complex, is_plain: bool = False) -> Complex:
     return _product(a, b, is_plain)
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from hjit.trace.ir.graph import Expr, cast, select
 from hjit.trace.ops.arguments import Casting, broadcast, plain
-from hjit.trace.ops.complex_numbers.formulas import FORMULAS, computed, truth
+from hjit.trace.ops.complex_numbers.formulas import FORMULAS, MOST_PRODUCTS, computed, truth, whole_power
 from hjit.trace.ops.complex_numbers.operands import (
     Complex,
     arrays,
@@ -53,6 +53,8 @@ def complex_ufunc(ufunc: np.ufunc, inputs: tuple[Any, ...], kwargs: dict[str, An
     inputs, kwargs = pin_captured(inputs), pin_captured(kwargs)
     if name in FORMULAS:
         return _elementwise(ufunc, name, inputs, **kwargs)
+    if name == "power" and not kwargs and _is_whole_power(*inputs):
+        return _whole_power(*inputs)
     if any(k in kwargs for k in ("out", "where")):
         raise current().error(f"numpy.{ufunc.__name__}(out=)", "not compiled for complex numbers", "assign its result")
     return opaque_call(f"numpy.{ufunc.__name__}", ufunc, inputs, kwargs)
@@ -92,6 +94,16 @@ def _elementwise(
             raise current().error(f"numpy.{ufunc.__name__}(where=)", "what is not selected is undefined", "give out")
         return result
     return _written(ufunc, result, loop[-1], out, mask, casting)
+
+
+def _is_whole_power(z: Any, n: Any) -> bool:
+    """Is it a power that NumPy multiplies out?"""
+    return type(z) is ComplexTracer and z.known is None and type(n) is int and 0 < n <= MOST_PRODUCTS
+
+
+def _whole_power(z: ComplexTracer, n: int) -> Any:
+    part, order = part_dtype(z.dtype), order_of("K", arrays(z), z.shape)
+    return _made(whole_power(parts(z, z.shape, part), n), z.shape, part, order, z.is_scalar)
 
 
 def _made(value: Any, shape: Any, part: Any, order: Any, is_scalar: bool) -> Any:
