@@ -267,6 +267,52 @@ def test_results_share_memory_as_in_numpy() -> None:
     assert np.shares_memory(w, rest)
 
 
+def adds(a: Any, b: Any) -> Any:
+    a += b
+    return a * 2
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [lambda z: (z, z), lambda z: (z[1:], z[:-1]), lambda z: (z, z.real), lambda z: (z[:5], z[5:10])],
+    ids=["the same", "overlapping", "its part", "apart"],
+)
+def test_arguments_that_share_memory(arguments: Callable[[Array], tuple[Array, ...]]) -> None:
+    pipe = hjit.pipeline(adds, verify="off", on_unsupported="raise")
+    for _ in range(2):
+        ours, numpys = field(), field()
+        np.testing.assert_array_equal(pipe(*arguments(ours)), adds(*arguments(numpys)))
+        np.testing.assert_array_equal(ours, numpys)
+
+
+def test_fields_of_structures() -> None:
+    """Whose numbers do not lie at multiples of their size."""
+    records = np.zeros((5, 20), [("flag", "u1"), ("number", "c16")])
+    records["number"] = field((5, 20))
+    pipe = hjit.pipeline(lambda z: (z * 2j, z.real), verify="off", on_unsupported="raise")
+    np.testing.assert_array_equal(pipe(records["number"])[0], records["number"] * 2j)
+    np.testing.assert_array_equal(pipe(records["number"])[1], records["number"].real)
+
+
+def recurrence(z: Any) -> Any:
+    out = z.copy()
+    for y in range(1, z.shape[0]):
+        out[y] = out[y] + 0.5j * out[y - 1]
+    return out
+
+
+def rows(z: Any) -> Any:
+    out = np.zeros_like(z)
+    for y in range(1, z.shape[0]):
+        out[y] = z[y] * 2 + z[y - 1].conj()
+    return out
+
+
+@pytest.mark.parametrize("function", [recurrence, rows])
+def test_loops_over_rows(function: Any) -> None:
+    check(function, field((150, 20)), exact=function is rows, ulps=8)
+
+
 def test_read_only() -> None:
     z = field()
     z.flags.writeable = False
@@ -360,6 +406,33 @@ def test_captured_arrays_are_read_at_every_call() -> None:
     z = field()
     KERNEL[0, 0] = 5j
     np.testing.assert_array_equal(pipe(z), z[:3, :3] * KERNEL)
+
+
+WRITTEN = np.zeros((20, 37), complex)
+
+
+def test_captured_arrays_are_written() -> None:
+    def writes(z: Any) -> Any:
+        WRITTEN[...] = z * 2
+        WRITTEN.imag[0] += 1
+        return WRITTEN[0] + 1
+
+    pipe = hjit.pipeline(writes, verify="off", on_unsupported="raise")
+    for seed in range(2):
+        z = field(seed=seed)
+        got = pipe(z)
+        expected = z * 2
+        expected.imag[0] += 1
+        np.testing.assert_array_equal(WRITTEN, expected)
+        np.testing.assert_array_equal(got, expected[0] + 1)
+
+
+def test_a_captured_array_of_another_dtype_is_traced_anew() -> None:
+    module = {"factor": np.array([1j, 2])}
+    pipe = hjit.pipeline(lambda z: z[:, :2] * module["factor"], verify="off", on_unsupported="raise")
+    for factor in (np.array([1j, 2]), np.array([3.0, 4]), np.array([1j, 2], np.complex64)):
+        module["factor"] = factor
+        np.testing.assert_array_equal(pipe(field()), field()[:, :2] * factor)
 
 
 def test_lists_of_arrays() -> None:
