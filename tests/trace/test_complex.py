@@ -7,6 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy.fft
+import scipy.ndimage
+import scipy.signal
 
 import hjit
 from hjit.errors import TraceError
@@ -465,6 +468,34 @@ def test_what_has_no_formula_is_called() -> None:
     check(lambda z: np.linalg.inv(z[:5, :5] * 2 + 3 * np.eye(5)), field(), exact=False, ulps=64)
 
 
+CALLED: dict[str, Callable[[Array], Any]] = {
+    "a filter": lambda z: scipy.ndimage.gaussian_filter(z, 1.0) * 2,
+    "fourier": lambda z: np.fft.ifft2(scipy.ndimage.fourier_shift(np.fft.fft2(z.real), (1.5, 2))).real,
+    "fftconvolve": lambda z: scipy.signal.fftconvolve(z, z[:5, :5], mode="same") + 1,
+    "convolve2d": lambda z: scipy.signal.convolve2d(z.real, np.ones((3, 3)) * 1j, mode="same") * 2,
+    "interpolation": lambda z: scipy.ndimage.map_coordinates(z, np.mgrid[0:5, 0:5] * 1.5, order=1),
+    "scipy.fft": lambda z: np.abs(scipy.fft.ifft2(scipy.fft.fft2(z) * 2)),
+    "weights": lambda z: np.average(z, axis=0, weights=np.arange(20)),
+    "windows": lambda z: np.lib.stride_tricks.sliding_window_view(z, (3, 3)).sum((-1, -2)),
+    "by strides": lambda z: np.lib.stride_tricks.as_strided(z, (3, 3), (z.itemsize, z.itemsize)) * 2,
+    "chosen": lambda z: np.choose((z.real > 0).astype(int), [z, z * 2]),
+}
+
+
+@pytest.mark.parametrize("name", CALLED)
+def test_functions_that_are_called_as_they_are(name: str) -> None:
+    check(CALLED[name], field(), exact=False, ulps=64)
+
+
+def test_functions_that_write() -> None:
+    def writes(z: Any) -> Any:
+        np.put(z, [1, 5], [1j, 2])
+        np.putmask(z, z.real > 1, 2j)
+        return z * 2
+
+    check(writes, field())
+
+
 # -- refusals
 
 
@@ -476,6 +507,7 @@ def into_real(x: Any, z: Any) -> Any:
 REFUSED: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "into one": (lambda z: np.prod(z, axis=0, out=z[0]), (field(),)),
     "method": (lambda z: np.multiply.reduce(z), (field(),)),
+    "at": (lambda z: np.add.at(z, ([1, 1], [2, 2]), 1j), (field(),)),
     "a mask": (lambda z: z[z.real > 0] * 2, (field(),)),
     "two masks": (lambda z: z[z.real > 0][0], (field(),)),
     "to real": (lambda z: z.astype(float), (field(),)),

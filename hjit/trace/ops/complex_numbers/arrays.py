@@ -194,6 +194,17 @@ def sliding_window_view(
     return ComplexTracer(call(np.moveaxis, found, z.ndim, -1))
 
 
+@for_complex(np.lib.stride_tricks.as_strided)
+def as_strided(
+    x: Any, shape: Any = None, strides: Any = None, subok: bool = False, writeable: bool = True, **kwargs: Any
+) -> ComplexTracer:
+    z = as_complex(x)
+    sizes = z.shape if shape is None else shape_of(shape)
+    steps = z.strides if strides is None else tuple(strides)
+    parts = call(np.lib.stride_tricks.as_strided, z.parts, (*sizes, 2), (*steps, z.itemsize // 2), writeable=writeable)
+    return ComplexTracer(parts)
+
+
 # -- new arrays
 
 

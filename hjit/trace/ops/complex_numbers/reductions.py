@@ -36,6 +36,11 @@ def _dtype(z: ComplexTracer, dtype: Any) -> np.dtype[Any]:
     return wanted
 
 
+def _summands(a: Any, dtype: Any) -> ComplexTracer:
+    """The array that is summed up; a real one as complex numbers of the dtype asked for."""
+    return as_complex(a, None if is_complex(a) else dtype)
+
+
 @for_complex(np.sum)
 def sum_(
     a: Any,
@@ -46,7 +51,7 @@ def sum_(
     initial: Any = _MISSING,
     where: Any = _MISSING,
 ) -> Any:
-    z = as_complex(a)
+    z = _summands(a, dtype)
     wanted = _dtype(z, dtype)
     if z.known is not None and z.size <= MAX_KNOWN and all(x is _MISSING for x in (initial, where)) and out is None:
         known = np.sum(z.known, axis, dtype, keepdims=keepdims is not _MISSING and bool(keepdims))
@@ -69,7 +74,7 @@ def sum_(
 def mean(
     a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = _MISSING, *, where: Any = _MISSING
 ) -> Any:
-    z = as_complex(a)
+    z = _summands(a, dtype)
     total = sum_(z, axis, dtype, None, keepdims, where=where)
     return _finish(np.true_divide(total, _count(z, axis, where, keepdims)), out)
 
@@ -125,7 +130,7 @@ for _test in (np.any, np.all, np.count_nonzero, np.nonzero):
 
 @for_complex(np.cumsum)
 def cumsum(a: Any, axis: Any = None, dtype: Any = None, out: Any = None) -> Any:
-    z = as_complex(a)
+    z = _summands(a, dtype)
     part = part_dtype(_dtype(z, dtype))
     if axis is None:
         z, axis = ravel(z), 0

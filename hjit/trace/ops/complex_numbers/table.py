@@ -1,7 +1,7 @@
 """The dispatch table of complex arrays: what functions do where an argument, or the dtype asked for, is complex.
 
 A function of the table of real arrays never sees a complex one: it has a version here, or is NumPy's own Python source
-that is traced, or is refused.
+that is traced, or is called as it is between kernels.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ import numpy as np
 from hjit.trace.tracing.complex_arrays import has_complex, is_complex_dtype
 from hjit.trace.tracing.dispatch import Function, functions, hook, provides
 from hjit.trace.tracing.externs import concrete
-from hjit.trace.tracing.recorder import current
+from hjit.trace.tracing.foreign import foreign
+from hjit.trace.tracing.host import pin_captured
 from hjit.trace.tracing.tracer import has_tracer
 
 _VERSIONS: dict[Any, Callable[..., Any]] = {}
@@ -63,8 +64,20 @@ def complex_call(function: Any, args: Any, kwargs: Any) -> Any:
     if not has_tracer(args) and not has_tracer(kwargs):
         return concrete(function, args, kwargs)
     source = getattr(function, "_implementation", None) or getattr(function, "__wrapped__", function)
-    module = (getattr(function, "__module__", "") or "").partition(".")[0]
+    module = (getattr(function, "__module__", None) or "").partition(".")[0]
     if module == "numpy" and isinstance(source, types.FunctionType):
         return hook("clone")(source)(*args, **kwargs)
-    name = f"{getattr(function, '__module__', '')}.{getattr(function, '__name__', function)}"
-    raise current().error(name, "hjit does not compile this for complex arrays", "compute with .real and .imag")
+    return as_it_is(function)(*args, **kwargs)
+
+
+def as_it_is(function: Any) -> Callable[..., Any]:
+    """A function that is called between kernels, on copies, as it may write to its arguments."""
+
+    def method(*args: Any, **kwargs: Any) -> Any:
+        return foreign(function).extern(pin_captured(args), pin_captured(kwargs))
+
+    return method
+
+
+for _function in (np.put, np.choose, np.compress, np.round, np.around):
+    for_complex(_function)(as_it_is(_function))
