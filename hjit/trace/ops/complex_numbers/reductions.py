@@ -102,7 +102,7 @@ def var(
     z = as_complex(a)
     if any(x is not _MISSING for x in (where, mean, correction)) or dtype is not None:
         raise current().error("numpy.var", "with such options it is not compiled for complex arrays")
-    centre = globals()["mean"](z, axis, keepdims=True)
+    centre = call(np.mean, z, axis, keepdims=True)
     d = z - centre
     kept = keepdims is not _MISSING and bool(keepdims)
     total = call(np.sum, d.real * d.real + d.imag * d.imag, axis, None, None, kept)
