@@ -153,6 +153,8 @@ def assert_same(
 
 def wrong(a: Array, b: Array, exact: bool, zeros: bool, ulps: float) -> Array:
     """Where two arrays of one dtype differ."""
+    if b.dtype.kind == "c":
+        return wrong(a.real, b.real, exact, zeros, ulps) | wrong(a.imag, b.imag, exact, zeros, ulps)
     if b.dtype.kind != "f":
         return np.asarray(a != b)
     with np.errstate(all="ignore"):
@@ -170,6 +172,10 @@ def sample(shape: Any, dtype: Any, seed: int = 0, special: bool = True) -> Array
     rng = np.random.default_rng([seed, int(np.prod(shape))])
     dtype = np.dtype(dtype)
     n = int(np.prod(shape))
+    if dtype.kind == "c":
+        z = np.empty(shape, dtype)
+        z.real, z.imag = (sample(shape, z.real.dtype, 2 * seed + k, special) for k in (0, 1))
+        return z
     if dtype.kind == "b":
         return rng.integers(0, 2, shape).astype(bool)
     if dtype.kind in "iu":

@@ -215,7 +215,7 @@ def test_results_effects_and_arguments_are_numpys(case: str) -> None:
             np.testing.assert_array_equal(x, y)
 
 
-@pytest.mark.parametrize("case", ["a masked read", "until it converges", "in one line", "effects", "complex numbers"])
+@pytest.mark.parametrize("case", ["a masked read", "until it converges", "in one line", "effects"])
 def test_what_is_around_a_break_is_compiled(case: str) -> None:
     function, args = CASES[case]
     compiled = hjit.pipeline(function)

@@ -410,7 +410,7 @@ def test_memory_mapped_files(tmp_path: Any) -> None:
     [
         IMAGE.astype(">f4"),
         IMAGE.astype(np.longdouble),
-        IMAGE.astype(complex),
+        IMAGE.astype(np.clongdouble),
         IMAGE.astype(object),
         np.zeros(3, "U5"),
         np.zeros(3, "M8[s]"),

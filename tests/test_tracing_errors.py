@@ -29,7 +29,7 @@ class Converts:
         return np.array(x)
 
 
-COMPLEX = np.array([1j, 2j])
+WIDE = np.array([1, 2], np.longdouble)
 
 
 def by_variable(a: Any) -> Any:
@@ -50,27 +50,27 @@ def made_inside(a: Any) -> Any:
     return inside.shown(a)
 
 
-def complex_type(a: Any) -> Any:
-    return np.complex128(a)
+def wide_type(a: Any) -> Any:
+    return np.longdouble(a)
 
 
 def stores(a: Any) -> Any:
-    COMPLEX[:2] = a[0, :2]
+    WIDE[:2] = a[0, :2]
     return a
 
 
 def indexes(a: Any) -> Any:
-    return COMPLEX[(a > 2).sum(axis=0)]
+    return WIDE[(a > 2).sum(axis=0)]
 
 
 CASES = [
-    (stores, "COMPLEX[:2]", "what is assigned to is a real array", "np.empty"),
-    (indexes, "COMPLEX[(a > 2).sum(axis=0)]", "what is indexed is a real array", "np.take"),
+    (stores, "WIDE[:2]", "what is assigned to is a real array", "np.empty"),
+    (indexes, "WIDE[(a > 2).sum(axis=0)]", "what is indexed is a real array", "np.take"),
     (by_variable, "kind.type(a)", "numpy.float64 reached the call in a variable", r"use x\.astype\(kind.type\)"),
     (vectorized, "np.vectorize(lambda x: x + 1)(a)", "one number after another", "whole arrays"),
     (held, "Holder(a)", "objects of the class .*Holder are made", "make the object before"),
     (made_inside, "inside.shown(a)", "shown is a method|shown runs as it is", "before or after|function of arrays"),
-    (complex_type, "np.complex128(a)", "up to 64 bits", "imaginary part"),
+    (wide_type, "np.longdouble(a)", "up to 64 bits", "complex ones"),
 ]
 
 

@@ -14,9 +14,10 @@ import numpy as np
 
 from hjit.options import context_state
 from hjit.trace.capture.trace import Tree
+from hjit.trace.tracing.host import is_run_time
 
 CallKey = tuple[Any, ...]  # the options in force, and the signatures of the arguments
-_NUMBERS = frozenset({int, float})
+_NUMBERS = frozenset({int, float, complex})
 _BY_VALUE = (str, bytes, type(None), bool, enum.Enum, np.dtype, type, types.FunctionType, range, frozenset)
 
 
@@ -39,11 +40,11 @@ def _signature(x: Any) -> Any:
     if t in (dict, OrderedDict):
         return (t, *((k, _signature(v)) for k, v in x.items()))
     if isinstance(x, np.generic):
-        return t if x.dtype.kind in "biuf" and x.dtype.itemsize <= 8 else (t, repr(x))
+        return t if is_run_time(x) else (t, repr(x))
     if t is np.memmap:
         return (t, x.dtype, x.shape, x.strides)
-    if t in (complex, slice):
-        return (t, repr(x)) if t is complex else (t, *map(_part, (x.start, x.stop, x.step)))
+    if t is slice:
+        return (t, *map(_part, (x.start, x.stop, x.step)))
     if isinstance(x, tuple) and hasattr(t, "_fields"):
         return (t, *map(_signature, x))
     if isinstance(x, types.MethodType):

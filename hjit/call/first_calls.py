@@ -18,6 +18,7 @@ import numpy as np
 from hjit.call.arguments import copied
 from hjit.call.guards import GuardValues
 from hjit.call.variant import Mispredict, OutOfBounds, Variant
+from hjit.trace.tracing.complex_memory import parts_of
 from hjit.verify.comparison import Allowed, Comparison, allowed_of, is_exact
 from hjit.verify.frame import Inputs
 from hjit.verify.reference import Reference
@@ -198,8 +199,9 @@ def run_of(
 def _allowed(variant: Variant, guarded: GuardValues, arrays: Mapping[str, Any]) -> Allowed:
     """How far the results of a variant may be from NumPy's."""
     values, captured = guarded
+    found_arrays = {**variant.constants, **captured, **arrays}
     inputs = Inputs(
-        {**variant.constants, **captured, **arrays},
+        found_arrays | {n: parts_of(found_arrays[n]) for n in variant.guards.complex_inputs if n in found_arrays},
         variant.rec.sizes,
         {name: values[k] for name, k in variant.body.slots.items()},
     )

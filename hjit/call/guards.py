@@ -14,6 +14,7 @@ import numpy as np
 from hjit.call.arguments import device_overlap, is_device_array
 from hjit.trace.capture.captured import container_shape
 from hjit.trace.capture.trace import Trace
+from hjit.trace.tracing.complex_memory import complex_of, parts_of
 from hjit.trace.tracing.host import same
 from hjit.trace.tracing.recorder import Recorder, packed
 
@@ -29,6 +30,7 @@ class Guards:
     Attributes:
         arguments: which leaf of the arguments an input is.
         packed: inputs whose elements are read as packed structures; see `recorder.packed`.
+        complex_inputs: those that are complex: kernels read their parts.
         written: inputs that the function changes.
         overlapping: may two elements of one of those be the same memory?
     """
@@ -38,6 +40,7 @@ class Guards:
     packed: frozenset[str]
     written: frozenset[str]
     overlapping: bool
+    complex_inputs: frozenset[str] = frozenset()
 
     def values(self, leaves: Sequence[Any]) -> GuardValues | None:
         """Values of the tape and the captured arrays, or None where a guard does not hold."""
@@ -62,7 +65,13 @@ class Guards:
         """Is a captured array like the one that was traced?"""
         if type(value) not in (np.ndarray, np.memmap) and not is_device_array(value):
             return False
-        return _alike(packed(value) if name in self.packed else value, self.recorder.inputs[name].array)
+        if (value.dtype.kind == "c") != (name in self.complex_inputs):
+            return False
+        traced = self.recorder.inputs[name].array
+        if name in self.complex_inputs and name not in self.packed:
+            return _alike(value, complex_of(traced))
+        value = parts_of(value) if name in self.complex_inputs else value
+        return _alike(packed(value) if name in self.packed else value, traced)
 
     def may_write(self, leaves: Sequence[Any], captured: Mapping[str, Array]) -> bool:
         """Are the arrays that the function changes writeable, and apart from all others?"""
@@ -89,6 +98,7 @@ def guards_of(trace: Trace) -> Guards:
         packed_inputs,
         written,
         any(n in packed_inputs or _overlaps_itself(rec.inputs[n].array) for n in written),
+        frozenset(n for n, s in rec.inputs.items() if s.is_complex),
     )
 
 

@@ -19,11 +19,12 @@ from hjit.call.arguments import is_device_array
 from hjit.call.entry import Call
 from hjit.call.guards import GuardValues, look_up
 from hjit.call.outcome import MISS, Outcome
-from hjit.call.results import Results
+from hjit.call.results import Results, given_name
 from hjit.call.variant import OneKernel, Steps, Variant
 from hjit.kernels.cuda.runtime.device import Device, current, found
 from hjit.trace.capture.captured import without_memory
 from hjit.trace.capture.trace import Result, Tree, flatten
+from hjit.trace.tracing.complex_memory import complex_of, parts_of
 from hjit.trace.tracing.products import Product
 from hjit.trace.tracing.recorder import OutOfBounds, Recorder, packed
 
@@ -91,7 +92,7 @@ def arrays_of(rec: Recorder, leaves: Sequence[Any]) -> dict[str, Any]:
         found[name] = s.array
         real = leaves[s.where[1]] if s.where[0] == "arg" else look_up(paths[name], leaves) if name in paths else None
         if is_device_array(real):
-            found[name] = real
+            found[name] = _parts(real)
     return found
 
 
@@ -207,7 +208,11 @@ class OnDevice(Variant):
         if device.key not in self.uploaded:
             self.uploaded[device.key] = {n: device.own(a) for n, a in self.constants.items()}
         arrays |= self.uploaded[device.key]
-        return {n: a if n in self.body.packed else device.own(a) for n, a in arrays.items()}
+        given = set(map(given_name, self.guards.complex_inputs))
+        return {n: a if n in self.body.packed or n in given else device.own(a) for n, a in arrays.items()}
+
+    def parts(self, array: Any) -> Any:
+        return _parts(array)
 
     def finished(
         self, values: Sequence[Any], state: Mapping[str, Any], leaves: Sequence[Any], captured: Mapping[str, Any]
@@ -246,9 +251,10 @@ class DeviceResults:
                 made = r.value.copy("K")
                 return self.given(r, self.device.own(made) if self.stay else made)
             case "argument":
-                return self.arrays[r.name]
+                return self.arrays[given_name(r.name) if r.is_complex else r.name]
             case "view":
-                return self.results.view(self.placed(r.name), r, self.device.strided if self.stay else None)
+                seen = self.results.view(self.placed(r.name), r, self.device.strided if self.stay else None)
+                return _complex(seen) if r.is_complex else seen
             case "host":
                 return values[r.value]
         return r.value
@@ -306,4 +312,24 @@ def hot_path(kernel: Any, leaves: Sequence[Any]) -> OneKernel | None:
 
 def _on_device(r: Result, array: Any) -> Any:
     """As `Result.given`; a scalar stays an array without axes, as CuPy has it."""
+    if r.is_complex:
+        whole = _complex(array)
+        return whole.transpose(r.order[:-1]) if r.order else whole
     return array if r.is_scalar and not r.weak else r.given(array)
+
+
+# -- complex arrays, see `hjit.trace.tracing.complex_memory`
+
+
+def _parts(array: Any) -> Any:
+    """A complex array, of the device or of the host, as its parts; any other array is itself."""
+    if not is_device_array(array) or array.dtype.kind != "c":
+        return parts_of(array) if isinstance(array, np.ndarray) else array
+    return current().view(array, 0, parts_of(without_memory(array)))
+
+
+def _complex(parts: Any) -> Any:
+    """The complex array that has these parts."""
+    if not is_device_array(parts):
+        return complex_of(parts)
+    return current().view(parts, 0, complex_of(without_memory(parts)))

@@ -11,10 +11,16 @@ import numpy as np
 from hjit.call.guards import overlap
 from hjit.trace.capture.trace import Result, Tree
 from hjit.trace.ir.poly import Dim, sizes_value
+from hjit.trace.tracing.complex_memory import complex_of
 from hjit.verify.tolerances import EXACT, Tolerance
 
 Array = np.ndarray[Any, Any]
 Shape = tuple[tuple[int, ...], np.dtype[Any]]  # with the dtype
+
+
+def given_name(name: str) -> str:
+    """Where the state of a call has a complex argument itself, beside its parts."""
+    return f"{name} as given"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +60,10 @@ class Results:
                 case "constant":
                     return r.given(r.value.copy("K"))
                 case "argument":
-                    return state[r.name]
+                    return state[given_name(r.name) if r.is_complex else r.name]
                 case "view":
-                    return self.view(state[r.name], r)
+                    seen = self.view(state[r.name], r)
+                    return complex_of(seen) if r.is_complex else seen
                 case "host":
                     return values[r.value]
                 case _:
@@ -76,7 +83,13 @@ class Results:
         """
         found: dict[str, Array] = {}
         for r, t in zip(self.leaves, targets, strict=False):
-            if r.kind != "array" or r.is_scalar or type(t) is not np.ndarray or t.ndim != len(r.order or t.shape):
+            if (
+                r.kind != "array"
+                or r.is_scalar
+                or r.is_complex
+                or type(t) is not np.ndarray
+                or t.ndim != len(r.order or t.shape)
+            ):
                 continue
             place = r.taken(t)
             if not place.flags.carray or shapes.get(r.name) != (place.shape, place.dtype):
@@ -138,7 +151,7 @@ class Results:
 
         def leaf(r: Result) -> Any:
             def arrange(a: Array) -> Any:
-                return self.view(a, r) if r.kind == "view" else r.given(a) if r.kind == "array" else a
+                return self.view(a, r) if r.kind == "view" else r.arranged(a) if r.kind == "array" else a
 
             return make(written.get(r.name) or stages.get(r.name, EXACT), stage_of.get(r.name, r.name), arrange)
 
@@ -147,5 +160,7 @@ class Results:
     @property
     def signature(self) -> tuple[Any, ...]:
         """What is made of what the kernels compute."""
-        leaves = tuple((r.kind, r.name, r.shape, r.index, r.is_scalar, r.weak, r.order) for r in self.leaves)
+        leaves = tuple(
+            (r.kind, r.name, r.shape, r.index, r.is_scalar, r.weak, r.order, r.is_complex) for r in self.leaves
+        )
         return leaves, tuple(self.writes)

@@ -14,11 +14,12 @@ import numpy as np
 
 from hjit.call.guards import Guards, GuardValues
 from hjit.call.outcome import MISS, PLAIN
-from hjit.call.results import Results
+from hjit.call.results import Results, given_name
 from hjit.kernels.runtime.kernel import Bound
 from hjit.kernels.runtime.scheduled import Scheduled
 from hjit.trace.capture.trace import Result, Trace
 from hjit.trace.ir.graph import Graph
+from hjit.trace.tracing.complex_memory import parts_of
 from hjit.trace.tracing.host import same
 from hjit.trace.tracing.products import Product
 from hjit.trace.tracing.recorder import GraphBreak, OutOfBounds, Recorder, packed
@@ -161,7 +162,7 @@ class OneKernel:
             return PLAIN
         tree = self.result
         if type(tree) is Result:
-            return tree.given(outputs[0]) if tree.is_scalar or tree.order else outputs[0]
+            return outputs[0] if tree.is_plain else tree.given(outputs[0])
         parts = iter(outputs)
         return tree.build(lambda r: r.given(next(parts)))
 
@@ -314,7 +315,15 @@ class Variant:
 
     def arrays(self, leaves: Sequence[Any], captured: Mapping[str, Array]) -> dict[str, Any]:
         """The inputs by name."""
-        return {**self.constants, **captured, **{n: leaves[k] for n, k in self.guards.arguments.items()}}
+        found = {**self.constants, **captured, **{n: leaves[k] for n, k in self.guards.arguments.items()}}
+        for n in self.guards.complex_inputs:
+            if n in found:
+                found[given_name(n)], found[n] = found[n], self.parts(found[n])
+        return found
+
+    def parts(self, array: Any) -> Any:
+        """The parts of a complex argument, in its memory."""
+        return parts_of(array)
 
     def finished(
         self, values: Sequence[Any], state: Mapping[str, Any], leaves: Sequence[Any], captured: Mapping[str, Array]

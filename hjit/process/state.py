@@ -92,6 +92,9 @@ TABLE: dict[str, tuple[State, ...]] = {  # by module, without the package's name
     "trace.ir.graph": (
         State("_identities", "indices of whole arrays, by their number of dimensions", "numbers of dimensions"),
     ),
+    "trace.ops.complex_numbers.table": (
+        State("_VERSIONS", "what traces NumPy's functions of complex arrays", "filled when modules are imported"),
+    ),
     "trace.tracing.dispatch": (
         State("_FUNCTIONS", "what traces NumPy's functions", "filled when modules are imported"),
         State("_HOOKS", "what is asked about functions first", "filled when modules are imported"),

@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from hjit.trace.tracing.complex_memory import parts_of
 from hjit.verify.approx import NUMPYS, OURS, SAME_WAY, Approx, Array
 from hjit.verify.reference import Reference
 from hjit.verify.tolerances import EXACT, Tolerance
@@ -132,7 +133,7 @@ class Comparison:
         elif type(ours) is not type(expected):
             self._differs(f"a {type(ours).__name__} instead of a {type(expected).__name__}")
         elif isinstance(expected, (np.ndarray, np.generic)) or (
-            allowed != EXACT and isinstance(expected, (bool, int, float))
+            allowed != EXACT and isinstance(expected, (bool, int, float, complex))
         ):
             self._arrays(np.asarray(ours), np.asarray(expected), allowed)
         elif not (ours == expected or (ours != ours and expected != expected)):
@@ -157,6 +158,7 @@ class Comparison:
         if a.dtype != b.dtype or a.shape != b.shape:
             self._differs(f"{a.dtype} of shape {a.shape} instead of {b.dtype} of shape {b.shape}")
             return
+        a, b = parts_of(a), parts_of(b)
         differing = np.flatnonzero(~((a == b) | ((a != a) & (b != b))))
         self.differing += differing.size
         if not differing.size:

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from hjit.trace.ir.fused import fma
 from hjit.trace.ir.graph import Op
 from hjit.verify.approx import NUMPYS, OURS, SAME_WAY, Approx, Array, Columns, decided, ulp, wider
 
@@ -54,6 +55,8 @@ def plain(e: Op, args: Sequence[Any]) -> Array:
             return np.asarray(np.where(*args).astype(e.dtype))
         if e.name == "inside":
             return np.asarray((args[0] >= 0) & (args[0] < args[1]))
+        if e.name == "fma":
+            return fma(*args).astype(e.dtype)
         return np.asarray(getattr(np, _ALIAS.get(e.name, e.name))(*args)).astype(e.dtype)
 
 
@@ -111,6 +114,8 @@ def _rounding(e: Op, wide: Sequence[Array], value: Array, error: Array, inexact:
 
 def _lost(name: str, wide: Sequence[Array], dtype: np.dtype[Any]) -> Any:
     """The error by cancellation in the sum at the end of a formula."""
+    if name == "fma":  # a product that is rounded, too
+        return np.finfo(dtype).eps * np.abs(np.asarray(wide[0] * wide[1], np.float64))
     if not name.startswith("logaddexp"):
         return 0.0
     largest = np.maximum(np.abs(wide[0]), np.abs(wide[1]))
@@ -285,6 +290,7 @@ def _ldexp(e: Op, w: Sequence[Array], d: Sequence[Any], value: Array, same_way: 
 _Rule = Callable[[Op, Sequence[Array], Sequence[Any], Array, bool], Any]
 _RULES: dict[str, _Rule] = {
     "multiply": lambda e, w, d, v, s: np.abs(w[0]) * d[1] + np.abs(w[1]) * d[0] + d[0] * d[1],
+    "fma": lambda e, w, d, v, s: np.abs(w[0]) * d[1] + np.abs(w[1]) * d[0] + d[0] * d[1] + d[2],
     "square": lambda e, w, d, v, s: (2 * np.abs(w[0]) + d[0]) * d[0],
     "true_divide": lambda e, w, d, v, s: _quotient(w[0], w[1], d[0], d[1]),
     "reciprocal": lambda e, w, d, v, s: _quotient(1.0, w[0], 0.0, d[0]),

@@ -85,7 +85,7 @@ def test_dtype_out_and_casting() -> None:
         with pytest.raises(TypeError, match="Cannot cast array data"):
             interpreted(bad, a, b)
     with pytest.raises(TraceError):
-        interpreted(lambda x: np.concatenate([x, x], dtype=complex), a)
+        interpreted(lambda x: np.concatenate([x, x], dtype=np.longdouble), a)
 
 
 def test_mixed_scalars_and_literals() -> None:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import hjit
+from hjit.trace.ir.fused import fma
 from hjit.trace.ir.graph import Load, Op
 from hjit.verify.approx import NUMPYS, OURS, SAME_WAY, Approx
 from hjit.verify.forward_error import EXACT_AT, apply, cast
@@ -31,6 +32,7 @@ ARGUMENTS: dict[str, tuple[Any, ...]] = {
     ),
     **dict.fromkeys("copysign floor_divide remainder fmod heaviside".split(), (ANY, ANY[::-1])),
     "power": (POSITIVE, ANY[::-1]),
+    "fma": (ANY, ANY[::-1], np.roll(ANY, 7)),
     **dict.fromkeys("greater less_equal equal".split(), (np.round(ANY), np.round(ANY[::-1]))),
 }
 
@@ -60,7 +62,7 @@ def test_results_of_moved_arguments_are_within_the_bounds(name: str, size: float
     for _ in range(50):
         with np.errstate(all="ignore"):
             moved = [a + RANDOM.choice([-1.0, 1.0, 0.5], a.shape) * e for a, e in zip(args, errors, strict=True)]
-            there = getattr(np, name)(*moved)
+            there = fma(*moved) if name == "fma" else getattr(np, name)(*moved)
         apart = np.abs(there.astype(np.float64) - found.value.astype(np.float64))
         assert (open_ | (apart <= errors_found)).all(), name
     assert np.isfinite(errors_found).mean() > 0.9
@@ -206,3 +208,13 @@ def test_sums_up_to_each_element_are_as_far_off_as_their_roundings(shape: tuple[
     for moved in (exact + np.cumsum(error, axis=-1), exact - np.cumsum(error, axis=-1), one_by_one):
         assert (np.abs(moved - found.value) <= found.errors[NUMPYS]).all()
     assert (found.errors[OURS] <= np.cumsum(error, axis=-1) + 1e-5).all()
+
+
+def test_a_fused_product_is_near_the_one_that_is_rounded_twice() -> None:
+    """NumPy computes some layouts of complex numbers without it."""
+    args = [ANY, ANY[::-1], -np.asarray(ANY * ANY[::-1])]
+    found = apply(operation("fma", 3), [Approx(a) for a in args], "fma" in INEXACT, False)
+    assert found.errors is not None
+    plain = args[0] * args[1] + args[2]
+    assert (np.abs(plain - found.value) <= found.errors[NUMPYS]).all()
+    assert (found.errors[NUMPYS] < 1e-14).all()

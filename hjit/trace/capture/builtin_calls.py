@@ -14,6 +14,7 @@ from hjit.trace.capture.captured import ObjectProxy
 from hjit.trace.capture.constructors import as_scalar
 from hjit.trace.capture.rerolling import range_
 from hjit.trace.ops.arrays.strides import interface
+from hjit.trace.tracing.complex_arrays import ComplexTracer
 from hjit.trace.tracing.host import HostScalar, is_host, record
 from hjit.trace.tracing.induction import InductionVariable
 from hjit.trace.tracing.masked import Selected
@@ -39,7 +40,8 @@ def _int(x: Any = 0, *base: Any) -> Any:
 
 
 def _len(x: Any) -> Any:
-    return x.shape[0] if (is_tracer(x) and x.shape) or type(x) is Selected else len(x)
+    has_rows = type(x) is Selected or ((is_tracer(x) or type(x) is ComplexTracer) and x.shape)
+    return x.shape[0] if has_rows else len(x)
 
 
 def _isinstance(x: Any, cls: Any) -> bool:
@@ -47,6 +49,8 @@ def _isinstance(x: Any, cls: Any) -> bool:
         raise x.refusal("isinstance")
     if is_tracer(x) and x.is_scalar:
         return issubclass(python_type(x) if x.weak and x.dtype.kind != "f" else x.dtype.type, cls)
+    if type(x) is ComplexTracer and x.is_scalar:
+        return issubclass(x.dtype.type, cls)
     return isinstance(x, cls)
 
 
@@ -58,13 +62,15 @@ def _type(*args: Any) -> Any:
         raise x.refusal("type")
     if is_tracer(x):
         return python_type(x) if x.weak else x.dtype.type if x.is_scalar else np.ndarray
-    if type(x) in (HostScalar, Selected, ObjectProxy):
+    if type(x) is ComplexTracer and x.is_scalar:
+        return x.dtype.type
+    if type(x) in (ComplexTracer, HostScalar, Selected, ObjectProxy):
         return x.__class__
     return int if type(x) is Size else type(x)
 
 
 def _hasattr(x: Any, name: str) -> bool:
-    return hasattr(_type(x), name) if type(x) in (Tracer, HostScalar, Selected) else hasattr(x, name)
+    return hasattr(_type(x), name) if type(x) in (Tracer, ComplexTracer, HostScalar, Selected) else hasattr(x, name)
 
 
 def _getattr(x: Any, name: str, *default: Any) -> Any:
@@ -112,7 +118,7 @@ def _number_type(x: Any) -> Any:
 
 
 def _isscalar(x: Any) -> bool:
-    return bool(x.is_scalar) if is_tracer(x) else True if is_host(x) else np.isscalar(x)
+    return bool(x.is_scalar) if is_tracer(x) or type(x) is ComplexTracer else True if is_host(x) else np.isscalar(x)
 
 
 REPLACED: dict[Any, Any] = {

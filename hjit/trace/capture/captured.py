@@ -24,11 +24,13 @@ import numpy as np
 from hjit.trace.capture import effects
 from hjit.trace.capture.environment import VARIABLES, traced_path
 from hjit.trace.capture.impure import GENERATORS, STREAMS, Drawn, Stream
+from hjit.trace.tracing.complex_arrays import ComplexTracer, any_source
+from hjit.trace.tracing.complex_memory import supported_complex
 from hjit.trace.tracing.dispatch import hook
 from hjit.trace.tracing.host import HostScalar, unpin
 from hjit.trace.tracing.masked import Selected
 from hjit.trace.tracing.recorder import Recorder, current, supported_dtype
-from hjit.trace.tracing.tracer import Tracer, from_source
+from hjit.trace.tracing.tracer import Tracer
 
 MAX_ITEMS = 4096  # items of a captured container that are looked at; of a larger one only its identity is guarded
 MAX_BYTES = 4096  # bytes of a captured array of a dtype that kernels do not have, which is compared at every call
@@ -87,7 +89,7 @@ def wrap(value: Any, path: Path) -> Any:
     """What traced code sees in place of a value that it captures."""
     if isinstance(value, types.ModuleType):
         return hook("module_proxy")(value)
-    if type(value) in (Tracer, HostScalar, Selected):
+    if type(value) in (Tracer, ComplexTracer, HostScalar, Selected):
         return value
     rec = current()
     if isinstance(value, np.ndarray):
@@ -140,10 +142,10 @@ def _captured_array(rec: Recorder, value: np.ndarray[Any, Any], path: Path) -> A
                 rec.captures.append((path, ("array", tracer.buffer.argument)))
                 return tracer
         plain = whole_array(value, str(path))
-        if not supported_dtype(plain.dtype):
+        if not supported_dtype(plain.dtype) and not supported_complex(plain.dtype):
             return _guarded_contents(rec, path, plain)
         number = len(rec.captures)
-        tracer = from_source(value, str(path) if str(path).isidentifier() else "captured", ("captured", number))
+        tracer = any_source(value, str(path) if str(path).isidentifier() else "captured", ("captured", number))
         rec.captures.append((path, ("array", tracer.buffer.argument)))
         rec.captured[key] = tracer
     return rec.captured[key]

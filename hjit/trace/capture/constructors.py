@@ -15,13 +15,14 @@ from typing import Any
 
 import numpy as np
 
+from hjit.trace.tracing.complex_arrays import ComplexTracer
 from hjit.trace.tracing.dispatch import provides
 from hjit.trace.tracing.frames import callees, identities, reads
 from hjit.trace.tracing.host import is_host, record
 from hjit.trace.tracing.masked import Selected
 from hjit.trace.tracing.recorder import current
 from hjit.trace.tracing.scalar_class import ScalarClass, notice_call, plain_class
-from hjit.trace.tracing.tracer import Tracer, as_tracer, call, from_known, from_stage, has_tracer, is_tracer
+from hjit.trace.tracing.tracer import as_tracer, call, from_known, from_stage, has_tracer, is_tracer
 
 
 def called(value: Any, frame: types.FrameType) -> Any:
@@ -68,14 +69,16 @@ def scalar_type(cls: Any) -> Callable[..., Any]:
             return record(cls, x)
         if type(x) is Selected:
             return x.astype(cls)
-        array = (x if is_tracer(x) else as_tracer(x)).astype(cls, copy=False)
+        array = (x if type(x) is ComplexTracer or is_tracer(x) else as_tracer(x)).astype(cls, copy=False)
         return array if array.ndim else as_scalar(array)
 
     return construct
 
 
-def as_scalar(x: Tracer) -> Tracer:
+def as_scalar(x: Any) -> Any:
     """A 0-d array as a scalar, which keeps its value."""
+    if type(x) is ComplexTracer:
+        return ComplexTracer(x.parts.copy(), is_scalar=True)
     return (
         from_stage(x.load(), (), x.dtype, is_scalar=True)
         if x.known is None
@@ -95,7 +98,8 @@ def _ndarray(
     return call(np.empty, shape, float if dtype is None else dtype, order or "C")
 
 
-_NAMES = "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 longlong ulonglong float16 float32 float64"
+_NAMES = """bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 longlong ulonglong float16 float32 float64
+    complex64 complex128"""
 _SCALARS = [getattr(np, name) for name in _NAMES.split()]
 CONSTRUCTORS: dict[Any, Callable[..., Any]] = {**{cls: scalar_type(cls) for cls in _SCALARS}, np.ndarray: _ndarray}
 

@@ -214,6 +214,8 @@ def _taken_over(function: Any) -> Callable[..., Any]:
         if selected_among(args, kwargs):
             return hook("masked_call")(function, args, kwargs)
         if makes or has_tracer(args) or has_tracer(kwargs):
+            if hook("wants_complex")(function, args, kwargs):
+                return hook("complex_call")(function, args, kwargs)
             return traced(*args, **kwargs)
         return concrete(function, args, kwargs)
 
@@ -242,6 +244,8 @@ def numpy_call(function: Any, args: Any, kwargs: Any) -> Any:
     """
     if selected_among(args, kwargs) and not isinstance(function, np.ufunc):
         return hook("masked_call")(function, args, kwargs)
+    if hook("wants_complex")(function, args, kwargs):
+        return hook("complex_call")(function, args, kwargs)
     traced = functions().get(function)
     if traced is not None:
         return traced(*args, **kwargs)
@@ -380,7 +384,8 @@ _FAMILIES = """elementwise.ufuncs elementwise.casting elementwise.formulas eleme
     indexing.getitem indexing.gathers indexing.scatters indexing.searching indexing.histograms
     indexing.masked_reads indexing.selections
     reductions.reduce reductions.sorting reductions.quantiles reductions.contractions reductions.apply_along_axis
-    stencils.padding stencils.differences""".split()
+    stencils.padding stencils.differences
+    complex_numbers.ufuncs complex_numbers.arrays complex_numbers.reductions complex_numbers.fft""".split()
 
 
 def load_table() -> None:

@@ -27,6 +27,7 @@ from hjit.trace.capture.bytecode import Loop, leaves_no_trace, loops
 from hjit.trace.capture.captured import ObjectProxy
 from hjit.trace.capture.recurrences import NotOneUpdate, ReadsWhatItWrites, merged
 from hjit.trace.ir.poly import SMALL, Var, poly
+from hjit.trace.tracing.complex_arrays import ComplexTracer
 from hjit.trace.tracing.host import is_host, unpin
 from hjit.trace.tracing.induction import CannotReroll, InductionVariable, Site
 from hjit.trace.tracing.recorder import Recorder, current, tracing
@@ -114,6 +115,7 @@ def _forgets(value: Any, containers: list[tuple[Any, list[Any]]]) -> bool:
     """Can an iteration leave nothing behind in this object, but in arrays and the containers noted here?"""
     if (
         is_tracer(value)
+        or type(value) is ComplexTracer
         or is_host(value)
         or type(value) in (Size, InductionVariable, ObjectProxy)
         or isinstance(value, _PLAIN)

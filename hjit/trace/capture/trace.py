@@ -6,7 +6,7 @@ import functools
 import types
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,8 @@ from hjit.trace.capture.captured import Path, captured_object, whole_array
 from hjit.trace.capture.overlay import clone, load_table, wrap_callable
 from hjit.trace.ir.graph import identity
 from hjit.trace.ir.poly import Dim, FloorDiv, Mod, Poly, Sym, deep_atoms, poly
+from hjit.trace.tracing.complex_arrays import ComplexTracer, any_source
+from hjit.trace.tracing.complex_memory import complex_of
 from hjit.trace.tracing.host import HostScalar, captured_number, is_host, is_run_time, unpin
 from hjit.trace.tracing.induction import CannotReroll, Site
 from hjit.trace.tracing.iterations import Iterations
@@ -25,7 +27,7 @@ from hjit.trace.tracing.masked import Selected
 from hjit.trace.tracing.recorder import OutOfBounds, Recorder
 from hjit.trace.tracing.scalar_class import ClassCalled, plain_class
 from hjit.trace.tracing.size import Size
-from hjit.trace.tracing.tracer import TracedBuffer, Tracer, from_source, is_tracer
+from hjit.trace.tracing.tracer import TracedBuffer, Tracer, is_tracer
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +39,7 @@ class Result:
             "host" (value: entry of the tape), "constant" (value: an array, copied at each call) or "static" (value).
         weak: is it a scalar that is a Python float?
         order: of an array that is not in C order, for each axis that of the stage.
+        is_complex: is the stage, or the argument, the parts of a complex array?
         read_only: of a view.
     """
 
@@ -50,12 +53,27 @@ class Result:
     order: tuple[int, ...] = ()
     dtype: Any = None
     read_only: bool = False
+    is_complex: bool = False
+
+    @property
+    def is_plain(self) -> bool:
+        """Is the computed array itself what the function returns?"""
+        return not (self.is_scalar or self.order or self.is_complex)
 
     def given(self, array: np.ndarray[Any, Any]) -> Any:
         """The computed array as what the function returns: itself, transposed, a NumPy scalar or a Python float."""
+        if self.is_complex:
+            whole = complex_of(array)
+            return whole[()] if self.is_scalar else whole.transpose(self.order[:-1]) if self.order else whole
         if self.is_scalar:
             return array.item() if self.weak else array[()]
         return array.transpose(self.order) if self.order else array
+
+    def arranged(self, array: np.ndarray[Any, Any]) -> Any:
+        """Numbers, one for each element of the stage, as the result has them; of a complex one those of its parts."""
+        if self.is_complex:
+            return array.transpose(self.order) if self.order else array
+        return self.given(array)
 
     def taken(self, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         """The other way round: the stage of what the function returns."""
@@ -212,7 +230,7 @@ def _traced(rec: Recorder, function: Callable[..., Any], structure: Any, leaves:
         def stand_in(leaf: int) -> Any:
             x = leaves[leaf]
             if isinstance(x, np.ndarray):
-                return from_source(whole_array(x, names[leaf]), names[leaf], ("arg", leaf))
+                return any_source(whole_array(x, names[leaf]), names[leaf], ("arg", leaf))
             if is_run_time(x):
                 return HostScalar.leaf(rec.tape, leaf, x)
             return captured_object(x, Path(None, leaf, "leaf"))
@@ -251,7 +269,7 @@ def _shared_buffers(x: Any) -> Counter[TracedBuffer]:
     counts: Counter[TracedBuffer] = Counter()
 
     def visit(x: Any) -> None:
-        if is_tracer(x):
+        if is_tracer(x) or type(x) is ComplexTracer:
             counts[x.buffer.root] += 1
         elif isinstance(x, (list, tuple)):
             for y in x:
@@ -269,6 +287,8 @@ def _result(x: Any, rec: Recorder, shared: Counter[TracedBuffer]) -> Any:
     t = type(x)
     if is_tracer(x):
         return _array_result(x, rec, shared)
+    if t is ComplexTracer:
+        return _complex_result(x, rec, shared)
     if t is Selected:
         raise rec.error("return", "an array read under a boolean mask: its length depends on the image's values")
     if is_host(x):
@@ -318,6 +338,16 @@ def _array_result(x: Tracer, rec: Recorder, shared: Counter[TracedBuffer]) -> Re
         return Result("array", buffer.source(), order=tuple(axes.index(k) for k in range(len(axes))))
     stage = rec.stage(x.at(identity(x.ndim)), x.shape, x.dtype)
     return Result("array", stage.name, is_scalar=x.is_scalar, weak=x.weak)
+
+
+def _complex_result(x: ComplexTracer, rec: Recorder, shared: Counter[TracedBuffer]) -> Result:
+    found = _array_result(x.parts, rec, shared)
+    if found.order and found.order[-1] != x.ndim:  # the parts of a number do not lie side by side
+        stage = rec.stage(x.parts.at(identity(x.ndim + 1)), x.parts.shape, x.parts.dtype)
+        found = Result("array", stage.name)
+    if found.kind == "constant":
+        return replace(found, value=complex_of(found.value), is_scalar=x.is_scalar)
+    return replace(found, is_complex=True, is_scalar=x.is_scalar)
 
 
 def _copied(rec: Recorder, buffer: Any) -> str:

@@ -27,8 +27,8 @@ TEXTS = {
         "use x.astype({short})",
     ),
     "dtype": (
-        "hjit handles bool, integers and floats up to 64 bits",
-        "keep the real and the imaginary part in arrays of their own",
+        "hjit handles bool, integers, floats up to 64 bits and complex numbers of these",
+        "use a dtype of up to 64 bits, complex ones up to 128",
     ),
     "vectorize": (
         "{name} calls a Python function with one number after another",

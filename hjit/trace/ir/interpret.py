@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from hjit.trace.ir.fused import fma
 from hjit.trace.ir.graph import Cast, Const, Definition, Expr, Graph, Index, Load, Op, ScalarRef, Stage
 from hjit.trace.ir.poly import Atom, Boundary, Dim, Extremum, FloorDiv, Indirect, Mod, Poly, Sym, sizes_value
 
@@ -103,6 +104,8 @@ class _Run(IndexEvaluator):
                 return np.where(c, a, b).astype(e.dtype)
             case Op(name="bitcast"):
                 return np.asarray(self.value(e.args[0])).view(e.dtype)
+            case Op(name="fma"):
+                return fma(*map(self.value, e.args)).astype(e.dtype)
             case Op(name="inside"):
                 i, n = map(self.value, e.args)
                 return (i >= 0) & (i < n)

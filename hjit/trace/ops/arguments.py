@@ -10,6 +10,7 @@ from typing import Any, Literal, NoReturn
 import numpy as np
 
 from hjit.trace.ops.limits import MAX_DECIDED
+from hjit.trace.tracing.complex_arrays import ComplexTracer
 from hjit.trace.tracing.dispatch import Function
 from hjit.trace.tracing.host import unpin
 from hjit.trace.tracing.recorder import current
@@ -137,7 +138,7 @@ def refuse(function: Callable[..., Any], *args: Any, **kwargs: Any) -> NoReturn:
 
 def placeholders(x: Any) -> Any:
     """`x` with each traced array replaced by its contents, or by zeros without memory of their own."""
-    if is_tracer(x):
+    if is_tracer(x) or type(x) is ComplexTracer:
         return x.known if x.known is not None else np.broadcast_to(np.zeros((), x.dtype), plain(x.shape))
     if type(x) in (list, tuple):
         return type(x)(map(placeholders, x))

@@ -10,12 +10,14 @@ from typing import Any
 import numpy as np
 
 from hjit.trace.ir.graph import identity
+from hjit.trace.tracing.complex_arrays import ComplexTracer, any_known
+from hjit.trace.tracing.complex_memory import complex_of, supported_complex
 from hjit.trace.tracing.host import TapeEntry, is_host
 from hjit.trace.tracing.recorder import current, supported_dtype
 from hjit.trace.tracing.results import Called, Unknown, called, place, rebuilt
 from hjit.trace.tracing.scalar_class import plain_class
 from hjit.trace.tracing.size import Size
-from hjit.trace.tracing.tracer import TracedBuffer, Tracer, from_known, is_tracer, python_float
+from hjit.trace.tracing.tracer import TracedBuffer, Tracer, is_tracer, python_float
 
 
 def concrete(function: Any, args: Any, kwargs: Any) -> Any:
@@ -28,8 +30,8 @@ def owned(result: Any, given: Sequence[Any] = (), originals: Sequence[Tracer] = 
     found = place(result, given)
     if found is not None:
         return rebuilt(found, originals, _no_array)
-    if type(result) is np.ndarray and supported_dtype(result.dtype):
-        return from_known(result)
+    if type(result) is np.ndarray and (supported_dtype(result.dtype) or supported_complex(result.dtype)):
+        return any_known(result)
     if type(result) in (list, tuple):
         return type(result)(owned(x, given, originals) for x in result)
     if isinstance(result, tuple) and hasattr(type(result), "_fields"):
@@ -118,11 +120,14 @@ class Extern:
             raise current().error(self.name, str(unknown), "call it outside the function") from None
 
 
-def extern_result(name: str, kind: str) -> Tracer:
+def extern_result(name: str, kind: str) -> Any:
     """What stands for an array that an opaque call returns; `kind` as in `hjit.trace.tracing.results.rebuilt`."""
     rec = current()
     source = rec.inputs[name]
     shape = tuple(rec.size(p) for p in source.input.shape)
+    if kind.startswith("complex"):
+        parts = Tracer(TracedBuffer(shape, source.input.dtype, name), shape, identity(len(shape)))
+        return ComplexTracer(parts.copy(), is_scalar=kind != "complex")
     t = Tracer(TracedBuffer(shape, source.input.dtype, name), shape, identity(len(shape)), is_scalar=kind == "scalar")
     if kind == "float":
         number: Tracer = python_float(t)
@@ -133,10 +138,12 @@ def extern_result(name: str, kind: str) -> Tracer:
 class _Hole:
     """The place of an array in the arguments of an opaque call."""
 
-    __slots__ = ("number", "scalar", "shape", "weak")
+    __slots__ = ("is_complex", "number", "scalar", "shape", "weak")
 
-    def __init__(self, number: int, shape: tuple[int, ...], scalar: bool, weak: bool) -> None:
-        self.number, self.shape, self.scalar, self.weak = number, shape, scalar, weak
+    def __init__(
+        self, number: int, shape: tuple[int, ...], scalar: bool, weak: bool = False, is_complex: bool = False
+    ) -> None:
+        self.number, self.shape, self.scalar, self.weak, self.is_complex = number, shape, scalar, weak, is_complex
 
 
 class Arguments:
@@ -144,24 +151,21 @@ class Arguments:
 
     Attributes:
         originals: the tracers, each once.
-        tracers: whole arrays with their contents.
+        tracers: whole arrays with their contents, of complex ones the parts.
     """
 
     def __init__(self, late: bool = False) -> None:
         """`late`: the caller's numbers are read when the call is made; else their values are guards of the trace."""
         self.late = late
-        self.originals: list[Tracer] = []
+        self.originals: list[Any] = []
         self.tracers: list[Tracer] = []
 
     def lower(self, x: Any) -> Any:
         """The argument with a `_Hole` for each tracer."""
         if is_tracer(x):
-            known = next((k for k, t in enumerate(self.originals) if t is x), None)
-            if known is None:
-                known = len(self.originals)
-                self.originals.append(x)
-                self.tracers.append(x if x.is_whole else x.copy())
-            return _Hole(known, tuple(map(int, x.shape)), x.is_scalar, x.weak)
+            return _Hole(self._number(x, x), tuple(map(int, x.shape)), x.is_scalar, x.weak)
+        if type(x) is ComplexTracer:
+            return _Hole(self._number(x, x.parts), tuple(map(int, x.parts.shape)), x.is_scalar, is_complex=True)
         if is_host(x):
             return TapeEntry(x.k) if self.late else x.pin()
         if type(x) in (list, tuple):
@@ -169,6 +173,15 @@ class Arguments:
         if type(x) is dict:
             return {k: self.lower(v) for k, v in x.items()}
         return int(x) if type(x) is Size else plain_class(x)
+
+    def _number(self, x: Any, array: Tracer) -> int:
+        """Of a tracer whose numbers are those of `array`."""
+        known = next((k for k, t in enumerate(self.originals) if t is x), None)
+        if known is not None:
+            return known
+        self.originals.append(x)
+        self.tracers.append(array if array.is_whole else array.copy())
+        return len(self.originals) - 1
 
     def needs(self) -> tuple[tuple[str, ...], list[int]]:
         """The stages and inputs that the arrays are, each once, and for each array which of them."""
@@ -191,6 +204,7 @@ class Arguments:
         if type(x) is _Hole:
             if x.number not in views:
                 a = arrays[x.number].reshape(x.shape)
+                a = complex_of(a) if x.is_complex else a
                 views[x.number] = a.item() if x.weak else a[()] if x.scalar else a
             return views[x.number]
         if type(x) in (list, tuple):

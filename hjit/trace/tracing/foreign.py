@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from hjit.errors import TraceError
+from hjit.trace.tracing.complex_arrays import ComplexTracer
 from hjit.trace.tracing.dispatch import functions
 from hjit.trace.tracing.externs import Extern, concrete, extern_result, owned
 from hjit.trace.tracing.frames import site
@@ -143,7 +144,8 @@ class _Writing(Extern):
             raise current().error(
                 self.name, "it writes to memory that two of its arguments share", "give it a copy of the other one"
             )
-        write(x, contents.reshape(x.shape))
+        target = x.parts if type(x) is ComplexTracer else x
+        write(target, contents.reshape(target.shape))
 
     def _is_shared(self, k: int) -> bool:
         """Does another argument show the same memory?"""

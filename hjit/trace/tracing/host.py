@@ -87,6 +87,8 @@ def same(a: Any, b: Any) -> bool:
     """Equal in type and value, NaN equal to NaN and -0.0 different from 0.0."""
     if type(a) is not type(b):
         return False
+    if isinstance(a, (complex, np.complexfloating)):
+        return same(a.real, b.real) and same(a.imag, b.imag)
     if isinstance(a, float):
         return (a == b and math.copysign(1, a) == math.copysign(1, b)) or (a != a and b != b)
     if isinstance(a, (tuple, list)):
@@ -169,7 +171,9 @@ class HostScalar:
 
 def is_run_time(x: Any) -> bool:
     """Is this a number that a kernel takes as a parameter?"""
-    return type(x) in (int, float) or (isinstance(x, np.generic) and x.dtype.kind in "biuf" and x.dtype.itemsize <= 8)
+    if isinstance(x, np.generic):
+        return x.dtype.itemsize <= (16 if x.dtype.kind == "c" else 8) and x.dtype.kind in "biufc"
+    return type(x) in (int, float, complex)
 
 
 def is_captured(x: Any) -> bool:
@@ -293,9 +297,9 @@ def _is_size(x: Any) -> bool:
 def _method(f: Callable[..., Any], swap: bool = False) -> Callable[..., Any]:
     def method(self: HostScalar, other: Any) -> Any:
         if not is_host(other):
-            if isinstance(other, complex) or (self.captured and _is_size(other)):
+            if self.captured and _is_size(other):
                 return f(other, self.pin()) if swap else f(self.pin(), other)
-            if not isinstance(other, (bool, int, float, np.generic)):
+            if not isinstance(other, (bool, int, float, complex, np.generic)):
                 return NotImplemented
         result = record(f, other, self) if swap else record(f, self, other)
         if f is operator.pow:

@@ -10,7 +10,7 @@ from hjit.errors import TraceError
 from hjit.trace.ir.graph import Expr, Load, identity
 from hjit.trace.tracing.dispatch import hook
 from hjit.trace.tracing.recorder import current
-from hjit.trace.tracing.tracer import Shape, Traced, Tracer, call, is_tracer, python_int
+from hjit.trace.tracing.tracer import Shape, Traced, Tracer, call, python_int
 
 # -- comparing
 
@@ -50,7 +50,7 @@ class Selected(Traced):
     It can be computed with element by element, be written back under the same mask, and be reduced.
 
     Attributes:
-        full: the values at every element of the mask.
+        full: the values at every element of the mask, perhaps complex ones.
         mask: the mask.
         read: what it is, for errors.
     """
@@ -58,7 +58,7 @@ class Selected(Traced):
     __slots__ = ("full", "mask", "read")
     __array_priority__ = 1001.0
 
-    def __init__(self, full: Tracer, mask: Tracer, read: str = "boolean-mask read") -> None:
+    def __init__(self, full: Any, mask: Tracer, read: str = "boolean-mask read") -> None:
         self.full, self.mask, self.read = full, mask, read
 
     @property  # type: ignore[misc]
@@ -72,11 +72,13 @@ class Selected(Traced):
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        return self.full.dtype
+        dtype: np.dtype[Any] = self.full.dtype
+        return dtype
 
     @property
     def ndim(self) -> int:
-        return 1 + self.full.ndim - self.mask.ndim
+        rest: int = self.full.ndim - self.mask.ndim
+        return 1 + rest
 
     @property
     def length(self) -> Any:
@@ -137,7 +139,7 @@ class Selected(Traced):
             if not same_values(x.mask, self.mask):
                 raise self.error("operation on arrays read under different masks")
             return x.full
-        if is_tracer(x) and x.ndim and x.size != 1:
+        if issubclass(type(x), Traced) and x.ndim and x.size != 1:
             raise self.error("operation on an array read under a mask and another array")
         return x
 

@@ -113,13 +113,14 @@ class Source:
     """An input array of the trace: the array itself, and where later calls find theirs.
 
     `where` is ("arg", leaf), ("captured", path), ("constant",) or ("event", number, leaf). A `packed` array is read
-    through a copy in C order.
+    through a copy in C order; of a complex one `array` is its parts, see `hjit.trace.tracing.complex_arrays`.
     """
 
     input: Input
     array: np.ndarray[Any, Any]
     where: tuple[Any, ...]
     packed: bool = False
+    is_complex: bool = False
 
 
 @dataclass(slots=True)

@@ -12,6 +12,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from hjit.trace.tracing.complex_memory import parts_of, supported_complex
+
 _VALUES = (bool, int, str, bytes, complex, slice, range, np.generic, np.dtype, type(None), type(...))
 
 
@@ -50,6 +52,9 @@ def _outcome(x: Any, given: Sequence[Any], arrays: list[np.ndarray[Any, Any]], i
         known = place(x, given)
         if known is not None:
             return known
+        if supported_complex(x.dtype):
+            arrays.append(parts_of(x))
+            return ("complex", len(arrays) - 1, x.dtype, x.shape, x.strides)
         number = next((k for k, a in enumerate(arrays) if a is x), len(arrays))
         if number == len(arrays):
             arrays.append(x)
@@ -58,6 +63,9 @@ def _outcome(x: Any, given: Sequence[Any], arrays: list[np.ndarray[Any, Any]], i
         arrays.append(np.asarray(x))
         kind = "float" if t is float else "array" if t is int else "scalar"
         return (kind, len(arrays) - 1, arrays[-1].dtype, (), ())
+    if isinstance(x, np.generic) and supported_complex(x.dtype):
+        arrays.append(parts_of(np.asarray(x)))
+        return ("complex scalar", len(arrays) - 1, x.dtype, (), ())
     if isinstance(x, dict) and t in (dict, OrderedDict):
         return ("items", t, tuple(x), *(_outcome(y, given, arrays, impure) for y in x.values()))
     if t in (list, tuple) or (isinstance(x, tuple) and hasattr(t, "_fields")):
@@ -106,7 +114,8 @@ def rebuilt(outcome: tuple[Any, ...], given: Sequence[Any], array: Callable[[str
 
     Args:
         given: what stands for the call's arrays.
-        array: gives what stands for a new array, by its kind ("array", "scalar" or "float") and number.
+        array: gives what stands for a new array, by its kind ("array", "scalar", "float", "complex" or "complex
+            scalar") and number.
 
     Raises:
         Unknown: an object of its type cannot be kept.

@@ -15,7 +15,7 @@ from hjit.trace.ir.poly import ONE, ZERO, Dim, Poly, poly
 from hjit.trace.ops.arguments import Casting, axes_of, broadcast
 from hjit.trace.ops.layout import copy_order, in_order, is_c_ordered, stand_in
 from hjit.trace.tracing.bits import Reinterpreted
-from hjit.trace.tracing.dispatch import implements, provides
+from hjit.trace.tracing.dispatch import hook, implements, provides
 from hjit.trace.tracing.host import is_host, record, unpin
 from hjit.trace.tracing.recorder import current, supported_dtype
 from hjit.trace.tracing.size import Size
@@ -32,8 +32,10 @@ def _known(a: Tracer, f: Any) -> Any:
 
 
 @provides
-def reinterpreted(x: Tracer, dtype: np.dtype[Any]) -> Tracer:
+def reinterpreted(x: Tracer, dtype: np.dtype[Any]) -> Any:
     """``x.view(dtype)``."""
+    if dtype.kind == "c" and (found := hook("paired")(x, dtype)) is not None:
+        return found
     if dtype == x.dtype:
         return Tracer(x.buffer, x.shape, x.index, x._known, read_only=x.read_only)
     if dtype.itemsize != x.dtype.itemsize or not supported_dtype(dtype):

@@ -9,7 +9,7 @@ import numpy as np
 from hjit.trace.ir.graph import Const, Op, cast
 from hjit.trace.ops.arguments import Casting
 from hjit.trace.ops.layout import copy_order, in_order, ordered_stage
-from hjit.trace.tracing.dispatch import implements, provides
+from hjit.trace.tracing.dispatch import hook, implements, provides
 from hjit.trace.tracing.host import Conversion, as_fill, as_item, is_host
 from hjit.trace.tracing.recorder import current, supported_dtype
 from hjit.trace.tracing.tracer import (
@@ -31,6 +31,9 @@ def astype(x: Tracer, dtype: Any, casting: Casting = "unsafe", copy: bool = True
         TypeError: `casting` forbids it.
     """
     dtype = np.dtype(dtype)
+    if dtype.kind == "c":
+        as_complex: Tracer = hook("real_as_complex")(x, dtype, casting, copy, order)
+        return as_complex
     if not supported_dtype(dtype):
         raise current().error(f"astype({dtype})", "hjit handles bool, integers and floats up to 64 bits")
     if not np.can_cast(x.dtype, dtype, casting):

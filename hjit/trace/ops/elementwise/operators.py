@@ -61,7 +61,7 @@ def _unary(f: Callable[..., Any]) -> Callable[..., Any]:
 def _power(a: Any, b: Any) -> Any:
     """``a ** b``: NumPy's operator takes shortcuts for a few Python exponents; the results differ in the last bit."""
     b = pin_captured(b)
-    if not is_host(b) and type(b) in (int, float) and isinstance(a, np.ndarray) and a.dtype.kind == "f":
+    if not is_host(b) and type(b) in (int, float) and isinstance(a, np.ndarray) and a.dtype.kind in "fc":
         shortcut = {2: np.square, 1: np.positive, 0.5: np.sqrt, -1: np.reciprocal}.get(b)
         if shortcut is not None:
             return shortcut(a)

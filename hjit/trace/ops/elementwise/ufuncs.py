@@ -60,11 +60,14 @@ ALIASES = {
 @provides
 def ufunc_call(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """What `__array_ufunc__` of a tracer or a host scalar does."""
+    is_complex = hook("complex_operands")(inputs, kwargs)
     if method != "__call__":
-        return hook("ufunc_method")(ufunc, method, inputs, kwargs)
+        return hook("complex_method" if is_complex else "ufunc_method")(ufunc, method, inputs, kwargs)
     if any(type(x) is Selected for x in inputs) or type(kwargs.get("out")) is Selected:
         first = next(x for x in inputs if type(x) is Selected)
         return first.__array_ufunc__(ufunc, method, *inputs, **kwargs)
+    if is_complex:
+        return _complex(ufunc, inputs, kwargs)
     if (
         not any(is_tracer(x) for x in inputs)
         and kwargs.get("out") is None
@@ -84,6 +87,15 @@ def ufunc_call(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs: di
             raise current().error(f"{ufunc.__name__}(out=)", "this ufunc is not compiled", "assign its result")
         return opaque_call(ufunc.__name__, ufunc, inputs, kwargs)
     return _elementwise(ufunc, name, inputs, **kwargs)
+
+
+def _complex(ufunc: np.ufunc, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """A ufunc of complex numbers."""
+    if all(is_host(x) or np.isscalar(x) for x in inputs) and not kwargs:
+        return _of_hosts(ufunc, inputs)
+    if ufunc.signature is not None:
+        return call(ufunc, *inputs, **kwargs)
+    return hook("complex_ufunc")(ufunc, inputs, kwargs)
 
 
 def _of_hosts(ufunc: np.ufunc, inputs: tuple[Any, ...]) -> Any:

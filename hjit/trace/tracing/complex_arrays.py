@@ -1,0 +1,315 @@
+"""Complex arrays: a Graph has real numbers only, so a complex array is a real one with a last axis of 2.
+
+A `ComplexTracer` stands for a complex array in the traced code. Its `parts` are a traced array of the real and the
+imaginary parts, side by side as NumPy has them in memory: a complex argument is given to kernels as it lies, and what
+they have computed is a complex result without a copy. What is done to one is in `hjit.trace.ops.complex_numbers`, by a
+table of its own: a function that is not in it never sees a complex array.
+"""
+
+from __future__ import annotations
+
+import operator
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from hjit.trace.ir.graph import identity
+from hjit.trace.tracing.complex_memory import complex_dtype, complex_of, parts_of, supported_complex
+from hjit.trace.tracing.dispatch import hook
+from hjit.trace.tracing.host import is_host, record
+from hjit.trace.tracing.recorder import current, supported_dtype, tracing
+from hjit.trace.tracing.tracer import Shape, Traced, TracedBuffer, Tracer, from_known, from_source
+
+Array = np.ndarray[Any, Any]
+
+# -- what is complex
+
+
+def is_complex(x: Any) -> bool:
+    """Is this a complex array or number, traced or not? Of any precision."""
+    if type(x) is ComplexTracer:
+        return True
+    value = x.value if is_host(x) else x
+    return isinstance(value, (complex, np.complexfloating)) or (type(value) is np.ndarray and value.dtype.kind == "c")
+
+
+def is_complex_dtype(x: Any) -> bool:
+    """Is this a dtype argument that asks for complex numbers?"""
+    if isinstance(x, np.dtype):
+        return x.kind == "c"
+    if isinstance(x, type):
+        return x is complex or issubclass(x, np.complexfloating)
+    return type(x) is str and x in ("complex", "complex64", "complex128", "c8", "c16", "F", "D")
+
+
+def has_complex(x: Any) -> bool:
+    """Is something complex in `x`, or in the lists, tuples and dicts it is made of?"""
+    t = type(x)
+    if t in (list, tuple):
+        return any(map(has_complex, x))
+    return any(map(has_complex, x.values())) if t is dict else is_complex(x)
+
+
+# -- traced arrays
+
+
+class ComplexTracer(Traced):
+    """A traced complex array.
+
+    Attributes:
+        parts: the parts; their last axis has length 2, and lies so in memory.
+        is_scalar: a NumPy scalar rather than a 0-d array.
+    """
+
+    __slots__ = ("is_scalar", "parts")
+    __array_priority__ = 1002.0
+    # methods that `hjit.trace.ops.complex_numbers` adds
+    astype: Callable[..., Any]
+    copy: Callable[..., ComplexTracer]
+    reshape: Callable[..., ComplexTracer]
+    swapaxes: Callable[..., ComplexTracer]
+    transpose: Callable[..., ComplexTracer]
+
+    def __init__(self, parts: Tracer, is_scalar: bool = False) -> None:
+        self.parts, self.is_scalar = parts, is_scalar
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:  # for isinstance(x, np.ndarray) in the user's code
+        return np.ndarray
+
+    def traced_array(self) -> Tracer:
+        raise current().error(
+            "complex numbers",
+            "hjit does not compile this for complex arrays",
+            "compute with .real and .imag, or outside the function",
+        )
+
+    # -- attributes
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        whole: np.dtype[Any] = complex_dtype(self.parts.buffer.dtype)
+        return whole
+
+    @property
+    def shape(self) -> Shape:
+        return self.parts.shape[:-1]
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        n: int = 1
+        for s in self.shape:
+            n = n * s
+        return n
+
+    @property
+    def itemsize(self) -> int:
+        return self.dtype.itemsize
+
+    @property
+    def nbytes(self) -> int:
+        return self.size * self.itemsize
+
+    @property
+    def buffer(self) -> TracedBuffer:
+        """The memory of the parts."""
+        return self.parts.buffer
+
+    @property
+    def writeable(self) -> bool:
+        return self.parts.writeable
+
+    @property
+    def is_whole(self) -> bool:
+        """Does this view show the whole buffer as it lies?"""
+        return self.parts.is_whole
+
+    @property
+    def known(self) -> Array | None:
+        """The contents, where they are known."""
+        parts = self.parts.known
+        return None if parts is None else complex_of(parts)
+
+    @property
+    def real(self) -> Tracer:
+        return self._part(0)
+
+    @real.setter
+    def real(self, value: Any) -> None:
+        hook("write")(self._part(0, True), value)
+
+    @property
+    def imag(self) -> Tracer:
+        return self._part(1)
+
+    @imag.setter
+    def imag(self, value: Any) -> None:
+        hook("write")(self._part(1, True), value)
+
+    def _part(self, k: int, as_view: bool = False) -> Tracer:
+        """The real or the imaginary parts, a view; of a scalar a scalar."""
+        found: Tracer = self.parts[(..., k)]
+        if self.is_scalar and not as_view:
+            found = found[()]
+        return found
+
+    @property
+    def T(self) -> ComplexTracer:
+        return self.transpose()
+
+    @property
+    def mT(self) -> ComplexTracer:
+        return self.swapaxes(-1, -2)
+
+    @property
+    def base(self) -> Any:
+        return None if self.is_whole and self.buffer.root is self.buffer else self
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        return self.parts.strides[:-1]
+
+    @property
+    def flags(self) -> Any:
+        return hook("complex_flags")(self)
+
+    @property
+    def flat(self) -> ComplexTracer:
+        found = self.reshape(-1)
+        if found.buffer is not self.buffer:
+            raise current().error("ndarray.flat", "the array is not in C order", "use .ravel()")
+        return found
+
+    def item(self, *at: Any) -> Any:
+        one = self if not at else self[at[0] if len(at) == 1 else at]
+        if one.size != 1:
+            raise ValueError("can only convert an array of size 1 to a Python scalar")
+        return one._number()
+
+    def tolist(self) -> Any:
+        if self.known is not None:
+            return self.known.tolist()
+        return self.item() if self.ndim == 0 else [row.tolist() for row in self]
+
+    def _number(self) -> complex:
+        """The number of one element, decided now where it is not known."""
+        one = self.parts.reshape(2)
+        return complex(one[0].item(), one[1].item())
+
+    # -- protocols of NumPy and Python
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        return hook("ufunc_call")(ufunc, method, inputs, kwargs)
+
+    def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        return hook("numpy_call")(func, args, kwargs)
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> Array:
+        if self.known is not None:
+            return np.array(self.known, dtype)
+        raise hook("asks_for_numbers")(sys._getframe(1))
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise TypeError("len() of unsized object")
+        return int(self.shape[0])
+
+    def __iter__(self) -> Iterator[Any]:
+        if not self.shape:
+            raise TypeError("iteration over a 0-d array")
+        return (self[k] for k in range(self.shape[0]))
+
+    def __bool__(self) -> bool:
+        return bool(hook("complex_truth")(self))
+
+    def __complex__(self) -> complex:
+        if self.ndim:
+            raise TypeError("only 0-dimensional arrays can be converted to Python scalars")
+        return self._number()
+
+    def __getitem__(self, key: Any) -> Any:
+        return hook("complex_getitem")(self, key)
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        hook("complex_setitem")(self, key, value)
+
+    def fill(self, value: Any) -> None:
+        self[...] = value
+
+    def __copy__(self) -> ComplexTracer:
+        return self.copy()
+
+    def __deepcopy__(self, memo: Any) -> ComplexTracer:
+        return self.copy()
+
+    def __repr__(self) -> str:
+        if self.known is not None:
+            return repr(self.known[()] if self.is_scalar else self.known)
+        if not tracing():
+            return f"<traced {self.dtype} array of shape {tuple(map(int, self.shape))}>"
+        raise current().error(
+            "repr() of an array", "its numbers are not known while it is traced", "print it outside the function"
+        )
+
+    __str__ = __repr__
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return self.parts.__reduce_ex__(protocol)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __getattr__(self, name: str) -> Any:
+        if not name.startswith("__") and hasattr(np.ndarray, name):
+            raise current().error(f"ndarray.{name}", "hjit does not trace this attribute of complex arrays")
+        raise AttributeError(f"'numpy.ndarray' object has no attribute '{name}'")
+
+
+# -- making them
+
+
+def known_complex(array: Any, is_scalar: bool = False) -> ComplexTracer:
+    """A new array with known contents, which the tracer owns."""
+    array = np.asarray(array, order="C")
+    checked_complex(array.dtype)
+    return ComplexTracer(from_known(parts_of(array)), is_scalar)
+
+
+def checked_complex(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """The dtype, if hjit handles arrays of it."""
+    if not supported_complex(dtype):
+        raise current().error(f"array of dtype {dtype}", "hjit handles complex numbers of up to 128 bits")
+    return dtype
+
+
+def complex_source(array: Array, name: str, where: tuple[Any, ...]) -> ComplexTracer:
+    """A view of a complex array that every call brings anew."""
+    found = from_source(parts_of(array), name, where)
+    current().inputs[found.buffer.argument].is_complex = True
+    return ComplexTracer(found)
+
+
+def any_source(array: Array, name: str, where: tuple[Any, ...]) -> Any:
+    """A view of an array that every call brings anew, complex or not."""
+    return (complex_source if supported_complex(array.dtype) else from_source)(array, name, where)
+
+
+def any_known(array: Any, is_scalar: bool = False) -> Any:
+    """A new array with known contents, complex or not."""
+    array = np.asarray(array)
+    return (from_known if supported_dtype(array.dtype) else known_complex)(array, is_scalar)
+
+
+def scalar_parts(x: Any) -> tuple[Any, Any]:
+    """The parts of a number, which may be the caller's."""
+    if is_host(x):
+        return record(operator.attrgetter("real"), x), record(operator.attrgetter("imag"), x)
+    return x.real, x.imag
+
+
+def whole_view(buffer: TracedBuffer, shape: Shape, is_scalar: bool = False) -> ComplexTracer:
+    """All of a buffer of parts."""
+    return ComplexTracer(Tracer(buffer, shape, identity(len(shape))), is_scalar)
