@@ -26,7 +26,7 @@ import numpy as np
 
 from hjit.call import against_numpy
 from hjit.call.against_numpy import InterleavedCalls
-from hjit.call.arguments import CallKey, copied, is_device_array, is_same_memory, key_of, leaves_of
+from hjit.call.arguments import CallKey, copied, is_dask_array, is_device_array, is_same_memory, key_of, leaves_of
 from hjit.call.entry import MAX_ITEMS, MAX_KEYS, MAX_TRACES, Call, Entry, Stats
 from hjit.call.outcome import MISS, PARTS, PLAIN
 from hjit.errors import BudgetError, CompileError, DeviceError, HjitWarning, TraceError
@@ -154,6 +154,8 @@ class Pipeline(Inspection, GraphBreaks):
         _load_compiler()
         leaves: list[Any] = []
         structure = Tree(tuple, (flatten(args, leaves), flatten(kwargs, leaves)))
+        if any(map(is_dask_array, leaves)):
+            return self._call_dask(key, args, kwargs, leaves, structure)
         if self._resolved(key[0]).target == "cuda":
             return self._call_device(key, args, kwargs, leaves, structure, targets)
         if any(map(is_device_array, leaves)):
@@ -178,6 +180,20 @@ class Pipeline(Inspection, GraphBreaks):
             return self._numpy(args, kwargs)
         with at(leaves):
             return self._run(key, args, kwargs, leaves, structure, targets)
+
+    def _call_dask(self, key: CallKey, args: Any, kwargs: Any, leaves: list[Any], structure: Tree) -> Any:
+        """A call with arrays of Dask: lazy ones, or what the plain function makes of them."""
+        from hjit.call.on_dask import Way, traced_call
+
+        options = self._resolved(key[0])
+        try:
+            self.stats.traces += 1
+            return traced_call(Way(self, self.__name__, self.py_func, options, self._schedule), structure, leaves).results()
+        except (CompileError, TraceError) as error:
+            if options.on_unsupported == "raise":
+                raise
+            self._warn(f"{self.__name__} runs as the plain function does on arrays of Dask: {error}")
+        return self._numpy(args, kwargs)
 
     def _run(
         self, key: CallKey, args: Any, kwargs: Any, leaves: list[Any], structure: Tree, targets: list[Any] | None
@@ -371,6 +387,10 @@ class Pipeline(Inspection, GraphBreaks):
     def _give_up(self, key: CallKey, why: str) -> None:
         """NumPy runs all calls with this key."""
         self._entry(key).plain = why
+        self._warn(why)
+
+    def _warn(self, why: str) -> None:
+        """Once."""
         if why and not self._warned:
             self._warned = True
             warnings.warn(why, HjitWarning, stacklevel=_depth())
