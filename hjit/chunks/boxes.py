@@ -15,7 +15,7 @@ import numpy as np
 from hjit.sched.analysis.footprint import concrete
 from hjit.trace.ir.graph import Definition, Graph, Stage
 from hjit.trace.ir.intervals import Arithmetic, Over, bounds_of
-from hjit.trace.ir.poly import Dim, Indirect, Poly, deep_atoms, single_dim, sizes_value
+from hjit.trace.ir.poly import Boundary, Dim, Poly, deep_atoms, single_dim, sizes_value
 
 Numbers = np.ndarray[Any, np.dtype[np.int64]]
 Interval = tuple[Any, Any]
@@ -52,13 +52,21 @@ class Reading:
     """What a definition loads of an array: for each axis the intervals whose hull it is.
 
     Attributes:
-        is_gather: is there an axis of which it cannot be told, since an index depends on values?
+        borders: what boundary modes bring into an axis, and how long that is.
     """
 
     source: str
     axes: tuple[tuple[Over[Interval], ...], ...]
     shape: tuple[int, ...]
-    is_gather: bool
+    borders: tuple[tuple[Over[Interval], int], ...]
+
+    def is_inside(self, dims: Sequence[Interval], count: int) -> Any:
+        """Is no boundary mode of effect?"""
+        found: Any = np.ones(count, bool)
+        for over, n in self.borders:
+            low, high = over(dims)
+            found = found & (np.asarray(low) >= 0) & (np.asarray(high) < n)
+        return found
 
     def box(self, dims: Sequence[Interval], count: int) -> Box:
         """The region that some iterations read, none of it where there are none."""
@@ -141,8 +149,14 @@ class Regions:
                 source,
                 tuple(tuple(_overs(concrete(p, self.sizes) for p in ps)) for ps in zip(*found, strict=True)),
                 self.shapes[source],
-                any(isinstance(a, Indirect) for ps in found for p in ps for a in deep_atoms(p)),
+                tuple(self._borders(p for ps in found for p in ps)),
             )
+
+    def _borders(self, indices: Iterable[Poly]) -> Iterator[tuple[Over[Interval], int]]:
+        for p in dict.fromkeys(indices):
+            for a in deep_atoms(concrete(p, self.sizes)):
+                if isinstance(a, Boundary):
+                    yield bounds_of(a.arg, CHUNKS), a.extent.const
 
     def whole_axes(self, stage: str) -> frozenset[int]:
         """The axes along which a stage cannot be computed in parts."""

@@ -161,22 +161,23 @@ class Tasks:
 
     def _add(self, part: Part, key: str) -> None:
         """The arrays of one part."""
-        made = windows(self.graph, self.cutter.regions, part)
-        kernel = PartKernel(self.name, made, self.sizes, self.options, self.scheduler, self.scalars)
-        read = [i for i in made.graph.inputs if i.data is None]
-        layer: dict[Any, Any] = {f"{key}-kernel": kernel}
+        layer: dict[Any, Any] = {}
         single = len(part.outputs) == 1
         step = f"{key}-partial" if part.pieces else key if single else f"{key}-all"
-        places = [self._places(part, i.name, f"{key}-excerpt-{k}", layer) for k, i in enumerate(read)]
-        rows = [r.tobytes() for r in made.rows]
-        for number, at in enumerate(itertools.product(*map(range, part.numblocks))):
-            found = [p(number) for p in places]
-            blocks = [b for _, some in found for b in some]
-            placed = Placed(rows[number], tuple(window for window, _ in found))
-            layer[(step, *at)] = (run_chunk, f"{key}-kernel", placed, *blocks)
+        read = [n for n in part.reads if n in self.arrays]
+        places = [self._places(part, n, f"{key}-excerpt-{k}", layer) for k, n in enumerate(read)]
+        positions = list(itertools.product(*map(range, part.numblocks)))
+        for group, made in enumerate(windows(self.graph, self.cutter.regions, part)):
+            kernel = f"{key}-kernel-{group}"
+            layer[kernel] = PartKernel(self.name, made, self.sizes, self.options, self.scheduler, self.scalars)
+            for number, row in zip(made.chunks.tolist(), made.rows, strict=True):
+                found = [p(number) for p in places]
+                placed = Placed(row.tobytes(), tuple(window for window, _ in found))
+                blocks = [b for _, some in found for b in some]
+                layer[(step, *positions[number])] = (run_chunk, kernel, placed, *blocks)
         if part.pieces:
             self._combine(part, step, key if single else f"{key}-all", layer)
-        depends = [self.arrays[i.name] for i in read]
+        depends = [self.arrays[n] for n in read]
         if single:
             self._array(part.outputs[0], key, HighLevelGraph.from_collections(key, layer, depends), part.grid)
             return

@@ -5,6 +5,9 @@ over the window, with ``dim + origin`` in place of each dimension: indices, boun
 the coordinates and the sizes of the whole image, so that borders are where they are. Origins and lengths are run-time
 sizes, those of one chunk the numbers of its row. Sizes are above `SMALL` (`hjit.trace.ir.poly`), so an origin is given
 as itself plus `SHIFT`; a length that is not is a constant of a kernel of its own, as in images that are so small.
+
+Chunks at the image's border have one Graph, those inside of it another: without boundary modes, which have no effect
+there, and with origins that differ by constants, so that its loops are those of a whole image away from its border.
 """
 
 from __future__ import annotations
@@ -30,58 +33,88 @@ from hjit.trace.ir.graph import (
     substitute,
     walk,
 )
-from hjit.trace.ir.poly import ONE, SMALL, ZERO, Atom, Dim, IntLike, Poly, Sym, poly
+from hjit.trace.ir.poly import ONE, SMALL, ZERO, Atom, Boundary, Dim, IntLike, Poly, Sym, boundary, deep_atoms, poly
 
 SHIFT = SMALL + 1
 
 Axis = tuple[Poly, Poly]  # origin and length
 
 
+MOST = 256  # that origins, or lengths, may differ by to be one run-time size and a constant
+
+
 @dataclass(frozen=True, slots=True)
 class Windows:
-    """The Graph of any chunk of a part, and the numbers of all of them.
+    """The Graph of some chunks of a part, and their numbers.
 
     Attributes:
         names: of the run-time sizes that are a chunk's own.
         is_length: is it a length? Else it is an origin.
+        chunks: which ones, by their position in the grid.
         rows: their numbers, a row for each chunk.
     """
 
     graph: Graph
     names: tuple[str, ...]
     is_length: tuple[bool, ...]
+    chunks: Numbers
     rows: Numbers
 
 
 class _Columns:
-    """The run-time sizes of chunks; equal ones are one."""
+    """The run-time sizes of chunks; those that are the same but for a constant are one."""
 
-    def __init__(self, count: int) -> None:
-        self.count = count
+    def __init__(self, chunks: Numbers, is_inside: bool) -> None:
+        self.chunks, self.is_inside = chunks, is_inside
         self.names: dict[str, tuple[bool, Numbers]] = {}
-        self._known: dict[tuple[bool, bytes], str] = {}
+        self._known: dict[tuple[bool, int, bytes], list[str]] = {}
 
-    def add(self, name: str, is_length: bool, numbers: Numbers) -> Poly:
-        """A size of that name, or one that has the same numbers."""
-        key = is_length, numbers.tobytes()
-        found = self._known.setdefault(key, name)
-        if found == name:
-            self.names[name] = is_length, numbers
-        return poly(Sym(found)) - (0 if is_length else SHIFT)
+    def _add(self, name: str, axis: int, is_length: bool, numbers: Numbers) -> Poly:
+        """A size of that name, or one that has the same numbers along the same axis."""
+        key = is_length, axis, (numbers - numbers[0]).tobytes()
+        known = self._known.setdefault(key, [])
+        for other in known:
+            by = int(numbers[0] - self.names[other][1][0])
+            if by == 0 or (self.is_inside and abs(by) <= MOST):
+                return poly(Sym(other)) + by - (0 if is_length else SHIFT)
+        known.append(name)
+        self.names[name] = is_length, numbers
+        return poly(Sym(name)) - (0 if is_length else SHIFT)
 
-    def axis(self, name: str, interval: Interval, n: int, length: Poly) -> Axis:
+    def axis(self, name: str, axis: int, interval: Interval, n: int, length: Poly) -> Axis:
         """The window of an axis of `n` elements."""
-        low, high = (np.broadcast_to(np.asarray(x, np.int64), self.count) for x in interval)
+        low, high = (np.asarray(x, np.int64) for x in interval)
+        low, high = (x[self.chunks] if x.ndim else np.full(len(self.chunks), x) for x in (low, high))
         if not low.any() and (high == n - 1).all():
             return ZERO, length
         lengths = np.maximum(high - low + 1, 0)
-        return self.add(f"{name}.from", False, low + SHIFT), self.add(f"{name}.length", True, lengths)
+        return (
+            self._add(f"{name}.from", axis, False, low + SHIFT),
+            self._add(f"{name}.length", axis, True, lengths),
+        )
 
 
-def windows(graph: Graph, regions: Regions, part: Part) -> Windows:
-    """The Graph of the chunks of a part."""
+def windows(graph: Graph, regions: Regions, part: Part) -> list[Windows]:
+    """The Graphs of the chunks of a part: of those at the border, and of the others."""
     count = int(np.prod(part.numblocks, dtype=np.int64))
-    columns = _Columns(count)
+    inside = np.ones(count, bool)
+    has_borders = False
+    for name, box in part.boxes.items():
+        if name not in part.reads:
+            given = part.given if name in part.outputs else {}
+            for number, loops in enumerate(regions.loops(name)):
+                dims = loops.dims(box, given if number else {})
+                for reading in loops.readings:
+                    inside &= reading.is_inside(dims, count)
+                    has_borders = has_borders or bool(reading.borders)
+    if not has_borders:
+        return [_windows(graph, regions, part, np.arange(count), True)]
+    groups = [(np.flatnonzero(~inside), False), (np.flatnonzero(inside), True)]
+    return [_windows(graph, regions, part, chunks, is_inside) for chunks, is_inside in groups if len(chunks)]
+
+
+def _windows(graph: Graph, regions: Regions, part: Part, chunks: Numbers, is_inside: bool) -> Windows:
+    columns = _Columns(chunks, is_inside)
     frames: dict[str, tuple[Axis, ...]] = {}
     order = [*part.outputs, *(n for n in part.boxes if n not in part.outputs)]
     for name in order:
@@ -90,23 +123,25 @@ def windows(graph: Graph, regions: Regions, part: Part) -> Windows:
             frames[name] = tuple((ZERO, n) for n in array.shape)
             continue
         axes = zip(part.boxes[name], regions.shapes[name], array.shape, strict=True)
-        frames[name] = tuple(columns.axis(f"{name}.{k}", x, n, length) for k, (x, n, length) in enumerate(axes))
-    stages = []
-    for s in graph.stages:
-        if s.name in part.boxes and s.name not in part.reads:
-            stages.append(_Stage(s, part, regions, columns, frames).windowed())
-    names = tuple(columns.names)
-    numbers = [columns.names[n][1] for n in names]
+        frames[name] = tuple(columns.axis(f"{name}.{k}", k, x, n, length) for k, (x, n, length) in enumerate(axes))
+    stages = [
+        _Stage(s, part, regions, columns, frames).windowed()
+        for s in graph.stages
+        if s.name in part.boxes and s.name not in part.reads
+    ]
+    numbers = [x for _, x in columns.names.values()]
+    used = _scalars(stages)
     return Windows(
         Graph(
             tuple(_input(graph, n, frames[n]) for n in part.reads),
-            tuple(x for x in graph.scalars if x.name in _scalars(stages)),
+            tuple(x for x in graph.scalars if x.name in used),
             tuple(stages),
             part.outputs,
         ),
-        names,
-        tuple(columns.names[n][0] for n in names),
-        np.stack(numbers, axis=1) if numbers else np.zeros((count, 0), np.int64),
+        tuple(columns.names),
+        tuple(is_length for is_length, _ in columns.names.values()),
+        chunks,
+        np.stack(numbers, axis=1) if numbers else np.zeros((len(chunks), 0), np.int64),
     )
 
 
@@ -161,7 +196,7 @@ class _Stage:
             if axis is not None and shape[axis] == n:
                 frame.append(self.frame[axis])
             else:
-                frame.append(self.columns.axis(f"{self.s.name}.{number}.{k}", interval, n, extent))
+                frame.append(self.columns.axis(f"{self.s.name}.{number}.{k}", -1, interval, n, extent))
         origins = [origin for origin, _ in frame]
         lengths = tuple(length for _, length in frame)
         change = shifted(origins)
@@ -190,8 +225,34 @@ class _Stage:
         if not isinstance(e, Load):
             return None
         frame = self.frames[e.source]
-        index = tuple(p - origin for p, (origin, _) in zip(e.index, frame, strict=True))
+        is_inside = self.columns.is_inside and e.source != self.s.name
+        index = tuple(_in_window(p, axis, is_inside) for p, axis in zip(e.index, frame, strict=True))
         return Load(e.source, index, e.dtype)
+
+
+def _in_window(p: Poly, axis: Axis, is_inside: bool) -> Poly:
+    """An index of an array as one of its window.
+
+    Where a boundary mode has an effect, the window reaches to that end of the array: it has the same effect at the end
+    of the window. An index that is computed from such a one is brought into the window, for those who cannot tell.
+    """
+    if is_inside:
+        p = p.substitute(_borderless)
+    origin, length = axis
+    inner = p.unbounded
+    if inner is not p:
+        ((m, _),) = p.terms.items()
+        (a,) = m
+        assert isinstance(a, Boundary)
+        return boundary(a.mode, inner - origin, length)
+    if origin != ZERO and any(isinstance(a, Boundary) for a in deep_atoms(p)):
+        return boundary("clamp", p - origin, length)
+    return p - origin
+
+
+def _borderless(a: Atom) -> IntLike | None:
+    """A change of atoms that leaves boundary modes away."""
+    return a.arg.substitute(_borderless) if isinstance(a, Boundary) else None
 
 
 def shifted(origins: Sequence[Poly]) -> Change:
