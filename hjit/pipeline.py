@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from hjit.call.build import Built
     from hjit.call.first_calls import FirstCalls
     from hjit.call.guards import GuardValues
+    from hjit.call.on_dask import Way
     from hjit.call.parts import Parts
     from hjit.call.variant import Variant
     from hjit.sched.hand.schedule import Schedule
@@ -183,17 +184,21 @@ class Pipeline(Inspection, GraphBreaks):
 
     def _call_dask(self, key: CallKey, args: Any, kwargs: Any, leaves: list[Any], structure: Tree) -> Any:
         """A call with arrays of Dask: lazy ones, or what the plain function makes of them."""
-        from hjit.call.on_dask import Way, traced_call
+        from hjit.call.on_dask import traced_call
 
-        options = self._resolved(key[0])
+        self.stats.traces += 1
         try:
-            self.stats.traces += 1
-            return traced_call(Way(self, self.__name__, self.py_func, options, self._schedule), structure, leaves).results()
+            return traced_call(self._way_on_dask(), structure, leaves).results()
         except (CompileError, TraceError) as error:
-            if options.on_unsupported == "raise":
+            if self._resolved(key[0]).on_unsupported == "raise":
                 raise
             self._warn(f"{self.__name__} runs as the plain function does on arrays of Dask: {error}")
         return self._numpy(args, kwargs)
+
+    def _way_on_dask(self) -> Way:
+        from hjit.call.on_dask import Way
+
+        return Way(self, self.__name__, self.py_func, self._resolved(context_state()), self._schedule)
 
     def _run(
         self, key: CallKey, args: Any, kwargs: Any, leaves: list[Any], structure: Tree, targets: list[Any] | None

@@ -8,6 +8,7 @@ does on arrays of Dask.
 from __future__ import annotations
 
 import itertools
+import math
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -72,11 +73,10 @@ class DaskCall:
         values: Sequence[Any] = rec.tape.replay(self.leaves) or ()
         for name, stage in self.traced.writes:
             self._argument(name)[...] = found[stage]
-
-        views = iter(range(len(self.traced.results)))
+        numbers = itertools.count()
 
         def leaf(r: Result) -> Any:
-            number = next(views)
+            number = next(numbers)
             match r.kind:
                 case "array":
                     return found[r.name].transpose(r.order) if r.order else found[r.name]
@@ -104,7 +104,7 @@ class DaskCall:
         arrays = [self.leaves[k].rechunk(-1) for k in positions]
         others = [None if is_dask_array(x) else x for x in self.leaves]
         call = WholeCall(self.way.pipeline, self.structure, others, positions)
-        key = f"{self.way.name}-whole-{tokenize([a.name for a in arrays], self.way.name, repr(others))}"
+        key = f"{self.way.name}-whole-{tokenize([a.name for a in arrays], self.way.name, others, self.structure)}"
         blocks = [(a.name, *(0,) * a.ndim) for a in arrays]
         layer: dict[Any, Any] = {f"{key}-call": call, key: (run_whole, f"{key}-call", *blocks)}
         graph = HighLevelGraph.from_collections(key, layer, arrays)
@@ -116,7 +116,7 @@ class DaskCall:
             if r.order:
                 shape = tuple(shape[axis] for axis in r.order)
             own = f"{key}-{k}"
-            layers = {**graph.layers, own: {(own, *(0,) * len(shape)): (pick, key, number)}}
+            layers: dict[str, Any] = {**graph.layers, own: {(own, *(0,) * len(shape)): (pick, key, number)}}
             dependencies = {**graph.dependencies, own: {key}}
             a = da.Array(HighLevelGraph(layers, dependencies), own, tuple((n,) for n in shape), dtype=stage.dtype)
             found[stage.name] = a.transpose(np.argsort(r.order)) if r.order else a
@@ -186,12 +186,25 @@ def traced_call(way: Way, structure: Tree, leaves: list[Any]) -> DaskCall:
     return DaskCall(way, structure, leaves, traced, _tasks(way, rec, graph, leaves))
 
 
+def explained(way: Way, structure: Tree, leaves: list[Any]) -> str:
+    """How a call would run."""
+    try:
+        call = traced_call(way, structure, leaves)
+    except TraceError as error:
+        return f"{way.name} runs as the plain function does on arrays of Dask: {error}"
+    if call.tasks is None:
+        return f"{way.name} runs on whole arrays, in one task of Dask: {call.why}"
+    return "\n".join([f"{way.name} runs in tasks of Dask:", *(f"  {line}" for line in call.tasks.lines())])
+
+
 def _tasks(way: Way, rec: Recorder, graph: Graph, leaves: Sequence[Any]) -> Tasks:
     values = rec.tape.replay(leaves) or ()
     scalars = {name: values[slot.k] for name, (slot, _) in rec.scalar_slots().items() if slot.k < len(values)}
     arrays = _arrays(rec, leaves)
-    make = lambda: Tasks(way.name, graph, rec.sizes, arrays, scalars, way.options, way.scheduler)  # noqa: E731
-    return with_deep_stack(make)
+    found: Tasks = with_deep_stack(
+        lambda: Tasks(way.name, graph, rec.sizes, arrays, scalars, way.options, way.scheduler)
+    )
+    return found
 
 
 def _view(number: int) -> str:
@@ -232,8 +245,8 @@ def _computed(way: Way, rec: Recorder, wanted: tuple[str, ...], leaves: Sequence
     found: dict[str, Any] = {}
     missing = [n for n in wanted if n in rec.stages]
     for n in wanted:
-        shape = [sizes_value(p, rec.sizes) for p in (rec.stages[n].shape if n in rec.stages else rec.inputs[n].input.shape)]
-        if np.prod(shape, dtype=float) > FEW:
+        shape = rec.stages[n].shape if n in rec.stages else rec.inputs[n].input.shape
+        if math.prod(sizes_value(p, rec.sizes) for p in shape) > FEW:
             raise rec.error("Dask", "whole arrays are computed for a call of what hjit does not know")
     inputs = _arrays(rec, leaves)
     found = {n: inputs[n] for n in wanted if n not in rec.stages}

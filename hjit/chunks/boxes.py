@@ -12,23 +12,28 @@ from typing import Any
 
 import numpy as np
 
+from hjit.chunks.known import FAR, Known
 from hjit.sched.analysis.footprint import concrete
 from hjit.trace.ir.graph import Definition, Graph, Stage
 from hjit.trace.ir.intervals import Arithmetic, Over, bounds_of
-from hjit.trace.ir.poly import Boundary, Dim, Poly, deep_atoms, single_dim, sizes_value
+from hjit.trace.ir.poly import Boundary, Dim, Indirect, Poly, deep_atoms, single_dim, sizes_value
 
 Numbers = np.ndarray[Any, np.dtype[np.int64]]
 Interval = tuple[Any, Any]
 Box = tuple[tuple[Numbers, Numbers], ...]
 
-FAR = 1 << 40  # further than any array reaches
-
 
 class _Chunks(Arithmetic[Any]):
     """Indices without run-time sizes over pairs of arrays."""
 
-    __slots__ = ()
+    __slots__ = ("_known",)
     unknown: Interval = (-FAR, FAR)
+    _known: Known | None
+
+    def __init__(self, known: Known | None = None) -> None:
+        """`known`: indices that depend on values, but not on those of images."""
+        super().__init__(int, np.minimum, np.maximum, lambda a, b: -(-a // b))
+        object.__setattr__(self, "_known", known)
 
     def size(self, n: Poly) -> int | None:
         return n.const if n.is_const else None
@@ -43,8 +48,11 @@ class _Chunks(Arithmetic[Any]):
         low, high = self.mirrored(mode, x, n)
         return np.clip(low, 0, n - 1), np.clip(high, 0, n - 1)
 
+    def gathered(self, a: Indirect) -> Over[Interval] | None:
+        return None if self._known is None else self._known.index(a)
 
-CHUNKS = _Chunks(int, np.minimum, np.maximum, lambda a, b: -(-a // b))
+
+CHUNKS = _Chunks()
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,8 +118,9 @@ class Loops:
 class Regions:
     """What of a Graph is asked again and again; and the regions that chunks of a stage need."""
 
-    def __init__(self, graph: Graph, sizes: Mapping[str, int]) -> None:
+    def __init__(self, graph: Graph, sizes: Mapping[str, int], scalars: Mapping[str, Any] = {}) -> None:
         self.graph, self.sizes = graph, sizes
+        self._domain = _Chunks(Known(graph, sizes, scalars))
         self.shapes = {n: tuple(sizes_value(p, sizes) for p in x.shape) for n, x in graph.arrays.items()}
         self._loops: dict[str, tuple[Loops, ...]] = {}
         self._whole_axes: dict[str, frozenset[int]] = {}
@@ -147,7 +156,7 @@ class Regions:
         for source, found in indices.items():
             yield Reading(
                 source,
-                tuple(tuple(_overs(concrete(p, self.sizes) for p in ps)) for ps in zip(*found, strict=True)),
+                tuple(tuple(self._overs(concrete(p, self.sizes) for p in ps)) for ps in zip(*found, strict=True)),
                 self.shapes[source],
                 tuple(self._borders(p for ps in found for p in ps)),
             )
@@ -156,7 +165,15 @@ class Regions:
         for p in dict.fromkeys(indices):
             for a in deep_atoms(concrete(p, self.sizes)):
                 if isinstance(a, Boundary):
-                    yield bounds_of(a.arg, CHUNKS), a.extent.const
+                    yield bounds_of(a.arg, self._domain), a.extent.const
+
+    def _overs(self, indices: Iterable[Poly]) -> Iterator[Over[Interval]]:
+        constants: dict[Poly, tuple[int, int]] = {}
+        for p in indices:
+            rest = p - p.const
+            low, high = constants.get(rest, (p.const, p.const))
+            constants[rest] = min(low, p.const), max(high, p.const)
+        return (bounds_of(rest + high, self._domain, first=low) for rest, (low, high) in constants.items())
 
     def whole_axes(self, stage: str) -> frozenset[int]:
         """The axes along which a stage cannot be computed in parts."""
@@ -183,15 +200,6 @@ def _whole_axes(s: Stage) -> Iterator[int]:
                 used.add(k)
         if d.is_scatter:
             yield from range(len(s.shape))
-
-
-def _overs(indices: Iterable[Poly]) -> Iterator[Over[Interval]]:
-    constants: dict[Poly, tuple[int, int]] = {}
-    for p in indices:
-        rest = p - p.const
-        low, high = constants.get(rest, (p.const, p.const))
-        constants[rest] = min(low, p.const), max(high, p.const)
-    return (bounds_of(rest + high, CHUNKS, first=low) for rest, (low, high) in constants.items())
 
 
 def hull(a: Box | None, b: Box) -> Box:

@@ -11,7 +11,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate
+from itertools import accumulate, pairwise
+from typing import Any
 
 import numpy as np
 
@@ -63,9 +64,11 @@ class Cutter:
         chunks: of the arrays that it reads: the lengths along each axis.
     """
 
-    def __init__(self, graph: Graph, sizes: Mapping[str, int], chunks: Mapping[str, Grid]) -> None:
+    def __init__(
+        self, graph: Graph, sizes: Mapping[str, int], chunks: Mapping[str, Grid], scalars: Mapping[str, Any] = {}
+    ) -> None:
         self.graph, self.sizes, self.chunks = graph, sizes, chunks
-        self.regions = Regions(graph, sizes)
+        self.regions = Regions(graph, sizes, scalars)
         self.position = {s.name: k for k, s in enumerate(graph.stages)}
         self._reduced: dict[str, Grid | None] = {}
 
@@ -131,7 +134,8 @@ class Cutter:
         shape, fixed = self.regions.shapes[name], self.regions.whole_axes(name)
         polys = self.graph.stage(name).shape
         full = tuple(
-            (n,) if k in fixed else self._chunks_of(p, k) for k, (n, p) in enumerate(zip(shape, polys, strict=True))
+            (n,) if k in fixed else self._chunks_of(p, (k, len(shape)))
+            for k, (n, p) in enumerate(zip(shape, polys, strict=True))
         )
         yield full
         several = [k for k, x in enumerate(full) if len(x) > 1]
@@ -139,19 +143,28 @@ class Cutter:
             for k in sorted(several, key=lambda k: -len(full[k])):
                 yield tuple(x if axis == k else (sum(x),) for axis, x in enumerate(full))
 
-    def _chunks_of(self, p: Poly, axis: int = -1) -> tuple[int, ...]:
-        """The chunks of an axis of this length: those of the axis of an array that the length is that of, or is
-        computed from, or that is as long."""
+    def _chunks_of(self, p: Poly, axis: tuple[int, int] | None = None) -> tuple[int, ...]:
+        """The chunks of an axis of this length: those of the axis of an input that has it, or that it is computed from;
+        or those of that axis of inputs with as many axes, in proportion.
+
+        Args:
+            axis: which one, of how many.
+        """
         n = sizes_value(p, self.sizes)
         if n <= 1:
             return (n,)
-        arrays = [(i, self.chunks[i.name]) for i in self.graph.inputs if i.name in self.chunks]
-        axes = [(q, k, grid[k]) for i, grid in arrays for k, q in enumerate(i.shape) if len(grid[k]) > 1]
+        axes = [
+            (q, (k, len(i.shape)), self.chunks[i.name][k])
+            for i in self.graph.inputs
+            if i.name in self.chunks
+            for k, q in enumerate(i.shape)
+            if len(self.chunks[i.name][k]) > 1
+        ]
         named = {a.name for a in deep_atoms(p) if isinstance(a, Sym)}
         found = (
             next((x for q, _, x in axes if q == p), None)
             or next((x for q, _, x in axes if any(isinstance(a, Sym) and a.name in named for a in deep_atoms(q))), None)
-            or next((x for _, k, x in axes if k == axis and sum(x) == n), None)
+            or next((x for _, k, x in axes if k == axis), None)
         )
         return (n,) if found is None else scaled(found, n)
 
@@ -173,7 +186,9 @@ class Cutter:
         return None if math.prod(shape[k] for k in fixed) > LARGE else grid
 
     # -- what chunks need
-    def _walk(self, names: tuple[str, ...], grid: Grid, pieces: Grid, given: frozenset[str], whole: bool) -> Part | None:
+    def _walk(
+        self, names: tuple[str, ...], grid: Grid, pieces: Grid, given: frozenset[str], whole: bool
+    ) -> Part | None:
         """The part with this grid; None where its own stages see too much of what they read."""
         count, own, dims = boxes_of(grid, pieces, len(self.graph.stage(names[0]).updates[0].dims) if pieces else 0)
         needed: dict[str, Box] = dict.fromkeys(names, own)
@@ -263,7 +278,7 @@ def scaled(chunks: Sequence[int], n: int) -> tuple[int, ...]:
     if total == n:
         return tuple(chunks)
     edges = sorted({0, n, *(round(e * n / total) for e in accumulate(chunks))})
-    return tuple(b - a for a, b in zip(edges, edges[1:], strict=False)) or (n,)
+    return tuple(b - a for a, b in pairwise(edges)) or (n,)
 
 
 def boxes_of(grid: Grid, pieces: Grid, first: int) -> tuple[int, Box, dict[int, Interval]]:
@@ -276,4 +291,3 @@ def boxes_of(grid: Grid, pieces: Grid, first: int) -> tuple[int, Box, dict[int, 
     intervals = [(low[g.ravel()], high[g.ravel()]) for (low, high), g in zip(axes, grids, strict=True)]
     own = tuple(intervals[: len(grid)])
     return count, own, {first + k: x for k, x in enumerate(intervals[len(grid) :])}
-

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+import math
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import reduce
 from typing import Any
 
@@ -12,12 +14,13 @@ import numpy as np
 from dask.base import tokenize
 from dask.highlevelgraph import HighLevelGraph
 
-from hjit.chunks.boxes import Numbers
 from hjit.chunks.kernels import PartKernel, for_workers
-from hjit.chunks.parts import Cutter, Grid, Part, is_reduction
+from hjit.chunks.parts import Cutter, Grid, Part
+from hjit.chunks.rows import rows_as_dims
 from hjit.chunks.transport import to_rows
 from hjit.chunks.windows import windows
 from hjit.options import Options
+from hjit.process.garbage_collection import few_collections
 from hjit.trace.ir.graph import Graph
 from hjit.trace.passes.delinearisation import delinearise
 from hjit.trace.passes.fusion import fuse
@@ -25,8 +28,16 @@ from hjit.trace.passes.stage_elimination import drop_dead_stages, merge_equal_st
 from hjit.tuning.choice import Scheduler
 
 Array = np.ndarray[Any, Any]
-Span = tuple[int, slice, slice]  # a chunk along an axis, which part of the window it has, and where that is in it
-PASSES = (drop_dead_stages, merge_equal_stages, fuse, drop_dead_stages, delinearise)  # before a Graph is cut
+Span = tuple[int, slice, slice, float]  # a chunk along an axis; the part of the window it has; where in it; how much
+Passes = tuple[Callable[[Graph], Graph], ...]
+PASSES: Passes = (  # before a Graph is cut
+    drop_dead_stages,
+    merge_equal_stages,
+    fuse,
+    drop_dead_stages,
+    delinearise,
+    rows_as_dims,
+)
 FAN_IN = 16  # partial results that are combined at once
 EXCERPT = 0.5  # a window that has less of a chunk than this is given that part only, not to move or keep all of it
 
@@ -101,26 +112,26 @@ def item(results: tuple[Array, ...], k: int) -> Array:
     return results[k]
 
 
-def spans(chunks: Sequence[int]) -> Any:
+def spans(chunks: Sequence[int]) -> Callable[[int, int], tuple[Span, ...]]:
     """Which chunks of an axis an interval lies in: a function of its ends."""
-    edges = np.concatenate([[0], np.cumsum(chunks)])
+    edges = [0, *itertools.accumulate(chunks)]
     known: dict[tuple[int, int], tuple[Span, ...]] = {}
 
     def of(low: int, high: int) -> tuple[Span, ...]:
         found = known.get((low, high))
         if found is None:
-            first = int(np.searchsorted(edges, low, "right")) - 1
-            last = int(np.searchsorted(edges, high, "right")) - 1
-            parts = []
-            for b in range(first, last + 1):
-                start, stop = int(edges[b]), int(edges[b + 1])
-                a, z = max(low, start), min(high + 1, stop)
-                if z > a or first == last:
-                    parts.append((b, slice(a - low, z - low), slice(a - start, z - start)))
-            found = known[low, high] = tuple(parts)
+            first, last = bisect_right(edges, low) - 1, bisect_right(edges, high) - 1
+            found = known[low, high] = tuple(
+                _span(k, edges[k], edges[k + 1], low, high) for k in range(first, last + 1)
+            )
         return found
 
     return of
+
+
+def _span(k: int, start: int, stop: int, low: int, high: int) -> Span:
+    a, z = max(low, start), min(high + 1, stop)
+    return k, slice(a - low, z - low), slice(a - start, z - start), (z - a) / max(stop - start, 1)
 
 
 class Tasks:
@@ -148,15 +159,17 @@ class Tasks:
         self.name, self.graph, self.sizes = name, graph, sizes
         self.arrays = dict(arrays)
         self.options, self.scheduler, self.scalars = for_workers(options), scheduler, scalars
-        self.cutter = Cutter(graph, sizes, {i.name: arrays[i.name].chunks for i in graph.inputs if i.data is None})
+        chunks = {i.name: arrays[i.name].chunks for i in graph.inputs if i.data is None}
+        self.cutter = Cutter(graph, sizes, chunks, scalars)
         self.parts = self.cutter.parts()
         inputs = [arrays[i.name].name for i in graph.inputs if i.data is None]
         self.token = tokenize(to_rows(graph), dict(sizes), inputs, scalars, self.options, [p.grid for p in self.parts])
 
     def outputs(self) -> dict[str, Any]:
         """The arrays of the Graph's outputs."""
-        for number, part in enumerate(self.parts):
-            self._add(part, f"{self.name}-{number}-{self.token}")
+        with few_collections():
+            for number, part in enumerate(self.parts):
+                self._add(part, f"{self.name}-{number}-{self.token}")
         return {n: self.arrays[n] for n in self.graph.outputs}
 
     def _add(self, part: Part, key: str) -> None:
@@ -184,9 +197,9 @@ class Tasks:
         graph = HighLevelGraph.from_collections(f"{key}-all", layer, depends)
         for k, name in enumerate(part.outputs):
             own = f"{key}-{k}"
-            blocks = itertools.product(*(range(len(x)) for x in part.grid))
-            items = {(own, *at): (item, (f"{key}-all", *at), k) for at in blocks}
-            layers = {**graph.layers, own: items}
+            every = itertools.product(*(range(len(x)) for x in part.grid))
+            items = {(own, *at): (item, (f"{key}-all", *at), k) for at in every}
+            layers: dict[str, Any] = {**graph.layers, own: items}
             self._array(name, own, HighLevelGraph(layers, {**graph.dependencies, own: {f"{key}-all"}}), part.grid)
 
     def _array(self, stage: str, key: str, graph: HighLevelGraph, grid: Grid) -> None:
@@ -208,32 +221,48 @@ class Tasks:
                 if last:
                     break
 
-    def _places(self, part: Part, name: str, key: str, layer: dict[Any, Any]) -> Any:
+    def _places(self, part: Part, name: str, key: str, layer: dict[Any, Any]) -> Callable[[int], tuple[Any, list[Any]]]:
         """The chunks of an array that the window of a task lies in; those of which it needs little are cut before."""
-        array = self.arrays[name]
-        along = [spans(chunks) for chunks in array.chunks]
-        box: list[tuple[list[int], list[int]]] = [(low.tolist(), high.tolist()) for low, high in part.boxes[name]]
-        dtype, chunks = array.dtype, array.chunks
+        array, dtype = self.arrays[name].name, self.arrays[name].dtype
+        along = [spans(chunks) for chunks in self.arrays[name].chunks]
+        box = [(low.tolist(), high.tolist()) for low, high in part.boxes[name]]
 
         def of(number: int) -> tuple[Any, list[Any]]:
-            found = [f(low[number], high[number]) for f, (low, high) in zip(along, box, strict=True)]
-            shape = tuple(high[number] - low[number] + 1 for low, high in box)
+            ends = [(low[number], high[number]) for low, high in box]
             places, blocks = [], []
-            for combo in itertools.product(*found):
-                block = (array.name, *(b for b, _, _ in combo))
-                part_of = tuple(inside for _, _, inside in combo)
-                share = 1.0
-                for (b, _, inside), sizes in zip(combo, chunks, strict=True):
-                    share *= (inside.stop - inside.start) / max(sizes[b], 1)
+            for found in itertools.product(*(f(*x) for f, x in zip(along, ends, strict=True))):
+                at, place, inside, shares = zip(*found, strict=True) if found else ((), (), (), ())
+                block, share = (array, *at), math.prod(shares)
+                part_of: tuple[slice, ...] | None = inside if share < 1.0 else None
                 if share < EXCERPT:
-                    cut = (key, *block[1:], *((x.start, x.stop) for x in part_of))
-                    layer.setdefault(cut, (excerpt, block, Excerpt(part_of)))
-                    block = cut
-                places.append((tuple(place for _, place, _ in combo), None if share in (0.0, 1.0) or share < EXCERPT else part_of))
+                    cut = (key, *at, *(n for x in inside for n in (x.start, x.stop)))
+                    if cut not in layer:
+                        layer[cut] = (excerpt, block, Excerpt(inside))
+                    block, part_of = cut, None
+                places.append((place, part_of))
                 blocks.append(block)
-            return (shape, dtype, tuple(places)), blocks
+            return (tuple(high - low + 1 for low, high in ends), dtype, tuple(places)), blocks
 
         return of
 
+    # -- what a person reads
+    def lines(self) -> Iterator[str]:
+        """How each part is computed."""
+        for part in self.parts:
+            names = ", ".join(part.outputs)
+            tasks = math.prod(part.numblocks)
+            reads = ", ".join(f"{self._largest(part, n)} of {n}" for n in part.reads if n in self.arrays)
+            how = f"{tasks} tasks, each reads {reads or 'nothing'}"
+            if part.pieces:
+                how = f"a reduction: partial results of {how}; they are combined in a tree"
+            yield f"{names}: {how}"
+            if part.is_whole and tasks == 1:
+                yield "    one task, as every element may need any element of what it reads"
+            for axis in sorted(a for n in part.outputs for a in self.cutter.regions.whole_axes(n)):
+                if not part.is_whole and not part.pieces and self.cutter.regions.shapes[part.outputs[0]][axis] > 1:
+                    yield f"    one chunk along axis {axis}, as its elements follow from each other"
 
-__all__ = ["Numbers", "Tasks", "is_reduction"]
+    @staticmethod
+    def _largest(part: Part, name: str) -> str:
+        """The largest window of an array."""
+        return " x ".join(str(int((high - low).max()) + 1) for low, high in part.boxes[name]) or "1"

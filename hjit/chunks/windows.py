@@ -201,13 +201,10 @@ class _Stage:
         lengths = tuple(length for _, length in frame)
         change = shifted(origins)
         target = tuple(
-            self._reading(p.substitute(change)) - origin
-            for p, (origin, _) in zip(d.target, self.frame, strict=True)
+            self._reading(p.substitute(change)) - origin for p, (origin, _) in zip(d.target, self.frame, strict=True)
         )
         pure = len(d.dims)
-        return replace(
-            d, dims=lengths[:pure], rdims=lengths[pure:], target=target, value=self._moved(d.value, origins)
-        )
+        return replace(d, dims=lengths[:pure], rdims=lengths[pure:], target=target, value=self._moved(d.value, origins))
 
     def _moved(self, e: Expr, origins: Sequence[Poly]) -> Expr:
         """An expression whose dimensions begin at their origins, and which reads windows."""
