@@ -174,7 +174,7 @@ class _Stage:
         self, s: Stage, part: Part, regions: Regions, columns: _Columns, frames: Mapping[str, tuple[Axis, ...]]
     ) -> None:
         self.s, self.part, self.regions, self.columns, self.frames = s, part, regions, columns, frames
-        self.frame = frames[s.name]
+        self.frame, self.shapes = frames[s.name], regions.graph.shapes
 
     def windowed(self) -> Stage:
         s = self.s
@@ -223,26 +223,35 @@ class _Stage:
             return None
         frame = self.frames[e.source]
         is_inside = self.columns.is_inside and e.source != self.s.name
-        index = tuple(_in_window(p, axis, is_inside) for p, axis in zip(e.index, frame, strict=True))
+        shape = self.shapes[e.source]
+        index = tuple(_in_window(p, *at, is_inside) for p, *at in zip(e.index, frame, shape, strict=True))
         return Load(e.source, index, e.dtype)
 
 
-def _in_window(p: Poly, axis: Axis, is_inside: bool) -> Poly:
+def _in_window(p: Poly, axis: Axis, whole: Poly, is_inside: bool) -> Poly:
     """An index of an array as one of its window.
 
-    Where a boundary mode has an effect, the window reaches to that end of the array: it has the same effect at the end
-    of the window. An index that is computed from such a one is brought into the window, for those who cannot tell.
+    Where a boundary mode has an effect, the window reaches to that end of the array: the mode has the same effect at
+    the end of the window. An index that is computed from such a one is brought into the window, for passes that cannot
+    tell that it is.
+
+    Args:
+        axis: the window.
+        whole: the length of the array's axis.
     """
     if is_inside:
         p = p.substitute(_borderless)
     origin, length = axis
+    if origin == ZERO and length == whole:
+        return p
     inner = p.unbounded
     if inner is not p:
         ((m, _),) = p.terms.items()
         (a,) = m
         assert isinstance(a, Boundary)
-        return boundary(a.mode, inner - origin, length)
-    if origin != ZERO and any(isinstance(a, Boundary) for a in deep_atoms(p)):
+        if a.extent == whole:
+            return boundary(a.mode, inner - origin, length)
+    if any(isinstance(a, Boundary) for a in deep_atoms(p)):
         return boundary("clamp", p - origin, length)
     return p - origin
 
