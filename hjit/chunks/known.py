@@ -70,19 +70,17 @@ class Known:
         dims = {b.k for e in found for p in e.polys for b in deep_atoms(p) if isinstance(b, Dim)}
         if len(dims) > 1 or any(isinstance(e, Load) and self.array(e.source) is None for e in found):
             return None
-        k = next(iter(dims), 0)
+        k = next(iter(dims), None)
 
         def bounds(intervals: Any) -> tuple[Any, Any]:
-            low, high = np.broadcast_arrays(*map(np.asarray, intervals[k]))
-            if not low.size or not (high >= low).any():
-                return low, high
+            low, high = np.broadcast_arrays(*map(np.atleast_1d, (0, 0) if k is None else intervals[k]))
             first, last = int(low.min()), int(high.max())
-            if last - first >= MOST:
+            if not 0 <= last - first < MOST:
                 return -FAR, FAR
-            values = self._values(a, k, np.arange(first, last + 1))
+            values = self._values(a, k or 0, np.arange(first, last + 1))
             if values is None:
                 return -FAR, FAR
-            return _extremes(values, low - first, high - first)
+            return _extremes(values, np.minimum(low - first, last - first), np.maximum(high - first, 0))
 
         return bounds
 
@@ -101,9 +99,8 @@ class Known:
 def _extremes(values: Array, low: Array, high: Array) -> tuple[Array, Array]:
     """The least and the greatest of ``values[low : high + 1]``, for each of many."""
     if (np.diff(values) >= 0).all():
-        return values[low], values[np.maximum(high, low)]
-    pairs = {(a, b) for a, b in zip(low.tolist(), high.tolist(), strict=True)}
-    least = {(a, b): values[a : max(b, a) + 1].min() for a, b in pairs}
-    most = {(a, b): values[a : max(b, a) + 1].max() for a, b in pairs}
-    keys = list(zip(low.tolist(), high.tolist(), strict=True))
-    return np.array([least[x] for x in keys]), np.array([most[x] for x in keys])
+        return values[low], values[high]
+    ends = list(zip(low.tolist(), np.maximum(low, high).tolist(), strict=True))
+    least = {(a, b): values[a : b + 1].min() for a, b in ends}
+    most = {(a, b): values[a : b + 1].max() for a, b in ends}
+    return np.array([least[x] for x in ends]), np.array([most[x] for x in ends])

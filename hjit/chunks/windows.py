@@ -249,7 +249,7 @@ def _in_window(p: Poly, axis: Axis, whole: Poly, is_inside: bool) -> Poly:
         ((m, _),) = p.terms.items()
         (a,) = m
         assert isinstance(a, Boundary)
-        if a.extent == whole:
+        if a.extent == whole and any(isinstance(b, Dim) for b in deep_atoms(inner)):
             return boundary(a.mode, inner - origin, length)
     if any(isinstance(a, Boundary) for a in deep_atoms(p)):
         return boundary("clamp", p - origin, length)
