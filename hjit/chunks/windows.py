@@ -249,7 +249,7 @@ def _in_window(p: Poly, axis: Axis, whole: Poly, is_inside: bool) -> Poly:
         ((m, _),) = p.terms.items()
         (a,) = m
         assert isinstance(a, Boundary)
-        if a.extent == whole and any(isinstance(b, Dim) for b in deep_atoms(inner)):
+        if a.extent == whole and _moves(inner):
             return boundary(a.mode, inner - origin, length)
     if any(isinstance(a, Boundary) for a in deep_atoms(p)):
         return boundary("clamp", p - origin, length)
@@ -257,8 +257,12 @@ def _in_window(p: Poly, axis: Axis, whole: Poly, is_inside: bool) -> Poly:
 
 
 def _borderless(a: Atom) -> IntLike | None:
-    """A change of atoms that leaves boundary modes away."""
-    return a.arg.substitute(_borderless) if isinstance(a, Boundary) else None
+    """A change of atoms that leaves boundary modes away, but for those of fixed positions."""
+    return a.arg.substitute(_borderless) if isinstance(a, Boundary) and _moves(a.arg) else None
+
+
+def _moves(p: Poly) -> bool:
+    return any(isinstance(a, Dim) for a in deep_atoms(p))
 
 
 def shifted(origins: Sequence[Poly]) -> Change:
