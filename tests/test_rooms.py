@@ -81,6 +81,7 @@ MAY = {
         "trace.ir",
         "trace.passes",
         "sched.analysis",
+        "kernels.lower",
         "kernels.runtime",
         "tuning",
     },

@@ -15,6 +15,7 @@ import numpy as np
 
 from hjit.chunks.transport import from_rows, to_rows
 from hjit.chunks.windows import Windows, with_constants
+from hjit.kernels.lower.params import SMALL_ARRAY
 from hjit.kernels.runtime import features
 from hjit.kernels.runtime.kernel import Bound
 from hjit.kernels.runtime.scheduled import Scheduled
@@ -50,7 +51,10 @@ class PartKernel:
         options: Options,
         scheduler: Scheduler | None,
         scalars: Mapping[str, Any],
+        elements: float,
     ) -> None:
+        """`elements`: of the largest array of the whole image, whose indices the kernel computes."""
+        self.is_small = elements <= SMALL_ARRAY
         self.name, self.graph = name, windows.graph
         self.names, self.is_length = windows.names, windows.is_length
         self.sizes, self.options, self.scheduler = dict(sizes), options, scheduler
@@ -85,7 +89,7 @@ class PartKernel:
         if scheduled is None:
             scheduled = self._make(constants, sizes, arrays)
         strides = {i.name: _strides(arrays[i.name]) for i in scheduled.graph.inputs if i.data is None}
-        bound = Bound(scheduled, self.options, sizes, strides)
+        bound = Bound(scheduled, self.options, sizes, strides, self.is_small)
         outputs = bound.new_outputs()
         scalars = [self.scalars[name] for name, _ in bound.scalars]
         if not bound.run([arrays[n] for n in bound.inputs], outputs, scalars):
@@ -113,7 +117,8 @@ class PartKernel:
 
         def make(choice: Choice) -> Candidate:
             (segment,) = segments = cut(choice.rewrites)
-            return Candidate(choice, segments, (Bound(choice.of(segment), self.options, sizes, strides),))
+            bound = Bound(choice.of(segment), self.options, sizes, strides, self.is_small)
+            return Candidate(choice, segments, (bound,))
 
         decision = decided(cut, self.scheduler, False, sizes, self.options)
         if decision.is_final:

@@ -162,6 +162,7 @@ class Tasks:
         chunks = {i.name: arrays[i.name].chunks for i in graph.inputs if i.data is None}
         self.cutter = Cutter(graph, sizes, chunks, scalars)
         self.parts = self.cutter.parts()
+        self._elements = max((math.prod(map(float, x)) for x in self.cutter.regions.shapes.values()), default=0.0)
         inputs = [arrays[i.name].name for i in graph.inputs if i.data is None]
         self.token = tokenize(to_rows(graph), dict(sizes), inputs, scalars, self.options, [p.grid for p in self.parts])
 
@@ -182,7 +183,9 @@ class Tasks:
         positions = list(itertools.product(*map(range, part.numblocks)))
         for group, made in enumerate(windows(self.graph, self.cutter.regions, part)):
             kernel = f"{key}-kernel-{group}"
-            layer[kernel] = PartKernel(self.name, made, self.sizes, self.options, self.scheduler, self.scalars)
+            layer[kernel] = PartKernel(
+                self.name, made, self.sizes, self.options, self.scheduler, self.scalars, self._elements
+            )
             for number, row in zip(made.chunks.tolist(), made.rows, strict=True):
                 found = [p(number) for p in places]
                 placed = Placed(row.tobytes(), tuple(window for window, _ in found))

@@ -224,7 +224,7 @@ class _Stage:
         frame = self.frames[e.source]
         is_inside = self.columns.is_inside and e.source != self.s.name
         shape = self.shapes[e.source]
-        index = tuple(_in_window(p, *at, is_inside) for p, *at in zip(e.index, frame, shape, strict=True))
+        index = tuple(_in_window(p, at, n, is_inside) for p, at, n in zip(e.index, frame, shape, strict=True))
         return Load(e.source, index, e.dtype)
 
 
