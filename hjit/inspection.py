@@ -6,12 +6,14 @@ from abc import abstractmethod
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from hjit.call.arguments import CallKey, key_of
+from hjit.call.arguments import CallKey, is_dask_array, key_of
 from hjit.call.entry import Entry
 from hjit.errors import ScheduleError
 from hjit.options import Options, context_state
+from hjit.trace.capture.trace import Tree, flatten
 
 if TYPE_CHECKING:
+    from hjit.call.on_dask import Way
     from hjit.call.parts import Parts
     from hjit.call.variant import Variant
     from hjit.sched.hand.schedule import Schedule
@@ -35,10 +37,19 @@ class Inspection:
     ) -> Variant: ...
 
     @abstractmethod
+    def _way_on_dask(self) -> Way: ...
+
+    @abstractmethod
     def _resolved(self, context: Any) -> Options: ...
 
     def explain(self, *args: Any, **kwargs: Any) -> str:
         """How calls with such arguments run, and where NumPy runs them: why, and what to do."""
+        leaves: list[Any] = []
+        structure = Tree(tuple, (flatten(args, leaves), flatten(kwargs, leaves)))
+        if any(map(is_dask_array, leaves)):
+            from hjit.call import on_dask
+
+            return on_dask.explained(self._way_on_dask(), structure, leaves)
         from hjit.report.explain import explained, in_parts
 
         entry = self._entries.get(key_of(args, kwargs)) or Entry()

@@ -26,7 +26,7 @@ import numpy as np
 
 from hjit.call import against_numpy
 from hjit.call.against_numpy import InterleavedCalls
-from hjit.call.arguments import CallKey, copied, is_device_array, is_same_memory, key_of, leaves_of
+from hjit.call.arguments import CallKey, copied, is_dask_array, is_device_array, is_same_memory, key_of, leaves_of
 from hjit.call.entry import FEW_TRACES, MAX_DEPTH, MAX_ITEMS, MAX_KEYS, MAX_TRACES, Call, Entry, Stats
 from hjit.call.outcome import MISS, PARTS, PLAIN
 from hjit.errors import BudgetError, CompileError, DeviceError, HjitWarning, LongLoop, TraceError
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from hjit.call.build import Built
     from hjit.call.first_calls import FirstCalls
     from hjit.call.guards import GuardValues
+    from hjit.call.on_dask import Way
     from hjit.call.parts import Parts
     from hjit.call.variant import Variant
     from hjit.sched.hand.schedule import Schedule
@@ -182,6 +183,8 @@ class Pipeline(Inspection, GraphBreaks, Generic[P, R]):
         _load_compiler()
         leaves: list[Any] = []
         structure = Tree(tuple, (flatten(args, leaves), flatten(kwargs, leaves)))
+        if any(map(is_dask_array, leaves)):
+            return self._call_dask(key, args, kwargs, leaves, structure)
         if self._resolved(key[0]).target == "cuda":
             return self._call_device(key, args, kwargs, leaves, structure, targets)
         if any(map(is_device_array, leaves)):
@@ -206,6 +209,24 @@ class Pipeline(Inspection, GraphBreaks, Generic[P, R]):
             return self._numpy(args, kwargs)
         with at(leaves):
             return self._run(key, args, kwargs, leaves, structure, targets)
+
+    def _call_dask(self, key: CallKey, args: Any, kwargs: Any, leaves: list[Any], structure: Tree) -> Any:
+        """A call with arrays of Dask: lazy ones, or what the plain function makes of them."""
+        from hjit.call.on_dask import traced_call
+
+        self.stats.traces += 1
+        try:
+            return traced_call(self._way_on_dask(), structure, leaves).results()
+        except (CompileError, TraceError) as error:
+            if self._resolved(key[0]).on_unsupported == "raise":
+                raise
+            self._warn(f"{self.__name__} runs as the plain function does on arrays of Dask: {error}")
+        return self._numpy(args, kwargs)
+
+    def _way_on_dask(self) -> Way:
+        from hjit.call.on_dask import Way
+
+        return Way(self, self.__name__, self.py_func, self._resolved(context_state()), self._schedule)
 
     def _run(
         self, key: CallKey, args: Any, kwargs: Any, leaves: list[Any], structure: Tree, targets: list[Any] | None
@@ -410,6 +431,10 @@ class Pipeline(Inspection, GraphBreaks, Generic[P, R]):
     def _give_up(self, key: CallKey, why: str) -> None:
         """NumPy runs all calls with this key."""
         self._entry(key).plain = why
+        self._warn(why)
+
+    def _warn(self, why: str) -> None:
+        """Once."""
         if why and not self._warned:
             self._warned = True
             warnings.warn(why, HjitWarning, stacklevel=_depth())

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-HEAVY = ("jax", "cupy", "numba", "llvmlite", "scipy", "scipy.ndimage", "rich", "matplotlib")
+HEAVY = ("jax", "cupy", "numba", "llvmlite", "scipy", "scipy.ndimage", "rich", "matplotlib", "dask")
 
 
 def loaded_by(statement: str) -> list[str]:
@@ -30,9 +30,9 @@ def test_command_line_is_light() -> None:
     assert loaded_by("import hjit.cli\nhjit.cli.parser().parse_args(['demo', '--size', '64x64'])") == []
 
 
-def test_a_call_needs_neither_jax_nor_scipy() -> None:
+def test_a_call_needs_neither_jax_nor_scipy_nor_dask() -> None:
     call = "import hjit, numpy\nassert hjit.pipeline(lambda a: a + 1, cache='off')(numpy.zeros((8, 8))).sum() == 64"
-    assert not {"jax", "cupy", "scipy.ndimage", "matplotlib"} & set(loaded_by(call))
+    assert not {"jax", "cupy", "dask", "scipy.ndimage", "matplotlib"} & set(loaded_by(call))
 
 
 def test_a_kernel_that_is_known_needs_no_numba(tmp_path: Path) -> None:

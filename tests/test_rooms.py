@@ -75,6 +75,16 @@ MAY = {
         "sched.search",
         "kernels.runtime",
     },
+    "chunks": {
+        *SERVICES,
+        "options",
+        "trace.ir",
+        "trace.passes",
+        "sched.analysis",
+        "kernels.lower",
+        "kernels.runtime",
+        "tuning",
+    },
     "report": {"trace.ir", "sched.language", "call"},
 }
 MAY["call"] = {*MAY}  # all but the pipeline
@@ -165,7 +175,7 @@ def test_what_is_legal_pruned_or_searched_does_not_depend_on_the_defaults() -> N
 def test_every_folder_is_a_room() -> None:
     rooms = {room(m) for m in modules() if "." in m}
     assert {r for r in rooms if r.partition(".")[0] in ("trace", "sched", "kernels")} <= MAY.keys()
-    folders = {"call", "process", "trace", "sched", "kernels", "verify", "model", "tuning", "report"}
+    folders = {"call", "chunks", "process", "trace", "sched", "kernels", "verify", "model", "tuning", "report"}
     assert {r.partition(".")[0] for r in rooms} == folders
 
 
@@ -199,6 +209,7 @@ SHOWN = "loaded where something is shown to a person"
 SEARCH = "loaded where a schedule is searched, or is not on disk"
 TRAINING = "loaded where the cost model is trained"
 SELDOM = "loaded by programs that use it: most never do"
+DASK = "loaded where there are arrays of Dask"
 GPU = "loaded where a function runs on a GPU"
 LATE = {
     "hjit": {"modules": SELDOM, "sched.hand.schedule": SELDOM},
@@ -224,8 +235,10 @@ LATE = {
     "kernels.runtime.kernel": {"kernels.runtime.lowered": COMPILER},
     "graph_breaks": {"call.parts": FIRST_CALL},
     "pytest_plugin": {"modules": SELDOM, "report.kinds": SELDOM, "errors": SELDOM},
+    "chunks.kernels": {"tuning.candidates": SEARCH},
     "inspection": {
         "call.build": FIRST_CALL,
+        "call.on_dask": DASK,
         "call.segments": FIRST_CALL,
         "kernels.cuda.runtime.inspection": SHOWN,
         "kernels.runtime.backend": FIRST_CALL,
@@ -238,6 +251,7 @@ LATE = {
     "pipeline": {
         "call.build": FIRST_CALL,
         "call.first_calls": FIRST_CALL,
+        "call.on_dask": DASK,
         "call.on_device": GPU,
         "call.variant": FIRST_CALL,
         "report.listing": SHOWN,

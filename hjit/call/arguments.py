@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import inspect
+import sys
 import types
 import weakref
 from collections import OrderedDict
@@ -52,6 +53,12 @@ def _signature(x: Any) -> Any:
     if is_device_array(x):
         return _device_signature(x)
     return (t, x) if isinstance(x, _BY_VALUE) and t.__hash__ is not None else (t, _Identity(x))
+
+
+def is_dask_array(x: Any) -> bool:
+    """Is it an array of Dask? Where Dask is not loaded, there are none."""
+    loaded = sys.modules.get("dask.array.core")
+    return loaded is not None and isinstance(x, loaded.Array)
 
 
 # -- arrays on a GPU

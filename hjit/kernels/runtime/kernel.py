@@ -166,11 +166,17 @@ class Bound:
     """
 
     def __init__(
-        self, scheduled: Scheduled, options: Options, sizes: Mapping[str, int], strides: Mapping[str, Sequence[int]]
+        self,
+        scheduled: Scheduled,
+        options: Options,
+        sizes: Mapping[str, int],
+        strides: Mapping[str, Sequence[int]],
+        may_be_small: bool = True,
     ) -> None:
+        """`may_be_small`: False: indices need 64 bits although no array of the Graph does: they are of larger ones."""
         graph, key = scheduled.graph, scheduled.key
         self.scheduled = scheduled
-        self.kernel = kernel_for(scheduled, options, _are_small(graph, sizes, strides))
+        self.kernel = kernel_for(scheduled, options, may_be_small and _are_small(graph, sizes, strides))
         numbers = [sizes[name] for name in key.symbols]
         buffers = {
             graph.stages[k].name: [max(evaluate(n, numbers), 1) for n in lengths] for k, lengths in self.kernel.buffers

@@ -19,6 +19,7 @@ from hjit.trace.ir.poly import (
     Dim,
     Extremum,
     FloorDiv,
+    Indirect,
     Mod,
     Monomial,
     Poly,
@@ -95,6 +96,10 @@ class Arithmetic(Generic[N]):
     def extremum(self, which: str, x: Pair[N], y: Pair[N]) -> Pair[N]:
         pick = self.least if which == "min" else self.most
         return pick(x[0], y[0]), pick(x[1], y[1])
+
+    def gathered(self, a: Indirect) -> Over[Pair[N]] | None:
+        """The bounds of an index that depends on values; None: they are not known."""
+        return None
 
     def hull(self, x: Pair[N], y: Pair[N]) -> Pair[N]:
         """The smallest interval around both."""
@@ -265,6 +270,7 @@ class Domain(Protocol[X]):
     def floordiv(self, x: X, by: Any) -> X: ...
     def below(self, n: Any) -> X: ...
     def extremum(self, which: str, x: X, y: X) -> X: ...
+    def gathered(self, a: Indirect) -> Over[X] | None: ...
     def hull(self, x: X, y: X) -> X: ...
     def bounded(self, mode: str, x: X, n: Any, reach: X | None) -> X:
         """What a boundary mode makes of an index, `reach` being all that it ever is, if that was asked."""
@@ -295,6 +301,8 @@ def _part(m: Monomial, domain: Domain[X], full: Any) -> Over[X]:
                 return lambda dims: domain.floordiv(arg(dims), n)
             case Mod(by=by) if (n := domain.size(by)) is not None:
                 found = domain.below(n)
+            case Indirect() as a if (index := domain.gathered(a)) is not None:
+                return index
             case Extremum(which=which, a=a, b=b):
                 x, y = bounds_of(a, domain, full), bounds_of(b, domain, full)
                 return lambda dims: domain.extremum(which, x(dims), y(dims))
@@ -346,6 +354,9 @@ class _Symbolic:
             return None
         exact = POLYS.extremum(which, x.exact, y.exact)
         return Interval(*exact, both.base, both.first, both.last, x.partial or y.partial)
+
+    def gathered(self, a: Indirect) -> Over[Interval | None] | None:
+        return None
 
     def hull(self, x: Interval | None, y: Interval | None) -> Interval | None:
         return None if x is None or y is None else x.hull(y)

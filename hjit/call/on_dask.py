@@ -1,0 +1,284 @@
+"""Calls with arrays of Dask: lazy arrays as results, whose chunks compiled kernels compute.
+
+The function is traced for the shape of the whole image, on arrays without memory. What it decides on (``if img.max() >
+1``) is computed at the call, as Dask itself does with conditions. What cannot be traced runs as the plain function
+does on arrays of Dask.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
+
+import dask.array as da
+import numpy as np
+from dask.base import tokenize
+from dask.highlevelgraph import HighLevelGraph
+
+from hjit.call.arguments import is_dask_array, leaf_names, leaves_of
+from hjit.chunks.tasks import Tasks
+from hjit.errors import HjitWarning, TraceError
+from hjit.options import Options
+from hjit.process.deep_stack import with_deep_stack
+from hjit.trace.capture.captured import without_memory
+from hjit.trace.capture.trace import Result, Trace, Tree, trace
+from hjit.trace.ir.graph import Graph, Load, Stage
+from hjit.trace.ir.poly import sizes_value
+from hjit.trace.tracing.recorder import Recorder
+from hjit.tuning.choice import Scheduler
+
+FEW = 1 << 16  # elements that a function may decide on, or hand to an extern call
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """How calls run: what is to be known of a pipeline.
+
+    Attributes:
+        pipeline: for tasks that run the whole function.
+    """
+
+    pipeline: Any
+    name: str
+    function: Any
+    options: Options
+    scheduler: Scheduler | None
+
+
+@dataclass(slots=True)
+class DaskCall:
+    """One call, traced.
+
+    Attributes:
+        tasks: what computes its results; None where a single task runs the function on whole arrays, `why`.
+    """
+
+    way: Way
+    structure: Tree
+    leaves: list[Any]
+    traced: Trace
+    tasks: Tasks | None
+    why: str = ""
+
+    def results(self) -> Any:
+        """What the function returns, lazily; arguments that it writes are changed."""
+        rec = self.traced.recorder
+        found = self._whole() if self.tasks is None else self.tasks.outputs()
+        values: Sequence[Any] = rec.tape.replay(self.leaves) or ()
+        for name, stage in self.traced.writes:
+            self._argument(name)[...] = found[stage]
+        numbers = itertools.count()
+
+        def leaf(r: Result) -> Any:
+            number = next(numbers)
+            match r.kind:
+                case "array":
+                    return found[r.name].transpose(r.order) if r.order else found[r.name]
+                case "view":
+                    return found[_view(number)]
+                case "argument":
+                    return self._argument(r.name)
+                case "constant":
+                    return r.given(r.value.copy("K"))
+                case "host":
+                    return values[r.value]
+                case _:
+                    return r.value
+
+        result = self.traced.result
+        return result.build(leaf) if isinstance(result, Tree) else leaf(result)
+
+    def _argument(self, name: str) -> Any:
+        return self.leaves[self.traced.recorder.inputs[name].where[1]]
+
+    def _whole(self) -> dict[str, Any]:
+        """The arrays of a task that runs the function on whole arrays."""
+        sizes = self.traced.recorder.sizes
+        positions = [k for k, x in enumerate(self.leaves) if is_dask_array(x)]
+        arrays = [self.leaves[k].rechunk(-1) for k in positions]
+        others = [None if is_dask_array(x) else x for x in self.leaves]
+        call = WholeCall(self.way.pipeline, self.structure, others, positions)
+        key = f"{self.way.name}-whole-{tokenize([a.name for a in arrays], self.way.name, others, self.structure)}"
+        blocks = [(a.name, *(0,) * a.ndim) for a in arrays]
+        layer: dict[Any, Any] = {f"{key}-call": call, key: (run_whole, f"{key}-call", *blocks)}
+        graph = HighLevelGraph.from_collections(key, layer, arrays)
+        stages = {s.name: s for s in _with_views(self.traced).stages}
+        found = {}
+        for k, (number, r) in enumerate(self._arrays()):
+            stage = stages[_view(number) if r.kind == "view" else r.name]
+            shape = tuple(sizes_value(p, sizes) for p in stage.shape)
+            if r.order:
+                shape = tuple(shape[axis] for axis in r.order)
+            own = f"{key}-{k}"
+            layers: dict[str, Any] = {**graph.layers, own: {(own, *(0,) * len(shape)): (pick, key, number)}}
+            dependencies = {**graph.dependencies, own: {key}}
+            a = da.Array(HighLevelGraph(layers, dependencies), own, tuple((n,) for n in shape), dtype=stage.dtype)
+            found[stage.name] = a.transpose(np.argsort(r.order)) if r.order else a
+        return found
+
+    def _arrays(self) -> list[tuple[int, Result]]:
+        """The results that are computed, with their numbers."""
+        return [(k, r) for k, r in enumerate(self.traced.results) if r.kind in ("array", "view")]
+
+
+@dataclass(frozen=True)
+class WholeCall:
+    """A call on whole arrays: a pipeline, and its arguments but for those of `positions`."""
+
+    pipeline: Any
+    structure: Tree
+    leaves: list[Any]
+    positions: list[int]
+
+
+def run_whole(call: WholeCall, *arrays: Array) -> list[Any]:
+    """The results of a function, as a list."""
+    leaves = list(call.leaves)
+    for k, a in zip(call.positions, arrays, strict=True):
+        leaves[k] = np.asarray(a)
+    args, kwargs = call.structure.build(leaves.__getitem__)
+    return leaves_of(call.pipeline(*args, **kwargs))
+
+
+def pick(results: list[Any], k: int) -> Array:
+    """One of several results."""
+    return np.asarray(results[k])
+
+
+def traced_call(way: Way, structure: Tree, leaves: list[Any]) -> DaskCall:
+    """A call with arrays of Dask, of which nothing is computed yet but what the function decides on.
+
+    Raises:
+        TraceError: it cannot be traced.
+        Exception: what the function itself raises.
+    """
+    seen = [_stand_in(x) if is_dask_array(x) else x for x in leaves]
+
+    def evaluated(rec: Recorder, wanted: tuple[str, ...]) -> list[Array]:
+        return _computed(way, rec, wanted, leaves)
+
+    names = leaf_names(way.function, structure, len(leaves))
+    traced: Trace = with_deep_stack(lambda: trace(way.function, structure, seen, names, evaluated, None))
+    rec = traced.recorder
+    rec.take_back()
+    if any(e.impure for e in rec.breaks):
+        raise TraceError("numpy.random", "random numbers would be the same for all chunks", "draw them with Dask")
+    for name, _ in traced.writes:
+        where = rec.inputs[name].where
+        if where[0] != "arg" or not is_dask_array(leaves[where[1]]):
+            raise TraceError(name, "an array that is not Dask's is changed", "return the new array instead")
+    why = ""
+    if rec.checks:
+        why = "NumPy refuses some values, which is only known of all of them"
+    elif rec.effects:
+        why = "it gives warnings, or writes a log"
+    if why and not traced.writes and not rec.breaks:
+        return DaskCall(way, structure, leaves, traced, None, why)
+    if why:
+        raise TraceError(way.name, why, "call it on whole arrays")
+    graph = _with_views(traced)
+    return DaskCall(way, structure, leaves, traced, _tasks(way, rec, graph, leaves))
+
+
+def explained(way: Way, structure: Tree, leaves: list[Any]) -> str:
+    """How a call would run."""
+    try:
+        call = traced_call(way, structure, leaves)
+    except TraceError as error:
+        return f"{way.name} runs as the plain function does on arrays of Dask: {error}"
+    if call.tasks is None:
+        return f"{way.name} runs on whole arrays, in one task of Dask: {call.why}"
+    return "\n".join([f"{way.name} runs in tasks of Dask:", *(f"  {line}" for line in call.tasks.lines())])
+
+
+def _tasks(way: Way, rec: Recorder, graph: Graph, leaves: Sequence[Any]) -> Tasks:
+    values = rec.tape.replay(leaves) or ()
+    scalars = {name: values[slot.k] for name, (slot, _) in rec.scalar_slots().items() if slot.k < len(values)}
+    arrays = _arrays(rec, leaves)
+    found: Tasks = with_deep_stack(
+        lambda: Tasks(way.name, graph, rec.sizes, arrays, scalars, way.options, way.scheduler)
+    )
+    return found
+
+
+def _view(number: int) -> str:
+    """The stage that a result is computed as which is a view for NumPy."""
+    return f"result-{number}"
+
+
+def _with_views(traced: Trace) -> Graph:
+    """The Graph of what is written and returned; views as stages of their own.
+
+    Raises:
+        TraceError: a view of another dtype.
+    """
+    rec = traced.recorder
+    written = dict(traced.writes)
+    graph = rec.graph(traced.goals[-1])
+    views = []
+    outputs = [stage for _, stage in traced.writes]
+    for number, r in enumerate(traced.results):
+        if r.kind == "array":
+            outputs.append(r.name)
+        elif r.kind == "view":
+            if r.dtype is not None:
+                raise TraceError("view", "bytes as another dtype", "return a copy of it")
+            source = written.get(r.name, r.name)
+            dtype = graph.dtypes[source]
+            views.append(Stage(_view(number), dtype, r.shape, Load(source, r.index, dtype)))
+            outputs.append(_view(number))
+    return Graph(graph.inputs, graph.scalars, (*graph.stages, *views), tuple(dict.fromkeys(outputs)))
+
+
+def _computed(way: Way, rec: Recorder, wanted: tuple[str, ...], leaves: Sequence[Any]) -> list[Array]:
+    """Small arrays of an unfinished trace, which the function decides on: they are computed now.
+
+    Raises:
+        TraceError: they are not small.
+    """
+    found: dict[str, Any] = {}
+    missing = [n for n in wanted if n in rec.stages]
+    for n in wanted:
+        shape = rec.stages[n].shape if n in rec.stages else rec.inputs[n].input.shape
+        if math.prod(sizes_value(p, rec.sizes) for p in shape) > FEW:
+            raise rec.error("Dask", "whole arrays are computed for a call of what hjit does not know")
+    inputs = _arrays(rec, leaves)
+    found = {n: inputs[n] for n in wanted if n not in rec.stages}
+    if missing:
+        found.update(_tasks(way, rec, rec.graph(tuple(missing)), leaves).outputs())
+    warnings.warn(
+        f"{way.name} decides on values of Dask's arrays: they are computed at the call", HjitWarning, stacklevel=2
+    )
+    return [np.asarray(x) for x in da.compute(*(found[n] for n in wanted))]
+
+
+def _arrays(rec: Recorder, leaves: Sequence[Any]) -> Mapping[str, Any]:
+    """Arrays of Dask for all inputs: the arguments, and others in one chunk."""
+    found = {}
+    for name, source in rec.inputs.items():
+        if source.input.data is not None:
+            continue
+        where = source.where
+        x = leaves[where[1]] if where[0] == "arg" else source.array
+        found[name] = x if is_dask_array(x) else da.from_array(np.asarray(x), chunks=-1)
+    return found
+
+
+def _stand_in(x: Any) -> Array:
+    """What a function is traced on: an array without memory, in C order.
+
+    Raises:
+        TraceError: it is not known how long the chunks are, or they are no arrays of NumPy.
+    """
+    if any(np.isnan(n) for n in x.shape):
+        raise TraceError("Dask", "chunks of unknown lengths", "call its compute_chunk_sizes() before")
+    if type(x._meta) is not np.ndarray:
+        raise TraceError("Dask", f"chunks of {type(x._meta).__name__}", "use map_blocks")
+    strides = [x.dtype.itemsize * n for n in itertools.accumulate((1, *x.shape[:0:-1]), lambda a, b: a * max(b, 1))]
+    return without_memory(SimpleNamespace(shape=x.shape, dtype=x.dtype, strides=tuple(reversed(strides[: x.ndim]))))

@@ -1,0 +1,224 @@
+"""Required regions of all chunks at once: bounds inference over arrays of numbers, one for each chunk.
+
+A box has an interval for each axis, ``(low, high)``, both included, as in `hjit.sched.analysis.footprint`; here the
+bounds are arrays of integers. An interval with ``high < low`` is empty.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from hjit.chunks.known import FAR, Known
+from hjit.sched.analysis.footprint import concrete
+from hjit.trace.ir.graph import Definition, Graph, Stage
+from hjit.trace.ir.intervals import Arithmetic, Over, bounds_of
+from hjit.trace.ir.poly import Boundary, Dim, Indirect, Poly, deep_atoms, single_dim, sizes_value
+
+Numbers = np.ndarray[Any, np.dtype[np.int64]]
+Interval = tuple[Any, Any]
+Box = tuple[tuple[Numbers, Numbers], ...]
+
+
+class _Chunks(Arithmetic[Any]):
+    """Indices without run-time sizes over pairs of arrays."""
+
+    __slots__ = ("_known",)
+    unknown: Interval = (-FAR, FAR)
+    _known: Known | None
+
+    def __init__(self, known: Known | None = None) -> None:
+        """`known`: indices that depend on values, but not on those of images."""
+        super().__init__(int, np.minimum, np.maximum, lambda a, b: -(-a // b))
+        object.__setattr__(self, "_known", known)
+
+    def size(self, n: Poly) -> int | None:
+        return n.const if n.is_const else None
+
+    def fixed(self, p: Poly) -> Interval:
+        return self.unknown
+
+    def bounded(self, mode: str, x: Interval, n: int, reach: Interval | None) -> Interval:
+        if mode == "wrap":
+            inside = (np.asarray(x[0]) >= 0) & (np.asarray(x[1]) < n)
+            return np.where(inside, x[0], 0), np.where(inside, x[1], n - 1)
+        low, high = self.mirrored(mode, x, n)
+        return np.clip(low, 0, n - 1), np.clip(high, 0, n - 1)
+
+    def gathered(self, a: Indirect) -> Over[Interval] | None:
+        return None if self._known is None else self._known.index(a)
+
+
+CHUNKS = _Chunks()
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What a definition loads of an array: for each axis the intervals whose hull it is.
+
+    Attributes:
+        borders: what boundary modes bring into an axis, and how long that is.
+    """
+
+    source: str
+    axes: tuple[tuple[Over[Interval], ...], ...]
+    shape: tuple[int, ...]
+    borders: tuple[tuple[Over[Interval], int], ...]
+
+    def is_inside(self, dims: Sequence[Interval], count: int) -> Any:
+        """Is no boundary mode of effect?"""
+        found: Any = np.ones(count, bool)
+        for over, n in self.borders:
+            low, high = over(dims)
+            found = found & (np.asarray(low) >= 0) & (np.asarray(high) < n)
+        return found
+
+    def box(self, dims: Sequence[Interval], count: int) -> Box:
+        """The region that some iterations read, none of it where there are none."""
+        empty = np.zeros(count, bool)
+        for low, high in dims:
+            empty |= np.asarray(high) < np.asarray(low)
+        found = []
+        for parts, n in zip(self.axes, self.shape, strict=True):
+            low, high = parts[0](dims)
+            for part in parts[1:]:
+                low, high = CHUNKS.hull((low, high), part(dims))
+            low, high = (np.clip(np.broadcast_to(x, count), 0, n - 1) for x in (low, high))
+            found.append((np.where(empty, FAR, low), np.where(empty, -FAR, high)))
+        return tuple(found)
+
+
+@dataclass(frozen=True, slots=True)
+class Loops:
+    """A definition of a stage, in numbers.
+
+    Attributes:
+        extents: of its dimensions.
+        solved: of the dimensions that one axis of the target tells: dimension, axis, factor, offset.
+        readings: what it loads, the stage itself left out.
+    """
+
+    extents: tuple[int, ...]
+    solved: tuple[tuple[int, int, int, int], ...]
+    readings: tuple[Reading, ...]
+
+    def dims(self, region: Box, given: Mapping[int, Interval] = {}) -> list[Interval]:
+        """The iterations that write a region, or those that are given."""
+        found: list[Interval] = [(0, n - 1) for n in self.extents]
+        for k, axis, c, rest in self.solved:
+            found[k] = CHUNKS.solved(region[axis], c, rest, self.extents[k])
+        for k, x in given.items():
+            found[k] = x
+        return found
+
+
+class Regions:
+    """What of a Graph is asked again and again; and the regions that chunks of a stage need."""
+
+    def __init__(self, graph: Graph, sizes: Mapping[str, int], scalars: Mapping[str, Any] = {}) -> None:
+        self.graph, self.sizes = graph, sizes
+        self._domain = _Chunks(Known(graph, sizes, scalars))
+        self.shapes = {n: tuple(sizes_value(p, sizes) for p in x.shape) for n, x in graph.arrays.items()}
+        self._loops: dict[str, tuple[Loops, ...]] = {}
+        self._whole_axes: dict[str, frozenset[int]] = {}
+
+    def loops(self, stage: str) -> tuple[Loops, ...]:
+        """The definitions of a stage."""
+        found = self._loops.get(stage)
+        if found is None:
+            s = self.graph.stage(stage)
+            found = self._loops[stage] = tuple(self._definition(s, d) for d in s.definitions)
+        return found
+
+    def _definition(self, s: Stage, d: Definition) -> Loops:
+        sizes, solved = self.sizes, {}
+        for axis, p in enumerate(d.target):
+            k = single_dim(p, len(d.dims))
+            if k is None or k in solved or axis in self.whole_axes(s.name):
+                continue
+            factor = p.coefficient(Dim(k))
+            if factor is None or not factor.is_const:
+                continue
+            rest = sizes_value(p - Poly({(Dim(k),): factor.const}, 0), sizes)
+            solved[k] = (k, axis, factor.const, rest)
+        extents = tuple(sizes_value(n, sizes) for n in d.extents)
+        return Loops(extents, tuple(solved.values()), tuple(self._readings(s, d)))
+
+    def _readings(self, s: Stage, d: Definition) -> Iterator[Reading]:
+        """Indices that differ by constants are taken together."""
+        indices: dict[str, list[tuple[Poly, ...]]] = {}
+        for load in d.loads:
+            if load.source != s.name:
+                indices.setdefault(load.source, []).append(load.index)
+        for source, found in indices.items():
+            yield Reading(
+                source,
+                tuple(tuple(self._overs(concrete(p, self.sizes) for p in ps)) for ps in zip(*found, strict=True)),
+                self.shapes[source],
+                tuple(self._borders(p for ps in found for p in ps)),
+            )
+
+    def _borders(self, indices: Iterable[Poly]) -> Iterator[tuple[Over[Interval], int]]:
+        for p in dict.fromkeys(indices):
+            for a in deep_atoms(concrete(p, self.sizes)):
+                if isinstance(a, Boundary):
+                    yield bounds_of(a.arg, self._domain), a.extent.const
+
+    def _overs(self, indices: Iterable[Poly]) -> Iterator[Over[Interval]]:
+        constants: dict[Poly, tuple[int, int]] = {}
+        for p in indices:
+            rest = p - p.const
+            low, high = constants.get(rest, (p.const, p.const))
+            constants[rest] = min(low, p.const), max(high, p.const)
+        return (bounds_of(rest + high, self._domain, first=low) for rest, (low, high) in constants.items())
+
+    def whole_axes(self, stage: str) -> frozenset[int]:
+        """The axes along which a stage cannot be computed in parts."""
+        found = self._whole_axes.get(stage)
+        if found is None:
+            found = self._whole_axes[stage] = frozenset(_whole_axes(self.graph.stage(stage)))
+        return found
+
+    def whole(self, name: str, count: int) -> Box:
+        """All of an array, for each chunk."""
+        return tuple((np.zeros(count, np.int64), np.full(count, n - 1)) for n in self.shapes[name])
+
+
+def _whole_axes(s: Stage) -> Iterator[int]:
+    for d in s.definitions:
+        used: set[int] = set()
+        own = [load for load in d.loads if load.source == s.name]
+        for axis, p in enumerate(d.target):
+            k = single_dim(p, len(d.dims))
+            c = None if k is None else p.coefficient(Dim(k))
+            if k is None or k in used or c is None or not c.is_const or any(x.index[axis] != p for x in own):
+                yield axis
+            else:
+                used.add(k)
+        if d.is_scatter:
+            yield from range(len(s.shape))
+
+
+def hull(a: Box | None, b: Box) -> Box:
+    """The smallest boxes around two."""
+    return b if a is None else tuple(CHUNKS.hull(x, y) for x, y in zip(a, b, strict=True))
+
+
+def filled(box: Box, shape: Sequence[int]) -> Box:
+    """Boxes of one element at least: kernels read no arrays that have none."""
+    found = []
+    for (low, high), n in zip(box, shape, strict=True):
+        empty = high < low
+        found.append((np.where(empty, 0, low), np.where(empty, min(0, n - 1), high)))
+    return tuple(found)
+
+
+def elements(intervals: Iterable[Interval]) -> Any:
+    """How many points there are in boxes, as floats: there may be too many for integers."""
+    total: Any = 1.0
+    for low, high in intervals:
+        total = total * np.maximum(np.asarray(high) - np.asarray(low) + 1.0, 0.0)
+    return total

@@ -1,0 +1,293 @@
+"""A Graph, cut into parts that are computed chunk by chunk.
+
+A part computes stages of one shape, its outputs, from arrays that are there: inputs, and outputs of other parts. All
+stages in between are computed for each chunk, as far as it needs them. A stage becomes an output of a part of its own
+where that would be too much (`RECOMPUTED`), where its chunks need more of an array than lies near them, or where it is
+a reduction over more than one chunk: partial results of the pieces that it is reduced over, which are then combined.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate, pairwise
+from typing import Any
+
+import numpy as np
+
+from hjit.chunks.boxes import Box, Interval, Regions, elements, filled, hull
+from hjit.trace.ir.graph import Const, Definition, Graph, Load, Op, Stage
+from hjit.trace.ir.poly import Poly, Sym, deep_atoms, sizes_value
+
+RECOMPUTED = 3.0  # a stage is computed so often at most, all chunks together; and an array read
+FEW = 1 << 16  # iterations, and elements, that may be computed and read by every chunk
+LARGE = 1 << 22  # elements of a partial result
+IDENTITIES = {"add": 0, "multiply": 1, "bitwise_xor": 0}  # of operations that begin with it
+IDEMPOTENT = {"minimum", "maximum", "fmin", "fmax", "logical_or", "logical_and", "bitwise_or", "bitwise_and"}
+
+Grid = tuple[tuple[int, ...], ...]  # for each axis the lengths of the chunks
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """Stages of one shape that are computed chunk by chunk.
+
+    Attributes:
+        outputs: these stages.
+        grid: their chunks.
+        pieces: of a reduction the chunks of its reduction dimensions.
+        boxes: of all stages and arrays the region that each task needs, in the order of the grid and the pieces.
+        reads: the arrays that are there, from outside.
+        is_whole: must a task see more than it should, as the stages cannot be cut?
+        given: the iterations of reduction dimensions that each task does.
+    """
+
+    outputs: tuple[str, ...]
+    grid: Grid
+    pieces: Grid
+    boxes: Mapping[str, Box]
+    reads: tuple[str, ...]
+    is_whole: bool = False
+    given: Mapping[int, Interval] = field(default_factory=dict)
+
+    @property
+    def numblocks(self) -> tuple[int, ...]:
+        """Chunks along each axis, then pieces along each reduction dimension."""
+        return tuple(map(len, self.grid + self.pieces))
+
+
+class Cutter:
+    """Cuts a Graph.
+
+    Attributes:
+        chunks: of the arrays that it reads: the lengths along each axis.
+    """
+
+    def __init__(
+        self, graph: Graph, sizes: Mapping[str, int], chunks: Mapping[str, Grid], scalars: Mapping[str, Any] = {}
+    ) -> None:
+        self.graph, self.sizes, self.chunks = graph, sizes, chunks
+        self.regions = Regions(graph, sizes, scalars)
+        self.position = {s.name: k for k, s in enumerate(graph.stages)}
+        self._reduced: dict[str, Grid | None] = {}
+
+    def parts(self) -> list[Part]:
+        """The parts, in an order in which they can be computed; those of one shape that do not need each other are
+        one."""
+        found: dict[str, Part] = {}
+        wanted = [n for n in self.graph.outputs if n in self.position]
+        while wanted:
+            name = wanted.pop()
+            if name not in found:
+                found[name] = self._part(name)
+                wanted += [n for n in found[name].reads if n in self.position]
+        return self._joined(found)
+
+    def _joined(self, found: Mapping[str, Part]) -> list[Part]:
+        """The parts of single stages, those that read one another's chunks at most once together."""
+        levels: dict[str, int] = {}
+        alike: dict[tuple[object, ...], list[list[str]]] = {}
+        for name in sorted(found, key=self.position.__getitem__):
+            part = found[name]
+            levels[name] = 1 + max((levels[n] for n in part.reads if n in found), default=0)
+            groups = alike.setdefault((levels[name], *self._signature(name, part)), [])
+            group = next((g for g in groups if not any(n in part.boxes for n in g)), None)
+            if group is None:
+                groups.append([name])
+            else:
+                group.append(name)
+        parts = [self._together(tuple(g), found) for groups in alike.values() for g in groups]
+        return sorted(parts, key=lambda p: max(levels[n] for n in p.outputs))
+
+    def _together(self, names: tuple[str, ...], found: Mapping[str, Part]) -> Part:
+        """One part of several, which none of them needs another of."""
+        first = found[names[0]]
+        if len(names) == 1:
+            return first
+        reads = frozenset(n for name in names for n in found[name].reads if n in found)
+        part = self._walk(names, first.grid, first.pieces, reads, False)
+        assert part is not None, "each of them alone saw no more"
+        return part
+
+    def _signature(self, name: str, part: Part) -> tuple[object, ...]:
+        """What parts have in common that are computed together."""
+        if part.is_whole:
+            return (name,)
+        updates = self.graph.stage(name).updates if part.pieces else ()
+        return self.regions.shapes[name], part.grid, part.pieces, tuple(d.rdims for d in updates[:1])
+
+    def _part(self, name: str) -> Part:
+        """The part that computes a stage, by the first grid of chunks for which no task sees too much."""
+        pieces = self._pieces(name) or ()
+        for grid in self._grids(name):
+            part = self._walk((name,), grid, pieces, frozenset(), False)
+            if part is not None:
+                return part
+        part = self._walk((name,), tuple((n,) for n in self.regions.shapes[name]), (), frozenset(), True)
+        assert part is not None
+        return part
+
+    # -- chunks of stages
+    def _grids(self, name: str) -> Iterator[Grid]:
+        """Chunks of a stage: as its inputs are along all axes that allow it, then along one of them only."""
+        shape, fixed = self.regions.shapes[name], self.regions.whole_axes(name)
+        polys = self.graph.stage(name).shape
+        full = tuple(
+            (n,) if k in fixed else self._chunks_of(p, (k, len(shape)))
+            for k, (n, p) in enumerate(zip(shape, polys, strict=True))
+        )
+        yield full
+        several = [k for k, x in enumerate(full) if len(x) > 1]
+        if len(several) > 1:
+            for k in sorted(several, key=lambda k: -len(full[k])):
+                yield tuple(x if axis == k else (sum(x),) for axis, x in enumerate(full))
+
+    def _chunks_of(self, p: Poly, axis: tuple[int, int] | None = None) -> tuple[int, ...]:
+        """The chunks of an axis of this length: those of the axis of an input that has it, or that it is computed from;
+        or those of that axis of inputs with as many axes, in proportion.
+
+        Args:
+            axis: which one, of how many.
+        """
+        n = sizes_value(p, self.sizes)
+        if n <= 1:
+            return (n,)
+        axes = [
+            (q, (k, len(i.shape)), self.chunks[i.name][k])
+            for i in self.graph.inputs
+            if i.name in self.chunks
+            for k, q in enumerate(i.shape)
+            if len(self.chunks[i.name][k]) > 1
+        ]
+        named = {a.name for a in deep_atoms(p) if isinstance(a, Sym)}
+        found = (
+            next((x for q, _, x in axes if q == p), None)
+            or next((x for q, _, x in axes if any(isinstance(a, Sym) and a.name in named for a in deep_atoms(q))), None)
+            or next((x for _, k, x in axes if k == axis), None)
+        )
+        return (n,) if found is None else scaled(found, n)
+
+    def _pieces(self, name: str) -> Grid | None:
+        """The pieces that a reduction is computed in; None where it is none, or all of it lies in one."""
+        if name not in self._reduced:
+            self._reduced[name] = self._pieces_of(self.graph.stage(name))
+        return self._reduced[name]
+
+    def _pieces_of(self, s: Stage) -> Grid | None:
+        if not is_reduction(s):
+            return None
+        d = s.updates[0]
+        grid = tuple(self._chunks_of(n) for n in d.rdims)
+        if all(len(x) == 1 for x in grid):
+            return None
+        fixed = self.regions.whole_axes(s.name)
+        shape = self.regions.shapes[s.name]
+        return None if math.prod(shape[k] for k in fixed) > LARGE else grid
+
+    # -- what chunks need
+    def _walk(
+        self, names: tuple[str, ...], grid: Grid, pieces: Grid, given: frozenset[str], whole: bool
+    ) -> Part | None:
+        """The part with this grid; None where its own stages see too much of what they read."""
+        count, own, dims = boxes_of(grid, pieces, len(self.graph.stage(names[0]).updates[0].dims) if pieces else 0)
+        needed: dict[str, Box] = dict.fromkeys(names, own)
+        reads: list[str] = []
+        last = max(self.position[n] for n in names)
+        for s in reversed(self.graph.stages[: last + 1]):
+            if s.name not in needed:
+                continue
+            box = needed[s.name] = filled(needed[s.name], self.regions.shapes[s.name])
+            is_own = s.name in names
+            if not is_own and (s.name in given or self._is_too_much(s.name, box, count)):
+                reads.append(s.name)
+                continue
+            fixed = self.regions.whole_axes(s.name)
+            every = self.regions.whole(s.name, count)
+            needed[s.name] = box = tuple(every[k] if k in fixed else x for k, x in enumerate(box))
+            for number, loops in enumerate(self.regions.loops(s.name)):
+                at = loops.dims(box, dims if is_own and number else {})  # only reductions have pieces
+                for reading in loops.readings:
+                    found = reading.box(at, count)
+                    if is_own and not whole and self._sees_too_much(reading.source, found, count):
+                        return None
+                    needed[reading.source] = hull(needed.get(reading.source), found)
+        for n in self.graph.input_by_name:
+            if n in needed:
+                needed[n] = filled(needed[n], self.regions.shapes[n])
+                reads.append(n)
+        return Part(names, grid, pieces, needed, tuple(dict.fromkeys(reads)), whole, dims)
+
+    def _is_too_much(self, name: str, box: Box, count: int) -> bool:
+        """Is a stage rather computed once, than for each chunk as far as that needs it?"""
+        if count == 1 and not self._pieces(name):
+            return False
+        if self._pieces(name) and self._is_long(name):
+            return True
+        work = once = 0.0
+        every = self.regions.whole(name, 1)
+        for loops in self.regions.loops(name):
+            work += float(np.sum(elements(loops.dims(box)) * np.ones(count)))
+            once += float(np.max(elements(loops.dims(every))))
+            at = loops.dims(box)
+            if any(self._sees_too_much(r.source, r.box(at, count), count) for r in loops.readings):
+                return True
+        return once > FEW and work > RECOMPUTED * once
+
+    def _is_long(self, name: str) -> bool:
+        """Are there more iterations than each chunk may do?"""
+        return any(math.prod(loops.extents) > FEW for loops in self.regions.loops(name))
+
+    def _sees_too_much(self, source: str, box: Box, count: int) -> bool:
+        """Do chunks read all of a large array, rather than what lies near them?"""
+        shape = self.regions.shapes[source]
+        size = float(math.prod(shape))
+        if count == 1 or size <= FEW or (source not in self.position and self._is_one(source)):
+            return False
+        return float(np.sum(elements(box) * np.ones(count))) > RECOMPUTED * size
+
+    def _is_one(self, source: str) -> bool:
+        """Is it an input in one chunk, which every task has anyway?"""
+        return all(len(x) == 1 for x in self.chunks.get(source, ()))
+
+
+def is_reduction(s: Stage) -> bool:
+    """Can a stage be combined from partial results, each of a part of its reduction domain?"""
+    if not isinstance(s.initial, Const) or not s.updates:
+        return False
+    (op,) = {d.order for d in s.updates} if len({d.order for d in s.updates}) == 1 else ("",)
+    if op not in IDEMPOTENT and not (op in IDENTITIES and s.initial.value == IDENTITIES[op]):
+        return False
+    first = s.updates[0]
+    return all(_is_plain(s, d) and d.rdims == first.rdims and d.dims == first.dims for d in s.updates)
+
+
+def _is_plain(s: Stage, d: Definition) -> bool:
+    """Is an update ``s[target] = op(s[target], x)``, `x` not reading `s`?"""
+    value, target = d.value, d.target
+    if not isinstance(value, Op) or value.name != d.order or len(value.args) != 2:
+        return False
+    own, x = value.args
+    is_own = isinstance(own, Load) and own.source == s.name and own.index == target
+    return is_own and all(load.source != s.name for load in x.loads)
+
+
+def scaled(chunks: Sequence[int], n: int) -> tuple[int, ...]:
+    """Chunks of an axis of `n` elements, in proportion to others."""
+    total = sum(chunks)
+    if total == n:
+        return tuple(chunks)
+    edges = sorted({0, n, *(round(e * n / total) for e in accumulate(chunks))})
+    return tuple(b - a for a, b in pairwise(edges)) or (n,)
+
+
+def boxes_of(grid: Grid, pieces: Grid, first: int) -> tuple[int, Box, dict[int, Interval]]:
+    """How many tasks there are, the box of each, and the pieces of its reduction dimensions, which are numbered from
+    `first`."""
+    axes = [(np.cumsum([0, *x[:-1]]), np.cumsum(x) - 1) for x in (*grid, *pieces)]
+    shape = [len(x) for x in (*grid, *pieces)]
+    count = math.prod(shape)
+    grids = np.meshgrid(*(np.arange(n) for n in shape), indexing="ij") if shape else []
+    intervals = [(low[g.ravel()], high[g.ravel()]) for (low, high), g in zip(axes, grids, strict=True)]
+    own = tuple(intervals[: len(grid)])
+    return count, own, {first + k: x for k, x in enumerate(intervals[len(grid) :])}

@@ -1,0 +1,110 @@
+"""Graphs as plain tuples, to be pickled: nodes after what they are made of, each once.
+
+Expressions are nested deeper than pickle goes, and immutable: neither their slots nor their hashes, which differ
+between processes, are what is to travel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from hjit.trace.ir import graph as nodes
+from hjit.trace.ir import poly as atoms
+from hjit.trace.ir.graph import Cast, Const, Definition, Expr, Graph, Index, Input, Load, Op, Scalar, ScalarRef, Stage
+from hjit.trace.ir.poly import Atom, Poly
+
+Row = tuple[Any, ...]  # the kind of a node, and its parts: numbers of earlier nodes, and plain values
+
+_FIELDS: dict[type, Callable[[Any], tuple[Any, ...]]] = {
+    Const: lambda e: (e.bits, e.dtype.str),
+    ScalarRef: lambda e: (e.name, e.dtype.str),
+    Index: lambda e: (e.poly,),
+    Load: lambda e: (e.source, e.index, e.dtype.str),
+    Op: lambda e: (e.name, e.args, e.dtype.str),
+    Cast: lambda e: (e.arg, e.dtype.str),
+    Poly: lambda p: (tuple(p.terms), tuple(p.terms.values()), p.const),
+    Definition: lambda d: (d.dims, d.rdims, d.target, d.value, d.order),
+    Stage: lambda s: (s.name, s.dtype.str, s.shape, s.initial, s.updates, s.origin),
+    Input: lambda i: (i.name, i.dtype.str, i.shape, i.layout, i.data),
+    Scalar: lambda s: (s.name, s.dtype.str),
+    Graph: lambda g: (g.inputs, g.scalars, g.stages, g.outputs),
+}
+
+
+def _stage(name: str, dtype: str, *rest: Any) -> Stage:
+    return Stage(name, np.dtype(dtype), *rest)
+
+
+def _const(bits: bytes, dtype: str) -> Const:
+    return Const(np.frombuffer(bits, dtype)[0], dtype)
+
+
+_MAKERS: dict[str, Callable[..., Any]] = {
+    "Const": _const,
+    "Poly": lambda monomials, factors, const: Poly(dict(zip(monomials, factors, strict=True)), const),
+    "Stage": _stage,
+    "Input": lambda name, dtype, *rest: Input(name, np.dtype(dtype), *rest),
+    "Scalar": lambda name, dtype: Scalar(name, np.dtype(dtype)),
+}
+
+
+def _fields(node: Any) -> tuple[Any, ...]:
+    if isinstance(node, Atom):
+        return tuple(getattr(node, name) for name in node.fields)
+    return _FIELDS[type(node)](node)
+
+
+def _parts(x: Any) -> Iterator[Any]:
+    """The nodes among the fields of one."""
+    if isinstance(x, tuple):
+        for y in x:
+            yield from _parts(y)
+    elif isinstance(x, (Atom, Expr)) or type(x) in _FIELDS:
+        yield x
+
+
+def to_rows(graph: Graph) -> tuple[Row, ...]:
+    """The Graph as rows, itself the last."""
+    numbers: dict[Any, int] = {}
+    rows: list[Row] = []
+    stack: list[tuple[Any, bool]] = [(graph, False)]
+
+    def referred(x: Any) -> Any:
+        if type(x) is tuple:
+            return tuple(map(referred, x))
+        return ("&", numbers[type(x), x]) if isinstance(x, (Atom, Expr)) or type(x) in _FIELDS else x
+
+    while stack:
+        node, ready = stack.pop()
+        key = type(node), node
+        if key in numbers:
+            continue
+        if ready:
+            numbers[key] = len(rows)
+            rows.append((type(node).__name__, *map(referred, _fields(node))))
+        else:
+            stack.append((node, True))
+            stack.extend((part, False) for part in _parts(_fields(node)) if (type(part), part) not in numbers)
+    return tuple(rows)
+
+
+def from_rows(rows: tuple[Row, ...]) -> Graph:
+    """The Graph that rows are of."""
+    made: list[Any] = []
+
+    def resolved(x: Any) -> Any:
+        if type(x) is not tuple:
+            return x
+        if len(x) == 2 and x[0] == "&":
+            return made[x[1]]
+        return tuple(map(resolved, x))
+
+    for kind, *fields in rows:
+        make = _MAKERS.get(kind) or getattr(nodes, kind, None) or getattr(atoms, kind)
+        made.append(make(*map(resolved, fields)))
+    found = made[-1]
+    assert isinstance(found, Graph)
+    return found

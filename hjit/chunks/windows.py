@@ -1,0 +1,305 @@
+"""The Graph of one chunk: dimensions moved by run-time offsets, arrays as the windows of them that it needs.
+
+Element ``i`` of the whole array is element ``i - origin`` of a window. A definition that ran over the whole stage runs
+over the window, with ``dim + origin`` in place of each dimension: indices, boundary modes and index expressions keep
+the coordinates and the sizes of the whole image, so that borders are where they are. Origins and lengths are run-time
+sizes, those of one chunk the numbers of its row. Sizes are above `SMALL` (`hjit.trace.ir.poly`), so an origin is given
+as itself plus `SHIFT`; a length that is not is a constant of a kernel of its own, as in images that are so small.
+
+Chunks at the image's border have one Graph, those inside of it another: without boundary modes, which have no effect
+there, and with origins that differ by constants, so that its loops are those of a whole image away from its border.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from hjit.chunks.boxes import Interval, Loops, Numbers, Regions
+from hjit.chunks.parts import Part
+from hjit.trace.ir.graph import (
+    Change,
+    Definition,
+    Expr,
+    Graph,
+    Index,
+    Input,
+    Load,
+    ScalarRef,
+    Stage,
+    rewrite,
+    substitute,
+    walk,
+)
+from hjit.trace.ir.poly import ONE, SMALL, ZERO, Atom, Boundary, Dim, IntLike, Poly, Sym, boundary, deep_atoms, poly
+
+SHIFT = SMALL + 1
+
+Axis = tuple[Poly, Poly]  # origin and length
+
+
+MOST = 256  # that origins, or lengths, may differ by to be one run-time size and a constant
+
+
+@dataclass(frozen=True, slots=True)
+class Windows:
+    """The Graph of some chunks of a part, and their numbers.
+
+    Attributes:
+        names: of the run-time sizes that are a chunk's own.
+        is_length: is it a length? Else it is an origin.
+        chunks: which ones, by their position in the grid.
+        rows: their numbers, a row for each chunk.
+    """
+
+    graph: Graph
+    names: tuple[str, ...]
+    is_length: tuple[bool, ...]
+    chunks: Numbers
+    rows: Numbers
+
+
+class _Columns:
+    """The run-time sizes of chunks; those that are the same but for a constant are one."""
+
+    def __init__(self, chunks: Numbers, is_inside: bool) -> None:
+        self.chunks, self.is_inside = chunks, is_inside
+        self.names: dict[str, tuple[bool, Numbers]] = {}
+        self._known: dict[tuple[bool, int, bytes], list[str]] = {}
+
+    def _add(self, name: str, axis: int, is_length: bool, numbers: Numbers) -> Poly:
+        """A size of that name, or one that has the same numbers along the same axis."""
+        key = is_length, axis, (numbers - numbers[0]).tobytes()
+        known = self._known.setdefault(key, [])
+        for other in known:
+            by = int(numbers[0] - self.names[other][1][0])
+            if by == 0 or (self.is_inside and abs(by) <= MOST):
+                return poly(Sym(other)) + by - (0 if is_length else SHIFT)
+        known.append(name)
+        self.names[name] = is_length, numbers
+        return poly(Sym(name)) - (0 if is_length else SHIFT)
+
+    def axis(self, name: str, axis: int, interval: Interval, n: int, length: Poly) -> Axis:
+        """The window of an axis of `n` elements."""
+        low, high = (np.asarray(x, np.int64) for x in interval)
+        low, high = (x[self.chunks] if x.ndim else np.full(len(self.chunks), x) for x in (low, high))
+        if not low.any() and (high == n - 1).all():
+            return ZERO, length
+        lengths = np.maximum(high - low + 1, 0)
+        return (
+            self._add(f"{name}.from", axis, False, low + SHIFT),
+            self._add(f"{name}.length", axis, True, lengths),
+        )
+
+
+def windows(graph: Graph, regions: Regions, part: Part) -> list[Windows]:
+    """The Graphs of the chunks of a part: of those at the border, and of the others."""
+    count = int(np.prod(part.numblocks, dtype=np.int64))
+    inside = np.ones(count, bool)
+    has_borders = False
+    for name, box in part.boxes.items():
+        if name not in part.reads:
+            given = part.given if name in part.outputs else {}
+            for number, loops in enumerate(regions.loops(name)):
+                dims = loops.dims(box, given if number else {})
+                for reading in loops.readings:
+                    inside &= reading.is_inside(dims, count)
+                    has_borders = has_borders or bool(reading.borders)
+    if not has_borders:
+        return [_windows(graph, regions, part, np.arange(count), True)]
+    groups = [(np.flatnonzero(~inside), False), (np.flatnonzero(inside), True)]
+    return [_windows(graph, regions, part, chunks, is_inside) for chunks, is_inside in groups if len(chunks)]
+
+
+def _windows(graph: Graph, regions: Regions, part: Part, chunks: Numbers, is_inside: bool) -> Windows:
+    columns = _Columns(chunks, is_inside)
+    frames: dict[str, tuple[Axis, ...]] = {}
+    order = [*part.outputs, *(n for n in part.boxes if n not in part.outputs)]
+    for name in order:
+        array = graph.arrays[name]
+        if isinstance(array, Input) and array.data is not None:
+            frames[name] = tuple((ZERO, n) for n in array.shape)
+            continue
+        axes = zip(part.boxes[name], regions.shapes[name], array.shape, strict=True)
+        frames[name] = tuple(columns.axis(f"{name}.{k}", k, x, n, length) for k, (x, n, length) in enumerate(axes))
+    stages = [
+        _Stage(s, part, regions, columns, frames).windowed()
+        for s in graph.stages
+        if s.name in part.boxes and s.name not in part.reads
+    ]
+    numbers = [x for _, x in columns.names.values()]
+    used = _scalars(stages)
+    return Windows(
+        Graph(
+            tuple(_input(graph, n, frames[n]) for n in part.reads),
+            tuple(x for x in graph.scalars if x.name in used),
+            tuple(stages),
+            part.outputs,
+        ),
+        tuple(columns.names),
+        tuple(is_length for is_length, _ in columns.names.values()),
+        chunks,
+        np.stack(numbers, axis=1) if numbers else np.zeros((len(chunks), 0), np.int64),
+    )
+
+
+def _scalars(stages: Sequence[Stage]) -> set[str]:
+    return {e.name for s in stages for e in walk(*s.exprs()) if isinstance(e, ScalarRef)}
+
+
+def _input(graph: Graph, name: str, frame: tuple[Axis, ...]) -> Input:
+    """An array that is there, as its window, in C order."""
+    array = graph.arrays[name]
+    shape = tuple(length for _, length in frame)
+    data = array.data if isinstance(array, Input) else None
+    return Input(name, array.dtype, shape, contiguous(shape), data)
+
+
+def contiguous(shape: tuple[Poly, ...]) -> tuple[int | None, ...]:
+    """`hjit.trace.tracing.recorder.layout` of an array in C order."""
+    found: list[int | None] = []
+    step = ONE
+    for n in reversed(shape):
+        found.insert(0, 0 if n == ONE else step.const if step.is_const and step.const <= SMALL else None)
+        step = step * n
+    return tuple(found)
+
+
+class _Stage:
+    """One stage in its window."""
+
+    def __init__(
+        self, s: Stage, part: Part, regions: Regions, columns: _Columns, frames: Mapping[str, tuple[Axis, ...]]
+    ) -> None:
+        self.s, self.part, self.regions, self.columns, self.frames = s, part, regions, columns, frames
+        self.frame, self.shapes = frames[s.name], regions.graph.shapes
+
+    def windowed(self) -> Stage:
+        s = self.s
+        loops = self.regions.loops(s.name)
+        initial = None if s.initial is None else self._moved(s.initial, [origin for origin, _ in self.frame])
+        first = 0 if s.initial is None else 1
+        updates = tuple(self._update(d, number, loops[first + number]) for number, d in enumerate(s.updates))
+        return replace(s, shape=tuple(length for _, length in self.frame), initial=initial, updates=updates)
+
+    def _update(self, d: Definition, number: int, loops: Loops) -> Definition:
+        given = self.part.given if self.s.name in self.part.outputs else {}
+        dims = loops.dims(self.part.boxes[self.s.name], given)
+        shape = self.regions.shapes[self.s.name]
+        frame = []
+        same = {k: axis for k, axis, c, rest in loops.solved if (c, rest) == (1, 0)}
+        for k, (interval, extent) in enumerate(zip(dims, d.extents, strict=True)):
+            n = loops.extents[k]
+            axis = same.get(k)
+            if axis is not None and shape[axis] == n:
+                frame.append(self.frame[axis])
+            else:
+                frame.append(self.columns.axis(f"{self.s.name}.{number}.{k}", -1, interval, n, extent))
+        origins = [origin for origin, _ in frame]
+        lengths = tuple(length for _, length in frame)
+        change = shifted(origins)
+        target = tuple(
+            self._reading(p.substitute(change)) - origin for p, (origin, _) in zip(d.target, self.frame, strict=True)
+        )
+        pure = len(d.dims)
+        return replace(d, dims=lengths[:pure], rdims=lengths[pure:], target=target, value=self._moved(d.value, origins))
+
+    def _moved(self, e: Expr, origins: Sequence[Poly]) -> Expr:
+        """An expression whose dimensions begin at their origins, and which reads windows."""
+        return rewrite(substitute(e, shifted(origins)), self._load, {})
+
+    def _reading(self, p: Poly) -> Poly:
+        """An index whose expressions read windows."""
+        if not p.exprs:
+            return p
+        found = rewrite(Index(p), self._load, {})
+        assert isinstance(found, Index)
+        return found.poly
+
+    def _load(self, e: Expr) -> Expr | None:
+        if not isinstance(e, Load):
+            return None
+        frame = self.frames[e.source]
+        is_inside = self.columns.is_inside and e.source != self.s.name
+        shape = self.shapes[e.source]
+        index = tuple(_in_window(p, at, n, is_inside) for p, at, n in zip(e.index, frame, shape, strict=True))
+        return Load(e.source, index, e.dtype)
+
+
+def _in_window(p: Poly, axis: Axis, whole: Poly, is_inside: bool) -> Poly:
+    """An index of an array as one of its window.
+
+    Where a boundary mode has an effect, the window reaches to that end of the array: the mode has the same effect at
+    the end of the window. An index that is computed from such a one is brought into the window, for passes that cannot
+    tell that it is.
+
+    Args:
+        axis: the window.
+        whole: the length of the array's axis.
+    """
+    if is_inside:
+        p = p.substitute(_borderless)
+    origin, length = axis
+    if origin == ZERO and length == whole:
+        return p
+    inner = p.unbounded
+    if inner is not p:
+        ((m, _),) = p.terms.items()
+        (a,) = m
+        assert isinstance(a, Boundary)
+        if a.extent == whole and _moves(inner):
+            return boundary(a.mode, inner - origin, length)
+    if any(isinstance(a, Boundary) for a in deep_atoms(p)):
+        return boundary("clamp", p - origin, length)
+    return p - origin
+
+
+def _borderless(a: Atom) -> IntLike | None:
+    """A change of atoms that leaves boundary modes away, but for those of fixed positions."""
+    return a.arg.substitute(_borderless) if isinstance(a, Boundary) and _moves(a.arg) else None
+
+
+def _moves(p: Poly) -> bool:
+    return any(isinstance(a, Dim) for a in deep_atoms(p))
+
+
+def shifted(origins: Sequence[Poly]) -> Change:
+    """A change of atoms that moves dimension k by ``origins[k]``."""
+
+    def change(a: Atom) -> IntLike | None:
+        return poly(a) + origins[a.k] if isinstance(a, Dim) and origins[a.k] != ZERO else None
+
+    return change
+
+
+def with_constants(graph: Graph, values: Mapping[str, int]) -> Graph:
+    """The Graph with numbers for some run-time sizes, without the updates that have no iterations then."""
+    if not values:
+        return graph
+
+    def change(a: Atom) -> IntLike | None:
+        return values.get(a.name) if isinstance(a, Sym) else None
+
+    memo: dict[Expr, Expr] = {}
+
+    def polys(ps: Sequence[Poly]) -> tuple[Poly, ...]:
+        return tuple(p.substitute(change) for p in ps)
+
+    def definition(d: Definition) -> Definition:
+        return replace(
+            d, dims=polys(d.dims), rdims=polys(d.rdims), target=polys(d.target), value=substitute(d.value, change, memo)
+        )
+
+    stages = []
+    for s in graph.stages:
+        updates = [definition(d) for d in s.updates]
+        initial = None if s.initial is None else substitute(s.initial, change, memo)
+        kept = tuple(d for d in updates if not any(n == ZERO for n in d.extents))
+        stages.append(replace(s, shape=polys(s.shape), initial=initial, updates=kept))
+    inputs = []
+    for i in graph.inputs:
+        shape = polys(i.shape)
+        inputs.append(i if i.data is not None else replace(i, shape=shape, layout=contiguous(shape)))
+    return replace(graph, inputs=tuple(inputs), stages=tuple(stages))

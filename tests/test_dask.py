@@ -1,0 +1,516 @@
+"""Arrays of Dask as arguments: lazy results with NumPy's numbers, whatever the chunks."""
+
+from __future__ import annotations
+
+import pickle
+import random
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import hjit
+from hjit.call.arguments import leaves_of
+from hjit.chunks import parts
+from hjit.errors import HjitWarning, TraceError
+from hjit.kernels.runtime import kernel
+from tests.fuzz import random_program
+from tests.numpy_check import watched_scratch
+
+dask = pytest.importorskip("dask")
+da = pytest.importorskip("dask.array")
+ndimage = pytest.importorskip("scipy.ndimage")
+Array = np.ndarray[Any, Any]
+CASES: list[tuple[Callable[..., Any], tuple[Any, ...]]] = []
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    with dask.config.set(scheduler="sync"):
+        yield
+
+
+def image(shape: tuple[int, ...], dtype: Any, seed: int = 0) -> Array:
+    random = np.random.default_rng(seed)
+    if np.dtype(dtype).kind == "f":
+        return random.normal(size=shape).astype(dtype)
+    return random.integers(0, 255, shape).astype(dtype)
+
+
+GREY, FLOAT, RGB = image((110, 150), "u1"), image((97, 133), "f4"), image((90, 70, 3), "u1")
+VOLUME = image((30, 40, 50), "f4")
+
+
+def case(*args: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    def keep(f: Callable[..., Any]) -> Callable[..., Any]:
+        CASES.append((f, args))
+        return f
+
+    return keep
+
+
+# -- stencils
+
+
+@case(GREY)
+def unsharp(img: Array) -> Any:
+    x = img.astype(np.float32)
+    h, w = img.shape
+    p = np.pad(x, 2, mode="edge")
+    rows = sum(p[i : i + h, 2 : 2 + w] for i in range(5)) / 5
+    q = np.pad(rows, ((0, 0), (2, 2)), mode="reflect")
+    blurred = sum(q[:, i : i + w] for i in range(5)) / 5
+    return np.clip(x + 1.5 * (x - blurred), 0, 255).astype(np.uint8)
+
+
+@case(GREY)
+def constant_border(x: Array) -> Any:
+    return np.pad(x, 3, constant_values=7)
+
+
+@case(FLOAT)
+def symmetric_border(x: Array) -> Any:
+    p = np.pad(x, 4, mode="symmetric")
+    return p[8:, 4:-4] - p[:-8, 4:-4]
+
+
+@case(FLOAT)
+def wrapped_border(x: Array) -> Any:
+    return np.pad(x, ((3, 0), (0, 3)), mode="wrap")[:-3, 3:] + x
+
+
+@case(FLOAT)
+def border_of_a_part(x: Array) -> Any:
+    return np.pad(x[1:-1, :-2], (3, 0), mode="wrap")
+
+
+@case(FLOAT)
+def border_wider_than_chunks(x: Array) -> Any:
+    return ndimage.uniform_filter(x, 41, mode="mirror")
+
+
+@case(GREY)
+def median(x: Array) -> Any:
+    p = np.pad(x, 1, mode="symmetric")
+    h, w = x.shape
+    return np.median(np.stack([p[i : i + h, j : j + w] for i in range(3) for j in range(3)]), 0)
+
+
+@case(GREY)
+def local_maximum(x: Array) -> Any:
+    return ndimage.maximum_filter(x, 5) == x
+
+
+@case(VOLUME)
+def volume(v: Array) -> Any:
+    return np.pad(v, 1, mode="edge")[2:, 1:-1, :-2] + v
+
+
+@case(FLOAT)
+def gradient(x: Array) -> Any:
+    return np.gradient(x)
+
+
+@case(FLOAT)
+def borders_by_hand(x: Array) -> Any:
+    out = np.empty_like(x)
+    out[1:-1] = x[2:] - x[:-2]
+    out[0], out[-1] = x[0], 2 * x[-1]
+    out[:, 0] += 3
+    return out
+
+
+# -- strides, other shapes
+
+
+@case(GREY)
+def pieces(x: Array) -> Any:
+    out = np.zeros_like(x)
+    out[0::2, 1::2], out[1::2, 0::2] = x[0::2, 1::2], x[1::2, 0::2] // 2
+    out[50:70] += 3
+    return out
+
+
+@case(FLOAT)
+def pyramid(x: Array) -> Any:
+    h, w = x.shape
+    x = x[: h // 4 * 4, : w // 4 * 4]
+    half = (x[::2, ::2] + x[1::2, ::2] + x[::2, 1::2] + x[1::2, 1::2]) / 4
+    p = np.pad(half, 1, mode="edge")
+    quarter = (p[:-2:2, 1:-1:2] + p[1:-1:2, 1:-1:2] + p[2::2, 1:-1:2]) / 3
+    return x - np.repeat(np.repeat(quarter, 4, 0), 4, 1)
+
+
+@case(FLOAT)
+def resized(x: Array) -> Any:
+    i = (np.arange(200) * x.shape[0] / 200).astype(int)
+    j = (np.arange(60) * x.shape[1] / 60).astype(int)
+    return x[i[:, None], j]
+
+
+@case(FLOAT)
+def transposed(x: Array) -> Any:
+    return x.T.copy()[:, ::-1] + 1
+
+
+@case(FLOAT)
+def several_shapes(x: Array) -> Any:
+    return {"t": x.T * 2, "f": (x.ravel() * 2, x[::2, 3:]), "j": np.concatenate([x, x[::2] * 2]), "n": 3}
+
+
+@case(FLOAT)
+def blocks(x: Array) -> Any:
+    h, w = x.shape
+    return x[: h // 10 * 10, : w // 10 * 10].reshape(h // 10, 10, w // 10, 10).max((1, 3))
+
+
+@case(FLOAT)
+def positions(x: Array) -> Any:
+    rows, columns = np.mgrid[: x.shape[0], : x.shape[1]]
+    return np.where(rows > columns, x * rows.astype(np.float32), x - columns.astype(np.float32))
+
+
+# -- reductions, then the rest
+
+
+@case(GREY)
+def equalised(img: Array) -> Any:
+    counts = np.bincount(img.ravel(), minlength=256)
+    total = counts.cumsum()
+    return (total * 255 / total[-1]).astype(np.uint8)[img]
+
+
+@case(FLOAT)
+def stretched(x: Array) -> Any:
+    low, high = x.min(), x.max()
+    return (x - low) / (high - low)
+
+
+@case(GREY)
+def sums(x: Array) -> Any:
+    return x.sum(0), x.sum(axis=1), x.max(), x.sum(), (x > 9).any(), np.count_nonzero(x > 1), x.min(1, keepdims=True)
+
+
+@case(FLOAT)
+def positions_of_extremes(x: Array) -> Any:
+    return x.argmax(), x.argmin(0), x.argmax(1)
+
+
+@case(RGB)
+def channels(x: Array) -> Any:
+    return x - x.max((0, 1)), x[..., 0] * 0.5 + x[..., 1]
+
+
+@case(GREY)
+def scattered(x: Array) -> Any:
+    out = np.zeros(40, np.int64)
+    np.add.at(out, x % 40, 1)
+    return out
+
+
+# -- what follows along an axis
+
+
+@case(GREY)
+def integral(x: Array) -> Any:
+    return x.astype(np.int64).cumsum(0).cumsum(1)
+
+
+@case(GREY)
+def local_contrast(x: Array) -> Any:
+    s = np.pad(x.astype(np.int64).cumsum(0).cumsum(1), ((1, 0), (1, 0)))
+    return x[4:-4, 4:-4] * 81 - (s[9:, 9:] - s[:-9, 9:] - s[9:, :-9] + s[:-9, :-9])
+
+
+@case(FLOAT)
+def recursive(x: Array) -> Any:
+    y = np.empty_like(x)
+    y[0] = x[0]
+    for i in range(1, x.shape[0]):
+        y[i] = 0.5 * y[i - 1] + x[i]
+    return y
+
+
+@case(FLOAT, 1.5, np.float32(2), FLOAT[0])
+def mixed(x: Array, a: float, b: Any, row: Array) -> Any:
+    return x * a + b - row
+
+
+def chunked(a: Array, r: random.Random) -> Any:
+    """The array in random chunks."""
+    chunks = [n if n <= 3 else r.choice((n, max(n // 3, 1), r.randint(5, n))) for n in a.shape]
+    return da.from_array(a, chunks=tuple(chunks))
+
+
+def assert_as_numpy(f: Callable[..., Any], args: tuple[Any, ...], given: list[Any]) -> Any:
+    """The lazy results, whose dtypes, shapes and numbers are NumPy's."""
+    lazy = hjit.pipeline(f)(*given)
+    with watched_scratch():
+        found = dask.compute(lazy)[0]
+    expected = f(*args)
+    assert type(lazy) is type(expected) or not isinstance(expected, (tuple, list, dict))
+    for x, a, b in zip(*map(leaves_of, (lazy, found, expected)), strict=True):
+        if isinstance(x, da.Array):
+            assert (x.dtype, x.shape, x._meta.dtype) == (np.asarray(b).dtype, np.shape(b), np.asarray(b).dtype)
+        np.testing.assert_array_equal(np.asarray(a), b)
+        assert np.asarray(a).dtype == np.asarray(b).dtype
+    return lazy
+
+
+@pytest.mark.parametrize("few", [1, parts.FEW])
+@pytest.mark.parametrize(("f", "args"), CASES, ids=[f.__name__ for f, _ in CASES])
+def test_numbers_are_numpy_s(
+    f: Callable[..., Any], args: tuple[Any, ...], few: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parts, "FEW", few)  # 1: what is large here is what in larger images is
+    first, *others = args
+    assert_as_numpy(f, args, [chunked(first, random.Random(f"{f.__name__} {few}")), *others])
+
+
+@pytest.mark.parametrize("seed", [114, 116, 117, 213, 302, *range(3)])
+def test_random_programs(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    r = random.Random(seed)
+    program = random_program(seed)
+    monkeypatch.setattr(parts, "FEW", r.choice((1, 200, 1 << 16)))
+    args = tuple(program.args.values())
+    with np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert_as_numpy(
+            program.function(), args, [chunked(a.copy(), r) if isinstance(a, np.ndarray) else a for a in args]
+        )
+
+
+def never(*_: Any) -> Any:
+    raise AssertionError("a chunk was computed")
+
+
+def test_nothing_is_computed_at_the_call() -> None:
+    img = da.from_delayed(dask.delayed(never)(), (1000, 1200), np.uint8).rechunk((300, 500))
+    found = hjit.pipeline(unsharp)(img)
+    assert isinstance(found, da.Array)
+    assert (found.dtype, found.shape, found.chunks) == (np.uint8, img.shape, img.chunks)
+    assert type(found._meta) is np.ndarray and found._meta.dtype == np.uint8
+    half = hjit.pipeline(lambda x: x[::2, ::2] + 1)(img)
+    assert half.shape == (500, 600) and half.numblocks == (4, 3)
+    low, high = hjit.pipeline(lambda x: (x.min(), x.max(0)))(img)
+    assert (low.shape, high.chunks) == ((), (img.chunks[1],))
+    with pytest.raises(AssertionError, match="a chunk was computed"):
+        found.compute()
+
+
+def test_one_kernel_for_all_chunks_inside_and_one_for_those_at_the_border() -> None:
+    img = image((600, 700), "u1")
+    p = hjit.pipeline(lambda x: np.pad(x, 1, mode="edge")[2:, 1:-1] // 3 + x, cache="off")
+    found = p(da.from_array(img, chunks=(100, 70)))
+    before = kernel.made()[0]
+    np.testing.assert_array_equal(found, p.py_func(img))
+    assert kernel.made()[0] - before == 2
+    other = image((460, 900), "u1")
+    np.testing.assert_array_equal(p(da.from_array(other, chunks=(92, 300))), p.py_func(other))
+    assert kernel.made()[0] - before == 2, "other sizes, the same kernels"
+
+
+def tasks_of(f: Callable[..., Any], *args: Any) -> Any:
+    """What computes a call."""
+    from hjit.call.on_dask import traced_call
+    from hjit.trace.capture.trace import Tree, flatten
+
+    leaves: list[Any] = []
+    structure = Tree(tuple, (flatten(args, leaves), flatten({}, leaves)))
+    return traced_call(hjit.pipeline(f)._way_on_dask(), structure, leaves).tasks
+
+
+def read_of(part: Any, name: str) -> list[int]:
+    """The largest window of an array that a task reads."""
+    return [int((high - low).max()) + 1 for low, high in part.boxes[name]]
+
+
+def test_a_task_reads_what_it_needs_and_no_more() -> None:
+    (part,) = tasks_of(unsharp, da.zeros((4000, 5000), chunks=(500, 1000), dtype="u1")).parts
+    assert read_of(part, "img") == [504, 1004]
+    (part,) = tasks_of(pyramid, da.zeros((4000, 4000), chunks=400, dtype="f4")).parts
+    assert read_of(part, "x") == [402, 400]  # the quarter's rows need one of the half's before, which is two here
+    (part,) = tasks_of(resized, da.zeros((4000, 6000), chunks=1000, dtype="f4")).parts
+    assert len(part.grid[0]) == 4 and read_of(part, "x") == [981, 901]
+
+
+def test_reductions_are_trees_of_partial_results() -> None:
+    tasks = tasks_of(equalised, da.zeros((4000, 5000), chunks=(500, 1000), dtype="u1"))
+    counts, result = tasks.parts
+    assert counts.pieces == ((500,) * 8, (1000,) * 5)
+    assert read_of(counts, "img") == read_of(result, "img") == [500, 1000]
+    low_and_high, _ = tasks_of(stretched, da.zeros((4000, 5000), chunks=500, dtype="f4")).parts
+    assert len(low_and_high.outputs) == 2, "an array is read once for both"
+
+
+def test_float_sums_are_as_near_as_numpy_s() -> None:
+    x = image((900, 1100), "f4") + 3
+    p = hjit.pipeline(lambda x: (x.sum(), x.mean(0), x.std()))
+    for found, exact in zip(
+        dask.compute(*p(da.from_array(x, chunks=(170, 210)))), p.py_func(x.astype("f8")), strict=True
+    ):
+        np.testing.assert_allclose(found, exact, rtol=1e-6)
+
+
+def test_explain() -> None:
+    x = da.zeros((4000, 5000), chunks=1000, dtype="u1")
+    text = hjit.pipeline(equalised).explain(x)
+    assert "a reduction: partial results of 20 tasks, each reads 1000 x 1000 of img" in text
+    text = hjit.pipeline(lambda img: img.cumsum(0)).explain(x)
+    assert "each reads 4000 x 1000 of img" in text and "one chunk along axis 0" in text
+    text = hjit.pipeline(lambda img, at: img.ravel()[at]).explain(x, x)
+    assert "one task, as every element may need any element" in text
+    assert "numpy.sort" in hjit.pipeline(lambda img: np.sort(img, 0)).explain(x)
+
+
+def test_rows_in_any_order_need_all_rows() -> None:
+    x, order = image((400, 400), "f4"), np.random.default_rng(0).permutation(400)
+    p = hjit.pipeline(lambda x, order: x[order] + 1)
+    lazy = da.from_array(x, chunks=(100, 90)), da.from_array(order, chunks=100)
+    assert "5 tasks, each reads 400 x 90 of x" in p.explain(*lazy)
+    np.testing.assert_array_equal(p(*lazy), p.py_func(x, order))
+
+
+def test_decisions_are_computed_at_the_call_and_say_so() -> None:
+    @hjit.pipeline
+    def f(x: Array) -> Any:
+        return x / x.max() if x.max() > 1 else x
+
+    x = image((210, 330), "f4")
+    with pytest.warns(HjitWarning, match="decides on values of Dask's arrays"):
+        found = f(da.from_array(x, chunks=70))
+    np.testing.assert_array_equal(found, f.py_func(x))
+
+
+def test_what_cannot_be_traced_runs_as_it_does_without_hjit() -> None:
+    x = image((60, 70), "f4")
+    lazy = da.from_array(x, chunks=(60, 70))
+    with pytest.warns(HjitWarning, match="as the plain function does on arrays of Dask"):
+        found = hjit.pipeline(lambda x: np.fft.fft(x).real * 2, on_unsupported="break")(lazy)
+    np.testing.assert_allclose(found, np.fft.fft(x).real * 2)
+    with pytest.raises(TraceError):
+        hjit.pipeline(lambda x: np.fft.fft(x).real, on_unsupported="raise")(lazy)
+    unknown = lazy[lazy[:, 0] > 0]
+    with pytest.raises(TraceError, match="unknown lengths"):
+        hjit.pipeline(lambda x: x + 1, on_unsupported="raise")(unknown)
+
+
+def test_what_numpy_refuses() -> None:
+    table, index = image((50,), "f4"), image((90, 80), "i4") % 50
+    f = hjit.pipeline(lambda table, index: table[index])
+    np.testing.assert_array_equal(f(table, da.from_array(index, chunks=30)), table[index])
+    index[77, 66] = 50
+    with pytest.raises(IndexError):
+        f(table, da.from_array(index, chunks=30)).compute()
+    g = hjit.pipeline(lambda x, n: x**n)
+    x, n = image((40, 50), "i8"), image((40, 50), "i8") % 3
+    assert "on whole arrays, in one task" in g.explain(da.from_array(x, chunks=20), da.from_array(n, chunks=20))
+    found = g(da.from_array(x, chunks=20), da.from_array(n, chunks=20))
+    np.testing.assert_array_equal(found, x**n)
+    n[3, 4] = -1
+    with pytest.raises(ValueError, match="negative"):
+        g(da.from_array(x, chunks=20), da.from_array(n, chunks=20)).compute()
+
+
+def test_arguments_that_are_changed() -> None:
+    @hjit.pipeline
+    def f(x: Array) -> Any:
+        x[1:-1] *= 2
+        x[0] = 3
+        return x, x.sum(1)
+
+    x = image((80, 90), "i4")
+    given = da.from_array(x.copy(), chunks=30)
+    same, sums = f(given)
+    assert same is given
+    expected = f.py_func(x)
+    np.testing.assert_array_equal(given, expected[0])
+    np.testing.assert_array_equal(sums, expected[1])
+
+
+def test_arrays_of_any_layout_in_chunks() -> None:
+    x = image((90, 80), "f4")
+    f = hjit.pipeline(lambda x: np.pad(x, 1, mode="edge")[2:, 2:] + 1)
+    for lazy in (
+        da.from_array(x.T, chunks=30),
+        da.from_array(np.asfortranarray(x), chunks=(90, 80)),
+        da.from_array(x[::-2, ::3], chunks=(90, 80)),
+        da.broadcast_to(da.from_array(x[0], chunks=30), (70, 80), chunks=(40, 30)),
+    ):
+        np.testing.assert_array_equal(f(lazy), f.py_func(np.asarray(lazy)))
+
+
+def test_an_array_without_axes_and_empty_ones() -> None:
+    x = image((90, 80), "f4")
+    lazy = da.from_array(x, chunks=40)
+    np.testing.assert_array_equal(hjit.pipeline(lambda x, low: x - low)(lazy, lazy.min()), x - x.min())
+    empty = hjit.pipeline(lambda x: x + 1)(lazy[:0])
+    assert empty.shape == (0, 80) and empty.compute().shape == (0, 80)
+
+
+def test_schedules_by_hand_apply_to_the_chunks() -> None:
+    x = image((600, 700), "u1")
+    p = hjit.pipeline(unsharp)
+    s = p.schedule(x)
+    s["rows"].root()
+    p.use(s)
+    np.testing.assert_array_equal(p(da.from_array(x, chunks=200)), unsharp(x))
+
+
+def test_a_task_runs_on_one_thread_unless_a_number_is_given() -> None:
+    x = da.zeros((100, 100), chunks=50)
+    for options, threads in (({}, 1), ({"num_threads": 2}, 2)):
+        graph = dict(hjit.pipeline(lambda x: x + 1, **options)(x).__dask_graph__())
+        (made,) = (v for v in graph.values() if type(v).__name__ == "PartKernel")
+        assert made.options.num_threads == threads
+
+
+@pytest.mark.parametrize("scheduler", ["threads", "processes"])
+def test_schedulers(scheduler: str) -> None:
+    x = image((300, 400), "u1")
+    for f in (unsharp, equalised):
+        found = hjit.pipeline(f)(da.from_array(x, chunks=(70, 90)))
+        np.testing.assert_array_equal(found.compute(scheduler=scheduler, num_workers=2), f(x))
+
+
+def test_positions_beyond_32_bits_in_small_windows() -> None:
+    x = da.zeros((70000, 70000), chunks=(1000, 900), dtype="u1")
+    found = hjit.pipeline(lambda x: x.ravel()[::7] + np.uint8(1))(x)
+    np.testing.assert_array_equal(found[-2:], [1, 1])
+    found = hjit.pipeline(lambda x: x + np.arange(x.size).reshape(x.shape))(x)
+    np.testing.assert_array_equal(found[-1, -2:], [70000**2 - 2, 70000**2 - 1])
+
+
+def test_in_map_blocks_a_pipeline_is_a_function() -> None:
+    x = image((60, 80), "f4")
+    found = da.map_blocks(hjit.pipeline(lambda x: np.sqrt(np.abs(x)) * 2), da.from_array(x, chunks=20), dtype="f4")
+    np.testing.assert_array_equal(found, np.sqrt(np.abs(x)) * 2)
+
+
+def test_graphs_travel() -> None:
+    from hjit.chunks.transport import from_rows, to_rows
+
+    for f, args in CASES[:20]:
+        graph = tasks_of(f, *(da.from_array(x) if isinstance(x, np.ndarray) else x for x in args)).graph
+        assert from_rows(pickle.loads(pickle.dumps(to_rows(graph)))) == graph
+
+    def deep(x: Array) -> Any:
+        for k in range(700):
+            x = x * x + k % 200
+        return x
+
+    graph = tasks_of(deep, da.zeros((20, 20), chunks=20, dtype="u1")).graph
+    assert str(from_rows(pickle.loads(pickle.dumps(to_rows(graph))))) == str(graph)
+
+
+@pytest.mark.slow
+def test_a_cluster() -> None:
+    distributed = pytest.importorskip("distributed")
+    x = image((900, 1000), "u1")
+    cluster = distributed.LocalCluster(n_workers=2, threads_per_worker=2, dashboard_address=None)
+    with cluster, distributed.Client(cluster):
+        for f in (unsharp, equalised):
+            found = hjit.pipeline(f)(da.from_array(x, chunks=(170, 190)))
+            np.testing.assert_array_equal(found.compute(), f(x))
