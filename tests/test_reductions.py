@@ -169,6 +169,13 @@ def test_infinite_sums(dtype: str) -> None:
             assert np.isfinite(got[~special]).all()
 
 
+def test_sums_of_what_narrowing_makes_infinite() -> None:
+    """It is infinite before it is added, though sums are accumulated in float64."""
+    a = np.array([[1e300, -1e300, 1.0] * 5, [1e300, -np.inf, 1.0] * 5, [1e300, 2.0, 1.0] * 5])
+    with np.errstate(all="ignore"):
+        check(lambda a: a.astype(np.float32).sum(axis=1), a, exact=False)
+
+
 def test_signs_of_zero() -> None:
     a = np.full((20, 40), -0.0)
     check(lambda a: (a.sum(), a.sum(0), a.sum(1), a[0, :3].sum(), a.prod(1)), a)

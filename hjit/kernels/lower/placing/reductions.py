@@ -15,7 +15,7 @@ from hjit.kernels.lower.placing.inner_loops import inner_loops, step_of, vectors
 from hjit.kernels.lower.placing.leaves import point
 from hjit.kernels.lower.thresholds import EXACT_SUM_TERMS
 from hjit.sched.language.tree import Compute, DimKey, Loop, dims_of
-from hjit.trace.ir.graph import Cast, Definition, Expr, Op, renumber, substitute
+from hjit.trace.ir.graph import Definition, Expr, Op, renumber, substitute
 from hjit.trace.ir.intervals import Interval
 from hjit.trace.ir.poly import poly
 
@@ -97,6 +97,4 @@ def _accumulation(d: Definition, element: Expr, loops: tuple[ReductionLoop, ...]
     dtype = np.dtype(np.float64)
     is_product = isinstance(element, Op) and element.name == "multiply" and element.dtype == out
     is_products = is_product and loops[-1].lanes == 1 and out.itemsize > 2
-    if isinstance(element, Cast) and element.arg.dtype == dtype:
-        element = element.arg
     return _Accumulation(element, dtype, element.dtype == dtype and not fast, is_products)
