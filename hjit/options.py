@@ -4,7 +4,7 @@
 |-------------------|-------------------------------------|-----------------------------------------------------|
 | `verify`          | "first", "off"                      | compare first calls with NumPy's                    |
 | `on_unsupported`  | "break", "raise", "numpy"           | if a function cannot be traced                      |
-| `budget`          | 4.0, 2.5, ..., None                 | seconds for tracing and compiling                   |
+| `budget`          | 10.0, 2.5, ..., None                | seconds for tracing and compiling                   |
 | `fast_math`       | False, True                         | floats may use FMA and reciprocals                  |
 | `target`          | "cpu", "x86-64-v2" to "-v4", "cuda" | this CPU, or a level of x86-64; a GPU               |
 | `num_threads`     | 0 (all cores), 1, 2, ...            | threads of one call                                 |
@@ -40,7 +40,7 @@ class Options:
 
     verify: str = "first"
     on_unsupported: str = "break"
-    budget: float | None = 4.0
+    budget: float | None = 10.0
     fast_math: bool = False
     target: str = "cpu"
     num_threads: int = 0

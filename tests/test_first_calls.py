@@ -12,6 +12,8 @@ from scipy import ndimage
 import hjit
 from hjit.call import build
 from hjit.call.entry import FEW_TRACES
+from hjit.trace.capture import trace
+from hjit.trace.tracing import iterations
 from hjit.tuning import autoschedule
 
 IMAGE = np.random.default_rng(4).random((60, 70))
@@ -20,6 +22,7 @@ IMAGE = np.random.default_rng(4).random((60, 70))
 @pytest.fixture(autouse=True)
 def breaks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HJIT_ON_UNSUPPORTED", "break")
+    monkeypatch.setattr(trace, "MOST_OPERATIONS", 300)  # in these tests traces are soon full
 
 
 def diffused(a: Any) -> Any:
@@ -52,6 +55,25 @@ def test_results_are_numpys(f: Callable[..., Any]) -> None:
     g = hjit.pipeline(f)
     for _ in range(3):
         np.testing.assert_allclose(g(IMAGE), f(IMAGE), rtol=1e-12)
+
+
+def window(a: Any, r: int = 3) -> Any:
+    padded = np.pad(a, r, mode="edge")
+    total, weight = np.zeros_like(a), np.zeros_like(a)
+    for dy in range(2 * r + 1):
+        for dx in range(2 * r + 1):
+            shifted = padded[dy : dy + a.shape[0], dx : dx + a.shape[1]]
+            w = 1 / (1 + (shifted - a) ** 2 + 0.1 * (dy - r) ** 2 + 0.1 * (dx - r) ** 2)
+            total += w * shifted
+            weight += w
+    return total / weight
+
+
+def test_a_loop_over_a_window_is_compiled_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trace, "MOST_OPERATIONS", iterations.MOST_OPERATIONS)
+    g = hjit.pipeline(window)
+    np.testing.assert_allclose(g(IMAGE), window(IMAGE), rtol=1e-12)
+    assert g.parts is None and g.stats.fallbacks == 0
 
 
 def test_a_loop_that_fills_a_trace_is_left_to_python_and_its_body_compiled_once() -> None:

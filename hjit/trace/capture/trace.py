@@ -22,7 +22,7 @@ from hjit.trace.tracing.complex_arrays import ComplexTracer, any_source
 from hjit.trace.tracing.complex_memory import complex_of
 from hjit.trace.tracing.host import HostScalar, captured_number, is_host, is_run_time, unpin
 from hjit.trace.tracing.induction import CannotReroll, Site
-from hjit.trace.tracing.iterations import Iterations
+from hjit.trace.tracing.iterations import MOST_OPERATIONS, MOST_UNROLLED, Iterations
 from hjit.trace.tracing.masked import Selected
 from hjit.trace.tracing.recorder import OutOfBounds, Recorder
 from hjit.trace.tracing.scalar_class import ClassCalled, plain_class
@@ -191,7 +191,7 @@ def trace(
             blind=blind,
             freeze_captured=freeze_captured,
             classes=classes,
-            iterations=Iterations(code) if is_bounded else None,
+            iterations=Iterations(code, MOST_UNROLLED if unrolled else MOST_OPERATIONS) if is_bounded else None,
         )
         try:
             return _traced(rec, function, structure, leaves, names)
