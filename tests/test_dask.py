@@ -362,7 +362,8 @@ def test_explain() -> None:
     assert "each reads 4000 x 1000 of img" in text and "one chunk along axis 0" in text
     text = hjit.pipeline(lambda img, at: img.ravel()[at]).explain(x, x)
     assert "one task, as every element may need any element" in text
-    assert "numpy.sort" in hjit.pipeline(lambda img: np.sort(img, 0)).explain(x)
+    text = hjit.pipeline(lambda img: np.unique(img)).explain(x)
+    assert "runs as the plain function does" in text and "depends on the image's values" in text
 
 
 def test_rows_in_any_order_need_all_rows() -> None:
@@ -388,10 +389,10 @@ def test_what_cannot_be_traced_runs_as_it_does_without_hjit() -> None:
     x = image((60, 70), "f4")
     lazy = da.from_array(x, chunks=(60, 70))
     with pytest.warns(HjitWarning, match="as the plain function does on arrays of Dask"):
-        found = hjit.pipeline(lambda x: np.fft.fft(x).real * 2, on_unsupported="break")(lazy)
-    np.testing.assert_allclose(found, np.fft.fft(x).real * 2)
+        found = hjit.pipeline(lambda x: np.unique(x) * 2, on_unsupported="break")(lazy)
+    np.testing.assert_array_equal(found, np.unique(x) * 2)
     with pytest.raises(TraceError):
-        hjit.pipeline(lambda x: np.fft.fft(x).real, on_unsupported="raise")(lazy)
+        hjit.pipeline(lambda x: np.unique(x), on_unsupported="raise")(lazy)
     unknown = lazy[lazy[:, 0] > 0]
     with pytest.raises(TraceError, match="unknown lengths"):
         hjit.pipeline(lambda x: x + 1, on_unsupported="raise")(unknown)

@@ -16,6 +16,7 @@ SHORT_LINE_TAPS = (
 MAX_FILTER_TAPS = 49  # taps of a filter over several axes, of scipy.ndimage and scipy.signal: 7 x 7
 MAX_CONVOLVE_TAPS = 64  # taps of np.convolve and np.correlate
 MAX_SORTED = 32  # elements that a sorting network orders; its steps grow as n log(n)^2. NumPy orders more
+MAX_ARGSORTED = 16  # as many, with their indices: the network of 31 takes LLVM some 10 s
 MAX_RANKED = 32  # elements of the window of a rank filter
 MAX_CHOICES = 32  # arrays that np.choose selects from; elements that np.isin compares with
 MAX_LINEAR_SEARCH = 8  # elements of a table that np.searchsorted compares one by one, instead of by bisection

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import dis
+import linecache
 import os
 import sys
-from functools import lru_cache
+import tokenize
+from functools import lru_cache, partial
 from types import CodeType, FrameType, FunctionType
 from typing import TypeVar
 
@@ -29,13 +31,23 @@ def uncounted(cls: type[T]) -> type[T]:
     """The class, whose functions have frames that ``stacklevel=`` of `warnings.warn` and of `logging` does not count.
 
     So a warning of the plain function points to its caller, not to hjit. Both leave frames of Python's import system
-    out, which CPython knows by what their file names contain. Tracebacks show the source all the same: `linecache` asks
-    the module's loader for it.
+    out, which CPython knows by what their file names contain. Tracebacks show the source all the same: `linecache` is
+    told where it is, as not every loader knows (pytest's does not).
     """
     for f in vars(cls).values():
         if isinstance(f, FunctionType):
+            source = f.__code__.co_filename
             f.__code__ = _renamed(f.__code__)
+            linecache.cache.setdefault(f.__code__.co_filename, (partial(_text, source),))  # read when it is shown
     return cls
+
+
+def _text(path: str) -> str | None:
+    try:
+        with tokenize.open(path) as file:
+            return file.read()
+    except (OSError, SyntaxError):  # a package in an archive
+        return None
 
 
 def _renamed(code: CodeType) -> CodeType:

@@ -117,9 +117,9 @@ def arg_ordered(items: Sequence[Expr]) -> list[Expr]:
     return places
 
 
-def are_few(a: Tracer, axes: Sequence[int]) -> bool:
+def are_few(a: Tracer, axes: Sequence[int], most: int = MAX_SORTED) -> bool:
     """Are the elements along `axes` few enough for a network?"""
-    return count(tuple(a.shape[k] for k in axes)) <= MAX_SORTED
+    return count(tuple(a.shape[k] for k in axes)) <= most
 
 
 def elements(a: Tracer, axes: Sequence[int]) -> list[Expr]:

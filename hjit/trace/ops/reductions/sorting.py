@@ -10,6 +10,7 @@ import numpy as np
 
 from hjit.trace.ir.graph import Definition, Expr
 from hjit.trace.ir.poly import Dim, Poly, poly
+from hjit.trace.ops.limits import MAX_ARGSORTED
 from hjit.trace.ops.reductions.by_numpy import by_numpy
 from hjit.trace.ops.reductions.networks import are_few, arg_ordered, elements, network, ordered
 from hjit.trace.tracing.dispatch import implements
@@ -58,7 +59,7 @@ def argsort(a: Any, axis: Any = -1, kind: Any = None, order: Any = None, *, stab
     if a.known is not None:
         return from_known(np.argsort(a.known, unpin(axis), "stable"))
     a, axis = _flat(a, axis)
-    if not are_few(a, (axis,)):
+    if not are_few(a, (axis,), MAX_ARGSORTED):
         return by_numpy(np.argsort, a, axis=axis, kind=kind, order=order, stable=stable, rule="arrangement")
     return _sorted(a, axis, arg_ordered, np.intp)
 
@@ -76,7 +77,7 @@ def partition(a: Any, kth: Any, axis: Any = -1, kind: str = "introselect", order
 @implements(np.argpartition)
 def argpartition(a: Any, kth: Any, axis: Any = -1, kind: str = "introselect", order: Any = None) -> Any:
     a, axis = _flat(as_tracer(a), axis)
-    if a.known is None and not are_few(a, (axis,)):
+    if a.known is None and not are_few(a, (axis,), MAX_ARGSORTED):
         return by_numpy(np.argpartition, a, kth, axis=axis, kind=kind, order=order, rule="arrangement")
     _check_kth(kth, a.shape[axis])
     return argsort(a, axis)
