@@ -162,14 +162,13 @@ class Pipeline(Inspection, GraphBreaks, Generic[P, R]):
         self._warned = self._warned_of_flips = True
         return self
 
-    def _part(self, function: Any) -> Part:
-        part = Part(self._given, self._spent, function, self._depth)
+    def _part(self, function: Any, deeper: int = 0) -> Part:
+        part = Part(self._given, self._spent, function, self._depth + deeper)
         part._warned_of_flips = self._warned_of_flips
         return part
 
     def _callee(self) -> Callable[[Any], Part] | None:
-        depth = self._depth + 1
-        return None if depth > MAX_DEPTH else lambda function: Part(self._given, self._spent, function, depth)
+        return None if self._depth >= MAX_DEPTH else functools.partial(self._part, deeper=1)
 
     # -- the way of a call
     def _call(

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from hjit.trace.capture.trace import Trace
-from hjit.trace.ir.graph import Graph, Input
-from hjit.trace.ir.poly import ONE, SMALL, Poly, sizes_value
+from hjit.trace.ir.graph import Graph, Input, contiguous_layout
+from hjit.trace.ir.poly import sizes_value
 from hjit.trace.ops.layout import c_strides
 from hjit.trace.passes.canonical import canonicalise
 from hjit.trace.passes.rewrites import Rewrites
@@ -83,16 +83,6 @@ def _ancestors(names: list[str], reads: dict[str, tuple[str, ...]], stop: dict[s
 def _without(whole: Graph, carried: dict[str, Input], outputs: tuple[str, ...]) -> Graph:
     stages = tuple(s for s in whole.stages if s.name not in carried)
     return replace(whole, inputs=whole.inputs + tuple(carried.values()), stages=stages, outputs=outputs)
-
-
-def contiguous_layout(shape: tuple[Poly, ...]) -> tuple[int | None, ...]:
-    """`recorder.layout` of an array in C order."""
-    found: list[int | None] = []
-    step = ONE
-    for n in reversed(shape):
-        found.insert(0, 0 if n == ONE else step.const if step.is_const and step.const <= SMALL else None)
-        step = step * n
-    return tuple(found)
 
 
 def strides_of(rec: Recorder, graphs: Iterable[Graph]) -> Mapping[str, tuple[int, ...]]:

@@ -29,11 +29,12 @@ from hjit.trace.ir.graph import (
     Load,
     ScalarRef,
     Stage,
+    contiguous_layout,
     rewrite,
     substitute,
     walk,
 )
-from hjit.trace.ir.poly import ONE, SMALL, ZERO, Atom, Boundary, Dim, IntLike, Poly, Sym, boundary, deep_atoms, poly
+from hjit.trace.ir.poly import SMALL, ZERO, Atom, Boundary, Dim, IntLike, Poly, Sym, boundary, deep_atoms, poly
 
 SHIFT = SMALL + 1
 
@@ -154,17 +155,7 @@ def _input(graph: Graph, name: str, frame: tuple[Axis, ...]) -> Input:
     array = graph.arrays[name]
     shape = tuple(length for _, length in frame)
     data = array.data if isinstance(array, Input) else None
-    return Input(name, array.dtype, shape, contiguous(shape), data)
-
-
-def contiguous(shape: tuple[Poly, ...]) -> tuple[int | None, ...]:
-    """`hjit.trace.tracing.recorder.layout` of an array in C order."""
-    found: list[int | None] = []
-    step = ONE
-    for n in reversed(shape):
-        found.insert(0, 0 if n == ONE else step.const if step.is_const and step.const <= SMALL else None)
-        step = step * n
-    return tuple(found)
+    return Input(name, array.dtype, shape, contiguous_layout(shape), data)
 
 
 class _Stage:
@@ -301,5 +292,5 @@ def with_constants(graph: Graph, values: Mapping[str, int]) -> Graph:
     inputs = []
     for i in graph.inputs:
         shape = polys(i.shape)
-        inputs.append(i if i.data is not None else replace(i, shape=shape, layout=contiguous(shape)))
+        inputs.append(i if i.data is not None else replace(i, shape=shape, layout=contiguous_layout(shape)))
     return replace(graph, inputs=tuple(inputs), stages=tuple(stages))

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from hjit.errors import Origin
-from hjit.trace.ir.poly import Atom, Dim, Indirect, IntLike, Poly, poly
+from hjit.trace.ir.poly import ONE, SMALL, Atom, Dim, Indirect, IntLike, Poly, poly
 
 Change = Callable[[Atom], IntLike | None]
 
@@ -430,6 +430,16 @@ def identity(ndim: int) -> tuple[Poly, ...]:
     if found is None:
         found = _identities[ndim] = tuple(poly(Dim(k)) for k in range(ndim))
     return found
+
+
+def contiguous_layout(shape: tuple[Poly, ...]) -> tuple[int | None, ...]:
+    """The `Input.layout` of an array in C order."""
+    found: list[int | None] = []
+    step = ONE
+    for n in reversed(shape):
+        found.insert(0, 0 if n == ONE else step.const if step.is_const and step.const <= SMALL else None)
+        step = step * n
+    return tuple(found)
 
 
 @dataclass(frozen=True)

@@ -97,6 +97,11 @@ def axes_of(axis: Any, ndim: int) -> tuple[int, ...]:
 # -- contents
 
 
+def keeps(keepdims: Any) -> bool:
+    """Is ``keepdims=`` given, and true?"""
+    return keepdims is not np._NoValue and bool(keepdims)
+
+
 def all_known(arrays: Sequence[Tracer]) -> bool:
     """Can NumPy compute with these while tracing?"""
     known = [a.known for a in arrays]

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from hjit.trace.ops.arguments import axes_of
+from hjit.trace.ops.arguments import axes_of, keeps
 from hjit.trace.ops.complex_numbers.arrays import ravel
 from hjit.trace.ops.complex_numbers.operands import as_complex, joined
 from hjit.trace.ops.complex_numbers.table import for_complex
@@ -54,9 +54,9 @@ def sum_(
     z = _summands(a, dtype)
     wanted = _dtype(z, dtype)
     if z.known is not None and z.size <= MAX_KNOWN and all(x is _MISSING for x in (initial, where)) and out is None:
-        known = np.sum(z.known, axis, dtype, keepdims=keepdims is not _MISSING and bool(keepdims))
+        known = np.sum(z.known, axis, dtype, keepdims=keeps(keepdims))
         return known_complex(known, not isinstance(known, np.ndarray))
-    kept = keepdims is not _MISSING and bool(keepdims)
+    kept = keeps(keepdims)
     mask = True if where is _MISSING or where is True else as_tracer(where)[..., None]
     axes = axes_of(axis, z.ndim)
     found = (
@@ -83,7 +83,7 @@ def _count(z: ComplexTracer, axis: Any, where: Any, keepdims: Any) -> Any:
     """How many elements a mean divides by, as real numbers: another size needs no new kernel."""
     ones = call(np.ones_like, z.real) if where is _MISSING or where is True else as_tracer(where)
     counted = call(np.broadcast_to, ones, z.shape)
-    return call(np.sum, counted, axis, part_dtype(z.dtype), None, keepdims is not _MISSING and bool(keepdims))
+    return call(np.sum, counted, axis, part_dtype(z.dtype), None, keeps(keepdims))
 
 
 @for_complex(np.var)
@@ -104,7 +104,7 @@ def var(
         raise current().error("numpy.var", "with such options it is not compiled for complex arrays")
     centre = call(np.mean, z, axis, keepdims=True)
     d = z - centre
-    kept = keepdims is not _MISSING and bool(keepdims)
+    kept = keeps(keepdims)
     total = call(np.sum, d.real * d.real + d.imag * d.imag, axis, None, None, kept)
     left = call(np.maximum, _count(z, axis, _MISSING, keepdims) - ddof, 0)
     return _finish(total / left, out)

@@ -15,7 +15,7 @@ import numpy as np
 
 from hjit.trace.ir.graph import Const, Definition, Expr, Op, cast
 from hjit.trace.ir.poly import Dim, poly
-from hjit.trace.ops.arguments import axes_of, finish
+from hjit.trace.ops.arguments import axes_of, finish, keeps
 from hjit.trace.ops.elementwise.promotion import resolve_dtypes
 from hjit.trace.ops.reductions.by_numpy import by_numpy
 from hjit.trace.ops.reductions.counting import (
@@ -63,7 +63,7 @@ def _or_nan(value: Expr, items: Sequence[Expr]) -> Expr:
 def _reduced(a: Tracer, axis: Any, keepdims: Any, out: Any, values: Sequence[Expr], lead: tuple[int, ...] = ()) -> Any:
     """The result of a statistic: one value, or for `lead` dimensions one value for each of their places."""
     axes = axes_of(axis, a.ndim)
-    keep = keepdims is not _MISSING and bool(keepdims)
+    keep = keeps(keepdims)
     shape = tuple(n for k, n in enumerate(a.shape) if k not in axes)
     if not lead:
         result = from_stage(values[0], shape, values[0].dtype, is_scalar=not shape and not keep)
@@ -86,11 +86,11 @@ def median(a: Any, axis: Any = None, out: Any = None, overwrite_input: bool = Fa
     a = as_tracer(a)
     axes = axes_of(axis, a.ndim)
     if a.known is not None or not a.size or not a.ndim:
-        return by_numpy(np.median, a, axis=axis, out=out, keepdims=_keeps(keepdims))
+        return by_numpy(np.median, a, axis=axis, out=out, keepdims=keeps(keepdims))
     if not are_few(a, axes):
         if is_counted(a, axes) and out is None:
             return _lead((), a, counted_median(a), keepdims)
-        return by_numpy(np.median, a, axis=axis, out=out, keepdims=_keeps(keepdims), rule="monotone")
+        return by_numpy(np.median, a, axis=axis, out=out, keepdims=keeps(keepdims), rule="monotone")
     items = elements(a, axes)
     n = len(items)
     steps = median_network(n) if n % 2 else network(n)
@@ -98,13 +98,9 @@ def median(a: Any, axis: Any = None, out: Any = None, overwrite_input: bool = Fa
     return _reduced(a, axis, keepdims, out, [_or_nan(_mean(middle), items)])
 
 
-def _keeps(keepdims: Any) -> bool:
-    return keepdims is not _MISSING and bool(keepdims)
-
-
 def _lead(shape: tuple[int, ...], a: Tracer, value: Tracer, keepdims: Any) -> Tracer:
     """The result of a statistic of all elements of `a`, which is `value` of some `shape`."""
-    return value.reshape((*shape, *(1,) * a.ndim)) if _keeps(keepdims) else value
+    return value.reshape((*shape, *(1,) * a.ndim)) if keeps(keepdims) else value
 
 
 def _mean(middle: Sequence[Expr]) -> Expr:
@@ -126,7 +122,7 @@ def nanmedian(
         return median(a, axis, out, overwrite_input, keepdims)
     axes = axes_of(axis, a.ndim)
     if a.known is not None or not are_few(a, axes):
-        return by_numpy(np.nanmedian, a, axis=axis, out=out, keepdims=_keeps(keepdims), rule="monotone")
+        return by_numpy(np.nanmedian, a, axis=axis, out=out, keepdims=keeps(keepdims), rule="monotone")
     items = elements(a, axes)
     items = ordered(items, network(len(items)))
     nans = [flag("isnan", e) for e in items]
@@ -141,80 +137,32 @@ def nanmedian(
 # -- quantiles
 
 
-@implements(np.percentile)
-def percentile(
-    a: Any,
-    q: Any,
-    axis: Any = None,
-    out: Any = None,
-    overwrite_input: bool = False,
-    method: str = "linear",
-    keepdims: Any = _MISSING,
-    *,
-    weights: Any = None,
-) -> Any:
-    return _quantile(np.percentile, a, q, axis, out, method, keepdims, weights)
+def _statistic(function: Callable[..., Any], compute: Callable[..., Any]) -> None:
+    """One of NumPy's four functions of quantiles, which have the same signature."""
+
+    @implements(function)
+    def method(
+        a: Any,
+        q: Any,
+        axis: Any = None,
+        out: Any = None,
+        overwrite_input: bool = False,
+        method: str = "linear",
+        keepdims: Any = _MISSING,
+        *,
+        weights: Any = None,
+    ) -> Any:
+        return compute(function, as_tracer(a), q, axis, out, method, keepdims, weights)
 
 
-@implements(np.quantile)
-def quantile(
-    a: Any,
-    q: Any,
-    axis: Any = None,
-    out: Any = None,
-    overwrite_input: bool = False,
-    method: str = "linear",
-    keepdims: Any = _MISSING,
-    *,
-    weights: Any = None,
-) -> Any:
-    return _quantile(np.quantile, a, q, axis, out, method, keepdims, weights)
-
-
-@implements(np.nanpercentile)
-def nanpercentile(
-    a: Any,
-    q: Any,
-    axis: Any = None,
-    out: Any = None,
-    overwrite_input: bool = False,
-    method: str = "linear",
-    keepdims: Any = _MISSING,
-    *,
-    weights: Any = None,
-) -> Any:
-    return _nanquantile(np.nanpercentile, np.percentile, a, q, axis, out, method, keepdims, weights)
-
-
-@implements(np.nanquantile)
-def nanquantile(
-    a: Any,
-    q: Any,
-    axis: Any = None,
-    out: Any = None,
-    overwrite_input: bool = False,
-    method: str = "linear",
-    keepdims: Any = _MISSING,
-    *,
-    weights: Any = None,
-) -> Any:
-    return _nanquantile(np.nanquantile, np.quantile, a, q, axis, out, method, keepdims, weights)
+_WITHOUT_NAN: dict[Any, Any] = {np.nanpercentile: np.percentile, np.nanquantile: np.quantile}
 
 
 def _nanquantile(
-    function: Callable[..., Any],
-    plain: Callable[..., Any],
-    a: Any,
-    q: Any,
-    axis: Any,
-    out: Any,
-    method: str,
-    keepdims: Any,
-    weights: Any,
+    function: Callable[..., Any], a: Tracer, q: Any, axis: Any, out: Any, method: str, keepdims: Any, weights: Any
 ) -> Any:
-    a = as_tracer(a)
     if a.dtype.kind != "f" and a.size and a.ndim and weights is None:
-        return _quantile(plain, a, q, axis, out, method, keepdims, None)
+        return _quantile(_WITHOUT_NAN[function], a, q, axis, out, method, keepdims, None)
     return _by_numpy(function, a, q, axis, out, method, keepdims, weights)
 
 
@@ -228,7 +176,7 @@ def _by_numpy(
     keepdims: Any,
     weights: Any,
 ) -> Any:
-    options = {"axis": axis, "method": method, "keepdims": _keeps(keepdims)}
+    options = {"axis": axis, "method": method, "keepdims": keeps(keepdims)}
     if weights is None:
         return by_numpy(function, a, q, out=out, rule="monotone", **options)
     return by_numpy(_weighted(function), a, q, weights, out=out, **options)
@@ -245,16 +193,8 @@ def _weighted(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _quantile(
-    function: Callable[..., Any],
-    a: Any,
-    q: Any,
-    axis: Any,
-    out: Any,
-    method: str,
-    keepdims: Any,
-    weights: Any,
+    function: Callable[..., Any], a: Tracer, q: Any, axis: Any, out: Any, method: str, keepdims: Any, weights: Any
 ) -> Any:
-    a = as_tracer(a)
     axes = axes_of(axis, a.ndim)
     hundred = function is np.percentile
     is_plain = weights is None and a.known is None and a.size and a.ndim and method in METHODS
@@ -271,6 +211,11 @@ def _quantile(
         value = counted_quantile(a, q, method, hundred)
         return _lead(value.shape, a, value, keepdims)
     return _by_numpy(function, a, q, axis, out, method, keepdims, None)
+
+
+for _with_nan, _plain in _WITHOUT_NAN.items():
+    _statistic(_plain, _quantile)
+    _statistic(_with_nan, _nanquantile)
 
 
 def _wanted(q: Any, hundred: bool) -> np.ndarray[Any, Any] | None:

@@ -14,7 +14,7 @@ from hjit.trace.ir.graph import Const, Definition, Expr, Index, Load, Op, cast, 
 from hjit.trace.ir.graph import substitute as substitute_expr
 from hjit.trace.ir.identities import IDENTITIES, start_value
 from hjit.trace.ir.poly import Dim, Poly, poly
-from hjit.trace.ops.arguments import axes_of, broadcast, finish
+from hjit.trace.ops.arguments import axes_of, broadcast, finish, keeps
 from hjit.trace.ops.arrays.views import expand_dims, transpose
 from hjit.trace.ops.elementwise.ufuncs import ALIASES, UFUNCS
 from hjit.trace.ops.layout import operands_order
@@ -79,7 +79,7 @@ def reduce_(
 def _reduction(name: str, a: Any, axis: Any, dtype: Any, out: Any, keepdims: Any, initial: Any, where: Any) -> Any:
     a = as_tracer(a)
     out = out[0] if isinstance(out, tuple) else out
-    keepdims = bool(keepdims) if keepdims is not _MISSING else False
+    keepdims = keeps(keepdims)
     where = True if where is _MISSING else where
     ufunc = getattr(np, name)
     if (
@@ -215,7 +215,7 @@ def _divisor(a: Tracer, axis: Any, where: Any, keepdims: Any) -> Any:
             n = n * a.shape[k]
         return n
     mask = np.broadcast_to(as_tracer(where), a.shape)
-    return call(np.count_nonzero, mask, axis, keepdims=False if keepdims is _MISSING else bool(keepdims))
+    return call(np.count_nonzero, mask, axis, keepdims=keeps(keepdims))
 
 
 def _as(n: int, dtype: np.dtype[Any]) -> Tracer:
