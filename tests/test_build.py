@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import weakref
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -34,6 +35,7 @@ def decided(a: Any) -> Any:
 def cold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setattr(plans, "_plans", {})
     monkeypatch.setattr(kernel, "_kernels", {})
+    monkeypatch.setattr(kernel, "_others", weakref.WeakValueDictionary())
     yield tmp_path
 
 
