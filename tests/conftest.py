@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from hjit.kernels.runtime import kernel
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -24,6 +27,13 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         )  # what is traced, and what is not, is seen; breaks have their tests
         patch.setattr("hjit.tuning.decide.LITTLE_WORK", 0)  # tests search for small images, where they search
         yield
+
+
+@pytest.fixture
+def no_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a new process, no kernel is in memory."""
+    monkeypatch.setattr(kernel, "_kernels", {})
+    monkeypatch.setattr(kernel, "_others", weakref.WeakValueDictionary())
 
 
 @pytest.fixture

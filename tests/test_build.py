@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import sys
-import weakref
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +12,6 @@ import pytest
 
 import hjit
 from hjit.call.segments import Cut
-from hjit.kernels.runtime import kernel
 from hjit.sched.language.target import Target
 from hjit.trace.passes.rewrites import NO_REWRITES, Rewrites
 from hjit.tuning import plans
@@ -32,11 +29,9 @@ def decided(a: Any) -> Any:
 
 
 @pytest.fixture
-def cold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def cold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, no_kernels: None) -> Path:
     monkeypatch.setattr(plans, "_plans", {})
-    monkeypatch.setattr(kernel, "_kernels", {})
-    monkeypatch.setattr(kernel, "_others", weakref.WeakValueDictionary())
-    yield tmp_path
+    return tmp_path
 
 
 def counted(f: Any, *args: Any) -> Counter[str]:

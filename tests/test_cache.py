@@ -7,8 +7,6 @@ import os
 import stat
 import subprocess
 import sys
-import weakref
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -42,12 +40,7 @@ SCRIPT = """
 """
 
 
-@pytest.fixture(autouse=True)
-def fresh_process(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """As in a new process, no kernel is in memory."""
-    monkeypatch.setattr(kernel, "_kernels", {})
-    monkeypatch.setattr(kernel, "_others", weakref.WeakValueDictionary())
-    yield
+pytestmark = pytest.mark.usefixtures("no_kernels")
 
 
 def use(folder: Any, mode: str = "rw") -> tuple[int, int]:

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 import hjit
-from hjit.kernels.runtime import kernel
 from hjit.process import signals
 from tests.scripts import run_script
 
@@ -64,8 +63,8 @@ def script(tmp_path: Path, layer: str, text: str, **environment: str) -> str:
 # -- threads of this process
 
 
-def test_first_calls_race(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kernel, "_kernels", {})
+@pytest.mark.usefixtures("no_kernels")
+def test_first_calls_race() -> None:
     for verify in ("first", "off"):
         p = hjit.pipeline(lambda img: img * 3 + img[0], verify=verify, cache="off")
         expected = IMAGE * 3 + IMAGE[0]

@@ -10,14 +10,9 @@ import pytest
 import hjit
 from hjit.kernels.llvm import statements
 from hjit.kernels.lower import alike, place_loops
-from hjit.kernels.runtime import kernel
 from tests.numpy_check import check, image
 
-
-@pytest.fixture(autouse=True)
-def _no_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is changed here is not part of a kernel's key."""
-    monkeypatch.setattr(kernel, "_kernels", {})
+pytestmark = pytest.mark.usefixtures("no_kernels")  # what is changed here is not part of a kernel's key
 
 
 def sweeps(a: Any, times: int) -> Any:

@@ -13,15 +13,10 @@ from hjit.kernels.llvm import thresholds
 from hjit.kernels.llvm.builder.function_merging import KERNEL
 from hjit.kernels.llvm.driver import call_table
 from hjit.kernels.lower.params import Params
-from hjit.kernels.runtime import kernel
 from hjit.trace.ir.poly import Sym, poly
 from tests.numpy_check import check, image
 
-
-@pytest.fixture(autouse=True)
-def _no_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is changed here is not part of a kernel's key."""
-    monkeypatch.setattr(kernel, "_kernels", {})
+pytestmark = pytest.mark.usefixtures("no_kernels")  # what is changed here is not part of a kernel's key
 
 
 def halved(a: Any, times: int) -> Any:
