@@ -36,6 +36,7 @@ from hjit.process.deep_stack import with_deep_stack
 from hjit.process.garbage_collection import few_collections
 from hjit.trace.capture.trace import Trace, Tree, python_function, trace
 from hjit.trace.passes.canonical import canonicalise
+from hjit.trace.passes.equal_sizes import unify_sizes
 from hjit.trace.tracing.recorder import Recorder
 from hjit.tuning.choice import Arguments, Candidate, Choice, Scheduler, Segment
 from hjit.tuning.decide import decided
@@ -216,7 +217,8 @@ def evaluate(rec: Recorder, names: tuple[str, ...], leaves: list[Any], options: 
     found = {n: host(arrays[n]) for n in names if n in rec.inputs}
     wanted = tuple(dict.fromkeys(n for n in names if n not in found))
     if wanted:
-        segment = Segment(canonicalise(rec.graph(wanted)), features.schedule_target(options.target))
+        graph = canonicalise(unify_sizes(rec.graph(wanted), rec.sizes, rec.equations))
+        segment = Segment(graph, features.schedule_target(options.target))
         strides = {n: element_strides(s.array) for n, s in rec.inputs.items()}
         bound = bound_class(options)(segment.under(None), options, rec.sizes, strides)
         values, slots = rec.tape.replay(leaves), rec.scalar_slots()

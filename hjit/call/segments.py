@@ -13,6 +13,7 @@ from hjit.trace.ir.graph import Graph, Input, contiguous_layout
 from hjit.trace.ir.poly import sizes_value
 from hjit.trace.ops.layout import c_strides
 from hjit.trace.passes.canonical import canonicalise
+from hjit.trace.passes.equal_sizes import unify_sizes
 from hjit.trace.passes.rewrites import Rewrites
 from hjit.trace.tracing.recorder import Recorder
 from hjit.tuning.choice import Segment, Segments
@@ -50,7 +51,7 @@ def _key(rewrites: Rewrites) -> Hashable:
 
 def graphs_of(rec: Recorder, goals: Sequence[tuple[str, ...]], rewrites: Rewrites) -> list[Graph]:
     """One canonical Graph for each goal; stages that a later one needs are outputs of the first that computes them."""
-    whole = rec.graph(())
+    whole = unify_sizes(rec.graph(()), rec.sizes, rec.equations)
     reads = {s.name: tuple(s.sources - {s.name}) for s in whole.stages}
     carried: dict[str, Input] = {}
     found: list[Graph] = []

@@ -85,11 +85,14 @@ class Footprint(propagation.Footprint[Interval]):
             (`hjit.trace.ir.intervals.Interval.base`): of others, bounds inference takes the whole axis, where it must
             know what is needed of the array at a place inside the loops.
         rates: for each axis how far its base moves with some dimensions.
+        slack: for each axis by how many elements what is read at the array's ends may lie further apart than in its
+            middle, as boundary conditions move indices there: by so much memory is longer, which serves all iterations.
     """
 
     shape: tuple[float, ...]
     every: tuple[tuple[Over[Interval], ...], ...]
     rates: tuple[tuple[tuple[int, Fraction], ...], ...]
+    slack: tuple[int, ...]
 
     def needs(self, dims: Dims) -> Region:
         """The region, as far as it reaches beyond the array too."""
@@ -105,13 +108,26 @@ class Footprint(propagation.Footprint[Interval]):
         """How fast what is needed moves along each axis, from how fast the dimensions do."""
         return tuple(sum((c * dims[k] for k, c in rates if dims[k]), STILL) for rates in self.rates)
 
+    def slacks(self, dims: Sequence[Fraction]) -> Speeds:
+        """The slack along each axis, from that of the dimensions."""
+        return tuple(
+            sum((abs(c) * dims[k] for k, c in rates), Fraction(n))
+            for rates, n in zip(self.rates, self.slack, strict=True)
+        )
+
     def region(self, dims: Dims) -> Region:
         """The region of the array that is read."""
         return tuple(clipped(x, n) for x, n in zip(self.needs(dims), self.shape, strict=True))
 
 
-def footprint(shape: tuple[float, ...], indices: Iterable[tuple[Poly, ...]]) -> Footprint:
-    """The footprint of loads at `indices`, which hold no run-time sizes."""
+def footprint(
+    shape: tuple[float, ...], indices: Sequence[tuple[Poly, ...]], extents: Sequence[float] = ()
+) -> Footprint:
+    """The footprint of loads at `indices`, which hold no run-time sizes.
+
+    Args:
+        extents: of the dimensions; none are needed where no index `is_bounded`.
+    """
     moving: list[dict[Poly, tuple[int, int]]] = [{} for _ in shape]  # but for a constant: least and greatest constant
     for index in indices:
         for seen, p, n in zip(moving, index, shape, strict=True):
@@ -125,7 +141,44 @@ def footprint(shape: tuple[float, ...], indices: Iterable[tuple[Poly, ...]]) -> 
     found = [set(map(_base, seen)) for seen in moving]
     bases = [x.pop() if len(x) == 1 else None for x in found]
     axes = tuple(() if base is None else parts for base, parts in zip(bases, every, strict=True))
-    return Footprint(axes, shape, every, tuple(() if base is None else tuple(rates(base).items()) for base in bases))
+    moves = tuple(() if base is None else tuple(rates(base).items()) for base in bases)
+    slack = (
+        0 if base is None else _slack(ps, extents) for base, ps in zip(bases, zip(*indices, strict=True), strict=True)
+    )
+    return Footprint(axes, shape, every, moves, tuple(slack) if extents else (0,) * len(shape))
+
+
+def is_bounded(p: Poly) -> bool:
+    """Has an index a boundary condition?"""
+    return any(isinstance(a, Boundary) for a in deep_atoms(p))
+
+
+def _slack(indices: Iterable[Poly], extents: Sequence[float]) -> int:
+    """How much longer the loose bounds of an axis are than they would be without boundary conditions."""
+    indices = tuple(dict.fromkeys(indices))
+    if not any(map(is_bounded, indices)):
+        return 0
+    return _loose_length(indices, extents) - _loose_length([_unbounded(p) for p in indices], extents)
+
+
+def _loose_length(indices: Iterable[Poly], extents: Sequence[float]) -> int:
+    """The length that lowering gives memory for what one point reads (`hjit.trace.ir.intervals.Interval.length`)."""
+    full = {k: symbolic.whole(poly(int(n))) for k, n in enumerate(extents)}
+    point = {k: symbolic.Interval.point(poly(Dim(k))) for k in full}
+    total: symbolic.Interval | None = None
+    for p in indices:
+        x = bounds_of(p, SYMBOLIC, full)(point)
+        total = x if total is None or x is None else total.hull(x)
+        if total is None:
+            return 1
+    return total.length.const if total is not None and total.length.is_const else 1
+
+
+def _unbounded(p: Poly) -> Poly:
+    """An index as it is in the middle of an array."""
+    while is_bounded(p):
+        p = p.substitute(lambda a: a.arg if isinstance(a, Boundary) else None)
+    return p
 
 
 def _inside(p: Poly, n: float) -> Poly:

@@ -13,7 +13,7 @@ which do, are kept beside it.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property, lru_cache
@@ -22,7 +22,7 @@ from typing import Any, TypeVar
 from hjit.sched.analysis.bounds import vector_axes
 from hjit.sched.analysis.footprint import ANYWHERE, NUMERIC, Interval, Memory, Region, extent, joined
 from hjit.sched.analysis.iterations import Env, Own, left_of, narrowed
-from hjit.sched.analysis.propagation import Uses, hulls, propagate
+from hjit.sched.analysis.propagation import Use, Uses, hulls, propagate
 from hjit.sched.analysis.sized import Part, SizedGraph
 from hjit.sched.analysis.sliding import STILL, Speeds
 from hjit.sched.analysis.tape import Num, Truth, Var, ceil_div, choose, least, most, power_of_two, product, total
@@ -444,6 +444,7 @@ class _Walk:
         """What is needed of the stages that begin under a place; see `hjit.sched.analysis.bounds.infer_bounds`."""
         found: dict[str, Need] = {}
         speeds: dict[str, Speeds] = {}
+        slacks: dict[str, Speeds] = {}
 
         def begin(name: str, uses: Uses[Part]) -> Region:
             consumers = uses.of(name)
@@ -451,9 +452,12 @@ class _Walk:
             wanted, region = self.graph.completed(name, needs, self.round_up.get(name, {}))
             if name in sliding and env.around is not None and consumers:
                 moving = _speeds(name, uses, env, speeds)
-                found[name] = steady(region, wanted, moving, self.graph.reads.steps(name), env.around)
+                slack = _slack(consumers, len(region), slacks)
+                found[name] = steady(region, wanted, moving, self.graph.reads.steps(name), slack, env.around)
+                slacks[name] = tuple(STILL if v > 0 else x for v, x in zip(moving, slack, strict=True))
             else:
                 found[name] = Need(region, region, {})
+                slacks[name] = _slack(consumers, len(region), slacks)
             return found[name].part
 
         parts = [self.graph.part(c.stage, c.definitions) for c in computed]
@@ -490,24 +494,41 @@ def layout_of(store: Store) -> Layout:
     return Layout(store.order, store.align)
 
 
-def steady(region: Region, wanted: Region, speeds: Speeds, steps: Sequence[int], loop: Own) -> Need:
+def steady(region: Region, wanted: Region, speeds: Speeds, steps: Sequence[int], slack: Speeds, loop: Own) -> Need:
     """What one iteration of a loop computes of a region when all before have been.
 
     Args:
         wanted: the region unclipped.
         speeds: elements of each axis by which it moves with one of the loop's dimension.
         steps: how many elements of each axis are computed together.
+        slack: by how much longer its window is for the iterations at the array's ends.
     """
     found = list(region)
     windows: dict[int, Num] = {}
     several = loop.length > loop.step
-    for axis, (x, v, c) in enumerate(zip(region, speeds, steps, strict=True)):
+    for axis, (x, v, c, more) in enumerate(zip(region, speeds, steps, slack, strict=True)):
         if v > 0 and wanted[axis] != ANYWHERE:
             new = least(ceil_div(loop.step * float(v.numerator), float(v.denominator * c)) * float(c), extent(x))
             low, high = NUMERIC.newest(x, new)
             found[axis] = choose(several, low, x[0]), high
-            windows[axis] = choose(several, extent(wanted[axis]), 0.0)
+            windows[axis] = choose(several, extent(wanted[axis]) + float(more), 0.0)
     return Need(region, tuple(found), windows)
+
+
+def _slack(consumers: Sequence[Use[Part]], axes: int, known: Mapping[str, Speeds]) -> Speeds:
+    """By how much longer what consumers need of a stage may be at its ends, along each axis, than it is in its middle.
+
+    Args:
+        known: that of the stages that begin at the same place; of those whose loops are open iterations are exact.
+    """
+    found: Speeds = (STILL,) * axes
+    for use in consumers:
+        dims = [STILL] * len(use.part.extents)
+        if use.part.stage in known:
+            for k, axis, c, _ in use.part.inverse:
+                dims[k] = known[use.part.stage][axis] / c
+        found = tuple(map(max, found, use.footprint.slacks(dims)))
+    return found
 
 
 def _speeds(stage: str, uses: Uses[Part], env: Env, known: dict[str, Speeds]) -> Speeds:

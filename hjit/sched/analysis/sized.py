@@ -21,6 +21,7 @@ from hjit.sched.analysis.footprint import (
     clipped,
     concrete,
     footprint,
+    is_bounded,
     joined,
     row_axes,
 )
@@ -255,7 +256,9 @@ class SizedGraph:
         by_source: dict[str, list[At]] = {}
         for source, index in found:
             by_source.setdefault(source, []).append(index)
-        footprints = {source: self._footprint(self.shape(source), indices) for source, indices in by_source.items()}
+        footprints = {
+            source: self._footprint(self.shape(source), indices, extents) for source, indices in by_source.items()
+        }
         written = self._footprint(shape, [tuple(concrete(p, self._sizes) for p in d.target) for d in ds])
         dimensions = tuple(len(d.extents) for d in ds)
         return Part(
@@ -265,9 +268,11 @@ class SizedGraph:
             is_repeatable(s, numbers), all(solved is None for *_, solved in inverse),
         )  # fmt: skip
 
-    def _footprint(self, shape: tuple[float, ...], indices: Sequence[At]) -> Footprint:
+    def _footprint(self, shape: tuple[float, ...], indices: Sequence[At], extents: tuple[float, ...] = ()) -> Footprint:
         """One for all that read alike."""
-        return self.once(("footprint", shape, tuple(indices)), lambda: footprint(shape, indices))
+        if not any(is_bounded(p) for index in indices for p in index):
+            extents = ()
+        return self.once(("footprint", shape, tuple(indices), extents), lambda: footprint(shape, indices, extents))
 
     def _loads(self, stage: str, number: int) -> tuple[tuple[str, At], ...]:
         """The loads of a definition."""

@@ -65,7 +65,7 @@ def broadcast(*shapes: Shape) -> Shape:
     Raises:
         ValueError: the shapes do not broadcast.
     """
-    if len(set(shapes)) == 1:
+    if all(s is shapes[0] for s in shapes):
         return shapes[0]
     result: list[int] = [1] * max(map(len, shapes))
     for s in shapes:
@@ -75,6 +75,8 @@ def broadcast(*shapes: Shape) -> Shape:
             elif n not in (1, result[k]):
                 text = " ".join(str(plain(t)).replace(" ", "") for t in shapes)
                 raise ValueError(f"operands could not be broadcast together with shapes {text} ")
+            elif n != 1 and n is not result[k]:
+                current().equate(result[k], n)
     return tuple(result)
 
 

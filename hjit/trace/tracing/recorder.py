@@ -206,6 +206,7 @@ class Recorder:
         outside: the tracers that arguments and captured arrays are seen as.
         iterations: of Python loops, where these are not to fill the trace.
         taps: of filters that became one expression.
+        equations: sizes that the function takes for equal.
     """
 
     evaluate: Callable[[Recorder, tuple[str, ...]], list[np.ndarray[Any, Any]]]
@@ -215,6 +216,7 @@ class Recorder:
     inputs: dict[str, Source] = field(default_factory=dict)
     stages: dict[str, Stage] = field(default_factory=dict)
     sizes: dict[str, int] = field(default_factory=dict)
+    equations: dict[tuple[Poly, Poly], None] = field(default_factory=dict)
     tape: ScalarTape = field(default_factory=ScalarTape)
     scalars: dict[tuple[int, str], str] = field(default_factory=dict)
     hosts: dict[str, HostScalar] = field(default_factory=dict)
@@ -323,6 +325,12 @@ class Recorder:
         """A size of the trace as the traced code sees it: a `Size`, or a plain int where it is small."""
         value: int = Size(sizes_value(p, self.sizes), p)
         return value
+
+    def equate(self, a: int, b: int) -> None:
+        """Note that the function takes two sizes for equal, and that they are; see `hjit.trace.passes.equal_sizes`."""
+        p, q = self.poly(a), self.poly(b)
+        if p != q:
+            self.equations[p, q] = None
 
     def polys(self, ns: Iterable[int | Poly]) -> tuple[Poly, ...]:
         """`poly` of each."""
