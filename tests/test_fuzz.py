@@ -8,7 +8,7 @@ import pytest
 
 from tests.fuzz import minimised, random_program
 
-PROGRAMS = int(os.environ.get("HJIT_FUZZ_PROGRAMS", "120"))
+PROGRAMS = int(os.environ.get("HJIT_FUZZ_PROGRAMS", "60"))
 BATCH = 10
 
 

@@ -12,8 +12,8 @@ from hjit.tuning import candidates
 from hjit.tuning.choice import Choice
 from tests import searched
 
-PROGRAMS = int(os.environ.get("HJIT_FUZZ_SEARCHED", "24"))
-BATCH = 6
+PROGRAMS = int(os.environ.get("HJIT_FUZZ_SEARCHED", "12"))
+BATCH = 3
 FOUND = (  # seeds that failed once
     10,  # an unrolled dimension without elements
     164,  # a tile around a parallel loop

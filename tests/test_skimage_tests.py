@@ -65,8 +65,8 @@ def test_a_limit_keeps_what_there_is(tests: Place, tmp_path: Path) -> None:
     (tests.of("metrics") / "test_some.py").write_text(
         "import time\ndef test_a(): ...\ndef test_b(): time.sleep(1000)\n"
     )
-    found = outcomes(tests, "metrics", None, 20.0, tmp_path)
-    assert found["ended"] == "at its limit of 20 s"
+    found = outcomes(tests, "metrics", None, 8.0, tmp_path)
+    assert found["ended"] == "at its limit of 8 s"
     assert [t["outcome"] for t in found["tests"].values()] == ["passed", "died"]
 
 

@@ -8,8 +8,8 @@ import pytest
 
 from tests.schedules import failure
 
-PAIRS = int(os.environ.get("HJIT_FUZZ_PAIRS", "200"))
-BATCH = 20
+PAIRS = int(os.environ.get("HJIT_FUZZ_PAIRS", "100"))
+BATCH = 10
 FOUND = (  # pairs that failed once
     10,  # a fused dimension without elements
     1000,  # a region for a consumer without elements

@@ -17,7 +17,7 @@ from tests.sched.test_default import loops
 from tests.schedules import RandomScheduler
 from tests.trace.test_rolling import lowest_path
 
-RECURRENCES = int(os.environ.get("HJIT_FUZZ_RECURRENCES", "60"))
+RECURRENCES = int(os.environ.get("HJIT_FUZZ_RECURRENCES", "30"))
 
 
 def lowest_path_of_planes(cost: Any) -> Any:
@@ -99,9 +99,9 @@ def random_recurrence(seed: int) -> tuple[Callable[..., Any], np.ndarray]:
     return f, image
 
 
-@pytest.mark.parametrize("start", range(0, RECURRENCES, 20))
+@pytest.mark.parametrize("start", range(0, RECURRENCES, 10))
 def test_random_ones_under_random_schedules(start: int) -> None:
-    for seed in range(start, min(start + 20, RECURRENCES)):
+    for seed in range(start, min(start + 10, RECURRENCES)):
         f, image = random_recurrence(seed)
         with np.errstate(all="ignore"):
             check(f, image, zeros=False, schedule=RandomScheduler(seed) if seed % 4 else None)
