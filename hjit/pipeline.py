@@ -637,7 +637,7 @@ class Pipeline(Inspection, GraphBreaks, Generic[P, R]):
 
 def _parts_at(v: Variant, miss: Any, missed: Variant) -> bool:
     """Did this variant make the same decisions as the missed one, and then the one that was missed?"""
-    from hjit.trace.tracing.host import same
+    from hjit.trace.tracing.scalars.host import same
 
     at = miss.number
     breaks, others = v.rec.breaks, missed.rec.breaks

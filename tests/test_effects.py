@@ -25,7 +25,7 @@ import scipy.special
 
 import hjit
 import hjit.call.against_numpy
-from hjit.trace.tracing.recorder import tracing
+from hjit.trace.tracing.recording.recorder import tracing
 
 IMAGE = np.random.default_rng(2).random((20, 30))
 LOG = logging.getLogger("hjit.tests.effects")

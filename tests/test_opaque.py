@@ -13,7 +13,7 @@ import scipy.special
 
 import hjit
 from hjit.trace.tracing.dispatch import implements
-from hjit.trace.tracing.externs import opaque_call
+from hjit.trace.tracing.externs.calls import opaque_call
 
 pytestmark = pytest.mark.filterwarnings("error::hjit.HjitWarning")
 

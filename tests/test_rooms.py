@@ -9,7 +9,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 SERVICES = {"errors", "process"}  # every room may import these, but for those that they are made of
-TRACING = {*SERVICES, "trace.ir", "trace.tracing"}
+RECORDING = {*SERVICES, "trace.ir", "trace.tracing", "trace.tracing.scalars", "trace.tracing.recording"}
+TRACING = {*RECORDING, "trace.tracing.arrays", "trace.tracing.externs"}
 BUILDER = {*SERVICES, "trace.ir", "kernels.lower", "kernels.llvm.thresholds", "kernels.llvm.builder"}
 NEST = {*BUILDER, "sched.language", "kernels.llvm.vecmath", "kernels.llvm.nest"}
 SCHEDULES = {*SERVICES, "trace.ir", "trace.passes", "sched.language", "sched.analysis", "sched.nests"}
@@ -20,7 +21,11 @@ MAY = {
     "cache": {"errors", "options", "version"},
     "process": {"errors", "cache"},
     "trace.ir": SERVICES,
-    "trace.tracing": TRACING,
+    "trace.tracing": {"errors"},
+    "trace.tracing.scalars": {"errors", "trace.ir", "trace.tracing"},
+    "trace.tracing.recording": RECORDING,
+    "trace.tracing.arrays": RECORDING,
+    "trace.tracing.externs": {*RECORDING, "trace.tracing.arrays"},
     "trace.ops": TRACING,
     "trace.capture": {*TRACING, "trace.ops"},
     "trace.passes": {*SERVICES, "trace.ir"},
@@ -257,7 +262,7 @@ LATE = {
         "report.listing": SHOWN,
         "sched.hand.schedule": "loaded where a schedule is given",
         "trace.capture.cupy_names": GPU,
-        "trace.tracing.host": FIRST_CALL,
+        "trace.tracing.scalars.host": FIRST_CALL,
     },
     "report.listing": {
         "report.pictures": SHOWN,

@@ -15,7 +15,7 @@ import numpy as np
 
 from hjit.options import context_state
 from hjit.trace.capture.trace import Tree
-from hjit.trace.tracing.host import is_run_time
+from hjit.trace.tracing.scalars.host import is_run_time
 
 CallKey = tuple[Any, ...]  # the options in force, and the signatures of the arguments
 _NUMBERS = frozenset({int, float, complex})

@@ -36,7 +36,7 @@ from hjit.process.deep_stack import with_deep_stack
 from hjit.process.garbage_collection import few_collections
 from hjit.trace.capture.trace import Trace, Tree, python_function, trace
 from hjit.trace.passes.canonical import canonicalise
-from hjit.trace.tracing.recorder import Recorder
+from hjit.trace.tracing.recording.recorder import Recorder
 from hjit.tuning.choice import Arguments, Candidate, Choice, Scheduler, Segment
 from hjit.tuning.decide import decided
 

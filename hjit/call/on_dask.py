@@ -29,7 +29,7 @@ from hjit.trace.capture.captured import without_memory
 from hjit.trace.capture.trace import Result, Trace, Tree, trace
 from hjit.trace.ir.graph import Graph, Load, Stage
 from hjit.trace.ir.poly import sizes_value
-from hjit.trace.tracing.recorder import Recorder
+from hjit.trace.tracing.recording.recorder import Recorder
 from hjit.tuning.choice import Scheduler
 
 FEW = 1 << 16  # elements that a function may decide on, or hand to an extern call

@@ -25,8 +25,8 @@ from hjit.kernels.cuda.runtime.device import Device, current, found
 from hjit.trace.capture.captured import without_memory
 from hjit.trace.capture.trace import Result, Tree, flatten
 from hjit.trace.tracing.complex_memory import complex_of, parts_of
-from hjit.trace.tracing.products import Product
-from hjit.trace.tracing.recorder import OutOfBounds, Recorder, packed
+from hjit.trace.tracing.recording.products import Product
+from hjit.trace.tracing.recording.recorder import OutOfBounds, Recorder, packed
 
 Array = np.ndarray[Any, Any]
 

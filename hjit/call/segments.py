@@ -14,7 +14,7 @@ from hjit.trace.ir.poly import sizes_value
 from hjit.trace.ops.layout import c_strides
 from hjit.trace.passes.canonical import canonicalise
 from hjit.trace.passes.rewrites import Rewrites
-from hjit.trace.tracing.recorder import Recorder
+from hjit.trace.tracing.recording.recorder import Recorder
 from hjit.tuning.choice import Segment, Segments
 
 Array = np.ndarray[Any, Any]

@@ -20,9 +20,9 @@ from hjit.kernels.runtime.scheduled import Scheduled
 from hjit.trace.capture.trace import Result, Trace
 from hjit.trace.ir.graph import Graph
 from hjit.trace.tracing.complex_memory import parts_of
-from hjit.trace.tracing.host import same
-from hjit.trace.tracing.products import Product
-from hjit.trace.tracing.recorder import GraphBreak, OutOfBounds, Recorder, packed
+from hjit.trace.tracing.recording.products import Product
+from hjit.trace.tracing.recording.recorder import GraphBreak, OutOfBounds, Recorder, packed
+from hjit.trace.tracing.scalars.host import same
 from hjit.verify.tolerances import Tolerance, tolerances
 
 Array = np.ndarray[Any, Any]

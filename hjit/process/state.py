@@ -99,11 +99,11 @@ TABLE: dict[str, tuple[State, ...]] = {  # by module, without the package's name
         State("_FUNCTIONS", "what traces NumPy's functions", "filled when modules are imported"),
         State("_HOOKS", "what is asked about functions first", "filled when modules are imported"),
     ),
-    "trace.tracing.recorder": (
+    "trace.tracing.recording.recorder": (
         State("_state", "the trace that this thread runs", "one a thread"),
         State("_running", "the traces of all threads, by their identity", "those that run"),
     ),
-    "trace.tracing.tracer": (State("serials", "numbers traced arrays", "a number"),),
+    "trace.tracing.arrays.tracer": (State("serials", "numbers traced arrays", "a number"),),
     "tuning.plans": (State("_plans", "plans by name, for where there is no disk", "MOST_PLANS plans"),),
 }
 

@@ -9,7 +9,7 @@ import numpy as np
 from hjit.trace import Result, Trace, Tree, interpret, trace
 from hjit.trace.capture.trace import flatten
 from hjit.trace.ir.poly import sizes_value
-from hjit.trace.tracing.host import TapeEntry
+from hjit.trace.tracing.scalars.host import TapeEntry
 
 
 def scalars_of(recorder: Any, leaves: list[Any]) -> dict[str, Any]:

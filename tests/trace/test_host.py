@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hjit.trace.tracing.host import HostScalar, ScalarTape
+from hjit.trace.tracing.scalars.host import HostScalar, ScalarTape
 
 
 class Searched(list[Any]):

@@ -14,13 +14,13 @@ from hjit.trace.capture.captured import ObjectProxy
 from hjit.trace.capture.constructors import as_scalar
 from hjit.trace.capture.rerolling import range_
 from hjit.trace.ops.arrays.strides import interface
-from hjit.trace.tracing.complex_arrays import ComplexTracer
-from hjit.trace.tracing.host import HostScalar, is_host, record
-from hjit.trace.tracing.induction import InductionVariable
-from hjit.trace.tracing.masked import Selected
-from hjit.trace.tracing.recorder import supported_dtype
-from hjit.trace.tracing.size import Size
-from hjit.trace.tracing.tracer import Tracer, call, has_tracer, is_tracer, python_float, python_type
+from hjit.trace.tracing.arrays.complex_tracer import ComplexTracer
+from hjit.trace.tracing.arrays.masked import Selected
+from hjit.trace.tracing.arrays.tracer import Tracer, call, has_tracer, is_tracer, python_float, python_type
+from hjit.trace.tracing.recording.recorder import supported_dtype
+from hjit.trace.tracing.scalars.host import HostScalar, is_host, record
+from hjit.trace.tracing.scalars.induction import InductionVariable
+from hjit.trace.tracing.scalars.size import Size
 
 
 def _float(x: Any = 0.0) -> Any:

@@ -24,13 +24,13 @@ import numpy as np
 from hjit.trace.capture import effects
 from hjit.trace.capture.environment import VARIABLES, traced_path
 from hjit.trace.capture.impure import GENERATORS, STREAMS, Drawn, Stream
-from hjit.trace.tracing.complex_arrays import ComplexTracer, any_source
+from hjit.trace.tracing.arrays.complex_tracer import ComplexTracer, any_source
+from hjit.trace.tracing.arrays.masked import Selected
+from hjit.trace.tracing.arrays.tracer import Tracer
 from hjit.trace.tracing.complex_memory import supported_complex
 from hjit.trace.tracing.dispatch import hook
-from hjit.trace.tracing.host import HostScalar, unpin
-from hjit.trace.tracing.masked import Selected
-from hjit.trace.tracing.recorder import Recorder, current, supported_dtype
-from hjit.trace.tracing.tracer import Tracer
+from hjit.trace.tracing.recording.recorder import Recorder, current, supported_dtype
+from hjit.trace.tracing.scalars.host import HostScalar, unpin
 
 MAX_ITEMS = 4096  # items of a captured container that are looked at; of a larger one only its identity is guarded
 MAX_BYTES = 4096  # bytes of a captured array of a dtype that kernels do not have, which is compared at every call

@@ -19,10 +19,10 @@ import numpy as np
 
 from hjit.trace.capture.environment import QUESTIONS, VARIABLES, answer, asked_again
 from hjit.trace.capture.impure import READS_OR_WRITES, refused
-from hjit.trace.tracing.externs import Arguments, within
+from hjit.trace.tracing.externs.calls import Arguments, within
 from hjit.trace.tracing.frames import is_counted, is_own
-from hjit.trace.tracing.host import unpin
-from hjit.trace.tracing.recorder import Effect, current
+from hjit.trace.tracing.recording.recorder import Effect, current
+from hjit.trace.tracing.scalars.host import unpin
 
 _TRACE = os.path.join(os.path.dirname(__file__), "trace.py")  # its function is the outermost frame of a trace
 _PLAIN = (bool, int, float, str, type(None))

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator, MutableMapping
 from typing import Any
 
 from hjit.trace.capture.impure import READS_OR_WRITES, refused
-from hjit.trace.tracing.host import HostScalar, unpin
-from hjit.trace.tracing.recorder import current, tracing
+from hjit.trace.tracing.recording.recorder import current, tracing
+from hjit.trace.tracing.scalars.host import HostScalar, unpin
 
 QUESTIONS: tuple[Callable[..., Any], ...] = (
     *(

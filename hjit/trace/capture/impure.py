@@ -17,10 +17,10 @@ from typing import Any
 
 import numpy as np
 
-from hjit.trace.tracing.externs import opaque_call
-from hjit.trace.tracing.host import unpin
-from hjit.trace.tracing.recorder import current
-from hjit.trace.tracing.tracer import has_tracer
+from hjit.trace.tracing.arrays.tracer import has_tracer
+from hjit.trace.tracing.externs.calls import opaque_call
+from hjit.trace.tracing.recording.recorder import current
+from hjit.trace.tracing.scalars.host import unpin
 
 CLOCKS = ("time", "perf_counter", "monotonic", "process_time", "thread_time", "localtime", "gmtime", "sleep")
 FILES = (np.load, np.loadtxt, np.genfromtxt, np.fromfile, np.memmap)

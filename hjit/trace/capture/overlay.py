@@ -24,13 +24,13 @@ from hjit.trace.capture.captured import LIBRARY, NUMERIC, Path, captured_object,
 from hjit.trace.capture.constructors import called
 from hjit.trace.capture.cupy_names import numpy_of
 from hjit.trace.capture.impure import Drawn, draw, is_stream_method, of_loaded_modules, replaced
+from hjit.trace.tracing.arrays.masked import selected_among
+from hjit.trace.tracing.arrays.tracer import has_tracer
 from hjit.trace.tracing.dispatch import functions, hook, provides
-from hjit.trace.tracing.externs import concrete, opaque_call
-from hjit.trace.tracing.foreign import foreign
-from hjit.trace.tracing.host import HostScalar, is_host, is_run_time, pin_captured
-from hjit.trace.tracing.masked import selected_among
-from hjit.trace.tracing.recorder import current
-from hjit.trace.tracing.tracer import has_tracer
+from hjit.trace.tracing.externs.calls import concrete, opaque_call
+from hjit.trace.tracing.externs.foreign import foreign
+from hjit.trace.tracing.recording.recorder import current
+from hjit.trace.tracing.scalars.host import HostScalar, is_host, is_run_time, pin_captured
 
 _SAFE_BUILTINS = ("builtins", "_operator", "math", "time")  # they ask a tracer through Python's own protocols
 _OWN = ("hjit.trace", "hjit.kernels", "hjit.sched", "hjit.model", "hjit.pipeline", "hjit.call", "hjit.options")

@@ -10,9 +10,9 @@ from hjit.trace.ir.borders import piecewise
 from hjit.trace.ir.graph import Definition, Expr, Load, ScalarRef, Stage, identity, rewrite, substitute, walk
 from hjit.trace.ir.poly import ONE, ZERO, Atom, Dim, Indirect, IntLike, Poly, Var, deep_atoms, poly
 from hjit.trace.ir.rewriting import map_exprs
-from hjit.trace.tracing.recorder import Recorder
-from hjit.trace.tracing.tracer import TracedBuffer
-from hjit.trace.tracing.writing import version_name
+from hjit.trace.tracing.arrays.tracer import TracedBuffer
+from hjit.trace.tracing.arrays.writing import version_name
+from hjit.trace.tracing.recording.recorder import Recorder
 
 
 class NotOneUpdate(Exception):

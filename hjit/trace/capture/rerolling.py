@@ -27,12 +27,12 @@ from hjit.trace.capture.bytecode import Loop, leaves_no_trace, loops
 from hjit.trace.capture.captured import ObjectProxy
 from hjit.trace.capture.recurrences import NotOneUpdate, ReadsWhatItWrites, merged
 from hjit.trace.ir.poly import SMALL, Var, poly
-from hjit.trace.tracing.complex_arrays import ComplexTracer
-from hjit.trace.tracing.host import is_host, unpin
-from hjit.trace.tracing.induction import CannotReroll, InductionVariable, Site
-from hjit.trace.tracing.recorder import Recorder, current, tracing
-from hjit.trace.tracing.size import Size
-from hjit.trace.tracing.tracer import is_tracer, serials
+from hjit.trace.tracing.arrays.complex_tracer import ComplexTracer
+from hjit.trace.tracing.arrays.tracer import is_tracer, serials
+from hjit.trace.tracing.recording.recorder import Recorder, current, tracing
+from hjit.trace.tracing.scalars.host import is_host, unpin
+from hjit.trace.tracing.scalars.induction import CannotReroll, InductionVariable, Site
+from hjit.trace.tracing.scalars.size import Size
 
 MAX_TAPS = 128  # iterations of a loop that has nothing to do with a size: they unroll into one expression
 

@@ -18,16 +18,16 @@ from hjit.trace.capture.captured import Path, captured_object, whole_array
 from hjit.trace.capture.overlay import clone, load_table, wrap_callable
 from hjit.trace.ir.graph import identity
 from hjit.trace.ir.poly import Dim, FloorDiv, Mod, Poly, Sym, deep_atoms, poly
-from hjit.trace.tracing.complex_arrays import ComplexTracer, any_source
+from hjit.trace.tracing.arrays.complex_tracer import ComplexTracer, any_source
+from hjit.trace.tracing.arrays.masked import Selected
+from hjit.trace.tracing.arrays.scalar_class import ClassCalled, plain_class
+from hjit.trace.tracing.arrays.tracer import TracedBuffer, Tracer, is_tracer
 from hjit.trace.tracing.complex_memory import complex_of
-from hjit.trace.tracing.host import HostScalar, captured_number, is_host, is_run_time, unpin
-from hjit.trace.tracing.induction import CannotReroll, Site
-from hjit.trace.tracing.iterations import MOST_OPERATIONS, MOST_UNROLLED, Iterations
-from hjit.trace.tracing.masked import Selected
-from hjit.trace.tracing.recorder import OutOfBounds, Recorder
-from hjit.trace.tracing.scalar_class import ClassCalled, plain_class
-from hjit.trace.tracing.size import Size
-from hjit.trace.tracing.tracer import TracedBuffer, Tracer, is_tracer
+from hjit.trace.tracing.recording.iterations import MOST_OPERATIONS, MOST_UNROLLED, Iterations
+from hjit.trace.tracing.recording.recorder import OutOfBounds, Recorder
+from hjit.trace.tracing.scalars.host import HostScalar, captured_number, is_host, is_run_time, unpin
+from hjit.trace.tracing.scalars.induction import CannotReroll, Site
+from hjit.trace.tracing.scalars.size import Size
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from hjit.errors import Origin, TraceError
 from hjit.trace.capture.constructors import CONSTRUCTORS
 from hjit.trace.tracing.dispatch import provides
 from hjit.trace.tracing.frames import instruction, is_own
-from hjit.trace.tracing.recorder import current
+from hjit.trace.tracing.recording.recorder import current
 
 _SHOWN = 60  # characters of a call that a message quotes
 

@@ -10,13 +10,13 @@ from typing import Any, Literal, NoReturn
 import numpy as np
 
 from hjit.trace.ops.limits import MAX_DECIDED
-from hjit.trace.tracing.complex_arrays import ComplexTracer
+from hjit.trace.tracing.arrays.complex_tracer import ComplexTracer
+from hjit.trace.tracing.arrays.tracer import MAX_KNOWN, Shape, Tracer, as_tracer, has_tracer, is_tracer
+from hjit.trace.tracing.arrays.writing import write
 from hjit.trace.tracing.dispatch import Function
-from hjit.trace.tracing.host import unpin
-from hjit.trace.tracing.recorder import current
-from hjit.trace.tracing.size import Size
-from hjit.trace.tracing.tracer import MAX_KNOWN, Shape, Tracer, as_tracer, has_tracer, is_tracer
-from hjit.trace.tracing.writing import write
+from hjit.trace.tracing.recording.recorder import current
+from hjit.trace.tracing.scalars.host import unpin
+from hjit.trace.tracing.scalars.size import Size
 
 Casting = Literal["no", "equiv", "safe", "same_kind", "unsafe"]
 

@@ -16,11 +16,7 @@ from hjit.trace.ir.graph import Op as GraphOp
 from hjit.trace.ir.poly import Dim, poly
 from hjit.trace.ops.arguments import broadcast, count, makes, shape_of
 from hjit.trace.ops.layout import Order, copy_order, in_order, laid_out, order_of, ordered_stage
-from hjit.trace.tracing.dispatch import implements
-from hjit.trace.tracing.host import as_fill, dtype_of, is_host, number, unpin
-from hjit.trace.tracing.recorder import current, supported_dtype
-from hjit.trace.tracing.size import Size
-from hjit.trace.tracing.tracer import (
+from hjit.trace.tracing.arrays.tracer import (
     MAX_KNOWN,
     Shape,
     Tracer,
@@ -34,6 +30,10 @@ from hjit.trace.tracing.tracer import (
     is_tracer,
     stored,
 )
+from hjit.trace.tracing.dispatch import implements
+from hjit.trace.tracing.recording.recorder import current, supported_dtype
+from hjit.trace.tracing.scalars.host import as_fill, dtype_of, is_host, number, unpin
+from hjit.trace.tracing.scalars.size import Size
 
 
 def _filled(shape: Any, value: Any, dtype: Any, order: str | Order = "C") -> Tracer:

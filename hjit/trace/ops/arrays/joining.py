@@ -19,11 +19,7 @@ from hjit.trace.ir.poly import ZERO, Atom, Dim, Poly, poly
 from hjit.trace.ops.arguments import all_known, contents, finish, placeholders, refuse, whole_number
 from hjit.trace.ops.indexing.getitem import getitem, slice_range
 from hjit.trace.ops.limits import MAX_REGIONS
-from hjit.trace.tracing.dispatch import implements
-from hjit.trace.tracing.host import unpin
-from hjit.trace.tracing.recorder import current, supported_dtype
-from hjit.trace.tracing.size import Size
-from hjit.trace.tracing.tracer import (
+from hjit.trace.tracing.arrays.tracer import (
     MAX_KNOWN,
     Shape,
     TracedBuffer,
@@ -34,7 +30,11 @@ from hjit.trace.tracing.tracer import (
     is_tracer,
     stored,
 )
-from hjit.trace.tracing.writing import trim
+from hjit.trace.tracing.arrays.writing import trim
+from hjit.trace.tracing.dispatch import implements
+from hjit.trace.tracing.recording.recorder import current, supported_dtype
+from hjit.trace.tracing.scalars.host import unpin
+from hjit.trace.tracing.scalars.size import Size
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,9 +10,9 @@ import numpy as np
 
 from hjit.trace.ops.arguments import whole_number
 from hjit.trace.ops.layout import in_order, is_c_ordered
+from hjit.trace.tracing.arrays.tracer import Tracer, as_tracer, call, from_known
 from hjit.trace.tracing.dispatch import implements
-from hjit.trace.tracing.host import unpin
-from hjit.trace.tracing.tracer import Tracer, as_tracer, call, from_known
+from hjit.trace.tracing.scalars.host import unpin
 
 SHIFTS = {"big": range(7, -1, -1), "little": range(8)}
 """By bit order: how far to the left each of eight elements is in its byte."""

@@ -16,7 +16,7 @@ from hjit.trace.ops.complex_numbers.operands import Complex, as_complex, complex
 from hjit.trace.ops.complex_numbers.table import for_complex
 from hjit.trace.ops.complex_numbers.ufuncs import as_bool, store
 from hjit.trace.ops.layout import Order, copy_order, in_order, order_of, stand_in
-from hjit.trace.tracing.complex_arrays import (
+from hjit.trace.tracing.arrays.complex_tracer import (
     ComplexTracer,
     checked_complex,
     is_complex,
@@ -24,13 +24,13 @@ from hjit.trace.tracing.complex_arrays import (
     known_complex,
     scalar_parts,
 )
+from hjit.trace.tracing.arrays.masked import Selected
+from hjit.trace.tracing.arrays.tracer import MAX_KNOWN, Shape, Tracer, as_tracer, call, has_tracer
 from hjit.trace.tracing.complex_memory import complex_of, part_dtype, supported_complex
 from hjit.trace.tracing.dispatch import provides
-from hjit.trace.tracing.host import is_host, pin_captured, unpin
-from hjit.trace.tracing.masked import Selected
-from hjit.trace.tracing.recorder import current
-from hjit.trace.tracing.size import Size
-from hjit.trace.tracing.tracer import MAX_KNOWN, Shape, Tracer, as_tracer, call, has_tracer
+from hjit.trace.tracing.recording.recorder import current
+from hjit.trace.tracing.scalars.host import is_host, pin_captured, unpin
+from hjit.trace.tracing.scalars.size import Size
 
 # -- indexing
 

@@ -14,17 +14,17 @@ from hjit.trace.ops.arguments import Casting
 from hjit.trace.ops.arrays.joining import Region, assemble
 from hjit.trace.ops.elementwise.promotion import operand, resolve_dtypes
 from hjit.trace.ops.layout import Order, copy_order, order_of, places
-from hjit.trace.tracing.complex_arrays import (
+from hjit.trace.tracing.arrays.complex_tracer import (
     ComplexTracer,
     checked_complex,
     is_complex,
     known_complex,
     scalar_parts,
 )
+from hjit.trace.tracing.arrays.tracer import Shape, Tracer, from_stage, is_tracer
 from hjit.trace.tracing.complex_memory import part_dtype, supported_complex
-from hjit.trace.tracing.host import as_cast, is_host, number
-from hjit.trace.tracing.recorder import current, supported_dtype
-from hjit.trace.tracing.tracer import Shape, Tracer, from_stage, is_tracer
+from hjit.trace.tracing.recording.recorder import current, supported_dtype
+from hjit.trace.tracing.scalars.host import as_cast, is_host, number
 
 
 @dataclass(frozen=True, slots=True)

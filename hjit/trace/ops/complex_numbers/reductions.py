@@ -12,12 +12,12 @@ from hjit.trace.ops.complex_numbers.arrays import ravel
 from hjit.trace.ops.complex_numbers.operands import as_complex, joined
 from hjit.trace.ops.complex_numbers.table import for_complex
 from hjit.trace.ops.complex_numbers.ufuncs import as_bool, store
-from hjit.trace.tracing.complex_arrays import ComplexTracer, is_complex, known_complex
+from hjit.trace.tracing.arrays.complex_tracer import ComplexTracer, is_complex, known_complex
+from hjit.trace.tracing.arrays.tracer import MAX_KNOWN, as_tracer, call
 from hjit.trace.tracing.complex_memory import part_dtype
 from hjit.trace.tracing.dispatch import provides
-from hjit.trace.tracing.externs import opaque_call
-from hjit.trace.tracing.recorder import current
-from hjit.trace.tracing.tracer import MAX_KNOWN, as_tracer, call
+from hjit.trace.tracing.externs.calls import opaque_call
+from hjit.trace.tracing.recording.recorder import current
 
 _MISSING = np._NoValue
 

@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from hjit.trace.tracing.complex_arrays import has_complex, is_complex_dtype
+from hjit.trace.tracing.arrays.complex_tracer import has_complex, is_complex_dtype
+from hjit.trace.tracing.arrays.tracer import has_tracer
 from hjit.trace.tracing.dispatch import Function, functions, hook, provides
-from hjit.trace.tracing.externs import concrete
-from hjit.trace.tracing.foreign import foreign
-from hjit.trace.tracing.host import pin_captured
-from hjit.trace.tracing.tracer import has_tracer
+from hjit.trace.tracing.externs.calls import concrete
+from hjit.trace.tracing.externs.foreign import foreign
+from hjit.trace.tracing.scalars.host import pin_captured
 
 _VERSIONS: dict[Any, Callable[..., Any]] = {}
 

@@ -26,13 +26,13 @@ from hjit.trace.ops.complex_numbers.operands import (
 from hjit.trace.ops.complex_numbers.table import for_complex
 from hjit.trace.ops.elementwise.operators import BINARY, COMPARE, UNARY
 from hjit.trace.ops.layout import order_of, ordered_stage
-from hjit.trace.tracing.complex_arrays import ComplexTracer, any_known, is_complex, is_complex_dtype
+from hjit.trace.tracing.arrays.complex_tracer import ComplexTracer, any_known, is_complex, is_complex_dtype
+from hjit.trace.tracing.arrays.tracer import MAX_KNOWN, Tracer, as_tracer, call
 from hjit.trace.tracing.complex_memory import part_dtype
 from hjit.trace.tracing.dispatch import hook, provides
-from hjit.trace.tracing.externs import opaque_call
-from hjit.trace.tracing.host import is_host, pin_captured
-from hjit.trace.tracing.recorder import current
-from hjit.trace.tracing.tracer import MAX_KNOWN, Tracer, as_tracer, call
+from hjit.trace.tracing.externs.calls import opaque_call
+from hjit.trace.tracing.recording.recorder import current
+from hjit.trace.tracing.scalars.host import is_host, pin_captured
 
 _NAMES = {"divide": "true_divide", "abs": "absolute", "conj": "conjugate"}
 

@@ -10,16 +10,16 @@ from hjit.trace.ir.graph import Const, Expr, Op, cast, select
 from hjit.trace.ops.arguments import broadcast
 from hjit.trace.ops.elementwise.promotion import common_dtype, element, load, loop_of, operand
 from hjit.trace.ops.layout import copy_order, operands_order, ordered_stage, tracers
-from hjit.trace.tracing.dispatch import implements
-from hjit.trace.tracing.host import is_host, record, unpin
-from hjit.trace.tracing.recorder import current
-from hjit.trace.tracing.tracer import (
+from hjit.trace.tracing.arrays.tracer import (
     Tracer,
     as_tracer,
     call,
     from_stage,
     is_tracer,
 )
+from hjit.trace.tracing.dispatch import implements
+from hjit.trace.tracing.recording.recorder import current
+from hjit.trace.tracing.scalars.host import is_host, record, unpin
 
 
 @implements(np.where)

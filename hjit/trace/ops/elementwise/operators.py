@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from hjit.trace.tracing.host import is_host, pin_captured
-from hjit.trace.tracing.masked import Selected
-from hjit.trace.tracing.recorder import current
-from hjit.trace.tracing.size import Size
-from hjit.trace.tracing.tracer import Tracer, call
+from hjit.trace.tracing.arrays.masked import Selected
+from hjit.trace.tracing.arrays.tracer import Tracer, call
+from hjit.trace.tracing.recording.recorder import current
+from hjit.trace.tracing.scalars.host import is_host, pin_captured
+from hjit.trace.tracing.scalars.size import Size
 
 BINARY = {
     "add": np.add,

@@ -13,10 +13,7 @@ import numpy as np
 
 from hjit.trace.ir.graph import Const, Expr, cast
 from hjit.trace.ops.arguments import Casting
-from hjit.trace.tracing.host import as_cast, is_captured, is_host, number
-from hjit.trace.tracing.recorder import current, supported_dtype
-from hjit.trace.tracing.size import Size
-from hjit.trace.tracing.tracer import (
+from hjit.trace.tracing.arrays.tracer import (
     Shape,
     Tracer,
     as_tracer,
@@ -24,6 +21,9 @@ from hjit.trace.tracing.tracer import (
     is_tracer,
     python_type,
 )
+from hjit.trace.tracing.recording.recorder import current, supported_dtype
+from hjit.trace.tracing.scalars.host import as_cast, is_captured, is_host, number
+from hjit.trace.tracing.scalars.size import Size
 
 
 @lru_cache(maxsize=4096)

@@ -18,12 +18,8 @@ from hjit.trace.ir.graph import Const, Expr, Op, cast, select
 from hjit.trace.ops.arguments import Casting, broadcast, plain
 from hjit.trace.ops.elementwise.promotion import load, loop_of, operand, resolve_dtypes
 from hjit.trace.ops.layout import order_of, ordered_stage, tracers
-from hjit.trace.tracing.dispatch import hook, provides
-from hjit.trace.tracing.externs import opaque_call
-from hjit.trace.tracing.host import is_captured, is_host, record
-from hjit.trace.tracing.masked import Selected
-from hjit.trace.tracing.recorder import current
-from hjit.trace.tracing.tracer import (
+from hjit.trace.tracing.arrays.masked import Selected
+from hjit.trace.tracing.arrays.tracer import (
     MAX_KNOWN,
     Tracer,
     as_tracer,
@@ -32,7 +28,11 @@ from hjit.trace.tracing.tracer import (
     from_stage,
     is_tracer,
 )
-from hjit.trace.tracing.writing import write
+from hjit.trace.tracing.arrays.writing import write
+from hjit.trace.tracing.dispatch import hook, provides
+from hjit.trace.tracing.externs.calls import opaque_call
+from hjit.trace.tracing.recording.recorder import current
+from hjit.trace.tracing.scalars.host import is_captured, is_host, record
 
 # The ufuncs of one result that the back ends know. `divmod` and `modf` are pairs of these.
 UFUNCS = frozenset(

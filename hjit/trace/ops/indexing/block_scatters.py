@@ -18,9 +18,9 @@ from hjit.trace.ir.graph import Expr, Load, ScalarRef, Stage, renumber, rewrite,
 from hjit.trace.ir.interpret import evaluate
 from hjit.trace.ir.poly import SMALL, ZERO, Dim, Poly, Sym, Var, deep_atoms, poly
 from hjit.trace.ops.limits import MAX_BLOCK_RUNS, MAX_INDEX_STAGES
-from hjit.trace.tracing.recorder import current
-from hjit.trace.tracing.size import Size
-from hjit.trace.tracing.tracer import Tracer
+from hjit.trace.tracing.arrays.tracer import Tracer
+from hjit.trace.tracing.recording.recorder import current
+from hjit.trace.tracing.scalars.size import Size
 
 Array = np.ndarray[Any, Any]
 

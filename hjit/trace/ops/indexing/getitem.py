@@ -14,13 +14,8 @@ from hjit.trace.ir.graph import substitute as substitute_expr
 from hjit.trace.ir.poly import Dim, Indirect, Poly, poly
 from hjit.trace.ops.arguments import broadcast
 from hjit.trace.ops.indexing.block_scatters import parts
-from hjit.trace.tracing.dispatch import provides
-from hjit.trace.tracing.host import is_host, unpin
-from hjit.trace.tracing.induction import InductionVariable
-from hjit.trace.tracing.masked import Selected, same_values
-from hjit.trace.tracing.recorder import CheckedIndices, current
-from hjit.trace.tracing.size import Size, size_poly
-from hjit.trace.tracing.tracer import (
+from hjit.trace.tracing.arrays.masked import Selected, same_values
+from hjit.trace.tracing.arrays.tracer import (
     Shape,
     Tracer,
     as_tracer,
@@ -29,7 +24,12 @@ from hjit.trace.tracing.tracer import (
     is_tracer,
     stored,
 )
-from hjit.trace.tracing.writing import trim, version_name, write
+from hjit.trace.tracing.arrays.writing import trim, version_name, write
+from hjit.trace.tracing.dispatch import provides
+from hjit.trace.tracing.recording.recorder import CheckedIndices, current
+from hjit.trace.tracing.scalars.host import is_host, unpin
+from hjit.trace.tracing.scalars.induction import InductionVariable
+from hjit.trace.tracing.scalars.size import Size, size_poly
 
 
 @provides

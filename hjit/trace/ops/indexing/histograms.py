@@ -10,10 +10,19 @@ import numpy as np
 from hjit.trace.ir.graph import Const, Definition, Expr, Load, Op, cast
 from hjit.trace.ir.poly import Indirect, poly
 from hjit.trace.ops.indexing.gathers import lookup
+from hjit.trace.tracing.arrays.tracer import (
+    Tracer,
+    as_tracer,
+    as_value,
+    call,
+    from_known,
+    from_stage,
+    has_tracer,
+    is_tracer,
+)
 from hjit.trace.tracing.dispatch import implements
-from hjit.trace.tracing.host import unpin
-from hjit.trace.tracing.recorder import current
-from hjit.trace.tracing.tracer import Tracer, as_tracer, as_value, call, from_known, from_stage, has_tracer, is_tracer
+from hjit.trace.tracing.recording.recorder import current
+from hjit.trace.tracing.scalars.host import unpin
 
 
 def values_of(dtype: np.dtype[Any]) -> int:

@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 
 from hjit.trace.ops.reductions.by_numpy import by_numpy
+from hjit.trace.tracing.arrays.masked import Selected
+from hjit.trace.tracing.arrays.tracer import call
 from hjit.trace.tracing.dispatch import functions, provides
-from hjit.trace.tracing.masked import Selected
-from hjit.trace.tracing.recorder import current
-from hjit.trace.tracing.tracer import call
+from hjit.trace.tracing.recording.recorder import current
 
 _MISSING = np._NoValue
 _EXTREMES = {np.min: "minimum", np.amin: "minimum", np.max: "maximum", np.amax: "maximum"}

@@ -15,10 +15,10 @@ from hjit.trace.ir.graph import Index
 from hjit.trace.ir.poly import Dim, poly
 from hjit.trace.ops.indexing.gathers import depends_on_values, lookup
 from hjit.trace.ops.indexing.histograms import tally, values_of
+from hjit.trace.tracing.arrays.masked import Selected
+from hjit.trace.tracing.arrays.tracer import Tracer, as_tracer, call, from_known, from_stage
 from hjit.trace.tracing.dispatch import implements
-from hjit.trace.tracing.host import unpin
-from hjit.trace.tracing.masked import Selected
-from hjit.trace.tracing.tracer import Tracer, as_tracer, call, from_known, from_stage
+from hjit.trace.tracing.scalars.host import unpin
 
 
 def _truth(a: Tracer) -> Tracer:

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from hjit.trace.ops.arguments import plain
-from hjit.trace.tracing.externs import opaque_call
-from hjit.trace.tracing.host import is_host, unpin
-from hjit.trace.tracing.tracer import as_tracer, is_tracer
-from hjit.trace.tracing.writing import write
+from hjit.trace.tracing.arrays.tracer import as_tracer, is_tracer
+from hjit.trace.tracing.arrays.writing import write
+from hjit.trace.tracing.externs.calls import opaque_call
+from hjit.trace.tracing.scalars.host import is_host, unpin
 
 
 def by_numpy(function: Callable[..., Any], *args: Any, out: Any = None, rule: str = "", **options: Any) -> Any:
@@ -20,7 +20,7 @@ def by_numpy(function: Callable[..., Any], *args: Any, out: Any = None, rule: st
     Args:
         args: arrays and numbers; numbers of the caller become arrays, so that other ones need no new trace.
         out: where NumPy is to write the result.
-        rule: how errors of arguments become errors of results, see `hjit.trace.tracing.recorder.GraphBreak`.
+        rule: how errors of arguments become errors of results, see `hjit.trace.tracing.recording.recorder.GraphBreak`.
     """
     is_python = [is_host(x) and type(x.value) in (bool, int, float) for x in args]
     arrays = [as_tracer(x) if _has_number(x) else x for x in args]

@@ -28,10 +28,10 @@ from hjit.trace.ops.reductions.counting import (
     is_python_number,
 )
 from hjit.trace.ops.reductions.networks import are_few, elements, flag, median_network, network, ordered
+from hjit.trace.tracing.arrays.tracer import Tracer, as_tracer, from_stage, is_tracer
 from hjit.trace.tracing.dispatch import implements
-from hjit.trace.tracing.host import is_host, unpin
-from hjit.trace.tracing.recorder import current
-from hjit.trace.tracing.tracer import Tracer, as_tracer, from_stage, is_tracer
+from hjit.trace.tracing.recording.recorder import current
+from hjit.trace.tracing.scalars.host import is_host, unpin
 
 _MISSING = np._NoValue
 

@@ -18,10 +18,19 @@ from hjit.trace.ops.arguments import axes_of, broadcast, finish, keeps
 from hjit.trace.ops.arrays.views import expand_dims, transpose
 from hjit.trace.ops.elementwise.ufuncs import ALIASES, UFUNCS
 from hjit.trace.ops.layout import operands_order
+from hjit.trace.tracing.arrays.tracer import (
+    MAX_KNOWN,
+    Tracer,
+    as_tracer,
+    call,
+    from_known,
+    from_stage,
+    is_tracer,
+    stored,
+)
 from hjit.trace.tracing.dispatch import hook, implements, provides
-from hjit.trace.tracing.host import as_item, is_host, unpin
-from hjit.trace.tracing.recorder import current
-from hjit.trace.tracing.tracer import MAX_KNOWN, Tracer, as_tracer, call, from_known, from_stage, is_tracer, stored
+from hjit.trace.tracing.recording.recorder import current
+from hjit.trace.tracing.scalars.host import as_item, is_host, unpin
 
 _MISSING = np._NoValue
 

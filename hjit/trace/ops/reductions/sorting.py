@@ -13,10 +13,10 @@ from hjit.trace.ir.poly import Dim, Poly, poly
 from hjit.trace.ops.limits import MAX_ARGSORTED
 from hjit.trace.ops.reductions.by_numpy import by_numpy
 from hjit.trace.ops.reductions.networks import are_few, arg_ordered, elements, network, ordered
+from hjit.trace.tracing.arrays.tracer import Tracer, as_tracer, from_known, from_stage
 from hjit.trace.tracing.dispatch import implements
-from hjit.trace.tracing.host import unpin
-from hjit.trace.tracing.recorder import current
-from hjit.trace.tracing.tracer import Tracer, as_tracer, from_known, from_stage
+from hjit.trace.tracing.recording.recorder import current
+from hjit.trace.tracing.scalars.host import unpin
 
 
 def _sorted(a: Tracer, axis: int, order: Callable[[list[Expr]], list[Expr]], dtype: Any) -> Tracer:

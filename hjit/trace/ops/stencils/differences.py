@@ -13,10 +13,10 @@ from hjit.trace.ir.poly import ZERO, Dim, Poly, boundary, poly
 from hjit.trace.ops.arguments import all_known, axes_of, refuse
 from hjit.trace.ops.arrays.joining import Region, assemble, join, part
 from hjit.trace.ops.limits import MAX_CONVOLVE_TAPS
+from hjit.trace.tracing.arrays.tracer import Tracer, as_tracer, call, from_known, from_stage
 from hjit.trace.tracing.dispatch import implements
-from hjit.trace.tracing.host import is_host, unpin
-from hjit.trace.tracing.recorder import current
-from hjit.trace.tracing.tracer import Tracer, as_tracer, call, from_known, from_stage
+from hjit.trace.tracing.recording.recorder import current
+from hjit.trace.tracing.scalars.host import is_host, unpin
 
 _MISSING = np._NoValue
 _BOOL = np.dtype(bool)

@@ -25,13 +25,13 @@ from hjit.trace.ops.stencils.ndimage_ranks import (
     rank_filter,
     rank_filter_1d,
 )
+from hjit.trace.tracing.arrays.tracer import Tracer, as_value, from_known, is_tracer
 from hjit.trace.tracing.dispatch import functions, hook, implements
-from hjit.trace.tracing.externs import opaque_call
-from hjit.trace.tracing.foreign import foreign
-from hjit.trace.tracing.host import unpin
-from hjit.trace.tracing.recorder import current
-from hjit.trace.tracing.size import Size
-from hjit.trace.tracing.tracer import Tracer, as_value, from_known, is_tracer
+from hjit.trace.tracing.externs.calls import opaque_call
+from hjit.trace.tracing.externs.foreign import foreign
+from hjit.trace.tracing.recording.recorder import current
+from hjit.trace.tracing.scalars.host import unpin
+from hjit.trace.tracing.scalars.size import Size
 
 # -- registration
 

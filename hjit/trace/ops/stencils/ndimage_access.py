@@ -11,11 +11,11 @@ import numpy as np
 
 from hjit.trace.ir.graph import Const, Definition, Expr, Load, Op, cast, identity, select
 from hjit.trace.ir.poly import Dim, Poly, boundary, poly
-from hjit.trace.tracing.host import unpin
-from hjit.trace.tracing.recorder import current
-from hjit.trace.tracing.size import size_poly
-from hjit.trace.tracing.tracer import Tracer, as_tracer, as_value, call, from_known, from_stage
-from hjit.trace.tracing.writing import update
+from hjit.trace.tracing.arrays.tracer import Tracer, as_tracer, as_value, call, from_known, from_stage
+from hjit.trace.tracing.arrays.writing import update
+from hjit.trace.tracing.recording.recorder import current
+from hjit.trace.tracing.scalars.host import unpin
+from hjit.trace.tracing.scalars.size import size_poly
 
 T = TypeVar("T")
 EPSILON = float(np.finfo(np.float64).eps)

@@ -32,9 +32,9 @@ from hjit.trace.ops.stencils.ndimage_access import (
     store,
     times,
 )
-from hjit.trace.tracing.host import unpin
-from hjit.trace.tracing.recorder import current
-from hjit.trace.tracing.tracer import Tracer, as_tracer
+from hjit.trace.tracing.arrays.tracer import Tracer, as_tracer
+from hjit.trace.tracing.recording.recorder import current
+from hjit.trace.tracing.scalars.host import unpin
 
 
 def _accumulator(image: Tracer, weights: np.ndarray[Any, Any] | None, output: Tracer, cval: Any) -> np.dtype[Any]:

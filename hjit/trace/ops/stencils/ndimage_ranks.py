@@ -32,10 +32,10 @@ from hjit.trace.ops.stencils.ndimage_access import (
     source,
     store,
 )
-from hjit.trace.tracing.foreign import foreign
-from hjit.trace.tracing.host import unpin
-from hjit.trace.tracing.recorder import current
-from hjit.trace.tracing.tracer import Tracer, as_tracer, from_known
+from hjit.trace.tracing.arrays.tracer import Tracer, as_tracer, from_known
+from hjit.trace.tracing.externs.foreign import foreign
+from hjit.trace.tracing.recording.recorder import current
+from hjit.trace.tracing.scalars.host import unpin
 
 # -- order statistics
 

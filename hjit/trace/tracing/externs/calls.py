@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 
 from hjit.trace.ir.graph import identity
-from hjit.trace.tracing.complex_arrays import ComplexTracer, any_known
+from hjit.trace.tracing.arrays.complex_tracer import ComplexTracer, any_known
+from hjit.trace.tracing.arrays.scalar_class import plain_class
+from hjit.trace.tracing.arrays.tracer import TracedBuffer, Tracer, is_tracer, python_float
 from hjit.trace.tracing.complex_memory import complex_of, supported_complex
-from hjit.trace.tracing.host import TapeEntry, is_host
-from hjit.trace.tracing.recorder import current, supported_dtype
-from hjit.trace.tracing.results import Called, Unknown, called, place, rebuilt
-from hjit.trace.tracing.scalar_class import plain_class
-from hjit.trace.tracing.size import Size
-from hjit.trace.tracing.tracer import TracedBuffer, Tracer, is_tracer, python_float
+from hjit.trace.tracing.recording.recorder import current, supported_dtype
+from hjit.trace.tracing.recording.results import Called, Unknown, called, place, rebuilt
+from hjit.trace.tracing.scalars.host import TapeEntry, is_host
+from hjit.trace.tracing.scalars.size import Size
 
 
 def concrete(function: Any, args: Any, kwargs: Any) -> Any:
@@ -121,7 +121,7 @@ class Extern:
 
 
 def extern_result(name: str, kind: str) -> Any:
-    """What stands for an array that an opaque call returns; `kind` as in `hjit.trace.tracing.results.rebuilt`."""
+    """What stands for an array that an opaque call returns; `kind`: see `results.rebuilt`."""
     rec = current()
     source = rec.inputs[name]
     shape = tuple(rec.size(p) for p in source.input.shape)

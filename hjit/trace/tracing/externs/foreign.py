@@ -13,15 +13,15 @@ from typing import Any
 import numpy as np
 
 from hjit.errors import TraceError
-from hjit.trace.tracing.complex_arrays import ComplexTracer
+from hjit.trace.tracing.arrays.complex_tracer import ComplexTracer
+from hjit.trace.tracing.arrays.tracer import has_tracer
+from hjit.trace.tracing.arrays.writing import write
 from hjit.trace.tracing.dispatch import functions
-from hjit.trace.tracing.externs import Extern, concrete, extern_result, owned
+from hjit.trace.tracing.externs.calls import Extern, concrete, extern_result, owned
 from hjit.trace.tracing.frames import site
-from hjit.trace.tracing.host import pin_captured
-from hjit.trace.tracing.recorder import current
-from hjit.trace.tracing.results import Called, called
-from hjit.trace.tracing.tracer import has_tracer
-from hjit.trace.tracing.writing import write
+from hjit.trace.tracing.recording.recorder import current
+from hjit.trace.tracing.recording.results import Called, called
+from hjit.trace.tracing.scalars.host import pin_captured
 
 Array = np.ndarray[Any, Any]
 

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from hjit.trace.ir.graph import Expr, Load, Op, cast, identity
-from hjit.trace.tracing.recorder import current
-from hjit.trace.tracing.tracer import TracedBuffer, Tracer
+from hjit.trace.tracing.arrays.tracer import TracedBuffer, Tracer
+from hjit.trace.tracing.recording.recorder import current
 
 
 def bitcast(e: Expr, dtype: np.dtype[Any]) -> Expr:

@@ -20,8 +20,8 @@ from hjit.trace.ir.graph import Const, Definition, Expr, Load, compose, identity
 from hjit.trace.ir.poly import Dim, Poly, poly
 from hjit.trace.tracing.dispatch import hook
 from hjit.trace.tracing.frames import reads
-from hjit.trace.tracing.host import Conversion, as_array, as_item, dtype_of, is_host, number
-from hjit.trace.tracing.recorder import current, rerolled_loops, supported_dtype, tracing
+from hjit.trace.tracing.recording.recorder import current, rerolled_loops, supported_dtype, tracing
+from hjit.trace.tracing.scalars.host import Conversion, as_array, as_item, dtype_of, is_host, number
 
 MAX_KNOWN = 4096  # elements up to which arrays made of known numbers are computed while tracing
 Shape = tuple[int, ...]

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from hjit.trace.ir.poly import SMALL, Poly, poly
-from hjit.trace.tracing.host import is_captured
+from hjit.trace.tracing.scalars.host import is_captured
 
 
 class Size(int):

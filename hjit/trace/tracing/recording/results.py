@@ -21,7 +21,7 @@ class Called(NamedTuple):
     """The result of one call.
 
     Attributes:
-        outcome: compared at later calls by `hjit.trace.tracing.host.same`; it tells whether there was an exception.
+        outcome: compared at later calls by `host.same`; it tells whether there was an exception.
         arrays: the new arrays, each once, and numbers as arrays without axes.
         error: the exception.
     """

@@ -12,8 +12,8 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from hjit.trace.ir.poly import Poly
-from hjit.trace.tracing.host import unpin
-from hjit.trace.tracing.size import Size, size_poly
+from hjit.trace.tracing.scalars.host import unpin
+from hjit.trace.tracing.scalars.size import Size, size_poly
 
 Site = tuple[Any, int]  # the code of a function and the offset of a loop in it
 

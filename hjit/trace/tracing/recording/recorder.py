@@ -36,13 +36,13 @@ from hjit.trace.ir.graph import (
 from hjit.trace.ir.poly import SMALL, Poly, Sym, poly, sizes_value
 from hjit.trace.ir.ranges import Range, Ranges
 from hjit.trace.tracing.frames import line_in, site
-from hjit.trace.tracing.host import HostScalar, ScalarTape, TapeEntry
-from hjit.trace.tracing.induction import InductionVariable, Site
-from hjit.trace.tracing.iterations import Iterations
-from hjit.trace.tracing.products import Product
-from hjit.trace.tracing.results import Called
-from hjit.trace.tracing.size import Size
-from hjit.trace.tracing.watched import Watched
+from hjit.trace.tracing.recording.iterations import Iterations
+from hjit.trace.tracing.recording.products import Product
+from hjit.trace.tracing.recording.results import Called
+from hjit.trace.tracing.recording.watched import Watched
+from hjit.trace.tracing.scalars.host import HostScalar, ScalarTape, TapeEntry
+from hjit.trace.tracing.scalars.induction import InductionVariable, Site
+from hjit.trace.tracing.scalars.size import Size
 
 MAX_STAGES = 20_000  # of a trace, some seconds of tracing: more come from a loop over pixels
 MAX_DECISIONS = 24  # of a trace: a loop until convergence would compile a segment for each iteration
@@ -113,7 +113,7 @@ class Source:
     """An input array of the trace: the array itself, and where later calls find theirs.
 
     `where` is ("arg", leaf), ("captured", path), ("constant",) or ("event", number, leaf). A `packed` array is read
-    through a copy in C order; of a complex one `array` is its parts, see `hjit.trace.tracing.complex_arrays`.
+    through a copy in C order; of a complex one `array` is its parts, see `hjit.trace.tracing.arrays.complex_tracer`.
     """
 
     input: Input

@@ -7,10 +7,10 @@ from typing import Any
 
 from hjit.trace.ir.graph import Definition, Expr, Load, cast, identity, renumber, select
 from hjit.trace.ir.poly import Dim, poly
+from hjit.trace.tracing.arrays.tracer import Shape, Tracer, is_tracer, stored
 from hjit.trace.tracing.dispatch import hook, provides
-from hjit.trace.tracing.host import Conversion, as_array, as_item, is_captured, is_host, number
-from hjit.trace.tracing.recorder import current
-from hjit.trace.tracing.tracer import Shape, Tracer, is_tracer, stored
+from hjit.trace.tracing.recording.recorder import current
+from hjit.trace.tracing.scalars.host import Conversion, as_array, as_item, is_captured, is_host, number
 
 
 @provides

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from hjit.trace.tracing.results import Called
+from hjit.trace.tracing.recording.results import Called
 
 Array = np.ndarray[Any, Any]
 

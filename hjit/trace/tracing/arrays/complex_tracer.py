@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 
 from hjit.trace.ir.graph import identity
+from hjit.trace.tracing.arrays.tracer import Shape, Traced, TracedBuffer, Tracer, from_known, from_source
 from hjit.trace.tracing.complex_memory import complex_dtype, complex_of, parts_of, supported_complex
 from hjit.trace.tracing.dispatch import hook
-from hjit.trace.tracing.host import is_host, record
-from hjit.trace.tracing.recorder import current, supported_dtype, tracing
-from hjit.trace.tracing.tracer import Shape, Traced, TracedBuffer, Tracer, from_known, from_source
+from hjit.trace.tracing.recording.recorder import current, supported_dtype, tracing
+from hjit.trace.tracing.scalars.host import is_host, record
 
 Array = np.ndarray[Any, Any]
 

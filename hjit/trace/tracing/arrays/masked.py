@@ -8,9 +8,9 @@ import numpy as np
 
 from hjit.errors import TraceError
 from hjit.trace.ir.graph import Expr, Load, identity
+from hjit.trace.tracing.arrays.tracer import Shape, Traced, Tracer, call, python_int
 from hjit.trace.tracing.dispatch import hook
-from hjit.trace.tracing.recorder import current
-from hjit.trace.tracing.tracer import Shape, Traced, Tracer, call, python_int
+from hjit.trace.tracing.recording.recorder import current
 
 # -- comparing
 
