@@ -17,6 +17,7 @@ from hjit.call.segments import Cut, graphs_of
 from hjit.errors import OptionError, ScheduleError, SlidingError
 from hjit.options import Options
 from hjit.process import machine
+from hjit.samples import segment_of
 from hjit.sched.default.schedules import default_schedule
 from hjit.sched.language.build import serial_loops
 from hjit.sched.language.check import check_tree
@@ -33,7 +34,6 @@ from hjit.tuning.candidates import with_fixes
 from hjit.tuning.choice import DEFAULT, Choice
 from hjit.tuning.decide import by_search, found_or_searched
 from hjit.tuning.plans import Plan, from_text, keep, plan_name, to_text
-from hjit.tuning.samples import segment_of
 from tests.sched.test_space import Program, blurred, equalised, interleaved, product, pyramid
 from tests.scripts import run_script
 

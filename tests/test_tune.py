@@ -11,15 +11,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hjit import cache
+from hjit import cache, samples
 from hjit.errors import HjitError
 from hjit.kernels.runtime.kernel import made
 from hjit.model import network
 from hjit.model.names import MACHINE, PIPELINE, SCHEDULE
 from hjit.options import Options
 from hjit.process import machine
-from hjit.tuning import samples
-from hjit.tuning.samples import Mismatch, Quiet, alike, candidates, chosen_state, fit_all, measured, random_state
+from hjit.samples import Mismatch, Quiet, alike, candidates, chosen_state, fit_all, measured, random_state
 from tests.sched.test_space import Program, blurred, pyramid
 
 IMAGE = np.random.default_rng(3).standard_normal((70, 96)).astype(np.float32)

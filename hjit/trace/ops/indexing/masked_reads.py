@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from hjit.trace.ops.reductions.by_numpy import by_numpy
+from hjit.trace.ops.by_numpy import by_numpy
 from hjit.trace.tracing.arrays.masked import Selected
 from hjit.trace.tracing.arrays.tracer import call
 from hjit.trace.tracing.dispatch import functions, provides

@@ -16,8 +16,8 @@ import numpy as np
 from hjit.trace.ir.graph import Const, Definition, Expr, Op, cast
 from hjit.trace.ir.poly import Dim, poly
 from hjit.trace.ops.arguments import axes_of, finish, keeps
+from hjit.trace.ops.by_numpy import by_numpy
 from hjit.trace.ops.elementwise.promotion import resolve_dtypes
-from hjit.trace.ops.reductions.by_numpy import by_numpy
 from hjit.trace.ops.reductions.counting import (
     CHOOSING,
     METHODS,

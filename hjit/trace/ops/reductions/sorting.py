@@ -10,8 +10,8 @@ import numpy as np
 
 from hjit.trace.ir.graph import Definition, Expr
 from hjit.trace.ir.poly import Dim, Poly, poly
+from hjit.trace.ops.by_numpy import by_numpy
 from hjit.trace.ops.limits import MAX_ARGSORTED
-from hjit.trace.ops.reductions.by_numpy import by_numpy
 from hjit.trace.ops.reductions.networks import are_few, arg_ordered, elements, network, ordered
 from hjit.trace.tracing.arrays.tracer import Tracer, as_tracer, from_known, from_stage
 from hjit.trace.tracing.dispatch import implements

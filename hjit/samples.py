@@ -4,8 +4,8 @@ Random programs (`hjit.model.generator`) run under random schedules of the space
 2019, section 5). Every result is compared with NumPy's own, so each sample is a test, too: a wrong one is reported, and
 nothing is learnt from it.
 
-    python -m hjit.tuning.samples --seconds 1200 --out samples --seed 0          collect
-    python -m hjit.tuning.samples --fit samples --weights weights.npz            learn
+    python -m hjit.samples --seconds 1200 --out samples --seed 0          collect
+    python -m hjit.samples --fit samples --weights weights.npz            learn
 """
 
 from __future__ import annotations
@@ -383,7 +383,7 @@ def collect(seconds: float, folder: Path, first: int, count: int, jobs: int, wei
     def work(number: int) -> None:
         while time.time() < end:
             seed = next(seeds)
-            command = [sys.executable, "-m", "hjit.tuning.samples", "--one", str(seed), "--out", str(folder)]
+            command = [sys.executable, "-m", "hjit.samples", "--one", str(seed), "--out", str(folder)]
             command += ["--count", str(count), "--target", target, *(["--weights", str(weights)] if weights else [])]
             try:
                 done = subprocess.run(command, capture_output=True, text=True, timeout=90, check=False)
@@ -433,7 +433,7 @@ def vars_of(x: Any) -> dict[str, Any]:
 
 def main() -> int:
     """Collect or learn."""
-    parser = argparse.ArgumentParser(prog="python -m hjit.tuning.samples", description=(__doc__ or "").splitlines()[0])
+    parser = argparse.ArgumentParser(prog="python -m hjit.samples", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--seconds", type=float, default=600)
     parser.add_argument("--out", type=Path, default=Path("samples"))
     parser.add_argument("--seed", type=int, default=0, help="of the first program")
