@@ -31,6 +31,9 @@ class State:
 
 
 TABLE: dict[str, tuple[State, ...]] = {  # by module, without the package's name
+    "call.compiled_function": (
+        State("_functions", "all pipelines and parts, whose locks a child resets", "weak", RESET),
+    ),
     "cache": (
         State("_stores", "how often this process has written an entry", "a number"),
         State("_refused", "folders that a warning was given of", "one of each name that is given as `cache_dir`"),
@@ -83,7 +86,6 @@ TABLE: dict[str, tuple[State, ...]] = {  # by module, without the package's name
     ),
     "process.deep_stack": (State("_deep", "threads with deep stacks", "as many as are used at once", RESET),),
     "options": (State("_in_context", "options of ``with hjit.options(...)``", "one a context"),),
-    "pipeline": (State("_pipelines", "all pipelines, whose locks a child resets", "weak", "reset by the pipeline"),),
     "trace.capture.audit_hook": (State("_listening", "is the audit hook installed?", "a bool"),),
     "trace.capture.overlay": (
         State("_REPLACED", "what traced code calls in place of functions", "filled when it is first asked for"),

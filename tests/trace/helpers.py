@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from hjit.trace import Result, Trace, Tree, interpret, trace
-from hjit.trace.capture.trace import flatten
+from hjit.trace.capture.trace import Result, Trace, Tree, flatten, trace
+from hjit.trace.ir.interpret import interpret
 from hjit.trace.ir.poly import sizes_value
 from hjit.trace.tracing.scalars.host import TapeEntry
 
