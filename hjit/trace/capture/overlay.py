@@ -163,9 +163,7 @@ def wrap_callable(value: Any) -> Any:
         return partial(value)
     if hasattr(value, "py_func") and isinstance(getattr(value, "py_func", None), types.FunctionType):
         return clone(value.py_func)
-    if type(value) is _CACHE or (
-        type(value).__module__ == "hjit.pipeline" and isinstance(value.__wrapped__, types.FunctionType)
-    ):
+    if type(value) is _CACHE:
         return _cached_function(value)
     if type(value).__module__ == "uarray" or type(value).__module__.startswith(
         "scipy._lib"

@@ -11,7 +11,8 @@ import numpy as np
 
 from hjit.trace.ops.limits import MAX_DECIDED
 from hjit.trace.tracing.arrays.complex_tracer import ComplexTracer
-from hjit.trace.tracing.arrays.tracer import MAX_KNOWN, Shape, Tracer, as_tracer, has_tracer, is_tracer
+from hjit.trace.tracing.arrays.traced import Shape
+from hjit.trace.tracing.arrays.tracer import MAX_KNOWN, Tracer, as_tracer, has_tracer, is_tracer
 from hjit.trace.tracing.arrays.writing import write
 from hjit.trace.tracing.dispatch import Function
 from hjit.trace.tracing.recording.recorder import current

@@ -13,7 +13,8 @@ import numpy as np
 
 from hjit.trace.ir.graph import Expr, identity, renumber, substitute
 from hjit.trace.ir.poly import Atom, Dim, FloorDiv, Mod, Poly, Sym, Var, deep_atoms, poly
-from hjit.trace.tracing.arrays.tracer import Shape, Tracer, from_stage, is_tracer
+from hjit.trace.tracing.arrays.traced import Shape
+from hjit.trace.tracing.arrays.tracer import Tracer, from_stage, is_tracer
 from hjit.trace.tracing.dispatch import provides
 from hjit.trace.tracing.recording.recorder import current
 

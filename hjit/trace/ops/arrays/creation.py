@@ -16,9 +16,9 @@ from hjit.trace.ir.graph import Op as GraphOp
 from hjit.trace.ir.poly import Dim, poly
 from hjit.trace.ops.arguments import broadcast, count, makes, shape_of
 from hjit.trace.ops.layout import Order, copy_order, in_order, laid_out, order_of, ordered_stage
+from hjit.trace.tracing.arrays.traced import Shape
 from hjit.trace.tracing.arrays.tracer import (
     MAX_KNOWN,
-    Shape,
     Tracer,
     as_tracer,
     as_value,

@@ -19,9 +19,9 @@ from hjit.trace.ir.poly import ZERO, Atom, Dim, Poly, poly
 from hjit.trace.ops.arguments import all_known, contents, finish, placeholders, refuse, whole_number
 from hjit.trace.ops.indexing.getitem import getitem, slice_range
 from hjit.trace.ops.limits import MAX_REGIONS
+from hjit.trace.tracing.arrays.traced import Shape
 from hjit.trace.tracing.arrays.tracer import (
     MAX_KNOWN,
-    Shape,
     TracedBuffer,
     Tracer,
     as_tracer,

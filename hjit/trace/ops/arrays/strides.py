@@ -13,7 +13,8 @@ from hjit.trace.ops import layout
 from hjit.trace.ops.arguments import shape_of
 from hjit.trace.ops.arrays.creation import empty
 from hjit.trace.ops.arrays.views import view
-from hjit.trace.tracing.arrays.tracer import Shape, Tracer, as_tracer
+from hjit.trace.tracing.arrays.traced import Shape
+from hjit.trace.tracing.arrays.tracer import Tracer, as_tracer
 from hjit.trace.tracing.dispatch import implements, provides
 from hjit.trace.tracing.recording.recorder import current
 from hjit.trace.tracing.scalars.host import unpin

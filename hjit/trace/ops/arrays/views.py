@@ -15,7 +15,8 @@ from hjit.trace.ir.poly import ONE, ZERO, Dim, Poly, poly
 from hjit.trace.ops.arguments import Casting, axes_of, broadcast
 from hjit.trace.ops.layout import copy_order, in_order, is_c_ordered, stand_in
 from hjit.trace.tracing.arrays.bits import Reinterpreted
-from hjit.trace.tracing.arrays.tracer import Shape, Tracer, as_tracer, as_value, call, from_known, from_stage, is_tracer
+from hjit.trace.tracing.arrays.traced import Shape
+from hjit.trace.tracing.arrays.tracer import Tracer, as_tracer, as_value, call, from_known, from_stage, is_tracer
 from hjit.trace.tracing.dispatch import hook, implements, provides
 from hjit.trace.tracing.recording.recorder import current, supported_dtype
 from hjit.trace.tracing.scalars.host import is_host, record, unpin

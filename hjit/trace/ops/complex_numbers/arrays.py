@@ -25,7 +25,8 @@ from hjit.trace.tracing.arrays.complex_tracer import (
     scalar_parts,
 )
 from hjit.trace.tracing.arrays.masked import Selected
-from hjit.trace.tracing.arrays.tracer import MAX_KNOWN, Shape, Tracer, as_tracer, call, has_tracer
+from hjit.trace.tracing.arrays.traced import Shape
+from hjit.trace.tracing.arrays.tracer import MAX_KNOWN, Tracer, as_tracer, call, has_tracer
 from hjit.trace.tracing.complex_memory import complex_of, part_dtype, supported_complex
 from hjit.trace.tracing.dispatch import provides
 from hjit.trace.tracing.recording.recorder import current

@@ -21,7 +21,8 @@ from hjit.trace.tracing.arrays.complex_tracer import (
     known_complex,
     scalar_parts,
 )
-from hjit.trace.tracing.arrays.tracer import Shape, Tracer, from_stage, is_tracer
+from hjit.trace.tracing.arrays.traced import Shape
+from hjit.trace.tracing.arrays.tracer import Tracer, from_stage, is_tracer
 from hjit.trace.tracing.complex_memory import part_dtype, supported_complex
 from hjit.trace.tracing.recording.recorder import current, supported_dtype
 from hjit.trace.tracing.scalars.host import as_cast, is_host, number

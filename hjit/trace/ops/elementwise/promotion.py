@@ -13,14 +13,8 @@ import numpy as np
 
 from hjit.trace.ir.graph import Const, Expr, cast
 from hjit.trace.ops.arguments import Casting
-from hjit.trace.tracing.arrays.tracer import (
-    Shape,
-    Tracer,
-    as_tracer,
-    call,
-    is_tracer,
-    python_type,
-)
+from hjit.trace.tracing.arrays.traced import Shape
+from hjit.trace.tracing.arrays.tracer import Tracer, as_tracer, call, is_tracer, python_type
 from hjit.trace.tracing.recording.recorder import current, supported_dtype
 from hjit.trace.tracing.scalars.host import as_cast, is_captured, is_host, number
 from hjit.trace.tracing.scalars.size import Size

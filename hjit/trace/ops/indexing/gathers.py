@@ -17,7 +17,8 @@ from hjit.trace.ops.arguments import axes_of, broadcast, finish, makes, shape_of
 from hjit.trace.ops.elementwise.promotion import common_dtype, element
 from hjit.trace.ops.indexing.getitem import gather_index
 from hjit.trace.ops.limits import MAX_CHOICES
-from hjit.trace.tracing.arrays.tracer import Shape, Tracer, as_tracer, call, from_known, from_stage, is_tracer
+from hjit.trace.tracing.arrays.traced import Shape
+from hjit.trace.tracing.arrays.tracer import Tracer, as_tracer, call, from_known, from_stage, is_tracer
 from hjit.trace.tracing.dispatch import implements
 from hjit.trace.tracing.recording.recorder import current
 from hjit.trace.tracing.scalars.host import is_host, unpin

@@ -15,15 +15,8 @@ from hjit.trace.ir.poly import Dim, Indirect, Poly, poly
 from hjit.trace.ops.arguments import broadcast
 from hjit.trace.ops.indexing.block_scatters import parts
 from hjit.trace.tracing.arrays.masked import Selected, same_values
-from hjit.trace.tracing.arrays.tracer import (
-    Shape,
-    Tracer,
-    as_tracer,
-    from_known,
-    from_stage,
-    is_tracer,
-    stored,
-)
+from hjit.trace.tracing.arrays.traced import Shape
+from hjit.trace.tracing.arrays.tracer import Tracer, as_tracer, from_known, from_stage, is_tracer, stored
 from hjit.trace.tracing.arrays.writing import trim, version_name, write
 from hjit.trace.tracing.dispatch import provides
 from hjit.trace.tracing.recording.recorder import CheckedIndices, current

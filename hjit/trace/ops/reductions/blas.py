@@ -26,7 +26,8 @@ from hjit.trace.ops.limits import (
     MIN_WORK,
     NARROW_ROW,
 )
-from hjit.trace.tracing.arrays.tracer import Shape, TracedBuffer, Tracer
+from hjit.trace.tracing.arrays.traced import Shape
+from hjit.trace.tracing.arrays.tracer import TracedBuffer, Tracer
 from hjit.trace.tracing.recording.products import Operand, Product
 from hjit.trace.tracing.recording.recorder import Recorder, current
 

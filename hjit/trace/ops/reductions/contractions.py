@@ -17,16 +17,8 @@ from hjit.trace.ir.poly import ZERO, Dim, Poly, poly
 from hjit.trace.ops.arguments import Casting, broadcast, refuse
 from hjit.trace.ops.arrays.views import view
 from hjit.trace.ops.reductions.blas import by_blas
-from hjit.trace.tracing.arrays.tracer import (
-    MAX_KNOWN,
-    Shape,
-    Tracer,
-    as_tracer,
-    call,
-    from_known,
-    from_stage,
-    is_tracer,
-)
+from hjit.trace.tracing.arrays.traced import Shape
+from hjit.trace.tracing.arrays.tracer import MAX_KNOWN, Tracer, as_tracer, call, from_known, from_stage, is_tracer
 from hjit.trace.tracing.arrays.writing import write
 from hjit.trace.tracing.dispatch import hook, implements
 from hjit.trace.tracing.recording.recorder import current

@@ -15,7 +15,8 @@ from hjit.trace.ir.poly import ZERO, boundary
 from hjit.trace.ops.arguments import contents, whole_number
 from hjit.trace.ops.arrays.joining import Region, assemble
 from hjit.trace.ops.elementwise.casting import check_item
-from hjit.trace.tracing.arrays.tracer import Shape, Tracer, as_tracer, from_known, from_stage, has_tracer, is_tracer
+from hjit.trace.tracing.arrays.traced import Shape
+from hjit.trace.tracing.arrays.tracer import Tracer, as_tracer, from_known, from_stage, has_tracer, is_tracer
 from hjit.trace.tracing.dispatch import implements
 from hjit.trace.tracing.recording.recorder import current
 from hjit.trace.tracing.scalars.host import as_item, is_host, number, unpin

@@ -15,7 +15,8 @@ from hjit.trace.ir.poly import Dim, poly
 from hjit.trace.ops.limits import MAX_DIRECT, MAX_FILTER_TAPS
 from hjit.trace.ops.stencils.ndimage import extern, known_first
 from hjit.trace.ops.stencils.ndimage_access import Extended
-from hjit.trace.tracing.arrays.tracer import Shape, Tracer, as_tracer, from_stage
+from hjit.trace.tracing.arrays.traced import Shape
+from hjit.trace.tracing.arrays.tracer import Tracer, as_tracer, from_stage
 from hjit.trace.tracing.dispatch import functions, hook, implements
 from hjit.trace.tracing.externs.calls import opaque_call
 from hjit.trace.tracing.recording.recorder import current

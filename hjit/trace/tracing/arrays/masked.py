@@ -8,7 +8,8 @@ import numpy as np
 
 from hjit.errors import TraceError
 from hjit.trace.ir.graph import Expr, Load, identity
-from hjit.trace.tracing.arrays.tracer import Shape, Traced, Tracer, call, python_int
+from hjit.trace.tracing.arrays.traced import Shape, Traced
+from hjit.trace.tracing.arrays.tracer import Tracer, call, python_int
 from hjit.trace.tracing.dispatch import hook
 from hjit.trace.tracing.recording.recorder import current
 
@@ -60,10 +61,6 @@ class Selected(Traced):
 
     def __init__(self, full: Any, mask: Tracer, read: str = "boolean-mask read") -> None:
         self.full, self.mask, self.read = full, mask, read
-
-    @property  # type: ignore[misc]
-    def __class__(self) -> type:
-        return np.ndarray
 
     def traced_array(self) -> Tracer:
         raise current().error(

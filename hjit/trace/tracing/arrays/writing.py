@@ -7,7 +7,8 @@ from typing import Any
 
 from hjit.trace.ir.graph import Definition, Expr, Load, cast, identity, renumber, select
 from hjit.trace.ir.poly import Dim, poly
-from hjit.trace.tracing.arrays.tracer import Shape, Tracer, is_tracer, stored
+from hjit.trace.tracing.arrays.traced import Shape
+from hjit.trace.tracing.arrays.tracer import Tracer, is_tracer, stored
 from hjit.trace.tracing.dispatch import hook, provides
 from hjit.trace.tracing.recording.recorder import current
 from hjit.trace.tracing.scalars.host import Conversion, as_array, as_item, is_captured, is_host, number
