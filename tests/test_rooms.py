@@ -31,8 +31,8 @@ MAY = {
     "trace.ops.elementwise": OPS,
     "trace.ops.indexing": {*OPS, "trace.ops.elementwise"},
     "trace.ops.arrays": {*OPS, "trace.ops.indexing"},
-    "trace.ops.complex_numbers": {*OPS, "trace.ops.elementwise", "trace.ops.arrays"},
     "trace.ops.reductions": {*OPS, "trace.ops.elementwise", "trace.ops.indexing", "trace.ops.arrays"},
+    "trace.ops.complex_numbers": {*OPS, "trace.ops.elementwise", "trace.ops.arrays", "trace.ops.reductions"},
     "trace.ops.stencils": {*OPS, "trace.ops.elementwise", "trace.ops.arrays", "trace.ops.reductions"},
     "trace.capture": {
         *OPS,

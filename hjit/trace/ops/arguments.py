@@ -125,6 +125,11 @@ def contents(x: Any, operation: str, name: str) -> np.ndarray[Any, Any]:
     return np.array(t.tolist(), t.dtype) if t.known is None else t.known
 
 
+def outer(ufunc: np.ufunc, a: Any, b: Any, **kwargs: Any) -> Any:
+    """``ufunc.outer`` of two traced arrays."""
+    return ufunc(a[(..., *(None,) * b.ndim)], b, **kwargs)
+
+
 # -- results and errors
 
 

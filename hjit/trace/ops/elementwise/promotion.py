@@ -5,7 +5,7 @@ A Python number, or a run-time one from outside, takes part in a promotion by it
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 from typing import Any
 
@@ -52,6 +52,17 @@ def loop_of(ufunc: np.ufunc, operands: tuple[Any, ...], signature: Any, casting:
     kinds = tuple(
         _type_of(x, ufunc in _COMPARISONS) if is_tracer(x) else _weak(x.value if is_host(x) else x) for x in operands
     )
+    return loop_of_kinds(ufunc, kinds, signature, casting, supported_dtype)
+
+
+def loop_of_kinds(
+    ufunc: np.ufunc,
+    kinds: tuple[Any, ...],
+    signature: Any,
+    casting: Casting,
+    is_supported: Callable[[np.dtype[Any]], bool],
+) -> tuple[np.dtype[Any], ...]:
+    """As `loop_of`, for the dtypes of operands, or the types of Python numbers."""
     try:
         if all(isinstance(k, type) for k in kinds):
             kinds = tuple(np.dtype(k) for k in kinds)
@@ -61,7 +72,7 @@ def loop_of(ufunc: np.ufunc, operands: tuple[Any, ...], signature: Any, casting:
             raise current().error(f"numpy.{ufunc.__name__}", str(error)) from None
         raise
     for t in loop:
-        if not supported_dtype(t):
+        if not is_supported(t):
             raise current().error(f"numpy.{ufunc.__name__}", f"NumPy computes this as {t}, which hjit does not compile")
     return loop
 

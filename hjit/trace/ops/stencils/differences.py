@@ -166,9 +166,7 @@ def _edge_weights(dx: Any, uniform: bool) -> tuple[tuple[Any, Any, Any], tuple[A
 
 @implements(np.convolve)
 def convolve(a: Any, v: Any, mode: Any = "full") -> Any:
-    a, v = (_at_least_1d(x) for x in (a, v))
-    if a.ndim > 1 or v.ndim > 1 or a.size == 0 or v.size == 0:
-        refuse(np.convolve, a, v, mode)
+    a, v = _operands(np.convolve, a, v, mode)
     if v.shape[0] > a.shape[0]:
         a, v = v, a
     return _slide(a, v[::-1], mode, np.convolve)
@@ -176,12 +174,22 @@ def convolve(a: Any, v: Any, mode: Any = "full") -> Any:
 
 @implements(np.correlate)
 def correlate(a: Any, v: Any, mode: Any = "valid") -> Any:
-    a, v = (_at_least_1d(x) for x in (a, v))
-    if a.ndim > 1 or v.ndim > 1 or a.size == 0 or v.size == 0:
-        refuse(np.correlate, a, v, mode)
+    a, v = _operands(np.correlate, a, v, mode)
     if v.shape[0] > a.shape[0]:
         return _slide(v, a, mode, np.correlate)[::-1]
     return _slide(a, v, mode, np.correlate)
+
+
+def _operands(function: Callable[..., Any], a: Any, v: Any, mode: Any) -> tuple[Any, Any]:
+    """Two arrays of one dimension.
+
+    Raises:
+        ValueError: what NumPy says of others.
+    """
+    a, v = (_at_least_1d(x) for x in (a, v))
+    if a.ndim > 1 or v.ndim > 1 or a.size == 0 or v.size == 0:
+        refuse(function, a, v, mode)
+    return a, v
 
 
 def _at_least_1d(x: Any) -> Any:

@@ -10,7 +10,7 @@ import functools
 import importlib
 import inspect
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -153,11 +153,16 @@ def register() -> None:
     for real in (filters._rank_filter, filters._min_or_max_filter):
         implements(real)(decided(real, "footprint"))
     implements(morphology._binary_erosion)(until_it_stays(morphology._binary_erosion))
-    public = importlib.import_module("scipy.ndimage")
-    for name in EXTERNS:
+    run_as_they_are("scipy.ndimage", EXTERNS)
+
+
+def run_as_they_are(module: str, names: Sequence[str]) -> None:
+    """Functions of a module of SciPy that no kernel computes; not every version has all of them."""
+    public = importlib.import_module(module)
+    for name in names:
         real = getattr(public, name, None)
         if real is not None and real not in functions():
-            implements(real)(extern(f"scipy.ndimage.{name}", real))
+            implements(real)(extern(f"{module}.{name}", real))
 
 
 try:
