@@ -8,7 +8,7 @@ import sys
 import types
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -128,6 +128,15 @@ class _Identity:
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, _Identity) and self.ref() is not None and self.ref() is other.ref()
+
+
+def each_once(copy: Callable[[Any], Any], leaves: Sequence[Any]) -> list[Any]:
+    """Copies of arguments; of what was passed twice there is one copy."""
+    made: dict[int, Any] = {}  # by identity: arrays cannot be keys
+    for x in leaves:
+        if id(x) not in made:
+            made[id(x)] = copy(x)
+    return [made[id(x)] for x in leaves]
 
 
 def leaf_names(function: Callable[..., Any], structure: Tree, count: int) -> list[str]:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 
 from hjit.call import against_numpy
 from hjit.call.against_numpy import InterleavedCalls
-from hjit.call.arguments import CallKey, copied, is_dask_array, is_device_array, key_of
+from hjit.call.arguments import CallKey, copied, each_once, is_dask_array, is_device_array, key_of
 from hjit.call.entry import MAX_CONTEXTS, MAX_DEPTH, UNTIMED, Call, Entries, Entry, Stats, limit
 from hjit.call.outcome import MISS, PARTS, PLAIN
 from hjit.errors import BudgetError, CompileError, DeviceError, HjitWarning, LongLoop, TraceError
@@ -431,13 +431,12 @@ class CompiledFunction(Generic[P, R]):
 
     def _own_error(self, error: Exception, structure: Tree, leaves: list[Any]) -> Exception:
         """What NumPy raises for these arguments; where it raises nothing, the trace is at fault."""
-        copies: dict[int, Any] = {}  # by identity: what was passed twice is copied once
         copy, function = copied, self.py_func
         if any(map(is_device_array, leaves)):
             from hjit.call.on_device import mirror
 
             copy, function = mirror, self._by_numpy()
-        args, kwargs = structure.build(lambda k: copies.setdefault(id(leaves[k]), copy(leaves[k])))
+        args, kwargs = structure.build(each_once(copy, leaves).__getitem__)
         try:
             with forks.builds.outside():
                 function(*args, **kwargs)

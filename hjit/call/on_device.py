@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from hjit.call.arguments import is_device_array
+from hjit.call.arguments import each_once, is_device_array
 from hjit.call.entry import Call
 from hjit.call.guards import GuardValues, look_up
 from hjit.call.outcome import MISS, Outcome
@@ -105,8 +105,7 @@ def on_copies(call: Call, function: Callable[[Call], Any]) -> Any:
     Args:
         function: gives a result, or an `Outcome`, which is handed on.
     """
-    copies: dict[int, Any] = {}  # by identity: what was passed twice is copied once
-    leaves = [copies.setdefault(id(x), mirror(x)) for x in call.leaves]
+    leaves = each_once(mirror, call.leaves)
     args, kwargs = call.structure.build(leaves.__getitem__)
     try:
         result = function(replace(call, leaves=leaves, args=args, kwargs=kwargs, targets=[]))

@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 
-from hjit.trace.ir.graph import identity
 from hjit.trace.tracing.arrays.traced import Shape, TracedArray
 from hjit.trace.tracing.arrays.tracer import TracedBuffer, Tracer, from_known, from_source
 from hjit.trace.tracing.complex_memory import complex_dtype, complex_of, parts_of, supported_complex
@@ -242,8 +241,3 @@ def scalar_parts(x: Any) -> tuple[Any, Any]:
     if is_host(x):
         return record(operator.attrgetter("real"), x), record(operator.attrgetter("imag"), x)
     return x.real, x.imag
-
-
-def whole_view(buffer: TracedBuffer, shape: Shape, is_scalar: bool = False) -> ComplexTracer:
-    """All of a buffer of parts."""
-    return ComplexTracer(Tracer(buffer, shape, identity(len(shape))), is_scalar)
