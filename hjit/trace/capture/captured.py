@@ -30,7 +30,7 @@ from hjit.trace.tracing.arrays.tracer import Tracer
 from hjit.trace.tracing.complex_memory import supported_complex
 from hjit.trace.tracing.dispatch import hook
 from hjit.trace.tracing.recording.recorder import Recorder, current, supported_dtype
-from hjit.trace.tracing.scalars.host import HostScalar, unpin
+from hjit.trace.tracing.scalars.host import HostScalar, static_value
 
 MAX_ITEMS = 4096  # items of a captured container that are looked at; of a larger one only its identity is guarded
 MAX_BYTES = 4096  # bytes of a captured array of a dtype that kernels do not have, which is compared at every call
@@ -258,7 +258,7 @@ class ObjectProxy:
 
     def __getitem__(self, key: Any) -> Any:
         value = object.__getattribute__(self, "_hjit_object")
-        return wrap(value[unpin(key)], Path(object.__getattribute__(self, "_hjit_path"), unpin(key)))
+        return wrap(value[static_value(key)], Path(object.__getattribute__(self, "_hjit_path"), static_value(key)))
 
     def __iter__(self) -> Any:
         return iter(object.__getattribute__(self, "_hjit_object"))

@@ -22,7 +22,7 @@ from hjit.trace.capture.impure import READS_OR_WRITES, refused
 from hjit.trace.tracing.externs.calls import Arguments, within
 from hjit.trace.tracing.frames import is_counted, is_own
 from hjit.trace.tracing.recording.recorder import Effect, current
-from hjit.trace.tracing.scalars.host import unpin
+from hjit.trace.tracing.scalars.host import static_value
 
 _TRACE = os.path.join(os.path.dirname(__file__), "trace.py")  # its function is the outermost frame of a trace
 _PLAIN = (bool, int, float, str, type(None))
@@ -196,7 +196,7 @@ def _warn(message: Any, category: Any = None, stacklevel: int = 1, source: Any =
         raise TypeError(f"category must be a Warning subclass, not '{type(category).__name__}'")
     if more:
         raise _refusal(f"warnings.warn({', '.join(more)}=...)", "hjit does not know this argument")
-    where = place(int(unpin(stacklevel)))
+    where = place(int(static_value(stacklevel)))
 
     def give(message: Any) -> None:
         at = where()
@@ -237,7 +237,7 @@ class Log:
         if name in _LEVELS:
             return lambda msg, *args, **kwargs: _log(log, _LEVELS[name], msg, args, **kwargs)
         if name == "log":
-            return lambda level, msg, *args, **kwargs: _log(log, unpin(level), msg, args, **kwargs)
+            return lambda level, msg, *args, **kwargs: _log(log, static_value(level), msg, args, **kwargs)
         if name == "getChild":
             return lambda suffix: Log(log.getChild(suffix))
         if name not in _SETTINGS:
@@ -261,7 +261,7 @@ def _log(
         raise _refusal(
             "logging: exc_info, stack_info", "the stack of a call that is compiled is not that of the function"
         )
-    where = place(int(unpin(stacklevel)))
+    where = place(int(static_value(stacklevel)))
     if isinstance(log, logging.LoggerAdapter):
         msg, kwargs = log.process(msg, {} if extra is None else {"extra": extra})
         log, extra = log.logger, kwargs.get("extra")

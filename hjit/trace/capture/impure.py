@@ -20,7 +20,7 @@ import numpy as np
 from hjit.trace.tracing.arrays.tracer import has_tracer
 from hjit.trace.tracing.externs.calls import opaque_call
 from hjit.trace.tracing.recording.recorder import current
-from hjit.trace.tracing.scalars.host import unpin
+from hjit.trace.tracing.scalars.host import static_value
 
 CLOCKS = ("time", "perf_counter", "monotonic", "process_time", "thread_time", "localtime", "gmtime", "sleep")
 FILES = (np.load, np.loadtxt, np.genfromtxt, np.fromfile, np.memmap)
@@ -82,7 +82,7 @@ def default_rng(seed: Any = None) -> Any:
             "without a seed it differs from call to call",
             "make the generator outside the function",
         )
-    return np.random.default_rng(unpin(seed))
+    return np.random.default_rng(static_value(seed))
 
 
 class Stream:
@@ -143,7 +143,7 @@ class _Generator:
         if x is None or self.cls is random.SystemRandom:
             reason = "without a seed it differs from call to call"
             raise current().error(f"random.{self.cls.__name__}()", reason, "make it outside the function")
-        return self.cls(unpin(x))
+        return self.cls(static_value(x))
 
     def __instancecheck__(self, x: Any) -> bool:
         return isinstance(x, self.cls)

@@ -30,7 +30,7 @@ from hjit.trace.tracing.dispatch import functions, hook, provides
 from hjit.trace.tracing.externs.calls import concrete, opaque_call
 from hjit.trace.tracing.externs.foreign import foreign
 from hjit.trace.tracing.recording.recorder import current
-from hjit.trace.tracing.scalars.host import HostScalar, is_host, is_run_time, pin_captured
+from hjit.trace.tracing.scalars.host import HostScalar, is_host, is_run_time, static_captured
 
 _SAFE_BUILTINS = ("builtins", "_operator", "math", "time")  # they ask a tracer through Python's own protocols
 _OWN = ("hjit.trace", "hjit.kernels", "hjit.sched", "hjit.model", "hjit.pipeline", "hjit.call", "hjit.options")
@@ -189,7 +189,7 @@ def _cached_function(value: Any) -> Callable[..., Any]:
 
     @functools.wraps(value.__wrapped__, updated=())
     def method(*args: Any, **kwargs: Any) -> Any:
-        args, kwargs = pin_captured(args), pin_captured(kwargs)
+        args, kwargs = static_captured(args), static_captured(kwargs)
         if has_tracer(args) or has_tracer(kwargs):
             return clone(value.__wrapped__)(*args, **kwargs)
         return value(*args, **kwargs)
@@ -208,7 +208,7 @@ def _taken_over(function: Any) -> Callable[..., Any]:
 
     def method(*args: Any, **kwargs: Any) -> Any:
         if function not in _OF_ELEMENTS:
-            args, kwargs = pin_captured(args), pin_captured(kwargs)
+            args, kwargs = static_captured(args), static_captured(kwargs)
         if selected_among(args, kwargs):
             return hook("masked_call")(function, args, kwargs)
         if makes or has_tracer(args) or has_tracer(kwargs):
@@ -225,7 +225,7 @@ def _numpy_function(function: Any) -> Callable[..., Any]:
     """A NumPy or SciPy function that is not in the table: its own Python source is traced."""
 
     def method(*args: Any, **kwargs: Any) -> Any:
-        args, kwargs = pin_captured(args), pin_captured(kwargs)
+        args, kwargs = static_captured(args), static_captured(kwargs)
         if has_tracer(args) or has_tracer(kwargs):
             return numpy_call(function, args, kwargs)
         return concrete(function, args, kwargs)

@@ -30,7 +30,7 @@ from hjit.trace.ir.poly import SMALL, Var, poly
 from hjit.trace.tracing.arrays.complex_tracer import ComplexTracer
 from hjit.trace.tracing.arrays.tracer import is_tracer, serials
 from hjit.trace.tracing.recording.recorder import Recorder, current, tracing
-from hjit.trace.tracing.scalars.host import is_host, unpin
+from hjit.trace.tracing.scalars.host import is_host, static_value
 from hjit.trace.tracing.scalars.induction import CannotReroll, InductionVariable, Site
 from hjit.trace.tracing.scalars.size import Size
 
@@ -39,11 +39,11 @@ MAX_TAPS = 128  # iterations of a loop that has nothing to do with a size: they 
 
 def range_(*args: Any) -> Any:
     """``range`` for traced functions: the iterations of a loop at once, where its body allows that."""
-    plain = range(*(operator.index(unpin(a)) for a in args))
+    plain = range(*(operator.index(static_value(a)) for a in args))
     frame = sys._getframe(1)
     if len(plain) <= SMALL or type(frame.f_globals) is dict or not tracing():
         return plain
-    sizes = [a if type(a) is Size else operator.index(unpin(a)) for a in args]
+    sizes = [a if type(a) is Size else operator.index(static_value(a)) for a in args]
     start, stop = sizes[:2] if len(sizes) > 1 else (0, sizes[0])
     if len(plain) <= MAX_TAPS and not any(type(n) is Size for n in (start, stop)):
         return plain

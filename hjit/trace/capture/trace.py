@@ -25,7 +25,7 @@ from hjit.trace.tracing.arrays.tracer import TracedBuffer, Tracer, is_tracer
 from hjit.trace.tracing.complex_memory import complex_of
 from hjit.trace.tracing.recording.iterations import MOST_OPERATIONS, MOST_UNROLLED, Iterations
 from hjit.trace.tracing.recording.recorder import OutOfBounds, Recorder
-from hjit.trace.tracing.scalars.host import HostScalar, captured_number, is_host, is_run_time, unpin
+from hjit.trace.tracing.scalars.host import HostScalar, captured_number, is_host, is_run_time, static_value
 from hjit.trace.tracing.scalars.induction import CannotReroll, Site
 from hjit.trace.tracing.scalars.size import Size
 
@@ -304,7 +304,7 @@ def _result(x: Any, rec: Recorder, shared: Counter[TracedBuffer]) -> Any:
     elif t is slice:  # its parts may be sizes, or numbers of the caller
         if any(is_tracer(v) for v in (x.start, x.stop, x.step)):
             raise rec.error("return", "a slice of computed numbers", "return the numbers")
-        x = slice(*(int(v) if type(v) is Size else unpin(v) for v in (x.start, x.stop, x.step)))
+        x = slice(*(int(v) if type(v) is Size else static_value(v) for v in (x.start, x.stop, x.step)))
     elif not isinstance(x, (bool, int, float, complex, str, bytes, type(None), slice, np.generic, np.dtype, type)):
         raise rec.error("return", f"a {t.__name__}", "return arrays, numbers, or tuples, lists and dicts of them")
     return Result("static", value=x)

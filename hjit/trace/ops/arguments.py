@@ -16,7 +16,7 @@ from hjit.trace.tracing.arrays.tracer import MAX_KNOWN, Tracer, as_tracer, has_t
 from hjit.trace.tracing.arrays.writing import write
 from hjit.trace.tracing.dispatch import Function
 from hjit.trace.tracing.recording.recorder import current
-from hjit.trace.tracing.scalars.host import unpin
+from hjit.trace.tracing.scalars.host import static_value
 from hjit.trace.tracing.scalars.size import Size
 
 Casting = Literal["no", "equiv", "safe", "same_kind", "unsafe"]
@@ -33,7 +33,7 @@ def makes(function: Function) -> Function:
 
 def whole_number(n: Any) -> int:
     """An integer argument, its polynomial kept where it has one."""
-    n = unpin(n)
+    n = static_value(n)
     return n if type(n) in (int, Size) else operator.index(n)
 
 
@@ -89,7 +89,7 @@ def axes_of(axis: Any, ndim: int) -> tuple[int, ...]:
     if axis is None:
         return tuple(range(ndim))
     many = tuple(axis) if isinstance(axis, (tuple, list)) else (axis,)
-    found = [np.lib.array_utils.normalize_axis_index(operator.index(unpin(a)), ndim) for a in many]
+    found = [np.lib.array_utils.normalize_axis_index(operator.index(static_value(a)), ndim) for a in many]
     if len(set(found)) != len(found):
         raise ValueError("duplicate value in 'axis'")
     return tuple(sorted(found))
@@ -153,4 +153,4 @@ def placeholders(x: Any) -> Any:
         return x.known if x.known is not None else np.broadcast_to(np.zeros((), x.dtype), plain(x.shape))
     if type(x) in (list, tuple):
         return type(x)(map(placeholders, x))
-    return {k: placeholders(v) for k, v in x.items()} if type(x) is dict else unpin(x)
+    return {k: placeholders(v) for k, v in x.items()} if type(x) is dict else static_value(x)

@@ -11,7 +11,7 @@ from hjit.trace.ops.arguments import plain
 from hjit.trace.tracing.arrays.tracer import as_tracer, is_tracer
 from hjit.trace.tracing.arrays.writing import write
 from hjit.trace.tracing.externs.calls import opaque_call
-from hjit.trace.tracing.scalars.host import is_host, unpin
+from hjit.trace.tracing.scalars.host import is_host, static_value
 
 
 def by_numpy(function: Callable[..., Any], *args: Any, out: Any = None, rule: str = "", **options: Any) -> Any:
@@ -24,7 +24,7 @@ def by_numpy(function: Callable[..., Any], *args: Any, out: Any = None, rule: st
     """
     is_python = [is_host(x) and type(x.value) in (bool, int, float) for x in args]
     arrays = [as_tracer(x) if _has_number(x) else x for x in args]
-    options = {name: unpin(x) for name, x in options.items()}
+    options = {name: static_value(x) for name, x in options.items()}
 
     def real(*given: Any) -> Any:
         target = {} if out is None else {"out": np.empty(plain(out.shape), out.dtype)}

@@ -32,7 +32,7 @@ from hjit.trace.tracing.complex_memory import part_dtype
 from hjit.trace.tracing.dispatch import hook, provides
 from hjit.trace.tracing.externs.calls import opaque_call
 from hjit.trace.tracing.recording.recorder import current
-from hjit.trace.tracing.scalars.host import is_host, pin_captured
+from hjit.trace.tracing.scalars.host import is_host, static_captured
 
 _NAMES = {"divide": "true_divide", "abs": "absolute", "conj": "conjugate"}
 
@@ -50,7 +50,7 @@ def complex_operands(inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
 def complex_ufunc(ufunc: np.ufunc, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """A ufunc that `complex_operands` says is one of complex numbers; one without a formula is called as it is."""
     name = _NAMES.get(ufunc.__name__, ufunc.__name__)
-    inputs, kwargs = pin_captured(inputs), pin_captured(kwargs)
+    inputs, kwargs = static_captured(inputs), static_captured(kwargs)
     if name in FORMULAS:
         return _elementwise(ufunc, name, inputs, **kwargs)
     if name == "power" and not kwargs and _is_whole_power(*inputs):
@@ -198,9 +198,9 @@ def _takes(x: Any) -> bool:
 
 def _power(a: Any, b: Any) -> Any:
     """``a ** b``: NumPy's operator takes shortcuts for a few Python exponents."""
-    b = pin_captured(b)
+    b = static_captured(b)
     if is_host(b):
-        b = b.pin()
+        b = b.make_static()
     if type(a) is ComplexTracer and type(b) in (int, float, complex):
         shortcut = {2: np.square, 1: np.positive, 0.5: np.sqrt, -1: np.reciprocal}.get(b)
         if shortcut is not None and not a.is_scalar:

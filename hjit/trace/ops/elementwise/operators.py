@@ -10,7 +10,7 @@ import numpy as np
 from hjit.trace.tracing.arrays.masked import Selected
 from hjit.trace.tracing.arrays.tracer import Tracer, call
 from hjit.trace.tracing.recording.recorder import current
-from hjit.trace.tracing.scalars.host import is_host, pin_captured
+from hjit.trace.tracing.scalars.host import is_host, static_captured
 from hjit.trace.tracing.scalars.size import Size
 
 BINARY = {
@@ -60,7 +60,7 @@ def _unary(f: Callable[..., Any]) -> Callable[..., Any]:
 
 def _power(a: Any, b: Any) -> Any:
     """``a ** b``: NumPy's operator takes shortcuts for a few Python exponents; the results differ in the last bit."""
-    b = pin_captured(b)
+    b = static_captured(b)
     if not is_host(b) and type(b) in (int, float) and isinstance(a, np.ndarray) and a.dtype.kind in "fc":
         shortcut = {2: np.square, 1: np.positive, 0.5: np.sqrt, -1: np.reciprocal}.get(b)
         if shortcut is not None:
@@ -126,7 +126,7 @@ def _in_place(ufunc: Callable[..., Any]) -> Callable[..., Any]:
 def _in_place_power(self: Any, other: Any) -> Any:
     if type(self) is Tracer and self.is_scalar and not self.shape:
         return self**other
-    other = pin_captured(other)
+    other = static_captured(other)
     if type(other) in (int, float) and self.dtype.kind == "f":
         shortcut = {2: np.square, 0.5: np.sqrt, -1: np.reciprocal}.get(other)
         if shortcut is not None:

@@ -133,6 +133,6 @@ def element(x: Any, shape: Shape, dtype: np.dtype[Any]) -> Expr:
     if is_tracer(x):
         return cast(x.load(shape), dtype)
     if is_captured(x) and dtype.kind != "f":
-        x = x.pin()
+        x = x.make_static()
     value = number(x, dtype, as_cast)
     return current().scalar(value, dtype) if is_host(value) else Const(value, dtype)

@@ -74,7 +74,9 @@ def ufunc_call(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs: di
         and all(is_host(x) or np.isscalar(x) for x in inputs)
     ):
         return (
-            _of_hosts(ufunc, inputs) if not kwargs else ufunc(*(x.pin() if is_host(x) else x for x in inputs), **kwargs)
+            _of_hosts(ufunc, inputs)
+            if not kwargs
+            else ufunc(*(x.make_static() if is_host(x) else x for x in inputs), **kwargs)
         )
     if ufunc.signature is not None:
         return call(ufunc, *inputs, **kwargs)
@@ -170,7 +172,7 @@ def _check_exponent(x: Any, mask: Tracer | None) -> None:
         ValueError: it is known that one is negative.
     """
     if is_host(x):
-        bad = record(operator.lt, x, 0).pin()
+        bad = record(operator.lt, x, 0).make_static()
     elif is_tracer(x) and x.known is None:
         found = current().range_of(x.load())
         bad = np.less(x, 0) if found is None or found[0] < 0 else False
@@ -193,9 +195,9 @@ def _with_constants(name: str, operands: tuple[Any, ...], loop: tuple[np.dtype[A
     """Numbers from closures, as constants where that gains a known result, an integer range or a cheaper operation."""
     arrays = [x for x in operands if is_tracer(x)]
     if all(x.known is not None for x in arrays) or _is_narrow(arrays, loop[0]):
-        return tuple(x.pin() if is_captured(x) else x for x in operands)
+        return tuple(x.make_static() if is_captured(x) else x for x in operands)
     return tuple(
-        x.pin() if is_captured(x) and not _by_number(name, x.value, t) else x
+        x.make_static() if is_captured(x) and not _by_number(name, x.value, t) else x
         for x, t in zip(operands, loop, strict=False)
     )
 
@@ -252,7 +254,7 @@ def _side(x: Any, dtype: np.dtype[Any]) -> int:
     """-1 or 1 where a Python int is below or above the range of an integer dtype, else 0; guarded of a run-time one."""
     if dtype.kind not in "iu" or type(x.value if is_host(x) else x) is not int:
         return 0
-    return int(record(_beyond, x, dtype).pin() if is_host(x) else _beyond(x, dtype))
+    return int(record(_beyond, x, dtype).make_static() if is_host(x) else _beyond(x, dtype))
 
 
 def _beyond(x: int, dtype: np.dtype[Any]) -> int:

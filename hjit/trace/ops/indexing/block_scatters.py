@@ -75,7 +75,7 @@ def parts(arrays: Mapping[int, Tracer], extents: Mapping[int, int], shape: Seque
         if any(p.blocks > 1 for p in runs):
             axes[known.dim], cut[known.dim] = axis, runs
             for name in known.scalars:
-                current().hosts[name].pin()
+                current().hosts[name].make_static()
     return [_part(dict(zip(cut, some, strict=True)), axes, shape, first) for some in itertools.product(*cut.values())]
 
 

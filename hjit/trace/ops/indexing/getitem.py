@@ -20,7 +20,7 @@ from hjit.trace.tracing.arrays.tracer import Tracer, as_tracer, from_known, from
 from hjit.trace.tracing.arrays.writing import trim, version_name, write
 from hjit.trace.tracing.dispatch import provides
 from hjit.trace.tracing.recording.recorder import CheckedIndices, current
-from hjit.trace.tracing.scalars.host import is_host, unpin
+from hjit.trace.tracing.scalars.host import is_host, static_value
 from hjit.trace.tracing.scalars.induction import InductionVariable
 from hjit.trace.tracing.scalars.size import Size, size_poly
 
@@ -270,7 +270,7 @@ def _int(x: Any) -> int | None:
 
 def slice_range(k: slice, n: int) -> tuple[int, int, int]:
     """First index, step and length of a slice of an axis of length `n`, as sizes that keep their polynomials."""
-    step = 1 if k.step is None else operator.index(unpin(k.step))
+    step = 1 if k.step is None else operator.index(static_value(k.step))
     if step == 0:
         raise ValueError("slice step cannot be zero")
     start, stop = (_bound(x, n, step, first) for x, first in ((k.start, True), (k.stop, False)))
@@ -285,7 +285,7 @@ def _bound(x: Any, n: int, step: int, first: bool) -> int:
     low, high = (0, n) if step > 0 else (-1, n - 1)
     if x is None:
         return (low if first else high) if step > 0 else (high if first else low)
-    x = unpin(x)
+    x = static_value(x)
     if is_tracer(x):
         x = operator.index(x)
     x = x if type(x) in (int, Size, InductionVariable) else operator.index(x)

@@ -18,7 +18,7 @@ from hjit.trace.ops.indexing.histograms import tally, values_of
 from hjit.trace.tracing.arrays.masked import Selected
 from hjit.trace.tracing.arrays.tracer import Tracer, as_tracer, call, from_known, from_stage
 from hjit.trace.tracing.dispatch import implements
-from hjit.trace.tracing.scalars.host import unpin
+from hjit.trace.tracing.scalars.host import static_value
 
 
 def _truth(a: Tracer) -> Tracer:
@@ -73,9 +73,9 @@ def unique(
 ) -> Any:
     """Of integers that have few values: those that occur, by counting all of them."""
     a = as_tracer(ar)
-    wanted = [bool(unpin(x)) for x in (return_index, return_inverse, return_counts)]
+    wanted = [bool(static_value(x)) for x in (return_index, return_inverse, return_counts)]
     if a.known is not None:
-        return _known(np.unique, a, *wanted, axis=unpin(axis), equal_nan=unpin(equal_nan))
+        return _known(np.unique, a, *wanted, axis=static_value(axis), equal_nan=static_value(equal_nan))
     if not values_of(a.dtype) or wanted[0] or axis is not None or not a.size:
         raise depends_on_values("numpy.unique", "pass the values in, or compute them outside the function")
     found = _Counted(a)

@@ -22,7 +22,7 @@ from hjit.trace.tracing.arrays.tracer import MAX_KNOWN, Tracer, as_tracer, call,
 from hjit.trace.tracing.arrays.writing import write
 from hjit.trace.tracing.dispatch import hook, implements
 from hjit.trace.tracing.recording.recorder import current
-from hjit.trace.tracing.scalars.host import unpin
+from hjit.trace.tracing.scalars.host import static_value
 
 Labels = Sequence[Hashable]
 
@@ -179,7 +179,7 @@ def outer(a: Any, b: Any, out: Any = None) -> Any:
 @implements(np.tensordot)
 def tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
     a, b = _numbers(a, b)
-    axes = unpin(axes)
+    axes = static_value(axes)
     if isinstance(axes, (int, np.integer)):
         pairs = [(a.ndim - int(axes) + k, k) for k in range(int(axes))]
     else:

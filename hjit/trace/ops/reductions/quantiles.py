@@ -31,7 +31,7 @@ from hjit.trace.ops.reductions.networks import are_few, elements, flag, median_n
 from hjit.trace.tracing.arrays.tracer import Tracer, as_tracer, from_stage, is_tracer
 from hjit.trace.tracing.dispatch import implements
 from hjit.trace.tracing.recording.recorder import current
-from hjit.trace.tracing.scalars.host import is_host, unpin
+from hjit.trace.tracing.scalars.host import is_host, static_value
 
 _MISSING = np._NoValue
 
@@ -256,7 +256,7 @@ def _fixed(q: Any) -> Any:
     """The wanted quantiles: known while tracing, since they choose elements."""
     if type(q) in (list, tuple):
         return np.asarray([_fixed(x) for x in q])
-    return q.known if is_tracer(q) else unpin(q)
+    return q.known if is_tracer(q) else static_value(q)
 
 
 def _neighbours(place: Any, n: int) -> tuple[int, int]:

@@ -31,7 +31,7 @@ from hjit.trace.tracing.arrays.tracer import (
 )
 from hjit.trace.tracing.dispatch import hook, implements, provides
 from hjit.trace.tracing.recording.recorder import current
-from hjit.trace.tracing.scalars.host import as_item, is_host, unpin
+from hjit.trace.tracing.scalars.host import as_item, is_host, static_value
 
 _MISSING = np._NoValue
 
@@ -268,7 +268,7 @@ def mean_of_squares(
     """The mean of the squared deviations of `a`, of which `ddof` do not count."""
     total = sum_(squares, axis, dtype, None, keepdims, where=where)  # unlike means, halves are summed as halves
     count = counted(a, axis, where, keepdims)
-    left = np.maximum(count - ddof, 0) if is_tracer(count) else max(count - unpin(ddof), 0)
+    left = np.maximum(count - ddof, 0) if is_tracer(count) else max(count - static_value(ddof), 0)
     return divided(total, left, dtype)
 
 

@@ -30,7 +30,7 @@ from hjit.trace.tracing.dispatch import functions, hook, implements
 from hjit.trace.tracing.externs.calls import opaque_call
 from hjit.trace.tracing.externs.foreign import foreign
 from hjit.trace.tracing.recording.recorder import current
-from hjit.trace.tracing.scalars.host import unpin
+from hjit.trace.tracing.scalars.host import static_value
 from hjit.trace.tracing.scalars.size import Size
 
 # -- registration
@@ -44,7 +44,7 @@ def known_first(real: Any, traced: Callable[..., Any]) -> Callable[..., Any]:
         arrays = [x for x in args if is_tracer(x)]
         if any(x.known is None for x in arrays):
             return traced(*args)
-        result = real(*(x.known if is_tracer(x) else int(x) if type(x) is Size else unpin(x) for x in args))
+        result = real(*(x.known if is_tracer(x) else int(x) if type(x) is Size else static_value(x) for x in args))
         for x in arrays:
             root = x.buffer.root
             current().changes.append((root, root.version, True))
@@ -75,7 +75,7 @@ def until_it_stays(real: types.FunctionType) -> Callable[..., Any]:
 
     def method(*args: Any, **kwargs: Any) -> Any:
         given = signature.bind(*args, **kwargs).arguments
-        if isinstance(given["iterations"], (int, np.integer)) and unpin(given["iterations"]) < 1:
+        if isinstance(given["iterations"], (int, np.integer)) and static_value(given["iterations"]) < 1:
             return extern("scipy.ndimage.binary_erosion", real)(**given)
         return traced(*args, **kwargs)
 
@@ -83,7 +83,7 @@ def until_it_stays(real: types.FunctionType) -> Callable[..., Any]:
 
 
 def gaussian_weights(real: Callable[..., Any]) -> Callable[..., Any]:
-    """The weights are numbers: what they are made of is pinned."""
+    """The weights are numbers: what they are made of is static."""
 
     def method(sigma: Any, order: Any, radius: Any) -> Tracer:
         return from_known(real(*(as_number(v) for v in (sigma, order, radius))))
@@ -93,7 +93,7 @@ def gaussian_weights(real: Callable[..., Any]) -> Callable[..., Any]:
 
 def as_number(x: Any) -> Any:
     """A plain number from a host scalar or a one-element array."""
-    return as_value(x).item() if is_tracer(x) else int(x) if type(x) is Size else unpin(x)
+    return as_value(x).item() if is_tracer(x) else int(x) if type(x) is Size else static_value(x)
 
 
 def extern(name: str, real: Callable[..., Any]) -> Callable[..., Any]:

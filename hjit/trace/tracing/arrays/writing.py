@@ -27,7 +27,7 @@ def write(view: Tracer, value: Any, where: Expr | None = None, how: Conversion |
     if not view.writeable:
         raise ValueError("assignment destination is read-only")
     if is_captured(value) and view.dtype.kind != "f":
-        value = value.pin()  # what NumPy says of a number that does not fit, it says at once
+        value = value.make_static()  # what NumPy says of a number that does not fit, it says at once
     source = value if is_tracer(value) else None
     if source is not None and source.buffer is view.buffer and source.index == view.index and where is None:
         return  # the second half of ``a[k] += x``

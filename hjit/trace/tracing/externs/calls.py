@@ -167,7 +167,7 @@ class Arguments:
         if type(x) is ComplexTracer:
             return _Hole(self._number(x, x.parts), tuple(map(int, x.parts.shape)), x.is_scalar, is_complex=True)
         if is_host(x):
-            return TapeEntry(x.k) if self.late else x.pin()
+            return TapeEntry(x.k) if self.late else x.make_static()
         if type(x) in (list, tuple):
             return type(x)(map(self.lower, x))
         if type(x) is dict:

@@ -21,7 +21,7 @@ from hjit.trace.tracing.externs.calls import Extern, concrete, extern_result, ow
 from hjit.trace.tracing.frames import site
 from hjit.trace.tracing.recording.recorder import current
 from hjit.trace.tracing.recording.results import Called, called
-from hjit.trace.tracing.scalars.host import pin_captured
+from hjit.trace.tracing.scalars.host import static_captured
 
 Array = np.ndarray[Any, Any]
 
@@ -50,7 +50,7 @@ class Foreign:
         return getattr(self.function, name)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        args, kwargs = pin_captured(args), pin_captured(kwargs)
+        args, kwargs = static_captured(args), static_captured(kwargs)
         if not has_tracer(args) and not has_tracer(kwargs):
             return concrete(self.function, args, kwargs)
         traced = functions().get(self.function)

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from hjit.trace.ir.poly import Poly
-from hjit.trace.tracing.scalars.host import unpin
+from hjit.trace.tracing.scalars.host import static_value
 from hjit.trace.tracing.scalars.size import Size, size_poly
 
 Site = tuple[Any, int]  # the code of a function and the offset of a loop in it
@@ -64,7 +64,7 @@ def _ends(variable: InductionVariable, other: Any) -> tuple[int, int, Poly] | No
     """Another number in the first and in the last iteration, and its polynomial."""
     if type(other) is InductionVariable:
         return (other.first, other.last, other.poly) if other.loop is variable.loop else None
-    other = unpin(other)
+    other = static_value(other)
     return (int(other), int(other), size_poly(other)) if type(other) in (int, Size) else None
 
 
