@@ -14,7 +14,7 @@ from hjit.call.outcome import PLAIN
 from hjit.errors import BudgetError
 from hjit.inspection import Inspectable
 from hjit.options import Options
-from hjit.trace.capture.trace import Tree
+from hjit.trace.capture.trace import PyTree
 from hjit.trace.tracing.frames import uncounted
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ log = logging.getLogger("hjit")
 
 
 @uncounted
-class Part(Inspectable[..., Any]):
+class CompiledPart(Inspectable[..., Any]):
     """Statements of a function that cannot be traced as a whole; what cannot be traced of them runs without a word."""
 
     _is_part = True
@@ -41,7 +41,7 @@ class Part(Inspectable[..., Any]):
     def _by(self, given: dict[str, Any]) -> Self:
         return type(self)(given, self._spent, self.py_func, self._depth)
 
-    def _part(self, function: Any, deeper: int = 0) -> Part:
+    def _part(self, function: Any, deeper: int = 0) -> CompiledPart:
         return part_of(self, function, deeper)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -67,7 +67,7 @@ class Part(Inspectable[..., Any]):
             return "it is traced anew for each whole number, as of a loop, and they are others at every call"
         return ""
 
-    def _build(self, structure: Tree, leaves: list[Any], options: Options, schedule: Scheduler | None) -> Built:
+    def _build(self, structure: PyTree, leaves: list[Any], options: Options, schedule: Scheduler | None) -> Built:
         """As that of a pipeline, within what the function has left of its budget."""
         if options.budget is None:
             return super()._build(structure, leaves, options, schedule)
@@ -82,8 +82,8 @@ class Part(Inspectable[..., Any]):
         log.info("%s", why)
 
 
-def part_of(whole: CompiledFunction[..., Any], function: Any, deeper: int) -> Part:
+def part_of(whole: CompiledFunction[..., Any], function: Any, deeper: int) -> CompiledPart:
     """What runs a part of a function, or one that it calls (`deeper`)."""
-    part = Part(whole._given, whole._spent, function, whole._depth + deeper)
+    part = CompiledPart(whole._given, whole._spent, function, whole._depth + deeper)
     part._warned_of_flips = whole._warned_of_flips
     return part

@@ -11,7 +11,7 @@ from hjit.call.entry import Entry
 from hjit.errors import ScheduleError
 from hjit.options import Options, context_state
 from hjit.process import forks
-from hjit.trace.capture.trace import Tree, flatten
+from hjit.trace.capture.trace import PyTree, flatten
 from hjit.trace.tracing.frames import uncounted
 
 if TYPE_CHECKING:
@@ -28,17 +28,18 @@ class Inspectable(CompiledFunction[P, R]):
         self, args: tuple[Any, ...], kwargs: dict[str, Any], options: Options, schedule: Scheduler | None = None
     ) -> Variant:
         """What a call with these arguments runs, or would run by these options and this schedule; for tools."""
-        from hjit.call.build import Unclear
+        from hjit.call.build import TracingFailed
         from hjit.call.variant import OutOfBounds
 
         leaves: list[Any] = []
-        structure = Tree(tuple, (flatten(args, leaves), flatten(kwargs, leaves)))
+        structure = PyTree(tuple, (flatten(args, leaves), flatten(kwargs, leaves)))
         if any(map(is_device_array, leaves)):
             if options.target != "cuda":
                 return self.on("cuda").variant_of(args, kwargs, self.on("cuda")._resolved(context_state()), schedule)
-            from hjit.call.on_device import taken
 
-            taken(leaves)
+            from hjit.call.on_device import adopt
+
+            adopt(leaves)
         entry = self._entries.get(key_of(args, kwargs)) or Entry()
         usable = (v for v in entry.variants if options.blas is not False or not v.has_products)
         variant = next((v for v in usable if v.guards.values(leaves) is not None), None)
@@ -48,18 +49,18 @@ class Inspectable(CompiledFunction[P, R]):
                     variant = self._build(structure, leaves, options, schedule).variant
                 except OutOfBounds:
                     raise IndexError("index out of bounds") from None
-                except Unclear as unclear:
-                    raise self._own_error(unclear.error, structure, leaves) from None
+                except TracingFailed as failed:
+                    raise self._own_error(failed.error, structure, leaves) from None
         return variant
 
     def explain(self, *args: Any, **kwargs: Any) -> str:
         """How calls with such arguments run, and where NumPy runs them: why, and what to do."""
         leaves: list[Any] = []
-        structure = Tree(tuple, (flatten(args, leaves), flatten(kwargs, leaves)))
+        structure = PyTree(tuple, (flatten(args, leaves), flatten(kwargs, leaves)))
         if any(map(is_dask_array, leaves)):
             from hjit.call import on_dask
 
-            return on_dask.explained(self._way_on_dask(), structure, leaves)
+            return on_dask.explained(self._dask_settings(), structure, leaves)
         from hjit.report.explain import explained, in_parts
 
         entry = self._entries.get(key_of(args, kwargs)) or Entry()

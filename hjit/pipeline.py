@@ -14,7 +14,7 @@ import numpy as np
 from hjit.call.arguments import is_device_array, is_same_memory, key_of, leaves_of
 from hjit.call.compiled_function import P, R
 from hjit.call.entry import Entries
-from hjit.graph_breaks import Part, part_of
+from hjit.graph_breaks import CompiledPart, part_of
 from hjit.inspection import Inspectable
 from hjit.options import checked
 from hjit.process import forks, state
@@ -39,7 +39,7 @@ class Pipeline(Inspectable[P, R]):
     def _by(self, given: dict[str, Any]) -> Pipeline[P, R]:
         return Pipeline(self.py_func, given)
 
-    def _part(self, function: Any, deeper: int = 0) -> Part:
+    def _part(self, function: Any, deeper: int = 0) -> CompiledPart:
         return part_of(self, function, deeper)
 
     @overload

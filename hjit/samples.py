@@ -29,7 +29,7 @@ from typing import Any
 
 import numpy as np
 
-from hjit.call.segments import Cut, strides_of
+from hjit.call.segments import TraceSegments, strides_of
 from hjit.call.variant import Variant
 from hjit.errors import HjitError
 from hjit.kernels.runtime import features
@@ -151,7 +151,7 @@ def chosen_state(space: Space, rng: random.Random, looked_at: int) -> State | No
 
 
 @dataclass(frozen=True, slots=True)
-class Quiet:
+class MeasurementLock:
     """Lets several processes compile at once, and one measure while no other works."""
 
     folder: Path
@@ -248,7 +248,7 @@ def measured(
     options: Options,
     count: int,
     seed: int,
-    quiet: Quiet,
+    quiet: MeasurementLock,
     cost: Cost | None = None,
 ) -> list[Measured]:
     """The same schedules of a program on images of several sizes; they are chosen for the first ones.
@@ -297,14 +297,14 @@ def compiled(variant: Variant, choice: Choice, options: Options) -> tuple[Bound,
     Raises:
         HjitError: it cannot be lowered.
     """
-    rec, cut = variant.rec, Cut(variant.trace, features.schedule_target(options.target))
-    choice.check(cut(choice.rewrites))
+    rec, segments_of = variant.rec, TraceSegments(variant.trace, features.schedule_target(options.target))
+    choice.check(segments_of(choice.rewrites))
 
     def make(choice: Choice) -> Bound:
-        (segment,) = cut(choice.rewrites)
+        (segment,) = segments_of(choice.rewrites)
         return Bound(choice.of(segment), options, rec.sizes, strides_of(rec, [segment.graph]))
 
-    return with_fixes(make, choice, cut)
+    return with_fixes(make, choice, segments_of)
 
 
 def timed(bound: Bound, inputs: Arrays, outputs: Arrays) -> float:
@@ -361,7 +361,9 @@ def collect_one(seed: int, folder: Path, count: int, weights: Path | None, targe
         target=target,
     )
     cost = None if weights is None else network.load(weights)
-    found = measured(programs[0].function, [p.inputs(seed) for p in same], options, count, seed, Quiet(folder), cost)
+    found = measured(
+        programs[0].function, [p.inputs(seed) for p in same], options, count, seed, MeasurementLock(folder), cost
+    )
     lines = []
     for k, x in enumerate(found):
         if len(x.samples) < 2:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from hjit.options import context_state
-from hjit.trace.capture.trace import Tree
+from hjit.trace.capture.trace import PyTree
 from hjit.trace.tracing.scalars.host import is_run_time
 
 CallKey = tuple[Any, ...]  # the options in force, and the signatures of the arguments
@@ -139,7 +139,7 @@ def each_once(copy: Callable[[Any], Any], leaves: Sequence[Any]) -> list[Any]:
     return [made[id(x)] for x in leaves]
 
 
-def leaf_names(function: Callable[..., Any], structure: Tree, count: int) -> list[str]:
+def leaf_names(function: Callable[..., Any], structure: PyTree, count: int) -> list[str]:
     """A name for each leaf of the arguments: its parameter's."""
     names = ["arg"] * count
     try:
@@ -148,7 +148,7 @@ def leaf_names(function: Callable[..., Any], structure: Tree, count: int) -> lis
         parameters = []
 
     def mark(x: Any, name: str) -> None:
-        if isinstance(x, Tree):
+        if isinstance(x, PyTree):
             for y in x.items:
                 mark(y, name)
         else:

@@ -28,8 +28,8 @@ from hjit.errors import BudgetError, CompileError, DeviceError, HjitWarning, Lon
 from hjit.options import Options, checked, context_state, resolve
 from hjit.process import forks
 from hjit.process.progress import progress
-from hjit.trace.capture.trace import Tree, flatten, python_function
-from hjit.trace.capture.tracing_errors import gap
+from hjit.trace.capture.trace import PyTree, flatten, python_function
+from hjit.trace.capture.tracing_errors import as_trace_error
 from hjit.trace.tracing.frames import stack_level, uncounted
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from hjit.call.build import Built
     from hjit.call.first_calls import FirstCalls
     from hjit.call.guards import GuardValues
-    from hjit.call.on_dask import Way
+    from hjit.call.on_dask import CallSettings
     from hjit.call.parts import Parts
     from hjit.call.variant import Variant
     from hjit.tuning.choice import Scheduler
@@ -150,7 +150,7 @@ class CompiledFunction(Generic[P, R]):
             return self._by_parts(key, entry, args, kwargs)
         _load_compiler()
         leaves: list[Any] = []
-        structure = Tree(tuple, (flatten(args, leaves), flatten(kwargs, leaves)))
+        structure = PyTree(tuple, (flatten(args, leaves), flatten(kwargs, leaves)))
         if any(map(is_dask_array, leaves)):
             return self._call_dask(key, args, kwargs, leaves, structure)
         if self._resolved(key[0]).target == "cuda":
@@ -162,42 +162,43 @@ class CompiledFunction(Generic[P, R]):
         return self._run(key, args, kwargs, leaves, structure, targets)
 
     def _call_device(
-        self, key: CallKey, args: Any, kwargs: Any, leaves: list[Any], structure: Tree, targets: list[Any] | None
+        self, key: CallKey, args: Any, kwargs: Any, leaves: list[Any], structure: PyTree, targets: list[Any] | None
     ) -> Any:
         """A call whose kernels run on a GPU: where its arrays are."""
-        from hjit.call.on_device import at, taken
+
+        from hjit.call.on_device import adopt, device_of
 
         try:
-            if taken(leaves):
+            if adopt(leaves):
                 args, kwargs = structure.build(leaves.__getitem__)
         except DeviceError as error:
             if self._resolved(key[0]).on_unsupported != "numpy":
                 raise
             self._give_up(key, f"{self.__name__} runs as plain NumPy: {error}")
             return self._numpy(args, kwargs)
-        with at(leaves):
+        with device_of(leaves):
             return self._run(key, args, kwargs, leaves, structure, targets)
 
-    def _call_dask(self, key: CallKey, args: Any, kwargs: Any, leaves: list[Any], structure: Tree) -> Any:
+    def _call_dask(self, key: CallKey, args: Any, kwargs: Any, leaves: list[Any], structure: PyTree) -> Any:
         """A call with arrays of Dask: lazy ones, or what the plain function makes of them."""
         from hjit.call.on_dask import traced_call
 
         self.stats.traces += 1
         try:
-            return traced_call(self._way_on_dask(), structure, leaves).results()
+            return traced_call(self._dask_settings(), structure, leaves).results()
         except (CompileError, TraceError) as error:
             if self._resolved(key[0]).on_unsupported == "raise":
                 raise
             self._warn(f"{self.__name__} runs as the plain function does on arrays of Dask: {error}")
         return self._numpy(args, kwargs)
 
-    def _way_on_dask(self) -> Way:
-        from hjit.call.on_dask import Way
+    def _dask_settings(self) -> CallSettings:
+        from hjit.call.on_dask import CallSettings
 
-        return Way(self, self.__name__, self.py_func, self._resolved(context_state()), self._schedule)
+        return CallSettings(self, self.__name__, self.py_func, self._resolved(context_state()), self._schedule)
 
     def _run(
-        self, key: CallKey, args: Any, kwargs: Any, leaves: list[Any], structure: Tree, targets: list[Any] | None
+        self, key: CallKey, args: Any, kwargs: Any, leaves: list[Any], structure: PyTree, targets: list[Any] | None
     ) -> Any:
         """By a variant that is known, by a new one, or by the plain function."""
         entry = self._entries.get(key)
@@ -224,10 +225,10 @@ class CompiledFunction(Generic[P, R]):
                 continue
             if not v.guards.may_write(call.leaves, guarded[1]):
                 return PLAIN
-            ways = self._unverified(v, call.targets, self._resolved(call.key[0]))
-            if ways:
+            stores = self._unverified(v, call.targets, self._resolved(call.key[0]))
+            if stores:
                 with forks.builds, self._lock:
-                    return self._verify(call, v, guarded, ways)
+                    return self._verify(call, v, guarded, stores)
             try:
                 result = v.run(call.leaves, guarded, call.targets)
             except OutOfBounds:
@@ -337,7 +338,7 @@ class CompiledFunction(Generic[P, R]):
 
     def _first(self, call: Call) -> Any:
         """No variant for this call yet: trace, compile, verify."""
-        from hjit.call.build import Unclear
+        from hjit.call.build import TracingFailed
         from hjit.call.variant import OutOfBounds
 
         options = self._resolved(call.key[0])
@@ -366,13 +367,13 @@ class CompiledFunction(Generic[P, R]):
                 return PLAIN
             except OutOfBounds:
                 return self._refused(call)
-            except Unclear as unclear:
-                if options.on_unsupported == "break" and self._split(unclear.error):
+            except TracingFailed as failed:
+                if options.on_unsupported == "break" and self._split(failed.error):
                     return PARTS
                 if options.on_unsupported == "raise":
-                    raise self._own_error(unclear.error, call.structure, call.leaves) from None
+                    raise self._own_error(failed.error, call.structure, call.leaves) from None
                 result = self._numpy(call.args, call.kwargs)  # once, as it may have effects; what it raises is its own
-                self._give_up(call.key, f"{self.__name__} runs as plain NumPy: {self._not_traced(unclear.error)}")
+                self._give_up(call.key, f"{self.__name__} runs as plain NumPy: {self._not_traced(failed.error)}")
                 return result
             variant = built.variant
             guarded = variant.guards.values(call.leaves)
@@ -380,9 +381,9 @@ class CompiledFunction(Generic[P, R]):
                 if variant.fast is None:  # which would run without being compared
                     self._entries.install(call.key, variant)
                 return PLAIN
-            ways = self._unverified(variant, call.targets, options)
-            if ways:
-                return self._verify(call, variant, guarded, ways)
+            stores = self._unverified(variant, call.targets, options)
+            if stores:
+                return self._verify(call, variant, guarded, stores)
             self._entries.install(call.key, variant)
             self._time(call.key, variant, options)
         try:
@@ -410,11 +411,11 @@ class CompiledFunction(Generic[P, R]):
             self._warned = True
             warnings.warn(why, HjitWarning, stacklevel=stack_level())
 
-    def _build(self, structure: Tree, leaves: list[Any], options: Options, schedule: Scheduler | None) -> Built:
+    def _build(self, structure: PyTree, leaves: list[Any], options: Options, schedule: Scheduler | None) -> Built:
         """See `hjit.call.build`; and count what was done.
 
         Raises:
-            BudgetError, TraceError, CompileError, OutOfBounds, Unclear: as `build` does.
+            BudgetError, TraceError, CompileError, OutOfBounds, TracingFailed: as `build` does.
         """
         from hjit.call.build import build
 
@@ -429,13 +430,13 @@ class CompiledFunction(Generic[P, R]):
         self.stats.scratch_bytes = max((b.scratch_bytes for b in made.variant.bounds), default=0)
         return made
 
-    def _own_error(self, error: Exception, structure: Tree, leaves: list[Any]) -> Exception:
+    def _own_error(self, error: Exception, structure: PyTree, leaves: list[Any]) -> Exception:
         """What NumPy raises for these arguments; where it raises nothing, the trace is at fault."""
         copy, function = copied, self.py_func
         if any(map(is_device_array, leaves)):
-            from hjit.call.on_device import mirror
+            from hjit.call.on_device import host_copy
 
-            copy, function = mirror, self._by_numpy()
+            copy, function = host_copy, self._by_numpy()
         args, kwargs = structure.build(each_once(copy, leaves).__getitem__)
         try:
             with forks.builds.outside():
@@ -445,37 +446,37 @@ class CompiledFunction(Generic[P, R]):
         return self._not_traced(error)
 
     def _not_traced(self, error: Exception) -> TraceError:
-        return gap(self.__name__, error, python_function(self.py_func).__code__.co_filename)
+        return as_trace_error(self.__name__, error, python_function(self.py_func).__code__.co_filename)
 
     # -- verification
     def _unverified(self, variant: Variant, targets: Sequence[Any], options: Options) -> list[bool]:
-        """The ways of storing results (past the caches: True) of this call that nothing vouches for yet."""
+        """The stores of this call's results, streaming (True) or not, that have not been compared with NumPy yet."""
         if options.verify != "first":
             return []
-        ways = [False, True] if targets and variant.may_stream else [False]
-        return [] if variant.vouched.issuperset(ways) else self._first_calls.unverified(variant, ways)
+        stores = [False, True] if targets and variant.may_stream else [False]
+        return [] if variant.verified_stores.issuperset(stores) else self._first_calls.unverified(variant, stores)
 
-    def _verify(self, call: Call, variant: Variant, guarded: GuardValues, ways: list[bool]) -> Any:
+    def _verify(self, call: Call, variant: Variant, guarded: GuardValues, stores: list[bool]) -> Any:
         """NumPy's own result; the kernels are installed only if they compute the same."""
         if variant.on_device and any(map(is_device_array, (*call.leaves, *guarded[1].values()))):
-            return self._verify_copies(call, variant, guarded, ways)
+            return self._verify_copies(call, variant, guarded, stores)
         from hjit.call.build import with_room
         from hjit.call.first_calls import run_of
 
-        if self._first_calls.is_wrong(variant, ways):
+        if self._first_calls.is_wrong(variant, stores):
             self._give_up(call.key, "")
             return PLAIN
         arrays = guarded[1] | {n: call.leaves[k] for n, k in variant.guards.arguments.items()}
         before = {n: copied(arrays[n]) for n in sorted(variant.guards.written)}
         start = against_numpy.clock()
-        runs = {way: run_of(variant, guarded, call.leaves, call.targets, before, way) for way in ways}
-        done = {way: run for way, run in runs.items() if run is not None}
+        runs = {s: run_of(variant, guarded, call.leaves, call.targets, before, s) for s in stores}
+        done = {s: run for s, run in runs.items() if run is not None}
         if len(done) < len(runs):
             return PLAIN
         middle = against_numpy.clock()
         with forks.builds.outside():
             expected = (self._by_numpy() if variant.on_device else self.py_func)(*call.args, **call.kwargs)
-        seconds = (middle - start) / len(ways), against_numpy.clock() - middle
+        seconds = (middle - start) / len(stores), against_numpy.clock() - middle
         report = with_room(
             self._first_calls.compare, variant, guarded, done, arrays | before, expected, {n: arrays[n] for n in before}
         )
@@ -496,17 +497,17 @@ class CompiledFunction(Generic[P, R]):
             self._give_up(call.key, report.what_is_wrong(self.__name__))
         return expected
 
-    def _verify_copies(self, call: Call, variant: Variant, guarded: GuardValues, ways: list[bool]) -> Any:
+    def _verify_copies(self, call: Call, variant: Variant, guarded: GuardValues, stores: list[bool]) -> Any:
         """As `_verify`, for arrays on a device: on copies of them."""
-        from hjit.call.on_device import mirror, on_copies
+        from hjit.call.on_device import host_copy, on_copies
 
         if not variant.guards.written.isdisjoint(guarded[1]):  # NumPy cannot change arrays there: nothing to compare
-            variant.vouched.update(ways)
+            variant.verified_stores.update(stores)
             self._entries.install(call.key, variant)
             return variant.run(call.leaves, guarded)
-        captured = {n: mirror(a) for n, a in guarded[1].items()}
-        result = on_copies(call, lambda here: self._verify(here, variant, (guarded[0], captured), ways))
-        is_refused = result is PLAIN and not self._first_calls.is_wrong(variant, ways)
+        captured = {n: host_copy(a) for n, a in guarded[1].items()}
+        result = on_copies(call, lambda here: self._verify(here, variant, (guarded[0], captured), stores))
+        is_refused = result is PLAIN and not self._first_calls.is_wrong(variant, stores)
         return self._refused(call) if is_refused else result
 
     def _refused(self, call: Call) -> Any:

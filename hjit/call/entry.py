@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from hjit.call import against_numpy
 from hjit.call.against_numpy import InterleavedCalls
 from hjit.call.arguments import CallKey
-from hjit.trace.capture.trace import Tree
+from hjit.trace.capture.trace import PyTree
 
 if TYPE_CHECKING:
     from hjit.call.variant import OneKernel, Variant, WithProducts
@@ -175,6 +175,6 @@ class Call:
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     leaves: list[Any]
-    structure: Tree
+    structure: PyTree
     targets: list[Any]
     known: tuple[Variant, ...]

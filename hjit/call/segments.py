@@ -20,7 +20,7 @@ from hjit.tuning.choice import Segment, Segments
 Array = np.ndarray[Any, Any]
 
 
-class Cut:
+class TraceSegments:
     """The segments of a trace, made once for each set of rewrites that a search or a plan asks for."""
 
     def __init__(self, trace: Trace, target: Any) -> None:

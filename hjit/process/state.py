@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 KEPT = "stays"  # it is changed by one operation, or behind a lock that is reset
 RESET = "reset by `after_fork` of its module"
-GATES = "settled by the handlers of `hjit.process.forks`"
+GATES = "reset by the handlers of `hjit.process.forks`"
 
 
 @dataclass(frozen=True, slots=True)

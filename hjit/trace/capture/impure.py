@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from hjit.trace.tracing.arrays.tracer import has_tracer
-from hjit.trace.tracing.externs.calls import opaque_call
+from hjit.trace.tracing.externs.calls import extern_call
 from hjit.trace.tracing.recording.recorder import current
 from hjit.trace.tracing.scalars.host import static_value
 
@@ -113,7 +113,7 @@ def draw(function: Any, stream: Any) -> Callable[..., Any]:
     def drawn(*args: Any, **kwargs: Any) -> Any:
         if function.__name__ in IN_PLACE and has_tracer(args):
             return refused(name, "it changes its argument in place", "use permutation() and assign the result")()
-        return opaque_call(name, function, args, kwargs, mark=functools.partial(_rewind, stream))
+        return extern_call(name, function, args, kwargs, checkpoint=functools.partial(_rewind, stream))
 
     return drawn
 

@@ -44,7 +44,7 @@ def merged(rec: Recorder, var: Var, count: Poly, at: tuple[int, int, int]) -> No
     buffer, old, known = lasting[0]
     if any(c[0] is not buffer for c in lasting):
         raise NotOneUpdate("it writes to several arrays")
-    if known and buffer.asked > serial:
+    if known and buffer.last_read > serial:
         raise ReadsWhatItWrites("it reads what it writes")
     versions = (*(c[1] for c in lasting[1:]), buffer.version)
     if any(v not in body for v in versions):

@@ -50,14 +50,14 @@ def shape_of(shape: Any) -> Shape:
     return found
 
 
-def plain(shape: Shape) -> tuple[int, ...]:
+def concrete_shape(shape: Shape) -> tuple[int, ...]:
     """A shape at the sizes of this call."""
     return tuple(map(int, shape))
 
 
 def count(shape: Shape) -> int:
     """The number of elements at the sizes of this call."""
-    return math.prod(plain(shape))
+    return math.prod(concrete_shape(shape))
 
 
 def broadcast(*shapes: Shape) -> Shape:
@@ -74,7 +74,7 @@ def broadcast(*shapes: Shape) -> Shape:
             if result[k] == 1:
                 result[k] = n
             elif n not in (1, result[k]):
-                text = " ".join(str(plain(t)).replace(" ", "") for t in shapes)
+                text = " ".join(str(concrete_shape(t)).replace(" ", "") for t in shapes)
                 raise ValueError(f"operands could not be broadcast together with shapes {text} ")
     return tuple(result)
 
@@ -150,7 +150,7 @@ def refuse(function: Callable[..., Any], *args: Any, **kwargs: Any) -> NoReturn:
 def placeholders(x: Any) -> Any:
     """`x` with each traced array replaced by its contents, or by zeros without memory of their own."""
     if is_tracer(x) or type(x) is ComplexTracer:
-        return x.known if x.known is not None else np.broadcast_to(np.zeros((), x.dtype), plain(x.shape))
+        return x.known if x.known is not None else np.broadcast_to(np.zeros((), x.dtype), concrete_shape(x.shape))
     if type(x) in (list, tuple):
         return type(x)(map(placeholders, x))
     return {k: placeholders(v) for k, v in x.items()} if type(x) is dict else static_value(x)

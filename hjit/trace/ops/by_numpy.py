@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from hjit.trace.ops.arguments import plain
+from hjit.trace.ops.arguments import concrete_shape
 from hjit.trace.tracing.arrays.tracer import as_tracer, is_tracer
 from hjit.trace.tracing.arrays.writing import write
-from hjit.trace.tracing.externs.calls import opaque_call
+from hjit.trace.tracing.externs.calls import extern_call
 from hjit.trace.tracing.scalars.host import is_host, static_value
 
 
@@ -27,14 +27,14 @@ def by_numpy(function: Callable[..., Any], *args: Any, out: Any = None, rule: st
     options = {name: static_value(x) for name, x in options.items()}
 
     def real(*given: Any) -> Any:
-        target = {} if out is None else {"out": np.empty(plain(out.shape), out.dtype)}
+        target = {} if out is None else {"out": np.empty(concrete_shape(out.shape), out.dtype)}
         numbers = (x.item() if python else x for x, python in zip(given, is_python, strict=True))
         result = function(*numbers, **options, **target)
         return target.get("out", result)
 
     if out is not None and not is_tracer(out):
         raise TypeError("return arrays must be of ArrayType")
-    result = opaque_call(f"numpy.{function.__name__}", real, arrays, {}, rule=rule)
+    result = extern_call(f"numpy.{function.__name__}", real, arrays, {}, rule=rule)
     if out is None:
         return result
     write(out, result)

@@ -24,7 +24,7 @@ from hjit.trace.tracing.arrays.complex_tracer import (
     known_complex,
     scalar_parts,
 )
-from hjit.trace.tracing.arrays.masked import Selected
+from hjit.trace.tracing.arrays.masked import MaskedRead
 from hjit.trace.tracing.arrays.traced import Shape
 from hjit.trace.tracing.arrays.tracer import MAX_KNOWN, Tracer, as_tracer, call, has_tracer
 from hjit.trace.tracing.complex_memory import complex_of, part_dtype, supported_complex
@@ -60,8 +60,8 @@ def _used(k: Any) -> int:
 def complex_getitem(z: ComplexTracer, key: Any) -> Any:
     """``z[key]``."""
     found = z.parts[_key(z, key)]
-    if type(found) is Selected:
-        return Selected(ComplexTracer(found.full), found.mask)
+    if type(found) is MaskedRead:
+        return MaskedRead(ComplexTracer(found.full), found.mask)
     items = key if isinstance(key, tuple) else (key,)
     if found.ndim == 1 and not any(k is ... for k in items):
         return ComplexTracer(found.copy(), is_scalar=True)
@@ -71,8 +71,8 @@ def complex_getitem(z: ComplexTracer, key: Any) -> Any:
 @provides
 def complex_setitem(z: ComplexTracer, key: Any, value: Any) -> None:
     """``z[key] = value``."""
-    if type(value) is Selected:
-        z.parts[_key(z, key)] = Selected(as_complex(value.full, z.dtype).parts, value.mask)
+    if type(value) is MaskedRead:
+        z.parts[_key(z, key)] = MaskedRead(as_complex(value.full, z.dtype).parts, value.mask)
         return
     value = asarray(value, z.dtype) if type(value) in (list, tuple) else as_complex(value, z.dtype)
     z.parts[_key(z, key)] = value.parts

@@ -17,7 +17,7 @@ from hjit.trace.tracing.arrays.complex_tracer import ComplexTracer, is_complex, 
 from hjit.trace.tracing.arrays.tracer import MAX_KNOWN, as_tracer, call, is_tracer
 from hjit.trace.tracing.complex_memory import part_dtype
 from hjit.trace.tracing.dispatch import provides
-from hjit.trace.tracing.externs.calls import opaque_call
+from hjit.trace.tracing.externs.calls import extern_call
 from hjit.trace.tracing.recording.recorder import current
 
 _MISSING = np._NoValue
@@ -161,7 +161,7 @@ def _called(function: Any) -> Callable[..., Any]:
     def method(a: Any, *args: Any, **kwargs: Any) -> Any:
         if kwargs.get("out") is not None:
             raise current().error(f"numpy.{function.__name__}(out=)", "not compiled for complex numbers", "assign it")
-        return opaque_call(f"numpy.{function.__name__}", function, (a, *args), kwargs)
+        return extern_call(f"numpy.{function.__name__}", function, (a, *args), kwargs)
 
     return method
 
@@ -180,7 +180,7 @@ def _bilinear(function: Any) -> Callable[..., Any]:
     def method(a: Any, b: Any, *args: Any, out: Any = None, **kwargs: Any) -> Any:
         a, b = _factor(a), _factor(b)
         if function in _BY_BLAS and _is_large(a, b):
-            return _finish(opaque_call(f"numpy.{function.__name__}", function, (a, b, *args), kwargs), out)
+            return _finish(extern_call(f"numpy.{function.__name__}", function, (a, b, *args), kwargs), out)
 
         def by(x: Any, y: Any) -> Any:
             return as_tracer(call(function, x, y, *args, **kwargs))

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from hjit.trace.ir.graph import Expr, cast, select
-from hjit.trace.ops.arguments import Casting, broadcast, plain
+from hjit.trace.ops.arguments import Casting, broadcast, concrete_shape
 from hjit.trace.ops.complex_numbers.formulas import FORMULAS, MOST_PRODUCTS, computed, truth, whole_power
 from hjit.trace.ops.complex_numbers.operands import (
     Complex,
@@ -30,7 +30,7 @@ from hjit.trace.tracing.arrays.complex_tracer import ComplexTracer, any_known, i
 from hjit.trace.tracing.arrays.tracer import MAX_KNOWN, Tracer, as_tracer, call
 from hjit.trace.tracing.complex_memory import part_dtype
 from hjit.trace.tracing.dispatch import hook, provides
-from hjit.trace.tracing.externs.calls import opaque_call
+from hjit.trace.tracing.externs.calls import extern_call
 from hjit.trace.tracing.recording.recorder import current
 from hjit.trace.tracing.scalars.host import is_host, static_captured
 
@@ -57,7 +57,7 @@ def complex_ufunc(ufunc: np.ufunc, inputs: tuple[Any, ...], kwargs: dict[str, An
         return _whole_power(*inputs)
     if any(k in kwargs for k in ("out", "where")):
         raise current().error(f"numpy.{ufunc.__name__}(out=)", "not compiled for complex numbers", "assign its result")
-    return opaque_call(f"numpy.{ufunc.__name__}", ufunc, inputs, kwargs)
+    return extern_call(f"numpy.{ufunc.__name__}", ufunc, inputs, kwargs)
 
 
 def _elementwise(
@@ -128,9 +128,9 @@ def _written(ufunc: np.ufunc, result: Any, dtype: Any, out: Any, mask: Tracer | 
             ufunc, casting, dtype, out.dtype, 0
         )
     if broadcast(result.shape, out.shape) != out.shape:
-        wide = plain(broadcast(result.shape, out.shape))
+        narrow, wide = concrete_shape(out.shape), concrete_shape(broadcast(result.shape, out.shape))
         raise ValueError(
-            f"non-broadcastable output operand with shape {plain(out.shape)} doesn't match the broadcast shape {wide}"
+            f"non-broadcastable output operand with shape {narrow} doesn't match the broadcast shape {wide}"
         )
     store(out, result, mask)
     return out

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from hjit.trace.tracing.arrays.masked import Selected
+from hjit.trace.tracing.arrays.masked import MaskedRead
 from hjit.trace.tracing.arrays.tracer import Tracer, call
 from hjit.trace.tracing.recording.recorder import current
 from hjit.trace.tracing.scalars.host import is_host, static_captured
@@ -195,8 +195,8 @@ def _conj(self: Any) -> Any:
 
 
 def install() -> None:
-    """Give `Tracer` and `Selected` their operators and methods."""
-    for cls in (Tracer, Selected):
+    """Give `Tracer` and `MaskedRead` their operators and methods."""
+    for cls in (Tracer, MaskedRead):
         for name, ufunc in BINARY.items():
             f, swapped = _binary(_power if name == "pow" else ufunc)
             setattr(cls, f"__{name}__", f)

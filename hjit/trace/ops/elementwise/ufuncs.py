@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 
 from hjit.trace.ir.graph import Const, Expr, Op, cast, select
-from hjit.trace.ops.arguments import Casting, broadcast, plain
+from hjit.trace.ops.arguments import Casting, broadcast, concrete_shape
 from hjit.trace.ops.elementwise.promotion import load, loop_of, operand, resolve_dtypes
 from hjit.trace.ops.layout import order_of, ordered_stage, tracers
-from hjit.trace.tracing.arrays.masked import Selected
+from hjit.trace.tracing.arrays.masked import MaskedRead
 from hjit.trace.tracing.arrays.tracer import (
     MAX_KNOWN,
     Tracer,
@@ -30,7 +30,7 @@ from hjit.trace.tracing.arrays.tracer import (
 )
 from hjit.trace.tracing.arrays.writing import write
 from hjit.trace.tracing.dispatch import hook, provides
-from hjit.trace.tracing.externs.calls import opaque_call
+from hjit.trace.tracing.externs.calls import extern_call
 from hjit.trace.tracing.recording.recorder import current
 from hjit.trace.tracing.scalars.host import is_captured, is_host, record
 
@@ -63,8 +63,8 @@ def ufunc_call(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs: di
     is_complex = hook("complex_operands")(inputs, kwargs)
     if method != "__call__":
         return hook("complex_method" if is_complex else "ufunc_method")(ufunc, method, inputs, kwargs)
-    if any(type(x) is Selected for x in inputs) or type(kwargs.get("out")) is Selected:
-        first = next(x for x in inputs if type(x) is Selected)
+    if any(type(x) is MaskedRead for x in inputs) or type(kwargs.get("out")) is MaskedRead:
+        first = next(x for x in inputs if type(x) is MaskedRead)
         return first.__array_ufunc__(ufunc, method, *inputs, **kwargs)
     if is_complex:
         return _complex(ufunc, inputs, kwargs)
@@ -87,7 +87,7 @@ def ufunc_call(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs: di
     if name not in UFUNCS or ufunc.nout != 1:
         if kwargs.get("out") is not None:
             raise current().error(f"{ufunc.__name__}(out=)", "this ufunc is not compiled", "assign its result")
-        return opaque_call(ufunc.__name__, ufunc, inputs, kwargs)
+        return extern_call(ufunc.__name__, ufunc, inputs, kwargs)
     return _elementwise(ufunc, name, inputs, **kwargs)
 
 
@@ -151,9 +151,9 @@ def _elementwise(
                 ufunc, casting, loop[-1], out.dtype, 0
             )
         if broadcast(shape, out.shape) != out.shape:
-            wide = plain(broadcast(shape, out.shape))
+            wide = concrete_shape(broadcast(shape, out.shape))
             raise ValueError(
-                f"non-broadcastable output operand with shape {plain(out.shape)} "
+                f"non-broadcastable output operand with shape {concrete_shape(out.shape)} "
                 f"doesn't match the broadcast shape {wide}"
             )
         result = from_stage(value, shape, loop[-1])

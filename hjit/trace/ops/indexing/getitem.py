@@ -14,7 +14,7 @@ from hjit.trace.ir.graph import substitute as substitute_expr
 from hjit.trace.ir.poly import Dim, Indirect, Poly, poly
 from hjit.trace.ops.arguments import broadcast
 from hjit.trace.ops.indexing.block_scatters import parts
-from hjit.trace.tracing.arrays.masked import Selected, same_values
+from hjit.trace.tracing.arrays.masked import MaskedRead, same_values
 from hjit.trace.tracing.arrays.traced import Shape
 from hjit.trace.tracing.arrays.tracer import Tracer, as_tracer, from_known, from_stage, is_tracer, stored
 from hjit.trace.tracing.arrays.writing import trim, version_name, write
@@ -27,12 +27,12 @@ from hjit.trace.tracing.scalars.size import Size, size_poly
 
 @provides
 def getitem(a: Tracer, key: Any) -> Any:
-    """``a[key]``: a view for basic keys, a gather for integer arrays, a `Selected` for a traced mask."""
+    """``a[key]``: a view for basic keys, a gather for integer arrays, a `MaskedRead` for a traced mask."""
     key = _as_mask(a, key)
     parsed = parse_key(a, key)
     view = basic_view(a, parsed.basic)
     if parsed.mask is not None:
-        return Selected(view.copy(), parsed.mask.copy())
+        return MaskedRead(view.copy(), parsed.mask.copy())
     if not parsed.arrays:
         if not view.shape and not _has_ellipsis(key) and all(map(_is_int, parsed.basic)):
             view.is_scalar = True
@@ -53,13 +53,13 @@ def getitem(a: Tracer, key: Any) -> Any:
 def _as_mask(a: Tracer, key: Any) -> Any:
     """The mask whose places, as `numpy.nonzero` gives them, a key is; else the key itself."""
     parts = key if type(key) is tuple else (key,)
-    if not parts or type(parts[0]) is not Selected:
+    if not parts or type(parts[0]) is not MaskedRead:
         return key
     mask, stages = parts[0].mask, current().stages
     if tuple(a.shape[: len(parts)]) != tuple(mask.shape):
         return key
     for k, x in enumerate(parts):
-        stage = stages.get(x.full.buffer.version) if type(x) is Selected and x.mask is mask else None
+        stage = stages.get(x.full.buffer.version) if type(x) is MaskedRead and x.mask is mask else None
         if stage is None or stage.updates or stage.initial != Index(poly(Dim(k))):
             return key
     return mask
@@ -86,7 +86,7 @@ def setitem(a: Tracer, key: Any, value: Any) -> None:
     if parsed.mask is not None:
         _write_masked(view, parsed.mask, value)
     elif not parsed.arrays:
-        if type(value) is Selected:
+        if type(value) is MaskedRead:
             reason = "the length of a boolean-mask read depends on the image's values"
             raise current().error("assignment", reason, "assign it under the mask it was read with")
         write(view, value)
@@ -300,7 +300,7 @@ def _bound(x: Any, n: int, step: int, first: bool) -> int:
 
 def _write_masked(view: Tracer, mask: Tracer, value: Any) -> None:
     condition = mask.load()  # over the leading dimensions
-    if type(value) is Selected:
+    if type(value) is MaskedRead:
         if not same_values(value.mask, mask):
             raise current().error("assignment", "values read under another mask")
         write(view, value.full, condition)
@@ -417,7 +417,7 @@ def _index_key(t: Tracer, n: int) -> Any:
 
 def _scatter(view: Tracer, plan: AdvancedIndex, value: Any) -> None:
     """``view[arrays] = value``, in NumPy's order: where an element is hit twice, the last value stays."""
-    if type(value) is Selected:
+    if type(value) is MaskedRead:
         raise current().error("assignment", "values read under a mask")
     value = trim(stored(value, view.dtype), plan.shape)
     scatter(view, plan, cast(value.load(plan.shape), view.dtype), "sequential")

@@ -27,7 +27,7 @@ from hjit.trace.ops.stencils.ndimage_ranks import (
 )
 from hjit.trace.tracing.arrays.tracer import Tracer, as_value, from_known, is_tracer
 from hjit.trace.tracing.dispatch import functions, hook, implements
-from hjit.trace.tracing.externs.calls import opaque_call
+from hjit.trace.tracing.externs.calls import extern_call
 from hjit.trace.tracing.externs.foreign import foreign
 from hjit.trace.tracing.recording.recorder import current
 from hjit.trace.tracing.scalars.host import static_value
@@ -104,7 +104,7 @@ def extern(name: str, real: Callable[..., Any]) -> Callable[..., Any]:
     def method(*args: Any, **kwargs: Any) -> Any:
         if any(is_tracer(kwargs.get(word)) for word in OUTPUTS):
             return writes.extern(args, kwargs)
-        return opaque_call(name, real, args, kwargs)
+        return extern_call(name, real, args, kwargs)
 
     return method
 

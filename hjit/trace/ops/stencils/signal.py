@@ -18,7 +18,7 @@ from hjit.trace.ops.stencils.ndimage_access import Extended
 from hjit.trace.tracing.arrays.traced import Shape
 from hjit.trace.tracing.arrays.tracer import Tracer, as_tracer, from_stage
 from hjit.trace.tracing.dispatch import hook, implements
-from hjit.trace.tracing.externs.calls import opaque_call
+from hjit.trace.tracing.externs.calls import extern_call
 from hjit.trace.tracing.recording.recorder import current
 from hjit.trace.tracing.scalars.size import size_poly
 
@@ -114,7 +114,7 @@ def _convolve(real: Any) -> Any:
         if method == "auto":
             method = "direct" if min(int(as_tracer(in1).size), int(as_tracer(in2).size)) <= MAX_DIRECT else "fft"
         if method == "fft":
-            return opaque_call("scipy.signal.convolve", real, (in1, in2, mode, method), {})
+            return extern_call("scipy.signal.convolve", real, (in1, in2, mode, method), {})
         return hook("clone")(real)(in1, in2, mode, method)
 
     return method

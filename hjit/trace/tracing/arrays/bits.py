@@ -31,11 +31,11 @@ class Reinterpreted(TracedBuffer):
         return self.base
 
     @property
-    def real(self) -> np.ndarray[Any, Any] | None:
-        return None if self.base.real is None else self.base.real.view(self.dtype)
+    def contents(self) -> np.ndarray[Any, Any] | None:
+        return None if self.base.contents is None else self.base.contents.view(self.dtype)
 
-    @real.setter
-    def real(self, contents: np.ndarray[Any, Any] | None) -> None:
+    @contents.setter
+    def contents(self, contents: np.ndarray[Any, Any] | None) -> None:
         """The base's contents are the only ones."""
 
     @property

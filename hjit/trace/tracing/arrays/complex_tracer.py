@@ -1,9 +1,9 @@
 """Complex arrays: a Graph has real numbers only, so a complex array is a real one with a last axis of 2.
 
 A `ComplexTracer` stands for a complex array in the traced code. Its `parts` are a traced array of the real and the
-imaginary parts, side by side as NumPy has them in memory: a complex argument is given to kernels as it lies, and what
-they have computed is a complex result without a copy. What is done to one is in `hjit.trace.ops.complex_numbers`, by a
-table of its own: a function that is not in it never sees a complex array.
+imaginary parts, side by side as NumPy has them in memory: a complex argument is given to kernels without a copy, and
+what they have computed is a complex result without one. What functions do to one is in
+`hjit.trace.ops.complex_numbers`, by a table of its own: a function that is not in it never sees a complex array.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class ComplexTracer(TracedArray):
     """A traced complex array.
 
     Attributes:
-        parts: the parts; their last axis has length 2, and lies so in memory.
+        parts: the parts; their last axis has length 2 and no gaps in memory.
         is_scalar: a NumPy scalar rather than a 0-d array.
     """
 
@@ -99,7 +99,7 @@ class ComplexTracer(TracedArray):
 
     @property
     def is_whole(self) -> bool:
-        """Does this view show the whole buffer as it lies?"""
+        """Does this view show the whole buffer in its own order?"""
         return self.parts.is_whole
 
     @property

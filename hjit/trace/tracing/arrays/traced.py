@@ -35,7 +35,7 @@ class TracedArray(Traced):
 
     Attributes:
         buffer: the memory viewed.
-        is_whole: does this view show the whole buffer as it lies?
+        is_whole: does this view show the whole buffer in its own order?
         known: the contents, where they are known.
     """
 

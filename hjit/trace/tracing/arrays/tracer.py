@@ -38,36 +38,47 @@ class TracedBuffer:
 
     Attributes:
         version: the input or stage that holds the present contents; "" for known contents not yet needed by a stage.
-        real: the contents where they are known, else None.
+        contents: what it holds, where that is known, else None.
         argument: the name of the input whose memory this is, or "".
         strides: in bytes; None where the memory is in C order without gaps.
         serial: buffers made later have a larger one.
-        asked: when the contents were last used in a re-rolled loop, counted as `serial` is.
+        last_read: when the contents were last used in a re-rolled loop, counted as `serial` is.
         octets: of a bool array to which bytes other than 0 and 1 were written: its version, and the bytes as uint8.
     """
 
-    __slots__ = ("argument", "asked", "dtype", "octets", "real", "serial", "shape", "strides", "version", "writeable")
+    __slots__ = (
+        "argument",
+        "contents",
+        "dtype",
+        "last_read",
+        "octets",
+        "serial",
+        "shape",
+        "strides",
+        "version",
+        "writeable",
+    )
 
     def __init__(
         self,
         shape: Shape,
         dtype: np.dtype[Any],
         version: str,
-        real: np.ndarray[Any, Any] | None = None,
+        contents: np.ndarray[Any, Any] | None = None,
         argument: str = "",
         strides: tuple[int, ...] | None = None,
         writeable: bool = True,
     ) -> None:
-        self.shape, self.dtype, self.version, self.real = shape, dtype, version, real
+        self.shape, self.dtype, self.version, self.contents = shape, dtype, version, contents
         self.argument, self.strides, self.writeable = argument, strides, writeable
-        self.serial, self.asked = next(serials), -1
+        self.serial, self.last_read = next(serials), -1
         self.octets: tuple[str, Tracer] | None = None
 
     def source(self) -> str:
         """The present version, made now where the contents are only known."""
         if not self.version:
-            assert self.real is not None
-            self.version = current().constant(self.real).input.name
+            assert self.contents is not None
+            self.version = current().constant(self.contents).input.name
         return self.version
 
     @property
@@ -77,8 +88,8 @@ class TracedBuffer:
 
     def take(self, stage: str) -> None:
         """All views of the buffer see `stage` from now on; an argument is written back when the function ends."""
-        current().changes.append((self, self.version, self.real is not None))
-        self.version, self.real = stage, None
+        current().changes.append((self, self.version, self.contents is not None))
+        self.version, self.contents = stage, None
         if self.argument:
             current().written[self.argument] = stage
 
@@ -152,13 +163,13 @@ class Tracer(TracedArray):
     def known(self) -> np.ndarray[Any, Any] | None:
         """The contents, where they are known; not in a re-rolled loop whose iterations overwrite them."""
         buffer = self.buffer
-        if buffer.real is None:
+        if buffer.contents is None:
             return None
         loops = rerolled_loops()
-        if any(loop.is_blind and buffer.serial < loop.at[2] for loop in loops):
+        if any(loop.is_overwriting and buffer.serial < loop.at[2] for loop in loops):
             return None
         if loops:
-            buffer.asked = next(serials)
+            buffer.last_read = next(serials)
         return self._known
 
     @property
@@ -193,7 +204,7 @@ class Tracer(TracedArray):
 
     @property
     def is_whole(self) -> bool:
-        """Does this view show the whole buffer as it lies?"""
+        """Does this view show the whole buffer in its own order?"""
         return self.index is identity(len(self.shape)) and len(self.shape) == len(self.buffer.shape)
 
     @property
@@ -397,7 +408,7 @@ def from_known(array: Any, is_scalar: bool = False) -> Tracer:
     array = np.asarray(array)
     checked_dtype(array.dtype)
     return Tracer(
-        TracedBuffer(array.shape, array.dtype, "", real=array), array.shape, identity(array.ndim), array, is_scalar
+        TracedBuffer(array.shape, array.dtype, "", contents=array), array.shape, identity(array.ndim), array, is_scalar
     )
 
 

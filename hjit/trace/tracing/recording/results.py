@@ -1,4 +1,4 @@
-"""The outcome of an opaque call: the exception that it raised, or the structure of its result and the arrays in that.
+"""The outcome of an extern call: the exception that it raised, or the structure of its result and the arrays in that.
 
 The outcome is compared at later calls, as a decision is: the traced function saw an exception, a number of items, a
 Python int, and may have acted upon it. Arrays, NumPy's numbers and Python floats are inputs of what follows instead.

@@ -68,14 +68,14 @@ def _leaf(leaf: int) -> Any:
     raise AssertionError("leaves are read by replay")
 
 
-class Place(Protocol):
+class CaptureSource(Protocol):
     """Where a captured value is found."""
 
     def get(self) -> Any:
         """The value at this call."""
 
 
-def captured_number(place: Place, kind: type) -> Any:
+def captured_number(place: CaptureSource, kind: type) -> Any:
     """A captured number at this call; one of another type is another function."""
     value = place.get()
     if type(value) is not kind:
@@ -121,7 +121,7 @@ class HostScalar:
         return cls(tape, len(tape.ops) - 1, value)
 
     @classmethod
-    def found(cls, tape: ScalarTape, place: Place, value: Any) -> HostScalar:
+    def found(cls, tape: ScalarTape, place: CaptureSource, value: Any) -> HostScalar:
         """A captured number, which is `value` now."""
         tape.ops.append((captured_number, (place, type(value))))
         return cls(tape, len(tape.ops) - 1, value, captured=True)

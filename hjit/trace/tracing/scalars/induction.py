@@ -15,15 +15,19 @@ from hjit.trace.ir.poly import Poly
 from hjit.trace.tracing.scalars.host import static_value
 from hjit.trace.tracing.scalars.size import Size, size_poly
 
-Site = tuple[Any, int]  # the code of a function and the offset of a loop in it
+LoopSite = tuple[Any, int]  # the code of a function and the offset of a loop in it
 
 
 class CannotReroll(BaseException):
-    """A loop has to be unrolled; not an `Exception`, so that the traced code does not handle it."""
+    """A loop has to be unrolled; not an `Exception`, so that the traced code does not handle it.
 
-    def __init__(self, site: Site, why: str, blind: bool = False) -> None:
+    Attributes:
+        overwriting: or it can be traced without looking at what arrays hold, see `Recorder.overwriting`.
+    """
+
+    def __init__(self, site: LoopSite, why: str, overwriting: bool = False) -> None:
         super().__init__(why)
-        self.site, self.blind = site, blind  # or without looking at what arrays hold, see `Recorder.blind`
+        self.site, self.overwriting = site, overwriting
 
 
 class RerolledLoop(Protocol):
