@@ -38,11 +38,18 @@ class CompiledPart(Inspectable[..., Any]):
         self._spent, self._depth = spent, depth
         self._numbers: set[tuple[int, ...]] = set()  # for which it was traced
 
+    @classmethod
+    def of(cls, whole: CompiledFunction[..., Any], function: Any, deeper: int) -> CompiledPart:
+        """What runs a part of a function, or one that it calls (`deeper`)."""
+        part = cls(whole._given, whole._spent, function, whole._depth + deeper)
+        part._warned_of_flips = whole._warned_of_flips
+        return part
+
     def _by(self, given: dict[str, Any]) -> Self:
         return type(self)(given, self._spent, self.py_func, self._depth)
 
     def _part(self, function: Any, deeper: int = 0) -> CompiledPart:
-        return part_of(self, function, deeper)
+        return CompiledPart.of(self, function, deeper)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if self.plain or any(type(x) in (list, tuple, dict) and len(x) > MAX_ITEMS for x in args):
@@ -80,10 +87,3 @@ class CompiledPart(Inspectable[..., Any]):
     def _give_up(self, key: CallKey, why: str) -> None:
         self._entries.at(key).plain = why
         log.info("%s", why)
-
-
-def part_of(whole: CompiledFunction[..., Any], function: Any, deeper: int) -> CompiledPart:
-    """What runs a part of a function, or one that it calls (`deeper`)."""
-    part = CompiledPart(whole._given, whole._spent, function, whole._depth + deeper)
-    part._warned_of_flips = whole._warned_of_flips
-    return part

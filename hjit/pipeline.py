@@ -14,7 +14,7 @@ import numpy as np
 from hjit.call.arguments import is_device_array, is_same_memory, key_of, leaves_of
 from hjit.call.compiled_function import P, R
 from hjit.call.entry import Entries
-from hjit.graph_breaks import CompiledPart, part_of
+from hjit.graph_breaks import CompiledPart
 from hjit.inspection import Inspectable
 from hjit.options import checked
 from hjit.process import forks, state
@@ -40,7 +40,7 @@ class Pipeline(Inspectable[P, R]):
         return Pipeline(self.py_func, given)
 
     def _part(self, function: Any, deeper: int = 0) -> CompiledPart:
-        return part_of(self, function, deeper)
+        return CompiledPart.of(self, function, deeper)
 
     @overload
     def __get__(self, instance: None, owner: Any = None) -> Pipeline[P, R]: ...
